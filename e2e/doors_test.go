@@ -54,7 +54,8 @@ func TestEveryProcedureWantsAnIdentityAndBoundsItsMessages(t *testing.T) {
 				t.Parallel()
 				url := s.Hub[name] + procedure
 				if err := call(t.Context(), hc, url, method, "",
-					&emptypb.Empty{}); withoutToken[procedure] == (connect.CodeOf(err) == connect.CodeUnauthenticated && strings.Contains(err.Error(), "no token")) {
+					&emptypb.Empty{}); withoutToken[procedure] == (connect.CodeOf(err) == connect.CodeUnauthenticated &&
+					strings.Contains(err.Error(), "no token")) {
 					t.Errorf("without a token: %v", err)
 				}
 				if method.IsStreamingClient() {

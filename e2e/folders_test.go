@@ -26,7 +26,8 @@ func TestFolderInGitDeclaresServices(t *testing.T) {
 		return fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: declared-%s}\nspec:\n  source: sample\n  path: declared/%s\n  cluster: %s\n", name, path, cluster.Name)
 	}
 	marker := func(name, value string) string {
-		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: declared-%s}\ndata: {value: %s}\n", name, value)
+		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: declared-%s}\ndata: {value: %s}\n",
+			name, value)
 	}
 	push := func(files map[string]string) {
 		t.Helper()

@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/platform/gitserver"
 )
 
-// TestOverlayRunsWithABaseOfAnotherRepository: the hub brings the base at a fixed commit, which the source shows, and the agent builds with it.
+// TestOverlayRunsWithABaseOfAnotherRepository: the hub brings the base at a fixed commit, which the source shows, and
+// the agent builds with it.
 func TestOverlayRunsWithABaseOfAnotherRepository(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
@@ -40,7 +41,8 @@ func TestOverlayRunsWithABaseOfAnotherRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = process.Await(ctx, "the overlay runs", func(ctx context.Context) error {
-		got, err := s.Kubectl(ctx, cluster.Kubeconfig, "get", "configmap", "based-note", "-n", "default", "--ignore-not-found", "-o", "jsonpath={.data.text} {.data.patched}")
+		got, err := s.Kubectl(ctx, cluster.Kubeconfig, "get", "configmap", "based-note", "-n", "default",
+			"--ignore-not-found", "-o", "jsonpath={.data.text} {.data.patched}")
 		if err == nil && got != "far yes" {
 			err = fmt.Errorf("it is %q", got)
 		}
@@ -58,13 +60,17 @@ func TestOverlayRunsWithABaseOfAnotherRepository(t *testing.T) {
 // serveBase serves a repository with a base in app/, until the test ends, and gives its URL.
 func serveBase(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	server, err := gitserver.New(gitserver.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	server, err := gitserver.New(gitserver.Config{
+		Dir: t.TempDir(), Listen: "127.0.0.1:0",
+		Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = server.Create(ctx, "far", fstest.MapFS{
-		"app/kustomization.yaml": {Data: []byte("resources: [../common]\n")}, "common/kustomization.yaml": {Data: []byte("resources: [note.yaml]\n")},
-		"common/note.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note}\ndata: {text: far}\n")},
+		"app/kustomization.yaml":    {Data: []byte("resources: [../common]\n")},
+		"common/kustomization.yaml": {Data: []byte("resources: [note.yaml]\n")},
+		"common/note.yaml":          {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note}\ndata: {text: far}\n")},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,8 @@ func TestAViewHasTheKindsThatPeopleName(t *testing.T) {
 	if out := run("top", "cluster", "--filter", "set-ferries.Ready.false > 0"); !strings.Contains(out, cluster.Name) {
 		t.Errorf("the filter finds\n%s", out)
 	}
-	kubectl("-n", "default", "patch", "ferry", "bella", "--type=merge", "-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+	kubectl("-n", "default", "patch", "ferry", "bella", "--type=merge",
+		"-p", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
 	says("Ready.true=2", "top", "cluster", cluster.Name)
 	run("delete", "viewset", "ferries")
 	for strings.Contains(run("top", "cluster", cluster.Name), "set-ferries") {

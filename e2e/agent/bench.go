@@ -125,7 +125,10 @@ func (b *bench) peer(ctx context.Context, name string, objects []Object) (cost, 
 	if err != nil {
 		return cost{}, err
 	}
-	c := cost{wall: time.Since(begin).Seconds(), server: (gitcache.CPU(b.APIServer()) - before).Seconds(), requests: b.proxy.Since(mark, func(r Request) bool { return r.Verb != "discover" })}
+	c := cost{
+		wall: time.Since(begin).Seconds(), server: (gitcache.CPU(b.APIServer()) - before).Seconds(),
+		requests: b.proxy.Since(mark, func(r Request) bool { return r.Verb != "discover" }),
+	}
 	var said struct{ Seconds, CPUSeconds float64 }
 	err = json.Unmarshal([]byte(out), &said)
 	c.seconds, c.cpu = said.Seconds, said.CPUSeconds
@@ -144,7 +147,8 @@ func (b *bench) ours(ctx context.Context, cause func(ctx context.Context) error)
 	}
 	after, err := b.Metric(ctx, "fairlead_agent_apply_seconds_sum")
 	return cost{
-		seconds: after - before, wall: time.Since(begin).Seconds(), cpu: (gitcache.CPU(b.Agent.Pid()) - cpu).Seconds(), server: (gitcache.CPU(b.APIServer()) - server).Seconds(),
+		seconds: after - before, wall: time.Since(begin).Seconds(), cpu: (gitcache.CPU(b.Agent.Pid()) - cpu).Seconds(),
+		server:   (gitcache.CPU(b.APIServer()) - server).Seconds(),
 		requests: b.Proxy.Since(mark, func(r Request) bool { return r.Verb != "watch" }),
 	}, err
 }

@@ -52,7 +52,8 @@ func definition(group, kind, plural string) Object {
 	return Object{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": Object{"name": plural + "." + group},
 		"spec": Object{
-			"group": group, "scope": "Namespaced", "names": Object{"kind": kind, "plural": plural, "singular": strings.ToLower(kind), "listKind": kind + "List"},
+			"group": group, "scope": "Namespaced",
+			"names": Object{"kind": kind, "plural": plural, "singular": strings.ToLower(kind), "listKind": kind + "List"},
 			"versions": []any{Object{
 				"name": "v1", "served": true, "storage": true, "subresources": Object{"status": Object{}},
 				"schema": Object{"openAPIV3Schema": Object{"type": "object", "properties": Object{

@@ -264,7 +264,8 @@ func (w *World) fightIsTold(ctx context.Context, name string) error {
 			return err
 		}
 		report := svc.GetStatus().GetCluster().GetReport()
-		if said := report.GetMessage(); report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED || !strings.Contains(said, Rival) || !strings.Contains(said, "/spec/value") {
+		if said := report.GetMessage(); report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED ||
+			!strings.Contains(said, Rival) || !strings.Contains(said, "/spec/value") {
 			return fmt.Errorf("%v: %s", report.GetPhase(), said)
 		}
 		return nil

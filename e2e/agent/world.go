@@ -297,7 +297,8 @@ func (w *World) Settled(ctx context.Context, name, commit string) error {
 		hub, report := status.GetHub(), status.GetCluster().GetReport()
 		if !w.includes(hub.GetRevision().GetCommit(), commit) || report.GetAppliedDigest() != hub.GetDigest() ||
 			status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY {
-			return fmt.Errorf("%v at %.8s, applied %.8s: %s", status.GetState(), hub.GetRevision().GetCommit(), report.GetAppliedCommit(), status.GetStateMessage())
+			return fmt.Errorf("%v at %.8s, applied %.8s: %s", status.GetState(), hub.GetRevision().GetCommit(),
+				report.GetAppliedCommit(), status.GetStateMessage())
 		}
 		return nil
 	})

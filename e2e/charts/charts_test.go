@@ -1,5 +1,5 @@
-// Package charts_test delivers made-up charts and overlays, which use what the world's charts use, through a real hub and
-// a real agent to a real API server. The objects there have to be the ones that Helm and kubectl make of them.
+// Package charts_test delivers made-up charts and overlays, which use what the world's charts use, through a real hub
+// and a real agent to a real API server. The objects there have to be the ones that Helm and kubectl make of them.
 package charts_test
 
 import (
@@ -119,7 +119,10 @@ func (h *harness) push(ctx context.Context, cases []*Case) error {
 		most = max(most, len(c.versions))
 	}
 	git := func(dir string, args ...string) error {
-		identity := []string{"-C", dir, "-c", "user.name=e2e", "-c", "user.email=e2e@example.com", "-c", "core.autocrlf=false", "-c", "init.defaultBranch=main"}
+		identity := []string{
+			"-C", dir, "-c", "user.name=e2e", "-c", "user.email=e2e@example.com",
+			"-c", "core.autocrlf=false", "-c", "init.defaultBranch=main",
+		}
 		_, err := process.Run(ctx, nil, "", "git", append(identity, args...)...)
 		return err
 	}

@@ -50,8 +50,9 @@ type run struct {
 
 func newRun(t *testing.T, h *harness, c *Case) *run {
 	return &run{
-		T: t, harness: h, c: c, known: map[string]*unstructured.Unstructured{}, hooks: map[string]*unstructured.Unstructured{},
-		uids: map[string]types.UID{}, random: map[string]any{},
+		T: t, harness: h, c: c, known: map[string]*unstructured.Unstructured{},
+		hooks: map[string]*unstructured.Unstructured{},
+		uids:  map[string]types.UID{}, random: map[string]any{},
 	}
 }
 
@@ -186,7 +187,8 @@ func (r *run) healthy(ctx context.Context, version string, isIt func(subject, co
 		status := svc.GetStatus()
 		hub, report := status.GetHub(), status.GetCluster().GetReport()
 		is, isApplied := hub.GetRevision(), report.GetAppliedDigest() == hub.GetDigest()
-		if !isIt(is.GetSubject(), is.GetCommit()) || !isApplied || status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY {
+		if !isIt(is.GetSubject(), is.GetCommit()) || !isApplied ||
+			status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY {
 			return fmt.Errorf("%v: %s", status.GetState(), words(svc))
 		}
 		warns := r.c.Versions[version].Warns
@@ -203,7 +205,10 @@ func (r *run) healthy(ctx context.Context, version string, isIt func(subject, co
 // words are all that a service's status says to people.
 func words(svc *consolev1.Service) string {
 	status := svc.GetStatus()
-	said := []string{status.GetStateMessage(), status.GetHub().GetProblem().GetMessage(), status.GetCluster().GetReport().GetMessage()}
+	said := []string{
+		status.GetStateMessage(), status.GetHub().GetProblem().GetMessage(),
+		status.GetCluster().GetReport().GetMessage(),
+	}
 	for _, obj := range status.GetCluster().GetReport().GetObjects() {
 		said = append(said, obj.GetKind()+"/"+obj.GetName()+": "+obj.GetMessage())
 	}
@@ -260,7 +265,10 @@ func (r *run) check(ctx context.Context, version string, spec *consolev1.Service
 	}
 	for _, name := range want.Extra {
 		kind, called, _ := strings.Cut(name, "/")
-		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": kind, "metadata": map[string]any{"name": called, "namespace": r.c.Name}}}
+		obj := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": kind,
+			"metadata": map[string]any{"name": called, "namespace": r.c.Name},
+		}}
 		r.known[name] = obj
 		if _, err := r.live(ctx, obj); err != nil {
 			r.Errorf("%s: %s: %v", version, name, err)
@@ -405,7 +413,8 @@ func (r *run) ran(mark int) []string {
 		}
 		for name, hook := range r.hooks {
 			if _, mapping, err := r.resource(hook); err == nil && mapping.Resource.Resource == request.Resource &&
-				(request.Name == hook.GetName() || request.Name == "" && hook.GetName() == "") && (len(ran) == 0 || ran[len(ran)-1] != name) {
+				(request.Name == hook.GetName() || request.Name == "" && hook.GetName() == "") &&
+				(len(ran) == 0 || ran[len(ran)-1] != name) {
 				ran = append(ran, name)
 			}
 		}
@@ -428,8 +437,10 @@ func (r *run) checkHooks(version string, mark int, want Version, ran []string) {
 		}
 		var sent *unstructured.Unstructured // by the last run
 		for _, body := range r.world.Proxy.Applied(mark, func(one fleet.Request) bool {
-			return one.Group == mapping.Resource.Group && one.Resource == mapping.Resource.Resource && one.Namespace == hook.GetNamespace() &&
-				(one.Name == hook.GetName() || hook.GetName() == "" && strings.HasPrefix(one.Name, hook.GetGenerateName()))
+			return one.Group == mapping.Resource.Group &&
+				one.Resource == mapping.Resource.Resource && one.Namespace == hook.GetNamespace() &&
+				(one.Name == hook.GetName() || hook.GetName() == "" &&
+					strings.HasPrefix(one.Name, hook.GetGenerateName()))
 		}) {
 			obj := &unstructured.Unstructured{}
 			if err := obj.UnmarshalJSON(body); err != nil {
@@ -452,7 +463,10 @@ func (r *run) checkHooks(version string, mark int, want Version, ran []string) {
 			}
 		}
 		hook.SetName(sent.GetName()) // of generateName
-		for _, mark := range []string{"/metadata/annotations/" + strings.ReplaceAll(hookRun, "/", "~1"), "/metadata/labels/fairlead.dev~1service"} {
+		for _, mark := range []string{
+			"/metadata/annotations/" + strings.ReplaceAll(hookRun, "/", "~1"),
+			"/metadata/labels/fairlead.dev~1service",
+		} {
 			if err := remove(sent, mark); err != nil && !errors.Is(err, errNoField) {
 				r.Fatal(err)
 			}
@@ -482,7 +496,8 @@ func (r *run) ofHook(request fleet.Request) bool {
 		return true // the agent asks why a hook has not ended yet
 	}
 	for name, hook := range r.hooks {
-		if _, mapping, err := r.resource(hook); err == nil && !r.current[name] && mapping.Resource.Resource == request.Resource && request.Name == hook.GetName() {
+		if _, mapping, err := r.resource(hook); err == nil && !r.current[name] &&
+			mapping.Resource.Resource == request.Resource && request.Name == hook.GetName() {
 			return true
 		}
 	}
@@ -495,7 +510,10 @@ func (r *run) requests(mark int) []fleet.Request {
 	for _, objects := range []map[string]*unstructured.Unstructured{r.known, r.hooks} {
 		for _, obj := range objects {
 			if _, mapping, err := r.resource(obj); err == nil {
-				outside[fleet.Request{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource, Namespace: obj.GetNamespace(), Name: obj.GetName()}] = true
+				outside[fleet.Request{
+					Group: mapping.Resource.Group, Resource: mapping.Resource.Resource,
+					Namespace: obj.GetNamespace(), Name: obj.GetName(),
+				}] = true
 			}
 		}
 	}
@@ -505,11 +523,12 @@ func (r *run) requests(mark int) []fleet.Request {
 	})
 }
 
-// secondPass has all rendered and compared once more: there is nothing to send. Every few minutes the agent compares one of
-// all its objects by a dry run; a pass in which that came between is followed by another one.
+// secondPass has all rendered and compared once more: there is nothing to send. Every few minutes the agent compares
+// one of all its objects by a dry run; a pass in which that came between is followed by another one.
 func (r *run) secondPass(ctx context.Context, version string) {
 	r.Helper()
-	want := slices.DeleteFunc(slices.Clone(r.c.Versions[version].Requests), func(one string) bool { return strings.HasPrefix(one, "?") })
+	want := slices.DeleteFunc(slices.Clone(r.c.Versions[version].Requests),
+		func(one string) bool { return strings.HasPrefix(one, "?") })
 	sent := r.pass(ctx, version)
 	more := slices.DeleteFunc(slices.Clone(sent), func(one string) bool { return slices.Contains(want, one) })
 	if len(more) == 1 && strings.HasPrefix(more[0], "dryrun ") {
@@ -531,7 +550,8 @@ func (r *run) secondPass(ctx context.Context, version string) {
 	}
 }
 
-// pass has all rendered and compared once, and returns what was asked of the API server for that, but for requests that may be or not.
+// pass has all rendered and compared once, and returns what was asked of the API server for that, but for requests that
+// may be or not.
 func (r *run) pass(ctx context.Context, version string) []string {
 	r.Helper()
 	mark := r.world.Proxy.Mark()
@@ -603,7 +623,8 @@ func (r *run) inNamespace(ctx context.Context) ([]string, error) {
 			if !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "delete") || kind.Kind == "Event" {
 				continue
 			}
-			objects, err := r.dynamic.Resource(group.WithResource(kind.Name)).Namespace(r.c.Name).List(ctx, metav1.ListOptions{})
+			objects, err := r.dynamic.Resource(group.WithResource(kind.Name)).Namespace(r.c.Name).List(ctx,
+				metav1.ListOptions{})
 			if apierrors.IsNotFound(err) {
 				continue // another case has just removed the kind
 			}
@@ -614,7 +635,8 @@ func (r *run) inNamespace(ctx context.Context) ([]string, error) {
 				ofKept := slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
 					return slices.Contains(r.c.Kept, owner.Kind+"/"+owner.Name)
 				})
-				if name := id(&obj); !ofKept && name != "ConfigMap/kube-root-ca.crt" && name != "ServiceAccount/default" {
+				if name := id(&obj); !ofKept && name != "ConfigMap/kube-root-ca.crt" &&
+					name != "ServiceAccount/default" {
 					found = append(found, name)
 				}
 			}

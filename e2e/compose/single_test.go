@@ -84,7 +84,8 @@ func (s *composed) downToNothing(t *testing.T) {
 	t.Helper()
 	s.must(t, "compose", "--profile", "*", "down", "--volumes", "--timeout", "30")
 	for _, list := range [][]string{
-		{"ps", "--all", "--quiet"}, {"volume", "ls", "--quiet"},
+		{"ps", "--all", "--quiet"},
+		{"volume", "ls", "--quiet"},
 		{"network", "ls", "--quiet", "--filter", "type=custom"},
 	} {
 		if left := s.must(t, list...); left != "" {

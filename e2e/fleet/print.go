@@ -15,8 +15,10 @@ func (r *Run) Print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\nFirst delivery of %d services to %d clusters: %.1f s\n", r.cfg.Clusters*r.cfg.Services, r.cfg.Clusters, r.Settled.Seconds())
 	printUsage(w, r.SettledUsage)
-	fmt.Fprintf(w, "the console wrote %d MiB for a database of %d MiB; %d calls of agents were made again\n", r.First.Written>>20, r.First.Database>>20, r.First.Refused)
-	fmt.Fprintf(w, "%d applies of a person meanwhile: p50 %.0f ms  p99 %.0f ms\n", r.First.Applies.Count, ms(r.First.Applies.Quantile(0.5)), ms(r.First.Applies.Quantile(0.99)))
+	fmt.Fprintf(w, "the console wrote %d MiB for a database of %d MiB; %d calls of agents were made again\n",
+		r.First.Written>>20, r.First.Database>>20, r.First.Refused)
+	fmt.Fprintf(w, "%d applies of a person meanwhile: p50 %.0f ms  p99 %.0f ms\n", r.First.Applies.Count,
+		ms(r.First.Applies.Quantile(0.5)), ms(r.First.Applies.Quantile(0.99)))
 	for _, text := range slices.Sorted(maps.Keys(r.First.ApplyErrors)) {
 		fmt.Fprintf(w, "%d applies failed: %s\n", r.First.ApplyErrors[text], text)
 	}
@@ -66,7 +68,8 @@ func (p Push) print(w io.Writer) {
 }
 
 func (o Origin) print(w io.Writer, when string) {
-	fmt.Fprintf(w, "%s: %d downloads, %d builds, %d transfers to the distributor, %d downloads that waited for one\n", when, o.Downloads, o.Builds, o.Transfers, o.Misses)
+	fmt.Fprintf(w, "%s: %d downloads, %d builds, %d transfers to the distributor, %d downloads that waited for one\n",
+		when, o.Downloads, o.Builds, o.Transfers, o.Misses)
 }
 
 func printUsage(w io.Writer, list []Usage) {

@@ -33,7 +33,10 @@ type reporter struct {
 
 func newReporter(d *platform.Distributors) *reporter {
 	// Above those of an earlier run, as the agent's disk would have it.
-	return &reporter{distributors: d, wake: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()), pending: map[string]*deliveryv1.ServiceReport{}, held: map[string]time.Time{}}
+	return &reporter{
+		distributors: d, wake: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()),
+		pending: map[string]*deliveryv1.ServiceReport{}, held: map[string]time.Time{},
+	}
 }
 
 func (r *reporter) set(s *deliveryv1.ServiceDelivery, phase deliveryv1.Phase) {

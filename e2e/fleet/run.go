@@ -95,7 +95,8 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 	}
 	r.say("the hub is up")
 	r.simulators, err = startSimulators(ctx, cfg, Spec{
-		CAFile: r.hub.ca, Distributors: r.hub.distributorURLs(), Balanced: r.hub.urls["balancer"], Gitcaches: []string{r.hub.urls["gitcache"]}, Tunnel: r.hub.urls["tunnel"], Tokens: r.tokens,
+		CAFile: r.hub.ca, Distributors: r.hub.distributorURLs(), Balanced: r.hub.urls["balancer"],
+		Gitcaches: []string{r.hub.urls["gitcache"]}, Tunnel: r.hub.urls["tunnel"], Tokens: r.tokens,
 		Downloads: cfg.Downloads, Tunnels: cfg.Tunnels, Spread: time.Duration(cfg.Clusters) * time.Second / rampPerSecond,
 	})
 	defer func() { err = errors.Join(err, r.simulators.close(ctx)) }()
@@ -405,7 +406,8 @@ func (r *Run) reconnect(ctx context.Context) error {
 	before := maps.Clone(r.errors.Errors)
 	defer func() { r.errors.Errors = before }()
 	err := r.until(ctx, settleTimeout, question{Since: begin.UnixNano()}, func(a answer) (bool, string) {
-		return a.Stats.Synced == r.cfg.Clusters && a.Stats.Watching == r.cfg.Clusters, fmt.Sprintf("%d of %d agents poll again, %d watch", a.Stats.Synced, r.cfg.Clusters, a.Stats.Watching)
+		return a.Stats.Synced == r.cfg.Clusters && a.Stats.Watching == r.cfg.Clusters,
+			fmt.Sprintf("%d of %d agents poll again, %d watch", a.Stats.Synced, r.cfg.Clusters, a.Stats.Watching)
 	})
 	if err != nil {
 		return fmt.Errorf("wait for agents after a restart: %w", err)

@@ -417,7 +417,8 @@ func (w *world) watch(ctx context.Context, t *testing.T, d *door) *journals {
 		informers.WithNamespace(w.namespace))
 	unstructured := dynamicinformer.NewFilteredDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(d.config), 0,
 		w.namespace, nil)
-	partial := metadatainformer.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(d.config), 0, w.namespace, nil)
+	partial := metadatainformer.NewFilteredSharedInformerFactory(metadata.NewForConfigOrDie(d.config), 0,
+		w.namespace, nil)
 	for informer, seen := range map[cache.SharedIndexInformer]*journal{
 		typed.Core().V1().ConfigMaps().Informer():         &all.typed,
 		unstructured.ForResource(configMaps()).Informer(): &all.dynamic,

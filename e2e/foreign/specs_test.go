@@ -185,5 +185,6 @@ func (d *door) flowOf(ctx context.Context, user string) (flow, level string, err
 	if err != nil {
 		return "", "", err
 	}
-	return resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID), resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID), resp.Body.Close()
+	return resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID),
+		resp.Header.Get(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID), resp.Body.Close()
 }

@@ -50,7 +50,8 @@ func newAPI(hc *http.Client, console, secretFile string) *api {
 	a.sources = consolev1connect.NewSourceServiceClient(hc, console, options...)
 	a.services = consolev1connect.NewServiceServiceClient(hc, console, options...)
 	a.clusters = consolev1connect.NewClusterServiceClient(hc, console, options...)
-	a.catalog = consolev1connect.NewCatalogServiceClient(hc, console, append(client.Options(), client.WithToken(a.sendTo(identity.ServiceConsole)), connect.WithHTTPGet())...)
+	a.catalog = consolev1connect.NewCatalogServiceClient(hc, console,
+		append(client.Options(), client.WithToken(a.sendTo(identity.ServiceConsole)), connect.WithHTTPGet())...)
 	return a
 }
 

@@ -68,7 +68,8 @@ func (h *Host) CreateDefinitions(ctx context.Context, name string, files, size, 
 // begin writes a commit on top of the one before.
 func begin(w io.Writer, number int) {
 	message := fmt.Sprintf("number %d", number)
-	fmt.Fprintf(w, "commit refs/heads/main\nmark :%d\ncommitter e2e <e2e@example.com> %d +0000\ndata %d\n%s\n", number+1, 1700000000+number, len(message), message)
+	fmt.Fprintf(w, "commit refs/heads/main\nmark :%d\ncommitter e2e <e2e@example.com> %d +0000\ndata %d\n%s\n",
+		number+1, 1700000000+number, len(message), message)
 }
 
 func file(w io.Writer, path string, content []byte) {

@@ -78,7 +78,8 @@ func (w *world) lookAtConnections(ctx context.Context, owners map[netip.Addr]str
 			continue
 		}
 		for _, s := range sockets(text) {
-			if from, known := owners[s.local.Addr()]; known && s.local.Port() >= firstEphemeral && s.remote.Port() != 0 {
+			if from, known := owners[s.local.Addr()]; known && s.local.Port() >= firstEphemeral &&
+				s.remote.Port() != 0 {
 				to, known := owners[s.remote.Addr()]
 				if !known {
 					to = s.remote.Addr().String()
@@ -137,7 +138,8 @@ func (w *world) findOwners(ctx context.Context, owners map[netip.Addr]string) er
 }
 
 func (w *world) inNode(ctx context.Context, node string, command ...string) (string, error) {
-	return process.Run(ctx, nil, "", w.program, append([]string{"exec", "--dir", w.lab, "--node", node, "--"}, command...)...)
+	return process.Run(ctx, nil, "", w.program, append([]string{"exec", "--dir", w.lab, "--node", node, "--"},
+		command...)...)
 }
 
 // sockets reads /proc/net/tcp and tcp6: addresses in words of four bytes, each as the machine has it.
@@ -180,7 +182,10 @@ func kernelAddress(text string) (netip.AddrPort, error) {
 func (w *world) compareConnections(t *testing.T, seen map[connection]bool) {
 	t.Helper()
 	// The balancer stands for the names of the hub; databases, Git server and proxy are anywhere.
-	aliases := map[string]string{"kubernetes": "API server", "redis": "Redis", "postgres": "PostgreSQL", gitHost: "elsewhere", "balancer": "hub", "kube-dns": "DNS"}
+	aliases := map[string]string{
+		"kubernetes": "API server", "redis": "Redis", "postgres": "PostgreSQL",
+		gitHost: "elsewhere", "balancer": "hub", "kube-dns": "DNS",
+	}
 	parts := []string{"console", "gitcache", "distributor", "tunnel", "agent", "test", "backup", "agent-test"}
 	table := map[string]bool{}
 	for _, row := range regexp.MustCompile(`(?m)^\| ([a-z -]+) \| ([A-Za-z, -]+) \| ([0-9, ]+|any) \|`).FindAllStringSubmatch(readPage(t, networkPage), -1) {

@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// helm is the client library of Helm at one namespace of the cluster: what `helm install --wait`, `helm test` and `helm uninstall --wait` do.
+// helm is the client library of Helm at one namespace of the cluster: what `helm install --wait`, `helm test` and `helm
+// uninstall --wait` do.
 type helm struct {
 	config    *action.Configuration
 	namespace string

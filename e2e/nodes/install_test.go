@@ -24,11 +24,12 @@ const (
 )
 
 // The names of the page, as the lab can have them: Services of the namespaces hub and data.
-var pageNames = strings.NewReplacer("hub.example.com", "hub.svc", "redis.example.com", "redis.data.svc", "postgres.example.com", "postgres.data.svc")
+var pageNames = strings.NewReplacer("hub.example.com", "hub.svc", "redis.example.com", "redis.data.svc",
+	"postgres.example.com", "postgres.data.svc")
 
-// The commands of docs/operate/install.md and of the page on backups are run as they are written, with PostgreSQL and Redis outside of the hub
-// that speak TLS with certificates of the hub's authority, and names that a load balancer leads to the hub. An uninstalled part leaves what
-// the page says.
+// The commands of docs/operate/install.md and of the page on backups are run as they are written, with PostgreSQL and
+// Redis outside of the hub that speak TLS with certificates of the hub's authority, and names that a load balancer
+// leads to the hub. An uninstalled part leaves what the page says.
 func TestInstallPageWordByWord(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
@@ -40,12 +41,16 @@ func TestInstallPageWordByWord(t *testing.T) {
 	before := p.objects(t)
 
 	// A hub, step by step.
-	initialize := strings.Replace(p.block(t, "fairlead init"), "sslmode=verify-full", "sslmode=verify-full&sslrootcert=/run/fairlead/tls/ca.crt", 1)
+	initialize := strings.Replace(p.block(t, "fairlead init"), "sslmode=verify-full",
+		"sslmode=verify-full&sslrootcert=/run/fairlead/tls/ca.crt", 1)
 	p.run(t, initialize)
 	p.run(t, strings.TrimSpace(initialize)+" --redis-host redis.data.svc --database-host postgres.data.svc --git --host "+gitHost)
 	w.kubectl(t, "", "create", "namespace", "data")
 	for _, server := range []string{"redis", "postgres"} {
-		args := []string{"create", "secret", "generic", server + "-tls", "--namespace=data", "--from-literal=password=" + w.read(t, server+"/password")}
+		args := []string{
+			"create", "secret", "generic", server + "-tls", "--namespace=data",
+			"--from-literal=password=" + w.read(t, server+"/password"),
+		}
 		for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
 			args = append(args, "--from-file="+filepath.Join(w.secrets, server, name))
 		}
@@ -53,7 +58,8 @@ func TestInstallPageWordByWord(t *testing.T) {
 	}
 	w.kubectl(t, tlsDatabases, "apply", "--namespace=data", "-f", "-")
 	p.run(t, p.block(t, "kubectl create namespace fairlead"))
-	w.kubectl(t, "", "create", "secret", "docker-registry", "registry", "--namespace=fairlead", "--docker-server=registry.example.com", "--docker-username=u", "--docker-password=p")
+	w.kubectl(t, "", "create", "secret", "docker-registry", "registry", "--namespace=fairlead",
+		"--docker-server=registry.example.com", "--docker-username=u", "--docker-password=p")
 	p.write(t, "values.yaml", p.block(t, "# values.yaml"))
 	p.write(t, "mine.yaml", `
 imagePullSecrets: [{name: registry}]
@@ -66,7 +72,8 @@ tunnel: {args: [--redis-ca-file=/run/fairlead/tls/ca.crt]}
 trustedProxies: [10.244.0.0/16]
 test: {cluster: edge-1, source: sample, path: canary}
 `+regexp.MustCompile(`(?m)^backup: .*$`).FindString(readPage(t, backupPage))+"\n")
-	p.run(t, strings.Replace(p.block(t, "helm install fairlead deploy"), "--values values.yaml", "--values values.yaml --values mine.yaml", 1))
+	p.run(t, strings.Replace(p.block(t, "helm install fairlead deploy"),
+		"--values values.yaml", "--values values.yaml --values mine.yaml", 1))
 	w.kubectl(t, balancer, "apply", "-f", "-")
 	w.kubectl(t, "", "rollout", "status", "--namespace=hub", "deployment/balancer", "--timeout=3m")
 	p.logIn(t)
@@ -74,14 +81,17 @@ test: {cluster: edge-1, source: sample, path: canary}
 	// A cluster, a source behind a proxy, and a push.
 	proxy := w.startProxy(t)
 	seen := w.watchConnections(t)
-	p.write(t, "agent.yaml", strings.ReplaceAll(p.block(t, "# agent.yaml"), "http://proxy.example.com:3128", proxyURL)+"\nimagePullSecrets: [{name: registry}]\n")
-	join := strings.Replace(p.block(t, "cluster join edge-1 --context"), "--bind-admins", "--bind-admins --values agent.yaml", 1)
+	p.write(t, "agent.yaml", strings.ReplaceAll(p.block(t, "# agent.yaml"), "http://proxy.example.com:3128", proxyURL)+
+		"\nimagePullSecrets: [{name: registry}]\n")
+	join := strings.Replace(p.block(t, "cluster join edge-1 --context"),
+		"--bind-admins", "--bind-admins --values agent.yaml", 1)
 	if said := p.run(t, join); !strings.Contains(said, "ok    first sync") {
 		t.Errorf("cluster join says %q", said)
 	}
 	w.serveGit(t)
 	w.push(t, "first")
-	w.fairlead(t, strings.Replace(catalog, "cluster: edge,", "cluster: edge-1,", 1), "apply", "-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
+	w.fairlead(t, strings.Replace(catalog, "cluster: edge,", "cluster: edge-1,", 1), "apply",
+		"-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
 	w.awaitRunning(t, "first")
 	w.lookThroughTunnel(t, "first")
 	p.run(t, p.block(t, "helm test"))
@@ -89,7 +99,10 @@ test: {cluster: edge-1, source: sample, path: canary}
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []string{gitHost + ":7405", "console.hub.svc:443", "distributor.hub.svc:443", "tunnel.hub.svc:443"} {
+	for _, host := range []string{
+		gitHost + ":7405", "console.hub.svc:443", "distributor.hub.svc:443",
+		"tunnel.hub.svc:443",
+	} {
 		if !strings.Contains(log, "CONNECT "+host+"\n") {
 			t.Errorf("nobody asked the proxy for %s", host)
 		}
@@ -108,7 +121,8 @@ test: {cluster: edge-1, source: sample, path: canary}
 	w.awaitRunning(t, "after the restore")
 	p.compareConnections(t, seen())
 
-	// The agent leaves, comes back by the file that the second form of the command writes, then by kustomize, and leaves for good.
+	// The agent leaves, comes back by the file that the second form of the command writes, then by kustomize, and
+	// leaves for good.
 	leave := strings.Replace(p.block(t, "fairlead cluster leave"), "leave edge-1", "leave edge-1 --yes", 1)
 	p.run(t, leave)
 	p.joinByFile(t)
@@ -151,7 +165,8 @@ func readPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-// openPage gives the commands of the page what they need: kubectl, helm, a kubeconfig, and images of the name that the page has.
+// openPage gives the commands of the page what they need: kubectl, helm, a kubeconfig, and images of the name that the
+// page has.
 func (w *world) openPage(t *testing.T) *page {
 	t.Helper()
 	p := &page{world: w, text: pageNames.Replace(readPage(t, installPage)), folder: filepath.Join(w.dir, "page")}
@@ -171,12 +186,17 @@ func (w *world) openPage(t *testing.T) *page {
 		t.Fatal(err)
 	}
 	w.mustRun(t, nil, w.bins.Kubelocal, "kubectl", "--kubeconfig", kubeconfig, "config", "rename-context",
-		strings.TrimSpace(w.mustRun(t, nil, w.bins.Kubelocal, "kubectl", "--kubeconfig", kubeconfig, "config", "current-context")), "edge-1")
-	p.env = []string{"KUBECONFIG=" + kubeconfig, "FAIRLEAD_CONFIG=" + filepath.Join(w.dir, "fairlead.yaml"), "PATH=" + w.path + ":" + os.Getenv("PATH"), "HOME=" + p.folder}
+		strings.TrimSpace(w.mustRun(t, nil, w.bins.Kubelocal, "kubectl", "--kubeconfig", kubeconfig, "config",
+			"current-context")), "edge-1")
+	p.env = []string{
+		"KUBECONFIG=" + kubeconfig, "FAIRLEAD_CONFIG=" + filepath.Join(w.dir, "fairlead.yaml"),
+		"PATH=" + w.path + ":" + os.Getenv("PATH"), "HOME=" + p.folder,
+	}
 	for _, node := range []string{"node-1", "node-2"} {
 		for _, image := range []string{"console", "gitcache", "distributor", "tunnel", "agent", "cli"} {
 			w.mustRun(t, nil, w.program, "exec", "--dir", w.lab, "--node", node, "--",
-				"ctr", "--namespace=k8s.io", "images", "tag", "docker.io/fairlead/"+image+":dev", "registry.example.com/fairlead/"+image+":"+pageVersion)
+				"ctr", "--namespace=k8s.io", "images", "tag", "docker.io/fairlead/"+image+":dev",
+				"registry.example.com/fairlead/"+image+":"+pageVersion)
 		}
 	}
 	return p
@@ -248,7 +268,8 @@ func (p *page) logIn(t *testing.T) {
 func (p *page) joinByFile(t *testing.T) {
 	t.Helper()
 	command, _, _ := strings.Cut(p.block(t, "writes a file"), "#")
-	joining := process.New(p.dir, "join", p.program, append([]string{"exec", "--dir", p.lab, "--", "env"}, append(slices.Clone(p.env), "bash", "-euc", `cd "$0" && eval "$1"`, p.folder, command)...)...)
+	joining := process.New(p.dir, "join", p.program, append([]string{"exec", "--dir", p.lab, "--", "env"},
+		append(slices.Clone(p.env), "bash", "-euc", `cd "$0" && eval "$1"`, p.folder, command)...)...)
 	if err := joining.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -293,11 +314,13 @@ func (p *page) backUpAndRestore(t *testing.T) {
 	p.fairlead(t, configSet("kept"), "apply", "-f", "-")
 	p.run(t, regexp.MustCompile("`(kubectl -n fairlead create job [^`]*)`").FindStringSubmatch(text)[1])
 	p.kubectl(t, "", "wait", "--namespace=fairlead", "--for=condition=complete", "job/first-backup", "--timeout=3m")
-	file := regexp.MustCompile(`fairlead-\S+\.backup`).FindString(p.kubectl(t, "", "logs", "--namespace=fairlead", "job/first-backup", "--container=backup"))
+	file := regexp.MustCompile(`fairlead-\S+\.backup`).FindString(p.kubectl(t, "", "logs", "--namespace=fairlead",
+		"job/first-backup", "--container=backup"))
 	p.fairlead(t, configSet("lost"), "apply", "-f", "-")
 
 	p.run(t, regexp.MustCompile("`(kubectl -n fairlead scale [^`]*)`").FindStringSubmatch(text)[1])
-	p.kubectl(t, "", "wait", "--namespace=fairlead", "--for=delete", "pod", "--selector=app.kubernetes.io/component=console", "--timeout=3m")
+	p.kubectl(t, "", "wait", "--namespace=fairlead", "--for=delete", "pod",
+		"--selector=app.kubernetes.io/component=console", "--timeout=3m")
 	p.kubectl(t, strings.ReplaceAll(blockOf(t, text, "kind: Job"), "NAME", file), "apply", "-f", "-")
 	p.kubectl(t, "", "wait", "--namespace=fairlead", "--for=condition=complete", "job/fairlead-restore", "--timeout=3m")
 	p.run(t, "kubectl -n fairlead scale statefulset fairlead-console --replicas=2\nkubectl -n fairlead rollout status statefulset fairlead-console --timeout=5m")
@@ -314,7 +337,8 @@ func (p *page) backUpAndRestore(t *testing.T) {
 }
 
 func configSet(name string) string {
-	return "apiVersion: fairlead.dev/v1\nkind: ConfigSet\nmetadata: {name: " + name + "}\nspec: {entries: {a: {text: b}}}\n"
+	return "apiVersion: fairlead.dev/v1\nkind: ConfigSet\nmetadata: {name: " + name +
+		"}\nspec: {entries: {a: {text: b}}}\n"
 }
 
 // kustomize installs the overlay of the page.
@@ -323,7 +347,10 @@ func (p *page) kustomize(t *testing.T) {
 	command := p.block(t, "apply -k deploy/kustomize/hub")
 	p.writeOverlay(t)
 	p.run(t, strings.Replace(command, "kustomize/hub/example", "kustomize/hub/mine", 1))
-	for _, workload := range []string{"statefulset/fairlead-console", "statefulset/fairlead-gitcache", "deployment/fairlead-distributor", "statefulset/fairlead-tunnel"} {
+	for _, workload := range []string{
+		"statefulset/fairlead-console", "statefulset/fairlead-gitcache",
+		"deployment/fairlead-distributor", "statefulset/fairlead-tunnel",
+	} {
 		p.kubectl(t, "", "rollout", "status", "--namespace=fairlead", workload, "--timeout=5m")
 	}
 }
@@ -333,20 +360,27 @@ func (p *page) writeOverlay(t *testing.T) {
 	t.Helper()
 	folder := filepath.Join(p.folder, "deploy/kustomize/hub/mine")
 	var patches strings.Builder
-	for name, kind := range map[string]string{"gitcache": "StatefulSet", "distributor": "Deployment", "tunnel": "StatefulSet"} {
+	for name, kind := range map[string]string{
+		"gitcache": "StatefulSet", "distributor": "Deployment",
+		"tunnel": "StatefulSet",
+	} {
 		fmt.Fprintf(&patches, "  - target: {kind: %s, name: fairlead-%s}\n    patch: '[{\"op\": \"add\", \"path\": \"/spec/template/spec/containers/0/args/-\", \"value\": \"--redis-ca-file=/run/fairlead/tls/ca.crt\"}]'\n", kind, name)
 	}
 	for _, name := range []string{"distributor", "tunnel"} { // fewer: two nodes of this machine's size
 		fmt.Fprintf(&patches, "  - target: {kind: HorizontalPodAutoscaler, name: fairlead-%s}\n    patch: '[{\"op\": \"replace\", \"path\": \"/spec/minReplicas\", \"value\": 2}]'\n", name)
 	}
-	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../example]\npatches:\n" + patches.String()
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../example]\npatches:\n" +
+		patches.String()
 	if err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // passing are kinds whose objects come and go by themselves.
-var passing = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "componentstatuses", "ipaddresses.networking.k8s.io"}
+var passing = []string{
+	"events", "events.events.k8s.io", "leases.coordination.k8s.io",
+	"endpointslices.discovery.k8s.io", "endpoints", "componentstatuses", "ipaddresses.networking.k8s.io",
+}
 
 // objects are all that the API server has, as kind, namespace and name.
 func (p *page) objects(t *testing.T) map[string]bool {
@@ -473,5 +507,6 @@ var tlsDatabases = strings.NewReplacer(
 	"[{name: data, emptyDir: {}}]", "[{name: data, emptyDir: {}}, {name: tls, secret: {secretName: redis-tls}}]",
 	"args: [postgres]", `args: [postgres, -c, ssl=on, -c, ssl_cert_file=/run/passwords/tls.crt, -c, ssl_key_file=/run/passwords/tls.key]`,
 	"/run/passwords/postgres", "/run/passwords/password",
-	"{name: passwords, secret: {secretName: passwords}}", "{name: passwords, secret: {secretName: postgres-tls, defaultMode: 0440}}",
+	"{name: passwords, secret: {secretName: passwords}}",
+	"{name: passwords, secret: {secretName: postgres-tls, defaultMode: 0440}}",
 ).Replace(databases)

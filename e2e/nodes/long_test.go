@@ -43,8 +43,8 @@ tunnel: {replicas: 2}
 test: {cluster: edge, source: sample, path: canary}
 `
 
-// Nodes, kubelets, networks and containers are cut at random while commits flow and a stream of kubectl is open: no write that was
-// acknowledged is lost, and everything is healthy soon after a node's return.
+// Nodes, kubelets, networks and containers are cut at random while commits flow and a stream of kubectl is open: no
+// write that was acknowledged is lost, and everything is healthy soon after a node's return.
 func TestThreeNodesUnderFaults(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
@@ -168,7 +168,8 @@ func (w *world) fault(t *testing.T, choice *rand.Rand) (what string, back func()
 			`for p in /proc/[0-9]*; do [ "$(cat $p/comm)" != kubelet ] || kill -9 ${p#/proc/}; done`)
 		return "kubelet of " + node, func() error { return nil }
 	}
-	pods := strings.Fields(w.kubectl(t, "", "get", "pods", "--namespace=fairlead", "--output=jsonpath={.items[*].metadata.name}"))
+	pods := strings.Fields(w.kubectl(t, "", "get", "pods", "--namespace=fairlead",
+		"--output=jsonpath={.items[*].metadata.name}"))
 	pod := pods[choice.IntN(len(pods))]
 	w.kubectl(t, "", "delete", "pod", pod, "--namespace=fairlead", "--grace-period=0", "--force")
 	return "pod " + pod, func() error { return nil }
@@ -208,7 +209,8 @@ func (w *world) startLoad(t *testing.T) *load {
 	})
 	l.running.Go(func() {
 		for ctx.Err() == nil { // a stream ends with what carries it, and is opened again
-			said, _ := w.tryFairlead(ctx, "", "logs", "edge", "-n", "web", "deployment/web", "--follow", "--tail=1", "--request-timeout=20s")
+			said, _ := w.tryFairlead(ctx, "", "logs", "edge", "-n", "web", "deployment/web", "--follow", "--tail=1",
+				"--request-timeout=20s")
 			l.mu.Lock()
 			l.lines += strings.Count(said, "\n")
 			l.mu.Unlock()
@@ -232,7 +234,8 @@ func (l *load) step(ctx context.Context, n int) {
 	pushed := l.w.tryPush(ctx, text) // the Git server is beside the nodes: no fault reaches it
 	call, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, written := l.w.tryFairlead(call, "apiVersion: fairlead.dev/v1\nkind: ConfigSet\nmetadata: {name: "+name+"}\nspec: {entries: {a: {text: b}}}\n", "apply", "-f", "-")
+	_, written := l.w.tryFairlead(call, "apiVersion: fairlead.dev/v1\nkind: ConfigSet\nmetadata: {name: "+name+
+		"}\nspec: {entries: {a: {text: b}}}\n", "apply", "-f", "-")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tried++
@@ -273,7 +276,8 @@ func (l *load) end(t *testing.T) {
 			t.Errorf("%s was acknowledged and is lost", name)
 		}
 	}
-	t.Logf("%d commits; %d of %d writes acknowledged; %d lines through the tunnel", l.tried, len(l.kept), l.tried, l.lines)
+	t.Logf("%d commits; %d of %d writes acknowledged; %d lines through the tunnel", l.tried, len(l.kept),
+		l.tried, l.lines)
 	if len(l.kept) == 0 || l.lines == 0 {
 		t.Error("nothing was written, or nothing was seen through the tunnel")
 	}

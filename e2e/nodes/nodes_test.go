@@ -1,4 +1,5 @@
-// Package nodes_test installs what is shipped as people do, on a real node: pods, volumes, Services and limits are real.
+// Package nodes_test installs what is shipped as people do, on a real node: pods, volumes, Services and limits are
+// real.
 package nodes_test
 
 import (
@@ -27,8 +28,8 @@ const (
 	gitURL   = "https://" + gitHost + ":7405/sample.git"
 )
 
-// Both charts come up on a real node, a push gets to running pods, people see them through the tunnel, and all of it survives a
-// power cut of the node.
+// Both charts come up on a real node, a push gets to running pods, people see them through the tunnel, and all of it
+// survives a power cut of the node.
 func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
 	t.Parallel()
 	w := start(t, 1)
@@ -208,10 +209,13 @@ func (w *world) makeSecrets(t *testing.T) {
 	w.mustRun(t, nil, filepath.Join(w.bins.Dir, "fairlead"), "init", "--git", "--dir", w.secrets,
 		"--host", "fairlead-console.fairlead.svc", "--host", "fairlead-distributor.fairlead.svc",
 		"--host", "fairlead-gitcache.fairlead.svc", "--host", "*.fairlead-gitcache-pods.fairlead.svc",
-		"--host", "fairlead-tunnel.fairlead.svc", "--host", "*.fairlead-tunnel-pods.fairlead.svc", "--host", gitHost, "--host", "*.hub.svc",
-		"--redis-url", "redis://:{password}@redis.data.svc:6379/0", "--database-url", "postgres://fairlead:{password}@postgres.data.svc:5432/fairlead?sslmode=disable")
+		"--host", "fairlead-tunnel.fairlead.svc", "--host", "*.fairlead-tunnel-pods.fairlead.svc", "--host", gitHost,
+		"--host", "*.hub.svc",
+		"--redis-url", "redis://:{password}@redis.data.svc:6379/0",
+		"--database-url", "postgres://fairlead:{password}@postgres.data.svc:5432/fairlead?sslmode=disable")
 	w.kubectl(t, "", "create", "namespace", "data")
-	w.kubectl(t, "", "create", "secret", "generic", "passwords", "--namespace=data", "--from-literal=redis="+w.read(t, "redis/password"), "--from-literal=postgres="+w.read(t, "postgres/password"))
+	w.kubectl(t, "", "create", "secret", "generic", "passwords", "--namespace=data",
+		"--from-literal=redis="+w.read(t, "redis/password"), "--from-literal=postgres="+w.read(t, "postgres/password"))
 }
 
 // giveSecrets gives them to the hub's namespace, as docs/operate/install.md says.
@@ -221,7 +225,8 @@ func (w *world) giveSecrets(t *testing.T) {
 		"fairlead-tls": "tls", "fairlead-hub": "hub/hub.secret", "fairlead-master-key": "console/master.key",
 		"fairlead-redis": "redis/url", "fairlead-database": "postgres/url", "fairlead-metrics": "metrics/metrics.token",
 	} {
-		w.kubectl(t, "", "create", "secret", "generic", name, "--namespace=fairlead", "--from-file="+filepath.Join(w.secrets, from))
+		w.kubectl(t, "", "create", "secret", "generic", name, "--namespace=fairlead",
+			"--from-file="+filepath.Join(w.secrets, from))
 	}
 }
 
@@ -277,7 +282,8 @@ func (w *world) serveGit(t *testing.T) {
 	secret := func(name string) string { return filepath.Join(w.secrets, name) }
 	server := process.New(w.dir, "git-server", w.program, "exec", "--dir", w.lab, "--", "sh", "-c", `cd "$0" && exec "$@"`, w.dir,
 		filepath.Join(w.bins.Dir, "fairlead"), "git-server", "--data-dir", "git", "--listen", gitHost+":7405",
-		"--tls-cert", secret("tls/tls.crt"), "--tls-key", secret("tls/tls.key"), "--password-file", secret("git/password"))
+		"--tls-cert", secret("tls/tls.crt"), "--tls-key", secret("tls/tls.key"),
+		"--password-file", secret("git/password"))
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +321,10 @@ func (w *world) push(t *testing.T, text string) {
 }
 
 func (w *world) tryPush(ctx context.Context, text string) error {
-	for name, content := range map[string]string{"apps/web/web.yaml": fmt.Sprintf(workload, text), "canary/canary.yaml": canaryFolder} {
+	for name, content := range map[string]string{
+		"apps/web/web.yaml":  fmt.Sprintf(workload, text),
+		"canary/canary.yaml": canaryFolder,
+	} {
 		file := filepath.Join(w.clone, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
 			return err
@@ -370,7 +379,8 @@ func (w *world) lookThroughTunnel(t *testing.T, text string) {
 	if said := w.fairlead(t, "one\ntwo\n", "exec", w.cluster, "-n", "web", "-i", "deployment/web", "--", "/testpod", "echo"); said != "one\ntwo\n" {
 		t.Errorf("exec through the tunnel echoes %q", said)
 	}
-	_, err := w.tryFairlead(t.Context(), "", "exec", w.cluster, "-n", "web", "deployment/web", "--", "/testpod", "exit", "7")
+	_, err := w.tryFairlead(t.Context(), "", "exec", w.cluster, "-n", "web", "deployment/web", "--", "/testpod",
+		"exit", "7")
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("exec of what exits with 7: %v", err)
 	}
@@ -379,7 +389,8 @@ func (w *world) lookThroughTunnel(t *testing.T, text string) {
 // recordShell has a shell in a pod of a real kubelet recorded, and plays the recording.
 func (w *world) recordShell(t *testing.T) {
 	t.Helper()
-	w.fairlead(t, "apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: recorded}\nspec: {clusters: {names: ["+w.cluster+"]}, namespaces: [web], recording: required}\n", "apply", "-f", "-")
+	w.fairlead(t, "apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: recorded}\nspec: {clusters: {names: ["+
+		w.cluster+"]}, namespaces: [web], recording: required}\n", "apply", "-f", "-")
 	var id string
 	w.await(t, "a shell is recorded", func(ctx context.Context) error { // from when the tunnels know the project
 		if _, err := w.tryFairlead(ctx, "what was shown\n", "exec", w.cluster, "-n", "web", "-i", "deployment/web", "--", "/testpod", "echo"); err != nil {
@@ -468,12 +479,16 @@ func start(t *testing.T, nodes int, more ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{bins: bins, dir: t.TempDir(), program: findNodelocal(t), cluster: "edge", hubURL: hubURL}
-	w.lab, w.secrets, w.clone, w.path = filepath.Join(w.dir, "lab"), filepath.Join(w.dir, "secrets"), filepath.Join(w.dir, "clone"), filepath.Join(w.dir, "path")
+	w.lab, w.secrets = filepath.Join(w.dir, "lab"), filepath.Join(w.dir, "secrets")
+	w.clone, w.path = filepath.Join(w.dir, "clone"), filepath.Join(w.dir, "path")
 	w.kubeconfig = filepath.Join(w.lab, "kubeconfig")
 	if err := errors.Join(os.Mkdir(w.path, 0o700), os.Symlink(bins.Kubelocal, filepath.Join(w.path, "kubectl"))); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"start", "--dir", w.lab, "--nodes", strconv.Itoa(nodes), "--kubelocal", bins.Kubelocal, "--image", filepath.Join(filepath.Dir(w.program), "testpod.tar")}
+	args := []string{
+		"start", "--dir", w.lab, "--nodes", strconv.Itoa(nodes), "--kubelocal", bins.Kubelocal,
+		"--image", filepath.Join(filepath.Dir(w.program), "testpod.tar"),
+	}
 	for _, image := range w.makeImages(t, more) {
 		args = append(args, "--image", image)
 	}
@@ -507,7 +522,10 @@ func start(t *testing.T, nodes int, more ...string) *world {
 // makeImages makes the product's images, and Redis and PostgreSQL of the distribution's packages.
 func (w *world) makeImages(t *testing.T, more []string) []string {
 	t.Helper()
-	names := append([]string{"console", "gitcache", "distributor", "tunnel", "agent", "cli", "redis", "postgres"}, more...)
+	names := append([]string{
+		"console", "gitcache", "distributor", "tunnel", "agent", "cli", "redis",
+		"postgres",
+	}, more...)
 	began := time.Now()
 	out := filepath.Join(w.dir, "images")
 	root, err := filepath.Abs("../..")
@@ -592,13 +610,20 @@ func (w *world) inLab(ctx context.Context, env []string, stdin string, command .
 }
 
 func (w *world) git(ctx context.Context, args ...string) error {
-	env := []string{"GIT_SSL_CAINFO=" + filepath.Join(w.secrets, "tls/ca.crt"), "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0"}
-	_, err := w.inLab(ctx, env, "", append([]string{"git", "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
+	env := []string{
+		"GIT_SSL_CAINFO=" + filepath.Join(w.secrets, "tls/ca.crt"), "GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
+	}
+	_, err := w.inLab(ctx, env, "", append([]string{"git", "-c", "user.name=t", "-c", "user.email=t@example.com"},
+		args...)...)
 	return err
 }
 
 func (w *world) tryFairlead(ctx context.Context, stdin string, args ...string) (string, error) {
-	env := []string{"FAIRLEAD_CONFIG=" + filepath.Join(w.dir, "fairlead.yaml"), "PATH=" + w.path + ":" + os.Getenv("PATH")}
+	env := []string{
+		"FAIRLEAD_CONFIG=" + filepath.Join(w.dir, "fairlead.yaml"),
+		"PATH=" + w.path + ":" + os.Getenv("PATH"),
+	}
 	return w.inLab(ctx, env, stdin, append([]string{filepath.Join(w.bins.Dir, "fairlead")}, args...)...)
 }
 
@@ -614,11 +639,13 @@ func (w *world) fairlead(t *testing.T, stdin string, args ...string) string {
 }
 
 func (w *world) tryKubectlAs(ctx context.Context, kubeconfig string, args ...string) (string, error) {
-	return process.Run(ctx, nil, "", w.bins.Kubelocal, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
+	return process.Run(ctx, nil, "", w.bins.Kubelocal,
+		append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
 }
 
 func (w *world) tryKubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	return process.Run(ctx, nil, stdin, w.bins.Kubelocal, append([]string{"kubectl", "--kubeconfig", w.kubeconfig}, args...)...)
+	return process.Run(ctx, nil, stdin, w.bins.Kubelocal,
+		append([]string{"kubectl", "--kubeconfig", w.kubeconfig}, args...)...)
 }
 
 func (w *world) kubectl(t *testing.T, stdin string, args ...string) string {

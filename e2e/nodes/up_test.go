@@ -14,8 +14,8 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-// `fairlead up` has a real node: a push is seen in the logs of a running container. Nothing of the node outlives kill -9, and the same
-// data serves with pretended pods afterwards.
+// `fairlead up` has a real node: a push is seen in the logs of a running container. Nothing of the node outlives kill
+// -9, and the same data serves with pretended pods afterwards.
 func TestUpRunsTheSampleOnARealNode(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -28,7 +28,8 @@ func TestUpRunsTheSampleOnARealNode(t *testing.T) {
 	program := findNodelocal(t)
 	dir := t.TempDir()
 	s := startUp(t, bins, dir, "--nodelocal", program)
-	if said, err := s.Process("up").Log(); err != nil || !strings.Contains(said, "cluster      local-a with a real node") {
+	if said, err := s.Process("up").Log(); err != nil ||
+		!strings.Contains(said, "cluster      local-a with a real node") {
 		t.Fatalf("as root there is no real node (%v):\n%s", err, said)
 	}
 
@@ -105,14 +106,16 @@ func startUp(t *testing.T, bins stack.Binaries, dir string, flags ...string) *st
 func awaitSample(t *testing.T, bins stack.Binaries, s *stack.Stack, greeting string) {
 	t.Helper()
 	await(t, "the sample logs "+greeting, func(ctx context.Context) error {
-		said, err := fairleadWithKubectl(ctx, bins, s, "logs", "local-a", "-n", "default", "deployment/hello", "--tail=1")
+		said, err := fairleadWithKubectl(ctx, bins, s, "logs", "local-a", "-n", "default", "deployment/hello",
+			"--tail=1")
 		if err == nil && !strings.Contains(said, greeting) {
 			err = fmt.Errorf("it logs %q", said)
 		}
 		return err
 	})
 	await(t, "the sample says "+greeting, func(ctx context.Context) error {
-		said, err := fairleadWithKubectl(ctx, bins, s, "exec", "local-a", "-n", "default", "deployment/hello", "--", "/hello", "say")
+		said, err := fairleadWithKubectl(ctx, bins, s, "exec", "local-a", "-n", "default", "deployment/hello",
+			"--", "/hello", "say")
 		if err == nil && !strings.Contains(said, " says: "+greeting) {
 			err = fmt.Errorf("it says %q", said)
 		}
@@ -157,7 +160,10 @@ func followNewPods(t *testing.T, bins stack.Binaries, s *stack.Stack, dir string
 
 // fairleadWithKubectl runs a command that needs a kubectl in PATH.
 func fairleadWithKubectl(ctx context.Context, bins stack.Binaries, s *stack.Stack, args ...string) (string, error) {
-	env := []string{"FAIRLEAD_CONFIG=" + s.ConfigFile(), "PATH=" + filepath.Dir(bins.Kubelocal) + ":" + os.Getenv("PATH")}
+	env := []string{
+		"FAIRLEAD_CONFIG=" + s.ConfigFile(),
+		"PATH=" + filepath.Dir(bins.Kubelocal) + ":" + os.Getenv("PATH"),
+	}
 	return process.Run(ctx, env, "", filepath.Join(bins.Dir, "fairlead"), args...)
 }
 

@@ -14,7 +14,8 @@ import (
 // chosenUser is what a cluster like OpenShift gives to the pods of a namespace.
 const chosenUser = 1000660000
 
-// userPolicy does what OpenShift's admission does for pods that name no user: the one of their namespace, which owns nothing in any image.
+// userPolicy does what OpenShift's admission does for pods that name no user: the one of their namespace, which owns
+// nothing in any image.
 const userPolicy = `apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: choose-users}
@@ -35,8 +36,9 @@ metadata: {name: choose-users}
 spec: {policyName: choose-users}
 `
 
-// A cluster that chooses users runs the hub over SQLite and the agent on volumes of each kind, also after their pods were replaced; a folder of
-// the node that root owns is refused in words. The agent has the rights that its values name, and no others.
+// A cluster that chooses users runs the hub over SQLite and the agent on volumes of each kind, also after their pods
+// were replaced; a folder of the node that root owns is refused in words. The agent has the rights that its values
+// name, and no others.
 func TestAnyUserAnyVolumeLeastRights(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
@@ -64,7 +66,8 @@ func TestAnyUserAnyVolumeLeastRights(t *testing.T) {
 	// token.
 	w.kubectl(t, "", "delete", "pods", "--all", "--namespace=fairlead")
 	for _, namespace := range []string{"fairlead", "fairlead-system"} {
-		users := w.kubectl(t, "", "get", "pods", "--namespace="+namespace, `--output=jsonpath={range .items[*]}{.spec.securityContext.runAsUser} {end}`)
+		users := w.kubectl(t, "", "get", "pods", "--namespace="+namespace,
+			`--output=jsonpath={range .items[*]}{.spec.securityContext.runAsUser} {end}`)
 		for _, user := range strings.Fields(users) {
 			if user != fmt.Sprint(chosenUser) {
 				t.Errorf("a pod in %s runs as %s", namespace, user)
@@ -111,7 +114,8 @@ func (w *world) installLeastAgent(t *testing.T) {
 	}
 }
 
-// tryRights asks the API server with the agent's own token for what its values name, and for what a stolen agent would like to have.
+// tryRights asks the API server with the agent's own token for what its values name, and for what a stolen agent would
+// like to have.
 func (w *world) tryRights(t *testing.T) {
 	t.Helper()
 	kubeconfig := filepath.Join(w.dir, "agent.kubeconfig")
@@ -123,7 +127,8 @@ func (w *world) tryRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := func(args ...string) string {
-		return strings.TrimSpace(w.mustRun(t, nil, w.bins.Kubelocal, append([]string{"kubectl", "--kubeconfig", kubeconfig, "config"}, args...)...))
+		return strings.TrimSpace(w.mustRun(t, nil, w.bins.Kubelocal,
+			append([]string{"kubectl", "--kubeconfig", kubeconfig, "config"}, args...)...))
 	}
 	token := strings.TrimSpace(w.kubectl(t, "", "create", "token", "fairlead-agent", "--namespace=fairlead-system"))
 	config("set-credentials", "agent", "--token="+token)
@@ -207,7 +212,8 @@ func (w *world) putCacheOnNode(t *testing.T, values string) {
 		}
 		return err
 	})
-	w.mustRun(t, nil, w.program, "exec", "--dir", w.lab, "--node", "node-1", "--", "chown", fmt.Sprint(chosenUser), folder)
+	w.mustRun(t, nil, w.program, "exec", "--dir", w.lab, "--node", "node-1", "--", "chown",
+		fmt.Sprint(chosenUser), folder)
 	if err := <-upgraded; err != nil {
 		t.Fatal(err)
 	}

@@ -323,8 +323,11 @@ func timeWays(d time.Duration) (ways []string) {
 		one   string
 		short []string
 	}{
-		{24 * time.Hour, "day", nil}, {time.Hour, "hour", []string{"h"}}, {time.Minute, "minute", []string{"m", "min"}},
-		{time.Second, "second", []string{"s"}}, {time.Millisecond, "millisecond", []string{"ms"}},
+		{24 * time.Hour, "day", nil},
+		{time.Hour, "hour", []string{"h"}},
+		{time.Minute, "minute", []string{"m", "min"}},
+		{time.Second, "second", []string{"s"}},
+		{time.Millisecond, "millisecond", []string{"ms"}},
 	} {
 		if d%unit.size != 0 {
 			continue

@@ -92,7 +92,10 @@ func (t *Told) judgeCounters(ctx context.Context, r *Replica) error {
 // values of a cluster, the oldest first.
 func values(ctx context.Context, r *Replica, cluster string) (out []string, err error) {
 	for token := ""; ; {
-		resp, err := r.history.ListRevisions(ctx, &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_CLUSTER, Name: cluster, PageSize: 1000, PageToken: token})
+		resp, err := r.history.ListRevisions(ctx, &consolev1.ListRevisionsRequest{
+			Kind: consolev1.Kind_KIND_CLUSTER,
+			Name: cluster, PageSize: 1000, PageToken: token,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -143,7 +143,8 @@ func (c *Console) as(ctx context.Context, who *consolev1.ExchangeHubSecretReques
 	if err != nil {
 		return nil, err
 	}
-	return append(client.Options(), client.WithToken(identity.SendTo(identity.ServiceConsole, identity.StaticToken(got.GetToken().GetToken()), hubsecret.Text(c.secret)))), nil
+	return append(client.Options(), client.WithToken(identity.SendTo(identity.ServiceConsole,
+		identity.StaticToken(got.GetToken().GetToken()), hubsecret.Text(c.secret)))), nil
 }
 
 // Person is a client of an administrator with a name.
@@ -160,7 +161,8 @@ func (c *Console) LoginLink(ctx context.Context) (string, error) { return c.Logi
 
 // LoginLinkOf is LoginLink for an administrator with a name.
 func (c *Console) LoginLinkOf(ctx context.Context, user string) (string, error) {
-	got, err := consolev1connect.NewLoginServiceClient(c.http, c.URL, c.admin...).CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: user, Groups: []string{identity.AdminsGroup}})
+	got, err := consolev1connect.NewLoginServiceClient(c.http, c.URL, c.admin...).CreateLoginLink(ctx,
+		&consolev1.CreateLoginLinkRequest{User: user, Groups: []string{identity.AdminsGroup}})
 	return got.GetLink(), err
 }
 
@@ -197,7 +199,8 @@ func (c *Console) CopyToken(ctx context.Context, i int) error {
 	}
 	token := joined.GetToken().GetToken()
 	prover := &identity.Prover{
-		TokenSource: identity.StaticToken(token), Key: func() *identity.AgentKey { return key }, Audience: identity.ServiceConsole, Clock: new(identity.HubClock),
+		TokenSource: identity.StaticToken(token), Key: func() *identity.AgentKey { return key },
+		Audience: identity.ServiceConsole, Clock: new(identity.HubClock),
 	}
 	agent := consolev1connect.NewIdentityServiceClient(c.http, c.URL, append(client.Options(), client.WithToken(prover))...)
 	for _, machine := range []string{"the request of the agent itself", "the request of the copy of it"} {
@@ -235,7 +238,10 @@ func commit(n int) string { return strings.Repeat(fmt.Sprintf("%04x", 0x9a1b+n),
 func revision(n int) *artifactv1.Revision {
 	subjects := []string{"Raise the limits of the checkout", "v11", "Fix the totals of the cart", "Take out the old banner"}
 	trace := fmt.Sprintf("00-%032x-%016x-01", 0x9a1b0001+n, 0x51+n)
-	return &artifactv1.Revision{Traceparent: trace, Commit: commit(n), Subject: subjects[n%len(subjects)], Author: []string{"bob", "carol", "dan"}[n%3], CommitTime: timestamppb.New(time.Now().Add(-time.Duration(n+2) * time.Minute))}
+	return &artifactv1.Revision{
+		Traceparent: trace, Commit: commit(n), Subject: subjects[n%len(subjects)],
+		Author: []string{"bob", "carol", "dan"}[n%3], CommitTime: timestamppb.New(time.Now().Add(-time.Duration(n+2) * time.Minute)),
+	}
 }
 
 func (c *Console) seed(ctx context.Context) error {
@@ -263,7 +269,10 @@ func (c *Console) seedSources(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		publish := &consolev1.PublishHeadsRequest{Source: name, Uid: uid, Epoch: claim.GetEpoch(), Heads: []*consolev1.Head{{Ref: "HEAD", Revision: revision(0), FetchTime: timestamppb.Now()}}}
+		publish := &consolev1.PublishHeadsRequest{
+			Source: name, Uid: uid, Epoch: claim.GetEpoch(),
+			Heads: []*consolev1.Head{{Ref: "HEAD", Revision: revision(0), FetchTime: timestamppb.Now()}},
+		}
 		if i == 3 {
 			publish.Problem = &consolev1.Problem{Message: "fetch refs: 401 from git.example.com. Check the token in secret \"team-git\".", Since: timestamppb.New(time.Now().Add(-12 * time.Minute))}
 		}
@@ -303,12 +312,21 @@ func (c *Console) seedClusters(ctx context.Context) error {
 		clusters, seen := &consolev1.BatchUpdateClustersRequest{}, &consolev1.RecordSeenRequest{}
 		for i := from; i < min(from+batch, c.size.Clusters); i++ {
 			labels := map[string]string{"region": []string{"eu", "us", "ap"}[i%3], "tier": []string{"prod", "test"}[i%2]}
-			clusters.Requests = append(clusters.Requests, &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: c.Cluster(i), Labels: labels}}})
+			clusters.Requests = append(clusters.Requests, &consolev1.UpdateClusterRequest{
+				AllowMissing: true,
+				Cluster:      &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: c.Cluster(i), Labels: labels}},
+			})
 			at := time.Now().Add(24 * time.Hour) // A day ahead: the fleet of a picture stays connected.
 			if i%400 == 13 {
 				at = time.Now().Add(-13 * time.Minute)
 			}
-			seen.Clusters = append(seen.Clusters, &consolev1.ClusterSeen{Cluster: c.Cluster(i), Time: timestamppb.New(at), Agent: &deliveryv1.AgentInfo{Version: "0.9.1", KubernetesVersion: "v1.36.3", Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS}}})
+			seen.Clusters = append(seen.Clusters, &consolev1.ClusterSeen{
+				Cluster: c.Cluster(i),
+				Time:    timestamppb.New(at), Agent: &deliveryv1.AgentInfo{
+					Version: "0.9.1", KubernetesVersion: "v1.36.3",
+					Capabilities: []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS},
+				},
+			})
 		}
 		if _, err := api.BatchUpdateClusters(ctx, clusters); err != nil {
 			return err
@@ -411,8 +429,10 @@ func (c *Console) report(i, n int) *deliveryv1.ServiceReport {
 		total = int32(c.size.Objects)
 	}
 	return &deliveryv1.ServiceReport{
-		Service: c.Service(i), Sequence: c.sequence, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: fmt.Sprintf("sha256:%064x", 0xd0+n), AppliedDigest: fmt.Sprintf("sha256:%064x", 0xd0+n),
-		Commit: commit(n), AppliedCommit: commit(n), AppliedTime: timestamppb.Now(), ObservedTime: timestamppb.Now(), ObjectsTotal: total, ObjectsHealthy: total,
+		Service: c.Service(i), Sequence: c.sequence, Phase: deliveryv1.Phase_PHASE_HEALTHY,
+		Digest: fmt.Sprintf("sha256:%064x", 0xd0+n), AppliedDigest: fmt.Sprintf("sha256:%064x", 0xd0+n),
+		Commit: commit(n), AppliedCommit: commit(n), AppliedTime: timestamppb.Now(), ObservedTime: timestamppb.Now(),
+		ObjectsTotal: total, ObjectsHealthy: total,
 	}
 }
 
@@ -427,7 +447,8 @@ func trouble(i int, r *deliveryv1.ServiceReport) {
 		r.Phase = deliveryv1.Phase_PHASE_HELD
 		r.Digest, r.AppliedDigest, r.Commit, r.AppliedCommit = fmt.Sprintf("sha256:%064x", 0xd1), fmt.Sprintf("sha256:%064x", 0xd1), commit(1), commit(1)
 	case i == 1 || i%1500 == 7:
-		r.Phase, r.Message = deliveryv1.Phase_PHASE_FAILED, "deploy/"+r.GetService()+"/deployment.yaml:31: image web:v11 was not found. Push the tag, or roll back."
+		r.Phase, r.Message = deliveryv1.Phase_PHASE_FAILED, "deploy/"+r.GetService()+
+			"/deployment.yaml:31: image web:v11 was not found. Push the tag, or roll back."
 		r.AppliedDigest, r.AppliedCommit = fmt.Sprintf("sha256:%064x", 0xd1), commit(1)
 		r.AppliedTime = timestamppb.New(time.Now().Add(-2 * time.Hour))
 		r.Objects, r.ObjectsHealthy = []*deliveryv1.ObjectReport{pod}, r.GetObjectsTotal()-1
@@ -440,7 +461,10 @@ func trouble(i int, r *deliveryv1.ServiceReport) {
 		r.ObjectsDrifted = 1
 	case i%2500 == 17:
 		r.Phase, r.Message = deliveryv1.Phase_PHASE_WAITING, "removes 31 of 40 objects"
-		r.Guard = &deliveryv1.Guard{Id: "sha256:guard", Removing: 31, ObjectsTotal: 40, Sample: []*deliveryv1.ManagedObject{{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "old-cart"}}}
+		r.Guard = &deliveryv1.Guard{
+			Id: "sha256:guard", Removing: 31, ObjectsTotal: 40,
+			Sample: []*deliveryv1.ManagedObject{{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "old-cart"}},
+		}
 	case i%300 == 19:
 		r.Phase, r.Message = deliveryv1.Phase_PHASE_PROGRESSING, "2 of 3 pods are ready"
 	}
@@ -452,7 +476,10 @@ func (c *Console) seedDetails(ctx context.Context) error {
 	for i := range c.size.Objects {
 		kind := []string{"ConfigMap", "Deployment", "Service", "Secret", "Ingress"}[i%5]
 		group := map[string]string{"Deployment": "apps", "Ingress": "networking.k8s.io"}[kind]
-		objects.Objects = append(objects.Objects, &deliveryv1.ManagedObject{Group: group, Version: "v1", Kind: kind, Namespace: "shop", Name: fmt.Sprintf("%s-%04d", Large, i), Uid: fmt.Sprint("uid-", i), Wave: int32(i % 3)})
+		objects.Objects = append(objects.Objects, &deliveryv1.ManagedObject{
+			Group: group, Version: "v1", Kind: kind,
+			Namespace: "shop", Name: fmt.Sprintf("%s-%04d", Large, i), Uid: fmt.Sprint("uid-", i), Wave: int32(i % 3),
+		})
 	}
 	diff := &deliveryv1.Diff{Changed: 2, Removed: 1, Created: 1, Unchanged: 14, Objects: []*deliveryv1.ObjectDiff{
 		{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: Failing, Change: deliveryv1.Change_CHANGE_UPDATE, Fields: []*deliveryv1.FieldDiff{
@@ -494,7 +521,8 @@ func (c *Console) seedLevers(ctx context.Context) error {
 	apply := &consolev1.ApplyRequest{Set: "seeded", Resources: []*consolev1.Resource{
 		{Resource: &consolev1.Resource_Project{Project: &consolev1.Project{Metadata: &consolev1.Metadata{Name: "shop"}, Spec: &consolev1.ProjectSpec{Description: "The shop and all that it needs"}}}},
 		{Resource: &consolev1.Resource_Grant{Grant: &consolev1.Grant{Metadata: &consolev1.Metadata{Name: "web-team"}, Spec: &consolev1.GrantSpec{
-			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_Group{Group: "web-team"}}}, Role: "viewer", Clusters: &consolev1.GrantClusters{Labels: map[string]string{"tier": "test"}},
+			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_Group{Group: "web-team"}}},
+			Role:     "viewer", Clusters: &consolev1.GrantClusters{Labels: map[string]string{"tier": "test"}},
 		}}}},
 		{Resource: &consolev1.Resource_GlobalService{GlobalService: &consolev1.GlobalService{Metadata: &consolev1.Metadata{Name: "node-exporter"}, Spec: &consolev1.GlobalServiceSpec{
 			Clusters: &consolev1.ClusterSelector{Names: []string{c.Cluster(0), c.Cluster(1), c.Cluster(2)}},

@@ -68,29 +68,41 @@ func Sections(i int, service string, failing []string) []*deliveryv1.ViewSection
 	}
 	for _, name := range failing {
 		pods = append(pods, &deliveryv1.ViewRow{
-			Key: "shop/" + name, Kind: "Pod", Namespace: "shop", Name: name, Reason: "CrashLoopBackOff", Service: service, Node: "node-1", SinceTime: since, Figures: map[string]int64{"restarts": 14},
+			Key: "shop/" + name, Kind: "Pod", Namespace: "shop", Name: name, Reason: "CrashLoopBackOff",
+			Service: service, Node: "node-1", SinceTime: since, Figures: map[string]int64{"restarts": 14},
 		})
 	}
 	if not > 0 {
-		workloads = append(workloads, &deliveryv1.ViewRow{Key: "Deployment/shop/" + service, Kind: "Deployment", Namespace: "shop", Name: service, Reason: fmt.Sprintf("%d/3", 3-not), Service: service})
+		workloads = append(workloads, &deliveryv1.ViewRow{
+			Key: "Deployment/shop/" + service, Kind: "Deployment",
+			Namespace: "shop", Name: service, Reason: fmt.Sprintf("%d/3", 3-not), Service: service,
+		})
 		warnings = append(warnings, &deliveryv1.ViewRow{
-			Key: "BackOff Pod shop/" + service, Kind: "Pod", Namespace: "shop", Name: service, Reason: "BackOff", Text: "Back-off restarting failed container app in pod " + failing[0],
+			Key: "BackOff Pod shop/" + service, Kind: "Pod", Namespace: "shop", Name: service, Reason: "BackOff",
+			Text:      "Back-off restarting failed container app in pod " + failing[0],
 			SinceTime: since, LastTime: last, Figures: map[string]int64{"hour": 41},
 		})
 	}
 	return []*deliveryv1.ViewSection{
 		section("nodes", map[string]int64{
-			"total": nodes, "ready": nodes, "not_ready": 0, "pressure": 0, "cordoned": min(not, 1), "skewed": 0, "cpu_allocatable": nodes * 16_000, "memory_allocatable": nodes * 64 * gib,
+			"total": nodes, "ready": nodes, "not_ready": 0, "pressure": 0, "cordoned": min(not, 1), "skewed": 0,
+			"cpu_allocatable": nodes * 16_000, "memory_allocatable": nodes * 64 * gib,
 			"cpu_capacity": nodes * 16_000, "memory_capacity": nodes * 64 * gib, "pods_allocatable": nodes * 110,
 		}, node...),
-		section("requests", map[string]int64{"cpu": nodes * (7_000 + int64(i%9)*800), "memory": nodes * (20 + int64(i%7)*5) * gib, "pods": total, "waiting_cpu": 0, "waiting_memory": 0, "waiting_pods": 0}),
+		section("requests", map[string]int64{
+			"cpu":    nodes * (7_000 + int64(i%9)*800),
+			"memory": nodes * (20 + int64(i%7)*5) * gib, "pods": total, "waiting_cpu": 0, "waiting_memory": 0, "waiting_pods": 0,
+		}),
 		section("pods", map[string]int64{
 			"total": total, "running": total - 4, "succeeded": 4, "pending": 0, "failed": 0, "unknown": 0, "not_ready": not,
 			"state.Running": total - 4 - not, "state.Completed": 4, "state.CrashLoopBackOff": not,
 		}, pods...),
 		section("restarts", map[string]int64{"hour": not * 7, "oom_killed_hour": 0}),
 		section("pulls", map[string]int64{"pods": 0, "images": 0}),
-		section("workloads", map[string]int64{"total": 60, "not_well": min(not, 1), "ready": 200 - not, "desired": 200, "jobs_failed": 0, "cronjobs_suspended": 1}, workloads...),
+		section("workloads", map[string]int64{
+			"total": 60, "not_well": min(not, 1), "ready": 200 - not, "desired": 200,
+			"jobs_failed": 0, "cronjobs_suspended": 1,
+		}, workloads...),
 		section("claims", map[string]int64{"total": 12, "bound": 12, "pending": 0, "lost": 0, "terminating": 0, "bound_bytes": 480 * gib}),
 		section("warnings", map[string]int64{"hour": min(not, 1) * 41, "groups": min(not, 1)}, warnings...),
 	}

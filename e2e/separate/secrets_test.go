@@ -326,7 +326,8 @@ func search(t *testing.T, s *stack.Stack, p map[string]string, cluster string) {
 		return nil
 	})
 	if err != nil || own == 0 || crashes == 0 {
-		t.Errorf("looked at %d files: %d of the cluster's own have one, %d tell of a crash: %v", files, own, crashes, err)
+		t.Errorf("looked at %d files: %d of the cluster's own have one, %d tell of a crash: %v", files, own,
+			crashes, err)
 	}
 	t.Logf("looked at %d files, %d of them tell of a crash", files, crashes)
 }

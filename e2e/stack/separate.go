@@ -83,9 +83,11 @@ func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile
 		t.Fatal(err)
 	}
 	s, _ := run(ctx, t, bins, plan{
-		hub: append(services(), "gitcache-2", "tunnel-2"), hidden: []string{"tunnel-2"}, clusters: []string{"a"}, flags: []string{"--metrics-token-file", metricsTokenFile},
-		agentFlags: []string{"--leader-elect", "--health-listen", addrs[0], "--traces-through-hub"}, env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + otlpEndpoint},
-		kindFlags: map[string][]string{"console": {"--audit-export", "file://" + filepath.Join(t.TempDir(), "audit.jsonl")}},
+		hub: append(services(), "gitcache-2", "tunnel-2"), hidden: []string{"tunnel-2"}, clusters: []string{"a"},
+		flags:      []string{"--metrics-token-file", metricsTokenFile},
+		agentFlags: []string{"--leader-elect", "--health-listen", addrs[0], "--traces-through-hub"},
+		env:        []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + otlpEndpoint},
+		kindFlags:  map[string][]string{"console": {"--audit-export", "file://" + filepath.Join(t.TempDir(), "audit.jsonl")}},
 	})
 	s.AgentMetrics = addrs[0]
 	return s

@@ -20,7 +20,8 @@ func newAggregated() *httptest.Server {
 	mux.HandleFunc("GET "+root, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":%q,"resources":[`+
-			`{"name":"callers","singularName":"caller","namespaced":false,"kind":"Caller","verbs":["get"]}]}`, aggregatedGroup+"/v1")
+			`{"name":"callers","singularName":"caller","namespaced":false,"kind":"Caller","verbs":["get"]}]}`,
+			aggregatedGroup+"/v1")
 	})
 	mux.HandleFunc("GET "+root+"/callers/me", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -56,7 +57,8 @@ spec:
 		return err
 	}
 	for began := time.Now(); ; {
-		kinds, err := world.kube.Kubectl(ctx, "", "api-resources", "--cached=false", "--api-group="+aggregatedGroup, "-o", "name")
+		kinds, err := world.kube.Kubectl(ctx, "", "api-resources", "--cached=false", "--api-group="+aggregatedGroup,
+			"-o", "name")
 		if err == nil && strings.Contains(kinds, "callers") {
 			return nil
 		}

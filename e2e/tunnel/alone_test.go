@@ -158,7 +158,8 @@ func (h *hub) testAbortedRequests(t *testing.T) {
 				return err
 			}
 			was := before[part]
-			if after.goroutines > was.goroutines+slack || after.streams > 0 || after.descriptors > was.descriptors+slack || after.rss > was.rss+slackBytes {
+			if after.goroutines > was.goroutines+slack || after.streams > 0 ||
+				after.descriptors > was.descriptors+slack || after.rss > was.rss+slackBytes {
 				return fmt.Errorf("%s; before: %s", after, was)
 			}
 			t.Logf("%s before: %s; after: %s", part, was, after)
@@ -179,7 +180,8 @@ func (h *hub) abort(client *http.Client, part string) {
 	ctx, cancel := context.WithTimeout(context.Background(), rand.N(most))
 	defer cancel()
 	path := []string{
-		"/api/v1/namespaces/many/configmaps?limit=300", "/api/v1/namespaces/many/configmaps/object-0-0", "/api/v1/configmaps?watch=true", "/openapi/v2",
+		"/api/v1/namespaces/many/configmaps?limit=300", "/api/v1/namespaces/many/configmaps/object-0-0",
+		"/api/v1/configmaps?watch=true", "/openapi/v2",
 	}[rand.IntN(4)]
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.base(part)+path, nil)
 	if err != nil {
@@ -223,7 +225,8 @@ func (h *hub) testRollingRestart(t *testing.T) {
 	for range 4 {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				code, body, err := get(ctx, client, h.base("nginx")+"/api/v1/namespaces/many/configmaps/object-0-0", h.token)
+				code, body, err := get(ctx, client,
+					h.base("nginx")+"/api/v1/namespaces/many/configmaps/object-0-0", h.token)
 				if ctx.Err() != nil {
 					return
 				}
@@ -238,7 +241,8 @@ func (h *hub) testRollingRestart(t *testing.T) {
 	for range 2 {
 		running.Go(func() {
 			for ctx.Err() == nil { // each lasts for a second, well within its deadline
-				a := k.run(t, "", "exec", "web", "-n", "straight", "--", "sh", "-c", "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done; exit 7")
+				a := k.run(t, "", "exec", "web", "-n", "straight", "--", "sh",
+					"-c", "for i in 1 2 3 4 5; do echo line $i; sleep 0.2; done; exit 7")
 				if execs.Add(1); a.code != 7 || a.stdout != "line 1\nline 2\nline 3\nline 4\nline 5\n" {
 					t.Errorf("exec %d: %s", execs.Load(), a)
 					return
@@ -264,7 +268,8 @@ func (h *hub) testRollingRestart(t *testing.T) {
 				}
 				m, err := metrics(ctx, client, h.urls[part], h.token)
 				if err == nil && (m["fairlead_tunnel_sessions"] < 1 || watch.seen() < seen+20 || gets.Load() < asked+20 || execs.Load() < ran+2) {
-					err = fmt.Errorf("%.0f sessions, %d events, %d GETs, %d execs", m["fairlead_tunnel_sessions"], watch.seen()-seen, gets.Load()-asked, execs.Load()-ran)
+					err = fmt.Errorf("%.0f sessions, %d events, %d GETs, %d execs", m["fairlead_tunnel_sessions"],
+						watch.seen()-seen, gets.Load()-asked, execs.Load()-ran)
 				}
 				return err
 			})
@@ -273,7 +278,8 @@ func (h *hub) testRollingRestart(t *testing.T) {
 	watch.stop()
 	stop()
 	running.Wait()
-	t.Logf("%d GETs and %d execs over 4 restarts; the watch was resumed %d times, its longest gap was %s", gets.Load(), execs.Load(), watch.resumed, watch.gap)
+	t.Logf("%d GETs and %d execs over 4 restarts; the watch was resumed %d times, its longest gap was %s", gets.Load(),
+		execs.Load(), watch.resumed, watch.gap)
 	if *long && watch.gap >= time.Second {
 		t.Error("the gap is a second or more")
 	}

@@ -26,7 +26,8 @@ const head = "Host: hub\r\nAuthorization: Bearer TOKEN\r\n"
 // framing are attempts to have two servers disagree where a request ends.
 func framing() []attack {
 	smuggled := "GET /clusters/edge/api/v1/secrets?MARK HTTP/1.1\r\n" + head + "Connection: close\r\n\r\n"
-	post := "POST /clusters/edge/api/v1/namespaces/way-x1/configmaps?dryRun=All HTTP/1.1\r\n" + head + "Content-Type: application/json\r\n"
+	post := "POST /clusters/edge/api/v1/namespaces/way-x1/configmaps?dryRun=All HTTP/1.1\r\n" + head +
+		"Content-Type: application/json\r\n"
 	inBody := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(smuggled), smuggled)
 	last := "GET /clusters/edge/version HTTP/1.1\r\n" + head + "Connection: close\r\n\r\n"
 	return []attack{
@@ -90,31 +91,52 @@ func targets() []attack {
 		{name: "the relay's door", raw: request("GET /relay/edge/api/v1/secrets?MARK", "Fairlead-User: eyJuYW1lIjoiZXZpbCJ9\r\n"), refused: true},
 	}
 	for _, path := range []string{
-		"/clusters/other/../edge/api", "/clusters/edge/../edge/api/v1/secrets", "/clusters/edge/api/%2e%2e/api/v1/secrets", "/clusters/edge/%2E%2E%2Fapi",
-		"/clusters/edge/api/v1/%252e%252e/x", "/clusters/edge\\api", "/clusters/edge/..;/api", "/clusters/edge/api/v1/..%5csecrets", "/clusters/edge%2f..%2fother/api",
-		"//clusters/edge/api/v1/secrets", "/./clusters/edge/api/v1/secrets", "/clusters/./edge/api/v1/secrets", "/CLUSTERS/edge/api/v1/secrets", "/clusters/edge%00/api", "/clusters/edge;x/api",
-		"/healthz/../clusters/edge/api", "/clusters/edge./api", "/clusters/%65dge/api", "/clusters/edge%0d%0a/api", "/relay/../clusters/edge/api",
+		"/clusters/other/../edge/api", "/clusters/edge/../edge/api/v1/secrets",
+		"/clusters/edge/api/%2e%2e/api/v1/secrets", "/clusters/edge/%2E%2E%2Fapi",
+		"/clusters/edge/api/v1/%252e%252e/x", "/clusters/edge\\api", "/clusters/edge/..;/api",
+		"/clusters/edge/api/v1/..%5csecrets", "/clusters/edge%2f..%2fother/api",
+		"//clusters/edge/api/v1/secrets", "/./clusters/edge/api/v1/secrets", "/clusters/./edge/api/v1/secrets",
+		"/CLUSTERS/edge/api/v1/secrets", "/clusters/edge%00/api", "/clusters/edge;x/api",
+		"/healthz/../clusters/edge/api", "/clusters/edge./api", "/clusters/%65dge/api", "/clusters/edge%0d%0a/api",
+		"/relay/../clusters/edge/api",
 	} {
-		attacks = append(attacks, attack{name: "path " + strings.ReplaceAll(path, "/", "|"), raw: request("GET " + path + "?MARK"), refused: true})
+		attacks = append(attacks, attack{
+			name: "path " + strings.ReplaceAll(path, "/", "|"),
+			raw:  request("GET " + path + "?MARK"), refused: true,
+		})
 	}
 	// A request for impersonation is carried, or refused. The header is never dropped.
-	attacks = append(attacks, attack{name: "header impersonate-user: evil", raw: request("GET /clusters/edge/api/v1/namespaces?MARK", "impersonate-user: evil\r\n"), most: 1, as: "evil"})
+	attacks = append(attacks, attack{
+		name: "header impersonate-user: evil",
+		raw:  request("GET /clusters/edge/api/v1/namespaces?MARK", "impersonate-user: evil\r\n"), most: 1, as: "evil",
+	})
 	for _, header := range []string{
-		"Impersonate-User: system:admin\r\nImpersonate-Group: system:masters\r\n", "Impersonate-Group: system:masters\r\n", "Impersonate-Uid: 0\r\n",
-		"Impersonate-Extra-Scopes: evil\r\n", "Impersonate-User: evil\r\nImpersonate-User: system:admin\r\n", "Impersonate-User: system:node:edge\r\n",
+		"Impersonate-User: system:admin\r\nImpersonate-Group: system:masters\r\n",
+		"Impersonate-Group: system:masters\r\n", "Impersonate-Uid: 0\r\n",
+		"Impersonate-Extra-Scopes: evil\r\n", "Impersonate-User: evil\r\nImpersonate-User: system:admin\r\n",
+		"Impersonate-User: system:node:edge\r\n",
 	} {
 		name, _, _ := strings.Cut(header, "\r\n")
-		attacks = append(attacks, attack{name: "refused header " + name, raw: request("GET /clusters/edge/api/v1/namespaces?MARK", header), refused: true})
+		attacks = append(attacks, attack{
+			name: "refused header " + name,
+			raw:  request("GET /clusters/edge/api/v1/namespaces?MARK", header), refused: true,
+		})
 	}
 	for _, header := range []string{
 		"Impersonate_User: evil\r\n", // nginx drops it, and no API server knows it
-		"Connection: Impersonate-User, Impersonate-Group, Authorization\r\n", "Connection: keep-alive, X-Fairlead\r\nX-Fairlead: x\r\n",
-		"X-Remote-User: evil\r\nX-Remote-Group: system:masters\r\n", "Fairlead-User: eyJuYW1lIjoiZXZpbCJ9\r\n", "Fairlead-Relay: 1\r\n",
-		"X-Forwarded-Client-Cert: CN=evil\r\n", "Cookie: token=evil\r\n", "X-Original-URL: /api/v1/secrets\r\nX-Rewrite-URL: /api/v1/secrets\r\n",
+		"Connection: Impersonate-User, Impersonate-Group, Authorization\r\n",
+		"Connection: keep-alive, X-Fairlead\r\nX-Fairlead: x\r\n",
+		"X-Remote-User: evil\r\nX-Remote-Group: system:masters\r\n", "Fairlead-User: eyJuYW1lIjoiZXZpbCJ9\r\n",
+		"Fairlead-Relay: 1\r\n",
+		"X-Forwarded-Client-Cert: CN=evil\r\n", "Cookie: token=evil\r\n",
+		"X-Original-URL: /api/v1/secrets\r\nX-Rewrite-URL: /api/v1/secrets\r\n",
 		"X-HTTP-Method-Override: DELETE\r\n", "X: y\r\n Impersonate-User: evil\r\n", "Authorization-: evil\r\n",
 	} {
 		name, _, _ := strings.Cut(header, "\r\n")
-		attacks = append(attacks, attack{name: "header " + strings.ReplaceAll(name, "/", "|"), raw: request("GET /clusters/edge/api/v1/namespaces?MARK", header), most: 1})
+		attacks = append(attacks, attack{
+			name: "header " + strings.ReplaceAll(name, "/", "|"),
+			raw:  request("GET /clusters/edge/api/v1/namespaces?MARK", header), most: 1,
+		})
 	}
 	return attacks
 }
@@ -139,7 +161,8 @@ func TestAttacksWithRawBytes(t *testing.T) {
 					t.Errorf("the API server got %d requests: %+v\nanswers: %v %.1000s", len(seen), seen, codes, bodies)
 				}
 				for _, e := range seen {
-					if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != cmp.Or(a.as, who[1]) || slices.Contains(e.ImpersonatedUser.Groups, "system:masters") {
+					if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != cmp.Or(a.as, who[1]) ||
+						slices.Contains(e.ImpersonatedUser.Groups, "system:masters") {
 						t.Errorf("the API server takes it for one of %+v", e.ImpersonatedUser)
 					}
 				}

@@ -90,7 +90,8 @@ func TestChecklist(t *testing.T) {
 					got := c.run(t, through(t, h, w), w.namespace())
 					for i := range got {
 						if got[i] != want[i] {
-							t.Errorf("the answer is another:\n%s\nstraight to the API server:\n%s\nthey differ at %s", got[i], want[i], difference(got[i].stdout, want[i].stdout))
+							t.Errorf("the answer is another:\n%s\nstraight to the API server:\n%s\nthey differ at %s",
+								got[i], want[i], difference(got[i].stdout, want[i].stdout))
 						}
 					}
 				})
@@ -109,7 +110,8 @@ func (c check) run(t *testing.T, k kubectl, namespace string) []answer {
 			stdin = c.stdin
 		}
 		a := k.run(t, stdin, strings.Fields(strings.ReplaceAll(args, "NS", namespace))...)
-		a.stdout, a.stderr = strings.ReplaceAll(a.stdout, namespace, "NS"), strings.ReplaceAll(a.stderr, namespace, "NS")
+		a.stdout = strings.ReplaceAll(a.stdout, namespace, "NS")
+		a.stderr = strings.ReplaceAll(a.stderr, namespace, "NS")
 		answers = append(answers, a)
 	}
 	return answers

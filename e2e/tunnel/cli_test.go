@@ -18,7 +18,8 @@ func (h *hub) cli(t *testing.T, args ...string) answer {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(world.bins.Dir, "fairlead"), args...)
-	cmd.Env = append(os.Environ(), "FAIRLEAD_CONFIG="+h.file("fairlead.yaml"), "PATH="+filepath.Dir(world.bins.Kubelocal)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "FAIRLEAD_CONFIG="+h.file("fairlead.yaml"),
+		"PATH="+filepath.Dir(world.bins.Kubelocal)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -79,7 +80,8 @@ func TestSessionsAreShownWithTheirReplicas(t *testing.T) {
 	}
 	for _, part := range h.holders {
 		if !slices.ContainsFunc(lines[1:], func(line string) bool {
-			return strings.HasPrefix(line, cluster+" ") && strings.Contains(line, h.urls[part]) && strings.Contains(line, "websocket")
+			return strings.HasPrefix(line, cluster+" ") && strings.Contains(line, h.urls[part]) &&
+				strings.Contains(line, "websocket")
 		}) {
 			t.Errorf("no session at %s in\n%s", part, a.stdout)
 		}

@@ -14,7 +14,9 @@ import (
 
 // ask2 sends one HTTP/2 request with the fields exactly as given, a body if it is not empty, and returns the
 // status: "" if the stream or the connection was ended instead.
-func (h *hub) ask2(t testing.TB, part string, fields []hpack.HeaderField, body string, trailers ...hpack.HeaderField) string {
+func (h *hub) ask2(t testing.TB, part string, fields []hpack.HeaderField, body string,
+	trailers ...hpack.HeaderField,
+) string {
 	t.Helper()
 	conn := h.dial(t, part, "h2")
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
@@ -29,7 +31,10 @@ func (h *hub) ask2(t testing.TB, part string, fields []hpack.HeaderField, body s
 		for _, f := range fields {
 			_ = encoder.WriteField(f) // never fails into memory
 		}
-		_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: end})
+		_ = framer.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true,
+			EndStream: end,
+		})
 	}
 	_ = framer.WriteSettings() // a write that fails is seen when reading
 	headers(fields, body == "" && len(trailers) == 0)
@@ -70,7 +75,8 @@ func TestAttacksWithHTTP2Fields(t *testing.T) {
 	field := func(name, value string) hpack.HeaderField { return hpack.HeaderField{Name: name, Value: value} }
 	const secrets = "/clusters/edge/api/v1/secrets?MARK"
 	get, path := field(":method", "GET"), field(":path", secrets)
-	scheme, authority, token := field(":scheme", "https"), field(":authority", "hub"), field("authorization", "Bearer TOKEN")
+	scheme, authority := field(":scheme", "https"), field(":authority", "hub")
+	token := field("authorization", "Bearer TOKEN")
 	good := []hpack.HeaderField{get, scheme, authority, path, token}
 	with := func(more ...hpack.HeaderField) []hpack.HeaderField { return slices.Concat(good, more) }
 	attacks := []struct {
@@ -135,7 +141,8 @@ func TestAttacksWithHTTP2Fields(t *testing.T) {
 					t.Errorf("a good request is answered with %q, and the API server got %+v", status, seen)
 				}
 				for _, e := range seen {
-					if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != who[1] || slices.Contains(e.ImpersonatedUser.Groups, "system:masters") {
+					if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != who[1] ||
+						slices.Contains(e.ImpersonatedUser.Groups, "system:masters") {
 						t.Errorf("the API server takes it for one of %+v", e.ImpersonatedUser)
 					}
 				}

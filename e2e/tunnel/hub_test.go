@@ -93,7 +93,8 @@ func (h *hub) addr(part string) string { return strings.TrimPrefix(h.urls[part],
 
 func (h *hub) startRedis() error {
 	host, port, _ := strings.Cut(h.addr("redis"), ":")
-	return h.add(process.New(h.dir, "redis", "redis-server", "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", h.dir))
+	return h.add(process.New(h.dir, "redis", "redis-server", "--bind", host, "--port", port, "--save", "",
+		"--appendonly", "no", "--dir", h.dir))
 }
 
 func (h *hub) startConsole(agentsDial []string) error {
@@ -109,7 +110,8 @@ func (h *hub) startConsole(agentsDial []string) error {
 
 func (h *hub) startTunnel(name string) error {
 	p := process.New(h.dir, name, filepath.Join(world.bins.Dir, "tunnel"), append(h.serverArgs(name),
-		"--console-url", h.urls["console"], "--hub-ca-file", h.ca.CAFile, "--redis-url", "redis://"+h.addr("redis"), "--advertise-url", h.urls[name])...)
+		"--console-url", h.urls["console"], "--hub-ca-file", h.ca.CAFile, "--redis-url", "redis://"+h.addr("redis"),
+		"--advertise-url", h.urls[name])...)
 	return h.add(p)
 }
 
@@ -123,7 +125,8 @@ func (h *hub) serverArgs(name string) []string {
 // login makes this process an administrator of the hub.
 func (h *hub) login(ctx context.Context) error {
 	err := process.Await(ctx, "the console takes a login", func(ctx context.Context) error {
-		_, err := h.fairlead(ctx, "", "login", h.urls["console"], "--hub-secret-file", h.file("secret"), "--ca-file", h.ca.CAFile)
+		_, err := h.fairlead(ctx, "", "login", h.urls["console"], "--hub-secret-file", h.file("secret"),
+			"--ca-file", h.ca.CAFile)
 		return err
 	})
 	if err != nil {
@@ -142,7 +145,8 @@ func (h *hub) login(ctx context.Context) error {
 }
 
 func (h *hub) fairlead(ctx context.Context, stdin string, args ...string) (string, error) {
-	return process.Run(ctx, []string{"FAIRLEAD_CONFIG=" + h.file("fairlead.yaml")}, stdin, filepath.Join(world.bins.Dir, "fairlead"), args...)
+	return process.Run(ctx, []string{"FAIRLEAD_CONFIG=" + h.file("fairlead.yaml")}, stdin,
+		filepath.Join(world.bins.Dir, "fairlead"), args...)
 }
 
 // startAgent joins the cluster, and waits until people get through.
@@ -158,7 +162,8 @@ func (h *hub) startAgent(ctx context.Context) error {
 		return err
 	}
 	err = h.add(process.New(h.dir, "agent", filepath.Join(world.bins.Dir, "agent"), "--hub-url", h.urls["console"], "--hub-ca-file", h.ca.CAFile,
-		"--join-token-file", h.file("join"), "--data-dir", h.file("agent.data"), "--kubeconfig", world.kube.Kubeconfig, "--log-level", "debug",
+		"--join-token-file", h.file("join"), "--data-dir", h.file("agent.data"), "--kubeconfig", world.kube.Kubeconfig,
+		"--log-level", "debug",
 		"--health-listen", h.addr("agent")))
 	if err != nil {
 		return err

@@ -146,7 +146,8 @@ func inform(ctx context.Context, t *testing.T, kubeconfig, namespace string) *in
 	}
 	i := &informed{}
 	config.Wrap(i.count)
-	factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(config), 0, informers.WithNamespace(namespace))
+	factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(config), 0,
+		informers.WithNamespace(namespace))
 	informer := factory.Core().V1().ConfigMaps().Informer()
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { i.note("added", o) },
@@ -168,8 +169,8 @@ func inform(ctx context.Context, t *testing.T, kubeconfig, namespace string) *in
 // recordingOf is what `fairlead replay` says of a recording.
 type recordingOf struct{ ID, Pod, Verb, EndTime, Incomplete string }
 
-// A tunnel that is killed ends what runs through it: watches go on where they were at the other tunnel, all else fails with an error, and the next command
-// works at once. The output of shells is kept, and the recordings are shown as cut.
+// A tunnel that is killed ends what runs through it: watches go on where they were at the other tunnel, all else fails
+// with an error, and the next command works at once. The output of shells is kept, and the recordings are shown as cut.
 func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 	t.Parallel()
 	shared(t) // the Kubernetes API, with what is in it
@@ -218,7 +219,8 @@ func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 	watching, stop := context.WithCancel(ctx)
 	informer := inform(watching, t, kubeconfig, namespace)
 	t.Cleanup(func() { stop(); cancel() })
-	watch := k.start(t, "get", "configmaps", "-n", namespace, "-w", "--no-headers", "-o", "custom-columns=N:.metadata.name")
+	watch := k.start(t, "get", "configmaps", "-n", namespace,
+		"-w", "--no-headers", "-o", "custom-columns=N:.metadata.name")
 	watch.stdout.await(t, "kube-root-ca.crt")
 	logs := k.start(t, "logs", "-f", "web", "-n", namespace)
 	logs.stdout.await(t, "line 1 ")
@@ -228,7 +230,8 @@ func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 	for name, on := range map[string]string{"WebSocket": "true", "SPDY": "false"} {
 		with := k
 		with.env = []string{"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=" + on}
-		shells[name] = with.start(t, "exec", "-i", "web", "-n", namespace, "--", "sh", "-c", "echo shown over "+name+"; cat")
+		shells[name] = with.start(t, "exec", "-i", "web", "-n", namespace, "--", "sh",
+			"-c", "echo shown over "+name+"; cat")
 		shells[name].stdout.await(t, "shown over "+name)
 	}
 	write("killed-before")
@@ -239,7 +242,10 @@ func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for name, r := range map[string]*running{"logs -f": logs, "port-forward": forward, "exec over WebSocket": shells["WebSocket"], "exec over SPDY": shells["SPDY"]} {
+	for name, r := range map[string]*running{
+		"logs -f": logs, "port-forward": forward,
+		"exec over WebSocket": shells["WebSocket"], "exec over SPDY": shells["SPDY"],
+	} {
 		if name == "port-forward" { // port-forward finds out when it is used
 			if port := regexp.MustCompile(`127.0.0.1:(\d+)`).FindString(r.stdout.String()); port != "" {
 				if resp, err := http.Get("http://" + port); err == nil { //nolint:noctx // the connection is gone
@@ -261,10 +267,12 @@ func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 		t.Errorf("get -w: %v: %s", err, watch)
 	}
 	for range 3 {
-		if a := k.run(t, "", "get", "pod", "web", "-n", namespace, "-o", "name"); a.code != 0 || a.stdout != "pod/web\n" || a.stderr != "" {
+		if a := k.run(t, "", "get", "pod", "web", "-n", namespace, "-o", "name"); a.code != 0 ||
+			a.stdout != "pod/web\n" || a.stderr != "" {
 			t.Errorf("the next get: %s", a)
 		}
-		if a := k.run(t, "", "exec", "web", "-n", namespace, "--", "sh", "-c", "echo again; exit 7"); a.code != 7 || a.stdout != "again\n" {
+		if a := k.run(t, "", "exec", "web", "-n", namespace, "--", "sh", "-c", "echo again; exit 7"); a.code != 7 ||
+			a.stdout != "again\n" {
 			t.Errorf("the next exec: %s", a)
 		}
 		if code, body, err := get(ctx, client, h.base("nginx")+"/api/v1/namespaces/many/configmaps/object-0-0", h.token); err != nil || code != http.StatusOK {
@@ -307,7 +315,8 @@ func TestAKilledTunnelEndsStreamsAndTheNextCommandWorks(t *testing.T) {
 // recordShells has a project demand recordings of a namespace's shells, and waits until both tunnels know.
 func (h *hub) recordShells(ctx context.Context, t *testing.T, namespace string) {
 	t.Helper()
-	project := "apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: recorded}\nspec: {clusters: {names: [" + cluster + "]}, namespaces: [" + namespace + "], recording: required}\n"
+	project := "apiVersion: fairlead.dev/v1\nkind: Project\nmetadata: {name: recorded}\nspec: {clusters: {names: [" +
+		cluster + "]}, namespaces: [" + namespace + "], recording: required}\n"
 	if _, err := h.fairlead(ctx, project, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ type answer struct {
 }
 
 func (a answer) String() string {
-	return fmt.Sprintf("exit code %d, stdout of %d bytes:\n%.2000s\nstderr:\n%.2000s", a.code, len(a.stdout), a.stdout, a.stderr)
+	return fmt.Sprintf("exit code %d, stdout of %d bytes:\n%.2000s\nstderr:\n%.2000s", a.code, len(a.stdout), a.stdout,
+		a.stderr)
 }
 
 // kubectl is the real one with the flags that say where to.
@@ -138,7 +139,10 @@ type running struct {
 
 func (k kubectl) start(t testing.TB, args ...string) *running {
 	t.Helper()
-	r := &running{cmd: k.command(t.Context(), args...), stdout: newOutput(), stderr: newOutput(), ended: make(chan error, 1)}
+	r := &running{
+		cmd: k.command(t.Context(), args...), stdout: newOutput(), stderr: newOutput(),
+		ended: make(chan error, 1),
+	}
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
 	var err error
 	if r.stdin, err = r.cmd.StdinPipe(); err != nil {

@@ -50,14 +50,17 @@ func TestAgentAndTunnelsTellHowTheyAreReached(t *testing.T) {
 	await(t, "the agent shows a WebSocket to x1 and one to nginx", func(ctx context.Context) error {
 		status, text, err := get(ctx, client, "http://"+h.addr("agent")+"/metrics", "")
 		if err == nil && !strings.Contains(text, `fairlead_agent_tunnels{carrier="websocket"} 2`+"\n") {
-			err = fmt.Errorf("%d, and it says %s", status, regexp.MustCompile(`(?m)^fairlead_agent_tunnels.*$`).FindAllString(text, -1))
+			err = fmt.Errorf("%d, and it says %s", status,
+				regexp.MustCompile(`(?m)^fairlead_agent_tunnels.*$`).FindAllString(text, -1))
 		}
 		return err
 	})
-	if status, body, err := get(t.Context(), client, h.base("x2")+"/version", h.token); err != nil || status != http.StatusOK {
+	if status, body, err := get(t.Context(), client, h.base("x2")+"/version", h.token); err != nil ||
+		status != http.StatusOK {
 		t.Fatal(status, body, err)
 	}
-	if m, err := metrics(t.Context(), client, h.urls["x2"], h.token); err != nil || m["fairlead_tunnel_relayed_total"] < 1 {
+	if m, err := metrics(t.Context(), client, h.urls["x2"], h.token); err != nil ||
+		m["fairlead_tunnel_relayed_total"] < 1 {
 		t.Errorf("x2, which has no session, tells of %v relayed requests, %v", m["fairlead_tunnel_relayed_total"], err)
 	}
 }

@@ -37,7 +37,8 @@ func newSteadyWatch(t testing.TB, h *hub, client *http.Client) *steadyWatch {
 	}
 	defer other.CloseIdleConnections()
 	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"counter"},"data":{"number":"0"}}`
-	code, answer, err := post(t.Context(), other, world.hub.base("x1")+"/api/v1/namespaces/straight/configmaps", world.hub.token, body)
+	code, answer, err := post(t.Context(), other, world.hub.base("x1")+"/api/v1/namespaces/straight/configmaps",
+		world.hub.token, body)
 	if err != nil || code != http.StatusCreated {
 		t.Fatal(code, answer, err)
 	}

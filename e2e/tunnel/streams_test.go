@@ -65,10 +65,12 @@ func TestWatchSendsEachEventAtOnceAndNoOther(t *testing.T) {
 	const number = 20
 	for i := range number {
 		name := fmt.Sprintf("watched-%d", i)
-		direct.must(t, strings.ReplaceAll(configMap, "NAME", name+", labels: {watched: \"true\"}"), "create", "-n", "straight", "-f", "-")
+		direct.must(t, strings.ReplaceAll(configMap, "NAME", name+", labels: {watched: \"true\"}"), "create",
+			"-n", "straight", "-f", "-")
 		awaitAll(name)
 		if i == 0 {
-			direct.must(t, "", "patch", "configmap", name, "-n", "straight", "--type=merge", "-p", `{"data":{"a":"patched"}}`)
+			direct.must(t, "", "patch", "configmap", name, "-n", "straight", "--type=merge",
+				"-p", `{"data":{"a":"patched"}}`)
 			awaitAll("patched")
 		}
 	}
@@ -115,7 +117,10 @@ func TestExecKeepsStreamsApartAndTheExitCode(t *testing.T) {
 
 func TestExecOfWhatIsNotThereFails(t *testing.T) {
 	everyProtocol(t, func(t *testing.T, k kubectl, namespace string) {
-		for _, args := range [][]string{{"exec", "none", "-n", namespace, "--", "true"}, {"exec", "web", "-n", namespace, "-c", "none", "--", "true"}} {
+		for _, args := range [][]string{
+			{"exec", "none", "-n", namespace, "--", "true"},
+			{"exec", "web", "-n", namespace, "-c", "none", "--", "true"},
+		} {
 			direct := straight(t)
 			direct.env = k.env
 			if got, want := k.run(t, "", args...), direct.run(t, "", args...); got != want || got.code == 0 {

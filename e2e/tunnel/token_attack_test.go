@@ -68,7 +68,8 @@ func TestAttacksWithTokens(t *testing.T) {
 				t.Parallel()
 				mark := "mark=token-" + w.part + "-" + strings.ReplaceAll(name, " ", "-") + "."
 				code, body, err := get(t.Context(), client, h.base(w.part)+"/api/v1/secrets?"+mark, token)
-				if err != nil || code != http.StatusUnauthorized && code != http.StatusForbidden && code != http.StatusRequestHeaderFieldsTooLarge && code != http.StatusBadRequest {
+				if err != nil || code != http.StatusUnauthorized && code != http.StatusForbidden &&
+					code != http.StatusRequestHeaderFieldsTooLarge && code != http.StatusBadRequest {
 					t.Errorf("answered with %d %.300s %v", code, body, err)
 				}
 				if seen := audit(t, mark); len(seen) > 0 {
@@ -82,8 +83,10 @@ func TestAttacksWithTokens(t *testing.T) {
 			mark := "mark=websocket-" + w.part + "."
 			codes, bodies := h.say(t, w.part, "GET /clusters/edge/api/v1/namespaces/straight/configmaps?watch=true&"+mark+" HTTP/1.1\r\nHost: hub\r\nOrigin: https://evil.example\r\n"+
 				"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"+
-				"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io."+encoded([]byte(h.token))+", v4.channel.k8s.io\r\n\r\n")
-			if seen := audit(t, mark); len(seen) > 0 || slices.Contains(codes, http.StatusSwitchingProtocols) || len(codes) > 0 && codes[0]/100 != 4 {
+				"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io."+encoded([]byte(h.token))+
+				", v4.channel.k8s.io\r\n\r\n")
+			if seen := audit(t, mark); len(seen) > 0 || slices.Contains(codes, http.StatusSwitchingProtocols) ||
+				len(codes) > 0 && codes[0]/100 != 4 {
 				t.Errorf("answered with %v %s, and the API server got %+v", codes, bodies, seen)
 			}
 		})

@@ -45,7 +45,8 @@ func (h *hub) reached(ctx context.Context) error {
 		if _, ok := h.parts[w.part]; !ok {
 			continue
 		}
-		if status, body, err := get(ctx, client, h.base(w.part)+"/version", h.token); err != nil || status != http.StatusOK {
+		if status, body, err := get(ctx, client, h.base(w.part)+"/version", h.token); err != nil ||
+			status != http.StatusOK {
 			return fmt.Errorf("%s: %d %s %w", w.name, status, body, err)
 		}
 	}
@@ -70,7 +71,8 @@ func (h *hub) client() (*http.Client, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
 	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 64,
+		TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 64,
 	}}, nil
 }
 

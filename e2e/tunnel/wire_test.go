@@ -23,7 +23,10 @@ func (h *hub) dial(t testing.TB, part, protocol string) *tls.Conn {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12, NextProtos: []string{protocol}}}
+	dialer := tls.Dialer{Config: &tls.Config{
+		RootCAs: pool, MinVersion: tls.VersionTLS12,
+		NextProtos: []string{protocol},
+	}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", h.addr(part))
 	if err != nil {
 		t.Fatal(err)

@@ -195,7 +195,8 @@ func needed(verb Verb, kind string) string {
 
 // Any tells whether somebody has rights at all.
 func (r *Rules) Any(who identity.Identity) bool {
-	return who.Kind == identity.KindUser && slices.Contains(who.Groups, identity.AdminsGroup) || slices.ContainsFunc(r.Grants, func(g *consolev1.Grant) bool { return r.isFor(g, who) })
+	return who.Kind == identity.KindUser && slices.Contains(who.Groups, identity.AdminsGroup) ||
+		slices.ContainsFunc(r.Grants, func(g *consolev1.Grant) bool { return r.isFor(g, who) })
 }
 
 // Of returns the grants that are for somebody.

@@ -154,15 +154,18 @@ func TestRolesTimesScopes(t *testing.T) {
 		},
 		{
 			"bounds of one's own project", user("eve", "tenants"), access.Edit,
-			access.Target{Kind: access.Project, Name: "shop", Project: "shop"}, "!other projects or clusters",
+			access.Target{Kind: access.Project, Name: "shop", Project: "shop"},
+			"!other projects or clusters",
 		},
 		{
 			"one's own project", user("eve", "tenants"), access.View,
-			access.Target{Kind: access.Project, Name: "shop", Project: "shop"}, `grant "tenant"`,
+			access.Target{Kind: access.Project, Name: "shop", Project: "shop"},
+			`grant "tenant"`,
 		},
 		{
 			"bounds of the project of a token", limited(admin, identity.Limits{Projects: []string{"shop"}}),
-			access.Edit, access.Target{Kind: access.Project, Name: "shop", Project: "shop"},
+			access.Edit,
+			access.Target{Kind: access.Project, Name: "shop", Project: "shop"},
 			"!limited to projects shop",
 		},
 		{"secrets in scope", user("kim", "ops"), access.Edit, of(access.Secret), `grant "whole" (role admin)`},
@@ -177,12 +180,14 @@ func TestRolesTimesScopes(t *testing.T) {
 		},
 		{
 			"sinks of a project", user("lea", "leads"), access.Edit,
-			access.Target{Kind: access.Sink, Name: "chat", Project: "shop"}, `grant "shop-all" (role operator)`,
+			access.Target{Kind: access.Sink, Name: "chat", Project: "shop"},
+			`grant "shop-all" (role operator)`,
 		},
 		{"sinks of the hub", user("lea", "leads"), access.Edit, of(access.Sink), "!is for other projects or clusters"},
 		{
 			"sinks are not for deployers", user("sam", "shop"), access.Edit,
-			access.Target{Kind: access.Sink, Name: "chat", Project: "shop"}, "!needs a grant with role operator",
+			access.Target{Kind: access.Sink, Name: "chat", Project: "shop"},
+			"!needs a grant with role operator",
 		},
 		{"own role names a kind", identity.ServiceAccount("ci"), access.Delete, of(access.Sink), `grant "ci"`},
 		{"* is not everything", identity.ServiceAccount("ci"), access.View, of(access.Secret), "!does not include it"},

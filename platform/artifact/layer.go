@@ -53,7 +53,7 @@ type layer struct {
 }
 
 func newLayer(tar io.Reader, size int64) *layer {
-	return &layer{tar: tar, left: size, sum: crc32.NewIEEE(), size: uint32(size)} //nolint:gosec // as gzip has it
+	return &layer{tar: tar, left: size, sum: crc32.NewIEEE(), size: uint32(size)} // as gzip has it
 }
 
 func (l *layer) Read(p []byte) (int, error) {
@@ -96,8 +96,8 @@ func (l *layer) next() ([]byte, error) {
 		if l.last {
 			head[0] = 1
 		}
-		binary.LittleEndian.PutUint16(head[1:], uint16(l.block))  //nolint:gosec // at most layerBlock
-		binary.LittleEndian.PutUint16(head[3:], ^uint16(l.block)) //nolint:gosec // at most layerBlock
+		binary.LittleEndian.PutUint16(head[1:], uint16(l.block)) // at most layerBlock
+		binary.LittleEndian.PutUint16(head[3:], ^uint16(l.block))
 		return head, nil
 	case !l.ended:
 		l.ended = true

@@ -147,7 +147,8 @@ func TestAnArtifactNamesItsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum, err := w.Close()
-	if want := artifact.Digest("sha256:5463890bf9f6a998f10f85a683c36de481f5661b9b653da374d4283b97c64cad"); err != nil || sum.Digest != want {
+	if want := artifact.Digest("sha256:5463890bf9f6a998f10f85a683c36de481f5661b9b653da374d4283b97c64cad"); err != nil ||
+		sum.Digest != want {
 		t.Errorf("got %v, %v", sum.Digest, err)
 	}
 	bases := map[string]string{}

@@ -88,7 +88,8 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 		return nil, fmt.Errorf("register audit metrics: %w", err)
 	}
 	if left.killed {
-		r.Record(Event{Action: actionLost, Reason: "the process before this one at replica " + replica + " was killed, or could not keep what it had: events of its last moments may be missing"})
+		r.Record(Event{Action: actionLost, Reason: "the process before this one at replica " + replica +
+			" was killed, or could not keep what it had: events of its last moments may be missing"})
 	}
 	for _, in := range left.damaged {
 		r.lose(1, whyDamaged)             // how many there were is not known

@@ -107,7 +107,8 @@ func TestSourcesAreSideBySideForTheAgent(t *testing.T) {
 		files, placed     []string
 	}{
 		{
-			"", "", "chart", []string{"$values/env/prod.yaml", "ci.yaml"},
+			"", "", "chart",
+			[]string{"$values/env/prod.yaml", "ci.yaml"},
 			[]string{"values/env/prod.yaml", "chart/ci.yaml"},
 		},
 		{"", "deploy/web", "chart/deploy/web", []string{"ci.yaml"}, []string{"chart/deploy/web/ci.yaml"}},

@@ -193,7 +193,10 @@ type contents struct {
 }
 
 func (s *state) contents() contents {
-	return contents{sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants), sorted(s.projects), sorted(s.roles), sorted(s.configs), sorted(s.sets)}
+	return contents{
+		sorted(s.sources), sorted(s.clusters), sorted(s.services), sorted(s.secrets), sorted(s.grants),
+		sorted(s.projects), sorted(s.roles), sorted(s.configs), sorted(s.sets),
+	}
 }
 
 // changes is the contents as a stream would bring them.

@@ -68,7 +68,10 @@ func UpstreamOf(spec *consolev1.SourceSpec) Upstream {
 		URL: is.GetUrl(), Interval: is.GetInterval().AsDuration(), Secret: is.GetSecret(), Proxy: is.GetProxy(), WebhookSecret: is.GetWebhookSecret(),
 	}
 	if in, ok := is.(registry); ok {
-		out.Registry = Registry{Insecure: in.GetInsecure(), SkipTLSVerify: in.GetInsecureSkipTlsVerify(), TokenHosts: in.GetTokenHosts(), Mirrors: in.GetMirrors()}
+		out.Registry = Registry{
+			Insecure: in.GetInsecure(), SkipTLSVerify: in.GetInsecureSkipTlsVerify(),
+			TokenHosts: in.GetTokenHosts(), Mirrors: in.GetMirrors(),
+		}
 	}
 	out.Registry.Auth = auth
 	return out

@@ -21,7 +21,8 @@ func Handler() connect.HandlerOption {
 
 // Client is an option of agents' clients.
 func Client() connect.ClientOption {
-	return connect.WithClientOptions(connect.WithAcceptCompression(name, decompressor, compressor), connect.WithSendCompression(name), connect.WithCompressMinBytes(LeastBytes))
+	return connect.WithClientOptions(connect.WithAcceptCompression(name, decompressor, compressor),
+		connect.WithSendCompression(name), connect.WithCompressMinBytes(LeastBytes))
 }
 
 func decompressor() connect.Decompressor { return new(gzip.Reader) }

@@ -10,6 +10,6 @@ func free(dir string) (left, all uint64) {
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, 0
 	}
-	size := uint64(st.Bsize)                                  //nolint:gosec,unconvert // never negative; signed on some systems
-	return uint64(st.Bavail) * size, uint64(st.Blocks) * size //nolint:gosec,unconvert // as above
+	size := uint64(st.Bsize) // never negative; signed on some systems
+	return uint64(st.Bavail) * size, uint64(st.Blocks) * size
 }

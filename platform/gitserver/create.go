@@ -103,7 +103,7 @@ func (s *Server) run(ctx context.Context, args ...string) error {
 
 // output is what git prints.
 func (s *Server) output(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, s.git, args...)
+	cmd := exec.CommandContext(ctx, s.git, args...) //nolint:gosec // no shell reads them, and options are of this package
 	cmd.Env = append(s.environment(), "PATH="+os.Getenv("PATH"),
 		"GIT_AUTHOR_NAME=Fairlead", "GIT_AUTHOR_EMAIL=fairlead@example.com",
 		"GIT_COMMITTER_NAME=Fairlead", "GIT_COMMITTER_EMAIL=fairlead@example.com")

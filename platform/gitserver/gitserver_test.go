@@ -232,7 +232,8 @@ func TestAnAccountLetsOtherMachinesIn(t *testing.T) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	for _, args := range [][]string{
 		{"clone", "--quiet", at("git:very%20secret@"), tree},
-		{"-C", tree, "commit", "--quiet", "--allow-empty", "--message=more"}, {"-C", tree, "push", "--quiet"},
+		{"-C", tree, "commit", "--quiet", "--allow-empty", "--message=more"},
+		{"-C", tree, "push", "--quiet"},
 	} {
 		if err := try(args...); err != nil {
 			t.Fatal(err)

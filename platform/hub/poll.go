@@ -280,8 +280,11 @@ func (p *Poller) AskConfig(ctx context.Context) error {
 func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest {
 	digests := p.Wanted.Have()
 	request := &deliveryv1.SyncRequest{
-		Digest:   delivery.SetDigest(digests),
-		Agent:    &deliveryv1.AgentInfo{Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(), Capabilities: p.capabilities(), Time: timestamppb.Now()},
+		Digest: delivery.SetDigest(digests),
+		Agent: &deliveryv1.AgentInfo{
+			Version: p.AgentVersion, KubernetesVersion: p.KubernetesVersion(),
+			Capabilities: p.capabilities(), Time: timestamppb.Now(),
+		},
 		Revision: p.seen,
 		Nudged:   last.claim(),
 	}

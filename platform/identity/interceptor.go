@@ -225,7 +225,10 @@ func refuse(err error) *refusal {
 		}
 	}
 	if errors.Is(err, ErrAudience) {
-		return &refusal{connect.CodeUnauthenticated, ErrAudience.Error() + ": services of the hub need the same version and hub secret; for an upgrade from a version without audiences, give --unsigned-members=accept"}
+		return &refusal{
+			connect.CodeUnauthenticated,
+			ErrAudience.Error() + ": services of the hub need the same version and hub secret; for an upgrade from a version without audiences, give --unsigned-members=accept",
+		}
 	}
 	if errors.Is(err, ErrNotReady) {
 		return &refusal{connect.CodeUnavailable, "this service has not reached the console since it was installed: try again"}
@@ -234,10 +237,16 @@ func refuse(err error) *refusal {
 		return &refusal{connect.CodeResourceExhausted, ErrThrottled.Error() + ": wait some seconds, and correct the token"}
 	}
 	if errors.Is(err, ErrUnproved) {
-		return &refusal{connect.CodeUnauthenticated, ErrUnproved.Error() + ". An agent does so by itself, with the key beside its token; if that is lost, it needs a new join token (`fairlead cluster join-token NAME`)"}
+		return &refusal{
+			connect.CodeUnauthenticated,
+			ErrUnproved.Error() + ". An agent does so by itself, with the key beside its token; if that is lost, it needs a new join token (`fairlead cluster join-token NAME`)",
+		}
 	}
 	if errors.Is(err, ErrUnbound) {
-		return &refusal{connect.CodeUnauthenticated, ErrUnbound.Error() + ": upgrade the agent, and give it a new join token (`fairlead cluster join-token NAME`); for one upgrade the hub accepts it with --unsigned-members=accept"}
+		return &refusal{
+			connect.CodeUnauthenticated,
+			ErrUnbound.Error() + ": upgrade the agent, and give it a new join token (`fairlead cluster join-token NAME`); for one upgrade the hub accepts it with --unsigned-members=accept",
+		}
 	}
 	return &refusal{connect.CodeUnauthenticated, ErrInvalid.Error() + ": " + nextStep}
 }

@@ -289,7 +289,8 @@ func TestStreamTellsTheClientWhy(t *testing.T) {
 		h := &tunnel{
 			ended: make(chan error, 1),
 			wait: func(_ context.Context,
-				s *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse]) error {
+				s *connect.BidiStream[tunnelv1.ConnectRequest, tunnelv1.ConnectResponse],
+			) error {
 				_, err := s.Receive()
 				return err
 			},

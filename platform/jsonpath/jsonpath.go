@@ -130,7 +130,7 @@ func (s step) find(in any) (any, bool) {
 		return list[place], true
 	}
 	for _, item := range list {
-		var value any = item
+		value := item
 		ok := true
 		for _, field := range s.where {
 			fields, _ := value.(map[string]any)

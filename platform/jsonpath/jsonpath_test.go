@@ -99,7 +99,8 @@ func TestAPathSaysWhereItBegins(t *testing.T) {
 	if got := p.Fields(); !slices.Equal(got, []string{"metadata", "annotations", "a"}) {
 		t.Errorf("got %q", got)
 	}
-	if !p.Under("metadata", "annotations") || p.Under("metadata", "labels") || p.Under("metadata", "annotations", "a", "b") {
+	if !p.Under("metadata", "annotations") || p.Under("metadata", "labels") ||
+		p.Under("metadata", "annotations", "a", "b") {
 		t.Error("Under")
 	}
 }

@@ -102,7 +102,8 @@ func (l log) timeOf(e Entry, of content, version bundleVersion) (at time.Time, e
 func (l log) promised(e Entry, index, seconds int64) (at time.Time, err error) {
 	at = time.Unix(seconds, 0)
 	// The canonical form of JSON (RFC 8785) of what the log signs.
-	signed := fmt.Appendf(nil, `{"body":"%s","integratedTime":%d,"logID":"%s","logIndex":%d}`, base64.StdEncoding.EncodeToString(e.Body), seconds, hex.EncodeToString(e.Log.KeyID), index)
+	signed := fmt.Appendf(nil, `{"body":"%s","integratedTime":%d,"logID":"%s","logIndex":%d}`,
+		base64.StdEncoding.EncodeToString(e.Body), seconds, hex.EncodeToString(e.Log.KeyID), index)
 	if seconds == 0 || !l.holds(at) || !verify(l.key, signed, e.Promise.Signature) {
 		return time.Time{}, errors.New("a log entry whose time the log has not signed so")
 	}

@@ -30,7 +30,8 @@ func verify(t *testing.T, root string, bundle []byte, payload string) (keyless.S
 	if err := json.Unmarshal(bundle, &is); err != nil {
 		t.Fatal(err)
 	}
-	message := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(keylesstest.Statement), keylesstest.Statement, len(payload), payload)
+	message := fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(keylesstest.Statement), keylesstest.Statement,
+		len(payload), payload)
 	return r.Verify(is.Bundle, []byte(payload), message, is.Envelope.Signatures[0].Sig)
 }
 
@@ -58,7 +59,10 @@ func TestASignatureOfTheRootsAuthorityAndLogIsGood(t *testing.T) {
 		}},
 		"long after": {Time: time.Now().Add(-5 * time.Hour), Begin: time.Now().Add(-5*time.Hour - time.Minute)},
 		"after an entry of another log": {Material: func(m map[string]any) {
-			m["tlogEntries"] = append([]any{map[string]any{"logIndex": "1", "integratedTime": "1", "inclusionPromise": map[string]any{"signedEntryTimestamp": []byte("x")}}}, m["tlogEntries"].([]any)...)
+			m["tlogEntries"] = append([]any{map[string]any{
+				"logIndex": "1", "integratedTime": "1",
+				"inclusionPromise": map[string]any{"signedEntryTimestamp": []byte("x")},
+			}}, m["tlogEntries"].([]any)...)
 		}},
 	} {
 		how.Payload = []byte("a statement")
@@ -140,7 +144,8 @@ func TestSignaturesThatDoNotCount(t *testing.T) {
 			by = other
 		}
 		signer, err := verify(t, root, by.Bundle(how), "a statement")
-		if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(tc.words)) || signer != (keyless.Signer{}) {
+		if err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(tc.words)) ||
+			signer != (keyless.Signer{}) {
 			t.Errorf("%s: %v, %v", name, signer, err)
 		}
 	}
@@ -197,7 +202,13 @@ func TestIdentitiesFitToAllOfTheText(t *testing.T) {
 			t.Errorf("%s, %s: %t, %v", tc.issuer, tc.subject, !tc.is, err)
 		}
 	}
-	for _, bad := range [][2]string{{"", "x"}, {"x", ""}, {"(", "x"}, {"x", "x)|(?:y"}, {"x", strings.Repeat("x", 2000)}} {
+	for _, bad := range [][2]string{
+		{"", "x"},
+		{"x", ""},
+		{"(", "x"},
+		{"x", "x)|(?:y"},
+		{"x", strings.Repeat("x", 2000)},
+	} {
 		if _, err := keyless.ParseIdentity(bad[0], bad[1]); err == nil {
 			t.Errorf("%.20q is taken", bad)
 		}
@@ -208,10 +219,14 @@ func TestRootsThatAreNone(t *testing.T) {
 	t.Parallel()
 	good := keylesstest.New(t).Root()
 	for words, text := range map[string]string{
-		"not JSON": "{", "needs certificateAuthorities": "{}", "needs certificateAuthorities and tlogs": `{"tlogs": [{}]}`,
-		"a log (1)": strings.Replace(good, `"keyId"`, `"other"`, 1), "since when": strings.Replace(good, `"start"`, `"begin"`, -1), "an authority (1) with a certificate": strings.Replace(good, `"certificates":[{"rawBytes":"`, `"certificates":[{"rawBytes":"AAAA`, 1),
+		"not JSON": "{", "needs certificateAuthorities": "{}",
+		"needs certificateAuthorities and tlogs": `{"tlogs": [{}]}`,
+		"a log (1)":                              strings.Replace(good, `"keyId"`, `"other"`, 1),
+		"since when":                             strings.ReplaceAll(good, `"start"`, `"begin"`),
+		"an authority (1) with a certificate":    strings.Replace(good, `"certificates":[{"rawBytes":"`, `"certificates":[{"rawBytes":"AAAA`, 1),
 	} {
-		if _, err := keyless.ParseRoot(text); err == nil || !strings.Contains(err.Error(), strings.Replace(words, "not JSON", "is not JSON", 1)) {
+		if _, err := keyless.ParseRoot(text); err == nil ||
+			!strings.Contains(err.Error(), strings.Replace(words, "not JSON", "is not JSON", 1)) {
 			t.Errorf("%s: %v", words, err)
 		}
 	}

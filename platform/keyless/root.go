@@ -90,7 +90,8 @@ func ParseRoot(text string) (r *Root, err error) {
 		return nil, errors.New("is not JSON that can be read. Write what trusted_root.json holds (`cosign trusted-root create`)")
 	}
 	const form = "needs certificateAuthorities and tlogs, at most %d and %d (of timestampAuthorities and ctlogs, too). Write what trusted_root.json holds (`cosign trusted-root create`)"
-	if len(doc.Logs) == 0 || len(doc.Authorities) == 0 || max(len(doc.Logs), len(doc.CertificateLogs)) > maxLogs || max(len(doc.Authorities), len(doc.Timestamps)) > maxAuthorities {
+	if len(doc.Logs) == 0 || len(doc.Authorities) == 0 || max(len(doc.Logs), len(doc.CertificateLogs)) > maxLogs ||
+		max(len(doc.Authorities), len(doc.Timestamps)) > maxAuthorities {
 		return nil, fmt.Errorf(form, maxAuthorities, maxLogs)
 	}
 	r = &Root{}

@@ -79,7 +79,8 @@ func TestACertificateIsInALogOfTheRoot(t *testing.T) {
 	if _, err := verify(t, root, s.Bundle(keylesstest.Signing{Payload: []byte("a statement"), Taken: s}), "a statement"); err != nil {
 		t.Errorf("a log of the root has it: %v", err)
 	}
-	_, err := verify(t, root, s.Bundle(keylesstest.Signing{Payload: []byte("a statement"), Taken: other}), "a statement")
+	_, err := verify(t, root, s.Bundle(keylesstest.Signing{Payload: []byte("a statement"), Taken: other}),
+		"a statement")
 	if err == nil || !strings.Contains(err.Error(), "no log of certificates") {
 		t.Errorf("another log has it: %v", err)
 	}

@@ -121,7 +121,8 @@ func (r *Root) timestamp(der, signature []byte) (at time.Time, err error) {
 		return at, wrong
 	}
 	data := &is.Token.Content
-	if _, err := asn1.Unmarshal(is.Status.FullBytes, &status); err != nil || status.Status != 0 || !is.Token.Type.Equal(idSignedData) || data.Version != 3 || !data.Content.Type.Equal(idTimestamp) || len(data.Signers) != 1 {
+	if _, err := asn1.Unmarshal(is.Status.FullBytes, &status); err != nil || status.Status != 0 ||
+		!is.Token.Type.Equal(idSignedData) || data.Version != 3 || !data.Content.Type.Equal(idTimestamp) || len(data.Signers) != 1 {
 		return at, wrong
 	}
 	s := &data.Signers[0]
@@ -224,7 +225,8 @@ func (s *signerInfo) isBy(leaf *x509.Certificate, hash crypto.Hash, data *signed
 			Issuer asn1.RawValue `asn1:"optional"`
 		}
 	}
-	if !value(idContentType, &kind) || !kind.Equal(data.Content.Type) || !value(idMessageDigest, &digest) || !bytes.Equal(digest, sumOf(hash, data.Content.Text)) {
+	if !value(idContentType, &kind) || !kind.Equal(data.Content.Type) || !value(idMessageDigest, &digest) ||
+		!bytes.Equal(digest, sumOf(hash, data.Content.Text)) {
 		return false
 	}
 	if !value(idSigningCertificate2, &by) || len(by.Certificates) == 0 {

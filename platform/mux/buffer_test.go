@@ -5,7 +5,10 @@ import "testing"
 // What a pool has back may be another stream's, or garbage: nothing that was emptied points to it.
 func TestAnEmptiedBufferHoldsNoChunk(t *testing.T) {
 	t.Parallel()
-	for name, size := range map[string]int{"one chunk": smallChunk, "two chunks": smallChunk + 1, "many": 5 * largeChunk} {
+	for name, size := range map[string]int{
+		"one chunk": smallChunk, "two chunks": smallChunk + 1,
+		"many": 5 * largeChunk,
+	} {
 		pool, b := NewShared(processBudget), &buffer{}
 		for range 3 {
 			b.append(pool, make([]byte, smallChunk)) // its first chunk is a small one

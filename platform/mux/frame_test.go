@@ -30,7 +30,10 @@ func FuzzDecodeFrame(f *testing.F) {
 
 // FuzzDecodeHello holds the same for the HELLO's payload, but for the order of properties.
 func FuzzDecodeHello(f *testing.F) {
-	f.Add(mux.Hello{MinVersion: 1, MaxVersion: 2, Window: 3, MaxStreams: 4, Properties: map[string]string{"a": "b", "c": ""}}.Append(nil))
+	f.Add(mux.Hello{
+		MinVersion: 1, MaxVersion: 2, Window: 3, MaxStreams: 4,
+		Properties: map[string]string{"a": "b", "c": ""},
+	}.Append(nil))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		h, err := mux.DecodeHello(p)
 		if err != nil {

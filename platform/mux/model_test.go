@@ -135,7 +135,8 @@ func (m *model) check(t *rapid.T) {
 				t.Fatalf("window of %d", in.window)
 			}
 			if in.err == nil && !in.ended && !st.closed && in.credit+int64(in.data.size)+in.read+in.owed != in.window {
-				t.Fatalf("credit %d + buffered %d + read %d + owed %d is not the window %d", in.credit, in.data.size, in.read, in.owed, in.window)
+				t.Fatalf("credit %d + buffered %d + read %d + owed %d is not the window %d", in.credit, in.data.size,
+					in.read, in.owed, in.window)
 			}
 			if st.out.credit < 0 {
 				t.Fatalf("sent beyond credit: %d", st.out.credit)
@@ -239,7 +240,8 @@ func (m *model) finish(t *rapid.T) {
 	m.settle(t)
 	for _, side := range m.sides {
 		if s := side.s; len(s.streams) != 0 || s.heads != 0 || s.growth != growthBudget {
-			t.Fatalf("left behind: %d streams, %d bytes of heads, %d of growth", len(s.streams), s.heads, growthBudget-s.growth)
+			t.Fatalf("left behind: %d streams, %d bytes of heads, %d of growth", len(s.streams), s.heads,
+				growthBudget-s.growth)
 		}
 	}
 }

@@ -213,7 +213,8 @@ func TestResetReachesTheOtherSide(t *testing.T) {
 	hub, agent := p.open(t, mux.Part{Data: []byte("x")})
 	agent.Reset(mux.CodeUpstream, "API server went away")
 	var reset *mux.ResetError
-	if _, err := io.ReadAll(hub); !errors.As(err, &reset) || reset.Code != mux.CodeUpstream || reset.Text != "API server went away" {
+	if _, err := io.ReadAll(hub); !errors.As(err, &reset) || reset.Code != mux.CodeUpstream ||
+		reset.Text != "API server went away" {
 		t.Errorf("hub read error %v", err)
 	}
 	<-hub.Context().Done()
@@ -479,7 +480,9 @@ func TestContextEndsRun(t *testing.T) {
 }
 
 // script runs a session against frames that a test writes by hand and returns why it ended.
-func script(t *testing.T, session func(mux.Carrier, map[string]string) (*mux.Session, error), batches ...[]byte) (lastWords mux.Frame, ended error) {
+func script(t *testing.T, session func(mux.Carrier, map[string]string) (*mux.Session, error),
+	batches ...[]byte,
+) (lastWords mux.Frame, ended error) {
 	t.Helper()
 	line, other := muxtest.Pipe()
 	s, err := session(line, nil)

@@ -57,18 +57,19 @@ func TestIdentitiesMatchSubjects(t *testing.T) {
 
 func TestIdentitiesThatCantBeRead(t *testing.T) {
 	t.Parallel()
+	long := strings.Repeat("x", 600)
 	for text, want := range map[string]string{
-		"":                                  "must be *",
-		"C=US, ST=WA, O=x":                  "must be *",
-		"x509.subject: C=US, O=x":           "no ST",
-		"x509.subject: C=US, ST=WA, O=":     "no value",
-		"x509.subject: C=US, ST=WA, O=x,":   "no attribute with a value",
-		"x509.subject: C=US, C=DE, O=x":     "twice",
-		"x509.subject: C=US, UID=7, O=x":    `"UID" is no attribute`,
-		"x509.subject: C=US, ST=WA, O=a+b":  "needs a backslash",
-		`x509.subject: C=US, ST=WA, O=a\q`:  "needs none",
-		"x509.subject: C=US, ST=WA, O=\x00": "can't be printed",
-		"x509.subject: C=US, ST=WA, O=" + strings.Repeat("x", 600): "the limit is 512",
+		"":                                     "must be *",
+		"C=US, ST=WA, O=x":                     "must be *",
+		"x509.subject: C=US, O=x":              "no ST",
+		"x509.subject: C=US, ST=WA, O=":        "no value",
+		"x509.subject: C=US, ST=WA, O=x,":      "no attribute with a value",
+		"x509.subject: C=US, C=DE, O=x":        "twice",
+		"x509.subject: C=US, UID=7, O=x":       `"UID" is no attribute`,
+		"x509.subject: C=US, ST=WA, O=a+b":     "needs a backslash",
+		`x509.subject: C=US, ST=WA, O=a\q`:     "needs none",
+		"x509.subject: C=US, ST=WA, O=\x00":    "can't be printed",
+		"x509.subject: C=US, ST=WA, O=" + long: "the limit is 512",
 	} {
 		if _, err := notation.ParseIdentity(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

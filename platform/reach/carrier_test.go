@@ -11,7 +11,8 @@ import (
 	"fairlead.dev/platform/mux/muxws"
 )
 
-// Another carrier is tried where this one may be at fault: not if nobody was reached, and not if the hub refused in its own words.
+// Another carrier is tried where this one may be at fault: not if nobody was reached, and not if the hub refused in its
+// own words.
 func TestAnotherCarrierIsTriedWhereThisOneMayBeAtFault(t *testing.T) {
 	t.Parallel()
 	why := errors.New("why")
@@ -40,7 +41,10 @@ func TestAnotherCarrierIsTriedWhereThisOneMayBeAtFault(t *testing.T) {
 // A hub that was starting is no reason to remember the other carrier: another answer of a proxy on the way is.
 func TestAnAnswerOfAHubThatStartsPasses(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]bool{400: false, 403: false, 500: false, 501: false, 502: true, 503: true, 504: true, 505: false} {
+	for status, want := range map[int]bool{
+		400: false, 403: false, 500: false, 501: false, 502: true, 503: true,
+		504: true, 505: false,
+	} {
 		if got := passes(fmt.Errorf("dial: %w", &muxws.RefusedError{Status: status})); got != want {
 			t.Errorf("%d: %t", status, got)
 		}

@@ -157,12 +157,15 @@ func TestMorePoliciesOnlyNarrow(t *testing.T) {
 	}{
 		"none": {reach.Policy{}, nil, &bob, ""},
 		"wider than flags": {
-			reach.Policy{NoImpersonation: true}, []reach.Policy{{AllowSystem: true, By: by}}, &bob,
+			reach.Policy{NoImpersonation: true},
+			[]reach.Policy{{AllowSystem: true, By: by}},
+			&bob,
 			"--tunnel-no-impersonation",
 		},
 		"wider names than flags": {
 			reach.Policy{ImpersonatedUsers: []string{"carol"}},
-			[]reach.Policy{{AllowSystem: true, By: by, ImpersonatedUsers: []string{"bob"}}}, &bob,
+			[]reach.Policy{{AllowSystem: true, By: by, ImpersonatedUsers: []string{"bob"}}},
+			&bob,
 			"--tunnel-impersonate-user",
 		},
 		"nobody": {
@@ -187,7 +190,8 @@ func TestMorePoliciesOnlyNarrow(t *testing.T) {
 			&bob, "",
 		},
 		"Kubernetes' own, by the flags": {
-			reach.Policy{}, []reach.Policy{{AllowSystem: true, By: by}},
+			reach.Policy{},
+			[]reach.Policy{{AllowSystem: true, By: by}},
 			&muxhttp.Impersonated{User: "system:kube-scheduler"}, "belongs to Kubernetes itself",
 		},
 	} {

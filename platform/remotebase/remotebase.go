@@ -237,7 +237,8 @@ func revision(query string) (string, error) {
 	isOdd := func(r rune) bool {
 		return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune(`:~^?*[\`, r)
 	}
-	if len(name) > maxRevision || strings.HasPrefix(name, "-") || strings.HasPrefix(name, "/") || strings.Contains(name, "..") || strings.ContainsFunc(name, isOdd) {
+	if len(name) > maxRevision || strings.HasPrefix(name, "-") || strings.HasPrefix(name, "/") ||
+		strings.Contains(name, "..") || strings.ContainsFunc(name, isOdd) {
 		return "", errors.New("has a ref that Git can't have. Write a tag, a branch or a full commit id")
 	}
 	return name, nil

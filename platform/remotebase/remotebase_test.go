@@ -38,7 +38,10 @@ func TestReferencesAreReadAsKustomizeReadsThem(t *testing.T) {
 
 func TestPathsAreNotRemote(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "a.yaml", "../base", "./a//b", "/etc/passwd", "a?ref=v1", "repo.git", "gitlab.com/a/b", "a:b", "oci://example.com/a", "a@b", "kind: A\nurl: https://example.com/a/b\n"} {
+	for _, text := range []string{
+		"", "a.yaml", "../base", "./a//b", "/etc/passwd", "a?ref=v1", "repo.git",
+		"gitlab.com/a/b", "a:b", "oci://example.com/a", "a@b", "kind: A\nurl: https://example.com/a/b\n",
+	} {
 		if got, isRemote, err := remotebase.Parse(text); isRemote || err != nil {
 			t.Errorf("%q: got %+v, %v", text, got, err)
 		}
@@ -73,8 +76,10 @@ func TestWhatCanBeNoBaseIsRefused(t *testing.T) {
 func TestHostsAreAsListsHaveThem(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"https://Git.example.com:443/a/b": "git.example.com", "https://git.example.com:8443/a/b": "git.example.com:8443", "http://127.0.0.1:8080/a/b": "127.0.0.1:8080",
-		"ssh://git@git.example.com:22/a/b": "git.example.com", "git@git.example.com:a/b": "git.example.com", "ssh://git@git.example.com:2222/a/b": "git.example.com:2222",
+		"https://Git.example.com:443/a/b":  "git.example.com",
+		"https://git.example.com:8443/a/b": "git.example.com:8443", "http://127.0.0.1:8080/a/b": "127.0.0.1:8080",
+		"ssh://git@git.example.com:22/a/b": "git.example.com", "git@git.example.com:a/b": "git.example.com",
+		"ssh://git@git.example.com:2222/a/b": "git.example.com:2222",
 	} {
 		if b, _, err := remotebase.Parse(text); err != nil || b.Host() != want {
 			t.Errorf("%s: %q, %v, want %s", text, b.Host(), err, want)
@@ -86,8 +91,10 @@ func TestRepositoriesAndRevisionsHaveFoldersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, text := range []string{
-		"https://git.example.com/a/b?ref=v1", "https://git.example.com/a/b?ref=v2", "https://git.example.com/a-b/c?ref=v1", "https://git.example.com/a/b-c?ref=v1",
-		"git@git.example.com:a/b?ref=v1", "https://git.example.com/" + strings.Repeat("x", 200) + "/b?ref=v1", "https://git.example.com/" + strings.Repeat("x", 200) + "/b?ref=v2",
+		"https://git.example.com/a/b?ref=v1", "https://git.example.com/a/b?ref=v2",
+		"https://git.example.com/a-b/c?ref=v1", "https://git.example.com/a/b-c?ref=v1",
+		"git@git.example.com:a/b?ref=v1", "https://git.example.com/" + strings.Repeat("x", 200) + "/b?ref=v1",
+		"https://git.example.com/" + strings.Repeat("x", 200) + "/b?ref=v2",
 	} {
 		b, _, err := remotebase.Parse(text)
 		if err != nil {
@@ -103,10 +110,12 @@ func TestRepositoriesAndRevisionsHaveFoldersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is written, a base is one that the hub can ask for, in a place of its own below the folder for bases.
+// FuzzParse: whatever is written, a base is one that the hub can ask for, in a place of its own below the folder for
+// bases.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
-		"https://github.com/a/b//c?ref=v1", "git@github.com:a/b.git/c", "ssh://git@h:22/a.git//b?version=1", "https://x@h/o/p/_git/r/a?submodules=0", "git::github.com/a/b", "file:///a", "https:////", "a@:b/c",
+		"https://github.com/a/b//c?ref=v1", "git@github.com:a/b.git/c", "ssh://git@h:22/a.git//b?version=1",
+		"https://x@h/o/p/_git/r/a?submodules=0", "git::github.com/a/b", "file:///a", "https:////", "a@:b/c",
 	} {
 		f.Add(text)
 	}
@@ -120,7 +129,8 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is %+v, %v", text, b, err)
 			return
 		}
-		if place := b.Place(); path.Clean(place) != place || !strings.HasPrefix(place+"/", b.Folder()+"/") || strings.Count(b.Folder(), "/") != 1 {
+		if place := b.Place(); path.Clean(place) != place || !strings.HasPrefix(place+"/", b.Folder()+"/") ||
+			strings.Count(b.Folder(), "/") != 1 {
 			t.Errorf("%q is at %q", text, place)
 		}
 		if at := strings.Count(b.Repository, "@"); at > 1 || at == 1 != (u.Scheme == "ssh") {

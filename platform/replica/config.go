@@ -40,10 +40,12 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen, dataDir string) {
 	fs.StringVar(&c.DataDir, "data-dir", "", dataDir)
 	fs.StringVar(&c.ConsoleURL, "console-url", "", "`URL` of the console, such as https://hub.example.com:7400")
 	fs.StringVar(&c.HubCAFile, "hub-ca-file", "", "PEM `file` with the certificate authority of the hub, the only one that is trusted then; default: the system's authorities")
-	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, of which the first is used and all are accepted")
+	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "",
+		"`file` with the secret that hub services log in with: one per line, of which the first is used and all are accepted")
 	fs.StringVar(&c.RedisURL, "redis-url", "", "`URL` of the Redis that the hub's services share; default: this process is alone")
 	fs.StringVar(&c.RedisURLFile, "redis-url-file", "", "`file` with that URL; a new one is used within seconds, once Redis has answered it")
-	fs.StringVar(&c.RedisCAFile, "redis-ca-file", "", "PEM `file` with the certificate authorities of Redis, the only ones that are trusted then; default: the system's")
+	fs.StringVar(&c.RedisCAFile, "redis-ca-file", "",
+		"PEM `file` with the certificate authorities of Redis, the only ones that are trusted then; default: the system's")
 	c.Unsigned.RegisterFlags(fs)
 	fs.StringVar(&c.AdvertiseURL, "advertise-url", "", "`URL` at which the other services reach this one; default: that of the listener")
 }

@@ -66,7 +66,10 @@ type Replica struct {
 // New opens what is on the disk, and dials nothing. The service is one of the hub's, by its name in
 // package identity; kinds are what it follows of the catalog.
 func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Replica, err error) {
-	r = &Replica{service: service, cfg: cfg, deps: deps, secret: hubsecret.Open(cfg.HubSecretFile), Coordinator: deps.Coordinator, close: func() error { return nil }}
+	r = &Replica{
+		service: service, cfg: cfg, deps: deps, secret: hubsecret.Open(cfg.HubSecretFile),
+		Coordinator: deps.Coordinator, close: func() error { return nil },
+	}
 	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile}); err != nil {
 		return nil, err
 	}
@@ -141,7 +144,8 @@ func (r *Replica) plain() bool {
 func (r *Replica) Serve(policy identity.Policy, ready func() error, mounts ...server.Mount) (err error) {
 	refusals := &audit.Refusals{Recorder: r.Audit, Log: r.deps.Log}
 	r.server, err = server.New(r.cfg.Server, server.Deps{
-		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy, Rejected: refusals.Token, Ready: ready, Note: r.note, Unsigned: r.cfg.Unsigned.Accepted(), DataDir: r.cfg.DataDir,
+		Name: r.service, Log: r.deps.Log, Telemetry: r.deps.Telemetry, Verifier: r.Keeper, Policy: policy,
+		Rejected: refusals.Token, Ready: ready, Note: r.note, Unsigned: r.cfg.Unsigned.Accepted(), DataDir: r.cfg.DataDir,
 		Debugged: audit.Debugged(r.Audit), Secret: r.secret,
 	}, mounts...)
 	if err != nil {

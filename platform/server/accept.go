@@ -105,7 +105,8 @@ func openDoor(l net.Listener, config *tls.Config, bounds places, trusted proxies
 	}
 	d := &door{
 		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0)),
-		shaking: shares.New(shaking), arrivals: shares.NewLine(int(min(newPerNetwork, perNetwork))), newTime: bounds.newTime, strangers: shares.NewRoom(int(perNetwork), int(strangers)), callers: newCallerShares(limit), trusted: trusted,
+		shaking: shares.New(shaking), arrivals: shares.NewLine(int(min(newPerNetwork, perNetwork))),
+		newTime: bounds.newTime, strangers: shares.NewRoom(int(perNetwork), int(strangers)), callers: newCallerShares(limit), trusted: trusted,
 		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
 	}
 	d.all.Go(d.accept)

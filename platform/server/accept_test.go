@@ -90,7 +90,8 @@ func TestConnectionsBeyondTheLimitAreTurnedAwayAndTheOthersServed(t *testing.T) 
 		in = append(in, conn)
 	}
 	for range 2 * limit {
-		if err := visit(t, s); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err := visit(t, s); !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) &&
+			!errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("one too many: %v", err)
 		}
 	}
@@ -128,7 +129,8 @@ func TestHandshakesThatStallHoldNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if resp, _ := request(t, hc, http.MethodGet, s.URL()+"/healthz", "", ""); resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
+	if resp, _ := request(t, hc, http.MethodGet, s.URL()+"/healthz", "", ""); resp.StatusCode != http.StatusOK ||
+		resp.ProtoMajor != 2 {
 		t.Errorf("got %s over %s", resp.Status, resp.Proto)
 	}
 }
@@ -182,7 +184,8 @@ func TestOneNetworkHasNoMoreThanAShareOfConnectionsWithoutAnIdentity(t *testing.
 	}
 	reused := false
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, s.URL()+"/version", nil)
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet,
+		s.URL()+"/version", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,8 +256,8 @@ func TestOneCallerHasNoMoreThanAShareOfConnections(t *testing.T) {
 	}
 }
 
-// A refused connection stays open while the server waits for the rest of its request. Until then it counts for its network: else one caller could
-// have any number of them.
+// A refused connection stays open while the server waits for the rest of its request. Until then it counts for its
+// network: else one caller could have any number of them.
 func TestARefusedConnectionStaysAStranger(t *testing.T) {
 	t.Parallel()
 	srv, log := newServer(t, Config{}, rpcMounts(fine)...)
@@ -292,7 +295,8 @@ func TestARefusedConnectionStaysAStranger(t *testing.T) {
 	}
 }
 
-// A proxy that is not trusted sends the requests of many callers over few connections: none of them fills the share of the first.
+// A proxy that is not trusted sends the requests of many callers over few connections: none of them fills the share of
+// the first.
 func TestAConnectionIsOfTheCallerOfItsNewestRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{}, rpcMounts(fine)...)
@@ -317,20 +321,22 @@ func TestACallOverOneConnectionTooManyIsToldInHTTP2(t *testing.T) {
 	s := run(t, srv, log)
 	call := func() (*http.Response, string) {
 		hc := httpClient(t, client.Config{CAFile: files.CAFile})
-		return request(t, hc, http.MethodPost, s.URL()+deliveryv1connect.DeliveryServiceReportProcedure, "agent", "{}", "Content-Type", "application/json")
+		return request(t, hc, http.MethodPost, s.URL()+deliveryv1connect.DeliveryServiceReportProcedure, "agent", "{}",
+			"Content-Type", "application/json")
 	}
 	for range noShares / 4 {
 		if resp, text := call(); resp.StatusCode == http.StatusTooManyRequests || resp.ProtoMajor != 2 {
 			t.Fatal(resp.Status, resp.Proto, text)
 		}
 	}
-	if resp, text := call(); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(text, "resource_exhausted") {
+	if resp, text := call(); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" ||
+		!strings.Contains(text, "resource_exhausted") {
 		t.Errorf("one more: %s %q", resp.Status, text)
 	}
 }
 
-// A crowd of one network, such as agents behind one address, has more connections at once than strangers may have. No connection of them is cut with a request
-// under way.
+// A crowd of one network, such as agents behind one address, has more connections at once than strangers may have. No
+// connection of them is cut with a request under way.
 func TestACrowdOfOneNetworkIsServedWithoutCuts(t *testing.T) {
 	t.Parallel()
 	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")
@@ -345,7 +351,8 @@ func TestACrowdOfOneNetworkIsServedWithoutCuts(t *testing.T) {
 	for range 1000 {
 		calls.Go(func() {
 			// A client sends a GET again when its connection is cut.
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/version", strings.NewReader("{}"))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/version",
+				strings.NewReader("{}"))
 			if err != nil {
 				t.Error(err)
 				return

@@ -26,7 +26,8 @@ func TestWhosePagesMayUseCookies(t *testing.T) {
 		s := start(t, Config{Plaintext: true, AllowedOrigins: []string{tt.allowed}}, rpcMounts(fine)...)
 		hc, at := httpClient(t, client.Config{}), s.URL()+consolev1connect.ClusterServiceGetClusterProcedure
 		resp, _ := request(t, hc, "OPTIONS", at, "", "", "Origin", tt.origin,
-			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "connect-protocol-version,content-type,"+strings.ToLower(identity.CSRFHeader))
+			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
+			"connect-protocol-version,content-type,"+strings.ToLower(identity.CSRFHeader))
 		if got := resp.Header.Get("Access-Control-Allow-Credentials") == "true"; got != tt.may {
 			t.Errorf("%s for %s: browsers are told %t", tt.allowed, tt.origin, got)
 		}

@@ -86,7 +86,8 @@ func TestCallsAreSpansOfTheirCallersTrace(t *testing.T) {
 		t.Fatalf("%d spans", len(got))
 	}
 	for i, span := range got {
-		if span.Name != "fairlead.console.v1.ClusterService/GetCluster" || span.Parent.SpanID().String() != "b7ad6b7169203331" ||
+		if span.Name != "fairlead.console.v1.ClusterService/GetCluster" ||
+			span.Parent.SpanID().String() != "b7ad6b7169203331" ||
 			!span.Parent.IsRemote() || span.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" {
 			t.Errorf("span %q of %v", span.Name, span.Parent)
 		}
@@ -105,8 +106,10 @@ func TestOnlyPeopleBeginTraces(t *testing.T) { // alone: allocations are counted
 	tel := telemetry.Discard()
 	tel.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	s := startWith(t, Deps{Telemetry: tel, Verifier: tokens}, append(rpcMounts(fine),
-		HTTP("GET /machines", http.NotFoundHandler(), identity.RoleAgent), HTTP("GET /people", http.NotFoundHandler(), identity.RoleUser),
-		HTTP("GET /open", http.NotFoundHandler(), identity.RoleOpen), HTTP("GET /login", http.NotFoundHandler(), identity.RoleOpen).Traced())...)
+		HTTP("GET /machines", http.NotFoundHandler(), identity.RoleAgent),
+		HTTP("GET /people", http.NotFoundHandler(), identity.RoleUser),
+		HTTP("GET /open", http.NotFoundHandler(), identity.RoleOpen),
+		HTTP("GET /login", http.NotFoundHandler(), identity.RoleOpen).Traced())...)
 	hc := httpClient(t, client.Config{})
 	agent := deliveryv1connect.NewDeliveryServiceClient(hc, s.URL(), as("agent"))
 	_, _ = agent.Report(t.Context(), &deliveryv1.ReportRequest{})
@@ -124,9 +127,15 @@ func TestOnlyPeopleBeginTraces(t *testing.T) { // alone: allocations are counted
 		t.Errorf("people began %v", got)
 	}
 	procedure := "/fairlead.console.v1.LoginService/"
-	open := tracing{policy: identity.Policy{procedure + "ExchangeLoginLink": identity.RoleOpen, procedure + "GetLoginOptions": identity.RoleOpen}}
+	open := tracing{policy: identity.Policy{
+		procedure + "ExchangeLoginLink": identity.RoleOpen,
+		procedure + "GetLoginOptions":   identity.RoleOpen,
+	}}
 	if !open.begins(connect.Spec{Procedure: procedure + "ExchangeLoginLink"}) ||
-		open.begins(connect.Spec{Procedure: procedure + "GetLoginOptions", IdempotencyLevel: connect.IdempotencyNoSideEffects}) {
+		open.begins(connect.Spec{
+			Procedure:        procedure + "GetLoginOptions",
+			IdempotencyLevel: connect.IdempotencyNoSideEffects,
+		}) {
 		t.Error("a login begins a trace, and who only looks begins none")
 	}
 	quiet := tracing{tracer: tel.Tracer.Tracer("test")}
@@ -168,8 +177,12 @@ func TestBodyThatTakesTooLongIsGivenUp(t *testing.T) {
 		read <- err
 	}), identity.RoleUser)
 	s := start(t, Config{}, slow)
-	for name, hc := range map[string]*http.Client{"HTTP/1.1": http1Client(t, nil), "HTTP/2": httpClient(t, client.Config{})} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/slow", &slowBody{part: []byte("abc"), done: t.Context().Done()})
+	for name, hc := range map[string]*http.Client{
+		"HTTP/1.1": http1Client(t, nil),
+		"HTTP/2":   httpClient(t, client.Config{}),
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/slow",
+			&slowBody{part: []byte("abc"), done: t.Context().Done()})
 		if err != nil {
 			t.Fatal(err)
 		}

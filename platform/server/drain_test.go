@@ -62,8 +62,10 @@ func TestDrainLetsRequestsFinishAfterTellingThatItIsNotReady(t *testing.T) {
 	if resp, _ := request(t, hc, "GET", s.URL()+"/healthz", "", ""); resp.StatusCode != 200 {
 		t.Errorf("alive while draining: %s", resp.Status)
 	}
-	resp, body := request(t, hc, "POST", s.URL()+"/grpc.health.v1.Health/Check", "", `{}`, "Content-Type", "application/json")
-	if resp.StatusCode != 200 || body != `{"status":"SERVING_STATUS_NOT_SERVING"}` && body != `{"status":"NOT_SERVING"}` {
+	resp, body := request(t, hc, "POST", s.URL()+"/grpc.health.v1.Health/Check", "", `{}`, "Content-Type",
+		"application/json")
+	if resp.StatusCode != 200 || body != `{"status":"SERVING_STATUS_NOT_SERVING"}` &&
+		body != `{"status":"NOT_SERVING"}` {
 		t.Errorf("grpc.health.v1 while draining: %s %s", resp.Status, body)
 	}
 	close(finish)
@@ -116,7 +118,8 @@ func TestDrainEndsStreamsAtOnceAndBoundsTheRest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	hc := httpClient(t, client.Config{})
-	watch, err := deliveryv1connect.NewDeliveryServiceClient(hc, s.URL(), as("agent")).Watch(ctx, &deliveryv1.WatchRequest{})
+	watch, err := deliveryv1connect.NewDeliveryServiceClient(hc, s.URL(), as("agent")).Watch(ctx,
+		&deliveryv1.WatchRequest{})
 	if err != nil || !watch.Receive() {
 		t.Fatal("no stream", err)
 	}

@@ -37,7 +37,8 @@ func beginBody(t *testing.T, s *running, path string, announced int, body []byte
 
 func openSync(t *testing.T, s *running) error {
 	t.Helper()
-	_, err := deliveryv1connect.NewDeliveryServiceClient(httpClient(t, client.Config{}), s.URL()).Sync(t.Context(), &deliveryv1.SyncRequest{})
+	_, err := deliveryv1connect.NewDeliveryServiceClient(httpClient(t, client.Config{}), s.URL()).Sync(t.Context(),
+		&deliveryv1.SyncRequest{})
 	return err
 }
 
@@ -68,7 +69,8 @@ func TestHalfSentBodiesBeforeALoginTakeNoMemory(t *testing.T) { // alone: the he
 func TestBodyBeforeALoginIsSmall(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{}, rpcMounts(fine)...)
-	resp, text := request(t, http1Client(t, nil), http.MethodPost, s.URL()+openPath, "", strings.Repeat("a", openBodyBytes+1), "Content-Type", "application/proto")
+	resp, text := request(t, http1Client(t, nil), http.MethodPost, s.URL()+openPath, "",
+		strings.Repeat("a", openBodyBytes+1), "Content-Type", "application/proto")
 	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, "at most 16 KiB") {
 		t.Errorf("got %s %s", resp.Status, text)
 	}
@@ -86,14 +88,17 @@ func TestCompressedMessageBeforeALoginIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for header, kind := range map[string]string{
-		"Content-Encoding": "application/proto", "Grpc-Encoding": "application/grpc-web+proto", "Connect-Content-Encoding": "application/proto",
+		"Content-Encoding": "application/proto", "Grpc-Encoding": "application/grpc-web+proto",
+		"Connect-Content-Encoding": "application/proto",
 	} {
-		resp, text := request(t, httpClient(t, client.Config{}), http.MethodPost, s.URL()+openPath, "", bomb.String(), "Content-Type", kind, header, "gzip")
+		resp, text := request(t, httpClient(t, client.Config{}), http.MethodPost, s.URL()+openPath, "", bomb.String(),
+			"Content-Type", kind, header, "gzip")
 		if text += resp.Header.Get("Grpc-Message"); !strings.Contains(text, "uncompressed") {
 			t.Errorf("%s: got %q", header, text)
 		}
 	}
-	_, text := request(t, httpClient(t, client.Config{}), http.MethodGet, s.URL()+openPath+"?connect=v1&encoding=proto&compression=gzip&message=", "", "")
+	_, text := request(t, httpClient(t, client.Config{}), http.MethodGet,
+		s.URL()+openPath+"?connect=v1&encoding=proto&compression=gzip&message=", "", "")
 	if !strings.Contains(text, "uncompressed") {
 		t.Errorf("by GET: %q", text)
 	}

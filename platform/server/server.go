@@ -122,7 +122,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 		return nil
 	})
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
-	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which opens /metrics and what /readyz says, and nothing else; it may be replaced at any time")
+	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "",
+		"`file` with a token for Prometheus, at least 16 characters, which opens /metrics and what /readyz says, and nothing else; it may be replaced at any time")
 }
 
 // Deps is what a listener works with. Only Rejected, Debugged, Ready and Note may be missing.

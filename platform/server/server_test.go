@@ -86,7 +86,10 @@ func (c clusters) GetCluster(ctx context.Context, req *consolev1.GetClusterReque
 		return nil, err
 	}
 	caller, _ := identity.FromContext(ctx)
-	return &consolev1.GetClusterResponse{Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: req.GetName(), Uid: caller.Name}}}, nil
+	return &consolev1.GetClusterResponse{Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{
+		Name: req.GetName(),
+		Uid:  caller.Name,
+	}}}, nil
 }
 
 // delivery's Watch sends one heartbeat and stays until its context ends.
@@ -94,7 +97,9 @@ type delivery struct {
 	deliveryv1connect.UnimplementedDeliveryServiceHandler
 }
 
-func (delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, stream *connect.ServerStream[deliveryv1.WatchResponse]) error {
+func (delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest,
+	stream *connect.ServerStream[deliveryv1.WatchResponse],
+) error {
 	if err := stream.Send(&deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{}}); err != nil {
 		return err
 	}
@@ -181,8 +186,9 @@ func newServerWith(t *testing.T, cfg Config, change func(*Deps), mounts ...Mount
 	}
 	log := &syncBuffer{}
 	deps := Deps{
-		Name: "testing", Log: telemetry.NewLogger(log, slog.LevelDebug, telemetry.FormatText, "testing"), Telemetry: telemetry.Discard(),
-		Verifier: tokens, Policy: policy(),
+		Name: "testing", Log: telemetry.NewLogger(log, slog.LevelDebug, telemetry.FormatText, "testing"),
+		Telemetry: telemetry.Discard(),
+		Verifier:  tokens, Policy: policy(),
 	}
 	change(&deps)
 	s, err := New(cfg, deps, mounts...)
@@ -247,7 +253,9 @@ func getCluster(t *testing.T, s *running, name string, opts ...connect.ClientOpt
 	return err
 }
 
-func request(t *testing.T, hc *http.Client, method, url, token, body string, header ...string) (*http.Response, string) {
+func request(t *testing.T, hc *http.Client, method, url, token, body string,
+	header ...string,
+) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -324,7 +332,8 @@ func callEverything(t *testing.T, hc *http.Client, url string, bidi bool, opt co
 	if got.GetCluster().GetMetadata().GetUid() != "kim" {
 		t.Errorf("the handler was called by %q", got.GetCluster().GetMetadata().GetUid())
 	}
-	watch, err := deliveryv1connect.NewDeliveryServiceClient(hc, url, opt, as("agent")).Watch(ctx, &deliveryv1.WatchRequest{})
+	watch, err := deliveryv1connect.NewDeliveryServiceClient(hc, url, opt, as("agent")).Watch(ctx,
+		&deliveryv1.WatchRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,13 +376,16 @@ func TestOnlyHealthAnswersWithoutIdentity(t *testing.T) {
 			t.Errorf("%s: %s %s", path, resp.Status, body)
 		}
 	}
-	resp, body := request(t, hc, "POST", s.URL()+"/grpc.health.v1.Health/Check", "", `{"service":"fairlead.tunnel.v1.TunnelService"}`, "Content-Type", "application/json")
+	resp, body := request(t, hc, "POST", s.URL()+"/grpc.health.v1.Health/Check", "",
+		`{"service":"fairlead.tunnel.v1.TunnelService"}`, "Content-Type", "application/json")
 	if resp.StatusCode != 200 || !strings.Contains(body, "SERVING") {
 		t.Errorf("grpc.health.v1: %s %s", resp.Status, body)
 	}
 	closed := []string{
-		"/metrics", "/version", "/debug/log", "/debug/pprof/heap", "/v1/artifacts/x", "/clusters/edge-1/api", "/clusters//../healthz",
-		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+		"/metrics", "/version", "/debug/log", "/debug/pprof/heap", "/v1/artifacts/x", "/clusters/edge-1/api",
+		"/clusters//../healthz",
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+		"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 	}
 	for _, p := range s.Procedures() {
 		if p.Role != identity.RoleOpen {
@@ -420,16 +432,23 @@ func TestReadyzTellsReasonsToObserversOnly(t *testing.T) {
 	tell := func(status int, want map[string]string) {
 		t.Helper()
 		for token, text := range want {
-			if resp, body := request(t, hc, "GET", s.URL()+"/readyz", token, ""); resp.StatusCode != status || strings.TrimSpace(body) != text {
+			if resp, body := request(t, hc, "GET", s.URL()+"/readyz", token, ""); resp.StatusCode != status ||
+				strings.TrimSpace(body) != text {
 				t.Errorf("/readyz with %q: %s %q, want %q", token, resp.Status, body, text)
 			}
 		}
 	}
 	const note, reason = "ok, but its catalog is old", "not ready: 10.0.0.7 refuses"
-	tell(http.StatusOK, map[string]string{"": "ok", "made-up": "ok", "agent": "ok", "user": "ok", "admin": note, "gitcache": note, scraper: note})
+	tell(http.StatusOK, map[string]string{
+		"": "ok", "made-up": "ok", "agent": "ok", "user": "ok", "admin": note,
+		"gitcache": note, scraper: note,
+	})
 	err := errors.New("10.0.0.7 refuses")
 	why.Store(&err)
-	tell(http.StatusServiceUnavailable, map[string]string{"": "not ready", "made-up": "not ready", "agent": "not ready", "user": "not ready", "admin": reason, "gitcache": reason, scraper: reason})
+	tell(http.StatusServiceUnavailable, map[string]string{
+		"": "not ready", "made-up": "not ready", "agent": "not ready",
+		"user": "not ready", "admin": reason, "gitcache": reason, scraper: reason,
+	})
 }
 
 func TestReasonsForNotBeingReadyAreInTheLog(t *testing.T) {
@@ -437,10 +456,14 @@ func TestReasonsForNotBeingReadyAreInTheLog(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	var v readiness
-	for _, why := range []error{nil, errors.New("no catalog"), errors.New("no catalog"), errors.New("no disk"), nil, nil, errors.New("no disk")} {
+	for _, why := range []error{
+		nil, errors.New("no catalog"), errors.New("no catalog"), errors.New("no disk"), nil,
+		nil, errors.New("no disk"),
+	} {
 		v.log(log, why)
 	}
-	if got := out.String(); strings.Count(got, `"no catalog"`) != 1 || strings.Count(got, `"no disk"`) != 1 || strings.Count(got, "msg=ready") != 1 {
+	if got := out.String(); strings.Count(got, `"no catalog"`) != 1 || strings.Count(got, `"no disk"`) != 1 ||
+		strings.Count(got, "msg=ready") != 1 {
 		t.Errorf("the log has:\n%s", got)
 	}
 }
@@ -459,7 +482,10 @@ func TestPolicyDecidesWhoMayCallWhat(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeUnimplemented {
 		t.Errorf("admin updates: %v", err)
 	}
-	for path, want := range map[string]int{"/x": 403, "/metrics": 403, "/version": 200, "/nothing": 404, "/" + consolev1connect.ClusterServiceName + "/Nothing": 404} {
+	for path, want := range map[string]int{
+		"/x": 403, "/metrics": 403, "/version": 200, "/nothing": 404,
+		"/" + consolev1connect.ClusterServiceName + "/Nothing": 404,
+	} {
 		if resp, _ := request(t, hc, "GET", s.URL()+path, "user", ""); resp.StatusCode != want {
 			t.Errorf("user gets %s: %s", path, resp.Status)
 		}
@@ -478,9 +504,13 @@ func TestMetricsTokenOpensMetricsOnly(t *testing.T) {
 	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, Config{MetricsTokenFile: file}, append(rpcMounts(fine), HTTP("/x", http.NotFoundHandler(), identity.RoleAny))...)
+	s := start(t, Config{MetricsTokenFile: file}, append(rpcMounts(fine),
+		HTTP("/x", http.NotFoundHandler(), identity.RoleAny))...)
 	hc := httpClient(t, client.Config{})
-	for path, want := range map[string]int{"/metrics": 200, "/version": 401, "/x": 401, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": 401} {
+	for path, want := range map[string]int{
+		"/metrics": 200, "/version": 401, "/x": 401,
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": 401,
+	} {
 		if resp, body := request(t, hc, "GET", s.URL()+path, token, ""); resp.StatusCode != want {
 			t.Errorf("%s with the token: %s %s", path, resp.Status, body)
 		}
@@ -488,7 +518,10 @@ func TestMetricsTokenOpensMetricsOnly(t *testing.T) {
 	if err := getCluster(t, s, "x", as(token)); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("a call with the token: %v", err)
 	}
-	for token, want := range map[string]int{"": 401, "something else": 401, "agent": 403, "user": 403, "admin": 200, "gitcache": 200} {
+	for token, want := range map[string]int{
+		"": 401, "something else": 401, "agent": 403, "user": 403, "admin": 200,
+		"gitcache": 200,
+	} {
 		if resp, _ := request(t, hc, "GET", s.URL()+"/metrics", token, ""); resp.StatusCode != want {
 			t.Errorf("/metrics with %q: %s", token, resp.Status)
 		}
@@ -511,15 +544,24 @@ func TestOnlyObserversGetTheLogAndProfiles(t *testing.T) {
 	}
 	s := start(t, Config{MetricsTokenFile: file})
 	hc := httpClient(t, client.Config{})
-	for _, path := range []string{"/debug/log", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/cpu?seconds=1"} {
-		for token, want := range map[string]int{"": 401, "made-up": 401, scraper: 401, "agent": 403, "user": 403, "admin": 200, "gitcache": 200} {
+	for _, path := range []string{
+		"/debug/log", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2",
+		"/debug/pprof/cpu?seconds=1",
+	} {
+		for token, want := range map[string]int{
+			"": 401, "made-up": 401, scraper: 401, "agent": 403, "user": 403,
+			"admin": 200, "gitcache": 200,
+		} {
 			resp, body := request(t, hc, "GET", s.URL()+path, token, "")
 			if resp.StatusCode != want || want == 200 && body == "" {
 				t.Errorf("%s with %q: %s, %d bytes", path, token, resp.Status, len(body))
 			}
 		}
 	}
-	for path, want := range map[string]int{"/debug/pprof/nothing": 404, "/debug/pprof/cpu": 400, "/debug/pprof/cpu?seconds=31": 400, "/debug/pprof/": 404, "/debug/vars": 404} {
+	for path, want := range map[string]int{
+		"/debug/pprof/nothing": 404, "/debug/pprof/cpu": 400,
+		"/debug/pprof/cpu?seconds=31": 400, "/debug/pprof/": 404, "/debug/vars": 404,
+	} {
 		if resp, body := request(t, hc, "GET", s.URL()+path, "admin", ""); resp.StatusCode != want {
 			t.Errorf("%s: %s %s", path, resp.Status, body)
 		}
@@ -530,7 +572,8 @@ func TestOnlyObserversGetTheLogAndProfiles(t *testing.T) {
 	}
 	profiling.Lock()
 	defer profiling.Unlock()
-	if resp, _ := request(t, hc, "GET", s.URL()+"/debug/pprof/heap", "admin", ""); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
+	if resp, _ := request(t, hc, "GET", s.URL()+"/debug/pprof/heap", "admin", ""); resp.StatusCode != 429 ||
+		resp.Header.Get("Retry-After") == "" {
 		t.Errorf("a second profile: %s", resp.Status)
 	}
 }
@@ -557,7 +600,8 @@ func TestReadsOfTheLogAndOfProfilesAreTold(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	// 429 if another test has a profile made.
-	if len(told) != 2 || told[0] != who.Subject()+" /debug/log 200" || told[1] != who.Subject()+" /debug/pprof/nothing 404" && told[1] != who.Subject()+" /debug/pprof/nothing 429" {
+	if len(told) != 2 || told[0] != who.Subject()+" /debug/log 200" ||
+		told[1] != who.Subject()+" /debug/pprof/nothing 404" && told[1] != who.Subject()+" /debug/pprof/nothing 429" {
 		t.Errorf("told was %q", told)
 	}
 }
@@ -581,14 +625,21 @@ func TestLimits(t *testing.T) {
 		}
 		fmt.Fprint(w, n)
 	})
-	s := start(t, Config{ReadMaxBytes: 100_000}, append(rpcMounts(fine), HTTP("/limited", echo, identity.RoleUser), Raw("/raw/", echo, identity.RoleUser))...)
+	s := start(t, Config{ReadMaxBytes: 100_000}, append(rpcMounts(fine), HTTP("/limited", echo, identity.RoleUser),
+		Raw("/raw/", echo, identity.RoleUser))...)
 	hc := httpClient(t, client.Config{})
 
 	if err := getCluster(t, s, strings.Repeat("x", 90_000), as("user")); err != nil {
 		t.Errorf("message within the limit: %v", err)
 	}
-	for protocol, opt := range map[string]connect.ClientOption{"connect": connect.WithClientOptions(), "grpc": connect.WithGRPC(), "grpcweb": connect.WithGRPCWeb()} {
-		for what, opts := range map[string][]connect.ClientOption{"message": {opt}, "compressed message": {opt, connect.WithSendGzip()}} {
+	for protocol, opt := range map[string]connect.ClientOption{
+		"connect": connect.WithClientOptions(),
+		"grpc":    connect.WithGRPC(), "grpcweb": connect.WithGRPCWeb(),
+	} {
+		for what, opts := range map[string][]connect.ClientOption{
+			"message":            {opt},
+			"compressed message": {opt, connect.WithSendGzip()},
+		} {
 			for _, size := range []int{101_000, 1_000_000} {
 				if err := getCluster(t, s, strings.Repeat("x", size), append(opts, as("user"))...); connect.CodeOf(err) != connect.CodeResourceExhausted {
 					t.Errorf("%s %s of %d: %v", protocol, what, size, err)
@@ -627,7 +678,8 @@ func TestLimits(t *testing.T) {
 		t.Errorf("health check of 10 kB from a stranger: %s", resp.Status)
 	}
 	h := s.http
-	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second || h.IdleTimeout <= 0 || h.MaxHeaderBytes <= 0 || h.MaxHeaderBytes > 64<<10 {
+	if h.ReadHeaderTimeout <= 0 || h.ReadHeaderTimeout > 10*time.Second || h.IdleTimeout <= 0 ||
+		h.MaxHeaderBytes <= 0 || h.MaxHeaderBytes > 64<<10 {
 		t.Errorf("limits of the HTTP server: %+v", h)
 	}
 	if h.ReadTimeout != 0 || h.WriteTimeout != 0 {
@@ -643,7 +695,10 @@ func TestLimits(t *testing.T) {
 func TestStrangersDoNotKeepConnections(t *testing.T) {
 	t.Parallel()
 	s := start(t, Config{}, rpcMounts(fine)...)
-	for _, path := range []string{consolev1connect.ClusterServiceGetClusterProcedure, "/healthz", "/version", "/nothing", "/grpc.health.v1.Health/Check"} {
+	for _, path := range []string{
+		consolev1connect.ClusterServiceGetClusterProcedure, "/healthz", "/version",
+		"/nothing", "/grpc.health.v1.Health/Check",
+	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
@@ -728,15 +783,18 @@ func TestPanicsAndUnforeseenErrorsGiveNothingAway(t *testing.T) {
 	s := start(t, Config{}, append(rpcMounts(get), HTTP("/broken", broken, identity.RoleUser))...)
 	for _, name := range []string{"panic", "plain", "internal"} {
 		err := getCluster(t, s, name, as("user"))
-		if connect.CodeOf(err) != connect.CodeInternal || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "trace_id") {
+		if connect.CodeOf(err) != connect.CodeInternal || strings.Contains(err.Error(), "s3cret") ||
+			!strings.Contains(err.Error(), "trace_id") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := getCluster(t, s, "other", as("user")); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "no such cluster") {
+	if err := getCluster(t, s, "other", as("user")); connect.CodeOf(err) != connect.CodeNotFound ||
+		!strings.Contains(err.Error(), "no such cluster") {
 		t.Errorf("chosen error: %v", err)
 	}
 	hc := httpClient(t, client.Config{})
-	if resp, body := request(t, hc, "GET", s.URL()+"/broken", "user", ""); resp.StatusCode != 500 || strings.Contains(body, "s3cret") {
+	if resp, body := request(t, hc, "GET", s.URL()+"/broken", "user", ""); resp.StatusCode != 500 ||
+		strings.Contains(body, "s3cret") {
 		t.Errorf("HTTP: %s %s", resp.Status, body)
 	}
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL()+"/broken?late", nil)
@@ -756,12 +814,14 @@ func TestCORS(t *testing.T) {
 	t.Parallel()
 	preflight := func(s *running, origin string) *http.Response {
 		resp, _ := request(t, httpClient(t, client.Config{}), "OPTIONS", s.URL()+consolev1connect.ClusterServiceGetClusterProcedure, "", "",
-			"Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,connect-protocol-version,content-type")
+			"Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers",
+			"authorization,connect-protocol-version,content-type")
 		return resp
 	}
 	open := start(t, Config{AllowedOrigins: []string{"https://ui.example.com"}}, rpcMounts(fine)...)
 	resp := preflight(open, "https://ui.example.com")
-	if resp.Header.Get("Access-Control-Allow-Origin") != "https://ui.example.com" || !strings.Contains(strings.ToLower(resp.Header.Get("Access-Control-Allow-Headers")), "authorization") {
+	if resp.Header.Get("Access-Control-Allow-Origin") != "https://ui.example.com" ||
+		!strings.Contains(strings.ToLower(resp.Header.Get("Access-Control-Allow-Headers")), "authorization") {
 		t.Errorf("allowed origin: %v", resp.Header)
 	}
 	if resp := preflight(open, "https://evil.example.com"); resp.Header.Get("Access-Control-Allow-Origin") != "" {
@@ -803,7 +863,10 @@ func TestNewRefuses(t *testing.T) {
 			if c.cfg.Listen == "" {
 				c.cfg.Listen = "127.0.0.1:0"
 			}
-			deps := Deps{Name: "testing", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: tokens, Policy: policy()}
+			deps := Deps{
+				Name: "testing", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(),
+				Verifier: tokens, Policy: policy(),
+			}
 			if c.change != nil {
 				c.change(&deps)
 			}
@@ -813,7 +876,12 @@ func TestNewRefuses(t *testing.T) {
 			}
 		})
 	}
-	for _, cfg := range []Config{{Listen: "127.0.0.1:0"}, {Listen: "[::1]:0"}, {Listen: "localhost:0"}, {Listen: ":0", Plaintext: true}} {
+	for _, cfg := range []Config{
+		{Listen: "127.0.0.1:0"},
+		{Listen: "[::1]:0"},
+		{Listen: "localhost:0"},
+		{Listen: ":0", Plaintext: true},
+	} {
 		if _, err := New(cfg, Deps{Name: "testing", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: tokens}); err != nil {
 			t.Errorf("%+v: %v", cfg, err)
 		}
@@ -828,7 +896,8 @@ func TestTakenAddressIsNamed(t *testing.T) {
 	}
 	defer taken.Close()
 	s, _ := newServer(t, Config{Listen: taken.Addr().String()})
-	if err := s.Listen(); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "testing") {
+	if err := s.Listen(); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) ||
+		!strings.Contains(err.Error(), "testing") {
 		t.Errorf("got %v", err)
 	}
 	if s.URL() != "" {

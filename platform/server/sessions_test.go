@@ -46,7 +46,10 @@ func (l listeners) replica(secret *hubsecret.File, now func() time.Time) *tls.Co
 }
 
 func (l listeners) agent(newest uint16) *tls.Config {
-	return &tls.Config{RootCAs: l.roots, ServerName: "hub.example", MinVersion: tls.VersionTLS12, MaxVersion: newest, ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	return &tls.Config{
+		RootCAs: l.roots, ServerName: "hub.example", MinVersion: tls.VersionTLS12, MaxVersion: newest,
+		ClientSessionCache: tls.NewLRUClientSessionCache(1),
+	}
 }
 
 // resumes says whether a connection resumes the session of the one before.

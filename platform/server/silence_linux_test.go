@@ -50,7 +50,10 @@ func TestUpgradedConnectionMayPause(t *testing.T) {
 		t.Fatal(err)
 	}
 	hc := http1Client(t, &tls.Config{InsecureSkipVerify: true})
-	for _, s := range []*running{start(t, Config{}, mount), start(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, mount)} {
+	for _, s := range []*running{
+		start(t, Config{}, mount),
+		start(t, Config{CertFile: files.CertFile, KeyFile: files.KeyFile}, mount),
+	} {
 		if resp, err := hc.Get(s.URL() + "/upgrade/x"); err == nil {
 			_ = resp.Body.Close()
 			t.Error("it was not hung up on")
@@ -87,7 +90,10 @@ func TestKernelGivesUpAPeerThatTakesNothing(t *testing.T) {
 		}
 	})
 	s := start(t, Config{}, HTTP("GET /ask", ask, identity.RoleOpen))
-	for name, hc := range map[string]*http.Client{"HTTP/1.1": http1Client(t, nil), "HTTP/2": httpClient(t, client.Config{})} {
+	for name, hc := range map[string]*http.Client{
+		"HTTP/1.1": http1Client(t, nil),
+		"HTTP/2":   httpClient(t, client.Config{}),
+	} {
 		resp, err := hc.Get(s.URL() + "/ask")
 		if err != nil {
 			t.Fatal(err)

@@ -110,7 +110,8 @@ func (t *Telemetry) Keep(ctx context.Context, name string, began time.Time, why 
 		}
 		return ctx
 	}
-	ctx, span := t.Kept.Tracer(scope).Start(ctx, name, trace.WithTimestamp(began), trace.WithAttributes(attribute.Bool("fairlead.kept", true)), trace.WithAttributes(attrs...))
+	ctx, span := t.Kept.Tracer(scope).Start(ctx, name, trace.WithTimestamp(began),
+		trace.WithAttributes(attribute.Bool("fairlead.kept", true)), trace.WithAttributes(attrs...))
 	if why != "" {
 		span.SetStatus(codes.Error, why)
 	}

@@ -188,7 +188,7 @@ func Overridden(sets []*deliveryv1.WindowSet, ids []string, asked, now time.Time
 	for _, set := range sets {
 		r := parseSet(set)
 		for _, c := range r.closings(now) {
-			if !c.Manual() && !(slices.Contains(ids, c.ID()) && r.closedSince(c, asked, now)) {
+			if !c.Manual() && (!slices.Contains(ids, c.ID()) || !r.closedSince(c, asked, now)) {
 				return false
 			}
 		}

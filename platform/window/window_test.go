@@ -71,45 +71,58 @@ func TestWhatWindowsSay(t *testing.T) {
 		{"nothing is said", nil, "2026-11-21T12:00:00Z", false, ""},
 		{"an empty set says nothing", sets{of("project")}, "2026-11-21T12:00:00Z", false, ""},
 		{
-			"a deny window that is not open", sets{of("project", nights())}, "2026-11-21T12:00:00Z", false,
+			"a deny window that is not open",
+			sets{of("project", nights())},
+			"2026-11-21T12:00:00Z", false,
 			"2026-11-21T21:00:00Z",
 		},
 		{"its first second", sets{of("project", nights())}, "2026-11-21T21:00:00Z", true, "2026-11-22T05:00:00Z"},
 		{"its last second", sets{of("project", nights())}, "2026-11-22T04:59:59Z", true, "2026-11-22T05:00:00Z"},
 		{"when it has closed", sets{of("project", nights())}, "2026-11-22T05:00:00Z", false, "2026-11-22T21:00:00Z"},
 		{
-			"an allow window that is open", sets{of("cluster", office())}, "2026-11-20T09:00:00Z", false,
+			"an allow window that is open",
+			sets{of("cluster", office())},
+			"2026-11-20T09:00:00Z", false,
 			"2026-11-20T16:00:00Z",
 		},
 		{
-			"an allow window over the weekend", sets{of("cluster", office())}, "2026-11-21T12:00:00Z", true,
+			"an allow window over the weekend",
+			sets{of("cluster", office())},
+			"2026-11-21T12:00:00Z", true,
 			"2026-11-23T08:00:00Z",
 		},
 		{
-			"one of two allow windows is enough", sets{of("cluster", office(), allow("0 0 * * sat", "", day))},
+			"one of two allow windows is enough",
+			sets{of("cluster", office(), allow("0 0 * * sat", "", day))},
 			"2026-11-21T12:00:00Z", false, "2026-11-22T00:00:00Z",
 		},
 		{
 			"a deny window wins over an open allow window",
-			sets{of("cluster", office(), deny("0 9 20 11 *", "", hour))}, "2026-11-20T09:30:00Z", true,
+			sets{of("cluster", office(), deny("0 9 20 11 *", "", hour))},
+			"2026-11-20T09:30:00Z", true,
 			"2026-11-20T10:00:00Z",
 		},
 		{
 			"each resource has to let it pass",
-			sets{of("project", office()), of("service", allow("0 0 * * *", "", day))}, "2026-11-21T12:00:00Z", true,
+			sets{of("project", office()), of("service", allow("0 0 * * *", "", day))},
+			"2026-11-21T12:00:00Z", true,
 			"2026-11-23T08:00:00Z",
 		},
 		{
 			"a service narrows its project",
-			sets{of("project", office()), of("service", allow("0 14 * * *", "", hour))}, "2026-11-20T09:00:00Z", true,
+			sets{of("project", office()), of("service", allow("0 14 * * *", "", hour))},
+			"2026-11-20T09:00:00Z", true,
 			"2026-11-20T14:00:00Z",
 		},
 		{
-			"windows that touch are one", sets{of("project", deny("0 * * * *", "", hour))}, "2026-11-20T09:00:00Z",
+			"windows that touch are one",
+			sets{of("project", deny("0 * * * *", "", hour))},
+			"2026-11-20T09:00:00Z",
 			true, "",
 		},
 		{
-			"windows that overlap end with the last", sets{of("project", deny("0 8,9 * * *", "", 90*time.Minute))},
+			"windows that overlap end with the last",
+			sets{of("project", deny("0 8,9 * * *", "", 90*time.Minute))},
 			"2026-11-20T08:10:00Z", true, "2026-11-20T10:30:00Z",
 		},
 		{
@@ -119,12 +132,15 @@ func TestWhatWindowsSay(t *testing.T) {
 		},
 		{"a freeze without an end", sets{frozen("")}, "2026-11-20T08:10:00Z", true, ""},
 		{
-			"a freeze with one", sets{frozen("2026-11-30T00:00:00Z")}, "2026-11-20T08:10:00Z", true,
+			"a freeze with one",
+			sets{frozen("2026-11-30T00:00:00Z")},
+			"2026-11-20T08:10:00Z", true,
 			"2026-11-30T00:00:00Z",
 		},
 		{"a freeze that is over", sets{frozen("2026-11-19T00:00:00Z")}, "2026-11-20T08:10:00Z", false, ""},
 		{
-			"a freeze over an allow window", sets{frozen("2026-11-21T12:00:00Z"), of("cluster", office())},
+			"a freeze over an allow window",
+			sets{frozen("2026-11-21T12:00:00Z"), of("cluster", office())},
 			"2026-11-20T09:00:00Z", true, "2026-11-23T08:00:00Z",
 		},
 		{
@@ -135,7 +151,8 @@ func TestWhatWindowsSay(t *testing.T) {
 			"2026-11-20T09:00:00Z", true, "",
 		},
 		{
-			"a schedule that can't be read closes", sets{of("project", deny("0 0 L * *", "", hour))},
+			"a schedule that can't be read closes",
+			sets{of("project", deny("0 0 L * *", "", hour))},
 			"2026-11-20T09:00:00Z", true, "",
 		},
 
@@ -143,51 +160,63 @@ func TestWhatWindowsSay(t *testing.T) {
 		// 01:00Z.
 		{
 			"a deny window of an hour that is left out opens at its end",
-			sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true,
+			sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))},
+			"2026-03-29T01:30:00Z", true,
 			"2026-03-29T02:00:00Z",
 		},
 		{
-			"and is foreseen", sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T00:30:00Z",
+			"and is foreseen",
+			sets{of("project", deny("30 2 * * *", "Europe/Berlin", hour))},
+			"2026-03-29T00:30:00Z",
 			false, "2026-03-29T01:00:00Z",
 		},
 		{
 			"an allow window of an hour that is left out does not open",
-			sets{of("project", allow("30 2 * * *", "Europe/Berlin", hour))}, "2026-03-29T01:30:00Z", true,
+			sets{of("project", allow("30 2 * * *", "Europe/Berlin", hour))},
+			"2026-03-29T01:30:00Z", true,
 			"2026-03-30T00:30:00Z",
 		},
 		{
 			"a duration is real time over the change",
-			sets{of("project", deny("0 22 28 3 *", "Europe/Berlin", 8*hour))}, "2026-03-29T04:59:00Z", true,
+			sets{of("project", deny("0 22 28 3 *", "Europe/Berlin", 8*hour))},
+			"2026-03-29T04:59:00Z", true,
 			"2026-03-29T05:00:00Z",
 		},
 		{
 			"a deny window over the day of 25 hours has no hole",
-			sets{of("project", deny("0 0 * * *", "Europe/Berlin", day))}, "2026-10-25T22:30:00Z", true, "",
+			sets{of("project", deny("0 0 * * *", "Europe/Berlin", day))},
+			"2026-10-25T22:30:00Z", true, "",
 		},
 		{
-			"and ends by the clock on the wall", sets{of("project", deny("0 22 24 10 *", "Europe/Berlin", 8*hour))},
+			"and ends by the clock on the wall",
+			sets{of("project", deny("0 22 24 10 *", "Europe/Berlin", 8*hour))},
 			"2026-10-25T04:30:00Z", true, "2026-10-25T05:00:00Z",
 		},
 		{
 			"an allow window of 24 hours does not get longer",
-			sets{of("project", allow("0 0 25 10 *", "Europe/Berlin", day))}, "2026-10-25T22:30:00Z", true,
+			sets{of("project", allow("0 0 25 10 *", "Europe/Berlin", day))},
+			"2026-10-25T22:30:00Z", true,
 			"2027-10-24T22:00:00Z",
 		},
 		{
 			"an hour that comes twice opens once",
-			sets{of("project", deny("30 2 25 10 *", "Europe/Berlin", 30*time.Minute))}, "2026-10-25T00:40:00Z", false,
+			sets{of("project", deny("30 2 25 10 *", "Europe/Berlin", 30*time.Minute))},
+			"2026-10-25T00:40:00Z", false,
 			"",
 		},
 		{
-			"in winter by winter's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))},
+			"in winter by winter's clock",
+			sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))},
 			"2026-12-01T08:30:00Z", false, "2026-12-01T09:00:00Z",
 		},
 		{
-			"in summer by summer's clock", sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))},
+			"in summer by summer's clock",
+			sets{of("project", allow("0 9 * * *", "Europe/Berlin", hour))},
 			"2026-07-01T08:30:00Z", true, "2026-07-02T07:00:00Z",
 		},
 		{
-			"the day is the zone's", sets{of("project", deny("0 0 1 1 *", "Pacific/Kiritimati", day))},
+			"the day is the zone's",
+			sets{of("project", deny("0 0 1 1 *", "Pacific/Kiritimati", day))},
 			"2025-12-31T10:00:00Z", true, "2026-01-01T10:00:00Z",
 		},
 	} {
@@ -227,21 +256,25 @@ func TestWhatIsLetThrough(t *testing.T) {
 		{"unless the window lets it through", []*deliveryv1.WindowSet{of("project", manual(always()))}, true, true},
 		{"every window has to", []*deliveryv1.WindowSet{of("project", manual(always()), always())}, false, true},
 		{
-			"on every resource", []*deliveryv1.WindowSet{of("project", manual(always())), of("cluster", never())},
+			"on every resource",
+			[]*deliveryv1.WindowSet{of("project", manual(always())), of("cluster", never())},
 			false, true,
 		},
 		{"of allow windows one", []*deliveryv1.WindowSet{of("project", manual(never()), never())}, true, true},
 		{
 			"drift stays where one window says so",
-			[]*deliveryv1.WindowSet{of("project", leaving(always()), always())}, false, false,
+			[]*deliveryv1.WindowSet{of("project", leaving(always()), always())},
+			false, false,
 		},
 		{
-			"a freeze lets nobody through", []*deliveryv1.WindowSet{frozen(""), of("project", manual(always()))},
+			"a freeze lets nobody through",
+			[]*deliveryv1.WindowSet{frozen(""), of("project", manual(always()))},
 			false, true,
 		},
 		{
 			"what is not closed says nothing",
-			[]*deliveryv1.WindowSet{of("project", leaving(deny("0 20 * * *", "", hour)))}, true, true,
+			[]*deliveryv1.WindowSet{of("project", leaving(deny("0 20 * * *", "", hour)))},
+			true, true,
 		},
 	} {
 		state := window.Judge(test.sets, now)
@@ -319,45 +352,68 @@ func TestAnOverrideCoversWhatWasClosedWhenItWasAskedFor(t *testing.T) {
 		covered   bool
 	}{
 		{
-			"what closed the service then", sets{early, of("cluster", morning())},
-			sets{early, of("cluster", morning())}, "", "2026-11-20T09:50:00Z", true,
+			"what closed the service then",
+			sets{early, of("cluster", morning())},
+			sets{early, of("cluster", morning())},
+			"", "2026-11-20T09:50:00Z", true,
 		},
 		{
-			"a freeze of later", sets{of("cluster", morning())}, sets{late, of("cluster", morning())}, "",
+			"a freeze of later",
+			sets{of("cluster", morning())},
+			sets{late, of("cluster", morning())},
+			"",
 			"2026-11-20T09:50:00Z", false,
 		},
 		{"a freeze that was ended and begun again", sets{early}, sets{late}, "", "2026-11-20T09:50:00Z", false},
 		{
-			"a window that opened later", sets{early, of("cluster", deny("45 9 * * *", "", hour))},
-			sets{early, of("cluster", deny("45 9 * * *", "", hour))}, "", "2026-11-20T09:50:00Z", false,
+			"a window that opened later",
+			sets{early, of("cluster", deny("45 9 * * *", "", hour))},
+			sets{early, of("cluster", deny("45 9 * * *", "", hour))},
+			"", "2026-11-20T09:50:00Z", false,
 		},
 		{
-			"a window that was written later", sets{early}, sets{early, of("cluster", morning())}, "",
+			"a window that was written later",
+			sets{early},
+			sets{early, of("cluster", morning())},
+			"",
 			"2026-11-20T09:50:00Z", false,
 		},
 		{
-			"a window that was changed later", sets{of("cluster", morning())},
-			sets{of("cluster", deny("0 9 * * *", "", 2*hour))}, "", "2026-11-20T09:50:00Z", false,
+			"a window that was changed later",
+			sets{of("cluster", morning())},
+			sets{of("cluster", deny("0 9 * * *", "", 2*hour))},
+			"", "2026-11-20T09:50:00Z", false,
 		},
 		{
-			"a window that opened again", sets{of("cluster", often())}, sets{of("cluster", often())},
+			"a window that opened again",
+			sets{of("cluster", often())},
+			sets{of("cluster", often())},
 			"2026-11-20T09:25:00Z", "2026-11-20T09:45:00Z", false,
 		},
 		{
-			"the same opening", sets{of("cluster", often())}, sets{of("cluster", often())}, "2026-11-20T09:25:00Z",
+			"the same opening",
+			sets{of("cluster", often())},
+			sets{of("cluster", often())},
+			"2026-11-20T09:25:00Z",
 			"2026-11-20T09:34:00Z", true,
 		},
 		{
-			"an allow window that has not opened since", sets{of("cluster", office())}, sets{of("cluster", office())},
+			"an allow window that has not opened since",
+			sets{of("cluster", office())},
+			sets{of("cluster", office())},
 			"", "2026-11-20T09:50:00Z", true,
 		},
 		{
-			"an allow window that was open meanwhile", sets{of("cluster", office())}, sets{of("cluster", office())},
+			"an allow window that was open meanwhile",
+			sets{of("cluster", office())},
+			sets{of("cluster", office())},
 			"", "2026-11-20T10:20:00Z", false,
 		},
 		{
-			"a window of later that lets a person's sync through", sets{early},
-			sets{early, of("cluster", manual(morning()))}, "", "2026-11-20T09:50:00Z", true,
+			"a window of later that lets a person's sync through",
+			sets{early},
+			sets{early, of("cluster", manual(morning()))},
+			"", "2026-11-20T09:50:00Z", true,
 		},
 		{"nothing closes it any more", sets{early}, nil, "", "2026-11-20T09:50:00Z", true},
 	} {
@@ -402,7 +458,7 @@ func TestACacheSeesWhatOpensAndCloses(t *testing.T) {
 func putBack(t *testing.T, now time.Time, by time.Duration) time.Time {
 	t.Helper()
 	back := now
-	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) << 30 //nolint:gosec // package time has no other way to set one of the two clocks
+	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) << 30 // package time has no other way to set one of the two clocks
 	if !back.Round(0).Equal(now.Add(-by).Round(0)) || !back.Equal(now) {
 		t.Fatalf("package time keeps its readings in another way: got %s of %s", back, now)
 	}

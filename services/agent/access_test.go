@@ -96,7 +96,9 @@ func TestAccountsThatAServiceMayNotBeAppliedAs(t *testing.T) {
 		{"agent", []string{"*/*"}, nil, "fairlead-system/fairlead-agent", "--impersonate-accounts"},
 		{"unlisted", []string{"ci/*"}, nil, "OWN/deployer", "--impersonate-accounts"},
 		{
-			"bounded", []string{controller, "*/*"}, bound([]string{"OWN"}, nil, nil), controller,
+			"bounded",
+			[]string{controller, "*/*"},
+			bound([]string{"OWN"}, nil, nil), controller,
 			`Project "shop" does not allow`,
 		},
 		{

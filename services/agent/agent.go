@@ -109,24 +109,34 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.JoinTokenFile, "join-token-file", "", "file with the token of `fairlead cluster join-token NAME`; needed the first time only")
 	fs.StringVar(&c.DataDir, "data-dir", "", "folder for the agent's credential and its cache")
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the cluster that the agent runs in)")
-	fs.BoolVar(&c.TracesThroughHub, "traces-through-hub", false, "hand traces to the hub's distributors instead of to a collector (OTEL_EXPORTER_OTLP_ENDPOINT), where the network allows nothing else")
+	fs.BoolVar(&c.TracesThroughHub, "traces-through-hub", false,
+		"hand traces to the hub's distributors instead of to a collector (OTEL_EXPORTER_OTLP_ENDPOINT), where the network allows nothing else")
 	fs.StringVar(&c.Context, "context", "", "context of the kubeconfig")
-	fs.BoolVar(&c.Tunnel.AllowSystem, "tunnel-allow-system", false, "let people in through the tunnel whose user or groups begin with system: or kubeadm:, which are Kubernetes' own")
-	fs.StringVar(&c.Tunnel.GroupPrefix, "tunnel-group-prefix", "", "`text` before the groups of people who come through the tunnel, as the cluster's RBAC knows them; not before those of the hub (fairlead:)")
+	fs.BoolVar(&c.Tunnel.AllowSystem, "tunnel-allow-system", false,
+		"let people in through the tunnel whose user or groups begin with system: or kubeadm:, which are Kubernetes' own")
+	fs.StringVar(&c.Tunnel.GroupPrefix, "tunnel-group-prefix", "",
+		"`text` before the groups of people who come through the tunnel, as the cluster's RBAC knows them; not before those of the hub (fairlead:)")
 	fs.Func("tunnel-user", "`user` as whom people come through the tunnel, and nobody else; may be given several times; default: anybody", each(&c.Tunnel.Users))
 	fs.Func("tunnel-group", "`group` of people who come through the tunnel, as the cluster's RBAC knows it (with --tunnel-group-prefix): their other groups are dropped; may be given several times; default: all groups count", each(&c.Tunnel.Groups))
-	fs.BoolVar(&c.Tunnel.NoImpersonation, "tunnel-no-impersonation", false, "let nobody impersonate others through the tunnel (kubectl --as); otherwise the agent asks the API server, with subjectaccessreviews, whether the person may")
+	fs.BoolVar(&c.Tunnel.NoImpersonation, "tunnel-no-impersonation", false,
+		"let nobody impersonate others through the tunnel (kubectl --as); otherwise the agent asks the API server, with subjectaccessreviews, whether the person may")
 	fs.Func("tunnel-impersonate-user", "`user` whom people may impersonate through the tunnel (kubectl --as), and nobody else; a service account is system:serviceaccount:NAMESPACE:NAME; may be given several times; default: those of --tunnel-user, or anybody", each(&c.Tunnel.ImpersonatedUsers))
 	fs.Func("tunnel-impersonate-group", "`group` that people may impersonate through the tunnel (kubectl --as-group), and no other; may be given several times; default: those of --tunnel-group, or any", each(&c.Tunnel.ImpersonatedGroups))
-	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false, "let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
+	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false,
+		"let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
-	fs.BoolVar(&c.NoViewSets, "no-view-sets", false, "keep no ViewSets of the hub: its administrators choose no further kinds whose objects the view counts and lists")
-	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false, "refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
+	fs.BoolVar(&c.NoViewSets, "no-view-sets", false,
+		"keep no ViewSets of the hub: its administrators choose no further kinds whose objects the view counts and lists")
+	fs.BoolVar(&c.RequireImpersonation, "require-impersonation", false,
+		"refuse services that name no Kubernetes service account (spec.sync.impersonate), whose rights bound what they may bring in")
 	fs.Func("impersonate-accounts", "comma-separated Kubernetes service accounts that services may name (spec.sync.impersonate), as `namespace/name` where * stands for any text, but not for kube-system and fairlead-system; default: all but those of these two namespaces", flags.List(&c.Accounts))
 	fs.StringVar(&c.Pod, "pod", "", "`namespace/name` of the pod that the agent runs in: what keeps it running is removed by no service (default: found out, unless the host's name is not the pod's)")
-	fs.BoolVar(&c.LeaderElect, "leader-elect", false, "run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
-	fs.StringVar(&c.HealthListen, "health-listen", "", "address for /healthz, /readyz and /hubz (is the hub reached?), and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
-	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "", "`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
+	fs.BoolVar(&c.LeaderElect, "leader-elect", false,
+		"run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
+	fs.StringVar(&c.HealthListen, "health-listen", "",
+		"address for /healthz, /readyz and /hubz (is the hub reached?), and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
+	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "",
+		"`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
 }
 
 // each appends what a flag is given to a list: names of groups may have commas.
@@ -231,7 +241,11 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 		deps.Renderer = besideThis("agent-render")
 	}
 	log, level := quieter(deps.Log)
-	a := &Agent{cfg: cfg, renderer: deps.Renderer, log: log, level: level, telemetry: deps.Telemetry, scrapers: scrapers, lock: lock, previews: make(chan struct{}, previewsAtOnce), belongs: make(chan struct{}), begin: make(chan struct{}), width: apply.NewWidth()}
+	a := &Agent{
+		cfg: cfg, renderer: deps.Renderer, log: log, level: level, telemetry: deps.Telemetry,
+		scrapers: scrapers, lock: lock, previews: make(chan struct{}, previewsAtOnce), belongs: make(chan struct{}),
+		begin: make(chan struct{}), width: apply.NewWidth(),
+	}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
 		return nil, errors.Join(err, lock.Close())

@@ -41,17 +41,20 @@ func TestTheHubNarrowsWhatServicesMay(t *testing.T) {
 	}{
 		{
 			"no account", &deliveryv1.AgentSettings{Impersonation: &deliveryv1.AgentImpersonation{Required: true}},
-			map[string]string{"b.yaml": configMap("b", "1")}, "", "impersonation.required",
+			map[string]string{"b.yaml": configMap("b", "1")},
+			"", "impersonation.required",
 		},
 		{
 			"another account",
 			&deliveryv1.AgentSettings{Impersonation: &deliveryv1.AgentImpersonation{Accounts: []string{"shop/*"}}},
-			map[string]string{"b.yaml": configMap("b", "2")}, w.namespace + "/deployer", "impersonation.accounts",
+			map[string]string{"b.yaml": configMap("b", "2")},
+			w.namespace + "/deployer", "impersonation.accounts",
 		},
 		{
 			"another registry",
 			&deliveryv1.AgentSettings{Images: &deliveryv1.AgentImages{Registries: []string{"ghcr.io/acme"}}},
-			map[string]string{"b.yaml": podTemplate("b", "docker.io/nginx")}, "", `image "docker.io/nginx"`,
+			map[string]string{"b.yaml": podTemplate("b", "docker.io/nginx")},
+			"", `image "docker.io/nginx"`,
 		},
 	} {
 		w.hub.awaitConfig(t, w.hub.working, in(w.hub.configure(settings(tc.settings))))

@@ -29,8 +29,8 @@ func (w *world) nested(apiVersion, kind, namespace, name string, fields ...strin
 	return fmt.Sprint(value)
 }
 
-// secondPass pushes another revision of the same objects, and names what was sent for it. The agent lists its inventories
-// again whenever the watch of them ends, which is not for the revision.
+// secondPass pushes another revision of the same objects, and names what was sent for it. The agent lists its
+// inventories again whenever the watch of them ends, which is not for the revision.
 func (w *world) secondPass(name string, files map[string]string) {
 	w.t.Helper()
 	w.forget()

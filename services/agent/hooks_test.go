@@ -38,11 +38,11 @@ func (w *world) found(apiVersion, kind, name string) *unstructured.Unstructured 
 	return obj
 }
 
-// awaitAnother waits for another object of the name.
-func (w *world) awaitAnother(apiVersion, kind, name string, before types.UID) {
+// awaitAnotherJob waits for another Job of the name.
+func (w *world) awaitAnotherJob(name string, before types.UID) {
 	w.t.Helper()
-	w.eventually(kind+" "+name+" is made anew", func() bool {
-		obj, err := w.get(apiVersion, kind, w.namespace, name)
+	w.eventually("Job "+name+" is made anew", func() bool {
+		obj, err := w.get("batch/v1", "Job", w.namespace, name)
 		return err == nil && obj.GetDeletionTimestamp() == nil && obj.GetUID() != before
 	})
 }
@@ -82,7 +82,7 @@ func TestInstallHooksAreNoUpgradeHooks(t *testing.T) {
 	failedJob, key := w.found("batch/v1", "Job", "first"), w.found("v1", "Secret", "key")
 	// No revision is installed yet, so that this is no upgrade.
 	digest = w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text("1")})
-	w.awaitAnother("batch/v1", "Job", "first", failedJob.GetUID())
+	w.awaitAnotherJob("first", failedJob.GetUID())
 	w.end("first", "Complete")
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.mustBeGone("batch/v1", "Job", w.namespace, "before")
@@ -384,7 +384,7 @@ func TestHooksBeforeARemoval(t *testing.T) {
 		t.Errorf("got %s, want %s", report.GetMessage(), want)
 	}
 	w.mustData("a", "1")
-	w.awaitAnother("batch/v1", "Job", "cleanup", first.GetUID())
+	w.awaitAnotherJob("cleanup", first.GetUID())
 	w.end("cleanup", "Complete")
 	w.leaves("v1", "ConfigMap", "a")
 	w.leaves("batch/v1", "Job", "cleanup")
@@ -418,9 +418,9 @@ func TestARemovalAfterOneThatWasCalledOffRunsItsHooks(t *testing.T) {
 	}
 	w.eventually("the removal is called off", func() bool { return w.record(name).CalledOff == 1 })
 	w.hub.remove(name)
-	w.awaitAnother("batch/v1", "Job", "cleanup", first.GetUID())
+	w.awaitAnotherJob("cleanup", first.GetUID())
 	w.end("cleanup", "Complete")
-	w.awaitAnother("batch/v1", "Job", "later", later.GetUID())
+	w.awaitAnotherJob("later", later.GetUID())
 	w.end("later", "Complete")
 	w.hub.await(t, name, gone)
 	if made := w.api.patches("/jobs/cleanup"); made != 2 {
@@ -471,7 +471,7 @@ func TestHookBeforeAndAfterARemovalRunsTwice(t *testing.T) {
 	first := w.found("batch/v1", "Job", "cleanup")
 	w.mustData("a", "1")
 	w.end("cleanup", "Complete")
-	w.awaitAnother("batch/v1", "Job", "cleanup", first.GetUID())
+	w.awaitAnotherJob("cleanup", first.GetUID())
 	w.mustBeGone("v1", "ConfigMap", w.namespace, "a")
 	stop() // the next agent goes on with the second one
 	w.start()
@@ -502,7 +502,7 @@ func TestHooksRunForADigestThatComesBack(t *testing.T) {
 	if again := w.hub.push(t, name, w.namespace, good); again != first {
 		t.Fatal("the content before has another digest")
 	}
-	w.awaitAnother("batch/v1", "Job", "after", ran.GetUID())
+	w.awaitAnotherJob("after", ran.GetUID())
 	w.end("after", "Complete")
 	w.hub.awaitPhase(t, name, first, healthy)
 	w.mustData("a", "1")
@@ -771,7 +771,7 @@ func TestAnUpgradeOfTheAgentGoesOnWithAHookThatRuns(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "3")}),
 		healthy)
 	w.hub.push(t, name, w.namespace, files)
-	w.awaitAnother("batch/v1", "Job", "migrate", made.GetUID())
+	w.awaitAnotherJob("migrate", made.GetUID())
 }
 
 // An account that may make Jobs in a service's namespace knows the digest that comes next, and could have made its hook
@@ -791,7 +791,7 @@ func TestAJobMadeBeforehandIsNotTakenForTheHook(t *testing.T) {
 	w.end("migrate", "Complete")
 	forged := w.found("batch/v1", "Job", "migrate")
 	w.process()
-	w.awaitAnother("batch/v1", "Job", "migrate", forged.GetUID())
+	w.awaitAnotherJob("migrate", forged.GetUID())
 	if made := w.found("batch/v1", "Job", "migrate"); made.GetAnnotations()["fairlead.dev/hook-run"] == digest+"@2" {
 		t.Error("a hook that the agent made has no seal")
 	}

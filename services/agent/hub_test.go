@@ -364,7 +364,7 @@ func (h *testHub) PushView(_ context.Context, r *deliveryv1.PushViewRequest) (*d
 func (h *testHub) viewedSince(at time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.view.GetTerm() >= uint64(at.UnixMilli()) //nolint:gosec // positive
+	return h.view.GetTerm() >= uint64(at.UnixMilli())
 }
 
 func (h *testHub) setDeaf(deaf bool) {

@@ -11,9 +11,8 @@ import (
 )
 
 // onceJob is a plain Job that goes as soon as it is done.
-func onceJob(image string) string {
-	return strings.NewReplacer("suspend: true", "suspend: true, ttlSecondsAfterFinished: 0", "image: pause",
-		"image: "+image).Replace(job("once", ""))
+func onceJob() string {
+	return strings.ReplaceAll(job("once", ""), "suspend: true", "suspend: true, ttlSecondsAfterFinished: 0")
 }
 
 func (w *world) jobGoes() {
@@ -37,7 +36,7 @@ func TestAJobThatGoesWhenItIsDoneIsMadeOnce(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	files := map[string]string{"a.yaml": onceJob("pause") + "---\n" + configMap("a", "1")}
+	files := map[string]string{"a.yaml": onceJob() + "---\n" + configMap("a", "1")}
 	w.hub.push(t, name, w.namespace, files)
 	w.jobGoes()
 	w.hub.await(t, name, toldDone(w.namespace))
@@ -83,7 +82,7 @@ func TestAJobThatGoesWhileNoAgentRunsIsNotMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	files := map[string]string{"a.yaml": onceJob("pause")}
+	files := map[string]string{"a.yaml": onceJob()}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 	stop()
@@ -103,7 +102,7 @@ func TestAJobThatFailsAndGoesWhileNoAgentRunsIsMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	stop := w.start()
 	name := w.service("hello")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": onceJob("pause")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": onceJob()})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 	stop()
 	before := w.found("batch/v1", "Job", "once")
@@ -117,7 +116,7 @@ func TestAJobThatFailsAndGoesWhileNoAgentRunsIsMadeAgain(t *testing.T) {
 		return apierrors.IsNotFound(err)
 	})
 	w.start()
-	w.awaitAnother("batch/v1", "Job", "once", before.GetUID())
+	w.awaitAnotherJob("once", before.GetUID())
 	w.jobGoes()
 	w.hub.await(t, name, toldDone(w.namespace))
 }
@@ -127,7 +126,7 @@ func TestAJobThatSomebodyDeletesBeforeItIsDoneIsMadeAgain(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name := w.service("hello")
-	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": onceJob("pause")})
+	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": onceJob()})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 	w.kubectl("delete", "job", "once", "--cascade=background")
 	w.eventually("it is made again", func() bool { return w.api.patches("/jobs/once") == 2 })

@@ -285,7 +285,8 @@ func TestHooksOfArgoAndHelm(t *testing.T) {
 		},
 		{
 			"helm", `helm.sh/hook: "pre-install,pre-upgrade", helm.sh/hook-weight: "-5"`,
-			`helm.sh/hook: "post-install,post-upgrade", helm.sh/hook-delete-policy: hook-succeeded`, []string{"after"},
+			`helm.sh/hook: "post-install,post-upgrade", helm.sh/hook-delete-policy: hook-succeeded`,
+			[]string{"after"},
 		},
 	} {
 		service := w.service(test.name)
@@ -456,7 +457,8 @@ func TestHooksThatAreNoJobsStay(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	name, namespace := w.service("hooked"), w.namespace+"-hook"
-	kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs}\ndata: {precious: \"1\"}\n", "create", "-f", "-")
+	kubectl(w, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs}\ndata: {precious: \"1\"}\n", "create",
+		"-f", "-")
 	theirs, err := w.get("v1", "ConfigMap", w.namespace, "theirs")
 	if err != nil {
 		t.Fatal(err)

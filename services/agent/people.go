@@ -41,7 +41,10 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impers
 		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusMethodNotAllowed, Message: "the agent answers GET and POST here"})
 		return
 	case a.standsBy():
-		kubehttp.WriteError(w, &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: "this agent stands by, and another one looks after the cluster: ask again"})
+		kubehttp.WriteError(w, &kubehttp.Error{
+			Code:    http.StatusServiceUnavailable,
+			Message: "this agent stands by, and another one looks after the cluster: ask again",
+		})
 		return
 	}
 	detail, err := a.compare(w, r, name, access.Person{User: as.User, UID: as.UID, Groups: as.Groups, Extra: as.Extra})
@@ -56,7 +59,7 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impers
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // else nobody waits for it
+	_, _ = w.Write(body) //nolint:gosec // JSON, and no page; if this fails, nobody waits for it
 }
 
 func (a *Agent) compare(w http.ResponseWriter, r *http.Request, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
@@ -151,7 +154,8 @@ func reads(config *rest.Config, server *url.URL) (http.RoundTripper, error) {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
 	}
-	if over, err := proxy(&http.Request{URL: server}); err != nil || over != nil || config.Transport != nil || config.ExecProvider != nil || config.AuthProvider != nil {
+	if over, err := proxy(&http.Request{URL: server}); err != nil || over != nil || config.Transport != nil ||
+		config.ExecProvider != nil || config.AuthProvider != nil {
 		return nil, nil //nolint:nilerr // whoever dials over the proxy tells what is wrong with it
 	}
 	own := rest.CopyConfig(config)

@@ -54,7 +54,8 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 `, i, group, scope)
 		files[fmt.Sprintf("boats/%02d.yaml",
-			i)] = fmt.Sprintf("apiVersion: %s/v1\nkind: Boat%d\nmetadata: {name: boat}\nspec: {length: %d}\n", group, i, i)
+			i)] = fmt.Sprintf("apiVersion: %s/v1\nkind: Boat%d\nmetadata: {name: boat}\nspec: {length: %d}\n",
+			group, i, i)
 	}
 	return files
 }

@@ -225,7 +225,7 @@ func TestATestThatFails(t *testing.T) {
 	w.hub.ask(name, "one")
 	uid := w.found("batch/v1", "Job", "check").GetUID()
 	w.end("check", "Failed")
-	w.awaitAnother("batch/v1", "Job", "check", uid)
+	w.awaitAnotherJob("check", uid)
 	w.end("check", "Failed")
 	w.end("clears", "Complete")
 	run := w.ends(name, "one")
@@ -247,7 +247,7 @@ func TestATestThatFails(t *testing.T) {
 	kept := w.found("batch/v1", "Job", "check").GetUID()
 	// The next run begins without it, and one that passes ends that.
 	w.hub.ask(name, "two")
-	w.awaitAnother("batch/v1", "Job", "check", kept)
+	w.awaitAnotherJob("check", kept)
 	w.end("check", "Complete")
 	w.end("clears", "Complete")
 	if run := w.ends(name, "two"); run.GetOutcome() != passed {

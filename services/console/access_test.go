@@ -74,7 +74,9 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleAny
 		case method == "LeaveCluster":
 			want = identity.RoleUser | identity.RoleAgent
-		case method == "Logout" || method == "GetHub" || method == "ListLogins" || method == "EndLogin" || method == "EndOtherLogins" || method == "CheckAccess" || method == "CreateToken" || method == "ListTokens" || method == "RevokeToken":
+		case method == "Logout" || method == "GetHub" || method == "ListLogins" || method == "EndLogin" ||
+			method == "EndOtherLogins" || method == "CheckAccess" || method == "CreateToken" ||
+			method == "ListTokens" || method == "RevokeToken":
 			want = identity.RoleUser // the calls are about the caller
 		case method == "ListRevisions" || method == "ListDeployments":
 			want = identity.RoleUser
@@ -88,7 +90,10 @@ func TestPolicyIsWhatIsMeant(t *testing.T) {
 			want = identity.RoleUser // grants decide about them
 		case method == "CheckBackend":
 			want = identity.RoleAdmin // a check reads with whatever Secret
-		case strings.Contains(method, "Sink") || strings.Contains(method, "AgentConfig") || strings.Contains(method, "ViewSet") || strings.Contains(method, "Alert") || strings.Contains(method, "Backend") || strings.Contains(method, "ConfigSet") || strings.HasPrefix(method, "PreviewConfig") || method == "ListConfigUsers":
+		case strings.Contains(method, "Sink") || strings.Contains(method, "AgentConfig") ||
+			strings.Contains(method, "ViewSet") || strings.Contains(method, "Alert") ||
+			strings.Contains(method, "Backend") || strings.Contains(method, "ConfigSet") ||
+			strings.HasPrefix(method, "PreviewConfig") || method == "ListConfigUsers":
 			want = identity.RoleUser
 		case method == "AccessConfigs":
 			want = identity.RoleDistributor
@@ -126,7 +131,11 @@ func isJudged(method string) bool {
 			return true
 		}
 	}
-	return method == "Apply" || method == "WatchResources" || method == "WatchQueries" || method == "CountResources" || method == "Search" || method == "ListEvents" || method == "WatchEvents" || strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" || method == "ConfirmPrune" || method == "RunTests" || method == "UndeleteResource" || method == "Freeze" || method == "Unfreeze"
+	return method == "Apply" || method == "WatchResources" || method == "WatchQueries" || method == "CountResources" ||
+		method == "Search" || method == "ListEvents" || method == "WatchEvents" ||
+		strings.HasSuffix(method, "Service") && !strings.HasPrefix(method, "Get") || method == "RequestSync" ||
+		method == "ConfirmPrune" || method == "RunTests" || method == "UndeleteResource" || method == "Freeze" ||
+		method == "Unfreeze"
 }
 
 // caller calls a procedure with an empty request and returns the code: for a good caller that is
@@ -140,7 +149,8 @@ func caller(hc *http.Client, url string, token identity.TokenSource) func(contex
 		if strings.Contains(procedure, "/Watch") {
 			return watchOnce(ctx, hc, url+procedure, opts)
 		}
-		c := connect.NewClient[consolev1.GetTrustBundleRequest, consolev1.GetTrustBundleRequest](hc, url+procedure, opts...)
+		c := connect.NewClient[consolev1.GetTrustBundleRequest, consolev1.GetTrustBundleRequest](hc,
+			url+procedure, opts...)
 		if _, err := c.CallUnary(ctx, connect.NewRequest(&consolev1.GetTrustBundleRequest{})); err != nil {
 			return connect.CodeOf(err)
 		}
@@ -166,7 +176,10 @@ func TestForgedTokenIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, _, err := keys.Sign(identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}, identity.UserLifetime)
+	forged, _, err := keys.Sign(identity.Identity{
+		Kind: identity.KindUser, Name: "ada",
+		Groups: []string{identity.AdminsGroup},
+	}, identity.UserLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +193,8 @@ func TestMetricsNeedAToken(t *testing.T) {
 	if code, _ := r.metrics(t, ""); code != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", code)
 	}
-	if code, body := r.metrics(t, r.adminToken(t)); code != http.StatusOK || !strings.Contains(body, "\nfairlead_console_watch_streams ") {
+	if code, body := r.metrics(t, r.adminToken(t)); code != http.StatusOK ||
+		!strings.Contains(body, "\nfairlead_console_watch_streams ") {
 		t.Errorf("with a token: %d\n%s", code, body)
 	}
 }
@@ -200,7 +214,8 @@ func TestHubSecretIsExchangedForWhatItIsWorth(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := resp.GetEndpoints()
-	if e.GetConsole() != r.url || len(e.GetGitcaches()) != 1 || len(e.GetDistributors()) != 1 || len(e.GetTunnels()) != 1 {
+	if e.GetConsole() != r.url || len(e.GetGitcaches()) != 1 || len(e.GetDistributors()) != 1 ||
+		len(e.GetTunnels()) != 1 {
 		t.Errorf("endpoints %v", e)
 	}
 	_, err = nobody.identity.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
@@ -322,7 +337,8 @@ func TestDeletedClusterTakesItsAgentsTokensAway(t *testing.T) {
 	}
 	gitcache := r.service(t, identity.ServiceGitcache)
 	bundle, err := gitcache.identity.GetTrustBundle(t.Context(), &consolev1.GetTrustBundleRequest{})
-	if err != nil || len(bundle.GetRevocations()) != 1 || bundle.GetRevocations()[0].GetSubject() != "agent:edge-1" || len(bundle.GetKeys()) == 0 {
+	if err != nil || len(bundle.GetRevocations()) != 1 || bundle.GetRevocations()[0].GetSubject() != "agent:edge-1" ||
+		len(bundle.GetKeys()) == 0 {
 		t.Fatalf("bundle %v, %v", bundle, err)
 	}
 }
@@ -341,7 +357,8 @@ func TestRevokedTokenCanNotBeRenewedAtAnotherConsole(t *testing.T) {
 	_, err = a.as(t, token).sources.ListSources(t.Context(), &consolev1.ListSourcesRequest{})
 	wantCode(t, err, connect.CodeUnauthenticated)
 	for _, subject := range []string{"ada", "robot:ada", "user:"} {
-		_, err = a.admin(t).identity.RevokeTokens(t.Context(), &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: subject}})
+		_, err = a.admin(t).identity.RevokeTokens(t.Context(),
+			&consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: subject}})
 		wantCode(t, err, connect.CodeInvalidArgument)
 	}
 }
@@ -356,7 +373,8 @@ func TestRevokedTokenTakesItsRenewalsAlong(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewed, err := b.as(t, first.GetToken().GetToken()).identity.RenewToken(t.Context(), &consolev1.RenewTokenRequest{})
+	renewed, err := b.as(t, first.GetToken().GetToken()).identity.RenewToken(t.Context(),
+		&consolev1.RenewTokenRequest{})
 	if err != nil || renewed.GetToken().GetId() != first.GetToken().GetId() {
 		t.Fatalf("renewed %v, %v", renewed.GetToken().GetId(), err)
 	}
@@ -383,7 +401,8 @@ func TestRotatedKeyKeepsOldTokensValid(t *testing.T) {
 	}
 	admin.putCluster(t, "edge-1")
 	b.admin(t).putCluster(t, "edge-2")
-	bundle, err := a.service(t, identity.ServiceTunnel).identity.GetTrustBundle(t.Context(), &consolev1.GetTrustBundleRequest{})
+	bundle, err := a.service(t, identity.ServiceTunnel).identity.GetTrustBundle(t.Context(),
+		&consolev1.GetTrustBundleRequest{})
 	if err != nil || !bytes.Contains(bundle.GetKeys(), []byte(rotated.GetKeyId())) {
 		t.Fatalf("the new key is not published: %v", err)
 	}

@@ -246,7 +246,7 @@ func TestDistributorsFollowConfigurations(t *testing.T) {
 	admin := r.admin(t)
 	is := newAgentConfig("all", &consolev1.ClusterSelector{All: true}, &deliveryv1.AgentSettings{Concurrency: 3})
 	admin.must(t, newCluster("edge-1"), is)
-	distributor := r.as(t, r.hubToken(t, identity.ServiceDistributor))
+	distributor := r.as(t, r.distributorToken(t))
 	stream, err := distributor.catalog.Watch(t.Context(), &consolev1.WatchRequest{
 		Kinds: []consolev1.Kind{consolev1.Kind_KIND_AGENT_CONFIG},
 	})
@@ -255,13 +255,15 @@ func TestDistributorsFollowConfigurations(t *testing.T) {
 	}
 	defer stream.Close()
 	for stream.Receive() {
-		for _, c := range stream.Msg().GetChanges().GetChanges() {
-			if got := c.GetAgentConfig(); got.GetMetadata().GetName() != "all" ||
-				!proto.Equal(got.GetSpec(), is.GetSpec()) || got.GetStatus() != nil {
-				t.Errorf("told of %v", got)
-			}
-			return
+		changes := stream.Msg().GetChanges().GetChanges()
+		if len(changes) == 0 {
+			continue
 		}
+		if got := changes[0].GetAgentConfig(); got.GetMetadata().GetName() != "all" ||
+			!proto.Equal(got.GetSpec(), is.GetSpec()) || got.GetStatus() != nil {
+			t.Errorf("told of %v", got)
+		}
+		return
 	}
 	t.Fatal("told of nothing:", stream.Err())
 }

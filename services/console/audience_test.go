@@ -18,7 +18,7 @@ func TestAServicesTokenOpensTheConsoleOnlyWhenItWasSentThere(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
 	r.adminToken(t) // the console has begun
-	token := r.hubToken(t, identity.ServiceDistributor)
+	token := r.distributorToken(t)
 	for name, c := range map[string]struct {
 		sent identity.TokenSource
 		want connect.Code

@@ -27,9 +27,11 @@ func readsOnly(method string) bool {
 	return false
 }
 
-// hubsOwn are calls by which services of the hub hand on what they saw. A write by an agent or a folder is in the trail as its own event.
+// hubsOwn are calls by which services of the hub hand on what they saw. A write by an agent or a folder is in the trail
+// as its own event.
 func hubsOwn(method string) bool {
-	return strings.HasPrefix(method, "Record") || method == "BeginRecording" || method == "AppendRecording" || method == "ClaimSource" || method == "PublishHeads" || method == "ApplyFolder"
+	return strings.HasPrefix(method, "Record") || method == "BeginRecording" || method == "AppendRecording" ||
+		method == "ClaimSource" || method == "PublishHeads" || method == "ApplyFolder"
 }
 
 // writesCatalog holds for writes of resources, all of which pass the hook that TestAuditOfEveryWrite tries.
@@ -40,13 +42,15 @@ func writesCatalog(method string) bool {
 		}
 	}
 	switch method {
-	case "Apply", "ConfirmGlobalService", "RollbackService", "UndeleteResource", "HoldService", "ResumeService", "PinService", "RequestSync", "ConfirmPrune", "RunTests", "Freeze", "Unfreeze":
+	case "Apply", "ConfirmGlobalService", "RollbackService", "UndeleteResource", "HoldService", "ResumeService",
+		"PinService", "RequestSync", "ConfirmPrune", "RunTests", "Freeze", "Unfreeze":
 		return true
 	}
 	return false
 }
 
-// A procedure that changes or reveals something and writes no resource has an event of its own: a new one fails here until it has.
+// A procedure that changes or reveals something and writes no resource has an event of its own: a new one fails here
+// until it has.
 func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "")
@@ -63,7 +67,10 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	lea := r.as(t, r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "lea", Groups: []string{identity.AdminsGroup}}))
+	lea := r.as(t, r.sign(t, identity.Identity{
+		Kind: identity.KindUser, Name: "lea",
+		Groups: []string{identity.AdminsGroup},
+	}))
 	ask := func(role string) string { return admin.ask(t, role).GetId() }
 	acts := map[string]struct {
 		event string // "": another test has the event
@@ -72,7 +79,8 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		"ExchangeHubSecret": {"login.service", func() error { r.service(t, identity.ServiceTunnel); return nil }},
 		"RenewToken":        {"token.renew", func() error { _, err := admin.identity.RenewToken(ctx, &consolev1.RenewTokenRequest{}); return err }},
 		"RenewToken to lend": {"token.lend", func() error {
-			_, err := admin.identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(time.Minute)})
+			_, err := admin.identity.RenewToken(ctx,
+				&consolev1.RenewTokenRequest{Lifetime: durationpb.New(time.Minute)})
 			return err
 		}},
 		"ExchangeToken": {"token.exchange", func() error {
@@ -148,17 +156,22 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			return err
 		}},
 		"AccessSecret": {"secret.access", func() error {
-			_, err := r.service(t, identity.ServiceGitcache).secrets.AccessSecret(ctx, &consolev1.AccessSecretRequest{Name: "git"})
+			_, err := r.service(t, identity.ServiceGitcache).secrets.AccessSecret(ctx,
+				&consolev1.AccessSecretRequest{Name: "git"})
 			return err
 		}},
 		"AccessConfigs": {"", nil}, // config.access: it takes a configuration that was delivered
 		"CheckBackend": {"backend.check", func() error {
-			_, err := admin.backends.CheckBackend(ctx, &consolev1.CheckBackendRequest{Backend: newBackend("tried"), Path: "a.yaml"})
+			_, err := admin.backends.CheckBackend(ctx,
+				&consolev1.CheckBackendRequest{Backend: newBackend("tried"), Path: "a.yaml"})
 			return err
 		}},
 		"SilenceAlert": {"alert.silence", func() error {
 			admin.must(t, newAlert("noise", "name = edge-1"))
-			_, err := admin.alerts.SilenceAlert(ctx, &consolev1.SilenceAlertRequest{Name: "noise", Reason: "x", UntilTime: timestamppb.New(time.Now().Add(time.Hour))})
+			_, err := admin.alerts.SilenceAlert(ctx, &consolev1.SilenceAlertRequest{
+				Name: "noise", Reason: "x",
+				UntilTime: timestamppb.New(time.Now().Add(time.Hour)),
+			})
 			return err
 		}},
 		"AcknowledgeAlert": {"alert.acknowledge", func() error {
@@ -168,7 +181,10 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			return err
 		}},
 		"TestSink": {"sink.test", func() error {
-			admin.must(t, &consolev1.Sink{Metadata: meta("hook"), Spec: &consolev1.SinkSpec{To: &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: "http://127.0.0.1:1/", Key: secret(plantedKey)}}}})
+			admin.must(t, &consolev1.Sink{
+				Metadata: meta("hook"),
+				Spec:     &consolev1.SinkSpec{To: &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: "http://127.0.0.1:1/", Key: secret(plantedKey)}}},
+			})
 			_, err := admin.sinks.TestSink(ctx, &consolev1.TestSinkRequest{Name: "hook"})
 			return err
 		}},
@@ -193,7 +209,8 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			return err
 		}},
 		"RevokeTokens": {"token.revoke", func() error {
-			_, err := admin.identity.RevokeTokens(ctx, &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:kim"}})
+			_, err := admin.identity.RevokeTokens(ctx,
+				&consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: "user:kim"}})
 			return err
 		}},
 	}
@@ -212,7 +229,8 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		await(t, "the trail has "+act.event+" of "+what, func() bool { return len(admin.eventsOf(t, act.event)) > before })
+		await(t, "the trail has "+act.event+" of "+what,
+			func() bool { return len(admin.eventsOf(t, act.event)) > before })
 	}
 
 	// Nor are reads of the console's log and profiles procedures.
@@ -227,12 +245,16 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		await(t, "the trail has debug.read of "+path, func() bool { return len(admin.eventsOf(t, "debug.read")) == i+1 })
+		await(t, "the trail has debug.read of "+path,
+			func() bool { return len(admin.eventsOf(t, "debug.read")) == i+1 })
 	}
 
 	// Sessions of browsers are no procedures.
 	cookie := ""
-	for _, step := range []struct{ method, event string }{{http.MethodPost, "session.begin"}, {http.MethodDelete, "session.end"}} {
+	for _, step := range []struct{ method, event string }{
+		{http.MethodPost, "session.begin"},
+		{http.MethodDelete, "session.end"},
+	} {
 		req, err := http.NewRequestWithContext(ctx, step.method, r.url+"/v1/session", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +297,8 @@ func (r *running) loggedInTwice(t *testing.T) (api, []*consolev1.Login, error) {
 // eventsOf are the events of exactly an action.
 func (a api) eventsOf(t *testing.T, action string) (out []*consolev1.AuditEvent) {
 	t.Helper()
-	list, err := a.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{PageSize: 1000, Filter: &consolev1.AuditFilter{Action: action}})
+	list, err := a.audit.ListAuditEvents(t.Context(),
+		&consolev1.ListAuditEventsRequest{PageSize: 1000, Filter: &consolev1.AuditFilter{Action: action}})
 	if err != nil {
 		t.Fatal(err)
 	}

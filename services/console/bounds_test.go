@@ -12,7 +12,8 @@ import (
 	"fairlead.dev/platform/longform"
 )
 
-// Rounds, agents and views look at all resources of these kinds: there are so many at most. What is there can still be changed.
+// Rounds, agents and views look at all resources of these kinds: there are so many at most. What is there can still be
+// changed.
 func TestThereAreSoManyAtMost(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "as many resources as there may be")
@@ -45,7 +46,8 @@ func TestThereAreSoManyAtMost(t *testing.T) {
 			}
 			admin.must(t, list...)
 			_, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(tc.make("one-more", ""))})
-			wantCode(t, err, connect.CodeFailedPrecondition, fmt.Sprintf("%s %q: there are %d already", kind, "one-more", tc.most))
+			wantCode(t, err, connect.CodeFailedPrecondition,
+				fmt.Sprintf("%s %q: there are %d already", kind, "one-more", tc.most))
 			admin.must(t, tc.make("a0", "changed"))
 		})
 	}

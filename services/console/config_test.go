@@ -25,7 +25,10 @@ func secretOf(v string) *consolev1.ConfigSetting {
 }
 
 func refTo(secret, key string) *consolev1.ConfigSetting {
-	return &consolev1.ConfigSetting{Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Path: secret, Key: key}}}
+	return &consolev1.ConfigSetting{Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{
+		Path: secret,
+		Key:  key,
+	}}}
 }
 
 func newSet(name string, entries settings) *consolev1.ConfigSet {
@@ -45,7 +48,8 @@ func configured(s *consolev1.Service, sets []string, own settings) *consolev1.Se
 // shown is a preview, a line per entry.
 func (a api) shown(t testing.TB, service string) string {
 	t.Helper()
-	resp, err := a.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Service{Service: service}})
+	resp, err := a.configs.PreviewConfig(t.Context(),
+		&consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Service{Service: service}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +59,8 @@ func (a api) shown(t testing.TB, service string) string {
 func previewOf(resp *consolev1.PreviewConfigResponse) string {
 	var lines []string
 	for _, e := range resp.GetEntries() {
-		line := fmt.Sprintf("%s=%s of %s", e.GetName(), e.GetValue(), strings.Join(append([]string{e.GetOrigin()}, e.GetOverrides()...), " < "))
+		line := fmt.Sprintf("%s=%s of %s", e.GetName(), e.GetValue(),
+			strings.Join(append([]string{e.GetOrigin()}, e.GetOverrides()...), " < "))
 		if e.GetProblem() != "" {
 			line += ": " + e.GetProblem()
 		}
@@ -85,7 +90,8 @@ func (a api) revisions(t testing.TB) map[string]string {
 // values are what a distributor gets, by name.
 func (a api) values(t testing.TB, uid, revision string) map[string]string {
 	t.Helper()
-	resp, err := a.configs.AccessConfigs(t.Context(), &consolev1.AccessConfigsRequest{Services: []*consolev1.ConfigWanted{{ServiceUid: uid, Revision: revision}}})
+	resp, err := a.configs.AccessConfigs(t.Context(),
+		&consolev1.AccessConfigsRequest{Services: []*consolev1.ConfigWanted{{ServiceUid: uid, Revision: revision}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +116,8 @@ func TestConfigurationIsPutTogether(t *testing.T) {
 			project.Spec.Config = settings{"team": textOf("shop"), "host": textOf("project")}
 			cluster := newCluster("edge-1", "env", "prod")
 			cluster.Spec = &consolev1.ClusterSpec{Config: settings{"host": textOf("${service.name}.${cluster.labels.env}.example.com")}}
-			web := inProject("shop", configured(newService("web", "shop", "edge-1"), []string{"base", "db"}, settings{"own": secretOf("hunter2-own"), "level": textOf("debug")}))
+			web := inProject("shop", configured(newService("web", "shop", "edge-1"), []string{"base", "db"},
+				settings{"own": secretOf("hunter2-own"), "level": textOf("debug")}))
 			admin.must(t, newSource("shop"), cluster, project, newSecret("pw", "password", "hunter2-secret"),
 				newSet("base", settings{"level": textOf("info"), "host": textOf("base")}),
 				newSet("db", settings{"pw": refTo("pw", "password"), "url": textOf("postgres://${pw}@${host}")}), web)
@@ -129,7 +136,8 @@ url=*** of configset/db`
 			}
 			uid, revision := got.GetService().GetMetadata().GetUid(), got.GetService().GetStatus().GetConfigRevision()
 			values := distributor.values(t, uid, revision)
-			if values["url"] != "postgres://hunter2-secret@web.prod.example.com" || values["own"] != "hunter2-own" || len(values) != 6 {
+			if values["url"] != "postgres://hunter2-secret@web.prod.example.com" || values["own"] != "hunter2-own" ||
+				len(values) != 6 {
 				t.Errorf("got %v", values)
 			}
 			distributor.values(t, uid, revision) // which is no news
@@ -138,7 +146,8 @@ url=*** of configset/db`
 			}
 			f := newFollower()
 			f.follow(t, distributor, func() bool { return f.snapshots == 1 && !f.inside })
-			if s := f.services["web"]; s.GetStatus().GetConfigRevision() != revision || len(s.GetSpec().GetConfig()) > 0 || len(f.clusters["edge-1"].GetSpec().GetConfig()) > 0 {
+			if s := f.services["web"]; s.GetStatus().GetConfigRevision() != revision ||
+				len(s.GetSpec().GetConfig()) > 0 || len(f.clusters["edge-1"].GetSpec().GetConfig()) > 0 {
 				t.Errorf("a follower is told %v", s)
 			}
 			// A resource that is read can be written back: no value is lost, and nothing is changed.
@@ -149,10 +158,18 @@ url=*** of configset/db`
 				t.Errorf("writing what is there made %s of %s", now, revision)
 			}
 			for _, who := range []string{identity.ServiceGitcache, identity.ServiceTunnel} {
-				_, err := r.service(t, who).configs.AccessConfigs(t.Context(), &consolev1.AccessConfigsRequest{Services: []*consolev1.ConfigWanted{{ServiceUid: uid, Revision: revision}}})
+				_, err := r.service(t, who).configs.AccessConfigs(t.Context(),
+					&consolev1.AccessConfigsRequest{Services: []*consolev1.ConfigWanted{{
+						ServiceUid: uid,
+						Revision:   revision,
+					}}})
 				wantCode(t, err, connect.CodePermissionDenied)
 			}
-			_, err = admin.configs.AccessConfigs(t.Context(), &consolev1.AccessConfigsRequest{Services: []*consolev1.ConfigWanted{{ServiceUid: uid, Revision: revision}}})
+			_, err = admin.configs.AccessConfigs(t.Context(),
+				&consolev1.AccessConfigsRequest{Services: []*consolev1.ConfigWanted{{
+					ServiceUid: uid,
+					Revision:   revision,
+				}}})
 			wantCode(t, err, connect.CodePermissionDenied)
 		})
 	}
@@ -161,8 +178,12 @@ url=*** of configset/db`
 func TestExactlyTheTouchedServicesChangeRevision(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
-		admin.must(t, newSource("shop"), newSecret("pw", "password", "one"), newSet("base", settings{"a": textOf("1")}), newSet("db", settings{"pw": refTo("pw", "password")}))
-		all := &consolev1.Project{Metadata: meta("shop"), Spec: &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}}}
+		admin.must(t, newSource("shop"), newSecret("pw", "password", "one"), newSet("base", settings{"a": textOf("1")}),
+			newSet("db", settings{"pw": refTo("pw", "password")}))
+		all := &consolev1.Project{
+			Metadata: meta("shop"),
+			Spec:     &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}},
+		}
 		admin.must(t, all, newCluster("edge-0", "env", "test"), newCluster("edge-1"))
 		var list []*consolev1.Resource
 		in := map[string]map[string]bool{"project": {}, "base": {}, "db": {}, "edge-0": {}, "one": {}}
@@ -215,7 +236,10 @@ func TestExactlyTheTouchedServicesChangeRevision(t *testing.T) {
 		admin.must(t, newSecret("pw", "password", "two"))
 		expect("a secret", in["db"])
 		edge := newCluster("edge-0", "env", "test")
-		edge.Spec = &consolev1.ClusterSpec{Config: settings{"host": textOf("${cluster.labels.env}"), "pw": secretOf("hunter2")}}
+		edge.Spec = &consolev1.ClusterSpec{Config: settings{
+			"host": textOf("${cluster.labels.env}"),
+			"pw":   secretOf("hunter2"),
+		}}
 		admin.must(t, edge)
 		expect("a cluster", in["edge-0"])
 		edge.Spec.Config["pw"] = secretOf("hunter3")
@@ -242,7 +266,8 @@ func TestWhatCanNotBeDeliveredIsHeldBack(t *testing.T) {
 	r := newHub(t, "").start(t)
 	admin, distributor := r.admin(t), r.service(t, identity.ServiceDistributor)
 	web := configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "nope")})
-	admin.must(t, newSource("shop"), newCluster("edge-1"), newCluster("edge-2"), newSecret("pw", "password", "hunter2"), web)
+	admin.must(t, newSource("shop"), newCluster("edge-1"), newCluster("edge-2"),
+		newSecret("pw", "password", "hunter2"), web)
 	status := func() *consolev1.Service {
 		t.Helper()
 		got, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "web"})
@@ -251,18 +276,22 @@ func TestWhatCanNotBeDeliveredIsHeldBack(t *testing.T) {
 		}
 		return got.GetService()
 	}
-	if s := status().GetStatus(); s.GetConfigRevision() != "held" || !strings.Contains(s.GetConfigProblem().GetMessage(), `"pw" (service/web (secret "pw")): secret "pw" has no key "nope"`) {
+	if s := status().GetStatus(); s.GetConfigRevision() != "held" ||
+		!strings.Contains(s.GetConfigProblem().GetMessage(),
+			`"pw" (service/web (secret "pw")): secret "pw" has no key "nope"`) {
 		t.Errorf("got %v", s)
 	}
 	web.Spec.Config["pw"] = refTo("pw", "password")
 	admin.must(t, web)
 	good := status()
-	if s := good.GetStatus(); s.GetConfigProblem() != nil || distributor.values(t, good.GetMetadata().GetUid(), s.GetConfigRevision())["pw"] != "hunter2" {
+	if s := good.GetStatus(); s.GetConfigProblem() != nil ||
+		distributor.values(t, good.GetMetadata().GetUid(), s.GetConfigRevision())["pw"] != "hunter2" {
 		t.Errorf("got %v", s)
 	}
 	// The delivered configuration stays while the newest can't be: but not at another cluster.
 	admin.must(t, newSecret("pw", "other", "x"))
-	if s := status().GetStatus(); s.GetConfigRevision() != good.GetStatus().GetConfigRevision() || s.GetConfigProblem() == nil {
+	if s := status().GetStatus(); s.GetConfigRevision() != good.GetStatus().GetConfigRevision() ||
+		s.GetConfigProblem() == nil {
 		t.Errorf("got %v", s)
 	}
 	web.Spec.Cluster = "edge-2"
@@ -291,7 +320,8 @@ func TestConfigurationIsBounded(t *testing.T) {
 			`spec.config["a"].ref.plain: the values of Secrets are never shown`: configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Path: "a", Key: "b", Plain: true}}}}),
 			`spec.config["a"].json: is not JSON`:                                configured(newService("web", "shop", "prod"), nil, settings{"a": {Value: &consolev1.ConfigSetting_Json{Json: "{"}}}),
 		} {
-			if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)}); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)}); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		}
@@ -300,7 +330,8 @@ func TestConfigurationIsBounded(t *testing.T) {
 		admin.must(t, bound)
 		admin.must(t, &consolev1.Project{Metadata: meta("other"), Spec: &consolev1.ProjectSpec{}})
 		bound.Spec.Project = "other"
-		if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(bound)}); err == nil || !strings.Contains(err.Error(), `service "web" names it`) {
+		if _, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(bound)}); err == nil ||
+			!strings.Contains(err.Error(), `service "web" names it`) {
 			t.Errorf("got %v", err)
 		}
 		_, err := admin.sets.DeleteConfigSet(t.Context(), &consolev1.DeleteConfigSetRequest{Name: "bound"})
@@ -311,9 +342,11 @@ func TestConfigurationIsBounded(t *testing.T) {
 func TestDraftsArePreviewedAndNotWritten(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
-		admin.must(t, newSource("shop"), newCluster("edge-1"), newSet("base", settings{"a": textOf("${service.namespace}"), "pw": secretOf("hunter2")}))
+		admin.must(t, newSource("shop"), newCluster("edge-1"),
+			newSet("base", settings{"a": textOf("${service.namespace}"), "pw": secretOf("hunter2")}))
 		draft := configured(newService("web", "shop", "edge-1"), []string{"base"}, settings{"own": secretOf("hunter3")})
-		resp, err := admin.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: draft}})
+		resp, err := admin.configs.PreviewConfig(t.Context(),
+			&consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: draft}})
 		if err != nil || previewOf(resp) != "a=default of configset/base\nown=*** of service/web\npw=*** of configset/base" || resp.GetRevision() == "" {
 			t.Errorf("got %v, %v", resp, err)
 		}
@@ -328,9 +361,11 @@ func TestRevisionsDoNotTellWhetherServicesHaveTheSameSecrets(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, admin api) {
 		same := settings{"pw": secretOf("hunter2")}
-		admin.must(t, newSource("shop"), newCluster("edge-1"), configured(newService("web", "shop", "edge-1"), nil, same))
+		admin.must(t, newSource("shop"), newCluster("edge-1"),
+			configured(newService("web", "shop", "edge-1"), nil, same))
 		draft := configured(newService("other", "shop", "edge-1"), nil, same)
-		resp, err := admin.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: draft}})
+		resp, err := admin.configs.PreviewConfig(t.Context(),
+			&consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: draft}})
 		if err != nil || resp.GetRevision() == "" || resp.GetRevision() == admin.revisions(t)["web"] {
 			t.Errorf("got %v, %v; web has %v", resp, err, admin.revisions(t))
 		}
@@ -345,13 +380,15 @@ func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	admin := r.admin(t)
 	admin.must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "hunter2"), newSet("base", settings{"pw": refTo("pw", "password")}),
 		&consolev1.Grant{Metadata: meta("team"), Spec: &consolev1.GrantSpec{
-			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "deployer", Clusters: &consolev1.GrantClusters{All: true},
+			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "deployer",
+			Clusters: &consolev1.GrantClusters{All: true},
 		}})
 	eve := r.as(t, h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "eve"}))
 	s := configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password")})
 	_, err := eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)})
 	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
-	_, err = eve.configs.PreviewConfig(t.Context(), &consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: s}})
+	_, err = eve.configs.PreviewConfig(t.Context(),
+		&consolev1.PreviewConfigRequest{Of: &consolev1.PreviewConfigRequest_Draft{Draft: s}})
 	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(newSet("mine", settings{"pw": refTo("pw", "password")}))})
 	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
@@ -375,7 +412,10 @@ func TestSecretsAreUsedByWhoMaySeeThem(t *testing.T) {
 	s = configured(newService("web", "shop", "edge-1"), nil, settings{"pw": refTo("pw", "password"), "a": textOf("1")})
 	eve.must(t, s)
 	// But who takes it to others needs to see the secret, too.
-	admin.must(t, newCluster("edge-2"), &consolev1.Project{Metadata: meta("hers"), Spec: &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}}})
+	admin.must(t, newCluster("edge-2"), &consolev1.Project{
+		Metadata: meta("hers"),
+		Spec:     &consolev1.ProjectSpec{Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true}},
+	})
 	s.Spec.Cluster = "edge-2"
 	_, err = eve.apply(t, &consolev1.ApplyRequest{Resources: anyOf(s)})
 	wantCode(t, err, connect.CodePermissionDenied, `secret "pw"`)
@@ -399,10 +439,12 @@ func TestOverridesOfGlobalServicesConfigure(t *testing.T) {
 		g := newGlobal("logs", prod())
 		g.Spec.Template.ConfigSets, g.Spec.Template.Config = []string{"base"}, settings{"level": textOf("info")}
 		g.Spec.Overrides = []*consolev1.GlobalOverride{{
-			Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"zone": "x"}}, ConfigSets: []string{"near"}, Config: settings{"level": textOf("debug")},
+			Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"zone": "x"}}, ConfigSets: []string{"near"},
+			Config: settings{"level": textOf("debug")},
 		}}
 		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod", "zone", "x"),
-			newSet("base", settings{"host": textOf("far"), "port": textOf("1")}), newSet("near", settings{"host": textOf("near")}))
+			newSet("base", settings{"host": textOf("far"), "port": textOf("1")}),
+			newSet("near", settings{"host": textOf("near")}))
 		if got := admin.putGlobal(t, g); !proto.Equal(got.GetSpec(), g.GetSpec()) {
 			t.Errorf("got %v", got.GetSpec())
 		}
@@ -422,7 +464,8 @@ func (a api) users(t testing.TB, kind consolev1.Kind, name, entry string) string
 	t.Helper()
 	var lines []string
 	for token := ""; ; {
-		resp, err := a.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: kind, Name: name, Entry: entry, PageSize: 2, PageToken: token})
+		resp, err := a.configs.ListConfigUsers(t.Context(),
+			&consolev1.ListConfigUsersRequest{Kind: kind, Name: name, Entry: entry, PageSize: 2, PageToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -453,8 +496,10 @@ func TestUsersOfValuesAreListed(t *testing.T) {
 		}
 		own := configured(newService("c", "shop", "edge-1"), []string{"base"}, settings{"level": textOf("debug")})
 		admin.must(t, newSource("shop"), newCluster("edge-1"), newSecret("pw", "password", "hunter2"),
-			newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "password")}), newSet("other", settings{"level": textOf("warn")}),
-			newSet("unused", settings{"a": textOf("1")}), plain("a", "base"), plain("b", "base"), own, plain("d", "other"), newService("e", "shop", "edge-1"))
+			newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "password")}),
+			newSet("other", settings{"level": textOf("warn")}),
+			newSet("unused", settings{"a": textOf("1")}), plain("a", "base"), plain("b", "base"), own,
+			plain("d", "other"), newService("e", "shop", "edge-1"))
 		set, secret := consolev1.Kind_KIND_CONFIG_SET, consolev1.Kind_KIND_SECRET
 		for _, want := range []struct {
 			kind        consolev1.Kind
@@ -472,9 +517,11 @@ func TestUsersOfValuesAreListed(t *testing.T) {
 				t.Errorf("%s %q of %s:\n%s\nwant\n%s", want.kind, want.entry, want.name, got, want.users)
 			}
 		}
-		_, err := admin.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: set, Name: "nowhere"})
+		_, err := admin.configs.ListConfigUsers(t.Context(),
+			&consolev1.ListConfigUsersRequest{Kind: set, Name: "nowhere"})
 		wantCode(t, err, connect.CodeNotFound, `"nowhere"`)
-		_, err = admin.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: set, Name: "base", PageToken: "?"})
+		_, err = admin.configs.ListConfigUsers(t.Context(),
+			&consolev1.ListConfigUsersRequest{Kind: set, Name: "base", PageToken: "?"})
 		wantCode(t, err, connect.CodeInvalidArgument, "page_token")
 	})
 }
@@ -487,21 +534,27 @@ func TestUsersOfValuesAreThoseThatTheCallerSees(t *testing.T) {
 	admin := r.admin(t)
 	admin.must(t, newSource("shop"), newCluster("edge-1"), newCluster("edge-2"), newSecret("pw", "password", "hunter2"),
 		newSet("base", settings{"level": textOf("info"), "pw": refTo("pw", "password")}),
-		configured(newService("mine", "shop", "edge-1"), []string{"base"}, nil), configured(newService("foreign", "shop", "edge-2"), []string{"base"}, nil),
+		configured(newService("mine", "shop", "edge-1"), []string{"base"}, nil),
+		configured(newService("foreign", "shop", "edge-2"), []string{"base"}, nil),
 		&consolev1.Grant{Metadata: meta("team"), Spec: &consolev1.GrantSpec{
-			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "viewer", Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
+			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "eve"}}}, Role: "viewer",
+			Clusters: &consolev1.GrantClusters{Names: []string{"edge-1"}},
 		}})
 	eve := r.as(t, h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "eve"}))
 	_, own := eve.sets.GetConfigSet(t.Context(), &consolev1.GetConfigSetRequest{Name: "base"})
-	resp, err := eve.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_CONFIG_SET, Name: "base"})
-	if connect.CodeOf(own) != connect.CodeOf(err) || err == nil && (len(resp.GetUsers()) != 1 || resp.GetUsers()[0].GetService() != "mine") {
+	resp, err := eve.configs.ListConfigUsers(t.Context(),
+		&consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_CONFIG_SET, Name: "base"})
+	if connect.CodeOf(own) != connect.CodeOf(err) ||
+		err == nil && (len(resp.GetUsers()) != 1 || resp.GetUsers()[0].GetService() != "mine") {
 		t.Errorf("the set: %v, its users: %v, %v", own, resp, err)
 	}
 	if got := eve.users(t, consolev1.Kind_KIND_CLUSTER, "edge-1", ""); got != "" {
 		t.Errorf("users of the cluster: %s", got)
 	}
-	_, err = eve.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "pw"})
-	_, none := eve.configs.ListConfigUsers(t.Context(), &consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "no"})
+	_, err = eve.configs.ListConfigUsers(t.Context(),
+		&consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "pw"})
+	_, none := eve.configs.ListConfigUsers(t.Context(),
+		&consolev1.ListConfigUsersRequest{Kind: consolev1.Kind_KIND_SECRET, Name: "no"})
 	if err == nil || none == nil || strings.ReplaceAll(none.Error(), `"no"`, `"pw"`) != err.Error() {
 		t.Errorf("of a secret that there is\n%v\nof another\n%v", err, none)
 	}

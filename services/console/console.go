@@ -123,12 +123,15 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	c.Server.RegisterFlags(fs, defaultListen)
 	fs.StringVar(&c.DataDir, "data-dir", "", "`folder` for the embedded database, master key and hub secret")
 	fs.StringVar(&c.DatabaseURL, "database-url", "", "sqlite:<file> or postgres://user:password@host/database; default: console.db in --data-dir")
-	fs.StringVar(&c.DatabaseURLFile, "database-url-file", "", "`file` with that URL; for PostgreSQL it may have several of one database, one a line, and is read again for each connection, which takes the first that the server accepts")
+	fs.StringVar(&c.DatabaseURLFile, "database-url-file", "",
+		"`file` with that URL; for PostgreSQL it may have several of one database, one a line, and is read again for each connection, which takes the first that the server accepts")
 	fs.StringVar(&c.MasterKeyFile, "master-key-file", "", "`file` with the key that seals secrets; default: master.key in --data-dir, made at the first start")
-	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "", "`file` with the secret that hub services log in with: one per line, all of which are accepted; default: hub.secret in --data-dir, made at the first start")
+	fs.StringVar(&c.HubSecretFile, "hub-secret-file", "",
+		"`file` with the secret that hub services log in with: one per line, all of which are accepted; default: hub.secret in --data-dir, made at the first start")
 	c.Unsigned.RegisterFlags(fs)
 	fs.StringVar(&c.AdvertiseConsole, "advertise-console", "", "`URL` at which agents and people reach the console; default: that of the listener")
-	fs.StringVar(&c.AdvertisePages, "advertise-pages", "", "`URL` at which people open the pages, where a front leads /clusters/ to the tunnels; default: that of --advertise-console")
+	fs.StringVar(&c.AdvertisePages, "advertise-pages", "",
+		"`URL` at which people open the pages, where a front leads /clusters/ to the tunnels; default: that of --advertise-console")
 	fs.Func("advertise-gitcaches", "comma-separated `URLs` of the gitcaches", flags.List(&c.AdvertiseGitcaches))
 	fs.Func("advertise-distributors", "comma-separated `URLs` of the distributors", flags.List(&c.AdvertiseDistributors))
 	fs.Func("advertise-tunnels", "comma-separated `URLs` of the tunnels", flags.List(&c.AdvertiseTunnels))
@@ -141,13 +144,17 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.OIDC.AdminGroup, "oidc-admin-group", "", "`group` there whose members are administrators here")
 	fs.StringVar(&c.ConfigDir, "config-dir", "", "`folder` whose files backends may give to services, such as a checkout or a mounted volume; default: there is none")
 	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 127.0.0.0/8: sinks may be there although they are not public, and backends although they are neither public nor private", flags.List(&c.AllowAddresses))
-	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes, "`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
+	fs.Int64Var(&c.AuditMaxBytes, "audit-max-bytes", auditMaxBytes,
+		"`bytes` that the audit trail may take; beyond, the oldest events go, but none of the last 7 days")
 	fs.IntVar(&c.RecordingDays, "recording-days", recordingDays, "`days` for which recordings of shells are kept")
-	fs.Int64Var(&c.RecordingMaxBytes, "recording-max-bytes", recordingMaxBytes, "`bytes` that recordings of shells may take, an eighth of them those of one person of the last seven days; beyond, older ones go")
+	fs.Int64Var(&c.RecordingMaxBytes, "recording-max-bytes", recordingMaxBytes,
+		"`bytes` that recordings of shells may take, an eighth of them those of one person of the last seven days; beyond, older ones go")
 	fs.StringVar(&c.TraceURL, "trace-url", "", "`URL` of a trace, with {trace} in place of its id, such as https://jaeger.example.com/trace/{trace}: the pages link to it")
-	fs.StringVar(&c.PrometheusURL, "prometheus-url", "", "`URL` of the Prometheus that evaluates the rules of the hub: the page Hub and \"fairlead check\" show the alerts that fire")
+	fs.StringVar(&c.PrometheusURL, "prometheus-url", "",
+		"`URL` of the Prometheus that evaluates the rules of the hub: the page Hub and \"fairlead check\" show the alerts that fire")
 	fs.StringVar(&c.PrometheusTokenFile, "prometheus-token-file", "", "`file` with the bearer token for --prometheus-url; it may be replaced at any time")
-	fs.StringVar(&c.AuditExport.To, "audit-export", "", "`URL` that events of the audit trail are handed on to as they are written: file:///folder/name and https://host/path get JSON lines, syslog+tls://host:port and syslog+tcp://host:port messages of RFC 5424; at one console of several")
+	fs.StringVar(&c.AuditExport.To, "audit-export", "",
+		"`URL` that events of the audit trail are handed on to as they are written: file:///folder/name and https://host/path get JSON lines, syslog+tls://host:port and syslog+tcp://host:port messages of RFC 5424; at one console of several")
 	fs.StringVar(&c.AuditExport.TokenFile, "audit-export-token-file", "", "`file` with the bearer token for --audit-export; it may be replaced at any time")
 	fs.StringVar(&c.AuditExport.CAFile, "audit-export-ca-file", "", "PEM `file` with the authorities that --audit-export trusts; default: those of the system")
 }
@@ -308,8 +315,20 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	hooks := func(c *catalog.Catalog) []catalog.Hook {
 		configuration = config.New(c, s.store, box)
 		return []catalog.Hook{ // first who may, last what is told of it
-			keeper, rights.Accounts{}, catalog.Bounds{}, catalog.Globals{Catalog: c}, catalog.Declarations{Catalog: c}, catalog.Dependencies{}, catalog.Releases{},
-			configuration, sink.Hook{Catalog: c}, agentconfig.Hook{Sees: keeper.Sees}, viewset.Hook{Sees: keeper.Sees}, alert.Hook{}, changes.Recorder{Catalog: c}, told,
+			keeper,
+			rights.Accounts{},
+			catalog.Bounds{},
+			catalog.Globals{Catalog: c},
+			catalog.Declarations{Catalog: c},
+			catalog.Dependencies{},
+			catalog.Releases{},
+			configuration,
+			sink.Hook{Catalog: c},
+			agentconfig.Hook{Sees: keeper.Sees},
+			viewset.Hook{Sees: keeper.Sees},
+			alert.Hook{},
+			changes.Recorder{Catalog: c},
+			told,
 		}
 	}
 	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Hooks: hooks, Log: deps.Log})
@@ -325,7 +344,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.events = event.NewLog(s.store, keeper, time.Now)
 	accesses := &audit.Accesses{Recorder: s.recorder}
 	s.recordings = recording.New(recording.Deps{
-		Store: s.store, Rights: keeper, Secret: hubsecret.Open(cfg.HubSecretFile), Accesses: accesses, Log: deps.Log, Days: cfg.RecordingDays, Bytes: cfg.RecordingMaxBytes,
+		Store: s.store, Rights: keeper, Secret: hubsecret.Open(cfg.HubSecretFile), Accesses: accesses, Log: deps.Log,
+		Days: cfg.RecordingDays, Bytes: cfg.RecordingMaxBytes,
 	})
 	mounts := rpc.Mounts(rpc.Deps{
 		Kinds:   table,

@@ -384,7 +384,7 @@ func renewing(token string) *consolev1.RenewTokenRequest {
 	return &consolev1.RenewTokenRequest{Key: identitytest.AgentKey().ForRenewal(token, []byte(rand.Text()))}
 }
 
-func (a api) join(t testing.TB, cluster string) string { //nolint:unparam // reads better where it is called
+func (a api) join(t testing.TB, cluster string) string {
 	t.Helper()
 	resp, err := a.identity.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: cluster})
 	if err != nil {

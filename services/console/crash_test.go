@@ -25,7 +25,8 @@ func crashChild() {
 	profileSteps(os.Getenv(profileEnv))
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	service, err := console.New(console.Config{
-		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: os.Getenv(crashEnv), DatabaseURL: os.Getenv(crashEnv + "_DB"),
+		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: os.Getenv(crashEnv),
+		DatabaseURL: os.Getenv(crashEnv + "_DB"),
 	}, console.Deps{Log: log, Telemetry: telemetry.Discard()})
 	if err == nil {
 		err = service.Listen()

@@ -211,7 +211,8 @@ func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 			want []string
 		}{
 			{
-				"unknown field", files{"fleet/x.yaml": good + yaml("x", "  pth: typo\n")},
+				"unknown field",
+				files{"fleet/x.yaml": good + yaml("x", "  pth: typo\n")},
 				[]string{
 					"fleet/x.yaml:15: service \"x\": spec.pth: unknown field", "did you mean \"path\"?",
 					commitA[:8] + " stays applied",
@@ -242,15 +243,18 @@ func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 			}, []string{`applied: fleet/x.yaml:17: source "s": spec.git.intervall: unknown field`}},
 			{"no YAML", files{"fleet/x.yaml": "a: [\n"}, []string{"fleet/x.yaml:", "not YAML"}},
 			{
-				"unknown cluster", files{"fleet/x.yaml": good + strings.Replace(yaml("x", ""), "edge-1", "edge-9", 1)},
+				"unknown cluster",
+				files{"fleet/x.yaml": good + strings.Replace(yaml("x", ""), "edge-1", "edge-9", 1)},
 				[]string{`fleet/x.yaml:14: service "x": spec.cluster: cluster "edge-9" does not exist`},
 			},
 			{
-				"Kubernetes", files{"fleet/x.yaml": good + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
+				"Kubernetes",
+				files{"fleet/x.yaml": good + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"},
 				[]string{"fleet/x.yaml:10", `kind "ConfigMap"`},
 			},
 			{
-				"twice", files{"fleet/x.yaml": good, "fleet/y.yaml": good},
+				"twice",
+				files{"fleet/x.yaml": good, "fleet/y.yaml": good},
 				[]string{"fleet/y.yaml:1", "described twice", "fleet/x.yaml:1"},
 			},
 			{"empty", files{}, []string{"holds no resources of Fairlead: nothing is deleted"}},
@@ -262,7 +266,8 @@ func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 				[]string{`secret "x"`, "no place for secrets"},
 			},
 			{
-				"secret entry", files{"fleet/x.yaml": good + yaml("x", "  config: {TOKEN: {secret: planted}}\n")},
+				"secret entry",
+				files{"fleet/x.yaml": good + yaml("x", "  config: {TOKEN: {secret: planted}}\n")},
 				[]string{`service "x"`, "no place for secrets"},
 			},
 			{
@@ -717,7 +722,8 @@ func TestASyncTriesARefusedFolderAtOnce(t *testing.T) {
 	p.admin.must(t, declare("fleet", "fleet"))
 	p.push(t, commitA)
 	folder := files{"x.yaml": strings.Replace(yaml("a", ""), "edge-1", "edge-9", 1)}
-	if state, message := p.bring(t, "fleet", "d1", folder); state != "FAILED" || !strings.Contains(message, `cluster "edge-9" does not exist`) {
+	if state, message := p.bring(t, "fleet", "d1", folder); state != "FAILED" ||
+		!strings.Contains(message, `cluster "edge-9" does not exist`) {
 		t.Fatalf("it is %s: %s", state, message)
 	}
 	p.admin.must(t, newCluster("edge-9"))
@@ -759,7 +765,8 @@ func TestAFolderTakesOverWhatExists(t *testing.T) {
 	p.healthy(t, "never", "d2", files{"x.yaml": yaml("new", "")}) // what is not there yet
 }
 
-// A commit that deletes more of a folder than spec.sync.prune.maxPercent waits: with it one resource may be too much, and many may be not.
+// A commit that deletes more of a folder than spec.sync.prune.maxPercent waits: with it one resource may be too much,
+// and many may be not.
 func TestAFolderDeletesAsMuchAsItsPercentage(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, newHub(t, "").start(t))
@@ -781,7 +788,8 @@ func TestAFolderDeletesAsMuchAsItsPercentage(t *testing.T) {
 		p.admin.must(t, fleet)
 		p.healthy(t, "fleet", fmt.Sprint("whole", i), four)
 		if state, message := p.bring(t, "fleet", fmt.Sprint("less", i), files{"x.yaml": c.left}); state != c.want {
-			t.Errorf("%d of 4 left, and %d percent may go: it is %s: %s", strings.Count(c.left, "---"), c.most, state, message)
+			t.Errorf("%d of 4 left, and %d percent may go: it is %s: %s", strings.Count(c.left, "---"), c.most,
+				state, message)
 		}
 	}
 }
@@ -804,7 +812,10 @@ func TestADeletedFolderTakesWhatThePersonMayDelete(t *testing.T) {
 	_, err := kim.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet"})
 	wantCode(t, err, connect.CodePermissionDenied, `delete cluster "own"`)
 	_, err = p.admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "fleet"})
-	confirmed := &consolev1.DeleteServiceRequest{Name: "fleet", Confirmation: detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation()}
+	confirmed := &consolev1.DeleteServiceRequest{
+		Name:         "fleet",
+		Confirmation: detail[*consolev1.ConfirmationWanted](t, err).GetConfirmation(),
+	}
 	_, err = kim.services.DeleteService(t.Context(), confirmed)
 	wantCode(t, err, connect.CodePermissionDenied, `delete cluster "own"`)
 	p.expect(t, "fleet/a:")
@@ -835,7 +846,8 @@ func TestATokenWithLimitsActsAsNoAccount(t *testing.T) {
 		return r.as(t, out.GetToken())
 	}
 	limited := token(&consolev1.TokenLimits{Role: "operator"})
-	wantCode(t, limited.tryService(t, declare("fleet", "narrow")), connect.CodePermissionDenied, `a token with limits may not act as service account "narrow"`)
+	wantCode(t, limited.tryService(t, declare("fleet", "narrow")), connect.CodePermissionDenied,
+		`a token with limits may not act as service account "narrow"`)
 	if err := limited.tryService(t, newService("plain", "shop", "edge-1")); err != nil {
 		t.Errorf("without an account: %v", err)
 	}
@@ -844,5 +856,6 @@ func TestATokenWithLimitsActsAsNoAccount(t *testing.T) {
 	}
 	moved := p.admin.service(t, "fleet")
 	moved.Spec.Path, moved.Metadata.Etag = "elsewhere", ""
-	wantCode(t, limited.tryService(t, moved), connect.CodePermissionDenied, `a token with limits may not act as service account "narrow"`)
+	wantCode(t, limited.tryService(t, moved), connect.CodePermissionDenied,
+		`a token with limits may not act as service account "narrow"`)
 }

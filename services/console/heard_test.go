@@ -5,7 +5,6 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/identity"
 )
 
 // What one console remembers of services is not what counts: another one hears of them, too, and people write in
@@ -19,7 +18,7 @@ func TestWhatAConsoleRemembersOfReportsMayBeOld(t *testing.T) {
 	admin.putCluster(t, "edge-1")
 	admin.putCluster(t, "edge-2")
 	admin.putService(t, "web", "edge-1")
-	at := func(r *running) syncing { return r.syncing(t, r.hubToken(t, identity.ServiceDistributor)) }
+	at := func(r *running) syncing { return r.syncing(t, r.distributorToken(t)) }
 	one, other := at(a), at(b)
 	said := func(sequence uint64, phase deliveryv1.Phase) *deliveryv1.ServiceReport {
 		return &deliveryv1.ServiceReport{

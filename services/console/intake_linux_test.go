@@ -20,8 +20,8 @@ import (
 	"fairlead.dev/platform/longform"
 )
 
-// A first delivery in these tests: each cluster has so many services, from so many sources, and a distributor tells of so many
-// services and clusters in a call.
+// A first delivery in these tests: each cluster has so many services, from so many sources, and a distributor tells of
+// so many services and clusters in a call.
 const (
 	intakeServices, intakeSources = 30, 10
 	intakeTruths, intakeReporters = 1000, 40
@@ -46,18 +46,28 @@ type intake struct {
 func startIntake(t *testing.T, db string, clusters int) *intake {
 	t.Helper()
 	r, cmd := newHub(t, db).process(t)
-	i := &intake{running: r, pid: cmd.Process.Pid, admin: r.admin(t), distributor: r.service(t, "distributor"), clusters: clusters, uids: map[string]string{}, random: rand.New(rand.NewPCG(1, 2))}
+	i := &intake{
+		running: r, pid: cmd.Process.Pid, admin: r.admin(t), distributor: r.service(t, "distributor"),
+		clusters: clusters, uids: map[string]string{}, random: rand.New(rand.NewPCG(1, 2)),
+	}
 	gitcache := r.service(t, "gitcache")
 	for n := range intakeSources {
 		source := i.admin.putSource(t, fmt.Sprintf("mono-%d", n), "https://git.example.com/mono")
 		i.sources = append(i.sources, source)
-		claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: source.GetMetadata().GetName(), Uid: source.GetMetadata().GetUid(), Owner: "g"})
+		claim, err := gitcache.heads.ClaimSource(t.Context(),
+			&consolev1.ClaimSourceRequest{
+				Source: source.GetMetadata().GetName(), Uid: source.GetMetadata().GetUid(),
+				Owner: "g",
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := gitcache.heads.PublishHeads(t.Context(), &consolev1.PublishHeadsRequest{
 			Source: source.GetMetadata().GetName(), Uid: source.GetMetadata().GetUid(), Epoch: claim.GetEpoch(),
-			Heads: []*consolev1.Head{{Ref: "HEAD", Revision: &artifactv1.Revision{Commit: intakeCommit, Subject: "the first of all", Author: "Ada <ada@example.com>"}, FetchTime: timestamppb.Now()}},
+			Heads: []*consolev1.Head{{Ref: "HEAD", Revision: &artifactv1.Revision{
+				Commit:  intakeCommit,
+				Subject: "the first of all", Author: "Ada <ada@example.com>",
+			}, FetchTime: timestamppb.Now()}},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +75,10 @@ func startIntake(t *testing.T, db string, clusters int) *intake {
 	i.inBatches(t, clusters, func(from, to int) error {
 		req := &consolev1.BatchUpdateClustersRequest{}
 		for c := from; c < to; c++ {
-			req.Requests = append(req.Requests, &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: meta(intakeCluster(c))}})
+			req.Requests = append(req.Requests, &consolev1.UpdateClusterRequest{
+				AllowMissing: true,
+				Cluster:      &consolev1.Cluster{Metadata: meta(intakeCluster(c))},
+			})
 		}
 		_, err := i.admin.clusters.BatchUpdateClusters(t.Context(), req)
 		return err
@@ -76,7 +89,10 @@ func startIntake(t *testing.T, db string, clusters int) *intake {
 			c, s := n/intakeServices, n%intakeServices
 			req.Requests = append(req.Requests, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
 				Metadata: meta(intakeService(c, s)),
-				Spec:     &consolev1.ServiceSpec{Source: fmt.Sprintf("mono-%d", s%intakeSources), Cluster: intakeCluster(c), Path: fmt.Sprintf("apps/s%02d/g%02d", s, c%intakeFolders)},
+				Spec: &consolev1.ServiceSpec{
+					Source:  fmt.Sprintf("mono-%d", s%intakeSources),
+					Cluster: intakeCluster(c), Path: fmt.Sprintf("apps/s%02d/g%02d", s, c%intakeFolders),
+				},
 			}})
 		}
 		resp, err := i.admin.services.BatchUpdateServices(t.Context(), req)
@@ -104,8 +120,8 @@ func intakeDigestOf(c, s int) string {
 	return fmt.Sprintf(intakeDigest, s*intakeFolders+c%intakeFolders)
 }
 
-// deliver tells the truths of all services, in the order in which folders are built, and of the refs. Truths that wait for a distributor's call are told
-// in the order of uids.
+// deliver tells the truths of all services, in the order in which folders are built, and of the refs. Truths that wait
+// for a distributor's call are told in the order of uids.
 func (i *intake) deliver(t *testing.T) {
 	t.Helper()
 	var list []*consolev1.ServiceHub
@@ -114,8 +130,12 @@ func (i *intake) deliver(t *testing.T) {
 		for c := folder % intakeFolders; c < i.clusters; c += intakeFolders {
 			digest := intakeDigestOf(c, s)
 			list = append(list, &consolev1.ServiceHub{
-				Service: intakeService(c, s), Uid: i.uids[intakeService(c, s)], SourceUid: i.sources[s%intakeSources].GetMetadata().GetUid(), Ref: "HEAD", ServiceRevision: 1,
-				Hub: &consolev1.HubTruth{Digest: digest, ContentDigest: digest, ResolveTime: timestamppb.Now(), Artifact: &artifactv1.Artifact{Digest: digest, Size: 1234, Files: 3}},
+				Service: intakeService(c, s), Uid: i.uids[intakeService(c, s)],
+				SourceUid: i.sources[s%intakeSources].GetMetadata().GetUid(), Ref: "HEAD", ServiceRevision: 1,
+				Hub: &consolev1.HubTruth{
+					Digest: digest, ContentDigest: digest, ResolveTime: timestamppb.Now(),
+					Artifact: &artifactv1.Artifact{Digest: digest, Size: 1234, Files: 3},
+				},
 			})
 		}
 	}
@@ -129,7 +149,10 @@ func (i *intake) deliver(t *testing.T) {
 	}
 	req := &consolev1.RecordHubRequest{}
 	for _, source := range i.sources {
-		req.Refs = append(req.Refs, &consolev1.RefHub{SourceUid: source.GetMetadata().GetUid(), Ref: "HEAD", Revision: &artifactv1.Revision{Commit: intakeCommit}, ResolveTime: timestamppb.Now()})
+		req.Refs = append(req.Refs, &consolev1.RefHub{
+			SourceUid: source.GetMetadata().GetUid(), Ref: "HEAD",
+			Revision: &artifactv1.Revision{Commit: intakeCommit}, ResolveTime: timestamppb.Now(),
+		})
 	}
 	if _, err := i.distributor.status.RecordHub(t.Context(), req); err != nil {
 		t.Fatal(err)
@@ -146,7 +169,8 @@ func (i *intake) report(t *testing.T, sequence uint64, phase deliveryv1.Phase) {
 			said := &consolev1.ClusterReports{Cluster: intakeCluster(c)}
 			for s := range intakeServices {
 				said.Reports = append(said.Reports, &deliveryv1.ServiceReport{
-					Service: intakeService(c, s), Sequence: sequence, Phase: phase, Digest: intakeDigestOf(c, s), Commit: intakeCommit, AppliedDigest: intakeDigestOf(c, s), AppliedCommit: intakeCommit,
+					Service: intakeService(c, s), Sequence: sequence, Phase: phase, Digest: intakeDigestOf(c, s),
+					Commit: intakeCommit, AppliedDigest: intakeDigestOf(c, s), AppliedCommit: intakeCommit,
 					AppliedTime: timestamppb.Now(), ObservedTime: timestamppb.Now(), ObjectsTotal: 3, ObjectsHealthy: 3,
 				})
 			}
@@ -168,7 +192,10 @@ func (i *intake) see(t *testing.T) {
 	t.Helper()
 	req := &consolev1.RecordSeenRequest{}
 	for c := range i.clusters {
-		req.Clusters = append(req.Clusters, &consolev1.ClusterSeen{Cluster: intakeCluster(c), Time: timestamppb.Now(), Agent: &deliveryv1.AgentInfo{Version: "v1", KubernetesVersion: "v1.36.0"}})
+		req.Clusters = append(req.Clusters, &consolev1.ClusterSeen{
+			Cluster: intakeCluster(c), Time: timestamppb.Now(),
+			Agent: &deliveryv1.AgentInfo{Version: "v1", KubernetesVersion: "v1.36.0"},
+		})
 	}
 	for from := 0; from < len(req.GetClusters()); from += 5000 {
 		if _, err := i.distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: req.GetClusters()[from:min(from+5000, len(req.GetClusters()))]}); err != nil {
@@ -226,7 +253,8 @@ func (i *intake) firstDelivery(t *testing.T) cost {
 	note := func(what string) {
 		now := i.cost(t)
 		d := now.since(step)
-		t.Logf("%-12s %6.2f s of CPU, %7.1f MiB written, %7.1f MiB read", what, d.cpu.Seconds(), mib(d.written), mib(d.read))
+		t.Logf("%-12s %6.2f s of CPU, %7.1f MiB written, %7.1f MiB read", what, d.cpu.Seconds(), mib(d.written),
+			mib(d.read))
 		step = now
 		if os.Getenv(profileEnv) != "" {
 			_ = syscall.Kill(i.pid, syscall.SIGUSR1)
@@ -242,13 +270,15 @@ func (i *intake) firstDelivery(t *testing.T) cost {
 	note("final")
 	all := i.cost(t).since(begin)
 	n := i.clusters * intakeServices
-	t.Logf("%d services: %.0f us of CPU, %.2f KiB written and %.2f KiB read for each", n, all.cpu.Seconds()*1e6/float64(n), float64(all.written)/1024/float64(n), float64(all.read)/1024/float64(n))
+	t.Logf("%d services: %.0f us of CPU, %.2f KiB written and %.2f KiB read for each", n,
+		all.cpu.Seconds()*1e6/float64(n), float64(all.written)/1024/float64(n), float64(all.read)/1024/float64(n))
 	return all
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// A first delivery of everything to everybody is few events, and each service, cluster and sink has its own story all the same.
+// A first delivery of everything to everybody is few events, and each service, cluster and sink has its own story all
+// the same.
 func TestAFirstDeliveryIsFewEvents(t *testing.T) {
 	t.Parallel()
 	for name, db := range map[string]func(*testing.T) string{
@@ -269,7 +299,8 @@ func TestAFirstDeliveryIsFewEvents(t *testing.T) {
 				}
 			}
 			if most := 8; services != 8*intakeServices || len(many) > most {
-				t.Errorf("%d events tell of %d services, want at most %d of %d", len(many), services, most, 8*intakeServices)
+				t.Errorf("%d events tell of %d services, want at most %d of %d", len(many), services, most,
+					8*intakeServices)
 			}
 			for _, c := range listEvents(t, events, "service = s07-edge-00003") {
 				if c.GetCluster() != "edge-00003" || c.GetDigest() != intakeDigestOf(3, 7) || len(c.GetMembers()) > 0 {
@@ -296,8 +327,9 @@ func TestAFirstDeliveryIsFewEvents(t *testing.T) {
 	}
 }
 
-// The cost of a service for the console in a first delivery must not grow with the fleet that it is in, and the bytes that are written for it stay
-// within a bound: a page for each index of each table that is about it would be several times that.
+// The cost of a service for the console in a first delivery must not grow with the fleet that it is in, and the bytes
+// that are written for it stay within a bound: a page for each index of each table that is about it would be several
+// times that.
 func TestAServiceOfALargeFleetCostsWhatItCostsInASmallOne(t *testing.T) {
 	longform.Only(t, "first deliveries of 60 and 360 clusters")
 	const mostWritten = 14 << 10 // bytes
@@ -315,13 +347,15 @@ func TestAServiceOfALargeFleetCostsWhatItCostsInASmallOne(t *testing.T) {
 		largeCPU, written := each(large)
 		t.Logf("%d clusters over %d: %.2f of the CPU", large, small, largeCPU/cpu)
 		if written > mostWritten {
-			t.Errorf("for a service among %d clusters %.1f KiB are written, want at most %d", large, written/1024, mostWritten>>10)
+			t.Errorf("for a service among %d clusters %.1f KiB are written, want at most %d", large, written/1024,
+				mostWritten>>10)
 		}
 		if largeCPU <= 1.3*cpu {
 			return
 		}
 		if tries == 4 {
-			t.Fatalf("a service among %d clusters costs %.0f us of CPU, and %.0f among %d", large, largeCPU*1e6, cpu*1e6, small)
+			t.Fatalf("a service among %d clusters costs %.0f us of CPU, and %.0f among %d", large, largeCPU*1e6,
+				cpu*1e6, small)
 		}
 	}
 }

@@ -41,8 +41,8 @@ func (b *browser) logins(t *testing.T, body string, headers ...string) (list []l
 	return got.Logins, got.NextPageToken
 }
 
-// byLink begins a session by a login link, in a browser that says what it is, and returns its cookie.
-func (b *browser) byLink(t *testing.T, admin, user, program string) string {
+// byLink begins a session by a login link, in a browser that says what it is.
+func (b *browser) byLink(t *testing.T, admin, user, program string) {
 	t.Helper()
 	_, text := b.want(t, http.StatusOK, "POST", loginService+"CreateLoginLink", `{"user": "`+user+`"}`,
 		"Authorization", admin)
@@ -52,7 +52,6 @@ func (b *browser) byLink(t *testing.T, admin, user, program string) string {
 	}
 	_, code, _ := strings.Cut(made.Link, "#")
 	b.want(t, http.StatusOK, "POST", "/v1/login/once", `{"code": "`+code+`"}`, "User-Agent", program)
-	return b.cookie(t)
 }
 
 // A person sees from where logins are used, which one is the own, and ends one, or all others.

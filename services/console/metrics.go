@@ -71,7 +71,8 @@ func commits(of *store.Store, tracer trace.Tracer) prometheus.Collector {
 type agents struct{ board func() *live.Board }
 
 func agentsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("fairlead_console_clusters", "Clusters in the catalog, by whether the hub hears of their agents: connected, disconnected, never, left.", []string{"state"}, nil)
+	return prometheus.NewDesc("fairlead_console_clusters",
+		"Clusters in the catalog, by whether the hub hears of their agents: connected, disconnected, never, left.", []string{"state"}, nil)
 }
 
 func (a agents) Describe(out chan<- *prometheus.Desc) { out <- agentsDesc() }

@@ -35,7 +35,8 @@ func (a api) names(t testing.TB, filter, order string) string {
 	t.Helper()
 	var names []string
 	for token := ""; ; {
-		resp, err := a.services.ListServices(t.Context(), &consolev1.ListServicesRequest{Filter: filter, OrderBy: order, PageSize: 2, PageToken: token})
+		resp, err := a.services.ListServices(t.Context(),
+			&consolev1.ListServicesRequest{Filter: filter, OrderBy: order, PageSize: 2, PageToken: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,8 @@ func (a api) names(t testing.TB, filter, order string) string {
 func (a api) putLabelled(t testing.TB, name, cluster string, labels map[string]string) {
 	t.Helper()
 	_, err := a.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
-		Metadata: &consolev1.Metadata{Name: name, Labels: labels}, Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Path: "deploy/" + name},
+		Metadata: &consolev1.Metadata{Name: name, Labels: labels},
+		Spec:     &consolev1.ServiceSpec{Source: "shop", Cluster: cluster, Path: "deploy/" + name},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +69,8 @@ func TestListsAreFilteredAndSorted(t *testing.T) {
 		admin.putCluster(t, "edge-1")
 		admin.putCluster(t, "edge-2")
 		for i, name := range []string{"e", "b", "d", "a", "c"} {
-			admin.putLabelled(t, name, fmt.Sprintf("edge-%d", i%2+1), map[string]string{"env": []string{"prod", "test"}[i%2]})
+			admin.putLabelled(t, name, fmt.Sprintf("edge-%d", i%2+1),
+				map[string]string{"env": []string{"prod", "test"}[i%2]})
 		}
 		for _, c := range []struct{ filter, order, want string }{
 			{"labels.env = prod", "", "c d e"},
@@ -101,7 +104,8 @@ func TestListsAreFilteredAndSorted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := resp.GetServices()[0]; s.GetMetadata().GetName() != "a" || s.GetMetadata().GetUid() != "" || s.GetSpec().GetCluster() != "edge-2" || s.GetStatus() != nil {
+		if s := resp.GetServices()[0]; s.GetMetadata().GetName() != "a" || s.GetMetadata().GetUid() != "" ||
+			s.GetSpec().GetCluster() != "edge-2" || s.GetStatus() != nil {
 			t.Errorf("masked: %v", s)
 		}
 		for words, req := range map[string]*consolev1.ListServicesRequest{
@@ -113,11 +117,13 @@ func TestListsAreFilteredAndSorted(t *testing.T) {
 			_, err := admin.services.ListServices(t.Context(), req)
 			wantCode(t, err, connect.CodeInvalidArgument, words)
 		}
-		page, err := admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{OrderBy: "name", PageSize: 1})
+		page, err := admin.services.ListServices(t.Context(),
+			&consolev1.ListServicesRequest{OrderBy: "name", PageSize: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = admin.services.ListServices(t.Context(), &consolev1.ListServicesRequest{OrderBy: "name desc", PageSize: 1, PageToken: page.GetNextPageToken()})
+		_, err = admin.services.ListServices(t.Context(),
+			&consolev1.ListServicesRequest{OrderBy: "name desc", PageSize: 1, PageToken: page.GetNextPageToken()})
 		wantCode(t, err, connect.CodeInvalidArgument, "another filter or order")
 	})
 }
@@ -164,7 +170,8 @@ type lookOn struct {
 
 func (r *running) look(t testing.TB, token string, req *consolev1.WatchResourcesRequest) *lookOn {
 	t.Helper()
-	c := consolev1connect.NewLiveServiceClient(newHTTPClient(t), r.url, append(client.Options(), client.WithToken(r.sending(token)))...)
+	c := consolev1connect.NewLiveServiceClient(newHTTPClient(t), r.url,
+		append(client.Options(), client.WithToken(r.sending(token)))...)
 	stream, err := c.WatchResources(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +180,8 @@ func (r *running) look(t testing.TB, token string, req *consolev1.WatchResources
 	return &lookOn{t: t, stream: stream}
 }
 
-// next returns what is told until done says that it is enough: +name:state of services, +name of others, -name of what goes.
+// next returns what is told until done says that it is enough: +name:state of services, +name of others, -name of what
+// goes.
 func (l *lookOn) next(done func(told []string) bool) []string {
 	l.t.Helper()
 	var told []string
@@ -190,7 +198,8 @@ func (l *lookOn) next(done func(told []string) bool) []string {
 		}
 		for _, res := range m.GetChanges().GetResources() {
 			if s := res.GetService(); s != nil {
-				told = append(told, "+"+s.GetMetadata().GetName()+":"+strings.ToLower(strings.TrimPrefix(s.GetStatus().GetState().String(), "SERVICE_STATE_")))
+				told = append(told, "+"+s.GetMetadata().GetName()+":"+
+					strings.ToLower(strings.TrimPrefix(s.GetStatus().GetState().String(), "SERVICE_STATE_")))
 				continue
 			}
 			told = append(told, "+"+res.GetCluster().GetMetadata().GetName()+res.GetSource().GetMetadata().GetName())
@@ -253,7 +262,8 @@ func fail(t *testing.T, r *running, admin api, name string, sequence uint64) {
 		t.Fatal(err)
 	}
 	uid := source.GetSource().GetMetadata().GetUid()
-	claim, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: uid, Owner: "gitcache-0"})
+	claim, err := gitcache.heads.ClaimSource(t.Context(),
+		&consolev1.ClaimSourceRequest{Source: "shop", Uid: uid, Owner: "gitcache-0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,14 +272,18 @@ func fail(t *testing.T, r *running, admin api, name string, sequence uint64) {
 		t.Fatal(err)
 	}
 	if _, err := distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
-		Service: name, Uid: s.GetService().GetMetadata().GetUid(), Hub: &consolev1.HubTruth{Digest: "d1", Revision: rev.GetRevision()},
+		Service: name, Uid: s.GetService().GetMetadata().GetUid(),
+		Hub: &consolev1.HubTruth{Digest: "d1", Revision: rev.GetRevision()},
 	}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now()}}}); err != nil {
 		t.Fatal(err)
 	}
-	report(t, distributor, &deliveryv1.ServiceReport{Service: name, Sequence: sequence, Phase: deliveryv1.Phase_PHASE_FAILED, Digest: "d1", Commit: commitA, Message: "deploy.yaml:3: no such kind"})
+	report(t, distributor, &deliveryv1.ServiceReport{
+		Service: name, Sequence: sequence,
+		Phase: deliveryv1.Phase_PHASE_FAILED, Digest: "d1", Commit: commitA, Message: "deploy.yaml:3: no such kind",
+	})
 }
 
 func report(t *testing.T, distributor api, reports ...*deliveryv1.ServiceReport) {
@@ -293,7 +307,8 @@ func TestWatchResumes(t *testing.T) {
 	admin.putCluster(t, "edge-2")
 	admin.putLabelled(t, "web", "edge-1", nil)
 	again := r.look(t, token, &consolev1.WatchResourcesRequest{ResumeToken: l.token})
-	if got := again.until("+web:pending"); slices.Contains(got, "begin") || !slices.Contains(got, "+edge-2") || slices.Contains(got, "+edge-1") {
+	if got := again.until("+web:pending"); slices.Contains(got, "begin") || !slices.Contains(got, "+edge-2") ||
+		slices.Contains(got, "+edge-1") {
 		t.Errorf("resumed with %v", got)
 	}
 	foreign := r.look(t, token, &consolev1.WatchResourcesRequest{ResumeToken: "abc.7"})
@@ -343,7 +358,10 @@ func followed(t *testing.T, r *running, admin api) *ref {
 	fail(t, r, admin, "web", 1)
 	of.follow(t, admin, "web")
 	of.handOut(t, commitA)
-	report(t, of.distributor, &deliveryv1.ServiceReport{Service: "web", Sequence: 2, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d2", AppliedDigest: "d2", Commit: commitA})
+	report(t, of.distributor, &deliveryv1.ServiceReport{
+		Service: "web", Sequence: 2,
+		Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d2", AppliedDigest: "d2", Commit: commitA,
+	})
 	return of
 }
 
@@ -374,7 +392,8 @@ func TestLookingOnShowsNothingForeign(t *testing.T) {
 		t.Helper()
 		_, err := admin.grants.UpdateGrant(t.Context(), &consolev1.UpdateGrantRequest{AllowMissing: true, Grant: &consolev1.Grant{
 			Metadata: meta("bob"), Spec: &consolev1.GrantSpec{
-				Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}}, Role: "viewer",
+				Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_User{User: "bob"}}},
+				Role:     "viewer",
 				Clusters: &consolev1.GrantClusters{Names: clusters},
 			},
 		}})
@@ -388,7 +407,10 @@ func TestLookingOnShowsNothingForeign(t *testing.T) {
 	if got := bob.names(t, "", "name desc"); got != "mine" {
 		t.Errorf("list: %s", got)
 	}
-	l := r.look(t, token, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_CLUSTER}})
+	l := r.look(t, token, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{
+		consolev1.Kind_KIND_SERVICE,
+		consolev1.Kind_KIND_CLUSTER,
+	}})
 	if got := l.until("end"); !slices.Equal(got, []string{"begin", "+edge-1", "+mine:pending", "end"}) {
 		t.Fatalf("snapshot: %v", got)
 	}
@@ -440,7 +462,8 @@ func TestBoardEqualsDatabase(t *testing.T) {
 				ref.follow(t, admin, name)
 				continue
 			}
-			admin.putLabelled(t, name, "edge-"+rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "cluster"), map[string]string{"step": fmt.Sprint(i)})
+			admin.putLabelled(t, name, "edge-"+rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "cluster"),
+				map[string]string{"step": fmt.Sprint(i)})
 			if rapid.Bool().Draw(rt, "fails") {
 				sequence++
 				fail(t, a, admin, name, sequence)
@@ -459,7 +482,8 @@ func TestBoardEqualsDatabase(t *testing.T) {
 				got := map[string]string{}
 				for _, s := range all.GetServices() {
 					state := strings.ToLower(strings.TrimPrefix(s.GetStatus().GetState().String(), "SERVICE_STATE_"))
-					question := fmt.Sprintf("name = %s AND cluster = %s AND labels.step = %s AND state = %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), s.GetMetadata().GetLabels()["step"], state)
+					question := fmt.Sprintf("name = %s AND cluster = %s AND labels.step = %s AND state = %s",
+						s.GetMetadata().GetName(), s.GetSpec().GetCluster(), s.GetMetadata().GetLabels()["step"], state)
 					if admin.names(t, question, "") == s.GetMetadata().GetName() {
 						got[s.GetMetadata().GetName()] = want[s.GetMetadata().GetName()]
 					}
@@ -481,7 +505,10 @@ type ref struct {
 
 func newRef(t *testing.T, r *running, admin api) *ref {
 	t.Helper()
-	out := &ref{gitcache: r.service(t, identity.ServiceGitcache), distributor: r.service(t, identity.ServiceDistributor)}
+	out := &ref{
+		gitcache:    r.service(t, identity.ServiceGitcache),
+		distributor: r.service(t, identity.ServiceDistributor),
+	}
 	source, err := admin.sources.GetSource(t.Context(), &consolev1.GetSourceRequest{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
@@ -492,7 +519,8 @@ func newRef(t *testing.T, r *running, admin api) *ref {
 
 func (r *ref) push(t *testing.T, commit string) {
 	t.Helper()
-	claim, err := r.gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{Source: "shop", Uid: r.source, Owner: "gitcache-1"})
+	claim, err := r.gitcache.heads.ClaimSource(t.Context(),
+		&consolev1.ClaimSourceRequest{Source: "shop", Uid: r.source, Owner: "gitcache-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -517,7 +545,10 @@ func (r *ref) follow(t *testing.T, admin api, service string) {
 	if err != nil {
 		return // the service is not there
 	}
-	of := &consolev1.ServiceHub{Service: service, Uid: s.GetService().GetMetadata().GetUid(), SourceUid: r.source, Ref: "HEAD", Hub: &consolev1.HubTruth{Digest: "d2"}}
+	of := &consolev1.ServiceHub{
+		Service: service, Uid: s.GetService().GetMetadata().GetUid(), SourceUid: r.source,
+		Ref: "HEAD", Hub: &consolev1.HubTruth{Digest: "d2"},
+	}
 	if _, err := r.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{of}}); err != nil {
 		t.Fatal(err)
 	}
@@ -548,12 +579,14 @@ func TestResourcesAreCountedByTheirFields(t *testing.T) {
 		admin.putCluster(t, cluster)
 	}
 	for i, name := range []string{"a", "b", "c"} {
-		admin.putLabelled(t, name, fmt.Sprintf("edge-%d", i%2+1), map[string]string{"env": []string{"prod", "test"}[i%2]})
+		admin.putLabelled(t, name, fmt.Sprintf("edge-%d", i%2+1),
+			map[string]string{"env": []string{"prod", "test"}[i%2]})
 	}
 	admin.putLabelled(t, "plain", "edge-2", nil)
 	ask := func(filter string, by ...string) string {
 		t.Helper()
-		resp, err := admin.live.CountResources(t.Context(), &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: by})
+		resp, err := admin.live.CountResources(t.Context(),
+			&consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, Filter: filter, GroupBy: by})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -589,7 +622,8 @@ func TestResourcesAreCountedByTheirFields(t *testing.T) {
 		wantCode(t, err, connect.CodeInvalidArgument, words)
 	}
 	nobody := r.user(t, "nobody")
-	resp, err := nobody.live.CountResources(t.Context(), &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE})
+	resp, err := nobody.live.CountResources(t.Context(),
+		&consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -607,7 +641,8 @@ func (a api) found(t testing.TB, req *consolev1.SearchRequest) string {
 	}
 	var out []string
 	for _, f := range resp.GetResults() {
-		out = append(out, fmt.Sprintf("%s/%s by %s", strings.ToLower(strings.TrimPrefix(f.GetKind().String(), "KIND_")), f.GetName(), f.GetField()))
+		out = append(out, fmt.Sprintf("%s/%s by %s", strings.ToLower(strings.TrimPrefix(f.GetKind().String(), "KIND_")),
+			f.GetName(), f.GetField()))
 	}
 	if int(resp.GetTotalSize()) < len(out) {
 		t.Errorf("%d of %d", len(out), resp.GetTotalSize())
@@ -622,7 +657,10 @@ func TestSearchLeadsToAnythingByAnyOfItsWords(t *testing.T) {
 	admin := r.admin(t)
 	admin.putSource(t, "shop", "https://git.example.com/shop")
 	admin.must(t, newCluster("edge-1", "tier", "Web"), newCluster("edge-2"))
-	for name, cluster := range map[string]string{"web": "edge-1", "website": "edge-1", "my-web": "edge-2", "cobweb": "edge-2", "db": "edge-1"} {
+	for name, cluster := range map[string]string{
+		"web": "edge-1", "website": "edge-1", "my-web": "edge-2",
+		"cobweb": "edge-2", "db": "edge-1",
+	} {
 		admin.putLabelled(t, name, cluster, map[string]string{"team": "blue-" + name})
 	}
 	fail(t, r, admin, "cobweb", 1)
@@ -647,7 +685,8 @@ func TestSearchLeadsToAnythingByAnyOfItsWords(t *testing.T) {
 		t.Errorf("by the key of a label: %s", got)
 	}
 	resp, err := admin.live.Search(t.Context(), &consolev1.SearchRequest{Text: "shop", Limit: 1})
-	if err != nil || resp.GetTotalSize() != 6 || len(resp.GetResults()) != 1 || resp.GetResults()[0].GetKind() != consolev1.Kind_KIND_SOURCE {
+	if err != nil || resp.GetTotalSize() != 6 || len(resp.GetResults()) != 1 ||
+		resp.GetResults()[0].GetKind() != consolev1.Kind_KIND_SOURCE {
 		t.Errorf("got %v, %v", resp, err)
 	}
 	_, err = admin.live.Search(t.Context(), &consolev1.SearchRequest{Text: "  "})

@@ -103,7 +103,8 @@ func newPagerDuty(t *testing.T) *standIn {
 				return nil, fmt.Errorf("dedup_key %q", in.Key)
 			case in.Action == "resolve":
 				return []string{"resolve " + in.Key[strings.LastIndex(in.Key, "/Service")+1:]}, nil
-			case in.Action != "trigger", p == nil, p.Summary == "", len(p.Summary) > 1024, p.Source == "", !slices.Contains(severities, p.Severity):
+			case in.Action != "trigger", p == nil, p.Summary == "", len(p.Summary) > 1024, p.Source == "",
+				!slices.Contains(severities, p.Severity):
 				return nil, fmt.Errorf("action %q, payload %+v", in.Action, p)
 			case func() bool { _, err := time.Parse(time.RFC3339, p.Timestamp); return err != nil }():
 				return nil, fmt.Errorf("timestamp %q", p.Timestamp)

@@ -24,8 +24,8 @@ import (
 	"fairlead.dev/services/console"
 )
 
-// gitHost is a stand-in for a Git host's statuses of commits. The stand-in takes what the public documentation of the host allows, and keeps the last status of
-// each name.
+// gitHost is a stand-in for a Git host's statuses of commits. The stand-in takes what the public documentation of the
+// host allows, and keeps the last status of each name.
 type gitHost struct {
 	*httptest.Server
 	take func(req *http.Request, body map[string]string) (status string, err error)
@@ -99,7 +99,8 @@ func (h *gitHost) refusals() int {
 	return h.refused
 }
 
-// only says what is wrong with the fields of a body: those that must be there are long enough and short enough, and there are no others.
+// only says what is wrong with the fields of a body: those that must be there are long enough and short enough, and
+// there are no others.
 func only(body map[string]string, most int, fields ...string) error {
 	for name := range body {
 		if !slices.Contains(fields, name) {
@@ -137,14 +138,19 @@ func commitAt(path, before, after string) (string, error) {
 	return commit[:2], nil
 }
 
-// newGitHub is "create a commit status": https://docs.github.com/en/rest/commits/statuses, as GitHub Enterprise Server has it.
+// newGitHub is "create a commit status": https://docs.github.com/en/rest/commits/statuses, as GitHub Enterprise Server
+// has it.
 func newGitHub(t *testing.T) *gitHost {
 	return newGitHost(t, func(req *http.Request, body map[string]string) (string, error) {
 		commit, err := commitAt(req.URL.EscapedPath(), "/api/v3/repos/acme/shop/statuses/", "")
-		if req.Header.Get("Authorization") != "Bearer "+plantedToken || req.Header.Get("Accept") != "application/vnd.github+json" {
+		if req.Header.Get("Authorization") != "Bearer "+plantedToken ||
+			req.Header.Get("Accept") != "application/vnd.github+json" {
 			return "", fmt.Errorf("headers %v", req.Header)
 		}
-		for _, e := range []error{err, only(body, 140, "state", "context", "description", "target_url"), oneOf(body["state"], "error", "failure", "pending", "success")} {
+		for _, e := range []error{
+			err, only(body, 140, "state", "context", "description", "target_url"),
+			oneOf(body["state"], "error", "failure", "pending", "success"),
+		} {
 			if e != nil {
 				return "", e
 			}
@@ -153,15 +159,18 @@ func newGitHub(t *testing.T) *gitHost {
 	})
 }
 
-// newGitLab is "set commit pipeline status": https://docs.gitlab.com/api/commits/. The stand-in takes no state that a status
-// has already.
+// newGitLab is "set commit pipeline status": https://docs.gitlab.com/api/commits/. The stand-in takes no state that a
+// status has already.
 func newGitLab(t *testing.T) *gitHost {
 	return newGitHost(t, func(req *http.Request, body map[string]string) (string, error) {
 		commit, err := commitAt(req.URL.EscapedPath(), "/api/v4/projects/acme%2Fweb%2Fshop/statuses/", "")
 		if req.Header.Get("Private-Token") != plantedToken {
 			return "", fmt.Errorf("headers %v", req.Header)
 		}
-		for _, e := range []error{err, only(body, 255, "state", "name", "description", "target_url"), oneOf(body["state"], "pending", "running", "success", "failed", "canceled", "skipped")} {
+		for _, e := range []error{
+			err, only(body, 255, "state", "name", "description", "target_url"),
+			oneOf(body["state"], "pending", "running", "success", "failed", "canceled", "skipped"),
+		} {
 			if e != nil {
 				return "", e
 			}
@@ -170,15 +179,18 @@ func newGitLab(t *testing.T) *gitHost {
 	})
 }
 
-// newGitea is "create a commit status" of its OpenAPI document: https://docs.gitea.com/api/. The API is below a path, and Forgejo's is the
-// same.
+// newGitea is "create a commit status" of its OpenAPI document: https://docs.gitea.com/api/. The API is below a path,
+// and Forgejo's is the same.
 func newGitea(t *testing.T) *gitHost {
 	return newGitHost(t, func(req *http.Request, body map[string]string) (string, error) {
 		commit, err := commitAt(req.URL.EscapedPath(), "/git/api/v1/repos/acme/shop/statuses/", "")
 		if req.Header.Get("Authorization") != "token "+plantedToken {
 			return "", fmt.Errorf("headers %v", req.Header)
 		}
-		for _, e := range []error{err, only(body, 255, "state", "context", "description", "target_url"), oneOf(body["state"], "pending", "success", "error", "failure", "warning")} {
+		for _, e := range []error{
+			err, only(body, 255, "state", "context", "description", "target_url"),
+			oneOf(body["state"], "pending", "success", "error", "failure", "warning"),
+		} {
 			if e != nil {
 				return "", e
 			}
@@ -187,14 +199,18 @@ func newGitea(t *testing.T) *gitHost {
 	})
 }
 
-// newBitbucket is "store a build status" of Bitbucket Data Center: https://developer.atlassian.com/server/bitbucket/rest/. A status must have a URL.
+// newBitbucket is "store a build status" of Bitbucket Data Center:
+// https://developer.atlassian.com/server/bitbucket/rest/. A status must have a URL.
 func newBitbucket(t *testing.T) *gitHost {
 	return newGitHost(t, func(req *http.Request, body map[string]string) (string, error) {
 		commit, err := commitAt(req.URL.EscapedPath(), "/rest/api/latest/projects/acme/repos/shop/commits/", "/builds")
 		if req.Header.Get("Authorization") != "Bearer "+plantedToken {
 			return "", fmt.Errorf("headers %v", req.Header)
 		}
-		for _, e := range []error{err, only(body, 255, "state", "key", "name", "description", "url"), oneOf(body["state"], "CANCELLED", "FAILED", "INPROGRESS", "SUCCESSFUL", "UNKNOWN")} {
+		for _, e := range []error{
+			err, only(body, 255, "state", "key", "name", "description", "url"),
+			oneOf(body["state"], "CANCELLED", "FAILED", "INPROGRESS", "SUCCESSFUL", "UNKNOWN"),
+		} {
 			if e != nil {
 				return "", e
 			}
@@ -235,17 +251,25 @@ func TestGitHostsShowHowFarACommitIs(t *testing.T) {
 		states map[string]string
 	}{
 		"GitHub": {newGitHub(t), "/acme/shop.git", func(url string) *consolev1.SinkSpec {
-			return &consolev1.SinkSpec{To: &consolev1.SinkSpec_Github{Github: &consolev1.CommitStatusSink{Url: url, Token: secret(plantedToken), Repositories: []string{"acme/*"}}}}
+			return &consolev1.SinkSpec{To: &consolev1.SinkSpec_Github{Github: &consolev1.CommitStatusSink{
+				Url:   url,
+				Token: secret(plantedToken), Repositories: []string{"acme/*"},
+			}}}
 		}, map[string]string{"fetched": "pending", "applied": "pending", "healthy": "success", "failed": "failure"}},
 		"GitLab": {newGitLab(t), "/acme/web/shop", func(url string) *consolev1.SinkSpec {
-			return &consolev1.SinkSpec{To: &consolev1.SinkSpec_Gitlab{Gitlab: &consolev1.CommitStatusSink{Url: url + "/", Token: secret(plantedToken)}}}
+			return &consolev1.SinkSpec{To: &consolev1.SinkSpec_Gitlab{Gitlab: &consolev1.CommitStatusSink{Url: url +
+				"/", Token: secret(plantedToken)}}}
 		}, map[string]string{"fetched": "pending", "applied": "running", "healthy": "success", "failed": "failed"}},
 		"Gitea": {newGitea(t), "/git/acme/shop.git", func(url string) *consolev1.SinkSpec {
-			return &consolev1.SinkSpec{To: &consolev1.SinkSpec_Gitea{Gitea: &consolev1.CommitStatusSink{Url: url + "/git", Token: secret(plantedToken)}}}
+			return &consolev1.SinkSpec{To: &consolev1.SinkSpec_Gitea{Gitea: &consolev1.CommitStatusSink{Url: url +
+				"/git", Token: secret(plantedToken)}}}
 		}, map[string]string{"fetched": "pending", "applied": "pending", "healthy": "success", "failed": "failure"}},
 		"Bitbucket": {newBitbucket(t), "/scm/acme/shop.git", func(url string) *consolev1.SinkSpec {
 			return &consolev1.SinkSpec{To: &consolev1.SinkSpec_Bitbucket{Bitbucket: &consolev1.CommitStatusSink{Url: url, Token: secret(plantedToken)}}}
-		}, map[string]string{"fetched": "INPROGRESS", "applied": "INPROGRESS", "healthy": "SUCCESSFUL", "failed": "FAILED"}},
+		}, map[string]string{
+			"fetched": "INPROGRESS", "applied": "INPROGRESS", "healthy": "SUCCESSFUL",
+			"failed": "FAILED",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -266,7 +290,9 @@ func TestGitHostsShowHowFarACommitIs(t *testing.T) {
 			}
 			p.push(t, commitA)
 			tested, err = p.admin.sinks.TestSink(t.Context(), &consolev1.TestSinkRequest{Name: "git"})
-			if err != nil || !tested.GetAccepted() || !strings.Contains(tested.GetAnswer(), "status fairlead/test of aaaaaaaa in acme/") || strings.Contains(tested.GetAnswer(), plantedToken) {
+			if err != nil || !tested.GetAccepted() ||
+				!strings.Contains(tested.GetAnswer(), "status fairlead/test of aaaaaaaa in acme/") ||
+				strings.Contains(tested.GetAnswer(), plantedToken) {
 				t.Errorf("tested: %v, %v", tested, err)
 			}
 			p.handOver(t, commitA, "d1")
@@ -305,7 +331,8 @@ func (p *past) says(t *testing.T, digest string, phase deliveryv1.Phase, message
 	t.Helper()
 	p.sequence++
 	report(t, p.distributor, &deliveryv1.ServiceReport{
-		Service: p.service, Sequence: p.sequence, Phase: phase, Digest: digest, AppliedDigest: digest, Commit: p.head, AppliedCommit: p.head, Message: message,
+		Service: p.service, Sequence: p.sequence, Phase: phase, Digest: digest, AppliedDigest: digest, Commit: p.head,
+		AppliedCommit: p.head, Message: message,
 		AppliedTime: timestamppb.Now(), ObservedTime: timestamppb.Now(), ObjectsTotal: 3,
 	})
 }
@@ -347,7 +374,8 @@ func TestStatusesAreSetOnceByAllConsoles(t *testing.T) {
 	}
 }
 
-// A commit that changes nothing in the folder, and for a while can't be delivered, has the state of its service when it can.
+// A commit that changes nothing in the folder, and for a while can't be delivered, has the state of its service when it
+// can.
 func TestStatusFollowsAProblemOfTheHubThatPasses(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "the console sets statuses for seconds")
@@ -369,14 +397,18 @@ func TestStatusFollowsAProblemOfTheHubThatPasses(t *testing.T) {
 	p.push(t, commitB)
 	p.record(t, &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{{
 		Service: p.service, Uid: p.uid, SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD",
-		Hub: &consolev1.HubTruth{Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA}, Problem: &consolev1.Problem{Message: "no room"}},
+		Hub: &consolev1.HubTruth{
+			Digest: "d1", Revision: &artifactv1.Revision{Commit: commitA},
+			Problem: &consolev1.Problem{Message: "no room"},
+		},
 	}}})
 	is("bb fairlead/web failure: failed: no room")
 	p.handOver(t, commitB, "d1")
 	is("bb fairlead/web success: healthy")
 }
 
-// A host that limits requests is asked again when it says so, and gets the newest state then; a repository that the token may not write holds up no other.
+// A host that limits requests is asked again when it says so, and gets the newest state then; a repository that the
+// token may not write holds up no other.
 func TestGitHostsThatRefuse(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "the host refuses for seconds")
@@ -464,7 +496,8 @@ func TestCommitStatusSinksThatCannotBeAreRefused(t *testing.T) {
 		"spec.github: ca: holds no certificate":         github(func(s *consolev1.SinkSpec) { s.GetGithub().Ca = "nonsense" }),
 		"spec.github.context: does not match":           github(func(s *consolev1.SinkSpec) { s.GetGithub().Context = "a b" }),
 	} {
-		if err := admin.putSink(t, &consolev1.Sink{Metadata: meta("wrong"), Spec: spec}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := admin.putSink(t, &consolev1.Sink{Metadata: meta("wrong"), Spec: spec}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -473,7 +506,8 @@ func TestCommitStatusSinksThatCannotBeAreRefused(t *testing.T) {
 	}
 	moved := commitStatus("moved", "https://elsewhere.example.com")
 	moved.Spec.GetGithub().Token = secret("")
-	if err := admin.putSink(t, moved); err == nil || !strings.Contains(err.Error(), "spec.github.token.secret: write it again") {
+	if err := admin.putSink(t, moved); err == nil ||
+		!strings.Contains(err.Error(), "spec.github.token.secret: write it again") {
 		t.Errorf("moved: %v", err)
 	}
 }
@@ -505,7 +539,8 @@ func TestStatusOfAGlobalServiceCountsClusters(t *testing.T) {
 	p.says(t, "d-logs-edge-1", deliveryv1.Phase_PHASE_HEALTHY, "")
 	is("aa hub-7/global/logs pending: applied on 1/2")
 	said := &deliveryv1.ServiceReport{
-		Service: "logs-edge-2", Sequence: 1, Phase: deliveryv1.Phase_PHASE_FAILED, Digest: "d-logs-edge-2", Commit: commitA, ObservedTime: timestamppb.Now(), Message: "deploy.yaml:3: no such kind",
+		Service: "logs-edge-2", Sequence: 1, Phase: deliveryv1.Phase_PHASE_FAILED, Digest: "d-logs-edge-2",
+		Commit: commitA, ObservedTime: timestamppb.Now(), Message: "deploy.yaml:3: no such kind",
 	}
 	if _, err := p.distributor.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{Clusters: []*consolev1.ClusterReports{{Cluster: "edge-2", Reports: []*deliveryv1.ServiceReport{said}}}}); err != nil {
 		t.Fatal(err)
@@ -518,7 +553,8 @@ func TestStatusOfAGlobalServiceCountsClusters(t *testing.T) {
 	is("aa hub-7/web pending: fetched")
 }
 
-// The name of a status does not depend on which refs other services of the global service follow: the ref of the template has the plain name.
+// The name of a status does not depend on which refs other services of the global service follow: the ref of the
+// template has the plain name.
 func TestStatusOfAGlobalServiceKeepsItsName(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "the console sets statuses for seconds")
@@ -546,7 +582,10 @@ func TestStatusOfAGlobalServiceKeepsItsName(t *testing.T) {
 	handOver("edge-1", "HEAD", commitA)
 	handOver("edge-2", "HEAD", commitA)
 	is("aa fairlead/global/logs pending: fetched")
-	logs.Spec.Overrides = []*consolev1.GlobalOverride{{Clusters: &consolev1.ClusterSelector{Names: []string{"edge-2"}}, Ref: "next"}}
+	logs.Spec.Overrides = []*consolev1.GlobalOverride{{
+		Clusters: &consolev1.ClusterSelector{Names: []string{"edge-2"}},
+		Ref:      "next",
+	}}
 	p.admin.putGlobal(t, logs)
 	handOver("edge-2", "next", commitB)
 	is("bb fairlead/global/logs/next pending: fetched")
@@ -593,9 +632,19 @@ func TestStatusesOfAMonorepoAreSetInParts(t *testing.T) {
 	var told []*consolev1.ServiceHub
 	for i := range services {
 		name := fmt.Sprintf("web-%02d", i)
-		told = append(told, &consolev1.ServiceHub{Service: name, Uid: p.admin.putService(t, name, "edge-1").GetMetadata().GetUid(), SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD", Hub: &consolev1.HubTruth{Digest: "d-" + name}})
+		told = append(told, &consolev1.ServiceHub{
+			Service:   name,
+			Uid:       p.admin.putService(t, name, "edge-1").GetMetadata().GetUid(),
+			SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD", Hub: &consolev1.HubTruth{Digest: "d-" + name},
+		})
 	}
-	p.record(t, &consolev1.RecordHubRequest{Services: told, Refs: []*consolev1.RefHub{{SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD", Revision: &artifactv1.Revision{Commit: commitA}}}})
+	p.record(t, &consolev1.RecordHubRequest{
+		Services: told,
+		Refs: []*consolev1.RefHub{{
+			SourceUid: p.source.GetMetadata().GetUid(), Ref: "HEAD",
+			Revision: &artifactv1.Revision{Commit: commitA},
+		}},
+	})
 	await(t, "all have a status", func() bool { return len(host.got(t)) >= services })
 	got := host.got(t)
 	slices.Sort(got)

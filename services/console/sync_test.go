@@ -45,10 +45,10 @@ func (s syncing) report(t *testing.T, cluster string, reports ...*deliveryv1.Ser
 	}
 }
 
-// hubToken is the token of a hub service.
-func (r *running) hubToken(t testing.TB, name string) string {
+// distributorToken is the token of a distributor.
+func (r *running) distributorToken(t testing.TB) string {
 	t.Helper()
-	return r.sign(t, identity.Identity{Kind: identity.KindService, Name: name})
+	return r.sign(t, identity.Identity{Kind: identity.KindService, Name: identity.ServiceDistributor})
 }
 
 func TestLeversAreWrittenInTheHistory(t *testing.T) {
@@ -139,7 +139,7 @@ func TestLeversAreWrittenInTheHistory(t *testing.T) {
 func TestConfirmOfAnOldGuardIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
-	admin, distributor := r.syncing(t, r.adminToken(t)), r.syncing(t, r.hubToken(t, identity.ServiceDistributor))
+	admin, distributor := r.syncing(t, r.adminToken(t)), r.syncing(t, r.distributorToken(t))
 	admin.putSource(t, "shop", "https://git.example.com/shop")
 	admin.putCluster(t, "edge-1")
 	admin.putService(t, "web", "edge-1")
@@ -227,7 +227,7 @@ func TestDetailsSurviveAndAreListed(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "")
 	r := h.start(t)
-	admin, distributor := r.syncing(t, r.adminToken(t)), r.syncing(t, r.hubToken(t, identity.ServiceDistributor))
+	admin, distributor := r.syncing(t, r.adminToken(t)), r.syncing(t, r.distributorToken(t))
 	admin.putSource(t, "shop", "https://git.example.com/shop")
 	for _, cluster := range []string{"edge-1", "edge-2"} {
 		admin.putCluster(t, cluster)

@@ -65,7 +65,7 @@ func (p *past) tell(t *testing.T, cluster, id, digest string, ago int, outcome d
 // hand hands a run over.
 func (p *past) hand(t *testing.T, cluster string, run *deliveryv1.TestRun) {
 	t.Helper()
-	c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
+	c := p.syncing(t, p.distributorToken(t))
 	_, err := c.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{
 		Cluster: cluster, Detail: &deliveryv1.ServiceDetail{
 			Service: p.service, Digest: run.GetDigest(), ObservedTime: timestamppb.Now(),
@@ -85,7 +85,7 @@ func TestTestsAreAskedForOnceAndByRunTestsOnly(t *testing.T) {
 		wantCode(t, err, connect.CodeNotFound, "none")
 		sees := func(agent *deliveryv1.AgentInfo) {
 			t.Helper()
-			c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
+			c := p.syncing(t, p.distributorToken(t))
 			if _, err := c.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
 				Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now(), Agent: agent}},
 			}); err != nil {
@@ -501,7 +501,7 @@ func TestWhatAnAgentHasLostOfARunIsKept(t *testing.T) {
 	}
 	tell := func(seen time.Time, run *deliveryv1.TestRun) {
 		t.Helper()
-		c := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
+		c := p.syncing(t, p.distributorToken(t))
 		if _, err := c.objects.RecordDetails(t.Context(), &consolev1.RecordDetailsRequest{
 			Cluster: "edge-1", Detail: &deliveryv1.ServiceDetail{
 				Service: p.service, Digest: "d1", ObservedTime: timestamppb.New(seen),

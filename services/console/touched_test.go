@@ -52,7 +52,8 @@ func TestAChangeSaysWhichServicesItTouches(t *testing.T) {
 			{"entries of two services", []proto.Message{set("2", "2")}, "api at edge-2: b\nweb at edge-1: a,b\n2"},
 			{"a secret behind a set", []proto.Message{newSecret("pw", "password", "two")}, "api at edge-2: pw\n1"},
 			{
-				"two of them at once", []proto.Message{set("2", "1"), newSecret("pw", "password", "two")},
+				"two of them at once",
+				[]proto.Message{set("2", "1"), newSecret("pw", "password", "two")},
 				"api at edge-2: pw\nweb at edge-1: a\n2",
 			},
 			{
@@ -63,7 +64,8 @@ func TestAChangeSaysWhichServicesItTouches(t *testing.T) {
 				"web at edge-1: b\n1",
 			},
 			{
-				"a reference into nothing", []proto.Message{newSet("db", settings{"pw": refTo("pw", "no-such-key")})},
+				"a reference into nothing",
+				[]proto.Message{newSet("db", settings{"pw": refTo("pw", "no-such-key")})},
 				"api at edge-2:  \"pw\" (configset/db",
 			},
 		} {

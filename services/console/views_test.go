@@ -211,7 +211,7 @@ func TestRandomPushesConverge(t *testing.T) {
 	onBoth(t, func(t *testing.T, db string) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history can be run again
+		random := rand.New(rand.NewPCG(seed, 0)) // a history can be run again
 		p := newPeople(t, db)
 		d := p.service(t, identity.ServiceDistributor)
 		term, sequence, base := uint64(1), uint64(0), uint64(0)
@@ -226,7 +226,7 @@ func TestRandomPushesConverge(t *testing.T) {
 				}
 			}
 			if random.IntN(20) == 0 { // another process
-				term, sequence, base = term+uint64(random.IntN(3)), 0, 0 //nolint:gosec // small
+				term, sequence, base = term+uint64(random.IntN(3)), 0, 0
 			}
 			sequence++
 			push := &deliveryv1.PushViewRequest{Term: term, Sequence: sequence, Base: base}
@@ -398,7 +398,8 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 	})
 }
 
-// A person who may not read a cluster's Kubernetes API sees the rows of the services that they may view, and of nothing else.
+// A person who may not read a cluster's Kubernetes API sees the rows of the services that they may view, and of nothing
+// else.
 func TestRowsOfOwnServicesAreSeen(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db string) {
@@ -407,10 +408,14 @@ func TestRowsOfOwnServicesAreSeen(t *testing.T) {
 		p.admin.putProject(t, "team")
 		team := grantFor("team", "viewer", "eve")
 		team.Spec.Projects = []string{"team"}
-		p.admin.must(t, serviceOf("hers", "edge-1", "team"), serviceOf("hers-elsewhere", "edge-2", "team"), newService("web", "shop", "edge-1"), team)
+		p.admin.must(t, serviceOf("hers", "edge-1", "team"), serviceOf("hers-elsewhere", "edge-2", "team"),
+			newService("web", "shop", "edge-1"), team)
 		services := &deliveryv1.ViewSection{Name: "services", State: 1, Figures: map[string]int64{"total": 3}}
 		for _, name := range []string{"hers", "hers-elsewhere", "web"} {
-			services.Rows = append(services.Rows, &deliveryv1.ViewRow{Key: name, Name: name, Service: name, Figures: map[string]int64{"pods": 3}})
+			services.Rows = append(services.Rows, &deliveryv1.ViewRow{
+				Key: name, Name: name, Service: name,
+				Figures: map[string]int64{"pods": 3},
+			})
 		}
 		p.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, 1, podSection("secret"), services))
 		shown := func(a api) (listed, viewed string) {

@@ -46,7 +46,10 @@ func TestASetSaysHowFarViewsHaveIt(t *testing.T) {
 	const isWhole, isDenied = deliveryv1.SectionState_SECTION_STATE_WHOLE, deliveryv1.SectionState_SECTION_STATE_DENIED
 	d.push(t, "edge-1", whole(1, 1, setSection("certificates", isWhole, "",
 		map[string]int64{"total": 3, "Ready.false": 1, "issuer.letsencrypt-prod": 2},
-		&deliveryv1.ViewRow{Key: "shop/web", Kind: "Certificate", Namespace: "shop", Name: "web", Cells: []string{"2027-01-01T00:00:00Z"}})))
+		&deliveryv1.ViewRow{
+			Key: "shop/web", Kind: "Certificate", Namespace: "shop", Name: "web",
+			Cells: []string{"2027-01-01T00:00:00Z"},
+		})))
 	d.push(t, "edge-2", whole(1, 1, setSection("certificates", isDenied, "may not list", nil)))
 	d.push(t, "edge-3", whole(1, 1, podSection()))
 	got, err := admin.viewSets.GetViewSet(t.Context(), &consolev1.GetViewSetRequest{Name: "certificates"})
@@ -63,11 +66,13 @@ func TestASetSaysHowFarViewsHaveIt(t *testing.T) {
 	}
 	const want = "edge-2: may not list; edge-3: the agent (v1.0.0) keeps no ViewSets: update it, or let it (viewSets of its chart); " +
 		"edge-4: no agent was heard of: `fairlead cluster join` brings one into the cluster"
-	if is.GetClusters() != 4 || is.GetWhole() != 1 || is.GetTroublesTotal() != 3 || strings.Join(troubles, "; ") != want {
+	if is.GetClusters() != 4 || is.GetWhole() != 1 || is.GetTroublesTotal() != 3 ||
+		strings.Join(troubles, "; ") != want {
 		t.Errorf("got %v", is)
 	}
 	// The cluster has no such kind: nothing is wrong, and it is said.
-	d.push(t, "edge-2", whole(1, 2, setSection("certificates", isWhole, "the cluster has no Certificate of cert-manager.io", nil)))
+	d.push(t, "edge-2", whole(1, 2, setSection("certificates", isWhole,
+		"the cluster has no Certificate of cert-manager.io", nil)))
 	// Figures are for filters, rows for readers of the cluster's Kubernetes API.
 	views, err := admin.views.ListClusterViews(t.Context(), &consolev1.ListClusterViewsRequest{
 		Filter: "set-certificates.Ready.false > 0 AND set-certificates.issuer.letsencrypt-prod = 2",
@@ -82,7 +87,8 @@ func TestASetSaysHowFarViewsHaveIt(t *testing.T) {
 		}
 		var out []string
 		for _, row := range resp.GetRows() {
-			out = append(out, row.GetCluster()+" "+row.GetRow().GetName()+" "+strings.Join(row.GetRow().GetCells(), ","))
+			out = append(out, row.GetCluster()+" "+row.GetRow().GetName()+" "+
+				strings.Join(row.GetRow().GetCells(), ","))
 		}
 		for _, gap := range resp.GetGaps() {
 			out = append(out, gap.GetCluster()+": "+gap.GetReason())
@@ -111,7 +117,8 @@ func TestAWriteSaysWhoseViewsHaveASet(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
-	admin.must(t, newCluster("edge-1", "site", "edge"), newCluster("edge-2", "site", "edge"), newCluster("core-1", "site", "core"))
+	admin.must(t, newCluster("edge-1", "site", "edge"), newCluster("edge-2", "site", "edge"),
+		newCluster("core-1", "site", "core"))
 	note := func(m proto.Message) string {
 		t.Helper()
 		got, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(m)})
@@ -148,7 +155,8 @@ func TestMoreSetsThanAViewTakesAreRefused(t *testing.T) {
 	refused := func(m proto.Message) {
 		t.Helper()
 		_, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(m)})
-		if connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), `cluster "edge-1" has 9 ViewSets`) ||
+		if connect.CodeOf(err) != connect.CodeFailedPrecondition ||
+			!strings.Contains(err.Error(), `cluster "edge-1" has 9 ViewSets`) ||
 			!strings.Contains(err.Error(), "set-0, set-1") || !strings.Contains(err.Error(), "eighth") {
 			t.Errorf("got %v", err)
 		}
@@ -181,7 +189,8 @@ func TestASetThatCanNotBeIsRefused(t *testing.T) {
 	} {
 		set := newViewSet("a", &consolev1.ClusterSelector{All: true})
 		tc.change(set)
-		_, err := admin.viewSets.UpdateViewSet(t.Context(), &consolev1.UpdateViewSetRequest{AllowMissing: true, ViewSet: set})
+		_, err := admin.viewSets.UpdateViewSet(t.Context(),
+			&consolev1.UpdateViewSetRequest{AllowMissing: true, ViewSet: set})
 		if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %s", what, err, tc.want)
 		}
@@ -194,7 +203,7 @@ func TestHubServicesFollowSets(t *testing.T) {
 	admin := r.admin(t)
 	set := newViewSet("certificates", &consolev1.ClusterSelector{All: true})
 	admin.must(t, set)
-	distributor := r.as(t, r.hubToken(t, identity.ServiceDistributor))
+	distributor := r.as(t, r.distributorToken(t))
 	stream, err := distributor.catalog.Watch(t.Context(), &consolev1.WatchRequest{
 		Kinds: []consolev1.Kind{consolev1.Kind_KIND_VIEW_SET},
 	})
@@ -203,12 +212,15 @@ func TestHubServicesFollowSets(t *testing.T) {
 	}
 	defer stream.Close()
 	for stream.Receive() {
-		for _, c := range stream.Msg().GetChanges().GetChanges() {
-			if got := c.GetViewSet(); got.GetMetadata().GetName() != "certificates" || !proto.Equal(got.GetSpec(), set.GetSpec()) {
-				t.Errorf("told of %v", got)
-			}
-			return
+		changes := stream.Msg().GetChanges().GetChanges()
+		if len(changes) == 0 {
+			continue
 		}
+		if got := changes[0].GetViewSet(); got.GetMetadata().GetName() != "certificates" ||
+			!proto.Equal(got.GetSpec(), set.GetSpec()) {
+			t.Errorf("told of %v", got)
+		}
+		return
 	}
 	t.Fatal("told of nothing:", stream.Err())
 }

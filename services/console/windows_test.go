@@ -319,7 +319,7 @@ func TestARollbackKeepsTheWindowsOfNow(t *testing.T) {
 func TestASyncOfAnObjectThatIsKnownNotToBeThereIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, newHub(t, "").start(t))
-	distributor := p.syncing(t, p.hubToken(t, identity.ServiceDistributor))
+	distributor := p.syncing(t, p.distributorToken(t))
 	detail := func(d *deliveryv1.ServiceDetail) {
 		t.Helper()
 		d.Service, d.ObservedTime = "web", timestamppb.Now()

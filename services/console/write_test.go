@@ -408,12 +408,17 @@ func TestSourcesThatNameOthersComeAndGoWithThem(t *testing.T) {
 		first, last := newSource("a"), newSource("z")
 		first.Spec.Git.ChartSources, last.Spec.Git.ChartSources = []string{"charts"}, []string{"charts"}
 		_, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(first)})
-		wantCode(t, err, connect.CodeFailedPrecondition, `source "a": spec.git.chartSources[0]: source "charts" does not exist`)
+		wantCode(t, err, connect.CodeFailedPrecondition,
+			`source "a": spec.git.chartSources[0]: source "charts" does not exist`)
 		set := func(confirmation string, list ...proto.Message) (string, error) {
-			got, err := admin.apply(t, &consolev1.ApplyRequest{Set: "fleet", Prune: true, Confirmation: confirmation, Resources: anyOf(list...)})
+			got, err := admin.apply(t, &consolev1.ApplyRequest{
+				Set: "fleet", Prune: true, Confirmation: confirmation,
+				Resources: anyOf(list...),
+			})
 			return outcomesOf(got), err
 		}
-		if got, err := set("", first, charts, last); err != nil || got != "source/a created, source/charts created, source/z created" {
+		if got, err := set("", first, charts, last); err != nil ||
+			got != "source/a created, source/charts created, source/z created" {
 			t.Fatalf("%s, %v", got, err)
 		}
 		_, err = admin.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "charts"})

@@ -65,8 +65,8 @@ func (r *record) refusals(t *testing.T) []string {
 	return all
 }
 
-// A digest that is meant for others, be it another cluster or another project, was never made, or is on a gitcache only, is not found, all alike;
-// and it is written down who asked for what.
+// A digest that is meant for others, be it another cluster or another project, was never made, or is on a gitcache
+// only, is not found, all alike; and it is written down who asked for what.
 func TestDigestsOfOthersAreRefusedAndWrittenDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,7 +86,10 @@ func TestDigestsOfOthersAreRefusedAndWrittenDown(t *testing.T) {
 	b.awaitCommit("paid", commit("1"))
 	mine, others := a.got["hello"].GetArtifact().GetDigest(), b.got["other"].GetArtifact().GetDigest()
 	var want []string
-	for _, digest := range []string{others, b.got["paid"].GetArtifact().GetDigest(), string(w.git.folders[commit("9")+" apps/stray"].Digest), string(digestOf([]byte("forged")))} {
+	for _, digest := range []string{
+		others, b.got["paid"].GetArtifact().GetDigest(),
+		string(w.git.folders[commit("9")+" apps/stray"].Digest), string(digestOf([]byte("forged"))),
+	} {
 		if _, err := a.download(digest); !errors.Is(err, artifact.ErrNotFound) {
 			t.Errorf("%s: got %v", digest, err)
 		}
@@ -119,8 +122,10 @@ func TestForgedNamesAreNotFound(t *testing.T) {
 	a.awaitCommit("hello", commit("1"))
 	good := a.got["hello"].GetArtifact().GetDigest()
 	for _, name := range []string{
-		"", "sha256:", "sha256:..", "%2e%2e/catalog/snapshot", "..%2f..%2fidentity%2ftoken", "sha256:" + strings.Repeat("0", 63), strings.ToUpper(good),
-		good + "/", good + ".tar.zst", good + "%00", "sha512:" + good[7:], good[7:], "quarantine/" + good[7:], good + "," + good,
+		"", "sha256:", "sha256:..", "%2e%2e/catalog/snapshot", "..%2f..%2fidentity%2ftoken",
+		"sha256:" + strings.Repeat("0", 63), strings.ToUpper(good),
+		good + "/", good + ".tar.zst", good + "%00", "sha512:" + good[7:], good[7:], "quarantine/" + good[7:],
+		good + "," + good,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+artifact.Path+name, nil)
 		if err != nil {
@@ -164,7 +169,10 @@ func TestForeignTokensOpenNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts := strings.Split(good, ".")
-	for name, token := range map[string]string{"another authority": forged, "no signature": parts[0] + "." + parts[1] + ".", "nothing": "x", "revoked": revoked} {
+	for name, token := range map[string]string{
+		"another authority": forged,
+		"no signature":      parts[0] + "." + parts[1] + ".", "nothing": "x", "revoked": revoked,
+	} {
 		x := e.with(token)
 		_, err := x.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{})
 		if code := connect.CodeOf(err); code != connect.CodeUnauthenticated && code != connect.CodeUnavailable {
@@ -261,7 +269,8 @@ func (a *agent) deaf() {
 	a.t.Cleanup(func() { _ = stream.Close() })
 }
 
-// A copy of an agent's token is worth nothing without the key that it is bound to, and a proof that the agent sent to others is worth nothing here.
+// A copy of an agent's token is worth nothing without the key that it is bound to, and a proof that the agent sent to
+// others is worth nothing here.
 func TestCopiedTokenWithoutItsKeyGetsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -274,7 +283,8 @@ func TestCopiedTokenWithoutItsKeyGetsNothing(t *testing.T) {
 		"the token alone":            identity.StaticToken(a.token),
 		"with a proof for gitcaches": identitytest.Prover(a.token, identitytest.AgentKey(), identity.ServiceGitcache),
 	} {
-		rpc := deliveryv1connect.NewDeliveryServiceClient(w.client, e.url, append(client.Options(), client.WithToken(source))...)
+		rpc := deliveryv1connect.NewDeliveryServiceClient(w.client, e.url,
+			append(client.Options(), client.WithToken(source))...)
 		if _, err := rpc.Sync(t.Context(), &deliveryv1.SyncRequest{}); connect.CodeOf(err) != connect.CodeUnauthenticated {
 			t.Errorf("%s: Sync: %v", name, err)
 		}

@@ -7,7 +7,8 @@ import (
 	"fairlead.dev/services/distributor/internal/rpc"
 )
 
-// A procedure that changes or reveals something has an event in the audit trail: a new one fails here until it says why it needs none.
+// A procedure that changes or reveals something has an event in the audit trail: a new one fails here until it says why
+// it needs none.
 func TestEveryProcedureSaysWhyItLeavesNoEvent(t *testing.T) {
 	t.Parallel()
 	without := map[string]string{

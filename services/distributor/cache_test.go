@@ -187,8 +187,8 @@ func TestFullDiskDoesNotKeepItFromStarting(t *testing.T) {
 	a.mustHave()
 }
 
-// Without TLS the kernel sends what is stored and was found good, through all that stands around the handler: by the system
-// call that does so.
+// Without TLS the kernel sends what is stored and was found good, through all that stands around the handler: by the
+// system call that does so.
 func TestStoredArtifactsGoFromTheDiskToTheLine(t *testing.T) {
 	t.Parallel()
 	needStrace(t)
@@ -208,7 +208,8 @@ func TestStoredArtifactsGoFromTheDiskToTheLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := &http.Client{Transport: client.Authorize(&http.Transport{DisableKeepAlives: true}, identitytest.Source(a.token, identity.ServiceDistributor))}
+	line := &http.Client{Transport: client.Authorize(&http.Transport{DisableKeepAlives: true},
+		identitytest.Source(a.token, identity.ServiceDistributor))}
 	w.eventually("the kernel sends it", func() bool { // the file is trusted when it is a second old
 		if got := get(t, line, p.url+artifact.Path+a.got["hello"].GetArtifact().GetDigest()); !bytes.Equal(got, stored) {
 			t.Fatalf("%d bytes of %d", len(got), len(stored))

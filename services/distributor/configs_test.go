@@ -15,7 +15,9 @@ import (
 )
 
 // AccessConfigs gives out what configure put there.
-func (c *console) AccessConfigs(_ context.Context, req *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
+func (c *console) AccessConfigs(_ context.Context,
+	req *consolev1.AccessConfigsRequest,
+) (*consolev1.AccessConfigsResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -38,7 +40,10 @@ func (c *console) configure(revision string, values ...*consolev1.ConfigValue) {
 	if c.configs == nil {
 		c.configs = map[string]map[string]*consolev1.AccessedConfig{}
 	}
-	c.configs["uid-web"] = map[string]*consolev1.AccessedConfig{revision: {ServiceUid: "uid-web", Revision: revision, Values: values}}
+	c.configs["uid-web"] = map[string]*consolev1.AccessedConfig{revision: {
+		ServiceUid: "uid-web", Revision: revision,
+		Values: values,
+	}}
 }
 
 func configuredService(name, revision string) *consolev1.Change {
@@ -72,7 +77,10 @@ func TestConfigurationGoesToItsClusterOnly(t *testing.T) {
 	}
 	// Another revision is another digest; the same content is not asked for again.
 	before := one.have["web"]
-	w.console.configure("r2", &consolev1.ConfigValue{Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT, Value: "example.org"})
+	w.console.configure("r2", &consolev1.ConfigValue{
+		Name: "host", Type: consolev1.ConfigType_CONFIG_TYPE_TEXT,
+		Value: "example.org",
+	})
 	w.console.put(configuredService("web", "r2"))
 	w.eventually("the other configuration is delivered", func() bool {
 		one.sync()
@@ -102,7 +110,8 @@ func TestWhatHasNoConfigurationYetIsLeftOut(t *testing.T) {
 	w := newWorld(t)
 	w.git.commit(t, commit("1"), "apps", "all of it")
 	w.console.configure("r1", &consolev1.ConfigValue{Name: "a", Value: "1"})
-	w.console.put(shop("HEAD", commit("1")), configuredService("web", "r1"), configuredService("new", "held"), service("plain", "edge-1", "apps"))
+	w.console.put(shop("HEAD", commit("1")), configuredService("web", "r1"), configuredService("new", "held"),
+		service("plain", "edge-1", "apps"))
 	a := w.start().agent("edge-1")
 	a.awaitCommit("web", commit("1"))
 	a.awaitCommit("plain", commit("1"))

@@ -131,7 +131,9 @@ func (s *Service) openState() (err error) {
 func (s *Service) serve(origin *edge.Edge) error {
 	console := consolev1connect.NewConfigServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
 	delivery := rpc.NewDelivery(rpc.Deps{
-		Plan: s.plan, Configs: configs.New(console), Stale: s.replica.Catalog.Stale, Confirmed: s.replica.Catalog.Confirmed, Hold: s.gate, Nudges: s.nudges, Reports: s.reports, Seen: s.seen, Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
+		Plan: s.plan, Configs: configs.New(console), Stale: s.replica.Catalog.Stale,
+		Confirmed: s.replica.Catalog.Confirmed, Hold: s.gate, Nudges: s.nudges, Reports: s.reports, Seen: s.seen,
+		Metrics: s.metrics, NextPoll: s.cfg.NextPoll, Pressure: s.pressure.Share, Tickets: s.replica.Tickets(), Log: s.deps.Log,
 	})
 	details := rpc.NewDetails(
 		consolev1connect.NewObjectServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...), s.metrics.Away.WithLabelValues("details").Inc,
@@ -174,7 +176,8 @@ func (s *Service) Run(ctx context.Context) error {
 	presence := coordination.Presence{
 		Membership: s.replica.Coordinator, Group: identity.ServiceDistributor, Member: s.member, TTL: presenceTTL, Log: s.deps.Log,
 	}
-	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.views.Run, s.hub.Run, s.folders.Run, s.gate.Run, s.nudges.Run, s.pressure.Run, presence.Run)
+	err := s.replica.Run(ctx, s.follow, s.resolve.Run, s.reports.Run, s.seen.Run, s.views.Run, s.hub.Run, s.folders.Run,
+		s.gate.Run, s.nudges.Run, s.pressure.Run, presence.Run)
 	return errors.Join(err, s.store.Close(), s.ledger.Close())
 }
 

@@ -41,7 +41,8 @@ func TestServiceIsDeliveredToItsClusterOnly(t *testing.T) {
 	a.awaitCommit("hello", commit("1"))
 	a.mustHave()
 	s := a.got["hello"]
-	if s.GetNamespace() != "default" || s.GetSource() != "shop" || s.GetPath() != "apps/hello" || s.GetRevision().GetSubject() != "subject of 1111111" || s.GetArtifact().GetFiles() != 1 {
+	if s.GetNamespace() != "default" || s.GetSource() != "shop" || s.GetPath() != "apps/hello" ||
+		s.GetRevision().GetSubject() != "subject of 1111111" || s.GetArtifact().GetFiles() != 1 {
 		t.Errorf("delivered %v", s)
 	}
 	if b := e.agent("edge-2"); b.sync() || len(b.got) != 0 {
@@ -105,12 +106,14 @@ func TestNewCommitChangesOnlyWhatItTouches(t *testing.T) {
 	w.console.put(shop("HEAD", commit("2")))
 	a.awaitCommit("a", commit("2"))
 	w.eventually("the console knows what is delivered at the new commit", func() bool {
-		return w.console.hubOf("b").GetRevision().GetCommit() == commit("2") && w.console.hubOf("a").GetRevision().GetCommit() == commit("2")
+		return w.console.hubOf("b").GetRevision().GetCommit() == commit("2") &&
+			w.console.hubOf("a").GetRevision().GetCommit() == commit("2")
 	})
 	if a.sync() || a.have["b"] != before {
 		t.Error("a commit outside of its folder changed b")
 	}
-	if h := w.console.hubOf("a"); h.GetDigest() != a.have["a"] || h.GetProblem() != nil || h.GetArtifact().GetDigest() != a.got["a"].GetArtifact().GetDigest() {
+	if h := w.console.hubOf("a"); h.GetDigest() != a.have["a"] || h.GetProblem() != nil ||
+		h.GetArtifact().GetDigest() != a.got["a"].GetArtifact().GetDigest() {
 		t.Errorf("the console was told %v", h)
 	}
 }
@@ -201,7 +204,8 @@ func TestMissingFolderKeepsWhatWasDelivered(t *testing.T) {
 			t.Error("an error changed the cluster")
 		}
 		a.mustHave()
-		if h := w.console.hubOf("hello"); h.GetRevision().GetCommit() != commit("1") || h.GetDigest() != a.have["hello"] {
+		if h := w.console.hubOf("hello"); h.GetRevision().GetCommit() != commit("1") ||
+			h.GetDigest() != a.have["hello"] {
 			t.Errorf("the console was told %v", h)
 		}
 	}
@@ -369,7 +373,8 @@ func TestReadyzSaysHowStaleTheCatalogIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	e = w.start()
-	if _, text := e.readiness(); !strings.Contains(text, "the console was not heard since the start") || !strings.Contains(text, "written 3h") {
+	if _, text := e.readiness(); !strings.Contains(text, "the console was not heard since the start") ||
+		!strings.Contains(text, "written 3h") {
 		t.Errorf("with the console down: %q", text)
 	}
 	w.consoleServer.start()
@@ -564,7 +569,10 @@ func TestWatchOfUnknownClusterIsNotFound(t *testing.T) {
 }
 
 func report(sequence uint64) *deliveryv1.ReportRequest {
-	return &deliveryv1.ReportRequest{Reports: []*deliveryv1.ServiceReport{{Service: "hello", Sequence: sequence, Phase: deliveryv1.Phase_PHASE_HEALTHY}}}
+	return &deliveryv1.ReportRequest{Reports: []*deliveryv1.ServiceReport{{
+		Service: "hello", Sequence: sequence,
+		Phase: deliveryv1.Phase_PHASE_HEALTHY,
+	}}}
 }
 
 func TestReportIsAcknowledgedOnlyWhenTheConsoleHasIt(t *testing.T) {
@@ -573,7 +581,8 @@ func TestReportIsAcknowledgedOnlyWhenTheConsoleHasIt(t *testing.T) {
 	w.ship()
 	a := w.start().agent("edge-1")
 	resp, err := a.rpc.Report(context.Background(), report(7))
-	if err != nil || len(resp.GetAcknowledged()) != 1 || resp.GetAcknowledged()[0].GetSequence() != 7 || w.console.reports["edge-1/hello"] != 7 {
+	if err != nil || len(resp.GetAcknowledged()) != 1 || resp.GetAcknowledged()[0].GetSequence() != 7 ||
+		w.console.reports["edge-1/hello"] != 7 {
 		t.Fatalf("got %v, %v; the console has %v", resp, err, w.console.reports)
 	}
 	w.console.fail(connect.NewError(connect.CodeUnavailable, errors.New("the database is down")))
@@ -671,7 +680,10 @@ func TestAnotherGitcacheIsAskedWhereOneCanNot(t *testing.T) {
 	w := newWorld(t)
 	w.ship()
 	behind := newGitcache(t)
-	behind.fail(&artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_UNKNOWN_SOURCE, Message: "never heard of it"})
+	behind.fail(&artifactv1.ResolveError{
+		Reason:  artifactv1.ResolveError_REASON_UNKNOWN_SOURCE,
+		Message: "never heard of it",
+	})
 	w.join("gitcache-0", w.serve(behind.handler()).url)
 	gone := w.serve(http.NotFoundHandler())
 	gone.stop()
@@ -689,7 +701,10 @@ func TestRefusedFolderIsSaid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.ship()
-	w.git.fail(&artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_REFUSED, Message: `link "a" leaves the folder`})
+	w.git.fail(&artifactv1.ResolveError{
+		Reason:  artifactv1.ResolveError_REASON_REFUSED,
+		Message: `link "a" leaves the folder`,
+	})
 	w.start()
 	w.eventually("the problem is told", func() bool {
 		return w.console.hubOf("hello").GetProblem().GetMessage() ==
@@ -737,7 +752,8 @@ func TestMetricsAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`fairlead_distributor_syncs_total{result="changes"} `, `fairlead_distributor_resolves_total{result="resolved"} 1`,
+		`fairlead_distributor_syncs_total{result="changes"} `,
+		`fairlead_distributor_resolves_total{result="resolved"} 1`,
 		"fairlead_distributor_services 1", "fairlead_distributor_clusters 2", "fairlead_distributor_cache_artifacts 1",
 		"fairlead_distributor_catalog_silence_seconds", "fairlead_distributor_unresolved 0",
 	} {
@@ -749,7 +765,10 @@ func TestMetricsAreThere(t *testing.T) {
 
 func TestConfigSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	good := distributor.Config{Config: replica.Config{DataDir: "x", HubSecretFile: "y", ConsoleURL: "https://hub.example.com"}}
+	good := distributor.Config{Config: replica.Config{
+		DataDir: "x", HubSecretFile: "y",
+		ConsoleURL: "https://hub.example.com",
+	}}
 	if err := good.Validate(); err != nil || good.NextPoll != 2*time.Minute {
 		t.Errorf("%v, %v", err, good.NextPoll)
 	}
@@ -764,7 +783,8 @@ func TestConfigSaysWhatIsMissing(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+		if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v", want, err)
 		}
 	}

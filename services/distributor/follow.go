@@ -107,7 +107,8 @@ func (s *Service) digests(ctx context.Context, delivered []plan.Delivered) map[s
 	traces := map[string]string{}
 	for _, d := range delivered {
 		c := d.Content
-		s.deps.Log.DebugContext(ctx, "delivered", "source", c.Want.Source, "path", c.Want.Path, "revision", c.Revision.Commit, "digest", c.Artifact.Digest, "services", d.Services)
+		s.deps.Log.DebugContext(ctx, "delivered", "source", c.Want.Source, "path", c.Want.Path,
+			"revision", c.Revision.Commit, "digest", c.Artifact.Digest, "services", d.Services)
 		parent := c.Revision.Traceparent
 		services[parent] += d.Services
 		if _, begun := traces[parent]; begun || !telemetry.Sampled(parent) {

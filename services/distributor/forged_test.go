@@ -12,7 +12,8 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// trap is what somebody runs who wants a token of the hub: with a certificate that the hub trusts, and without TLS on loopback.
+// trap is what somebody runs who wants a token of the hub: with a certificate that the hub trusts, and without TLS on
+// loopback.
 type trap struct {
 	asked atomic.Int64
 	urls  []string
@@ -39,8 +40,8 @@ func (w *world) withRedis() {
 	w.t.Cleanup(func() { _ = w.coord.Close() })
 }
 
-// A person who can write to Redis makes gitcaches of their own, copies and changes the real one's record, and takes the lease of the
-// source, so that their gitcache comes first: it is sent no request, and with that no token.
+// A person who can write to Redis makes gitcaches of their own, copies and changes the real one's record, and takes the
+// lease of the source, so that their gitcache comes first: it is sent no request, and with that no token.
 func TestForgedGitcachesInRedisAreSentNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,6 +104,7 @@ func TestUnsignedGitcachesAreAskedOnlyDuringAnUpgrade(t *testing.T) {
 		return strings.Contains(w.console.hubOf("hello").GetProblem().GetMessage(), "no gitcache is known")
 	})
 	if after, _ := w.git.counts(); after != before || a.got["hello"].GetRevision().GetCommit() != commit("1") {
-		t.Errorf("%d questions after the switch was closed, %s is delivered", after-before, a.got["hello"].GetRevision().GetCommit())
+		t.Errorf("%d questions after the switch was closed, %s is delivered", after-before,
+			a.got["hello"].GetRevision().GetCommit())
 	}
 }

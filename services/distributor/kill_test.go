@@ -48,8 +48,10 @@ func killAt(t *testing.T, inject string) {
 	if told.have["hello"] != "" {
 		again := w.startUnready().agent("edge-1")
 		again.have["hello"] = told.have["hello"]
-		resp, err := again.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: again.digest(), Have: again.list()})
-		if connect.CodeOf(err) != connect.CodeUnavailable && len(resp.GetChanges().GetServices())+len(resp.GetChanges().GetRemoved()) > 0 {
+		resp, err := again.rpc.Sync(context.Background(),
+			&deliveryv1.SyncRequest{Digest: again.digest(), Have: again.list()})
+		if connect.CodeOf(err) != connect.CodeUnavailable &&
+			len(resp.GetChanges().GetServices())+len(resp.GetChanges().GetRemoved()) > 0 {
 			t.Errorf("what was told is turned back: %v", resp)
 		}
 		again.e.stop()
@@ -80,7 +82,8 @@ func (w *world) shipUntilKilled(inject string) *agent {
 		w.git.commit(w.t, c, "apps/hello", "content "+c)
 		w.console.put(shop("HEAD", c))
 		w.eventually("the commit is delivered, or the process gone", func() bool {
-			resp, err := told.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: told.digest(), Have: told.list()})
+			resp, err := told.rpc.Sync(context.Background(),
+				&deliveryv1.SyncRequest{Digest: told.digest(), Have: told.list()})
 			for _, s := range resp.GetChanges().GetServices() {
 				told.have[s.GetName()], told.got[s.GetName()] = s.GetDigest(), s
 			}

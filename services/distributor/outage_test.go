@@ -40,7 +40,10 @@ func TestAgentsSeeNothingOfOutagesBehindTheEdge(t *testing.T) {
 	a.mustHave()
 
 	console := [2]func(){w.consoleServer.stop, w.consoleServer.start}
-	gitcaches := [2]func(){func() { w.gitServer.stop(); secondServer.stop() }, func() { w.gitServer.start(); secondServer.start() }}
+	gitcaches := [2]func(){
+		func() { w.gitServer.stop(); secondServer.stop() },
+		func() { w.gitServer.start(); secondServer.start() },
+	}
 	store := [2]func(){redis.Kill, func() { redis.Restart(); joined() }}
 	all := [2]func(){
 		func() { console[0](); store[0](); gitcaches[0]() },

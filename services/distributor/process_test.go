@@ -71,7 +71,8 @@ func (w *world) spawn(wrapper ...string) *process {
 	words := append(wrapper, os.Args[0]) //nolint:gocritic // the caller's slice is not used again
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), asProcess+"="+w.dir, "DISTRIBUTOR_TEST_CERT="+w.ca.CertFile, "DISTRIBUTOR_TEST_KEY="+w.ca.KeyFile,
-		"DISTRIBUTOR_TEST_CA="+w.ca.CAFile, "DISTRIBUTOR_TEST_CONSOLE="+w.consoleServer.url, "DISTRIBUTOR_TEST_GITCACHE="+w.gitServer.url, "DISTRIBUTOR_TEST_SECRET="+w.secret())
+		"DISTRIBUTOR_TEST_CA="+w.ca.CAFile, "DISTRIBUTOR_TEST_CONSOLE="+w.consoleServer.url,
+		"DISTRIBUTOR_TEST_GITCACHE="+w.gitServer.url, "DISTRIBUTOR_TEST_SECRET="+w.secret())
 	r, out, err := os.Pipe()
 	if err != nil {
 		w.t.Fatal(err)

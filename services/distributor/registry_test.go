@@ -113,13 +113,13 @@ func (r *reader) get(path string, headers ...string) (*http.Response, []byte) {
 	return r.ask(http.MethodGet, path, headers...)
 }
 
-// layerOf is the digest of the layer of hello at a tag.
-func (r *reader) layerOf(tag string) string {
+// latestLayer is the digest of the layer of hello at its latest tag.
+func (r *reader) latestLayer() string {
 	r.e.w.t.Helper()
-	resp, text := r.get("/v2/services/hello/manifests/" + tag)
+	resp, text := r.get("/v2/services/hello/manifests/latest")
 	var m struct{ Layers []struct{ Digest string } }
 	if err := json.Unmarshal(text, &m); err != nil || len(m.Layers) != 1 {
-		r.e.w.t.Fatalf("manifest %s: %s %s", tag, resp.Status, text)
+		r.e.w.t.Fatalf("latest manifest: %s %s", resp.Status, text)
 	}
 	return m.Layers[0].Digest
 }
@@ -216,8 +216,8 @@ const manifestTypes = "application/vnd.docker.distribution.manifest.v1+json," +
 	"application/vnd.oci.image.manifest.v1+json,application/vnd.docker.distribution.manifest.list.v2+json," +
 	"application/vnd.oci.image.index.v1+json"
 
-// An OCIRepository of Flux asks for the challenge, for the digest of its tag by HEAD, and for all else by that digest. Of
-// the answers it wants the headers, and that lengths and digests are those of the content.
+// An OCIRepository of Flux asks for the challenge, for the digest of its tag by HEAD, and for all else by that digest.
+// Of the answers it wants the headers, and that lengths and digests are those of the content.
 func TestFluxPullsWhatAServiceIsDelivered(t *testing.T) {
 	t.Parallel()
 	_, e := readers(t)
@@ -240,7 +240,8 @@ func TestFluxPullsWhatAServiceIsDelivered(t *testing.T) {
 			}
 		}
 		if err := json.Unmarshal(text, &m); err != nil || string(digestOf(text)) != digest || len(m.Layers) != 1 ||
-			head.ContentLength != int64(len(text)) || head.Header.Get("Content-Type") != resp.Header.Get("Content-Type") {
+			head.ContentLength != int64(len(text)) ||
+			head.Header.Get("Content-Type") != resp.Header.Get("Content-Type") {
 			t.Fatalf("%s: %v, %v %s", tag, head.Header, resp.Header, text)
 		}
 		layer := m.Layers[0]
@@ -280,7 +281,7 @@ func TestRepositoriesOfOthersDoNotExist(t *testing.T) {
 	t.Parallel()
 	_, e := readers(t)
 	ada, bob := e.reader(user("ada")), e.reader(user("bob"))
-	layer := ada.layerOf("latest")
+	layer := ada.latestLayer()
 	for _, path := range []string{
 		"manifests/latest", "manifests/" + commit("1"), "blobs/" + layer, "tags/list", "referrers/" + layer,
 	} {
@@ -297,12 +298,16 @@ func TestRepositoriesOfOthersDoNotExist(t *testing.T) {
 			t.Errorf("with a right, %s: %s", path, resp.Status)
 		}
 	}
-	for _, path := range []string{"hello/manifests/latest", "services/hello", "_catalog", "services/hello/uploads/x", "services/hello/tags/all"} {
+	for _, path := range []string{
+		"hello/manifests/latest", "services/hello", "_catalog", "services/hello/uploads/x",
+		"services/hello/tags/all",
+	} {
 		resp, text := ada.get("/v2/" + path)
 		wantRefusal(t, path, resp, text, http.StatusNotFound, "NAME_UNKNOWN")
 	}
 	for name, auth := range map[string]string{
-		"nothing": "", "a bad token": "Bearer x", "a bad password": "Basic YTpi", "no password": "Basic YTo=", "half a header": "Basic",
+		"nothing": "", "a bad token": "Bearer x", "a bad password": "Basic YTpi", "no password": "Basic YTo=",
+		"half a header": "Basic",
 	} {
 		resp, text := (&reader{e, auth}).get("/v2/")
 		wantRefusal(t, name, resp, text, http.StatusUnauthorized, "UNAUTHORIZED")
@@ -322,11 +327,14 @@ func TestRepositoriesOfOthersDoNotExist(t *testing.T) {
 func TestTokensOfAgentsOpenNoRepository(t *testing.T) {
 	t.Parallel()
 	_, e := readers(t)
-	layer := e.reader(user("ada")).layerOf("latest")
+	layer := e.reader(user("ada")).latestLayer()
 	a := e.agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
 	a.mustHave()
-	for _, path := range []string{"", "services/hello/manifests/latest", "services/hello/tags/list", "services/hello/blobs/" + layer} {
+	for _, path := range []string{
+		"", "services/hello/manifests/latest", "services/hello/tags/list",
+		"services/hello/blobs/" + layer,
+	} {
 		resp, text := (&reader{e, "Bearer " + a.token}).get("/v2/"+path, identity.ProofHeader, a.proof())
 		wantRefusal(t, path, resp, text, http.StatusUnauthorized, "UNAUTHORIZED")
 	}
@@ -347,7 +355,7 @@ func TestManifestsAndBlobsAnswerAsTheSpecificationHasIt(t *testing.T) {
 		resp.Header.Get("Content-Type") != "application/vnd.oci.image.manifest.v1+json" {
 		t.Errorf("manifest: %v %s", resp.Header, text)
 	}
-	layer := ada.layerOf("latest")
+	layer := ada.latestLayer()
 	blob, whole := ada.get(at + "blobs/" + layer)
 	if string(digestOf(whole)) != layer || blob.Header.Get("Docker-Content-Digest") != layer {
 		t.Errorf("blob: %v", blob.Header)
@@ -371,7 +379,8 @@ func TestManifestsAndBlobsAnswerAsTheSpecificationHasIt(t *testing.T) {
 	if _, got := ada.get(at + "blobs/" + string(digestOf([]byte("{}")))); string(got) != "{}" {
 		t.Errorf("the config is %s", got)
 	}
-	if _, got := ada.get(at + "tags/list"); string(got) != `{"name":"services/hello","tags":["`+commit("1")+`","latest"]}` {
+	if _, got := ada.get(at + "tags/list"); string(got) != `{"name":"services/hello","tags":["`+commit("1")+
+		`","latest"]}` {
 		t.Errorf("the tags are %s", got)
 	}
 	page, got := ada.get(at + "tags/list?n=1")
@@ -406,7 +415,7 @@ func TestTagsMoveWithWhatIsDelivered(t *testing.T) {
 	ada, ag := e.reader(user("ada")), e.agent("edge-1")
 	at := "/v2/services/hello/"
 	first, _ := ada.get(at + "manifests/latest")
-	old, oldLayer := first.Header.Get("Docker-Content-Digest"), ada.layerOf("latest")
+	old, oldLayer := first.Header.Get("Docker-Content-Digest"), ada.latestLayer()
 
 	w.git.commit(t, commit("2"), "apps/hello", "one") // the same content
 	w.console.put(shop("HEAD", commit("2")))
@@ -527,14 +536,17 @@ func TestDownloadsOfLayersAreWrittenDown(t *testing.T) {
 	e := w.start()
 	e.agent("edge-1").awaitCommit("hello", commit("1"))
 	ada, bob := e.reader(user("ada")), e.reader(user("bob"))
-	layer := ada.layerOf("latest")
+	layer := ada.latestLayer()
 	at := "/v2/services/hello/blobs/" + layer
 	ada.ask(http.MethodHead, at)
 	ada.get(at, "If-None-Match", `"`+layer+`"`)
 	ada.get(at)
 	bob.get("/v2/services/none/manifests/latest")
 	bob.get("/v2/services/hello/manifests/latest")
-	want := []string{"ada artifact.read GET service@" + layer + " hello 200", "bob artifact.refused GET service hello  404"}
+	want := []string{
+		"ada artifact.read GET service@" + layer + " hello 200",
+		"bob artifact.refused GET service hello  404",
+	}
 	w.eventually("both are in the trail", func() bool { return strings.Count(written.all(), "artifact.") >= 2 })
 	for _, line := range want {
 		if !strings.Contains(written.all(), line) {

@@ -43,7 +43,10 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 	if seen == 0 {
 		t.Fatal("told of no revision")
 	}
-	for _, req := range []*deliveryv1.SyncRequest{{Digest: a.digest(), Have: a.list(), Revision: seen}, {Digest: a.digest(), Revision: seen}} {
+	for _, req := range []*deliveryv1.SyncRequest{
+		{Digest: a.digest(), Have: a.list(), Revision: seen},
+		{Digest: a.digest(), Revision: seen},
+	} {
 		resp := b.ask(req)
 		if resp.GetHaveWanted() != nil {
 			continue // the distributor asks for the list
@@ -56,7 +59,8 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 		}
 	}
 	// An agent gets the services that it does not have at all.
-	if resp := b.ask(&deliveryv1.SyncRequest{Revision: seen}); len(resp.GetChanges().GetServices()) != 1 || len(resp.GetChanges().GetRemoved()) != 0 {
+	if resp := b.ask(&deliveryv1.SyncRequest{Revision: seen}); len(resp.GetChanges().GetServices()) != 1 ||
+		len(resp.GetChanges().GetRemoved()) != 0 {
 		t.Errorf("lost everything, got %v", resp)
 	}
 	second.consoleServer.start()
@@ -66,8 +70,8 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 	})
 }
 
-// Behind a balancer a nudge may come from a replica that has new content, and the answer from one that is still asking for
-// it, and nudges its own agents only: the agent is told to ask again soon.
+// Behind a balancer a nudge may come from a replica that has new content, and the answer from one that is still asking
+// for it, and nudges its own agents only: the agent is told to ask again soon.
 func TestAgentThatAnotherReplicaNudgedAsksAgainSoon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -112,8 +116,8 @@ func TestAgentThatAnotherReplicaNudgedAsksAgainSoon(t *testing.T) {
 	}
 }
 
-// Behind a balancer a nudge may come from a replica that has heard of a new head, and the answer from one that has not, and for
-// which the agent has all that it should have: it asks again soon, and not only with its next poll.
+// Behind a balancer a nudge may come from a replica that has heard of a new head, and the answer from one that has not,
+// and for which the agent has all that it should have: it asks again soon, and not only with its next poll.
 func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "a wait of 5 s")
@@ -121,7 +125,10 @@ func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
 	w.ship()
 	second := *w
 	second.dir, second.consoleServer = t.TempDir(), w.serve(w.consoleServer.handler)
-	between := &balancer{nudges: w.start().agent("edge-1"), answers: second.start().agent("edge-1"), answered: make(chan *deliveryv1.SyncRequest, 100)}
+	between := &balancer{
+		nudges: w.start().agent("edge-1"), answers: second.start().agent("edge-1"),
+		answered: make(chan *deliveryv1.SyncRequest, 100),
+	}
 	between.nudges.awaitCommit("hello", commit("1"))
 	between.answers.awaitCommit("hello", commit("1"))
 	_, door := deliveryv1connect.NewDeliveryServiceHandler(between)
@@ -131,7 +138,8 @@ func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
 	second.consoleServer.stop()
 	w.git.commit(t, commit("2"), "apps/hello", "two")
 	w.console.put(shop("HEAD", commit("2")))
-	between.await("is about the commit that it was nudged for", func(req *deliveryv1.SyncRequest) bool { return req.GetNudged() == w.console.revision() })
+	between.await("is about the commit that it was nudged for",
+		func(req *deliveryv1.SyncRequest) bool { return req.GetNudged() == w.console.revision() })
 	if one.at("hello") != commit("1") {
 		t.Fatal("the replica that answers is not behind")
 	}
@@ -152,7 +160,9 @@ func (b *balancer) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	return b.answers.rpc.Sync(ctx, req)
 }
 
-func (b *balancer) Watch(ctx context.Context, req *deliveryv1.WatchRequest, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
+func (b *balancer) Watch(ctx context.Context, req *deliveryv1.WatchRequest,
+	out *connect.ServerStream[deliveryv1.WatchResponse],
+) error {
 	in, err := b.nudges.rpc.Watch(ctx, req)
 	if err != nil {
 		return err
@@ -196,8 +206,10 @@ func (w *world) poller(url string) *polling {
 	distributors := hub.New(w.client, nil, client.Options()...)
 	distributors.Set([]string{url})
 	p := hub.NewPoller(hub.PollDeps{
-		Distributors: distributors, Wanted: one, KubernetesVersion: func() string { return "v1.36" }, AgentVersion: "v1",
-		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Distributors: distributors, Wanted: one, KubernetesVersion: func() string { return "v1.36" },
+		AgentVersion: "v1",
+		Tracer:       noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -14,8 +14,9 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// A cluster's share counts from before the body: of bodies that one agent has under way at once, few are begun to be read, and the other calls are
-// refused unread. Other clusters are served meanwhile, and so is the agent when its calls have ended.
+// A cluster's share counts from before the body: of bodies that one agent has under way at once, few are begun to be
+// read, and the other calls are refused unread. Other clusters are served meanwhile, and so is the agent when its calls
+// have ended.
 func TestOneClusterTakesNoMoreThanItsShareOfBodies(t *testing.T) {
 	t.Parallel()
 	const under = 64
@@ -37,7 +38,8 @@ func TestOneClusterTakesNoMoreThanItsShareOfBodies(t *testing.T) {
 				conn, answer := hog.announce(procedure)
 				if answer.StatusCode == http.StatusContinue {
 					held = append(held, conn)
-				} else if said := answer.Header.Get("Retry-After"); !refused(procedure, answer) || said == "" && !isStream(procedure) {
+				} else if said := answer.Header.Get("Retry-After"); !refused(procedure, answer) ||
+					said == "" && !isStream(procedure) {
 					t.Errorf("refused with %s, Retry-After %q", answer.Status, said)
 				}
 			}
@@ -75,8 +77,8 @@ func refused(procedure string, answer *http.Response) bool {
 	return answer.StatusCode == http.StatusServiceUnavailable
 }
 
-// announce sends the head of a call whose body of 4 MiB waits to be asked for, on a connection of its own: "100 Continue" is the answer if the
-// distributor begins to read the body.
+// announce sends the head of a call whose body of 4 MiB waits to be asked for, on a connection of its own: "100
+// Continue" is the answer if the distributor begins to read the body.
 func (a *agent) announce(procedure string) (*tls.Conn, *http.Response) {
 	a.t.Helper()
 	conn, err := tls.Dial("tcp", strings.TrimPrefix(a.e.url, "https://"), &tls.Config{InsecureSkipVerify: true})

@@ -39,11 +39,15 @@ func TestDeliveryIsInTheTraceOfItsCommit(t *testing.T) {
 	if got := a.got["hello"].GetRevision().GetTraceparent(); got != poll {
 		t.Errorf("delivered in %q", got)
 	}
-	want := []string{"b7ad6b7169203331>distributor.digest", "b7ad6b7169203331>distributor.resolve", "distributor.digest>distributor.nudge"}
+	want := []string{
+		"b7ad6b7169203331>distributor.digest", "b7ad6b7169203331>distributor.resolve",
+		"distributor.digest>distributor.nudge",
+	}
 	w.eventually("the trace has all spans", func() bool { return slices.Equal(below(recorder), want) })
 }
 
-// below are the spans that ended, each with its parent. Nothing but the commit made any: not the Syncs of this test, which belong to no trace.
+// below are the spans that ended, each with its parent. Nothing but the commit made any: not the Syncs of this test,
+// which belong to no trace.
 func below(recorder *tracetest.SpanRecorder) (out []string) {
 	names := map[string]string{}
 	for _, s := range recorder.Ended() {

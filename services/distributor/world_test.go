@@ -102,7 +102,10 @@ func (w *world) join(id, url string) {
 
 // members is the coordination as the hub's services use it.
 func (w *world) members() coordination.Coordinator {
-	return members.Authenticate(w.coord, members.Config{Secret: hubsecret.Text(hubSecret), Log: slog.New(slog.DiscardHandler)})
+	return members.Authenticate(w.coord, members.Config{
+		Secret: hubsecret.Text(hubSecret),
+		Log:    slog.New(slog.DiscardHandler),
+	})
 }
 
 // remote is a server that can go away and come back at its address.
@@ -178,7 +181,8 @@ func (w *world) startUnready() *edge {
 	}
 	s, err := distributor.New(distributor.Config{Config: replica.Config{
 		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: w.ca.CertFile, KeyFile: w.ca.KeyFile},
-		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: w.secret(), Unsigned: w.unsigned,
+		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: w.secret(),
+		Unsigned: w.unsigned,
 	}, NextPoll: w.poll}, distributor.Deps{Log: w.log(), Telemetry: tel, Coordinator: w.coord})
 	if err != nil {
 		w.t.Fatal(err)
@@ -231,7 +235,10 @@ func (e *edge) readyz() int {
 
 // readiness is what /readyz tells an administrator.
 func (e *edge) readiness() (code int, text string) {
-	resp, err := e.as(identity.Identity{Kind: identity.KindUser, Name: "root", Groups: []string{identity.AdminsGroup}}).http.Get(e.url + "/readyz")
+	resp, err := e.as(identity.Identity{
+		Kind: identity.KindUser, Name: "root",
+		Groups: []string{identity.AdminsGroup},
+	}).http.Get(e.url + "/readyz")
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -274,7 +281,8 @@ func (e *edge) with(token string) *agent {
 	src := identitytest.SendTo(identity.ServiceDistributor, token, hubSecret)
 	return &agent{
 		w: e.w, t: e.w.t, e: e, token: token,
-		rpc:  deliveryv1connect.NewDeliveryServiceClient(e.w.client, e.url, append(client.Options(), client.WithToken(src))...),
+		rpc: deliveryv1connect.NewDeliveryServiceClient(e.w.client, e.url,
+			append(client.Options(), client.WithToken(src))...),
 		http: &http.Client{Transport: client.Authorize(e.w.client.Transport, src)},
 		have: map[string]string{}, got: map[string]*deliveryv1.ServiceDelivery{},
 	}
@@ -439,7 +447,9 @@ func newConsole(t *testing.T) *console {
 	}
 	return &console{
 		keys: keys, all: map[string]*consolev1.Change{}, changed: make(chan struct{}),
-		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{}, seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{}, held: map[string][]string{}, views: map[string]*deliveryv1.PushViewRequest{},
+		hub: map[string]*consolev1.ServiceHub{}, refs: map[string]*consolev1.RefHub{},
+		seen: map[string]*consolev1.ClusterSeen{}, lost: map[string]bool{}, reports: map[string]uint64{},
+		held: map[string][]string{}, views: map[string]*deliveryv1.PushViewRequest{},
 	}
 }
 
@@ -452,7 +462,9 @@ func (c *console) handler() http.Handler {
 	return mux
 }
 
-func (c *console) ExchangeHubSecret(_ context.Context, req *consolev1.ExchangeHubSecretRequest) (*consolev1.ExchangeHubSecretResponse, error) {
+func (c *console) ExchangeHubSecret(_ context.Context,
+	req *consolev1.ExchangeHubSecretRequest,
+) (*consolev1.ExchangeHubSecretResponse, error) {
 	if req.GetHubSecret() != hubSecret {
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("wrong secret"))
 	}
@@ -504,7 +516,9 @@ func key(ch *consolev1.Change) string {
 }
 
 // Watch sends a snapshot and then every change, without resuming.
-func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
+func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest,
+	out *connect.ServerStream[consolev1.WatchResponse],
+) error {
 	c.mu.Lock()
 	snapshot, at, removals := slices.Collect(maps.Values(c.all)), len(c.log), c.removals
 	c.mu.Unlock()
@@ -549,7 +563,9 @@ func (c *console) fail(err error) {
 	c.failing = err
 }
 
-func (c *console) RecordReports(_ context.Context, req *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+func (c *console) RecordReports(_ context.Context,
+	req *consolev1.RecordReportsRequest,
+) (*consolev1.RecordReportsResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failing != nil {
@@ -561,7 +577,8 @@ func (c *console) RecordReports(_ context.Context, req *consolev1.RecordReportsR
 		for _, r := range cr.GetReports() {
 			k := cr.GetCluster() + "/" + r.GetService()
 			c.reports[k] = max(c.reports[k], r.GetSequence())
-			acks.Acknowledged = append(acks.Acknowledged, &deliveryv1.Acknowledgement{Service: r.GetService(), Sequence: c.reports[k]})
+			acks.Acknowledged = append(acks.Acknowledged,
+				&deliveryv1.Acknowledgement{Service: r.GetService(), Sequence: c.reports[k]})
 		}
 		resp.Clusters = append(resp.Clusters, acks)
 	}
@@ -619,7 +636,9 @@ func (c *console) ApplyFolder(context.Context, *consolev1.ApplyFolderRequest) (*
 }
 
 // RecordTokenUses is what tunnels call.
-func (c *console) RecordTokenUses(context.Context, *consolev1.RecordTokenUsesRequest) (*consolev1.RecordTokenUsesResponse, error) {
+func (c *console) RecordTokenUses(context.Context,
+	*consolev1.RecordTokenUsesRequest,
+) (*consolev1.RecordTokenUsesResponse, error) {
 	return &consolev1.RecordTokenUsesResponse{}, nil
 }
 
@@ -672,8 +691,11 @@ func shop(heads ...string) *consolev1.Change {
 	s := &consolev1.Source{Metadata: meta("shop"), Status: &consolev1.SourceStatus{}}
 	for i := 0; i < len(heads); i += 2 {
 		s.Status.Heads = append(s.Status.Heads, &consolev1.Head{
-			Ref:      heads[i],
-			Revision: &artifactv1.Revision{Commit: heads[i+1], Subject: "subject of " + heads[i+1][:7], CommitTime: timestamppb.New(time.Unix(1e9, 0))},
+			Ref: heads[i],
+			Revision: &artifactv1.Revision{
+				Commit: heads[i+1], Subject: "subject of " + heads[i+1][:7],
+				CommitTime: timestamppb.New(time.Unix(1e9, 0)),
+			},
 		})
 	}
 	return &consolev1.Change{Change: &consolev1.Change_Source{Source: s}}
@@ -686,7 +708,10 @@ func service(name, cluster, path string) *consolev1.Change {
 }
 
 func deleted(kind consolev1.Kind, name string) *consolev1.Change {
-	return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: kind, Name: name, Uid: "uid-" + name}}}
+	return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{
+		Kind: kind, Name: name,
+		Uid: "uid-" + name,
+	}}}
 }
 
 // commit makes a full commit id of one digit.

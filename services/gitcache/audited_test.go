@@ -27,7 +27,9 @@ type auditService struct {
 	events []*consolev1.AuditEvent
 }
 
-func (s *auditService) RecordAuditEvents(_ context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
+func (s *auditService) RecordAuditEvents(_ context.Context,
+	req *consolev1.RecordAuditEventsRequest,
+) (*consolev1.RecordAuditEventsResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, req.GetEvents()...)
@@ -40,19 +42,24 @@ func (s *auditService) lines(action string) (lines []string) {
 	defer s.mu.Unlock()
 	for _, e := range s.events {
 		if e.GetAction() == action && e.GetRemote() == "127.0.0.1" {
-			lines = append(lines, fmt.Sprintf("%s %s %s %s %d", e.GetActor().GetName(), e.GetVerb(), e.GetResource(), e.GetName(), e.GetCode()))
+			lines = append(lines, fmt.Sprintf("%s %s %s %s %d", e.GetActor().GetName(), e.GetVerb(), e.GetResource(),
+				e.GetName(), e.GetCode()))
 		}
 	}
 	return lines
 }
 
-// A procedure that changes something, or shows what is in a repository, has an event: a new one fails here until it has.
+// A procedure that changes something, or shows what is in a repository, has an event: a new one fails here until it
+// has.
 func TestEveryProcedureThatChangesOrReadsARepositoryLeavesAnEvent(t *testing.T) {
 	t.Parallel()
 	without := map[string]string{
-		"Resolve": "distributors and gitcaches ask for artifacts; a download that is refused has an event", "CopyMirror": "gitcaches copy from each other",
-		"TakeSource": "a gitcache hands a source over: by shard.move, or by itself", "ListSources": "state that grants show", "GetSource": "state that grants show",
-		"WatchSources": "state that grants show", "ListReplicas": "state that grants show", "ListShards": "state that grants show",
+		"Resolve":     "distributors and gitcaches ask for artifacts; a download that is refused has an event",
+		"CopyMirror":  "gitcaches copy from each other",
+		"TakeSource":  "a gitcache hands a source over: by shard.move, or by itself",
+		"ListSources": "state that grants show", "GetSource": "state that grants show",
+		"WatchSources": "state that grants show", "ListReplicas": "state that grants show",
+		"ListShards":      "state that grants show",
 		"GetCoordination": "state of the hub",
 	}
 	actions := rpc.Actions()

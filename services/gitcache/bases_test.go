@@ -39,7 +39,8 @@ func hostOf(t *testing.T, text string) string {
 
 // overlay commits a kustomization with these resources.
 func (f *overlays) overlay(resources ...string) string {
-	return f.repo.Commit("an overlay", gittest.Files{"deploy/kustomization.yaml": "resources:\n- " + strings.Join(resources, "\n- ") + "\n"})
+	return f.repo.Commit("an overlay", gittest.Files{"deploy/kustomization.yaml": "resources:\n- " +
+		strings.Join(resources, "\n- ") + "\n"})
 }
 
 // placed is where the artifact has a file of a base's repository.
@@ -53,29 +54,38 @@ func placed(t *testing.T, text, file string) string {
 }
 
 func kustomization(resources string) gittest.Files {
-	return gittest.Files{"app/kustomization.yaml": "resources: [" + resources + "]\n", "app/a.yaml": "a: 1\n", "common/kustomization.yaml": "resources: [c.yaml]\n", "common/c.yaml": "c: 1\n", "unused.yaml": "x: 1\n"}
+	return gittest.Files{
+		"app/kustomization.yaml": "resources: [" + resources + "]\n", "app/a.yaml": "a: 1\n",
+		"common/kustomization.yaml": "resources: [c.yaml]\n", "common/c.yaml": "c: 1\n", "unused.yaml": "x: 1\n",
+	}
 }
 
-// TestBasesOfOtherRepositoriesTravelWithTheFolder: by tag, branch, commit and without any, with bases of their own, once for all, and with all hosts
-// down after a restart.
+// TestBasesOfOtherRepositoriesTravelWithTheFolder: by tag, branch, commit and without any, with bases of their own,
+// once for all, and with all hosts down after a restart.
 func TestBasesOfOtherRepositoriesTravelWithTheFolder(t *testing.T) {
 	t.Parallel()
 	f := newOverlays(t)
 	parts := f.far.NewRepo(t, "parts.git")
 	part := parts.URL() + "//tls"
-	pinned := parts.Commit("a part", gittest.Files{"tls/kustomization.yaml": "kind: Component\nresources: [p.yaml]\n", "tls/p.yaml": "p: 1\n"})
+	pinned := parts.Commit("a part", gittest.Files{
+		"tls/kustomization.yaml": "kind: Component\nresources: [p.yaml]\n",
+		"tls/p.yaml":             "p: 1\n",
+	})
 	first := f.base.Commit("base", kustomization("a.yaml, ../common, '"+part+"?ref="+pinned+"'"))
 	f.base.Work("push", "--quiet", f.base.URLOnDisk(), "HEAD:refs/tags/v1", "HEAD:refs/heads/release")
 	f.base.Commit("moved on", gittest.Files{"app/a.yaml": "a: 2\n"})
-	tagged, branch, none := f.base.URL()+"//app?ref=v1", f.base.URL()+"/app?ref=release&submodules=0", f.base.URL()+"//app"
+	tagged, branch, none := f.base.URL()+"//app?ref=v1", f.base.URL()+
+		"/app?ref=release&submodules=0", f.base.URL()+"//app"
 	commit := f.overlay(tagged, branch, none)
 	dir := t.TempDir()
 	n := f.start(dir, nil)
 	check := func(files map[string]string) {
 		t.Helper()
 		for at, want := range map[string]string{
-			placed(t, tagged, "app/a.yaml"): "a: 1\n", placed(t, branch, "app/a.yaml"): "a: 1\n", placed(t, none, "app/a.yaml"): "a: 2\n",
-			placed(t, tagged, "common/c.yaml"): "c: 1\n", placed(t, part+"?ref="+pinned, "tls/p.yaml"): "p: 1\n", placed(t, tagged, "unused.yaml"): "",
+			placed(t, tagged, "app/a.yaml"): "a: 1\n", placed(t, branch, "app/a.yaml"): "a: 1\n",
+			placed(t, none, "app/a.yaml"):      "a: 2\n",
+			placed(t, tagged, "common/c.yaml"): "c: 1\n", placed(t, part+"?ref="+pinned, "tls/p.yaml"): "p: 1\n",
+			placed(t, tagged, "unused.yaml"): "",
 		} {
 			if files[at] != want {
 				t.Errorf("%s is %q, want %q, in %q", at, files[at], want, files)
@@ -132,7 +142,10 @@ func TestABaseThatCantBeHadIsTold(t *testing.T) {
 				files = kustomization("a.yaml")
 			}
 			url := strings.NewReplacer("REPO", f.base.URL())
-			f.base.Commit("base", gittest.Files{"app/kustomization.yaml": url.Replace(files["app/kustomization.yaml"]), "app/a.yaml": "a: 1\n"})
+			f.base.Commit("base", gittest.Files{
+				"app/kustomization.yaml": url.Replace(files["app/kustomization.yaml"]),
+				"app/a.yaml":             "a: 1\n",
+			})
 			f.repo.Commit("plain", gittest.Files{"plain/a.yaml": "a: 1\n", "deploy/secret.yaml": "a: 1\n"})
 			commit := f.overlay(url.Replace(tc.resource))
 			f.setFolder("plain", "plain")
@@ -224,7 +237,8 @@ func TestALookFetchesTheBasesOfItsFolder(t *testing.T) {
 	n := f.one()
 	f.published("HEAD", plain)
 	f.branch("with", gittest.Files{"deploy/kustomization.yaml": "resources: ['" + f.base.URL() + "//app']\n"})
-	if _, files, err := packed(t.Context(), n.sources, "web", "with"); err != nil || files[placed(t, f.base.URL()+"//app", "app/a.yaml")] == "" {
+	if _, files, err := packed(t.Context(), n.sources, "web", "with"); err != nil ||
+		files[placed(t, f.base.URL()+"//app", "app/a.yaml")] == "" {
 		t.Errorf("got %q, %v", files, err)
 	}
 	f.branch("absent", gittest.Files{"deploy/kustomization.yaml": "resources: ['" + f.base.URL() + "//app?ref=v9']\n"})

@@ -47,7 +47,8 @@ func newBucketLiar(t *testing.T) *bucketLiar {
 
 func (l *bucketLiar) spec() *consolev1.SourceSpec {
 	return &consolev1.SourceSpec{Bucket: &consolev1.BucketSource{
-		Endpoint: strings.TrimPrefix(l.URL, "http://"), BucketName: "shop", Insecure: true, Interval: durationpb.New(seldom),
+		Endpoint: strings.TrimPrefix(l.URL, "http://"), BucketName: "shop", Insecure: true,
+		Interval: durationpb.New(seldom),
 	}}
 }
 
@@ -275,7 +276,8 @@ func TestBucketThatChangesWhileItIsReadIsReadAgain(t *testing.T) {
 	f.problem("changes while it is read", third[:8]+") stays")
 }
 
-// TestRequestsToABucketAreSignedWithTheKeysAlone: for the region of hosts that have none, and not at all where the source has no secret.
+// TestRequestsToABucketAreSignedWithTheKeysAlone: for the region of hosts that have none, and not at all where the
+// source has no secret.
 func TestRequestsToABucketAreSignedWithTheKeysAlone(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ secret, region, scope string }{
@@ -296,7 +298,8 @@ func TestRequestsToABucketAreSignedWithTheKeysAlone(t *testing.T) {
 			wrong := l.count(func(r *http.Request) bool {
 				by := r.Header.Get("Authorization")
 				isSigned := strings.Contains(by, "Credential=ada/") && strings.Contains(by, tc.scope)
-				return by != "" && tc.secret == "" || tc.secret != "" && !isSigned || strings.Contains(r.URL.RawQuery, "X-Amz-")
+				return by != "" && tc.secret == "" || tc.secret != "" && !isSigned ||
+					strings.Contains(r.URL.RawQuery, "X-Amz-")
 			})
 			if all := l.count(func(*http.Request) bool { return true }); all == 0 || wrong > 0 {
 				t.Errorf("%d of %d requests are signed otherwise", wrong, all)
@@ -324,7 +327,8 @@ func TestKeysOfABucketStayWithItsHost(t *testing.T) {
 		t.Errorf("%d requests went elsewhere", got)
 	}
 	signed := l.count(func(r *http.Request) bool {
-		return strings.Contains(r.Header.Get("Authorization"), "Credential=ada/") && !strings.Contains(fmt.Sprint(r.Header), "hush-hush")
+		return strings.Contains(r.Header.Get("Authorization"), "Credential=ada/") &&
+			!strings.Contains(fmt.Sprint(r.Header), "hush-hush")
 	})
 	if signed == 0 {
 		t.Error("no request is signed")

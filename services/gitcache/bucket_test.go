@@ -29,12 +29,18 @@ func newBucket(t *testing.T, args ...string) *bucketFixture {
 }
 
 func (f *bucketFixture) keys(secretKey string) {
-	f.console.setSecret("keys", map[string]string{"accesskey": f.server.AccessKey, "secretkey": secretKey, "ca.crt": f.server.CA})
+	f.console.setSecret("keys", map[string]string{
+		"accesskey": f.server.AccessKey, "secretkey": secretKey,
+		"ca.crt": f.server.CA,
+	})
 }
 
 // source sets what differs from the bucket "manifests" with its keys.
 func (f *bucketFixture) source(change func(*consolev1.BucketSource)) {
-	b := &consolev1.BucketSource{Endpoint: f.server.Host, BucketName: "manifests", Region: f.server.Region, Secret: "keys", Interval: durationpb.New(seldom)}
+	b := &consolev1.BucketSource{
+		Endpoint: f.server.Host, BucketName: "manifests", Region: f.server.Region,
+		Secret: "keys", Interval: durationpb.New(seldom),
+	}
 	if change != nil {
 		change(b)
 	}
@@ -70,18 +76,21 @@ func isList(line string) bool {
 	return strings.HasPrefix(line, "GET /manifests?encoding-type=url&list-type=2&max-keys=1000&prefix=deploy%2F 200 AWS4")
 }
 
-// TestBucketsAreSources: a poll without news is one list, what changed alone is downloaded, and objects that are gone are gone.
+// TestBucketsAreSources: a poll without news is one list, what changed alone is downloaded, and objects that are gone
+// are gone.
 func TestBucketsAreSources(t *testing.T) {
 	t.Parallel()
 	f := newBucket(t)
 	f.server.Put(t, "manifests", map[string]string{
-		"deploy/web.yaml": "one", "deploy/sub folder/a+b=c&d.yaml": "odd", "deploy/sub folder/ü*(1).yaml": "odder", "deployed/other.yaml": "not below the prefix", "README": "x",
+		"deploy/web.yaml": "one", "deploy/sub folder/a+b=c&d.yaml": "odd", "deploy/sub folder/ü*(1).yaml": "odder",
+		"deployed/other.yaml": "not below the prefix", "README": "x",
 	})
 	f.source(func(b *consolev1.BucketSource) { b.Prefix = "deploy" })
 	n := f.one()
 	first := f.moved("")
 	f.problem()
-	if first.GetSubject() != "manifests/deploy: 3 files" || first.GetAuthor() != "" || !first.GetCommitTime().IsValid() {
+	if first.GetSubject() != "manifests/deploy: 3 files" || first.GetAuthor() != "" ||
+		!first.GetCommitTime().IsValid() {
 		t.Errorf("the revision is %v", first)
 	}
 	want := map[string]string{"web.yaml": "one", "sub folder/a+b=c&d.yaml": "odd", "sub folder/ü*(1).yaml": "odder"}
@@ -102,7 +111,8 @@ func TestBucketsAreSources(t *testing.T) {
 		n.refresh()
 		second = f.moved(first.GetCommit())
 	})
-	if len(got) != 3 || !isList(got[0]) || got[1] != "GET /manifests/deploy/web.yaml 200 AWS4-HMAC-SHA256" || !isList(got[2]) {
+	if len(got) != 3 || !isList(got[0]) || got[1] != "GET /manifests/deploy/web.yaml 200 AWS4-HMAC-SHA256" ||
+		!isList(got[2]) {
 		t.Errorf("a poll of one new object asked for\n%s", strings.Join(got, "\n"))
 	}
 	want["web.yaml"] = "two"
@@ -161,7 +171,8 @@ func TestVersionsOfABucketAreAskedForByTheirIDs(t *testing.T) {
 	n := f.one()
 	first := f.moved("")
 	f.problem()
-	if files := n.filesOf("HEAD", ""); len(files) != 1002 || files["old.yaml"] != "new" || files["many/1000.yaml"] != "x" {
+	if files := n.filesOf("HEAD", ""); len(files) != 1002 || files["old.yaml"] != "new" ||
+		files["many/1000.yaml"] != "x" {
 		t.Errorf("the artifact has %d files, and %q", len(files), files["old.yaml"])
 	}
 	for _, line := range f.server.Log(t) {

@@ -81,8 +81,8 @@ func template(text string) map[string]string {
 	return map[string]string{"templates/web.yaml": text, "values.yaml": "a: 1\n"}
 }
 
-// TestChartFollowsItsVersions has an index of 20,000 versions: a pushed patch version is published, and a poll without news costs
-// one small request.
+// TestChartFollowsItsVersions has an index of 20,000 versions: a pushed patch version is published, and a poll without
+// news costs one small request.
 func TestChartFollowsItsVersions(t *testing.T) {
 	t.Parallel()
 	f := newCharts(t)
@@ -102,13 +102,15 @@ func TestChartFollowsItsVersions(t *testing.T) {
 	f.problem()
 	ref := catalog.ChartRef("web", "^1")
 	resolved := n.resolve(ref, "")
-	if files := n.download(resolved.GetArtifact().GetDigest()); files["templates/web.yaml"] != "one" || files["Chart.yaml"] == "" {
+	if files := n.download(resolved.GetArtifact().GetDigest()); files["templates/web.yaml"] != "one" ||
+		files["Chart.yaml"] == "" {
 		t.Errorf("the artifact has %v", files)
 	}
 
 	indexes, downloads := f.repo.Count("/index.yaml"), f.repo.Downloads()
 	n.polled()
-	if last := f.repo.Requests()[len(f.repo.Requests())-1]; f.repo.Count("/index.yaml") != indexes+1 || last.Header.Get("If-None-Match") == "" {
+	if last := f.repo.Requests()[len(f.repo.Requests())-1]; f.repo.Count("/index.yaml") != indexes+1 ||
+		last.Header.Get("If-None-Match") == "" {
 		t.Errorf("%d requests for the index, the last with %v", f.repo.Count("/index.yaml")-indexes, last.Header)
 	}
 	f.repo.Push("web", "1.3.0-rc.1", template("a pre-release"))
@@ -130,7 +132,10 @@ func TestChartFollowsItsVersions(t *testing.T) {
 	if files := n.download(n.resolve(first.GetRevision().GetCommit(), "").GetArtifact().GetDigest()); files["templates/web.yaml"] != "one" {
 		t.Errorf("the older artifact has %v", files)
 	}
-	file, err := n.sources.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{Source: "shop", Revision: ref, Path: "templates/web.yaml"})
+	file, err := n.sources.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{
+		Source: "shop", Revision: ref,
+		Path: "templates/web.yaml",
+	})
 	if err != nil || string(file.GetContent()) != "patched" {
 		t.Errorf("the file reads %q, %v", file.GetContent(), err)
 	}
@@ -503,7 +508,10 @@ func TestHandOverOfChartsDownloadsNothingAnew(t *testing.T) {
 	repo.Push("web", "1.0.0", template("one"))
 	ref := catalog.ChartRef("web", "^1")
 	f.console.mu.Lock()
-	f.console.sources["s00"].Spec = &consolev1.SourceSpec{Helm: &consolev1.HelmSource{Url: repo.URL, Interval: durationpb.New(seldom)}}
+	f.console.sources["s00"].Spec = &consolev1.SourceSpec{Helm: &consolev1.HelmSource{
+		Url:      repo.URL,
+		Interval: durationpb.New(seldom),
+	}}
 	catalog.SetRef(f.console.services["web-s00"].Spec, ref)
 	f.console.services["web-s00"].Spec.Path = ""
 	f.console.mu.Unlock()
@@ -549,7 +557,8 @@ func TestHandOverOfChartsDownloadsNothingAnew(t *testing.T) {
 	}
 }
 
-// TestAServiceIsPackedAtAVersionThatNobodyFollows: what a comparison with another version asks for, which makes no head.
+// TestAServiceIsPackedAtAVersionThatNobodyFollows: what a comparison with another version asks for, which makes no
+// head.
 func TestAServiceIsPackedAtAVersionThatNobodyFollows(t *testing.T) {
 	t.Parallel()
 	f := newCharts(t)
@@ -558,10 +567,14 @@ func TestAServiceIsPackedAtAVersionThatNobodyFollows(t *testing.T) {
 	f.console.setService("web", catalog.ChartRef("web", "^1"))
 	n := f.one()
 	f.chart("web", "^1", "1.0.0")
-	if _, files, err := packed(t.Context(), n.sources, "web", catalog.ChartRef("web", "2.x")); err != nil || files["templates/web.yaml"] != "two" {
+	if _, files, err := packed(t.Context(), n.sources, "web", catalog.ChartRef("web", "2.x")); err != nil ||
+		files["templates/web.yaml"] != "two" {
 		t.Errorf("got %v, %v", files, err)
 	}
-	for ref, word := range map[string]string{"main": "Name chart:NAME@VERSION", catalog.ChartRef("web", "3"): "highest version is 2.0.0"} {
+	for ref, word := range map[string]string{
+		"main":                       "Name chart:NAME@VERSION",
+		catalog.ChartRef("web", "3"): "highest version is 2.0.0",
+	} {
 		if _, _, err := packed(t.Context(), n.sources, "web", ref); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v", ref, err)
 		}
@@ -592,7 +605,8 @@ func TestAVersionThatNoServiceNamesIsFetchedToBeRead(t *testing.T) {
 		_, err := read(ada, "^1")
 		return err
 	})
-	if _, err := read(ada, "2.0.0"); connect.CodeOf(err) != connect.CodePermissionDenied || f.repo.Downloads() != before {
+	if _, err := read(ada, "2.0.0"); connect.CodeOf(err) != connect.CodePermissionDenied ||
+		f.repo.Downloads() != before {
 		t.Errorf("a viewer has a version fetched: %v", err)
 	}
 	for range 2 {

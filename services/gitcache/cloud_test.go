@@ -39,11 +39,13 @@ func amazon(t *testing.T, username, password string) cloud.Places {
 	return cloud.Places{Metadata: s.URL, ECR: s.URL + "/ecr", Registries: here, Buckets: here}
 }
 
-// TestGitcacheLogsInAsItselfWhereASourceSaysSo: at a registry that wants a password, and at a bucket whose requests are signed.
+// TestGitcacheLogsInAsItselfWhereASourceSaysSo: at a registry that wants a password, and at a bucket whose requests are
+// signed.
 func TestGitcacheLogsInAsItselfWhereASourceSaysSo(t *testing.T) {
 	t.Parallel()
 	f := newRegistry(t, "-auth", "basic")
-	f.registry.OrasPush(t, "team/shop:1", "application/x.test", registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
+	f.registry.OrasPush(t, "team/shop:1", "application/x.test",
+		registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
 	f.console.setService("web", "tag:1")
 	f.console.setSecret("authority", map[string]string{"ca.crt": f.registry.CA})
 	f.artifacts(&consolev1.OCISource{Secret: "authority", Auth: consolev1.CloudAuth_CLOUD_AUTH_AWS})
@@ -66,7 +68,8 @@ func TestGitcacheLogsInAsItselfWhereASourceSaysSo(t *testing.T) {
 	f.moved("")
 	signed := l.count(func(r *http.Request) bool {
 		authorization := r.Header.Get("Authorization")
-		return strings.Contains(authorization, "Credential=ASIA/") && strings.Contains(authorization, "x-amz-security-token") && strings.HasPrefix(r.Header.Get("X-Amz-Security-Token"), "session-")
+		return strings.Contains(authorization, "Credential=ASIA/") && strings.Contains(authorization,
+			"x-amz-security-token") && strings.HasPrefix(r.Header.Get("X-Amz-Security-Token"), "session-")
 	})
 	if all := l.count(func(*http.Request) bool { return true }); signed != all {
 		t.Errorf("%d of %d requests are signed", signed, all)

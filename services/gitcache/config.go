@@ -53,7 +53,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.Func("allow-addresses", "`ranges` of addresses, separated by commas, such as 10.0.0.0/8, that Git hosts may have although they are not public; default: none", flags.List(&c.AllowAddresses))
 	fs.Int64Var(&c.CacheBytes, "cache-bytes", 0, "bound of the artifacts on the disk, in `bytes`; default: 10 GiB")
 	fs.StringVar(&c.Git, "git", fetch.GitAuto, "`use` of the git executable to fetch: auto (where a Git host needs it), builtin (never, nor to repack mirrors) or binary (for all that is not ssh)")
-	fs.Int64Var(&c.MaxExpansion, "max-expansion", 0, "how many `times` the size of what a Git host sends the files and versions in it may have together, beyond 4 GiB; more lets hosts cost more work; default: 1024")
+	fs.Int64Var(&c.MaxExpansion, "max-expansion", 0,
+		"how many `times` the size of what a Git host sends the files and versions in it may have together, beyond 4 GiB; more lets hosts cost more work; default: 1024")
 	fs.DurationVar(&c.LeaseTTL, "lease-ttl", 0, "how long a source is without a fetcher after its replica died; shorter moves on sooner, and costs Redis more; the same for all replicas; default: 15s")
 }
 

@@ -112,8 +112,11 @@ func (c *console) setSource(url, secret string) {
 	defer c.announce()
 	s := &consolev1.Source{
 		Metadata: &consolev1.Metadata{Name: sourceName, Uid: "uid-" + sourceName},
-		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url, Secret: secret, Interval: durationpb.New(seldom)}},
-		Status:   &consolev1.SourceStatus{},
+		Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{
+			Url: url, Secret: secret,
+			Interval: durationpb.New(seldom),
+		}},
+		Status: &consolev1.SourceStatus{},
 	}
 	if old, ok := c.sources[sourceName]; ok {
 		s.Status = proto.CloneOf(old.GetStatus())
@@ -158,7 +161,10 @@ func (c *console) setSecret(name string, data map[string]string) {
 	defer c.mu.Unlock()
 	defer c.announce()
 	revision := c.secrets[name].GetMetadata().GetRevision() + 1
-	c.secrets[name] = &consolev1.Secret{Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name, Revision: revision}, Data: data}
+	c.secrets[name] = &consolev1.Secret{Metadata: &consolev1.Metadata{
+		Name: name, Uid: "uid-" + name,
+		Revision: revision,
+	}, Data: data}
 }
 
 // usurp claims a source for somebody else, as a replica does that believes it has the lease.
@@ -204,7 +210,9 @@ func (c *console) snapshot() (changes []*consolev1.Change, token string, changed
 type catalogService struct{ *console }
 
 // Watch sends the whole catalog after every change.
-func (c catalogService) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
+func (c catalogService) Watch(ctx context.Context, _ *consolev1.WatchRequest,
+	out *connect.ServerStream[consolev1.WatchResponse],
+) error {
 	for {
 		changes, token, changed := c.snapshot()
 		for _, m := range []*consolev1.WatchResponse{
@@ -229,7 +237,9 @@ func (c catalogService) Watch(ctx context.Context, _ *consolev1.WatchRequest, ou
 
 type headService struct{ *console }
 
-func (c headService) ClaimSource(_ context.Context, r *consolev1.ClaimSourceRequest) (*consolev1.ClaimSourceResponse, error) {
+func (c headService) ClaimSource(_ context.Context,
+	r *consolev1.ClaimSourceRequest,
+) (*consolev1.ClaimSourceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.sources[r.GetSource()]
@@ -241,7 +251,9 @@ func (c headService) ClaimSource(_ context.Context, r *consolev1.ClaimSourceRequ
 	return &consolev1.ClaimSourceResponse{Epoch: s.GetStatus().GetEpoch(), Heads: s.GetStatus().GetHeads()}, nil
 }
 
-func (c headService) PublishHeads(_ context.Context, r *consolev1.PublishHeadsRequest) (*consolev1.PublishHeadsResponse, error) {
+func (c headService) PublishHeads(_ context.Context,
+	r *consolev1.PublishHeadsRequest,
+) (*consolev1.PublishHeadsResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.sources[r.GetSource()]
@@ -263,7 +275,9 @@ type secretService struct {
 	*console
 }
 
-func (c secretService) AccessSecret(_ context.Context, r *consolev1.AccessSecretRequest) (*consolev1.AccessSecretResponse, error) {
+func (c secretService) AccessSecret(_ context.Context,
+	r *consolev1.AccessSecretRequest,
+) (*consolev1.AccessSecretResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.secrets[r.GetName()]
@@ -278,7 +292,9 @@ type identityService struct {
 	*console
 }
 
-func (c identityService) ExchangeHubSecret(_ context.Context, r *consolev1.ExchangeHubSecretRequest) (*consolev1.ExchangeHubSecretResponse, error) {
+func (c identityService) ExchangeHubSecret(_ context.Context,
+	r *consolev1.ExchangeHubSecretRequest,
+) (*consolev1.ExchangeHubSecretResponse, error) {
 	token, signed, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: r.GetService()}, time.Hour)
 	if err != nil {
 		return nil, err
@@ -288,7 +304,9 @@ func (c identityService) ExchangeHubSecret(_ context.Context, r *consolev1.Excha
 	}}, nil
 }
 
-func (c identityService) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
+func (c identityService) GetTrustBundle(context.Context,
+	*consolev1.GetTrustBundleRequest,
+) (*consolev1.GetTrustBundleResponse, error) {
 	return identity.Bundle{Keys: c.keys.PublicJWKS(), IssuedAt: time.Now()}.Proto(), nil
 }
 

@@ -101,7 +101,8 @@ func TestChartsOfRepositoriesTravelWithTheChart(t *testing.T) {
 	dir := t.TempDir()
 	n := f.start(dir, nil)
 	files := n.folderAt(first, "deploy")
-	if files["deploy/charts/db/templates/web.yaml"] != "db one" || files["deploy/charts/db/Chart.yaml"] == "" || files["deploy/Chart.yaml"] == "" {
+	if files["deploy/charts/db/templates/web.yaml"] != "db one" || files["deploy/charts/db/Chart.yaml"] == "" ||
+		files["deploy/Chart.yaml"] == "" {
 		t.Errorf("the artifact has %v", files)
 	}
 	f.problem()
@@ -113,7 +114,8 @@ func TestChartsOfRepositoriesTravelWithTheChart(t *testing.T) {
 	}
 	// Another folder that wants the same costs no download, and a version that is replaced upstream changes nothing.
 	f.charts.Push("db", "1.1.0", template("replaced"))
-	f.repo.Commit("all of it", map[string]string{"Chart.yaml": "apiVersion: v2\nname: all\nversion: 1.0.0\n" + strings.ReplaceAll(exact, "REPO", f.charts.URL)})
+	f.repo.Commit("all of it", map[string]string{"Chart.yaml": "apiVersion: v2\nname: all\nversion: 1.0.0\n" +
+		strings.ReplaceAll(exact, "REPO", f.charts.URL)})
 	f.setFolder("all", "")
 	n.refresh()
 	third := f.repo.Commit("news elsewhere", map[string]string{"README": "x"})
@@ -173,8 +175,8 @@ func TestDependencyThatCantBeHadIsTold(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreThoseOfFilesThatServicesWant: a submodule that the rules of the service leave out hides no dependency, and a chart
-// that they leave out wants none.
+// TestDependenciesAreThoseOfFilesThatServicesWant: a submodule that the rules of the service leave out hides no
+// dependency, and a chart that they leave out wants none.
 func TestDependenciesAreThoseOfFilesThatServicesWant(t *testing.T) {
 	t.Parallel()
 	f := newDependents(t)
@@ -232,7 +234,8 @@ func TestALookFetchesTheDependenciesOfItsFolder(t *testing.T) {
 	t.Parallel()
 	f := newDependents(t)
 	chart := func(dependencies string) map[string]string {
-		return map[string]string{"Chart.yaml": "apiVersion: v2\nname: all\nversion: 1.0.0\n" + strings.ReplaceAll(dependencies, "REPO", f.charts.URL)}
+		return map[string]string{"Chart.yaml": "apiVersion: v2\nname: all\nversion: 1.0.0\n" +
+			strings.ReplaceAll(dependencies, "REPO", f.charts.URL)}
 	}
 	plain := f.repo.Commit("no chart", map[string]string{"deploy/a.yaml": "a: 1\n"})
 	f.console.setService("other", "")
@@ -256,18 +259,22 @@ func TestChartsOfRegistriesTravelWithTheChart(t *testing.T) {
 	registry.HelmPush(t, "team/cache:1.0.0+build.7", charttest.Package("cache", "1.0.0+build.7", template("cache one")))
 	registry.HelmPush(t, "team/cache:1.1.0", charttest.Package("cache", "1.1.0", template("cache two")))
 	commit := func(item, lock string) string {
-		return f.commit(locked+strings.ReplaceAll(item, "OCI", "oci://"+registry.Host+"/team/"), strings.ReplaceAll(lock, "OCI", "oci://"+registry.Host+"/team"))
+		return f.commit(locked+strings.ReplaceAll(item, "OCI", "oci://"+registry.Host+"/team/"),
+			strings.ReplaceAll(lock, "OCI", "oci://"+registry.Host+"/team"))
 	}
-	first := commit("- {name: cache, version: ~1.0, repository: OCI}\n", locked+"- {name: cache, version: 1.0.0+build.7, repository: OCI}\n")
+	first := commit("- {name: cache, version: ~1.0, repository: OCI}\n", locked+
+		"- {name: cache, version: 1.0.0+build.7, repository: OCI}\n")
 	dir := t.TempDir()
 	n := f.start(dir, nil)
 	files := n.folderAt(first, "deploy")
-	if files["deploy/charts/cache/templates/web.yaml"] != "cache one" || files["deploy/charts/db/templates/web.yaml"] != "db one" {
+	if files["deploy/charts/cache/templates/web.yaml"] != "cache one" ||
+		files["deploy/charts/db/templates/web.yaml"] != "db one" {
 		t.Errorf("the artifact has %v", files)
 	}
 	f.problem()
 
-	second := commit("- {name: cache, version: 1.1.0, repository: OCI}\n", locked+"- {name: cache, version: 1.1.0, repository: OCI}\n")
+	second := commit("- {name: cache, version: 1.1.0, repository: OCI}\n", locked+
+		"- {name: cache, version: 1.1.0, repository: OCI}\n")
 	n.refresh()
 	if files := n.folderAt(second, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache two" {
 		t.Errorf("the artifact has %v", files)
@@ -285,10 +292,12 @@ func TestChartsOfRegistriesTravelWithTheChart(t *testing.T) {
 		t.Errorf("%d downloads of two packages", got)
 	}
 
-	commit("- {name: cache, version: 3.0.0, repository: OCI}\n", locked+"- {name: cache, version: 3.0.0, repository: OCI}\n")
+	commit("- {name: cache, version: 3.0.0, repository: OCI}\n", locked+
+		"- {name: cache, version: 3.0.0, repository: OCI}\n")
 	n.refresh()
 	f.problem("deploy/Chart.yaml line 6", "no such version", "highest is 1.1.0")
-	commit("- {name: absent, version: 1.0.0, repository: OCI}\n", locked+"- {name: absent, version: 1.0.0, repository: OCI}\n")
+	commit("- {name: absent, version: 1.0.0, repository: OCI}\n", locked+
+		"- {name: absent, version: 1.0.0, repository: OCI}\n")
 	n.refresh()
 	f.problem("deploy/Chart.yaml line 6", "no chart of that name")
 
@@ -309,7 +318,8 @@ func (f *dependents) setCharts(name string, spec *consolev1.HelmSource) {
 	defer f.console.mu.Unlock()
 	defer f.console.announce()
 	f.console.sources[name] = &consolev1.Source{
-		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name}, Spec: &consolev1.SourceSpec{Helm: spec}, Status: &consolev1.SourceStatus{},
+		Metadata: &consolev1.Metadata{Name: name, Uid: "uid-" + name}, Spec: &consolev1.SourceSpec{Helm: spec},
+		Status: &consolev1.SourceStatus{},
 	}
 }
 
@@ -321,7 +331,8 @@ func (f *dependents) lend(names ...string) {
 	f.console.sources[sourceName].Spec.Git.ChartSources = names
 }
 
-// TestChartsOfASourceOfThatNameTravelWithTheChart: @name and alias:name are sources that the charts' own source names, and what was fetched needs these no more.
+// TestChartsOfASourceOfThatNameTravelWithTheChart: @name and alias:name are sources that the charts' own source names,
+// and what was fetched needs these no more.
 func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "a commit for each kind of reference")
@@ -333,7 +344,8 @@ func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	named := strings.NewReplacer("REPO", "'@stable'").Replace(ranged)
 	first := f.commit(named, locked)
 	n := f.one()
-	f.problem("deploy/Chart.yaml line 5", `git.chartSources of the source has no source with helm of the name "stable"`, "Add its name there")
+	f.problem("deploy/Chart.yaml line 5", `git.chartSources of the source has no source with helm of the name "stable"`,
+		"Add its name there")
 	f.lend("stable", "other")
 	n.refresh()
 	f.problem("another repository than the source of that name")
@@ -356,7 +368,8 @@ func TestChartsOfASourceOfThatNameTravelWithTheChart(t *testing.T) {
 	}
 }
 
-// TestChartsOfAPrivateSourceTravelWithTheChart by its credentials, which go nowhere else, and only if they are signed as it wants.
+// TestChartsOfAPrivateSourceTravelWithTheChart by its credentials, which go nowhere else, and only if they are signed
+// as it wants.
 func TestChartsOfAPrivateSourceTravelWithTheChart(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "a commit for each kind of reference")
@@ -364,7 +377,10 @@ func TestChartsOfAPrivateSourceTravelWithTheChart(t *testing.T) {
 	at := newRegistry(t, "-auth", "basic")
 	ada, eve := newCosigner(t, "ecdsa"), newCosigner(t, "ecdsa")
 	pushed := at.registry.HelmPush(t, "team/cache:1.0.0", charttest.Package("cache", "1.0.0", template("cache one")))
-	f.console.setSecret("login", map[string]string{"username": at.registry.Username, "password": at.registry.Password, "ca.crt": at.registry.CA})
+	f.console.setSecret("login", map[string]string{
+		"username": at.registry.Username, "password": at.registry.Password,
+		"ca.crt": at.registry.CA,
+	})
 	url := "oci://" + at.registry.Host + "/team"
 	f.setCharts("private", &consolev1.HelmSource{Url: url, Secret: "login", Verify: cosignKeys(ada.public)})
 	f.lend("private")
@@ -382,7 +398,8 @@ func TestChartsOfAPrivateSourceTravelWithTheChart(t *testing.T) {
 	f.problem("by none of the source's verification keys")
 	at.cosign(ada, "team/cache", pushed)
 	n.refresh()
-	if files := n.folderAt(first, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache one" || files["deploy/charts/db/templates/web.yaml"] != "db one" {
+	if files := n.folderAt(first, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache one" ||
+		files["deploy/charts/db/templates/web.yaml"] != "db one" {
 		t.Errorf("the artifact has %v", files)
 	}
 	f.problem()
@@ -398,15 +415,22 @@ func TestChartsOfAPrivateSourceTravelWithTheChart(t *testing.T) {
 	}
 
 	// A password that is wrong is told of that source, and a new one is enough.
-	at.cosign(ada, "team/cache", at.registry.HelmPush(t, "team/cache:1.1.0", charttest.Package("cache", "1.1.0", template("cache two"))))
-	f.console.setSecret("login", map[string]string{"username": at.registry.Username, "password": "wrong", "ca.crt": at.registry.CA})
+	at.cosign(ada, "team/cache", at.registry.HelmPush(t, "team/cache:1.1.0",
+		charttest.Package("cache", "1.1.0", template("cache two"))))
+	f.console.setSecret("login", map[string]string{
+		"username": at.registry.Username, "password": "wrong",
+		"ca.crt": at.registry.CA,
+	})
 	second := f.commit(locked+item("1.1.0"), "")
 	n.refresh()
 	f.problem("deploy/Chart.yaml line 6", `source "private": 401 from `, `secret "login"`)
 	if files := n.folderAt(first, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache one" {
 		t.Errorf("what was fetched became %v", files)
 	}
-	f.console.setSecret("login", map[string]string{"username": at.registry.Username, "password": at.registry.Password, "ca.crt": at.registry.CA})
+	f.console.setSecret("login", map[string]string{
+		"username": at.registry.Username, "password": at.registry.Password,
+		"ca.crt": at.registry.CA,
+	})
 	n.refresh()
 	if files := n.folderAt(second, "deploy"); files["deploy/charts/cache/templates/web.yaml"] != "cache two" {
 		t.Errorf("the artifact has %v", files)
@@ -435,7 +459,8 @@ func TestProvenanceOfASourceCountsForDependencies(t *testing.T) {
 	f.problem()
 }
 
-// TestWhatWasFetchedUnderANameStays: a source that gets another url changes no commit's content, and its new repository is asked for new versions only.
+// TestWhatWasFetchedUnderANameStays: a source that gets another url changes no commit's content, and its new repository
+// is asked for new versions only.
 func TestWhatWasFetchedUnderANameStays(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "several polls")
@@ -491,8 +516,8 @@ func TestDependencyThatWantsCredentialsIsTold(t *testing.T) {
 	}
 }
 
-// TestDependenciesComeWithTheHostThatIsAllowed: without hosts a chart is delivered as it is in Git, and a host that comes later is
-// enough, without a commit.
+// TestDependenciesComeWithTheHostThatIsAllowed: without hosts a chart is delivered as it is in Git, and a host that
+// comes later is enough, without a commit.
 func TestDependenciesComeWithTheHostThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	f := newDependents(t)

@@ -75,7 +75,8 @@ func TestQueriesAreFiltered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	commit := f.repo.Commit("one", gittest.Files{
-		"deploy/a.yaml": "a", "deploy/b.yaml": "b", "deploy/c.md": "c", "deploy/lfs": "version https://git-lfs.github.com/spec/v1\n",
+		"deploy/a.yaml": "a", "deploy/b.yaml": "b", "deploy/c.md": "c",
+		"deploy/lfs": "version https://git-lfs.github.com/spec/v1\n",
 	})
 	n := f.one()
 	f.published("HEAD", commit)
@@ -101,7 +102,8 @@ func TestQueriesAreFiltered(t *testing.T) {
 		{[]string{"*.json"}, nil, `nothing is left of the folder by include "*.json"`},
 		{nil, []string{"a[b"}, `ignore rule "a[b" matches nothing`},
 	} {
-		if e := ask(tt.include, tt.ignore).GetError(); e.GetReason() != artifactv1.ResolveError_REASON_REFUSED || !strings.Contains(e.GetMessage(), tt.words) {
+		if e := ask(tt.include, tt.ignore).GetError(); e.GetReason() != artifactv1.ResolveError_REASON_REFUSED ||
+			!strings.Contains(e.GetMessage(), tt.words) {
 			t.Errorf("got %v", e)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// A person who can write to Redis makes gitcaches of their own that hold the lease of a source: this one sends them no request for what it
-// does not have, and with that no token. (The gitcache is reached by plain HTTP itself, as in one process with all others.)
+// A person who can write to Redis makes gitcaches of their own that hold the lease of a source: this one sends them no
+// request for what it does not have, and with that no token. (The gitcache is reached by plain HTTP itself, as in one
+// process with all others.)
 func TestForgedReplicasInRedisAreSentNothing(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

@@ -174,7 +174,8 @@ func (s *Service) newOwner() error {
 	s.clouds = cloud.New(cloud.Options{Places: places, Dial: fetch.NewPolicy(allow).Dial})
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL, Dir: s.replica.Dir("fetch")}, owner.Deps{
 		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.forget,
-		Secret: s.replica.Secret(), OpenPart: s.openPart, Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher, Artifacts: s.fetcher, Buckets: s.fetcher, Clouds: s.clouds, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
+		Secret: s.replica.Secret(), OpenPart: s.openPart, Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher,
+		Artifacts: s.fetcher, Buckets: s.fetcher, Clouds: s.clouds, Signatures: s.fetcher, Mirrors: s.mirrors, Console: s.console,
 		Answered: func(ctx context.Context, host string) error {
 			return s.replica.Coordinator.Publish(ctx, answeredTopic, []byte(host))
 		},

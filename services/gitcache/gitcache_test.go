@@ -33,7 +33,8 @@ func TestACommitIsPublishedAndServed(t *testing.T) {
 	n := f.one()
 	status := f.published("HEAD", first)
 	h := head(status, "HEAD")
-	if h.GetSubject() != "add the shop" || h.GetAuthor() != "Ada" || h.GetCommitTime() == nil || h.GetTraceparent() == "" {
+	if h.GetSubject() != "add the shop" || h.GetAuthor() != "Ada" || h.GetCommitTime() == nil ||
+		h.GetTraceparent() == "" {
 		t.Errorf("the revision is %v", h)
 	}
 	if status.GetEpoch() != 1 || status.GetOwner() == "" || status.GetProblem() != nil {
@@ -41,7 +42,8 @@ func TestACommitIsPublishedAndServed(t *testing.T) {
 	}
 
 	r := n.resolve("HEAD", "deploy")
-	if r.GetRevision().GetCommit() != first || r.GetRevision().GetTraceparent() != h.GetTraceparent() || r.GetArtifact().GetFiles() != 1 {
+	if r.GetRevision().GetCommit() != first || r.GetRevision().GetTraceparent() != h.GetTraceparent() ||
+		r.GetArtifact().GetFiles() != 1 {
 		t.Errorf("resolved %v", r)
 	}
 	if got := n.download(r.GetArtifact().GetDigest()); len(got) != 1 || got["web.yaml"] != "kind: Web\n" {
@@ -101,7 +103,8 @@ func TestACommitOutsideTheFolderKeepsTheSourceID(t *testing.T) {
 	n.refresh()
 	f.published("HEAD", second)
 	after := n.resolve("HEAD", "deploy")
-	if before.GetSourceId() != after.GetSourceId() || before.GetArtifact().GetDigest() != after.GetArtifact().GetDigest() {
+	if before.GetSourceId() != after.GetSourceId() ||
+		before.GetArtifact().GetDigest() != after.GetArtifact().GetDigest() {
 		t.Errorf("before %v, after %v", before, after)
 	}
 	if after.GetRevision().GetCommit() != second {
@@ -126,7 +129,8 @@ func TestForcePushIsFollowedAndTheSameContentKeepsItsDigest(t *testing.T) {
 	n.refresh()
 	f.published("HEAD", rewritten)
 	after := n.resolve(rewritten, "deploy")
-	if before.GetArtifact().GetDigest() != after.GetArtifact().GetDigest() || before.GetSourceId() != after.GetSourceId() {
+	if before.GetArtifact().GetDigest() != after.GetArtifact().GetDigest() ||
+		before.GetSourceId() != after.GetSourceId() {
 		t.Errorf("before %v, after %v", before, after)
 	}
 	if still := n.resolve(old, "deploy"); still.GetArtifact().GetDigest() != before.GetArtifact().GetDigest() {
@@ -206,7 +210,10 @@ func TestMissingFolderAndUnknownThings(t *testing.T) {
 	n.refuses(strings.Repeat("1", 40), "deploy", artifactv1.ResolveError_REASON_NOT_FETCHED)
 	n.refuses("refs/heads/none", "deploy", artifactv1.ResolveError_REASON_NOT_FETCHED)
 	resp, err := n.artifacts.Resolve(t.Context(), &artifactv1.ResolveRequest{
-		Queries: []*artifactv1.Query{{Source: "unknown", Revision: "HEAD"}, {Source: "shop", Revision: "HEAD", Path: "deploy"}},
+		Queries: []*artifactv1.Query{
+			{Source: "unknown", Revision: "HEAD"},
+			{Source: "shop", Revision: "HEAD", Path: "deploy"},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -251,9 +258,15 @@ func TestHostileContentIsRefused(t *testing.T) {
 	for name, folder := range folders {
 		root = append(root, gittest.TreeEntry{Mode: "40000", Name: name, ID: f.repo.Tree(folder.entries...)})
 	}
-	root = append(root, gittest.TreeEntry{Mode: "40000", Name: "fine", ID: f.repo.Tree(file("A"), file("a"), file("a\x1b[31m"), file("caf\xe9"), link("./x"), file("x"))})
+	root = append(root, gittest.TreeEntry{
+		Mode: "40000", Name: "fine",
+		ID: f.repo.Tree(file("A"), file("a"), file("a\x1b[31m"), file("caf\xe9"), link("./x"), file("x")),
+	})
 	// Links lead where they like: agents refuse what is read through one that leads out, and nothing else.
-	links := map[string]string{"out": "../../etc/passwd", "absolute": "/etc/passwd", "roundabout": "a/../../../x", "to-git": ".git/config", "to-itself": "link"}
+	links := map[string]string{
+		"out": "../../etc/passwd", "absolute": "/etc/passwd", "roundabout": "a/../../../x",
+		"to-git": ".git/config", "to-itself": "link",
+	}
 	for name, target := range links {
 		root = append(root, gittest.TreeEntry{Mode: "40000", Name: name, ID: f.repo.Tree(link(target), file("x"))})
 	}
@@ -261,7 +274,8 @@ func TestHostileContentIsRefused(t *testing.T) {
 	n := f.one()
 	f.published("HEAD", commit)
 	for name, target := range links {
-		if got := n.download(n.resolve(commit, name).GetArtifact().GetDigest()); got["link"] != "-> "+target || got["x"] != "x" {
+		if got := n.download(n.resolve(commit, name).GetArtifact().GetDigest()); got["link"] != "-> "+target ||
+			got["x"] != "x" {
 			t.Errorf("a folder with a link to %s holds %q", target, got)
 		}
 	}
@@ -269,7 +283,8 @@ func TestHostileContentIsRefused(t *testing.T) {
 		n.refuses(commit, name, artifactv1.ResolveError_REASON_REFUSED, `"shop"`, name, folder.words)
 	}
 	n.refuses(commit, "", artifactv1.ResolveError_REASON_REFUSED)
-	if got := n.download(n.resolve(commit, "fine").GetArtifact().GetDigest()); got["link"] != "-> ./x" || got["caf\xe9"] != "x" || got["a\x1b[31m"] != "x" || got["A"] != "x" || got["a"] != "x" {
+	if got := n.download(n.resolve(commit, "fine").GetArtifact().GetDigest()); got["link"] != "-> ./x" ||
+		got["caf\xe9"] != "x" || got["a\x1b[31m"] != "x" || got["A"] != "x" || got["a"] != "x" {
 		t.Errorf("a folder beside hostile ones holds %q", got)
 	}
 }
@@ -291,7 +306,8 @@ func TestATreeBombIsRefused(t *testing.T) {
 		deep = f.repo.Tree(gittest.TreeEntry{Mode: "40000", Name: "d", ID: deep})
 	}
 	commit := f.repo.SetMain(f.repo.Tree(
-		gittest.TreeEntry{Mode: "40000", Name: "bomb", ID: id}, gittest.TreeEntry{Mode: "40000", Name: "deep", ID: deep},
+		gittest.TreeEntry{Mode: "40000", Name: "bomb", ID: id},
+		gittest.TreeEntry{Mode: "40000", Name: "deep", ID: deep},
 	))
 	n := f.one()
 	f.published("HEAD", commit)
@@ -539,7 +555,10 @@ func TestConcurrentResolvesBuildOnce(t *testing.T) {
 	for i := range digests {
 		asking.Go(func() {
 			resp, err := n.artifacts.Resolve(t.Context(), &artifactv1.ResolveRequest{
-				Queries: []*artifactv1.Query{{Source: "shop", Revision: first, Path: "deploy"}, {Source: "shop", Revision: "HEAD", Path: "deploy"}},
+				Queries: []*artifactv1.Query{
+					{Source: "shop", Revision: first, Path: "deploy"},
+					{Source: "shop", Revision: "HEAD", Path: "deploy"},
+				},
 			})
 			if err == nil {
 				digests[i] = resp.GetResults()[0].GetResolved().GetArtifact().GetDigest()
@@ -576,7 +595,8 @@ func TestAnyReplicaAnswersByAskingTheOwner(t *testing.T) {
 		}
 		return nil
 	})
-	if other.live().GetOwnedHere() || other.live().GetOwner() != owner.live().GetOwner() || !owner.live().GetOwnedHere() {
+	if other.live().GetOwnedHere() || other.live().GetOwner() != owner.live().GetOwner() ||
+		!owner.live().GetOwnedHere() {
 		t.Errorf("owner says %v, other says %v", owner.live(), other.live())
 	}
 	r := other.resolve(first, "deploy")
@@ -681,7 +701,8 @@ func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 	f.console.setSource(f.repo.URL(), "")
 	f.published("HEAD", first)
 	wait(false)
-	if got := n.download(n.resolve("HEAD", "deploy").GetArtifact().GetDigest())["a"]; got != "1" || n.resolve("HEAD", "deploy").GetArtifact().GetDigest() != digest {
+	if got := n.download(n.resolve("HEAD", "deploy").GetArtifact().GetDigest())["a"]; got != "1" ||
+		n.resolve("HEAD", "deploy").GetArtifact().GetDigest() != digest {
 		t.Errorf("served %q", got)
 	}
 	if f.git.Count("list") <= lists {
@@ -763,11 +784,13 @@ func TestOnlyDistributorsAndGitcachesGetContent(t *testing.T) {
 	}
 	t.Cleanup(hc.CloseIdleConnections)
 	for name, token := range map[string]string{
-		"an agent": f.console.token(t, identity.KindAgent, "edge-1"), "a user": f.console.token(t, identity.KindUser, "ada"),
+		"an agent":   f.console.token(t, identity.KindAgent, "edge-1"),
+		"a user":     f.console.token(t, identity.KindUser, "ada"),
 		"a stranger": "nonsense", "the tunnel": f.console.token(t, identity.KindService, identity.ServiceTunnel),
 	} {
 		source := f.sending(token)
-		c := artifactv1connect.NewArtifactServiceClient(hc, n.url, append(client.Options(), client.WithToken(source))...)
+		c := artifactv1connect.NewArtifactServiceClient(hc, n.url,
+			append(client.Options(), client.WithToken(source))...)
 		if _, err := c.Resolve(t.Context(), &artifactv1.ResolveRequest{Queries: []*artifactv1.Query{{Source: "shop", Revision: "HEAD"}}}); err == nil {
 			t.Errorf("%s may resolve", name)
 		}

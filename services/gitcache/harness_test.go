@@ -61,7 +61,10 @@ func (f *fixture) sending(token string) identity.TokenSource {
 
 // signing is a coordinator as a service of the hub uses it.
 func signing(c coordination.Coordinator) coordination.Coordinator {
-	return members.Authenticate(c, members.Config{Secret: hubsecret.Text(hubSecret), Log: slog.New(slog.DiscardHandler)})
+	return members.Authenticate(c, members.Config{
+		Secret: hubsecret.Text(hubSecret),
+		Log:    slog.New(slog.DiscardHandler),
+	})
 }
 
 // fixture is a Git server, a console and whatever gitcaches a test starts.
@@ -166,8 +169,12 @@ func (f *fixture) talkTo(n *node) *node {
 	as := func(kind identity.Kind, name string) []connect.ClientOption {
 		return append(client.Options(), client.WithToken(f.sending(f.console.token(f.t, kind, name))))
 	}
-	n.artifacts = artifactv1connect.NewArtifactServiceClient(hc, n.url, as(identity.KindService, identity.ServiceDistributor)...)
-	n.sources = n.sourcesAs(identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}})
+	n.artifacts = artifactv1connect.NewArtifactServiceClient(hc, n.url,
+		as(identity.KindService, identity.ServiceDistributor)...)
+	n.sources = n.sourcesAs(identity.Identity{
+		Kind: identity.KindUser, Name: "ada",
+		Groups: []string{identity.AdminsGroup},
+	})
 	token := f.sending(f.console.token(f.t, identity.KindService, identity.ServiceDistributor))
 	n.bytes = &http.Client{Transport: client.Authorize(hc.Transport, token)}
 	eventually(f.t, "the gitcache is ready", func() error {

@@ -49,7 +49,8 @@ func runProcess(dir string) {
 func (f *fixture) spawn(dir string, env ...string) (n *node, kill func()) {
 	f.t.Helper()
 	cmd := exec.CommandContext(context.Background(), os.Args[0])
-	cmd.Env = append(os.Environ(), asProcess+"="+dir, "GITCACHE_TEST_CONSOLE="+f.console.URL, "GITCACHE_TEST_SECRET="+f.secret)
+	cmd.Env = append(os.Environ(), asProcess+"="+dir, "GITCACHE_TEST_CONSOLE="+f.console.URL,
+		"GITCACHE_TEST_SECRET="+f.secret)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -102,7 +102,8 @@ func TestMirrorsHaveWhatHasADigest(t *testing.T) {
 	m := newMirrored(t)
 	m.registry.setFault(wantsLogin)
 	m.mirror.setFault(wantsLogin)
-	m.use(loginOf(strings.TrimPrefix(m.registry.URL, "http://"), "of-the-registry"), loginOf(m.host+"/cache", "of-the-mirror"))
+	m.use(loginOf(strings.TrimPrefix(m.registry.URL, "http://"), "of-the-registry"),
+		loginOf(m.host+"/cache", "of-the-mirror"))
 	n := m.one()
 	m.resolved("tag:good", "tag:good@")
 	m.problem()
@@ -224,7 +225,8 @@ func TestTheRegistryAndItsMirrorFail(t *testing.T) {
 	m.problem("502 from "+strings.TrimPrefix(m.registry.URL, "http://"), "The mirror "+m.host+": 502")
 }
 
-// TestAMirrorIsVerifiedWhateverTheRegistryIs: neither a mirror without TLS nor one whose authority nobody knows gets a request.
+// TestAMirrorIsVerifiedWhateverTheRegistryIs: neither a mirror without TLS nor one whose authority nobody knows gets a
+// request.
 func TestAMirrorIsVerifiedWhateverTheRegistryIs(t *testing.T) {
 	t.Parallel()
 	for _, insecure := range []bool{true, false} {
@@ -243,7 +245,8 @@ func TestAMirrorIsVerifiedWhateverTheRegistryIs(t *testing.T) {
 			m.use(loginOf(m.host, "of-the-mirror"))
 			_, host, _ := strings.Cut(at, "://")
 			m.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
-				Url: "oci://" + host + "/team/shop", Insecure: insecure, InsecureSkipTlsVerify: !insecure, Secret: "logins", Mirrors: []string{m.host + "/cache"},
+				Url: "oci://" + host + "/team/shop", Insecure: insecure, InsecureSkipTlsVerify: !insecure,
+				Secret: "logins", Mirrors: []string{m.host + "/cache"},
 			}})
 			n := m.one()
 			m.resolved("tag:good", "tag:good@")

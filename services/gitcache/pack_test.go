@@ -22,7 +22,9 @@ import (
 )
 
 // packed asks for a service at another revision: the commit, and the files by path.
-func packed(ctx context.Context, as gitcachev1connect.SourceServiceClient, service, revision string) (commit string, files map[string]string, err error) {
+func packed(ctx context.Context, as gitcachev1connect.SourceServiceClient, service,
+	revision string,
+) (commit string, files map[string]string, err error) {
 	stream, err := as.PackService(ctx, &gitcachev1.PackServiceRequest{Service: service, Revision: revision})
 	if err != nil {
 		return "", nil, err
@@ -78,7 +80,10 @@ func TestAnyReplicaPacksAServiceAtARevisionThatNoServiceFollows(t *testing.T) {
 	lists, begin := f.git.Count("list"), time.Now()
 
 	for i, n := range nodes {
-		for revision, want := range map[string]string{"next": next, "refs/tags/v2": next, next: next, "main": first, first[:8]: first} {
+		for revision, want := range map[string]string{
+			"next": next, "refs/tags/v2": next, next: next, "main": first,
+			first[:8]: first,
+		} {
 			commit, files, err := packed(t.Context(), n.sources, "web", revision)
 			text := map[string]string{next: "a: 2\n", first: "a: 1\n"}[want]
 			if err != nil || commit != want || len(files) != 1 || files["web.yaml"] != text {
@@ -95,14 +100,16 @@ func TestAnyReplicaPacksAServiceAtARevisionThatNoServiceFollows(t *testing.T) {
 		_, err = n.sources.ListTree(t.Context(), &gitcachev1.ListTreeRequest{Source: "shop", Revision: "next"})
 		wantCode(t, err, connect.CodeNotFound, `"next"`)
 	}
-	// One replica needs six lists for its questions. The other's questions need none while what was found is valid, and three lists may be of polls.
+	// One replica needs six lists for its questions. The other's questions need none while what was found is valid, and
+	// three lists may be of polls.
 	const needed, polls, validity = 6, 3, 10 * time.Second
 	took := time.Since(begin)
 	if asked := f.git.Count("list") - lists; asked > needed*(1+int(took/validity))+polls {
 		t.Errorf("upstream was asked for refs %d times in %s", asked, took)
 	}
 	after := f.console.status()
-	if now, _ := f.console.publishes(); len(now) != len(published) || len(after.GetHeads()) != len(before.GetHeads()) || after.GetProblem().GetMessage() != "" {
+	if now, _ := f.console.publishes(); len(now) != len(published) || len(after.GetHeads()) != len(before.GetHeads()) ||
+		after.GetProblem().GetMessage() != "" {
 		t.Errorf("a question was published: %v", after)
 	}
 
@@ -152,7 +159,8 @@ func TestAServiceIsPackedForThoseWhoMayEditIt(t *testing.T) {
 	}
 	eventually(t, "the trail has both", func() error {
 		lines := strings.Join(f.console.trail.lines("source.read"), "\n")
-		if !strings.Contains(lines, "ada PackService service@secret web 403") || !strings.Contains(lines, "ada PackService service@secret web 200") {
+		if !strings.Contains(lines, "ada PackService service@secret web 403") ||
+			!strings.Contains(lines, "ada PackService service@secret web 200") {
 			return fmt.Errorf("it has %s", lines)
 		}
 		return nil

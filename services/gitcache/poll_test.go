@@ -244,7 +244,8 @@ func TestARefThatIsOfTheOtherKindIsSaid(t *testing.T) {
 			f.problem()
 			f.repo.Bare("update-ref", "-d", "refs/heads/v1")
 			n.refresh()
-			f.problem(`ref "refs/heads/v1" of service "web" is gone upstream`, "is kept. A tag of that name is there: to follow it write ref: refs/tags/v1 in the service")
+			f.problem(`ref "refs/heads/v1" of service "web" is gone upstream`,
+				"is kept. A tag of that name is there: to follow it write ref: refs/tags/v1 in the service")
 
 			f.console.setService("web", "never-there")
 			f.problem(`ref "refs/heads/never-there" of service "web" does not exist upstream. Push it, or change the service`)
@@ -331,7 +332,8 @@ func TestARollbackDoesNotWaitForUpstream(t *testing.T) {
 		t.Parallel()
 		f := newRegistry(t, "-plain")
 		push := func(text string) {
-			f.registry.OrasPush(t, "team/shop:1", fluxConfig, registrytest.File{Name: "shop.tgz", MediaType: fluxContent, Content: tgz(map[string]string{"a": text})})
+			f.registry.OrasPush(t, "team/shop:1", fluxConfig,
+				registrytest.File{Name: "shop.tgz", MediaType: fluxContent, Content: tgz(map[string]string{"a": text})})
 		}
 		push("first")
 		f.console.setService("web", "tag:1")
@@ -437,7 +439,8 @@ func TestARollbackDoesNotWaitForWhatIsNewUpstream(t *testing.T) {
 			return nil
 		})
 		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
-			Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public),
+			Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom),
+			Insecure: true, Verify: cosignKeys(ada.public),
 		}})
 		f.problem("is not signed")
 		l.setFault(func(w http.ResponseWriter, r *http.Request) bool {

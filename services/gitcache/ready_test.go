@@ -23,7 +23,8 @@ func readyz(t *testing.T, f *fixture, url string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header = identitytest.Header(t, identity.ServiceGitcache, f.console.token(t, identity.KindService, identity.ServiceDistributor), hubSecret)
+	req.Header = identitytest.Header(t, identity.ServiceGitcache,
+		f.console.token(t, identity.KindService, identity.ServiceDistributor), hubSecret)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
@@ -54,7 +55,10 @@ func TestALostDiskIsNotReadyUntilItIsFilled(t *testing.T) {
 		<-resume
 		return false
 	})
-	s, err := gitcache.New(f.config(t.TempDir()), gitcache.Deps{Log: slog.New(slog.NewTextHandler(logWriter{t}, nil)), Telemetry: telemetry.Discard()})
+	s, err := gitcache.New(f.config(t.TempDir()), gitcache.Deps{
+		Log:       slog.New(slog.NewTextHandler(logWriter{t}, nil)),
+		Telemetry: telemetry.Discard(),
+	})
 	if err == nil {
 		err = s.Listen()
 	}

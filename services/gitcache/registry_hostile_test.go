@@ -128,7 +128,8 @@ func newLiarFixture(t *testing.T) (*registryFixture, *liar) {
 	l.push("good", tgz(map[string]string{"a": "good"}), nil)
 	f.console.setService("good", "tag:good")
 	f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
-		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true,
+		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom),
+		Insecure: true,
 	}})
 	return f, l
 }
@@ -282,7 +283,8 @@ func TestRegistryThatLostALayerStopsNothingElse(t *testing.T) {
 // registryCharts has the source "shop" be of charts, in a registry that lies.
 func (f *registryFixture) registryCharts(l *liar) {
 	f.setSpec(&consolev1.SourceSpec{Helm: &consolev1.HelmSource{
-		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team", Interval: durationpb.New(seldom), Insecure: true,
+		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team", Interval: durationpb.New(seldom),
+		Insecure: true,
 	}})
 }
 
@@ -426,7 +428,8 @@ func TestCredentialsStayWithTheRegistry(t *testing.T) {
 	})
 	f.console.setSecret("login", map[string]string{"username": "ada", "password": "hush-hush"})
 	f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
-		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Secret: "login",
+		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom),
+		Insecure: true, Secret: "login",
 	}})
 	f.console.setService("far", "tag:far")
 	f.console.setService("range", "semver:^1")
@@ -532,7 +535,8 @@ func TestHandOverOfArtifactsDownloadsNothingAnew(t *testing.T) {
 	l.push("one", tgz(map[string]string{"a": "1"}), nil)
 	f.console.mu.Lock()
 	f.console.sources["s00"].Spec = &consolev1.SourceSpec{Oci: &consolev1.OCISource{
-		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true,
+		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom),
+		Insecure: true,
 	}}
 	catalog.SetRef(f.console.services["web-s00"].Spec, "tag:one")
 	f.console.services["web-s00"].Spec.Path = ""

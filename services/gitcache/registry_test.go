@@ -40,7 +40,10 @@ type registryFixture struct {
 func newRegistry(t *testing.T, args ...string) *registryFixture {
 	t.Helper()
 	f := &registryFixture{fixture: newFixture(t), registry: registrytest.Start(t, args...)}
-	f.console.setSecret("login", map[string]string{"username": f.registry.Username, "password": f.registry.Password, "ca.crt": f.registry.CA})
+	f.console.setSecret("login", map[string]string{
+		"username": f.registry.Username, "password": f.registry.Password,
+		"ca.crt": f.registry.CA,
+	})
 	return f
 }
 
@@ -133,7 +136,11 @@ func TestChartsOfARegistryFollowTheirVersions(t *testing.T) {
 	f.registry.HelmPush(t, chartTag+"1.2.2", chart)
 	n.refresh()
 	again := f.resolved(catalog.ChartRef("web", "^1"), catalog.ChartRef("web", "1.2.2"))
-	f.registry.OrasPush(t, chartTag+"1.2.2", "application/vnd.cncf.helm.config.v1+json", registrytest.File{Name: "web.tgz", MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Content: chart})
+	f.registry.OrasPush(t, chartTag+"1.2.2", "application/vnd.cncf.helm.config.v1+json",
+		registrytest.File{
+			Name: "web.tgz", MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+			Content: chart,
+		})
 	n.polled()
 	f.problem()
 	if got := f.registry.Count(t, "GET /v2/team/charts/web/blobs/"); got != downloads+1 {
@@ -156,7 +163,10 @@ func TestArtifactsOfARegistry(t *testing.T) {
 	t.Parallel()
 	f := newRegistry(t, "-auth", "basic")
 	flux := func(tag, text string) string {
-		return f.registry.OrasPush(t, "team/shop:"+tag, fluxConfig, registrytest.File{Name: "shop.tgz", MediaType: fluxContent, Content: tgz(map[string]string{"./deploy/web.yaml": text, "README": "x"})})
+		return f.registry.OrasPush(t, "team/shop:"+tag, fluxConfig, registrytest.File{
+			Name:      "shop.tgz",
+			MediaType: fluxContent, Content: tgz(map[string]string{"./deploy/web.yaml": text, "README": "x"}),
+		})
 	}
 	digest := flux("1.0.0", "one")
 	flux("latest", "one")
@@ -171,7 +181,10 @@ func TestArtifactsOfARegistry(t *testing.T) {
 	if files := n.filesOf("tag:1.0.0", "deploy"); len(files) != 1 || files["web.yaml"] != "one" {
 		t.Errorf("the artifact has %v", files)
 	}
-	file, err := n.sources.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{Source: "shop", Revision: "tag:1.0.0", Path: "README"})
+	file, err := n.sources.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{
+		Source: "shop", Revision: "tag:1.0.0",
+		Path: "README",
+	})
 	if err != nil || string(file.GetContent()) != "x" {
 		t.Errorf("the file reads %q, %v", file.GetContent(), err)
 	}
@@ -213,20 +226,27 @@ func TestArtifactsOfARegistry(t *testing.T) {
 
 	// The pieces of oras: files with names, and a folder.
 	f.registry.OrasPush(t, "team/shop:files", "application/x.test",
-		registrytest.File{Name: "a.yaml", MediaType: "text/yaml", Content: []byte("a")}, registrytest.File{Name: "b.yaml", MediaType: "application/yaml", Content: []byte("b")})
+		registrytest.File{Name: "a.yaml", MediaType: "text/yaml", Content: []byte("a")},
+		registrytest.File{Name: "b.yaml", MediaType: "application/yaml", Content: []byte("b")})
 	f.console.setService("web", "tag:files")
 	f.resolved("tag:files", "tag:files@")
 	if files := n.filesOf("tag:files", ""); len(files) != 2 || files["a.yaml"] != "a" || files["b.yaml"] != "b" {
 		t.Errorf("the artifact has %v", files)
 	}
-	f.artifacts(&consolev1.OCISource{Secret: "login", LayerSelector: &consolev1.LayerSelector{MediaType: "application/yaml"}})
+	f.artifacts(&consolev1.OCISource{
+		Secret:        "login",
+		LayerSelector: &consolev1.LayerSelector{MediaType: "application/yaml"},
+	})
 	eventually(t, "the chosen layer is published", func() error {
 		if files := n.filesOf("tag:files", ""); len(files) != 1 || files["b.yaml"] != "b" {
 			return fmt.Errorf("the artifact has %v", files)
 		}
 		return nil
 	})
-	f.artifacts(&consolev1.OCISource{Secret: "login", LayerSelector: &consolev1.LayerSelector{MediaType: "application/none"}})
+	f.artifacts(&consolev1.OCISource{
+		Secret:        "login",
+		LayerSelector: &consolev1.LayerSelector{MediaType: "application/none"},
+	})
 	f.problem("no layer of type application/none", `"text/yaml"`)
 	f.artifacts(&consolev1.OCISource{Secret: "login"})
 	folder := filepath.Join(t.TempDir(), "deploy")
@@ -245,7 +265,8 @@ func TestArtifactsOfARegistry(t *testing.T) {
 func TestRegistryIsAskedOnlyAsItsSourceSays(t *testing.T) {
 	t.Parallel()
 	f := newRegistry(t, "-auth", "basic")
-	f.registry.OrasPush(t, "team/shop:1", "application/x.test", registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
+	f.registry.OrasPush(t, "team/shop:1", "application/x.test",
+		registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
 	f.console.setService("web", "tag:1")
 	f.artifacts(&consolev1.OCISource{})
 	f.one()
@@ -254,12 +275,18 @@ func TestRegistryIsAskedOnlyAsItsSourceSays(t *testing.T) {
 	f.problem("400")
 	f.artifacts(&consolev1.OCISource{InsecureSkipTlsVerify: true})
 	f.problem("401", "Name a secret")
-	f.console.setSecret("login", map[string]string{"username": f.registry.Username, "password": "wrong", "ca.crt": f.registry.CA})
+	f.console.setSecret("login", map[string]string{
+		"username": f.registry.Username, "password": "wrong",
+		"ca.crt": f.registry.CA,
+	})
 	f.artifacts(&consolev1.OCISource{Secret: "login"})
 	f.problem("401", `in secret "login"`)
 	docker := func(host string) {
 		auth := base64.StdEncoding.EncodeToString([]byte(f.registry.Username + ":" + f.registry.Password))
-		f.console.setSecret("login", map[string]string{"ca.crt": f.registry.CA, ".dockerconfigjson": fmt.Sprintf(`{"auths": {"https://%s/": {"auth": %q}}}`, host, auth)})
+		f.console.setSecret("login", map[string]string{
+			"ca.crt":            f.registry.CA,
+			".dockerconfigjson": fmt.Sprintf(`{"auths": {"https://%s/": {"auth": %q}}}`, host, auth),
+		})
 	}
 	docker("registry.example.com")
 	f.problem("no entry for " + f.registry.Host)
@@ -272,7 +299,8 @@ func TestRegistryIsAskedOnlyAsItsSourceSays(t *testing.T) {
 func TestPlainRegistryIsAskedWhereTheSourceSaysSo(t *testing.T) {
 	t.Parallel()
 	f := newRegistry(t, "-plain")
-	f.registry.OrasPush(t, "team/shop:latest", "application/x.test", registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
+	f.registry.OrasPush(t, "team/shop:latest", "application/x.test",
+		registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
 	f.console.setService("web", "")
 	f.artifacts(&consolev1.OCISource{})
 	n := f.one()
@@ -303,7 +331,8 @@ func TestNotificationOfARegistryIsAPoll(t *testing.T) {
 	f.console.setSecret("hook", map[string]string{"token": "hook-hook-hook"})
 	f.artifacts(&consolev1.OCISource{Insecure: true, WebhookSecret: "hook"})
 	f.problem("the registry has no tag latest")
-	f.registry.OrasPush(t, "team/shop:latest", "application/x.test", registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
+	f.registry.OrasPush(t, "team/shop:latest", "application/x.test",
+		registrytest.File{Name: "a", MediaType: "text/plain", Content: []byte("a")})
 	f.resolved("tag:latest", "tag:latest@")
 
 	// What the poll pulls is told, too, and is no reason for another poll.

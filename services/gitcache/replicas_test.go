@@ -46,7 +46,10 @@ type fleet struct {
 
 func newFleet(t *testing.T, sources int) *fleet {
 	t.Helper()
-	f := &fleet{fixture: newFixture(t), redis: redistest.Start(t), repos: map[string]*gittest.Repo{}, heads: map[string]string{}, nodes: map[string]*node{}}
+	f := &fleet{
+		fixture: newFixture(t), redis: redistest.Start(t), repos: map[string]*gittest.Repo{},
+		heads: map[string]string{}, nodes: map[string]*node{},
+	}
 	f.console.deleteSource()
 	for i := range sources {
 		name := fmt.Sprintf("s%02d", i)
@@ -142,7 +145,8 @@ func (n *node) listShards(replica string) []*gitcachev1.Shard {
 	for {
 		var resp *gitcachev1.ListShardsResponse
 		eventually(n.f.t, "shards are listed", func() (err error) { // a busy Redis may not answer in time
-			resp, err = shards.ListShards(n.f.t.Context(), &gitcachev1.ListShardsRequest{PageSize: 5, PageToken: token, Replica: replica})
+			resp, err = shards.ListShards(n.f.t.Context(),
+				&gitcachev1.ListShardsRequest{PageSize: 5, PageToken: token, Replica: replica})
 			return err
 		})
 		all = append(all, resp.GetShards()...)
@@ -390,7 +394,8 @@ func TestAReplicaDrainsWhenAnAdministratorSaysSo(t *testing.T) {
 	f.allPublished()
 	one.settled(2)
 	drain := func(at *node, replica string, draining bool) error {
-		_, err := at.shards().SetDraining(t.Context(), &gitcachev1.SetDrainingRequest{Replica: replica, Draining: draining})
+		_, err := at.shards().SetDraining(t.Context(),
+			&gitcachev1.SetDrainingRequest{Replica: replica, Draining: draining})
 		return err
 	}
 	user := identity.Identity{Kind: identity.KindUser, Name: "ada"}
@@ -491,7 +496,8 @@ func TestASourceThatWasMovedStays(t *testing.T) {
 	}
 }
 
-// flushLeeway is what an owner may be late with its word to a flushed store, less some: beyond, the next in line is to take over.
+// flushLeeway is what an owner may be late with its word to a flushed store, less some: beyond, the next in line is to
+// take over.
 const flushLeeway = fleetTTL/8 - 500*time.Millisecond
 
 func TestAFlushedRedisMovesNothing(t *testing.T) {
@@ -517,7 +523,8 @@ func TestAFlushedRedisMovesNothing(t *testing.T) {
 			late = moved
 			t.Logf("repeated, though the machine stood still for %s only: the flush %s", stall, moved)
 		case stalled == mostStalled:
-			t.Fatalf("the machine was too busy for %d rounds; in the last it stood still for %s, and the flush %s", stalled, stall, moved)
+			t.Fatalf("the machine was too busy for %d rounds; in the last it stood still for %s, and the flush %s",
+				stalled, stall, moved)
 		default:
 			stalled++
 			t.Logf("repeated, as the machine stood still for %s: the flush %s", stall, moved)
@@ -556,7 +563,8 @@ func (f *fleet) flush(one *node) string {
 	return strings.Join(moved, ", ")
 }
 
-// stalls watches how long this process gets no processor, or Redis no answer to it; longest ends that and says the worst.
+// stalls watches how long this process gets no processor, or Redis no answer to it; longest ends that and says the
+// worst.
 func (f *fleet) stalls() (longest func() time.Duration) {
 	f.t.Helper()
 	const often = 50 * time.Millisecond

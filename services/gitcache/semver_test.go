@@ -112,7 +112,8 @@ func TestADeletedTagTakesNoRangeBack(t *testing.T) {
 	f.resolved("semver:~1", "v1.1.0", second)
 	f.repo.Bare("update-ref", "-d", "refs/tags/v1.1.0")
 	n.refresh()
-	f.problem(`tag "v1.1.0"`, `"semver:~1" of service "web"`, "gone upstream", `the highest in the range is now "v1.0.0"`, second[:8]+" is kept")
+	f.problem(`tag "v1.1.0"`, `"semver:~1" of service "web"`, "gone upstream",
+		`the highest in the range is now "v1.0.0"`, second[:8]+" is kept")
 	f.resolved("semver:~1", "v1.1.0", second)
 
 	// Nor does it for an owner that was not there when the tag was.

@@ -34,13 +34,19 @@ func newSeveral(t *testing.T) *several {
 	t.Helper()
 	f := &several{charts: newCharts(t)}
 	f.values = f.git.NewRepo(t, "config.git")
-	f.main = f.values.Commit("first", gittest.Files{"env/prod.yaml": "a: one\n", "env/dev.yaml": "a: dev\n", "secret.yaml": "s: 1\n"})
+	f.main = f.values.Commit("first", gittest.Files{
+		"env/prod.yaml": "a: one\n", "env/dev.yaml": "a: dev\n",
+		"secret.yaml": "s: 1\n",
+	})
 	f.console.mu.Lock()
 	defer f.console.mu.Unlock()
 	f.console.sources["config"] = &consolev1.Source{
 		Metadata: &consolev1.Metadata{Name: "config", Uid: "uid-config"},
-		Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: f.values.URL(), Interval: durationpb.New(seldom)}},
-		Status:   &consolev1.SourceStatus{},
+		Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{
+			Url:      f.values.URL(),
+			Interval: durationpb.New(seldom),
+		}},
+		Status: &consolev1.SourceStatus{},
 	}
 	f.console.announce()
 	return f
@@ -53,13 +59,19 @@ func (f *several) setSeveral(change func(*consolev1.ServiceSpec)) (ref string) {
 	defer f.console.announce()
 	spec := &consolev1.ServiceSpec{
 		Cluster: "a",
-		Sources: []*consolev1.ServiceSource{{Name: "chart", Source: "shop", Chart: "web", Version: "^1"}, {Name: "values", Source: "config"}},
-		Render:  &deliveryv1.RenderSpec{Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{"$values/env/prod.yaml"}}},
+		Sources: []*consolev1.ServiceSource{
+			{Name: "chart", Source: "shop", Chart: "web", Version: "^1"},
+			{Name: "values", Source: "config"},
+		},
+		Render: &deliveryv1.RenderSpec{Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{"$values/env/prod.yaml"}}},
 	}
 	if change != nil {
 		change(spec)
 	}
-	f.console.services["web"] = &consolev1.Service{Metadata: &consolev1.Metadata{Name: "web", Uid: "uid-web"}, Spec: spec}
+	f.console.services["web"] = &consolev1.Service{
+		Metadata: &consolev1.Metadata{Name: "web", Uid: "uid-web"},
+		Spec:     spec,
+	}
 	return catalog.RefOf(spec)
 }
 
@@ -71,7 +83,8 @@ func (f *several) together(ref string, words ...string) (is *consolev1.Head) {
 		is = headOf(status, ref)
 		for _, w := range words {
 			if !strings.Contains(is.GetRevision().GetSubject(), w) {
-				return fmt.Errorf("it is %q; problem: %s", is.GetRevision().GetSubject(), status.GetProblem().GetMessage())
+				return fmt.Errorf("it is %q; problem: %s", is.GetRevision().GetSubject(),
+					status.GetProblem().GetMessage())
 			}
 		}
 		return nil
@@ -93,8 +106,8 @@ func (n *node) filesAt(is *consolev1.Head) map[string]string {
 	return n.download(n.resolve(is.GetRevision().GetCommit(), "").GetArtifact().GetDigest())
 }
 
-// TestSeveralSourcesAreDeliveredTogether: a chart of a repository with a values file of Git, and nothing else of Git. Values that change
-// alone move it, with the chart repository away, too.
+// TestSeveralSourcesAreDeliveredTogether: a chart of a repository with a values file of Git, and nothing else of Git.
+// Values that change alone move it, with the chart repository away, too.
 func TestSeveralSourcesAreDeliveredTogether(t *testing.T) {
 	t.Parallel()
 	f := newSeveral(t)
@@ -127,7 +140,8 @@ func TestSeveralSourcesAreDeliveredTogether(t *testing.T) {
 	changed := f.values.Commit("second", gittest.Files{"env/prod.yaml": "a: two\n"})
 	n.refreshConfig()
 	third := f.together(ref, "chart 1.2.0", "values "+changed[:8])
-	if files := n.filesAt(third); files["values/env/prod.yaml"] != "a: two\n" || files["chart/templates/web.yaml"] != "one" {
+	if files := n.filesAt(third); files["values/env/prod.yaml"] != "a: two\n" ||
+		files["chart/templates/web.yaml"] != "one" {
 		t.Errorf("with other values the files are %v", files)
 	}
 	if f.repo.Downloads() != downloads {
@@ -141,14 +155,16 @@ func TestSeveralSourcesAreDeliveredTogether(t *testing.T) {
 		t.Errorf("with another chart the files are %v", files)
 	}
 	// What they were together before stays there to go back to.
-	if files := n.filesAt(first); files["values/env/prod.yaml"] != "a: one\n" || files["chart/templates/web.yaml"] != "one" {
+	if files := n.filesAt(first); files["values/env/prod.yaml"] != "a: one\n" ||
+		files["chart/templates/web.yaml"] != "one" {
 		t.Errorf("the first files are %v", files)
 	}
 	f.setSeveral(func(s *consolev1.ServiceSpec) { s.Sync = &deliveryv1.SyncSpec{Pin: first.GetRevision().GetCommit()} })
 	f.together(catalog.PinnedRef(ref, first.GetRevision().GetCommit()), "chart 1.2.0", "values "+f.main[:8])
 }
 
-// TestFoldersOfSeveralSourcesAreWhereTheirRepositoriesHaveThem: an overlay finds a base of another repository, and what it refers to in its own.
+// TestFoldersOfSeveralSourcesAreWhereTheirRepositoriesHaveThem: an overlay finds a base of another repository, and what
+// it refers to in its own.
 func TestFoldersOfSeveralSourcesAreWhereTheirRepositoriesHaveThem(t *testing.T) {
 	t.Parallel()
 	f := newSeveral(t)
@@ -158,7 +174,10 @@ func TestFoldersOfSeveralSourcesAreWhereTheirRepositoriesHaveThem(t *testing.T) 
 		"parts/more/more.yaml":             "more: 1\n",
 	})
 	base := f.git.NewRepo(t, "base.git")
-	base.Commit("base", gittest.Files{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": "web: 1\n", "README": "no"})
+	base.Commit("base", gittest.Files{
+		"deploy/kustomization.yaml": "resources: [web.yaml]\n",
+		"deploy/web.yaml":           "web: 1\n", "README": "no",
+	})
 	f.console.add("base", base.URL())
 	ref := f.setSeveral(func(s *consolev1.ServiceSpec) {
 		s.Render = nil
@@ -176,14 +195,19 @@ func TestFoldersOfSeveralSourcesAreWhereTheirRepositoriesHaveThem(t *testing.T) 
 		}
 		return nil
 	})
-	answer, err := n.artifacts.Resolve(t.Context(), &artifactv1.ResolveRequest{Queries: []*artifactv1.Query{{Source: "config", Revision: is.GetRevision().GetCommit()}}})
+	answer, err := n.artifacts.Resolve(t.Context(),
+		&artifactv1.ResolveRequest{Queries: []*artifactv1.Query{{
+			Source:   "config",
+			Revision: is.GetRevision().GetCommit(),
+		}}})
 	if err != nil || answer.GetResults()[0].GetError() != nil {
 		t.Fatal(err, answer)
 	}
 	files := n.download(answer.GetResults()[0].GetResolved().GetArtifact().GetDigest())
 	want := []string{
 		"base/deploy/kustomization.yaml", "base/deploy/web.yaml",
-		"overlay/overlays/prod/kustomization.yaml", "overlay/parts/more/kustomization.yaml", "overlay/parts/more/more.yaml",
+		"overlay/overlays/prod/kustomization.yaml", "overlay/parts/more/kustomization.yaml",
+		"overlay/parts/more/more.yaml",
 	}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
 		t.Errorf("the files are %v", got)
@@ -233,7 +257,10 @@ func TestSeveralSourcesAreForServicesThatNameThem(t *testing.T) {
 	if headOf(f.console.status(), commit) != nil {
 		t.Error("it is published for a service with one source")
 	}
-	file, err := n.sources.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{Source: "shop", Revision: commit, Path: "values/env/prod.yaml"})
+	file, err := n.sources.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{
+		Source: "shop", Revision: commit,
+		Path: "values/env/prod.yaml",
+	})
 	if err == nil || !strings.Contains(err.Error(), "several sources") {
 		t.Errorf("the file reads %q, %v", file.GetContent(), err)
 	}
@@ -253,7 +280,8 @@ func TestSeveralSourcesAreForServicesThatNameThem(t *testing.T) {
 	}
 }
 
-// TestACombinationIsNoSubmodule: who may push to the first source gets nothing of the others by a commit that names what they are together.
+// TestACombinationIsNoSubmodule: who may push to the first source gets nothing of the others by a commit that names
+// what they are together.
 func TestACombinationIsNoSubmodule(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -278,7 +306,8 @@ func TestACombinationIsNoSubmodule(t *testing.T) {
 	n.refuses(stolen, "", artifactv1.ResolveError_REASON_REFUSED, `"stolen"`, "several sources")
 }
 
-// TestSeveralSourcesGoBackWhereCommitsAreSigned: to what the hub put together of signed commits, and to nothing that only looks so.
+// TestSeveralSourcesGoBackWhereCommitsAreSigned: to what the hub put together of signed commits, and to nothing that
+// only looks so.
 func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "signed content in many forms")
@@ -332,7 +361,10 @@ func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
 
 	together(pin(good), signed, values)
 	f.problem()
-	for what, commit := range map[string]string{"made before": before, "of an unsigned commit": unsigned, "forged": f.forge(ref, ""), "with a seal": f.forge(ref, strings.Repeat("ab", 32))} {
+	for what, commit := range map[string]string{
+		"made before": before, "of an unsigned commit": unsigned,
+		"forged": f.forge(ref, ""), "with a seal": f.forge(ref, strings.Repeat("ab", 32)),
+	} {
 		if commit != before && commit != unsigned { // which the hub made, so that upstream does not have them
 			f.console.setService("evil", "evil")
 			f.repo.Bare("update-ref", "refs/heads/evil", commit)
@@ -349,12 +381,14 @@ func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
 	together(pin(good), signed, values)
 	f.console.setVerification(verifyCommit, gittest.NewOpenPGP(t, "ed25519").Public)
 	pin(late)
-	f.problem("revision "+late[:8], "made of a commit by key "+ada.Fingerprint, "not among the source's verification keys")
+	f.problem("revision "+late[:8], "made of a commit by key "+ada.Fingerprint,
+		"not among the source's verification keys")
 }
 
 // forge makes a commit upstream that looks as if it was made of several sources.
 func (f *fixture) forge(ref, seal string) (commit string) {
-	header := "tree " + f.repo.Work("rev-parse", "HEAD^{tree}") + "\nauthor a <> 0 +0000\ncommitter " + mirror.CombinedBy + " <> 0 +0000\n"
+	header := "tree " + f.repo.Work("rev-parse", "HEAD^{tree}") + "\nauthor a <> 0 +0000\ncommitter " +
+		mirror.CombinedBy + " <> 0 +0000\n"
 	if seal != "" {
 		header += "fairlead-seal " + seal + "\n"
 	}
@@ -367,9 +401,15 @@ func (f *fixture) setBoth() (ref string) {
 	defer f.console.mu.Unlock()
 	defer f.console.announce()
 	spec := &consolev1.ServiceSpec{
-		Cluster: "a", Sources: []*consolev1.ServiceSource{{Name: "shop", Source: sourceName, Ref: "main"}, {Name: "other", Source: "other"}},
+		Cluster: "a", Sources: []*consolev1.ServiceSource{
+			{Name: "shop", Source: sourceName, Ref: "main"},
+			{Name: "other", Source: "other"},
+		},
 	}
-	f.console.services["both"] = &consolev1.Service{Metadata: &consolev1.Metadata{Name: "both", Uid: "uid-both"}, Spec: spec}
+	f.console.services["both"] = &consolev1.Service{
+		Metadata: &consolev1.Metadata{Name: "both", Uid: "uid-both"},
+		Spec:     spec,
+	}
 	return catalog.RefOf(spec)
 }
 
@@ -381,16 +421,21 @@ func (f *several) packs(ctx context.Context, n *node, service, revision, words s
 	}
 }
 
-// TestABucketIsOneOfSeveralSources: objects that change move the service, and a chart does with the bucket's server down.
+// TestABucketIsOneOfSeveralSources: objects that change move the service, and a chart does with the bucket's server
+// down.
 func TestABucketIsOneOfSeveralSources(t *testing.T) {
 	t.Parallel()
 	f := newSeveral(t)
 	server := buckettest.Start(t)
 	server.Put(t, "manifests", map[string]string{"env/prod.yaml": "a: one\n", "env/dev.yaml": "a: dev\n"})
-	f.console.setSecret("keys", map[string]string{"accesskey": server.AccessKey, "secretkey": server.SecretKey, "ca.crt": server.CA})
+	f.console.setSecret("keys", map[string]string{
+		"accesskey": server.AccessKey, "secretkey": server.SecretKey,
+		"ca.crt": server.CA,
+	})
 	f.console.mu.Lock()
 	f.console.sources["config"].Spec = &consolev1.SourceSpec{Bucket: &consolev1.BucketSource{
-		Endpoint: server.Host, BucketName: "manifests", Region: server.Region, Secret: "keys", Interval: durationpb.New(seldom),
+		Endpoint: server.Host, BucketName: "manifests", Region: server.Region, Secret: "keys",
+		Interval: durationpb.New(seldom),
 	}}
 	f.console.announce()
 	f.console.mu.Unlock()
@@ -424,7 +469,8 @@ func TestABucketIsOneOfSeveralSources(t *testing.T) {
 	}
 }
 
-// TestSeveralSourcesOfTwoReplicas: the owner of the first source gets the other ones from their owners, and its successor goes on.
+// TestSeveralSourcesOfTwoReplicas: the owner of the first source gets the other ones from their owners, and its
+// successor goes on.
 func TestSeveralSourcesOfTwoReplicas(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "a fleet of gitcaches")
@@ -448,7 +494,8 @@ func TestSeveralSourcesOfTwoReplicas(t *testing.T) {
 	a.refreshConfig()
 	second := f.together(ref, "chart 1.2.0", "values "+changed[:8])
 	for _, n := range []*node{a, b} {
-		if files := n.filesAt(second); files["values/env/prod.yaml"] != "a: two\n" || files["chart/templates/web.yaml"] != "one" {
+		if files := n.filesAt(second); files["values/env/prod.yaml"] != "a: two\n" ||
+			files["chart/templates/web.yaml"] != "one" {
 			t.Errorf("the files are %v", files)
 		}
 	}

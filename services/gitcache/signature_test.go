@@ -68,7 +68,8 @@ func TestOnlySignedCommitsArePublished(t *testing.T) {
 			first := f.repo.Commit("unsigned", gittest.Files{"deploy/a": "1"})
 			dir := t.TempDir()
 			n := f.start(dir, nil)
-			f.problem(`ref "refs/heads/main" of service "web"`, "commit "+first[:8]+" is not signed", "Nothing of it is published", "Sign it")
+			f.problem(`ref "refs/heads/main" of service "web"`, "commit "+first[:8]+" is not signed",
+				"Nothing of it is published", "Sign it")
 			if len(f.console.status().GetHeads()) != 0 {
 				t.Fatalf("published %v", f.console.status().GetHeads())
 			}
@@ -82,7 +83,8 @@ func TestOnlySignedCommitsArePublished(t *testing.T) {
 			f.signAs(eve)
 			strange := f.repo.Commit("by somebody else", gittest.Files{"deploy/a": "3"})
 			n.refresh()
-			f.problem("commit "+strange[:8], eve.Fingerprint, "not among the source's verification keys", "The last good commit "+good[:8]+" is kept")
+			f.problem("commit "+strange[:8], eve.Fingerprint, "not among the source's verification keys",
+				"The last good commit "+good[:8]+" is kept")
 			f.signed("refs/heads/main", good, ada.Fingerprint)
 			if got := n.download(n.resolve("refs/heads/main", "deploy").GetArtifact().GetDigest())["a"]; got != "2" {
 				t.Errorf("served %q", got)
@@ -220,7 +222,8 @@ func TestOnlySignedTagsArePublished(t *testing.T) {
 	f.problem()
 
 	f.console.setVerification(verifyBoth, ada.Public)
-	f.problem("commit "+last[:8]+" is not signed", "commit "+first[:8]+" is not signed", "It was published before and is kept")
+	f.problem("commit "+last[:8]+" is not signed", "commit "+first[:8]+" is not signed",
+		"It was published before and is kept")
 	f.signAs(ada)
 	both := f.repo.Commit("signed", gittest.Files{"deploy/a": "2"})
 	for _, tag := range []string{"v1.0.0", "v1.5.0"} {

@@ -102,9 +102,15 @@ func toJSON(is any) []byte {
 func signatures(payloads [][]byte, signed []string) []byte {
 	layers := make([]any, len(payloads))
 	for i, p := range payloads {
-		layers[i] = map[string]any{"mediaType": payloadType, "digest": digestOf(p), "size": len(p), "annotations": map[string]string{"dev.cosignproject.cosign/signature": signed[i]}}
+		layers[i] = map[string]any{
+			"mediaType": payloadType, "digest": digestOf(p), "size": len(p),
+			"annotations": map[string]string{"dev.cosignproject.cosign/signature": signed[i]},
+		}
 	}
-	config := map[string]any{"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digestOf([]byte("{}")), "size": 2}
+	config := map[string]any{
+		"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digestOf([]byte("{}")),
+		"size": 2,
+	}
 	return toJSON(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": config, "layers": layers})
 }
 
@@ -114,7 +120,8 @@ func signatureTag(digest string) string { return strings.Replace(digest, ":", "-
 func (f *registryFixture) cosign(s *cosigner, repository, digest string) {
 	f.t.Helper()
 	p := payload(f.registry.Host+"/"+repository, digest)
-	f.registry.PushManifest(f.t, repository, signatureTag(digest), manifestType, signatures([][]byte{p}, []string{s.sign(p)}), p, []byte("{}"))
+	f.registry.PushManifest(f.t, repository, signatureTag(digest), manifestType,
+		signatures([][]byte{p}, []string{s.sign(p)}), p, []byte("{}"))
 }
 
 // bundle is what cosign 3 makes of a signature.
@@ -135,9 +142,15 @@ const signPredicate = "https://sigstore.dev/cosign/sign/v1"
 
 // bundleManifest holds a bundle of an artifact.
 func bundleManifest(bundle []byte) []byte {
-	empty := map[string]any{"mediaType": "application/vnd.oci.empty.v1+json", "digest": digestOf([]byte("{}")), "size": 2}
+	empty := map[string]any{
+		"mediaType": "application/vnd.oci.empty.v1+json", "digest": digestOf([]byte("{}")),
+		"size": 2,
+	}
 	layer := map[string]any{"mediaType": bundleType, "digest": digestOf(bundle), "size": len(bundle)}
-	return toJSON(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "artifactType": bundleType, "config": empty, "layers": []any{layer}})
+	return toJSON(map[string]any{
+		"schemaVersion": 2, "mediaType": manifestType, "artifactType": bundleType,
+		"config": empty, "layers": []any{layer},
+	})
 }
 
 // referrers is a list of what refers to an artifact.
@@ -178,7 +191,10 @@ func TestOnlySignedArtifactsArePublished(t *testing.T) {
 			ada, eve := newCosigner(t, kind), newCosigner(t, kind)
 			f := newRegistry(t, "-auth", "basic")
 			push := func(text string) string {
-				return f.registry.OrasPush(t, "team/shop:1.0.0", fluxConfig, registrytest.File{Name: "shop.tgz", MediaType: fluxContent, Content: tgz(map[string]string{"a": text})})
+				return f.registry.OrasPush(t, "team/shop:1.0.0", fluxConfig, registrytest.File{
+					Name:      "shop.tgz",
+					MediaType: fluxContent, Content: tgz(map[string]string{"a": text}),
+				})
 			}
 			unsigned := push("unsigned")
 			f.console.setService("web", "tag:1.0.0")
@@ -227,7 +243,8 @@ func TestOnlySignedArtifactsArePublished(t *testing.T) {
 			bundle := ada.bundle(bundled, signPredicate)
 			manifest := bundleManifest(bundle)
 			f.registry.PushManifest(t, "team/shop", digestOf(manifest), manifestType, manifest, bundle, []byte("{}"))
-			f.registry.PushManifest(t, "team/shop", strings.Replace(bundled, ":", "-", 1), indexType, referrers("", manifest))
+			f.registry.PushManifest(t, "team/shop", strings.Replace(bundled, ":", "-", 1), indexType,
+				referrers("", manifest))
 			n.refresh()
 			f.signedBy("tag:1.0.0", "tag:1.0.0@"+bundled, ada.fingerprint)
 			f.problem()
@@ -257,14 +274,16 @@ func notationManifest(kind string, envelope []byte) []byte {
 	return toJSON(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "config": none, "layers": []any{layer}})
 }
 
-// TestOnlyArtifactsSignedByNotationArePublished by an authority and identity of the source, in a registry with the API for referrers and without.
+// TestOnlyArtifactsSignedByNotationArePublished by an authority and identity of the source, in a registry with the API
+// for referrers and without.
 func TestOnlyArtifactsSignedByNotationArePublished(t *testing.T) {
 	t.Parallel()
 	root := signedtest.Authority(t, "root")
 	ada, eve := root.Signer(t, "P-256", "Build", "ada", nil), root.Signer(t, "P-256", "Sales", "eve", nil)
 	policy := func(identities ...string) *consolev1.Verify {
 		return &consolev1.Verify{
-			Provider: consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION, Certificates: []string{root.PEM()}, TrustedIdentities: identities,
+			Provider: consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION, Certificates: []string{root.PEM()},
+			TrustedIdentities: identities,
 		}
 	}
 	const builders, sellers = "x509.subject: C=US, ST=WA, O=Build", "x509.subject: C=US, ST=WA, O=Sales"
@@ -278,7 +297,8 @@ func TestOnlyArtifactsSignedByNotationArePublished(t *testing.T) {
 	f.console.setService("web", "tag:1.0.0")
 	f.artifacts(&consolev1.OCISource{Secret: "login", Verify: policy(builders)})
 	n := f.one()
-	f.problem("1.0.0 (sha256:", `service "web" is not signed`, "Nothing of it is published", "as one of its trusted identities")
+	f.problem("1.0.0 (sha256:", `service "web" is not signed`, "Nothing of it is published",
+		"as one of its trusted identities")
 	if got := f.registry.Count(t, "GET /v2/team/shop/blobs/"); got != 0 {
 		t.Errorf("%d blobs of something unsigned were downloaded", got)
 	}
@@ -305,7 +325,8 @@ func TestOnlyArtifactsSignedByNotationArePublished(t *testing.T) {
 	envelope := ada.COSE(t, third)
 	cose := notationManifest("application/cose", envelope)
 	f.registry.PushManifest(t, "team/shop", digestOf(cose), manifestType, cose, envelope, []byte("{}"))
-	f.registry.PushManifest(t, "team/shop", strings.Replace(third, ":", "-", 1), indexType, referrers(notationType, cose))
+	f.registry.PushManifest(t, "team/shop", strings.Replace(third, ":", "-", 1), indexType,
+		referrers(notationType, cose))
 	n.refresh()
 	if by := f.resolved("tag:1.0.0", "tag:1.0.0@"+third).GetSignedBy(); !strings.HasPrefix(by, "C=US, ST=WA, O=Build, CN=ada (authority sha256:") {
 		t.Errorf("signed in COSE by %q", by)
@@ -321,7 +342,10 @@ func TestSignaturesOfOtherThingsAreRefused(t *testing.T) {
 	f, l := newLiarFixture(t)
 	host := strings.TrimPrefix(l.URL, "http://")
 	spec := func(v *consolev1.Verify) {
-		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://" + host + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Verify: v}})
+		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
+			Url:      "oci://" + host + "/team/shop",
+			Interval: durationpb.New(seldom), Insecure: true, Verify: v,
+		}})
 	}
 	put := func(tag, kind string, manifest []byte, blobs ...[]byte) {
 		l.mu.Lock()
@@ -465,12 +489,14 @@ func TestSignaturesOfACopiedRepositoryNameTheOriginal(t *testing.T) {
 	f := newRegistry(t, "-auth", "basic")
 	digest := f.registry.HelmPush(t, chartTag+"1.0.0", charttest.Package("web", "1.0.0", template("one")))
 	p := payload("index.docker.io/team/charts/web:1.0.0", digest)
-	f.registry.PushManifest(t, "team/charts/web", signatureTag(digest), manifestType, signatures([][]byte{p}, []string{ada.sign(p)}), p, []byte("{}"))
+	f.registry.PushManifest(t, "team/charts/web", signatureTag(digest), manifestType,
+		signatures([][]byte{p}, []string{ada.sign(p)}), p, []byte("{}"))
 	f.console.setService("web", catalog.ChartRef("web", "^1"))
 	verify := cosignKeys(ada.public)
 	f.charts(&consolev1.HelmSource{Secret: "login", Verify: verify})
 	f.one()
-	f.problem(`for the repository "index.docker.io/team/charts/web:1.0.0", and not for "` + f.registry.Host + `/team/charts/web"`)
+	f.problem(`for the repository "index.docker.io/team/charts/web:1.0.0", and not for "` + f.registry.Host +
+		`/team/charts/web"`)
 	copied := cosignKeys(ada.public)
 	copied.Repository = "docker.io/team/charts"
 	f.charts(&consolev1.HelmSource{Secret: "login", Verify: copied})
@@ -481,7 +507,8 @@ func TestSignaturesOfACopiedRepositoryNameTheOriginal(t *testing.T) {
 // provenance is the provenance file that Helm makes of a package of the chart web.
 func provenance(t *testing.T, s *gittest.Signer, version string, tgz []byte) []byte {
 	t.Helper()
-	text := fmt.Sprintf("apiVersion: v2\nname: web\nversion: %s\n\n...\nfiles:\n  web-%s.tgz: %s\n", version, version, digestOf(tgz))
+	text := fmt.Sprintf("apiVersion: v2\nname: web\nversion: %s\n\n...\nfiles:\n  web-%s.tgz: %s\n", version, version,
+		digestOf(tgz))
 	return []byte(s.Clearsign(t, text))
 }
 
@@ -587,7 +614,10 @@ func TestSignatureThatCannotBeHadIsInNoOtherChartsWay(t *testing.T) {
 		t.Parallel()
 		ada := gittest.NewOpenPGP(t, "ed25519")
 		f := newCharts(t)
-		statuses := map[string]int{"denied": http.StatusForbidden, "gone": http.StatusGone, "login": http.StatusUnauthorized, "broken": http.StatusInternalServerError}
+		statuses := map[string]int{
+			"denied": http.StatusForbidden, "gone": http.StatusGone,
+			"login": http.StatusUnauthorized, "broken": http.StatusInternalServerError,
+		}
 		for name := range statuses {
 			f.repo.Push(name, "1.0.0", template(name))
 			f.console.setService(name, catalog.ChartRef(name, "1.0.0"))
@@ -613,12 +643,14 @@ func TestSignatureThatCannotBeHadIsInNoOtherChartsWay(t *testing.T) {
 			t.Errorf("signed by %q", head.GetSignedBy())
 		}
 		says := map[string]string{
-			"denied": `has no provenance file (.prov) that can be read (403 from`, "gone": `has no provenance file (.prov) that can be read (410 from`,
-			"login": "401 from", "broken": "500 from", "away": "connection refused",
+			"denied": `has no provenance file (.prov) that can be read (403 from`,
+			"gone":   `has no provenance file (.prov) that can be read (410 from`,
+			"login":  "401 from", "broken": "500 from", "away": "connection refused",
 		}
 		for _, is := range f.console.status().GetProblem().GetRefProblems() {
 			name, _, _ := catalog.ParseChartRef(is.GetRef())
-			if want := says[name]; want == "" || !strings.Contains(is.GetMessage(), want) || !strings.Contains(is.GetMessage(), "Nothing of it is published") {
+			if want := says[name]; want == "" || !strings.Contains(is.GetMessage(), want) ||
+				!strings.Contains(is.GetMessage(), "Nothing of it is published") {
 				t.Errorf("%s: %s", is.GetRef(), is.GetMessage())
 			}
 			delete(says, name)
@@ -630,7 +662,8 @@ func TestSignatureThatCannotBeHadIsInNoOtherChartsWay(t *testing.T) {
 		// What is mended is told no more, though another chart is still at fault.
 		denied := charttest.Package("denied", "1.0.0", template("denied"))
 		f.repo.PushPackage("denied", "1.0.0", denied)
-		f.repo.PushFile("denied-1.0.0.tgz.prov", []byte(ada.Clearsign(t, fmt.Sprintf("name: denied\n\n...\nfiles:\n  denied-1.0.0.tgz: %s\n", digestOf(denied)))))
+		f.repo.PushFile("denied-1.0.0.tgz.prov", []byte(ada.Clearsign(t,
+			fmt.Sprintf("name: denied\n\n...\nfiles:\n  denied-1.0.0.tgz: %s\n", digestOf(denied)))))
 		f.repo.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
 			isBroken := r.URL.Path == "/broken-1.0.0.tgz.prov"
 			if isBroken {
@@ -666,7 +699,10 @@ func TestSignatureThatCannotBeHadIsInNoOtherChartsWay(t *testing.T) {
 		put("bad", false)
 		good := put("good", true)
 		f.console.setService("bad", "tag:bad")
-		spec := &consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://" + host + "/team/shop", Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public)}}
+		spec := &consolev1.SourceSpec{Oci: &consolev1.OCISource{
+			Url:      "oci://" + host + "/team/shop",
+			Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public),
+		}}
 		f.setSpec(spec)
 		n := f.one()
 		f.signedBy("tag:good", "tag:good@"+good, ada.fingerprint)
@@ -695,7 +731,8 @@ func TestSignatureThatCannotBeHadIsInNoOtherChartsWay(t *testing.T) {
 	})
 }
 
-// TestContentOfBeforeThePolicyIsNotPublishedAnew: what a service got unsigned stays with it, and no other service gets it.
+// TestContentOfBeforeThePolicyIsNotPublishedAnew: what a service got unsigned stays with it, and no other service gets
+// it.
 func TestContentOfBeforeThePolicyIsNotPublishedAnew(t *testing.T) {
 	t.Parallel()
 	ada, bob := gittest.NewOpenPGP(t, "ed25519"), gittest.NewOpenPGP(t, "ed25519")
@@ -720,7 +757,8 @@ func TestContentOfBeforeThePolicyIsNotPublishedAnew(t *testing.T) {
 			push("second", ada)
 			f.console.setService("late", ranged)
 			n.refresh()
-			f.problem(`service "late"`, "replaced upstream", "not signed by a key of the source", "Nothing of it is published")
+			f.problem(`service "late"`, "replaced upstream", "not signed by a key of the source",
+				"Nothing of it is published")
 			n.polled()
 			if head := headOf(f.console.status(), ranged); head != nil {
 				t.Errorf("published %v", head)
@@ -736,7 +774,8 @@ func TestContentOfBeforeThePolicyIsNotPublishedAnew(t *testing.T) {
 				f.problem("Nothing of it is published")
 				return
 			}
-			if is := f.chart("web", "^1", "1.0.0"); is.GetRevision().GetCommit() != before || is.GetSignedBy() != bob.Fingerprint {
+			if is := f.chart("web", "^1", "1.0.0"); is.GetRevision().GetCommit() != before ||
+				is.GetSignedBy() != bob.Fingerprint {
 				t.Errorf("the other service got %v", is)
 			}
 		})
@@ -756,7 +795,10 @@ func TestVerdictIsOfOneRepository(t *testing.T) {
 	l.blobs[digestOf(p)] = p
 	l.mu.Unlock()
 	use := func(repository string) {
-		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://" + host + repository, Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public)}})
+		f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
+			Url:      "oci://" + host + repository,
+			Interval: durationpb.New(seldom), Insecure: true, Verify: cosignKeys(ada.public),
+		}})
 	}
 	use("/team/shop")
 	f.one()
@@ -837,20 +879,28 @@ func TestArtifactsSignedWithoutAKeyArePublished(t *testing.T) {
 	f, l := newLiarFixture(t)
 	good := digestOf(l.tags["good"].manifest)
 	f.setSpec(&consolev1.SourceSpec{Oci: &consolev1.OCISource{
-		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom), Insecure: true,
+		Url: "oci://" + strings.TrimPrefix(l.URL, "http://") + "/team/shop", Interval: durationpb.New(seldom),
+		Insecure: true,
 		Verify: &consolev1.Verify{
 			Provider: consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN, TrustedRoot: sigstore.Root(),
-			MatchOidcIdentity: []*consolev1.OIDCIdentity{{Issuer: `https://token\.ci\.example\.com`, Subject: `https://ci\.example\.com/acme/shop/.*`}},
+			MatchOidcIdentity: []*consolev1.OIDCIdentity{{
+				Issuer:  `https://token\.ci\.example\.com`,
+				Subject: `https://ci\.example\.com/acme/shop/.*`,
+			}},
 		},
 	}})
 	sign := func(digest, subject string) {
-		statement := fmt.Appendf(nil, `{"subject":[{"digest":{"sha256":%q}}],"predicateType":%q}`, strings.TrimPrefix(digest, "sha256:"), signPredicate)
+		statement := fmt.Appendf(nil, `{"subject":[{"digest":{"sha256":%q}}],"predicateType":%q}`,
+			strings.TrimPrefix(digest, "sha256:"), signPredicate)
 		bundle := sigstore.Bundle(keylesstest.Signing{Payload: statement, Subject: subject})
 		manifest := bundleManifest(bundle)
 		list := referrers(bundleType, manifest)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.tags[strings.Replace(digest, ":", "-", 1)], l.tags[digestOf(manifest)] = tagged{list, indexType}, tagged{manifest, manifestType}
+		l.tags[strings.Replace(digest, ":", "-", 1)], l.tags[digestOf(manifest)] = tagged{
+			list,
+			indexType,
+		}, tagged{manifest, manifestType}
 		l.blobs[digestOf(bundle)] = bundle
 	}
 	f.console.setService("web", "tag:good")

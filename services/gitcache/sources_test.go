@@ -97,11 +97,13 @@ func TestAnyReplicaListsTheLiveStateOfAllSources(t *testing.T) {
 			return nil
 		})
 		for name, s := range of {
-			if s.GetOwnedHere() != (n == a && s.GetOwner() == "a" || n == b && s.GetOwner() == "b") || strings.Contains(s.GetUrl(), "@") {
+			if s.GetOwnedHere() != (n == a && s.GetOwner() == "a" || n == b && s.GetOwner() == "b") ||
+				strings.Contains(s.GetUrl(), "@") {
 				t.Errorf("%s: %v", name, s)
 			}
 		}
-		if s := of["shop"]; len(s.GetHeads()) != 1 || s.GetHeads()[0].GetRevision().GetCommit() != commit || s.GetMirrorBytes() == 0 || s.GetUpstreamRequestsLastHour() == 0 {
+		if s := of["shop"]; len(s.GetHeads()) != 1 || s.GetHeads()[0].GetRevision().GetCommit() != commit ||
+			s.GetMirrorBytes() == 0 || s.GetUpstreamRequestsLastHour() == 0 {
 			t.Errorf("shop: %v", s)
 		}
 		if s := of["broken"]; s.GetProblem().GetMessage() == "" || s.GetStaleSince() == nil {
@@ -205,7 +207,10 @@ func TestAnyReplicaShowsHistoryFoldersAndFilesWithUpstreamOff(t *testing.T) {
 	f := newFixture(t)
 	binary := string([]byte{0, 1, 255, '\n'})
 	old := f.repo.Commit("one", gittest.Files{"deploy/web.yaml": "a: 1\n", "bin": binary})
-	f.repo.Commit("two", gittest.Files{"deploy/web.yaml": "a: 2\n", "deploy/more": "x", "large": strings.Repeat("x", 1<<20+1)})
+	f.repo.Commit("two", gittest.Files{
+		"deploy/web.yaml": "a: 2\n", "deploy/more": "x",
+		"large": strings.Repeat("x", 1<<20+1),
+	})
 	f.console.setService("web", "main")
 	c := together(t)
 	nodes := []*node{f.replica("a", c)}
@@ -213,21 +218,32 @@ func TestAnyReplicaShowsHistoryFoldersAndFilesWithUpstreamOff(t *testing.T) {
 	nodes = append(nodes, f.replica("b", c), f.replica("c", c))
 	f.git.SetFault(gittest.Status(http.StatusServiceUnavailable))
 	for _, n := range nodes {
-		commits, err := n.sources.ListCommits(t.Context(), &gitcachev1.ListCommitsRequest{Source: "shop", Revision: "main", PageSize: 1})
-		if err != nil || len(commits.GetCommits()) != 1 || commits.GetCommits()[0].GetSubject() != "two" || commits.GetCommits()[0].GetAuthor() != "Ada" {
+		commits, err := n.sources.ListCommits(t.Context(),
+			&gitcachev1.ListCommitsRequest{Source: "shop", Revision: "main", PageSize: 1})
+		if err != nil || len(commits.GetCommits()) != 1 || commits.GetCommits()[0].GetSubject() != "two" ||
+			commits.GetCommits()[0].GetAuthor() != "Ada" {
 			t.Fatalf("got %v, %v", commits, err)
 		}
-		commits, err = n.sources.ListCommits(t.Context(), &gitcachev1.ListCommitsRequest{Source: "shop", Revision: "main", PageSize: 1, PageToken: commits.GetNextPageToken()})
+		commits, err = n.sources.ListCommits(t.Context(), &gitcachev1.ListCommitsRequest{
+			Source:   "shop",
+			Revision: "main", PageSize: 1, PageToken: commits.GetNextPageToken(),
+		})
 		if err != nil || commits.GetCommits()[0].GetCommit() != old || commits.GetNextPageToken() != "" {
 			t.Errorf("got %v, %v", commits, err)
 		}
 		listing, err := n.sources.ListTree(t.Context(), &gitcachev1.ListTreeRequest{Source: "shop", Path: "deploy"})
-		if err != nil || len(listing.GetEntries()) != 2 || listing.GetEntries()[1].GetName() != "web.yaml" || listing.GetEntries()[1].GetSize() != 5 ||
-			listing.GetEntries()[1].GetKind() != gitcachev1.TreeEntry_KIND_FILE || listing.GetRevision().GetSubject() != "two" {
+		if err != nil || len(listing.GetEntries()) != 2 ||
+			listing.GetEntries()[1].GetName() != "web.yaml" || listing.GetEntries()[1].GetSize() != 5 ||
+			listing.GetEntries()[1].GetKind() != gitcachev1.TreeEntry_KIND_FILE ||
+			listing.GetRevision().GetSubject() != "two" {
 			t.Errorf("got %v, %v", listing, err)
 		}
-		for revision, want := range map[string]string{"": "a: 2\n", "HEAD": "a: 2\n", old: "a: 1\n", old[:8]: "a: 1\n"} {
-			file, err := n.sources.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{Source: "shop", Revision: revision, Path: "deploy/web.yaml"})
+		for revision, want := range map[string]string{
+			"": "a: 2\n", "HEAD": "a: 2\n", old: "a: 1\n",
+			old[:8]: "a: 1\n",
+		} {
+			file, err := n.sources.ReadFile(t.Context(),
+				&gitcachev1.ReadFileRequest{Source: "shop", Revision: revision, Path: "deploy/web.yaml"})
 			if err != nil || string(file.GetContent()) != want {
 				t.Errorf("%q: got %v, %v", revision, file, err)
 			}
@@ -258,8 +274,12 @@ func TestOnlyUsersAndGitcachesLookAtSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(hc.CloseIdleConnections)
-	for name, may := range map[string]bool{identity.ServiceGitcache: true, identity.ServiceDistributor: false, identity.ServiceTunnel: false} {
-		as := gitcachev1connect.NewSourceServiceClient(hc, n.url, append(client.Options(), client.WithToken(f.sending(f.console.token(t, identity.KindService, name))))...)
+	for name, may := range map[string]bool{
+		identity.ServiceGitcache: true, identity.ServiceDistributor: false,
+		identity.ServiceTunnel: false,
+	} {
+		as := gitcachev1connect.NewSourceServiceClient(hc, n.url,
+			append(client.Options(), client.WithToken(f.sending(f.console.token(t, identity.KindService, name))))...)
 		_, list := as.ListSources(context.WithoutCancel(t.Context()), &gitcachev1.ListSourcesRequest{})
 		_, file := as.ReadFile(t.Context(), &gitcachev1.ReadFileRequest{Source: "shop", Path: "a"})
 		for _, err := range []error{list, file} {

@@ -131,7 +131,8 @@ func TestAHeadWhoseSubmodulesCanNotBeHadIsNotPublished(t *testing.T) {
 	next := h.far.Work("rev-parse", "HEAD")
 	second := commitLinks(h.repo, link{"far", h.far.URL(), next})
 	n.refresh()
-	h.problem(`ref "HEAD" at commit `+second[:8], `submodule "far" at commit `+next[:8], h.far.URL(), "no branch of that repository has the commit", first[:8]+" is kept")
+	h.problem(`ref "HEAD" at commit `+second[:8], `submodule "far" at commit `+next[:8], h.far.URL(),
+		"no branch of that repository has the commit", first[:8]+" is kept")
 	n.resolve("HEAD", "")
 
 	before := asked(h.other, "far.git")
@@ -218,7 +219,8 @@ func TestCredentialsAreForSubmodulesOfTheSameOwnerAndThoseThatTheSourceNames(t *
 	t.Parallel()
 	longform.Only(t, "many submodules")
 	h := newHosts(t)
-	app, libs, payroll := h.git.NewRepo(t, "acme/app.git"), h.git.NewRepo(t, "acme/libs.git"), h.git.NewRepo(t, "corp/payroll.git")
+	app, libs, payroll := h.git.NewRepo(t, "acme/app.git"), h.git.NewRepo(t, "acme/libs.git"), h.git.NewRepo(t,
+		"corp/payroll.git")
 	h.git.RequireLogin("ada", "s3cret")
 	h.console.setSecret("shop-git", map[string]string{"username": "ada", "password": "s3cret"})
 	h.console.changeSource(func(s *consolev1.GitSource) { s.Url, s.Secret = app.URL(), "shop-git" })
@@ -229,7 +231,8 @@ func TestCredentialsAreForSubmodulesOfTheSameOwnerAndThoseThatTheSourceNames(t *
 
 	second := commitLinks(app, link{"libs", "../libs.git", lib}, link{"pay", "../../corp/payroll.git", secret})
 	n.refresh()
-	h.problem(`submodule "pay"`, "for repositories of the same owner", "corp/payroll.git", "submoduleRepositories", first[:8]+" is kept")
+	h.problem(`submodule "pay"`, "for repositories of the same owner", "corp/payroll.git", "submoduleRepositories",
+		first[:8]+" is kept")
 	for _, r := range h.git.Log() {
 		if r.Authorized && strings.HasPrefix(r.Path, "/corp/") {
 			t.Fatalf("%s %s came with credentials", r.Method, r.Path)

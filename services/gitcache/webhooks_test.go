@@ -22,7 +22,8 @@ func (n *node) webhook(source, token, body string) int {
 	n.f.t.Helper()
 	sum := hmac.New(sha256.New, []byte(token))
 	sum.Write([]byte(body))
-	req, err := http.NewRequestWithContext(n.f.t.Context(), http.MethodPost, n.url+"/v1/webhooks/"+source, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(n.f.t.Context(), http.MethodPost, n.url+"/v1/webhooks/"+source,
+		strings.NewReader(body))
 	if err != nil {
 		n.f.t.Fatal(err)
 	}
@@ -51,7 +52,10 @@ func TestAWebhookAtAnyReplicaBringsACommitAtOnce(t *testing.T) {
 	f.published("HEAD", first)
 	other := f.replica("b", c)
 
-	for name, status := range map[string]int{"shop": http.StatusUnauthorized, "nope": http.StatusUnauthorized, "": http.StatusNotFound, "shop/x": http.StatusNotFound} {
+	for name, status := range map[string]int{
+		"shop": http.StatusUnauthorized, "nope": http.StatusUnauthorized,
+		"": http.StatusNotFound, "shop/x": http.StatusNotFound,
+	} {
 		if got := other.webhook(name, "another", "{}"); got != status {
 			t.Errorf("%q: got %d, want %d", name, got, status)
 		}
@@ -78,7 +82,8 @@ func TestAWebhookAtAnyReplicaBringsACommitAtOnce(t *testing.T) {
 	eventually(t, "a poll", func() error { return atLeast(f.git.Count("list"), lists+1) })
 	f.console.setDown(false)
 	if owner.metric("fairlead_gitcache_webhooks_total") != 1 || other.metric("fairlead_gitcache_webhooks_total") != 6 {
-		t.Errorf("counted %v and %v", owner.metric("fairlead_gitcache_webhooks_total"), other.metric("fairlead_gitcache_webhooks_total"))
+		t.Errorf("counted %v and %v", owner.metric("fairlead_gitcache_webhooks_total"),
+			other.metric("fairlead_gitcache_webhooks_total"))
 	}
 }
 
@@ -98,7 +103,8 @@ func TestAFloodOfWebhooksCausesFewPolls(t *testing.T) {
 	}
 	took := time.Since(begin)
 	tooFew := statuses[http.StatusTooManyRequests] == 0 && took < time.Minute // else it was no flood
-	if most := 3 + int(took/(500*time.Millisecond)); f.git.Count("list")-before > most || statuses[http.StatusAccepted] == 0 || tooFew {
+	if most := 3 + int(took/(500*time.Millisecond)); f.git.Count("list")-before > most ||
+		statuses[http.StatusAccepted] == 0 || tooFew {
 		t.Errorf("%d polls, most are %d; statuses %v", f.git.Count("list")-before, most, statuses)
 	}
 }

@@ -41,16 +41,20 @@ func TestEveryRequestIsAudited(t *testing.T) {
 		_, _ = io.WriteString(w, "the body's secret")
 	})
 	h.do(h.request("GET", "/clusters/edge-1/apis/apps/v1/namespaces/x/deployments/web/scale?token=query-secret", nil))
-	h.do(h.request("POST", "/clusters/edge-1/api/v1/namespaces/x/secrets?dryRun=query-secret", strings.NewReader("posted secret")))
+	h.do(h.request("POST", "/clusters/edge-1/api/v1/namespaces/x/secrets?dryRun=query-secret",
+		strings.NewReader("posted secret")))
 	h.do(h.request("GET", "/clusters/nowhere/api", nil))
 	h.await("four events", func() bool {
-		return len(h.audited("tunnel.request")) == 2 && len(h.audited("tunnel.request.begin")) == 1 && len(h.audited("tunnel.request.end")) == 1
+		return len(h.audited("tunnel.request")) == 2 && len(h.audited("tunnel.request.begin")) == 1 &&
+			len(h.audited("tunnel.request.end")) == 1
 	})
 	for _, e := range h.audited("tunnel.request") {
 		switch e.GetCluster() {
 		case "edge-1":
-			if e.GetResource() != "deployments.apps/scale" || e.GetNamespace() != "x" || e.GetName() != "web" || e.GetVerb() != "get" || e.GetCode() != 200 ||
-				e.GetBytesReceived() != 17 || e.GetActor().GetName() != "alice" || len(e.GetActor().GetGroups()) != 2 || e.GetRemote() != "127.0.0.1" ||
+			if e.GetResource() != "deployments.apps/scale" || e.GetNamespace() != "x" ||
+				e.GetName() != "web" || e.GetVerb() != "get" || e.GetCode() != 200 ||
+				e.GetBytesReceived() != 17 || e.GetActor().GetName() != "alice" ||
+				len(e.GetActor().GetGroups()) != 2 || e.GetRemote() != "127.0.0.1" ||
 				len(e.GetTraceId()) != 32 || e.GetDuration().AsDuration() <= 0 {
 				t.Errorf("read: %v", e)
 			}
@@ -61,8 +65,10 @@ func TestEveryRequestIsAudited(t *testing.T) {
 		}
 	}
 	begin, end := h.audited("tunnel.request.begin")[0], h.audited("tunnel.request.end")[0]
-	if begin.GetRequest() == "" || begin.GetRequest() != end.GetRequest() || begin.GetId() == end.GetId() || begin.GetCode() != 0 ||
-		end.GetVerb() != "create" || end.GetResource() != "secrets" || end.GetBytesSent() != 13 || end.GetCode() != 200 {
+	if begin.GetRequest() == "" || begin.GetRequest() != end.GetRequest() ||
+		begin.GetId() == end.GetId() || begin.GetCode() != 0 ||
+		end.GetVerb() != "create" || end.GetResource() != "secrets" || end.GetBytesSent() != 13 ||
+		end.GetCode() != 200 {
 		t.Errorf("write: %v, %v", begin, end)
 	}
 	h.mu.Lock()
@@ -126,7 +132,9 @@ func TestUsersDoWhatTheyAreGranted(t *testing.T) {
 		groups         []string
 		method, target string
 	}{
-		{[]string{"x", "ops"}, "DELETE", pods + "/web"}, {[]string{"ops"}, "POST", pods + "/web/exec"}, {[]string{identity.AdminsGroup}, "GET", secrets},
+		{[]string{"x", "ops"}, "DELETE", pods + "/web"},
+		{[]string{"ops"}, "POST", pods + "/web/exec"},
+		{[]string{identity.AdminsGroup}, "GET", secrets},
 	} {
 		if resp, body := h.do(h.requestAs(bob(allowed.groups...), allowed.method, allowed.target)); resp.StatusCode != http.StatusOK {
 			t.Errorf("%+v: %d %s", allowed, resp.StatusCode, body)
@@ -172,15 +180,18 @@ func TestTrailSurvivesKill(t *testing.T) {
 			data, readErr := os.ReadFile(file)
 			spooled, err = append(spooled, data...), errors.Join(err, readErr)
 		}
-		return err == nil && bytes.Contains(spooled, []byte("tunnel.request.begin")) && bytes.Contains(spooled, []byte("tunnel.request.end"))
+		return err == nil && bytes.Contains(spooled, []byte("tunnel.request.begin")) &&
+			bytes.Contains(spooled, []byte("tunnel.request.end"))
 	})
 	process.Kill()
 	base.setAway(false)
 	h, _ = base.process(redis.URL(), dir)
 	h.await("they are in the trail, and so is that it was killed", func() bool {
-		return len(h.audited("tunnel.request.begin")) == 1 && len(h.audited("tunnel.request.end")) == 1 && len(h.audited("audit.lost")) == 1
+		return len(h.audited("tunnel.request.begin")) == 1 && len(h.audited("tunnel.request.end")) == 1 &&
+			len(h.audited("audit.lost")) == 1
 	})
-	if e := h.audited("tunnel.request.end")[0]; e.GetVerb() != "delete" || e.GetName() != "web" || e.GetCode() != http.StatusOK {
+	if e := h.audited("tunnel.request.end")[0]; e.GetVerb() != "delete" || e.GetName() != "web" ||
+		e.GetCode() != http.StatusOK {
 		t.Errorf("end: %v", e)
 	}
 }

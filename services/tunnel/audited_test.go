@@ -8,7 +8,8 @@ import (
 	"fairlead.dev/services/tunnel/internal/rpc"
 )
 
-// A procedure that changes or reveals something has an event in the audit trail: a new one fails here until it says why it needs none.
+// A procedure that changes or reveals something has an event in the audit trail: a new one fails here until it says why
+// it needs none.
 func TestEveryProcedureSaysWhyItLeavesNoEvent(t *testing.T) {
 	t.Parallel()
 	without := map[string]string{
@@ -39,7 +40,8 @@ func TestReadsOfTheLogAndOfProfilesAreAudited(t *testing.T) {
 	}
 	h.await("two events", func() bool { return len(h.audited("debug.read")) == 2 })
 	for i, e := range h.audited("debug.read") {
-		if e.GetActor().GetName() != "alice" || e.GetCode() != http.StatusOK || e.GetResource() != []string{"/debug/log", "/debug/pprof/heap"}[i] || e.GetRemote() == "" {
+		if e.GetActor().GetName() != "alice" || e.GetCode() != http.StatusOK ||
+			e.GetResource() != []string{"/debug/log", "/debug/pprof/heap"}[i] || e.GetRemote() == "" {
 			t.Errorf("the trail has %v", e)
 		}
 	}

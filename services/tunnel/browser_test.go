@@ -40,24 +40,29 @@ func TestBrowserReachesClustersByItsCookie(t *testing.T) {
 	host := strings.TrimPrefix(h.url, "https://")
 	for _, replica := range []*hub{h, h.another()} { // the second one asks the first
 		host := strings.TrimPrefix(replica.url, "https://")
-		resp := replica.raw(t, "GET /clusters/edge-1/api HTTP/1.1\r\nHost: "+host+"\r\nSec-Fetch-Site: same-origin\r\n"+cookie+"\r\n")
+		resp := replica.raw(t, "GET /clusters/edge-1/api HTTP/1.1\r\nHost: "+host+"\r\nSec-Fetch-Site: same-origin\r\n"+
+			cookie+"\r\n")
 		body, _ := io.ReadAll(resp.Body)
 		if resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "as alice") {
 			t.Fatalf("%d %s", resp.StatusCode, body)
 		}
-		if text := strings.ToLower(string(body)); strings.Contains(text, "cookie") || strings.Contains(text, "authorization") || strings.Contains(text, "fairlead") {
+		if text := strings.ToLower(string(body)); strings.Contains(text, "cookie") ||
+			strings.Contains(text, "authorization") || strings.Contains(text, "fairlead") {
 			t.Errorf("the agent gets:\n%s", body)
 		}
 		policy := resp.Header["Content-Security-Policy"]
-		if len(policy) != 1 || !strings.HasPrefix(policy[0], "sandbox;") || len(resp.Header["X-Content-Type-Options"]) != 1 || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if len(policy) != 1 || !strings.HasPrefix(policy[0], "sandbox;") ||
+			len(resp.Header["X-Content-Type-Options"]) != 1 || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("the cluster acts as a page of the hub: %v", resp.Header)
 		}
 	}
-	resp := h.raw(t, "GET /clusters/nowhere/api HTTP/1.1\r\nHost: "+host+"\r\nSec-Fetch-Site: same-origin\r\n"+cookie+"\r\n")
+	resp := h.raw(t, "GET /clusters/nowhere/api HTTP/1.1\r\nHost: "+host+"\r\nSec-Fetch-Site: same-origin\r\n"+
+		cookie+"\r\n")
 	if resp.StatusCode != http.StatusNotFound || !strings.HasPrefix(resp.Header.Get("Content-Security-Policy"), "sandbox;") {
 		t.Errorf("refusal: %d %v", resp.StatusCode, resp.Header)
 	}
-	resp = h.raw(t, "GET /clusters/edge-1/api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: "+host+"\r\nOrigin: "+h.url+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+cookie+"\r\n")
+	resp = h.raw(t, "GET /clusters/edge-1/api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: "+host+"\r\nOrigin: "+h.url+
+		"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+cookie+"\r\n")
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Errorf("a page of the hub opens no socket: %d", resp.StatusCode)
 	}
@@ -68,7 +73,8 @@ func TestBrowserReachesClustersByItsCookie(t *testing.T) {
 	}
 }
 
-// A person who opens the address of something in a cluster means the page of that cluster, logged in or not. Nothing else of a browser is led there.
+// A person who opens the address of something in a cluster means the page of that cluster, logged in or not. Nothing
+// else of a browser is led there.
 func TestAddressOfAClusterLeadsToItsPage(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -85,8 +91,10 @@ func TestAddressOfAClusterLeadsToItsPage(t *testing.T) {
 			{"/clusters/edge-1/api", "Sec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script\r\nSec-Fetch-Site: same-origin\r\n", "", 0},
 			{"/clusters/edge-1/api", "Sec-Fetch-Mode: same-origin\r\nSec-Fetch-Dest: serviceworker\r\nService-Worker: script\r\nSec-Fetch-Site: same-origin\r\n", "", 0},
 		} {
-			resp := h.raw(t, "GET "+tt.path+" HTTP/1.1\r\nHost: "+strings.TrimPrefix(h.url, "https://")+"\r\n"+tt.fetch+cookie+"\r\n")
-			if tt.code == 0 && resp.StatusCode/100 != 4 || tt.code != 0 && (resp.StatusCode != tt.code || resp.Header.Get("Location") != tt.location) {
+			resp := h.raw(t, "GET "+tt.path+" HTTP/1.1\r\nHost: "+strings.TrimPrefix(h.url, "https://")+"\r\n"+
+				tt.fetch+cookie+"\r\n")
+			if tt.code == 0 && resp.StatusCode/100 != 4 ||
+				tt.code != 0 && (resp.StatusCode != tt.code || resp.Header.Get("Location") != tt.location) {
 				t.Errorf("%s %s: %d to %q", tt.path, tt.fetch, resp.StatusCode, resp.Header.Get("Location"))
 			}
 		}
@@ -133,7 +141,8 @@ func TestPagesOfOthersReachNoCluster(t *testing.T) {
 	for name, raw := range attacks {
 		t.Run(name, func(t *testing.T) {
 			raw = strings.NewReplacer("HUB", h.url, "TOKEN", token).Replace(raw)
-			resp := h.raw(t, raw+"Host: "+strings.TrimPrefix(h.url, "https://")+"\r\nCookie: "+identity.SessionCookie+"="+token+"\r\n\r\n")
+			resp := h.raw(t, raw+"Host: "+strings.TrimPrefix(h.url, "https://")+"\r\nCookie: "+identity.SessionCookie+
+				"="+token+"\r\n\r\n")
 			body, err := io.ReadAll(bufio.NewReader(resp.Body))
 			if resp.StatusCode/100 != 4 || err != nil {
 				t.Errorf("%d %s, %v", resp.StatusCode, body, err)

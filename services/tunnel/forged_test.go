@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// An attacker who can write to Redis makes replicas of their own, which are said to have the session that somebody asks for: they are
-// sent no request, with no user's name and no token.
+// An attacker who can write to Redis makes replicas of their own, which are said to have the session that somebody asks
+// for: they are sent no request, with no user's name and no token.
 func TestForgedReplicasInRedisAreSentNothing(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -51,7 +51,10 @@ func TestForgedReplicasInRedisAreSentNothing(t *testing.T) {
 		for _, m := range []coordination.Member{{ID: "forged", URL: url}, replayed, moved} {
 			m.ID += string(rune('a' + i))
 			session := coordination.Member{ID: "session-" + m.ID, Meta: map[string]string{"replica": m.ID}}
-			for group, m := range map[string]coordination.Member{identity.ServiceTunnel: m, identity.ServiceTunnel + "/edge-2": session} {
+			for group, m := range map[string]coordination.Member{
+				identity.ServiceTunnel:             m,
+				identity.ServiceTunnel + "/edge-2": session,
+			} {
 				if err := store.Join(t.Context(), group, m, time.Hour); err != nil {
 					t.Fatal(err)
 				}
@@ -65,8 +68,12 @@ func TestForgedReplicasInRedisAreSentNothing(t *testing.T) {
 	if resp, body := h.do(h.request("GET", "/clusters/edge-2/api", nil)); resp.StatusCode < 400 {
 		t.Errorf("a cluster without an agent answers %s %s", resp.Status, body)
 	}
-	sessions := h.tunnels(identity.Identity{Kind: identity.KindUser, Name: "alice", Groups: []string{identity.AdminsGroup}})
-	if got, err := sessions.ListSessions(t.Context(), &tunnelv1.ListSessionsRequest{}); err != nil || len(got.GetSilentReplicas()) > 0 {
+	sessions := h.tunnels(identity.Identity{
+		Kind: identity.KindUser, Name: "alice",
+		Groups: []string{identity.AdminsGroup},
+	})
+	if got, err := sessions.ListSessions(t.Context(), &tunnelv1.ListSessionsRequest{}); err != nil ||
+		len(got.GetSilentReplicas()) > 0 {
 		t.Errorf("other replicas are known: %v, %v", got, err)
 	}
 	if n := asked.Load(); n > 0 {

@@ -14,7 +14,8 @@ func TestFreshReplicaWaitsForAgents(t *testing.T) {
 	answers := make(chan int, 1)
 	asked := make(chan struct{})
 	req := h.request("GET", "/clusters/edge-1/api", nil)
-	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(asked) }}))
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(),
+		&httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(asked) }}))
 	go func() {
 		defer close(answers)
 		resp, err := h.client().Do(req)

@@ -96,18 +96,27 @@ func (c *console) sign(t *testing.T, id identity.Identity) string {
 	return token
 }
 
-func (c *console) ExchangeHubSecret(context.Context, *consolev1.ExchangeHubSecretRequest) (*consolev1.ExchangeHubSecretResponse, error) {
-	token, id, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: identity.ServiceTunnel}, time.Hour)
+func (c *console) ExchangeHubSecret(context.Context,
+	*consolev1.ExchangeHubSecretRequest,
+) (*consolev1.ExchangeHubSecretResponse, error) {
+	token, id, err := c.keys.Sign(identity.Identity{Kind: identity.KindService, Name: identity.ServiceTunnel},
+		time.Hour)
 	if err != nil {
 		return nil, err
 	}
-	return &consolev1.ExchangeHubSecretResponse{Token: &consolev1.Token{Token: token, Id: id.TokenID, ExpireTime: timestamppb.New(id.ExpiresAt)}}, nil
+	return &consolev1.ExchangeHubSecretResponse{Token: &consolev1.Token{
+		Token: token, Id: id.TokenID,
+		ExpireTime: timestamppb.New(id.ExpiresAt),
+	}}, nil
 }
 
 func (c *console) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return identity.Bundle{Keys: c.keys.PublicJWKS(), Revocations: slices.Clone(c.revoked), IssuedAt: time.Now()}.Proto(), nil
+	return identity.Bundle{
+		Keys: c.keys.PublicJWKS(), Revocations: slices.Clone(c.revoked),
+		IssuedAt: time.Now(),
+	}.Proto(), nil
 }
 
 // revoke makes the tokens of a subject invalid as soon as the tunnel hears of it.
@@ -118,7 +127,9 @@ func (c *console) revoke(subject string) {
 }
 
 // Watch sends the whole catalog again after each change.
-func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
+func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest,
+	out *connect.ServerStream[consolev1.WatchResponse],
+) error {
 	for {
 		c.mu.Lock()
 		changes := &consolev1.Changes{}
@@ -172,7 +183,9 @@ func (c *console) setGrants(grants ...*consolev1.Grant) {
 }
 
 // CheckAccess answers by the token of the caller, as a console does.
-func (c *console) CheckAccess(ctx context.Context, req *consolev1.CheckAccessRequest) (*consolev1.CheckAccessResponse, error) {
+func (c *console) CheckAccess(ctx context.Context,
+	req *consolev1.CheckAccessRequest,
+) (*consolev1.CheckAccessResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.away {
@@ -186,7 +199,9 @@ func (c *console) CheckAccess(ctx context.Context, req *consolev1.CheckAccessReq
 	return &consolev1.CheckAccessResponse{Reason: "you may not " + what}, nil
 }
 
-func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
+func (c *console) RecordAuditEvents(_ context.Context,
+	req *consolev1.RecordAuditEventsRequest,
+) (*consolev1.RecordAuditEventsResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.away {
@@ -196,7 +211,9 @@ func (c *console) RecordAuditEvents(_ context.Context, req *consolev1.RecordAudi
 	return &consolev1.RecordAuditEventsResponse{}, nil
 }
 
-func (c *console) RecordTokenUses(_ context.Context, req *consolev1.RecordTokenUsesRequest) (*consolev1.RecordTokenUsesResponse, error) {
+func (c *console) RecordTokenUses(_ context.Context,
+	req *consolev1.RecordTokenUsesRequest,
+) (*consolev1.RecordTokenUsesResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.away {
@@ -380,13 +397,19 @@ func (h *hub) awaitFor(limit time.Duration, what string, ok func() bool) {
 func (h *hub) client() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(h.ca)
-	rt := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
+	rt := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
+	}
 	h.t.Cleanup(rt.CloseIdleConnections)
 	return &http.Client{Transport: rt, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 func (h *hub) user() string {
-	return h.sign(h.t, identity.Identity{Kind: identity.KindUser, Name: "alice", Groups: []string{"dev", "fairlead:admins"}})
+	return h.sign(h.t, identity.Identity{
+		Kind: identity.KindUser, Name: "alice",
+		Groups: []string{"dev", "fairlead:admins"},
+	})
 }
 
 // request makes a user's request, with the target exactly as given.
@@ -445,7 +468,8 @@ func (h *hub) dialAs(properties map[string]string, at, token string, api http.Ha
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, at, append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceTunnel, token, hubSecret)))...)
+	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, at,
+		append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceTunnel, token, hubSecret)))...)
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := tunnels.Connect(ctx)
 	if err != nil {
@@ -488,7 +512,8 @@ func (h *hub) sessions() []*tunnelv1.Session {
 		h.t.Fatal(err)
 	}
 	defer hc.CloseIdleConnections()
-	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(), client.WithToken(identity.StaticToken(h.user())))...)
+	tunnels := tunnelv1connect.NewTunnelServiceClient(hc, h.url,
+		append(client.Options(), client.WithToken(identity.StaticToken(h.user())))...)
 	resp, err := tunnels.ListSessions(h.t.Context(), &tunnelv1.ListSessionsRequest{})
 	if err != nil {
 		h.t.Fatal(err)
@@ -504,7 +529,8 @@ func (h *hub) tunnels(as identity.Identity) tunnelv1connect.TunnelServiceClient 
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(hc.CloseIdleConnections)
-	return tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(), client.WithToken(identitytest.SendTo(identity.ServiceTunnel, h.sign(h.t, as), hubSecret)))...)
+	return tunnelv1connect.NewTunnelServiceClient(hc, h.url, append(client.Options(),
+		client.WithToken(identitytest.SendTo(identity.ServiceTunnel, h.sign(h.t, as), hubSecret)))...)
 }
 
 // id is this replica's.
@@ -521,7 +547,8 @@ func (h *hub) id() string {
 // known returns the ids of all replicas that this one knows, and of itself.
 func (h *hub) known() []string {
 	h.t.Helper()
-	resp, err := h.tunnels(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}).ListReplicas(h.t.Context(), &tunnelv1.ListReplicasRequest{})
+	resp, err := h.tunnels(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}).ListReplicas(h.t.Context(),
+		&tunnelv1.ListReplicasRequest{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -532,7 +559,10 @@ func (h *hub) known() []string {
 func (h *hub) watchSessions() func() *tunnelv1.WatchSessionsResponse {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := h.tunnels(identity.Identity{Kind: identity.KindUser, Name: "alice", Groups: []string{identity.AdminsGroup}}).WatchSessions(ctx, &tunnelv1.WatchSessionsRequest{})
+	stream, err := h.tunnels(identity.Identity{
+		Kind: identity.KindUser, Name: "alice",
+		Groups: []string{identity.AdminsGroup},
+	}).WatchSessions(ctx, &tunnelv1.WatchSessionsRequest{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

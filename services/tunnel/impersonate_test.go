@@ -47,8 +47,10 @@ func TestImpersonationIsCarried(t *testing.T) {
 	h.await("two events", func() bool { return len(h.audited("tunnel.request")) == 2 })
 	for _, e := range h.audited("tunnel.request") {
 		as := e.GetImpersonated()
-		if e.GetActor().GetName() != "alice" || as.GetName() != "system:serviceaccount:shop:web" || len(as.GetGroups()) != 2 || as.GetUid() != "7" ||
-			len(as.GetExtra()) != 1 || as.GetExtra()[0].GetKey() != "example.com/scopes" || !slices.Equal(as.GetExtra()[0].GetValues(), []string{"a", "b"}) {
+		if e.GetActor().GetName() != "alice" || as.GetName() != "system:serviceaccount:shop:web" ||
+			len(as.GetGroups()) != 2 || as.GetUid() != "7" ||
+			len(as.GetExtra()) != 1 || as.GetExtra()[0].GetKey() != "example.com/scopes" ||
+			!slices.Equal(as.GetExtra()[0].GetValues(), []string{"a", "b"}) {
 			t.Errorf("the trail has %v", e)
 		}
 	}
@@ -57,8 +59,8 @@ func TestImpersonationIsCarried(t *testing.T) {
 	}
 }
 
-// A request that asks for impersonation and can't be carried is refused, with a reason: it never runs with the rights of
-// the caller.
+// A request that asks for impersonation and can't be carried is refused, with a reason: it never runs with the rights
+// of the caller.
 func TestImpersonationIsNeverIgnored(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -80,13 +82,15 @@ func TestImpersonationIsNeverIgnored(t *testing.T) {
 	} {
 		req := h.request("GET", "/clusters/edge-1/api", nil)
 		maps.Copy(req.Header, fields)
-		if resp, body := h.do(req); resp.StatusCode != http.StatusBadRequest || !hasAll(body, `"kind":"Status"`, `"reason":"BadRequest"`, "impersonate") {
+		if resp, body := h.do(req); resp.StatusCode != http.StatusBadRequest ||
+			!hasAll(body, `"kind":"Status"`, `"reason":"BadRequest"`, "impersonate") {
 			t.Errorf("%s: %s %s", name, resp.Status, body)
 		}
 	}
 }
 
-// An agent of before there was this would run the request with the rights of the caller, if it was told in a way that it reads.
+// An agent of before there was this would run the request with the rights of the caller, if it was told in a way that
+// it reads.
 func TestAgentThatCarriesNoImpersonationIsAskedNothing(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -95,11 +99,13 @@ func TestAgentThatCarriesNoImpersonationIsAskedNothing(t *testing.T) {
 			t.Errorf("the agent was asked for %s", r.URL.Path)
 		}
 	}
-	h.dialAs(map[string]string{"version": "v-old"}, h.url, h.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}), old)
+	h.dialAs(map[string]string{"version": "v-old"}, h.url,
+		h.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}), old)
 	h.await("the session", func() bool { return len(h.sessions()) > 0 })
 	req := h.request("GET", "/clusters/edge-1/apis", nil)
 	req.Header.Set("Impersonate-User", "bob")
-	if resp, body := h.do(req); resp.StatusCode != http.StatusForbidden || !hasAll(body, `"kind":"Status"`, "upgrade the agent") {
+	if resp, body := h.do(req); resp.StatusCode != http.StatusForbidden ||
+		!hasAll(body, `"kind":"Status"`, "upgrade the agent") {
 		t.Errorf("%s %s", resp.Status, body)
 	}
 	if resp, body := h.do(h.request("GET", "/clusters/edge-1/api", nil)); resp.StatusCode != http.StatusOK {

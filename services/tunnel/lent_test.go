@@ -82,8 +82,8 @@ func (h *hub) running() (ends map[string]func() error) {
 	return ends
 }
 
-// A request that runs by lent access ends with it: by its own time, or because somebody takes it back. Requests of others go
-// on.
+// A request that runs by lent access ends with it: by its own time, or because somebody takes it back. Requests of
+// others go on.
 func TestStreamsEndWithTheAccessThatWasLent(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
@@ -131,7 +131,8 @@ func TestStreamsEndWithTheAccessThatWasLent(t *testing.T) {
 			if end.timed && time.Now().Before(soon) {
 				t.Error("they ended before their time")
 			}
-			here.await("the end of each in the trail", func() bool { return len(here.audited("tunnel.request.end")) == len(streams) })
+			here.await("the end of each in the trail",
+				func() bool { return len(here.audited("tunnel.request.end")) == len(streams) })
 			for _, e := range here.audited("tunnel.request.end") {
 				if e.GetReason() == "" || !strings.Contains(e.GetReason(), end.reason) {
 					t.Errorf("%s ended because %q", e.GetVerb(), e.GetReason())
@@ -149,7 +150,8 @@ func TestStreamsEndWithTheAccessThatWasLent(t *testing.T) {
 			default:
 			}
 			_ = alice.Body.Close()
-			if err := <-read; err != nil && !errors.Is(err, http.ErrBodyReadAfterClose) && !strings.Contains(err.Error(), "closed") {
+			if err := <-read; err != nil && !errors.Is(err, http.ErrBodyReadAfterClose) &&
+				!strings.Contains(err.Error(), "closed") {
 				t.Log(err)
 			}
 		})

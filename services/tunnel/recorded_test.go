@@ -21,7 +21,9 @@ import (
 	"fairlead.dev/platform/mux/muxhttp"
 )
 
-func (c *console) BeginRecording(_ context.Context, req *consolev1.BeginRecordingRequest) (*consolev1.BeginRecordingResponse, error) {
+func (c *console) BeginRecording(_ context.Context,
+	req *consolev1.BeginRecordingRequest,
+) (*consolev1.BeginRecordingResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.away {
@@ -34,7 +36,9 @@ func (c *console) BeginRecording(_ context.Context, req *consolev1.BeginRecordin
 	return &consolev1.BeginRecordingResponse{MaxBytes: c.maxBytes}, nil
 }
 
-func (c *console) AppendRecording(_ context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {
+func (c *console) AppendRecording(_ context.Context,
+	req *consolev1.AppendRecordingRequest,
+) (*consolev1.AppendRecordingResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full && len(req.GetData()) > 0 {
@@ -158,11 +162,21 @@ func (h *hub) exec(upgrade, offers string) (io.ReadWriteCloser, *http.Response) 
 	}{reader, conn}, resp
 }
 
-// Output of the cluster is at the console while the session goes on, whatever becomes of the tunnel then; what is typed never is.
+// Output of the cluster is at the console while the session goes on, whatever becomes of the tunnel then; what is typed
+// never is.
 func TestShellsAreRecordedWhileTheyRun(t *testing.T) {
 	t.Parallel()
-	spdy := bytes.Join([][]byte{{0x80, 3, 0, 2, 0, 0, 0, 3}, []byte("zip"), spdyFrame(3, "hello é\n"), spdyFrame(5, "wrong\n"), spdyFrame(1, `{"metadata":{},"status":"Success"}`)}, nil)
-	socket := bytes.Join([][]byte{socketFrame(false, 1, "hello é\n"), {0x89, 1, 'p'}, socketFrame(false, 2, "wrong\n"), socketFrame(false, 1, strings.Repeat("x", 200)), socketFrame(false, 3, `{"status":"Success"}`)}, nil)
+	spdy := bytes.Join([][]byte{
+		{0x80, 3, 0, 2, 0, 0, 0, 3},
+		[]byte("zip"), spdyFrame(3, "hello é\n"),
+		spdyFrame(5, "wrong\n"), spdyFrame(1, `{"metadata":{},"status":"Success"}`),
+	}, nil)
+	socket := bytes.Join([][]byte{
+		socketFrame(false, 1, "hello é\n"),
+		{0x89, 1, 'p'},
+		socketFrame(false, 2, "wrong\n"),
+		socketFrame(false, 1, strings.Repeat("x", 200)), socketFrame(false, 3, `{"status":"Success"}`),
+	}, nil)
 	const size = `{"Width":132,"Height":43}`
 	for name, p := range map[string]struct {
 		upgrade, protocol string
@@ -217,14 +231,17 @@ func TestShellsAreRecordedWhileTheyRun(t *testing.T) {
 						t.Errorf("line %d: %s", i, line)
 					}
 				}
-				h.await("the begin of the session in the trail", func() bool { return len(h.audited("tunnel.request.begin")) == 1 })
+				h.await("the begin of the session in the trail",
+					func() bool { return len(h.audited("tunnel.request.begin")) == 1 })
 				request := h.audited("tunnel.request.begin")[0].GetRequest()
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				if request == "" || len(h.recordings) != 1 || h.recordings[0].GetRequest() != request {
 					t.Errorf("recordings %v, and request %q in the trail", h.recordings, request)
 				}
-				if len(h.recordings) != 1 || h.recordings[0].GetPod() != "web-0" || h.recordings[0].GetNamespace() != "x" || h.recordings[0].GetContainer() != "web" || h.recordings[0].GetSubject() != "user:alice" || h.recordings[0].GetVerb() != "exec" {
+				if len(h.recordings) != 1 || h.recordings[0].GetPod() != "web-0" ||
+					h.recordings[0].GetNamespace() != "x" || h.recordings[0].GetContainer() != "web" ||
+					h.recordings[0].GetSubject() != "user:alice" || h.recordings[0].GetVerb() != "exec" {
 					t.Errorf("recordings %v", h.recordings)
 				}
 			})
@@ -232,13 +249,15 @@ func TestShellsAreRecordedWhileTheyRun(t *testing.T) {
 	}
 }
 
-// A session that has to be recorded ends where its recording is full, and its person saw nothing that is not in the recording.
+// A session that has to be recorded ends where its recording is full, and its person saw nothing that is not in the
+// recording.
 func TestNothingIsShownThatHasNoRoomInTheRecording(t *testing.T) {
 	t.Parallel()
 	const protocol, lines = "v5.channel.k8s.io", 400
 	var greeting []byte
 	for i := range lines {
-		greeting = append(greeting, socketFrame(false, 1, fmt.Sprintf("line %03d of the screen %s\n", i, strings.Repeat("x", 1<<10)))...)
+		greeting = append(greeting, socketFrame(false, 1,
+			fmt.Sprintf("line %03d of the screen %s\n", i, strings.Repeat("x", 1<<10)))...)
 	}
 	h := newHub(t, "edge-1")
 	h.mu.Lock()
@@ -274,7 +293,8 @@ func TestNothingIsShownThatHasNoRoomInTheRecording(t *testing.T) {
 		t.Errorf("%d bytes of at most %d, incomplete: %q", len(text), h.maxBytes, incomplete)
 	}
 	h.await("the reason in the trail", func() bool {
-		return slices.ContainsFunc(h.audited("tunnel.request.end"), func(e *consolev1.AuditEvent) bool { return strings.Contains(e.GetReason(), "recording is full") })
+		return slices.ContainsFunc(h.audited("tunnel.request.end"),
+			func(e *consolev1.AuditEvent) bool { return strings.Contains(e.GetReason(), "recording is full") })
 	})
 }
 

@@ -25,7 +25,10 @@ func TestForgedTokensAreAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged, _, err := keys.Sign(identity.Identity{Kind: identity.KindUser, Name: "alice", Groups: []string{identity.AdminsGroup}}, time.Hour)
+	forged, _, err := keys.Sign(identity.Identity{
+		Kind: identity.KindUser, Name: "alice",
+		Groups: []string{identity.AdminsGroup},
+	}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,19 +39,22 @@ func TestForgedTokensAreAudited(t *testing.T) {
 			t.Errorf("%d %s", resp.StatusCode, body)
 		}
 	}
-	sessions := tunnelv1connect.NewTunnelServiceClient(h.client(), h.url, append(client.Options(), client.WithToken(identity.StaticToken(forged)))...)
+	sessions := tunnelv1connect.NewTunnelServiceClient(h.client(), h.url,
+		append(client.Options(), client.WithToken(identity.StaticToken(forged)))...)
 	if _, err := sessions.ListSessions(t.Context(), &tunnelv1.ListSessionsRequest{}); err == nil {
 		t.Error("a forged token lists sessions")
 	}
 	h.await("two events", func() bool { return len(h.audited("token.refused")) == 2 })
 	for _, e := range h.audited("token.refused") {
-		if e.GetReason() != "token is not valid" || e.GetCode() != 401 || e.GetRemote() != "127.0.0.1" || e.GetActor().GetName() != "" || strings.Contains(e.String(), forged[:20]) {
+		if e.GetReason() != "token is not valid" || e.GetCode() != 401 || e.GetRemote() != "127.0.0.1" ||
+			e.GetActor().GetName() != "" || strings.Contains(e.String(), forged[:20]) {
 			t.Errorf("%v", e)
 		}
 	}
 }
 
-// A copy of an agent's token, without the key that it is bound to, opens no session over any carrier, and takes the agent's away from nobody.
+// A copy of an agent's token, without the key that it is bound to, opens no session over any carrier, and takes the
+// agent's away from nobody.
 func TestCopiedTokenOpensNoSession(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -69,7 +75,8 @@ func TestCopiedTokenOpensNoSession(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		stream, err := tunnelv1connect.NewTunnelServiceClient(h.client(), h.url, append(client.Options(), client.WithToken(source))...).Connect(t.Context())
+		stream, err := tunnelv1connect.NewTunnelServiceClient(h.client(), h.url,
+			append(client.Options(), client.WithToken(source))...).Connect(t.Context())
 		if err == nil {
 			_, err = stream.Receive()
 		}

@@ -66,7 +66,10 @@ func apiServer(t *testing.T) http.HandlerFunc {
 				http.Error(w, "you may not exec", http.StatusForbidden)
 				return
 			}
-			resp := &http.Response{StatusCode: 101, Header: http.Header{"Upgrade": r.Header["Upgrade"], "X-Stream-Protocol-Version": {caller.User}}, Body: shell()}
+			resp := &http.Response{StatusCode: 101, Header: http.Header{
+				"Upgrade":                   r.Header["Upgrade"],
+				"X-Stream-Protocol-Version": {caller.User},
+			}, Body: shell()}
 			if _, _, err := muxhttp.Splice(r.Context(), w, resp); err != nil {
 				panic(http.ErrAbortHandler)
 			}
@@ -81,7 +84,8 @@ func apiServer(t *testing.T) http.HandlerFunc {
 			w.Header().Del("Link")
 			w.Header().Set("Trailer", "X-Sum")
 			w.Header().Set("Warning", `299 - "old"`)
-			fmt.Fprintf(w, "%s %s as %s %q: %s %v %v", r.Method, r.RequestURI, caller.User, caller.Groups, body, err, r.Header["Fairlead-User"])
+			fmt.Fprintf(w, "%s %s as %s %q: %s %v %v", r.Method, r.RequestURI, caller.User, caller.Groups, body, err,
+				r.Header["Fairlead-User"])
 			w.Header().Set("X-Sum", "42")
 		}
 	}
@@ -95,7 +99,8 @@ func TestAnyReplicaTakesAnyRequest(t *testing.T) {
 	for name, h := range map[string]*hub{"the replica with the session": here, "another replica": there} {
 		resp, body := h.do(h.request("GET", "/clusters/edge-1/api/v1/x%2Fy?a=%2F&a=b", nil))
 		want := `GET /api/v1/x%2Fy?a=%2F&a=b as alice ["dev" "fairlead:admins"]:  <nil> []`
-		if resp.StatusCode != 200 || body != want || resp.Header.Get("Warning") == "" || resp.Trailer.Get("X-Sum") != "42" || resp.Header.Get("Link") != "" {
+		if resp.StatusCode != 200 || body != want || resp.Header.Get("Warning") == "" ||
+			resp.Trailer.Get("X-Sum") != "42" || resp.Header.Get("Link") != "" {
 			t.Errorf("%s: %s %s %v %v", name, resp.Status, body, resp.Header, resp.Trailer)
 		}
 		upload := strings.Repeat("x", 1<<20)
@@ -106,7 +111,8 @@ func TestAnyReplicaTakesAnyRequest(t *testing.T) {
 		if resp, body = h.do(h.request("HEAD", "/clusters/edge-1/api", nil)); resp.StatusCode != 200 || body != "" {
 			t.Errorf("%s: HEAD: %s %q", name, resp.Status, body)
 		}
-		if resp, _ = h.do(h.request("GET", "/clusters/edge-1/moved", nil)); resp.StatusCode != 301 || resp.Header.Get("Location") != "/clusters/edge-1/api/v1/" || resp.Header.Get("Fairlead-Relay") != "" {
+		if resp, _ = h.do(h.request("GET", "/clusters/edge-1/moved", nil)); resp.StatusCode != 301 ||
+			resp.Header.Get("Location") != "/clusters/edge-1/api/v1/" || resp.Header.Get("Fairlead-Relay") != "" {
 			t.Errorf("%s: redirect: %s %v", name, resp.Status, resp.Header)
 		}
 		if resp, _ = h.do(h.request("GET", "/clusters/edge-2/api", nil)); resp.StatusCode != http.StatusNotFound {
@@ -125,7 +131,10 @@ func TestRelayedRequestsAreCounted(t *testing.T) {
 			t.Fatalf("%s %s", resp.Status, body)
 		}
 	}
-	for line, h := range map[string]*hub{`fairlead_tunnel_relayed_total{direction="to"} 1`: there, `fairlead_tunnel_relayed_total{direction="from"} 1`: here} {
+	for line, h := range map[string]*hub{
+		`fairlead_tunnel_relayed_total{direction="to"} 1`:   there,
+		`fairlead_tunnel_relayed_total{direction="from"} 1`: here,
+	} {
 		if _, text := h.do(h.request("GET", "/metrics", nil)); !strings.Contains(text, line+"\n") {
 			t.Errorf("no %s among the metrics", line)
 		}
@@ -161,8 +170,10 @@ func TestInformationalAnswersReachTheClient(t *testing.T) {
 			}
 			_, err = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
-			if err != nil || resp.ProtoMajor != version || resp.StatusCode != 200 || resp.Header["Link"] != nil || !slices.Equal(hints, []string{"103 []"}) {
-				t.Errorf("%s, HTTP/%d: %s over %s %v, hints %q, %v", name, version, resp.Status, resp.Proto, resp.Header, hints, err)
+			if err != nil || resp.ProtoMajor != version || resp.StatusCode != 200 || resp.Header["Link"] != nil ||
+				!slices.Equal(hints, []string{"103 []"}) {
+				t.Errorf("%s, HTTP/%d: %s over %s %v, hints %q, %v", name, version, resp.Status, resp.Proto,
+					resp.Header, hints, err)
 			}
 		}
 	}
@@ -175,7 +186,8 @@ func TestUpgradesReachTheClusterFromAnyReplica(t *testing.T) {
 	here.connect("edge-1", apiServer(t))
 	for name, h := range map[string]*hub{"the replica with the session": here, "another replica": there} {
 		conn, resp := h.upgrade("/clusters/edge-1/api/v1/namespaces/x/pods/y/exec?command=sh")
-		if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" || resp.Header.Get("X-Stream-Protocol-Version") != "alice" {
+		if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" ||
+			resp.Header.Get("X-Stream-Protocol-Version") != "alice" {
 			t.Fatalf("%s: %s %v", name, resp.Status, resp.Header)
 		}
 		buf := make([]byte, 100)
@@ -410,7 +422,8 @@ func TestSessionsOfAllReplicasAreListed(t *testing.T) {
 	a := other.connect("edge-2", func(http.ResponseWriter, *http.Request) {})
 	for _, at := range []*hub{h, other} {
 		list := at.sessions()
-		if len(list) != 2 || list[0].GetCluster() != "edge-1" || list[0].GetReplica() != h.url || list[1].GetReplica() != other.url {
+		if len(list) != 2 || list[0].GetCluster() != "edge-1" || list[0].GetReplica() != h.url ||
+			list[1].GetReplica() != other.url {
 			t.Errorf("sessions: %v", list)
 		}
 	}

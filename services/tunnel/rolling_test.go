@@ -51,7 +51,8 @@ func (h *hub) process(redis, dir string) (*hub, *subprocess.Process) {
 	}
 	at, c := addresses[0], h.config
 	cmd := exec.Command(os.Args[0], "--listen", at, "--data-dir", dir, "--console-url", c.ConsoleURL, "--hub-ca-file", c.HubCAFile,
-		"--hub-secret-file", c.HubSecretFile, "--redis-url", redis, "--tls-cert", c.Server.CertFile, "--tls-key", c.Server.KeyFile, "--drain-timeout", "60s")
+		"--hub-secret-file", c.HubSecretFile, "--redis-url", redis, "--tls-cert", c.Server.CertFile,
+		"--tls-key", c.Server.KeyFile, "--drain-timeout", "60s")
 	more := &hub{console: h.console, t: h.t, ca: h.ca, config: c, url: "https://" + at, logs: &syncBuffer{}}
 	cmd.Env = append(os.Environ(), asTunnel+"=1")
 	cmd.Stdout, cmd.Stderr = more.logs, more.logs
@@ -186,8 +187,10 @@ func (h *hub) agent(api *httptest.Server, cluster string) {
 	}
 	r, err := reach.New(reach.Config{
 		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Another: make1,
-		Token: identitytest.Source(h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster}), identity.ServiceTunnel),
-		Kube:  kube, Transport: api.Client().Transport, Version: "v-test", Log: slog.New(slog.NewTextHandler(h.logs, nil)),
+		Token: identitytest.Source(h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster}),
+			identity.ServiceTunnel),
+		Kube: kube, Transport: api.Client().Transport, Version: "v-test",
+		Log: slog.New(slog.NewTextHandler(h.logs, nil)),
 	})
 	if err != nil {
 		h.t.Fatal(err)

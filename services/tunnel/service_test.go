@@ -9,8 +9,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-// A right at the API of a cluster is none to its services: the agent compares one only for callers who may view it, and with a folder of theirs only for those
-// who may edit it.
+// A right at the API of a cluster is none to its services: the agent compares one only for callers who may view it, and
+// with a folder of theirs only for those who may edit it.
 func TestAServiceIsComparedForThoseWhoMayOnly(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -64,7 +64,8 @@ func TestAServiceIsComparedForThoseWhoMayOnly(t *testing.T) {
 		t.Errorf("by a grant at its project: %d %s", resp.StatusCode, body)
 	}
 	h.setAway(true)
-	if code, body := ask("api", "POST", path); code != http.StatusServiceUnavailable || !strings.Contains(body, "Try again") {
+	if code, body := ask("api", "POST", path); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "Try again") {
 		t.Errorf("without the console: %d %s", code, body)
 	}
 	if code, body := ask("deployers", "POST", path); code != http.StatusOK {

@@ -29,7 +29,8 @@ func TestSessionsAreSeenByWhoMaySeeTheCluster(t *testing.T) {
 	bob := h.tunnels(identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"dev"}})
 	list := func() string {
 		resp, err := bob.ListSessions(t.Context(), &tunnelv1.ListSessionsRequest{})
-		if connect.CodeOf(err) == connect.CodePermissionDenied && strings.Contains(err.Error(), `user "bob" may not view cluster`) {
+		if connect.CodeOf(err) == connect.CodePermissionDenied &&
+			strings.Contains(err.Error(), `user "bob" may not view cluster`) {
 			return "refused"
 		}
 		if err != nil {
@@ -57,7 +58,8 @@ func TestSessionsAreSeenByWhoMaySeeTheCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Close()
-	if !watch.Receive() || len(watch.Msg().GetSessions()) != 1 || watch.Msg().GetSessions()[0].GetCluster() != "edge-2" {
+	if !watch.Receive() || len(watch.Msg().GetSessions()) != 1 ||
+		watch.Msg().GetSessions()[0].GetCluster() != "edge-2" {
 		t.Fatalf("got %v, %v", watch.Msg(), watch.Err())
 	}
 	id := watch.Msg().GetSessions()[0].GetId()

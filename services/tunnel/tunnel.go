@@ -53,7 +53,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	cfg.Server.MaxHeaderBytes = maxHeaderBytes
-	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_PROJECT)
+	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER,
+		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_PROJECT)
 	if err != nil {
 		return nil, err
 	}
@@ -76,11 +77,13 @@ func (s *Service) serve() error {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	s.proxy = proxy.New(proxy.Deps{
-		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(), Ended: metrics.Request, Handed: metrics.Handed, Taken: metrics.Taken,
+		Catalog: s.replica.Catalog, Sessions: s.sessions, Peers: s.peers, Relay: s.replica.Relay(),
+		Ended: metrics.Request, Handed: metrics.Handed, Taken: metrics.Taken,
 		Audit: s.replica.Audit, Log: s.deps.Log,
 		Recordings: consolev1connect.NewRecordingServiceClient(s.replica.HTTP(), s.console, s.replica.Options()...),
 		Rights: func(token string) proxy.Rights {
-			return consolev1connect.NewAccessServiceClient(s.replica.HTTP(), s.console, append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
+			return consolev1connect.NewAccessServiceClient(s.replica.HTTP(), s.console,
+				append(client.Options(), client.WithToken(identity.StaticToken(token)))...)
 		},
 	})
 	deps := rpc.Deps{

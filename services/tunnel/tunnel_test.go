@@ -37,7 +37,8 @@ func TestRequestReachesTheClusterAsTheCaller(t *testing.T) {
 		w.Header().Set("Warning", `299 - "old API"`)
 		w.Header().Set("Set-Cookie", "hub=stolen")
 		w.Header().Set("Alt-Svc", `h3=":443"`)
-		fmt.Fprintf(w, "%s %s as %s %q trace %t", r.Method, r.RequestURI, caller.User, caller.Groups, caller.TraceParent != "")
+		fmt.Fprintf(w, "%s %s as %s %q trace %t", r.Method, r.RequestURI, caller.User, caller.Groups,
+			caller.TraceParent != "")
 	})
 	resp, body := h.do(h.request("GET", "/clusters/edge-1/api/v1/namespaces?limit=500&labelSelector=a%3Db", nil))
 	want := `GET /api/v1/namespaces?limit=500&labelSelector=a%3Db as alice ["dev" "fairlead:admins"] trace true`
@@ -57,7 +58,8 @@ func TestEscapesReachTheClusterAsTheyCame(t *testing.T) {
 	h := newHub(t, "edge-1")
 	h.connect("edge-1", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RequestURI) })
 	for _, path := range []string{
-		"/api/v1/namespaces/x/services/https:web:443/proxy/a%2Fb%20c", "//twice//", "/%E2%82%AC", "/a..b/...", "/100%25", "/a?", "/a?x=%2e%2e/%2e%2e",
+		"/api/v1/namespaces/x/services/https:web:443/proxy/a%2Fb%20c", "//twice//", "/%E2%82%AC", "/a..b/...",
+		"/100%25", "/a?", "/a?x=%2e%2e/%2e%2e",
 	} {
 		if _, body := h.do(h.request("GET", "/clusters/edge-1"+path, nil)); body != path {
 			t.Errorf("%s arrives as %s", path, body)
@@ -91,7 +93,8 @@ func TestHeaderSmuggling(t *testing.T) {
 			req := h.request("GET", "/clusters/edge-1/api", nil)
 			req.Header[attack[0]] = []string{attack[1]}
 			_, body := h.do(req)
-			if strings.Contains(body, "evil") || strings.Contains(strings.ToLower(body), "impersonate") || !strings.Contains(body, "caller=alice") {
+			if strings.Contains(body, "evil") || strings.Contains(strings.ToLower(body), "impersonate") ||
+				!strings.Contains(body, "caller=alice") {
 				t.Errorf("the agent gets:\n%s", body)
 			}
 			if strings.Contains(body, "Bearer") || strings.Contains(body, "Authorization") {
@@ -121,9 +124,12 @@ func TestRawSmuggling(t *testing.T) {
 	}
 	for name, lines := range attacks {
 		t.Run(name, func(t *testing.T) {
-			resp := h.raw(t, "GET /clusters/edge-1/api HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer "+h.user()+"\r\n"+lines+"\r\n")
+			resp := h.raw(t, "GET /clusters/edge-1/api HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer "+h.user()+"\r\n"+
+				lines+"\r\n")
 			body, _ := io.ReadAll(resp.Body)
-			if resp.StatusCode == http.StatusOK && (strings.Contains(string(body), "evil") && name != "folded header" || !strings.Contains(string(body), "caller=alice")) {
+			if resp.StatusCode == http.StatusOK &&
+				(strings.Contains(string(body), "evil") && name != "folded header" ||
+					!strings.Contains(string(body), "caller=alice")) {
 				t.Errorf("the agent gets:\n%s", body)
 			}
 			if strings.Contains(strings.ToLower(string(body)), "\nimpersonate") {
@@ -161,10 +167,14 @@ func TestPathAttacks(t *testing.T) {
 	h.connect("edge-1", reached)
 	h.connect("edge-2", reached)
 	for _, path := range []string{
-		"/clusters/edge-1/../edge-2/api", "/clusters/edge-1/%2e%2e/edge-2/api", "/clusters/edge-1/.%2E/edge-2", "/clusters/edge-1/..%2fedge-2",
-		"/clusters/edge-1/%252e%252e/edge-2", "/clusters/edge-1/a/..;/b", "/clusters/edge-1/a%5c..%5cb", "/clusters/edge-1/./api", "/clusters/edge-1/..",
-		"/clusters/%65dge-1/api", "/clusters/../clusters/edge-1/api", "/clusters//edge-1/api", "/clusters/.", "/clusters/..", "/clusters/EDGE-1/api",
-		"/clusters/edge-1%2fapi", "/clusters/edge-1%00/api", "/clusters/edge-1/%00", "/clusters/edge-1/a%0d%0aX: y", "/clusters/edge_1/x", "/clusters/", "/clusters%2fedge-1/api",
+		"/clusters/edge-1/../edge-2/api", "/clusters/edge-1/%2e%2e/edge-2/api", "/clusters/edge-1/.%2E/edge-2",
+		"/clusters/edge-1/..%2fedge-2",
+		"/clusters/edge-1/%252e%252e/edge-2", "/clusters/edge-1/a/..;/b", "/clusters/edge-1/a%5c..%5cb",
+		"/clusters/edge-1/./api", "/clusters/edge-1/..",
+		"/clusters/%65dge-1/api", "/clusters/../clusters/edge-1/api", "/clusters//edge-1/api", "/clusters/.",
+		"/clusters/..", "/clusters/EDGE-1/api",
+		"/clusters/edge-1%2fapi", "/clusters/edge-1%00/api", "/clusters/edge-1/%00", "/clusters/edge-1/a%0d%0aX: y",
+		"/clusters/edge_1/x", "/clusters/", "/clusters%2fedge-1/api",
 	} {
 		resp, body := h.do(h.request("GET", path, nil))
 		if resp.StatusCode/100 != 4 || strings.Contains(body, "reached") {
@@ -182,7 +192,9 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 		t.Errorf("unknown cluster: %d %s", resp.StatusCode, body)
 	}
 	resp, body = h.do(h.request("GET", "/clusters/quiet/api", nil))
-	if resp.StatusCode != http.StatusServiceUnavailable || !hasAll(body, `"reason":"ServiceUnavailable"`, "is not connected", "no agent of it has connected", "agent runs") {
+	if resp.StatusCode != http.StatusServiceUnavailable ||
+		!hasAll(body, `"reason":"ServiceUnavailable"`, "is not connected", "no agent of it has connected",
+			"agent runs") {
 		t.Errorf("never connected: %d %s", resp.StatusCode, body)
 	}
 	if resp.Header.Get("Retry-After") != "" {
@@ -199,7 +211,8 @@ func TestErrorsTellWhatToDo(t *testing.T) {
 	}
 }
 
-// The first request after the last session broke says so, and waits no longer than an agent that is there takes to dial again.
+// The first request after the last session broke says so, and waits no longer than an agent that is there takes to dial
+// again.
 func TestRequestAfterTheSessionBrokeSaysSinceWhen(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
@@ -220,7 +233,8 @@ func TestRequestAfterTheSessionBrokeSaysSinceWhen(t *testing.T) {
 	<-asked
 	a.kill()
 	got := <-answers
-	if got.resp.StatusCode != http.StatusServiceUnavailable || !hasAll(got.body, `"kind":"Status"`, "is not connected since 20") {
+	if got.resp.StatusCode != http.StatusServiceUnavailable ||
+		!hasAll(got.body, `"kind":"Status"`, "is not connected since 20") {
 		t.Errorf("the request that it broke under: %s %s", got.resp.Status, got.body)
 	}
 	if resp, body := h.do(h.request("GET", "/clusters/edge-1/api", nil)); resp.StatusCode != http.StatusServiceUnavailable || !hasAll(body, "is not connected since 20") {
@@ -253,7 +267,8 @@ func TestHubSaysInAStatusWhatItRefuses(t *testing.T) {
 		if tt.accept != "" {
 			req.Header.Set("Accept", tt.accept)
 		}
-		if resp, body := h.do(req); resp.StatusCode != tt.code || !hasAll(body, append(tt.words, `"kind":"Status"`)...) {
+		if resp, body := h.do(req); resp.StatusCode != tt.code ||
+			!hasAll(body, append(tt.words, `"kind":"Status"`)...) {
 			t.Errorf("%s: %s %s", name, resp.Status, body)
 		}
 	}
@@ -542,7 +557,10 @@ func TestClustersAreNeverMixed(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		user := fmt.Sprintf("user-%d", i)
-		token := h.sign(t, identity.Identity{Kind: identity.KindUser, Name: user, Groups: []string{identity.AdminsGroup}})
+		token := h.sign(t, identity.Identity{
+			Kind: identity.KindUser, Name: user,
+			Groups: []string{identity.AdminsGroup},
+		})
 		wg.Go(func() {
 			for j := range 50 {
 				name := names[(i+j)%len(names)]
@@ -571,7 +589,8 @@ func TestSessionsAreListed(t *testing.T) {
 	h.connect("edge-1", func(http.ResponseWriter, *http.Request) {})
 	h.await("round trip", func() bool { return h.sessions()[0].GetRoundTripMicros() > 0 })
 	s := h.sessions()[0]
-	if s.GetCluster() != "edge-1" || s.GetAgentVersion() != "v-test" || s.GetReplica() != h.url || s.GetId() == "" || time.Since(s.GetConnectTime().AsTime()) > time.Minute {
+	if s.GetCluster() != "edge-1" || s.GetAgentVersion() != "v-test" || s.GetReplica() != h.url || s.GetId() == "" ||
+		time.Since(s.GetConnectTime().AsTime()) > time.Minute {
 		t.Errorf("session %v", s)
 	}
 }
@@ -583,7 +602,8 @@ func TestHalfOpenSessionIsFound(t *testing.T) {
 	}
 	h := newHub(t, "edge-1")
 	relay := newDarkRelay(t, h.url)
-	a := h.dial(relay.url, h.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}), func(http.ResponseWriter, *http.Request) {})
+	a := h.dial(relay.url, h.sign(t, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}),
+		func(http.ResponseWriter, *http.Request) {})
 	h.await("session", func() bool { return len(h.sessions()) == 1 })
 	<-a.session.Ready() // the hub's greeting has arrived: from here on silence is the only sign
 	began := time.Now()
@@ -683,27 +703,37 @@ func TestRedirectsStayBelowTheCluster(t *testing.T) {
 			return h.do(req)
 		}
 		for location, want := range map[string]string{
-			"/api/v1/": "/clusters/edge-1/api/v1/", "/a?b=%2F..": "/clusters/edge-1/a?b=%2F..", "v1/": "/clusters/edge-1/api/v1/", "?a=b": "/clusters/edge-1/api/v1?a=b",
-			"../../../edge-2/api": "/clusters/edge-1/edge-2/api", "/../edge-2/api": "/clusters/edge-1/edge-2/api", "": "/clusters/edge-1/api/v1",
+			"/api/v1/": "/clusters/edge-1/api/v1/", "/a?b=%2F..": "/clusters/edge-1/a?b=%2F..",
+			"v1/": "/clusters/edge-1/api/v1/", "?a=b": "/clusters/edge-1/api/v1?a=b",
+			"../../../edge-2/api": "/clusters/edge-1/edge-2/api", "/../edge-2/api": "/clusters/edge-1/edge-2/api",
+			"": "/clusters/edge-1/api/v1",
 		} {
-			if resp, body := ask("307", location); resp.StatusCode != http.StatusTemporaryRedirect || resp.Header.Get("Location") != want {
-				t.Errorf("%s: %q becomes %d %q, want %q: %s", name, location, resp.StatusCode, resp.Header.Get("Location"), want, body)
+			if resp, body := ask("307", location); resp.StatusCode != http.StatusTemporaryRedirect ||
+				resp.Header.Get("Location") != want {
+				t.Errorf("%s: %q becomes %d %q, want %q: %s", name, location, resp.StatusCode,
+					resp.Header.Get("Location"), want, body)
 			}
 		}
 		for _, location := range []string{
-			"https://evil.example/", "http://evil.example/api", "//evil.example/", `/\evil.example/..\..\edge-2`, "///evil.example", "/%2e%2e/%2e%2e/edge-2/api", "/%2e%2e%2fedge-2",
-			"/..%5cedge-2", "javascript:alert(1)", "data:text/html,x", "mailto:a", here.url + "/clusters/edge-2/api", "/..;/edge-2", "https:/evil.example", "/a/./%2e./b", ":",
+			"https://evil.example/", "http://evil.example/api", "//evil.example/", `/\evil.example/..\..\edge-2`,
+			"///evil.example", "/%2e%2e/%2e%2e/edge-2/api", "/%2e%2e%2fedge-2",
+			"/..%5cedge-2", "javascript:alert(1)", "data:text/html,x", "mailto:a", here.url + "/clusters/edge-2/api",
+			"/..;/edge-2", "https:/evil.example", "/a/./%2e./b", ":",
 		} {
 			for _, code := range []string{"301", "302", "303", "307", "308"} {
-				if resp, body := ask(code, location); resp.StatusCode != http.StatusBadGateway || resp.Header["Location"] != nil || !strings.Contains(body, "redirect out of the cluster") {
-					t.Errorf("%s: %s to %q becomes %d %q: %s", name, code, location, resp.StatusCode, resp.Header["Location"], body)
+				if resp, body := ask(code, location); resp.StatusCode != http.StatusBadGateway ||
+					resp.Header["Location"] != nil || !strings.Contains(body, "redirect out of the cluster") {
+					t.Errorf("%s: %s to %q becomes %d %q: %s", name, code, location, resp.StatusCode,
+						resp.Header["Location"], body)
 				}
 			}
 		}
-		if resp, _ := ask("201", "https://evil.example/"); resp.StatusCode != http.StatusCreated || resp.Header["Location"] != nil {
+		if resp, _ := ask("201", "https://evil.example/"); resp.StatusCode != http.StatusCreated ||
+			resp.Header["Location"] != nil {
 			t.Errorf("%s: a 201: %d %q", name, resp.StatusCode, resp.Header["Location"])
 		}
-		if resp, _ := ask("302", "/a", "https://evil.example/"); resp.StatusCode != http.StatusBadGateway || resp.Header["Location"] != nil {
+		if resp, _ := ask("302", "/a", "https://evil.example/"); resp.StatusCode != http.StatusBadGateway ||
+			resp.Header["Location"] != nil {
 			t.Errorf("%s: two of them: %d %q", name, resp.StatusCode, resp.Header["Location"])
 		}
 	}
@@ -714,11 +744,14 @@ func TestFieldsThatAreNotAboutTheAnswerStayInTheCluster(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
 	kept := map[string]string{
-		"Content-Type": "application/json", "Etag": `"a"`, "Warning": `299 - "old"`, "Retry-After": "7", "Audit-Id": "1", "X-Kubernetes-Pf-Flowschema-Uid": "2", "Content-Disposition": "attachment",
+		"Content-Type": "application/json", "Etag": `"a"`, "Warning": `299 - "old"`, "Retry-After": "7",
+		"Audit-Id": "1", "X-Kubernetes-Pf-Flowschema-Uid": "2", "Content-Disposition": "attachment",
 	}
 	dropped := []string{
-		"Nel", "Report-To", "Reporting-Endpoints", "Link", "Refresh", "Www-Authenticate", "Proxy-Authenticate", "Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc",
-		"Access-Control-Allow-Origin", "Service-Worker-Allowed", "X-Accel-Redirect", "X-Sendfile", "Content-Location", "Sourcemap", "Origin-Agent-Cluster", "Public-Key-Pins", "X-New-Power",
+		"Nel", "Report-To", "Reporting-Endpoints", "Link", "Refresh", "Www-Authenticate", "Proxy-Authenticate",
+		"Set-Cookie", "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc",
+		"Access-Control-Allow-Origin", "Service-Worker-Allowed", "X-Accel-Redirect", "X-Sendfile", "Content-Location",
+		"Sourcemap", "Origin-Agent-Cluster", "Public-Key-Pins", "X-New-Power",
 	}
 	h.connect("edge-1", func(w http.ResponseWriter, _ *http.Request) {
 		for range 12 {
@@ -761,7 +794,8 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
 	h.connect("edge-1", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hunter2-response") })
-	req := h.request("POST", "/clusters/edge-1/api/v1/namespaces/x/secrets?token=hunter2-query", strings.NewReader("hunter2-body"))
+	req := h.request("POST", "/clusters/edge-1/api/v1/namespaces/x/secrets?token=hunter2-query",
+		strings.NewReader("hunter2-body"))
 	req.Header.Set("X-Api-Key", "hunter2-header")
 	h.do(req)
 	logs := h.logs.String()
@@ -821,11 +855,13 @@ func TestOnePersonLeavesStreamsForOthers(t *testing.T) {
 	}
 	for name, h := range map[string]*hub{"the replica with the session": here, "another replica": there} {
 		resp, body := h.do(h.request("GET", "/clusters/edge-1/api", nil))
-		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, "requests of yours are under way") {
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" ||
+			!strings.Contains(body, "requests of yours are under way") {
 			t.Errorf("%s: one more: %d %s", name, resp.StatusCode, body)
 		}
 		req := h.request("GET", "/clusters/edge-1/api", nil)
-		req.Header.Set("Authorization", "Bearer "+h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"fairlead:admins"}}))
+		req.Header.Set("Authorization", "Bearer "+
+			h.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"fairlead:admins"}}))
 		if resp, body := h.do(req); resp.StatusCode != http.StatusOK || body != "served" {
 			t.Errorf("%s: somebody else: %d %s", name, resp.StatusCode, body)
 		}

@@ -12,7 +12,8 @@ func TestTokenOfASessionIsReportedToTheConsole(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, "edge-1")
 	h.setAway(true)
-	token, id, err := h.keys.Sign(identitytest.Bind(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}), time.Hour)
+	token, id, err := h.keys.Sign(identitytest.Bind(identity.Identity{Kind: identity.KindAgent, Name: "edge-1"}),
+		time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,8 +75,10 @@ func (h *hub) throughProxy(cluster string, p *httptest.Server, api http.HandlerF
 	}
 	token := h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster})
 	r, err := reach.New(reach.Config{
-		Endpoints: func() []string { return []string{p.URL} }, HTTPClient: hc, Token: identitytest.Source(token, identity.ServiceTunnel),
-		Kube: kube, Transport: apiServer.Client().Transport, Version: "test", Tracer: h.telemetry().Tracer.Tracer("agent"), Log: slog.New(slog.DiscardHandler),
+		Endpoints: func() []string { return []string{p.URL} }, HTTPClient: hc,
+		Token: identitytest.Source(token, identity.ServiceTunnel),
+		Kube:  kube, Transport: apiServer.Client().Transport, Version: "test",
+		Tracer: h.telemetry().Tracer.Tracer("agent"), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -317,7 +319,8 @@ func TestBusyTunnelTellsWhenToCome(t *testing.T) {
 			return false
 		}
 		refused, ok := err.(*muxws.RefusedError) //nolint:errorlint // not wrapped
-		if !ok || refused.Status != http.StatusTooManyRequests || refused.Header.Get("Retry-After") != "2" || !strings.Contains(refused.Text, `"code":"resource_exhausted"`) {
+		if !ok || refused.Status != http.StatusTooManyRequests || refused.Header.Get("Retry-After") != "2" ||
+			!strings.Contains(refused.Text, `"code":"resource_exhausted"`) {
 			t.Errorf("refused with %#v", err)
 		}
 		return true
@@ -331,7 +334,8 @@ func TestRefusedWebSocketIsToldWhy(t *testing.T) {
 	r := h.throughProxy("edge-2", h.oldProxy(), http.NotFound)
 	h.await("the agent hears why", func() bool {
 		states := r.States()
-		return len(states) == 1 && states[0].Err != nil && strings.Contains(states[0].Err.Error(), `cluster "edge-2" is not in the catalog`)
+		return len(states) == 1 && states[0].Err != nil &&
+			strings.Contains(states[0].Err.Error(), `cluster "edge-2" is not in the catalog`)
 	})
 }
 

@@ -159,7 +159,8 @@ func (s source) config(of image) v1.Config {
 	if of.service {
 		config.Env = append(config.Env, "FAIRLEAD_DATA_DIR=/data")
 		config.Healthcheck = &v1.HealthConfig{
-			Test: append(append([]string{"CMD"}, config.Entrypoint...), "healthcheck"), Interval: healthInterval, Timeout: healthTimeout, StartPeriod: healthStart, Retries: 3,
+			Test: append(append([]string{"CMD"}, config.Entrypoint...), "healthcheck"), Interval: healthInterval,
+			Timeout: healthTimeout, StartPeriod: healthStart, Retries: 3,
 		}
 	}
 	config.Env = append(config.Env, "HOME=/data")

@@ -55,8 +55,9 @@ func tryOut() []image {
 			programs: []program{theCommand()}, verb: []string{"git-server"}, local: gitFiles,
 		},
 		{
-			name: "kubernetes", title: "A local Kubernetes", description: "The Kubernetes API in one process tree, to try Fairlead out; nothing runs in its pods",
-			local: kubernetesFiles, entrypoint: []string{"/kubelocal", "start"},
+			name: "kubernetes", title: "A local Kubernetes",
+			description: "The Kubernetes API in one process tree, to try Fairlead out; nothing runs in its pods",
+			local:       kubernetesFiles, entrypoint: []string{"/kubelocal", "start"},
 		},
 	}
 }

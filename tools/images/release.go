@@ -122,7 +122,8 @@ func releaseSource(ctx context.Context, root string, try bool) (source, error) {
 	}
 	const instead = "`make release ARGS=-try` makes one of this tree, to try it"
 	if len(changes) > 0 {
-		return s, fmt.Errorf("the tree has changes that are not committed, and a release is made of a commit:\n%s\n%s", strings.Join(changes[:min(len(changes), 10)], "\n"), instead)
+		return s, fmt.Errorf("the tree has changes that are not committed, and a release is made of a commit:\n%s\n%s",
+			strings.Join(changes[:min(len(changes), 10)], "\n"), instead)
 	}
 	tags, err := gitLines(ctx, root, "tag", "--points-at", "HEAD")
 	if err != nil {

@@ -96,7 +96,8 @@ func (s source) bill(name string, binaries []string) ([]byte, error) {
 		}
 		own := spdxID("program", filepath.Base(binary))
 		doc.Packages = append(doc.Packages, spdxPackage{
-			ID: own, Name: info.Path, Version: s.version, Location: unknown, Concluded: "Apache-2.0", Declared: "Apache-2.0", Copyright: unknown, Purpose: "APPLICATION",
+			ID: own, Name: info.Path, Version: s.version, Location: unknown, Concluded: "Apache-2.0",
+			Declared: "Apache-2.0", Copyright: unknown, Purpose: "APPLICATION",
 			Checksums: []spdxChecksum{{"SHA1", sha1Hex(content)}},
 		})
 		doc.Relationships = append(doc.Relationships, spdxRelation{doc.ID, "DESCRIBES", own})

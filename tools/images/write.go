@@ -67,7 +67,8 @@ func (s source) assemble(ctx context.Context, of image, platforms []platform, bi
 			return nil, nil, err
 		}
 		images = append(images, b)
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: b.Image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: b.Image,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}}})
 		if index, err = s.withBill(index, of, b, filepath.Join(dir, fileName(of)+"-"+p.arch+".spdx.json")); err != nil {
 			return nil, nil, err
 		}

@@ -88,7 +88,8 @@ func serve(ctx context.Context, folder string, args []string) error {
 	if err != nil {
 		return err
 	}
-	is := ready{Host: front.Addr().String(), Plain: *plain, AccessKey: accessKey, SecretKey: secretKey, Region: region, Control: "http://" + control.Addr().String()}
+	is := ready{Host: front.Addr().String(), Plain: *plain, AccessKey: accessKey, SecretKey: secretKey, Region: region,
+		Control: "http://" + control.Addr().String()}
 	if !*plain {
 		config, ca, err := newAuthority()
 		if err != nil {

@@ -52,7 +52,8 @@ func (s signer) sign(t *testing.T, mediaType string, change func(*signature.Sign
 			ContentType: "application/vnd.cncf.notary.payload.v1+json",
 			Content:     []byte(`{"targetArtifact":{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` + artifact + `","size":7}}`),
 		},
-		Signer: local, SigningTime: time.Now().Truncate(time.Second), SigningScheme: signature.SigningSchemeX509, SigningAgent: "test",
+		Signer: local, SigningTime: time.Now().Truncate(time.Second), SigningScheme: signature.SigningSchemeX509,
+		SigningAgent: "test",
 	}
 	if change != nil {
 		change(request)
@@ -79,7 +80,8 @@ func ourNotation(t *testing.T, s signer) func(envelope []byte) error {
 		t.Fatal(err)
 	}
 	return func(envelope []byte) error {
-		_, no := trust.Signature(oci.Signature{Payload: envelope}, signed.Subject{Digest: artifact, Repository: "r/x"}, time.Now())
+		_, no := trust.Signature(oci.Signature{Payload: envelope}, signed.Subject{Digest: artifact, Repository: "r/x"},
+			time.Now())
 		if no != nil {
 			return no
 		}
@@ -135,7 +137,8 @@ func TestEnvelopesOfNotationThatDoNotCount(t *testing.T) {
 				r.ExtendedSignedAttributes = []signature.Attribute{{Key: "x", Critical: true, Value: "y"}}
 			}),
 			"plugin \"my-plugin\"": s.sign(t, form, func(r *signature.SignRequest) {
-				r.ExtendedSignedAttributes = []signature.Attribute{{Key: "io.cncf.notary.verificationPlugin", Critical: true, Value: "my-plugin"}}
+				r.ExtendedSignedAttributes = []signature.Attribute{{Key: "io.cncf.notary.verificationPlugin",
+					Critical: true, Value: "my-plugin"}}
 			}),
 		} {
 			if err := ourNotation(t, s)(envelope); err == nil || !strings.Contains(err.Error(), words) {

@@ -1,5 +1,5 @@
-// Package signatures_test holds what Fairlead says of signatures against what those say who have defined them, in the same run: sigstore-go of
-// Sigstore's bundles, and notation-core-go of notation's envelopes.
+// Package signatures_test holds what Fairlead says of signatures against what those say who have defined them, in the
+// same run: sigstore-go of Sigstore's bundles, and notation-core-go of notation's envelopes.
 package signatures_test
 
 import (
@@ -36,11 +36,12 @@ type sample struct {
 	subject      string
 }
 
-// samples are real bundles that sigstore-go has beside its code, with the root of the public Sigstore of then, and one of Rekor 2 with a timestamp,
-// which sigstore-go makes.
+// samples are real bundles that sigstore-go has beside its code, with the root of the public Sigstore of then, and one
+// of Rekor 2 with a timestamp, which sigstore-go makes.
 func samples(t *testing.T) map[string]sample {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/sigstore/sigstore-go").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/sigstore/sigstore-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,8 @@ func rekor2(t *testing.T) (text, trusted []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	statement := []byte(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"name":"a","digest":{"sha256":"` + strings.Repeat("ab", 32) + `"}}],"predicateType":"https://example.com/x","predicate":{}}`)
+	statement := []byte(`{"_type":"https://in-toto.io/Statement/v1","subject":[{"name":"a","digest":{"sha256":"` +
+		strings.Repeat("ab", 32) + `"}}],"predicateType":"https://example.com/x","predicate":{}}`)
 	entity, err := s.AttestHashedRekordV2("ada@example.com", "https://issuer.example.com", statement)
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +98,8 @@ func rekor2(t *testing.T) (text, trusted []byte) {
 	text = encode(t, map[string]any{
 		"mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
 		"verificationMaterial": map[string]any{
-			"certificate": map[string]any{"rawBytes": by.Certificate().Raw}, "tlogEntries": []any{json.RawMessage(entry)},
+			"certificate":               map[string]any{"rawBytes": by.Certificate().Raw},
+			"tlogEntries":               []any{json.RawMessage(entry)},
 			"timestampVerificationData": map[string]any{"rfc3161Timestamps": []any{map[string]any{"signedTimestamp": stamps[0]}}},
 		},
 		"dsseEnvelope": map[string]any{"payload": statement, "payloadType": statementType, "signatures": []any{map[string]any{"sig": content.Signature()}}},
@@ -136,7 +139,8 @@ func rootOf(t *testing.T, s *ca.VirtualSigstore) []byte {
 	doc["certificateAuthorities"] = []any{map[string]any{"certChain": chain(append(issuer.Intermediates, issuer.Root)...), "validFor": between(issuer.ValidityPeriodStart, issuer.ValidityPeriodEnd)}}
 	stamps := s.TimestampingAuthorities()[0].(*root.SigstoreTimestampingAuthority)
 	certs := append(append([]*x509.Certificate{stamps.Leaf}, stamps.Intermediates...), stamps.Root)
-	doc["timestampAuthorities"] = []any{map[string]any{"certChain": chain(certs...), "validFor": between(stamps.ValidityPeriodStart, stamps.ValidityPeriodEnd)}}
+	doc["timestampAuthorities"] = []any{map[string]any{"certChain": chain(certs...),
+		"validFor": between(stamps.ValidityPeriodStart, stamps.ValidityPeriodEnd)}}
 	return encode(t, doc)
 }
 
@@ -236,8 +240,9 @@ func TestRealBundlesAreGood(t *testing.T) {
 	}
 }
 
-// TestNoByteOfABundleCanBeAnother: each byte of a certificate, signature, log entry, promise, proof, checkpoint and timestamp is changed, one at a
-// time. None of these bundles may count, neither for us nor, where it is asked, for sigstore-go.
+// TestNoByteOfABundleCanBeAnother: each byte of a certificate, signature, log entry, promise, proof, checkpoint and
+// timestamp is changed, one at a time. None of these bundles may count, neither for us nor, where it is asked, for
+// sigstore-go.
 func TestNoByteOfABundleCanBeAnother(t *testing.T) {
 	t.Parallel()
 	for name, s := range samples(t) {
@@ -271,10 +276,12 @@ func TestNoByteOfABundleCanBeAnother(t *testing.T) {
 	}
 }
 
-// free tells what says nothing of a signature: the hint of a key, other certificates than the signer's in a chain, and a time that no log has
-// signed, as Rekor 2 has none.
+// free tells what says nothing of a signature: the hint of a key, other certificates than the signer's in a chain, and
+// a time that no log has signed, as Rekor 2 has none.
 func free(path, of string) bool {
-	return strings.HasSuffix(path, "/keyid") || strings.HasSuffix(path, "/integratedTime") && !strings.HasPrefix(of, "promise") || strings.Contains(path, "/x509CertificateChain/certificates/") && !strings.Contains(path, "/certificates/0/")
+	return strings.HasSuffix(path, "/keyid") || strings.HasSuffix(path, "/integratedTime") &&
+		!strings.HasPrefix(of, "promise") || strings.Contains(path, "/x509CertificateChain/certificates/") &&
+		!strings.Contains(path, "/certificates/0/")
 }
 
 // changeAll changes each text and each byte below a value, one after the other, and changes it back.

@@ -68,7 +68,8 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	server := &http.Server{
-		Handler:           vaulthttp.Handler.Handler(&vault.HandlerProperties{Core: core, ListenerConfig: &configutil.Listener{Address: listener.Addr().String()}}),
+		Handler: vaulthttp.Handler.Handler(&vault.HandlerProperties{Core: core,
+			ListenerConfig: &configutil.Listener{Address: listener.Addr().String()}}),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	failed := make(chan error, 1)

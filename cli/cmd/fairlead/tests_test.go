@@ -107,7 +107,8 @@ func TestTestsAreWaitedFor(t *testing.T) {
 	const head = "apiVersion: fairlead.dev/v1\nkind: "
 	must(head+"Cluster\nmetadata: {name: one}\n---\n"+head+
 		"Source\nmetadata: {name: shop}\nspec: {git: {url: \"https://git.example.com/shop\"}}\n---\n"+
-		head+"Service\nmetadata: {name: web}\nspec: {source: shop, cluster: one, tests: {path: tests, on: revision}}\n", "apply", "-f", "-")
+		head+"Service\nmetadata: {name: web}\nspec: {source: shop, cluster: one, tests: {path: tests, on: revision}}\n",
+		"apply", "-f", "-")
 	d := newDistributor(t, url, secret)
 	_, err := d.status.RecordReports(t.Context(), &consolev1.RecordReportsRequest{
 		Clusters: []*consolev1.ClusterReports{{Cluster: "one", Reports: []*deliveryv1.ServiceReport{{

@@ -41,7 +41,8 @@ var (
 	// pair is a name and its value in YAML, JSON, an environment, a query, a log line or a flag. Groups: all before the value, the name, the value.
 	pair = regexp.MustCompile(`(?i)(\\?["']?(` + secretKey + `)\\?["']?[ \t]*[:=][ \t]*)(` + quotedOrWord + `)`)
 	// flag is a flag with its value as the next word, line or item.
-	flag = regexp.MustCompile(`(?im)((?:^|[\s"'\[(,])--?(` + secretKey + `)(?:["']?[ \t]*,\s*|["']?[ \t]*\r?\n[ \t]*(?:- )?|[ \t]+))(` + quoted + `|[^\s"',;&})\]-][^\s"'})\]]*)`)
+	flag = regexp.MustCompile(`(?im)((?:^|[\s"'\[(,])--?(` + secretKey +
+		`)(?:["']?[ \t]*,\s*|["']?[ \t]*\r?\n[ \t]*(?:- )?|[ \t]+))(` + quoted + `|[^\s"',;&})\]-][^\s"'})\]]*)`)
 	// entry is an entry of a configuration by its name; named is an item of a list with a name and a value, such as an environment's.
 	entry = regexp.MustCompile(`(?i)(["']?(` + secretKey + `)["']?:\s*\{?\s*["']?(?:text|value)["']?:[ \t]*)(` + quotedOrRest + `)`)
 	named = regexp.MustCompile(`(?i)(["']?name["']?:[ \t]*["']?(` + secretKey + `)["']?[ \t]*[,\n]\s*["']?value["']?:[ \t]*)(` + quotedOrRest + `)`)

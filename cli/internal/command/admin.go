@@ -20,7 +20,8 @@ func (a *app) admin() *cobra.Command {
 		Args:  onlyBelow,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.adminToken(), a.adminLoginLink(), a.adminRevoke(), a.adminRotateKey(), a.checkBackend(), a.testSinkAsBefore(), a.adminBackup(), a.adminRestore())
+	cmd.AddCommand(a.adminToken(), a.adminLoginLink(), a.adminRevoke(), a.adminRotateKey(), a.checkBackend(),
+		a.testSinkAsBefore(), a.adminBackup(), a.adminRestore())
 	return cmd
 }
 

@@ -113,8 +113,12 @@ func (v view) alert(a *consolev1.Alert) (r row) {
 			silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(), because(silence.GetReason()), name)})
 	}
 	r.cells = []cell{
-		{"NAME", name}, {"STATE", state}, {"CLUSTERS", fmt.Sprint(clusters)}, {"PENDING", fmt.Sprint(s.GetPending())},
-		{"UNKNOWN", fmt.Sprint(s.GetUnknown())}, {"WHEN", a.GetSpec().GetWhen()},
+		{"NAME", name},
+		{"STATE", state},
+		{"CLUSTERS", fmt.Sprint(clusters)},
+		{"PENDING", fmt.Sprint(s.GetPending())},
+		{"UNKNOWN", fmt.Sprint(s.GetUnknown())},
+		{"WHEN", a.GetSpec().GetWhen()},
 	}
 	r.more = []cell{{"FOR", a.GetSpec().GetFor().AsDuration().String()}, {"DESCRIPTION", a.GetSpec().GetDescription()}}
 	return r

@@ -22,7 +22,10 @@ func (v view) backend(b *consolev1.Backend) (r row) {
 	}
 	at, secret := whereOf(b.GetSpec())
 	r.cells = []cell{
-		{"NAME", name}, {"STATE", state}, {"READ", v.ago(b.GetStatus().GetReadTime())}, {"AT", at},
+		{"NAME", name},
+		{"STATE", state},
+		{"READ", v.ago(b.GetStatus().GetReadTime())},
+		{"AT", at},
 		{"PROJECTS", strings.Join(b.GetSpec().GetProjects(), ",")},
 	}
 	r.more = []cell{{"PATHS", strings.Join(b.GetSpec().GetPaths(), ",")}, {"SECRET", secret}}

@@ -87,7 +87,8 @@ func (a *app) sweepBackups(dir string) error {
 		return fmt.Errorf("backups in %s: %w", dir, err)
 	}
 	for _, path := range left {
-		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || !durable.IsTemp(filepath.Base(path)) || a.Now().Sub(info.ModTime()) < halfBackupStays {
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() ||
+			!durable.IsTemp(filepath.Base(path)) || a.Now().Sub(info.ModTime()) < halfBackupStays {
 			continue
 		}
 		if err := durable.Remove(path); err != nil {
@@ -165,7 +166,8 @@ you confirm it, is told in docs/operate/backup.md.`,
 		Args: wants(1, 1),
 	}
 	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", "", "the console's data folder: console.db and master.key are there")
-	cmd.Flags().StringVar(&cfg.DatabaseURL, "database-url", a.Getenv("FAIRLEAD_DATABASE_URL"), "sqlite:<file> or postgres://...; default: console.db in --data-dir")
+	cmd.Flags().StringVar(&cfg.DatabaseURL, "database-url", a.Getenv("FAIRLEAD_DATABASE_URL"),
+		"sqlite:<file> or postgres://...; default: console.db in --data-dir")
 	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; default: master.key in --data-dir")
 	cmd.Flags().BoolVar(&opts.Replace, "replace", false, "lose what is in the database")
 	cmd.Flags().Lookup("database-url").DefValue = ""

@@ -91,7 +91,8 @@ func (v *agentValues) bindings() ([]byte, error) {
 	}
 	var out bytes.Buffer
 	for document := range strings.SplitSeq(string(manifest), "---\n") {
-		if strings.Contains(document, "kind: ClusterRoleBinding\n") && strings.Contains(document, bindLabel+": ") && !strings.Contains(document, bindLabel+": agent-") {
+		if strings.Contains(document, "kind: ClusterRoleBinding\n") && strings.Contains(document, bindLabel+": ") &&
+			!strings.Contains(document, bindLabel+": agent-") {
 			out.WriteString("---\n" + document)
 		}
 	}

@@ -183,7 +183,8 @@ func objectPath(ctx context.Context, hc *http.Client, base string, o *deliveryv1
 		return "", fmt.Errorf("ask the cluster through the tunnel what it has: %s", hub.Unreachable(base, err))
 	}
 	if status != http.StatusOK {
-		return "", fmt.Errorf("ask the cluster through the tunnel what it has in %s: %d: %s", group, status, strings.TrimSpace(string(text[:min(len(text), maxAnswerBytes)])))
+		return "", fmt.Errorf("ask the cluster through the tunnel what it has in %s: %d: %s", group, status,
+			strings.TrimSpace(string(text[:min(len(text), maxAnswerBytes)])))
 	}
 	var list struct {
 		Resources []struct {

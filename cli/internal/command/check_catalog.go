@@ -91,7 +91,8 @@ func (v view) serviceTrouble(m manifest.Message) (wrong, warning string) {
 	case guard != nil && state == consolev1.ServiceState_SERVICE_STATE_WAITING:
 		wrong = v.since(fmt.Sprintf("waits for a person: %s would be removed. See `fairlead trace service %s`, then `fairlead confirm prune %s %s`",
 			plural.Part(guard.GetRemoving(), guard.GetObjectsTotal(), "object"), name, name, guard.GetId()), since)
-	case state == consolev1.ServiceState_SERVICE_STATE_FAILED, state == consolev1.ServiceState_SERVICE_STATE_DEGRADED, state == consolev1.ServiceState_SERVICE_STATE_UNKNOWN,
+	case state == consolev1.ServiceState_SERVICE_STATE_FAILED, state == consolev1.ServiceState_SERVICE_STATE_DEGRADED,
+		state == consolev1.ServiceState_SERVICE_STATE_UNKNOWN,
 		long && (state == consolev1.ServiceState_SERVICE_STATE_PROGRESSING || state == consolev1.ServiceState_SERVICE_STATE_WAITING):
 		var parts []string
 		for _, n := range serviceNotes(s) {

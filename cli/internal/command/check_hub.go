@@ -56,7 +56,8 @@ func (a *app) coordinationFinding(is *gitcachev1.GetCoordinationResponse) findin
 	if is.GetKind() == "memory" {
 		return ok("coordination", "in memory: the hub is one process")
 	}
-	return ok("coordination", "%s answers %s in %s, for %s", is.GetKind(), is.GetReplica(), rounded(is.GetRoundTrip().AsDuration()), table.Age(a.Now(), is.GetSince().AsTime()))
+	return ok("coordination", "%s answers %s in %s, for %s", is.GetKind(), is.GetReplica(),
+		rounded(is.GetRoundTrip().AsDuration()), table.Age(a.Now(), is.GetSince().AsTime()))
 }
 
 func (a *app) alertFindings(is *consolev1.AlertState) (findings []finding) {

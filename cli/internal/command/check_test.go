@@ -105,7 +105,8 @@ func TestCheckFindsWhatWaitsForAPersonAndWhatTakesLong(t *testing.T) {
 	t.Parallel()
 	v := view{now: noon()}
 	service := func(state consolev1.ServiceState, since time.Duration,
-		change func(*consolev1.Service)) *consolev1.Service {
+		change func(*consolev1.Service),
+	) *consolev1.Service {
 		s := &consolev1.Service{
 			Metadata: meta("web"), Spec: &consolev1.ServiceSpec{},
 			Status: &consolev1.ServiceStatus{State: state, StateMessage: "is so", StateSince: before(since)},

@@ -86,7 +86,10 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context to use; default: the current one")
 	root.PersistentFlags().StringVar(&a.server, "server", "", "`URL` of the hub, in place of a context: with FAIRLEAD_TOKEN, or one that you are logged in to")
 	root.MarkFlagsMutuallyExclusive("context", "server")
-	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.front(), a.pause(), a.apply(), a.export(), a.get(), a.delete(), a.undo(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(), a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(), a.login(), a.logout(), a.whoami(), a.contexts(), a.open(), a.version())
+	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.front(), a.pause(), a.apply(), a.export(), a.get(),
+		a.delete(), a.undo(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(),
+		a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(),
+		a.login(), a.logout(), a.whoami(), a.contexts(), a.open(), a.version())
 	root.AddCommand(a.diff(), a.tree(), a.search(), a.config(), a.canary(), a.debug(), a.replay())
 	root.AddCommand(a.describe(), a.edit(), a.create(), a.restart(), a.portForward(), a.wait(), a.sink(), a.imagesOfReleases(), a.top())
 	root.AddCommand(a.levers()...)

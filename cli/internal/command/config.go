@@ -152,7 +152,9 @@ func (v view) configSet(s *consolev1.ConfigSet) row {
 	}
 	return row{
 		cells: []cell{
-			{"NAME", s.GetMetadata().GetName()}, {"PROJECT", s.GetSpec().GetProject()}, {"ENTRIES", fmt.Sprint(len(s.GetSpec().GetEntries()))},
+			{"NAME", s.GetMetadata().GetName()},
+			{"PROJECT", s.GetSpec().GetProject()},
+			{"ENTRIES", fmt.Sprint(len(s.GetSpec().GetEntries()))},
 			{"SERVICES", fmt.Sprint(s.GetStatus().GetServices())},
 		},
 		more: []cell{{"IMPORTS", strings.Join(imports, ", ")}, {"DESCRIPTION", s.GetSpec().GetDescription()}},

@@ -42,7 +42,8 @@ with --yes, deletes them.`,
 		if preview.GetConfirmation() == "" {
 			return fmt.Errorf("globalservice %q: nothing is held back", name)
 		}
-		a.notef("%s of clusters that are not chosen any more %s deleted, with all objects\n", plural.Of(held.GetHeldBackTotal(), "service"), plural.Are(held.GetHeldBackTotal()))
+		a.notef("%s of clusters that are not chosen any more %s deleted, with all objects\n",
+			plural.Of(held.GetHeldBackTotal(), "service"), plural.Are(held.GetHeldBackTotal()))
 		for _, service := range held.GetHeldBack() {
 			a.notef("  %s\n", service)
 		}

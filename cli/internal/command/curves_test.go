@@ -37,20 +37,24 @@ func TestCurvesInText(t *testing.T) {
 		want   string
 	}{
 		"a day with a gap": {
-			"pods.not_ready", map[int][2]int64{0: {0, 0}, 30: {1, 12}, 180: {3, 6}, 1435: {1, 1}},
+			"pods.not_ready",
+			map[int][2]int64{0: {0, 0}, 30: {1, 12}, 180: {3, 6}, 1435: {1, 1}},
 			"pods not ready  0     12       30m ago  ▂" + strings.Repeat("·", 40) + "▅····█▁",
 		},
 		"a last one of before, twice the highest": {
-			"restarts.hour", map[int][2]int64{300: {4, 4}, 600: {4, 4}},
+			"restarts.hour",
+			map[int][2]int64{300: {4, 4}, 600: {4, 4}},
 			"restarts an hour  4, 5h ago  4        5h ago  " + strings.Repeat("·", 27) + "█" +
 				strings.Repeat("·", 9) + "█" + strings.Repeat("·", 10),
 		},
 		"a share of what there is": {
-			"shares.cpu", map[int][2]int64{0: {250, 254}},
+			"shares.cpu",
+			map[int][2]int64{0: {250, 254}},
 			"CPU requested  25%   25%      now   " + strings.Repeat("·", 47) + "▃",
 		},
 		"a share of more than there is": {
-			"shares.memory", map[int][2]int64{0: {1000, 2000}},
+			"shares.memory",
+			map[int][2]int64{0: {1000, 2000}},
 			"memory requested  100%  200%     now   " + strings.Repeat("·", 47) + "█",
 		},
 	} {

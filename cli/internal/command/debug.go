@@ -129,7 +129,8 @@ func (b *bundling) put(name string, text []byte, err error) error {
 }
 
 func (b *bundling) about(ctx context.Context, h *hub.Hub) error {
-	text := fmt.Sprintf("fairlead debug bundle of %s\nhub %s, as %s\ncommand %s\n", b.app.Now().UTC().Format(time.RFC3339), h.Context.URL, h.Context.User, version.String())
+	text := fmt.Sprintf("fairlead debug bundle of %s\nhub %s, as %s\ncommand %s\n",
+		b.app.Now().UTC().Format(time.RFC3339), h.Context.URL, h.Context.User, version.String())
 	if err := b.put("about.txt", []byte(text), nil); err != nil {
 		return err
 	}
@@ -373,7 +374,8 @@ func (b *bundling) pods(ctx context.Context, folder, namespace string, at []stri
 				if run == "previous" && c.RestartCount == 0 {
 					continue
 				}
-				args := []string{"logs", pod.Metadata.Name, "--container=" + c.Name, "--timestamps", "--tail=" + strconv.Itoa(bundleLines), "--limit-bytes=" + strconv.Itoa(bundle.MaxFile)}
+				args := []string{"logs", pod.Metadata.Name, "--container=" + c.Name, "--timestamps", "--tail=" +
+					strconv.Itoa(bundleLines), "--limit-bytes=" + strconv.Itoa(bundle.MaxFile)}
 				name := folder + "/logs/" + pod.Metadata.Name + "." + c.Name
 				if run != "" {
 					args, name = append(args, "--previous"), name+".previous"

@@ -148,7 +148,8 @@ func (a *app) describeEvents(ctx context.Context, h *hub.Hub, k kind, name strin
 // eventField is the field of events that names a resource of a kind.
 func eventField(k kind) (string, bool) {
 	fields := map[manifest.Kind]string{
-		manifest.Service: "service", manifest.Cluster: "cluster", manifest.Source: "source", manifest.Sink: "sink", manifest.Global: "globalservice", manifest.Project: "project",
+		manifest.Service: "service", manifest.Cluster: "cluster", manifest.Source: "source", manifest.Sink: "sink",
+		manifest.Global: "globalservice", manifest.Project: "project",
 		manifest.Alert: "alert",
 	}
 	field, ok := fields[k.kind]

@@ -62,7 +62,8 @@ else follows it. It needs the same rights as --from.`,
 		Args: wants(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
-	cmd.Flags().StringArrayVar(&other.from, "from", nil, "compare the service's folder in this working tree: `DIR` is the root of its repository, or NAME=DIR of one of several sources")
+	cmd.Flags().StringArrayVar(&other.from, "from", nil,
+		"compare the service's folder in this working tree: `DIR` is the root of its repository, or NAME=DIR of one of several sources")
 	cmd.Flags().StringVar(&other.ref, "ref", "", "compare what the service would get from this `REF` of its source: a branch, a tag, a range or a commit")
 	cmd.MarkFlagsMutuallyExclusive("from", "ref")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -158,7 +159,8 @@ func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%s), with cluster %s now\n", ref, sourcesOf(spec), what.commit, spec.GetPath(), plural.Of(what.files, "file"), spec.GetCluster())
+	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%s), with cluster %s now\n", ref,
+		sourcesOf(spec), what.commit, spec.GetPath(), plural.Of(what.files, "file"), spec.GetCluster())
 	return got, nil
 }
 
@@ -183,7 +185,8 @@ func (a *app) compareFrom(ctx context.Context, h *hub.Hub, service *consolev1.Se
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%s), with cluster %s now\n", strings.Join(from, ", "), service.GetSpec().GetPath(), plural.Of(summary.Files, "file"), service.GetSpec().GetCluster())
+	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%s), with cluster %s now\n", strings.Join(from, ", "),
+		service.GetSpec().GetPath(), plural.Of(summary.Files, "file"), service.GetSpec().GetCluster())
 	return got, nil
 }
 
@@ -203,7 +206,8 @@ func (a *app) compareNow(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are")
 	}
-	url := fmt.Sprintf("%s/clusters/%s/fairlead/v1/services/%s/diff", h.Context.Endpoints.Tunnels[0], service.GetSpec().GetCluster(), service.GetMetadata().GetName())
+	url := fmt.Sprintf("%s/clusters/%s/fairlead/v1/services/%s/diff", h.Context.Endpoints.Tunnels[0],
+		service.GetSpec().GetCluster(), service.GetMetadata().GetName())
 	every := waitPause
 	if folder != nil {
 		every = previewPause

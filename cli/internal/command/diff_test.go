@@ -44,7 +44,8 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.codes[i], Body: io.NopCloser(strings.NewReader(a.bodies[i])), Request: r}, nil
 }
 
-// A folder may be large: its first comparison is taken, whatever the hub hands out meanwhile, and a busy agent is asked again after some seconds only.
+// A folder may be large: its first comparison is taken, whatever the hub hands out meanwhile, and a busy agent is asked
+// again after some seconds only.
 func TestAFolderIsSentNoMoreOftenThanNeeded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,15 +53,23 @@ func TestAFolderIsSentNoMoreOftenThanNeeded(t *testing.T) {
 			Metadata: &consolev1.Metadata{Name: "web"}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1"},
 			Status: &consolev1.ServiceStatus{Hub: &consolev1.HubTruth{Digest: "sha256:new"}},
 		}
-		agent := &answers{codes: []int{503, 200, 200}, bodies: []string{`{"message": "busy"}`, `{"digest": "sha256:old", "diff": {"created": 1}}`, `{"digest": "sha256:new", "diff": {}}`}}
-		h := &hub.Hub{HTTP: &http.Client{Transport: agent}, Services: oneService{service: service}, Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{"https://tunnel.example"}}}}
+		agent := &answers{codes: []int{503, 200, 200}, bodies: []string{
+			`{"message": "busy"}`,
+			`{"digest": "sha256:old", "diff": {"created": 1}}`, `{"digest": "sha256:new", "diff": {}}`,
+		}}
+		h := &hub.Hub{
+			HTTP: &http.Client{Transport: agent}, Services: oneService{service: service},
+			Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{"https://tunnel.example"}}},
+		}
 		a := &app{IO: IO{Now: time.Now}}
 		const folder = "the folder"
-		got, err := a.compareNow(t.Context(), h, service, io.NewSectionReader(strings.NewReader(folder), 0, int64(len(folder))))
+		got, err := a.compareNow(t.Context(), h, service,
+			io.NewSectionReader(strings.NewReader(folder), 0, int64(len(folder))))
 		if err != nil || got.GetDiff().GetCreated() != 1 {
 			t.Errorf("got %v, %v", got, err)
 		}
-		if len(agent.asked) != 2 || agent.sent != 2*int64(len(folder)) || agent.asked[1].Sub(agent.asked[0]) < 2*time.Second {
+		if len(agent.asked) != 2 || agent.sent != 2*int64(len(folder)) ||
+			agent.asked[1].Sub(agent.asked[0]) < 2*time.Second {
 			t.Errorf("asked at %v, with %d bytes in all", agent.asked, agent.sent)
 		}
 	})
@@ -69,19 +78,28 @@ func TestAFolderIsSentNoMoreOftenThanNeeded(t *testing.T) {
 func TestWorkingTreesAreOfSourcesThatTheServiceHas(t *testing.T) {
 	t.Parallel()
 	spec := &consolev1.ServiceSpec{
-		Sources: []*consolev1.ServiceSource{{Name: "chart", Source: "charts", Chart: "web"}, {Name: "values", Source: "config"}},
-		Render:  &deliveryv1.RenderSpec{Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{"../up.yaml", "$values/prod.yaml"}}},
+		Sources: []*consolev1.ServiceSource{
+			{Name: "chart", Source: "charts", Chart: "web"},
+			{Name: "values", Source: "config"},
+		},
+		Render: &deliveryv1.RenderSpec{Helm: &deliveryv1.HelmSpec{ValuesFiles: []string{
+			"../up.yaml",
+			"$values/prod.yaml",
+		}}},
 	}
 	service := &consolev1.Service{Metadata: &consolev1.Metadata{Name: "web"}, Spec: spec}
 	for words, from := range map[string][]string{
-		"write --from NAME=DIR": {"."}, "once for each source": {"values=.", "values=x"}, `no source of the name "base": it has chart=charts,values=config`: {"base=."},
+		"write --from NAME=DIR": {"."}, "once for each source": {"values=.", "values=x"},
+		`no source of the name "base": it has chart=charts,values=config`: {"base=."},
 	} {
-		if _, err := partsFrom(service, catalog.PartsOf(spec), from); err == nil || !strings.Contains(err.Error(), words) {
+		if _, err := partsFrom(service, catalog.PartsOf(spec), from); err == nil ||
+			!strings.Contains(err.Error(), words) {
 			t.Errorf("%v: got %v", from, err)
 		}
 	}
 	parts, err := partsFrom(service, catalog.PartsOf(spec), []string{"values=a=b", "chart=c"})
-	if err != nil || len(parts) != 2 || !parts[0].Folders[0].Beyond || parts[1].Folders[0].Dir != "a=b" || parts[1].Folders[0].Beyond {
+	if err != nil || len(parts) != 2 || !parts[0].Folders[0].Beyond || parts[1].Folders[0].Dir != "a=b" ||
+		parts[1].Folders[0].Beyond {
 		t.Fatalf("got %+v, %v", parts, err)
 	}
 	if got := parts[1].Folders[0].Include; len(got) != 1 || got[0] != "/prod.yaml" {

@@ -17,7 +17,8 @@ func kindElsewhere(name string) string {
 	switch strings.ToLower(name) {
 	case "kustomization", "kustomizations", "ks", "helmrelease", "helmreleases", "hr":
 		return "a Kustomization or HelmRelease of Flux is a service: `fairlead get services`"
-	case "gitrepository", "gitrepositories", "helmrepository", "helmrepositories", "ocirepository", "ocirepositories", "bucket", "buckets", "repo", "repos", "repository", "repositories", "git":
+	case "gitrepository", "gitrepositories", "helmrepository", "helmrepositories", "ocirepository", "ocirepositories",
+		"bucket", "buckets", "repo", "repos", "repository", "repositories", "git":
 		return "where files come from is a source: `fairlead get sources`"
 	case "application", "applications", "app", "apps":
 		return "an Application of Argo CD is a service: `fairlead get services`"
@@ -44,8 +45,10 @@ func kindElsewhere(name string) string {
 func kubernetesKind(name string) string {
 	short := map[string]string{
 		"po": "Pod", "deploy": "Deployment", "rs": "ReplicaSet", "sts": "StatefulSet", "ds": "DaemonSet", "cm": "ConfigMap", "ns": "Namespace",
-		"no": "Node", "ing": "Ingress", "pvc": "PersistentVolumeClaim", "pv": "PersistentVolume", "sa": "ServiceAccount", "svc": "Service", "cj": "CronJob", "crd": "CustomResourceDefinition",
-		"ingress": "Ingress", "ingresses": "Ingress", "hpa": "HorizontalPodAutoscaler", "netpol": "NetworkPolicy", "secret": "Secret", "service": "Service", "serviceaccount": "ServiceAccount",
+		"no": "Node", "ing": "Ingress", "pvc": "PersistentVolumeClaim", "pv": "PersistentVolume",
+		"sa": "ServiceAccount", "svc": "Service", "cj": "CronJob", "crd": "CustomResourceDefinition",
+		"ingress": "Ingress", "ingresses": "Ingress", "hpa": "HorizontalPodAutoscaler", "netpol": "NetworkPolicy",
+		"secret": "Secret", "service": "Service", "serviceaccount": "ServiceAccount",
 	}
 	name = strings.ToLower(name)
 	if kind, ok := short[name]; ok {

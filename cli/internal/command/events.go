@@ -144,8 +144,13 @@ func (a *app) printHappened(list []*consolev1.Event, format string) error {
 func happenedLine(e *consolev1.Event) string {
 	var what []string
 	for _, part := range []struct{ kind, name string }{
-		{"service", e.GetService()}, {"cluster", e.GetCluster()}, {"source", e.GetSource()}, {"sink", e.GetSink()},
-		{"global service", e.GetGlobalService()}, {"alert", e.GetAlert()}, {"group", e.GetGroup()},
+		{"service", e.GetService()},
+		{"cluster", e.GetCluster()},
+		{"source", e.GetSource()},
+		{"sink", e.GetSink()},
+		{"global service", e.GetGlobalService()},
+		{"alert", e.GetAlert()},
+		{"group", e.GetGroup()},
 	} {
 		if part.name != "" {
 			what = append(what, part.kind+" "+part.name)

@@ -71,7 +71,8 @@ cluster sees none of its rows. "fairlead top" has the figures, which -o wide sho
   fairlead get warnings --filter 'labels.env = prod' --watch`,
 		Args: wants(1, unlimited),
 	}
-	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable, "form of the output: table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,...")
+	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable,
+		"form of the output: table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,...")
 	cmd.Flags().StringVarP(&g.selector, "selector", "l", "", "only those with these labels, such as env=prod,tier!=db")
 	cmd.Flags().BoolVar(&a.noHeaders, "no-headers", false, "print tables without their heads")
 	cmd.Flags().StringVar(&g.filter, "filter", "", "only those that fit, such as 'labels.env = prod AND NOT state = healthy'")

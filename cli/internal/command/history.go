@@ -96,7 +96,8 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		}
 		v.row(t, []string{
 			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()), why, manifest.Short(d.GetOutcome()), v.ago(d.GetDeliverTime()),
-			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()), took(d.GetApplyTime(), d.GetHealthyTime()), summed(d.GetTests()),
+			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()),
+			took(d.GetApplyTime(), d.GetHealthyTime()), summed(d.GetTests()),
 		})
 	}
 	if err := a.writeTable(t); err != nil {
@@ -228,7 +229,10 @@ ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only sh
 		if err != nil {
 			return nil, err
 		}
-		out, err := h.History.RollbackService(ctx, &consolev1.RollbackServiceRequest{Service: args[0], Deployment: number, Reason: reason, Keep: keep, UntilTime: until})
+		out, err := h.History.RollbackService(ctx, &consolev1.RollbackServiceRequest{
+			Service:    args[0],
+			Deployment: number, Reason: reason, Keep: keep, UntilTime: until,
+		})
 		if err != nil {
 			return nil, err
 		}

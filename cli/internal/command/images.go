@@ -107,7 +107,8 @@ func explainRegistry(err error) error {
 	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
 		return fmt.Errorf("%w: give the registry's authority with --ca-file", err)
 	}
-	if said, ok := errors.AsType[*errcode.ErrorResponse](err); ok && (said.StatusCode == http.StatusUnauthorized || said.StatusCode == http.StatusForbidden) || errors.Is(err, auth.ErrBasicCredentialNotFound) {
+	if said, ok := errors.AsType[*errcode.ErrorResponse](err); ok &&
+		(said.StatusCode == http.StatusUnauthorized || said.StatusCode == http.StatusForbidden) || errors.Is(err, auth.ErrBasicCredentialNotFound) {
 		return fmt.Errorf("%w: the registry refuses the account: log in with `docker login`, or give --username and --password-stdin of one that may push", err)
 	}
 	return err

@@ -215,12 +215,14 @@ func TestMirrorRefusesInWords(t *testing.T) {
 		want     string
 	}{
 		"wrong password": {
-			[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "other",
+			[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"},
+			"other",
 			"refuses the account",
 		},
 		"no account": {[]string{bundle, to, "--ca-file", ca}, "", "refuses the account"},
 		"no password": {
-			[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"}, "",
+			[]string{bundle, to, "--ca-file", ca, "--username", r.Username, "--password-stdin"},
+			"",
 			"stdin has no password",
 		},
 		"unknown authority": {

@@ -46,8 +46,10 @@ type agentValues struct {
 func (v *agentValues) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.image, "image", "", "image of the agent, such as registry.example.com/fairlead/agent:v1.0.0; default: fairlead/agent in the version of the console")
 	cmd.Flags().StringVarP(&v.file, "values", "f", "", "YAML file with values of the agent's Helm chart (deploy/charts/agent/values.yaml)")
-	cmd.Flags().BoolVar(&v.bindAdmins, "bind-admins", false, "let the hub's administrators (group fairlead:admins) do everything in the cluster, through the tunnel (value rbac.bindAdmins)")
-	cmd.Flags().StringArrayVar(&v.bind, "bind", nil, "let a group of people do what a ClusterRole of the cluster says, through the tunnel, as `GROUP=ROLE` such as developers=view; the group as the cluster calls it; may be repeated (value rbac.bind)")
+	cmd.Flags().BoolVar(&v.bindAdmins, "bind-admins", false,
+		"let the hub's administrators (group fairlead:admins) do everything in the cluster, through the tunnel (value rbac.bindAdmins)")
+	cmd.Flags().StringArrayVar(&v.bind, "bind", nil,
+		"let a group of people do what a ClusterRole of the cluster says, through the tunnel, as `GROUP=ROLE` such as developers=view; the group as the cluster calls it; may be repeated (value rbac.bind)")
 }
 
 func (v *agentValues) read() (*structpb.Struct, error) {

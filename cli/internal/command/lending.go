@@ -58,7 +58,10 @@ Roles are viewer, deployer, operator, admin and those of "fairlead get roles"; v
 		}
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		res, err := h.Lending.CreateAccessRequest(ctx, &consolev1.CreateAccessRequestRequest{Cluster: args[0], Role: role, Duration: durationpb.New(lasts), Reason: reason})
+		res, err := h.Lending.CreateAccessRequest(ctx, &consolev1.CreateAccessRequestRequest{
+			Cluster: args[0],
+			Role:    role, Duration: durationpb.New(lasts), Reason: reason,
+		})
 		if err != nil {
 			return err
 		}
@@ -86,7 +89,8 @@ func (a *app) listAccess() *cobra.Command {
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 		list := &consolev1.ListAccessRequestsResponse{}
 		for token := ""; len(list.GetRequests()) < limit; {
-			res, err := h.Lending.ListAccessRequests(ctx, &consolev1.ListAccessRequestsRequest{PageSize: int32(min(limit-len(list.GetRequests()), pageSize)), PageToken: token, All: all})
+			res, err := h.Lending.ListAccessRequests(ctx,
+				&consolev1.ListAccessRequestsRequest{PageSize: int32(min(limit-len(list.GetRequests()), pageSize)), PageToken: token, All: all})
 			if err != nil {
 				return err
 			}
@@ -114,7 +118,8 @@ func (a *app) listAccess() *cobra.Command {
 				until = r.GetUntilTime().AsTime().Local().Format(time.RFC3339)
 			}
 			v.row(t, []string{
-				r.GetId(), accessState(r), r.GetCluster(), r.GetRole(), r.GetSubject(), r.GetDuration().AsDuration().String(), v.ago(r.GetCreateTime()), r.GetReason(),
+				r.GetId(), accessState(r), r.GetCluster(), r.GetRole(), r.GetSubject(),
+				r.GetDuration().AsDuration().String(), v.ago(r.GetCreateTime()), r.GetReason(),
 			}, r.GetDecider(), until)
 		}
 		return t.Write(a.Stdout)
@@ -130,7 +135,10 @@ func accessState(r *consolev1.AccessRequest) string {
 // accessVerb is a command that decides about one request.
 func (a *app) accessVerb(use, short, long string, do func(ctx context.Context, h *hub.Hub, id, reason string) (*consolev1.AccessRequest, error)) *cobra.Command {
 	var reason string
-	cmd := &cobra.Command{Use: use + " ID", Short: short, Long: long, Example: fmt.Sprintf("  fairlead cluster access %s 019a8b2f4c11d0e6a1b2c3d4e5f60718", use), Args: wants(1, 1)}
+	cmd := &cobra.Command{
+		Use: use + " ID", Short: short, Long: long,
+		Example: fmt.Sprintf("  fairlead cluster access %s 019a8b2f4c11d0e6a1b2c3d4e5f60718", use), Args: wants(1, 1),
+	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody who sees the request and for the audit trail")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -48,7 +48,8 @@ of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and 
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with a token that an administrator made, or - for stdin")
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA certificate of the hub, if it is not of a public authority")
 	cmd.Flags().StringVar(&l.User, "user", "", "with --hub-secret-file: name that the audit trail shall show; default: $USER, or admin. With --token-file: who the token has to be of")
-	cmd.Flags().BoolVar(&l.Program, "program", false, "with --hub-secret-file: a program logs in, such as a test of the installation, and no person: the link for the first login stays good")
+	cmd.Flags().BoolVar(&l.Program, "program", false,
+		"with --hub-secret-file: a program logs in, such as a test of the installation, and no person: the link for the first login stays good")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if secretFile != "" && tokenFile != "" {
 			return usage(cmd)

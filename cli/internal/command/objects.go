@@ -218,7 +218,8 @@ func (a *app) treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Servic
 			branch = "└──"
 		}
 		of := m.(*consolev1.Service)
-		fmt.Fprintf(&b, "%s service %s (%s): %s\n", branch, of.GetMetadata().GetName(), cmp.Or(of.GetSpec().GetCluster(), "catalog"), stateName(of.GetStatus().GetState()))
+		fmt.Fprintf(&b, "%s service %s (%s): %s\n", branch, of.GetMetadata().GetName(),
+			cmp.Or(of.GetSpec().GetCluster(), "catalog"), stateName(of.GetStatus().GetState()))
 	}
 	if len(list) == 0 {
 		b.WriteString("└── declares no services\n")
@@ -246,7 +247,8 @@ func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject, below ch
 		if i == len(objects)-1 {
 			branch, indent = "└── ", "    "
 		}
-		fmt.Fprintf(&b, "%s%s  %s", branch, objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(), o.GetObject().GetName()), o.GetReport().GetHealth())
+		fmt.Fprintf(&b, "%s%s  %s", branch, objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(),
+			o.GetObject().GetName()), o.GetReport().GetHealth())
 		if m := o.GetReport().GetMessage(); m != "" {
 			b.WriteString("  " + table.Clean(m))
 		}

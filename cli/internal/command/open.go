@@ -94,7 +94,10 @@ func loginLink(ctx context.Context, h *hub.Hub, pages, path string) string {
 	if err != nil || !isUser || !caller.GetAdministrator() {
 		return ""
 	}
-	made, err := h.Logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: user, Groups: caller.GetGroups(), Lifetime: durationpb.New(openLifetime)})
+	made, err := h.Logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{
+		User: user, Groups: caller.GetGroups(),
+		Lifetime: durationpb.New(openLifetime),
+	})
 	if err != nil {
 		return "" // of a token that was handed on
 	}

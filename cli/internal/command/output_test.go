@@ -59,19 +59,23 @@ func TestVerbsOfOtherToolsAreAnsweredWithTheNameThatWasTyped(t *testing.T) {
 		want string
 	}{
 		{
-			"app", []string{"sync", "shop", "--prune"},
+			"app",
+			[]string{"sync", "shop", "--prune"},
 			"there is no `fairlead app sync`: `fairlead sync service shop --wait`; what is pushed is applied by itself, unless the service is in manual mode",
 		},
 		{
-			"rollout", []string{"undo", "service/shop"},
+			"rollout",
+			[]string{"undo", "service/shop"},
 			"there is no `fairlead rollout undo`: `fairlead rollback service shop`",
 		},
 		{
-			"rollout", []string{"undo", "deployment/shop"},
+			"rollout",
+			[]string{"undo", "deployment/shop"},
 			"there is no `fairlead rollout undo`: `fairlead rollback service NAME`",
 		},
 		{
-			"suspend", []string{"kustomization", "shop"},
+			"suspend",
+			[]string{"kustomization", "shop"},
 			"there is no `fairlead suspend`: `fairlead hold service shop --mode suspend --reason TEXT` keeps all hands off; without --mode what others change is still undone",
 		},
 		{"cp", []string{"a", "b"}, "there is no `fairlead cp`: `fairlead kubectl CLUSTER -- cp ...`"},

@@ -124,7 +124,8 @@ func (w workload) restart(ctx context.Context, s *consolev1.Service) error {
 	at := w.app.Now().UTC().Format(time.RFC3339)
 	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kubectl.kubernetes.io/restartedAt": at}}}}}
 	for _, o := range found {
-		path := fmt.Sprintf("apis/apps/v1/namespaces/%s/%ss/%s?fieldManager=fairlead-restart", url.PathEscape(o.GetNamespace()), strings.ToLower(o.GetKind()), url.PathEscape(o.GetName()))
+		path := fmt.Sprintf("apis/apps/v1/namespaces/%s/%ss/%s?fieldManager=fairlead-restart",
+			url.PathEscape(o.GetNamespace()), strings.ToLower(o.GetKind()), url.PathEscape(o.GetName()))
 		if err := w.ask(ctx, http.MethodPatch, cluster, path, patch, nil); err != nil {
 			return err
 		}

@@ -33,7 +33,10 @@ func pulls(s *consolev1.Service) (out []pulled) {
 		}
 		out = append(out, p)
 	} else if l := levers.GetMode(); l != nil {
-		out = append(out, pulled{word: "resumed", what: "resumed over the mode of its files", lever: l, why: l.GetReason(), end: fmt.Sprintf("`fairlead hold service %s`, or mode in its file,", name)})
+		out = append(out, pulled{
+			word: "resumed", what: "resumed over the mode of its files", lever: l,
+			why: l.GetReason(), end: fmt.Sprintf("`fairlead hold service %s`, or mode in its file,", name),
+		})
 	}
 	release := fmt.Sprintf("`fairlead pin service %s --release`", name)
 	if pin := sync.GetPin(); pin != "" {
@@ -51,7 +54,10 @@ func pulls(s *consolev1.Service) (out []pulled) {
 		}
 		out = append(out, p)
 	} else if l := levers.GetPin(); l != nil {
-		out = append(out, pulled{word: "released", what: "released from the pin of its files", lever: l, why: l.GetReason(), end: fmt.Sprintf("`fairlead pin service %s`, or pin in its file,", name)})
+		out = append(out, pulled{
+			word: "released", what: "released from the pin of its files", lever: l,
+			why: l.GetReason(), end: fmt.Sprintf("`fairlead pin service %s`, or pin in its file,", name),
+		})
 	}
 	return out
 }

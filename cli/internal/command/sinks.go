@@ -31,7 +31,11 @@ func (v view) sink(s *consolev1.Sink) (r row) {
 		interval = s.GetSpec().GetInterval().AsDuration().String()
 	}
 	r.cells = []cell{
-		{"NAME", name}, {"STATE", state}, {"TO", sinkTo(s.GetSpec())}, {"PROJECT", s.GetSpec().GetProject()}, {"SENT", v.ago(status.GetSendTime())},
+		{"NAME", name},
+		{"STATE", state},
+		{"TO", sinkTo(s.GetSpec())},
+		{"PROJECT", s.GetSpec().GetProject()},
+		{"SENT", v.ago(status.GetSendTime())},
 		{"WAITING", waiting},
 	}
 	r.more = []cell{{"EVENTS", fmt.Sprint(status.GetSent())}, {"GIVEN-UP", fmt.Sprint(status.GetDropped())}, {"INTERVAL", interval}}

@@ -137,7 +137,10 @@ func (a *app) sourcesTree() *cobra.Command {
 			var at *artifactv1.Revision
 			entries, err := pages(0, func(size int, token string) ([]*gitcachev1.TreeEntry, string, error) {
 				page, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListTreeResponse, error) {
-					return g.Sources.ListTree(ctx, &gitcachev1.ListTreeRequest{Source: args[0], Revision: ref, Path: folder, PageSize: int32(size), PageToken: token})
+					return g.Sources.ListTree(ctx, &gitcachev1.ListTreeRequest{
+						Source: args[0], Revision: ref,
+						Path: folder, PageSize: int32(size), PageToken: token,
+					})
 				})
 				at = page.GetRevision()
 				return page.GetEntries(), page.GetNextPageToken(), err

@@ -28,7 +28,10 @@ const (
 
 // levers are the verbs that change how a service is synced, and nothing else.
 func (a *app) levers() []*cobra.Command {
-	return []*cobra.Command{a.hold(), a.resume(), a.pin(), a.sync(), a.freeze(), a.unfreeze(), a.acknowledge(), a.silence(), a.unsilence(), a.test(), a.confirm(), a.history(), a.rollback()}
+	return []*cobra.Command{
+		a.hold(), a.resume(), a.pin(), a.sync(), a.freeze(), a.unfreeze(), a.acknowledge(),
+		a.silence(), a.unsilence(), a.test(), a.confirm(), a.history(), a.rollback(),
+	}
 }
 
 // modes are those that hold takes, by name.
@@ -128,7 +131,10 @@ also ends a rollback.`, `  fairlead pin service shop --reason "2.0 is broken"
 				return nil, fmt.Errorf("nothing is applied of service %q yet: name a commit", args[0])
 			}
 		}
-		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{Name: args[0], Commit: commit, Reason: reason, UntilNext: untilNext, UntilTime: until})
+		out, err := h.Levers.PinService(ctx, &consolev1.PinServiceRequest{
+			Name: args[0], Commit: commit, Reason: reason,
+			UntilNext: untilNext, UntilTime: until,
+		})
 		return out.GetService(), err
 	})
 }
@@ -386,7 +392,8 @@ func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, b
 // else does.
 func cameAbout(before, asked, now *consolev1.Service) error {
 	status, held := now.GetStatus(), standsStill(before, asked)
-	if sync := asked.GetSpec().GetSync(); len(sync.GetRequestOnly()) > 0 && !sync.GetRequestTime().AsTime().Equal(before.GetSpec().GetSync().GetRequestTime().AsTime()) {
+	if sync := asked.GetSpec().GetSync(); len(sync.GetRequestOnly()) > 0 &&
+		!sync.GetRequestTime().AsTime().Equal(before.GetSpec().GetSync().GetRequestTime().AsTime()) {
 		held = true // the rest of what waits goes on waiting
 		if problem := status.GetCluster().GetReport().GetSyncProblem(); problem != "" {
 			return fmt.Errorf("service %q: %s", now.GetMetadata().GetName(), problem)

@@ -85,7 +85,8 @@ func TestTreeIsReadable(t *testing.T) {
 func TestWaitIsOverWhenTheClusterIsThrough(t *testing.T) {
 	t.Parallel()
 	service := func(revision int64, hub, commit, reported string, phase deliveryv1.Phase,
-		sync *deliveryv1.SyncSpec) *consolev1.Service {
+		sync *deliveryv1.SyncSpec,
+	) *consolev1.Service {
 		return &consolev1.Service{
 			Metadata: &consolev1.Metadata{Revision: revision}, Spec: &consolev1.ServiceSpec{Sync: sync},
 			Status: &consolev1.ServiceStatus{

@@ -231,7 +231,8 @@ func (a *app) showTests(ctx context.Context, h *hub.Hub, name, id, format string
 	t := v.newTable([]string{"EARLIER", "OUTCOME", "CAUSE", "COMMIT", "WHEN", "TOOK", "TESTS"})
 	for _, r := range earlier {
 		v.row(t, []string{
-			r.GetId(), testOutcome(r.GetOutcome()), manifest.Short(r.GetCause()), short(r.GetCommit()), v.ago(r.GetStartTime()), lasted(r.GetStartTime(), r.GetEndTime()), testCount(r),
+			r.GetId(), testOutcome(r.GetOutcome()), manifest.Short(r.GetCause()), short(r.GetCommit()),
+			v.ago(r.GetStartTime()), lasted(r.GetStartTime(), r.GetEndTime()), testCount(r),
 		})
 	}
 	if err := a.printf("\n"); err != nil {
@@ -349,7 +350,8 @@ func testCause(c deliveryv1.TestCause) string {
 // wentWrong says whether what ended so counts as failed.
 func wentWrong(o deliveryv1.TestOutcome) bool {
 	switch o {
-	case deliveryv1.TestOutcome_TEST_OUTCOME_FAILED, deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
+	case deliveryv1.TestOutcome_TEST_OUTCOME_FAILED, deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT,
+		deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
 		return true
 	}
 	return false

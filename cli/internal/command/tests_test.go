@@ -135,7 +135,8 @@ func TestTestsAreShownWithTheirService(t *testing.T) {
 				EndTime: before(2 * time.Minute),
 			},
 			"failed 2/3 (2m)", "TESTS FAIL for 2m: run a failed 2/3",
-			"it stands at TESTS for 2m: 1 of its 3 tests failed. Next: see `fairlead test results service shop-a`.", true,
+			"it stands at TESTS for 2m: 1 of its 3 tests failed. Next: see `fairlead test results service shop-a`.",
+			true,
 		},
 		"of before": {
 			&deliveryv1.TestSummary{

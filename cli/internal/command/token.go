@@ -92,7 +92,8 @@ func (a *app) tokenList() *cobra.Command {
 				return err
 			}
 			for _, info := range res.GetTokens() {
-				t.Row(info.GetId(), info.GetSubject(), limitsText(info.GetLimits()), a.moment(info.GetExpireTime()), a.moment(info.GetLastUseTime()), info.GetDescription())
+				t.Row(info.GetId(), info.GetSubject(), limitsText(info.GetLimits()), a.moment(info.GetExpireTime()),
+					a.moment(info.GetLastUseTime()), info.GetDescription())
 			}
 			listed += len(res.GetTokens())
 			if token = res.GetNextPageToken(); token == "" {

@@ -101,11 +101,13 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 	failed := r.GetPhase() == deliveryv1.Phase_PHASE_FAILED || r.GetPhase() == deliveryv1.Phase_PHASE_DEGRADED
 	switch {
 	case r.GetDigest() != hub.GetDigest():
-		s.cause, s.next, s.since = fmt.Sprintf("the %s has not taken %s in yet", strings.ToLower(s.name), short(hub.GetRevision().GetCommit())), t.look(), hub.GetResolveTime()
+		s.cause, s.next, s.since = fmt.Sprintf("the %s has not taken %s in yet", strings.ToLower(s.name),
+			short(hub.GetRevision().GetCommit())), t.look(), hub.GetResolveTime()
 		s.say("%s", s.cause)
 	case failed:
 		s.mark = markFail
-		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%s %s healthy", plural.Part(r.GetObjectsHealthy(), r.GetObjectsTotal(), "object"), plural.Are(r.GetObjectsTotal())))
+		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%s %s healthy",
+			plural.Part(r.GetObjectsHealthy(), r.GetObjectsTotal(), "object"), plural.Are(r.GetObjectsTotal())))
 		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folder(t.service), catalog.SourceOf(t.service.GetSpec()), t.lookInto())
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.mark = markOK
@@ -142,7 +144,8 @@ func guarded(g *deliveryv1.Guard) []*deliveryv1.ObjectReport {
 	var list []*deliveryv1.ObjectReport
 	for _, o := range g.GetSample() {
 		list = append(list, &deliveryv1.ObjectReport{
-			Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(), Health: "Guarded", Message: "would be removed",
+			Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(),
+			Name: o.GetName(), Health: "Guarded", Message: "would be removed",
 		})
 	}
 	return list
@@ -182,7 +185,8 @@ func (t *trail) verdict(steps []step) string {
 			}
 		}
 	}
-	runs := fmt.Sprintf("%s runs in cluster %s and is healthy", short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())), t.service.GetSpec().GetCluster())
+	runs := fmt.Sprintf("%s runs in cluster %s and is healthy",
+		short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())), t.service.GetSpec().GetCluster())
 	if t.service.GetSpec().GetCatalog() {
 		runs = short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())) + " is in the catalog"
 	}

@@ -55,7 +55,8 @@ func (a *app) traceObject(ctx context.Context, h *hub.Hub, o tracedObject, forma
 	obj := found.GetObject()
 	revision := t.service.GetStatus().GetGit().GetRevision()
 	err = a.printf("%s in cluster %s is of service %s, folder %q of source %s, commit %s by %s\n\n", objectTitle(obj.GetKind(), obj.GetNamespace(), obj.GetName()),
-		found.GetCluster(), found.GetService(), t.service.GetSpec().GetPath(), catalog.SourceOf(t.service.GetSpec()), short(runningCommit(t.service.GetStatus())), revision.GetAuthor())
+		found.GetCluster(), found.GetService(), t.service.GetSpec().GetPath(), catalog.SourceOf(t.service.GetSpec()),
+		short(runningCommit(t.service.GetStatus())), revision.GetAuthor())
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,10 @@ func (o tracedObject) inventory(ctx context.Context, h *hub.Hub) (*consolev1.Clu
 
 // owner asks the cluster what made an object.
 func (o tracedObject) owner(ctx context.Context, w workload) (tracedObject, error) {
-	paths := map[string]string{"Pod": "api/v1/namespaces/%s/pods/%s", "ReplicaSet": "apis/apps/v1/namespaces/%s/replicasets/%s", "Job": "apis/batch/v1/namespaces/%s/jobs/%s"}
+	paths := map[string]string{
+		"Pod":        "api/v1/namespaces/%s/pods/%s",
+		"ReplicaSet": "apis/apps/v1/namespaces/%s/replicasets/%s", "Job": "apis/batch/v1/namespaces/%s/jobs/%s",
+	}
 	path, ok := paths[kubernetesKind(o.kind)]
 	if !ok {
 		return o, fmt.Errorf("no service has %s%s: `fairlead get objects` lists those of services, and what nobody made through Fairlead is not among them", o, o.where())

@@ -218,7 +218,10 @@ func (v view) source(s *consolev1.Source) (r row) {
 		head = "(artifacts)"
 	}
 	r.cells = []cell{
-		{"NAME", name}, {"STATE", state}, {"DEFAULT-BRANCH", head}, {"FETCHED", fetched},
+		{"NAME", name},
+		{"STATE", state},
+		{"DEFAULT-BRANCH", head},
+		{"FETCHED", fetched},
 		{"URL", withoutUser(catalog.UpstreamOf(s.GetSpec()).URL)},
 	}
 	r.more = v.liveCells(s)
@@ -257,9 +260,14 @@ func (v view) liveCells(s *consolev1.Source) []cell {
 		epoch, requests, mirror = l.GetEpoch(), fmt.Sprint(l.GetUpstreamRequestsLastHour()), table.Bytes(l.GetMirrorBytes())
 	}
 	return []cell{
-		{"HEADS", fmt.Sprint(len(s.GetStatus().GetHeads()))}, {"OWNER", owner}, {"EPOCH", fmt.Sprint(epoch)},
-		{"POLLED", v.ago(l.GetLastPollTime())}, {"NEXT-POLL", v.until(l.GetNextPollTime())},
-		{"STALE", strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")}, {"REQUESTS/H", requests}, {"MIRROR", mirror},
+		{"HEADS", fmt.Sprint(len(s.GetStatus().GetHeads()))},
+		{"OWNER", owner},
+		{"EPOCH", fmt.Sprint(epoch)},
+		{"POLLED", v.ago(l.GetLastPollTime())},
+		{"NEXT-POLL", v.until(l.GetNextPollTime())},
+		{"STALE", strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")},
+		{"REQUESTS/H", requests},
+		{"MIRROR", mirror},
 		{"STANDBYS", strings.Join(l.GetStandbys(), ", ")},
 	}
 }
@@ -311,7 +319,10 @@ func (v view) cluster(c *consolev1.Cluster) (r row) {
 	if message != "" {
 		r.notes = append(r.notes, note{about: name, text: message})
 	} else if s.GetSkew() != "" {
-		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name)})
+		r.notes = append(r.notes, note{
+			about: name,
+			text:  fmt.Sprintf("its agent is %s: `fairlead cluster manifest %s | kubectl apply --server-side -f -` upgrades it", s.GetSkew(), name),
+		})
 	}
 	if text := configTrouble(s.GetAgentConfig()); text != "" {
 		r.notes = append(r.notes, note{about: name, text: text, since: s.GetAgentConfig().GetSinceTime()})
@@ -320,7 +331,10 @@ func (v view) cluster(c *consolev1.Cluster) (r row) {
 		r.notes = append(r.notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
 	}
 	r.cells = []cell{
-		{"NAME", name}, {"STATE", state}, {"LAST-SEEN", v.ago(s.GetLastSeenTime())}, {"AGENT", s.GetAgentVersion()},
+		{"NAME", name},
+		{"STATE", state},
+		{"LAST-SEEN", v.ago(s.GetLastSeenTime())},
+		{"AGENT", s.GetAgentVersion()},
 		{"KUBERNETES", s.GetKubernetesVersion()},
 	}
 	r.more = slices.Concat([]cell{{"JOINED", v.ago(s.GetJoinTime())}}, paired(figureHead(), figureCells(v.figures[name].GetFigures())),
@@ -337,7 +351,8 @@ func (v view) clusterState(c *consolev1.Cluster) (state, message string) {
 			table.Age(v.now, s.GetLeaveTime().AsTime()), name, name)
 	case isSet(s.GetTokenReuseTime()):
 		return "Copied", fmt.Sprintf("%s ago a token of its agent was used that had been renewed before, so somebody may have a copy of the agent's data folder (%s): "+
-			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`", table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
+			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`",
+			table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
 	case s.GetConnected() && s.GetTokenUnbound():
 		return "Connected", "its agent's token is bound to no key, so a copy of it can't be told from it: upgrade the agent before the hub stops to accept it (--unsigned-members)"
 	case s.GetConnected() && s.GetClockSkew() != nil:
@@ -349,7 +364,8 @@ func (v view) clusterState(c *consolev1.Cluster) (state, message string) {
 	case !isSet(s.GetLastSeenTime()):
 		return "Disconnected", "an agent joined and was never heard of again: look at its log"
 	default:
-		return "Disconnected", fmt.Sprintf("not heard of for %s: is its agent running, and can it reach the hub?", table.Age(v.now, s.GetLastSeenTime().AsTime()))
+		return "Disconnected", fmt.Sprintf("not heard of for %s: is its agent running, and can it reach the hub?",
+			table.Age(v.now, s.GetLastSeenTime().AsTime()))
 	}
 }
 
@@ -364,7 +380,8 @@ func clockTrouble(behind time.Duration) string {
 
 func (v view) secret(s *consolev1.Secret) row {
 	return row{cells: []cell{
-		{"NAME", s.GetMetadata().GetName()}, {"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
+		{"NAME", s.GetMetadata().GetName()},
+		{"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
 		{"KEYS", strings.Join(slices.Sorted(maps.Keys(s.GetData())), ", ")},
 	}}
 }
@@ -400,7 +417,9 @@ func (v view) grant(g *consolev1.Grant) row {
 	}
 	return row{
 		cells: []cell{
-			{"NAME", g.GetMetadata().GetName()}, {"ROLE", g.GetSpec().GetRole()}, {"SUBJECTS", strings.Join(subjects, ", ")},
+			{"NAME", g.GetMetadata().GetName()},
+			{"ROLE", g.GetSpec().GetRole()},
+			{"SUBJECTS", strings.Join(subjects, ", ")},
 			{"CLUSTERS", strings.Join(clusters, ", ")},
 		},
 		more: []cell{{"UNTIL", until}},

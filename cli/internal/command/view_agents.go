@@ -11,8 +11,12 @@ import (
 func (v view) agentConfig(c *consolev1.AgentConfig) (r row) {
 	s, name := c.GetStatus(), c.GetMetadata().GetName()
 	r.cells = []cell{
-		{"NAME", name}, {"CLUSTERS", fmt.Sprint(s.GetClusters())}, {"IN-FORCE", fmt.Sprint(s.GetInForce())}, {"ON-TRIAL", fmt.Sprint(s.GetOnTrial())},
-		{"REFUSED", fmt.Sprint(s.GetRefusedTotal())}, {"CHANGED", v.ago(c.GetMetadata().GetUpdateTime())},
+		{"NAME", name},
+		{"CLUSTERS", fmt.Sprint(s.GetClusters())},
+		{"IN-FORCE", fmt.Sprint(s.GetInForce())},
+		{"ON-TRIAL", fmt.Sprint(s.GetOnTrial())},
+		{"REFUSED", fmt.Sprint(s.GetRefusedTotal())},
+		{"CHANGED", v.ago(c.GetMetadata().GetUpdateTime())},
 	}
 	r.more = []cell{{"DESCRIPTION", c.GetSpec().GetDescription()}}
 	if s.GetRefusedTotal() > 0 {
@@ -47,8 +51,12 @@ func (v view) viewSet(s *consolev1.ViewSet) (r row) {
 		kind += "." + of.GetGroup()
 	}
 	r.cells = []cell{
-		{"NAME", name}, {"KIND", kind}, {"CLUSTERS", fmt.Sprint(is.GetClusters())}, {"WHOLE", fmt.Sprint(is.GetWhole())},
-		{"TROUBLES", fmt.Sprint(is.GetTroublesTotal())}, {"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
+		{"NAME", name},
+		{"KIND", kind},
+		{"CLUSTERS", fmt.Sprint(is.GetClusters())},
+		{"WHOLE", fmt.Sprint(is.GetWhole())},
+		{"TROUBLES", fmt.Sprint(is.GetTroublesTotal())},
+		{"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
 	}
 	r.more = []cell{{"DESCRIPTION", s.GetSpec().GetDescription()}}
 	about := map[string][]string{}

@@ -18,7 +18,9 @@ func (v view) project(p *consolev1.Project) row {
 			{"NAME", p.GetMetadata().GetName()}, {"SERVICES", strconv.Itoa(int(p.GetStatus().GetServices()))}, {"CLUSTERS", chosen(s.GetClusters())},
 		},
 		more: []cell{
-			{"FREEZE", frozen(p.GetFreeze())}, {"WINDOWS", strconv.Itoa(len(s.GetWindows()))}, {"SOURCES", strings.Join(s.GetSources(), ", ")},
+			{"FREEZE", frozen(p.GetFreeze())},
+			{"WINDOWS", strconv.Itoa(len(s.GetWindows()))},
+			{"SOURCES", strings.Join(s.GetSources(), ", ")},
 			{"DESCRIPTION", s.GetDescription()},
 		},
 	}
@@ -27,18 +29,27 @@ func (v view) project(p *consolev1.Project) row {
 func (v view) globalService(g *consolev1.GlobalService) (r row) {
 	name, status, template := g.GetMetadata().GetName(), g.GetStatus(), g.GetSpec().GetTemplate()
 	r.cells = []cell{
-		{"NAME", name}, {"CLUSTERS", strconv.Itoa(int(status.GetClusters()))}, {"HEALTHY", strconv.Itoa(int(status.GetHealthy()))},
+		{"NAME", name},
+		{"CLUSTERS", strconv.Itoa(int(status.GetClusters()))},
+		{"HEALTHY", strconv.Itoa(int(status.GetHealthy()))},
 		{"HELD-BACK", strconv.Itoa(int(status.GetHeldBackTotal()))},
 	}
 	r.more = []cell{
-		{"CHOSEN", chosen(g.GetSpec().GetClusters())}, {"SOURCE", sourcesOf(template)}, {"REF", cmp.Or(refsOf(template), template.GetRef())},
-		{"PATH", template.GetPath()}, {"NAMESPACE", template.GetNamespace()}, {"PROJECT", template.GetProject()},
+		{"CHOSEN", chosen(g.GetSpec().GetClusters())},
+		{"SOURCE", sourcesOf(template)},
+		{"REF", cmp.Or(refsOf(template), template.GetRef())},
+		{"PATH", template.GetPath()},
+		{"NAMESPACE", template.GetNamespace()},
+		{"PROJECT", template.GetProject()},
 	}
 	if text := v.globalNote(g); text != "" {
 		r.notes = append(r.notes, note{about: name, text: text})
 	}
 	if n := status.GetClusters() - status.GetHealthy(); n > 0 {
-		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("%d of its services are not healthy: `fairlead trace globalservice %s` says why", n, name)})
+		r.notes = append(r.notes, note{
+			about: name,
+			text:  fmt.Sprintf("%d of its services are not healthy: `fairlead trace globalservice %s` says why", n, name),
+		})
 	}
 	return r
 }

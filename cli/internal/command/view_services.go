@@ -28,12 +28,22 @@ func (v view) service(s *consolev1.Service) row {
 	}
 	return row{
 		cells: []cell{
-			{"NAME", s.GetMetadata().GetName()}, {"CLUSTER", destination(s)}, {"STATE", stateOf(s)}, {"SYNC", v.sync(s)},
-			{"GIT", truths[0]}, {"HUB", truths[1]}, {"APPLIED", truths[2]},
+			{"NAME", s.GetMetadata().GetName()},
+			{"CLUSTER", destination(s)},
+			{"STATE", stateOf(s)},
+			{"SYNC", v.sync(s)},
+			{"GIT", truths[0]},
+			{"HUB", truths[1]},
+			{"APPLIED", truths[2]},
 		},
 		more: []cell{
-			{"HEALTH", v.health(s)}, {"TESTS", v.tests(s)}, {"SEEN", v.ago(v.seen[spec.GetCluster()])},
-			{"SOURCE", sourcesOf(spec)}, {"REF", refOf(spec)}, {"PATH", spec.GetPath()}, {"NAMESPACE", spec.GetNamespace()},
+			{"HEALTH", v.health(s)},
+			{"TESTS", v.tests(s)},
+			{"SEEN", v.ago(v.seen[spec.GetCluster()])},
+			{"SOURCE", sourcesOf(spec)},
+			{"REF", refOf(spec)},
+			{"PATH", spec.GetPath()},
+			{"NAMESPACE", spec.GetNamespace()},
 		},
 		notes: append(serviceNotes(s), v.pullNotes(s)...),
 	}
@@ -243,7 +253,8 @@ func serviceNotes(s *consolev1.Service) []note {
 		}
 	}
 	if text := failedTests(s); text != "" && status.GetState() == consolev1.ServiceState_SERVICE_STATE_HEALTHY {
-		notes = append(notes, about(fmt.Sprintf("%s: see `fairlead test results service %s`", text, name), status.GetCluster().GetReport().GetTests().GetEndTime()))
+		notes = append(notes, about(fmt.Sprintf("%s: see `fairlead test results service %s`", text, name),
+			status.GetCluster().GetReport().GetTests().GetEndTime()))
 	}
 	return notes
 }

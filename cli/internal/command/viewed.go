@@ -147,7 +147,10 @@ func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.Cluster
 	if section == rowsOfSet {
 		section = viewset.Section(v.set)
 	}
-	req := &consolev1.ListViewRowsRequest{Section: section, PageSize: 1000, Filter: filter, Namespace: v.getting.chosen.namespace, Service: v.getting.chosen.service}
+	req := &consolev1.ListViewRowsRequest{
+		Section: section, PageSize: 1000, Filter: filter,
+		Namespace: v.getting.chosen.namespace, Service: v.getting.chosen.service,
+	}
 	for {
 		page, err := h.Views.ListViewRows(ctx, req)
 		if err != nil {
@@ -200,14 +203,20 @@ func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
 		t := look.newTable([]string{"CLUSTER", "NODE", "STATUS", "VERSION", "CPU", "MEMORY", "VIEW"})
 		for _, r := range rows {
 			n := r.GetRow()
-			look.row(t, []string{r.GetCluster(), n.GetName(), n.GetReason(), n.GetVersion(), cores(n.GetFigures()["cpu_allocatable"]), table.Bytes(n.GetFigures()["memory_allocatable"]), ages(r)})
+			look.row(t, []string{
+				r.GetCluster(), n.GetName(), n.GetReason(), n.GetVersion(),
+				cores(n.GetFigures()["cpu_allocatable"]), table.Bytes(n.GetFigures()["memory_allocatable"]), ages(r),
+			})
 		}
 		return t
 	case "pods":
 		t := look.newTable([]string{"CLUSTER", "NAMESPACE", "POD", "STATUS", "RESTARTS", "SINCE", "SERVICE", "VIEW"}, "NODE")
 		for _, r := range rows {
 			p := r.GetRow()
-			look.row(t, []string{r.GetCluster(), p.GetNamespace(), p.GetName(), p.GetReason(), fmt.Sprint(p.GetFigures()["restarts"]), look.ago(p.GetSinceTime()), p.GetService(), ages(r)}, p.GetNode())
+			look.row(t, []string{
+				r.GetCluster(), p.GetNamespace(), p.GetName(), p.GetReason(),
+				fmt.Sprint(p.GetFigures()["restarts"]), look.ago(p.GetSinceTime()), p.GetService(), ages(r),
+			}, p.GetNode())
 		}
 		return t
 	case rowsOfSet:
@@ -217,7 +226,8 @@ func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
 	for _, r := range rows {
 		w := r.GetRow()
 		look.row(t, []string{
-			r.GetCluster(), w.GetNamespace(), w.GetKind() + "/" + w.GetName(), w.GetReason(), fmt.Sprint(w.GetFigures()["hour"]), look.ago(w.GetLastTime()), ages(r), w.GetText(),
+			r.GetCluster(), w.GetNamespace(), w.GetKind() + "/" + w.GetName(), w.GetReason(),
+			fmt.Sprint(w.GetFigures()["hour"]), look.ago(w.GetLastTime()), ages(r), w.GetText(),
 		}, look.ago(w.GetSinceTime()))
 	}
 	return t

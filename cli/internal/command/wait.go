@@ -109,7 +109,8 @@ func (w awaited) until(ctx context.Context, name string) error {
 
 // late says what a service is like when the time is over.
 func (w awaited) late(s *consolev1.Service) error {
-	w.app.notef("service/%s: not there after %s: `fairlead trace service %s` says where it stands\n", s.GetMetadata().GetName(), w.timeout, s.GetMetadata().GetName())
+	w.app.notef("service/%s: not there after %s: `fairlead trace service %s` says where it stands\n",
+		s.GetMetadata().GetName(), w.timeout, s.GetMetadata().GetName())
 	switch s.GetStatus().GetState() {
 	case consolev1.ServiceState_SERVICE_STATE_FAILED, consolev1.ServiceState_SERVICE_STATE_DEGRADED:
 		return flags.Exit(waitFailed)
@@ -141,7 +142,8 @@ func (w awaited) stands(ctx context.Context, s *consolev1.Service) (code int, wh
 		return waitsPerson, state
 	case handed && report.GetDigest() == hub.GetDigest() && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED:
 		return waitFailed, state
-	case !handed && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED && w.has(ctx, s, status.GetGit().GetRevision().GetCommit(), wanted) && wanted != "":
+	case !handed && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED &&
+		w.has(ctx, s, status.GetGit().GetRevision().GetCommit(), wanted) && wanted != "":
 		return waitFailed, state // the commit that Git has can't be handed out
 	}
 	return -1, state

@@ -9,7 +9,8 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-// What is more than 3 MiB goes in parts, none of which is larger; a single larger object goes by itself, and the console says what is wrong with it.
+// What is more than 3 MiB goes in parts, none of which is larger; a single larger object goes by itself, and the
+// console says what is wrong with it.
 func TestApplyGoesInPartsOfThreeMiB(t *testing.T) {
 	t.Parallel()
 	of := func(kib ...int) (list []*manifest.Object) {

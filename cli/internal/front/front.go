@@ -88,9 +88,12 @@ func New(cfg Config, log *slog.Logger) (*Front, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait},
-		BaseContext:       func(net.Listener) context.Context { return streams },
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // errors that strangers at the port cause
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          maxStreams,
+			MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait,
+		},
+		BaseContext: func(net.Listener) context.Context { return streams },
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug), // errors that strangers at the port cause
 	}}, nil
 }
 
@@ -115,7 +118,10 @@ func transport(caFile string) (*http.Transport, error) {
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression:     true, // browsers ask for it themselves
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerConnection: serviceWindow, MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait},
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerConnection: serviceWindow,
+			MaxReceiveBufferPerStream:     streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait,
+		},
 	}, nil
 }
 

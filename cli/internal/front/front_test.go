@@ -135,7 +135,8 @@ func TestPathsLeadToTheirServiceAsTheyWereSent(t *testing.T) {
 	} {
 		resp, body := w.get(t, path, "Cookie", "a=b", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site",
 			"X-Forwarded-For", "6.6.6.6")
-		want := fmt.Sprintf("%s HTTP/2 %s host=%s cookie=a=b origin=https://evil.example site=cross-site for=127.0.0.1", service, path, w.addr)
+		want := fmt.Sprintf("%s HTTP/2 %s host=%s cookie=a=b origin=https://evil.example site=cross-site for=127.0.0.1",
+			service, path, w.addr)
 		if resp.StatusCode != http.StatusOK || body != want {
 			t.Errorf("%s: %d\n%s\nwant\n%s", path, resp.StatusCode, body, want)
 		}

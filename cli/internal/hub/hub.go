@@ -351,7 +351,9 @@ func (l Login) person(ctx context.Context, c contexts.Context, api consolev1conn
 }
 
 // take makes a context of a token that somebody else got. The hub says whose it is.
-func (l Login) take(ctx context.Context, c contexts.Context, api consolev1connect.IdentityServiceClient, access consolev1connect.AccessServiceClient) (contexts.Context, error) {
+func (l Login) take(ctx context.Context, c contexts.Context, api consolev1connect.IdentityServiceClient,
+	access consolev1connect.AccessServiceClient,
+) (contexts.Context, error) {
 	caller, err := access.GetCaller(ctx, &consolev1.GetCallerRequest{})
 	if err != nil {
 		return c, err

@@ -36,7 +36,8 @@ func (u *up) announce(clusters []cluster, previous string) error {
 		return nil
 	}
 	text, err := json.MarshalIndent(readiness{
-		DataDir: u.data.path, Config: u.options.Store.Path(), Context: contextName, Hub: u.hub.urls, Pages: u.hub.urls.Front, CAFile: u.hub.files.CAFile, Key: u.hub.secretFile,
+		DataDir: u.data.path, Config: u.options.Store.Path(), Context: contextName, Hub: u.hub.urls,
+		Pages: u.hub.urls.Front, CAFile: u.hub.files.CAFile, Key: u.hub.secretFile,
 		Git: u.git.URL(sampleName), Source: sampleName, Cluster: clusters, Seconds: time.Since(u.began).Seconds(),
 	}, "", "  ")
 	if err != nil {
@@ -137,7 +138,8 @@ func called(path string) string {
 		return name
 	}
 	if cwd, err := os.Getwd(); err == nil {
-		if relative, err := filepath.Rel(cwd, path); err == nil && !strings.HasPrefix(relative, "..") && strings.Contains(relative, string(filepath.Separator)) {
+		if relative, err := filepath.Rel(cwd, path); err == nil && !strings.HasPrefix(relative, "..") &&
+			strings.Contains(relative, string(filepath.Separator)) {
 			return relative
 		}
 	}

@@ -131,7 +131,8 @@ func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err 
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	case <-timer.C:
-		return "", fmt.Errorf("cluster %s is not ready after %s%s (see %s%s)", c.Name, limit, local.said.quoted(), u.data.join("logs", "cluster-"+c.Name+".log"), hint)
+		return "", fmt.Errorf("cluster %s is not ready after %s%s (see %s%s)", c.Name, limit, local.said.quoted(),
+			u.data.join("logs", "cluster-"+c.Name+".log"), hint)
 	}
 }
 

@@ -165,7 +165,8 @@ func (b *builder) console(ctx context.Context) (part, error) {
 	u := b.hub.urls
 	s, err := console.New(console.Config{
 		Server: b.listener(b.data.state.Ports.Console), DataDir: b.data.join("console"), HubSecretFile: b.hub.secretFile,
-		AdvertiseConsole: u.Console, AdvertisePages: u.Front, AdvertiseGitcaches: []string{u.Gitcache}, AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
+		AdvertiseConsole: u.Console, AdvertisePages: u.Front, AdvertiseGitcaches: []string{u.Gitcache},
+		AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
 		AllowAddresses: b.allowed(),
 	}, console.Deps{Log: log, Telemetry: tel})
 	return part{"console", u.Console, s}, err
@@ -195,7 +196,8 @@ func (b *builder) distributor(ctx context.Context) (part, error) {
 		return part{}, err
 	}
 	u := b.hub.urls.Distributor
-	s, err := distributor.New(distributor.Config{Config: b.replica("distributor", b.data.state.Ports.Distributor, u)}, distributor.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	s, err := distributor.New(distributor.Config{Config: b.replica("distributor", b.data.state.Ports.Distributor, u)},
+		distributor.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"distributor", u, s}, err
 }
 
@@ -205,7 +207,8 @@ func (b *builder) tunnel(ctx context.Context) (part, error) {
 		return part{}, err
 	}
 	u := b.hub.urls.Tunnel
-	s, err := tunnel.New(tunnel.Config{Config: b.replica("tunnel", b.data.state.Ports.Tunnel, u)}, tunnel.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
+	s, err := tunnel.New(tunnel.Config{Config: b.replica("tunnel", b.data.state.Ports.Tunnel, u)},
+		tunnel.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"tunnel", u, s}, err
 }
 

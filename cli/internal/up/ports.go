@@ -60,7 +60,12 @@ func (p ports) check(ctx context.Context, host string) error {
 		name, host string
 		port       int
 	}{
-		{"console", host, p.Console}, {"gitcache", host, p.Gitcache}, {"distributor", host, p.Distributor}, {"tunnel", host, p.Tunnel}, {"front", host, p.Front}, {"Git server", loopback, p.Git},
+		{"console", host, p.Console},
+		{"gitcache", host, p.Gitcache},
+		{"distributor", host, p.Distributor},
+		{"tunnel", host, p.Tunnel},
+		{"front", host, p.Front},
+		{"Git server", loopback, p.Git},
 	} {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address(l.host, l.port))
 		if errors.Is(err, syscall.EADDRINUSE) {

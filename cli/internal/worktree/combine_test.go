@@ -35,8 +35,14 @@ func combinedOf(t *testing.T, hub map[string]string, parts ...Part) string {
 
 func TestAWorkingTreeTakesThePlaceOfOneSource(t *testing.T) {
 	t.Parallel()
-	hub := map[string]string{"chart/Chart.yaml": "c", "chart/x/y": "y", "values/prod.yaml": "old", "values/gone.yaml": "old", "values-2/a": "a"}
-	dir := tree(t, map[string]string{".git/x": "x", "prod.yaml": "new", "other.yaml": "x", "base/a": "base", "overlay/kustomization.yaml": "resources: [../base]", "overlay/l": "->kustomization.yaml"})
+	hub := map[string]string{
+		"chart/Chart.yaml": "c", "chart/x/y": "y", "values/prod.yaml": "old",
+		"values/gone.yaml": "old", "values-2/a": "a",
+	}
+	dir := tree(t, map[string]string{
+		".git/x": "x", "prod.yaml": "new", "other.yaml": "x", "base/a": "base",
+		"overlay/kustomization.yaml": "resources: [../base]", "overlay/l": "->kustomization.yaml",
+	})
 	for name, tc := range map[string]struct {
 		part Part
 		want string

@@ -151,7 +151,10 @@ func (l lane) side(url string, pid int) (*side, error) {
 	protocols.SetHTTP1(!l.two)
 	protocols.SetHTTP2(l.two && !l.plaintext)
 	protocols.SetUnencryptedHTTP2(l.two && l.plaintext)
-	transport := &http.Transport{TLSClientConfig: roots, Protocols: protocols, DisableCompression: true, MaxIdleConnsPerHost: artifactReaders, ReadBufferSize: 64 << 10}
+	transport := &http.Transport{
+		TLSClientConfig: roots, Protocols: protocols, DisableCompression: true,
+		MaxIdleConnsPerHost: artifactReaders, ReadBufferSize: 64 << 10,
+	}
 	authorized := client.Authorize(transport, identitytest.Source(l.edge.Token(0), identity.ServiceDistributor))
 	return &side{url: url, client: &http.Client{Transport: authorized}, pid: pid}, nil
 }

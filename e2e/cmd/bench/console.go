@@ -93,24 +93,34 @@ func (c *consoleUnderTest) login(ctx context.Context, secretFile string) error {
 			return err
 		}
 		text := strings.TrimSpace(string(secret))
-		admin, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{HubSecret: text, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "bench"}})
+		admin, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
+			HubSecret: text,
+			Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "bench"},
+		})
 		if err != nil {
 			return err
 		}
-		hub, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{HubSecret: text, Subject: &consolev1.ExchangeHubSecretRequest_Service{Service: identity.ServiceDistributor}})
+		hub, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
+			HubSecret: text,
+			Subject:   &consolev1.ExchangeHubSecretRequest_Service{Service: identity.ServiceDistributor},
+		})
 		if err != nil {
 			return err
 		}
 		c.admin = append(client.Options(), client.WithToken(identity.StaticToken(admin.GetToken().GetToken())))
 		c.people = nil
 		for i := range consoleWatchers / watchersPerConnection {
-			person, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{HubSecret: text, Subject: &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: fmt.Sprint("bench-", i)}})
+			person, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
+				HubSecret: text,
+				Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: fmt.Sprint("bench-", i)},
+			})
 			if err != nil {
 				return err
 			}
 			c.people = append(c.people, append(client.Options(), client.WithToken(identity.StaticToken(person.GetToken().GetToken()))))
 		}
-		c.hub = append(client.Options(), client.WithToken(identity.SendTo(identity.ServiceConsole, identity.StaticToken(hub.GetToken().GetToken()), hubsecret.Text(text))))
+		c.hub = append(client.Options(), client.WithToken(identity.SendTo(identity.ServiceConsole,
+			identity.StaticToken(hub.GetToken().GetToken()), hubsecret.Text(text))))
 		return nil
 	})
 }
@@ -129,7 +139,10 @@ func (c *consoleUnderTest) seed(ctx context.Context, _ io.Writer) error {
 	clusters := &consolev1.BatchUpdateClustersRequest{}
 	seen := &consolev1.RecordSeenRequest{}
 	for i := range consoleClusters {
-		clusters.Requests = append(clusters.Requests, &consolev1.UpdateClusterRequest{AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: benchCluster(i)}}})
+		clusters.Requests = append(clusters.Requests, &consolev1.UpdateClusterRequest{
+			AllowMissing: true,
+			Cluster:      &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: benchCluster(i)}},
+		})
 		seen.Clusters = append(seen.Clusters, &consolev1.ClusterSeen{Cluster: benchCluster(i), Time: timestamppb.Now()})
 	}
 	if _, err := consolev1connect.NewClusterServiceClient(c.http, c.url, c.admin...).BatchUpdateClusters(ctx, clusters); err != nil {
@@ -152,7 +165,8 @@ func (c *consoleUnderTest) seed(ctx context.Context, _ io.Writer) error {
 				Digest: "d", Revision: &artifactv1.Revision{Commit: commit},
 			}})
 			reports.Clusters = append(reports.Clusters, &consolev1.ClusterReports{Cluster: benchCluster(from + i), Reports: []*deliveryv1.ServiceReport{{
-				Service: s.GetMetadata().GetName(), Sequence: 1, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d", AppliedDigest: "d", Commit: commit, AppliedCommit: commit, ObjectsTotal: 12, ObjectsHealthy: 12,
+				Service: s.GetMetadata().GetName(), Sequence: 1, Phase: deliveryv1.Phase_PHASE_HEALTHY, Digest: "d",
+				AppliedDigest: "d", Commit: commit, AppliedCommit: commit, ObjectsTotal: 12, ObjectsHealthy: 12,
 			}}})
 		}
 		if _, err := status.RecordHub(ctx, hub); err != nil {

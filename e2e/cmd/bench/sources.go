@@ -148,7 +148,8 @@ func (h *chartHost) push(dir string, bytes int64, versions ...string) error {
 func chartFiles(version string) map[string]string {
 	files := map[string]string{"values.yaml": "replicas: 2\n"}
 	for i := range 40 {
-		files[fmt.Sprintf("templates/object-%02d.yaml", i)] = fmt.Sprintf("# %s %d\n", version, i) + strings.Repeat("key: {{ .Values.replicas }} # some words of a template\n", 75)
+		files[fmt.Sprintf("templates/object-%02d.yaml", i)] = fmt.Sprintf("# %s %d\n", version, i) +
+			strings.Repeat("key: {{ .Values.replicas }} # some words of a template\n", 75)
 	}
 	return files
 }
@@ -377,7 +378,8 @@ func newArtifactHost() (*artifactHost, error) {
 	h := &artifactHost{layer: []byte("kind: ConfigMap\n")}
 	var err error
 	h.manifest, err = json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": manifestType, "layers": []any{map[string]any{
-		"mediaType": "text/yaml", "digest": digestOf(h.layer), "size": len(h.layer), "annotations": map[string]string{"org.opencontainers.image.title": "a.yaml"},
+		"mediaType": "text/yaml", "digest": digestOf(h.layer), "size": len(h.layer),
+		"annotations": map[string]string{"org.opencontainers.image.title": "a.yaml"},
 	}}})
 	return h, err
 }
@@ -421,7 +423,10 @@ func sourcesRegistries(ctx context.Context, bins stack.Binaries, dir string, std
 				return err
 			}
 			go func() { _ = s.Serve(l) }()
-			spec := &consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://" + l.Addr().String() + "/team/shop", Insecure: true, Interval: durationpb.New(2 * time.Minute)}}
+			spec := &consolev1.SourceSpec{Oci: &consolev1.OCISource{
+				Url:      "oci://" + l.Addr().String() + "/team/shop",
+				Insecure: true, Interval: durationpb.New(2 * time.Minute),
+			}}
 			name := fmt.Sprintf("registry-%d", i)
 			if err := f.FollowAs(ctx, name, spec, name, &consolev1.ServiceSpec{Ref: "tag:1"}); err != nil {
 				return err

@@ -93,7 +93,10 @@ func webTab(ctx context.Context, api consolev1connect.LiveServiceClient, standin
 	stream, err := api.WatchQueries(ctx, &consolev1.WatchQueriesRequest{Queries: []*consolev1.Query{
 		{Name: "page", Query: &consolev1.Query_List{List: &consolev1.ListQuery{
 			Kind: consolev1.Kind_KIND_SERVICE, PageSize: 100, OrderBy: "state desc, state_since desc",
-			ReadMask: &fieldmaskpb.FieldMask{Paths: []string{"metadata.name", "spec.cluster", "spec.source", "status.state", "status.state_message", "status.state_since"}},
+			ReadMask: &fieldmaskpb.FieldMask{Paths: []string{
+				"metadata.name", "spec.cluster", "spec.source",
+				"status.state", "status.state_message", "status.state_since",
+			}},
 		}}},
 		{Name: "total", OnlyChanges: true, Query: &consolev1.Query_Counts{Counts: &consolev1.CountResourcesRequest{Kind: consolev1.Kind_KIND_SERVICE, GroupBy: []string{"cluster", "state"}}}},
 	}})

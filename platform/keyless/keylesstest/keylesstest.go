@@ -38,7 +38,10 @@ func New(t testing.TB) *Sigstore {
 	s := &Sigstore{t: t, issuing: s256(t), log: s256(t)}
 	key := s256(t)
 	s.root = s.certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "root"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign}, nil, key, key.Public())
-	s.intermediate = s.certificate(&x509.Certificate{Subject: pkix.Name{CommonName: "intermediate"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}}, s.root, key, s.issuing.Public())
+	s.intermediate = s.certificate(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "intermediate"}, IsCA: true,
+		KeyUsage: x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
+	}, s.root, key, s.issuing.Public())
 	return s
 }
 
@@ -145,7 +148,8 @@ func (s *Sigstore) Bundle(how Signing) []byte {
 		s.t.Fatal(err)
 	}
 	is := &x509.Certificate{
-		URIs: []*url.URL{subject}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: how.Usage, NotBefore: how.Begin, NotAfter: how.Begin.Add(10 * time.Minute),
+		URIs: []*url.URL{subject}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: how.Usage,
+		NotBefore: how.Begin, NotAfter: how.Begin.Add(10 * time.Minute),
 		ExtraExtensions: []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 1, 8}, Value: issuer}},
 	}
 	if how.Taken != nil {

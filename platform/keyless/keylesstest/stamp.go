@@ -116,10 +116,16 @@ func (a *Stamper) Stamp(signature []byte, at time.Time) []byte {
 		Status struct{ Status int }
 		Token  token
 	}{Token: token{asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 2}, signed{
-		3, []pkix.AlgorithmIdentifier{sha}, content{kind, info},
+		3,
+		[]pkix.AlgorithmIdentifier{sha},
+		content{kind, info},
 		[]signer{{
-			1, name{asn1.RawValue{FullBytes: a.leaf.RawIssuer}, a.leaf.SerialNumber}, sha, asn1.RawValue{FullBytes: attributes},
-			pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}}, by,
+			1,
+			name{asn1.RawValue{FullBytes: a.leaf.RawIssuer}, a.leaf.SerialNumber},
+			sha,
+			asn1.RawValue{FullBytes: attributes},
+			pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}},
+			by,
 		}},
 	}}})
 }

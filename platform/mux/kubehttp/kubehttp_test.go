@@ -35,8 +35,10 @@ func TestKeyOfExtraInformationIsReadAsItWasWritten(t *testing.T) {
 func TestCheckPath(t *testing.T) {
 	t.Parallel()
 	good := []string{
-		"/", "/api/v1/namespaces", "/apis/apps/v1/deployments", "/api/v1/namespaces/x/services/https:web:443/proxy/a%2Fb",
-		"/api/v1/nodes/n/proxy/run%20this", "/a..b/c...d/.hidden/..more", "/100%25", "/50%25%20off", "//double", "/%E2%82%AC",
+		"/", "/api/v1/namespaces", "/apis/apps/v1/deployments",
+		"/api/v1/namespaces/x/services/https:web:443/proxy/a%2Fb",
+		"/api/v1/nodes/n/proxy/run%20this", "/a..b/c...d/.hidden/..more", "/100%25", "/50%25%20off", "//double",
+		"/%E2%82%AC",
 	}
 	for _, p := range good {
 		if err := kubehttp.CheckPath(p); err != nil {
@@ -44,8 +46,10 @@ func TestCheckPath(t *testing.T) {
 		}
 	}
 	bad := []string{
-		"", "api", "/..", "/.", "/a/../b", "/a/./b", "/%2e%2e/b", "/%2E%2E/b", "/.%2e/b", "/a%2f..%2fb", "/a%2F%2e%2e", "/%252e%252e/b",
-		"/%25252e%25252e/b", "/%2525252525252e", "/a\\..\\b", "/a%5c..%5cb", "/..;/b", "/..;x=1/b", "/%00", "/a%0d%0aHost:x", "/%zz",
+		"", "api", "/..", "/.", "/a/../b", "/a/./b", "/%2e%2e/b", "/%2E%2E/b", "/.%2e/b", "/a%2f..%2fb", "/a%2F%2e%2e",
+		"/%252e%252e/b",
+		"/%25252e%25252e/b", "/%2525252525252e", "/a\\..\\b", "/a%5c..%5cb", "/..;/b", "/..;x=1/b", "/%00",
+		"/a%0d%0aHost:x", "/%zz",
 	}
 	for _, p := range bad {
 		if err := kubehttp.CheckPath(p); err == nil {
@@ -110,7 +114,10 @@ func TestStripRequest(t *testing.T) {
 		"X-Impersonate-Not-A-Thing": {"1"},
 	}
 	kubehttp.StripRequest(h)
-	for _, k := range []string{"Accept", "User-Agent", "Accept-Encoding", "X-Custom-But-Fine", "X-Impersonate-Not-A-Thing"} {
+	for _, k := range []string{
+		"Accept", "User-Agent", "Accept-Encoding", "X-Custom-But-Fine",
+		"X-Impersonate-Not-A-Thing",
+	} {
 		if _, ok := h[k]; !ok {
 			t.Errorf("%s was removed", k)
 		}

@@ -26,7 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var alice = muxhttp.Caller{User: "alice", Groups: []string{"dev", "ops"}, Extra: map[string][]string{"scopes": {"a", "b"}}, TraceParent: "00-x"}
+var alice = muxhttp.Caller{
+	User: "alice", Groups: []string{"dev", "ops"},
+	Extra: map[string][]string{"scopes": {"a", "b"}}, TraceParent: "00-x",
+}
 
 type tunnel struct {
 	transport muxhttp.Transport
@@ -101,8 +104,12 @@ func TestRequestArrivesAsSent(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, "answer")
 	})
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/x%2Fy?a=b&a=%2F", strings.NewReader("question"))
-	req.Header = http.Header{"Accept": {"a", "b"}, "Connection": {"X-Hop"}, "X-Hop": {"1"}, "Te": {"trailers"}, "Upgrade": {"x"}}
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, "/api/v1/x%2Fy?a=b&a=%2F",
+		strings.NewReader("question"))
+	req.Header = http.Header{
+		"Accept": {"a", "b"}, "Connection": {"X-Hop"}, "X-Hop": {"1"}, "Te": {"trailers"},
+		"Upgrade": {"x"},
+	}
 	resp, err := tn.transport.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +119,8 @@ func TestRequestArrivesAsSent(t *testing.T) {
 	if err != nil || string(b) != "answer" || resp.StatusCode != http.StatusTeapot {
 		t.Errorf("%d %q %v", resp.StatusCode, b, err)
 	}
-	if resp.Header.Get("Warning") != "299 - old" || resp.Header.Get("X-Hop") != "" || resp.Header.Get("Connection") != "" {
+	if resp.Header.Get("Warning") != "299 - old" || resp.Header.Get("X-Hop") != "" ||
+		resp.Header.Get("Connection") != "" {
 		t.Errorf("header %v", resp.Header)
 	}
 }
@@ -146,7 +154,8 @@ func TestResponsesWithoutBody(t *testing.T) {
 		resp := tn.do(t, tt.method, tt.path, nil)
 		b, err := io.ReadAll(resp.Body)
 		if resp.StatusCode != tt.status || resp.ContentLength != tt.length || len(b) != 0 || err != nil {
-			t.Errorf("%s %s: %d, length %d, %d bytes, %v", tt.method, tt.path, resp.StatusCode, resp.ContentLength, len(b), err)
+			t.Errorf("%s %s: %d, length %d, %d bytes, %v", tt.method, tt.path, resp.StatusCode, resp.ContentLength,
+				len(b), err)
 		}
 	}
 }

@@ -120,7 +120,8 @@ func TestUpgradeIsAPipeOfBytesWithHalfClose(t *testing.T) {
 		}
 	}))
 	conn, br, resp := ask(t, hub, "/exec", "early ")
-	if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" || resp.Header.Get("X-Stream-Protocol-Version") != "v4" {
+	if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" ||
+		resp.Header.Get("X-Stream-Protocol-Version") != "v4" {
 		t.Fatalf("%s %v", resp.Status, resp.Header)
 	}
 	if line, err := br.ReadString('\n'); err != nil || line != "hello\n" {
@@ -146,7 +147,8 @@ func TestAnswersThatAreNoUpgradeArriveAsTheyAre(t *testing.T) {
 	hub := bothHops(t, upgradeServer(t, nil))
 	_, _, resp := ask(t, hub, "/forbidden", "")
 	b, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusForbidden || string(b) != "you may not exec\n" || resp.Header.Get("Warning") == "" {
+	if err != nil || resp.StatusCode != http.StatusForbidden || string(b) != "you may not exec\n" ||
+		resp.Header.Get("Warning") == "" {
 		t.Errorf("%s %q %v", resp.Status, b, err)
 	}
 }
@@ -215,7 +217,8 @@ func TestWhatIsSaidToAServerThatIsGoneBreaksNothing(t *testing.T) {
 	answered := make(chan error, 1)
 	tn := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body := gone{strings.NewReader(strings.Repeat("x", 4<<20) + "exit 0")}
-		_, _, err := muxhttp.Splice(r.Context(), w, &http.Response{StatusCode: 101, Header: http.Header{"Upgrade": {"x"}}, Body: body})
+		_, _, err := muxhttp.Splice(r.Context(), w,
+			&http.Response{StatusCode: 101, Header: http.Header{"Upgrade": {"x"}}, Body: body})
 		answered <- err
 	})
 	hub := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -251,7 +254,10 @@ func TestWhatIsSaidToAServerThatIsGoneBreaksNothing(t *testing.T) {
 func TestContextEndsAnUpgradedConnection(t *testing.T) {
 	t.Parallel()
 	tn := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		resp := &http.Response{StatusCode: 101, Header: http.Header{"Upgrade": {"x"}, "Connection": {"Upgrade"}}, Body: newPair(t)}
+		resp := &http.Response{
+			StatusCode: 101, Header: http.Header{"Upgrade": {"x"}, "Connection": {"Upgrade"}},
+			Body: newPair(t),
+		}
 		if _, _, err := muxhttp.Splice(r.Context(), w, resp); err == nil {
 			t.Error("no error at the agent")
 		}

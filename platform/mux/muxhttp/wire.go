@@ -16,7 +16,7 @@ import (
 // Bounds of heads, besides mux.MaxHead for the whole.
 const (
 	maxFields = 1000 // header fields; browsers and kubectl send dozens
-	maxGroups = 1000
+	maxTexts  = 1000 // groups, values of an extra, names of trailers
 	maxMethod = 64
 	// MaxTarget bounds path and query together, in bytes: a LIST with long label selectors fits.
 	MaxTarget = 64 << 10
@@ -114,11 +114,11 @@ func decodeCaller(p []byte) (Caller, error) {
 		return c, fmt.Errorf("%w: stream is not an HTTP request", errHead)
 	}
 	c.User = d.text()
-	c.Groups = d.texts(maxGroups)
+	c.Groups = d.texts()
 	c.Extra = d.extra()
 	c.TraceParent = d.text()
 	if kind == kindHTTPAs {
-		c.As = &Impersonated{User: d.text(), UID: d.text(), Groups: d.texts(maxGroups), Extra: d.extra()}
+		c.As = &Impersonated{User: d.text(), UID: d.text(), Groups: d.texts(), Extra: d.extra()}
 	}
 	return c, d.end()
 }
@@ -284,7 +284,7 @@ func (d *decoder) extra() map[string][]string {
 		if _, twice := extra[k]; twice {
 			d.fail("extra given twice")
 		}
-		extra[k] = d.texts(maxFields)
+		extra[k] = d.texts()
 		if d.err != nil {
 			break
 		}
@@ -331,8 +331,8 @@ func (d *decoder) text() string {
 	return s
 }
 
-func (d *decoder) texts(most int) []string {
-	n := d.count(most)
+func (d *decoder) texts() []string {
+	n := d.count(maxTexts)
 	if n == 0 {
 		return nil
 	}
@@ -344,7 +344,7 @@ func (d *decoder) texts(most int) []string {
 }
 
 func (d *decoder) names() []string {
-	list := d.texts(maxFields)
+	list := d.texts()
 	for i, s := range list {
 		if !httpguts.ValidTrailerHeader(s) || !httpguts.ValidHeaderFieldName(s) {
 			d.fail("trailer name")

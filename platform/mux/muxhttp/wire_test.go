@@ -9,8 +9,14 @@ import (
 // The fuzz targets hold that what decodes is something that encodes and decodes to the same again.
 
 func FuzzDecodeCaller(f *testing.F) {
-	f.Add(Caller{User: "alice", Groups: []string{"a"}, Extra: map[string][]string{"k": {"v"}}, TraceParent: "00"}.encode(nil))
-	f.Add(Caller{User: "alice", As: &Impersonated{User: "bob", UID: "1", Groups: []string{"a"}, Extra: map[string][]string{"k": {"v"}}}}.encode(nil))
+	f.Add(Caller{
+		User: "alice", Groups: []string{"a"}, Extra: map[string][]string{"k": {"v"}},
+		TraceParent: "00",
+	}.encode(nil))
+	f.Add(Caller{User: "alice", As: &Impersonated{
+		User: "bob", UID: "1", Groups: []string{"a"},
+		Extra: map[string][]string{"k": {"v"}},
+	}}.encode(nil))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		c, err := decodeCaller(p)
 		if err != nil {
@@ -23,7 +29,10 @@ func FuzzDecodeCaller(f *testing.F) {
 }
 
 func FuzzDecodeRequest(f *testing.F) {
-	f.Add(requestHead{method: "GET", target: "/api?x=y", length: 5, header: http.Header{"A": {"b", "c"}}, trailers: []string{"T"}}.encode(nil))
+	f.Add(requestHead{
+		method: "GET", target: "/api?x=y", length: 5, header: http.Header{"A": {"b", "c"}},
+		trailers: []string{"T"},
+	}.encode(nil))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		h, err := decodeRequest(p)
 		if err != nil {

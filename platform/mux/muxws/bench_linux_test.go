@@ -17,7 +17,8 @@ import (
 	"fairlead.dev/platform/mux/muxws"
 )
 
-// BenchmarkGET asks for 2 KiB over a session on loopback, and tells the CPU time of both ends, which a crowded machine changes less than how long it takes.
+// BenchmarkGET asks for 2 KiB over a session on loopback, and tells the CPU time of both ends, which a crowded machine
+// changes less than how long it takes.
 func BenchmarkGET(b *testing.B) {
 	for _, at := range []int{1, 16} {
 		b.Run(fmt.Sprint("at once ", at), func(b *testing.B) { benchmarkGET(b, at) })
@@ -64,7 +65,8 @@ func benchmarkGET(b *testing.B, at int) {
 	<-hub.Ready()
 	transport := muxhttp.Transport{Session: hub, Caller: muxhttp.Caller{User: "ada", Groups: []string{"dev"}}}
 	ask := func() error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cluster/api/v1/namespaces/shop/pods/web-0", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"http://cluster/api/v1/namespaces/shop/pods/web-0", nil)
 		if err != nil {
 			return err
 		}

@@ -121,7 +121,8 @@ func join(frames ...[]byte) []byte { return bytes.Join(frames, nil) }
 
 func TestMessageInPiecesWithAPingBetween(t *testing.T) {
 	t.Parallel()
-	c := end(false, join(frame(opBinary, false, true, "one "), frame(opPing, true, true, "hi"), frame(opContinuation, false, true, strings.Repeat("x", 5000)), frame(opContinuation, true, true, " end")))
+	c := end(false, join(frame(opBinary, false, true, "one "), frame(opPing, true, true, "hi"),
+		frame(opContinuation, false, true, strings.Repeat("x", 5000)), frame(opContinuation, true, true, " end")))
 	if got, err := c.Receive(); err != nil || string(got) != "one "+strings.Repeat("x", 5000)+" end" {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}
@@ -166,7 +167,8 @@ func TestWhoIsRefused(t *testing.T) {
 	}))
 	defer server.Close()
 	good := http.Header{
-		"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="},
+		"Connection": {"keep-alive, Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"},
+		"Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="},
 	}
 	for _, c := range []struct {
 		name, value string
@@ -224,7 +226,8 @@ func TestAnswerOfSomethingElseIsRefused(t *testing.T) {
 // FuzzReceive holds that whatever a peer sends, what comes out is bounded, and that nothing panics.
 func FuzzReceive(f *testing.F) {
 	f.Add(frame(opBinary, true, true, "hello"), false)
-	f.Add(join(frame(opBinary, false, false, "a"), frame(opPing, true, false, "p"), frame(opContinuation, true, false, "b")), true)
+	f.Add(join(frame(opBinary, false, false, "a"), frame(opPing, true, false, "p"),
+		frame(opContinuation, true, false, "b")), true)
 	f.Add(frame(opClose, true, true, "\x0f\xa0bye"), false)
 	f.Add([]byte{0x82, 0xff, 0, 0, 0, 0, 0, 8, 0, 0, 1, 2, 3, 4}, false)
 	f.Fuzz(func(t *testing.T, wire []byte, client bool) {

@@ -26,7 +26,10 @@ func Tool(meta metav1.Object) string {
 	for _, kind := range []string{"kustomize", "helm"} {
 		prefix := kind + ".toolkit.fluxcd.io/"
 		if name := labels[prefix+"name"]; name != "" {
-			return fmt.Sprintf("Flux's %s %s/%s", map[string]string{"kustomize": "Kustomization", "helm": "HelmRelease"}[kind], labels[prefix+"namespace"], name)
+			return fmt.Sprintf("Flux's %s %s/%s", map[string]string{
+				"kustomize": "Kustomization",
+				"helm":      "HelmRelease",
+			}[kind], labels[prefix+"namespace"], name)
 		}
 	}
 	if id := annotations["argocd.argoproj.io/tracking-id"]; id != "" {

@@ -53,7 +53,8 @@ func TestToolsAreNamed(t *testing.T) {
 func TestMigrationJoinsFieldsOfTools(t *testing.T) {
 	t.Parallel()
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType,
-		sub, fields string) metav1.ManagedFieldsEntry {
+		sub, fields string,
+	) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: operation, Subresource: sub, APIVersion: "v1", FieldsType: "FieldsV1",
 			FieldsV1: metav1.NewFieldsV1(fields),

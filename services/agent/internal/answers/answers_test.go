@@ -57,32 +57,39 @@ type oneSecret struct {
 	is *unstructured.Unstructured
 }
 
-func (c *oneSecret) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (c *oneSecret) Get(_ context.Context, name string, _ metav1.GetOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	if c.is == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
 	}
 	return c.is, nil
 }
 
-func (c *oneSecret) Create(_ context.Context, s *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (c *oneSecret) Create(_ context.Context, s *unstructured.Unstructured, _ metav1.CreateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	c.is = s.DeepCopy()
 	c.is.SetResourceVersion("1")
 	return c.is, nil
 }
 
-func (c *oneSecret) Update(_ context.Context, s *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (c *oneSecret) Update(_ context.Context, s *unstructured.Unstructured, _ metav1.UpdateOptions,
+	_ ...string,
+) (*unstructured.Unstructured, error) {
 	c.is = s.DeepCopy()
 	return c.is, nil
 }
 
-// The last three contents can be returned to with their values. One that is rendered and never applied takes no place of the one that is.
+// The last three contents can be returned to with their values. One that is rendered and never applied takes no place
+// of the one that is.
 func TestTheLastThreeContentsAreKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(&oneSecret{}, nil)
 		save := func(id, applied string) {
 			t.Helper()
-			time.Sleep(time.Minute) // of the bubble's clock
+			time.Sleep(time.Minute) //nolint:forbidigo // of the bubble's clock
 			kept, err := s.Read(t.Context(), "web")
 			if err == nil {
 				err = s.Save(t.Context(), kept, id, applied, []render.Answer{answer(id, 0, time.Time{})})

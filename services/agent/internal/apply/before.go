@@ -66,7 +66,10 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 			return Taken(owner)
 		}
 		if _, ok := meta.GetAnnotations()[object.HoldAnnotation]; ok {
-			return &Problem{Text: "it is in the cluster already, and held by its annotation " + object.HoldAnnotation, Advice: "Take the annotation off there, or give it another name.", Mistake: true}
+			return &Problem{
+				Text:   "it is in the cluster already, and held by its annotation " + object.HoldAnnotation,
+				Advice: "Take the annotation off there, or give it another name.", Mistake: true,
+			}
 		}
 		tool := adopt.Tool(meta)
 		if inherited := tool == "" && slices.Contains(r.Record.Left, item.Key); inherited {

@@ -71,7 +71,8 @@ func (a *Applier) knowledge(service string, record inventory.Record, items []set
 func (k knowledge) decide(item set.Item) (reason Reason, known memory.Known, ok bool) {
 	known, ok = k.of(item.Key)
 	reason = Decide(item, known, ok)
-	if isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held; reason == "" && !isHeld && item.Flags&object.Scaled != 0 && k.scalers[item.Namespace] {
+	if isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held; reason == "" && !isHeld &&
+		item.Flags&object.Scaled != 0 && k.scalers[item.Namespace] {
 		reason = Changed
 	}
 	return reason, known, ok

@@ -330,7 +330,8 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 			defer mu.Unlock()
 			ended = append(ended, item)
 		case overdue:
-			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout) + a.whyNot(ctx, r, p, item, true), Advice: hookAdvice, Mistake: true}
+			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout) + a.whyNot(ctx, r, p,
+				item, true), Advice: hookAdvice, Mistake: true}
 		default:
 			pending.add(item, "is a hook that has not ended yet"+a.whyNot(ctx, r, p, item, false))
 		}

@@ -22,7 +22,8 @@ func Ignored(spec *deliveryv1.SyncSpec, item set.Item, obj *unstructured.Unstruc
 	var pointers []string
 	fits := func(rule, value string) bool { return rule == "" || rule == value }
 	for _, rule := range spec.GetIgnore() {
-		if fits(rule.GetGroup(), item.Group) && fits(rule.GetKind(), item.Kind) && fits(rule.GetNamespace(), item.Namespace) && fits(rule.GetName(), item.Name) {
+		if fits(rule.GetGroup(), item.Group) && fits(rule.GetKind(), item.Kind) &&
+			fits(rule.GetNamespace(), item.Namespace) && fits(rule.GetName(), item.Name) {
 			pointers = append(pointers, rule.GetPointers()...)
 		}
 	}

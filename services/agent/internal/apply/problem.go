@@ -102,7 +102,10 @@ func describe(secret bool, err error) *Problem {
 		return forbidden(secret, answer)
 	case metav1.StatusReasonNotFound:
 		if answer.Details != nil && answer.Details.Kind == "namespaces" {
-			return &Problem{Text: fmt.Sprintf("namespace %q does not exist", answer.Details.Name), Advice: "Add it to the manifests, or create it. " + triedAgain}
+			return &Problem{
+				Text:   fmt.Sprintf("namespace %q does not exist", answer.Details.Name),
+				Advice: "Add it to the manifests, or create it. " + triedAgain,
+			}
 		}
 	}
 	return other(secret, answer)

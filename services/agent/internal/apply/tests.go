@@ -131,7 +131,10 @@ func (a *Applier) ranUnseen(ctx context.Context, attempt Attempt) (Trial, bool) 
 	})
 	switch {
 	case err != nil:
-		return Trial{Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING, Text: "waits, since it can't be told whether it has run: " + explain(item, err).Text}, true
+		return Trial{
+			Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING,
+			Text:    "waits, since it can't be told whether it has run: " + explain(item, err).Text,
+		}, true
 	case len(events) == 0:
 		return Trial{}, false
 	case slices.ContainsFunc(events, func(event *unstructured.Unstructured) bool { return event.Object["reason"] == "Completed" }):

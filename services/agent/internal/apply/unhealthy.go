@@ -18,8 +18,12 @@ import (
 // HasReasons tells the kinds whose objects may be asked why they are not healthy.
 func HasReasons(kind schema.GroupKind) bool {
 	switch kind {
-	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, schema.GroupKind{Group: "apps", Kind: "DaemonSet"},
-		schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "batch", Kind: "Job"}, schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"},
+		schema.GroupKind{Group: "apps", Kind: "DaemonSet"},
+		schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{
+			Group: "batch",
+			Kind:  "Job",
+		}, schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
 		return true
 	}
 	return false
@@ -69,7 +73,8 @@ func (a *Applier) unhealthyPods(ctx context.Context, owner *unstructured.Unstruc
 	if err != nil {
 		return ""
 	}
-	pods, err := a.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, owner.GetNamespace(), metav1.ListOptions{LabelSelector: selector, Limit: mostPods})
+	pods, err := a.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, owner.GetNamespace(),
+		metav1.ListOptions{LabelSelector: selector, Limit: mostPods})
 	if err != nil {
 		return ""
 	}
@@ -120,7 +125,8 @@ func selectorOf(owner *unstructured.Unstructured) (string, error) {
 		key, _, _ := unstructured.NestedString(fields, "key")
 		operator, _, _ := unstructured.NestedString(fields, "operator")
 		values, _, _ := unstructured.NestedStringSlice(fields, "values")
-		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOperator(operator), Values: values})
+		selector.MatchExpressions = append(selector.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOperator(operator), Values: values})
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil || parsed.Empty() {

@@ -76,7 +76,8 @@ func (a *Applier) why(ctx context.Context, item set.Item, uid string) string {
 		}
 		return cmp.Or(podTrouble(pod), a.warning(ctx, item.Namespace, uid))
 	}
-	pods, err := a.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, item.Namespace, metav1.ListOptions{LabelSelector: "controller-uid=" + uid, Limit: mostPods})
+	pods, err := a.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, item.Namespace,
+		metav1.ListOptions{LabelSelector: "controller-uid=" + uid, Limit: mostPods})
 	if err != nil || len(pods) == 0 {
 		return a.warning(ctx, item.Namespace, uid)
 	}

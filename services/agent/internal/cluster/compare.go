@@ -76,7 +76,8 @@ func (c *Cluster) Disputed(ctx context.Context, obj *unstructured.Unstructured) 
 	if err != nil {
 		return nil, fmt.Errorf("encode object: %w", err)
 	}
-	_, err = c.meta(kind, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: comparer, DryRun: []string{metav1.DryRunAll}})
+	_, err = c.meta(kind, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: comparer, DryRun: []string{metav1.DryRunAll}})
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) || !apierrors.IsConflict(err) || status.Status().Details == nil {
 		return nil, c.failed(ref, err)

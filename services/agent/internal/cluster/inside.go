@@ -101,7 +101,10 @@ func (l *look) through(kind namedKind, objects metadata.ResourceInterface) {
 		case len(meta.GetOwnerReferences()) > 0 && len(l.children) == insideMost:
 			l.full = true // go on: somebody may have something without an owner
 		case len(meta.GetOwnerReferences()) > 0:
-			l.children = append(l.children, child{name: kind.kind + " " + meta.GetNamespace() + "/" + meta.GetName(), uid: meta.GetUID(), owners: meta.GetOwnerReferences()})
+			l.children = append(l.children, child{
+				name: kind.kind + " " + meta.GetNamespace() + "/" + meta.GetName(),
+				uid:  meta.GetUID(), owners: meta.GetOwnerReferences(),
+			})
 		default:
 			return brought(kind.resource.GroupResource(), meta)
 		}

@@ -155,7 +155,8 @@ func TestInsideBelievesNoOldDiscovery(t *testing.T) {
 			"Event shop/e", false,
 		},
 		"metrics, which are no objects": {
-			map[string]string{"/apis": strings.ReplaceAll(discovery("Stale", ""), "sail.dev", "metrics.k8s.io")}, "",
+			map[string]string{"/apis": strings.ReplaceAll(discovery("Stale", ""), "sail.dev", "metrics.k8s.io")},
+			"",
 			false,
 		},
 		"an endpoint of a group of its own": {

@@ -51,7 +51,9 @@ var ErrLookupSize = fmt.Errorf("it finds more than %d MiB: give it a name or a n
 
 // Lookup reads an object whole, or without a name a list of them, as JSON. Each object is decoded by itself and given to change: decoded, a
 // list may take twenty times the room. Nil: there is none, or no such kind.
-func (c *Cluster) Lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
+func (c *Cluster) Lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
+	change func(*unstructured.Unstructured),
+) (json.RawMessage, error) {
 	kind, err := c.Kind(ctx, gvk)
 	if unknown := (*UnknownKindError)(nil); errors.As(err, &unknown) {
 		return nil, nil
@@ -79,7 +81,9 @@ func (c *Cluster) Lookup(ctx context.Context, gvk schema.GroupVersionKind, names
 }
 
 // lookupList reads all objects of a kind, page by page.
-func lookupList(ctx context.Context, gvk schema.GroupVersionKind, request func() *rest.Request, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
+func lookupList(ctx context.Context, gvk schema.GroupVersionKind, request func() *rest.Request,
+	change func(*unstructured.Unstructured),
+) (json.RawMessage, error) {
 	var all bytes.Buffer
 	for page, next := 0, ""; page == 0 || next != ""; page++ {
 		text, err := readBounded(ctx, request().Param("limit", strconv.Itoa(lookupPage)).Param("continue", next), maxLookup-all.Len())
@@ -97,7 +101,10 @@ func lookupList(ctx context.Context, gvk schema.GroupVersionKind, request func()
 		}
 		next = list.Metadata.Continue
 		if page == 0 {
-			head, err := json.Marshal(map[string]any{"apiVersion": list.APIVersion, "kind": list.Kind, "metadata": map[string]any{"resourceVersion": list.Metadata.ResourceVersion}})
+			head, err := json.Marshal(map[string]any{
+				"apiVersion": list.APIVersion, "kind": list.Kind,
+				"metadata": map[string]any{"resourceVersion": list.Metadata.ResourceVersion},
+			})
 			if err != nil {
 				return nil, fmt.Errorf("read the list of %s: %w", gvk.Kind, err)
 			}

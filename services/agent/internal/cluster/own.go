@@ -13,11 +13,15 @@ import (
 // own is resources that the agent keeps for itself: whoever a context is of, requests are in the agent's own name.
 type own struct{ dynamic.ResourceInterface }
 
-func (o own) Create(ctx context.Context, obj *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error) {
+func (o own) Create(ctx context.Context, obj *unstructured.Unstructured, options metav1.CreateOptions,
+	subresources ...string,
+) (*unstructured.Unstructured, error) {
 	return o.ResourceInterface.Create(access.Own(ctx), obj, options, subresources...)
 }
 
-func (o own) Update(ctx context.Context, obj *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error) {
+func (o own) Update(ctx context.Context, obj *unstructured.Unstructured, options metav1.UpdateOptions,
+	subresources ...string,
+) (*unstructured.Unstructured, error) {
 	return o.ResourceInterface.Update(access.Own(ctx), obj, options, subresources...)
 }
 

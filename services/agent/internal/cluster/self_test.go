@@ -68,7 +68,8 @@ func TestRolesOfTheAgentAreSparedWhoeverTheyAreBoundTo(t *testing.T) {
 			}
 		})}
 		for _, key := range []object.Key{
-			{Kind: "Role", Namespace: "shop", Name: "r"}, {Kind: "ClusterRole", Name: "r"},
+			{Kind: "Role", Namespace: "shop", Name: "r"},
+			{Kind: "ClusterRole", Name: "r"},
 			{Kind: "RoleBinding", Namespace: "shop", Name: "one"},
 		} {
 			key.Group = rbacGroup

@@ -100,7 +100,9 @@ func (c *Cluster) Served(ctx context.Context, kind schema.GroupKind) (version st
 
 // pages gives the metadata of objects to each, at most so many pages of a size, until it wants no more. all: they are
 // all that there are.
-func pages(ctx context.Context, objects metadata.ResourceInterface, size int64, most int, each func(*metav1.PartialObjectMetadata) (more bool)) (all bool, err error) {
+func pages(ctx context.Context, objects metadata.ResourceInterface, size int64, most int,
+	each func(*metav1.PartialObjectMetadata) (more bool),
+) (all bool, err error) {
 	options := metav1.ListOptions{Limit: size}
 	for range most {
 		page, err := objects.List(ctx, options)
@@ -134,7 +136,9 @@ func eachMeta(ctx context.Context, objects metadata.ResourceInterface, do func(m
 
 // Scan gives the metadata of the objects of a kind in a namespace to each, as far as so many pages go. all: they are all that
 // there are. Errors: *UnknownKindError, those of the API.
-func (c *Cluster) Scan(ctx context.Context, gvk schema.GroupVersionKind, namespace string, most int, each func(*metav1.PartialObjectMetadata)) (all bool, err error) {
+func (c *Cluster) Scan(ctx context.Context, gvk schema.GroupVersionKind, namespace string, most int,
+	each func(*metav1.PartialObjectMetadata),
+) (all bool, err error) {
 	kind, err := c.Kind(ctx, gvk)
 	if err != nil {
 		return false, err

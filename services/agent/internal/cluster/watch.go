@@ -71,7 +71,9 @@ const listPage = 500
 
 // List gives all objects of a kind in all namespaces to each, page by page, and returns the version that they
 // are of. Errors: *UnknownKindError, those of the API.
-func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions, each func(metav1.Object)) (version string, err error) {
+func (c *Cluster) List(ctx context.Context, gvk schema.GroupVersionKind, metadataOnly bool, opts metav1.ListOptions,
+	each func(metav1.Object),
+) (version string, err error) {
 	kind, err := c.Kind(ctx, gvk)
 	if err != nil {
 		return "", err

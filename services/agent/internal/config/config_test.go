@@ -83,6 +83,9 @@ func (w *world) is(concurrency int, inForce string, trial bool, refusal string) 
 	}
 }
 
+// elapse lets time pass in a bubble.
+func elapse(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
+
 func bubble(t *testing.T, run func(w *world)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -107,14 +110,14 @@ func TestAConfigurationIsGoodAfterItsTrial(t *testing.T) {
 			!slices.Equal(got.GetCeilings(), []string{agentconfig.LogLevel}) {
 			t.Errorf("the hub is told %v", got)
 		}
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		w.is(2, two.GetDigest(), false, "")
 		w.stop()
 		w.start()
 		w.is(2, two.GetDigest(), false, "") // before the hub has said anything
 		w.take(&deliveryv1.AgentConfigDelivery{})
 		w.is(0, "", true, "")
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		w.is(0, "", false, "")
 	})
 }
@@ -124,13 +127,13 @@ func TestAnAgentThatIsNotWellGoesBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		two, three := delivery(2), delivery(3)
 		w.take(two)
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		w.trouble = errors.New("the cluster could not be read yet")
 		w.take(three)
 		w.is(3, three.GetDigest(), true, "")
-		time.Sleep(9 * time.Minute)
+		elapse(9 * time.Minute)
 		w.is(3, three.GetDigest(), true, "")
-		time.Sleep(2 * time.Minute)
+		elapse(2 * time.Minute)
 		w.is(2, two.GetDigest(), false, "could not be read")
 		if got := w.keeper.State(); got.GetWanted() != three.GetDigest() || len(got.GetLayers()) != 1 ||
 			got.GetRefuseTime() == nil {
@@ -155,7 +158,7 @@ func TestAnAgentThatEndsAgainAndAgainGoesBack(t *testing.T) {
 	bubble(t, func(w *world) {
 		two, three := delivery(2), delivery(3)
 		w.take(two)
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		w.take(three)
 		w.stop()
 		w.start()
@@ -163,7 +166,7 @@ func TestAnAgentThatEndsAgainAndAgainGoesBack(t *testing.T) {
 		w.stop()
 		w.start()
 		w.is(2, two.GetDigest(), false, "started 2 times")
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		w.stop()
 		w.start()
 		w.is(2, two.GetDigest(), false, "started 2 times")
@@ -175,7 +178,7 @@ func TestTheFirstConfigurationGoesBackToFlags(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.trouble = errors.New("not ready")
 		w.take(delivery(1))
-		time.Sleep(11 * time.Minute)
+		elapse(11 * time.Minute)
 		w.is(0, "", false, "not ready")
 	})
 }
@@ -211,9 +214,9 @@ func TestAHubThatIsAwayBlamesNoConfiguration(t *testing.T) {
 				defer cancel()
 				go func() { _ = w.keeper.Run(ctx) }()
 				w.take(delivery(2))
-				time.Sleep(10*time.Minute + time.Second)
+				elapse(10*time.Minute + time.Second)
 				w.is(0, "", false, "did not reach the hub")
-				time.Sleep(tc.back)
+				elapse(tc.back)
 				w.keeper.Synced()
 				if got := w.keeper.State().GetWanted() != delivery(2).GetDigest(); got != tc.another {
 					t.Errorf("the hub sends it again: %v, want %v (reached %v)", got, tc.another, reached)
@@ -231,7 +234,7 @@ func TestWhatTheAgentDoesNotKnowIsRefused(t *testing.T) {
 	bubble(t, func(w *world) {
 		two := delivery(2)
 		w.take(two)
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		newer := delivery(3)
 		newer.Layers[0].Settings.ProtoReflect().SetUnknown([]byte{0x98, 0x3f, 0x01}) // field 1011
 		newer.Digest = agentconfig.Digest(newer.GetLayers())
@@ -255,7 +258,7 @@ func TestAnAgentThatMayKnowMoreAsksAgain(t *testing.T) {
 	bubble(t, func(w *world) {
 		two, newer := delivery(2), delivery(3)
 		w.take(two)
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		newer.Layers[0].Settings.Off = []string{"later"}
 		newer.Digest = agentconfig.Digest(newer.GetLayers())
 		w.take(newer)
@@ -276,7 +279,7 @@ func TestAnAgentThatWasPutBackHoldsWhatItKnows(t *testing.T) {
 	for _, later := range []string{`"later":{"x":1}`, `"off":["later"]`, `"logLevel":"later"`} {
 		bubble(t, func(w *world) {
 			w.take(two)
-			time.Sleep(3 * time.Minute)
+			elapse(3 * time.Minute)
 			w.stop()
 			w.edit(`"concurrency":2`, `"concurrency":2,`+later)
 			w.edit(two.GetDigest(), "sha256:later")
@@ -293,7 +296,7 @@ func TestAnAgentThatWasPutBackHoldsWhatItKnows(t *testing.T) {
 	}
 	bubble(t, func(w *world) {
 		w.take(two)
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		w.take(three)
 		w.stop()
 		w.edit(`"concurrency":3`, `"concurrency":3,"later":{"x":1}`)
@@ -364,7 +367,7 @@ func TestADiskThatCannotBeWrittenStartsTheAgentWithoutItsTrial(t *testing.T) {
 	bubble(t, func(w *world) {
 		two := delivery(2)
 		w.take(two)
-		time.Sleep(3 * time.Minute)
+		elapse(3 * time.Minute)
 		w.take(delivery(3))
 		w.stop()
 		text, err := os.ReadFile(filepath.Join(w.dir, "config.json"))

@@ -48,7 +48,8 @@ type Deps struct {
 func New(deps Deps) *hub.Poller {
 	return hub.NewPoller(hub.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
-		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost, Config: deps.Config, ViewSets: deps.ViewSets,
+		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
+		Config: deps.Config, ViewSets: deps.ViewSets,
 		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }
@@ -56,7 +57,8 @@ func New(deps Deps) *hub.Poller {
 // capabilities are what the agent can do beside what the first release could.
 func (d Deps) capabilities() []deliveryv1.AgentCapability {
 	all := []deliveryv1.AgentCapability{
-		deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS, deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG,
+		deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS, deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS,
+		deliveryv1.AgentCapability_AGENT_CAPABILITY_CONFIG,
 	}
 	if d.NoViews == nil || !d.NoViews() {
 		all = append(all, deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)

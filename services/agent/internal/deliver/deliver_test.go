@@ -53,7 +53,9 @@ func (d *distributor) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliv
 	return d.answer(r)
 }
 
-func (d *distributor) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, stream *connect.ServerStream[deliveryv1.WatchResponse]) error {
+func (d *distributor) Watch(ctx context.Context, _ *deliveryv1.WatchRequest,
+	stream *connect.ServerStream[deliveryv1.WatchResponse],
+) error {
 	d.watched <- struct{}{}
 	for {
 		select {
@@ -91,7 +93,8 @@ func run(t *testing.T, store *desired.Store, orphans []string, urls ...string) *
 	p := deliver.New(deliver.Deps{
 		Distributors: distributors, Desired: store, Orphans: func() []string { return orphans },
 		KubernetesVersion: func() string { return "v1" }, AgentVersion: "dev",
-		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Tracer: noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -133,7 +136,8 @@ func TestPlainPollSendsTheDigestOnlyAndANudgeSendsAll(t *testing.T) {
 	d, url := serve(t, func(*deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) { return notModified(time.Hour), nil })
 	run(t, store, nil, url)
 	plain := next(t, d.requests)
-	if plain.GetDigest() != delivery.SetDigest(map[string]string{"a": "1"}) || len(plain.GetHave()) > 0 || plain.GetAgent().GetKubernetesVersion() != "v1" {
+	if plain.GetDigest() != delivery.SetDigest(map[string]string{"a": "1"}) || len(plain.GetHave()) > 0 ||
+		plain.GetAgent().GetKubernetesVersion() != "v1" {
 		t.Errorf("plain poll: %v", plain)
 	}
 	d.watch <- &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
@@ -255,11 +259,18 @@ func TestServicesOfALostDiskAreAskedFor(t *testing.T) {
 		if len(r.GetHave()) == 0 {
 			return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}}, nil
 		}
-		return &deliveryv1.SyncResponse{NextPoll: durationpb.New(time.Hour), Result: &deliveryv1.SyncResponse_Changes{Changes: &deliveryv1.Changes{Removed: []string{"orphan", "../../etc"}}}}, nil
+		return &deliveryv1.SyncResponse{
+			NextPoll: durationpb.New(time.Hour),
+			Result: &deliveryv1.SyncResponse_Changes{Changes: &deliveryv1.Changes{Removed: []string{
+				"orphan",
+				"../../etc",
+			}}},
+		}, nil
 	})
 	run(t, store, []string{"orphan"}, url)
 	next(t, d.requests)
-	if have := next(t, d.requests).GetHave(); len(have) != 1 || have[0].GetService() != "orphan" || have[0].GetDigest() != "" {
+	if have := next(t, d.requests).GetHave(); len(have) != 1 || have[0].GetService() != "orphan" ||
+		have[0].GetDigest() != "" {
 		t.Errorf("have %v", have)
 	}
 	select {

@@ -50,7 +50,8 @@ func TestContentComesFromAGitcacheWhenNoDistributorGivesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := deliver.NewDownloader(store, &hub.Content{
-		Distributors: distributors, Gitcaches: func() []string { return []string{"http://127.0.0.1:1", gitcache.URL} }, HTTP: http.DefaultClient,
+		Distributors: distributors, Gitcaches: func() []string { return []string{"http://127.0.0.1:1", gitcache.URL} },
+		HTTP: http.DefaultClient,
 	}, newStore(t), noop.NewTracerProvider().Tracer(""))
 	ticket, err := tickets.For("edge-1")
 	if err != nil {
@@ -87,7 +88,8 @@ func TestDownloadThatStopsInTheMiddleEnds(t *testing.T) {
 		}}
 		distributors := hub.New(&http.Client{Transport: transport}, nil)
 		distributors.Set([]string{"http://edge"})
-		d := deliver.NewDownloader(store, &hub.Content{Distributors: distributors}, wanted, noop.NewTracerProvider().Tracer(""))
+		d := deliver.NewDownloader(store, &hub.Content{Distributors: distributors}, wanted,
+			noop.NewTracerProvider().Tracer(""))
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
 		content, err := d.Open(ctx, desired.Service{Name: "a", Artifact: artifact.SumDigest(make([]byte, 32))})

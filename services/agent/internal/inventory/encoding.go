@@ -88,7 +88,8 @@ func disassemble(record Record, bits int) (head *unstructured.Unstructured, chun
 	account := state{
 		Format: formatVersion, Service: record.Service, Complete: record.Complete, Applied: record.Applied, Objects: len(record.Entries),
 		Bits: bits, Progress: record.Progress, Release: record.Release, Orphan: record.Orphan, Repairs: record.Repairs, Seal: record.Seal,
-		Begun: record.Begun, Some: record.Some, Asked: record.Asked, Account: record.Account, Kept: record.Kept, Spared: record.Spared, CalledOff: record.CalledOff, Left: record.Left, Tests: record.Tests,
+		Begun: record.Begun, Some: record.Some, Asked: record.Asked, Account: record.Account, Kept: record.Kept,
+		Spared: record.Spared, CalledOff: record.CalledOff, Left: record.Left, Tests: record.Tests,
 	}
 	data := map[string]any{}
 	if bits == 0 {
@@ -267,7 +268,8 @@ func read(service string, head *unstructured.Unstructured, found map[string]*uns
 		record: Record{
 			Service: service, Applied: account.Applied, Complete: account.Complete,
 			Progress: account.Progress, Release: account.Release, Orphan: account.Orphan, Repairs: account.Repairs, Seal: account.Seal,
-			Begun: account.Begun, Some: account.Some, Asked: account.Asked, Account: account.Account, Kept: account.Kept, Spared: account.Spared, CalledOff: account.CalledOff, Left: account.Left, Tests: account.Tests,
+			Begun: account.Begun, Some: account.Some, Asked: account.Asked, Account: account.Account,
+			Kept: account.Kept, Spared: account.Spared, CalledOff: account.CalledOff, Left: account.Left, Tests: account.Tests,
 		},
 		version: head.GetResourceVersion(), chunks: account.Chunks, bits: account.Bits,
 		annotations: head.GetAnnotations(),

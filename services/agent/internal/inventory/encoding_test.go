@@ -129,7 +129,8 @@ func TestDamagedRecordsAreBrokenAndNotEmpty(t *testing.T) {
 // A released agent's inventory: lines of seven strings, in the head and in parts with names by chance.
 func TestInventoryOfFormat1IsTakenOver(t *testing.T) {
 	t.Parallel()
-	const line = `["apps","v1","Deployment","shop","web%d","9f772edb-cd58-4186-9337-23220323445b","0123456789abcdef"]` + "\n"
+	const line = `["apps","v1","Deployment","shop","web%d","9f772edb-cd58-4186-9337-23220323445b","0123456789abcdef"]` +
+		"\n"
 	maps := map[string]*unstructured.Unstructured{
 		"inventory.shop": configMap("inventory.shop", "shop", map[string]any{
 			stateKey:   `{"format":1,"service":"shop","complete":true,"applied":{"digest":"sha256:1","commit":"abc","time":"2026-01-02T03:04:05Z"},"objects":2,"chunks":["inventory.shop.xyz"]}`,

@@ -233,7 +233,8 @@ func (s stored) now() Record {
 // New returns a store over the ConfigMaps of Namespace. Load fills it.
 func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
 	return &Store{
-		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{}, claimed: map[string][]object.Key{}, seals: map[string]string{},
+		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{},
+		claimed: map[string][]object.Key{}, seals: map[string]string{},
 		track: func(string, []Entry) {}, offer: func(string) {},
 	}
 }

@@ -68,7 +68,7 @@ func Decide(f Facts) Verdict {
 	case f.Held != nil:
 		return f.annotated(news)
 	}
-	if w := f.Windows; w.Closed && !f.Begun && !(f.Asked && (w.Manual || f.Override)) {
+	if w := f.Windows; w.Closed && !f.Begun && (!f.Asked || !w.Manual && !f.Override) {
 		return f.held(news, w.Words(), !w.Leaves)
 	}
 	if news && len(f.Depends) > 0 {

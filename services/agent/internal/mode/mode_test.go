@@ -44,7 +44,8 @@ func TestModes(t *testing.T) {
 	}{
 		{"the default", mode.Facts{Applied: one, Wanted: two}, mode.Verdict{Apply: true, Repair: true}},
 		{
-			"auto, nothing new", mode.Facts{Sync: spec(auto, ""), Applied: one, Wanted: one},
+			"auto, nothing new",
+			mode.Facts{Sync: spec(auto, ""), Applied: one, Wanted: one},
 			mode.Verdict{Apply: true, Repair: true},
 		},
 		{"the first time", mode.Facts{Applied: nothing, Wanted: one}, mode.Verdict{Apply: true, Repair: true}},
@@ -113,7 +114,8 @@ func TestModes(t *testing.T) {
 			},
 		},
 		{
-			"dependency, nothing new", mode.Facts{Applied: one, Wanted: one, Depends: db},
+			"dependency, nothing new",
+			mode.Facts{Applied: one, Wanted: one, Depends: db},
 			mode.Verdict{Apply: true, Repair: true},
 		},
 		{
@@ -125,7 +127,8 @@ func TestModes(t *testing.T) {
 			},
 		},
 		{
-			"manual, nothing new", mode.Facts{Manual: true, Sync: spec(hold, ""), Applied: one, Wanted: moved},
+			"manual, nothing new",
+			mode.Facts{Manual: true, Sync: spec(hold, ""), Applied: one, Wanted: moved},
 			mode.Verdict{Apply: true, Repair: true},
 		},
 		{
@@ -180,7 +183,8 @@ func TestModes(t *testing.T) {
 			mode.Verdict{Apply: true, Repair: true},
 		},
 		{
-			"a sync that the window lets through", mode.Facts{Windows: ajar, Asked: true, Applied: one, Wanted: two},
+			"a sync that the window lets through",
+			mode.Facts{Windows: ajar, Asked: true, Applied: one, Wanted: two},
 			mode.Verdict{Apply: true, Repair: true},
 		},
 		{
@@ -189,7 +193,8 @@ func TestModes(t *testing.T) {
 			mode.Verdict{Repair: true, Text: `Closed: the freeze of project "shop".`},
 		},
 		{
-			"what began before the window closed", mode.Facts{Windows: shut, Begun: true, Applied: one, Wanted: two},
+			"what began before the window closed",
+			mode.Facts{Windows: shut, Begun: true, Applied: one, Wanted: two},
 			mode.Verdict{Apply: true, Repair: true},
 		},
 		{

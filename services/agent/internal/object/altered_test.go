@@ -36,7 +36,9 @@ func TestAlteredNamesWhatSurelyDiffers(t *testing.T) {
 		},
 		{
 			"another image", `"spec":{"c":[{"name":"a","image":"i"}]}`,
-			`"spec":{"c":[{"name":"proxy"},{"name":"a","image":"mirror/i"}]}`, []string{"/spec/c/0/image"}, byName,
+			`"spec":{"c":[{"name":"proxy"},{"name":"a","image":"mirror/i"}]}`,
+			[]string{"/spec/c/0/image"},
+			byName,
 		},
 		{"a list that grew", `"spec":{"args":["a"]}`, `"spec":{"args":["x","a"]}`, nil, ""},
 		{
@@ -49,7 +51,9 @@ func TestAlteredNamesWhatSurelyDiffers(t *testing.T) {
 		},
 		{
 			"one of them was changed", `"spec":{"c":[{"name":"a","path":"/a"},{"name":"a","path":"/b"}]}`,
-			`"spec":{"c":[{"name":"a","path":"/b"},{"name":"a","path":"/c"}]}`, []string{"/spec/c/0/path"}, "",
+			`"spec":{"c":[{"name":"a","path":"/b"},{"name":"a","path":"/c"}]}`,
+			[]string{"/spec/c/0/path"},
+			"",
 		},
 	}
 	for _, test := range tests {

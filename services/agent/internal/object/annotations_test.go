@@ -17,7 +17,8 @@ func TestWishes(t *testing.T) {
 		{"none", map[string]string{"a": "b"}, Wishes{}},
 		{"wave", map[string]string{WaveAnnotation: "-3"}, Wishes{Wave: -3}},
 		{
-			"wave of Argo CD", map[string]string{"argocd.argoproj.io/sync-wave": "5", "helm.sh/hook-weight": "7"},
+			"wave of Argo CD",
+			map[string]string{"argocd.argoproj.io/sync-wave": "5", "helm.sh/hook-weight": "7"},
 			Wishes{Wave: 5},
 		},
 		{"weight of no hook", map[string]string{"helm.sh/hook-weight": "7"}, Wishes{}},
@@ -30,7 +31,8 @@ func TestWishes(t *testing.T) {
 			}},
 		},
 		{
-			"hook", map[string]string{HookAnnotation: "pre-sync,sync-fail", HookDeleteAnnotation: "succeeded"},
+			"hook",
+			map[string]string{HookAnnotation: "pre-sync,sync-fail", HookDeleteAnnotation: "succeeded"},
 			Wishes{Hook: PreSync | SyncFail, Flags: DeleteSucceeded},
 		},
 		{
@@ -69,7 +71,8 @@ func TestWishes(t *testing.T) {
 			Wishes{Hook: PreInstall, Flags: DeleteFailed | InTurn},
 		},
 		{
-			"event that Helm does not know", map[string]string{"helm.sh/hook": "pre-install,install"},
+			"event that Helm does not know",
+			map[string]string{"helm.sh/hook": "pre-install,install"},
 			Wishes{Hook: Never, Flags: InTurn},
 		},
 		{"no event of Helm", map[string]string{"helm.sh/hook": ""}, Wishes{Hook: Never, Flags: InTurn}},
@@ -82,11 +85,13 @@ func TestWishes(t *testing.T) {
 		},
 		{"test of Helm", map[string]string{"helm.sh/hook": "test"}, Wishes{Hook: Test, Flags: InTurn}},
 		{
-			"also a test", map[string]string{"helm.sh/hook": "test,post-install"},
+			"also a test",
+			map[string]string{"helm.sh/hook": "test,post-install"},
 			Wishes{Hook: PostInstall | Test, Flags: InTurn},
 		},
 		{
-			"around a removal, for Helm", map[string]string{"helm.sh/hook": "pre-delete,post-delete"},
+			"around a removal, for Helm",
+			map[string]string{"helm.sh/hook": "pre-delete,post-delete"},
 			Wishes{Hook: PreDelete | PostDelete, Flags: InTurn},
 		},
 		{
@@ -95,7 +100,8 @@ func TestWishes(t *testing.T) {
 			Wishes{Hook: PostSync | PreDelete | PostDelete},
 		},
 		{
-			"around a removal", map[string]string{HookAnnotation: "pre-delete,post-delete"},
+			"around a removal",
+			map[string]string{HookAnnotation: "pre-delete,post-delete"},
 			Wishes{Hook: PreDelete | PostDelete},
 		},
 		{"CRD of Helm 2", map[string]string{"helm.sh/hook": "crd-install"}, Wishes{Hook: Never, Flags: InTurn}},
@@ -121,7 +127,8 @@ func TestWishes(t *testing.T) {
 			Wishes{},
 		},
 		{
-			"ignore", map[string]string{IgnoreAnnotation: "/spec/replicas, /spec/template/spec/containers/*/image"},
+			"ignore",
+			map[string]string{IgnoreAnnotation: "/spec/replicas, /spec/template/spec/containers/*/image"},
 			Wishes{Flags: Ignore, Ignore: []string{"/spec/replicas", "/spec/template/spec/containers/*/image"}},
 		},
 		{

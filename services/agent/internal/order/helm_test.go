@@ -42,7 +42,8 @@ func manifests(t *rapid.T) []manifest {
 		}
 		if rapid.IntRange(0, 5).Draw(t, "hook") > 0 {
 			m.annotations["helm.sh/hook"] = strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
-				"pre-install", "Pre-Install ", " pre-upgrade", "post-install", "test", "pre-rollback", "crd-install", "",
+				"pre-install", "Pre-Install ", " pre-upgrade", "post-install", "test", "pre-rollback",
+				"crd-install", "",
 			}), 1, 2).Draw(t, "events"), ",")
 		}
 		if weight := rapid.SampledFrom([]string{"", "0", "-5", "7", "+7", " 1", "1.5", "first"}).Draw(t,

@@ -63,7 +63,10 @@ func rankOf(kind schema.GroupKind) rank {
 		schema.GroupKind{Kind: "ResourceQuota"}, schema.GroupKind{Kind: "LimitRange"},
 		schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"}, schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PriorityClass"},
 		schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}, schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"},
-		schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}, schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:
+		schema.GroupKind{
+			Group: "rbac.authorization.k8s.io",
+			Kind:  "RoleBinding",
+		}, schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:
 		return needed
 	case schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
 		schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
@@ -341,7 +344,8 @@ func (p *planner) cycle(items []set.Item) error {
 			i, ok := p.at[key]
 			if ok && p.items[i].Wave > last.Wave {
 				return &manifest.Error{Position: last.Position, Line: last.Position.Line, Problem: fmt.Sprintf(
-					"%s depends on %s, which is of a later wave (%d, its own is %d). Mend the annotations %s or %s", last.Key, key, p.items[i].Wave, last.Wave, object.WaveAnnotation, object.DependsAnnotation)}
+					"%s depends on %s, which is of a later wave (%d, its own is %d). Mend the annotations %s or %s",
+					last.Key, key, p.items[i].Wave, last.Wave, object.WaveAnnotation, object.DependsAnnotation)}
 			}
 			if ok && waiting[key] {
 				next = p.items[i]

@@ -164,7 +164,8 @@ func TestPlan(t *testing.T) {
 			"db [db] web",
 		},
 		{
-			"depends on another service's", []set.Item{item("Deployment", "web", needs("Deployment", "elsewhere"))},
+			"depends on another service's",
+			[]set.Item{item("Deployment", "web", needs("Deployment", "elsewhere"))},
 			"[elsewhere] web",
 		},
 		{

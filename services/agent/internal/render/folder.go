@@ -140,7 +140,8 @@ func (f *Folder) Follow(name string) (string, error) { return artifact.Follow(na
 
 // Unfollowed is the mistake of a link that leads nowhere.
 func (f *Folder) Unfollowed(name string, err error) error {
-	return f.Mistake(name, artifact.Printable("is a link that can't be followed: "+err.Error())+". Put the file itself in its place, or what the link leads to into the folder")
+	return f.Mistake(name, artifact.Printable("is a link that can't be followed: "+err.Error())+
+		". Put the file itself in its place, or what the link leads to into the folder")
 }
 
 // below tells whether a file is in the folder that is rendered, and not in that of the tests.

@@ -126,7 +126,8 @@ func (c *child) feed(in Input) {
 	}
 	service := in.Folder.Service
 	job, err := json.Marshal(Job{
-		Name: service.Name, Namespace: service.Namespace, Path: service.Path, Renderer: int32(in.Folder.Renderer), Render: spec, Tests: service.Tests.GetPath(), Scope: in.Scope, Seconds: uint64(c.limits.CPU.Seconds()),
+		Name: service.Name, Namespace: service.Namespace, Path: service.Path, Renderer: int32(in.Folder.Renderer),
+		Render: spec, Tests: service.Tests.GetPath(), Scope: in.Scope, Seconds: uint64(c.limits.CPU.Seconds()),
 	})
 	if err != nil {
 		c.kill("the scope can't be encoded: " + err.Error())
@@ -226,7 +227,10 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 				return err
 			}
 			if looked += len(answer.Object); looked > maxLooked {
-				answer = LookupAnswer{Refused: true, Error: fmt.Sprintf("the lookups of the service find more than %d MiB in all: ask for single objects", maxLooked>>20)}
+				answer = LookupAnswer{
+					Refused: true,
+					Error:   fmt.Sprintf("the lookups of the service find more than %d MiB in all: ask for single objects", maxLooked>>20),
+				}
 			}
 			if err := c.reply(answer); err != nil {
 				return err

@@ -96,11 +96,13 @@ func TestLinksOfPlainManifestsAreFollowedAsKubectlDoes(t *testing.T) {
 			"", map[string]string{"files/a": configMap, "b.yaml": "->files/a"}, "ConfigMap a (apps/b.yaml, document 1)",
 		},
 		"a file by two names": {
-			"", map[string]string{"files/a": configMap, "b.yaml": "->files/a", "c.yaml": "->b.yaml"},
+			"",
+			map[string]string{"files/a": configMap, "b.yaml": "->files/a", "c.yaml": "->b.yaml"},
 			"ConfigMap a (apps/b.yaml, document 1)",
 		},
 		"a file beside the root": {
-			"prod", map[string]string{"files/a.yaml": configMap, "prod/b.yaml": "->../files/a.yaml"},
+			"prod",
+			map[string]string{"files/a.yaml": configMap, "prod/b.yaml": "->../files/a.yaml"},
 			"ConfigMap a (apps/prod/b.yaml, document 1)",
 		},
 		"\"..\" after a name": {
@@ -114,11 +116,13 @@ func TestLinksOfPlainManifestsAreFollowedAsKubectlDoes(t *testing.T) {
 			"ConfigMap a (apps/prod/a.yaml, document 1)",
 		},
 		"a folder that is read anyway": {
-			"", map[string]string{"base/deep/a.yaml": configMap, "x/prod": "->../base/deep"},
+			"",
+			map[string]string{"base/deep/a.yaml": configMap, "x/prod": "->../base/deep"},
 			"ConfigMap a (apps/base/deep/a.yaml, document 1)",
 		},
 		"the root": {
-			"now", map[string]string{"v2/a.yaml": configMap, "v1/a.yaml": "not: this", "now": "->v2"},
+			"now",
+			map[string]string{"v2/a.yaml": configMap, "v1/a.yaml": "not: this", "now": "->v2"},
 			"ConfigMap a (apps/v2/a.yaml, document 1)",
 		},
 		"unused, and out": {
@@ -184,15 +188,18 @@ func TestRendererIsFound(t *testing.T) {
 			[]string{"Kustomization", "base/" + kustomization}, nil, deliveryv1.Renderer_RENDERER_KUSTOMIZE, "",
 		},
 		"both": {
-			[]string{chart, kustomization}, nil, 0,
+			[]string{chart, kustomization},
+			nil, 0,
 			"the folder also has Chart.yaml. Remove one, or say in render.renderer which is meant",
 		},
 		"both, and said": {
-			[]string{chart, kustomization}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM},
+			[]string{chart, kustomization},
+			&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM},
 			deliveryv1.Renderer_RENDERER_HELM, "",
 		},
 		"a path": {
-			[]string{"a.yaml", "prod/" + kustomization}, &deliveryv1.RenderSpec{Path: "prod"},
+			[]string{"a.yaml", "prod/" + kustomization},
+			&deliveryv1.RenderSpec{Path: "prod"},
 			deliveryv1.Renderer_RENDERER_KUSTOMIZE, "",
 		},
 		"a path that is not there": {
@@ -202,19 +209,23 @@ func TestRendererIsFound(t *testing.T) {
 			[]string{"a.yaml", "deep/" + chart}, nil, 0, "apps/deep/Chart.yaml: the folder is made for helm",
 		},
 		"beside the path": {
-			[]string{"a/a.yaml", "deep/" + chart}, &deliveryv1.RenderSpec{Path: "a"}, deliveryv1.Renderer_RENDERER_RAW,
+			[]string{"a/a.yaml", "deep/" + chart},
+			&deliveryv1.RenderSpec{Path: "a"}, deliveryv1.Renderer_RENDERER_RAW,
 			"",
 		},
 		"plain, but a kustomization": {
-			[]string{kustomization}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_RAW}, 0,
+			[]string{kustomization},
+			&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_RAW}, 0,
 			"made for kustomize, and is taken for plain manifests. Set render.path to it, and render.renderer to kustomize;",
 		},
 		"no chart": {
-			[]string{"a.yaml"}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM}, 0,
+			[]string{"a.yaml"},
+			&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_HELM}, 0,
 			"there is no Chart.yaml",
 		},
 		"no kustomization": {
-			[]string{"a.yaml"}, &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_KUSTOMIZE}, 0,
+			[]string{"a.yaml"},
+			&deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_KUSTOMIZE}, 0,
 			"there is no kustomization.yaml",
 		},
 		"templates are never guessed": {[]string{"a.yaml", "_a.tpl"}, nil, deliveryv1.Renderer_RENDERER_RAW, ""},

@@ -274,7 +274,8 @@ func (r *Repair) ended(ctx context.Context, service string, key object.Key, outc
 	r.results.WithLabelValues("repaired").Inc()
 	r.seconds.Observe(max(now.Sub(h.since), 0).Seconds())
 	h.since = time.Time{}
-	h.last = append(slices.DeleteFunc(h.last, func(e event) bool { return now.Sub(e.at) > fightWindow }), event{at: now, rival: outcome.Rival, fields: outcome.Fields})
+	h.last = append(slices.DeleteFunc(h.last, func(e event) bool { return now.Sub(e.at) > fightWindow }),
+		event{at: now, rival: outcome.Rival, fields: outcome.Fields})
 	if h.level == 0 && !h.fights() {
 		r.log.Info("put right", "service", service, "object", key.String(), "manager", outcome.Rival, "fields", outcome.Fields)
 		return
@@ -283,7 +284,8 @@ func (r *Repair) ended(ctx context.Context, service string, key object.Key, outc
 	h.level++
 	h.until = now.Add(truce)
 	r.memory.Fought(key, outcome.Rival, outcome.Fields, h.until)
-	r.log.Warn("somebody keeps changing an object", "service", service, "object", key.String(), "manager", outcome.Rival, "fields", outcome.Fields, "next_repair_in", truce)
+	r.log.Warn("somebody keeps changing an object", "service", service, "object", key.String(),
+		"manager", outcome.Rival, "fields", outcome.Fields, "next_repair_in", truce)
 }
 
 // fights says whether the last repairs were about the same. Of the first of them nobody knows what it was about.

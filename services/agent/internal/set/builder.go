@@ -96,7 +96,8 @@ func (st *Store) Create(target Target) (*Builder, error) {
 	}
 	b := &Builder{
 		Target: target, path: path, file: file, w: bufio.NewWriterSize(file, 64<<10),
-		known: map[schema.GroupVersionKind]bool{}, unserved: map[schema.GroupVersionKind]error{}, own: map[schema.GroupKind]bool{}, scaled: map[int]object.Key{},
+		known: map[schema.GroupVersionKind]bool{}, unserved: map[schema.GroupVersionKind]error{},
+		own: map[schema.GroupKind]bool{}, scaled: map[int]object.Key{},
 	}
 	if err := b.write([]byte(magic)); err != nil {
 		b.Discard()
@@ -169,7 +170,10 @@ func (b *Builder) add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	}
 	if obj.GetGenerateName() != "" {
 		if wishes.Hook == 0 {
-			return &manifest.Error{Position: at, Line: at.Line, Problem: obj.GetKind() + ": metadata.generateName would make a new object at every apply. Give it a metadata.name, or make it a hook"}
+			return &manifest.Error{
+				Position: at, Line: at.Line,
+				Problem: obj.GetKind() + ": metadata.generateName would make a new object at every apply. Give it a metadata.name, or make it a hook",
+			}
 		}
 		obj.SetName(obj.GetGenerateName())
 		obj.SetGenerateName("")
@@ -231,7 +235,8 @@ func (b *Builder) AddNamespace(ctx context.Context, wanted *deliveryv1.CreateNam
 // Hold adds an object of the service that stays in the cluster as it is, unless the set has it anyway. Its content is not sent.
 func (b *Builder) Hold(ctx context.Context, ref object.Ref, at manifest.Position) error {
 	if slices.ContainsFunc(b.items, func(item Item) bool {
-		return item.Group == ref.Group && item.Kind == ref.Kind && item.Name == ref.Name && (item.Namespace == ref.Namespace || item.bare && ref.Namespace == b.Namespace)
+		return item.Group == ref.Group && item.Kind == ref.Kind && item.Name == ref.Name &&
+			(item.Namespace == ref.Namespace || item.bare && ref.Namespace == b.Namespace)
 	}) {
 		return nil
 	}
@@ -353,7 +358,10 @@ func (b *Builder) content(item Item, data []byte) (Item, error) {
 	at := item.Position
 	switch {
 	case len(data) > maxObject:
-		return Item{}, &manifest.Error{Position: at, Line: at.Line, Problem: fmt.Sprintf("%s has %d bytes, more than the %d that any cluster takes", item.Key, len(data), maxObject)}
+		return Item{}, &manifest.Error{
+			Position: at, Line: at.Line,
+			Problem: fmt.Sprintf("%s has %d bytes, more than the %d that any cluster takes", item.Key, len(data), maxObject),
+		}
 	case b.at+int64(len(data)) > MaxContent:
 		return Item{}, &manifest.Error{Position: at, Problem: fmt.Sprintf("the service's objects have more than %d bytes. Split it", MaxContent)}
 	}

@@ -29,7 +29,7 @@ func (b *Builder) noteForeign(obj *unstructured.Unstructured, at manifest.Positi
 	}
 	images(obj.Object, func(image string) {
 		if len(b.foreign) < maxMistakes && !agentconfig.AllowsImage(b.Registries, image) {
-			b.foreign = append(b.foreign, &ForeignImageError{At: at, Of: object.RefOf(obj).Key.String(), Image: image})
+			b.foreign = append(b.foreign, &ForeignImageError{At: at, Of: object.RefOf(obj).String(), Image: image})
 		}
 	})
 }

@@ -135,7 +135,8 @@ func (p *parser) begin(element xml.StartElement) {
 		p.suite = attribute("name")
 	case "testcase":
 		p.now = &deliveryv1.TestCase{
-			Class: p.clean(cmp.Or(attribute("classname"), p.suite), maxName), Name: p.clean(attribute("name"), maxName), Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_PASSED,
+			Class: p.clean(cmp.Or(attribute("classname"), p.suite), maxName), Name: p.clean(attribute("name"), maxName),
+			Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_PASSED,
 		}
 		seconds, err := strconv.ParseFloat(strings.ReplaceAll(attribute("time"), ",", ""), 64)
 		if err == nil && seconds >= 0 && seconds < 1e6 {

@@ -228,7 +228,8 @@ func Summary(record inventory.Record) *deliveryv1.TestSummary {
 		return nil
 	}
 	summary := &deliveryv1.TestSummary{
-		Id: r.ID, Cause: r.Cause, Outcome: r.Outcome, Digest: r.Digest, Passed: r.Passed, Failed: r.Failed, StartTime: timestamppb.New(r.Start), EndTime: stamp(r.End),
+		Id: r.ID, Cause: r.Cause, Outcome: r.Outcome, Digest: r.Digest, Passed: r.Passed, Failed: r.Failed,
+		StartTime: timestamppb.New(r.Start), EndTime: stamp(r.End),
 	}
 	for _, one := range r.Tests {
 		switch {

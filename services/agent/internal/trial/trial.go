@@ -98,7 +98,10 @@ func New(deps Deps) *Runner {
 		Deps: deps, slots: make(chan struct{}, mostRuns),
 		runs: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_test_runs_total", Help: "Runs of services' tests that have ended, by outcome."}, []string{"outcome"}),
 			"passed", "failed", "timed_out", "aborted", "error", "skipped"),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fairlead_agent_test_run_seconds", Help: "Duration of runs of services' tests.", Buckets: prometheus.ExponentialBuckets(1, 3, 9)}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_agent_test_run_seconds",
+			Help: "Duration of runs of services' tests.", Buckets: prometheus.ExponentialBuckets(1, 3, 9),
+		}),
 	}
 	deps.Metrics.MustRegister(r.runs, r.seconds)
 	return r
@@ -394,7 +397,9 @@ func (t *Trial) plan(ctx, patience context.Context, in *Input, s *state, items [
 	case tests == 0:
 		return fail(deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, "The service has no tests: no Job or Pod of it is marked by "+object.HookAnnotation+": test.")
 	case tests > mostTests || len(items) > mostObjects:
-		return fail(deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, fmt.Sprintf("There are %d tests and %d objects for them, and there may be %d and %d. Leave some out.", tests, len(items)-tests, mostTests, mostObjects))
+		return fail(deliveryv1.TestOutcome_TEST_OUTCOME_ERROR,
+			fmt.Sprintf("There are %d tests and %d objects for them, and there may be %d and %d. Leave some out.",
+				tests, len(items)-tests, mostTests, mostObjects))
 	}
 	if len(s.Objects) > 0 {
 		s.goAll()
@@ -489,7 +494,8 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 	if t.progress == nil {
 		t.progress = t.runner.Applier.BeginHooks(request, []set.Item{item}, object.Test)
 	}
-	now := t.runner.Applier.Try(patience, request, t.progress, apply.Attempt{Item: item, Began: one.Began, Resumed: !t.sure, Earlier: one.Earlier, UID: one.UID})
+	now := t.runner.Applier.Try(patience, request, t.progress,
+		apply.Attempt{Item: item, Began: one.Began, Resumed: !t.sure, Earlier: one.Earlier, UID: one.UID})
 	t.sure = t.sure && !now.Refused && patience.Err() == nil
 	if patience.Err() != nil {
 		return 0, false
@@ -578,7 +584,10 @@ func (t *Trial) overdue(now *apply.Trial, one *test, a attemptAt) time.Duration 
 
 // cannotStart tells the reasons of a pod whose containers can't be started.
 func cannotStart(text string) bool {
-	for _, reason := range []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError"} {
+	for _, reason := range []string{
+		"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull",
+		"CreateContainerConfigError", "CreateContainerError",
+	} {
 		if strings.Contains(text, reason) {
 			return true
 		}
@@ -634,7 +643,9 @@ func (t *Trial) through(ctx context.Context, in *Input, s *state, at int, outcom
 }
 
 // finish ends the run; with no outcome, as its tests went. ended: it is written down, and handed over.
-func (t *Trial) finish(ctx context.Context, in *Input, s *state, outcome deliveryv1.TestOutcome, message string, items []set.Item) (wait time.Duration, ended bool) {
+func (t *Trial) finish(ctx context.Context, in *Input, s *state, outcome deliveryv1.TestOutcome, message string,
+	items []set.Item,
+) (wait time.Duration, ended bool) {
 	if outcome == 0 {
 		outcome, message = verdict(s.Run.Tests)
 	}
@@ -848,8 +859,10 @@ func (t *Trial) shown(r run) *deliveryv1.TestRun {
 		wrote, known := t.outputs[i]
 		out.Partial = out.Partial || one.Attempt > 0 && !one.End.IsZero() && !known
 		result := &deliveryv1.TestResult{
-			Kind: one.Kind, Namespace: one.Namespace, Name: one.Name, Outcome: one.Outcome, Attempts: one.Attempt, StartTime: stamp(one.Start), EndTime: stamp(one.End),
-			Message: one.Message, Cases: firstCases(wrote.report.cases, caseRoom[0]), CasesPassed: wrote.report.passed, CasesFailed: wrote.report.failed, CasesSkipped: wrote.report.skipped,
+			Kind: one.Kind, Namespace: one.Namespace, Name: one.Name, Outcome: one.Outcome, Attempts: one.Attempt,
+			StartTime: stamp(one.Start), EndTime: stamp(one.End),
+			Message: one.Message, Cases: firstCases(wrote.report.cases, caseRoom[0]), CasesPassed: wrote.report.passed,
+			CasesFailed: wrote.report.failed, CasesSkipped: wrote.report.skipped,
 		}
 		if one.Attempt > 0 && one.End.IsZero() {
 			result.Outcome = deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING

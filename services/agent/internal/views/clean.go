@@ -12,9 +12,9 @@ const maxText = 256
 
 var (
 	// userinfo is that of a URL, as registries and Git hosts repeat it in errors.
-	userinfo = regexp.MustCompile(`://[^/@\s]+@`) //nolint:gochecknoglobals // a constant
+	userinfo = regexp.MustCompile(`://[^/@\s]+@`)
 	// assigned is what looks like a secret with its name, as programs print their configuration.
-	assigned = regexp.MustCompile(`(?i)\b([\w-]*(?:password|passwd|secret|token|api[_-]?key|authorization|credential)[\w-]*["']?\s*[=:]\s*["']?)(?:(?:bearer|basic)\s+)?[^\s"',;&]+`) //nolint:gochecknoglobals // a constant
+	assigned = regexp.MustCompile(`(?i)\b([\w-]*(?:password|passwd|secret|token|api[_-]?key|authorization|credential)[\w-]*["']?\s*[=:]\s*["']?)(?:(?:bearer|basic)\s+)?[^\s"',;&]+`)
 )
 
 // clean returns a text of Kubernetes without what looks like a secret, without control characters and cut to maxText.

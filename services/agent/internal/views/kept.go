@@ -48,11 +48,16 @@ func read(path string) (*deliveryv1.ViewSetDelivery, error) {
 	if err != nil {
 		return nil, err
 	}
+	return decodeKept(data), nil
+}
+
+// decodeKept returns nil for what no agent has written so.
+func decodeKept(data []byte) *deliveryv1.ViewSetDelivery {
 	sets := &deliveryv1.ViewSetDelivery{}
 	if proto.Unmarshal(data, sets) != nil || sets.GetDigest() != viewset.Digest(sets.GetSets()) {
-		return nil, nil
+		return nil
 	}
-	return sets, nil
+	return sets
 }
 
 // Digest is that of what is kept.

@@ -634,7 +634,7 @@ func TestViewIsWhatADirectCountSays(t *testing.T) { //nolint:paralleltest // it 
 	w := newWorld(t)
 	h := &history{
 		world: w, random: rand.New(rand.NewPCG(seed, 0)),
-		namespace: fmt.Sprintf("view-%d", seed%1_000_000), //nolint:gosec // a history can be run again
+		namespace: fmt.Sprintf("view-%d", seed%1_000_000), // a history can be run again
 		pods:      map[string]int{}, placed: map[string]bool{}, nodes: map[string]bool{}, works: map[string]int{},
 		events: map[string]int{},
 	}

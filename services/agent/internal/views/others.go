@@ -148,7 +148,7 @@ func parseWorkload(kind string, b []byte) (w workload, m meta, err error) {
 		case 2:
 			return walk(b, func(number protowire.Number, n uint64, _ []byte) error {
 				if number == at.desired {
-					w.desired = int32(n) //nolint:gosec // int32 on the wire
+					w.desired = int32(n) // int32 on the wire
 				}
 				return nil
 			})
@@ -156,15 +156,15 @@ func parseWorkload(kind string, b []byte) (w workload, m meta, err error) {
 			return walk(b, func(number protowire.Number, n uint64, _ []byte) error {
 				switch number {
 				case at.pods:
-					pods = int32(n) //nolint:gosec // int32 on the wire
+					pods = int32(n) // int32 on the wire
 				case at.observed:
-					observed = int64(n) //nolint:gosec // int64 on the wire
+					observed = int64(n) // int64 on the wire
 				case at.ready:
-					w.ready = int32(n) //nolint:gosec // int32 on the wire
+					w.ready = int32(n) // int32 on the wire
 				case at.updated:
-					updated = int32(n) //nolint:gosec // int32 on the wire
+					updated = int32(n) // int32 on the wire
 				case at.scheduled:
-					w.desired = int32(n) //nolint:gosec // int32 on the wire
+					w.desired = int32(n) // int32 on the wire
 				}
 				return nil
 			})
@@ -194,7 +194,7 @@ func parseJob(b []byte) (w workload, m meta, err error) {
 			return walk(b, func(number protowire.Number, n uint64, _ []byte) error {
 				switch number {
 				case 2:
-					w.desired = int32(n) //nolint:gosec // int32 on the wire
+					w.desired = int32(n) // int32 on the wire
 				case 10:
 					w.suspended = n != 0
 				}
@@ -208,7 +208,7 @@ func parseJob(b []byte) (w workload, m meta, err error) {
 					conditions[c.name] = c.status == "True"
 					return err
 				case 5:
-					w.ready = int32(n) //nolint:gosec // int32 on the wire
+					w.ready = int32(n) // int32 on the wire
 				}
 				return nil
 			})
@@ -336,7 +336,7 @@ func parseWarning(b []byte) (w warning, m meta, err error) {
 		case 7:
 			lastSeen, err = seconds(b)
 		case 8:
-			count = int64(int32(n)) //nolint:gosec // int32 on the wire
+			count = int64(int32(n)) // int32 on the wire
 		case 9:
 			isWarning = string(b) == "Warning"
 		case 10:
@@ -345,7 +345,7 @@ func parseWarning(b []byte) (w warning, m meta, err error) {
 			return walk(b, func(number protowire.Number, n uint64, b []byte) (err error) {
 				switch number {
 				case 1:
-					inSeries = int64(int32(n)) //nolint:gosec // int32 on the wire
+					inSeries = int64(int32(n)) // int32 on the wire
 				case 2:
 					lastInSeries, err = seconds(b)
 				}

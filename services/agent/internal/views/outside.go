@@ -58,7 +58,8 @@ func (v *View) takeUsage(now cluster.Usage) (changed bool) {
 	}
 	was, known := v.used, v.kindOf(kindUsage).known
 	moved := func(before, after, of int64) bool { return max(before-after, after-before) > max(of, before)/usedShare }
-	if known && was.Nodes == now.Nodes && !moved(was.CPU, now.CPU, cpu) && !moved(was.Memory, now.Memory, memory) && (v.Now().Sub(was.at) < usedAfter || was.Usage == now) {
+	if known && was.Nodes == now.Nodes && !moved(was.CPU, now.CPU, cpu) && !moved(was.Memory, now.Memory, memory) &&
+		(v.Now().Sub(was.at) < usedAfter || was.Usage == now) {
 		return false
 	}
 	v.used = usage{now, v.Now()}
@@ -109,7 +110,10 @@ func (v *View) deprecatedSection() *deliveryv1.ViewSection {
 	})
 	for _, one := range all[:min(len(all), maxDeprecatedRows)] {
 		name := string(cut([]byte(one.GroupVersion().String()+" "+one.Resource), 256))
-		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: name, Kind: "DeprecatedAPI", Name: name, Reason: found[one], Version: string(cut([]byte(one.Removed), maxKind))})
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: name, Kind: "DeprecatedAPI", Name: name, Reason: found[one],
+			Version: string(cut([]byte(one.Removed), maxKind)),
+		})
 	}
 	s.Withheld = int64(len(all) - len(s.GetRows()))
 	return s
@@ -185,7 +189,8 @@ func (v *View) agentSection(s *deliveryv1.ViewSection) {
 		}
 		seen[key] = true
 		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
-			Key: key, Kind: e.Kind, Name: string(cut([]byte(printable(e.Name)), maxText)), Reason: state, SinceTime: stamp(e.Begin.Unix()), LastTime: stamp(e.Ends.Unix()),
+			Key: key, Kind: e.Kind, Name: string(cut([]byte(printable(e.Name)), maxText)), Reason: state,
+			SinceTime: stamp(e.Begin.Unix()), LastTime: stamp(e.Ends.Unix()),
 		})
 	}
 }

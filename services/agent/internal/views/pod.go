@@ -171,7 +171,7 @@ func parseState(b []byte) (s status, err error) {
 		case 4:
 			s.ready = n != 0
 		case 5:
-			s.restart.count = int32(n) //nolint:gosec // int32 on the wire
+			s.restart.count = int32(n) // int32 on the wire
 		case 6:
 			s.image = string(b)
 		case 9:
@@ -206,9 +206,9 @@ func (s *status) parseNow(b []byte) error {
 			return walk(b, func(number protowire.Number, n uint64, b []byte) error {
 				switch number {
 				case 1:
-					s.exitCode = int32(n) //nolint:gosec // int32 on the wire
+					s.exitCode = int32(n) // int32 on the wire
 				case 2:
-					s.signal = int32(n) //nolint:gosec // int32 on the wire
+					s.signal = int32(n) // int32 on the wire
 				case 3:
 					s.reason = word(b)
 				}

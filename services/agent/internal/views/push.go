@@ -58,7 +58,7 @@ func NewPusher(v *View, distributors *hub.Distributors, metrics prometheus.Regis
 	return &Pusher{
 		view: v, distributors: distributors, log: log, wake: make(chan struct{}, 1), bytes: bytes, left: bucket, asOf: v.Now(),
 		// Later processes have later terms. If the clock went back the hub says so, and the term goes on above the hub's.
-		term: uint64(max(1, v.Now().UnixMilli())), //nolint:gosec // positive
+		term: uint64(max(1, v.Now().UnixMilli())),
 	}
 }
 
@@ -158,7 +158,9 @@ func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Dura
 }
 
 // answered takes over what the hub says of a push.
-func (p *Pusher) answered(request *deliveryv1.PushViewRequest, answer *deliveryv1.PushViewResponse, now map[string]*deliveryv1.ViewSection) (wait time.Duration) {
+func (p *Pusher) answered(request *deliveryv1.PushViewRequest, answer *deliveryv1.PushViewResponse,
+	now map[string]*deliveryv1.ViewSection,
+) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

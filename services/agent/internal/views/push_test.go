@@ -148,7 +148,7 @@ func TestHubHasWhatTheViewSaysAfterRandomChanges(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history can be run again
+	random := rand.New(rand.NewPCG(seed, 0)) // a history can be run again
 	now := time.Unix(1_700_000_000, 0)
 	p, h, v := pushing(t, &now)
 	backoff := &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
@@ -163,7 +163,7 @@ func TestHubHasWhatTheViewSaysAfterRandomChanges(t *testing.T) {
 				namespace: "n", name: uid, reason: []string{"Running", "CrashLoopBackOff", "Pending"}[random.IntN(3)],
 				notReady: random.IntN(2) == 0, phase: "Running",
 				since:    int64(random.IntN(100)),
-				restarts: []restart{{count: int32(random.IntN(5))}}, //nolint:gosec // small
+				restarts: []restart{{count: int32(random.IntN(5))}},
 			})
 		}
 		now = now.Add(time.Duration(random.IntN(60)) * time.Second)
@@ -237,7 +237,10 @@ func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
 		})
 	}
 	for i, of := range []struct{ reason, kind, namespace, name string }{
-		{"a b", "c", "n", "o"}, {"a", "b c", "n", "o"}, {"a", "b", "n/o", "p"}, {"a", "b", "n", "o p"},
+		{"a b", "c", "n", "o"},
+		{"a", "b c", "n", "o"},
+		{"a", "b", "n/o", "p"},
+		{"a", "b", "n", "o p"},
 		{"a\u00a0b", "c\nd", "n", "o"},
 		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), long + "1"},
 		{strings.Repeat("r", 200), strings.Repeat("k", 200), strings.Repeat("n", 200), strings.Repeat("x", 254)},
@@ -245,7 +248,7 @@ func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
 	} {
 		take(v.takeWarning, &corev1.Event{
 			ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("event-", i))}, Type: "Warning", Reason: of.reason,
-			Count:          int32(i + 1), //nolint:gosec // small
+			Count:          int32(i + 1),
 			InvolvedObject: corev1.ObjectReference{Kind: of.kind, Namespace: of.namespace, Name: of.name},
 			LastTimestamp:  metav1.NewTime(now), FirstTimestamp: metav1.NewTime(now),
 		})

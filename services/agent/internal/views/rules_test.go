@@ -201,19 +201,29 @@ func TestPodsThatEndedTakeNothing(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	_, _, v := pushing(t, &now)
-	for i, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed} {
+	for i, phase := range []corev1.PodPhase{
+		corev1.PodRunning, corev1.PodPending, corev1.PodSucceeded,
+		corev1.PodFailed,
+	} {
 		for j, node := range []string{"", "node-1"} {
 			if _, err := v.takePod(wire(t, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: string(phase) + node, Namespace: "n", UID: types.UID(string(phase) + node)},
-				Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{asks("a", fmt.Sprint(1+i*2+j), "1Mi")}},
-				Status:     corev1.PodStatus{Phase: phase},
+				ObjectMeta: metav1.ObjectMeta{
+					Name: string(phase) + node, Namespace: "n",
+					UID: types.UID(string(phase) + node),
+				},
+				Spec: corev1.PodSpec{
+					NodeName:   node,
+					Containers: []corev1.Container{asks("a", fmt.Sprint(1+i*2+j), "1Mi")},
+				},
+				Status: corev1.PodStatus{Phase: phase},
 			}), false); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	want := map[string]int64{
-		"cpu": 2000 + 4000, "memory": 2 << 20, "pods": 2, "waiting_cpu": 1000 + 3000, "waiting_memory": 2 << 20, "waiting_pods": 2,
+		"cpu": 2000 + 4000, "memory": 2 << 20, "pods": 2, "waiting_cpu": 1000 + 3000, "waiting_memory": 2 << 20,
+		"waiting_pods": 2,
 	}
 	sections, _ := v.Sections()
 	for _, s := range sections {
@@ -223,7 +233,8 @@ func TestPodsThatEndedTakeNothing(t *testing.T) {
 	}
 }
 
-// ErrImagePull and ImagePullBackOff take turns: an image is one row of the pods that wait for it, whichever each of them says now.
+// ErrImagePull and ImagePullBackOff take turns: an image is one row of the pods that wait for it, whichever each of
+// them says now.
 func TestAnImageThatCanNotBePulledIsOneRow(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
@@ -284,9 +295,11 @@ func TestConditionsOfANodeHaveAPolarity(t *testing.T) {
 			Capacity: list("4", "8Gi"), Allocatable: list("3500m", "7Gi"),
 			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
 			Conditions: []corev1.NodeCondition{
-				{Type: "Ready", Status: "True"}, {Type: "MemoryPressure", Status: "True"},
+				{Type: "Ready", Status: "True"},
+				{Type: "MemoryPressure", Status: "True"},
 				{Type: "DiskPressure", Status: "False"},
-				{Type: "GPUReady", Status: "False"}, {Type: "KernelDeadlock", Status: "True"},
+				{Type: "GPUReady", Status: "False"},
+				{Type: "KernelDeadlock", Status: "True"},
 			},
 		},
 	}

@@ -67,13 +67,13 @@ func TestFiguresAreOfTheSampleWhileItIsReadAgain(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	v := sampled(t, &now, 0)
-	total, sample := figure(v, sectionPods, "total"), sampleOf(t, v, sectionPods)
+	total, sample := figure(v, sectionPods, "total"), podSample(t, v)
 	k := v.kindOf("pods")
 	k.begin()
 	for i := range left {
-		if got := figure(v, sectionPods, "total"); got != total || sampleOf(t, v, sectionPods) != sample {
+		if got := figure(v, sectionPods, "total"); got != total || podSample(t, v) != sample {
 			t.Fatalf("after %d of %d pods the total is %d, one of %d, and was %d, one of %d", i, left, got,
-				sampleOf(t, v, sectionPods), total, sample)
+				podSample(t, v), total, sample)
 		}
 		takes(t, v, podUID(i), 0)
 	}
@@ -82,8 +82,8 @@ func TestFiguresAreOfTheSampleWhileItIsReadAgain(t *testing.T) {
 		takes(t, v, podUID(i), 0)
 	}
 	k.complete()
-	if got := figure(v, sectionPods, "total"); got != left || sampleOf(t, v, sectionPods) != 1 {
-		t.Errorf("in the end the total is %d, one of %d", got, sampleOf(t, v, sectionPods))
+	if got := figure(v, sectionPods, "total"); got != left || podSample(t, v) != 1 {
+		t.Errorf("in the end the total is %d, one of %d", got, podSample(t, v))
 	}
 }
 

@@ -212,7 +212,8 @@ func (v *View) podSection(s *deliveryv1.ViewSection) {
 }
 
 func comparePods(a, b *pod) int {
-	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.total(), a.total()), cmp.Compare(a.since, b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(b.total(), a.total()), cmp.Compare(a.since, b.since),
+		cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 }
 
 // serviceOf is the service that manages an object or what made it, by way of its controllers. The last one may be of a kind that the view does not
@@ -269,7 +270,8 @@ func (v *View) pullSection(s *deliveryv1.ViewSection) {
 	})
 	for _, of := range all[:min(len(all), maxPullRows)] {
 		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
-			Key: of.image + " " + of.reason, Kind: "Image", Name: of.image, Reason: of.reason, SinceTime: stamp(found[of].since), Figures: map[string]int64{"pods": v.pods.times(found[of].pods)},
+			Key: of.image + " " + of.reason, Kind: "Image", Name: of.image, Reason: of.reason,
+			SinceTime: stamp(found[of].since), Figures: map[string]int64{"pods": v.pods.times(found[of].pods)},
 		})
 	}
 	s.Withheld = int64(len(all) - len(s.GetRows()))
@@ -339,7 +341,8 @@ func (v *View) claimSection(s *deliveryv1.ViewSection) {
 	f.write(s, v.claims.times)
 	for _, c := range list.best {
 		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
-			Key: c.namespace + "/" + c.name, Kind: "PersistentVolumeClaim", Namespace: c.namespace, Name: c.name, Reason: c.phase, Service: c.service, SinceTime: stamp(c.created),
+			Key: c.namespace + "/" + c.name, Kind: "PersistentVolumeClaim", Namespace: c.namespace, Name: c.name,
+			Reason: c.phase, Service: c.service, SinceTime: stamp(c.created),
 		})
 	}
 	s.Withheld = v.claims.times(int64(list.seen)) - int64(len(s.GetRows()))
@@ -354,7 +357,8 @@ func (v *View) warningSection(s *deliveryv1.ViewSection) {
 		sum int64
 	}
 	list := newWorst(maxWarningRows, func(a, b *told) int {
-		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(b.last, a.last), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.owner, b.owner), cmp.Compare(a.reason, b.reason), cmp.Compare(a.kind, b.kind))
+		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(b.last, a.last), cmp.Compare(a.namespace, b.namespace),
+			cmp.Compare(a.owner, b.owner), cmp.Compare(a.reason, b.reason), cmp.Compare(a.kind, b.kind))
 	})
 	f := counts{}
 	f.zeros("hour", "groups")
@@ -390,7 +394,10 @@ func (v *View) apiSection(s *deliveryv1.ViewSection) {
 	for _, of := range slices.Sorted(maps.Keys(v.versions)) {
 		s.Figures["versions"] += int64(len(v.versions[of]))
 		name := cmp.Or(of, "core")
-		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: name, Kind: "APIGroup", Name: string(cut([]byte(name), 256)), Text: string(cut([]byte(strings.Join(v.versions[of], " ")), maxText))})
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: name, Kind: "APIGroup", Name: string(cut([]byte(name), 256)),
+			Text: string(cut([]byte(strings.Join(v.versions[of], " ")), maxText)),
+		})
 	}
 }
 

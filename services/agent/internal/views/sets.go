@@ -65,7 +65,8 @@ type setRecord struct {
 }
 
 func sameSetRecord(a, b setRecord) bool {
-	return a.name == b.name && a.namespace == b.namespace && a.service == b.service && a.owner == b.owner && a.reason == b.reason && a.since == b.since && a.listed == b.listed &&
+	return a.name == b.name && a.namespace == b.namespace && a.service == b.service &&
+		a.owner == b.owner && a.reason == b.reason && a.since == b.since && a.listed == b.listed &&
 		slices.Equal(a.counts, b.counts) && slices.Equal(a.conditions, b.conditions) && slices.Equal(a.cells, b.cells)
 }
 
@@ -398,7 +399,8 @@ func compareSetRecords(a, b *setRecord) int {
 
 // isUnread tells whether a section keeps what the hub knew before.
 func isUnread(s *deliveryv1.ViewSection) bool {
-	return s.GetFigures() == nil && (s.GetState() == deliveryv1.SectionState_SECTION_STATE_READING || s.GetState() == deliveryv1.SectionState_SECTION_STATE_STALE)
+	return s.GetFigures() == nil && (s.GetState() == deliveryv1.SectionState_SECTION_STATE_READING ||
+		s.GetState() == deliveryv1.SectionState_SECTION_STATE_STALE)
 }
 
 // forgetKind drops what is known of a kind that is gone.

@@ -26,7 +26,8 @@ func certificates(name, of string) *deliveryv1.NamedViewSet {
 		Counts:     []*deliveryv1.ViewCount{{Name: "issuer", Path: ".spec.issuerRef.name"}},
 		Conditions: []string{"Ready"},
 		Columns: []*deliveryv1.ViewColumn{
-			{Name: "expires", Path: ".status.notAfter", Type: "date"}, {Name: "names", Path: ".spec.dnsNames"},
+			{Name: "expires", Path: ".status.notAfter", Type: "date"},
+			{Name: "names", Path: ".spec.dnsNames"},
 			{Name: "renewals", Path: ".status.renewals", Type: "integer"},
 		},
 		Rows: &deliveryv1.ViewSetRows{Most: proto.Int32(5), NotTrue: []string{"Ready"}},
@@ -62,7 +63,8 @@ func certificate(name, issuer, ready string) map[string]any {
 		o["status"] = map[string]any{
 			"notAfter": "2027-01-01T00:00:00Z", "renewals": json.Number("3"),
 			"conditions": []any{map[string]any{
-				"type": "Ready", "status": ready, "reason": "DoesNotExist", "lastTransitionTime": "2026-11-02T10:00:00Z",
+				"type": "Ready", "status": ready, "reason": "DoesNotExist",
+				"lastTransitionTime": "2026-11-02T10:00:00Z",
 			}},
 		}
 	}
@@ -79,14 +81,16 @@ func TestASetCountsAndListsWhatItSays(t *testing.T) {
 	v.knows(0, certificate("a", "le", "True"), certificate("b", "le", "False"), certificate("c", "", ""))
 	s := v.setSections()[0]
 	want := map[string]int64{
-		"total": 3, "issuer.le": 2, "issuer.none": 1, "Ready.true": 1, "Ready.false": 1, "Ready.unknown": 0, "Ready.none": 1,
+		"total": 3, "issuer.le": 2, "issuer.none": 1, "Ready.true": 1, "Ready.false": 1, "Ready.unknown": 0,
+		"Ready.none": 1,
 	}
 	for name, n := range want {
 		if s.GetFigures()[name] != n {
 			t.Errorf("%s is %d, want %d", name, s.GetFigures()[name], n)
 		}
 	}
-	if len(s.GetFigures()) != len(want) || s.GetName() != "set-certificates" || s.GetWithheld() != 0 || len(s.GetRows()) != 2 {
+	if len(s.GetFigures()) != len(want) || s.GetName() != "set-certificates" || s.GetWithheld() != 0 ||
+		len(s.GetRows()) != 2 {
 		t.Fatalf("got %v", s)
 	}
 	c, b := s.GetRows()[0], s.GetRows()[1]
@@ -111,7 +115,8 @@ func TestASetIsBounded(t *testing.T) {
 	v.Want(sets[:1])
 	var objects []map[string]any
 	for i := range 300 {
-		objects = append(objects, certificate(fmt.Sprintf("c-%03d", i), fmt.Sprintf("%s-%d", strings.Repeat("i", 60), i%60), "False"))
+		objects = append(objects, certificate(fmt.Sprintf("c-%03d", i),
+			fmt.Sprintf("%s-%d", strings.Repeat("i", 60), i%60), "False"))
 	}
 	v.knows(0, objects...)
 	s := v.setSections()[0]
@@ -154,7 +159,8 @@ func TestWhatNoViewShowsIsSaid(t *testing.T) {
 		},
 		"does not know the path": func(c *deliveryv1.ViewSetContent) { c.Columns[0].Path = "..a" },
 		"too old": func(c *deliveryv1.ViewSetContent) {
-			c.Of.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+			c.Of.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99,
+				protowire.VarintType), 1))
 		},
 	} {
 		v := plain()
@@ -163,7 +169,8 @@ func TestWhatNoViewShowsIsSaid(t *testing.T) {
 		v.Want([]*deliveryv1.NamedViewSet{set, certificates("right", "example.com")})
 		v.sets[1].parts[0].known = true
 		sections := v.setSections()
-		if s := sections[0]; s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE || !strings.Contains(s.GetReason(), want) || s.GetFigures() != nil {
+		if s := sections[0]; s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE ||
+			!strings.Contains(s.GetReason(), want) || s.GetFigures() != nil {
 			t.Errorf("want %s, got %v", want, s)
 		}
 		if sections[1].GetFigures() == nil {
@@ -219,9 +226,11 @@ func definition(of string, versions ...string) obj {
 		})
 	}
 	return obj{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": obj{"name": "certificates." + of},
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": obj{"name": "certificates." + of},
 		"spec": obj{
-			"group": of, "scope": "Namespaced", "names": obj{"kind": "Certificate", "plural": "certificates"}, "versions": out,
+			"group": of, "scope": "Namespaced", "names": obj{"kind": "Certificate", "plural": "certificates"},
+			"versions": out,
 		},
 	}
 }
@@ -278,7 +287,8 @@ func (h *certificateHistory) differences() (wrong []string) {
 	if at < 0 {
 		return []string{"there is no section"}
 	}
-	if names := sections[at+1].GetFigures(); names == nil || names["total"] != want["total"] || names["namespace.default"] != want["total"] {
+	if names := sections[at+1].GetFigures(); names == nil || names["total"] != want["total"] ||
+		names["namespace.default"] != want["total"] {
 		wrong = append(wrong, fmt.Sprintf("by metadata %v, counted %d", sections[at+1], want["total"]))
 	}
 	s := sections[at]
@@ -290,8 +300,10 @@ func (h *certificateHistory) differences() (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s is %d (known: %t), counted %d", name, got, ok, n))
 		}
 	}
-	if rows := want["total"] - want["Ready.true"]; int64(len(s.GetRows()))+s.GetWithheld() != rows || len(s.GetRows()) != int(min(rows, 5)) {
-		wrong = append(wrong, fmt.Sprintf("%d rows and %d withheld, counted %d", len(s.GetRows()), s.GetWithheld(), rows))
+	if rows := want["total"] - want["Ready.true"]; int64(len(s.GetRows()))+s.GetWithheld() != rows ||
+		len(s.GetRows()) != int(min(rows, 5)) {
+		wrong = append(wrong, fmt.Sprintf("%d rows and %d withheld, counted %d", len(s.GetRows()),
+			s.GetWithheld(), rows))
 	}
 	return wrong
 }
@@ -319,7 +331,7 @@ func TestASetOfACustomResourceIsWhatADirectCountSays(t *testing.T) { //nolint:pa
 	w := newWorld(t)
 	w.view.absentEvery = 100 * time.Millisecond
 	h := &certificateHistory{
-		world: w, random: rand.New(rand.NewPCG(seed, 1)), names: map[string]bool{}, //nolint:gosec // it can be run again
+		world: w, random: rand.New(rand.NewPCG(seed, 1)), names: map[string]bool{}, // it can be run again
 		group: fmt.Sprintf("t%d.example.com", seed),
 	}
 	h.path = "/apis/" + h.group + "/v1beta1/namespaces/default/certificates"
@@ -329,7 +341,8 @@ func TestASetOfACustomResourceIsWhatADirectCountSays(t *testing.T) { //nolint:pa
 		w.await(when, func() []string {
 			sections, _ := w.view.Sections()
 			for _, s := range sections {
-				if s.GetName() == "set-certificates" && s.GetState() == state && strings.Contains(s.GetReason(), reason) && s.GetFigures() == nil {
+				if s.GetName() == "set-certificates" && s.GetState() == state &&
+					strings.Contains(s.GetReason(), reason) && s.GetFigures() == nil {
 					return nil
 				}
 			}
@@ -340,7 +353,10 @@ func TestASetOfACustomResourceIsWhatADirectCountSays(t *testing.T) { //nolint:pa
 	w.run()
 	w.view.Want([]*deliveryv1.NamedViewSet{certificates("certificates", h.group), {
 		Name: "names", Content: &deliveryv1.ViewSetContent{ // of which metadata is enough
-			Of:     &deliveryv1.ViewSetOf{Group: h.group, Kind: "Certificate", Namespaces: []string{"default", "elsewhere"}},
+			Of: &deliveryv1.ViewSetOf{
+				Group: h.group, Kind: "Certificate",
+				Namespaces: []string{"default", "elsewhere"},
+			},
 			Counts: []*deliveryv1.ViewCount{{Name: "namespace", Path: ".metadata.namespace"}},
 		},
 	}})
@@ -414,7 +430,8 @@ func FuzzPathsLeadWhereKubectlFindsThem(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		path, err := ours.Parse(text)
 		// kubectl has another way to write a dot in a field, and reads $ and - otherwise.
-		if quoted := strings.IndexAny(text, `'"`); err != nil || strings.ContainsAny(text, `\$-`) || quoted >= 0 && strings.Contains(text[quoted:], ".") {
+		if quoted := strings.IndexAny(text, `'"`); err != nil || strings.ContainsAny(text, `\$-`) ||
+			quoted >= 0 && strings.Contains(text[quoted:], ".") {
 			return
 		}
 		reader := jsonpath.New("path").AllowMissingKeys(true)

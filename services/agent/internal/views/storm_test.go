@@ -58,9 +58,9 @@ func figure(v *View, section, name string) int64 {
 	return -1
 }
 
-func sampleOf(t *testing.T, v *View, section string) uint32 {
+func podSample(t *testing.T, v *View) uint32 {
 	t.Helper()
-	return sectionOf(t, v, section).GetSample()
+	return sectionOf(t, v, sectionPods).GetSample()
 }
 
 func size(v *View) (sum int) {
@@ -97,7 +97,7 @@ func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest //
 	} else {
 		t.Logf("%d pods take %d MiB", pods, used)
 	}
-	if n := sampleOf(t, v, sectionPods); n < 2 {
+	if n := podSample(t, v); n < 2 {
 		t.Errorf("the view does not say that it is a sample: %d", n)
 	}
 	if n := figure(v, sectionPods, "not_ready"); !near(n, pods/100, 30) {
@@ -111,7 +111,7 @@ func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest //
 		api.Remove(t.Context(), i)
 	}
 	reach(t, v, "few pods", func() bool {
-		return figure(v, sectionPods, "total") == few && sampleOf(t, v, sectionPods) == 1
+		return figure(v, sectionPods, "total") == few && podSample(t, v) == 1
 	})
 }
 

@@ -58,7 +58,7 @@ func word(b []byte) string { return unique.Make(string(cut(b, maxWord))).Value()
 func seconds(b []byte) (at int64, err error) {
 	err = walk(b, func(number protowire.Number, n uint64, _ []byte) error {
 		if number == 1 {
-			at = int64(n) //nolint:gosec // int64 on the wire
+			at = int64(n) // int64 on the wire
 		}
 		return nil
 	})
@@ -68,27 +68,22 @@ func seconds(b []byte) (at int64, err error) {
 // magic begins an object in Protobuf.
 var magic = []byte("k8s\x00") //nolint:gochecknoglobals // It never changes.
 
-// unwrap returns the object within the envelope that says its kind.
-func unwrap(b []byte) (raw []byte, kind string, err error) {
+// unwrap returns the object within the envelope that says its kind, which has to be well-formed and is not looked at.
+func unwrap(b []byte) (raw []byte, err error) {
 	b, ok := bytes.CutPrefix(b, magic)
 	if !ok {
-		return nil, "", errWire
+		return nil, errWire
 	}
 	err = walk(b, func(number protowire.Number, _ uint64, field []byte) error {
 		switch number {
 		case 1:
-			return walk(field, func(number protowire.Number, _ uint64, field []byte) error {
-				if number == 2 {
-					kind = word(field)
-				}
-				return nil
-			})
+			return walk(field, func(protowire.Number, uint64, []byte) error { return nil })
 		case 2:
 			raw = field
 		}
 		return nil
 	})
-	return raw, kind, err
+	return raw, err
 }
 
 // event is a frame of a watch.
@@ -164,7 +159,7 @@ func parseEvent(frame []byte) (e event, err error) {
 		case 2:
 			return walk(b, func(number protowire.Number, _ uint64, b []byte) (err error) {
 				if number == 1 {
-					e.object, _, err = unwrap(b)
+					e.object, err = unwrap(b)
 				}
 				return err
 			})
@@ -181,7 +176,7 @@ type page struct {
 }
 
 func parsePage(body []byte) (p page, err error) {
-	list, _, err := unwrap(body)
+	list, err := unwrap(body)
 	if err != nil {
 		return p, err
 	}
@@ -222,7 +217,7 @@ func parseStatus(b []byte) error {
 		case 4:
 			f.reason = string(b)
 		case 6:
-			f.code = int(n) //nolint:gosec // an HTTP code
+			f.code = int(n) // an HTTP code
 		}
 		return nil
 	}); err != nil {
@@ -254,7 +249,7 @@ func parseMeta(b []byte) (m meta, err error) {
 		case 6:
 			m.version = string(b)
 		case 7:
-			m.generation = int64(n) //nolint:gosec // int64 on the wire
+			m.generation = int64(n) // int64 on the wire
 		case 8:
 			m.created, err = seconds(b)
 		case 9:

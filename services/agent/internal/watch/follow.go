@@ -53,7 +53,8 @@ func (w *Watcher) Follow(service string, obj *unstructured.Unstructured) {
 		}
 	}
 	if streams >= MaxFollowed {
-		w.log.Info("a hook's object has no stream of its own, and is asked for instead", "service", service, "object", object.RefOf(obj).String(), "streams", streams)
+		w.log.Info("a hook's object has no stream of its own, and is asked for instead", "service", service,
+			"object", object.RefOf(obj).String(), "streams", streams)
 		return
 	}
 	w.single[obj.GetUID()] = &followed{

@@ -88,9 +88,13 @@ type rules struct {
 // not block.
 func New(api API, m *memory.Memory, noted func(service string), log *slog.Logger, metrics prometheus.Registerer) *Watcher {
 	w := &Watcher{
-		api: api, memory: m, noted: noted, log: log, custom: make(chan struct{}, 1), follows: make(chan struct{}, 1), single: map[types.UID]*followed{}, sources: map[string]*sources{},
-		running:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_watches", Help: "Kinds that are followed."}),
-		begun:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_watch_streams_total", Help: "Streams that were begun, anew or where the last one ended."}, []string{"from"}),
+		api: api, memory: m, noted: noted, log: log, custom: make(chan struct{}, 1), follows: make(chan struct{}, 1),
+		single: map[types.UID]*followed{}, sources: map[string]*sources{},
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_watches", Help: "Kinds that are followed."}),
+		begun: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_agent_watch_streams_total",
+			Help: "Streams that were begun, anew or where the last one ended.",
+		}, []string{"from"}),
 		followers: map[schema.GroupVersionKind]*follower{}, rules: map[string]rules{}, notes: map[string]map[string]string{},
 	}
 	metrics.MustRegister(w.running, w.begun)

@@ -39,7 +39,8 @@ func (k *Keeper) Acknowledge(ctx context.Context, a Alert, group, actor, reason 
 			events = []store.Event{event.AlertNoted(event.AlertAcknowledged, a.Meta.Name, "", actor, reason, note.Time)}
 		}
 		if !found {
-			return nil, catalog.Refuse(catalog.Precondition, "alert %q fires nowhere that could be acknowledged: see `fairlead describe alert %s`", a.Meta.Name, a.Meta.Name)
+			return nil, catalog.Refuse(catalog.Precondition,
+				"alert %q fires nowhere that could be acknowledged: see `fairlead describe alert %s`", a.Meta.Name, a.Meta.Name)
 		}
 		return events, nil
 	})

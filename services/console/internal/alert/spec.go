@@ -42,7 +42,8 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 	}
 	rows, err := catalog.AllRows(ctx, w.Tx.View, store.KindAlert)
 	if err == nil && len(rows) > most {
-		err = catalog.Refuse(catalog.Precondition, "alert %q: there are %d already, the most that there may be: one alert may group clusters by a label", after.Name, most)
+		err = catalog.Refuse(catalog.Precondition,
+			"alert %q: there are %d already, the most that there may be: one alert may group clusters by a label", after.Name, most)
 	}
 	return err
 }

@@ -117,7 +117,8 @@ func TestASilenceTellsLaterWhatIsNotOver(t *testing.T) {
 	}
 }
 
-// What was told before a silence is ended within it. Neither what begins in it nor the growth of what was told makes an event.
+// What was told before a silence is ended within it. Neither what begins in it nor the growth of what was told makes an
+// event.
 func TestTheEndOfWhatBeganBeforeASilenceIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -220,7 +221,8 @@ func TestAnAlertNamesFiveClustersAndCountsAll(t *testing.T) {
 	t.Parallel()
 	names := []string{"c1", "c2", "c3", "c4", "c5", "c6", "c7"}
 	for n, want := range map[int]string{
-		1: "name : c holds at 1 of 9 clusters: c1.", 5: "at 5 of 9 clusters: c1, c2, c3, c4, c5.", 6: "at 6 of 9 clusters: c1, c2, c3, c4, c5 and 1 more.",
+		1: "name : c holds at 1 of 9 clusters: c1.", 5: "at 5 of 9 clusters: c1, c2, c3, c4, c5.",
+		6: "at 6 of 9 clusters: c1, c2, c3, c4, c5 and 1 more.",
 		7: "at 7 of 9 clusters: c1, c2, c3, c4, c5 and 2 more.",
 	} {
 		if got := (Turn{Fires: true, Names: names[:n], Clusters: n, Of: 9}).words("found", Spec{When: "name : c"}); !strings.Contains(got, want) {

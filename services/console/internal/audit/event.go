@@ -49,7 +49,10 @@ func Event(who Who, at time.Time, a Act) store.AuditEvent {
 
 // Trimmed is the event which says that the oldest events went because there were too many.
 func Trimmed(at time.Time, dropped int64) store.AuditEvent {
-	return Event(Console(), at, Act{Action: "audit.trimmed", Reason: fmt.Sprintf("%d of the oldest events went: the trail is at the bound of --audit-max-bytes", dropped)})
+	return Event(Console(), at, Act{
+		Action: "audit.trimmed",
+		Reason: fmt.Sprintf("%d of the oldest events went: the trail is at the bound of --audit-max-bytes", dropped),
+	})
 }
 
 // subject is what events are found by. A database's text has no NUL.

@@ -79,7 +79,8 @@ func (a *Accesses) Read(who Who, act Act, begins bool) {
 // Tell tells of what is written nowhere else. Tell does not wait.
 func (a *Accesses) Tell(who Who, act Act) {
 	a.Recorder.Record(trail.Event{
-		Actor: trail.Of(who.Identity), Action: act.Action, Resource: act.Resource, Name: act.Name, Cluster: act.Cluster, Reason: act.Reason, Remote: who.Remote, TraceID: who.TraceID,
+		Actor: trail.Of(who.Identity), Action: act.Action, Resource: act.Resource, Name: act.Name, Cluster: act.Cluster,
+		Reason: act.Reason, Remote: who.Remote, TraceID: who.TraceID,
 	})
 }
 

@@ -120,8 +120,12 @@ func FuzzCheck(f *testing.F) {
 			same(t, e)
 		}
 		for _, a := range []*consolev1.AuditActor{
-			{Kind: text}, {Name: text}, {Groups: []string{"x", text}}, {Groups: make([]string, min(max(n, 0), 70))},
-			{Uid: text}, {Extra: []*consolev1.AuditExtra{{Key: text}}},
+			{Kind: text},
+			{Name: text},
+			{Groups: []string{"x", text}},
+			{Groups: make([]string, min(max(n, 0), 70))},
+			{Uid: text},
+			{Extra: []*consolev1.AuditExtra{{Key: text}}},
 			{Extra: []*consolev1.AuditExtra{{}, {Values: []string{"x", text}}}},
 			{Extra: []*consolev1.AuditExtra{{Values: make([]string, min(max(n, 0), 70))}}},
 			{Extra: slices.Repeat([]*consolev1.AuditExtra{{}}, min(max(n, 0), 70))},

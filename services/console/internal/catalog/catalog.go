@@ -66,7 +66,8 @@ type Deps struct {
 func New(guard Reader, d Deps) *Catalog {
 	l := NewLoader(d.Now)
 	c := &Catalog{
-		Loader: l, store: d.Store, box: d.Box, log: d.Log, guard: guard, finder: d.Finder, observer: d.Observer, desk: confirm.New(d.Box, l.now), hubTurn: make(chan struct{}, 1),
+		Loader: l, store: d.Store, box: d.Box, log: d.Log, guard: guard, finder: d.Finder, observer: d.Observer,
+		desk: confirm.New(d.Box, l.now), hubTurn: make(chan struct{}, 1),
 		memory: memory{most: maxHeard},
 	}
 	if d.Observer != nil {

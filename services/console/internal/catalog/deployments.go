@@ -155,7 +155,10 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.service.Name, err)
 		}
-		out = append(out, store.Deployment{Service: d.service.UID, Digest: d.hub.Digest, Content: d.hub.Content, Replaces: replaces, State: state, DeliverTime: c.now()})
+		out = append(out, store.Deployment{
+			Service: d.service.UID, Digest: d.hub.Digest, Content: d.hub.Content,
+			Replaces: replaces, State: state, DeliverTime: c.now(),
+		})
 	}
 	return out, became, nil
 }

@@ -82,7 +82,9 @@ func (c *Catalog) Details(ctx context.Context, kind store.DetailKind, after stri
 	})
 }
 
-func (c *Catalog) details(ctx context.Context, kind store.DetailKind, find func(context.Context, store.View) ([]store.Resource, error)) (out []ServiceDetail, err error) {
+func (c *Catalog) details(ctx context.Context, kind store.DetailKind,
+	find func(context.Context, store.View) ([]store.Resource, error),
+) (out []ServiceDetail, err error) {
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		rows, err := find(ctx, v)
 		if err != nil {

@@ -91,7 +91,8 @@ func (c *Catalog) EndLevers(ctx context.Context) error {
 	}
 	for _, row := range thawing {
 		if err := c.thaw(ctx, row); err != nil {
-			c.log.WarnContext(ctx, "a freeze whose time has come stays for now; agents judge it by their clocks", "kind", row.Kind, "name", row.Name, "err", err)
+			c.log.WarnContext(ctx, "a freeze whose time has come stays for now; agents judge it by their clocks",
+				"kind", row.Kind, "name", row.Name, "err", err)
 		}
 	}
 	return c.store.AddEvents(ctx, soon...)

@@ -29,19 +29,30 @@ func TestEssenceJudgesLikeTheWhole(t *testing.T) {
 		pick := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
 		source := Source{Status: SourceStatus{Problem: problem("git")}}
 		if rapid.Bool().Draw(t, "fetched") {
-			source.Status.Heads = []Head{{Ref: "refs/heads/main", Revision: Revision{Commit: pick("head", "a", "b")}, FetchTime: moment("fetch")}}
+			source.Status.Heads = []Head{{
+				Ref: "refs/heads/main", Revision: Revision{Commit: pick("head", "a", "b")},
+				FetchTime: moment("fetch"),
+			}}
 		}
 		cluster := Cluster{
-			Meta:   Meta{Name: "edge", CreateTime: now.Add(-time.Hour)},
-			Status: ClusterStatus{JoinTime: moment("join"), LastSeen: moment("seen"), Connected: rapid.Bool().Draw(t, "connected")},
+			Meta: Meta{Name: "edge", CreateTime: now.Add(-time.Hour)},
+			Status: ClusterStatus{
+				JoinTime: moment("join"), LastSeen: moment("seen"),
+				Connected: rapid.Bool().Draw(t, "connected"),
+			},
 		}
 		s := Service{Meta: Meta{UpdateTime: now.Add(-time.Minute)}, Spec: ServiceSpec{Source: "shop", Ref: "main"}}
 		s.Status.ConfigProblem = problem("config")
-		s.Status.Hub = HubTruth{Source: "uid", Ref: "refs/heads/main", Digest: pick("digest", "", "d1", "d2"), Revision: Revision{Commit: pick("hub", "a", "b")}, ResolveTime: moment("resolve"), Problem: problem("hub")}
+		s.Status.Hub = HubTruth{
+			Source: "uid", Ref: "refs/heads/main", Digest: pick("digest", "", "d1", "d2"),
+			Revision: Revision{Commit: pick("hub", "a", "b")}, ResolveTime: moment("resolve"), Problem: problem("hub"),
+		}
 		if rapid.Bool().Draw(t, "reported") {
 			s.Status.Cluster = ClusterTruth{ReceiveTime: now, Report: &Report{
-				Phase:  Phase(pick("phase", string(PhaseHealthy), string(PhaseFailed), string(PhaseDegraded), string(PhaseHeld), string(PhaseWaiting), string(PhaseDiffers), string(PhaseRemoved), "")),
-				Digest: pick("reports", "d1", "d2"), AppliedDigest: pick("applied", "", "d1", "d2"), ObservedTime: moment("observed"),
+				Phase: Phase(pick("phase", string(PhaseHealthy), string(PhaseFailed), string(PhaseDegraded),
+					string(PhaseHeld), string(PhaseWaiting), string(PhaseDiffers), string(PhaseRemoved), "")),
+				Digest: pick("reports", "d1", "d2"), AppliedDigest: pick("applied", "", "d1", "d2"),
+				ObservedTime: moment("observed"),
 			}}
 		}
 		essence := s.Essence()

@@ -616,7 +616,8 @@ func summary(written []Written) string {
 // note keeps a report, if it says anything new.
 func (b *bringing) note(ctx context.Context, tx *store.Tx, r Report) error {
 	before := b.service.Status.Cluster.Report
-	if before != nil && before.Digest == r.Digest && before.Phase == r.Phase && before.Message == r.Message && before.AppliedDigest == r.AppliedDigest && r.Guard == nil {
+	if before != nil && before.Digest == r.Digest && before.Phase == r.Phase && before.Message == r.Message &&
+		before.AppliedDigest == r.AppliedDigest && r.Guard == nil {
 		return nil
 	}
 	row, err := encodeReport(b.service.Meta.UID, "", r)

@@ -17,9 +17,13 @@ func TestRefusedFolderIsTriedMoreAndMoreRarely(t *testing.T) {
 	var f folders
 	now := time.Unix(1e9, 0)
 	one, other := Delivered{UID: "u", Digest: "d1"}, Delivered{UID: "u", Digest: "d2"}
-	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
+	for _, want := range []time.Duration{
+		30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute,
+		5 * time.Minute, 5 * time.Minute,
+	} {
 		if got := f.refused(one, now); got != want || f.wait(one, now) != want || f.wait(other, now) > 0 {
-			t.Errorf("tried after %s, which is in %s, want %s; another digest in %s", got, f.wait(one, now), want, f.wait(other, now))
+			t.Errorf("tried after %s, which is in %s, want %s; another digest in %s", got, f.wait(one, now), want,
+				f.wait(other, now))
 		}
 		now = now.Add(2 * want)
 	}
@@ -57,14 +61,18 @@ func TestWriteThatTakesTooLongIsUndone(t *testing.T) {
 		t.Errorf("three: %v", err)
 	}
 	b := bringing{content: Content{Edits: edits}}
-	if r, err := b.report(now, false, errLate); err != nil || r.Phase != PhaseFailed || !strings.Contains(r.Message, "writing its 5 resources takes more than 5s") {
+	if r, err := b.report(now, false, errLate); err != nil || r.Phase != PhaseFailed ||
+		!strings.Contains(r.Message, "writing its 5 resources takes more than 5s") {
 		t.Errorf("the report: %v, %v", r, err)
 	}
 }
 
 func TestCirclesAreFound(t *testing.T) {
 	t.Parallel()
-	waits := map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": nil, "x": {"y"}, "y": {"z", "a"}, "z": {"y"}}
+	waits := map[string][]string{
+		"a": {"b", "c"}, "b": {"d"}, "c": {"d"}, "d": nil, "x": {"y"}, "y": {"z", "a"},
+		"z": {"y"},
+	}
 	if got := circleIn(waits, []string{"a", "b", "c", "d"}); got != nil {
 		t.Errorf("there is none, got %v", got)
 	}

@@ -14,7 +14,8 @@ func TestTheGuardCountsDeletionsOfTenMinutes(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC)
 	now := begin
-	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{Now: func() time.Time { return now }})
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"),
+		store.Options{Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

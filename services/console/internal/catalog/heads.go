@@ -88,7 +88,8 @@ func (c *Catalog) publish(ctx context.Context, tx *store.Tx, actor string, sourc
 	if c.observer != nil {
 		tx.Tell(c.observer.SourceSaid(metaOf(source), before, after)...)
 	}
-	c.log.InfoContext(ctx, "heads published", "actor", actor, "source", source.Name, "epoch", before.Epoch, "heads", len(after.Heads), "problem", after.Problem != nil)
+	c.log.InfoContext(ctx, "heads published", "actor", actor, "source", source.Name, "epoch", before.Epoch,
+		"heads", len(after.Heads), "problem", after.Problem != nil)
 	return tx.Publish(ctx, source, state)
 }
 

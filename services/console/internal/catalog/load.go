@@ -160,7 +160,9 @@ func (t *truths) tell(s *Service, cluster string) (err error) {
 	return err
 }
 
-func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[string]bool, load func(context.Context, store.View, []store.Resource) ([]T, error)) (map[string]T, error) {
+func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[string]bool,
+	load func(context.Context, store.View, []store.Resource) ([]T, error),
+) (map[string]T, error) {
 	found, err := v.Named(ctx, kind, trueKeys(names))
 	if err != nil {
 		return nil, err

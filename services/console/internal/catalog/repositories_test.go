@@ -9,11 +9,13 @@ func TestSubmoduleRepositoriesArePathsOnTheHost(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{
 		"team/libs": true, "team/*": true, "libs.git": true, "group/sub/libs": true,
-		"": false, "*": false, "/*": false, "/team/libs": false, "team/../corp": false, "team//libs": false, "team/li*": false, "https://git.example.com/team/libs": false,
+		"": false, "*": false, "/*": false, "/team/libs": false, "team/../corp": false, "team//libs": false,
+		"team/li*": false, "https://git.example.com/team/libs": false,
 		"git@host:team/libs": false, `team\libs`: false, "team/libs/": false, "team/libs\n": false,
 	} {
 		git := GitSource{URL: "https://git.example.com/team/shop", SubmoduleRepositories: []string{text}}
-		if err := git.validate(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "spec.git.submoduleRepositories") {
+		if err := git.validate(); (err == nil) != good ||
+			err != nil && !strings.Contains(err.Error(), "spec.git.submoduleRepositories") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -23,11 +25,13 @@ func TestAllowedHostsAreHosts(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{
 		"charts.example.com": true, "charts.example.com:8443": true, "127.0.0.1:8080": true, "[::1]:8080": true,
-		"": false, "https://charts.example.com": false, "charts.example.com/stable": false, "Charts.example.com": false, "ada@charts.example.com": false,
-		"charts.example.com?a": false, "*": false, "a b": false,
+		"": false, "https://charts.example.com": false, "charts.example.com/stable": false, "Charts.example.com": false,
+		"ada@charts.example.com": false,
+		"charts.example.com?a":   false, "*": false, "a b": false,
 	} {
 		git := GitSource{URL: "https://git.example.com/team/shop", Allow: []string{text}}
-		if err := git.validate(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "spec.git.allow") {
+		if err := git.validate(); (err == nil) != good ||
+			err != nil && !strings.Contains(err.Error(), "spec.git.allow") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -35,9 +39,13 @@ func TestAllowedHostsAreHosts(t *testing.T) {
 
 func TestChartSourcesAreNamesOfSources(t *testing.T) {
 	t.Parallel()
-	for names, good := range map[string]bool{"stable": true, "stable,other": true, "": false, "Stable": false, "@stable": false, "stable,stable": false, "https://charts.example.com": false} {
+	for names, good := range map[string]bool{
+		"stable": true, "stable,other": true, "": false, "Stable": false,
+		"@stable": false, "stable,stable": false, "https://charts.example.com": false,
+	} {
 		git := GitSource{URL: "https://git.example.com/team/shop", ChartSources: strings.Split(names, ",")}
-		if err := git.validate(); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "spec.git.chartSources") {
+		if err := git.validate(); (err == nil) != good ||
+			err != nil && !strings.Contains(err.Error(), "spec.git.chartSources") {
 			t.Errorf("%q: %v", names, err)
 		}
 	}

@@ -82,7 +82,8 @@ func sayDegraded(s *Service, _ *Cluster, _ time.Time) string {
 func sayHealthy(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
 	if s.Spec.Catalog {
-		return join(fmt.Sprintf("%s is applied; its %s %s in the catalog.", delivered(s), plural.Of(r.ObjectsTotal, "resource"), plural.Are(r.ObjectsTotal)), r.Message)
+		return join(fmt.Sprintf("%s is applied; its %s %s in the catalog.", delivered(s),
+			plural.Of(r.ObjectsTotal, "resource"), plural.Are(r.ObjectsTotal)), r.Message)
 	}
 	return join(fmt.Sprintf("%s is applied; %s %s healthy.", delivered(s), plural.Of(r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal)), r.Message)
 }
@@ -108,7 +109,8 @@ func sayRemoved(*Service, *Cluster, time.Time) string {
 
 func sayApplying(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
-	return cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %s %s healthy.", delivered(s), plural.Part(r.ObjectsHealthy, r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal)))
+	return cmp.Or(r.Message, fmt.Sprintf("%s is being applied: %s %s healthy.", delivered(s),
+		plural.Part(r.ObjectsHealthy, r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal)))
 }
 
 // destination is where the folder goes.

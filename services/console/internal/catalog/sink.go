@@ -245,7 +245,8 @@ func MovesCredentials(before, after store.Resource) (bool, error) {
 		return false, err
 	}
 	is, err := Sinks().Decode(after)
-	return was.Spec.Kind() != is.Spec.Kind() || was.Spec.target() != is.Spec.target() || !maps.EqualFunc(was.Spec.Credentials, is.Spec.Credentials, sameValue), err
+	return was.Spec.Kind() != is.Spec.Kind() || was.Spec.target() != is.Spec.target() ||
+		!maps.EqualFunc(was.Spec.Credentials, is.Spec.Credentials, sameValue), err
 }
 
 // sameValue tells whether two settings name the same, if they name something.

@@ -10,7 +10,10 @@ import (
 
 func TestSeveralSources(t *testing.T) {
 	t.Parallel()
-	chart, values := ServiceSource{Name: "chart", Source: "charts", Ref: "chart:web@^1"}, ServiceSource{Name: "values", Source: "shop"}
+	chart, values := ServiceSource{Name: "chart", Source: "charts", Ref: "chart:web@^1"}, ServiceSource{
+		Name:   "values",
+		Source: "shop",
+	}
 	for name, tc := range map[string]struct {
 		sources []ServiceSource
 		render  string
@@ -40,7 +43,8 @@ func TestSeveralSources(t *testing.T) {
 		"values are a folder": {sources: []ServiceSource{{Name: "values", Source: "shop", Path: "deploy"}, chart}, render: `{"helm":{"valuesFiles":["$values/prod.yaml"]}}`},
 	} {
 		s := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{
-			Source: tc.sources[0].Source, Ref: platform.CombinationPrefix + strings.Repeat("0", 64), Path: tc.path, Cluster: "prod", Sources: tc.sources,
+			Source: tc.sources[0].Source, Ref: platform.CombinationPrefix + strings.Repeat("0", 64), Path: tc.path,
+			Cluster: "prod", Sources: tc.sources,
 		}}
 		if tc.ref != "" {
 			s.Spec.Ref = tc.ref
@@ -54,13 +58,17 @@ func TestSeveralSources(t *testing.T) {
 		}
 	}
 	listed := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{
-		Source: "charts", Ref: platform.CombinationPrefix + strings.Repeat("0", 64), Catalog: true, ServiceAccount: "folders",
-		Sources: []ServiceSource{chart, values},
+		Source: "charts", Ref: platform.CombinationPrefix + strings.Repeat("0", 64), Catalog: true,
+		ServiceAccount: "folders",
+		Sources:        []ServiceSource{chart, values},
 	}}
 	if err := listed.validate(); err == nil || !strings.Contains(err.Error(), "a service with spec.catalog has one source") {
 		t.Errorf("a service of the catalog with two sources: %v", err)
 	}
-	lone := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{Source: "shop", Ref: platform.CombinationPrefix + "0", Cluster: "prod"}}
+	lone := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{
+		Source: "shop", Ref: platform.CombinationPrefix + "0",
+		Cluster: "prod",
+	}}
 	if err := lone.validate(); err == nil {
 		t.Error("a service with one source may name a combination")
 	}
@@ -69,7 +77,10 @@ func TestSeveralSources(t *testing.T) {
 func TestAProjectBoundsEachOfSeveralSources(t *testing.T) {
 	t.Parallel()
 	p := ProjectSpec{Sources: []string{"charts", "shop-*"}}
-	s := ServiceSpec{Source: "charts", Cluster: "prod", Sources: []ServiceSource{{Name: "chart", Source: "charts"}, {Name: "values", Source: "secrets"}}}
+	s := ServiceSpec{
+		Source: "charts", Cluster: "prod",
+		Sources: []ServiceSource{{Name: "chart", Source: "charts"}, {Name: "values", Source: "secrets"}},
+	}
 	if field, why := p.refuses(s, nil); field != "sources[1].source" || !strings.Contains(why, "secrets") {
 		t.Errorf("got %q, %q", field, why)
 	}

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// unreadable is what no person should read: names of enums, one of several things, and sentences without an end before the next.
+// unreadable is what no person should read: names of enums, one of several things, and sentences without an end before
+// the next.
 var unreadable = regexp.MustCompile(`[A-Z]{2,}_[A-Z]|\b1 \w+s are\b|[a-z)] [0-9a-f]{8} stays applied`)
 
 func TestStateOverThreeTruths(t *testing.T) {
@@ -19,7 +20,10 @@ func TestStateOverThreeTruths(t *testing.T) {
 	head := &Head{Ref: "HEAD", Revision: Revision{Commit: b}, FetchTime: at(30)}
 	hub := HubTruth{Digest: "db", Revision: Revision{Commit: b}, ResolveTime: at(29)}
 	report := func(phase Phase, digest, applied, message string) *Report {
-		return &Report{Phase: phase, Digest: digest, AppliedDigest: applied, AppliedCommit: a, Commit: a, Message: message, ObjectsTotal: 3, ObjectsHealthy: 2, ObservedTime: at(5)}
+		return &Report{
+			Phase: phase, Digest: digest, AppliedDigest: applied, AppliedCommit: a, Commit: a,
+			Message: message, ObjectsTotal: 3, ObjectsHealthy: 2, ObservedTime: at(5),
+		}
 	}
 	for name, tc := range map[string]struct {
 		git     GitTruth
@@ -32,28 +36,40 @@ func TestStateOverThreeTruths(t *testing.T) {
 	}{
 		"nothing fetched": {cluster: connected, want: Pending, words: []string{`Source "shop" has not been fetched`}, since: at(700)},
 		"never fetched for a reason": {
-			git: GitTruth{Problem: &Problem{Message: "401 from git.example.com.", Since: at(9)}}, cluster: connected, want: Failed,
+			git: GitTruth{Problem: &Problem{Message: "401 from git.example.com.", Since: at(9)}}, cluster: connected,
+			want:  Failed,
 			words: []string{"Nothing could be fetched: 401"}, since: at(9),
 		},
 		"not resolved yet": {git: GitTruth{Head: head}, cluster: connected, want: Pending, words: []string{"bbbbbbbb is fetched", "distributor"}, since: at(30)},
 		"can't be resolved": {
-			git: GitTruth{Head: head}, hub: HubTruth{Digest: "da", Revision: Revision{Commit: a}, Problem: &Problem{Message: `path "x" does not exist.`, Since: at(8)}},
-			cluster: connected, report: report(PhaseHealthy, "da", "da", ""), want: Failed, words: []string{`path "x"`, "aaaaaaaa stays applied"}, since: at(8),
+			git: GitTruth{Head: head}, hub: HubTruth{
+				Digest: "da", Revision: Revision{Commit: a},
+				Problem: &Problem{Message: `path "x" does not exist.`, Since: at(8)},
+			},
+			cluster: connected, report: report(PhaseHealthy, "da", "da", ""), want: Failed,
+			words: []string{`path "x"`, "aaaaaaaa stays applied"}, since: at(8),
 		},
 		"no agent": {git: GitTruth{Head: head}, hub: hub, want: Pending, words: []string{`Cluster "edge" has no agent yet`}, since: at(800)},
 		"joined, never synced": {
-			git: GitTruth{Head: head}, hub: hub, cluster: ClusterStatus{JoinTime: at(600)}, want: Pending, words: []string{"joined at", "reaches a distributor"}, since: at(600),
+			git: GitTruth{Head: head}, hub: hub, cluster: ClusterStatus{JoinTime: at(600)}, want: Pending,
+			words: []string{"joined at", "reaches a distributor"}, since: at(600),
 		},
 		"disconnected beats healthy": {
-			git: GitTruth{Head: head}, hub: hub, cluster: ClusterStatus{JoinTime: at(600), LastSeen: at(150)}, report: report(PhaseHealthy, "db", "db", ""),
-			want: Unknown, words: []string{"2 h ago", "2026-11-20 09:30:00 UTC", "it said then: healthy", "Check that the agent runs"}, since: at(150),
+			git: GitTruth{Head: head}, hub: hub, cluster: ClusterStatus{JoinTime: at(600), LastSeen: at(150)},
+			report: report(PhaseHealthy, "db", "db", ""),
+			want:   Unknown, words: []string{
+				"2 h ago", "2026-11-20 09:30:00 UTC", "it said then: healthy",
+				"Check that the agent runs",
+			}, since: at(150),
 		},
 		"disconnected beats failed": {
-			git: GitTruth{Problem: &Problem{Message: "401."}}, cluster: ClusterStatus{LastSeen: at(150)}, want: Unknown, words: []string{"not connected"}, since: at(150),
+			git: GitTruth{Problem: &Problem{Message: "401."}}, cluster: ClusterStatus{LastSeen: at(150)}, want: Unknown,
+			words: []string{"not connected"}, since: at(150),
 		},
 		"newer commit": {
-			git: GitTruth{Head: head}, hub: HubTruth{Digest: "da", Revision: Revision{Commit: a}}, cluster: connected, report: report(PhaseHealthy, "da", "da", ""),
-			want: Progressing, words: []string{"bbbbbbbb is fetched", "hands out aaaaaaaa"}, since: at(30),
+			git: GitTruth{Head: head}, hub: HubTruth{Digest: "da", Revision: Revision{Commit: a}}, cluster: connected,
+			report: report(PhaseHealthy, "da", "da", ""),
+			want:   Progressing, words: []string{"bbbbbbbb is fetched", "hands out aaaaaaaa"}, since: at(30),
 		},
 		"no report":                {git: GitTruth{Head: head}, hub: hub, cluster: connected, want: Progressing, words: []string{"has not reported"}, since: at(29)},
 		"report on the one before": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "da", "", "no such kind."), want: Progressing, words: []string{"reports on aaaaaaaa", "That failed: no such kind."}, since: at(29)},
@@ -63,16 +79,21 @@ func TestStateOverThreeTruths(t *testing.T) {
 		"degraded":                 {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseDegraded, "db", "db", ""), want: Degraded, words: []string{"2 of 3"}, since: at(5)},
 		"failed":                   {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "db", "da", "bad manifest."), want: Failed, words: []string{"bad manifest.", "aaaaaaaa stays applied"}, since: at(5)},
 		"failed, and it says what stays": {
-			git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "db", "da", "bad manifest; the previous state stays applied."), want: Failed, words: []string{"bad manifest; the previous state stays applied."}, since: at(5),
+			git: GitTruth{Head: head}, hub: hub, cluster: connected,
+			report: report(PhaseFailed, "db", "da", "bad manifest; the previous state stays applied."), want: Failed,
+			words: []string{"bad manifest; the previous state stays applied."}, since: at(5),
 		},
 		"failed, without a full stop": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseFailed, "db", "da", "bad manifest"), want: Failed, words: []string{"bad manifest. aaaaaaaa stays applied."}, since: at(5)},
 		"one object": {
-			git: GitTruth{Head: head}, hub: hub, cluster: connected, report: func() *Report { r := report(PhaseHealthy, "db", "db", ""); r.ObjectsTotal = 1; return r }(), want: Healthy,
-			words: []string{"bbbbbbbb is applied; 1 object is healthy."}, since: at(5),
+			git: GitTruth{Head: head}, hub: hub, cluster: connected,
+			report: func() *Report { r := report(PhaseHealthy, "db", "db", ""); r.ObjectsTotal = 1; return r }(),
+			want:   Healthy,
+			words:  []string{"bbbbbbbb is applied; 1 object is healthy."}, since: at(5),
 		},
 		"held": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHeld, "db", "da", "Held (incident 7)."), want: Held, words: []string{"incident 7"}, since: at(5)},
 		"held, and can't be resolved": {
-			git: GitTruth{Head: head}, hub: HubTruth{Digest: "da", Problem: &Problem{Message: "no.", Since: at(8)}}, cluster: connected, report: report(PhaseHeld, "da", "da", ""), want: Failed, since: at(8),
+			git: GitTruth{Head: head}, hub: HubTruth{Digest: "da", Problem: &Problem{Message: "no.", Since: at(8)}},
+			cluster: connected, report: report(PhaseHeld, "da", "da", ""), want: Failed, since: at(8),
 		},
 		"held, and gone":    {git: GitTruth{Head: head}, hub: hub, cluster: ClusterStatus{LastSeen: at(150)}, report: report(PhaseHeld, "db", "da", ""), want: Unknown, since: at(150)},
 		"held, nothing new": {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", "Held."), want: Healthy, words: []string{"bbbbbbbb is applied", "Held."}, since: at(5)},
@@ -81,8 +102,10 @@ func TestStateOverThreeTruths(t *testing.T) {
 		"removed":           {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report(PhaseRemoved, "db", "", ""), want: Progressing, words: []string{"apply it again"}, since: at(5)},
 		"unknown phase":     {git: GitTruth{Head: head}, hub: hub, cluster: connected, report: report("", "db", "db", ""), want: Progressing, since: at(5)},
 		"healthy from the cache": {
-			git: GitTruth{Head: head, Problem: &Problem{Message: "git.example.com does not answer.", Since: at(60)}}, hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", ""),
-			want: Healthy, words: []string{"since 2026-11-20 11:00:00 UTC", "from the cache", "does not answer"}, since: at(5),
+			git: GitTruth{Head: head, Problem: &Problem{Message: "git.example.com does not answer.", Since: at(60)}},
+			hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", ""),
+			want: Healthy, words: []string{"since 2026-11-20 11:00:00 UTC", "from the cache", "does not answer"},
+			since: at(5),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,10 +151,16 @@ func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	c := &Catalog{Loader: NewLoader(func() time.Time { return now })}
-	a, b := RefProblem{Ref: "refs/heads/a", Message: "a is missing", Missing: true}, RefProblem{Ref: "refs/heads/b", Message: "b is missing", Missing: true}
+	a, b := RefProblem{Ref: "refs/heads/a", Message: "a is missing", Missing: true}, RefProblem{
+		Ref:     "refs/heads/b",
+		Message: "b is missing", Missing: true,
+	}
 	first := c.since(nil, &Problem{Message: "a is missing", Refs: []string{a.Ref}, Single: []RefProblem{a}})
 	now = now.Add(time.Hour)
-	both := c.since(first, &Problem{Message: "a is missing; b is missing", Refs: []string{a.Ref, b.Ref}, Single: []RefProblem{a, b}})
+	both := c.since(first, &Problem{
+		Message: "a is missing; b is missing", Refs: []string{a.Ref, b.Ref},
+		Single: []RefProblem{a, b},
+	})
 	if got := both.Of(a.Ref); got == nil || got.Message != a.Message || !got.Since.Equal(first.Since) {
 		t.Errorf("of a: %+v", got)
 	}
@@ -148,7 +177,10 @@ func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
 	if got := down.Of(a.Ref); got == nil || !got.Since.Equal(first.Since) {
 		t.Errorf("of a with the host away: %+v", got)
 	}
-	unsigned := &Problem{Message: "unsigned", Refs: []string{a.Ref}, Single: []RefProblem{{Ref: a.Ref, Message: "unsigned"}}}
+	unsigned := &Problem{
+		Message: "unsigned", Refs: []string{a.Ref},
+		Single: []RefProblem{{Ref: a.Ref, Message: "unsigned"}},
+	}
 	if !unsigned.Fails() {
 		t.Error("a ref that is refused is no problem of the source")
 	}

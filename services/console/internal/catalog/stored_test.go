@@ -25,7 +25,7 @@ type old struct {
 	source catalog.Meta
 }
 
-var whatever = catalog.Expectation{AllowMissing: true} //nolint:gochecknoglobals // a constant in all but name
+var whatever = catalog.Expectation{AllowMissing: true}
 
 func newOld(t *testing.T) *old {
 	t.Helper()
@@ -39,7 +39,10 @@ func newOld(t *testing.T) *old {
 	o.Catalog = catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
 		return []catalog.Hook{catalog.Globals{Catalog: c}}
 	}})
-	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
+	source := catalog.Source{
+		Meta: catalog.Meta{Name: "shop"},
+		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}},
+	}
 	o.put(t, drafted(source.Draft(whatever)))
 	o.put(t, cluster("edge-1"))
 	is, err := o.GetSource(o.ctx(t), "shop")
@@ -75,7 +78,8 @@ func service(name string, spec catalog.ServiceSpec) catalog.Edit {
 
 func global(spec catalog.GlobalSpec) catalog.Edit {
 	spec.Template.Source, spec.Clusters = "shop", &catalog.Selector{All: true}
-	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: catalog.Meta{Name: "web"}, Spec: spec}, whatever))
+	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: catalog.Meta{Name: "web"}, Spec: spec},
+		whatever))
 }
 
 func (o *old) try(t *testing.T, e catalog.Edit) error {
@@ -97,7 +101,10 @@ func (o *old) stored(t *testing.T, kind store.Kind, name string, spec any, refs 
 	text, err := json.Marshal(spec)
 	if err == nil {
 		err = o.store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
-			_, err := tx.Create(ctx, store.Draft{Kind: kind, Name: name, Spec: text, Refs: append(refs, store.Ref{Kind: store.KindSource, Name: "shop"})})
+			_, err := tx.Create(ctx, store.Draft{
+				Kind: kind, Name: name, Spec: text,
+				Refs: append(refs, store.Ref{Kind: store.KindSource, Name: "shop"}),
+			})
 			return err
 		})
 	}
@@ -112,22 +119,26 @@ func (o *old) storedService(t *testing.T, name string, spec catalog.ServiceSpec)
 	o.stored(t, store.KindService, name, spec, store.Ref{Kind: store.KindCluster, Name: "edge-1"})
 }
 
-// refusedFor fails unless an error is a refusal of a field.
-func refusedFor(t *testing.T, err error, field string) {
+// wantNoNamespaceMade fails unless an error is a refusal to make a namespace.
+func wantNoNamespaceMade(t *testing.T, err error) {
 	t.Helper()
+	const field = "spec.sync.createNamespace"
 	if refusal, ok := errors.AsType[*catalog.Error](err); !ok || !strings.Contains(refusal.Message, field) {
 		t.Errorf("got %v, want a refusal of %s", err, field)
 	}
 }
 
 // makes has the agent make the namespace of the service.
-var makes = catalog.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)} //nolint:gochecknoglobals // a constant in all but name
+var makes = catalog.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)}
 
 // A source's commits arrive though one of its services can't be written any more.
 func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	t.Parallel()
 	o := newOld(t)
-	pinned := catalog.ServiceSpec{Sync: json.RawMessage(`{"pin":"` + strings.Repeat("b", 40) + `"}`), UnpinAfter: strings.Repeat("a", 40)}
+	pinned := catalog.ServiceSpec{
+		Sync:       json.RawMessage(`{"pin":"` + strings.Repeat("b", 40) + `"}`),
+		UnpinAfter: strings.Repeat("a", 40),
+	}
 	o.storedService(t, "web", pinned)
 	pinned.Path = ".git"
 	o.storedService(t, "broken", pinned)
@@ -137,7 +148,10 @@ func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	}
 	for range 2 {
 		if err := o.PublishHeads(t.Context(), "test", "shop", o.source.UID, catalog.Publication{
-			Epoch: claimed.Epoch, Heads: []catalog.Head{{Ref: "HEAD", Revision: catalog.Revision{Commit: strings.Repeat("c", 40)}}},
+			Epoch: claimed.Epoch, Heads: []catalog.Head{{
+				Ref:      "HEAD",
+				Revision: catalog.Revision{Commit: strings.Repeat("c", 40)},
+			}},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -149,18 +163,18 @@ func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	}
 }
 
-// A namespace to make needs a name. A service that an earlier console stored without one can be held and changed, though not made.
+// A namespace to make needs a name. A service that an earlier console stored without one can be held and changed,
+// though not made.
 func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t *testing.T) {
 	t.Parallel()
 	o := newOld(t)
-	const field = "spec.sync.createNamespace"
-	refusedFor(t, o.try(t, service("new", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("new", makes)))
 	o.put(t, service("web", catalog.ServiceSpec{}))
-	refusedFor(t, o.try(t, service("web", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("web", makes)))
 	named := makes
 	named.Namespace = "shop"
 	o.put(t, service("web", named))
-	refusedFor(t, o.try(t, service("web", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("web", makes)))
 
 	o.storedService(t, "old", makes)
 	if _, err := o.Hold(o.ctx(t), o.by, "old", "SYNC_MODE_HOLD", "the sale", (catalog.Lever{}).Until); err != nil {
@@ -175,7 +189,7 @@ func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t
 		t.Errorf("it can't be changed: %v", err)
 	}
 	o.put(t, service("old", named))
-	refusedFor(t, o.try(t, service("old", makes)), field)
+	wantNoNamespaceMade(t, o.try(t, service("old", makes)))
 }
 
 // A template can leave the namespace to its overrides: what each cluster gets counts.
@@ -192,7 +206,7 @@ func TestAGlobalServiceNamesTheNamespaceThatAgentsMakeAtEachCluster(t *testing.T
 	}
 	o.put(t, cluster("edge-2"))
 	spec.Overrides = spec.Overrides[:1]
-	refusedFor(t, o.try(t, global(spec)), "spec.sync.createNamespace")
+	wantNoNamespaceMade(t, o.try(t, global(spec)))
 }
 
 // A global service that an earlier console stored keeps no cluster out.

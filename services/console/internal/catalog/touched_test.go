@@ -13,9 +13,13 @@ func TestTouchedServicesOfOthersAreCountedOnly(t *testing.T) {
 	of := func(name, problem string, entries ...string) store.Reconfigured {
 		return store.Reconfigured{Service: store.Resource{Name: name}, Entries: entries, Problem: problem}
 	}
-	list := []store.Reconfigured{of("web", "no value", "b"), of("hidden", "", "a"), of("web", "", "a", "b"), of("api", "")}
+	list := []store.Reconfigured{
+		of("web", "no value", "b"), of("hidden", "", "a"), of("web", "", "a", "b"),
+		of("api", ""),
+	}
 	got, total := touchedBy(list, func(r store.Resource) bool { return r.Name != "hidden" })
-	if len(got) != 2 || total != 3 || got[0].Service.Name != "api" || got[1].Service.Name != "web" || got[1].Problem != "" || !slices.Equal(got[1].Entries, []string{"a", "b"}) {
+	if len(got) != 2 || total != 3 || got[0].Service.Name != "api" || got[1].Service.Name != "web" ||
+		got[1].Problem != "" || !slices.Equal(got[1].Entries, []string{"a", "b"}) {
 		t.Errorf("got %+v of %d", got, total)
 	}
 	if all, total := touchedBy(list, nil); len(all) != 3 || total != 3 {

@@ -11,11 +11,15 @@ func TestRefs(t *testing.T) {
 	for ref, ok := range map[string]bool{
 		"": true, "HEAD": true, "main": true, "release/1.x": true, "refs/heads/main": true, "refs/tags/v1.0": true,
 		strings.Repeat("a", 40): true, "feature/ümläut": true,
-		"semver:^1.4": true, "semver:>=2.0.0 <3": true, "semver:~1.2-0": true, "semver:1.x || 3.x": true, "semver:v1": true, "semver:*": true,
-		"semver:": false, "semver: ": false, "semver:latest": false, "semver:^1.4\n": false, "semver:refs/tags/v1": false, "Semver:1": false,
-		"refs/pull/1/head": false, "refs/": false, "-main": false, "a..b": false, "a b": false, "a~1": false, "a^": false, "a:b": false,
-		"a?": false, "a*": false, "a[": false, `a\b`: false, "a@{1}": false, "@": false, "a/": false, "/a": false, "a//b": false,
-		".a": false, "a/.b": false, "a.lock": false, "a.lock/b": false, "a.": false, "a\x00": false, "a\n": false,
+		"semver:^1.4": true, "semver:>=2.0.0 <3": true, "semver:~1.2-0": true, "semver:1.x || 3.x": true,
+		"semver:v1": true, "semver:*": true,
+		"semver:": false, "semver: ": false, "semver:latest": false, "semver:^1.4\n": false,
+		"semver:refs/tags/v1": false, "Semver:1": false,
+		"refs/pull/1/head": false, "refs/": false, "-main": false, "a..b": false, "a b": false, "a~1": false,
+		"a^": false, "a:b": false,
+		"a?": false, "a*": false, "a[": false, `a\b`: false, "a@{1}": false, "@": false, "a/": false, "/a": false,
+		"a//b": false,
+		".a":   false, "a/.b": false, "a.lock": false, "a.lock/b": false, "a.": false, "a\x00": false, "a\n": false,
 	} {
 		if err := validateRef(ref); (err == nil) != ok {
 			t.Errorf("%q: %v", ref, err)
@@ -25,12 +29,18 @@ func TestRefs(t *testing.T) {
 
 func TestPaths(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"": "", ".": "", "./": "", "deploy": "deploy", "deploy/": "deploy", "./deploy/a": "deploy/a", "a b/ü": "a b/ü", "..a": "..a"} {
+	for in, want := range map[string]string{
+		"": "", ".": "", "./": "", "deploy": "deploy", "deploy/": "deploy",
+		"./deploy/a": "deploy/a", "a b/ü": "a b/ü", "..a": "..a",
+	} {
 		if got, err := cleanFolder("path", in); err != nil || got != want {
 			t.Errorf("%q: got %q, %v", in, got, err)
 		}
 	}
-	for _, in := range []string{"/", "/deploy", "../x", "a/../b", "a/..", "a//b", "a/./b", `a\b`, "a\x00", ".git", "a/.GIT/hooks", "a//"} {
+	for _, in := range []string{
+		"/", "/deploy", "../x", "a/../b", "a/..", "a//b", "a/./b", `a\b`, "a\x00", ".git",
+		"a/.GIT/hooks", "a//",
+	} {
 		if got, err := cleanFolder("path", in); err == nil {
 			t.Errorf("%q: became %q", in, got)
 		}
@@ -57,7 +67,8 @@ func FuzzCleanPath(f *testing.F) {
 func FuzzValidateRef(f *testing.F) {
 	f.Add("refs/heads/main")
 	f.Fuzz(func(t *testing.T, ref string) {
-		if validateRef(ref) == nil && !strings.HasPrefix(ref, "semver:") && (strings.HasPrefix(ref, "-") || strings.Contains(ref, "..") || strings.ContainsAny(ref, "\x00 \n:^~")) {
+		if validateRef(ref) == nil && !strings.HasPrefix(ref, "semver:") &&
+			(strings.HasPrefix(ref, "-") || strings.Contains(ref, "..") || strings.ContainsAny(ref, "\x00 \n:^~")) {
 			t.Fatalf("%q was accepted", ref)
 		}
 	})

@@ -550,7 +550,10 @@ func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
 	if err := w.guard.MayName(ctx, w.By, ref); err != nil {
 		return err
 	}
-	return &Error{Reason: Precondition, Absent: true, Message: fmt.Sprintf("%s %q: %s: %s %q does not exist: create it first", e.draft.Kind, e.draft.Name, e.fieldOf(ref), ref.Kind, ref.Name)}
+	return &Error{
+		Reason: Precondition, Absent: true,
+		Message: fmt.Sprintf("%s %q: %s: %s %q does not exist: create it first", e.draft.Kind, e.draft.Name, e.fieldOf(ref), ref.Kind, ref.Name),
+	}
 }
 
 // remove deletes what nobody names.

@@ -19,9 +19,15 @@ func OpenWith(dir string, allowed *addresses.Policy) Opener {
 	return func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error) {
 		switch {
 		case spec.Kubernetes != nil:
-			return backend.NewKubernetes(backend.Kubernetes{Server: spec.Kubernetes.Server, Namespaces: spec.Kubernetes.Namespaces, Credentials: secret, Addresses: allowed})
+			return backend.NewKubernetes(backend.Kubernetes{
+				Server:     spec.Kubernetes.Server,
+				Namespaces: spec.Kubernetes.Namespaces, Credentials: secret, Addresses: allowed,
+			})
 		case spec.Vault != nil:
-			return backend.NewVault(backend.Vault{Address: spec.Vault.Address, Mount: spec.Vault.Mount, Namespace: spec.Vault.Namespace, Credentials: secret, Addresses: allowed}, time.Now)
+			return backend.NewVault(backend.Vault{
+				Address: spec.Vault.Address, Mount: spec.Vault.Mount,
+				Namespace: spec.Vault.Namespace, Credentials: secret, Addresses: allowed,
+			}, time.Now)
 		case spec.Files != nil:
 			return backend.NewFiles(backend.Files{Dir: dir, Folder: spec.Files.Folder, Credentials: secret})
 		}

@@ -168,7 +168,8 @@ func TestLongChainsAreRefused(t *testing.T) {
 	}
 }
 
-// More entries than a service may have are refused one by one, whether or not one layer has all of them; secret ones stay secret.
+// More entries than a service may have are refused one by one, whether or not one layer has all of them; secret ones
+// stay secret.
 func TestMoreEntriesThanAServiceMayHaveAreRefused(t *testing.T) {
 	t.Parallel()
 	const most, more = 2048, 3

@@ -72,7 +72,9 @@ func (r *Resolver) Users(ctx context.Context, of store.Ref, entry string, page c
 }
 
 // usersAmong are the users of a resource among services.
-func (r *Resolver) usersAmong(ctx context.Context, v store.View, names []string, of store.Ref, entry string, sees func(store.Resource) bool) (out []User, err error) {
+func (r *Resolver) usersAmong(ctx context.Context, v store.View, names []string, of store.Ref, entry string,
+	sees func(store.Resource) bool,
+) (out []User, err error) {
 	found, err := v.Named(ctx, store.KindService, names)
 	if err != nil {
 		return nil, err

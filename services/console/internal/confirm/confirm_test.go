@@ -31,7 +31,8 @@ func TestAConfirmationEndsAfterTenMinutes(t *testing.T) {
 	stake := []string{"service/a", "etag-1"}
 	token, begun := one.Token("user:ann", stake), now
 	for age, want := range map[time.Duration]bool{
-		0: true, 9 * time.Minute: true, 10*time.Minute - time.Second: true, 10 * time.Minute: false, 11 * time.Minute: false, 24 * time.Hour: false,
+		0: true, 9 * time.Minute: true, 10*time.Minute - time.Second: true, 10 * time.Minute: false,
+		11 * time.Minute: false, 24 * time.Hour: false,
 	} {
 		now = begun.Add(age)
 		for name, desk := range map[string]*Desk{"the console that gave it": one, "another console": two} {

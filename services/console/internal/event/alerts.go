@@ -11,7 +11,7 @@ import (
 // AlertFires says that an alert fires for so many clusters of a group since a time. The same number is said once.
 func AlertFires(alert, uid, group string, severity consolev1.Severity, how string, clusters int, since, now time.Time) store.Event {
 	return stored(&consolev1.Event{
-		Type: AlertFiring, Severity: severity, Alert: alert, Group: group, Message: how, Count: int32(clusters), //nolint:gosec // of clusters
+		Type: AlertFiring, Severity: severity, Alert: alert, Group: group, Message: how, Count: int32(clusters),
 	}, now, uid, group, stamp(since), strconv.Itoa(clusters))
 }
 

@@ -97,7 +97,8 @@ func levels() filter.Type { return filter.Levels("INFO", "WARNING", "ERROR") }
 func Types() []string {
 	return []string{
 		SourceFetched, SourceRefused, SourceFailing, SourceRecovered,
-		ServiceDelivered, ServiceApplied, ServiceHealthy, ServiceDegraded, ServiceFailed, ServiceRecovered, ServiceHeld, ServiceDriftRepaired, ServicePruned, ServiceDeleted,
+		ServiceDelivered, ServiceApplied, ServiceHealthy, ServiceDegraded, ServiceFailed, ServiceRecovered, ServiceHeld,
+		ServiceDriftRepaired, ServicePruned, ServiceDeleted,
 		ServiceRolledBack, ServiceTestsPassed, ServiceTestsFailed,
 		ConfigChanged, ConfigFailing, ConfigRecovered,
 		GuardTripped, GuardConfirmed, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,
@@ -119,7 +120,10 @@ func Asked() filter.Fields {
 // Fields are those that events can be asked for. Any text may be a type: a kept filter may be of another version.
 func Fields() filter.Fields {
 	out := filter.Fields{"time": filter.Time, "severity": levels(), "count": filter.Number}
-	for _, name := range []string{"id", "type", "project", "cluster", "service", "source", "message", "commit", "digest", "actor", "sink", "globalservice", "alert", "group"} {
+	for _, name := range []string{
+		"id", "type", "project", "cluster", "service", "source", "message", "commit",
+		"digest", "actor", "sink", "globalservice", "alert", "group",
+	} {
 		out[name] = filter.Text
 	}
 	return out

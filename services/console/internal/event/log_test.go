@@ -193,7 +193,8 @@ func TestFollowersGoOnWhereTheyWere(t *testing.T) {
 	})
 }
 
-// What a follower missed is told as lost once a part of it was dropped, and to that follower only: one that has heard of all that is gone goes on.
+// What a follower missed is told as lost once a part of it was dropped, and to that follower only: one that has heard
+// of all that is gone goes on.
 func TestFollowersAreToldThatWhatTheyMissedIsGone(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, url string) {
@@ -232,7 +233,8 @@ func TestFollowersAreToldThatWhatTheyMissedIsGone(t *testing.T) {
 			}
 		}
 		f := &follower{enough: 1, stands: make(chan struct{})}
-		if err := l.Follow(ctx, "", heard, f.send); !errors.Is(err, errEnough) || fmt.Sprint(f.ids) != fmt.Sprint([]string{last.ID}) {
+		if err := l.Follow(ctx, "", heard, f.send); !errors.Is(err, errEnough) ||
+			fmt.Sprint(f.ids) != fmt.Sprint([]string{last.ID}) {
 			t.Errorf("who heard of all that is gone hears %v, %v", f.ids, err)
 		}
 	})

@@ -76,7 +76,10 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 	}
 	refused := refusedSince(before.Problem, after.Problem)
 	if len(refused) > manyRefs {
-		tell(&consolev1.Event{Type: SourceRefused, Severity: failing, Message: fmt.Sprintf("%d refs can't be published. %s", len(refused), refused[0]), Count: int32(len(refused))})
+		tell(&consolev1.Event{
+			Type: SourceRefused, Severity: failing,
+			Message: fmt.Sprintf("%d refs can't be published. %s", len(refused), refused[0]), Count: int32(len(refused)),
+		})
 		refused = nil
 	}
 	for _, message := range refused {
@@ -125,12 +128,14 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 	}
 	if p := before.Problem; p != nil && after.Problem == nil && after.Digest != "" && !delivered {
 		out = append(out, about(s, &consolev1.Event{
-			Type: ServiceRecovered, Severity: info, Digest: after.Digest, Message: "It can be delivered again: its content is the one from before.", Duration: span(p.Since, now),
+			Type: ServiceRecovered, Severity: info, Digest: after.Digest,
+			Message: "It can be delivered again: its content is the one from before.", Duration: span(p.Since, now),
 		}, now, "hub", stamp(p.Since)))
 		// The cluster has nothing to report: what it has did not change. Its health is told once more, because that ends the alert of the failure.
 		if is := s.Reported(); is != nil && is.Phase == catalog.PhaseHealthy {
 			out = append(out, about(s, &consolev1.Event{
-				Type: ServiceHealthy, Severity: info, Digest: is.Digest, Commit: is.Commit, Count: is.ObjectsTotal, Message: cmp.Or(is.Message, allHealthy(is.ObjectsTotal)),
+				Type: ServiceHealthy, Severity: info, Digest: is.Digest, Commit: is.Commit, Count: is.ObjectsTotal,
+				Message: cmp.Or(is.Message, allHealthy(is.ObjectsTotal)),
 			}, now, "hub", stamp(p.Since)))
 		}
 	}
@@ -395,7 +400,10 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 		}
 		tell(&consolev1.Event{Type: PinSet, Severity: info, Commit: now.Pin, Message: fmt.Sprintf("It is pinned to %s%s", short(now.Pin), lasting)})
 	case now.Pin == "" && old.Pin != "":
-		tell(&consolev1.Event{Type: PinReleased, Severity: info, Commit: old.Pin, Message: fmt.Sprintf("It is not pinned to %s any more, and follows its ref.", short(old.Pin))})
+		tell(&consolev1.Event{
+			Type: PinReleased, Severity: info, Commit: old.Pin,
+			Message: fmt.Sprintf("It is not pinned to %s any more, and follows its ref.", short(old.Pin)),
+		})
 	}
 	switch {
 	case now.held() && (now.Mode != old.Mode || now.Reason != old.Reason):

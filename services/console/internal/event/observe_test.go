@@ -19,7 +19,8 @@ func brief(t *testing.T, list []store.Event) (out []string) {
 	return out
 }
 
-// Five refs of a source that move at once, or that can't be published any more, are an event each; six are one with their number. What was so before is none.
+// Five refs of a source that move at once, or that can't be published any more, are an event each; six are one with
+// their number. What was so before is none.
 func TestManyRefsOfASourceAreOneEvent(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -30,7 +31,10 @@ func TestManyRefsOfASourceAreOneEvent(t *testing.T) {
 			if i < n {
 				commit = "fedcba9876543210"
 			}
-			s.Heads = append(s.Heads, catalog.Head{Ref: fmt.Sprint("refs/heads/b", i), Revision: catalog.Revision{Commit: commit}})
+			s.Heads = append(s.Heads, catalog.Head{
+				Ref:      fmt.Sprint("refs/heads/b", i),
+				Revision: catalog.Revision{Commit: commit},
+			})
 		}
 		return s
 	}
@@ -39,7 +43,8 @@ func TestManyRefsOfASourceAreOneEvent(t *testing.T) {
 		for i := range n {
 			ref := fmt.Sprint("refs/heads/b", i)
 			s.Problem.Refs = append(s.Problem.Refs, ref)
-			s.Problem.Single = append(s.Problem.Single, catalog.RefProblem{Ref: ref, Message: ref + " has no signature", Since: now})
+			s.Problem.Single = append(s.Problem.Single,
+				catalog.RefProblem{Ref: ref, Message: ref + " has no signature", Since: now})
 		}
 		return s
 	}

@@ -13,7 +13,8 @@ import (
 func Restored(reason string, at time.Time) store.Event {
 	return stored(&consolev1.Event{
 		Type: CatalogRestored, Severity: warning,
-		Message: "The catalog may have forgotten services: " + reason + ". None is removed from a cluster until somebody confirms it: see `fairlead confirm removals`.",
+		Message: "The catalog may have forgotten services: " + reason +
+			". None is removed from a cluster until somebody confirms it: see `fairlead confirm removals`.",
 	}, at)
 }
 
@@ -33,6 +34,7 @@ func Held(cluster string, services []string, at time.Time) store.Event {
 // Confirmed says that what was held goes.
 func Confirmed(actor string, clusters int, at time.Time) store.Event {
 	return stored(&consolev1.Event{
-		Type: RemovalsConfirmed, Severity: info, Actor: actor, Count: int32(clusters), Message: "What the catalog does not have is removed from clusters again.",
+		Type: RemovalsConfirmed, Severity: info, Actor: actor, Count: int32(clusters),
+		Message: "What the catalog does not have is removed from clusters again.",
 	}, at)
 }

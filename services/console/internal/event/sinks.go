@@ -36,7 +36,8 @@ func SinkDrops(sink, project, uid, why string, total int64, now time.Time) store
 // Trial is an event that only tries a sink, and is not recorded.
 func Trial(sink, project, actor string, now time.Time) *consolev1.Event {
 	return &consolev1.Event{
-		Id: store.NewEventID(), Time: timestamppb.New(now.UTC().Truncate(time.Microsecond)), Type: Test, Severity: info, Project: project, Sink: sink, Actor: actor,
+		Id: store.NewEventID(), Time: timestamppb.New(now.UTC().Truncate(time.Microsecond)), Type: Test, Severity: info,
+		Project: project, Sink: sink, Actor: actor,
 		Message: "This is a test: nothing happened.",
 	}
 }

@@ -67,7 +67,8 @@ func TestAnEventOfManyNamesTheFirstTwenty(t *testing.T) {
 	for services, want := range map[int]int{6: 6, 20: 20, 21: 20, 300: 20} {
 		list := told(t, (&Recorder{}).Gather(draftsOf(ServiceApplied, services, 1)))
 		if len(list) != 1 || int(list[0].GetCount()) != services || len(list[0].GetMembers()) != want {
-			t.Errorf("of %d services there are %d events, of %d, of which %d are named", services, len(list), list[0].GetCount(), len(list[0].GetMembers()))
+			t.Errorf("of %d services there are %d events, of %d, of which %d are named", services, len(list),
+				list[0].GetCount(), len(list[0].GetMembers()))
 		}
 	}
 }

@@ -181,7 +181,8 @@ func (s *syslog) send(ctx context.Context, events []store.AuditEvent) error {
 	}
 	var out bytes.Buffer
 	for _, event := range events {
-		message := fmt.Sprintf("<%d>1 %s %s fairlead-console - %s - %s", priority, event.Time.UTC().Format("2006-01-02T15:04:05.000000Z"), s.host, msgID(event.Action), event.Event)
+		message := fmt.Sprintf("<%d>1 %s %s fairlead-console - %s - %s", priority,
+			event.Time.UTC().Format("2006-01-02T15:04:05.000000Z"), s.host, msgID(event.Action), event.Event)
 		fmt.Fprintf(&out, "%d %s", len(message), message)
 	}
 	if err := s.conn.SetWriteDeadline(time.Now().Add(sendTime)); err != nil {

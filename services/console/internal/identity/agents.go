@@ -83,7 +83,8 @@ func (a *Authority) RenewAgent(ctx context.Context, who audit.Who, id identity.I
 		default:
 			refused = refuse(Unauthenticated, "this token was renewed before, by another copy of the agent's data folder, or before the folder was restored. "+
 				"Run `fairlead cluster leave %s`, and let the agent join again with a new join token", cluster.Name)
-			return a.noteReuse(ctx, tx, who, cluster, fmt.Sprintf("token %s was to be renewed again, after it had been renewed at %s", id.TokenID, line.RenewTime.UTC().Format(time.RFC3339)))
+			return a.noteReuse(ctx, tx, who, cluster,
+				fmt.Sprintf("token %s was to be renewed again, after it had been renewed at %s", id.TokenID, line.RenewTime.UTC().Format(time.RFC3339)))
 		}
 		id.ClusterUID, id.Key = cluster.UID, key
 		token, err = issued(a.signer().RenewAgent(id, line.Generation, identity.AgentLifetime))
@@ -164,7 +165,8 @@ func (a *Authority) Used(ctx context.Context, who audit.Who, uses []TokenUse) er
 		case line.Family == "":
 		case generation == line.Generation && line.UseTime.IsZero():
 			first = append(first, line)
-		case generation < line.Generation && !line.UseTime.IsZero() && now.Sub(line.UseTime) > reuseGrace && u.Time.Sub(line.UseTime) > reuseGrace && seen[line.Cluster].ReuseTime.IsZero():
+		case generation < line.Generation && !line.UseTime.IsZero() && now.Sub(line.UseTime) > reuseGrace &&
+			u.Time.Sub(line.UseTime) > reuseGrace && seen[line.Cluster].ReuseTime.IsZero():
 			again = append(again, u)
 		}
 	}
@@ -180,7 +182,8 @@ func (a *Authority) Used(ctx context.Context, who audit.Who, uses []TokenUse) er
 		}
 		for _, u := range again {
 			line := lines[identity.Family(u.TokenID)]
-			how := fmt.Sprintf("token %s was used at a %s, %s after the one that it was renewed to", u.TokenID, cmp.Or(who.Identity.Name, "service"), now.Sub(line.UseTime).Round(time.Minute))
+			how := fmt.Sprintf("token %s was used at a %s, %s after the one that it was renewed to", u.TokenID,
+				cmp.Or(who.Identity.Name, "service"), now.Sub(line.UseTime).Round(time.Minute))
 			if err := a.noteReuse(ctx, tx, who, store.Resource{UID: line.Cluster, Name: u.Cluster}, how); err != nil {
 				return err
 			}

@@ -104,7 +104,9 @@ func (a *apiTokens) keep(hash string, id identity.Identity, now time.Time) {
 var errUnknownToken = &Error{Reason: Unauthenticated, Message: "the API token is unknown, expired or revoked: make a new one with `fairlead token create`"}
 
 // CreateAPIToken makes a token for its owner: the caller, or a service account. The token is shown this once.
-func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner identity.Identity, limits *identity.Limits, description string, ttl time.Duration) (text string, info APIToken, err error) {
+func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner identity.Identity, limits *identity.Limits,
+	description string, ttl time.Duration,
+) (text string, info APIToken, err error) {
 	if err := mayMake(who, identity.APIToken); err != nil {
 		return "", info, err
 	}
@@ -132,7 +134,10 @@ func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner ide
 			return err
 		}
 		info.CreateTime = tx.Now()
-		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: actionTokenCreate, Name: id, Reason: "for " + owner.Subject() + " until " + row.ExpireTime.Format(time.RFC3339)}))
+		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{
+			Action: actionTokenCreate, Name: id,
+			Reason: "for " + owner.Subject() + " until " + row.ExpireTime.Format(time.RFC3339),
+		}))
 	})
 	if err != nil {
 		return "", info, err
@@ -307,7 +312,8 @@ func (a *Authority) lookUp(ctx context.Context, text string) (identity.Identity,
 func ownerOf(row store.APIToken) (identity.Identity, error) {
 	_, name, _ := strings.Cut(row.Subject, ":")
 	out := identity.Identity{
-		Kind: identity.KindUser, Name: name, TokenID: row.ID, Parent: row.ID, BeganAt: row.CreateTime, IssuedAt: row.CreateTime, ExpiresAt: row.ExpireTime, Final: true,
+		Kind: identity.KindUser, Name: name, TokenID: row.ID, Parent: row.ID, BeganAt: row.CreateTime,
+		IssuedAt: row.CreateTime, ExpiresAt: row.ExpireTime, Final: true,
 	}
 	if err := errors.Join(json.Unmarshal(row.Groups, &out.Groups), json.Unmarshal(row.Limits, &out.Limits)); err != nil {
 		return out, fmt.Errorf("decode token %s: %w", row.ID, err)

@@ -119,7 +119,8 @@ func New(s *store.Store, box *seal.Box, hubSecret *hubsecret.File, log *slog.Log
 		now = time.Now
 	}
 	return &Authority{
-		store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle(), tokens: newAPITokens(), uses: newLoginUses(),
+		store: s, box: box, log: log, hubSecret: hubSecret, now: now, throttle: newThrottle(), logins: newThrottle(),
+		tokens: newAPITokens(), uses: newLoginUses(),
 		proofs: identity.Proofs{Audience: identity.ServiceConsole}, renewals: newThrottle(),
 	}
 }
@@ -373,7 +374,8 @@ func (a *Authority) exchangeHubSecret(ctx context.Context, who audit.Who, peer, 
 
 func (a *Authority) admit(peer string) error {
 	if wait := a.throttle.wait(peer, a.now()); wait > 0 {
-		return &Error{Reason: Throttled, Message: fmt.Sprintf("too many wrong credentials from here: try again in %d s", int(wait.Seconds())+1), RetryAfter: wait}
+		return &Error{Reason: Throttled, Message: fmt.Sprintf("too many wrong credentials from here: try again in %d s",
+			int(wait.Seconds())+1), RetryAfter: wait}
 	}
 	return nil
 }
@@ -447,7 +449,8 @@ func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinTo
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		a.reject(ctx, peer, "join token")
-		return Token{}, "", refuse(Unauthenticated, "the join token is unknown, used or expired: make a new one for the cluster; it works once, within 15 minutes")
+		return Token{}, "", refuse(Unauthenticated,
+			"the join token is unknown, used or expired: make a new one for the cluster; it works once, within 15 minutes")
 	}
 	if err != nil {
 		return Token{}, "", err

@@ -208,7 +208,9 @@ func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) e
 }
 
 // ListLogins returns up to limit logins of the caller, the newest first, from a place on, and the place to go on from; the zero place: there are no more.
-func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after store.LoginPlace, limit int) (out []store.Login, next store.LoginPlace, err error) {
+func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after store.LoginPlace,
+	limit int,
+) (out []store.Login, next store.LoginPlace, err error) {
 	if err := a.mayLookAtLogins(ctx, of); err != nil {
 		return nil, next, err
 	}
@@ -316,7 +318,10 @@ func (a *Authority) EndOtherLogins(ctx context.Context, who audit.Who) (ended in
 			}
 		}
 		ended = len(others)
-		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "login.end", Name: own.TokenID, Reason: fmt.Sprintf("%d other logins of %s", ended, own.Subject())}))
+		return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{
+			Action: "login.end", Name: own.TokenID,
+			Reason: fmt.Sprintf("%d other logins of %s", ended, own.Subject()),
+		}))
 	})
 	if err != nil {
 		return 0, err

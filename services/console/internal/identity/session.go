@@ -21,7 +21,8 @@ func (a *Authority) Session(ctx context.Context, who audit.Who, id identity.Iden
 	if id.Until.IsZero() {
 		by = "login in a browser"
 		if wait := a.logins.wait(id.Subject(), a.now()); wait > 0 {
-			return Token{}, &Error{Reason: Throttled, Message: fmt.Sprintf("too many logins of %s: try again in %d s", id.Subject(), int(wait.Seconds())+1), RetryAfter: wait}
+			return Token{}, &Error{Reason: Throttled, Message: fmt.Sprintf("too many logins of %s: try again in %d s",
+				id.Subject(), int(wait.Seconds())+1), RetryAfter: wait}
 		}
 		a.logins.failed(id.Subject(), a.now())
 	}

@@ -91,18 +91,21 @@ func (k *Keeper) Request(ctx context.Context, by catalog.By, ask Ask) (r store.A
 		}
 		for _, o := range open {
 			if o.Cluster == r.Cluster && o.Role == r.Role {
-				return catalog.Refuse(catalog.Precondition, "access request %s is for role %s at cluster %q already, and is %s: `fairlead cluster access revoke %s` ends it", o.ID, o.Role, o.Cluster, o.State, o.ID)
+				return catalog.Refuse(catalog.Precondition,
+					"access request %s is for role %s at cluster %q already, and is %s: `fairlead cluster access revoke %s` ends it", o.ID, o.Role, o.Cluster, o.State, o.ID)
 			}
 		}
 		if len(open) >= maxOpen {
-			return catalog.Refuse(catalog.Precondition, "%d requests of yours are open, and no more can be: end some with `fairlead cluster access revoke`", len(open))
+			return catalog.Refuse(catalog.Precondition,
+				"%d requests of yours are open, and no more can be: end some with `fairlead cluster access revoke`", len(open))
 		}
 		daily, err := tx.RequestsSince(ctx, r.Subject, trail.FirstID(now.Add(-24*time.Hour)))
 		if err != nil {
 			return err
 		}
 		if daily >= maxDaily {
-			return catalog.Refuse(catalog.Exhausted, "%d requests of yours were made in the last 24 hours, and no more can be: ask an administrator for a grant", daily)
+			return catalog.Refuse(catalog.Exhausted,
+				"%d requests of yours were made in the last 24 hours, and no more can be: ask an administrator for a grant", daily)
 		}
 		tx.Tell(event.AccessRequested(r, tx.Now()))
 		return k.put(ctx, tx, by, r, "access.request", r.Reason)
@@ -169,7 +172,9 @@ func (k *Keeper) Deny(ctx context.Context, by catalog.By, id, reason string) (st
 }
 
 // decide has a request that waits decided by who may.
-func (k *Keeper) decide(ctx context.Context, by catalog.By, id string, how func(context.Context, *store.Tx, *store.AccessRequest) error) (r store.AccessRequest, err error) {
+func (k *Keeper) decide(ctx context.Context, by catalog.By, id string,
+	how func(context.Context, *store.Tx, *store.AccessRequest) error,
+) (r store.AccessRequest, err error) {
 	if r, err = k.find(ctx, by, id); err != nil {
 		return r, err
 	}
@@ -242,7 +247,8 @@ func (k *Keeper) find(ctx context.Context, by catalog.By, id string) (r store.Ac
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && !sees {
-		return store.AccessRequest{}, catalog.Refuse(catalog.NotFound, "access request %q does not exist, or is none that you may see: `fairlead cluster access list --all` shows those", id)
+		return store.AccessRequest{}, catalog.Refuse(catalog.NotFound,
+			"access request %q does not exist, or is none that you may see: `fairlead cluster access list --all` shows those", id)
 	}
 	return r, err
 }

@@ -87,7 +87,9 @@ func TestProgramsThatAskForNothingGetNotFound(t *testing.T) {
 func TestProgramsThatMeanAClusterAreToldSo(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][2]string{
-		{"GET", "/api/v1/namespaces"}, {"GET", "/apis"}, {"POST", "/apis/apps/v1/namespaces/x/deployments"},
+		{"GET", "/api/v1/namespaces"},
+		{"GET", "/apis"},
+		{"POST", "/apis/apps/v1/namespaces/x/deployments"},
 		{"GET", "/openapi/v3"},
 	} {
 		resp := get(t, built(), c[0], c[1], "Accept", "application/json, */*")

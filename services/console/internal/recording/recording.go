@@ -149,7 +149,8 @@ func (k *Keeper) refusal(id, subject string, err error) error {
 		return catalog.Refuse(catalog.Precondition, "recording %q is full: it has %d MiB", id, MaxBytes>>20)
 	case errors.Is(err, store.ErrPersonFull):
 		return catalog.Refuse(catalog.Exhausted, "recordings of %s of the last %d days take %d MiB, which is all that one person may have. "+
-			"An administrator can raise --recording-max-bytes of the console: an eighth of it is for one person", subject, min(leastDays, k.Days), k.Bytes/personShare>>20)
+			"An administrator can raise --recording-max-bytes of the console: an eighth of it is for one person",
+			subject, min(leastDays, k.Days), k.Bytes/personShare>>20)
 	case errors.Is(err, store.ErrAllFull):
 		return catalog.Refuse(catalog.Exhausted, "recordings take all %d MiB of --recording-max-bytes of the console, and those of the last %d days are not removed for others. "+
 			"An administrator can raise it", k.Bytes>>20, min(leastDays, k.Days))
@@ -164,7 +165,9 @@ func (k *Keeper) sees(ctx context.Context, who platform.Identity, r store.Record
 }
 
 // List returns a page of the recordings that the caller may view, the newest first, and the token of the next one.
-func (k *Keeper) List(ctx context.Context, who platform.Identity, cluster, subject string, size int, before string) (out []store.Recording, next string, err error) {
+func (k *Keeper) List(ctx context.Context, who platform.Identity, cluster, subject string, size int,
+	before string,
+) (out []store.Recording, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
 	for range maxLooks {
 		var rows []store.Recording
@@ -209,7 +212,8 @@ func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64
 		sees, err = k.sees(ctx, by.Identity, r)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && !sees {
-		return store.Recording{}, nil, 0, catalog.Refuse(catalog.NotFound, "recording %q does not exist, or is none that you may view: that needs a role that names Recording. %s", id, access.Help)
+		return store.Recording{}, nil, 0, catalog.Refuse(catalog.NotFound,
+			"recording %q does not exist, or is none that you may view: that needs a role that names Recording. %s", id, access.Help)
 	}
 	if err != nil {
 		return r, nil, 0, err
@@ -217,7 +221,8 @@ func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64
 	for _, p := range pieces {
 		text, err := k.Secret.Open(hubsecret.Recordings, p.Data, contextOf(id, p.Sequence))
 		if errors.Is(err, hubsecret.ErrSealed) {
-			return r, nil, 0, catalog.Refuse(catalog.Precondition, "recording %q can't be read: %v. Put the earlier hub secret back as a further line of the file, see docs/operate/rotate.md", id, err)
+			return r, nil, 0, catalog.Refuse(catalog.Precondition,
+				"recording %q can't be read: %v. Put the earlier hub secret back as a further line of the file, see docs/operate/rotate.md", id, err)
 		}
 		if err != nil {
 			return r, nil, 0, err

@@ -119,7 +119,7 @@ func decodeAlert(a *consolev1.Alert) (alert.Alert, error) {
 func encodeAlert(a alert.Alert) *consolev1.Alert {
 	out := &consolev1.Alert{Metadata: descriptor.Metadata(a.Meta), Spec: &consolev1.AlertSpec{
 		Description: a.Spec.Description, Clusters: encodeSelector(a.Spec.Clusters), When: a.Spec.When, Recover: durationpb.New(a.Spec.Recover),
-		MoreThan: int32(a.Spec.MoreThan), GroupBy: a.Spec.GroupBy, Severity: consolev1.Severity(a.Spec.Severity), //nolint:gosec // bounded by the contract
+		MoreThan: int32(a.Spec.MoreThan), GroupBy: a.Spec.GroupBy, Severity: consolev1.Severity(a.Spec.Severity), // bounded by the contract
 	}}
 	if a.Spec.For > 0 {
 		out.Spec.For = durationpb.New(a.Spec.For)
@@ -153,7 +153,7 @@ func showAlerts(ctx context.Context, c *catalog.Catalog, list []alert.Alert) ([]
 	for i := range list {
 		out[i].Status = encodeAlertStatus(found[i], sees, time.Now())
 		if all {
-			out[i].Status.Unknown = int32(found[i].Unknown) //nolint:gosec // of clusters
+			out[i].Status.Unknown = int32(found[i].Unknown)
 		}
 	}
 	return out, nil

@@ -201,7 +201,7 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, err)
 		return
 	}
-	token, err := b.logIn(withPeer(r), identity.Browser, person)
+	token, err := b.logIn(withPeer(r.Context(), r), identity.Browser, person)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
@@ -229,7 +229,7 @@ func (b *browsers) once(w http.ResponseWriter, r *http.Request) {
 		b.give(w, r, platform.Identity{}, "") // says why not, before the link is used up
 		return
 	}
-	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r)), identity.Browser, addresses.Network(r.RemoteAddr), in.Code)
+	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r)), identity.Browser, addresses.Network(r.RemoteAddr), in.Code)
 	if err != nil {
 		b.refuse(w, r, err)
 		return

@@ -74,8 +74,8 @@ type peerKey struct{}
 type origin struct{ remote, program string }
 
 // withPeer is the context of a plain request for what wants to know where it comes from.
-func withPeer(r *http.Request) context.Context {
-	return context.WithValue(r.Context(), peerKey{}, origin{r.RemoteAddr, r.UserAgent()})
+func withPeer(ctx context.Context, r *http.Request) context.Context {
+	return context.WithValue(ctx, peerKey{}, origin{r.RemoteAddr, r.UserAgent()})
 }
 
 func peerOf(ctx context.Context) origin {

@@ -57,7 +57,7 @@ func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Iden
 			"give --tls-cert and --tls-key, or --plaintext if a proxy in front ends TLS")))
 		return platform.Identity{}, false
 	}
-	token, err := b.Authority.Session(r.Context(), who(withPeer(r)), of, action)
+	token, err := b.Authority.Session(r.Context(), who(withPeer(r.Context(), r)), of, action)
 	if err != nil {
 		b.refuse(w, r, err)
 		return platform.Identity{}, false
@@ -69,13 +69,12 @@ func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Iden
 	}
 	http.SetCookie(w, cookie)
 	if of.Until.IsZero() { // and not the next token of a session
-		b.tellSession(r, token.Identity, "session.begin", "until "+token.Identity.Until.Format(time.RFC3339))
+		b.tellSession(who(withPeer(r.Context(), r)), token.Identity, "session.begin", "until "+token.Identity.Until.Format(time.RFC3339))
 	}
 	return token.Identity, true
 }
 
-func (b *browsers) tellSession(r *http.Request, of platform.Identity, action, reason string) {
-	by := who(withPeer(r))
+func (b *browsers) tellSession(by audit.Who, of platform.Identity, action, reason string) {
 	by.Identity = of
 	b.Accesses.Tell(by, audit.Act{Action: action, Name: of.TokenID, Reason: reason})
 }
@@ -91,7 +90,7 @@ func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
 	end := b.Authority.EndSession
 	if everywhere {
 		end = func(ctx context.Context, of platform.Identity) error {
-			return b.Authority.EndAllSessions(ctx, who(withPeer(r)), of)
+			return b.Authority.EndAllSessions(ctx, who(withPeer(ctx, r)), of)
 		}
 	}
 	if err := end(r.Context(), caller); err != nil {
@@ -99,7 +98,7 @@ func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !everywhere { // whose end is in the trail already
-		b.tellSession(r, caller, "session.end", "")
+		b.tellSession(who(withPeer(r.Context(), r)), caller, "session.end", "")
 	}
 	http.SetCookie(w, platform.NoCookie())
 	w.WriteHeader(http.StatusNoContent)

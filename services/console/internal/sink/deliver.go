@@ -367,10 +367,10 @@ func (d *Deliverer) gather(ctx context.Context, v store.View, of store.Sending, 
 
 // planned reads what is to be set where a sink is a Git host that can be sent to.
 func (d *Deliverer) planned(ctx context.Context, v store.View, b *batch) error {
-	if b.broken != nil || b.spec.CommitStatus() == nil || len(b.waiting) == 0 {
-		return nil
+	if b.broken == nil && b.spec.CommitStatus() != nil && len(b.waiting) > 0 {
+		return d.plan(ctx, v, b)
 	}
-	return d.plan(ctx, v, b)
+	return nil
 }
 
 func (d *Deliverer) progressOf(uid string) progress {

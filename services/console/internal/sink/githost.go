@@ -77,7 +77,7 @@ func hostOf(spec catalog.SinkSpec) gitHost {
 			needs:  `the permission "Commit statuses: write" (a classic token: the scope repo:status)`,
 			states: map[string]string{statusFetched: "pending", statusApplied: "pending", statusHealthy: "success", statusFailed: "failure"},
 			request: func(s commitStatus) (string, map[string]string) {
-				return "/repos/" + escapePath(s.Repository) + "/statuses/" + s.Commit, s.body("state", "context", "description", "target_url")
+				return "/repos/" + escapePath(s.Repository) + "/statuses/" + s.Commit, s.body("context", "description", "target_url")
 			},
 			authorize: func(header http.Header, token string) {
 				bearer(header, token)
@@ -91,7 +91,7 @@ func hostOf(spec catalog.SinkSpec) gitHost {
 			needs:  "the scope api and the role Developer (Maintainer where the branch is protected)",
 			states: map[string]string{statusFetched: "pending", statusApplied: "running", statusHealthy: "success", statusFailed: "failed"},
 			request: func(s commitStatus) (string, map[string]string) {
-				return "/projects/" + url.PathEscape(s.Repository) + "/statuses/" + s.Commit, s.body("state", "name", "description", "target_url")
+				return "/projects/" + url.PathEscape(s.Repository) + "/statuses/" + s.Commit, s.body("name", "description", "target_url")
 			},
 			authorize: func(header http.Header, token string) { header.Set("Private-Token", token) },
 		}
@@ -101,7 +101,7 @@ func hostOf(spec catalog.SinkSpec) gitHost {
 			needs:  "the scope write:repository",
 			states: map[string]string{statusFetched: "pending", statusApplied: "pending", statusHealthy: "success", statusFailed: "failure"},
 			request: func(s commitStatus) (string, map[string]string) {
-				return "/repos/" + escapePath(s.Repository) + "/statuses/" + s.Commit, s.body("state", "context", "description", "target_url")
+				return "/repos/" + escapePath(s.Repository) + "/statuses/" + s.Commit, s.body("context", "description", "target_url")
 			},
 			authorize: func(header http.Header, token string) { header.Set("Authorization", "token "+token) },
 		}
@@ -111,7 +111,7 @@ func hostOf(spec catalog.SinkSpec) gitHost {
 		needs:  "the permission to write to the repository",
 		states: map[string]string{statusFetched: "INPROGRESS", statusApplied: "INPROGRESS", statusHealthy: "SUCCESSFUL", statusFailed: "FAILED"},
 		request: func(s commitStatus) (string, map[string]string) {
-			body := s.body("state", "name", "description", "url")
+			body := s.body("name", "description", "url")
 			body["key"] = keyOf(s.name)
 			if body["url"] == "" { // Bitbucket takes no status without
 				body["url"] = s.commitPage
@@ -126,9 +126,9 @@ func hostOf(spec catalog.SinkSpec) gitHost {
 	}
 }
 
-// body is a status by the names of the host's fields.
-func (s commitStatus) body(state, name, description, link string) map[string]string {
-	out := map[string]string{state: s.word, name: s.name, description: s.Description}
+// body is a status by the names that the host has for its fields; each host calls the state "state".
+func (s commitStatus) body(name, description, link string) map[string]string {
+	out := map[string]string{"state": s.word, name: s.name, description: s.Description}
 	if s.link != "" {
 		out[link] = s.link
 	}
@@ -276,7 +276,8 @@ func (h gitHost) explain(is commitStatus, f *failure, now time.Time) (refused bo
 	}
 	if after, limited := limitedFor(f, now); limited {
 		f.after = after
-		f.message = fmt.Sprintf("%s limits the requests of this token; statuses wait until %s: %s", h.name, now.Add(after).UTC().Format("15:04:05 UTC"), f.message)
+		f.message = fmt.Sprintf("%s limits the requests of this token; statuses wait until %s: %s", h.name,
+			now.Add(after).UTC().Format("15:04:05 UTC"), f.message)
 		return false
 	}
 	switch f.status {

@@ -59,7 +59,10 @@ func TestRepositoriesOfSourcesAtAGitHost(t *testing.T) {
 		}
 	}
 	limited := hostAt("github", "", "acme/*", "other/docs")
-	for source, want := range map[string]string{"acme/shop": "acme/shop", "other/docs": "other/docs", "other/shop": ""} {
+	for source, want := range map[string]string{
+		"acme/shop": "acme/shop", "other/docs": "other/docs",
+		"other/shop": "",
+	} {
 		if got := limited.repository("https://github.com/" + source); got != want {
 			t.Errorf("%s is %q, want %q", source, got, want)
 		}
@@ -79,10 +82,14 @@ func TestStatusesAtPublicHosts(t *testing.T) {
 		"github": {"https://api.github.com/repos/acme/shop/statuses/" + commit, "Authorization", "Bearer " + plantedSecret, map[string]string{"state": "success", "context": long, "description": "healthy"}},
 		"gitlab": {"https://gitlab.com/api/v4/projects/acme%2Fshop/statuses/" + commit, "Private-Token", plantedSecret, map[string]string{"state": "success", "name": long, "description": "healthy"}},
 		"bitbucket": {"https://api.bitbucket.org/2.0/repositories/acme/shop/commit/" + commit + "/statuses/build", "Authorization", "Bearer " + plantedSecret, map[string]string{
-			"state": "SUCCESSFUL", "name": long, "key": keyOf(long), "description": "healthy", "url": "https://bitbucket.org/acme/shop/commits/" + commit,
+			"state": "SUCCESSFUL", "name": long, "key": keyOf(long), "description": "healthy",
+			"url": "https://bitbucket.org/acme/shop/commits/" + commit,
 		}},
 	} {
-		is := commitStatus{name: long, CommitStatus: store.CommitStatus{Repository: "acme/shop", Commit: commit, State: statusHealthy, Description: "healthy"}}
+		is := commitStatus{name: long, CommitStatus: store.CommitStatus{
+			Repository: "acme/shop", Commit: commit,
+			State: statusHealthy, Description: "healthy",
+		}}
 		to, header, body, err := hostAt(kind, "").statusRequest(is)
 		got := map[string]string{}
 		if err == nil {
@@ -97,14 +104,16 @@ func TestStatusesAtPublicHosts(t *testing.T) {
 			}
 		}
 		is.link = "https://fairlead.example.com/" + strings.Repeat("x", maxLink)
-		if _, _, body, err := hostAt(kind, "").statusRequest(is); err != nil || strings.Contains(string(body), "fairlead.example.com") {
+		if _, _, body, err := hostAt(kind, "").statusRequest(is); err != nil ||
+			strings.Contains(string(body), "fairlead.example.com") {
 			t.Errorf("%s: a link that is too long: %s, %v", kind, body, err)
 		}
 	}
 	if key := keyOf(long); len(key) != maxKey || key == keyOf(long+"x") || keyOf("fairlead/web") != "fairlead/web" {
 		t.Errorf("key %q", key)
 	}
-	if got := describe("ä\n"+strings.Repeat("ö", 200), 140); utf8.RuneCountInString(got) != 140 || !strings.HasSuffix(got, "…") || strings.Contains(got, "\n") {
+	if got := describe("ä\n"+strings.Repeat("ö", 200), 140); utf8.RuneCountInString(got) != 140 ||
+		!strings.HasSuffix(got, "…") || strings.Contains(got, "\n") {
 		t.Errorf("described as %q", got)
 	}
 }
@@ -118,7 +127,11 @@ func TestLimitsOfRequestsAreHonoured(t *testing.T) {
 		name, value string
 		want        time.Duration
 	}{
-		{"Retry-After", "30", 30 * time.Second}, {"Ratelimit-Reset", "1000090", 90 * time.Second}, {"X-Ratelimit-Reset", "1009999", maxLimited}, {"Retry-After", "-5", time.Second}, {"", "", time.Minute},
+		{"Retry-After", "30", 30 * time.Second},
+		{"Ratelimit-Reset", "1000090", 90 * time.Second},
+		{"X-Ratelimit-Reset", "1009999", maxLimited},
+		{"Retry-After", "-5", time.Second},
+		{"", "", time.Minute},
 	} {
 		f.header = http.Header{test.name: {test.value}}
 		if after, limited := limitedFor(f, now); !limited || after != test.want {
@@ -134,7 +147,10 @@ func TestLimitsOfRequestsAreHonoured(t *testing.T) {
 // at is a service at a cluster that has applied digests of a commit.
 func at(cluster, commit, digest string, report *catalog.Report) catalog.Service {
 	s := catalog.Service{Spec: catalog.ServiceSpec{Cluster: cluster}}
-	s.Status.Hub = catalog.HubTruth{Digest: digest, Revision: catalog.Revision{Commit: commit}, ResolveTime: time.Unix(int64(len(commit)), 0)}
+	s.Status.Hub = catalog.HubTruth{
+		Digest: digest, Revision: catalog.Revision{Commit: commit},
+		ResolveTime: time.Unix(int64(len(commit)), 0),
+	}
 	s.Status.Cluster.Report = report
 	return s
 }
@@ -167,8 +183,10 @@ func TestOutcomeOfServicesThatShareAStatus(t *testing.T) {
 func TestBriefDescriptionsNameNoClusterAndNoProblem(t *testing.T) {
 	t.Parallel()
 	for long, want := range map[string]string{
-		"healthy": "healthy", "applied on 1/2": "applied on 1/2", "failed: no such folder: deploy; nothing else": "failed",
-		"failed on 1/2: edge-2: no such folder": "failed on 1/2", "applied on 1/2; not applied: edge-2: held: incident 7": "applied on 1/2",
+		"healthy": "healthy", "applied on 1/2": "applied on 1/2",
+		"failed: no such folder: deploy; nothing else":          "failed",
+		"failed on 1/2: edge-2: no such folder":                 "failed on 1/2",
+		"applied on 1/2; not applied: edge-2: held: incident 7": "applied on 1/2",
 	} {
 		if got := brief(long); got != want {
 			t.Errorf("%q: %q, want %q", long, got, want)
@@ -193,12 +211,14 @@ func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
 			t.Errorf("%v: %s, want %s", events, commit, want)
 		}
 	}
-	if commit, digest := commitOf(services, nil, store.CommitStatus{Commit: "c0", Digest: ""}); commit != "c2" || digest != "d1" {
+	if commit, digest := commitOf(services, nil, store.CommitStatus{Commit: "c0", Digest: ""}); commit != "c2" ||
+		digest != "d1" {
 		t.Errorf("after a commit that could not be delivered: %s %s", commit, digest)
 	}
 	services[0].Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Commit: "c3"}} // of which the hub's word comes later
 	recovered := []waiting{{Event: &consolev1.Event{Type: event.ServiceRecovered, Digest: "d1"}}}
-	if commit, digest := commitOf(services, recovered, store.CommitStatus{Commit: "c3"}); commit != "c3" || digest != "d1" {
+	if commit, digest := commitOf(services, recovered, store.CommitStatus{Commit: "c3"}); commit != "c3" ||
+		digest != "d1" {
 		t.Errorf("of a commit that can be delivered again: %s %s", commit, digest)
 	}
 	services[0].Status.Hub.Problem = &catalog.Problem{Message: "no such folder"}
@@ -215,7 +235,11 @@ func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
 	service := func(digest, subject string) catalog.Service {
 		s := at("edge-1", "together", digest, nil)
 		s.Spec.Ref, s.Spec.Source = combination, "charts"
-		s.Spec.Sources = []catalog.ServiceSource{{Name: "chart", Source: "charts"}, {Name: "values", Source: "config", Ref: "main"}, {Name: "base", Source: "elsewhere"}}
+		s.Spec.Sources = []catalog.ServiceSource{
+			{Name: "chart", Source: "charts"},
+			{Name: "values", Source: "config", Ref: "main"},
+			{Name: "base", Source: "elsewhere"},
+		}
 		s.Status.Hub.Revision.Subject = subject
 		return s
 	}
@@ -238,14 +262,16 @@ func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
 	} {
 		key := store.CommitStatusKey{Context: "fairlead/web", Ref: combination + "/values"}
 		tc.last.CommitStatusKey = key
-		set := b.changed(&group{context: "fairlead/web"}, []catalog.Service{tc.service}, sources, map[store.CommitStatusKey]store.CommitStatus{key: tc.last})
+		set := b.changed(&group{context: "fairlead/web"}, []catalog.Service{tc.service}, sources,
+			map[store.CommitStatusKey]store.CommitStatus{key: tc.last})
 		if tc.want == "" {
 			if len(set) != 0 {
 				t.Errorf("%s: %+v", name, set)
 			}
 			continue
 		}
-		if len(set) != 1 || set[0].Commit != tc.want || set[0].Digest != tc.digest || set[0].Repository != "acme/config" || set[0].name != "fairlead/web/values" {
+		if len(set) != 1 || set[0].Commit != tc.want || set[0].Digest != tc.digest ||
+			set[0].Repository != "acme/config" || set[0].name != "fairlead/web/values" {
 			t.Errorf("%s: %+v", name, set)
 		}
 	}
@@ -257,7 +283,8 @@ func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
 	}
 }
 
-// GitHub takes 80 requests a minute: what waits behind the statuses of a pass waits for it, also with a shorter interval.
+// GitHub takes 80 requests a minute: what waits behind the statuses of a pass waits for it, also with a shorter
+// interval.
 func TestStatusesArePaced(t *testing.T) {
 	t.Parallel()
 	b := batch{target: hostAt("github", ""), plan: &statusPlan{upTo: 1}, waiting: make([]waiting, 2)}
@@ -312,7 +339,10 @@ func TestAPassThatSetsNothingWaits(t *testing.T) {
 func TestStatusesAreKeptWithTheClaim(t *testing.T) {
 	t.Parallel()
 	d, uid := deliverTo(t, newPager(t, func(string, string) int { return 0 }))
-	is := store.CommitStatus{CommitStatusKey: store.CommitStatusKey{Context: "fairlead/web", Ref: "HEAD"}, Repository: "acme/shop", Commit: "c1", Digest: "d1", State: statusHealthy}
+	is := store.CommitStatus{
+		CommitStatusKey: store.CommitStatusKey{Context: "fairlead/web", Ref: "HEAD"},
+		Repository:      "acme/shop", Commit: "c1", Digest: "d1", State: statusHealthy,
+	}
 	of, mine, err := d.Store.ClaimSending(t.Context(), uid, d.ID, claimFor)
 	if err != nil || !mine {
 		t.Fatalf("claimed: %v, %v", mine, err)
@@ -330,10 +360,12 @@ func TestStatusesAreKeptWithTheClaim(t *testing.T) {
 	}
 	lost := of
 	lost.Sender = "b"
-	if kept, err := d.Store.PutStatuses(t.Context(), lost, 0, []store.CommitStatus{is}, nil); kept || err != nil || count() != 0 {
+	if kept, err := d.Store.PutStatuses(t.Context(), lost, 0, []store.CommitStatus{is}, nil); kept || err != nil ||
+		count() != 0 {
 		t.Errorf("a claim that is lost keeps %d statuses: %v, %v", count(), kept, err)
 	}
-	if kept, err := d.Store.PutStatuses(t.Context(), of, 0, []store.CommitStatus{is}, nil); !kept || err != nil || count() != 1 {
+	if kept, err := d.Store.PutStatuses(t.Context(), of, 0, []store.CommitStatus{is}, nil); !kept || err != nil ||
+		count() != 1 {
 		t.Errorf("a claim keeps %d statuses: %v, %v", count(), kept, err)
 	}
 }

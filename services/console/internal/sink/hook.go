@@ -171,7 +171,10 @@ func noEvents(spec catalog.SinkSpec) error {
 	if spec.CommitStatus() == nil {
 		return nil
 	}
-	for field, there := range map[string]bool{"types": len(spec.Types) > 0, "severity": spec.Severity != "", "filter": spec.Filter != "", "template": spec.Template != ""} {
+	for field, there := range map[string]bool{
+		"types": len(spec.Types) > 0, "severity": spec.Severity != "",
+		"filter": spec.Filter != "", "template": spec.Template != "",
+	} {
 		if there {
 			return fmt.Errorf("spec.%s: leave it out: a status follows the state of its services, not single events: choose services by projects, clusters and services", field)
 		}
@@ -238,7 +241,8 @@ func (t target) check() (field string, err error) {
 		}
 		for i, p := range at.Repositories {
 			if strings.Contains(p, ":") || strings.HasPrefix(p, "/") || strings.HasSuffix(p, ".git") {
-				return fmt.Sprintf("%s.repositories[%d]", s.Kind(), i), fmt.Errorf("%q: write owner/name as the host shows it, in which * stands for any text", p)
+				return fmt.Sprintf("%s.repositories[%d]", s.Kind(), i),
+					fmt.Errorf("%q: write owner/name as the host shows it, in which * stands for any text", p)
 			}
 		}
 		ca = at.CA

@@ -12,14 +12,17 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Events of alerts name clusters, whoever may see them: they are for sinks of the hub, whatever a sink of a project asks for.
+// Events of alerts name clusters, whoever may see them: they are for sinks of the hub, whatever a sink of a project
+// asks for.
 func TestSinksOfAProjectGetNoEventsOfAlerts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC)
 	severe := consolev1.Severity_SEVERITY_ERROR
 	for _, row := range []store.Event{
-		event.AlertFires("pods", "uid", "eu", severe, "edge-1", 1, now, now), event.AlertEnds("pods", "uid", "eu", severe, "edge-1", now, now),
-		event.AlertNoted(event.AlertAcknowledged, "pods", "eu", "user:ada", "x", now), event.AlertNoted(event.AlertSilenced, "pods", "eu", "user:ada", "x", now),
+		event.AlertFires("pods", "uid", "eu", severe, "edge-1", 1, now, now),
+		event.AlertEnds("pods", "uid", "eu", severe, "edge-1", now, now),
+		event.AlertNoted(event.AlertAcknowledged, "pods", "eu", "user:ada", "x", now),
+		event.AlertNoted(event.AlertSilenced, "pods", "eu", "user:ada", "x", now),
 		event.AlertNoted(event.AlertUnsilenced, "pods", "eu", "user:ada", "x", now),
 	} {
 		told, err := event.Decode(row)
@@ -27,7 +30,8 @@ func TestSinksOfAProjectGetNoEventsOfAlerts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, filters := range map[string]catalog.SinkSpec{
-			"by type": {Types: []string{"alert.*"}}, "all": {Severity: "INFO"}, "by filter": {Severity: "INFO", Filter: "alert = pods"},
+			"by type": {Types: []string{"alert.*"}}, "all": {Severity: "INFO"},
+			"by filter":       {Severity: "INFO", Filter: "alert = pods"},
 			"an alerting one": {Severity: "INFO", PagerDuty: &catalog.PagerDutySink{}},
 		} {
 			if got := newMatcher("hub", filters).list(numbered{1, told}, now); len(got) != 1 {

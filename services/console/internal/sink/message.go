@@ -56,7 +56,8 @@ func newMessage(of target, events []*consolev1.Event, escape func(string) string
 	for _, e := range events[:min(len(events), shownEvents)] {
 		m.Events = append(m.Events, Event{
 			ID: e.GetId(), Type: e.GetType(), Severity: event.SeverityName(e.GetSeverity()), Message: escape(cut(e.GetMessage(), shownText)),
-			Project: escape(e.GetProject()), Cluster: escape(e.GetCluster()), Service: escape(e.GetService()), Source: escape(e.GetSource()), Sink: escape(e.GetSink()),
+			Project: escape(e.GetProject()), Cluster: escape(e.GetCluster()), Service: escape(e.GetService()),
+			Source: escape(e.GetSource()), Sink: escape(e.GetSink()),
 			GlobalService: escape(e.GetGlobalService()), Alert: escape(e.GetAlert()), Group: escape(e.GetGroup()),
 			Commit: escape(e.GetCommit()), Digest: escape(e.GetDigest()), Actor: escape(e.GetActor()), TraceID: escape(e.GetTraceId()),
 			Time: e.GetTime().AsTime().UTC().Format(time.RFC3339), For: duration(e), Count: e.GetCount(),

@@ -305,7 +305,10 @@ func (s *sender) transport(req *http.Request, ca string) (*http.Transport, error
 	if err != nil {
 		return nil, err
 	}
-	out := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: sendTimeout, MaxResponseHeaderBytes: maxHeader, DisableKeepAlives: true}
+	out := &http.Transport{
+		TLSClientConfig: config, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout,
+		ResponseHeaderTimeout: sendTimeout, MaxResponseHeaderBytes: maxHeader, DisableKeepAlives: true,
+	}
 	if req.URL.Scheme != "https" {
 		out.DialContext = s.dialListed
 		return out, nil

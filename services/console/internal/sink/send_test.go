@@ -66,7 +66,8 @@ func answers(t *testing.T, says, endless string) target {
 		}
 	})
 	return target{
-		uid: "uid", name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: "http://" + address + "/"}}, credentials: map[string]string{catalog.SinkKey: plantedSecret},
+		uid: "uid", name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: "http://" + address + "/"}},
+		credentials: map[string]string{catalog.SinkKey: plantedSecret},
 	}
 }
 
@@ -114,8 +115,9 @@ func mailer(t *testing.T, say func(command string) string) target {
 		}
 	})
 	return target{uid: "uid", name: "mail", credentials: map[string]string{catalog.SinkPassword: plantedSecret}, spec: catalog.SinkSpec{Email: &catalog.EmailSink{
-		Server: address, ImplicitTLS: true, From: "hub@example.com", To: []string{"ops@example.com", "dev@example.com"}, Username: "hub",
-		CA: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw})),
+		Server: address, ImplicitTLS: true, From: "hub@example.com", To: []string{"ops@example.com", "dev@example.com"},
+		Username: "hub",
+		CA:       string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw})),
 	}}}
 }
 
@@ -139,7 +141,8 @@ func strange(t *testing.T) target {
 
 func newDeliverer() *Deliverer {
 	return &Deliverer{
-		Addresses: addresses.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Addresses: addresses.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Metrics: NewMetrics(),
+		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
 }
 
@@ -180,7 +183,8 @@ func TestWhatOthersSayIsFitToBeKept(t *testing.T) {
 				t.Fatalf("taken: %q", answer)
 			}
 			got := problem.message
-			if !strings.Contains(got, test.want) || !utf8.ValidString(got) || oneLine(got) != got || len(got) > maxShown+len("…") {
+			if !strings.Contains(got, test.want) || !utf8.ValidString(got) || oneLine(got) != got ||
+				len(got) > maxShown+len("…") {
 				t.Errorf("%d bytes: %q, want %q", len(got), got, test.want)
 			}
 			if strings.Contains(got, "planted") || strings.Contains(got, encoded) {
@@ -192,7 +196,10 @@ func TestWhatOthersSayIsFitToBeKept(t *testing.T) {
 
 func waitingFor(n int) (list []waiting) {
 	for i := range n {
-		list = append(list, waiting{seq: int64(i + 1), Event: &consolev1.Event{Id: string(rune('a' + i)), Type: event.ServiceFailed, Time: timestamppb.Now()}})
+		list = append(list, waiting{
+			seq:   int64(i + 1),
+			Event: &consolev1.Event{Id: string(rune('a' + i)), Type: event.ServiceFailed, Time: timestamppb.Now()},
+		})
 	}
 	return list
 }
@@ -229,7 +236,8 @@ func TestARecipientThatIsRefused(t *testing.T) {
 	}
 	for i, want := range []string{"", "", event.SinkFailing, ""} {
 		of.Seq = 0
-		if told := now("dev@"); strings.Join(told, " ") != want || of.Seq != 2 || of.Waiting != 0 || of.Sent != int64(2*i+2) || mails != i+1 {
+		if told := now("dev@"); strings.Join(told, " ") != want || of.Seq != 2 || of.Waiting != 0 ||
+			of.Sent != int64(2*i+2) || mails != i+1 {
 			t.Errorf("mail %d: told %v: %+v", i, told, of)
 		}
 	}
@@ -258,7 +266,10 @@ func TestAnEventIsGivenUpAfterItsOwnRejections(t *testing.T) {
 				w.WriteHeader(map[string]int{"later": 503, "never": 400, "fine": 200}[*reply])
 			}))
 			t.Cleanup(server.Close)
-			return target{name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: server.URL}}, credentials: map[string]string{catalog.SinkKey: plantedSecret}}
+			return target{
+				name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: server.URL}},
+				credentials: map[string]string{catalog.SinkKey: plantedSecret},
+			}
 		}, "later", "never", "fine"},
 		"sender": {func(reply *string) target {
 			return mailer(t, func(c string) string {
@@ -299,11 +310,13 @@ func TestAnEventIsGivenUpAfterItsOwnRejections(t *testing.T) {
 				}
 			}
 			send(kind.later) // says nothing of the event
-			if told := send(kind.never); !slices.Equal(told, []string{event.SinkDropped}) || of.Seq != 1 || of.Waiting != 1 || of.Dropped != 1 || of.Rejections != 0 {
+			if told := send(kind.never); !slices.Equal(told, []string{event.SinkDropped}) || of.Seq != 1 ||
+				of.Waiting != 1 || of.Dropped != 1 || of.Rejections != 0 {
 				t.Errorf("told %v: %+v", told, of)
 			}
 			b.waiting = b.waiting[1:]
-			if told := send(kind.fine); !slices.Equal(told, []string{event.SinkRecovered}) || of.Seq != 2 || of.Sent != 1 {
+			if told := send(kind.fine); !slices.Equal(told, []string{event.SinkRecovered}) || of.Seq != 2 ||
+				of.Sent != 1 {
 				t.Errorf("told %v: %+v", told, of)
 			}
 		})
@@ -325,7 +338,10 @@ func TestAFilterThatIsChangedAfterAClaimIsHeldTo(t *testing.T) {
 	hook := Hook{Catalog: d.Catalog}
 	var row store.Resource
 	write(func(ctx context.Context, tx *store.Tx) error {
-		list, err := tx.Create(ctx, store.Draft{Kind: store.KindSink, Name: "hook", Spec: []byte(`{"webhook":{"url":"https://x.invalid/"},"types":["service.degraded"]}`)})
+		list, err := tx.Create(ctx, store.Draft{
+			Kind: store.KindSink, Name: "hook",
+			Spec: []byte(`{"webhook":{"url":"https://x.invalid/"},"types":["service.degraded"]}`),
+		})
 		if err != nil {
 			return err
 		}
@@ -333,7 +349,8 @@ func TestAFilterThatIsChangedAfterAClaimIsHeldTo(t *testing.T) {
 		return tx.BeginSending(ctx, row.UID)
 	})
 	if err := s.AddEvents(t.Context(), store.Event{
-		ID: "a", Time: time.Now(), Type: event.ServiceHealthy, Event: fmt.Appendf(nil, `{"type":"service.healthy","severity":"SEVERITY_INFO","time":%q}`, time.Now().UTC().Format(time.RFC3339)),
+		ID: "a", Time: time.Now(), Type: event.ServiceHealthy, Event: fmt.Appendf(nil,
+			`{"type":"service.healthy","severity":"SEVERITY_INFO","time":%q}`, time.Now().UTC().Format(time.RFC3339)),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +359,10 @@ func TestAFilterThatIsChangedAfterAClaimIsHeldTo(t *testing.T) {
 		t.Fatalf("claimed: %v, %v", mine, err)
 	}
 	write(func(ctx context.Context, tx *store.Tx) error {
-		after, err := tx.Update(ctx, row, store.Draft{Kind: row.Kind, Name: row.Name, Spec: []byte(`{"webhook":{"url":"https://x.invalid/"},"types":["service.*"]}`)})
+		after, err := tx.Update(ctx, row, store.Draft{
+			Kind: row.Kind, Name: row.Name,
+			Spec: []byte(`{"webhook":{"url":"https://x.invalid/"},"types":["service.*"]}`),
+		})
 		if err != nil {
 			return err
 		}

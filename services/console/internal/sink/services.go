@@ -273,7 +273,8 @@ func (t target) page(place int, e *consolev1.Event, a alert, summary string) pag
 		body["event_action"], body["client"] = "trigger", "Fairlead"
 		body["payload"] = map[string]any{
 			"summary": cut(summary, summaryText-len("…")), "source": from, "severity": pagerSeverity(e.GetSeverity()),
-			"timestamp": e.GetTime().AsTime().UTC().Format(time.RFC3339Nano), "component": a.subject["service"], "group": a.subject["project"], "class": e.GetType(),
+			"timestamp": e.GetTime().AsTime().UTC().Format(time.RFC3339Nano), "component": a.subject["service"],
+			"group": a.subject["project"], "class": e.GetType(),
 			"custom_details": map[string]any{"message": e.GetMessage(), "commit": e.GetCommit(), "source": e.GetSource(), "actor": e.GetActor(), "event": e.GetId()},
 		}
 	}

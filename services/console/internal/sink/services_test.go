@@ -75,14 +75,18 @@ func (p *pager) counts() (open, requests int) {
 
 func (p *pager) target() target {
 	return target{
-		uid: "uid", name: "pager", spec: catalog.SinkSpec{PagerDuty: &catalog.PagerDutySink{URL: p.URL}}, credentials: map[string]string{catalog.SinkKey: plantedSecret},
+		uid: "uid", name: "pager", spec: catalog.SinkSpec{PagerDuty: &catalog.PagerDutySink{URL: p.URL}},
+		credentials: map[string]string{catalog.SinkKey: plantedSecret},
 	}
 }
 
 // ofService is an event about a service that the store can keep.
 func ofService(t *testing.T, id, typ string, severity consolev1.Severity, service string) store.Event {
 	t.Helper()
-	e := &consolev1.Event{Id: id, Time: timestamppb.Now(), Type: typ, Severity: severity, Cluster: "edge-1", Service: service}
+	e := &consolev1.Event{
+		Id: id, Time: timestamppb.Now(), Type: typ, Severity: severity, Cluster: "edge-1",
+		Service: service,
+	}
 	text, err := protojson.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +97,10 @@ func ofService(t *testing.T, id, typ string, severity consolev1.Severity, servic
 // ofMany is an event about so many services, of which it names 20.
 func ofMany(t *testing.T, id, typ string, services int) store.Event {
 	t.Helper()
-	e := &consolev1.Event{Id: id, Time: timestamppb.Now(), Type: typ, Severity: consolev1.Severity_SEVERITY_INFO, Count: int32(services)}
+	e := &consolev1.Event{
+		Id: id, Time: timestamppb.Now(), Type: typ, Severity: consolev1.Severity_SEVERITY_INFO,
+		Count: int32(services),
+	}
 	var packed bytes.Buffer
 	packer, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
@@ -126,7 +133,10 @@ func deliverTo(t *testing.T, p *pager) (*Deliverer, string) {
 	d.Store, d.ID, d.Catalog = s, "a", &catalog.Catalog{}
 	var uid string
 	if err := s.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
-		list, err := tx.Create(ctx, store.Draft{Kind: store.KindSink, Name: "pager", Spec: fmt.Appendf(nil, `{"pagerDuty":{"url":%q}}`, p.URL)})
+		list, err := tx.Create(ctx, store.Draft{
+			Kind: store.KindSink, Name: "pager",
+			Spec: fmt.Appendf(nil, `{"pagerDuty":{"url":%q}}`, p.URL),
+		})
 		if err != nil {
 			return err
 		}
@@ -138,9 +148,11 @@ func deliverTo(t *testing.T, p *pager) (*Deliverer, string) {
 	return d, uid
 }
 
-// sendAll takes the passes that events need, one by one and without the pauses between them, and returns how many there were.
-func sendAll(t *testing.T, d *Deliverer, uid string, most int) (passes int) {
+// sendAll takes the passes that events need, one by one and without the pauses between them, and returns how many there
+// were.
+func sendAll(t *testing.T, d *Deliverer, uid string) (passes int) {
 	t.Helper()
+	const most = 100
 	for ; passes < most; passes++ {
 		of, b, err := d.claim(t.Context(), uid)
 		if err != nil || b == nil {
@@ -173,12 +185,13 @@ func TestAnEventOfManyServicesEndsTheAlertOfEach(t *testing.T) {
 	d, uid := deliverTo(t, p)
 	var list []store.Event
 	for i := range services {
-		list = append(list, ofService(t, fmt.Sprint("degraded-", i), event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, fmt.Sprintf("web-%d", i)))
+		list = append(list, ofService(t, fmt.Sprint("degraded-", i), event.ServiceDegraded,
+			consolev1.Severity_SEVERITY_ERROR, fmt.Sprintf("web-%d", i)))
 	}
 	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
 		t.Fatal(err)
 	}
-	sendAll(t, d, uid, 100)
+	sendAll(t, d, uid)
 	if open, _ := p.counts(); open != services {
 		t.Fatalf("%d alerts are open", open)
 	}
@@ -188,7 +201,7 @@ func TestAnEventOfManyServicesEndsTheAlertOfEach(t *testing.T) {
 	if err := d.Store.AddEvents(t.Context(), ofService(t, "last", event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, "web-0")); err != nil {
 		t.Fatal(err)
 	}
-	sendAll(t, d, uid, 100)
+	sendAll(t, d, uid)
 	if open, requests := p.counts(); open != 1 || requests > 2*services+1+2*pageLanes {
 		t.Errorf("%d alerts are open after %d requests", open, requests)
 	}
@@ -202,13 +215,14 @@ func TestPagesAreNotHeldUpByEnds(t *testing.T) {
 	var list []store.Event
 	for i := range ends {
 		typ := []string{event.ServiceHealthy, event.ServicePruned, event.ServiceDeleted}[i%3]
-		list = append(list, ofService(t, fmt.Sprint("end-", i), typ, consolev1.Severity_SEVERITY_INFO, fmt.Sprintf("web-%d", i)))
+		list = append(list, ofService(t, fmt.Sprint("end-", i), typ, consolev1.Severity_SEVERITY_INFO,
+			fmt.Sprintf("web-%d", i)))
 	}
 	list = append(list, ofService(t, "page", event.ServiceFailed, consolev1.Severity_SEVERITY_ERROR, "shop"))
 	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
 		t.Fatal(err)
 	}
-	if passes := sendAll(t, d, uid, 100); passes > ends/maxPages+1 {
+	if passes := sendAll(t, d, uid); passes > ends/maxPages+1 {
 		t.Errorf("a page came after %d passes", passes)
 	}
 	if open, _ := p.counts(); open != 1 {
@@ -230,7 +244,10 @@ func TestAnAlertBeginsBeforeItEnds(t *testing.T) {
 	var list []*consolev1.Event
 	for i := range maxPages / 2 {
 		for _, typ := range []string{event.ServiceDegraded, event.ServiceHealthy} {
-			list = append(list, &consolev1.Event{Type: typ, Severity: consolev1.Severity_SEVERITY_ERROR, Time: timestamppb.Now(), Service: fmt.Sprintf("web-%d", i%4)})
+			list = append(list, &consolev1.Event{
+				Type: typ, Severity: consolev1.Severity_SEVERITY_ERROR,
+				Time: timestamppb.Now(), Service: fmt.Sprintf("web-%d", i%4),
+			})
 		}
 	}
 	if _, problem := newDeliverer().sender().send(t.Context(), p.target(), list); problem != nil {
@@ -264,7 +281,10 @@ func TestOnlyWhatWasNotTakenIsSentAgain(t *testing.T) {
 	d := newDeliverer()
 	b := batch{target: p.target(), next: maxPages}
 	for i := range maxPages {
-		e := &consolev1.Event{Type: event.ServiceFailed, Severity: consolev1.Severity_SEVERITY_ERROR, Time: timestamppb.Now(), Service: fmt.Sprintf("web-%d", i)}
+		e := &consolev1.Event{
+			Type: event.ServiceFailed, Severity: consolev1.Severity_SEVERITY_ERROR,
+			Time: timestamppb.Now(), Service: fmt.Sprintf("web-%d", i),
+		}
 		b.waiting = append(b.waiting, waiting{seq: int64(i + 1), Event: e})
 	}
 	var of store.Sending
@@ -298,12 +318,13 @@ func TestAnAlertThatEndedIsNotTriggeredAgain(t *testing.T) {
 	list := []store.Event{ofService(t, "other", event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, "other")}
 	for i := range pageLanes {
 		name := fmt.Sprint("web-", i)
-		list = append(list, ofService(t, name, event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, name), ofService(t, name+"-ends", event.ServiceHealthy, consolev1.Severity_SEVERITY_INFO, name))
+		list = append(list, ofService(t, name, event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR, name),
+			ofService(t, name+"-ends", event.ServiceHealthy, consolev1.Severity_SEVERITY_INFO, name))
 	}
 	if err := d.Store.AddEvents(t.Context(), list...); err != nil {
 		t.Fatal(err)
 	}
-	sendAll(t, d, uid, 100)
+	sendAll(t, d, uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ended := map[string]bool{}
@@ -328,8 +349,14 @@ func TestAPassCountsNamesOfStatuses(t *testing.T) {
 	var drafts []store.Draft
 	for i := range services {
 		name := fmt.Sprintf("logs-%03d", i)
-		drafts = append(drafts, store.Draft{Kind: store.KindService, Name: name, Labels: map[string]string{catalog.GlobalLabel: "logs"}, Spec: []byte(`{}`)})
-		b.waiting = append(b.waiting, waiting{seq: int64(i + 1), Event: &consolev1.Event{Type: event.ServiceApplied, Service: name}})
+		drafts = append(drafts, store.Draft{
+			Kind: store.KindService, Name: name,
+			Labels: map[string]string{catalog.GlobalLabel: "logs"}, Spec: []byte(`{}`),
+		})
+		b.waiting = append(b.waiting, waiting{
+			seq:   int64(i + 1),
+			Event: &consolev1.Event{Type: event.ServiceApplied, Service: name},
+		})
 	}
 	if err := d.Store.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.Create(ctx, drafts...)
@@ -347,7 +374,7 @@ func TestAPassCountsNamesOfStatuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range b.waiting {
-		b.waiting[i].Event.Service = fmt.Sprintf("web-%03d", i)
+		b.waiting[i].Service = fmt.Sprintf("web-%03d", i)
 	}
 	if err := d.Store.Read(t.Context(), func(ctx context.Context, v store.View) error {
 		groups, err := b.groups(ctx, v)

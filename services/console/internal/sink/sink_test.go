@@ -88,7 +88,10 @@ func TestSignature(t *testing.T) {
 
 func TestSlackTakesTextsAsTheyAre(t *testing.T) {
 	t.Parallel()
-	e := &consolev1.Event{Id: "x", Type: "service.failed", Severity: consolev1.Severity_SEVERITY_ERROR, Service: "web", Message: "<!channel> & <@U1|you> <https://evil.example.com|click>"}
+	e := &consolev1.Event{
+		Id: "x", Type: "service.failed", Severity: consolev1.Severity_SEVERITY_ERROR, Service: "web",
+		Message: "<!channel> & <@U1|you> <https://evil.example.com|click>",
+	}
 	text, err := render("template", defaultText, newMessage(target{name: "chat"}, []*consolev1.Event{e}, forSlack))
 	if want := "ERROR service.failed web: &lt;!channel&gt; &amp; &lt;@U1|you&gt; &lt;https://evil.example.com|click&gt;\n"; err != nil || text != want {
 		t.Errorf("%q, %v", text, err)
@@ -99,21 +102,32 @@ func TestWhatOthersRepeatIsMasked(t *testing.T) {
 	t.Parallel()
 	for secret, texts := range map[string][]string{
 		"https://hooks.slack.com/services/T000000/B000000/abcdefghij": {
-			"no /services/T000000/B000000/abcdefghij here", "token abcdefghij", "https://hooks.slack.com/services/T000000/B000000/abcdefghij", "cut T000000/B000000/abcdef",
+			"no /services/T000000/B000000/abcdefghij here", "token abcdefghij",
+			"https://hooks.slack.com/services/T000000/B000000/abcdefghij", "cut T000000/B000000/abcdef",
 		},
 		"https://chat.example.com/hooks/abc%2Fdef%20ghij?token=abcdefghij%3D&thread=abcdef": {
-			"no /hooks/abc%2Fdef%20ghij", "no abc/def ghij", "no abc%2Fdef%20ghij", "token=abcdefghij%3D", "not abcdefghij=", "not abcdefghij%3D", "thread abcdef", "cut /hooks/abc%2Fd",
+			"no /hooks/abc%2Fdef%20ghij", "no abc/def ghij", "no abc%2Fdef%20ghij", "token=abcdefghij%3D",
+			"not abcdefghij=", "not abcdefghij%3D", "thread abcdef", "cut /hooks/abc%2Fd",
 		},
 	} {
-		of := target{spec: catalog.SinkSpec{Slack: &catalog.SlackSink{}}, credentials: map[string]string{catalog.SinkURL: secret}}
+		of := target{
+			spec:        catalog.SinkSpec{Slack: &catalog.SlackSink{}},
+			credentials: map[string]string{catalog.SinkURL: secret},
+		}
 		for _, text := range texts {
 			if got := of.masked(text); strings.Contains(got, "abc") || !strings.Contains(got, catalog.Masked) {
 				t.Errorf("%q became %q", text, got)
 			}
 		}
 	}
-	of := target{spec: catalog.SinkSpec{Email: &catalog.EmailSink{Username: "hub"}}, credentials: map[string]string{catalog.SinkPassword: "pass word"}}
-	for _, text := range []string{"pass word", "cGFzcyB3b3Jk", "AGh1YgBwYXNzIHdvcmQ=", "pass%20word", "pass+word", "pass w"} {
+	of := target{
+		spec:        catalog.SinkSpec{Email: &catalog.EmailSink{Username: "hub"}},
+		credentials: map[string]string{catalog.SinkPassword: "pass word"},
+	}
+	for _, text := range []string{
+		"pass word", "cGFzcyB3b3Jk", "AGh1YgBwYXNzIHdvcmQ=", "pass%20word", "pass+word",
+		"pass w",
+	} {
 		if got := of.masked("no, not with " + text); got != "no, not with ***" {
 			t.Errorf("%q became %q", text, got)
 		}
@@ -128,7 +142,10 @@ func TestBackoffIsBounded(t *testing.T) {
 		}
 	}
 	now := time.Unix(1700000000, 0)
-	for text, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-1": 0, "999999999999": maxBackoff, "Tue, 14 Nov 2023 22:13:30 GMT": 10 * time.Second, "nonsense": 0} {
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-1": 0, "999999999999": maxBackoff,
+		"Tue, 14 Nov 2023 22:13:30 GMT": 10 * time.Second, "nonsense": 0,
+	} {
 		if got := retryAfter(text, now); got != want {
 			t.Errorf("%q: %v", text, got)
 		}

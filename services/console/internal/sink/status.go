@@ -187,7 +187,8 @@ func (d *Deliverer) loadServices(ctx context.Context, v store.View, t target, ro
 		return nil, err
 	}
 	for _, s := range loaded {
-		if spec := t.spec; (spec.Project == "" || spec.Project == s.Spec.Project) && names(spec.Projects, s.Spec.Project) && names(spec.Clusters, s.Spec.Cluster) && names(spec.Services, s.Meta.Name) {
+		if spec := t.spec; (spec.Project == "" || spec.Project == s.Spec.Project) &&
+			names(spec.Projects, s.Spec.Project) && names(spec.Clusters, s.Spec.Cluster) && names(spec.Services, s.Meta.Name) {
 			list = append(list, s)
 		}
 	}
@@ -247,7 +248,9 @@ func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []cata
 }
 
 // changed are the statuses of a group that are not set yet: one for each ref that its services follow.
-func (b *batch) changed(g *group, services []catalog.Service, sources map[string]sourceOf, last map[store.CommitStatusKey]store.CommitStatus) (out []commitStatus) {
+func (b *batch) changed(g *group, services []catalog.Service, sources map[string]sourceOf,
+	last map[store.CommitStatusKey]store.CommitStatus,
+) (out []commitStatus) {
 	byRef := map[string][]catalog.Service{}
 	var refs []string
 	for _, s := range services {
@@ -276,7 +279,9 @@ func (b *batch) changed(g *group, services []catalog.Service, sources map[string
 
 // changedParts is changed for services with the same several sources: each repository of Git at the sink's host has a status of its own, at the
 // commit that the hub's revision is made of.
-func (b *batch) changedParts(g *group, of []catalog.Service, sources map[string]sourceOf, last map[store.CommitStatusKey]store.CommitStatus) (out []commitStatus) {
+func (b *batch) changedParts(g *group, of []catalog.Service, sources map[string]sourceOf,
+	last map[store.CommitStatusKey]store.CommitStatus,
+) (out []commitStatus) {
 	for _, part := range of[0].Spec.Sources {
 		source := sources[part.Source]
 		key := store.CommitStatusKey{Context: g.context, Ref: of[0].Spec.Ref + "/" + part.Name}

@@ -49,7 +49,7 @@ func (v View) AlertStates(ctx context.Context) (map[string]AlertState, error) {
 
 // AlertsDue says whether there are alerts, or states of those that are gone, and the next round is due.
 func (v View) AlertsDue(ctx context.Context) (due bool, err error) {
-	err = v.q.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM alert_rounds WHERE next_time > "+v.dialect.now+")"+ //nolint:gosec // one of two constants
+	err = v.q.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM alert_rounds WHERE next_time > "+v.dialect.now+")"+
 		" AND (EXISTS (SELECT 1 FROM resources WHERE kind = $1) OR EXISTS (SELECT 1 FROM alerts))", KindAlert).Scan(&due)
 	if err != nil {
 		return false, fmt.Errorf("read alerts: %w", err)
@@ -112,7 +112,8 @@ func (c AlertChange) statement() (string, []any) {
 		return "INSERT INTO alerts (alert_uid, version, look_time, unknown_count, state) VALUES ($1, 1, $2, $3, $4) ON CONFLICT (alert_uid) DO NOTHING",
 			[]any{c.Alert, Micros(c.Looked), c.Unknown, string(c.State)}
 	case c.Same:
-		return "UPDATE alerts SET look_time = $3, unknown_count = $4 WHERE alert_uid = $1 AND version = $2", []any{c.Alert, c.Version, Micros(c.Looked), c.Unknown}
+		return "UPDATE alerts SET look_time = $3, unknown_count = $4 WHERE alert_uid = $1 AND version = $2",
+			[]any{c.Alert, c.Version, Micros(c.Looked), c.Unknown}
 	}
 	return "UPDATE alerts SET version = version + 1, look_time = $3, unknown_count = $4, state = $5 WHERE alert_uid = $1 AND version = $2",
 		[]any{c.Alert, c.Version, Micros(c.Looked), c.Unknown, string(c.State)}

@@ -27,7 +27,11 @@ func BenchmarkAuditBatch(b *testing.B) {
 		events := make([]store.AuditEvent, many)
 		for i := range events {
 			n++
-			events[i] = store.AuditEvent{ID: fmt.Sprintf("%032d", n), Time: now.Add(time.Duration(n) * time.Microsecond), Actor: "user:ada", Cluster: "edge-1", Action: "tunnel.request", Event: text}
+			events[i] = store.AuditEvent{
+				ID:   fmt.Sprintf("%032d", n),
+				Time: now.Add(time.Duration(n) * time.Microsecond), Actor: "user:ada", Cluster: "edge-1",
+				Action: "tunnel.request", Event: text,
+			}
 		}
 		if err := s.AppendAudit(b.Context(), events); err != nil {
 			b.Fatal(err)

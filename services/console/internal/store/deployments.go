@@ -56,7 +56,8 @@ func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
 
 // Deployments returns up to limit deployments of a service below a number, the newest first; 0: from the newest on.
 func (v View) Deployments(ctx context.Context, service string, before int64, limit int) ([]Deployment, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+deploymentColumns+" FROM deployments WHERE service_uid = $1 AND (CAST($2 AS BIGINT) = 0 OR number < CAST($2 AS BIGINT)) ORDER BY number DESC LIMIT $3", service, before, limit)
+	rows, err := v.q.QueryContext(ctx, "SELECT "+deploymentColumns+
+		" FROM deployments WHERE service_uid = $1 AND (CAST($2 AS BIGINT) = 0 OR number < CAST($2 AS BIGINT)) ORDER BY number DESC LIMIT $3", service, before, limit)
 	return collect(rows, err, scanDeployment)
 }
 

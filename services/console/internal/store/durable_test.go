@@ -23,10 +23,11 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// loadUntilGone writes with several writers until the database is gone, which gone makes it in the middle of that, and returns the writes that were
-// acknowledged before gone began. A loss of power ends the process with the disk, but gone takes a millisecond in which the process lives on: a sync
-// that ext4 has under way then returns without an error although its journal was just aborted, so that an acknowledgement of that millisecond proves
-// nothing, and would reach nobody.
+// loadUntilGone writes with several writers until the database is gone, which gone makes it in the middle of that, and
+// returns the writes that were acknowledged before gone began. A loss of power ends the process with the disk, but gone
+// takes a millisecond in which the process lives on: a sync that ext4 has under way then returns without an error
+// although its journal was just aborted, so that an acknowledgement of that millisecond proves nothing, and would reach
+// nobody.
 func loadUntilGone(t *testing.T, s *store.Store, round int, gone func()) []string {
 	t.Helper()
 	var (
@@ -41,7 +42,10 @@ func loadUntilGone(t *testing.T, s *store.Store, round int, gone func()) []strin
 			for i := 0; ; i++ {
 				name := fmt.Sprintf("c%d-%d-%d", round, w, i)
 				err := s.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {
-					_, err := tx.Create(ctx, store.Draft{Kind: store.KindCluster, Name: name, Spec: []byte(`{"description":"` + name + `"}`)})
+					_, err := tx.Create(ctx, store.Draft{
+						Kind: store.KindCluster, Name: name,
+						Spec: []byte(`{"description":"` + name + `"}`),
+					})
 					return err
 				})
 				if err == nil {
@@ -92,7 +96,8 @@ func wantKept(t *testing.T, s *store.Store, acknowledged []string) {
 			if err := errors.Join(err, err2); err != nil {
 				return err
 			}
-			if want := `{"description":"` + name + `"}`; string(is.Spec) != want || len(past) != 1 || string(past[0].Spec) != want {
+			if want := `{"description":"` + name + `"}`; string(is.Spec) != want || len(past) != 1 ||
+				string(past[0].Spec) != want {
 				t.Errorf("%s: %s, history %v", name, is.Spec, past)
 			}
 		}
@@ -276,7 +281,9 @@ func TestPostgresThatDoesNotKeepCommitsIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "PostgreSQL has "+setting+" = off: a write that was acknowledged could be lost. Set it to on") {
+		if err := s.Migrate(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "PostgreSQL has "+setting+
+				" = off: a write that was acknowledged could be lost. Set it to on") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -287,7 +294,8 @@ func TestPostgresThatDoesNotKeepCommitsIsRefused(t *testing.T) {
 	t.Run("by the role", func(t *testing.T) {
 		t.Parallel()
 		url := postgres.Database(t)
-		order(t, url, "DROP ROLE IF EXISTS careless", "CREATE ROLE careless SUPERUSER LOGIN", "ALTER ROLE careless SET synchronous_commit = off")
+		order(t, url, "DROP ROLE IF EXISTS careless", "CREATE ROLE careless SUPERUSER LOGIN",
+			"ALTER ROLE careless SET synchronous_commit = off")
 		refused(t, strings.Replace(url, "postgres@", "careless@", 1), "synchronous_commit")
 	})
 	t.Run("by the database", func(t *testing.T) {

@@ -232,7 +232,9 @@ func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit in
 
 // eventsOf returns events that fit, in an order. Events of one service or cluster and events of many are found by an index
 // each.
-func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, compare func(a, b Event) int, seq int64, limit int) (list []Event, more bool, err error) {
+func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, compare func(a, b Event) int, seq int64,
+	limit int,
+) (list []Event, more bool, err error) {
 	if q.Cluster == "" && q.Service == "" {
 		where, args := q.where(first, seq)
 		return v.events(ctx, where+order, args, limit)
@@ -269,7 +271,7 @@ func (v View) events(ctx context.Context, where string, args []any, limit int) (
 	if err != nil {
 		return nil, false, fmt.Errorf("read events: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // Err has what is wrong
+	defer rows.Close() // Err has what is wrong
 	for weight := 0; weight <= maxMembersRead && rows.Next(); {
 		var e Event
 		var at int64

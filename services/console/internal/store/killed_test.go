@@ -78,7 +78,8 @@ func TestSQLiteIsWholeAfterAKillInsideItsMigrations(t *testing.T) {
 		if err == nil {
 			break // the child ended before that write
 		}
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) ||
+			exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 			t.Skipf("strace can't kill here: %v: %s", err, out)
 		}
 		kills++
@@ -114,8 +115,8 @@ END $$;
 CREATE EVENT TRIGGER gate ON ddl_command_end EXECUTE FUNCTION gate.stop();
 `
 
-// TestPostgresIsWholeAfterAKillInsideItsMigrations kills the process that migrates within one statement after the other, and
-// has the next one begin while the server still works for the dead one.
+// TestPostgresIsWholeAfterAKillInsideItsMigrations kills the process that migrates within one statement after the
+// other, and has the next one begin while the server still works for the dead one.
 func TestPostgresIsWholeAfterAKillInsideItsMigrations(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, "")

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// The time of a write can be over between two rows that are written with no look at the context: the caller may try again.
+// The time of a write can be over between two rows that are written with no look at the context: the caller may try
+// again.
 func TestAWriteThatRanOutOfTimeAmongItsRowsIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s, err := New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), Options{})

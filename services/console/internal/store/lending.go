@@ -98,7 +98,8 @@ func (v View) RequestsSince(ctx context.Context, subject, from string) (n int, e
 
 // DueRequests returns the requests whose time has come, the first ones first.
 func (v View) DueRequests(ctx context.Context, now time.Time, limit int) ([]AccessRequest, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE due_time > 0 AND due_time <= $1 ORDER BY due_time LIMIT $2", Micros(now), limit)
+	rows, err := v.q.QueryContext(ctx, "SELECT "+requestColumns+
+		" FROM access_requests WHERE due_time > 0 AND due_time <= $1 ORDER BY due_time LIMIT $2", Micros(now), limit)
 	return collect(rows, err, func(rows *sql.Rows) (AccessRequest, error) { return scanRequest(rows) })
 }
 

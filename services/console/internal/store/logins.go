@@ -87,14 +87,18 @@ func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
 	var rows []string
 	var values []any
 	for _, l := range list {
-		row := []any{l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress, Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime)}
+		row := []any{
+			l.ID, l.Subject, l.Client, l.Action, l.Parent, l.Program, Micros(l.BeginTime), l.BeginAddress,
+			Micros(l.UseTime), l.UseAddress, Micros(l.ExpireTime),
+		}
 		places := make([]string, len(row))
 		for i := range row {
 			places[i] = "$" + strconv.Itoa(len(values)+i+1)
 		}
 		rows, values = append(rows, "("+strings.Join(places, ", ")+")"), append(values, row...)
 	}
-	_, err := t.tx.ExecContext(ctx, "INSERT INTO logins ("+loginColumns+") VALUES "+strings.Join(rows, ", ")+" ON CONFLICT (id) DO UPDATE SET"+
+	_, err := t.tx.ExecContext(ctx, "INSERT INTO logins ("+loginColumns+") VALUES "+strings.Join(rows, ", ")+ //nolint:gosec // placeholders only
+		" ON CONFLICT (id) DO UPDATE SET"+
 		" use_address = CASE WHEN excluded.use_time >= logins.use_time AND excluded.use_address <> '' THEN excluded.use_address ELSE logins.use_address END,"+
 		" use_time = CASE WHEN excluded.use_time > logins.use_time THEN excluded.use_time ELSE logins.use_time END,"+
 		" expire_time = CASE WHEN excluded.expire_time > logins.expire_time THEN excluded.expire_time ELSE logins.expire_time END", values...)

@@ -287,7 +287,9 @@ const over = "(end_time > 0 OR update_time < $1)"
 // TrimRecordings removes recordings that began before a time, and recordings that are not young while all have more than a number of bytes: of the person whose
 // recordings that are not young take the most, the oldest one first. A recording that goes on is not removed. event makes the entry in the audit trail of one
 // that is removed for room. removed counts the removed recordings.
-func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds RecordingBounds, event func(now time.Time, r Recording) AuditEvent) (removed int, err error) {
+func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds RecordingBounds,
+	event func(now time.Time, r Recording) AuditEvent,
+) (removed int, err error) {
 	for {
 		again, gone := false, false
 		err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -342,7 +344,9 @@ func (v View) surplus(ctx context.Context, most int64, bounds RecordingBounds) (
 }
 
 // removeRecording returns false if another console has removed the recording since it was read.
-func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, forRoom bool, event func(time.Time, Recording) AuditEvent) (removed bool, err error) {
+func (s *Store) removeRecording(ctx context.Context, tx *sql.Tx, r Recording, forRoom bool,
+	event func(time.Time, Recording) AuditEvent,
+) (removed bool, err error) {
 	// The recording goes before its pieces: its row is what consoles wait for, and it may have grown since it was read.
 	err = tx.QueryRowContext(ctx, "DELETE FROM recordings WHERE id = $1 RETURNING bytes", r.ID).Scan(&r.Bytes)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -135,7 +135,8 @@ func (v View) Get(ctx context.Context, kind Kind, name string) (Resource, error)
 
 // State tells one state of all resources of some kinds from any other.
 func (v View) State(ctx context.Context, kinds ...Kind) (string, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT kind, COUNT(*), MAX(seq) FROM resources WHERE kind IN "+v.dialect.placeholders(1, len(kinds))+" GROUP BY kind ORDER BY kind", anys(kinds)...)
+	rows, err := v.q.QueryContext(ctx, "SELECT kind, COUNT(*), MAX(seq) FROM resources WHERE kind IN "+
+		v.dialect.placeholders(1, len(kinds))+" GROUP BY kind ORDER BY kind", anys(kinds)...)
 	parts, err := collect(rows, err, func(rows *sql.Rows) (string, error) {
 		var kind string
 		var count, seq int64

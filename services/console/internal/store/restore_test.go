@@ -44,7 +44,10 @@ func oldBackup(t *testing.T, migrations []int64) io.Reader {
 	fill(13, "audit_volume", []string{"id", "bytes"}, 1, 0)
 	fill(14, "events_gone", []string{"id", "seq"}, 1, 0)
 	fill(18, "removals", []string{"id", "hold_time", "reason", "confirmation"}, 1, 0, "", "")
-	fill(1, "resources", []string{"kind", "name", "uid", "revision", "labels", "spec", "create_time", "update_time", "seq"}, "source", "shop", "u1", 1, "{}", "{}", 1, 1, 1)
+	fill(1, "resources", []string{
+		"kind", "name", "uid", "revision", "labels", "spec", "create_time", "update_time",
+		"seq",
+	}, "source", "shop", "u1", 1, "{}", "{}", 1, 1, 1)
 	sum := sha256.Sum256(lines)
 	add(map[string]any{"end": true, "rows": rows, "sha256": hex.EncodeToString(sum[:])})
 	var packed bytes.Buffer
@@ -77,7 +80,10 @@ func TestBackupsOfAllEarlierReleasesAreRestored(t *testing.T) {
 	releases := []int64{1, 2, 3, 4, 5, 6, 10, 11, 12, 13, 14, 16, 17, 18, 25}
 	for n := range releases {
 		of := releases[:n+1]
-		for name, url := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "console.db"), "postgres": postgres.Database(t)} {
+		for name, url := range map[string]string{
+			"sqlite":   "sqlite:" + filepath.Join(t.TempDir(), "console.db"),
+			"postgres": postgres.Database(t),
+		} {
 			s, err := store.New(url, store.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -82,7 +82,8 @@ func (s *Store) renewTable(ctx context.Context, of sealedTable, renew func(Seale
 // sealed returns the values whose keys come after one.
 func (v View) sealed(ctx context.Context, of sealedTable, after string) ([]Sealed, error) {
 	key := "CAST(" + of.key + " AS TEXT)"
-	rows, err := v.q.QueryContext(ctx, "SELECT "+of.columns+", sealed FROM "+of.name+" WHERE LENGTH(sealed) > 0 AND "+key+" > $1 ORDER BY "+key+" LIMIT $2", after, renewRows) //nolint:gosec // all of them are constants
+	rows, err := v.q.QueryContext(ctx, "SELECT "+of.columns+", sealed FROM "+of.name+" WHERE LENGTH(sealed) > 0 AND "+
+		key+" > $1 ORDER BY "+key+" LIMIT $2", after, renewRows)
 	return collect(rows, err, func(rows *sql.Rows) (Sealed, error) {
 		s := Sealed{Table: of.name}
 		return s, rows.Scan(&s.UID, &s.Kind, &s.Name, &s.Value)

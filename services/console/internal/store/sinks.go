@@ -42,14 +42,18 @@ const sendingColumns = "sink_uid, seq, next_time, sender, attempts, rejections, 
 
 func scanSending(row interface{ Scan(dest ...any) error }, more ...any) (s Sending, err error) {
 	var next, oldest, send, problem int64
-	err = row.Scan(append([]any{&s.Sink, &s.Seq, &next, &s.Sender, &s.Attempts, &s.Rejections, &s.Waiting, &oldest, &send, &s.Sent, &s.Dropped, &s.Problem, &problem, &s.Earlier}, more...)...)
+	err = row.Scan(append([]any{
+		&s.Sink, &s.Seq, &next, &s.Sender, &s.Attempts, &s.Rejections, &s.Waiting, &oldest,
+		&send, &s.Sent, &s.Dropped, &s.Problem, &problem, &s.Earlier,
+	}, more...)...)
 	s.Next, s.Oldest, s.SendTime, s.ProblemTime = FromMicros(next), FromMicros(oldest), FromMicros(send), FromMicros(problem)
 	return s, err
 }
 
 // Sendings returns how sending goes to all sinks, by uid.
 func (v View) Sendings(ctx context.Context) (map[string]Sending, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+sendingColumns+", CASE WHEN next_time <= "+v.dialect.now+" AND lease_time <= "+v.dialect.now+" THEN 1 ELSE 0 END FROM sinks")
+	rows, err := v.q.QueryContext(ctx, "SELECT "+sendingColumns+", CASE WHEN next_time <= "+v.dialect.now+
+		" AND lease_time <= "+v.dialect.now+" THEN 1 ELSE 0 END FROM sinks")
 	list, err := collect(rows, err, func(rows *sql.Rows) (Sending, error) {
 		var due int
 		s, err := scanSending(rows, &due)

@@ -446,7 +446,9 @@ func (s *Store) status(ctx context.Context, touched *Touched, events []Event, wr
 	return nil
 }
 
-func (s *Store) writeStatus(ctx context.Context, events []Event, write func(context.Context, *sql.Tx) (map[ReportKey]bool, error)) (told []Event, took time.Duration, err error) {
+func (s *Store) writeStatus(ctx context.Context, events []Event,
+	write func(context.Context, *sql.Tx) (map[ReportKey]bool, error),
+) (told []Event, took time.Duration, err error) {
 	leave, err := s.enterLane(ctx)
 	if err != nil {
 		return nil, 0, err

@@ -107,14 +107,17 @@ func TestAWriteThatRanOutOfTimeAtItsCommitIsUnavailable(t *testing.T) {
 	}
 }
 
-// A write that has read a sealed value, and carries it over, must not undo the renewal that commits meanwhile: the older key is taken away
-// after it. SQLite has one writer at a time.
+// A write that has read a sealed value, and carries it over, must not undo the renewal that commits meanwhile: the
+// older key is taken away after it. SQLite has one writer at a time.
 func TestARenewedValueStaysSoBesideAWriteThatKeepsIt(t *testing.T) {
 	t.Parallel()
 	s := opener(t, postgres.Database(t))(store.Options{})
 	pool, _ := s.Pools()
 	err := s.Write(t.Context(), "ada", func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.Create(ctx, store.Draft{Kind: store.KindSecret, Name: "git", Spec: []byte("{}"), Sealed: []byte("old")})
+		_, err := tx.Create(ctx, store.Draft{
+			Kind: store.KindSecret, Name: "git", Spec: []byte("{}"),
+			Sealed: []byte("old"),
+		})
 		return err
 	})
 	if err != nil {
@@ -145,7 +148,10 @@ func TestARenewedValueStaysSoBesideAWriteThatKeepsIt(t *testing.T) {
 		for len(done) == 0 && !waits() {
 			runtime.Gosched()
 		}
-		_, err = tx.Update(ctx, was, store.Draft{Kind: was.Kind, Name: was.Name, Labels: map[string]string{"team": "shop"}, Spec: was.Spec, Sealed: was.Sealed})
+		_, err = tx.Update(ctx, was, store.Draft{
+			Kind: was.Kind, Name: was.Name,
+			Labels: map[string]string{"team": "shop"}, Spec: was.Spec, Sealed: was.Sealed,
+		})
 		return err
 	})
 	if err := errors.Join(err, <-done); err != nil {
@@ -165,7 +171,10 @@ func TestARenewedValueStaysSoBesideAWriteThatKeepsIt(t *testing.T) {
 
 func TestBadURLIsRefusedWithoutRepeatingIt(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "sqlite:", "mysql://ada:hunter2@db/x", "postgres://ada:hunter2@db:port/x", "postgres://ada:hunter2@%zz/"} {
+	for _, url := range []string{
+		"", "sqlite:", "mysql://ada:hunter2@db/x", "postgres://ada:hunter2@db:port/x",
+		"postgres://ada:hunter2@%zz/",
+	} {
 		_, err := store.New(url, store.Options{})
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v", url, err)

@@ -56,7 +56,8 @@ func (v View) APIToken(ctx context.Context, id string) (APIToken, error) {
 
 // APITokens returns up to limit tokens of a subject (empty: of all) whose ids come behind after, in the order of ids.
 func (v View) APITokens(ctx context.Context, subject, after string, limit int) ([]APIToken, error) {
-	rows, err := v.q.QueryContext(ctx, "SELECT "+tokenColumns+" FROM api_tokens WHERE ($1 = '' OR subject = $1) AND id > $2 ORDER BY id LIMIT $3", subject, after, limit)
+	rows, err := v.q.QueryContext(ctx, "SELECT "+tokenColumns+
+		" FROM api_tokens WHERE ($1 = '' OR subject = $1) AND id > $2 ORDER BY id LIMIT $3", subject, after, limit)
 	return collect(rows, err, func(rows *sql.Rows) (APIToken, error) { return scanToken(rows) })
 }
 

@@ -25,7 +25,7 @@ const viewColumns = "cluster_uid, term, sequence, number, receive_time, data"
 func scanView(rows *sql.Rows) (v ClusterView, err error) {
 	var term, sequence, received int64
 	err = rows.Scan(&v.Cluster, &term, &sequence, &v.Number, &received, &v.Data)
-	v.Term, v.Sequence, v.Receive = uint64(term), uint64(sequence), FromMicros(received) //nolint:gosec // written as such
+	v.Term, v.Sequence, v.Receive = uint64(term), uint64(sequence), FromMicros(received)
 	return v, err
 }
 
@@ -50,7 +50,9 @@ func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
 
 // ChangeViews has change make new views of those of some clusters, in one transaction: nobody else writes a view meanwhile. ChangeViews returns
 // the written views, numbered. Views are no part of the change log, and their lock is no other's.
-func (s *Store) ChangeViews(ctx context.Context, clusters []string, change func(current map[string]ClusterView) ([]ClusterView, error)) (written []ClusterView, err error) {
+func (s *Store) ChangeViews(ctx context.Context, clusters []string,
+	change func(current map[string]ClusterView) ([]ClusterView, error),
+) (written []ClusterView, err error) {
 	err = s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := s.dialect.lock(ctx, tx, s.dialect.lockViews); err != nil {
 			return err
@@ -81,7 +83,7 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string, change func(
 			" ON CONFLICT (cluster_uid) DO UPDATE SET term = excluded.term, sequence = excluded.sequence, number = excluded.number,"+
 			" receive_time = excluded.receive_time, data = excluded.data", func(i int) []any {
 			w := written[i]
-			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data} //nolint:gosec // read as such
+			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data}
 		})
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -163,8 +164,12 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		if err := proto.Unmarshal(one.Data, decoded); err != nil {
 			return fmt.Errorf("decode the view of cluster %s: %w", one.Cluster, err)
 		}
-		v := &view{term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data, figures: map[string]int64{}, rows: map[string]bool{}}
-		whole := " "
+		v := &view{
+			term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data,
+			figures: map[string]int64{}, rows: map[string]bool{},
+		}
+		var whole strings.Builder // the names of whole sections, each between spaces
+		whole.WriteString(" ")
 		for _, s := range decoded.GetSections() {
 			for name, n := range s.GetFigures() {
 				v.figures[unique.Make(s.GetName()+"."+name).Value()] = n
@@ -175,7 +180,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 				v.figures[sampled] = 1
 			}
 			if s.GetState() == deliveryv1.SectionState_SECTION_STATE_WHOLE {
-				whole += s.GetName() + " "
+				whole.WriteString(s.GetName() + " ")
 			}
 			if s.GetName() == warnings {
 				v.reasons = countReasons(s)
@@ -184,7 +189,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 				v.rows[unique.Make(s.GetName()).Value()] = true
 			}
 		}
-		v.whole = unique.Make(whole).Value()
+		v.whole = unique.Make(whole.String()).Value()
 		made[i] = v
 	}
 	now, begun := time.Now(), b.isLoaded() // the views that there are at the start are of then

@@ -104,7 +104,7 @@ func pack(n int64) uint16 {
 	if shift > 15 {
 		return pack(maxPacked)
 	}
-	return min(uint16(shift)<<12|uint16(n>>shift), 0xfffe) + 1 //nolint:gosec // twelve bits are left
+	return min(uint16(shift)<<12|uint16(n>>shift), 0xfffe) + 1 // twelve bits are left
 }
 
 func unpack(p uint16) int64 { return int64((p-1)&0xfff) << ((p - 1) >> 12) }
@@ -151,7 +151,7 @@ func (d *day) encode() []byte {
 		return nil
 	}
 	out := append(make([]byte, 0, 512), curveFormat)
-	out = binary.LittleEndian.AppendUint64(out, uint64(d.end-curveSteps+1+first)) //nolint:gosec // read as such
+	out = binary.LittleEndian.AppendUint64(out, uint64(d.end-curveSteps+1+first))
 	var before point
 	for _, p := range d.points[first : last+1] {
 		at, differ := len(out), uint16(0)
@@ -180,7 +180,7 @@ func (d *day) add(data []byte) error {
 	if len(data) < curveHead || data[0] != curveFormat {
 		return errCurve
 	}
-	step := int64(binary.LittleEndian.Uint64(data[1:])) //nolint:gosec // written as such
+	step := int64(binary.LittleEndian.Uint64(data[1:]))
 	var p point
 	for data = data[curveHead:]; len(data) > 0; step++ {
 		if len(data) < 2 {

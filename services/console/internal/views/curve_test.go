@@ -75,7 +75,7 @@ func TestCurvesAreWhatWasNoted(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a history can be run again
+	random := rand.New(rand.NewPCG(seed, 0)) // a history can be run again
 	c, now := &curves{of: map[string]*curve{}}, noon()
 	model := map[int64][2]int64{}
 	var stored []byte

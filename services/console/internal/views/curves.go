@@ -299,7 +299,7 @@ func (b *Board) Curves(
 	sums := make([][figuresWithCurve]total, curveSteps)
 	out := &consolev1.GetViewCurvesResponse{
 		Step: durationpb.New(stepLength), BeginTime: stamp(endOf(end - curveSteps + 1)), EndTime: stamp(endOf(end)),
-		Clusters: int32(len(all)), //nolint:gosec // clusters
+		Clusters: int32(len(all)),
 	}
 	for _, s := range all {
 		d := day{end: end}

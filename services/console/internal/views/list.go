@@ -258,7 +258,7 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 		return nil, err
 	}
 	fits := fitting(all, expr)
-	out := &consolev1.ListClusterViewsResponse{TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy())} //nolint:gosec // clusters
+	out := &consolev1.ListClusterViewsResponse{TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy())}
 	sorted := make([]ranked, len(fits))
 	for i, s := range fits {
 		sorted[i] = ranked{s, order.Values(nil, s)}
@@ -369,7 +369,7 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 		if gap != nil && len(out.GetGaps()) < maxGaps {
 			out.Gaps = append(out.Gaps, gap)
 		}
-		out.TotalSize += int32(len(rows)) //nolint:gosec // at most 500 of a cluster
+		out.TotalSize += int32(len(rows)) // at most 500 of a cluster
 		for i, r := range rows {
 			if after != nil && cmp.Or(cmp.Compare(s.Name(), after.Name), cmp.Compare(int64(i), after.Values[0].Number)) <= 0 {
 				continue
@@ -387,7 +387,9 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 }
 
 // rowsOf returns the rows of a cluster that fit, and what they do not show.
-func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.Sees, mayRead bool) (rows []*deliveryv1.ViewRow, gap *consolev1.RowsGap, err error) {
+func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.Sees,
+	mayRead bool,
+) (rows []*deliveryv1.ViewRow, gap *consolev1.RowsGap, err error) {
 	if s.view == nil {
 		return nil, &consolev1.RowsGap{Cluster: s.Name(), Reason: missing(s)}, nil
 	}
@@ -408,7 +410,10 @@ func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.See
 	hides := !mayRead && !namesAPIs(is.GetName()) && is.GetName() != "services"
 	switch {
 	case hides && len(is.GetRows()) > 0:
-		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: "you may not read the Kubernetes API of the cluster", Withheld: int64(len(is.GetRows())) + is.GetWithheld()}
+		gap = &consolev1.RowsGap{
+			Cluster: s.Name(), Reason: "you may not read the Kubernetes API of the cluster",
+			Withheld: int64(len(is.GetRows())) + is.GetWithheld(),
+		}
 	case is.GetReason() != "":
 		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: is.GetReason(), Withheld: is.GetWithheld()}
 	case is.GetWithheld() > 0 && req.GetNamespace() == "" && req.GetService() == "" && req.GetReason() == "":

@@ -44,7 +44,8 @@ func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewReque
 		return nil, &deliveryv1.PushViewResponse{WholeWanted: true}
 	}
 	return nil, &deliveryv1.PushViewResponse{
-		Refused: fmt.Sprintf("a view of %d bytes in %d sections: the most are %d bytes in %d sections", size, len(out.GetSections()), maxViewBytes, maxSections),
+		Refused: fmt.Sprintf("a view of %d bytes in %d sections: the most are %d bytes in %d sections", size,
+			len(out.GetSections()), maxViewBytes, maxSections),
 	}
 }
 
@@ -61,7 +62,8 @@ func section(view *deliveryv1.PushViewRequest, name string) *deliveryv1.ViewSect
 // mergeSection returns a section with a change, as agents make it. The result shares rows with both.
 func mergeSection(was, change *deliveryv1.ViewSection, whole bool) *deliveryv1.ViewSection {
 	out := &deliveryv1.ViewSection{
-		Name: change.GetName(), State: change.GetState(), Reason: change.GetReason(), Figures: change.GetFigures(), Withheld: change.GetWithheld(), Sample: change.GetSample(),
+		Name: change.GetName(), State: change.GetState(), Reason: change.GetReason(), Figures: change.GetFigures(),
+		Withheld: change.GetWithheld(), Sample: change.GetSample(),
 	}
 	unknown := change.GetState() == deliveryv1.SectionState_SECTION_STATE_READING || change.GetState() == deliveryv1.SectionState_SECTION_STATE_STALE
 	switch {

@@ -36,7 +36,8 @@ func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1
 		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
 	has := map[string]told{}
-	return stream(ctx, send, func() (changed, moved <-chan struct{}) { return b.Moved(), b.Clusters.Moved() }, func(first bool) ([]*consolev1.WatchClusterViewsResponse, error) { return b.news(ctx, expr, has, first) })
+	return stream(ctx, send, func() (changed, moved <-chan struct{}) { return b.Moved(), b.Clusters.Moved() },
+		func(first bool) ([]*consolev1.WatchClusterViewsResponse, error) { return b.news(ctx, expr, has, first) })
 }
 
 // stream sends news, again after each change, until ctx ends or something fails. It says that there is nothing when it was silent for heartbeat,

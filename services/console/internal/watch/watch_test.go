@@ -232,7 +232,8 @@ func TestMemoryOfChangesIsBounded(t *testing.T) {
 		t.Errorf("at the end: %+v", view)
 	}
 	for _, p := range []place{
-		{store.Cursor{Seq: h.from - 1}, h.history}, {store.Cursor{Seq: h.end.Seq + 1}, h.history},
+		{store.Cursor{Seq: h.from - 1}, h.history},
+		{store.Cursor{Seq: h.end.Seq + 1}, h.history},
 		{h.end, h.history - 1},
 	} {
 		if view := h.after(p); view.has {

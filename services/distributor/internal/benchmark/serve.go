@@ -157,7 +157,9 @@ func serveDelivery(ctx context.Context, stdout io.Writer) error {
 	go func() { _ = hub.Run(ctx) }()     // ends with ctx
 	go service.Collect(ctx)              // as the distributor's main has it
 	door := rpc.NewDelivery(rpc.Deps{
-		Plan: p, Stale: current, Confirmed: time.Now, Nudges: hub, Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, log), Reports: reports, Seen: seen, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Log: log,
+		Plan: p, Stale: current, Confirmed: time.Now, Nudges: hub,
+		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, log), Reports: reports, Seen: seen,
+		Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Log: log,
 	})
 	s, err := server.New(
 		server.Config{Listen: "127.0.0.1:0", CertFile: os.Getenv(envCert), KeyFile: os.Getenv(envKey)},

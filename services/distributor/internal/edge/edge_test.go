@@ -33,7 +33,10 @@ func TestAnswersAreNotTrusted(t *testing.T) {
 	}
 	withSubmodules := resolved(good, "1111111")
 	withSubmodules.Submodules = true
-	refusedWith := &artifactv1.Result{Submodules: true, SourceUid: "uid-shop", Epoch: 6, Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_REFUSED}}}
+	refusedWith := &artifactv1.Result{
+		Submodules: true, SourceUid: "uid-shop", Epoch: 6,
+		Result: &artifactv1.Result_Error{Error: &artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_REFUSED}},
+	}
 	changed := func(change func(*artifactv1.Result)) *artifactv1.Result {
 		r := resolved(good, "1111111")
 		change(r)
@@ -95,8 +98,8 @@ func (t *told) Members(context.Context, string) ([]coordination.Member, error) {
 }
 func (t *told) Holder(context.Context, string) (string, error) { return "", t.err }
 
-// A Redis that is away says nothing, and one that came back may have been emptied: until gitcaches have joined again, those
-// known before are asked.
+// A Redis that is away says nothing, and one that came back may have been emptied: until gitcaches have joined again,
+// those known before are asked.
 func TestGitcachesKnownBeforeAreAskedUntilOthersAreKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

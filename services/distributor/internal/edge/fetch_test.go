@@ -42,7 +42,10 @@ func TestFetchesTakeTurns(t *testing.T) {
 		_, _ = io.WriteString(w, body)
 	}))
 	t.Cleanup(origin.Close)
-	e := New(Config{Static: []string{origin.URL}, Coordination: alone{}, Bytes: origin.Client(), Log: slog.New(slog.DiscardHandler)})
+	e := New(Config{
+		Static: []string{origin.URL}, Coordination: alone{}, Bytes: origin.Client(),
+		Log: slog.New(slog.DiscardHandler),
+	})
 	var wg sync.WaitGroup
 	for range 3 * fetchesAtOnce {
 		wg.Go(func() {

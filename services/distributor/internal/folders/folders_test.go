@@ -29,7 +29,9 @@ type console struct {
 	waiting atomic.Int32
 }
 
-func (c *console) ApplyFolder(ctx context.Context, req *consolev1.ApplyFolderRequest) (*consolev1.ApplyFolderResponse, error) {
+func (c *console) ApplyFolder(ctx context.Context,
+	req *consolev1.ApplyFolderRequest,
+) (*consolev1.ApplyFolderResponse, error) {
 	c.waiting.Add(1)
 	defer c.waiting.Add(-1)
 	select {
@@ -112,7 +114,8 @@ func file(t *testing.T, w *artifact.Writer, path, content string) {
 
 func truthOf(d artifact.Digest, digest string) plan.Truth {
 	return plan.Truth{UID: "u", Revision: 1, Delivery: &plan.Delivery{
-		Service: "fleet", Want: plan.Want{Path: "teams/fleet"}, Revision: plan.Revision{Commit: "c1"}, Artifact: plan.Artifact{Digest: d}, Digest: digest,
+		Service: "fleet", Want: plan.Want{Path: "teams/fleet"}, Revision: plan.Revision{Commit: "c1"},
+		Artifact: plan.Artifact{Digest: d}, Digest: digest,
 	}}
 }
 
@@ -131,10 +134,16 @@ func start(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{
-		console: &console{answers: make(chan *consolev1.ApplyFolderResponse), asked: make(chan *consolev1.ApplyFolderRequest, 10)},
-		truths:  &truths{all: map[string]plan.Truth{}}, store: store,
+		console: &console{
+			answers: make(chan *consolev1.ApplyFolderResponse),
+			asked:   make(chan *consolev1.ApplyFolderRequest, 10),
+		},
+		truths: &truths{all: map[string]plan.Truth{}}, store: store,
 	}
-	b.folders = folders.New(folders.Deps{Console: b.console, Plan: b.truths, Origin: local{}, Store: store, Log: slog.New(slog.DiscardHandler)})
+	b.folders = folders.New(folders.Deps{
+		Console: b.console, Plan: b.truths, Origin: local{}, Store: store,
+		Log: slog.New(slog.DiscardHandler),
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.folders.Run(ctx) }()
@@ -167,7 +176,8 @@ func TestFolderIsSentWhenItIsWanted(t *testing.T) {
 		file(t, w, "sub/b.json", "{}")
 	})
 	b.changed(truthOf(d, "d1"))
-	if req := b.answer(&consolev1.ApplyFolderResponse{Wanted: true}); req.GetContent() != nil || req.GetDigest() != "d1" || req.GetRevision().GetCommit() != "c1" {
+	if req := b.answer(&consolev1.ApplyFolderResponse{Wanted: true}); req.GetContent() != nil ||
+		req.GetDigest() != "d1" || req.GetRevision().GetCommit() != "c1" {
 		t.Errorf("asked with %v", req)
 	}
 	var got []string

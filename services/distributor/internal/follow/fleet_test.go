@@ -32,7 +32,10 @@ const (
 func commit(n int) string { return fmt.Sprintf("%040x", n) }
 
 func meta(name string) *consolev1.Metadata {
-	return &consolev1.Metadata{Name: name, Uid: fmt.Sprintf("%.26s", "u"+name+"0123456789abcdefghijklmnop"), Labels: map[string]string{"fleet": "benchmark"}}
+	return &consolev1.Metadata{
+		Name: name, Uid: fmt.Sprintf("%.26s", "u"+name+"0123456789abcdefghijklmnop"),
+		Labels: map[string]string{"fleet": "benchmark"},
+	}
 }
 
 func source(i, head int) *consolev1.Change {
@@ -56,7 +59,9 @@ func service(i, j int) *consolev1.Change {
 // console sends a fleet's catalog, and then what it is given.
 type console struct{ news chan *consolev1.Change }
 
-func (c console) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
+func (c console) Watch(ctx context.Context, _ *consolev1.WatchRequest,
+	out *connect.ServerStream[consolev1.WatchResponse],
+) error {
 	send := func(m *consolev1.WatchResponse) {
 		m.Revision = 1
 		_ = out.Send(m) // the benchmark waits for what it brings

@@ -130,12 +130,14 @@ func (c calls) RecordHeld(_ context.Context, req *consolev1.RecordHeldRequest) (
 	return &consolev1.RecordHeldResponse{}, nil
 }
 
-// A call that is too large for the console would be made again for ever, and a person would confirm what nobody was shown.
+// A call that is too large for the console would be made again for ever, and a person would confirm what nobody was
+// shown.
 func TestCallsAreBoundedByWhatTheyTell(t *testing.T) {
 	t.Parallel()
 	const clusters, each, most = 10, 9000, 20_000
 	told := make(calls, clusters)
-	g := hold.New(told, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} }, slog.New(slog.DiscardHandler))
+	g := hold.New(told, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} },
+		slog.New(slog.DiscardHandler))
 	services := make([]string, each)
 	for i := range services {
 		services[i] = fmt.Sprintf("service-%04d", i)
@@ -197,7 +199,8 @@ func (s strict) RecordHeld(ctx context.Context, req *consolev1.RecordHeldRequest
 func TestAClusterThatIsRefusedKeepsNoOtherFromBeingTold(t *testing.T) {
 	t.Parallel()
 	told := make(console, 10)
-	g := hold.New(strict{told}, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} }, slog.New(slog.DiscardHandler))
+	g := hold.New(strict{told}, func() catalog.Removals { return catalog.Removals{Held: true, Known: true} },
+		slog.New(slog.DiscardHandler))
 	for _, cluster := range []string{"a", "bad", "c"} {
 		g.Pass(cluster, removes("new"), false)
 	}

@@ -63,8 +63,14 @@ func TestLedgerGivesBackTheLastOfEach(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, _ := open(t, dir)
-	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "1"), delivered("b", "1"), delivered("c", "1")}})
-	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "2")}, Gone: []plan.Key{gone("b"), gone("never there")}})
+	record(t, l, plan.Change{Delivered: []plan.Delivered{
+		delivered("a", "1"), delivered("b", "1"),
+		delivered("c", "1"),
+	}})
+	record(t, l, plan.Change{
+		Delivered: []plan.Delivered{delivered("a", "2")},
+		Gone:      []plan.Key{gone("b"), gone("never there")},
+	})
 	// No Close: a kill.
 	want := map[string]plan.Content{"a": content("a", "2"), "c": content("c", "1")}
 	for range 2 {
@@ -79,7 +85,10 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, _ := open(t, dir)
-	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "1"), delivered("b", "1"), delivered("c", "1")}})
+	record(t, l, plan.Change{Delivered: []plan.Delivered{
+		delivered("a", "1"), delivered("b", "1"),
+		delivered("c", "1"),
+	}})
 	whole, err := os.ReadFile(filepath.Join(dir, fileName))
 	if err != nil {
 		t.Fatal(err)

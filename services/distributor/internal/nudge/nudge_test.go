@@ -110,7 +110,8 @@ func TestNudgeCarriesTheTraceOfTheLastCommit(t *testing.T) {
 	}
 }
 
-// A busy process leaves time between two nudges of an agent, and loses none. The first one after a while is told at once.
+// A busy process leaves time between two nudges of an agent, and loses none. The first one after a while is told at
+// once.
 func TestNudgesUnderPressureKeepADistance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

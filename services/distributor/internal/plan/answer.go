@@ -88,7 +88,8 @@ func (f *Failure) words(w Want) func(service string) string {
 		}
 	}
 	return func(service string) string {
-		return fmt.Sprintf("service %q: commit %s of source %q can't be had from a gitcache: %s It is tried again.", service, short(w.Commit), w.Source, sentence(f.Text))
+		return fmt.Sprintf("service %q: commit %s of source %q can't be had from a gitcache: %s It is tried again.",
+			service, short(w.Commit), w.Source, sentence(f.Text))
 	}
 }
 

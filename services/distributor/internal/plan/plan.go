@@ -262,7 +262,8 @@ type Memory struct {
 // New makes a plan that remembers what was delivered last. The plan is not ready: the catalog has to come in first.
 func New(last Memory) *Plan {
 	return &Plan{
-		services: map[string]*service{}, clusters: map[string]*cluster{}, rules: map[string]string{}, windows: map[string]string{}, sources: map[string]*source{},
+		services: map[string]*service{}, clusters: map[string]*cluster{}, rules: map[string]string{},
+		windows: map[string]string{}, sources: map[string]*source{},
 		folders: map[catalog.Folder]*folder{}, wants: map[Want]*want{}, open: map[*want]struct{}{},
 		waiting: map[*line]struct{}{}, inUse: map[artifact.Digest]int{}, last: last,
 	}

@@ -87,7 +87,8 @@ func (w *world) wanted(s spec) string {
 	return delivery.ServiceDigest(delivery.Service{
 		Name: s.name, Namespace: s.namespace, Path: s.path,
 		Artifact: string(content(plan.Want{
-			Path: s.path, Commit: w.heads[s.source], Include: catalog.Rules(s.include), Ignore: catalog.Rules(s.ignore), Submodules: w.submodules[s.source],
+			Path: s.path, Commit: w.heads[s.source], Include: catalog.Rules(s.include), Ignore: catalog.Rules(s.ignore),
+			Submodules: w.submodules[s.source],
 		}).Digest),
 	})
 }
@@ -244,8 +245,10 @@ func (m *model) check() {
 		}
 		// Never green too early: with the newest commit comes what that has, unless it is the spec that changed.
 		w := told.Delivery.Want
-		same := w.Source == s.source && w.Path == s.path && string(w.Include) == s.include && string(w.Ignore) == s.ignore && w.Submodules == m.submodules[s.source]
-		if at := m.seen(told); same && at == m.heads[s.source] && at != "" && truth.Problem.Text == "" && told.Delivery.Digest != m.wanted(s) {
+		same := w.Source == s.source && w.Path == s.path && string(w.Include) == s.include &&
+			string(w.Ignore) == s.ignore && w.Submodules == m.submodules[s.source]
+		if at := m.seen(told); same && at == m.heads[s.source] && at != "" && truth.Problem.Text == "" &&
+			told.Delivery.Digest != m.wanted(s) {
 			m.t.Fatalf("the console shows %s of %s, delivered is %+v", at, name, truth.Delivery)
 		}
 	}
@@ -305,16 +308,20 @@ func (w *world) put(t *rapid.T, uids *int) string {
 		*uids++
 		s.uid = fmt.Sprint(*uids)
 	}
-	s.name, s.cluster, s.source = name, rapid.SampledFrom([]string{"x", "y"}).Draw(t, "cluster"), rapid.SampledFrom([]string{"s", "t"}).Draw(t, "source")
-	s.namespace, s.path = rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "path")
-	s.include, s.ignore = rapid.SampledFrom([]string{"", "a"}).Draw(t, "include"), rapid.SampledFrom([]string{"", "a"}).Draw(t, "ignore")
+	s.name, s.cluster, s.source = name, rapid.SampledFrom([]string{"x", "y"}).Draw(t,
+		"cluster"), rapid.SampledFrom([]string{"s", "t"}).Draw(t, "source")
+	s.namespace, s.path = rapid.SampledFrom([]string{"n", "m"}).Draw(t,
+		"namespace"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "path")
+	s.include, s.ignore = rapid.SampledFrom([]string{"", "a"}).Draw(t,
+		"include"), rapid.SampledFrom([]string{"", "a"}).Draw(t, "ignore")
 	w.specs[name] = s
 	return name
 }
 
 func newWorld() world {
 	return world{
-		specs: map[string]spec{}, heads: map[string]string{}, submodules: map[string]bool{}, clusters: map[string]bool{"x": true, "y": true},
+		specs: map[string]spec{}, heads: map[string]string{}, submodules: map[string]bool{},
+		clusters: map[string]bool{"x": true, "y": true},
 	}
 }
 
@@ -330,7 +337,8 @@ func TestPlanAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
 			world: newWorld(), t: t, plan: plan.New(plan.Memory{}), now: time.Unix(1, 0),
-			agents: map[string]map[string]string{"x": {}, "y": {}}, disk: remembered(), told: map[string]plan.Truth{}, lines: map[string]string{},
+			agents: map[string]map[string]string{"x": {}, "y": {}}, disk: remembered(), told: map[string]plan.Truth{},
+			lines: map[string]string{},
 		}
 		m.update(m.load)
 		uids := 0
@@ -346,7 +354,8 @@ func TestPlanAgainstModel(t *testing.T) {
 			},
 			"head": func(t *rapid.T) {
 				source := src.Draw(t, "source")
-				m.heads[source], m.submodules[source] = commit.Draw(t, "commit"), rapid.IntRange(0, 4).Draw(t, "submodules") == 0
+				m.heads[source], m.submodules[source] = commit.Draw(t, "commit"), rapid.IntRange(0, 4).Draw(t,
+					"submodules") == 0
 				m.update(func(u *plan.Update) { u.Source(source, m.source(source)) })
 			},
 			"cluster": func(t *rapid.T) {
@@ -447,7 +456,8 @@ func TestConsoleThatBeginsAnewIsToldEverythingAgain(t *testing.T) {
 		p.Answer(now, plan.Answer{Want: want, Artifact: content(want)})
 	}
 	change := p.Update(now, w.load)
-	if _, told := change.Services["a"]; !told || len(change.Lines) != 1 || change.Lines[0].Revision.Commit != w.heads["s"] {
+	if _, told := change.Services["a"]; !told || len(change.Lines) != 1 ||
+		change.Lines[0].Revision.Commit != w.heads["s"] {
 		t.Errorf("told of %v and %v", change.Services, change.Lines)
 	}
 	if len(change.Clusters) > 0 {
@@ -456,7 +466,10 @@ func TestConsoleThatBeginsAnewIsToldEverythingAgain(t *testing.T) {
 }
 
 func rules(project string) string {
-	return catalog.BoundsOf(&consolev1.Project{Metadata: &consolev1.Metadata{Name: project}, Spec: &consolev1.ProjectSpec{Kinds: []string{"ConfigMap"}}})
+	return catalog.BoundsOf(&consolev1.Project{
+		Metadata: &consolev1.Metadata{Name: project},
+		Spec:     &consolev1.ProjectSpec{Kinds: []string{"ConfigMap"}},
+	})
 }
 
 // The options for the content count as much as the content; labels of the cluster where they are seen.
@@ -466,7 +479,10 @@ func TestOptionsAreDelivered(t *testing.T) {
 	is := func(name string, render *deliveryv1.RenderSpec, sync *deliveryv1.SyncSpec) *catalog.Service {
 		return catalog.NewService(&consolev1.Service{
 			Metadata: &consolev1.Metadata{Name: name, Uid: name},
-			Spec:     &consolev1.ServiceSpec{Cluster: "x", Source: "shop", Path: "apps", Render: render, Sync: sync, Project: "of-" + name},
+			Spec: &consolev1.ServiceSpec{
+				Cluster: "x", Source: "shop", Path: "apps", Render: render, Sync: sync,
+				Project: "of-" + name,
+			},
 		})
 	}
 	template := &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE}
@@ -517,7 +533,10 @@ func TestOptionsAreDelivered(t *testing.T) {
 			u.Service(is("plain", nil, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD}))
 		}, "plain"},
 		{"a pin", func(u *plan.Update) {
-			u.Service(is("plain", nil, &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Pin: strings.Repeat("2", 40)}))
+			u.Service(is("plain", nil, &deliveryv1.SyncSpec{
+				Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD,
+				Pin:  strings.Repeat("2", 40),
+			}))
 		}, "plain"},
 	}
 	for _, step := range steps {
@@ -526,7 +545,8 @@ func TestOptionsAreDelivered(t *testing.T) {
 		got := delivered()
 		if d := got["plain"]; d != nil {
 			var sent deliveryv1.ServiceDelivery
-			if err := proto.Unmarshal([]byte(d.Options), &sent); err != nil || sent.GetRules().GetProject() != "of-plain" || sent.GetRules().GetKinds()[0] != "ConfigMap" {
+			if err := proto.Unmarshal([]byte(d.Options), &sent); err != nil ||
+				sent.GetRules().GetProject() != "of-plain" || sent.GetRules().GetKinds()[0] != "ConfigMap" {
 				t.Errorf("%s: bounds are delivered as %v, %v", step.name, &sent, err)
 			}
 		}
@@ -556,7 +576,10 @@ func TestServicesShareWhatTheyWant(t *testing.T) {
 		u.Cluster("x", true)
 		u.Source("shop", &plan.Source{UID: "2", Heads: map[string]plan.Revision{"HEAD": {Commit: "1111111"}}})
 		for i, name := range []string{"a", "b"} {
-			u.Service(spec{name: name, uid: name, cluster: "x", namespace: "n", source: "shop", path: "apps/"[:4+i]}.service())
+			u.Service(spec{
+				name: name, uid: name, cluster: "x", namespace: "n", source: "shop",
+				path: "apps/"[:4+i],
+			}.service())
 		}
 		u.Loaded()
 	})
@@ -603,12 +626,13 @@ func TestUnresolvedHeadTurnsNobodyBack(t *testing.T) {
 	}
 }
 
-// While content is asked for, another replica may have nudged for it already; once nobody could say, it may take long, except
-// for who was nudged since.
+// While content is asked for, another replica may have nudged for it already; once nobody could say, it may take long,
+// except for who was nudged since.
 func TestContentThatIsAskedForIsPendingUntilTheFirstAnswer(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]plan.Answer{
-		"content": {}, "no gitcache": {Failure: &plan.Failure{Kind: plan.Unavailable}}, "no folder": {Failure: &plan.Failure{Kind: plan.NoFolder}},
+		"content": {}, "no gitcache": {Failure: &plan.Failure{Kind: plan.Unavailable}},
+		"no folder": {Failure: &plan.Failure{Kind: plan.NoFolder}},
 	} {
 		p := plan.New(plan.Memory{})
 		const before, after = 7, 8 // the head
@@ -724,11 +748,15 @@ func TestTestsChangeTheDigestAndNotTheContents(t *testing.T) {
 		t.Errorf("a service without tests has a digest of its content: %+v", plain.Delivery)
 	}
 	last := plain.Delivery.Digest
-	for _, tested := range []*catalog.Service{is(&deliveryv1.TestSpec{Path: "tests"}, nil), is(&deliveryv1.TestSpec{Path: "tests"}, &deliveryv1.TestRequest{Id: "a"})} {
+	for _, tested := range []*catalog.Service{
+		is(&deliveryv1.TestSpec{Path: "tests"}, nil),
+		is(&deliveryv1.TestSpec{Path: "tests"}, &deliveryv1.TestRequest{Id: "a"}),
+	} {
 		change := p.Update(now, func(u *plan.Update) { u.Service(tested) })
 		truth, _ := p.Truth("shop")
 		if d := truth.Delivery; d.Digest == last || d.Content != plain.Delivery.Digest || len(change.Clusters) != 1 {
-			t.Errorf("digest %s, of its content %s, of before %s; %v", d.Digest, d.Content, plain.Delivery.Digest, change.Clusters)
+			t.Errorf("digest %s, of its content %s, of before %s; %v", d.Digest, d.Content, plain.Delivery.Digest,
+				change.Clusters)
 		}
 		last = truth.Delivery.Digest
 	}

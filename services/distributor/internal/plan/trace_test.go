@@ -14,7 +14,10 @@ func TestTraceOfACommitIsToldAndIsNoNews(t *testing.T) {
 	one(t, p, s, "1111111")
 	point := func(commit, trace string) plan.Change {
 		return p.Update(time.Unix(1, 0), func(u *plan.Update) {
-			u.Source("shop", &plan.Source{UID: "shop-1", Heads: map[string]plan.Revision{"HEAD": {Commit: commit, Traceparent: trace}}})
+			u.Source("shop", &plan.Source{
+				UID:   "shop-1",
+				Heads: map[string]plan.Revision{"HEAD": {Commit: commit, Traceparent: trace}},
+			})
 		})
 	}
 	point("2222222", "the trace")
@@ -26,7 +29,8 @@ func TestTraceOfACommitIsToldAndIsNoNews(t *testing.T) {
 	if got := change.Clusters["edge-1"]; got != "the trace" {
 		t.Errorf("nudged in trace %q", got)
 	}
-	if d := change.Delivered; len(d) != 1 || !d[0].Since.Equal(time.Unix(1, 0)) || d[0].Content.Revision.Traceparent != "the trace" {
+	if d := change.Delivered; len(d) != 1 || !d[0].Since.Equal(time.Unix(1, 0)) ||
+		d[0].Content.Revision.Traceparent != "the trace" {
 		t.Errorf("delivered %v", d)
 	}
 	if change := point("2222222", "another"); len(change.Clusters)+len(change.Services)+len(change.Delivered)+len(change.Lines) > 0 {

@@ -25,7 +25,6 @@ type failure struct {
 
 func (f *failure) Error() string { return f.message }
 
-//nolint:gochecknoglobals // errors, which nobody changes
 var (
 	errNoName = &failure{
 		http.StatusNotFound, "NAME_UNKNOWN",

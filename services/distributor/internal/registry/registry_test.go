@@ -321,7 +321,8 @@ func TestATokenThatWaitedIsThrottled(t *testing.T) {
 // A path leads to one service and one thing of it, or nowhere.
 func FuzzParsePath(f *testing.F) {
 	for _, path := range []string{
-		"/v2/services/web/manifests/latest", "/v2/services/web/tags/list", "/v2/services/../manifests/x", "/v2//services/web/blobs/x",
+		"/v2/services/web/manifests/latest", "/v2/services/web/tags/list", "/v2/services/../manifests/x",
+		"/v2//services/web/blobs/x",
 	} {
 		f.Add(path)
 	}
@@ -331,7 +332,8 @@ func FuzzParsePath(f *testing.F) {
 			return
 		}
 		again := "services/" + at.service + "/" + at.kind + "/" + at.reference
-		if at.service == "" || strings.Contains(at.service+at.reference, "/") || again != strings.TrimPrefix(path, Path) {
+		if at.service == "" || strings.Contains(at.service+at.reference, "/") ||
+			again != strings.TrimPrefix(path, Path) {
 			t.Errorf("%q is %+v", path, at)
 		}
 	})

@@ -263,7 +263,8 @@ func backoff(failures int) time.Duration {
 
 // ask asks one question to its end: each artifact is told as soon as it is here, or the time for that is over.
 func (r *Resolver) ask(ctx context.Context, b *batch) {
-	ctx, span := telemetry.Of(ctx, r.plan.Trace(b.wants[0]), r.tracer, "distributor.resolve", trace.WithAttributes(attribute.String("source", b.wants[0].Source)))
+	ctx, span := telemetry.Of(ctx, r.plan.Trace(b.wants[0]), r.tracer,
+		"distributor.resolve", trace.WithAttributes(attribute.String("source", b.wants[0].Source)))
 	defer span.End()
 	answers := r.origin.Resolve(ctx, b.wants)
 	warmth, cancel := context.WithTimeout(ctx, warmTime)

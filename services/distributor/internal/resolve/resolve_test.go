@@ -163,7 +163,10 @@ func TestFailuresAreTriedAgainLessAndLessOften(t *testing.T) {
 func TestSlowSourceHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{open: map[plan.Want]bool{want("slow", 1): true, want("quick", 1): true}, answer: good, slow: map[string]time.Duration{"slow": time.Hour}}
+		n := &network{
+			open: map[plan.Want]bool{want("slow", 1): true, want("quick", 1): true}, answer: good,
+			slow: map[string]time.Duration{"slow": time.Hour},
+		}
 		_, stop := n.start(t)
 		synctest.Wait()
 		if n.open[want("quick", 1)] || !n.open[want("slow", 1)] {
@@ -205,7 +208,8 @@ func TestContentThatCanNotBeFetchedIsNotDelivered(t *testing.T) {
 		}
 		_, stop := n.start(t)
 		synctest.Wait()
-		if len(n.got) != 1 || n.got[0].Failure == nil || n.got[0].Failure.Text != "its content can't be fetched: connection reset" {
+		if len(n.got) != 1 || n.got[0].Failure == nil ||
+			n.got[0].Failure.Text != "its content can't be fetched: connection reset" {
 			t.Fatalf("got %+v", n.got)
 		}
 		mu.Lock()

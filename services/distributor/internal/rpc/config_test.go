@@ -66,12 +66,14 @@ func TestAConfigurationIsSentOnce(t *testing.T) {
 	has := &deliveryv1.AgentConfigState{Wanted: sent.GetDigest(), InForce: sent.GetDigest()}
 	for range 100 {
 		resp := ask(6, has, config)
-		if next := resp.GetNextPoll().AsDuration(); resp.GetAgentConfig() != nil || next < 4*time.Minute*88/100 || next > 4*time.Minute+5*time.Second {
+		if next := resp.GetNextPoll().AsDuration(); resp.GetAgentConfig() != nil || next < 4*time.Minute*88/100 ||
+			next > 4*time.Minute+5*time.Second {
 			t.Fatalf("an agent that has it gets %v", resp)
 		}
 	}
 	refused := &deliveryv1.AgentConfigState{Wanted: sent.GetDigest(), Refusal: "no"}
-	if resp := ask(6, refused, config); resp.GetAgentConfig() != nil || resp.GetNextPoll().AsDuration() > 2*time.Minute*11/10 {
+	if resp := ask(6, refused, config); resp.GetAgentConfig() != nil ||
+		resp.GetNextPoll().AsDuration() > 2*time.Minute*11/10 {
 		t.Errorf("an agent that refused it gets %v", resp)
 	}
 	with.Plan.Update(time.Now(), func(u *plan.Update) { u.AgentConfigs(nil); u.At(7, 7) })
@@ -115,7 +117,8 @@ func TestPollsOfSeveralConfigurationsAreNoSilence(t *testing.T) {
 		}
 		most = max(most, next)
 	}
-	if least < 2*time.Minute || least > 3*time.Minute || most > 4*time.Minute+5*time.Second || most < 3*time.Minute+30*time.Second {
+	if least < 2*time.Minute || least > 3*time.Minute || most > 4*time.Minute+5*time.Second ||
+		most < 3*time.Minute+30*time.Second {
 		t.Errorf("polls are %s to %s apart", least, most)
 	}
 }
@@ -146,7 +149,7 @@ func TestAConfigurationIsSentAfterTheCatalogWasPutBack(t *testing.T) {
 			case after > 2*time.Minute:
 				t.Fatalf("after %s the agent gets %v", after, resp)
 			}
-			time.Sleep(resp.GetNextPoll().AsDuration())
+			time.Sleep(resp.GetNextPoll().AsDuration()) //nolint:forbidigo // fake time
 		}
 	})
 }

@@ -122,7 +122,10 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	}
 	by, _ := identity.FromContext(ctx) // as above
 	d.deps.Seen.Polled(by, now, now.Add(wait), req)
-	resp := &deliveryv1.SyncResponse{NextPoll: durationpb.New(wait), Revision: diff.Revision, ViewWanted: req.GetView() != nil && d.deps.Seen.ViewWanted(cluster)}
+	resp := &deliveryv1.SyncResponse{
+		NextPoll: durationpb.New(wait), Revision: diff.Revision,
+		ViewWanted: req.GetView() != nil && d.deps.Seen.ViewWanted(cluster),
+	}
 	if !behind {
 		resp.AgentConfig, resp.ViewSets = newConfig(config, req), newSets(sets, req)
 	}

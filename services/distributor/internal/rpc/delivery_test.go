@@ -65,7 +65,10 @@ func deps(t *testing.T) rpc.Deps {
 		t.Fatal(err)
 	}
 	return rpc.Deps{
-		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub, Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 }, Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, nil), Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
+		Plan: p, Stale: func() (time.Time, bool) { return time.Now(), false }, Confirmed: time.Now, Nudges: hub,
+		Metrics: metrics, NextPoll: 2 * time.Minute, Pressure: func() float64 { return 0 },
+		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, nil),
+		Seen: status.NewSeen(nobody{}, nil), Reports: status.NewReports(nobody{}, nil),
 	}
 }
 
@@ -151,7 +154,10 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 // A process that is busy is asked up to half as often, and what has not changed is said in a few bytes.
 func TestUnchangedIsSaidInAFewBytesAndLessOftenUnderPressure(t *testing.T) {
 	t.Parallel()
-	for pressure, mean := range map[float64]time.Duration{0: 2 * time.Minute, 0.5: 3 * time.Minute, 1: 4 * time.Minute} {
+	for pressure, mean := range map[float64]time.Duration{
+		0: 2 * time.Minute, 0.5: 3 * time.Minute,
+		1: 4 * time.Minute,
+	} {
 		with := deps(t)
 		with.Pressure = func() float64 { return pressure }
 		d := rpc.NewDelivery(with)

@@ -65,5 +65,6 @@ func (d *Details) ReportDetails(ctx context.Context, req *deliveryv1.ReportDetai
 	case errors.Is(err, context.Canceled), code == connect.CodeInvalidArgument, code == connect.CodeResourceExhausted:
 		return nil, err
 	}
-	return nil, connect.NewError(connect.CodeUnavailable, errors.New("the details are not durable yet: the console does not take them right now. Report again later"))
+	return nil, connect.NewError(connect.CodeUnavailable,
+		errors.New("the details are not durable yet: the console does not take them right now. Report again later"))
 }

@@ -34,5 +34,6 @@ func reportError(err error, pause func() time.Duration) error {
 	case errors.Is(err, context.Canceled), code == connect.CodeInvalidArgument, code == connect.CodeResourceExhausted:
 		return err
 	}
-	return connect.NewError(connect.CodeUnavailable, errors.New("the reports are not durable yet: the console does not take them right now. Report again later"))
+	return connect.NewError(connect.CodeUnavailable,
+		errors.New("the reports are not durable yet: the console does not take them right now. Report again later"))
 }

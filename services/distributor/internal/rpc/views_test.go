@@ -20,17 +20,20 @@ func (c refusing) RecordViews(context.Context, *consolev1.RecordViewsRequest) (*
 	return nil, connect.NewError(c.code, errors.New("no"))
 }
 
-// In an upgrade a console may be older than the distributor, for minutes: an agent that is told Unimplemented does not push for an hour.
+// In an upgrade a console may be older than the distributor, for minutes: an agent that is told Unimplemented does not
+// push for an hour.
 func TestAgentsComeBackSoonWhenTheConsoleTakesNoViewsYet(t *testing.T) {
 	t.Parallel()
 	for says, want := range map[connect.Code]connect.Code{
-		connect.CodeUnimplemented: connect.CodeUnavailable, connect.CodeInternal: connect.CodeUnavailable, connect.CodeInvalidArgument: connect.CodeInvalidArgument,
+		connect.CodeUnimplemented: connect.CodeUnavailable, connect.CodeInternal: connect.CodeUnavailable,
+		connect.CodeInvalidArgument: connect.CodeInvalidArgument,
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		v := status.NewViews(refusing{says})
 		ended := make(chan error, 1)
 		go func() { ended <- v.Run(ctx) }()
-		_, err := rpc.NewViews(v, func() {}).PushView(asAgent(t.Context()), &deliveryv1.PushViewRequest{Term: 1, Sequence: 1})
+		_, err := rpc.NewViews(v, func() {}).PushView(asAgent(t.Context()),
+			&deliveryv1.PushViewRequest{Term: 1, Sequence: 1})
 		if got := connect.CodeOf(err); got != want {
 			t.Errorf("the console says %v: the agent is told %v, want %v", says, got, want)
 		}

@@ -32,7 +32,8 @@ func TestSetsOfAViewAreSentOnce(t *testing.T) {
 	ask := func(revision int64, digest string, config *deliveryv1.AgentConfigState, can ...deliveryv1.AgentCapability) *deliveryv1.ViewSetDelivery {
 		t.Helper()
 		resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{
-			Agent: &deliveryv1.AgentInfo{Version: "v1", Capabilities: can}, Revision: revision, ViewSets: digest, AgentConfig: config,
+			Agent: &deliveryv1.AgentInfo{Version: "v1", Capabilities: can}, Revision: revision, ViewSets: digest,
+			AgentConfig: config,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +54,8 @@ func TestSetsOfAViewAreSentOnce(t *testing.T) {
 		t.Error("an agent whose cluster has other labels is not nudged")
 	}
 	sent := ask(6, "", nil, able)
-	if len(sent.GetSets()) != 1 || sent.GetDigest() == "" || sent.GetSets()[0].GetContent().GetOf().GetKind() != "Certificate" {
+	if len(sent.GetSets()) != 1 || sent.GetDigest() == "" ||
+		sent.GetSets()[0].GetContent().GetOf().GetKind() != "Certificate" {
 		t.Fatalf("sent %v", sent)
 	}
 	if got := ask(6, "", nil); got != nil {

@@ -28,13 +28,20 @@ func liar(t *testing.T, count int) []byte {
 	t.Helper()
 	var list []*tracepb.Span
 	for range count {
-		list = append(list, &tracepb.Span{Name: "agent.apply", Attributes: []*commonpb.KeyValue{text("fairlead.cluster", "other"), text("service", "web")}})
+		list = append(list, &tracepb.Span{
+			Name:       "agent.apply",
+			Attributes: []*commonpb.KeyValue{text("fairlead.cluster", "other"), text("service", "web")},
+		})
 	}
 	body, err := proto.Marshal(&coltracepb.ExportTraceServiceRequest{ResourceSpans: []*tracepb.ResourceSpans{{
 		Resource: &resourcepb.Resource{Attributes: []*commonpb.KeyValue{
-			text("fairlead.cluster", "other"), text("service.name", "fairlead-console"), text("service.version", "v1"), text("host.name", "console-0"),
+			text("fairlead.cluster", "other"), text("service.name", "fairlead-console"), text("service.version", "v1"),
+			text("host.name", "console-0"),
 		}},
-		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "fairlead.dev/services/console"}, Spans: list}},
+		ScopeSpans: []*tracepb.ScopeSpans{{
+			Scope: &commonpb.InstrumentationScope{Name: "fairlead.dev/services/console"},
+			Spans: list,
+		}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +50,8 @@ func liar(t *testing.T, count int) []byte {
 }
 
 func post(h http.Handler, who identity.Identity, body []byte) int {
-	r := httptest.NewRequestWithContext(identity.NewContext(context.Background(), who), http.MethodPost, "/v1/traces", bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(identity.NewContext(context.Background(), who), http.MethodPost, "/v1/traces",
+		bytes.NewReader(body))
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -55,7 +63,8 @@ func edge() identity.Identity { return identity.Identity{Kind: identity.KindAgen
 func TestClusterIsThatOfTheToken(t *testing.T) {
 	t.Parallel()
 	var got []*tracepb.ResourceSpans
-	h := spans.New(func(_ context.Context, s []*tracepb.ResourceSpans) error { got = append(got, s...); return nil }, time.Now)
+	h := spans.New(func(_ context.Context, s []*tracepb.ResourceSpans) error { got = append(got, s...); return nil },
+		time.Now)
 	if code := post(h, edge(), liar(t, 2)); code != http.StatusOK || len(got) != 1 {
 		t.Fatalf("got %d and %v", code, got)
 	}
@@ -63,10 +72,12 @@ func TestClusterIsThatOfTheToken(t *testing.T) {
 	for _, kv := range got[0].GetResource().GetAttributes() {
 		has[kv.GetKey()] = kv.GetValue().GetStringValue()
 	}
-	if len(has) != 4 || has["fairlead.cluster"] != "edge-1" || has["service.name"] != "fairlead-agent" || has["service.version"] != "v1" {
+	if len(has) != 4 || has["fairlead.cluster"] != "edge-1" || has["service.name"] != "fairlead-agent" ||
+		has["service.version"] != "v1" {
 		t.Errorf("the resource is %v", has)
 	}
-	if scope := got[0].GetScopeSpans()[0]; scope.GetScope().GetName() != "fairlead.dev/services/agent" || len(scope.GetSpans()) != 2 ||
+	if scope := got[0].GetScopeSpans()[0]; scope.GetScope().GetName() != "fairlead.dev/services/agent" ||
+		len(scope.GetSpans()) != 2 ||
 		len(scope.GetSpans()[0].GetAttributes()) != 1 || scope.GetSpans()[0].GetAttributes()[0].GetKey() != "service" {
 		t.Errorf("the spans are %v", scope)
 	}
@@ -75,7 +86,8 @@ func TestClusterIsThatOfTheToken(t *testing.T) {
 func TestSpansAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
-	h := spans.New(func(context.Context, []*tracepb.ResourceSpans) error { return nil }, func() time.Time { return now })
+	h := spans.New(func(context.Context, []*tracepb.ResourceSpans) error { return nil },
+		func() time.Time { return now })
 	if code := post(h, edge(), make([]byte, 1<<20+1)); code != http.StatusBadRequest {
 		t.Errorf("a long body: %d", code)
 	}

@@ -55,7 +55,8 @@ type agent struct {
 func NewSeen(c Console, log *slog.Logger) *Seen {
 	return &Seen{
 		console: c, log: log, signal: make(chan struct{}, 1), piece: maxSeen,
-		pending: map[string]time.Time{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{}, agents: map[string]agent{}, wanted: map[string]bool{},
+		pending: map[string]time.Time{}, tokens: map[string][]*consolev1.TokenUse{}, lost: map[string]time.Time{},
+		agents: map[string]agent{}, wanted: map[string]bool{},
 	}
 }
 

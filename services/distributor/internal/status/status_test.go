@@ -56,7 +56,9 @@ func (c *console) call(ctx context.Context, note func()) error {
 	return nil
 }
 
-func (c *console) RecordReports(ctx context.Context, r *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
+func (c *console) RecordReports(ctx context.Context,
+	r *consolev1.RecordReportsRequest,
+) (*consolev1.RecordReportsResponse, error) {
 	resp := &consolev1.RecordReportsResponse{}
 	for _, cr := range r.GetClusters() {
 		if cr.GetCluster() == "poison" {
@@ -64,7 +66,8 @@ func (c *console) RecordReports(ctx context.Context, r *consolev1.RecordReportsR
 		}
 		acks := &consolev1.ClusterAcknowledgements{}
 		for _, s := range cr.GetReports() {
-			acks.Acknowledged = append(acks.Acknowledged, &deliveryv1.Acknowledgement{Service: s.GetService(), Sequence: s.GetSequence()})
+			acks.Acknowledged = append(acks.Acknowledged,
+				&deliveryv1.Acknowledgement{Service: s.GetService(), Sequence: s.GetSequence()})
 		}
 		resp.Clusters = append(resp.Clusters, acks)
 	}
@@ -246,8 +249,8 @@ func TestReportsThatNobodyWaitsForAreNotSent(t *testing.T) {
 	})
 }
 
-// A storm of reports, of which each call costs half a second besides what is in it: as many as can go together do, also after a time in which everything
-// took long, and nobody is let into a line that takes longer than its callers wait.
+// A storm of reports, of which each call costs half a second besides what is in it: as many as can go together do, also
+// after a time in which everything took long, and nobody is let into a line that takes longer than its callers wait.
 func TestAStormOfReportsIsWorkedOffAfterASlowTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -388,7 +391,8 @@ func TestBadReportFailsNobodyElse(t *testing.T) {
 		for _, cluster := range []string{"a", "b", "poison", "c", "d"} {
 			all.Go(func() {
 				_, err := r.Record(context.Background(), cluster, reports("s", 0))
-				if cluster == "poison" && connect.CodeOf(err) != connect.CodeInvalidArgument || cluster != "poison" && err != nil {
+				if cluster == "poison" && connect.CodeOf(err) != connect.CodeInvalidArgument ||
+					cluster != "poison" && err != nil {
 					t.Errorf("%s: %v", cluster, err)
 				}
 			})
@@ -409,7 +413,8 @@ func TestSignsOfLifeSurviveAnOutageAndTheLastCounts(t *testing.T) {
 		}}
 		s := status.NewSeen(c, quiet)
 		stop := run(t, s.Run)
-		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.SyncRequest{Agent: &deliveryv1.AgentInfo{Version: "v1"}})
+		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0),
+			&deliveryv1.SyncRequest{Agent: &deliveryv1.AgentInfo{Version: "v1"}})
 		synctest.Wait()
 		s.Mark("a", time.Unix(2, 0))
 		s.Mark("b", time.Unix(3, 0))
@@ -438,10 +443,10 @@ func TestAnAgentThatStandsByIsNoSignOfLife(t *testing.T) {
 		by, info := identity.Identity{Name: "edge-1", TokenID: "t"}, &deliveryv1.AgentInfo{Version: "v1"}
 		standby := &deliveryv1.SyncRequest{Agent: info, AgentConfig: &deliveryv1.AgentConfigState{StandsBy: true}}
 		s.Polled(by, time.Now(), time.Now(), &deliveryv1.SyncRequest{Agent: info})
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		s.Lost(by.Name, time.Now())
 		s.Polled(by, time.Now(), time.Now(), standby)
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		if len(c.seen) != 2 {
 			t.Fatalf("the console was told %v, want the poll and the end of the stream", c.seen)
 		}
@@ -462,7 +467,8 @@ func TestEndOfAStreamIsToldUnlessTheAgentIsSeenAgain(t *testing.T) {
 		}}
 		s := status.NewSeen(c, quiet)
 		stop := run(t, s.Run)
-		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0), &deliveryv1.SyncRequest{Agent: &deliveryv1.AgentInfo{Version: "v1"}})
+		s.Polled(identity.Identity{Kind: identity.KindAgent, Name: "a"}, time.Unix(1, 0), time.Unix(120, 0),
+			&deliveryv1.SyncRequest{Agent: &deliveryv1.AgentInfo{Version: "v1"}})
 		s.Lost("a", time.Unix(2, 0))
 		s.Lost("b", time.Unix(2, 0))
 		s.Mark("b", time.Unix(3, 0))
@@ -475,7 +481,8 @@ func TestEndOfAStreamIsToldUnlessTheAgentIsSeenAgain(t *testing.T) {
 				got[fmt.Sprint(cl.GetCluster(), " ", cl.GetLost())] = cl
 			}
 		}
-		if len(got) != 3 || got["a true"].GetTime().GetSeconds() != 2 || got["a false"].GetNextPollTime().GetSeconds() != 120 || got["b false"] == nil {
+		if len(got) != 3 || got["a true"].GetTime().GetSeconds() != 2 ||
+			got["a false"].GetNextPollTime().GetSeconds() != 120 || got["b false"] == nil {
 			t.Errorf("told %v", got)
 		}
 	})
@@ -625,7 +632,8 @@ func TestASlowConsoleIsToldInPiecesThatAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &slow{each: 60 * time.Millisecond, told: map[string]int{}}
-		truths := status.NewHub(c, func(service string) (plan.Truth, bool) { return plan.Truth{UID: service}, true }, quiet)
+		truths := status.NewHub(c, func(service string) (plan.Truth, bool) { return plan.Truth{UID: service}, true },
+			quiet)
 		seen := status.NewSeen(c, quiet)
 		stopTruths, stopSeen := run(t, truths.Run), run(t, seen.Run)
 		services := map[string]struct{}{}
@@ -644,7 +652,8 @@ func TestASlowConsoleIsToldInPiecesThatAreDoneOnce(t *testing.T) {
 			}
 		}
 		if len(c.told) != 6000 || twice > 0 || c.vain > 4 {
-			t.Errorf("%d of 6000 are told, %d of them twice, and %d of %d calls were in vain", len(c.told), twice, c.vain, c.calls)
+			t.Errorf("%d of 6000 are told, %d of them twice, and %d of %d calls were in vain", len(c.told), twice,
+				c.vain, c.calls)
 		}
 	})
 }

@@ -22,7 +22,9 @@ type viewConsole struct {
 	begun, end chan struct{} // begun: one for each call
 }
 
-func (c viewConsole) RecordViews(_ context.Context, req *consolev1.RecordViewsRequest) (*consolev1.RecordViewsResponse, error) {
+func (c viewConsole) RecordViews(_ context.Context,
+	req *consolev1.RecordViewsRequest,
+) (*consolev1.RecordViewsResponse, error) {
 	select {
 	case c.begun <- struct{}{}:
 	case <-c.end:
@@ -37,7 +39,10 @@ func (c viewConsole) RecordViews(_ context.Context, req *consolev1.RecordViewsRe
 
 // push is one of so many bytes, and a few more.
 func push(size int) *deliveryv1.PushViewRequest {
-	return &deliveryv1.PushViewRequest{Term: 1, Sequence: 1, Sections: []*deliveryv1.ViewSection{{Name: "pods", Reason: strings.Repeat("x", size)}}}
+	return &deliveryv1.PushViewRequest{
+		Term: 1, Sequence: 1,
+		Sections: []*deliveryv1.ViewSection{{Name: "pods", Reason: strings.Repeat("x", size)}},
+	}
 }
 
 // Agents that hang up at once leave nothing of their pushes in the line.
@@ -79,7 +84,8 @@ func TestPushThatIsTooLargeIsRefusedBeforeItWaits(t *testing.T) {
 	v := status.NewViews(c)
 	defer run(t, v.Run)()
 	_, err := v.Record(t.Context(), "c", push(64<<10))
-	if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "the most are 65536 bytes") {
+	if connect.CodeOf(err) != connect.CodeInvalidArgument ||
+		!strings.Contains(err.Error(), "the most are 65536 bytes") {
 		t.Errorf("too large: %v", err)
 	}
 	if _, err := v.Record(t.Context(), "c", push(63<<10)); err != nil {

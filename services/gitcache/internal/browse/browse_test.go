@@ -58,7 +58,8 @@ func (r *replica) fetch(t testing.TB, repo *gittest.Repo, refs ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pack, err := exec.CommandContext(context.Background(), "git", "-C", repo.URLOnDisk(), "pack-objects", "--all", "--stdout", "--quiet").Output()
+	pack, err := exec.CommandContext(context.Background(), "git", "-C", repo.URLOnDisk(), "pack-objects",
+		"--all", "--stdout", "--quiet").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,8 +283,10 @@ func TestFoldersShowWhatTheyHold(t *testing.T) {
 	target := repo.Object("blob", []byte("../elsewhere"))
 	inner := repo.Tree(gittest.TreeEntry{Mode: "100644", Name: "deep", ID: file})
 	commit := repo.SetMain(repo.Tree(
-		gittest.TreeEntry{Mode: "100644", Name: "file", ID: file}, gittest.TreeEntry{Mode: "40000", Name: "folder", ID: inner},
-		gittest.TreeEntry{Mode: "120000", Name: "link", ID: target}, gittest.TreeEntry{Mode: "160000", Name: "module", ID: strings.Repeat("a", 40)},
+		gittest.TreeEntry{Mode: "100644", Name: "file", ID: file},
+		gittest.TreeEntry{Mode: "40000", Name: "folder", ID: inner},
+		gittest.TreeEntry{Mode: "120000", Name: "link", ID: target},
+		gittest.TreeEntry{Mode: "160000", Name: "module", ID: strings.Repeat("a", 40)},
 		gittest.TreeEntry{Mode: "100755", Name: "program", ID: file},
 	))
 	r := newReplica(t)
@@ -297,30 +300,38 @@ func TestFoldersShowWhatTheyHold(t *testing.T) {
 		got = append(got, fmt.Sprint(e.Name, " ", e.Kind, " ", e.Size))
 	}
 	want := []string{
-		fmt.Sprint("file ", tree.File, " 5"), fmt.Sprint("folder ", tree.Folder, " 0"), fmt.Sprint("link ", tree.Link, " 12"),
+		fmt.Sprint("file ", tree.File, " 5"), fmt.Sprint("folder ", tree.Folder, " 0"),
+		fmt.Sprint("link ", tree.Link, " 12"),
 		fmt.Sprint("module ", tree.Submodule, " 0"), fmt.Sprint("program ", tree.Executable, " 5"),
 	}
 	if !slices.Equal(got, want) || l.Commit.ID.String() != commit || l.Commit.Subject != "by hand" || l.Next != "" {
 		t.Errorf("got %q of %v", got, l.Commit)
 	}
-	if l, err = r.Tree(t.Context(), at("", "folder"), browse.Page{Size: 10}, false); err != nil || len(l.Entries) != 1 || l.Entries[0].Name != "deep" {
+	if l, err = r.Tree(t.Context(), at("", "folder"), browse.Page{Size: 10}, false); err != nil ||
+		len(l.Entries) != 1 || l.Entries[0].Name != "deep" {
 		t.Errorf("got %+v, %v", l, err)
 	}
 	for path, words := range map[string]string{
-		"nope": `no folder "nope"`, "file": `no folder "file"`, "file/x": "no folder", "module": "submodule", "/folder": "slashes", "folder/": "slashes",
+		"nope": `no folder "nope"`, "file": `no folder "file"`, "file/x": "no folder", "module": "submodule",
+		"/folder": "slashes", "folder/": "slashes",
 		"a/../b": "dots", "..": "dots", "folder//deep": "slashes",
 	} {
 		_, err := r.Tree(t.Context(), at("", path), browse.Page{Size: 10}, false)
 		wantError(t, err, browse.NotFound, words)
 	}
-	for path, content := range map[string]string{"file": "hello", "folder/deep": "hello", "link": "../elsewhere", "program": "hello"} {
+	for path, content := range map[string]string{
+		"file": "hello", "folder/deep": "hello", "link": "../elsewhere",
+		"program": "hello",
+	} {
 		f, err := r.File(t.Context(), at("", path), false)
-		if err != nil || string(f.Content) != content || f.Entry.Size != int64(len(content)) || f.Commit.ID.String() != commit {
+		if err != nil || string(f.Content) != content || f.Entry.Size != int64(len(content)) ||
+			f.Commit.ID.String() != commit {
 			t.Errorf("%s: got %+v, %v", path, f, err)
 		}
 	}
 	for path, words := range map[string]string{
-		"nope": `no file "nope"`, "folder": "a folder at", "module": "a submodule at", "nope/x": `no folder "nope"`, "file/x": `no folder "file"`,
+		"nope": `no file "nope"`, "folder": "a folder at", "module": "a submodule at", "nope/x": `no folder "nope"`,
+		"file/x": `no folder "file"`,
 	} {
 		_, err := r.File(t.Context(), at("", path), false)
 		wantError(t, err, browse.NotFound, words, commit[:8])
@@ -344,7 +355,8 @@ func TestPagesOfAFolderAreOfOneCommit(t *testing.T) {
 	repo.Commit("eleven", gittest.Files{"a": "x"})
 	r.fetch(t, repo)
 	second, err := r.Tree(t.Context(), at("", ""), browse.Page{Size: 6, Token: first.Next}, false)
-	if err != nil || len(second.Entries) != 4 || second.Entries[0].Name != "f6" || second.Next != "" || second.Commit.Subject != "ten" {
+	if err != nil || len(second.Entries) != 4 || second.Entries[0].Name != "f6" || second.Next != "" ||
+		second.Commit.Subject != "ten" {
 		t.Errorf("got %+v, %v", second, err)
 	}
 }
@@ -354,11 +366,15 @@ func TestFilesAreShownByteByByteUpToALimit(t *testing.T) {
 	repo := gittest.NewServer(t).NewRepo(t, "x.git")
 	binary := string([]byte{0, 255, '\r', '\n', 27, '[', 0x80})
 	repo.Commit("files", gittest.Files{
-		"binary": binary, "empty": "", "most": strings.Repeat("x", browse.MaxFileBytes), "more": strings.Repeat("x", browse.MaxFileBytes+1),
+		"binary": binary, "empty": "", "most": strings.Repeat("x", browse.MaxFileBytes),
+		"more": strings.Repeat("x", browse.MaxFileBytes+1),
 	})
 	r := newReplica(t)
 	r.fetch(t, repo)
-	for path, want := range map[string]string{"binary": binary, "empty": "", "most": strings.Repeat("x", browse.MaxFileBytes)} {
+	for path, want := range map[string]string{
+		"binary": binary, "empty": "",
+		"most": strings.Repeat("x", browse.MaxFileBytes),
+	} {
 		f, err := r.File(t.Context(), at("", path), false)
 		if err != nil || string(f.Content) != want {
 			t.Errorf("%s: %d bytes, %v", path, len(f.Content), err)

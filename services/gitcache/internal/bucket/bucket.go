@@ -197,9 +197,11 @@ func (o Object) check() error {
 	case place != o.Path:
 		return fmt.Errorf("the key %q is no path of a file: it has empty parts, '.' or a backslash. Remove the object, or move it out of the prefix", archive.Shorten(o.Key))
 	case len(o.ETag) > maxETagBytes:
-		return fmt.Errorf("the list gives the key %q an ETag of %d bytes, and the limit is %d: the endpoint is no S3", archive.Shorten(o.Key), len(o.ETag), maxETagBytes)
+		return fmt.Errorf("the list gives the key %q an ETag of %d bytes, and the limit is %d: the endpoint is no S3",
+			archive.Shorten(o.Key), len(o.ETag), maxETagBytes)
 	case len(o.Version) > maxVersionBytes:
-		return fmt.Errorf("the list gives the key %q a version of %d bytes, and the limit is %d: the endpoint is no S3", archive.Shorten(o.Key), len(o.Version), maxVersionBytes)
+		return fmt.Errorf("the list gives the key %q a version of %d bytes, and the limit is %d: the endpoint is no S3",
+			archive.Shorten(o.Key), len(o.Version), maxVersionBytes)
 	case o.Size < 0:
 		return fmt.Errorf("the list gives the key %q a size below 0", archive.Shorten(o.Key))
 	case o.Size > MaxFileBytes:

@@ -49,7 +49,8 @@ func TestPlacesAreSentAsTheyAreSigned(t *testing.T) {
 }
 
 func list(root, inside string) []byte {
-	return []byte(`<?xml version="1.0" encoding="UTF-8"?><` + root + ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + inside + `</` + root + `>`)
+	return []byte(`<?xml version="1.0" encoding="UTF-8"?><` + root +
+		` xmlns="http://s3.amazonaws.com/doc/2006-03-01/">` + inside + `</` + root + `>`)
 }
 
 func TestListsAreRead(t *testing.T) {
@@ -60,7 +61,10 @@ func TestListsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := bucket.Object{Key: "app/a b+c.yaml", Path: "a b+c.yaml", ETag: "abc", Size: 3, Modified: time.Date(2026, 11, 22, 10, 0, 0, 123e6, time.UTC)}
+	want := bucket.Object{
+		Key: "app/a b+c.yaml", Path: "a b+c.yaml", ETag: "abc", Size: 3,
+		Modified: time.Date(2026, 11, 22, 10, 0, 0, 123e6, time.UTC),
+	}
 	if len(page.Objects) != 1 || page.Objects[0] != want || page.Next.Encode() != "continuation-token=a%2Bb%252F" {
 		t.Errorf("the page is %+v", page)
 	}
@@ -68,7 +72,8 @@ func TestListsAreRead(t *testing.T) {
 	page, err = bucket.Decode(list("ListVersionsResult", `<IsTruncated>true</IsTruncated><NextKeyMarker>c</NextKeyMarker><NextVersionIdMarker>7</NextVersionIdMarker>
 		<Version><Key>a</Key><VersionId>2</VersionId><IsLatest>true</IsLatest><Size>1</Size></Version><Version><Key>a</Key><VersionId>1</VersionId><IsLatest>false</IsLatest><Size>1</Size></Version>
 		<DeleteMarker><Key>b</Key><VersionId>9</VersionId><IsLatest>true</IsLatest></DeleteMarker><Version><Key>b</Key><VersionId>8</VersionId><IsLatest>false</IsLatest></Version>`), "", true)
-	if err != nil || len(page.Objects) != 1 || page.Objects[0].Version != "2" || page.Next.Encode() != "key-marker=c&version-id-marker=7" {
+	if err != nil || len(page.Objects) != 1 || page.Objects[0].Version != "2" ||
+		page.Next.Encode() != "key-marker=c&version-id-marker=7" {
 		t.Errorf("the page is %+v, %v", page, err)
 	}
 }
@@ -99,7 +104,8 @@ func TestKeysThatAreNoPathsAreRefusedInWords(t *testing.T) {
 		if strings.Contains(key, "<Size>") {
 			size = ""
 		}
-		_, err := bucket.Decode(list("ListBucketResult", "<EncodingType>url</EncodingType><Contents><Key>"+key+"</Key>"+size+"</Contents>"), "", false)
+		_, err := bucket.Decode(list("ListBucketResult",
+			"<EncodingType>url</EncodingType><Contents><Key>"+key+"</Key>"+size+"</Contents>"), "", false)
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v", key, err)
 		}
@@ -113,11 +119,13 @@ func TestKeysThatAreNoPathsAreRefusedInWords(t *testing.T) {
 		"illegal character code": `<Contents><Key>&#1;</Key></Contents>`,
 		"more than the 1000":     strings.Repeat(`<Contents><Key>app/</Key></Contents>`, 1001),
 	} {
-		if _, err := bucket.Decode(list("ListBucketResult", text), "app/", false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := bucket.Decode(list("ListBucketResult", text), "app/", false); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	versioned := `<Version><Key>app/x</Key><IsLatest>true</IsLatest><ETag>` + strings.Repeat("a", 256) + `</ETag><VersionId>` + strings.Repeat("v", 1024)
+	versioned := `<Version><Key>app/x</Key><IsLatest>true</IsLatest><ETag>` + strings.Repeat("a", 256) +
+		`</ETag><VersionId>` + strings.Repeat("v", 1024)
 	if _, err := bucket.Decode(list("ListVersionsResult", "<EncodingType>url</EncodingType>"+versioned+`</VersionId></Version>`), "app/", true); err != nil {
 		t.Errorf("what is at the limits: %v", err)
 	}
@@ -125,7 +133,8 @@ func TestKeysThatAreNoPathsAreRefusedInWords(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "a version of 1025 bytes") {
 		t.Errorf("a long version: %v", err)
 	}
-	if _, err := bucket.Decode(list("html", ""), "", false); err == nil || !strings.Contains(err.Error(), `a document "html"`) {
+	if _, err := bucket.Decode(list("html", ""), "", false); err == nil ||
+		!strings.Contains(err.Error(), `a document "html"`) {
 		t.Errorf("a page is taken for a list: %v", err)
 	}
 }
@@ -141,13 +150,16 @@ func TestObjectsThatCollideAreRefused(t *testing.T) {
 	if _, err := bucket.Sort(objects("b/c", "a", "b/a.yaml", "b.yaml")); err != nil {
 		t.Error(err)
 	}
-	if _, err := bucket.Sort(objects("a/b/c", "a/b")); err == nil || !strings.Contains(err.Error(), `"a/b" can't be a file and a folder`) || !strings.Contains(err.Error(), `"app/a/b/c"`) {
+	if _, err := bucket.Sort(objects("a/b/c", "a/b")); err == nil ||
+		!strings.Contains(err.Error(), `"a/b" can't be a file and a folder`) ||
+		!strings.Contains(err.Error(), `"app/a/b/c"`) {
 		t.Errorf("a file and a folder: %v", err)
 	}
 	if got, err := bucket.Sort(objects("a", "a")); err != nil || len(got) != 1 {
 		t.Errorf("an object that is repeated: %v, %v", got, err)
 	}
-	if _, err := bucket.Sort(append(objects("a"), bucket.Object{Key: "app/a", Path: "a", Size: 2})); err == nil || !strings.Contains(err.Error(), "twice") {
+	if _, err := bucket.Sort(append(objects("a"), bucket.Object{Key: "app/a", Path: "a", Size: 2})); err == nil ||
+		!strings.Contains(err.Error(), "twice") {
 		t.Errorf("twice: %v", err)
 	}
 	var large []bucket.Object
@@ -194,7 +206,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		defer b.Close()
 		for _, o := range objects {
-			if strings.HasPrefix(o.Path, "/") || strings.Contains("/"+o.Path+"/", "/../") || versioned != (o.Version != "") {
+			if strings.HasPrefix(o.Path, "/") || strings.Contains("/"+o.Path+"/", "/../") ||
+				versioned != (o.Version != "") {
 				t.Errorf("object %+v", o)
 			}
 			if err := b.AddFile(o.Path, 0, strings.NewReader("")); err != nil {

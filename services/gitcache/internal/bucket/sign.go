@@ -59,7 +59,8 @@ func Sign(req *http.Request, body []byte, keys Keys, region, service string, now
 	for part := range strings.SplitSeq(scope, "/") {
 		key = mac(key, part)
 	}
-	req.Header.Set("Authorization", fmt.Sprintf("%s Credential=%s/%s,SignedHeaders=%s,Signature=%s", algorithm, keys.Access, scope, signed, hex.EncodeToString(mac(key, text))))
+	req.Header.Set("Authorization", fmt.Sprintf("%s Credential=%s/%s,SignedHeaders=%s,Signature=%s", algorithm,
+		keys.Access, scope, signed, hex.EncodeToString(mac(key, text))))
 }
 
 func digest(b []byte) string {

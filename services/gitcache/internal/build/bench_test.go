@@ -13,13 +13,17 @@ import (
 // crd is YAML as custom resource definitions are: 100 KB that repeat themselves in small variations.
 func crd(n int) string {
 	r := rand.New(rand.NewPCG(uint64(n), 7))
-	words := []string{"template", "spec", "container", "volume", "selector", "metadata", "policy", "strategy", "affinity", "resources"}
+	words := []string{
+		"template", "spec", "container", "volume", "selector", "metadata", "policy", "strategy",
+		"affinity", "resources",
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: kind%d.example.com}\nspec:\n", n)
 	for b.Len() < 95_000 {
 		w := words[r.IntN(len(words))]
 		fmt.Fprintf(&b, "%s%s:\n%sdescription: |\n%s%s of the %s, number %d, as in the documentation of the kind\n%stype: object\n",
-			strings.Repeat(" ", 6+2*r.IntN(10)), w, strings.Repeat(" ", 20), strings.Repeat(" ", 22), w, words[r.IntN(len(words))], r.IntN(5000), strings.Repeat(" ", 20))
+			strings.Repeat(" ", 6+2*r.IntN(10)), w, strings.Repeat(" ", 20), strings.Repeat(" ", 22), w,
+			words[r.IntN(len(words))], r.IntN(5000), strings.Repeat(" ", 20))
 	}
 	return b.String()
 }

@@ -33,7 +33,8 @@ func newBuilder(t *testing.T) (*Builder, plumbing.Hash) {
 	t.Helper()
 	repo := gittest.NewServer(t).NewRepo(t, "x.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"deploy/a": "1"}))
-	pack, err := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects", "--all", "--stdout", "--quiet").Output()
+	pack, err := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects",
+		"--all", "--stdout", "--quiet").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

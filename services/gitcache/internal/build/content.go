@@ -221,7 +221,9 @@ func (b *Builder) look(ctx context.Context, m *mirror.Mirror, r *mirror.Objects,
 }
 
 // reachOf finds what a folder refers to beyond itself.
-func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plumbing.Hash, folder string, c content) (parts []tree.Part, alone bool, err error) {
+func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plumbing.Hash, folder string,
+	c content,
+) (parts []tree.Part, alone bool, err error) {
 	rules, err := filter.ParseCanonical(c.filter)
 	if err != nil {
 		return nil, false, err

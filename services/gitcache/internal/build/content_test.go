@@ -54,7 +54,8 @@ func TestACommitOfFilesThatAreLeftOutChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
 	files := gittest.Files{
-		"deploy/a.yaml": "a", "deploy/README.md": "r", "deploy/test/t.yaml": "t", "deploy/.fairleadignore": "drafts/\n", "deploy/drafts/d.yaml": "d",
+		"deploy/a.yaml": "a", "deploy/README.md": "r", "deploy/test/t.yaml": "t", "deploy/.fairleadignore": "drafts/\n",
+		"deploy/drafts/d.yaml": "d",
 	}
 	at := func() Place {
 		return filtered(t, place(w.commit(files), "deploy"), []string{"*.yaml"}, []string{"test/"})
@@ -85,15 +86,18 @@ func TestSubmodulesAreFollowedOnRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
 	folder := w.repo.Tree(gittest.TreeEntry{Mode: "100644", Name: "i", ID: w.repo.Object("blob", []byte("inner"))})
-	inner := w.repo.Bare("commit-tree", "-m", "inner", w.repo.Tree(gittest.TreeEntry{Mode: "40000", Name: "in", ID: folder}))
+	inner := w.repo.Bare("commit-tree", "-m", "inner",
+		w.repo.Tree(gittest.TreeEntry{Mode: "40000", Name: "in", ID: folder}))
 	p := place(w.submodule(inner), "")
 	missing := place(w.submodule(strings.Repeat("12", 20)), "")
 	w.fetch()
-	if _, err := w.builder.Resolve(t.Context(), p); !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), "submodules: true") {
+	if _, err := w.builder.Resolve(t.Context(), p); !errors.Is(err, artifact.ErrRefused) ||
+		!strings.Contains(err.Error(), "submodules: true") {
 		t.Errorf("without submodules: %v", err)
 	}
 	p.Submodules, missing.Submodules = true, true
-	if got := w.files(w.resolve(p).Artifact.Digest); got["sub/in/i"] != "inner" || got["a"] != "outer" || len(got) != 2 {
+	if got := w.files(w.resolve(p).Artifact.Digest); got["sub/in/i"] != "inner" || got["a"] != "outer" ||
+		len(got) != 2 {
 		t.Errorf("it holds %q", got)
 	}
 	within := p
@@ -122,13 +126,17 @@ func TestAHundredThousandFilesAreRefusedUnlessLeftOut(t *testing.T) {
 		for j := range 1000 {
 			files = append(files, gittest.TreeEntry{Mode: "100644", Name: fmt.Sprintf("%03d-%03d", i, j), ID: blob})
 		}
-		folders = append(folders, gittest.TreeEntry{Mode: "40000", Name: fmt.Sprintf("d%03d", i), ID: w.repo.Tree(files...)})
+		folders = append(folders, gittest.TreeEntry{
+			Mode: "40000", Name: fmt.Sprintf("d%03d", i),
+			ID: w.repo.Tree(files...),
+		})
 	}
 	p := place(plumbing.NewHash(w.repo.SetMain(w.repo.Tree(folders...))), "")
 	w.fetch()
 	for range 2 {
 		_, err := w.builder.Resolve(t.Context(), p)
-		if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), "limit of 50000") || !strings.Contains(err.Error(), `"d050/050-000"`) {
+		if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), "limit of 50000") ||
+			!strings.Contains(err.Error(), `"d050/050-000"`) {
 			t.Errorf("got %v", err)
 		}
 	}

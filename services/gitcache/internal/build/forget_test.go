@@ -56,7 +56,8 @@ func TestWhatIsNeitherCurrentNorRecentIsForgotten(t *testing.T) {
 		t.Errorf("after %d places %d are remembered", 10*contents, places)
 	}
 	before := w.builds.Load()
-	for _, p := range append(pins, place(commit, fmt.Sprintf("f%d", contents-1)), place(commit, fmt.Sprintf("f%d", contents-maxRecent/2))) {
+	for _, p := range append(pins, place(commit, fmt.Sprintf("f%d", contents-1)),
+		place(commit, fmt.Sprintf("f%d", contents-maxRecent/2))) {
 		w.resolve(p)
 	}
 	if n := w.builds.Load() - before; n != 0 {
@@ -84,8 +85,10 @@ func TestADeletedSourceIsForgotten(t *testing.T) {
 	w.builder.Pin(t.Context(), []Place{place(commit, "a"), place(commit, "b")})
 	w.builder.Keep(func(uid string) bool { return uid == "u2" })
 	m := w.builder.memo
-	if len(m.byID) != 1 || len(m.byDigest) != 1 || len(m.sources) != 1 || w.builder.places.len() != 1 || len(w.builder.refused) != 0 {
-		t.Errorf("left: %d contents of %d sources, %d places, %d refusals", len(m.byID), len(m.sources), w.builder.places.len(), len(w.builder.refused))
+	if len(m.byID) != 1 || len(m.byDigest) != 1 || len(m.sources) != 1 || w.builder.places.len() != 1 ||
+		len(w.builder.refused) != 0 {
+		t.Errorf("left: %d contents of %d sources, %d places, %d refusals", len(m.byID), len(m.sources),
+			w.builder.places.len(), len(w.builder.refused))
 	}
 	if w.builder.Known("u1") != nil || len(w.builder.Known("u2")) != 1 {
 		t.Errorf("known: %v", w.builder.Known("u1"))

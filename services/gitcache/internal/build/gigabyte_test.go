@@ -96,7 +96,8 @@ func TestABlobOfAGigabyteIsRefusedUnlessLeftOut(t *testing.T) {
 	var folder bytes.Buffer
 	fmt.Fprintf(&folder, "100644 a\x00%s100644 dump.bin\x00%s", small[:], large[:])
 	root := p.add(plumbing.TreeObject, folder.Bytes())
-	commit := p.add(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\nauthor A <a> 0 +0000\ncommitter A <a> 0 +0000\n\nx\n", root))
+	commit := p.add(plumbing.CommitObject, fmt.Appendf(nil,
+		"tree %s\nauthor A <a> 0 +0000\ncommitter A <a> 0 +0000\n\nx\n", root))
 	_, _ = f.Write(sum.Sum(nil))
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
@@ -105,7 +106,8 @@ func TestABlobOfAGigabyteIsRefusedUnlessLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = w.builder.Resolve(t.Context(), place(commit, ""))
-	if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), `"dump.bin"`) || !strings.Contains(err.Error(), "64 MiB") {
+	if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), `"dump.bin"`) ||
+		!strings.Contains(err.Error(), "64 MiB") {
 		t.Errorf("got %v", err)
 	}
 	if got := w.files(w.resolve(filtered(t, place(commit, ""), nil, []string{"*.bin"})).Artifact.Digest); len(got) != 1 || got["a"] != "a" {

@@ -115,7 +115,8 @@ func TestALookThatTakesTooLongIsNotTriedAgainAtOnce(t *testing.T) {
 	w.builder.lookTime = time.Nanosecond
 	for range 2 { // the second time it would be in time
 		_, err := w.builder.Resolve(t.Context(), p)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `folder "deploy/overlays/dev" refers to takes longer than the limit of 1ns`) {
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), `folder "deploy/overlays/dev" refers to takes longer than the limit of 1ns`) {
 			t.Errorf("got %v", err)
 		}
 		w.builder.lookTime = reachTime

@@ -117,9 +117,13 @@ func TestACommitBeyondWhatIsReferredToCostsNothing(t *testing.T) {
 	files := overlayFiles()
 	first := w.resolve(place(w.commit(files), overlay))
 	builds := w.builds.Load()
-	for _, name := range []string{"README.md", "far/unused.yaml", "deploy/overlays/unused.yaml", "deploy/bases/backend/unused.yaml", "deploy/new"} {
+	for _, name := range []string{
+		"README.md", "far/unused.yaml", "deploy/overlays/unused.yaml",
+		"deploy/bases/backend/unused.yaml", "deploy/new",
+	} {
 		files[name] = "changed"
-		if b := w.resolve(place(w.commit(files), overlay)); b.SourceID != first.SourceID || b.Artifact != first.Artifact || b.Commit == first.Commit {
+		if b := w.resolve(place(w.commit(files), overlay)); b.SourceID != first.SourceID ||
+			b.Artifact != first.Artifact || b.Commit == first.Commit {
 			t.Errorf("%s: %+v, before %+v", name, b, first)
 		}
 	}
@@ -127,7 +131,10 @@ func TestACommitBeyondWhatIsReferredToCostsNothing(t *testing.T) {
 		t.Errorf("%d builds of what has not changed", n-builds)
 	}
 	seen := map[string]bool{first.SourceID: true}
-	for _, name := range []string{overlay + "/own.yaml", "far/b.yaml", "deploy/config/by-plugin", "deploy/crds/boat.json"} {
+	for _, name := range []string{
+		overlay + "/own.yaml", "far/b.yaml", "deploy/config/by-plugin",
+		"deploy/crds/boat.json",
+	} {
 		files[name] = "changed"
 		b := w.resolve(place(w.commit(files), overlay))
 		if seen[b.SourceID] || w.files(b.Artifact.Digest)[name] != "changed" {
@@ -142,12 +149,19 @@ func TestAFolderThatRefersToNothingBeyondItKeepsItsIdentity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
 	commit := w.commit(gittest.Files{
-		"plain/a.yaml": "a", "k/kustomization.yaml": "resources: [base, a.yaml, ../nothing, https://example.com/x]\n", "k/base/kustomization.yaml": "resources: [../a.yaml]\n", "k/a.yaml": "a",
-		"broken/kustomization.yaml": "resources: {", "loop/kustomization.yaml": "resources: [a]\n", "loop/a/kustomization.yaml": "resources: [../b]\n", "loop/b/kustomization.yaml": "resources: [../a]\n",
-		"left-out/kustomization.yaml": "resources: [../plain/a.yaml]\n", "left-out/a": "a", "below/x/kustomization.yaml": "resources: [../../plain/a.yaml]\n",
-		"chart/Chart.yaml": "name: a\ndependencies: [{name: b, repository: 'file://b'}, {name: plain, repository: 'file://../plain'}]\n", "chart/b/Chart.yaml": "name: b\n", "chart/charts/plain/Chart.yaml": "name: plain\n",
+		"plain/a.yaml": "a", "k/kustomization.yaml": "resources: [base, a.yaml, ../nothing, https://example.com/x]\n",
+		"k/base/kustomization.yaml": "resources: [../a.yaml]\n", "k/a.yaml": "a",
+		"broken/kustomization.yaml": "resources: {", "loop/kustomization.yaml": "resources: [a]\n",
+		"loop/a/kustomization.yaml": "resources: [../b]\n", "loop/b/kustomization.yaml": "resources: [../a]\n",
+		"left-out/kustomization.yaml": "resources: [../plain/a.yaml]\n", "left-out/a": "a",
+		"below/x/kustomization.yaml": "resources: [../../plain/a.yaml]\n",
+		"chart/Chart.yaml":           "name: a\ndependencies: [{name: b, repository: 'file://b'}, {name: plain, repository: 'file://../plain'}]\n", "chart/b/Chart.yaml": "name: b\n", "chart/charts/plain/Chart.yaml": "name: plain\n",
 	})
-	for _, p := range []Place{place(commit, ""), place(commit, "plain"), place(commit, "k"), place(commit, "broken"), place(commit, "loop"), place(commit, "below"), place(commit, "chart"), filtered(t, place(commit, "left-out"), nil, []string{"kustomization.*"})} {
+	for _, p := range []Place{
+		place(commit, ""), place(commit, "plain"), place(commit, "k"), place(commit, "broken"),
+		place(commit, "loop"), place(commit, "below"), place(commit, "chart"),
+		filtered(t, place(commit, "left-out"), nil, []string{"kustomization.*"}),
+	} {
 		f, err := w.builder.find(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
@@ -164,11 +178,14 @@ func TestAFolderThatRefersToNothingBeyondItKeepsItsIdentity(t *testing.T) {
 	}
 }
 
-// That something is missing beyond the folder is no reason to forget that it is referred to, and the same folder may be in
-// another place.
+// That something is missing beyond the folder is no reason to forget that it is referred to, and the same folder may be
+// in another place.
 func TestWhatIsReferredToMayComeLater(t *testing.T) {
 	t.Parallel()
-	for name, reference := range map[string]string{"beside": "../late/a.yaml", "itself": "../b", "above": "../../../late/b"} {
+	for name, reference := range map[string]string{
+		"beside": "../late/a.yaml", "itself": "../b",
+		"above": "../../../late/b",
+	} {
 		w := newWorld(t, 0)
 		// The first folder leads to itself, or out of the repository, where the same one in another place does not.
 		files := gittest.Files{
@@ -265,7 +282,8 @@ func TestAnOverlayIsBuiltAgainForDownloads(t *testing.T) {
 	if n := w.builds.Load(); n != 1 {
 		t.Errorf("%d builds", n)
 	}
-	if b := w.resolve(place(second, overlay)); b.SourceID != first.SourceID || b.Artifact != first.Artifact || w.builds.Load() != 1 {
+	if b := w.resolve(place(second, overlay)); b.SourceID != first.SourceID || b.Artifact != first.Artifact ||
+		w.builds.Load() != 1 {
 		t.Errorf("another replica has built %+v, first %+v", b, first)
 	}
 }
@@ -293,8 +311,10 @@ func TestARecordOfAnOverlayIsOnlyLearnedIfItIsOfTheSource(t *testing.T) {
 		record  Record
 		learned bool
 	}{
-		"as it is": {"u1", good, true}, "of another source": {"u2", good, false}, "another folder": {"u1", folder, false},
-		"another tree": {"u1", tree, false}, "a commit that is not here": {"u1", root, false}, "another source_id": {"u1", id, false},
+		"as it is": {"u1", good, true}, "of another source": {"u2", good, false},
+		"another folder": {"u1", folder, false},
+		"another tree":   {"u1", tree, false}, "a commit that is not here": {"u1", root, false},
+		"another source_id": {"u1", id, false},
 	} {
 		w.open(t.TempDir())
 		w.builder.Learn(t.Context(), c.uid, []Record{c.record})
@@ -302,7 +322,8 @@ func TestARecordOfAnOverlayIsOnlyLearnedIfItIsOfTheSource(t *testing.T) {
 			t.Errorf("%s: learned is %t", name, learned)
 		}
 		before := w.builds.Load()
-		if b := w.resolve(place(commit, overlay)); b.Artifact != want.Artifact || w.builds.Load() != before && c.learned {
+		if b := w.resolve(place(commit, overlay)); b.Artifact != want.Artifact ||
+			w.builds.Load() != before && c.learned {
 			t.Errorf("%s: got %+v after %d builds, want %+v", name, b, w.builds.Load()-before, want)
 		}
 	}
@@ -341,16 +362,20 @@ func TestKustomizationsThatReferToEachOtherAreNamed(t *testing.T) {
 		many[fmt.Sprintf("chain/%d/kustomization.yaml", i)] = fmt.Sprintf("resources: [../%d]\n", i+1)
 	}
 	maps.Copy(many, gittest.Files{
-		"a/kustomization.yaml": "resources: [../b]\n", "b/kustomization.yaml": "resources: [../c]\n", "c/kustomization.yaml": "components: [../b]\n",
+		"a/kustomization.yaml": "resources: [../b]\n", "b/kustomization.yaml": "resources: [../c]\n",
+		"c/kustomization.yaml":   "components: [../b]\n",
 		"x/y/kustomization.yaml": "resources: [../../z]\n", "z/kustomization.yaml": "resources: [../x]\n",
-		"large/kustomization.yaml": "resources: [../far/large.yaml, ../far]\n", "far/kustomization.yaml": strings.Repeat("#", 2<<20), "far/large.yaml": strings.Repeat("#", 2<<20),
+		"large/kustomization.yaml": "resources: [../far/large.yaml, ../far]\n",
+		"far/kustomization.yaml":   strings.Repeat("#", 2<<20), "far/large.yaml": strings.Repeat("#", 2<<20),
 		"wide/kustomization.yaml":  "resources: [../far/large.yaml]\ncomponents: [../wide2]\n",
 		"wide2/kustomization.yaml": "configMapGenerator:\n" + strings.Repeat("- files: [a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z]\n", 1000),
 	})
 	commit := w.commit(many)
 	for folder, words := range map[string]string{
-		"a": "without an end: b -> c -> b", "x/y": "without an end: x/y -> z -> x", "chain/0": `more than 64 folders, at "chain/64"`,
-		"large": `"far/kustomization.yaml" is larger than the limit of 1 MiB`, "wide": `one to more than 10000, at "wide2"`,
+		"a": "without an end: b -> c -> b", "x/y": "without an end: x/y -> z -> x",
+		"chain/0": `more than 64 folders, at "chain/64"`,
+		"large":   `"far/kustomization.yaml" is larger than the limit of 1 MiB`,
+		"wide":    `one to more than 10000, at "wide2"`,
 	} {
 		for range 2 { // the second time it is known
 			_, err := w.builder.Resolve(t.Context(), place(commit, folder))
@@ -375,12 +400,19 @@ func TestLinksBeyondTheFolderAreCarried(t *testing.T) {
 		return gittest.TreeEntry{Mode: "40000", Name: name, ID: w.repo.Tree(entries...)}
 	}
 	commit := plumbing.NewHash(w.repo.SetMain(w.repo.Tree(
-		folder("chart", file("Chart.yaml", "name: x"), folder("charts", link("library", "../../shared/library"), link("itself", ".."), link("all", "../..")), link("crds", "../via/crds"), link("gone", "../nothing"), link("out", "../../out"), link("abs", "/etc")),
+		folder("chart", file("Chart.yaml", "name: x"),
+			folder("charts", link("library", "../../shared/library"), link("itself", ".."), link("all", "../..")),
+			link("crds", "../via/crds"), link("gone", "../nothing"), link("out", "../../out"), link("abs", "/etc")),
 		folder("now", link("deploy", "../overlay")),
-		folder("overlay", file("kustomization.yaml", "resources: [base, ../via/shared/a.yaml]"), link("base", "../shared/base"), link("huge", "../shared")),
+		folder("overlay", file("kustomization.yaml", "resources: [base, ../via/shared/a.yaml]"),
+			link("base", "../shared/base"), link("huge", "../shared")),
 		folder("plain", link("a.yaml", "../shared/a.yaml"), link("more", "../shared"), file("b.yaml", "b")),
-		folder("shared", file("a.yaml", "a"), folder("base", file("kustomization.yaml", "resources: [a.yaml]"), link("a.yaml", "../a.yaml")), folder("crds", file("c.yaml", "c")), folder("library", file("Chart.yaml", "name: l"), link("more", "../more")), folder("more", file("m", "m"))),
-		folder("through", file("Chart.yaml", "name: x"), link("a", "../library/../shared/a.yaml"), link("b", "../library/deep/../../shared/base/../a.yaml"), link("c", "../via/shared/../library/../more"), link("d", "../nothing/../shared/a.yaml")),
+		folder("shared", file("a.yaml", "a"), folder("base", file("kustomization.yaml", "resources: [a.yaml]"),
+			link("a.yaml", "../a.yaml")), folder("crds", file("c.yaml", "c")), folder("library",
+			file("Chart.yaml", "name: l"), link("more", "../more")), folder("more", file("m", "m"))),
+		folder("through", file("Chart.yaml", "name: x"), link("a", "../library/../shared/a.yaml"),
+			link("b", "../library/deep/../../shared/base/../a.yaml"), link("c", "../via/shared/../library/../more"),
+			link("d", "../nothing/../shared/a.yaml")),
 		folder("library", file("unused", "u"), folder("deep", file("unused", "u"))), folder("more", file("m", "m")),
 		folder("via", link("crds", "../shared/crds"), link("shared", "../shared")),
 	)))
@@ -431,8 +463,10 @@ func TestAChartCarriesTheChartsBesideIt(t *testing.T) {
 	}
 	b := w.resolve(place(w.commit(files), base))
 	want := []string{
-		base + "/Chart.yaml", base + "/charts/packed/Chart.yaml", base + "/charts/tgz-1.0.0.tgz", base + "/templates/a.yaml", "library/base/Chart.yaml", "library/base/templates/_b.tpl",
-		"parts/db/Chart.yaml", "parts/db/templates/b.yaml", "parts/db/values.yaml", "parts/old/Chart.yaml", "parts/old/requirements.yaml", "parts/v1/Chart.yaml",
+		base + "/Chart.yaml", base + "/charts/packed/Chart.yaml", base + "/charts/tgz-1.0.0.tgz",
+		base + "/templates/a.yaml", "library/base/Chart.yaml", "library/base/templates/_b.tpl",
+		"parts/db/Chart.yaml", "parts/db/templates/b.yaml", "parts/db/values.yaml", "parts/old/Chart.yaml",
+		"parts/old/requirements.yaml", "parts/v1/Chart.yaml",
 	}
 	if got := w.names(b); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)

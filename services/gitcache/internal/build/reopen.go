@@ -73,7 +73,8 @@ func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
 	}
 	if sum != r.summary() {
 		// The record is the word of another replica, or of another release: the next request builds the content.
-		b.deps.Log.ErrorContext(ctx, "content became another artifact than is remembered", "source_id", r.SourceID, "digest", sum.Digest, "remembered", r.Digest)
+		b.deps.Log.ErrorContext(ctx, "content became another artifact than is remembered", "source_id", r.SourceID,
+			"digest", sum.Digest, "remembered", r.Digest)
 		b.memo.forget(r.SourceID)
 		return artifact.ErrCorrupt
 	}

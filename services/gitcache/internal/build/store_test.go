@@ -112,7 +112,8 @@ func TestACopyThatIsOnlyComingIsNotDoubted(t *testing.T) {
 	root, b := w.repo.Bare("rev-parse", commit.String()+"^{tree}"), w.repo.Bare("rev-parse", commit.String()+":b")
 	pack(strings.Join([]string{commit.String(), root, b}, "\n"))
 	for _, folder := range []string{"a", "b"} {
-		if _, err := w.builder.Resolve(t.Context(), place(commit, folder)); !errors.Is(err, ErrNotFetched) || w.mirror.Doubted() {
+		if _, err := w.builder.Resolve(t.Context(), place(commit, folder)); !errors.Is(err, ErrNotFetched) ||
+			w.mirror.Doubted() {
 			t.Errorf("half a copy, folder %q: %v", folder, err)
 		}
 	}
@@ -120,7 +121,8 @@ func TestACopyThatIsOnlyComingIsNotDoubted(t *testing.T) {
 	if err := w.mirror.SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.builder.Resolve(t.Context(), place(commit, "b")); !errors.Is(err, ErrDamaged) || !w.mirror.Doubted() {
+	if _, err := w.builder.Resolve(t.Context(), place(commit, "b")); !errors.Is(err, ErrDamaged) ||
+		!w.mirror.Doubted() {
 		t.Errorf("blob %s of a head is missing: %v", blob, err)
 	}
 }
@@ -196,7 +198,8 @@ func TestAWrongRecordIsFoundOutAndForgotten(t *testing.T) {
 func TestLearnedFiltersAndSubmodulesAreUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
-	inner := w.repo.Bare("commit-tree", "-m", "inner", w.repo.Tree(gittest.TreeEntry{Mode: "100644", Name: "i", ID: w.repo.Object("blob", []byte("inner"))}))
+	inner := w.repo.Bare("commit-tree", "-m", "inner",
+		w.repo.Tree(gittest.TreeEntry{Mode: "100644", Name: "i", ID: w.repo.Object("blob", []byte("inner"))}))
 	p := filtered(t, place(w.submodule(inner), ""), nil, []string{"a"})
 	p.Submodules = true
 	w.fetch()
@@ -216,7 +219,8 @@ func TestLearnedFiltersAndSubmodulesAreUsed(t *testing.T) {
 	if r, ok := w.builder.Lookup(t.Context(), p); !ok || r.Digest != want.Artifact.Digest {
 		t.Errorf("%+v, %v", r, ok)
 	}
-	if got := w.files(w.resolve(p).Artifact.Digest); got["sub/i"] != "inner" || len(got) != 1 || w.builds.Load() != before {
+	if got := w.files(w.resolve(p).Artifact.Digest); got["sub/i"] != "inner" || len(got) != 1 ||
+		w.builds.Load() != before {
 		t.Errorf("it holds %q after %d builds", got, w.builds.Load()-before)
 	}
 }

@@ -52,7 +52,8 @@ func (l *Logins) awsKeys(ctx context.Context) (Login, error) {
 func (l *Logins) machine(ctx context.Context) (Login, error) {
 	const seconds = "60"
 	token, err := l.send(ctx, request{
-		method: http.MethodPut, url: l.o.Places.Metadata + "/latest/api/token", headers: map[string]string{"X-aws-ec2-metadata-token-ttl-seconds": seconds}, isMetadata: true,
+		method: http.MethodPut, url: l.o.Places.Metadata + "/latest/api/token",
+		headers: map[string]string{"X-aws-ec2-metadata-token-ttl-seconds": seconds}, isMetadata: true,
 	})
 	if err != nil {
 		return Login{}, err

@@ -59,7 +59,8 @@ func (l *Logins) managed(ctx context.Context) (Login, error) {
 		query.Set("client_id", id)
 	}
 	text, err := l.send(ctx, request{
-		method: http.MethodGet, url: l.o.Places.Metadata + "/metadata/identity/oauth2/token?" + query.Encode(), headers: map[string]string{"Metadata": "true"}, isMetadata: true,
+		method: http.MethodGet, url: l.o.Places.Metadata + "/metadata/identity/oauth2/token?" + query.Encode(),
+		headers: map[string]string{"Metadata": "true"}, isMetadata: true,
 	})
 	if err != nil {
 		return Login{}, err

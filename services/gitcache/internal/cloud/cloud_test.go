@@ -57,7 +57,9 @@ func newStandIn(t *testing.T) *standIn {
 		}
 	})
 	mux.HandleFunc("POST /sts/eu-central-1/", func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("Action") != "AssumeRoleWithWebIdentity" || r.FormValue("RoleArn") != "arn:aws:iam::123456789012:role/x" || r.FormValue("WebIdentityToken") != "of the pod" {
+		if r.FormValue("Action") != "AssumeRoleWithWebIdentity" ||
+			r.FormValue("RoleArn") != "arn:aws:iam::123456789012:role/x" ||
+			r.FormValue("WebIdentityToken") != "of the pod" {
 			http.Error(w, "no", http.StatusForbidden)
 			return
 		}
@@ -74,14 +76,16 @@ func newStandIn(t *testing.T) *standIn {
 		_, _ = fmt.Fprintf(w, `{"access_token": "ya29.x", "expires_in": %d, "token_type": "Bearer"}`, s.life.Load())
 	})
 	mux.HandleFunc("GET /metadata/identity/oauth2/token", func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Metadata") != "true" || r.FormValue("resource") != "https://management.azure.com/" || r.FormValue("api-version") == "" {
+		if r.Header.Get("Metadata") != "true" || r.FormValue("resource") != "https://management.azure.com/" ||
+			r.FormValue("api-version") == "" {
 			http.Error(w, "no", http.StatusBadRequest)
 			return
 		}
 		_, _ = fmt.Fprintf(w, `{"access_token": "of-the-machine", "expires_in": "%d"}`, s.life.Load())
 	})
 	mux.HandleFunc("POST /entra/tenant-1/oauth2/v2.0/token", func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("client_assertion") != "of the pod" || r.FormValue("client_id") != "client-1" || r.FormValue("grant_type") != "client_credentials" {
+		if r.FormValue("client_assertion") != "of the pod" || r.FormValue("client_id") != "client-1" ||
+			r.FormValue("grant_type") != "client_credentials" {
 			http.Error(w, "no", http.StatusBadRequest)
 			return
 		}
@@ -124,7 +128,8 @@ func (s *standIn) ecr(w http.ResponseWriter, r *http.Request) {
 	for access, secret := range map[string]string{"ASIAMACHINE": "of the machine", "ASIAPOD": "of the role"} {
 		again := r.Clone(r.Context())
 		again.URL.Host = r.Host
-		bucket.Sign(again, body, bucket.Keys{Access: access, Secret: secret, Session: "session"}, "eu-west-3", "ecr", at)
+		bucket.Sign(again, body, bucket.Keys{Access: access, Secret: secret, Session: "session"}, "eu-west-3",
+			"ecr", at)
 		if again.Header.Get("Authorization") == r.Header.Get("Authorization") {
 			token := base64.StdEncoding.EncodeToString([]byte("AWS:for " + access))
 			_, _ = fmt.Fprintf(w, `{"authorizationData": [{"authorizationToken": %q, "expiresAt": %d.123, "proxyEndpoint": "https://x"}]}`, token, s.end().Unix())
@@ -143,7 +148,8 @@ func (s *standIn) logins(t *testing.T) *cloud.Logins {
 func (s *standIn) loginsWith(t *testing.T, o cloud.Options) *cloud.Logins {
 	t.Helper()
 	places := cloud.Public()
-	places.Metadata, places.STS, places.ECR, places.Entra, places.Exchange = s.URL, s.URL+"/sts/%s", s.URL+"/ecr/%s", s.URL+"/entra", s.URL+"/exchange/%s"
+	places.Metadata, places.STS, places.ECR, places.Entra, places.Exchange = s.URL, s.URL+"/sts/%s", s.URL+
+		"/ecr/%s", s.URL+"/entra", s.URL+"/exchange/%s"
 	o.Places, o.Getenv = places, func(name string) string { return s.env[name] }
 	o.ReadFile = func(path string) ([]byte, error) {
 		if text, ok := s.files[path]; ok {
@@ -166,7 +172,8 @@ const (
 func TestLoginsAreThoseOfTheMachineOrThePod(t *testing.T) {
 	t.Parallel()
 	pod := map[string]string{
-		"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/x", "AWS_REGION": "eu-central-1",
+		"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/x",
+		"AWS_REGION":                 "eu-central-1",
 		"AZURE_FEDERATED_TOKEN_FILE": "/token", "AZURE_TENANT_ID": "tenant-1", "AZURE_CLIENT_ID": "client-1",
 	}
 	for name, tc := range map[string]struct {
@@ -217,10 +224,12 @@ func TestLoginsOfBuckets(t *testing.T) {
 	s := newStandIn(t)
 	l := s.logins(t)
 	for _, host := range []string{
-		"s3.eu-west-3.amazonaws.com", "s3.amazonaws.com", "s3-us-west-2.amazonaws.com", "s3.dualstack.ap-southeast-2.amazonaws.com", "s3-fips.us-gov-west-1.amazonaws.com",
+		"s3.eu-west-3.amazonaws.com", "s3.amazonaws.com", "s3-us-west-2.amazonaws.com",
+		"s3.dualstack.ap-southeast-2.amazonaws.com", "s3-fips.us-gov-west-1.amazonaws.com",
 	} {
 		aws, err := l.Bucket(t.Context(), cloud.AWS, host)
-		if err != nil || aws.AccessKey != "ASIAMACHINE" || aws.SecretKey != "of the machine" || aws.SessionToken != "session" {
+		if err != nil || aws.AccessKey != "ASIAMACHINE" || aws.SecretKey != "of the machine" ||
+			aws.SessionToken != "session" {
 			t.Errorf("%s: got %s, %v", host, aws.AccessKey, err)
 		}
 	}
@@ -230,7 +239,8 @@ func TestLoginsOfBuckets(t *testing.T) {
 	}
 }
 
-// TestLoginsGoThroughTheOperatorsProxy at an address that no source may name. The metadata service is asked without the proxy.
+// TestLoginsGoThroughTheOperatorsProxy at an address that no source may name. The metadata service is asked without the
+// proxy.
 func TestLoginsGoThroughTheOperatorsProxy(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t)
@@ -247,11 +257,13 @@ func TestLoginsGoThroughTheOperatorsProxy(t *testing.T) {
 	refused := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("a private address") }
 	at := &url.URL{Scheme: "http", Host: proxy.Listener.Addr().String()}
 	l := s.loginsWith(t, cloud.Options{Dial: refused, Proxy: func(*http.Request) (*url.URL, error) { return at, nil }})
-	if got, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err != nil || got.Password != "for ASIAMACHINE" || through.Load() != 1 {
+	if got, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err != nil || got.Password != "for ASIAMACHINE" ||
+		through.Load() != 1 {
 		t.Errorf("got %q after %d requests through the proxy, %v", got.Password, through.Load(), err)
 	}
 	l = s.loginsWith(t, cloud.Options{Dial: refused, Proxy: func(*http.Request) (*url.URL, error) { return nil, nil }})
-	if _, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err == nil || !strings.Contains(err.Error(), "HTTPS_PROXY") || through.Load() != 1 {
+	if _, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err == nil ||
+		!strings.Contains(err.Error(), "HTTPS_PROXY") || through.Load() != 1 {
 		t.Errorf("without a proxy a private address is dialled: %v", err)
 	}
 }
@@ -262,17 +274,21 @@ func TestLoginsGoToHostsOfTheirCloud(t *testing.T) {
 	s := newStandIn(t)
 	l := s.logins(t)
 	for host, c := range map[string]cloud.Name{
-		"registry.example.com": cloud.AWS, ecrHost + ".example.com": cloud.AWS, "x" + ecrHost + ":443": cloud.AWS, garHost: cloud.AWS,
-		"gcr.io.example.com": cloud.GCP, "docker.pkg.dev": cloud.GCP, "team.azurecr.io.example.com": cloud.Azure, "a/b.azurecr.io": cloud.Azure, "x": "oracle",
+		"registry.example.com": cloud.AWS, ecrHost + ".example.com": cloud.AWS, "x" + ecrHost + ":443": cloud.AWS,
+		garHost:              cloud.AWS,
+		"gcr.io.example.com": cloud.GCP, "docker.pkg.dev": cloud.GCP, "team.azurecr.io.example.com": cloud.Azure,
+		"a/b.azurecr.io": cloud.Azure, "x": "oracle",
 	} {
 		if _, err := l.Registry(t.Context(), c, host); err == nil || !strings.Contains(err.Error(), "name a secret") {
 			t.Errorf("%s of %s: %v", host, c, err)
 		}
 	}
 	for host, c := range map[string]cloud.Name{
-		"s3.example.com": cloud.AWS, "s3.amazonaws.com.example.com": cloud.AWS, "storage.googleapis.com.example.com": cloud.GCP, acrHost: cloud.Azure,
-		"s3-x-123.us-east-1.elb.amazonaws.com": cloud.AWS, "s3.elb.us-east-1.amazonaws.com": cloud.AWS, "s3.abc.us-east-1.rds.amazonaws.com": cloud.AWS,
-		"s3-us-east-1.elb.amazonaws.com": cloud.AWS, "s3.us-east-1.amazonaws.com:444": cloud.AWS,
+		"s3.example.com": cloud.AWS, "s3.amazonaws.com.example.com": cloud.AWS,
+		"storage.googleapis.com.example.com": cloud.GCP, acrHost: cloud.Azure,
+		"s3-x-123.us-east-1.elb.amazonaws.com": cloud.AWS, "s3.elb.us-east-1.amazonaws.com": cloud.AWS,
+		"s3.abc.us-east-1.rds.amazonaws.com": cloud.AWS,
+		"s3-us-east-1.elb.amazonaws.com":     cloud.AWS, "s3.us-east-1.amazonaws.com:444": cloud.AWS,
 	} {
 		if _, err := l.Bucket(t.Context(), c, host); err == nil {
 			t.Errorf("%s of %s is taken", host, c)
@@ -282,7 +298,8 @@ func TestLoginsGoToHostsOfTheirCloud(t *testing.T) {
 		t.Errorf("%d requests", got)
 	}
 	public := cloud.Public()
-	if !slices.Equal(slices.Sorted(maps.Keys(public.Buckets)), []cloud.Name{cloud.AWS, cloud.GCP}) || public.Metadata != "http://169.254.169.254" {
+	if !slices.Equal(slices.Sorted(maps.Keys(public.Buckets)), []cloud.Name{cloud.AWS, cloud.GCP}) ||
+		public.Metadata != "http://169.254.169.254" {
 		t.Errorf("the places are %v", public)
 	}
 }
@@ -314,16 +331,19 @@ func TestCloudsThatDoNotAnswerAreToldWithoutSecrets(t *testing.T) {
 		s.mu.Lock()
 		s.fault = c.fault
 		s.mu.Unlock()
-		if _, err := l.Registry(t.Context(), cloud.GCP, garHost); err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "hush") {
+		if _, err := l.Registry(t.Context(), cloud.GCP, garHost); err == nil ||
+			!strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", c.words, err)
 		}
 	}
 	s.Close()
-	if _, err := l.Registry(t.Context(), cloud.Azure, acrHost); err == nil || !strings.Contains(err.Error(), "does not answer. Run the gitcache there") {
+	if _, err := l.Registry(t.Context(), cloud.Azure, acrHost); err == nil ||
+		!strings.Contains(err.Error(), "does not answer. Run the gitcache there") {
 		t.Errorf("it is down: %v", err)
 	}
 	s.env["AWS_WEB_IDENTITY_TOKEN_FILE"] = "/absent"
-	if _, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err == nil || !strings.Contains(err.Error(), "AWS_WEB_IDENTITY_TOKEN_FILE") || strings.Contains(err.Error(), "hush") {
+	if _, err := l.Registry(t.Context(), cloud.AWS, ecrHost); err == nil ||
+		!strings.Contains(err.Error(), "AWS_WEB_IDENTITY_TOKEN_FILE") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
@@ -391,7 +411,8 @@ func TestFailuresAreKeptForAWhile(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for range 3 {
-		if _, err := l.Registry(t.Context(), cloud.GCP, garHost); err == nil || !strings.Contains(err.Error(), "404 from its metadata service") {
+		if _, err := l.Registry(t.Context(), cloud.GCP, garHost); err == nil ||
+			!strings.Contains(err.Error(), "404 from its metadata service") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -416,7 +437,8 @@ func TestPodsDoNotGetTheRoleOfTheMachine(t *testing.T) {
 	} {
 		s := newStandIn(t)
 		s.env[c.variable] = c.value
-		if _, err := s.logins(t).Registry(t.Context(), cloud.AWS, ecrHost); err == nil || !strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "hush") {
+		if _, err := s.logins(t).Registry(t.Context(), cloud.AWS, ecrHost); err == nil ||
+			!strings.Contains(err.Error(), c.words) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s=%s: %v", c.variable, c.value, err)
 		}
 		if got := s.asked.Load(); got != 0 {
@@ -437,7 +459,8 @@ func FuzzAnswers(f *testing.F) {
 			if err == nil && login.Password+login.AccessKey+login.Token == "" {
 				t.Error("a login of nothing")
 			}
-			if strings.ContainsAny(login.AccessKey+login.SessionToken+login.Token, "\r\n") || login.Until.Year() > 40_000 {
+			if strings.ContainsAny(login.AccessKey+login.SessionToken+login.Token, "\r\n") ||
+				login.Until.Year() > 40_000 {
 				t.Errorf("login %q", login.AccessKey)
 			}
 		}

@@ -11,13 +11,19 @@ const repository = "https://charts.example.com/stable"
 
 func TestVersionsAreThoseOfTheLock(t *testing.T) {
 	t.Parallel()
-	content := []byte("dependencies:\n- {name: db, version: ^1, repository: " + repository + "/}\n- {name: db, version: ^2, repository: " + repository + ", alias: next}\n- {name: lib, version: '*', repository: 'file://../lib'}\n- {name: own, version: '*'}\n- {name: etc, version: v1.2.3, repository: " + repository + "}\n")
-	lock := []byte("dependencies:\n- {name: db, repository: " + repository + "//, version: 1.4.2}\n- {name: db, repository: " + repository + ", version: 2.0.1}\n- {name: lib, repository: 'file://../lib', version: 0.1.0}\n- {name: etc, repository: " + repository + ", version: v1.2.3}\ndigest: sha256:x\n")
+	content := []byte("dependencies:\n- {name: db, version: ^1, repository: " + repository +
+		"/}\n- {name: db, version: ^2, repository: " + repository +
+		", alias: next}\n- {name: lib, version: '*', repository: 'file://../lib'}\n- {name: own, version: '*'}\n- {name: etc, version: v1.2.3, repository: " + repository + "}\n")
+	lock := []byte("dependencies:\n- {name: db, repository: " + repository +
+		"//, version: 1.4.2}\n- {name: db, repository: " + repository +
+		", version: 2.0.1}\n- {name: lib, repository: 'file://../lib', version: 0.1.0}\n- {name: etc, repository: " +
+		repository + ", version: v1.2.3}\ndigest: sha256:x\n")
 	var got []string
 	for _, w := range depend.Read("web/Chart.yaml", content, "Chart.lock", lock) {
 		got = append(got, strings.TrimSpace(w.Where()+" "+w.Ref()+" "+w.Problem))
 	}
-	want := "web/Chart.yaml line 2 dependency:db@1.4.2@" + repository + "\nweb/Chart.yaml line 3 dependency:db@2.0.1@" + repository + "\nweb/Chart.yaml line 6 dependency:etc@v1.2.3@" + repository
+	want := "web/Chart.yaml line 2 dependency:db@1.4.2@" + repository + "\nweb/Chart.yaml line 3 dependency:db@2.0.1@" +
+		repository + "\nweb/Chart.yaml line 6 dependency:etc@v1.2.3@" + repository
 	if strings.Join(got, "\n") != want {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
@@ -46,8 +52,10 @@ func TestWhatMeansNoChartHasAProblem(t *testing.T) {
 		if tc.lock != "" {
 			lock = []byte(strings.ReplaceAll(tc.lock, "REPO", repository))
 		}
-		found := depend.Read("Chart.yaml", []byte("dependencies:\n- "+strings.ReplaceAll(tc.item, "REPO", repository)+"\n"), "Chart.lock", lock)
-		if len(found) != 1 || !strings.Contains(found[0].Problem, tc.says) || strings.Contains(found[0].Problem, "hush") {
+		found := depend.Read("Chart.yaml", []byte("dependencies:\n- "+strings.ReplaceAll(tc.item, "REPO", repository)+
+			"\n"), "Chart.lock", lock)
+		if len(found) != 1 || !strings.Contains(found[0].Problem, tc.says) ||
+			strings.Contains(found[0].Problem, "hush") {
 			t.Errorf("%s: got %+v, want a problem with %q", name, found, tc.says)
 		}
 	}
@@ -56,7 +64,8 @@ func TestWhatMeansNoChartHasAProblem(t *testing.T) {
 func TestNamesAreThoseOfSources(t *testing.T) {
 	t.Parallel()
 	content := []byte("dependencies:\n- {name: db, version: ^1, repository: 'alias:stable'}\n- {name: db, version: 2.0.0, repository: '@stable'}\n")
-	lock := []byte("dependencies:\n- {name: db, version: 1.4.2, repository: '" + repository + "/'}\n- {name: db, version: 2.0.0, repository: '@stable'}\n")
+	lock := []byte("dependencies:\n- {name: db, version: 1.4.2, repository: '" + repository +
+		"/'}\n- {name: db, version: 2.0.0, repository: '@stable'}\n")
 	for i, want := range []struct{ ref, locked string }{
 		{"dependency:db@1.4.2@@stable", repository}, {"dependency:db@2.0.0@@stable", ""},
 	} {
@@ -71,8 +80,11 @@ func TestNamesAreThoseOfSources(t *testing.T) {
 func TestHostsAreAsListsHaveThem(t *testing.T) {
 	t.Parallel()
 	for repository, want := range map[string]string{
-		"https://Charts.example.com/stable": "charts.example.com", "https://charts.example.com:443": "charts.example.com", "https://charts.example.com:8443/x": "charts.example.com:8443",
-		"http://127.0.0.1:8080": "127.0.0.1:8080", "oci://Example.com/charts": "example.com", "oci://example.com:443/charts": "example.com", "oci://127.0.0.1:5000": "127.0.0.1:5000",
+		"https://Charts.example.com/stable": "charts.example.com",
+		"https://charts.example.com:443":    "charts.example.com",
+		"https://charts.example.com:8443/x": "charts.example.com:8443",
+		"http://127.0.0.1:8080":             "127.0.0.1:8080", "oci://Example.com/charts": "example.com",
+		"oci://example.com:443/charts": "example.com", "oci://127.0.0.1:5000": "127.0.0.1:5000",
 	} {
 		if got := (depend.Chart{Repository: repository}).Host(); got != want {
 			t.Errorf("%s: %s, want %s", repository, got, want)
@@ -82,9 +94,12 @@ func TestHostsAreAsListsHaveThem(t *testing.T) {
 
 // FuzzRead: whatever is written, a dependency means a chart of an exact version or has a problem.
 func FuzzRead(f *testing.F) {
-	f.Add([]byte("dependencies:\n- {name: db, version: ^1, repository: 'https://a.b'}\n"), []byte("dependencies:\n- {name: db, version: 1.0.0, repository: 'https://a.b'}\n"))
-	f.Add([]byte("x: &a {name: a, repository: https://a.b}\ndependencies: [*a, {<<: *a, version: 1.0.0}]\n"), []byte("{"))
-	f.Add([]byte("dependencies:\n- {name: db, version: ^1, repository: '@a'}\n"), []byte("dependencies:\n- {name: db, version: 1.0.0, repository: 'https://a.b'}\n"))
+	f.Add([]byte("dependencies:\n- {name: db, version: ^1, repository: 'https://a.b'}\n"),
+		[]byte("dependencies:\n- {name: db, version: 1.0.0, repository: 'https://a.b'}\n"))
+	f.Add([]byte("x: &a {name: a, repository: https://a.b}\ndependencies: [*a, {<<: *a, version: 1.0.0}]\n"),
+		[]byte("{"))
+	f.Add([]byte("dependencies:\n- {name: db, version: ^1, repository: '@a'}\n"),
+		[]byte("dependencies:\n- {name: db, version: 1.0.0, repository: 'https://a.b'}\n"))
 	f.Fuzz(func(t *testing.T, content, lock []byte) {
 		for _, w := range depend.Read("Chart.yaml", content, "Chart.lock", lock) {
 			if w.Problem == "" && (strings.ContainsAny(w.Name, "/\\ @") || strings.ContainsAny(w.Version, " @^~<>*") || w.Host() == "" && !strings.HasPrefix(w.Repository, "@")) {

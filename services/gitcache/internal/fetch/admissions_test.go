@@ -13,7 +13,10 @@ func TestLoginsThatNobodyUsesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newAdmissions()
 		with := func(password string) Remote {
-			return Remote{URL: &url.URL{Scheme: "https", Host: "registry.example.com"}, Credentials: Credentials{Password: password}}
+			return Remote{
+				URL:         &url.URL{Scheme: "https", Host: "registry.example.com"},
+				Credentials: Credentials{Password: password},
+			}
 		}
 		old, used, next := with("old"), with("used"), with("next")
 		l.remember(old, "shop", admission{})

@@ -80,7 +80,8 @@ func (e *enterprise) answer(w http.ResponseWriter, r *http.Request) bool {
 		token := fmt.Sprintf("ghs_t0ken%d", e.asked)
 		e.tokens[token] = e.check(r)
 		w.WriteHeader(http.StatusCreated)
-		_, _ = fmt.Fprintf(w, `{"token":%q,"expires_at":%q,"permissions":{"contents":"read"}}`, token, time.Now().Add(e.life).UTC().Format(time.RFC3339))
+		_, _ = fmt.Fprintf(w, `{"token":%q,"expires_at":%q,"permissions":{"contents":"read"}}`, token,
+			time.Now().Add(e.life).UTC().Format(time.RFC3339))
 		return true
 	}
 	user, pass, _ := r.BasicAuth()
@@ -109,7 +110,8 @@ func (e *enterprise) check(r *http.Request) (repository string) {
 		Repositories []string
 		Permissions  map[string]string
 	}
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Permissions) != 1 || body.Permissions["contents"] != "read" || len(body.Repositories) != 1 {
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Permissions) != 1 ||
+		body.Permissions["contents"] != "read" || len(body.Repositories) != 1 {
 		e.wrong = append(e.wrong, fmt.Sprintf("asks for %+v: %v", body, err))
 		return ""
 	}
@@ -138,7 +140,10 @@ func (e *enterprise) remote(path string) fetch.Remote {
 	r.Secret = "app"
 	r.Credentials = fetch.Credentials{CA: authority(e.Server), GitHubApp: fetch.GitHubApp{
 		ID: "7", InstallationID: "42",
-		PrivateKey: string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(e.key)})),
+		PrivateKey: string(pem.EncodeToMemory(&pem.Block{
+			Type:  "RSA PRIVATE KEY",
+			Bytes: x509.MarshalPKCS1PrivateKey(e.key),
+		})),
 	}}
 	return r
 }

@@ -30,7 +30,8 @@ func BenchmarkListing(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if l, err := decodeAdvertised(newLines(bytes.NewReader(text)), Names{}); err != nil || len(l.Refs) != n {
+				if l, err := decodeAdvertised(newLines(bytes.NewReader(text)), Names{}); err != nil ||
+					len(l.Refs) != n {
 					b.Fatal(err)
 				}
 			}

@@ -123,7 +123,9 @@ func (f *Fetchers) ListBucket(ctx context.Context, r Remote) (*BucketList, error
 }
 
 // FetchBucket brings the objects of a list.
-func (f *Fetchers) FetchBucket(ctx context.Context, r Remote, l, last *BucketList, has func(plumbing.Hash) bool, into Target) (*BucketList, plumbing.Hash, int64, error) {
+func (f *Fetchers) FetchBucket(ctx context.Context, r Remote, l, last *BucketList, has func(plumbing.Hash) bool,
+	into Target,
+) (*BucketList, plumbing.Hash, int64, error) {
 	if err := r.checkBucket(); err != nil {
 		return nil, plumbing.ZeroHash, 0, err
 	}
@@ -432,7 +434,8 @@ func bucketError(r Remote, resp *http.Response, problem bucket.Problem) *Error {
 	case e.Kind == KindCredentials && r.Credentials.AccessKey == "":
 		say(KindCredentials, "bucket %q needs credentials, or does not exist. Name a secret with accesskey and secretkey in the source", r.Bucket.Name)
 	case e.Kind == KindCredentials:
-		say(KindCredentials, "the keys in secret %q may not read bucket %q. They need s3:%s and s3:%s", r.Secret, r.Bucket.Name, r.Bucket.listing(), r.Bucket.getting())
+		say(KindCredentials, "the keys in secret %q may not read bucket %q. They need s3:%s and s3:%s", r.Secret,
+			r.Bucket.Name, r.Bucket.listing(), r.Bucket.getting())
 	case problem.Code != "":
 		say(e.Kind, "%s", stop(clean(r.redact(problem.Code+": "+problem.Message))))
 	}

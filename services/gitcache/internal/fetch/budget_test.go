@@ -285,7 +285,8 @@ func TestPausesGrowUntilTheHostAnswers(t *testing.T) {
 		nap(last)
 		b.note("git.example.com:443", answer(200))
 		b.note("git.example.com:443", answer(429))
-		if e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0)); e == nil || e.RetryAfter != firstPause {
+		if e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0)); e == nil ||
+			e.RetryAfter != firstPause {
 			t.Errorf("after a good answer: %v", e)
 		}
 	})

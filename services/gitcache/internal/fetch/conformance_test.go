@@ -202,7 +202,8 @@ func TestListAndClone(t *testing.T) {
 				t.Errorf("%s is %s, want %s", ref, id, first)
 			}
 		}
-		if tag := repo.Bare("rev-parse", "refs/tags/v1"); l.Refs["refs/tags/v1"].String() != tag || len(l.Refs) != 4 || len(l.Peeled) != 1 {
+		if tag := repo.Bare("rev-parse", "refs/tags/v1"); l.Refs["refs/tags/v1"].String() != tag || len(l.Refs) != 4 ||
+			len(l.Peeled) != 1 {
 			t.Errorf("refs are %v, peeled %v, tag object %s", l.Refs, l.Peeled, tag)
 		}
 		if n, err := w.Fetch(t.Context(), r, l, []plumbing.Hash{l.Refs["refs/tags/v1"]}, m); err != nil || n == 0 {
@@ -309,7 +310,8 @@ func TestUnknownRepositoryIsNamed(t *testing.T) {
 		if _, after, ok := strings.Cut(host, "@"); ok {
 			host = after
 		}
-		wantError(t, err, fetch.KindNotFound, "repository "+scheme+"://"+host+"/none.git not found", "Check the source's url")
+		wantError(t, err, fetch.KindNotFound, "repository "+scheme+"://"+host+"/none.git not found",
+			"Check the source's url")
 		w.wantClean(t)
 	})
 }
@@ -485,8 +487,10 @@ func TestHostileRefNamesAreLeftOut(t *testing.T) {
 		line := func(text string) { fmt.Fprintf(&lines, "%04x%s\n", len(text)+5, text) }
 		line(id + " HEAD\x00side-band-64k agent=git/2")
 		for _, bad := range []string{
-			"refs/heads/../../../etc/passwd", "refs/heads/\x1b[31mred", "refs/heads/a.lock", "refs/heads/.a", "refs/heads//a",
-			"refs/heads/a\\b", "refs/heads/a@{1}", "/etc/passwd", "-oProxyCommand=id", "refs/heads/a~1", "refs/heads/\xff\xfe", "refs/heads/a\u202eb", "main", "refs/heads/a/",
+			"refs/heads/../../../etc/passwd", "refs/heads/\x1b[31mred", "refs/heads/a.lock", "refs/heads/.a",
+			"refs/heads//a",
+			"refs/heads/a\\b", "refs/heads/a@{1}", "/etc/passwd", "-oProxyCommand=id", "refs/heads/a~1",
+			"refs/heads/\xff\xfe", "refs/heads/a\u202eb", "main", "refs/heads/a/",
 		} {
 			line(id + " " + bad)
 		}

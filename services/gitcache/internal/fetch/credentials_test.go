@@ -56,7 +56,8 @@ func TestUpstreamCannotMakeUsShowCredentials(t *testing.T) {
 		server.SetFault(func(w http.ResponseWriter, r *http.Request) bool {
 			_, pass, _ := r.BasicAuth()
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-			l := "ERR " + strings.Repeat("x", pad) + " " + pass + " " + strings.TrimPrefix(r.Header.Get("Authorization"), "Basic ")
+			l := "ERR " + strings.Repeat("x", pad) + " " + pass + " " +
+				strings.TrimPrefix(r.Header.Get("Authorization"), "Basic ")
 			_, _ = fmt.Fprintf(w, "001e# service=git-upload-pack\n0000%04x%s", len(l)+4, l)
 			return true
 		})

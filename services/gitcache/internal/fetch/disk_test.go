@@ -38,7 +38,8 @@ func TestAFullDiskIsNotUpstreamsFault(t *testing.T) {
 	}
 	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, fullDisk{newMirror(t)})
 	known, ok := errors.AsType[*fetch.Error](err)
-	if !ok || known.Kind != fetch.KindStorage || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "/data") {
+	if !ok || known.Kind != fetch.KindStorage || !strings.Contains(err.Error(), "no space left") ||
+		strings.Contains(err.Error(), "/data") {
 		t.Errorf("got %v", err)
 	}
 }

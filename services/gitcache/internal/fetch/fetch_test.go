@@ -271,7 +271,8 @@ func TestRedirectWithinTheHostIsFollowed(t *testing.T) {
 		if !strings.HasPrefix(r.URL.Path, "/old.git/") {
 			return false
 		}
-		http.Redirect(w, r, strings.Replace(r.URL.RequestURI(), "/old.git", "/moved.git", 1), http.StatusMovedPermanently)
+		http.Redirect(w, r, strings.Replace(r.URL.RequestURI(), "/old.git", "/moved.git", 1),
+			http.StatusMovedPermanently)
 		return true
 	})
 	f, r, m := newFetcher(t, fetch.Options{}), remote(t, server.URL+"/old.git"), newMirror(t)

@@ -40,7 +40,8 @@ func onlyMultiAck(word string) gittest.Fault {
 		if bytes.Contains(body, []byte(word)) {
 			return false
 		}
-		http.Error(w, "TF401041: The Git protocol sent is not as expected (Clients must support "+word+".).", http.StatusBadRequest)
+		http.Error(w, "TF401041: The Git protocol sent is not as expected (Clients must support "+word+".).",
+			http.StatusBadRequest)
 		return true
 	}
 }
@@ -52,7 +53,10 @@ func TestHostThatInsistsOnMultiAckNeedsNoGit(t *testing.T) {
 	first := repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(onlyMultiAck("multi_ack"))
 	f, r, m := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
-	for i, id := range []string{first, repo.Commit("two", gittest.Files{"a": "2"}), repo.Commit("three", gittest.Files{"a": "3"})} {
+	for i, id := range []string{
+		first, repo.Commit("two", gittest.Files{"a": "2"}),
+		repo.Commit("three", gittest.Files{"a": "3"}),
+	} {
 		l, err := f.List(t.Context(), r, fetch.Names{})
 		if err != nil {
 			t.Fatal(err)
@@ -262,14 +266,16 @@ func TestRequestsToUpstreamAreCounted(t *testing.T) {
 
 func TestWrongChoiceOfGitIsSaid(t *testing.T) {
 	t.Parallel()
-	if _, err := fetch.New(fetch.Options{Git: "perhaps"}); err == nil || !strings.Contains(err.Error(), `"perhaps" is none of auto, builtin and binary`) {
+	if _, err := fetch.New(fetch.Options{Git: "perhaps"}); err == nil ||
+		!strings.Contains(err.Error(), `"perhaps" is none of auto, builtin and binary`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestWithoutGitTheAdviceIsToInstallIt(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := fetch.New(fetch.Options{Git: fetch.GitBinary}); err == nil || !strings.Contains(err.Error(), "no git in PATH") {
+	if _, err := fetch.New(fetch.Options{Git: fetch.GitBinary}); err == nil ||
+		!strings.Contains(err.Error(), "no git in PATH") {
 		t.Errorf("got %v", err)
 	}
 	f := newFetchers(t, fetch.Options{})
@@ -289,7 +295,8 @@ func TestOldGitIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	if _, err := fetch.New(fetch.Options{Git: fetch.GitBinary}); err == nil || !strings.Contains(err.Error(), "2.30 or later is needed") {
+	if _, err := fetch.New(fetch.Options{Git: fetch.GitBinary}); err == nil ||
+		!strings.Contains(err.Error(), "2.30 or later is needed") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -363,7 +370,8 @@ func wantSame(t *testing.T, do func()) {
 		select {
 		case <-look.C:
 		case <-deadline:
-			t.Fatalf("%d descriptors and %d goroutines after %d rounds, %d and %d before", d, g, rounds, descriptors, goroutines)
+			t.Fatalf("%d descriptors and %d goroutines after %d rounds, %d and %d before", d, g, rounds, descriptors,
+				goroutines)
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 )
 
 func FuzzDecodeListing(f *testing.F) {
-	f.Add([]byte("001e# service=git-upload-pack\n00000035" + "1111111111111111111111111111111111111111 HEAD\x00side-band-64k\n0000"))
+	f.Add([]byte("001e# service=git-upload-pack\n00000035" +
+		"1111111111111111111111111111111111111111 HEAD\x00side-band-64k\n0000"))
 	f.Add([]byte("0000"))
 	f.Add([]byte("000eversion 2\n0015agent=git/2.39.5\n0013ls-refs=unborn\n0012fetch=shallow\n0017object-format=sha1\n0000"))
 	f.Add([]byte("000eversion 1\n0000"))
@@ -55,24 +56,30 @@ func FuzzDecodeListing(f *testing.F) {
 func FuzzListRefs(f *testing.F) {
 	id := strings.Repeat("1", 40)
 	for _, text := range []string{
-		"", "unborn HEAD symref-target:refs/heads/main\n", id + " HEAD\n", id + " refs/tags/v1 peeled:" + strings.Repeat("2", 40) + "\n",
-		id + " refs/heads/a.lock\n", id + " refs/heads/a b c\n", "ERR no way", id + " refs/tags/v1 peeled:\n", id + "\n",
+		"", "unborn HEAD symref-target:refs/heads/main\n", id + " HEAD\n",
+		id + " refs/tags/v1 peeled:" + strings.Repeat("2", 40) + "\n",
+		id + " refs/heads/a.lock\n", id + " refs/heads/a b c\n", "ERR no way", id + " refs/tags/v1 peeled:\n",
+		id + "\n",
 	} {
 		f.Add([]byte(fmt.Sprintf("%04x%s0000", len(text)+4, text)))
 	}
 	f.Add([]byte("00010002"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		all, some := newListing2(nil, Names{}), newListing2(nil, Names{Refs: []string{"HEAD"}, Prefixes: []string{"refs/tags/v"}})
+		all, some := newListing2(nil, Names{}), newListing2(nil,
+			Names{Refs: []string{"HEAD"}, Prefixes: []string{"refs/tags/v"}})
 		err := newLines(bytes.NewReader(b)).listRefs(all, Names{})
-		_ = newLines(bytes.NewReader(b)).listRefs(some, Names{Refs: []string{"HEAD"}, Prefixes: []string{"refs/tags/v"}})
-		if there, no := newLines(bytes.NewReader(b)).anyRef(); err == nil && len(all.Refs) > 0 && (no != nil || !there) {
+		_ = newLines(bytes.NewReader(b)).listRefs(some,
+			Names{Refs: []string{"HEAD"}, Prefixes: []string{"refs/tags/v"}})
+		if there, no := newLines(bytes.NewReader(b)).anyRef(); err == nil && len(all.Refs) > 0 &&
+			(no != nil || !there) {
 			t.Errorf("%d refs are listed, and any: %v, %v", len(all.Refs), there, no)
 		}
 		for name, id := range all.Refs {
 			if !validRef(name) || id.IsZero() {
 				t.Errorf("%q %s is listed", name, id)
 			}
-			if got, ok := some.Refs[name]; err == nil && (ok != (name == "HEAD" || strings.HasPrefix(name, "refs/tags/v")) || ok && got != id) {
+			if got, ok := some.Refs[name]; err == nil &&
+				(ok != (name == "HEAD" || strings.HasPrefix(name, "refs/tags/v")) || ok && got != id) {
 				t.Errorf("%q of some is %s, %v", name, got, ok)
 			}
 		}
@@ -114,7 +121,8 @@ func FuzzDecodePack(f *testing.F) {
 
 func FuzzParseURL(f *testing.F) {
 	for _, s := range []string{
-		"https://git.example.com/shop.git", "git@git.example.com:shop.git", "ssh://git@git.example.com:22/shop.git", "http://[::1]:80/x",
+		"https://git.example.com/shop.git", "git@git.example.com:shop.git", "ssh://git@git.example.com:22/shop.git",
+		"http://[::1]:80/x",
 		"https://[::ffff:127.0.0.1]/x", "https://ada:s3cret@x/y", "ext::sh -c id", "https://x/%2e%2e/y",
 	} {
 		f.Add(s)

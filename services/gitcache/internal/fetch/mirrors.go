@@ -30,7 +30,7 @@ const (
 // mirrorsOf are the mirrors of a registry, for one of its repositories. The source's own login and its leave to go without TLS are not
 // for them: a mirror gets what a docker config has for its host, if it has an entry for it.
 func mirrorsOf(r Remote, repository string) (mirrors []Remote) {
-	for _, mirror := range strings.Fields(r.Registry.Mirrors) {
+	for mirror := range strings.FieldsSeq(r.Registry.Mirrors) {
 		host, prefix, _ := strings.Cut(mirror, "/")
 		u := &url.URL{Scheme: "https", Host: host, Path: "/" + path.Join(prefix, repository)}
 		c := r.Credentials
@@ -129,7 +129,8 @@ func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask
 // the content is checked only at its end.
 func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
 	if l.Size > oci.MaxLayerBytes {
-		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB", l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
+		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB",
+			l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
 	}
 	var kept *os.File
 	err = h.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {

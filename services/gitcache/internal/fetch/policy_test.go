@@ -20,21 +20,31 @@ func TestOnlyPublicAddressesAreDialledByDefault(t *testing.T) {
 	t.Parallel()
 	policies := map[string]*fetch.Policy{"nil": nil, "empty": fetch.NewPolicy(nil)}
 	for name, p := range policies {
-		for _, public := range []string{"140.82.121.4:443", "8.8.8.8:22", "172.32.0.1:443", "100.128.0.1:443", "[2606:50c0:8000::153]:443", "[::ffff:8.8.8.8]:443"} {
+		for _, public := range []string{
+			"140.82.121.4:443", "8.8.8.8:22", "172.32.0.1:443", "100.128.0.1:443",
+			"[2606:50c0:8000::153]:443", "[::ffff:8.8.8.8]:443",
+		} {
 			if err := p.Control("tcp", public, nil); err != nil {
 				t.Errorf("%s policy, %s: %v", name, public, err)
 			}
 		}
 		for address, kind := range map[string]string{
-			"127.0.0.1:443": "loopback", "127.9.9.9:443": "loopback", "[::1]:443": "loopback", "[::ffff:127.0.0.1]:443": "loopback",
-			"10.0.0.1:443": "private", "172.16.0.1:22": "private", "172.31.255.255:22": "private", "192.168.1.1:443": "private", "[::ffff:10.1.2.3]:443": "private",
-			"[fd00::1]:443": "private", "[fec0::1]:443": "private", "100.64.0.1:443": "carrier-grade NAT", "100.100.100.200:80": "metadata",
-			"169.254.169.254:80": "cloud metadata", "[::ffff:169.254.169.254]:80": "cloud metadata", "[fe80::1%eth0]:443": "link-local", "[fd00:ec2::254]:80": "metadata",
+			"127.0.0.1:443": "loopback", "127.9.9.9:443": "loopback", "[::1]:443": "loopback",
+			"[::ffff:127.0.0.1]:443": "loopback",
+			"10.0.0.1:443":           "private", "172.16.0.1:22": "private", "172.31.255.255:22": "private",
+			"192.168.1.1:443": "private", "[::ffff:10.1.2.3]:443": "private",
+			"[fd00::1]:443": "private", "[fec0::1]:443": "private", "100.64.0.1:443": "carrier-grade NAT",
+			"100.100.100.200:80": "metadata",
+			"169.254.169.254:80": "cloud metadata", "[::ffff:169.254.169.254]:80": "cloud metadata",
+			"[fe80::1%eth0]:443": "link-local", "[fd00:ec2::254]:80": "metadata",
 			"168.63.129.16:80": "cloud platform", "192.0.0.192:80": "reserved",
 			"0.0.0.0:443": "unspecified", "0.1.2.3:443": "unspecified", "[::]:443": "unspecified",
-			"224.0.0.1:443": "multicast", "[ff02::1]:443": "multicast", "255.255.255.255:443": "reserved", "240.0.0.1:443": "reserved",
-			"192.0.2.1:443": "documentation", "198.51.100.1:443": "documentation", "203.0.113.1:443": "documentation", "[2001:db8::1]:443": "documentation", "[3fff::1]:443": "documentation",
-			"198.19.0.1:443": "benchmarks", "[64:ff9b::808:808]:443": "NAT64", "[64:ff9b:1::1]:443": "NAT64", "[2002:7f00:1::]:443": "6to4", "[2001::1]:443": "reserved",
+			"224.0.0.1:443": "multicast", "[ff02::1]:443": "multicast", "255.255.255.255:443": "reserved",
+			"240.0.0.1:443": "reserved",
+			"192.0.2.1:443": "documentation", "198.51.100.1:443": "documentation", "203.0.113.1:443": "documentation",
+			"[2001:db8::1]:443": "documentation", "[3fff::1]:443": "documentation",
+			"198.19.0.1:443": "benchmarks", "[64:ff9b::808:808]:443": "NAT64", "[64:ff9b:1::1]:443": "NAT64",
+			"[2002:7f00:1::]:443": "6to4", "[2001::1]:443": "reserved",
 			"[::127.0.0.1]:443": "reserved", "[4000::1]:443": "reserved",
 			"nonsense": "can't be judged", "name.example.com:443": "can't be judged",
 		} {
@@ -64,7 +74,8 @@ func TestAllowedRangesAreDialled(t *testing.T) {
 		"10.1.2.3:443": true, "[::ffff:10.1.2.3]:443": true, "[fd12::1]:443": true,
 		"192.168.0.1:443": false, "[fe80::1]:443": false, "127.0.0.1:443": false,
 		// Behind a translator is an IPv4 address, which has to be allowed itself.
-		"[64:ff9b::808:808]:443": true, "[64:ff9b::a01:203]:443": true, "[64:ff9b::a9fe:a9fe]:80": false, "[2002:7f00:1::]:443": false, "[2002:808:808::]:443": true,
+		"[64:ff9b::808:808]:443": true, "[64:ff9b::a01:203]:443": true, "[64:ff9b::a9fe:a9fe]:80": false,
+		"[2002:7f00:1::]:443": false, "[2002:808:808::]:443": true,
 	} {
 		if err := p.Control("tcp", address, nil); (err == nil) != ok {
 			t.Errorf("%s: %v", address, err)
@@ -90,7 +101,10 @@ func TestANameThatStandsForASpecialAddressGetsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newFetcher(t, fetch.Options{Addresses: fetch.NewPolicy(nil)})
-	for _, raw := range []string{"https://localhost:" + port + "/shop.git", "https://127.0.0.1:" + port + "/shop.git", "http://localhost:" + port + "/shop.git"} {
+	for _, raw := range []string{
+		"https://localhost:" + port + "/shop.git", "https://127.0.0.1:" + port + "/shop.git",
+		"http://localhost:" + port + "/shop.git",
+	} {
 		_, err = f.List(t.Context(), remote(t, raw), fetch.Names{})
 		t.Log(raw, "->", err)
 		wantError(t, err, fetch.KindRefused, strings.Split(raw, "/")[2][:9], "loopback", "--allow-addresses")

@@ -130,7 +130,8 @@ func TestAProxyThatHangsEndsByDeadline(t *testing.T) {
 	defer silent.Close()
 	r := remote(t, "https://example.com/shop.git")
 	r.Proxy = parseProxy(t, "http://"+silent.Addr().String())
-	_, err = newFetcher(t, fetch.Options{Limits: fetch.Limits{ListTime: 200 * time.Millisecond}}).List(t.Context(), r, fetch.Names{})
+	_, err = newFetcher(t, fetch.Options{Limits: fetch.Limits{ListTime: 200 * time.Millisecond}}).List(t.Context(), r,
+		fetch.Names{})
 	wantError(t, err, fetch.KindTimeout, "did not answer within")
 }
 
@@ -144,7 +145,8 @@ func TestASourcesProxyIsNoWayAroundThePolicy(t *testing.T) {
 	// The address that the proxy would dial is judged as far as the URL says it.
 	f := newFetcher(t, fetch.Options{})
 	for raw, words := range map[string]string{
-		"https://169.254.169.254/latest": "cloud metadata", "https://10.0.0.1/x": "private", "https://[fd00::1]/x": "private",
+		"https://169.254.169.254/latest": "cloud metadata", "https://10.0.0.1/x": "private",
+		"https://[fd00::1]/x":         "private",
 		"https://[::ffff:10.0.0.1]/x": "private",
 	} {
 		r.URL = remote(t, raw).URL
@@ -165,7 +167,8 @@ func TestTheOperatorsProxyIsExempt(t *testing.T) {
 	if os.Getenv("HTTPS_PROXY") == "" {
 		server, proxy, _, _ := behindProxy(t)
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestTheOperatorsProxyIsExempt$", "-test.v")
-		cmd.Env = append(os.Environ(), "HTTPS_PROXY="+strings.Replace(proxy.URL, "://", "://operator:0perator@", 1), "NO_PROXY=", "FETCH_TEST_CA="+authority(server))
+		cmd.Env = append(os.Environ(), "HTTPS_PROXY="+strings.Replace(proxy.URL, "://", "://operator:0perator@", 1),
+			"NO_PROXY=", "FETCH_TEST_CA="+authority(server))
 		proxy.RequireLogin("operator", "0perator")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -229,7 +232,8 @@ func TestAHostByASourcesOwnAuthorityOrProxyPausesNoOthers(t *testing.T) {
 		return true
 	})
 	f := newFetcher(t, fetch.Options{RootCAs: roots(t, server)})
-	own, proxied, usual := remote(t, server.URL+"/shop.git"), remote(t, server.URL+"/shop.git"), remote(t, server.URL+"/shop.git")
+	own, proxied, usual := remote(t, server.URL+"/shop.git"), remote(t, server.URL+"/shop.git"), remote(t,
+		server.URL+"/shop.git")
 	own.Credentials.CA = authority(server)
 	proxied.Proxy = parseProxy(t, gittest.NewProxy(t, server.Listener.Addr().String()).URL)
 	for _, r := range []fetch.Remote{own, proxied} {

@@ -4,7 +4,10 @@ import "testing"
 
 func TestPartsOfCredentialsAreRedactedWhereATextWasCut(t *testing.T) {
 	t.Parallel()
-	r := Remote{Credentials: Credentials{Username: "ada", Password: "s3cret-password", ProxyUsername: "bob", ProxyPassword: "pr0xy-password"}}
+	r := Remote{Credentials: Credentials{
+		Username: "ada", Password: "s3cret-password", ProxyUsername: "bob",
+		ProxyPassword: "pr0xy-password",
+	}}
 	for text, want := range map[string]string{
 		"it says s3cret-password, twice: s3cret-password": "it says redacted, twice: redacted",
 		"it says s3cret-pa...":                            "it says redacted",

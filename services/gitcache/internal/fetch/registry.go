@@ -72,7 +72,9 @@ func (r Remote) checkRegistry() (Remote, error) {
 
 // ask makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token. Another
 // host gets none of these.
-func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string, read func(*http.Response, io.Reader) error) error {
+func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string,
+	read func(*http.Response, io.Reader) error,
+) error {
 	for renewed := false; ; renewed = true {
 		authorization, err := h.admissions.authorization(ctx, h, r, repository)
 		if err != nil {
@@ -236,7 +238,10 @@ func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see fu
 	tags, pages, seen := 0, 0, map[string]bool{}
 	for next := &page; next != nil; {
 		if seen[next.String()] || len(seen) >= oci.MaxPages {
-			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("the list of tags of %q at %s has no end, or more than the limit of %d pages. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxPages)}
+			return bytes, &Error{
+				Kind:    KindContent,
+				Message: fmt.Sprintf("the list of tags of %q at %s has no end, or more than the limit of %d pages. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxPages),
+			}
 		}
 		seen[next.String()] = true
 		list, to, n, err := h.tagPage(ctx, r, repository, next)
@@ -246,14 +251,20 @@ func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see fu
 			continue
 		}
 		if err == errNoManifest && pages > 0 { //nolint:errorlint // of tagPage
-			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("the list of tags of %q at %s breaks off: after %s it answers 404. Fairlead asks again; if it stays so name a tag or a digest in the service", repository, r.URL.Host, plural.Of(pages, "page"))}
+			return bytes, &Error{
+				Kind:    KindContent,
+				Message: fmt.Sprintf("the list of tags of %q at %s breaks off: after %s it answers 404. Fairlead asks again; if it stays so name a tag or a digest in the service", repository, r.URL.Host, plural.Of(pages, "page")),
+			}
 		}
 		if err != nil {
 			return bytes, err
 		}
 		pages++
 		if tags += len(list); tags > oci.MaxTags {
-			return bytes, &Error{Kind: KindContent, Message: fmt.Sprintf("%q at %s has more than the limit of %d tags. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxTags)}
+			return bytes, &Error{
+				Kind:    KindContent,
+				Message: fmt.Sprintf("%q at %s has more than the limit of %d tags. Name a tag or a digest in the service", repository, r.URL.Host, oci.MaxTags),
+			}
 		}
 		for _, tag := range list {
 			see(tag)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A registry says itself where its tokens come from: the login goes to its own place, to the token services that are documented, and to those of the source.
+// A registry says itself where its tokens come from: the login goes to its own place, to the token services that are
+// documented, and to those of the source.
 func TestALoginGoesToTokenServicesThatAreKnown(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -233,7 +233,10 @@ func (h *HTTP) registryProvenance(ctx context.Context, r Remote, v helm.Version)
 	}
 	layer := oci.Layer{Digest: oci.Digest(v.Provenance), Size: v.ProvenanceSize}
 	if layer.Size > signed.MaxProvenanceBytes {
-		return nil, &Error{Kind: KindContent, limit: true, Message: fmt.Sprintf("the provenance file has %d bytes, and the limit is %d MiB", layer.Size, signed.MaxProvenanceBytes>>20)}
+		return nil, &Error{
+			Kind: KindContent, limit: true,
+			Message: fmt.Sprintf("the provenance file has %d bytes, and the limit is %d MiB", layer.Size, signed.MaxProvenanceBytes>>20),
+		}
 	}
 	var text bytes.Buffer
 	_, err = h.getBlob(ctx, r, path.Join(artifactRepository(r), v.Chart), layer, func(body io.Reader) error {

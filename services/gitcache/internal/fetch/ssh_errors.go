@@ -87,7 +87,8 @@ func handshakeError(ctx context.Context, r Remote, l *login, err error) error {
 			r.URL.Host, r.Secret, strings.Join(l.algorithms, ", "), clean(strings.Join(none.RequestedAlgorithms, ", ")), keyscan(r))
 	case errors.As(err, &none):
 		return &Error{Kind: KindRefused, cause: err, Message: fmt.Sprintf(
-			"%s and Fairlead have no %s in common: it offers only %s. Update the host's ssh server", r.URL.Host, clean(none.What), clean(strings.Join(none.RequestedAlgorithms, ", ")))}
+			"%s and Fairlead have no %s in common: it offers only %s. Update the host's ssh server", r.URL.Host,
+			clean(none.What), clean(strings.Join(none.RequestedAlgorithms, ", ")))}
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		return &Error{Kind: KindCredentials, cause: err, Message: fmt.Sprintf(
 			"%s lets %s in with no key like the one in secret %q (%s). Add its public key there as a deploy key, or correct the identity",

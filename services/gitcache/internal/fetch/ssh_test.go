@@ -101,7 +101,8 @@ func TestHostIsNotTrustedWithoutKnownHosts(t *testing.T) {
 	h := newHost(t)
 	for _, none := range []string{"", " \n"} {
 		h.Credentials.KnownHosts = none
-		h.wantNoSession(t, fetch.KindCredentials, `secret "shop-git" has no known_hosts`, "ssh-keyscan -p "+h.Remote.URL.Port()+" 127.0.0.1")
+		h.wantNoSession(t, fetch.KindCredentials, `secret "shop-git" has no known_hosts`,
+			"ssh-keyscan -p "+h.Remote.URL.Port()+" 127.0.0.1")
 	}
 }
 
@@ -110,7 +111,8 @@ func TestUnknownHostIsRefusedWithTheLineToAdd(t *testing.T) {
 	h := newHost(t)
 	known := strings.TrimSpace(h.KnownHosts)
 	h.Credentials.KnownHosts = "# a comment\n\n" + strings.Replace(known, "127.0.0.1", "127.0.0.2", 1) + "\n"
-	h.wantNoSession(t, fetch.KindRefused, `known_hosts in secret "shop-git" has no key of 127.0.0.1`, "ssh-ed25519 SHA256:", "add the line: "+known)
+	h.wantNoSession(t, fetch.KindRefused, `known_hosts in secret "shop-git" has no key of 127.0.0.1`,
+		"ssh-ed25519 SHA256:", "add the line: "+known)
 }
 
 func TestChangedHostKeyIsRefused(t *testing.T) {
@@ -119,9 +121,11 @@ func TestChangedHostKeyIsRefused(t *testing.T) {
 	h.wantListed(t)
 	old := h.KnownHosts
 	now := h.UseHostKeys(t, gittest.ED25519)
-	h.wantNoSession(t, fetch.KindRefused, "is not the known one", shortPrint(t, old), shortPrint(t, now[0]), "somebody may be in between", now[0])
+	h.wantNoSession(t, fetch.KindRefused, "is not the known one", shortPrint(t, old), shortPrint(t, now[0]),
+		"somebody may be in between", now[0])
 	h.UseHostKeys(t, gittest.RSA)
-	h.wantNoSession(t, fetch.KindRefused, "is not the known one", "ssh-ed25519", "rsa-sha2-512", "somebody may be in between")
+	h.wantNoSession(t, fetch.KindRefused, "is not the known one", "ssh-ed25519", "rsa-sha2-512",
+		"somebody may be in between")
 	h.Credentials.KnownHosts = h.KnownHosts
 	h.wantListed(t)
 }
@@ -218,7 +222,10 @@ func TestWhatTheHostSaysIsSorted(t *testing.T) {
 func TestPathIsOneWordForAnyShell(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	for _, name := range []string{"it's.git", "a b.git", "$(touch x).git", "`id`;!x&|.git", "-x.git", `a\b"c.git`, "größe.git"} {
+	for _, name := range []string{
+		"it's.git", "a b.git", "$(touch x).git", "`id`;!x&|.git", "-x.git", `a\b"c.git`,
+		"größe.git",
+	} {
 		repo := h.NewRepo(t, name)
 		h.commit = repo.Commit("one", gittest.Files{"a": name})
 		u := *h.Remote.URL
@@ -311,7 +318,8 @@ func TestACallersDeadlineIsNoFaultOfTheHost(t *testing.T) {
 		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		if err := ask(lateContext{ctx}); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*fetch.Error)) {
+		if err := ask(lateContext{ctx}); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.As(err, new(*fetch.Error)) {
 			t.Errorf("%s: got %v, want the context's error", name, err)
 		}
 		cancel()

@@ -137,7 +137,7 @@ func (c *capped) Read(p []byte) (int, error) {
 	}
 	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
-	c.ended = c.ended || err == io.EOF //nolint:errorlint // what Read returns at the end
+	c.ended = c.ended || err == io.EOF
 	return n, err
 }
 

@@ -93,7 +93,8 @@ func (t *transports) way(r Remote, req *http.Request) (way, error) {
 	}
 	// Token services and redirects lead to other places, which the source's trust is not for.
 	isOwn := SameOrigin(req.URL, r.URL)
-	w, proxy := way{ca: r.Credentials.CA, unverified: (r.Registry.Unverified || r.Bucket.Unverified) && isOwn, elsewhere: r.Credentials.CA != "" && (!isOwn || r.Registry.isMirror)}, r.Proxy
+	w, proxy := way{ca: r.Credentials.CA, unverified: (r.Registry.Unverified || r.Bucket.Unverified) &&
+		isOwn, elsewhere: r.Credentials.CA != "" && (!isOwn || r.Registry.isMirror)}, r.Proxy
 	if proxy == nil {
 		var err error
 		if proxy, err = http.ProxyFromEnvironment(req); err != nil {

@@ -65,8 +65,8 @@ func newAuthority(t *testing.T) (*x509.Certificate, string) {
 	return is, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// TestTrustOfASourceIsForItsOwnHost: token services and redirects lead to others, which are verified, and by the system's authorities,
-// too.
+// TestTrustOfASourceIsForItsOwnHost: token services and redirects lead to others, which are verified, and by the
+// system's authorities, too.
 func TestTrustOfASourceIsForItsOwnHost(t *testing.T) {
 	t.Parallel()
 	system, _ := newAuthority(t)
@@ -80,7 +80,10 @@ func TestTrustOfASourceIsForItsOwnHost(t *testing.T) {
 	}
 	ts := newTransports(pool(system), nil)
 	defer ts.close()
-	r := Remote{URL: &url.URL{Scheme: "https", Host: "registry.example.com:5000"}, Registry: Registry{Is: true, Unverified: true}, Credentials: Credentials{CA: text}}
+	r := Remote{
+		URL:      &url.URL{Scheme: "https", Host: "registry.example.com:5000"},
+		Registry: Registry{Is: true, Unverified: true}, Credentials: Credentials{CA: text},
+	}
 	for at, want := range map[string]struct {
 		unverified bool
 		roots      *x509.CertPool
@@ -94,7 +97,8 @@ func TestTrustOfASourceIsForItsOwnHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if is := got.TLSClientConfig; is.InsecureSkipVerify != want.unverified || !is.RootCAs.Equal(want.roots) {
-			t.Errorf("%s: unverified %t, and authorities that are wrong: %t", at, is.InsecureSkipVerify, !is.RootCAs.Equal(want.roots))
+			t.Errorf("%s: unverified %t, and authorities that are wrong: %t", at, is.InsecureSkipVerify,
+				!is.RootCAs.Equal(want.roots))
 		}
 	}
 }

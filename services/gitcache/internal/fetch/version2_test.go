@@ -60,7 +60,10 @@ func TestAPollOfManyRefsBringsTheWantedOnes(t *testing.T) {
 		names.Refs = append(names.Refs, "refs/tags/build-000007", "refs/heads/none")
 		names.Prefixes = []string{"refs/heads/feature/ticket-00000"}
 		l := listNames(t, w, r, names)
-		for _, ref := range []string{"HEAD", "refs/heads/main", "refs/tags/build-000007", "refs/heads/feature/ticket-000009"} {
+		for _, ref := range []string{
+			"HEAD", "refs/heads/main", "refs/tags/build-000007",
+			"refs/heads/feature/ticket-000009",
+		} {
 			if got := l.Refs[ref].String(); got != id {
 				t.Errorf("%s is %s, want %s", ref, got, id)
 			}
@@ -129,7 +132,10 @@ func TestAFirstFetchBringsNoTagsThatNobodyAskedFor(t *testing.T) {
 		wantCommit(t, m, first, "one")
 		o := m.Objects()
 		defer o.Close()
-		for what, id := range map[string]string{"tag v1": repo.Bare("rev-parse", "v1"), "tag v2": repo.Bare("rev-parse", "v2"), "branch side": side} {
+		for what, id := range map[string]string{
+			"tag v1": repo.Bare("rev-parse", "v1"),
+			"tag v2": repo.Bare("rev-parse", "v2"), "branch side": side,
+		} {
 			if o.Has(plumbing.NewHash(id)) {
 				t.Errorf("%s came along", what)
 			}
@@ -151,7 +157,8 @@ func TestNoneOfTheNamesIsNotNothing(t *testing.T) {
 		repo.Bare("branch", "-m", "main", "other")
 		repo.Bare("symbolic-ref", "HEAD", "refs/heads/none")
 		for range 2 {
-			if l := listNames(t, w, r, some()); l.Refs["HEAD"] != plumbing.ZeroHash || l.Refs["refs/heads/main"] != plumbing.ZeroHash || l.Empty() {
+			if l := listNames(t, w, r, some()); l.Refs["HEAD"] != plumbing.ZeroHash ||
+				l.Refs["refs/heads/main"] != plumbing.ZeroHash || l.Empty() {
 				t.Errorf("refs are %v, empty: %v", l.Refs, l.Empty())
 			}
 		}
@@ -168,7 +175,8 @@ func TestTagsAreFollowedInASmallList(t *testing.T) {
 		repo.Work("push", "--quiet", repo.URLOnDisk(), "refs/tags/main")
 		l := listNames(t, w, w.remote(t, "shop.git"), fetch.Names{Refs: []string{"refs/tags/main", "refs/heads/main"}})
 		tag := repo.Bare("rev-parse", "refs/tags/main")
-		if got, ok := l.Commit("refs/tags/main"); !ok || got.String() != id || l.Refs["refs/tags/main"].String() != tag || l.Refs["refs/heads/main"].String() != id {
+		if got, ok := l.Commit("refs/tags/main"); !ok || got.String() != id ||
+			l.Refs["refs/tags/main"].String() != tag || l.Refs["refs/heads/main"].String() != id {
 			t.Errorf("the tag is %s, of %s; refs are %v", l.Refs["refs/tags/main"], got, l.Refs)
 		}
 	})
@@ -295,8 +303,10 @@ func TestHostWhoseVersion2IsBrokenIsAskedInVersion0(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"400": fails(400), "404": fails(404), "405": fails(405), "500": fails(500), "501": fails(501),
-		"nothing": says(""), "garbage": says("what?"), "another protocol": says("0008NAK\n0000"), "an error": says("0013ERR no ls-refs"),
-		"no end": says("0032" + strings.Repeat("1", 40) + " HEAD\n"), "a web page": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
+		"nothing": says(""), "garbage": says("what?"), "another protocol": says("0008NAK\n0000"),
+		"an error":         says("0013ERR no ls-refs"),
+		"no end":           says("0032" + strings.Repeat("1", 40) + " HEAD\n"),
+		"a web page":       func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
 		"a tag of nothing": says("003c" + strings.Repeat("1", 40) + " HEAD peeled:xyz\n0000"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -344,7 +354,10 @@ func TestHostThatTakesNoHeaderIsAskedWithout(t *testing.T) {
 
 func TestHostThatIsOnlyInTroubleIsNotTakenForAnOldOne(t *testing.T) {
 	t.Parallel()
-	for code, kind := range map[int]fetch.Kind{401: fetch.KindCredentials, 403: fetch.KindCredentials, 429: fetch.KindThrottled, 502: fetch.KindServer, 503: fetch.KindServer} {
+	for code, kind := range map[int]fetch.Kind{
+		401: fetch.KindCredentials, 403: fetch.KindCredentials,
+		429: fetch.KindThrottled, 502: fetch.KindServer, 503: fetch.KindServer,
+	} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
 			server := gittest.NewServer(t)
@@ -409,7 +422,8 @@ func TestHostThatCannotFetchInVersion2IsAskedInVersion0(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"400": fails(400), "404": fails(404), "405": fails(405), "500": fails(500), "501": fails(501),
 		"another section": says("0013acknowledgments\n0000"), "another protocol": says("0008NAK\n0000"),
-		"nothing": says(""), "garbage": says("what?"), "a web page": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
+		"nothing": says(""), "garbage": says("what?"),
+		"a web page": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "<html>") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -424,7 +438,8 @@ func TestHostThatCannotFetchInVersion2IsAskedInVersion0(t *testing.T) {
 			wantCommit(t, m, id, "one")
 			before := len(server.Log())
 			l := listNames(t, f, r, some())
-			if _, err := f.Fetch(t.Context(), r, l, ids(id), newMirror(t)); err != nil || len(server.Log()) != before+2 {
+			if _, err := f.Fetch(t.Context(), r, l, ids(id), newMirror(t)); err != nil ||
+				len(server.Log()) != before+2 {
 				t.Errorf("the next time it took %d requests: %v", len(server.Log())-before, err)
 			}
 			other := remote(t, server.NewRepo(t, "other.git").URL())

@@ -251,7 +251,8 @@ func (m *Mover) end(ctx context.Context, o owner.Owned, to string, err error, dr
 
 // hand offers a source and, if the other replica has a copy, gives it over.
 func (m *Mover) hand(ctx context.Context, o owner.Owned, to string, keep bool) (err error) {
-	ctx, span := m.deps.Tracer.Start(ctx, "gitcache.handoff", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", o.Name), attribute.String("replica", to)))
+	ctx, span := m.deps.Tracer.Start(ctx, "gitcache.handoff", trace.WithNewRoot(),
+		trace.WithAttributes(attribute.String("source", o.Name), attribute.String("replica", to)))
 	defer span.End()
 	defer func() {
 		m.deps.Metrics.tell(err)

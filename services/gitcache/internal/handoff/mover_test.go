@@ -80,7 +80,8 @@ func startMover(t *testing.T, link *cuttable) *yielding {
 	}
 	o := &yielding{}
 	m := handoff.New("one", 0, time.Now, handoff.Deps{
-		Peers: link, Owner: o, Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer(""), Log: slog.New(slog.DiscardHandler),
+		Peers: link, Owner: o, Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer(""),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/helm"
 )
 
-// FuzzChoose compares the reader with a decoder of all YAML: what both read they read the same, so a version is never chosen that
-// is not in the index.
+// FuzzChoose compares the reader with a decoder of all YAML: what both read they read the same, so a version is never
+// chosen that is not in the index.
 func FuzzChoose(f *testing.F) {
 	f.Add(usual, "podinfo", "^6")
 	f.Add("entries:\n  a:\n    -\n      name: a\n      version: 1.1.0\n      urls: [y]\n", "a", "")

@@ -98,7 +98,8 @@ func TestVersionIsChosenAsHelmChooses(t *testing.T) {
 	w := helm.Want{Chart: "podinfo", Version: "6.1.0"}
 	found, _ := helm.Choose(strings.NewReader(usual), []helm.Want{w})
 	want := helm.Version{
-		Chart: "podinfo", Version: "6.1.0", URL: "https://example.com/podinfo-6.1.0.tgz", Digest: strings.Repeat("a", 64),
+		Chart: "podinfo", Version: "6.1.0", URL: "https://example.com/podinfo-6.1.0.tgz",
+		Digest:  strings.Repeat("a", 64),
 		Created: time.Date(2024, 5, 1, 10, 0, 0, 5e8, time.UTC),
 	}
 	if found[w].Version != want {
@@ -123,7 +124,8 @@ func TestAShortVersionIsARangeUnlessTheIndexHasIt(t *testing.T) {
 	}
 }
 
-// TestIndexesOfOtherFormsAreReadTheSame has the same content as Helm writes it, without indentation of lists, and as JSON.
+// TestIndexesOfOtherFormsAreReadTheSame has the same content as Helm writes it, without indentation of lists, and as
+// JSON.
 func TestIndexesOfOtherFormsAreReadTheSame(t *testing.T) {
 	t.Parallel()
 	w := helm.Want{Chart: "a", Version: "^1"}
@@ -182,7 +184,8 @@ func TestBadEntryIsToldAndInNobodysWay(t *testing.T) {
 		"two versions": "  - name: a\n    version: 3.0.0\n    version: 4.0.0\n    urls: [x]\n",
 		"an anchor":    "  - name: a\n    version: 3.0.0\n    urls: *x\n",
 	} {
-		found, err := helm.Choose(strings.NewReader("entries:\n  a:\n"+item+"  - name: a\n    version: 2.0.0\n    urls: [y]\n"), []helm.Want{w})
+		found, err := helm.Choose(strings.NewReader("entries:\n  a:\n"+item+
+			"  - name: a\n    version: 2.0.0\n    urls: [y]\n"), []helm.Want{w})
 		if err != nil || found[w].Version.Version != "2.0.0" || found[w].Bad == "" {
 			t.Errorf("%s: %+v, %v", name, found[w], err)
 		}
@@ -244,7 +247,10 @@ func pack(t testing.TB, level int, files ...file) []byte {
 	gz, _ := gzip.NewWriterLevel(&b, level)
 	w := tar.NewWriter(gz)
 	for _, f := range files {
-		h := &tar.Header{Name: f.name, Size: int64(len(f.text)), Mode: 0o644, Typeflag: tar.TypeReg, ModTime: time.Unix(rand.Int64N(1e9), 0)}
+		h := &tar.Header{
+			Name: f.name, Size: int64(len(f.text)), Mode: 0o644, Typeflag: tar.TypeReg,
+			ModTime: time.Unix(rand.Int64N(1e9), 0),
+		}
 		if f.kind != 0 {
 			h.Typeflag, h.Linkname, h.Size = f.kind, f.text, 0
 			f.text = ""
@@ -316,7 +322,8 @@ func TestGitReadsThePack(t *testing.T) {
 	run := func(stdin io.Reader, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), git, args...)
 		cmd.Dir, cmd.Stdin = dir, stdin
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "HOME="+dir, "GIT_CONFIG_GLOBAL="+filepath.Join(dir, "none"))
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "HOME="+dir,
+			"GIT_CONFIG_GLOBAL="+filepath.Join(dir, "none"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)

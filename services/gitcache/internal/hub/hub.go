@@ -142,7 +142,10 @@ func registry(u catalog.Upstream) fetch.Registry {
 	if !giturl.IsRegistry(u.URL) {
 		return fetch.Registry{}
 	}
-	return fetch.Registry{Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify, TokenHosts: strings.Join(u.Registry.TokenHosts, " "), Mirrors: strings.Join(u.Registry.Mirrors, " ")}
+	return fetch.Registry{
+		Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify,
+		TokenHosts: strings.Join(u.Registry.TokenHosts, " "), Mirrors: strings.Join(u.Registry.Mirrors, " "),
+	}
 }
 
 // clouds by their names in the catalog.

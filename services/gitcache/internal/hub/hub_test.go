@@ -28,7 +28,9 @@ type services struct {
 	spec                       *consolev1.SourceSpec // of all sources; nil: a repository of Git
 }
 
-func (s services) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *connect.ServerStream[consolev1.WatchResponse]) error {
+func (s services) Watch(ctx context.Context, _ *consolev1.WatchRequest,
+	out *connect.ServerStream[consolev1.WatchResponse],
+) error {
 	send := func(changes ...*consolev1.Change) error {
 		return out.Send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_Changes{Changes: &consolev1.Changes{Changes: changes}}})
 	}
@@ -57,7 +59,8 @@ func (s services) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 		batch = append(batch, &consolev1.Change{Change: &consolev1.Change_Service{Service: &consolev1.Service{
 			Metadata: &consolev1.Metadata{Name: fmt.Sprintf("service-%06d", i), Uid: fmt.Sprint("uid-service-", i)},
 			Spec: &consolev1.ServiceSpec{
-				Source: fmt.Sprint("source-", i%s.sources), Ref: ref, Path: fmt.Sprint("deploy/", i%s.folders), Cluster: fmt.Sprint("edge-", i/30),
+				Source: fmt.Sprint("source-", i%s.sources), Ref: ref, Path: fmt.Sprint("deploy/", i%s.folders),
+				Cluster: fmt.Sprint("edge-", i/30),
 			},
 		}}})
 		if len(batch) == 1000 || i == s.services-1 {
@@ -67,7 +70,10 @@ func (s services) Watch(ctx context.Context, _ *consolev1.WatchRequest, out *con
 			batch = nil
 		}
 	}
-	end := &consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}, ResumeToken: "1"}
+	end := &consolev1.WatchResponse{
+		Event:       &consolev1.WatchResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}},
+		ResumeToken: "1",
+	}
 	if err := out.Send(end); err != nil {
 		return err
 	}
@@ -82,7 +88,8 @@ func follow(t testing.TB, s services) *catalog.Catalog {
 	mux.Handle(consolev1connect.NewCatalogServiceHandler(s))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	c, err := catalog.Open(t.TempDir(), consolev1connect.NewCatalogServiceClient(server.Client(), server.URL), slog.New(slog.DiscardHandler))
+	c, err := catalog.Open(t.TempDir(), consolev1connect.NewCatalogServiceClient(server.Client(), server.URL),
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +135,10 @@ func TestWhatServicesWantIsCountedOnce(t *testing.T) {
 // TestCloudsOfLaterReleasesAreRefused: such a source is not asked without a login.
 func TestCloudsOfLaterReleasesAreRefused(t *testing.T) {
 	t.Parallel()
-	for auth, want := range map[consolev1.CloudAuth]cloud.Name{0: "", consolev1.CloudAuth_CLOUD_AUTH_GCP: cloud.GCP, 77: "77"} {
+	for auth, want := range map[consolev1.CloudAuth]cloud.Name{
+		0: "", consolev1.CloudAuth_CLOUD_AUTH_GCP: cloud.GCP,
+		77: "77",
+	} {
 		c := follow(t, services{sources: 1, spec: &consolev1.SourceSpec{Oci: &consolev1.OCISource{Url: "oci://gcr.io/team/shop", Auth: auth}}})
 		sources := hub.NewCatalog(c)
 		defer sources.Close()
@@ -139,7 +149,8 @@ func TestCloudsOfLaterReleasesAreRefused(t *testing.T) {
 	}
 	logins := cloud.New(cloud.Options{Places: cloud.Public()})
 	defer logins.Close()
-	if _, err := logins.Registry(t.Context(), "77", "gcr.io"); err == nil || !strings.Contains(err.Error(), "auth: 77 is not for registries") {
+	if _, err := logins.Registry(t.Context(), "77", "gcr.io"); err == nil ||
+		!strings.Contains(err.Error(), "auth: 77 is not for registries") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -85,7 +85,8 @@ target: {kind: A}
 // A few KB that aliases make 10^10 references of.
 func TestAliasesAreBounded(t *testing.T) {
 	t.Parallel()
-	text := "a: &a [" + strings.Repeat("x,", 10_000) + "x]\nb: &b [" + strings.Repeat("{files: *a},", 10_000) + "]\nconfigMapGenerator: *b\nsecretGenerator: *b\n"
+	text := "a: &a [" + strings.Repeat("x,", 10_000) + "x]\nb: &b [" + strings.Repeat("{files: *a},", 10_000) +
+		"]\nconfigMapGenerator: *b\nsecretGenerator: *b\n"
 	if n := len(kustomization.References([]byte(text))); n != kustomization.Max {
 		t.Errorf("%d references", n)
 	}

@@ -113,7 +113,10 @@ func TestAnyReplicaTellsWhatAllOwn(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	w := &world{
 		published: published("here", "nobodys", "silent", "there"), copied: map[string]bool{"there": true},
-		states: map[string]owner.State{"uid-here": {Owned: true, Epoch: 3, LastPoll: now, NextPoll: now.Add(time.Minute), Heads: head("1"), Problem: owner.Problem{Message: "slow"}}},
+		states: map[string]owner.State{"uid-here": {
+			Owned: true, Epoch: 3, LastPoll: now,
+			NextPoll: now.Add(time.Minute), Heads: head("1"), Problem: owner.Problem{Message: "slow"},
+		}},
 		others: []*other{
 			{name: "b", owns: []*live.Source{
 				{Name: "there", Owner: "b", OwnedHere: true, Epoch: 7, LastPoll: now, Heads: head("2"), MirrorBytes: 5, URL: "https://forged.example.com/"},
@@ -129,20 +132,24 @@ func TestAnyReplicaTellsWhatAllOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(names(list.Sources)); got != "[here nobodys silent there]" || list.Total != 4 || fmt.Sprint(list.Silent) != "[c]" {
+	if got := fmt.Sprint(names(list.Sources)); got != "[here nobodys silent there]" || list.Total != 4 ||
+		fmt.Sprint(list.Silent) != "[c]" {
 		t.Fatalf("got %s of %d, silent %s", got, list.Total, list.Silent)
 	}
 	here, nobodys, silent, there := list.Sources[0], list.Sources[1], list.Sources[2], list.Sources[3]
-	if here.Owner != "a" || !here.OwnedHere || here.Epoch != 3 || !here.NextPoll.Equal(now.Add(time.Minute)) || here.Problem.Message != "slow" || fmt.Sprint(here.Standbys) != "[b]" {
+	if here.Owner != "a" || !here.OwnedHere || here.Epoch != 3 || !here.NextPoll.Equal(now.Add(time.Minute)) ||
+		here.Problem.Message != "slow" || fmt.Sprint(here.Standbys) != "[b]" {
 		t.Errorf("here: %+v", here)
 	}
 	if nobodys.Owner != "" || nobodys.OwnedHere {
 		t.Errorf("nobody's: %+v", nobodys)
 	}
-	if silent.Owner != "c" || !slices.EqualFunc(silent.Heads, head("3"), mirror.Head.Equal) || !silent.LastPoll.IsZero() {
+	if silent.Owner != "c" || !slices.EqualFunc(silent.Heads, head("3"), mirror.Head.Equal) ||
+		!silent.LastPoll.IsZero() {
 		t.Errorf("silent: %+v", silent)
 	}
-	if there.Owner != "b" || there.OwnedHere || there.Epoch != 7 || there.MirrorBytes != 5 || fmt.Sprint(there.Standbys) != "[a]" || there.URL != "https://git.example.com/there" {
+	if there.Owner != "b" || there.OwnedHere || there.Epoch != 7 || there.MirrorBytes != 5 ||
+		fmt.Sprint(there.Standbys) != "[a]" || there.URL != "https://git.example.com/there" {
 		t.Errorf("there: %+v", there)
 	}
 	if w.lookups != 2 {
@@ -185,7 +192,8 @@ func TestAHungReplicaHoldsUpForSecondsAndOnce(t *testing.T) {
 		var asking sync.WaitGroup
 		for range 20 {
 			asking.Go(func() {
-				if list, err := v.List(t.Context(), live.Query{Size: 1}); err != nil || fmt.Sprint(list.Silent) != "[b]" {
+				if list, err := v.List(t.Context(), live.Query{Size: 1}); err != nil ||
+					fmt.Sprint(list.Silent) != "[b]" {
 					t.Errorf("got %+v, %v", list, err)
 				}
 			})
@@ -203,11 +211,17 @@ func TestAHungReplicaHoldsUpForSecondsAndOnce(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	shop := &live.Source{Name: "shop-web", URL: "https://Git.example.com:8443/x", Owner: "a", Problem: owner.Problem{Message: "down"}}
+	shop := &live.Source{
+		Name: "shop-web", URL: "https://Git.example.com:8443/x", Owner: "a",
+		Problem: owner.Problem{Message: "down"},
+	}
 	free := &live.Source{Name: "free", URL: "ssh://other.example.com/x"}
 	for text, want := range map[string][2]bool{
-		"": {true, true}, "name:shop": {true, false}, "name:e": {true, true}, "host:git.": {true, false}, "host:EXAMPLE": {true, true},
-		"host:x": {true, true}, "owner:a": {true, false}, "owner:none": {false, true}, "problem:true": {true, false}, "problem:false": {false, true},
+		"": {true, true}, "name:shop": {true, false}, "name:e": {true, true}, "host:git.": {true, false},
+		"host:EXAMPLE": {true, true},
+		"host:x":       {true, true}, "owner:a": {true, false}, "owner:none": {false, true},
+		"problem:true":             {true, false},
+		"problem:false":            {false, true},
 		" name:e   problem:false ": {false, true}, "name:shop owner:none": {false, false}, "owner:b": {false, false},
 	} {
 		f, err := live.ParseFilter(text)
@@ -232,7 +246,8 @@ func TestPagesAreOrderedAndComplete(t *testing.T) {
 		if i%3 > 0 {
 			w.states[p.UID] = owner.State{
 				Owned: true, LastPoll: time.Unix(int64(1000-i%4), 0), NextPoll: time.Unix(int64(i%5), 0),
-				StaleSince: time.Unix(int64(i%2), 0), UpstreamRequests: i % 6, MirrorBytes: int64(i % 7), MirrorPacks: i,
+				StaleSince: time.Unix(int64(i%2), 0), UpstreamRequests: i % 6, MirrorBytes: int64(i % 7),
+				MirrorPacks: i,
 			}
 		}
 	}
@@ -252,7 +267,10 @@ func TestPagesAreOrderedAndComplete(t *testing.T) {
 			q.Token = list.Next
 		}
 	}
-	for _, by := range []string{"", "name", "owner", "last_poll_time", "next_poll_time", "stale_since", "mirror_bytes", "upstream_requests_last_hour"} {
+	for _, by := range []string{
+		"", "name", "owner", "last_poll_time", "next_poll_time", "stale_since", "mirror_bytes",
+		"upstream_requests_last_hour",
+	} {
 		up := all(live.Query{Size: 25, OrderBy: by})
 		for size := 1; size < 8; size++ {
 			if got := all(live.Query{Size: size, OrderBy: by}); !slices.Equal(got, up) {
@@ -271,7 +289,8 @@ func TestPagesAreOrderedAndComplete(t *testing.T) {
 	if got := all(live.Query{Size: 25, OrderBy: "last_poll_time desc"}); w.states["uid-"+got[0]].LastPoll.Unix() != 1000 {
 		t.Errorf("got %s", got)
 	}
-	if s, _, err := v.Source(t.Context(), "s05"); err != nil || s.StaleSince.Unix() != 1 || s.UpstreamRequests != 5 || s.MirrorBytes != 5 || s.MirrorPacks != 5 {
+	if s, _, err := v.Source(t.Context(), "s05"); err != nil || s.StaleSince.Unix() != 1 || s.UpstreamRequests != 5 ||
+		s.MirrorBytes != 5 || s.MirrorPacks != 5 {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	list, err := v.List(t.Context(), live.Query{Size: 1, OrderBy: "owner"})
@@ -326,7 +345,10 @@ func (w *watcher) take(e live.Event) error {
 func TestAWatchTellsWhatThereIsThenWhatChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{published: published("a", "b", "c"), states: map[string]owner.State{"uid-b": {Owned: true, Epoch: 1}}, others: []*other{{name: "b"}}}
+		w := &world{
+			published: published("a", "b", "c"),
+			states:    map[string]owner.State{"uid-b": {Owned: true, Epoch: 1}}, others: []*other{{name: "b"}},
+		}
 		see := &watcher{known: map[string]*live.Source{}}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

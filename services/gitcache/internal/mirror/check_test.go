@@ -133,7 +133,8 @@ func TestACheckFindsWhatHeadsMiss(t *testing.T) {
 	m := open(t, t.TempDir())
 	u.fetch(m, 10, 20) // without the first ten
 	m.Doubt(mirror.ErrMissing)
-	if err := m.Check(t.Context()); !errors.Is(err, mirror.ErrMissing) || !strings.Contains(err.Error(), "refs/heads/main") {
+	if err := m.Check(t.Context()); !errors.Is(err, mirror.ErrMissing) ||
+		!strings.Contains(err.Error(), "refs/heads/main") {
 		t.Errorf("half a history: %v", err)
 	}
 	u.fetch(m, 0, 10)

@@ -15,7 +15,8 @@ func FuzzParseCommit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !utf8.ValidString(c.Subject) || !utf8.ValidString(c.Author) || len(c.Subject) > maxSubjectBytes || len(c.Author) > maxAuthorBytes {
+		if !utf8.ValidString(c.Subject) || !utf8.ValidString(c.Author) || len(c.Subject) > maxSubjectBytes ||
+			len(c.Author) > maxAuthorBytes {
 			t.Errorf("not fit to be shown: %q by %q", c.Subject, c.Author)
 		}
 		if c.Time.After(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)) {

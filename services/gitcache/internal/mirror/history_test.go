@@ -32,7 +32,8 @@ func newUpstream(t testing.TB, n int) *upstream {
 	line := strings.Repeat("a line of some length that repeats\n", 100)
 	for i := range n {
 		subject, content := fmt.Sprint("commit ", i), fmt.Sprint(line, i, "\n")
-		fmt.Fprintf(&b, "commit refs/heads/main\ncommitter Ada <ada@example.com> %d +0000\ndata %d\n%s\n", 1_700_000_000+60*i, len(subject), subject)
+		fmt.Fprintf(&b, "commit refs/heads/main\ncommitter Ada <ada@example.com> %d +0000\ndata %d\n%s\n",
+			1_700_000_000+60*i, len(subject), subject)
 		fmt.Fprintf(&b, "M 100644 inline svc%d/deploy/app.yaml\ndata %d\n%s\n", i%7, len(content), content)
 	}
 	u.git(b.Bytes(), "--git-dir", u.dir, "fast-import", "--quiet")
@@ -44,7 +45,10 @@ func (u *upstream) git(stdin []byte, args ...string) []byte {
 	u.t.Helper()
 	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Stdin = bytes.NewReader(stdin)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=" + os.DevNull,
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		u.t.Fatalf("git %s: %v", args, err)
@@ -62,7 +66,8 @@ func (u *upstream) pack(from, to int) []byte {
 	if from > 0 {
 		revs += "^" + u.commit(from-1).String() + "\n"
 	}
-	return u.git([]byte(revs), "--git-dir", u.dir, "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset")
+	return u.git([]byte(revs), "--git-dir", u.dir, "pack-objects",
+		"--revs", "--stdout", "--quiet", "--delta-base-offset")
 }
 
 // fetch adds a pack with commits and makes the last of them a head.

@@ -45,7 +45,8 @@ func TestKillNineWhilePacksAreJoinedLeavesAWholeMirror(t *testing.T) {
 			t.Run(call+" without "+without, func(t *testing.T) {
 				t.Parallel()
 				kills := 0
-				for ; kills < 8 && killed(t, u, origin, without, fmt.Sprintf("%s:signal=SIGKILL:when=%d", call, kills+1)); kills++ {
+				for ; kills < 8 && killed(t, u, origin, without,
+					fmt.Sprintf("%s:signal=SIGKILL:when=%d", call, kills+1)); kills++ {
 				}
 				if kills < 2 {
 					t.Errorf("killed %d times only: the steps are not seen", kills)
@@ -86,7 +87,8 @@ func check(t *testing.T, u *upstream, dir, inject string, joined bool) {
 		t.Errorf("%s: join afterwards: %v", inject, err)
 	}
 	whole(t, u, dir, m, inject)
-	if left, err := filepath.Glob(filepath.Join(dir, "u1", "repo.git", "objects", "pack", "tmp_*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(dir, "u1", "repo.git", "objects", "pack", "tmp_*")); err != nil ||
+		len(left) > 0 {
 		t.Errorf("%s: left behind: %q", inject, left)
 	}
 }

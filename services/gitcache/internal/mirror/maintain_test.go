@@ -308,7 +308,8 @@ func copyMirror(t *testing.T, from, to *mirror.Mirror) {
 	if err := to.Adopt(t.Context(), all, slices.Collect(maps.Values(from.Heads()))); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := to.Packs(); err != nil || !slices.Equal(got, packs) || !maps.EqualFunc(to.Heads(), from.Heads(), mirror.Head.Equal) {
+	if got, err := to.Packs(); err != nil || !slices.Equal(got, packs) ||
+		!maps.EqualFunc(to.Heads(), from.Heads(), mirror.Head.Equal) {
 		t.Errorf("copied %v, want %v: %v", got, packs, err)
 	}
 }

@@ -37,7 +37,8 @@ func open(t *testing.T, dir string) *mirror.Mirror {
 // packOf is a pack with all of a repository, as Git makes it.
 func packOf(t *testing.T, repo *gittest.Repo) []byte {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects", "--all", "--stdout", "--quiet")
+	cmd := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects",
+		"--all", "--stdout", "--quiet")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +104,9 @@ func TestHeadsAreThereAfterAReopen(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	h := mirror.Head{
-		Ref: "refs/heads/a/../..", Object: plumbing.Hash{1}, Commit: plumbing.Hash{2}, CommitTime: now.Truncate(time.Second),
-		Subject: "s", Author: "a", Traceparent: "t", FetchTime: now,
+		Ref: "refs/heads/a/../..", Object: plumbing.Hash{1}, Commit: plumbing.Hash{2},
+		CommitTime: now.Truncate(time.Second),
+		Subject:    "s", Author: "a", Traceparent: "t", FetchTime: now,
 		Submodules: []plumbing.Hash{{3}},
 	}
 	if err := open(t, dir).SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
@@ -125,8 +127,10 @@ func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
 	}
 	packs := filepath.Join(dir, "u1", "repo.git", "objects", "pack")
 	for path, content := range map[string]string{
-		filepath.Join(packs, "tmp_pack_1"): "half", filepath.Join(packs, "pack-"+strings.Repeat("0", 40)+".idx"): "no pack",
-		filepath.Join(dir, "u1", "tmp_2"): "half", filepath.Join(dir, "u1", "heads.json"): "[{",
+		filepath.Join(packs, "tmp_pack_1"):                           "half",
+		filepath.Join(packs, "pack-"+strings.Repeat("0", 40)+".idx"): "no pack",
+		filepath.Join(dir, "u1", "tmp_2"):                            "half",
+		filepath.Join(dir, "u1", "heads.json"):                       "[{",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -185,14 +189,19 @@ func TestWhatIsOfTheWrongKindIsNoDamage(t *testing.T) {
 	commit := plumbing.NewHash(repo.SetMain(tree))
 	m := open(t, t.TempDir())
 	git := &upstream{t: t}
-	pack := git.git([]byte(commit.String()+"\n"+tree+"\n"+blob+"\n"), "-C", repo.URLOnDisk(), "pack-objects", "--stdout", "--quiet")
+	pack := git.git([]byte(commit.String()+"\n"+tree+"\n"+blob+"\n"), "-C", repo.URLOnDisk(), "pack-objects",
+		"--stdout", "--quiet")
 	if _, err := m.AddPack(t.Context(), bytes.NewReader(pack)); err != nil {
 		t.Fatal(err)
 	}
 	o := m.Objects()
 	defer o.Close()
-	for kind, id := range map[plumbing.ObjectType]string{plumbing.TreeObject: blob, plumbing.CommitObject: tree, plumbing.BlobObject: commit.String()} {
-		if _, err := o.Read(kind, plumbing.NewHash(id), 1<<20); !errors.Is(err, mirror.ErrKind) || errors.Is(err, mirror.ErrCorrupt) {
+	for kind, id := range map[plumbing.ObjectType]string{
+		plumbing.TreeObject: blob, plumbing.CommitObject: tree,
+		plumbing.BlobObject: commit.String(),
+	} {
+		if _, err := o.Read(kind, plumbing.NewHash(id), 1<<20); !errors.Is(err, mirror.ErrKind) ||
+			errors.Is(err, mirror.ErrCorrupt) {
 			t.Errorf("%s %s: %v", kind, id, err)
 		}
 	}

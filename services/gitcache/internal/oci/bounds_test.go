@@ -46,8 +46,10 @@ func TestDocumentsOfManyValuesTakeLittleMemory(t *testing.T) { //nolint:parallel
 // TestCommasInTextAreNoValues: annotations hold sentences, and JSON.
 func TestCommasInTextAreNoValues(t *testing.T) {
 	t.Parallel()
-	text := `{"layers": [{"digest": "` + digest + `", "size": 3, "annotations": {"a": "` + strings.Repeat(`\",,,`, 100_000) + `"}}]}`
-	if m, _, err := oci.Decode([]byte(text), "application/vnd.oci.image.manifest.v1+json"); err != nil || len(m.Layers) != 1 {
+	text := `{"layers": [{"digest": "` + digest + `", "size": 3, "annotations": {"a": "` +
+		strings.Repeat(`\",,,`, 100_000) + `"}}]}`
+	if m, _, err := oci.Decode([]byte(text), "application/vnd.oci.image.manifest.v1+json"); err != nil ||
+		len(m.Layers) != 1 {
 		t.Errorf("%v, %v", m, err)
 	}
 }

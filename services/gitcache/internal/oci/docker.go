@@ -28,7 +28,8 @@ func DockerLogin(config, host, path string) (username, password string, err erro
 	repository, best := host+path, ""
 	for name := range doc.Auths {
 		place := placeOf(name)
-		if (repository == place || strings.HasPrefix(repository, place+"/")) && (best == "" || len(place) > len(placeOf(best)) || len(place) == len(placeOf(best)) && name < best) {
+		if (repository == place || strings.HasPrefix(repository, place+"/")) &&
+			(best == "" || len(place) > len(placeOf(best)) || len(place) == len(placeOf(best)) && name < best) {
 			best = name
 		}
 	}

@@ -13,9 +13,11 @@ const digest = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 
 // FuzzDecode: a manifest that is taken has layers that can be asked for.
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": [{"digest": "`+digest+`", "size": 3}]}`), "application/vnd.oci.image.manifest.v1+json")
+	f.Add([]byte(`{"mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": [{"digest": "`+digest+
+		`", "size": 3}]}`), "application/vnd.oci.image.manifest.v1+json")
 	f.Add([]byte(`{"manifests": [{"digest": "`+digest+`"}]}`), "application/vnd.oci.image.index.v1+json; charset=utf-8")
-	f.Add([]byte(`{"layers": [{"digest": "sha256:../x", "size": -1, "urls": ["x"]}]}`), "application/vnd.docker.distribution.manifest.v2+json")
+	f.Add([]byte(`{"layers": [{"digest": "sha256:../x", "size": -1, "urls": ["x"]}]}`),
+		"application/vnd.docker.distribution.manifest.v2+json")
 	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
 		m, child, err := oci.Decode(body, contentType)
 		if err != nil {
@@ -47,13 +49,15 @@ func FuzzAnswers(f *testing.F) {
 	page := &url.URL{Scheme: "https", Host: "r.example.com", Path: "/v2/x/tags/list"}
 	f.Fuzz(func(t *testing.T, text string) {
 		oci.ParseChallenges([]string{text})
-		if next, err := oci.NextPage(page, []string{text}); err == nil && next != nil && !strings.EqualFold(next.Host, page.Host) {
+		if next, err := oci.NextPage(page, []string{text}); err == nil && next != nil &&
+			!strings.EqualFold(next.Host, page.Host) {
 			t.Errorf("the next page is at %s", next)
 		}
 		if token, life, err := oci.DecodeToken([]byte(text)); err == nil && (token == "" || life <= 0) {
 			t.Errorf("token %q for %s", token, life)
 		}
-		if user, password, err := oci.DockerLogin(text, "r.example.com", "/x"); err == nil && (user == "" || password == "") {
+		if user, password, err := oci.DockerLogin(text, "r.example.com", "/x"); err == nil &&
+			(user == "" || password == "") {
 			t.Errorf("login %q", user)
 		}
 		_, _ = oci.DecodeTags([]byte(text))
@@ -116,13 +120,18 @@ func TestDockerLoginIsThatOfTheRepository(t *testing.T) {
 		"r.example.com": {"username": "all", "password": "1"}, "r.example.com/team/": {"auth": "dGVhbToy"},
 		"https://index.docker.io/v1/": {"username": "hub", "password": "3"}, "helper.example.com": {}, "acr.example.com": {"identitytoken": "x"}}}`
 	for at, want := range map[[2]string]string{
-		{"r.example.com", "/shop"}: "all", {"r.example.com", "/team/shop"}: "team", {"r.example.com", "/teams/shop"}: "all", {oci.DockerHub, "/library/x"}: "hub",
+		{"r.example.com", "/shop"}: "all", {"r.example.com", "/team/shop"}: "team",
+		{"r.example.com", "/teams/shop"}: "all", {oci.DockerHub, "/library/x"}: "hub",
 	} {
 		if user, _, err := oci.DockerLogin(config, at[0], at[1]); err != nil || user != want {
 			t.Errorf("%v: %q, %v, want %q", at, user, err, want)
 		}
 	}
-	for host, word := range map[string]string{"other.example.com": "no entry", "helper.example.com": "credential helper", "acr.example.com": "identity token", "r.example.com.evil.com": "no entry"} {
+	for host, word := range map[string]string{
+		"other.example.com":  "no entry",
+		"helper.example.com": "credential helper", "acr.example.com": "identity token",
+		"r.example.com.evil.com": "no entry",
+	} {
 		if _, _, err := oci.DockerLogin(config, host, "/x"); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v", host, err)
 		}
@@ -131,8 +140,10 @@ func TestDockerLoginIsThatOfTheRepository(t *testing.T) {
 
 // FuzzSignatures: what is taken of manifests of signatures and lists of referrers is bounded and can be asked for.
 func FuzzSignatures(f *testing.F) {
-	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": "` + digest + `", "size": 3, "annotations": {"dev.cosignproject.cosign/signature": "eA=="}}]}`))
-	f.Add([]byte(`{"manifests": [{"digest": "` + digest + `", "artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json"}, {"digest": "x"}]}`))
+	f.Add([]byte(`{"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json", "digest": "` + digest +
+		`", "size": 3, "annotations": {"dev.cosignproject.cosign/signature": "eA=="}}]}`))
+	f.Add([]byte(`{"manifests": [{"digest": "` + digest +
+		`", "artifactType": "application/vnd.dev.sigstore.bundle.v0.3+json"}, {"digest": "x"}]}`))
 	f.Add([]byte(`{"layers": [{"mediaType": "application/jose+json", "digest": "` + digest + `", "size": 3}], "manifests": [{"digest": "` + digest +
 		`", "artifactType": "application/vnd.cncf.notary.signature"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -142,7 +153,8 @@ func FuzzSignatures(f *testing.F) {
 				t.Errorf("%d signatures", len(layers))
 			}
 			for _, l := range layers {
-				if _, err := oci.ParseDigest(string(l.Digest)); err != nil || l.Size < 0 || l.Size > oci.MaxSignatureBytes {
+				if _, err := oci.ParseDigest(string(l.Digest)); err != nil || l.Size < 0 ||
+					l.Size > oci.MaxSignatureBytes {
 					t.Errorf("signature %+v", l)
 				}
 			}

@@ -97,5 +97,6 @@ func isTar(block []byte) bool {
 		return false
 	}
 	_, err := tar.NewReader(bytes.NewReader(append(bytes.Clone(block), make([]byte, 2*tarBlock)...))).Next()
-	return err == nil || errors.Is(err, io.EOF) && len(bytes.Trim(block, "\x00")) == 0 || errors.Is(err, io.ErrUnexpectedEOF) || bytes.Equal(block[257:262], []byte("ustar"))
+	return err == nil || errors.Is(err, io.EOF) && len(bytes.Trim(block, "\x00")) == 0 ||
+		errors.Is(err, io.ErrUnexpectedEOF) || bytes.Equal(block[257:262], []byte("ustar"))
 }

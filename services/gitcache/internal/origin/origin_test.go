@@ -78,7 +78,10 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	w := &world{t: t, repo: gittest.NewServer(t).NewRepo(t, "x.git"), hub: &hub{sources: map[string]origin.Source{"shop": {UID: "u1"}}}, keeps: true}
+	w := &world{
+		t: t, repo: gittest.NewServer(t).NewRepo(t, "x.git"),
+		hub: &hub{sources: map[string]origin.Source{"shop": {UID: "u1"}}}, keeps: true,
+	}
 	mirrors, err := mirror.Open(t.TempDir(), log)
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +95,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	builder, err := build.New(t.TempDir(), build.Deps{
-		Mirrors: mirrors, Store: store, Tracer: noop.NewTracerProvider().Tracer(""), Log: log, Observe: func(time.Duration, error) {},
+		Mirrors: mirrors, Store: store, Tracer: noop.NewTracerProvider().Tracer(""), Log: log,
+		Observe: func(time.Duration, error) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +104,8 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = builder.Close() })
 	w.origin = origin.New(origin.Deps{
 		Catalog: w.hub, Mirrors: mirrors, Builder: builder, Peers: w.hub,
-		Owned: func(string) bool { return w.owned }, Epoch: func(string) int64 { return 0 }, Repair: func(string) {}, Keeps: func(string) bool { return w.keeps },
+		Owned: func(string) bool { return w.owned }, Epoch: func(string) int64 { return 0 }, Repair: func(string) {},
+		Keeps: func(string) bool { return w.keeps },
 	})
 	return w
 }
@@ -108,7 +113,8 @@ func newWorld(t *testing.T) *world {
 // fetch brings a commit into the mirror.
 func (w *world) fetch(commit string) {
 	w.t.Helper()
-	cmd := exec.CommandContext(w.t.Context(), "git", "-C", w.repo.URLOnDisk(), "pack-objects", "--revs", "--stdout", "--quiet")
+	cmd := exec.CommandContext(w.t.Context(), "git", "-C", w.repo.URLOnDisk(), "pack-objects",
+		"--revs", "--stdout", "--quiet")
 	cmd.Stdin = strings.NewReader(commit + "\n")
 	pack, err := cmd.Output()
 	if err != nil {
@@ -167,7 +173,8 @@ func TestAnAnswerThatSaysNoMoreIsNotTaken(t *testing.T) {
 	w := newWorld(t)
 	commit := w.repo.Commit("one", gittest.Files{"a": "1"})
 	for reason, taken := range map[origin.Reason]bool{
-		origin.Internal: false, origin.UnknownSource: false, origin.NotFetched: false, origin.PathNotFound: true, origin.Refused: true,
+		origin.Internal: false, origin.UnknownSource: false, origin.NotFetched: false, origin.PathNotFound: true,
+		origin.Refused: true,
 	} {
 		w.answer = func(origin.Query) origin.Answer {
 			return origin.Answer{Err: &origin.Error{Reason: reason, Message: "theirs"}}
@@ -177,7 +184,8 @@ func TestAnAnswerThatSaysNoMoreIsNotTaken(t *testing.T) {
 		}
 	}
 	w.answer = nil
-	if got := w.ask(origin.Query{Revision: commit}, false).Err; got.Reason != origin.NotFetched || !strings.Contains(got.Message, commit) {
+	if got := w.ask(origin.Query{Revision: commit}, false).Err; got.Reason != origin.NotFetched ||
+		!strings.Contains(got.Message, commit) {
 		t.Errorf("nobody there: %v", got)
 	}
 }
@@ -189,11 +197,16 @@ func TestWhatIsHereIsNotAskedOfOthers(t *testing.T) {
 	w.fetch(commit)
 	w.publish("semver:>=1.0.0", commit)
 	for _, revision := range []string{commit, "semver:>=1.0.0"} {
-		if got := w.ask(origin.Query{Revision: revision}, false); got.Err != nil || got.Artifact.Files != 1 || got.Head.Commit.String() != commit {
+		if got := w.ask(origin.Query{Revision: revision}, false); got.Err != nil || got.Artifact.Files != 1 ||
+			got.Head.Commit.String() != commit {
 			t.Errorf("%s: %+v", revision, got)
 		}
 	}
-	for _, q := range []origin.Query{{Revision: commit, Path: "no"}, {Revision: commit, Ignore: []string{"*"}}, {Revision: commit, Include: []string{"["}}} {
+	for _, q := range []origin.Query{
+		{Revision: commit, Path: "no"},
+		{Revision: commit, Ignore: []string{"*"}},
+		{Revision: commit, Include: []string{"["}},
+	} {
 		if got := w.ask(q, false); got.Err == nil {
 			t.Errorf("%+v: %+v", q, got)
 		}
@@ -206,9 +219,13 @@ func TestWhatIsHereIsNotAskedOfOthers(t *testing.T) {
 func TestASubmoduleThatIsNotHereIsNamedAndAskedOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	commit := w.repo.SetMain(w.repo.Tree(gittest.TreeEntry{Mode: "160000", Name: "vendor", ID: strings.Repeat("12", 20)}))
+	commit := w.repo.SetMain(w.repo.Tree(gittest.TreeEntry{
+		Mode: "160000", Name: "vendor",
+		ID: strings.Repeat("12", 20),
+	}))
 	w.fetch(commit)
-	if got := w.ask(origin.Query{Revision: commit}, false).Err; got.Reason != origin.Refused || !strings.Contains(got.Message, "submodules: true") {
+	if got := w.ask(origin.Query{Revision: commit}, false).Err; got.Reason != origin.Refused ||
+		!strings.Contains(got.Message, "submodules: true") {
 		t.Errorf("without submodules: %v", got)
 	}
 	w.sources["shop"] = origin.Source{UID: "u1", Submodules: true}

@@ -279,7 +279,8 @@ func (b *bases) fetch(ctx context.Context, base remotebase.Base) (err error) {
 			return err
 		}
 	}
-	ctx, span := telemetry.Child(ctx, b.t.o.deps.Tracer, "gitcache.base", trace.WithAttributes(attribute.String("repository", u.Redacted()), attribute.String("revision", base.Revision)))
+	ctx, span := telemetry.Child(ctx, b.t.o.deps.Tracer,
+		"gitcache.base", trace.WithAttributes(attribute.String("repository", u.Redacted()), attribute.String("revision", base.Revision)))
 	defer func() {
 		if err != nil {
 			span.SetStatus(codes.Error, "fetch")

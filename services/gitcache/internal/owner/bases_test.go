@@ -24,12 +24,19 @@ func baseOf(t *testing.T, text string) remotebase.Base {
 	return b
 }
 
-// basedOn is a tenure of a source whose default branch has an overlay with a base. The commit stands in for that of the base's repository, too.
+// basedOn is a tenure of a source whose default branch has an overlay with a base. The commit stands in for that of the
+// base's repository, too.
 func basedOn(t *testing.T) (*tenure, Source, mirror.Head) {
 	t.Helper()
-	s := Source{Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"}, Folders: map[string][]Folder{RefHead: {{Path: "deploy"}}}}
+	s := Source{
+		Name: "shop", HasDependencies: true, Allow: []string{"a.example.com"},
+		Folders: map[string][]Folder{RefHead: {{Path: "deploy"}}},
+	}
 	tn := newTenure(s)
-	m, commit := fetchedFiles(t, gittest.Files{"deploy/kustomization.yaml": "resources:\n- " + farBase + "\n", "plain/kustomization.yaml": "{}\n"})
+	m, commit := fetchedFiles(t, gittest.Files{
+		"deploy/kustomization.yaml": "resources:\n- " + farBase + "\n",
+		"plain/kustomization.yaml":  "{}\n",
+	})
 	tn.mirror, tn.heads = m, map[string]mirror.Head{RefHead: {Ref: RefHead, Object: commit, Commit: commit}}
 	return tn, s, mirror.Head{Ref: baseOf(t, farBase).Ref(), Commit: commit}
 }
@@ -102,7 +109,8 @@ func TestABaseOfAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
 		t.Fatal(err)
 	}
-	if !p.needed[h.Ref] || len(p.troubles) != 1 || !p.troubles[0].isHere || !strings.Contains(p.troubles[0].text, "deploy/kustomization.yaml line 2") {
+	if !p.needed[h.Ref] || len(p.troubles) != 1 || !p.troubles[0].isHere ||
+		!strings.Contains(p.troubles[0].text, "deploy/kustomization.yaml line 2") {
 		t.Errorf("needed are %v, told %+v", p.needed, p.troubles)
 	}
 }

@@ -18,13 +18,14 @@ func lent(t *testing.T, from, at string, allowed ...string) fetch.Remote {
 		return u
 	}
 	g := &gatherer{allowed: allowed, source: fetch.Remote{URL: parse(from), Secret: "login", Credentials: fetch.Credentials{
-		Username: "ada", Password: "s3cret", CA: "authority", KnownHosts: "keys", ProxyUsername: "way", ProxyPassword: "out",
+		Username: "ada", Password: "s3cret", CA: "authority", KnownHosts: "keys", ProxyUsername: "way",
+		ProxyPassword: "out",
 	}}}
 	return g.remote(parse(at))
 }
 
-// A commit names its submodules, and its author may read less than the source's credentials do. A name of a repository that merely begins like an allowed one
-// is another owner's.
+// A commit names its submodules, and its author may read less than the source's credentials do. A name of a repository
+// that merely begins like an allowed one is another owner's.
 func TestCredentialsAreLentInTheFolderOfTheSourceAndWhereItSaysSo(t *testing.T) {
 	t.Parallel()
 	const from = "https://git.example.com/team/shop.git"
@@ -84,13 +85,17 @@ func TestWhatAHostIsKnownByStaysThere(t *testing.T) {
 	}
 }
 
-// Charts that others depend on are asked for without the source's login: authors of charts may be allowed to read less than it does.
+// Charts that others depend on are asked for without the source's login: authors of charts may be allowed to read less
+// than it does.
 func TestARepositoryOfDependenciesGetsTheAuthorityOfItsOwnOriginOnly(t *testing.T) {
 	t.Parallel()
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.com:3128"}
 	d := &dependencies{source: fetch.Remote{
 		URL: &url.URL{Scheme: "https", Host: "charts.example.com", Path: "/stable"}, Secret: "login", Proxy: proxy,
-		Credentials: fetch.Credentials{Username: "ada", Password: "s3cret", CA: "authority", ProxyUsername: "way", ProxyPassword: "out"},
+		Credentials: fetch.Credentials{
+			Username: "ada", Password: "s3cret", CA: "authority", ProxyUsername: "way",
+			ProxyPassword: "out",
+		},
 	}}
 	for at, want := range map[string]string{
 		"https://charts.example.com/other":      "authority",
@@ -103,16 +108,21 @@ func TestARepositoryOfDependenciesGetsTheAuthorityOfItsOwnOriginOnly(t *testing.
 		if err != nil {
 			t.Fatalf("%s: %v", at, err)
 		}
-		if wants := (fetch.Credentials{CA: want, ProxyUsername: "way", ProxyPassword: "out"}); r.Secret != "" || r.Credentials != wants {
+		if wants := (fetch.Credentials{CA: want, ProxyUsername: "way", ProxyPassword: "out"}); r.Secret != "" ||
+			r.Credentials != wants {
 			t.Errorf("%s gets %+v, want %+v", at, r.Credentials, wants)
 		}
 		if r.URL.Scheme != "https" || r.Registry.Insecure || r.Proxy != proxy {
 			t.Errorf("%s is asked at %s by way of %v", at, r.URL, r.Proxy)
 		}
 	}
-	for at, want := range map[string]string{"oci://127.0.0.1:5000/charts": "http", "oci://10.0.0.1:5000/charts": "https"} {
+	for at, want := range map[string]string{
+		"oci://127.0.0.1:5000/charts": "http",
+		"oci://10.0.0.1:5000/charts":  "https",
+	} {
 		r, err := d.remote(t.Context(), repository{url: at})
-		if err != nil || r.URL.Scheme != want || r.Registry.Insecure != (want == "http") || (r.Proxy == nil) != (want == "http") {
+		if err != nil || r.URL.Scheme != want || r.Registry.Insecure != (want == "http") ||
+			(r.Proxy == nil) != (want == "http") {
 			t.Errorf("%s is asked at %v by way of %v, %v", at, r.URL, r.Proxy, err)
 		}
 	}

@@ -240,7 +240,10 @@ func (t *tenure) servedFirst(p *plan) []string {
 }
 
 // errUnserved is for a package that is not asked for, because too many others had no answer.
-var errUnserved = &fetch.Error{Kind: fetch.KindUnreachable, Message: "its package was not asked for in this poll, because other requests for packages had no answer"}
+var errUnserved = &fetch.Error{
+	Kind:    fetch.KindUnreachable,
+	Message: "its package was not asked for in this poll, because other requests for packages had no answer",
+}
 
 // drop keeps the last good heads of all refs of a package that can't be had.
 func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
@@ -270,7 +273,8 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 		}
 		return errUnserved
 	}
-	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.String("chart", f.listed.Chart), attribute.String("version", f.listed.Version)))
+	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.String("chart",
+		f.listed.Chart), attribute.String("version", f.listed.Version)))
 	defer span.End()
 	commit, n, err := t.fetchPackage(ctx, r, f, into)
 	span.SetAttributes(attribute.Int64("bytes", n))

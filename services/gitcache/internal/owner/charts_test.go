@@ -22,7 +22,9 @@ type packages struct {
 	asked []string
 }
 
-func (f *packages) FetchChart(_ context.Context, _ fetch.Remote, v helm.Version, _ fetch.Target) (plumbing.Hash, int64, error) {
+func (f *packages) FetchChart(_ context.Context, _ fetch.Remote, v helm.Version,
+	_ fetch.Target,
+) (plumbing.Hash, int64, error) {
 	f.asked = append(f.asked, v.Chart)
 	if strings.HasPrefix(v.URL, "https://dead.example.com/") {
 		return plumbing.ZeroHash, 0, &fetch.Error{Kind: fetch.KindUnreachable, Message: v.Chart + " is not reachable"}
@@ -30,7 +32,8 @@ func (f *packages) FetchChart(_ context.Context, _ fetch.Remote, v helm.Version,
 	return plumbing.ZeroHash, 0, &fetch.Error{Kind: fetch.KindNotFound, Message: "404"}
 }
 
-// A damaged mirror needs all packages once more. A dead host of packages takes the time of three requests, and not of one for each package.
+// A damaged mirror needs all packages once more. A dead host of packages takes the time of three requests, and not of
+// one for each package.
 func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 	t.Parallel()
 	metrics, err := NewMetrics(prometheus.NewRegistry())

@@ -78,7 +78,8 @@ type PartQuery struct {
 func sameCombinations(a, b map[string]Combination) bool {
 	return maps.EqualFunc(a, b, func(x, y Combination) bool {
 		return slices.Equal(x.Pins, y.Pins) && slices.EqualFunc(x.Parts, y.Parts, func(p, q Part) bool {
-			return p.UID == q.UID && p.Head.Commit == q.Head.Commit && p.Problem == q.Problem && p.Submodules == q.Submodules && p.Dependencies == q.Dependencies
+			return p.UID == q.UID && p.Head.Commit == q.Head.Commit && p.Problem == q.Problem &&
+				p.Submodules == q.Submodules && p.Dependencies == q.Dependencies
 		}) // the rest is in the ref
 	})
 }

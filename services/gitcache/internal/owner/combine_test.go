@@ -87,7 +87,8 @@ func newCombining(t *testing.T, console Console, open func()) *tenure {
 		return Part{Name: name, Source: name, UID: uid, Ref: RefHead, Head: fetched, Folders: []PartFolder{{Path: "."}}}
 	}
 	s := Source{
-		Name: "shop", UID: "u1", URL: "https://git.example.com/shop.git", IsCurrent: true, Wants: map[string]int{RefHead: 1},
+		Name: "shop", UID: "u1", URL: "https://git.example.com/shop.git", IsCurrent: true,
+		Wants: map[string]int{RefHead: 1},
 		Combinations: map[string]Combination{
 			catalog.CombinationPrefix + "1": {Parts: []Part{part("shop", "u1"), part("values", "u2")}},
 		},
@@ -163,7 +164,10 @@ func TestAProblemHasABoundedText(t *testing.T) {
 	t.Parallel()
 	var troubles []trouble
 	for i := range 1000 {
-		troubles = append(troubles, trouble{ref: fmt.Sprintf("refs/heads/%04d", i), text: fmt.Sprintf("trouble %04d", i)})
+		troubles = append(troubles, trouble{
+			ref:  fmt.Sprintf("refs/heads/%04d", i),
+			text: fmt.Sprintf("trouble %04d", i),
+		})
 	}
 	p := told(Source{Name: "shop"}, troubles, Problem{}, time.Now())
 	if !strings.HasSuffix(p.Message, "trouble 0009; and 990 more") || len(p.Single) != 1000 || len(p.Refs) != 1000 {

@@ -113,7 +113,10 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	if p.fresh || len(t.depended) > maxDepended {
 		clear(t.depended)
 	}
-	d := &dependencies{t: t, s: s, source: r, indexes: map[string]*index{}, failed: map[depend.Chart]error{}, found: map[string]mirror.Head{}, needed: map[string]bool{}, kept: map[depend.Chart]bool{}}
+	d := &dependencies{
+		t: t, s: s, source: r, indexes: map[string]*index{}, failed: map[depend.Chart]error{},
+		found: map[string]mirror.Head{}, needed: map[string]bool{}, kept: map[depend.Chart]bool{},
+	}
 	needs, err := d.look(ctx, p)
 	if err != nil {
 		return err
@@ -193,7 +196,8 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 			}
 			if err != nil {
 				d.isUnknown = true
-				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s", folder.Path, d.s.users(ref), short(commit), submodule.Words(err)))
+				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s",
+					folder.Path, d.s.users(ref), short(commit), submodule.Words(err)))
 				continue
 			}
 			for _, w := range more {
@@ -442,11 +446,10 @@ func (d *dependencies) index(ctx context.Context, of repository, needs []need) *
 	}
 	if at.err == nil {
 		at.charts, at.err = d.t.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.key()])
-		switch {
-		case at.err == nil:
+		if at.err == nil {
 			d.t.o.deps.Metrics.list(at.charts.Bytes)
 			d.t.holds.done(key)
-		default:
+		} else {
 			d.forget(of, at.err)
 			at.err = d.hold(ctx, key, at.err)
 		}
@@ -461,7 +464,8 @@ func (d *dependencies) download(ctx context.Context, at *index, v helm.Version) 
 	if err := d.t.holds.check(key); err != nil {
 		return plumbing.ZeroHash, err
 	}
-	ctx, span := telemetry.Child(ctx, d.t.o.deps.Tracer, "gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
+	ctx, span := telemetry.Child(ctx, d.t.o.deps.Tracer,
+		"gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
 	defer span.End()
 	commit, n, err := d.t.o.deps.Charts.FetchChart(ctx, at.remote, v, d.t.mirror)
 	d.t.o.deps.Metrics.fetch(n, err)

@@ -19,15 +19,21 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-// A repository whose versions begin with v has the version that a chart wants without it, as for Helm, and the other way round.
+// A repository whose versions begin with v has the version that a chart wants without it, as for Helm, and the other
+// way round.
 func TestVersionsAreTheSameWithAndWithoutV(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		has, wants string
 		is         bool
 	}{
-		{"v1.17.0", "1.17.0", true}, {"1.17.0", "v1.17.0", true}, {"1.17.0", "1.17.0", true},
-		{"v1.17.1", "1.17.0", false}, {"1.16.0", "v1.17.0", false}, {"1.17.0+a", "1.17.0+b", false}, {"1.17.0-rc.1", "1.17.0", false},
+		{"v1.17.0", "1.17.0", true},
+		{"1.17.0", "v1.17.0", true},
+		{"1.17.0", "1.17.0", true},
+		{"v1.17.1", "1.17.0", false},
+		{"1.16.0", "v1.17.0", false},
+		{"1.17.0+a", "1.17.0+b", false},
+		{"1.17.0-rc.1", "1.17.0", false},
 	} {
 		if got := isVersion(tc.has, tc.wants); got != tc.is {
 			t.Errorf("%s for %s: %t", tc.has, tc.wants, got)
@@ -51,7 +57,8 @@ func TestDependenciesOfASourceHaveALimit(t *testing.T) {
 	if err := d.admit(chart(0, "a.example.com")); err != nil {
 		t.Errorf("a chart that another folder needs too: %v", err)
 	}
-	if err := d.admit(chart(maxNeeded, "a.example.com")); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxNeeded)) {
+	if err := d.admit(chart(maxNeeded, "a.example.com")); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprint(maxNeeded)) {
 		t.Errorf("one more: %v", err)
 	}
 	ref := chart(maxNeeded, "a.example.com").Ref()
@@ -100,7 +107,8 @@ func TestARepositoryThatTakesTheTimeOfOthersIsPutOff(t *testing.T) {
 		}
 		over, stop := context.WithCancel(t.Context())
 		stop()
-		if err := d.hold(over, "ended", over.Err()); !errors.Is(err, context.Canceled) || d.t.holds.check("ended") != nil {
+		if err := d.hold(over, "ended", over.Err()); !errors.Is(err, context.Canceled) ||
+			d.t.holds.check("ended") != nil {
 			t.Errorf("the end of a tenure puts off: %v", err)
 		}
 	})
@@ -123,7 +131,8 @@ func dependent(t *testing.T, charts map[string]depend.Chart) (*tenure, Source) {
 	return tn, s
 }
 
-// What was fetched is delivered as before when its host is not allowed any more: its head is not one of those that may be dropped.
+// What was fetched is delivered as before when its host is not allowed any more: its head is not one of those that may
+// be dropped.
 func TestWhatWasFetchedFromAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	t.Parallel()
 	c := chart(1, "b.example.com")
@@ -176,7 +185,9 @@ type slowCharts struct {
 	asked []string
 }
 
-func (f *slowCharts) ListCharts(ctx context.Context, r fetch.Remote, _ []string, _ *fetch.Charts) (*fetch.Charts, error) {
+func (f *slowCharts) ListCharts(ctx context.Context, r fetch.Remote, _ []string,
+	_ *fetch.Charts,
+) (*fetch.Charts, error) {
 	f.asked = append(f.asked, r.URL.Path)
 	if r.URL.Path == "/slow" {
 		<-ctx.Done()
@@ -246,9 +257,13 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 			tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
 			tn.o.deps.Charts = refusingCharts{err: tc.err}
 			if tc.isHere {
-				tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: tn.heads[RefHead].Commit, Commit: tn.heads[RefHead].Commit}
+				tn.heads[c.Ref()] = mirror.Head{
+					Ref: c.Ref(), Object: tn.heads[RefHead].Commit,
+					Commit: tn.heads[RefHead].Commit,
+				}
 			}
-			err := tn.lookDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, &plan{})
+			err := tn.lookDependencies(t.Context(),
+				fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, &plan{})
 			known, isLook := errors.AsType[*LookError](err)
 			if isLook == tc.isGood || isLook && known.Kind != tc.want {
 				t.Errorf("got %v", err)
@@ -261,10 +276,12 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 func TestARepositoryIsTheSameInOtherForms(t *testing.T) {
 	t.Parallel()
 	for url, same := range map[string]bool{
-		"https://charts.example.com/stable": true, "https://Charts.Example.com/stable": true, "https://charts.example.com:443/stable": true,
-		"https://charts.example.com//stable": true, "https://charts.example.com/x/../stable": true,
-		"http://charts.example.com/stable": false, "https://charts.example.com:8443/stable": false, "https://charts.example.com/stable/more": false,
-		"https://charts.example.com/stable?a=1": false, "oci://charts.example.com/stable": false, "://": false,
+		"https://charts.example.com/stable": true, "https://Charts.Example.com/stable": true,
+		"https://charts.example.com:443/stable": true,
+		"https://charts.example.com//stable":    true, "https://charts.example.com/x/../stable": true,
+		"http://charts.example.com/stable": false, "https://charts.example.com:8443/stable": false,
+		"https://charts.example.com/stable/more": false,
+		"https://charts.example.com/stable?a=1":  false, "oci://charts.example.com/stable": false, "://": false,
 	} {
 		if got := sameRepository("https://charts.example.com/stable", url); got != same {
 			t.Errorf("%s: %t", url, got)

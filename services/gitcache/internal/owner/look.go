@@ -79,7 +79,10 @@ func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumb
 	select {
 	case l.looks <- k:
 	default:
-		return plumbing.ZeroHash, &LookError{LookLater, fmt.Sprintf("source %q: %d others have revisions of it fetched right now: try again in a moment", l.current().Name, mostLooks)}
+		return plumbing.ZeroHash, &LookError{
+			LookLater,
+			fmt.Sprintf("source %q: %d others have revisions of it fetched right now: try again in a moment", l.current().Name, mostLooks),
+		}
 	}
 	select {
 	case found := <-k.answer:
@@ -118,13 +121,15 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	case t.mirror.Doubted(): // a clone of this revision alone would take the place of the mirror
 		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q is being cloned again: try again in a moment", s.Name)}}
 	case time.Now().Before(t.notBefore):
-		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q: its Git host wants no request before %s", s.Name, t.notBefore.UTC().Format(time.RFC3339))}}
+		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q: its Git host wants no request before %s",
+			s.Name, t.notBefore.UTC().Format(time.RFC3339))}}
 	}
 	if _, _, ok := catalog.ParseCombinationRef(ref); ok {
 		return t.lookForCombination(s, ref)
 	}
 	var requests atomic.Int64
-	ctx, span := t.o.deps.Tracer.Start(fetch.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", s.Name)))
+	ctx, span := t.o.deps.Tracer.Start(fetch.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(),
+		trace.WithAttributes(attribute.String("source", s.Name)))
 	defer span.End()
 	defer t.aside()()
 	commit, err := t.lookFor(ctx, s, ref)

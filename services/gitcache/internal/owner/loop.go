@@ -54,7 +54,10 @@ type loop struct {
 }
 
 func newLoop(o *Owner, s Source) *loop {
-	return &loop{o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1), parts: make(chan struct{}, 1), looks: make(chan look, mostLooks), done: make(chan struct{}), place: newHandover()}
+	return &loop{
+		o: o, uid: s.UID, source: s, wake: make(chan struct{}, 1), back: make(chan struct{}, 1),
+		parts: make(chan struct{}, 1), looks: make(chan look, mostLooks), done: make(chan struct{}), place: newHandover(),
+	}
 }
 
 func (l *loop) run(ctx context.Context) {

@@ -76,7 +76,8 @@ func RegisterTotals(r prometheus.Registerer, o *Owner) error {
 	return errors.Join(
 		gauge("fairlead_gitcache_sources", "Sources in the catalog.", func(t Totals) float64 { return float64(t.Known) }),
 		gauge("fairlead_gitcache_sources_owned", "Sources whose lease this replica holds.", func(t Totals) float64 { return float64(t.Owned) }),
-		gauge("fairlead_gitcache_sources_with_problem", "Owned sources that have a problem, other than refs that upstream does not have.", func(t Totals) float64 { return float64(t.Problems) }),
+		gauge("fairlead_gitcache_sources_with_problem",
+			"Owned sources that have a problem, other than refs that upstream does not have.", func(t Totals) float64 { return float64(t.Problems) }),
 		gauge("fairlead_gitcache_sources_stale", "Owned sources whose last poll failed.", func(t Totals) float64 { return float64(t.Stale) }),
 		gauge("fairlead_gitcache_mirrors_bytes", "Size of the packs of owned sources.", func(t Totals) float64 { return float64(t.MirrorBytes) }),
 		gauge("fairlead_gitcache_oldest_poll_age_seconds", "Age of the oldest last good poll of an owned source.",

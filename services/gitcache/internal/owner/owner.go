@@ -282,7 +282,7 @@ func (o *Owner) HostAnswered(ctx context.Context, host string) {
 	}
 	select {
 	case <-ctx.Done():
-	case <-time.After(rand.N(announceSpread)):
+	case <-time.After(rand.N(announceSpread)): //nolint:gosec // jitter
 		o.wakeHost(host, nil)
 	}
 }

@@ -51,7 +51,11 @@ type work struct {
 }
 
 func newWork() work {
-	return work{holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{}, based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*fetch.Charts{}, failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, credentials: map[string]credentials{}, grown: true}
+	return work{
+		holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{},
+		based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*fetch.Charts{},
+		failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, credentials: map[string]credentials{}, grown: true,
+	}
 }
 
 // poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an

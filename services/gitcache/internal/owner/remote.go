@@ -52,7 +52,10 @@ func (t *tenure) readSecret(ctx context.Context, s Source, r *fetch.Remote) erro
 func (t *tenure) logIn(ctx context.Context, s Source, r *fetch.Remote) error {
 	c := &r.Credentials
 	if c.Password != "" || c.DockerConfig != "" || c.AccessKey != "" {
-		return &fetch.Error{Kind: fetch.KindCredentials, Message: fmt.Sprintf("the source has auth: %s, and secret %q has credentials, too. Remove one of them", s.Cloud, s.Secret)}
+		return &fetch.Error{
+			Kind:    fetch.KindCredentials,
+			Message: fmt.Sprintf("the source has auth: %s, and secret %q has credentials, too. Remove one of them", s.Cloud, s.Secret),
+		}
 	}
 	ask := t.o.deps.Clouds.Registry
 	if s.Bucket.Is {

@@ -97,7 +97,8 @@ func TestPollsThatAreAskedForDoNotLengthenThePause(t *testing.T) {
 	})
 }
 
-// The first poll that meets a host again wakes the host's other sources, and no others: their pauses may be minutes by now.
+// The first poll that meets a host again wakes the host's other sources, and no others: their pauses may be minutes by
+// now.
 func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,11 +120,13 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 		first := source("first", "https://git.example.com/a.git", down)
 		same := source("same", "ssh://git@GIT.example.com/b.git", down)
 		other := source("other", "https://git.example.org/c.git", down)
-		refused := source("refused", "https://git.example.com/d.git", &fetch.Error{Kind: fetch.KindCredentials, Message: "401"})
+		refused := source("refused", "https://git.example.com/d.git",
+			&fetch.Error{Kind: fetch.KindCredentials, Message: "401"})
 		first.schedule(first.current(), nil, 0)
 		first.met(t.Context(), first.current(), nil)
 		if len(same.back) != 1 || len(other.back) != 0 || len(refused.back) != 0 || len(first.back) != 0 {
-			t.Fatalf("woken: same host %d, another host %d, refused by the host %d, itself %d", len(same.back), len(other.back), len(refused.back), len(first.back))
+			t.Fatalf("woken: same host %d, another host %d, refused by the host %d, itself %d", len(same.back),
+				len(other.back), len(refused.back), len(first.back))
 		}
 		planned := time.Now().Add(2 * time.Minute)
 		same.pollAt = planned
@@ -165,8 +168,10 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 			tn.met(t.Context(), tn.current(), down)
 			return tn
 		}
-		first, second := source(one, "1", "https://git.example.com/a.git"), source(one, "2", "https://git.example.com/b.git")
-		far, well := source(other, "3", "https://git.example.com/c.git"), source(other, "4", "https://git.example.org/d.git")
+		first, second := source(one, "1", "https://git.example.com/a.git"), source(one, "2",
+			"https://git.example.com/b.git")
+		far, well := source(other, "3", "https://git.example.com/c.git"), source(other, "4",
+			"https://git.example.org/d.git")
 		for _, tn := range []*tenure{first, second} { // the second one was woken by the first
 			tn.met(t.Context(), tn.current(), nil)
 		}
@@ -176,7 +181,8 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 		began := time.Now()
 		other.HostAnswered(t.Context(), "git.example.com")
 		if len(far.back) != 1 || len(well.back) != 0 || time.Since(began) > announceSpread {
-			t.Errorf("woken after %s: %d of the host, %d of another one", time.Since(began), len(far.back), len(well.back))
+			t.Errorf("woken after %s: %d of the host, %d of another one", time.Since(began), len(far.back),
+				len(well.back))
 		}
 		<-far.back
 		other.HostAnswered(t.Context(), "git.example.com") // another replica says the same, before the poll
@@ -204,7 +210,8 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 	})
 }
 
-// A host that answers one poll and fails the polls that this wakes is still in its outage: each replica hears of the end, and tells of it.
+// A host that answers one poll and fails the polls that this wakes is still in its outage: each replica hears of the
+// end, and tells of it.
 func TestAHostThatFailsTheWokenPollsIsAnnouncedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -214,7 +221,10 @@ func TestAHostThatFailsTheWokenPollsIsAnnouncedAgain(t *testing.T) {
 			return nil
 		}})
 		down := &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}
-		tn := &tenure{loop: newLoop(o, Source{UID: "1", URL: "https://git.example.com/a.git", Interval: 30 * time.Second}), work: newWork()}
+		tn := &tenure{loop: newLoop(o, Source{
+			UID: "1", URL: "https://git.example.com/a.git",
+			Interval: 30 * time.Second,
+		}), work: newWork()}
 		o.loops["1"] = tn.loop
 		tn.met(t.Context(), tn.current(), down)
 		for range 3 {

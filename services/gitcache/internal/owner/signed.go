@@ -175,7 +175,10 @@ func (s *silentHosts) mayAsk(host string) bool {
 }
 
 // errSilent is for a signature that is not asked for, because too many others had no answer.
-var errSilent = &fetch.Error{Kind: fetch.KindUnreachable, Message: "whether it is signed was not asked in this poll, because other requests for signatures had no answer"}
+var errSilent = &fetch.Error{
+	Kind:    fetch.KindUnreachable,
+	Message: "whether it is signed was not asked in this poll, because other requests for signatures had no answer",
+}
 
 // signerOf is the signer of content that was published before.
 func (t *tenure) signerOf(f *found) string {

@@ -46,13 +46,17 @@ func provenTenure(t *testing.T, f *provenances) (*tenure, fetch.Remote, Source) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Source{Name: "shop", Charts: true, Wants: map[string]int{}, Verify: signed.Policy{Provider: signed.Provenance, Keys: []string{gittest.NewOpenPGP(t, "ed25519").Public}}}
+	s := Source{
+		Name: "shop", Charts: true, Wants: map[string]int{},
+		Verify: signed.Policy{Provider: signed.Provenance, Keys: []string{gittest.NewOpenPGP(t, "ed25519").Public}},
+	}
 	tn := newTenure(s)
 	tn.o.deps.Signatures, tn.o.deps.Metrics = f, metrics
 	return tn, fetch.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}, s
 }
 
-// listed is a plan for refs of charts, each written chart@version; packages are of the source's host but for those of the chart named away.
+// listed is a plan for refs of charts, each written chart@version; packages are of the source's host but for those of
+// the chart named away.
 func listed(refs ...string) *plan {
 	p := &plan{found: map[string]*found{}, seen: map[string]bool{}}
 	for _, text := range refs {
@@ -62,12 +66,16 @@ func listed(refs ...string) *plan {
 			at = "https://away.example.com/" + at
 		}
 		v := helm.Version{Chart: name, Version: "1.0.0", URL: at, Digest: strings.Repeat("a", 64)}
-		p.found[catalog.ChartRef(name, version)] = &found{object: fetch.ChartID(v), listed: v, resolved: catalog.ChartRef(name, "1.0.0")}
+		p.found[catalog.ChartRef(name, version)] = &found{
+			object: fetch.ChartID(v), listed: v,
+			resolved: catalog.ChartRef(name, "1.0.0"),
+		}
 	}
 	return p
 }
 
-// Of charts whose signatures hang each is asked once in a poll, and those that no poll has asked yet come first in the next one.
+// Of charts whose signatures hang each is asked once in a poll, and those that no poll has asked yet come first in the
+// next one.
 func TestSignaturesThatHangKeepNoOthersFromBeingAsked(t *testing.T) {
 	t.Parallel()
 	f := &provenances{hang: []string{"a", "b", "c", "d", "e"}}

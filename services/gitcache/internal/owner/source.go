@@ -96,10 +96,15 @@ func (v Verification) equal(o Verification) bool {
 // matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equal(o Source) bool {
 	same := func(int, int) bool { return true }
-	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts && s.Registry == o.Registry && s.Bucket == o.Bucket && s.Cloud == o.Cloud && s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
+	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts &&
+		s.Registry == o.Registry && s.Bucket == o.Bucket && s.Cloud == o.Cloud &&
+		s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
-		s.Proxy == o.Proxy && s.Submodules == o.Submodules && slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) && s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
-		s.HasDependencies == o.HasDependencies && slices.Equal(s.Allow, o.Allow) && slices.EqualFunc(s.ChartSources, o.ChartSources, Source.equal) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
+		s.Proxy == o.Proxy && s.Submodules == o.Submodules &&
+		slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) &&
+		s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
+		s.HasDependencies == o.HasDependencies && slices.Equal(s.Allow, o.Allow) && slices.EqualFunc(s.ChartSources,
+		o.ChartSources, Source.equal) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }
 
 // isGit tells a Git repository from other sources, whose commits are made here.

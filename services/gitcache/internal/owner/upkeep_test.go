@@ -43,8 +43,8 @@ func TestRequestsAreCountedForAnHour(t *testing.T) {
 	})
 }
 
-// A repository whose packs break a limit is checked every few minutes at most, however often it is pushed to, and then ever
-// more seldom.
+// A repository whose packs break a limit is checked every few minutes at most, however often it is pushed to, and then
+// ever more seldom.
 func TestARepositoryOverALimitIsHeldWhateverIsPushed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +169,8 @@ func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
 		t.Fatal(err)
 	}
 	heads := map[string]mirror.Head{
-		"HEAD": {Ref: "HEAD", Object: plumbing.Hash{1}, Commit: plumbing.Hash{1}}, "refs/heads/gone": {Ref: "refs/heads/gone", Commit: plumbing.Hash{2}},
+		"HEAD":            {Ref: "HEAD", Object: plumbing.Hash{1}, Commit: plumbing.Hash{1}},
+		"refs/heads/gone": {Ref: "refs/heads/gone", Commit: plumbing.Hash{2}},
 	}
 	if err := tn.keep(heads); err != nil {
 		t.Fatal(err)

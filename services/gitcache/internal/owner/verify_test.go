@@ -68,7 +68,10 @@ func TestWhatCanNotBeReadToBeVerifiedIsNotTaken(t *testing.T) {
 	}
 	signer := gittest.NewSSH(t, "ed25519")
 	s := Source{Name: "shop", Verification: Verification{Commit: true, Keys: []string{signer.Public}}}
-	tn := &tenure{loop: newLoop(New(Config{}, Deps{Tracer: noop.NewTracerProvider().Tracer("")}), s), work: newWork(), mirror: m}
+	tn := &tenure{
+		loop: newLoop(New(Config{}, Deps{Tracer: noop.NewTracerProvider().Tracer("")}), s), work: newWork(),
+		mirror: m,
+	}
 	p := &plan{found: map[string]*found{RefHead: {object: commit}}}
 	if err := tn.verify(t.Context(), s, p); err != nil {
 		t.Fatal(err)

@@ -186,7 +186,8 @@ func TestAPackThatMakesMuchMoreThanItsSizeIsRefusedBeforeAnyIsMade(t *testing.T)
 func TestACheckThatTakesTooLongNamesThePack(t *testing.T) {
 	t.Parallel()
 	b := sealed(bomb(1))
-	_, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.Bounds{Processor: time.Nanosecond})
+	_, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(),
+		pack.Bounds{Processor: time.Nanosecond})
 	if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), "to check") {
 		t.Errorf("got %v", err)
 	}
@@ -221,7 +222,8 @@ func TestTheExpansionOfAPackIsWhatIsAllowed(t *testing.T) {
 	longform.Only(t, "packs that expand to their limit")
 	b := sealed(bomb(9)) // 4.5 GiB of some KiB
 	_, err := pack.Check(t.Context(), bytes.NewReader(b), int64(len(b)), t.TempDir(), pack.Bounds{Expansion: 1024})
-	if limit, ok := errors.AsType[*pack.LimitError](err); !ok || !strings.Contains(limit.Error(), "raise --max-expansion") {
+	if limit, ok := errors.AsType[*pack.LimitError](err); !ok ||
+		!strings.Contains(limit.Error(), "raise --max-expansion") {
 		t.Errorf("got %v", err)
 	}
 	for _, expansion := range []int64{1 << 20, 0} {

@@ -25,7 +25,10 @@ func git(t testing.TB, dir string, stdin []byte, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(stdin), os.Stderr
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=/dev/null",
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("git %s: %v", args, err)
@@ -77,7 +80,8 @@ func history(t testing.TB, commits int) *gittest.Repo {
 // same compares all objects with what Git says they are.
 func same(t *testing.T, f *pack.File, repo string) {
 	t.Helper()
-	listed := strings.Fields(string(git(t, repo, nil, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")))
+	listed := strings.Fields(string(git(t, repo, nil, "cat-file",
+		"--batch-all-objects", "--batch-check=%(objectname)")))
 	if f.Index().Len() != len(listed) {
 		t.Errorf("%d objects, want %d", f.Index().Len(), len(listed))
 	}
@@ -113,7 +117,8 @@ func TestEveryObjectIsFoundAndReadAsGitHasIt(t *testing.T) {
 	longform.Only(t, "packs of a long history")
 	repo := history(t, 30).URLOnDisk()
 	for name, args := range map[string][]string{
-		"by place": {"--delta-base-offset"}, "by name": {"--no-reuse-delta"}, "deep": {"--no-reuse-delta", "--depth=200", "--window=100"},
+		"by place": {"--delta-base-offset"}, "by name": {"--no-reuse-delta"},
+		"deep": {"--no-reuse-delta", "--depth=200", "--window=100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +157,8 @@ func TestJoinedPacksHoldEverything(t *testing.T) {
 	dir := repo.URLOnDisk()
 	var files []*pack.File
 	for _, revs := range []string{"main~20\n", "main~10\n^main~22\n", "main\n^main~9\n"} {
-		files = append(files, store(t, git(t, dir, []byte(revs), "pack-objects", "--revs", "--stdout", "-q", "--delta-base-offset")))
+		files = append(files, store(t, git(t, dir, []byte(revs), "pack-objects",
+			"--revs", "--stdout", "-q", "--delta-base-offset")))
 	}
 	files = append(files, store(t, git(t, dir, nil, "pack-objects", "--all", "--stdout", "-q")))
 	var joined bytes.Buffer

@@ -111,7 +111,8 @@ func TestNothingMovesWhenTheConsoleIsAwayForAll(t *testing.T) {
 			second.cutOff()
 			for range 120 {
 				<-time.After(time.Second)
-				if one.CutOff() || two.CutOff() || !slices.Equal(one.Rank("uid"), both) || !slices.Equal(two.Rank("uid"), both) {
+				if one.CutOff() || two.CutOff() || !slices.Equal(one.Rank("uid"), both) ||
+					!slices.Equal(two.Rank("uid"), both) {
 					t.Fatalf("%s apart: %q, %q", apart, one.Rank("uid"), two.Rank("uid"))
 				}
 			}
@@ -157,7 +158,10 @@ func TestNothingMovesWhenTheConsoleAndTheStoreAreAway(t *testing.T) {
 func TestARecordThatIsNoLongerListedAges(t *testing.T) {
 	t.Parallel()
 	p, now := New(Config{Replica: "one"}, Deps{Client: &http.Client{}}), time.Now()
-	for seen, hears := range map[time.Duration]bool{0: true, heardLately - 4*time.Second: true, heardLately - 3*time.Second: false, cutOffAfter: false} {
+	for seen, hears := range map[time.Duration]bool{
+		0: true, heardLately - 4*time.Second: true,
+		heardLately - 3*time.Second: false, cutOffAfter: false,
+	} {
 		two := coordination.Member{ID: "two", Meta: map[string]string{metaSilence: "3"}}
 		p.known = map[string]known{"two": {two, now.Add(-seen)}}
 		if p.anotherHearsLocked(now) != hears {

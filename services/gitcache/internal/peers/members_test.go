@@ -57,7 +57,8 @@ func names(p *Peers) []string {
 func TestNobodyIsRankedBeforeItIsKnownWhoLives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := New(Config{Replica: "one", URL: func() string { return "https://one" }}, Deps{Coordinator: memory(t), Client: &http.Client{}})
+		p := New(Config{Replica: "one", URL: func() string { return "https://one" }},
+			Deps{Coordinator: memory(t), Client: &http.Client{}})
 		if p.Place("uid") >= 0 || p.Rank("uid") != nil {
 			t.Error("it takes sources without knowing whose they are")
 		}
@@ -77,7 +78,8 @@ func TestReplicasKnowEachOtherAtOnce(t *testing.T) {
 		<-time.After(time.Second)
 		two, stopTwo := run(t, c, "two")
 		synctest.Wait()
-		if got := names(one); !slices.Equal(got, []string{"one", "two"}) || one.Alone() || !one.Settled().After(settled) {
+		if got := names(one); !slices.Equal(got, []string{"one", "two"}) || one.Alone() ||
+			!one.Settled().After(settled) {
 			t.Errorf("one knows of %q", got)
 		}
 		if !slices.Equal(one.Rank("uid"), two.Rank("uid")) {

@@ -75,7 +75,8 @@ func TestOneThatDrainsTakesNothingUnlessAllDo(t *testing.T) {
 				drain++
 			}
 		}
-		if len(rank) == 0 || drain < len(all) && len(rank) != len(all)-drain || drain == len(all) && len(rank) != len(all) {
+		if len(rank) == 0 || drain < len(all) && len(rank) != len(all)-drain ||
+			drain == len(all) && len(rank) != len(all) {
 			t.Fatalf("%d of %d drain, ranked are %v", drain, len(all), rank)
 		}
 	})
@@ -112,7 +113,8 @@ func TestSharesAreEven(t *testing.T) {
 // The ranking that is written here must never change: see score.
 func TestTheRankingIsTheSameInEveryRelease(t *testing.T) {
 	t.Parallel()
-	got := placement.Rank("5d1b4b1e-0000-4000-8000-000000000002", []placement.Replica{{Name: "gitcache-0"}, {Name: "gitcache-1"}, {Name: "gitcache-2"}})
+	got := placement.Rank("5d1b4b1e-0000-4000-8000-000000000002",
+		[]placement.Replica{{Name: "gitcache-0"}, {Name: "gitcache-1"}, {Name: "gitcache-2"}})
 	if want := []string{"gitcache-0", "gitcache-2", "gitcache-1"}; !slices.Equal(got, want) {
 		t.Errorf("ranked %v, want %v", got, want)
 	}

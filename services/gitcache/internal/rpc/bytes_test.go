@@ -36,7 +36,8 @@ func TestReplicasThatAskEachOtherForTheSameDoNotWaitForEachOther(t *testing.T) {
 		replicas[i] = httptest.NewServer(rpc.Bytes(store, anybody, nothing, func(ctx context.Context, d artifact.Digest) (io.ReadCloser, error) {
 			asking.Done()
 			asking.Wait()
-			return artifact.Fetch(ctx, &http.Client{Transport: wire.Forwarding(http.DefaultTransport)}, replicas[1-i].URL, d, 0)
+			return artifact.Fetch(ctx, &http.Client{Transport: wire.Forwarding(http.DefaultTransport)},
+				replicas[1-i].URL, d, 0)
 		}))
 		t.Cleanup(replicas[i].Close)
 	}

@@ -79,10 +79,13 @@ func (s *Sources) PackService(ctx context.Context, req *gitcachev1.PackServiceRe
 }
 
 // passOn has the owner of the source answer.
-func (s *Sources) passOn(ctx context.Context, uid, source string, req *gitcachev1.PackServiceRequest, out *connect.ServerStream[gitcachev1.PackServiceResponse]) error {
+func (s *Sources) passOn(ctx context.Context, uid, source string, req *gitcachev1.PackServiceRequest,
+	out *connect.ServerStream[gitcachev1.PackServiceResponse],
+) error {
 	at, ok := s.Packs.Owner(ctx, uid)
 	if forwarded(ctx) || !ok {
-		return connect.NewError(connect.CodeUnavailable, fmt.Errorf("source %q: revision %q is not here, and its owner can't be reached: try again", source, req.GetRevision()))
+		return connect.NewError(connect.CodeUnavailable,
+			fmt.Errorf("source %q: revision %q is not here, and its owner can't be reached: try again", source, req.GetRevision()))
 	}
 	from, err := at.PackService(ctx, req)
 	if err != nil {
@@ -102,7 +105,8 @@ func relayed(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if said, ok := errors.AsType[*connect.Error](err); ok && connect.IsWireError(err) && said.Code() != connect.CodePermissionDenied && said.Code() != connect.CodeUnauthenticated {
+	if said, ok := errors.AsType[*connect.Error](err); ok && connect.IsWireError(err) &&
+		said.Code() != connect.CodePermissionDenied && said.Code() != connect.CodeUnauthenticated {
 		return connect.NewError(said.Code(), errors.New(said.Message()))
 	}
 	return connect.NewError(connect.CodeUnavailable, errors.New("the replica that fetches the source does not answer: try again"))

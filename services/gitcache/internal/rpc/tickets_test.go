@@ -25,7 +25,8 @@ func TestTicketOfAClusterOpensNothingToTheNextOneOfItsName(t *testing.T) {
 	refusals := 0
 	authorize := rpc.Tickets(tickets, func(*http.Request, string, string) { refusals++ })
 	asks := func(uid string) error {
-		r := httptest.NewRequestWithContext(identity.NewContext(t.Context(), identity.Identity{Kind: identity.KindAgent, Name: "edge-1", ClusterUID: uid}), http.MethodGet, "/", nil)
+		r := httptest.NewRequestWithContext(identity.NewContext(t.Context(),
+			identity.Identity{Kind: identity.KindAgent, Name: "edge-1", ClusterUID: uid}), http.MethodGet, "/", nil)
 		r.Header.Set("Fairlead-Artifact-Ticket", make1(digest))
 		return authorize(r, digest)
 	}

@@ -101,7 +101,10 @@ func TestANewerTagIsAboveTheChosenOneAndNoPreRelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tags := []string{"refs/tags/1.4.0", "refs/tags/v2.0.0", "refs/tags/v2.1.0", "refs/tags/v3.0.0-rc.1", "refs/tags/other"}
+		tags := []string{
+			"refs/tags/1.4.0", "refs/tags/v2.0.0", "refs/tags/v2.1.0", "refs/tags/v3.0.0-rc.1",
+			"refs/tags/other",
+		}
 		if got := r.Choose(slices.Values(tags)).Newer(); got != want {
 			t.Errorf("%s: %q", text, got)
 		}

@@ -103,7 +103,10 @@ func TestWhatGitSignsIsAccepted(t *testing.T) {
 				"commit": func(k *signature.Keys, b []byte) (string, *signature.Refusal) { return k.Commit(b, now) },
 				"tag":    func(k *signature.Keys, b []byte) (string, *signature.Refusal) { return k.Tag(b, "v1.0.0", now) },
 			}
-			raws := map[string][]byte{"commit": r.commit(t, "subject\n\nbody\n gpgsig not a header"), "tag": r.tag(t, "v1.0.0")}
+			raws := map[string][]byte{
+				"commit": r.commit(t, "subject\n\nbody\n gpgsig not a header"),
+				"tag":    r.tag(t, "v1.0.0"),
+			}
 			for kind, check := range objects {
 				raw := raws[kind]
 				if got, err := check(trusted, raw); err != nil || got != signer.Fingerprint {
@@ -261,7 +264,8 @@ func TestSSHSignaturesForOtherPurposesAreRefused(t *testing.T) {
 	plain := r.raw(t, "commit", "HEAD")
 	with := func(armored string) []byte {
 		head, message, _ := bytes.Cut(plain, []byte("\n\n"))
-		return concat(head, []byte("\ngpgsig "+strings.ReplaceAll(strings.TrimSpace(armored), "\n", "\n ")), []byte("\n\n"), message)
+		return concat(head, []byte("\ngpgsig "+strings.ReplaceAll(strings.TrimSpace(armored), "\n", "\n ")),
+			[]byte("\n\n"), message)
 	}
 	k := keys(t, signer.Public)
 	if _, err := k.Commit(with(signer.SSHSign(t, "git", plain)), time.Now()); err != nil {
@@ -279,7 +283,9 @@ func TestSSHSignaturesForOtherPurposesAreRefused(t *testing.T) {
 }
 
 // handmade is an SSH signature as a program could make it that is not OpenSSH.
-func handmade(key ssh.PublicKey, hash, format string, payload []byte, sign func(signed []byte) (blob, rest []byte)) string {
+func handmade(key ssh.PublicKey, hash, format string, payload []byte,
+	sign func(signed []byte) (blob, rest []byte),
+) string {
 	sum := sha256.Sum256(payload)
 	head := ssh.Marshal(struct{ Namespace, Reserved, Hash, Digest string }{"git", "", hash, string(sum[:])})
 	blob, rest := sign(append([]byte("SSHSIG"), head...))
@@ -293,11 +299,13 @@ func handmade(key ssh.PublicKey, hash, format string, payload []byte, sign func(
 		Key                           []byte
 		Namespace, Reserved, Hash, Of string
 	}{1, key.Marshal(), "git", "", hash, string(inner)})
-	return "-----BEGIN SSH SIGNATURE-----\n" + base64.StdEncoding.EncodeToString(append([]byte("SSHSIG"), outer...)) + "\n-----END SSH SIGNATURE-----"
+	return "-----BEGIN SSH SIGNATURE-----\n" + base64.StdEncoding.EncodeToString(append([]byte("SSHSIG"), outer...)) +
+		"\n-----END SSH SIGNATURE-----"
 }
 
 func commitWith(armored string) []byte {
-	return []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ngpgsig " + strings.ReplaceAll(armored, "\n", "\n ") + "\n\nm\n")
+	return []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ngpgsig " + strings.ReplaceAll(armored, "\n", "\n ") +
+		"\n\nm\n")
 }
 
 var payloadOf = []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n\nm\n")
@@ -379,7 +387,8 @@ func TestKeysThatCanNotBeTrustedSayWhy(t *testing.T) {
 		strings.Replace(armored, "\n\nm", "\n\nx", 1): "OpenPGP",
 	} {
 		_, err := signature.ParseKeys([]string{good.Public, text})
-		if err == nil || !strings.Contains(err.Error(), "verification key 2 ") || !strings.Contains(err.Error(), words) {
+		if err == nil || !strings.Contains(err.Error(), "verification key 2 ") ||
+			!strings.Contains(err.Error(), words) {
 			t.Errorf("%.30q: got %v, want %q", text, err, words)
 		}
 	}
@@ -396,7 +405,10 @@ func FuzzCommit(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, armored := range []string{signer.SSHSign(f, "git", payloadOf), signer.SSHSign(f, "x", payloadOf), string(pgp.Header(f, payloadOf))} {
+	for _, armored := range []string{
+		signer.SSHSign(f, "git", payloadOf), signer.SSHSign(f, "x", payloadOf),
+		string(pgp.Header(f, payloadOf)),
+	} {
 		f.Add(commitWith(armored))
 		f.Add(append(bytes.Clone(payloadOf), armored...))
 	}
@@ -409,7 +421,9 @@ func FuzzCommit(f *testing.F) {
 			}
 		}
 		// An accepted commit is what was signed, but for the signature's own bytes.
-		if _, err := k.Commit(raw, now); err == nil && !bytes.HasPrefix(raw, []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n")) && !bytes.HasPrefix(raw, []byte("gpgsig")) {
+		if _, err := k.Commit(raw, now); err == nil &&
+			!bytes.HasPrefix(raw, []byte("tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n")) &&
+			!bytes.HasPrefix(raw, []byte("gpgsig")) {
 			t.Errorf("accepted %q", raw)
 		}
 	})

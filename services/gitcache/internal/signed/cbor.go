@@ -19,7 +19,7 @@ type tagged struct {
 	value  any
 }
 
-var errCBOR = errors.New("is not CBOR that can be read") //nolint:gochecknoglobals // never changed
+var errCBOR = errors.New("is not CBOR that can be read")
 
 // parseCBOR reads one value of CBOR (RFC 8949) that is all of the text, in the forms that envelopes have: int64, []byte, string, []any, map[any]any
 // (of which the keys are int64 or string), tagged, bool and nil. Lengths have their shortest form and are not left open, and no key is there twice.

@@ -66,7 +66,8 @@ func (t *Trust) Signature(s oci.Signature, of Subject, now time.Time) (fingerpri
 	case is.Image.Digest != string(of.Digest):
 		return "", signature.Refuse(signature.Invalid, "has a signature by key %s that is for another artifact, %s", fingerprint, shorten(is.Image.Digest))
 	case repositoryOf(is.Identity.Reference) != repositoryOf(of.Repository):
-		return "", signature.Refuse(signature.Invalid, "has a signature by key %s that is for the repository %q, and not for %q", fingerprint, shorten(is.Identity.Reference), of.Repository)
+		return "", signature.Refuse(signature.Invalid,
+			"has a signature by key %s that is for the repository %q, and not for %q", fingerprint, shorten(is.Identity.Reference), of.Repository)
 	}
 	return fingerprint, nil
 }

@@ -18,7 +18,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/signed"
 )
 
-// TestLargerCurvesCountWithTheirHashes: payloads are signed by SHA-256 with each curve, and bundles by the hash of the curve's size.
+// TestLargerCurvesCountWithTheirHashes: payloads are signed by SHA-256 with each curve, and bundles by the hash of the
+// curve's size.
 func TestLargerCurvesCountWithTheirHashes(t *testing.T) {
 	t.Parallel()
 	for _, is := range []struct {
@@ -43,7 +44,10 @@ func TestLargerCurvesCountWithTheirHashes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		trust, err := signed.New(signed.Policy{Provider: signed.Cosign, Keys: []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))}})
+		trust, err := signed.New(signed.Policy{
+			Provider: signed.Cosign,
+			Keys:     []string{string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,8 +61,12 @@ func TestLargerCurvesCountWithTheirHashes(t *testing.T) {
 			return sig
 		}
 		of := signed.Subject{Digest: digest, Repository: "r/x"}
-		payload := []byte(`{"critical":{"identity":{"docker-reference":"r/x"},"image":{"docker-manifest-digest":"` + digest + `"},"type":"cosign container image signature"}}`)
-		by, no := trust.Signature(oci.Signature{Payload: payload, Signature: base64.StdEncoding.EncodeToString(sign(payload))}, of, time.Now())
+		payload := []byte(`{"critical":{"identity":{"docker-reference":"r/x"},"image":{"docker-manifest-digest":"` +
+			digest + `"},"type":"cosign container image signature"}}`)
+		by, no := trust.Signature(oci.Signature{
+			Payload:   payload,
+			Signature: base64.StdEncoding.EncodeToString(sign(payload)),
+		}, of, time.Now())
 		if (no == nil) != is.good || is.good && !trust.Has(by) {
 			t.Errorf("%s, a payload: by %q, refused: %v", name, by, no)
 		}

@@ -33,14 +33,16 @@ func publicKey(t testing.TB) string {
 
 // FuzzSignature: nothing is signed by a key whose private half is gone.
 func FuzzSignature(f *testing.F) {
-	f.Add([]byte(`{"critical":{"identity":{"docker-reference":"r/x"},"image":{"docker-manifest-digest":"`+digest+`"},"type":"cosign container image signature"}}`), base64.StdEncoding.EncodeToString([]byte("x")), false)
+	f.Add([]byte(`{"critical":{"identity":{"docker-reference":"r/x"},"image":{"docker-manifest-digest":"`+digest+
+		`"},"type":"cosign container image signature"}}`), base64.StdEncoding.EncodeToString([]byte("x")), false)
 	f.Add([]byte(`{"dsseEnvelope":{"payload":"e30=","payloadType":"application/vnd.in-toto+json","signatures":[{"sig":"eA=="}]}}`), "", true)
 	t, err := signed.New(signed.Policy{Provider: signed.Cosign, Keys: []string{publicKey(f)}})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(tt *testing.T, payload []byte, signature string, isBundle bool) {
-		by, no := t.Signature(oci.Signature{Payload: payload, IsBundle: isBundle, Signature: signature}, signed.Subject{Digest: digest, Repository: "r/x"}, time.Now())
+		by, no := t.Signature(oci.Signature{Payload: payload, IsBundle: isBundle, Signature: signature},
+			signed.Subject{Digest: digest, Repository: "r/x"}, time.Now())
 		if by != "" || no == nil {
 			tt.Errorf("signed by %q", by)
 		}

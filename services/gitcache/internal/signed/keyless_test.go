@@ -12,7 +12,8 @@ import (
 )
 
 func statementOf(digest oci.Digest) []byte {
-	return fmt.Appendf(nil, `{"subject":[{"digest":{"sha256":%q}}],"predicateType":%q}`, strings.TrimPrefix(string(digest), "sha256:"), signPredicate)
+	return fmt.Appendf(nil, `{"subject":[{"digest":{"sha256":%q}}],"predicateType":%q}`,
+		strings.TrimPrefix(string(digest), "sha256:"), signPredicate)
 }
 
 // TestSignaturesWithoutAKey count by the trusted root and the identities of the policy.
@@ -20,7 +21,10 @@ func TestSignaturesWithoutAKey(t *testing.T) {
 	t.Parallel()
 	s := keylesstest.New(t)
 	digest := oci.Digest("sha256:" + strings.Repeat("a", 64))
-	policy := Policy{Provider: Cosign, Root: s.Root(), Signers: []Signer{{Issuer: `https://token\.ci\.example\.com`, Subject: `https://ci\.example\.com/acme/shop/.*`}}}
+	policy := Policy{Provider: Cosign, Root: s.Root(), Signers: []Signer{{
+		Issuer:  `https://token\.ci\.example\.com`,
+		Subject: `https://ci\.example\.com/acme/shop/.*`,
+	}}}
 	trust, err := New(policy)
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +56,10 @@ func TestSignaturesWithoutAKey(t *testing.T) {
 		}
 	}
 	for name, bad := range map[string]Policy{
-		"no identity": {Provider: Cosign, Root: policy.Root}, "no root": {Provider: Cosign, Signers: policy.Signers}, "keys, too": {Provider: Cosign, Root: policy.Root, Signers: policy.Signers, Keys: []string{"x"}},
-		"notation": {Provider: Provenance, Root: policy.Root, Signers: policy.Signers}, "a pattern": {Provider: Cosign, Root: policy.Root, Signers: []Signer{{"(", "x"}}},
+		"no identity": {Provider: Cosign, Root: policy.Root}, "no root": {Provider: Cosign, Signers: policy.Signers},
+		"keys, too": {Provider: Cosign, Root: policy.Root, Signers: policy.Signers, Keys: []string{"x"}},
+		"notation":  {Provider: Provenance, Root: policy.Root, Signers: policy.Signers},
+		"a pattern": {Provider: Cosign, Root: policy.Root, Signers: []Signer{{"(", "x"}}},
 	} {
 		if _, err := New(bad); err == nil {
 			t.Errorf("a policy with %s is taken", name)

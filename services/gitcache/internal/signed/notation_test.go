@@ -31,7 +31,8 @@ func notationTrust(t testing.TB, identity string, of ...*signedtest.Notary) *sig
 }
 
 func judge(trust *signed.Trust, envelope []byte) (string, *signature.Refusal) {
-	return trust.Signature(oci.Signature{Payload: envelope}, signed.Subject{Digest: digest, Repository: "r/x"}, time.Now())
+	return trust.Signature(oci.Signature{Payload: envelope}, signed.Subject{Digest: digest, Repository: "r/x"},
+		time.Now())
 }
 
 func TestSignaturesOfNotationAreGoodByAuthorityAndIdentity(t *testing.T) {
@@ -47,7 +48,8 @@ func TestSignaturesOfNotationAreGoodByAuthorityAndIdentity(t *testing.T) {
 		} {
 			for form, envelope := range map[string][]byte{"JWS": ada.Envelope(t, digest), "COSE": ada.COSE(t, digest)} {
 				by, no := judge(trust, envelope)
-				if no != nil || !strings.HasPrefix(by, "C=US, ST=WA, O=Build, CN=ada (authority sha256:") || !trust.Has(by) {
+				if no != nil || !strings.HasPrefix(by, "C=US, ST=WA, O=Build, CN=ada (authority sha256:") ||
+					!trust.Has(by) {
 					t.Errorf("%s, %s, %s: by %q, refused: %v", kind, name, form, by, no)
 				}
 			}

@@ -32,7 +32,8 @@ func (t *Trust) Provenance(text []byte, file string, now time.Time) (fingerprint
 	}
 	said, ok := of.Files[file]
 	if !ok {
-		return "", "", signature.Refuse(signature.Invalid, "has a provenance file by key %s that is of another chart or version: it does not name %s", fingerprint, file)
+		return "", "", signature.Refuse(signature.Invalid,
+			"has a provenance file by key %s that is of another chart or version: it does not name %s", fingerprint, file)
 	}
 	sum, ok = strings.CutPrefix(said, "sha256:")
 	if b, err := hex.DecodeString(sum); !ok || err != nil || len(b) != 32 {

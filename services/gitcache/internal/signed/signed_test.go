@@ -53,7 +53,8 @@ func TestKeysThatCannotBeTrustedAreNamedAndNotRepeated(t *testing.T) {
 	if _, err := signed.New(signed.Policy{Provider: signed.Cosign}); err == nil {
 		t.Error("no keys are taken")
 	}
-	if _, err := signed.New(signed.Policy{Provider: "of-a-later-release", Keys: []string{good}}); err == nil || !strings.Contains(err.Error(), "of-a-later-release") {
+	if _, err := signed.New(signed.Policy{Provider: "of-a-later-release", Keys: []string{good}}); err == nil ||
+		!strings.Contains(err.Error(), "of-a-later-release") {
 		t.Errorf("an unknown provider is taken: %v", err)
 	}
 }

@@ -52,7 +52,8 @@ func newReplica(t *testing.T, id string) *replica {
 	}
 	t.Cleanup(func() { _ = r.store.Close() })
 	r.builder, err = build.New(t.TempDir(), build.Deps{
-		Mirrors: r.mirrors, Store: r.store, Tracer: noop.NewTracerProvider().Tracer(""), Log: log, Observe: func(time.Duration, error) {},
+		Mirrors: r.mirrors, Store: r.store, Tracer: noop.NewTracerProvider().Tracer(""), Log: log,
+		Observe: func(time.Duration, error) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -417,8 +418,10 @@ func TestCopiesAreMadeWhilePlacesAreLookedUp(t *testing.T) {
 	first := owner.push(t, repo, "1")
 	c := spare.copier(t, &network{others: []*replica{owner}, owner: true}, first)
 	s := New("spare", Deps{
-		Placement: second{}, Peers: c.peers, Owner: func() Owner { return second{} }, Catalog: c.catalog, Mirrors: spare.mirrors,
-		Builder: spare.builder, Store: spare.store, Metrics: c.metrics, Tracer: c.tracer, Log: slog.New(slog.DiscardHandler),
+		Placement: second{}, Peers: c.peers, Owner: func() Owner { return second{} }, Catalog: c.catalog,
+		Mirrors: spare.mirrors,
+		Builder: spare.builder, Store: spare.store, Metrics: c.metrics, Tracer: c.tracer,
+		Log: slog.New(slog.DiscardHandler),
 	})
 	pinning := make(chan struct{})
 	s.pin = func(ctx context.Context, _ []build.Place) {

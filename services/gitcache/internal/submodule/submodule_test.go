@@ -68,7 +68,8 @@ func section(name, path, url string) string {
 func TestSubmodulesAreListedWithWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	got, err := list(t, "https://git.example.com/a/shop.git", "# libraries\n"+
-		section("x", "libs/x", "../b/x.git")+"\tbranch = main\n"+section("unused", "gone", "../gone.git")+section("the y", "y", "git@other.example.com:y.git"))
+		section("x", "libs/x", "../b/x.git")+"\tbranch = main\n"+
+		section("unused", "gone", "../gone.git")+section("the y", "y", "git@other.example.com:y.git"))
 	want := []string{"libs/x https://git.example.com:/a/b/x.git", "y ssh://git@other.example.com:y.git"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
@@ -210,13 +211,15 @@ func FuzzGitmodules(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string) {
 		blob, root := plumbing.ComputeHash(plumbing.BlobObject, []byte(content)), plumbing.NewHash(commit)
 		entry := func(mode, name string, id plumbing.Hash) string { return mode + " " + name + "\x00" + string(id[:]) }
-		m := memory{blob: []byte(content), root: []byte(entry("100644", ".gitmodules", blob) + entry("160000", "y", root))}
+		m := memory{blob: []byte(content), root: []byte(entry("100644", ".gitmodules", blob) + entry("160000",
+			"y", root))}
 		modules, err := submodule.List(m, root, base)
 		if err != nil && !errors.Is(err, submodule.ErrRefused) {
 			t.Errorf("%v", err)
 		}
 		for _, one := range modules {
-			if one.Path != "y" || one.URL.Scheme != "https" && one.URL.Scheme != "ssh" && one.URL.Scheme != "http" || one.URL.Host == "" {
+			if one.Path != "y" || one.URL.Scheme != "https" && one.URL.Scheme != "ssh" && one.URL.Scheme != "http" ||
+				one.URL.Host == "" {
 				t.Errorf("%q gives %+v", content, one)
 			}
 		}

@@ -71,7 +71,10 @@ func folderOf(name string) string {
 // A base brings what its kustomization leads to within its repository, links and other repositories, and no more.
 func TestABaseBringsWhatItLeadsTo(t *testing.T) {
 	t.Parallel()
-	own := map[string]string{"app/kustomization.yaml": "resources: [" + far + "a//x, ../own.yaml]\n", "own.yaml": "x", "secret": "x"}
+	own := map[string]string{
+		"app/kustomization.yaml": "resources: [" + far + "a//x, ../own.yaml]\n", "own.yaml": "x",
+		"secret": "x",
+	}
 	repositories := map[string]map[string]string{
 		"a": {"x/kustomization.yaml": "resources: [../y, " + far + "b]\n", "y": "-> real/y", "real/y/kustomization.yaml": "resources: [y.yaml]\n", "real/y/y.yaml": "y", "x/unused": "x", "own.yaml": "x"},
 		"b": {"kustomization.yaml": "configMapGenerator: [{files: [f, out]}]\n", "f": "-> g", "g": "x", "out": "-> ../secret"},
@@ -84,11 +87,14 @@ func TestABaseBringsWhatItLeadsTo(t *testing.T) {
 	}
 	slices.Sort(want)
 	names, wanted, err := based(t, own, repositories)
-	if err != nil || !slices.Equal(names, want) || len(wanted) != 2 || wanted[1].Within.Repository != far+"a" || wanted[1].File != "x/kustomization.yaml" {
+	if err != nil || !slices.Equal(names, want) || len(wanted) != 2 || wanted[1].Within.Repository != far+"a" ||
+		wanted[1].File != "x/kustomization.yaml" {
 		t.Errorf("got %q, %+v, %v\nwant %q", names, wanted, err, want)
 	}
 	repositories["b"]["kustomization.yaml"] = "configMapGenerator: [{files: [../../secret]}]\n"
-	if _, _, err := based(t, own, repositories); !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), `kustomization.yaml line 1 of `+far+`b at HEAD: "../../secret" leads out of that repository`) {
+	if _, _, err := based(t, own, repositories); !errors.Is(err, artifact.ErrRefused) ||
+		!strings.Contains(err.Error(), `kustomization.yaml line 1 of `+far+
+			`b at HEAD: "../../secret" leads out of that repository`) {
 		t.Errorf("a way out: %v", err)
 	}
 }
@@ -98,14 +104,18 @@ func TestABaseThatCantBeHadIsRefused(t *testing.T) {
 	t.Parallel()
 	line := map[string]map[string]string{}
 	for i := range MaxBaseChain + 1 {
-		line[fmt.Sprint("r", i)] = map[string]string{"kustomization.yaml": fmt.Sprintf("resources: [%sr%d]\n", far, i+1)}
+		line[fmt.Sprint("r", i)] = map[string]string{"kustomization.yaml": fmt.Sprintf("resources: [%sr%d]\n",
+			far, i+1)}
 	}
 	many, all := "resources:\n", map[string]string{}
 	for i := range MaxBases + 1 {
 		all[fmt.Sprintf("x%d/kustomization.yaml", i)] = "{}\n"
 		many += fmt.Sprintf("- %sa//x%d\n", far, i)
 	}
-	loop := map[string]map[string]string{"a": {"kustomization.yaml": "resources: [" + far + "b]\n"}, "b": {"kustomization.yaml": "resources:\n- " + far + "a\n"}}
+	loop := map[string]map[string]string{
+		"a": {"kustomization.yaml": "resources: [" + far + "b]\n"},
+		"b": {"kustomization.yaml": "resources:\n- " + far + "a\n"},
+	}
 	for name, tc := range map[string]struct {
 		own          string
 		more         map[string]string
@@ -125,7 +135,8 @@ func TestABaseThatCantBeHadIsRefused(t *testing.T) {
 		own := map[string]string{"app/kustomization.yaml": tc.own}
 		maps.Copy(own, tc.more)
 		_, wanted, err := based(t, own, tc.repositories)
-		if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "hush") {
+		if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), tc.says) ||
+			strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: the builder says %v, want %q", name, err, tc.says)
 		}
 		if !slices.ContainsFunc(wanted, func(w WantedBase) bool { return w.Problem != "" && strings.Contains(w.Where()+": "+w.Problem, tc.says) }) {
@@ -139,7 +150,8 @@ func TestABaseThatIsNotHereIsAwaited(t *testing.T) {
 	t.Parallel()
 	own := map[string]string{"app/kustomization.yaml": "resources: [" + far + "a]\n"}
 	_, wanted, err := based(t, own, nil)
-	if !errors.Is(err, ErrNoBase) || errors.Is(err, artifact.ErrRefused) || len(wanted) != 1 || wanted[0].Problem != "" {
+	if !errors.Is(err, ErrNoBase) || errors.Is(err, artifact.ErrRefused) || len(wanted) != 1 ||
+		wanted[0].Problem != "" {
 		t.Errorf("got %+v, %v", wanted, err)
 	}
 	o := objects{}

@@ -33,10 +33,9 @@ func (o objects) chart(dependencies string, more ...entry) plumbing.Hash {
 }
 
 // wanted are the charts that those at the root depend on, with their problems.
-func wanted(t *testing.T, o objects, root plumbing.Hash, options Options) []string {
+func wanted(t *testing.T, o objects, root plumbing.Hash) []string {
 	t.Helper()
-	options.Limits = wide
-	all, err := Charts(t.Context(), o, root, "", options)
+	all, err := Charts(t.Context(), o, root, "", Options{Limits: wide})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +68,14 @@ func carried(t *testing.T, o objects, root plumbing.Hash) ([]string, error) {
 func refusesDependency(t *testing.T, o objects, root plumbing.Hash, words ...string) {
 	t.Helper()
 	_, err := carried(t, o, root)
-	told := strings.Join(wanted(t, o, root, Options{}), "\n")
+	told := strings.Join(wanted(t, o, root), "\n")
 	if !errors.Is(err, artifact.ErrRefused) {
 		t.Errorf("the builder says %v", err)
 		return
 	}
 	for _, word := range words {
-		if !strings.Contains(err.Error(), word) || !strings.HasPrefix(word, "Chart.yaml") && !strings.Contains(told, word) {
+		if !strings.Contains(err.Error(), word) ||
+			!strings.HasPrefix(word, "Chart.yaml") && !strings.Contains(told, word) {
 			t.Errorf("the builder says %q and the owner %q, without %q", err, told, word)
 		}
 	}
@@ -86,17 +86,22 @@ func TestOnlyThePackageOfTheNameIsTheChart(t *testing.T) {
 	t.Parallel()
 	for file, missing := range map[string]bool{
 		"redis-cluster-9.0.0.tgz": true, "redis-7-1.0.0.tgz": true, "redis-.tgz": true, "redis.tgz": true,
-		"redis-1.0.0.tgz": false, "redis-v1.1.0.tgz": false, "redis-1.0.0-rc.1+build.7.tgz": false, "redis-1.0.0_build.7.tgz": false,
+		"redis-1.0.0.tgz": false, "redis-v1.1.0.tgz": false, "redis-1.0.0-rc.1+build.7.tgz": false,
+		"redis-1.0.0_build.7.tgz": false,
 	} {
 		o := objects{}
-		root := o.chart(dependencies("redis 1.0.0"), entry{modeFolder, "charts", o.tree(entry{modeFile, file, o.blob("x")})})
-		if got := wanted(t, o, root, Options{}); missing != (len(got) == 1) {
+		root := o.chart(dependencies("redis 1.0.0"),
+			entry{modeFolder, "charts", o.tree(entry{modeFile, file, o.blob("x")})})
+		if got := wanted(t, o, root); missing != (len(got) == 1) {
 			t.Errorf("with %s %q is fetched", file, got)
 		}
 	}
 	o := objects{}
-	root := o.chart(dependencies("redis ^7"), entry{modeFolder, "charts", o.tree(entry{modeFile, "redis-^7.tgz", o.blob("x")})})
-	if got := wanted(t, o, root, Options{}); len(got) != 0 {
+	root := o.chart(dependencies("redis ^7"), entry{
+		modeFolder, "charts",
+		o.tree(entry{modeFile, "redis-^7.tgz", o.blob("x")}),
+	})
+	if got := wanted(t, o, root); len(got) != 0 {
 		t.Errorf("with the very version %q is fetched", got)
 	}
 }
@@ -111,7 +116,7 @@ func TestRequirementsTakeThePlaceOfDependencies(t *testing.T) {
 	} {
 		o := objects{}
 		root := o.chart(dependencies("db 1.0.0"), entry{modeFile, "requirements.yaml", o.blob(requirements)})
-		if got := wanted(t, o, root, Options{}); !slices.Equal(got, want) {
+		if got := wanted(t, o, root); !slices.Equal(got, want) {
 			t.Errorf("with %q: %q, want %q", requirements, got, want)
 		}
 		if names, err := carried(t, o, root); err != nil || len(names) != len(want) {
@@ -124,7 +129,8 @@ func TestDependenciesOfOneNameHaveFoldersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	o := objects{}
 	root := o.chart(dependencies("db 1.0.0", "db 1.1.0", "db 1.1.0", "db-1.1.0 3.0.0"))
-	if names, err := carried(t, o, root); err != nil || !slices.Equal(names, []string{"db", "db-1.1.0", "db-1.1.0-3.0.0"}) {
+	if names, err := carried(t, o, root); err != nil ||
+		!slices.Equal(names, []string{"db", "db-1.1.0", "db-1.1.0-3.0.0"}) {
 		t.Errorf("got %q, %v", names, err)
 	}
 }
@@ -133,13 +139,20 @@ func TestDependenciesOfOneNameHaveFoldersOfTheirOwn(t *testing.T) {
 func TestADependencyWithoutAPlaceIsRefused(t *testing.T) {
 	t.Parallel()
 	o := objects{}
-	vendored := entry{modeFolder, "charts", o.tree(entry{modeFolder, "db-1.1.0", o.tree(entry{modeFile, "x", o.blob("x")})})}
-	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db 1.1.0"), vendored), "Chart.yaml line 3", `"charts/db-1.1.0"`)
-	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db-1.1.0 1.1.0", "db 1.1.0")), "Chart.yaml line 4", `"charts/db-1.1.0"`)
-	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db 1.0.0 https://a.example.com", "db 1.0.0 https://b.example.com")), "Chart.yaml line 4", `"charts/db-1.0.0"`)
+	vendored := entry{modeFolder, "charts", o.tree(entry{
+		modeFolder, "db-1.1.0",
+		o.tree(entry{modeFile, "x", o.blob("x")}),
+	})}
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db 1.1.0"), vendored), "Chart.yaml line 3",
+		`"charts/db-1.1.0"`)
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db-1.1.0 1.1.0", "db 1.1.0")), "Chart.yaml line 4",
+		`"charts/db-1.1.0"`)
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0", "db 1.0.0 https://a.example.com",
+		"db 1.0.0 https://b.example.com")), "Chart.yaml line 4", `"charts/db-1.0.0"`)
 	link := []entry{{modeLink, "charts", o.blob("lib")}, {modeFolder, "lib", o.tree(entry{modeFile, "x", o.blob("x")})}}
 	refusesDependency(t, o, o.chart(dependencies("db 1.0.0"), link...), "Chart.yaml line 2", `"charts"`, "a link")
-	refusesDependency(t, o, o.chart(dependencies("db 1.0.0"), entry{modeFile, "charts", o.blob("x")}), "Chart.yaml line 2", `"charts"`, "a file")
+	refusesDependency(t, o, o.chart(dependencies("db 1.0.0"), entry{modeFile, "charts", o.blob("x")}),
+		"Chart.yaml line 2", `"charts"`, "a file")
 }
 
 func TestDependenciesOfAFolderHaveALimit(t *testing.T) {
@@ -153,8 +166,9 @@ func TestDependenciesOfAFolderHaveALimit(t *testing.T) {
 		t.Error(err)
 	}
 	root := o.chart(dependencies(all...))
-	refusesDependency(t, o, root, fmt.Sprintf("Chart.yaml line %d", maxDependencies+2), fmt.Sprintf("limit of %d", maxDependencies))
-	if got := wanted(t, o, root, Options{}); len(got) != maxDependencies+1 {
+	refusesDependency(t, o, root, fmt.Sprintf("Chart.yaml line %d", maxDependencies+2),
+		fmt.Sprintf("limit of %d", maxDependencies))
+	if got := wanted(t, o, root); len(got) != maxDependencies+1 {
 		t.Errorf("%d are wanted", len(got))
 	}
 }

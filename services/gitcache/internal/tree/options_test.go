@@ -16,7 +16,8 @@ import (
 )
 
 func (o objects) commit(tree plumbing.Hash) plumbing.Hash {
-	return o.add(plumbing.CommitObject, fmt.Appendf(nil, "tree %s\nauthor a <a> 0 +0000\ncommitter a <a> 0 +0000\n\nx\n", tree))
+	return o.add(plumbing.CommitObject, fmt.Appendf(nil,
+		"tree %s\nauthor a <a> 0 +0000\ncommitter a <a> 0 +0000\n\nx\n", tree))
 }
 
 func rules(t *testing.T, include, ignore []string) filter.Rules {
@@ -70,7 +71,8 @@ func TestRulesOfTheServiceAndOfFoldersLeaveFilesOut(t *testing.T) {
 	)
 	holds(t, o, root, Options{}, "a.yaml", "b/b.yaml", "b/keep.md")
 	holds(t, o, root, Options{Rules: rules(t, []string{"*.yaml"}, []string{"/a.*"})}, "b/b.yaml")
-	refused(t, o, root, Options{Rules: rules(t, []string{"*.jsonnet"}, nil)}, "nothing is left", `"*.jsonnet"`, filter.FileName)
+	refused(t, o, root, Options{Rules: rules(t, []string{"*.jsonnet"}, nil)}, "nothing is left", `"*.jsonnet"`,
+		filter.FileName)
 }
 
 // A file that is left out may be anything: no limit, no hostile name and no missing object there matters.
@@ -106,7 +108,11 @@ func TestRulesThatCanNotBeReadAreRefused(t *testing.T) {
 	file := entry{modeFile, "a", o.blob("x")}
 	refused(t, o, o.tree(file, entry{modeLink, ".fairleadignore", o.blob("a")}), Options{}, ".fairleadignore", "link")
 	refused(t, o, o.tree(file, entry{modeFile, ".fairleadignore", o.blob("a\x00")}), Options{}, "not a text file")
-	refused(t, o, o.tree(file, entry{modeFolder, "b", o.tree(entry{modeFile, ".fairleadignore", o.blob(strings.Repeat("a\n", 40_000))})}), Options{}, `"b/.fairleadignore"`, "64 KiB")
+	refused(t, o, o.tree(file, entry{
+		modeFolder, "b",
+		o.tree(entry{modeFile, ".fairleadignore", o.blob(strings.Repeat("a\n", 40_000))}),
+	}), Options{},
+		`"b/.fairleadignore"`, "64 KiB")
 	holds(t, o, o.tree(file, entry{modeFolder, ".fairleadignore", o.tree(file)}), Options{}, ".fairleadignore/a", "a")
 }
 
@@ -120,20 +126,25 @@ func TestAnEmptyFolderIsRefused(t *testing.T) {
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
 	o := objects{}
-	inner := o.commit(o.tree(entry{modeFile, "i", o.blob("inner")}, entry{modeFile, ".fairleadignore", o.blob("j")}, entry{modeFile, "j", o.blob("x")}))
+	inner := o.commit(o.tree(entry{modeFile, "i", o.blob("inner")}, entry{modeFile, ".fairleadignore", o.blob("j")},
+		entry{modeFile, "j", o.blob("x")}))
 	outer := o.commit(o.tree(entry{modeFile, "o", o.blob("outer")}, entry{modeSubmodule, "nested", inner}))
 	gone := plumbing.NewHash("0123456789012345678901234567890123456789")
-	root := o.tree(entry{modeFile, "a", o.blob("x")}, entry{modeFolder, "v", o.tree(entry{modeSubmodule, "sub", outer}, entry{modeSubmodule, "gone", gone})})
+	root := o.tree(entry{modeFile, "a", o.blob("x")},
+		entry{modeFolder, "v", o.tree(entry{modeSubmodule, "sub", outer}, entry{modeSubmodule, "gone", gone})})
 
 	refused(t, o, root, Options{}, `"v/sub"`, "submodules: true", "ignore")
 	refused(t, o, root, Options{Rules: rules(t, []string{"*.yaml"}, nil)}, `"v/sub"`) // the submodule may hold some
 	holds(t, o, root, Options{Rules: rules(t, nil, []string{"v"})}, "a")
 	holds(t, o, root, Options{Rules: rules(t, []string{"/a", "/v/*/"}, []string{"gone", "sub"})}, "a")
-	holds(t, o, root, Options{Submodules: true, Rules: rules(t, nil, []string{"gone"})}, "a", "v/sub/nested/i", "v/sub/o")
-	holds(t, o, root, Options{Submodules: true, Rules: rules(t, []string{"nested/"}, []string{"gone"})}, "v/sub/nested/i")
+	holds(t, o, root, Options{Submodules: true, Rules: rules(t, nil, []string{"gone"})}, "a", "v/sub/nested/i",
+		"v/sub/o")
+	holds(t, o, root, Options{Submodules: true, Rules: rules(t, []string{"nested/"}, []string{"gone"})},
+		"v/sub/nested/i")
 
 	_, err := packWith(t, o, root, Options{Limits: wide, Submodules: true})
-	if !errors.Is(err, ErrNoSubmodule) || errors.Is(err, mirror.ErrMissing) || !strings.Contains(err.Error(), `"v/gone"`) || !strings.Contains(err.Error(), gone.String()) {
+	if !errors.Is(err, ErrNoSubmodule) || errors.Is(err, mirror.ErrMissing) ||
+		!strings.Contains(err.Error(), `"v/gone"`) || !strings.Contains(err.Error(), gone.String()) {
 		t.Errorf("a submodule that is not there: %v", err)
 	}
 
@@ -142,7 +153,8 @@ func TestSubmodules(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, o, nested, Options{}, "i")
-	if _, err := Find(o, root, "v/sub/nested", false); !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), "submodules: true") {
+	if _, err := Find(o, root, "v/sub/nested", false); !errors.Is(err, artifact.ErrRefused) ||
+		!strings.Contains(err.Error(), "submodules: true") {
 		t.Errorf("a path into a submodule: %v", err)
 	}
 	if _, err := Find(o, root, "v/gone/x", true); !errors.Is(err, ErrNoSubmodule) {
@@ -160,7 +172,8 @@ func TestSubmodulesWithinSubmodulesHaveALimit(t *testing.T) {
 	deep := wide
 	deep.Depth = 100
 	_, err := packWith(t, o, root, Options{Limits: deep, Submodules: true})
-	if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), "limit of 8") || !strings.Contains(err.Error(), strings.Repeat("s/", 8)+"s") {
+	if !errors.Is(err, artifact.ErrRefused) || !strings.Contains(err.Error(), "limit of 8") ||
+		!strings.Contains(err.Error(), strings.Repeat("s/", 8)+"s") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -170,14 +183,16 @@ func TestASubmoduleAtWhatIsNoCommitIsRefused(t *testing.T) {
 	o := objects{}
 	for name, b := range map[string]string{"empty": "", "no tree": "author x\n", "short": "tree 1234\n"} {
 		t.Log(name)
-		refused(t, o, o.tree(entry{modeSubmodule, "s", o.add(plumbing.CommitObject, []byte(b))}), Options{Submodules: true}, `"s"`, "malformed")
+		refused(t, o, o.tree(entry{modeSubmodule, "s", o.add(plumbing.CommitObject, []byte(b))}),
+			Options{Submodules: true}, `"s"`, "malformed")
 	}
 }
 
 func TestASubmoduleAtACombinationIsRefused(t *testing.T) {
 	t.Parallel()
 	o := objects{}
-	text := "tree %s\nauthor a <a> 0 +0000\ncommitter %s <> 0 +0000\n\nx\n\n" + mirror.CombinationLine + "combination:1\n"
+	text := "tree %s\nauthor a <a> 0 +0000\ncommitter %s <> 0 +0000\n\nx\n\n" + mirror.CombinationLine +
+		"combination:1\n"
 	files := o.tree(entry{modeFile, "secret", o.blob("x")})
 	combined := o.add(plumbing.CommitObject, fmt.Appendf(nil, text, files, mirror.CombinedBy))
 	root := o.tree(entry{modeSubmodule, "s", combined})

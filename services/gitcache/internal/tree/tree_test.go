@@ -148,14 +148,18 @@ func TestFind(t *testing.T) {
 	t.Parallel()
 	o := objects{}
 	leaf := o.tree(entry{modeFile, "f", o.blob("x")})
-	root := o.tree(entry{modeFolder, "a", o.tree(entry{modeFolder, "b", leaf})}, entry{modeSubmodule, "s", plumbing.Hash{1}}, entry{modeFile, "f", o.blob("x")})
+	root := o.tree(entry{modeFolder, "a", o.tree(entry{modeFolder, "b", leaf})},
+		entry{modeSubmodule, "s", plumbing.Hash{1}}, entry{modeFile, "f", o.blob("x")})
 	if id, err := Find(o, root, "a/b", false); err != nil || id != leaf {
 		t.Errorf("a/b is %s, %v", id, err)
 	}
 	if id, err := Find(o, root, "", false); err != nil || id != root {
 		t.Errorf("the root is %s, %v", id, err)
 	}
-	for path, want := range map[string]error{"a/c": ErrNotFound, "f": ErrNotFound, "f/x": ErrNotFound, "A": ErrNotFound, "s": artifact.ErrRefused} {
+	for path, want := range map[string]error{
+		"a/c": ErrNotFound, "f": ErrNotFound, "f/x": ErrNotFound, "A": ErrNotFound,
+		"s": artifact.ErrRefused,
+	} {
 		if _, err := Find(o, root, path, false); !errors.Is(err, want) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -96,7 +96,8 @@ type Handler struct {
 // New makes a handler.
 func New(deps Deps) *Handler {
 	return &Handler{
-		deps: deps, tokens: newTokens(deps.Token), limits: newLimits(), bodies: shares.NewRoom(perNetwork, atOnce), patience: bodyTime, nobody: []byte(rand.Text()),
+		deps: deps, tokens: newTokens(deps.Token), limits: newLimits(), bodies: shares.NewRoom(perNetwork, atOnce),
+		patience: bodyTime, nobody: []byte(rand.Text()),
 	}
 }
 
@@ -177,7 +178,10 @@ func (h *Handler) take(w http.ResponseWriter, r *http.Request, name string) answ
 }
 
 func refused() answer {
-	return answer{http.StatusUnauthorized, Refused, "no source of this name takes webhooks, or the signature or token is wrong: compare the secret at the Git host with the source's webhookSecret"}
+	return answer{
+		http.StatusUnauthorized, Refused,
+		"no source of this name takes webhooks, or the signature or token is wrong: compare the secret at the Git host with the source's webhookSecret",
+	}
 }
 
 // readBody puts a body through a hash. Other bodies may cut it.

@@ -50,8 +50,12 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		sources: map[string]webhook.Source{"shop": {UID: "uid-shop", Secret: "hook", SecretUID: "1", SecretRevision: 1}},
-		tokens:  map[string]string{"hook": secret}, refreshed: map[string]int{}, results: map[webhook.Result]int{}, log: &bytes.Buffer{},
+		sources: map[string]webhook.Source{"shop": {
+			UID: "uid-shop", Secret: "hook", SecretUID: "1",
+			SecretRevision: 1,
+		}},
+		tokens: map[string]string{"hook": secret}, refreshed: map[string]int{}, results: map[webhook.Result]int{},
+		log: &bytes.Buffer{},
 	}
 	w.handler = webhook.New(webhook.Deps{
 		Ready: func() error { return nil },
@@ -107,7 +111,9 @@ func (w *world) count(r webhook.Result) int {
 }
 
 // post sends a body and gives status, headers and text.
-func (w *world) post(t *testing.T, source string, content io.Reader, headers map[string]string) (int, http.Header, string) {
+func (w *world) post(t *testing.T, source string, content io.Reader,
+	headers map[string]string,
+) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+webhook.Path+source, content)
 	if err != nil {
@@ -183,8 +189,9 @@ func TestWrongWebhooksCauseNothing(t *testing.T) {
 	w := newWorld(t)
 	wrong := map[string]map[string]string{
 		"unsigned": {}, "a ping without proof": {"X-GitHub-Event": "ping"},
-		"cut": {"X-Hub-Signature-256": "sha256=" + sign(secret, body)[:62]}, "no hex": {"X-Hub-Signature-256": "sha256=" + strings.Repeat("zz", 32)},
-		"empty": {"X-Hub-Signature-256": "sha256="}, "sha1": {"X-Hub-Signature": "sha1=" + sign(secret, body)},
+		"cut":    {"X-Hub-Signature-256": "sha256=" + sign(secret, body)[:62]},
+		"no hex": {"X-Hub-Signature-256": "sha256=" + strings.Repeat("zz", 32)},
+		"empty":  {"X-Hub-Signature-256": "sha256="}, "sha1": {"X-Hub-Signature": "sha1=" + sign(secret, body)},
 		"empty token": {"X-Gitlab-Token": ""}, "the signature as a token": {"X-Gitlab-Token": sign(secret, body)},
 		"the beginning of the token": {"X-Gitlab-Token": secret[:len(secret)-1]},
 	}
@@ -216,7 +223,8 @@ func TestUnknownSourceAndWrongSignatureLookTheSame(t *testing.T) {
 			status, h, text := w.post(t, name, strings.NewReader(body), headers)
 			h.Set("Date", wantHeaders.Get("Date"))
 			if status != wantStatus || text != wantText || !maps.EqualFunc(h, wantHeaders, func(a, b []string) bool { return strings.Join(a, ",") == strings.Join(b, ",") }) {
-				t.Errorf("%s, %s: got %d %v %s\nwant %d %v %s", host, name, status, h, text, wantStatus, wantHeaders, wantText)
+				t.Errorf("%s, %s: got %d %v %s\nwant %d %v %s", host, name, status, h, text, wantStatus, wantHeaders,
+					wantText)
 			}
 		}
 	}
@@ -230,7 +238,10 @@ func TestUnknownSourceAndWrongSignatureLookTheSame(t *testing.T) {
 func TestPingsAreAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for host, event := range map[string][2]string{"GitHub": {"X-GitHub-Event", "ping"}, "Bitbucket": {"X-Event-Key", "diagnostics:ping"}} {
+	for host, event := range map[string][2]string{
+		"GitHub":    {"X-GitHub-Event", "ping"},
+		"Bitbucket": {"X-Event-Key", "diagnostics:ping"},
+	} {
 		headers := hosts(secret, body)[host]
 		headers[event[0]] = event[1]
 		w.wants(t, http.StatusOK, "shop", headers)
@@ -310,7 +321,8 @@ func TestSlowBodiesEndAndHoldUpNobody(t *testing.T) {
 	var senders sync.WaitGroup
 	for i := range 2 * webhook.AtOnce {
 		senders.Go(func() {
-			req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, fmt.Sprintf("%s%snope-%d", w.URL, webhook.Path, i), slow{end})
+			req, err := http.NewRequestWithContext(context.Background(), http.MethodPost,
+				fmt.Sprintf("%s%snope-%d", w.URL, webhook.Path, i), slow{end})
 			if err != nil {
 				t.Error(err)
 				return
@@ -395,7 +407,8 @@ func TestFloodCausesFewPolls(t *testing.T) {
 			all[status] += n
 		}
 	}
-	if most := 60 + int(11*time.Since(begin).Seconds()); w.polls() > most || all[http.StatusAccepted] != w.polls() || all[http.StatusAccepted]+all[http.StatusTooManyRequests] != flood {
+	if most := 60 + int(11*time.Since(begin).Seconds()); w.polls() > most || all[http.StatusAccepted] != w.polls() ||
+		all[http.StatusAccepted]+all[http.StatusTooManyRequests] != flood {
 		t.Errorf("%d polls, most are %d; statuses %v", w.polls(), most, all)
 	}
 	if w.asked != 1 {
@@ -460,7 +473,8 @@ func FuzzSignatures(f *testing.F) {
 			Refresh: func(context.Context, string) error { polled = true; return nil },
 			Count:   func(webhook.Result) {}, Log: slog.New(slog.DiscardHandler),
 		})
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path+"shop", strings.NewReader(content))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, webhook.Path+"shop",
+			strings.NewReader(content))
 		r.Header[http.CanonicalHeaderKey(header)] = []string{value}
 		if h.ServeHTTP(httptest.NewRecorder(), r); polled {
 			t.Fatalf("%q: %q was taken", header, value)
@@ -486,7 +500,8 @@ func TestPullsOfARegistryCauseNoPoll(t *testing.T) {
 		{"application/json", `{"events": [{"action": "pull"}]}`, http.StatusAccepted},
 	} {
 		before := w.polls()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/v1/webhooks/shop", strings.NewReader(tc.body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/v1/webhooks/shop",
+			strings.NewReader(tc.body))
 		if err != nil {
 			t.Fatal(err)
 		}

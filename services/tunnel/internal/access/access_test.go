@@ -11,12 +11,17 @@ import (
 )
 
 func grant(name, role string, clusters *consolev1.GrantClusters, subjects ...string) *consolev1.Grant {
-	g := &consolev1.Grant{Metadata: &consolev1.Metadata{Name: name}, Spec: &consolev1.GrantSpec{Role: role, Clusters: clusters}}
+	g := &consolev1.Grant{
+		Metadata: &consolev1.Metadata{Name: name},
+		Spec:     &consolev1.GrantSpec{Role: role, Clusters: clusters},
+	}
 	for _, s := range subjects {
 		if user, ok := strings.CutPrefix(s, "user:"); ok {
-			g.Spec.Subjects = append(g.Spec.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_User{User: user}})
+			g.Spec.Subjects = append(g.Spec.Subjects,
+				&consolev1.GrantSubject{Subject: &consolev1.GrantSubject_User{User: user}})
 		} else {
-			g.Spec.Subjects = append(g.Spec.Subjects, &consolev1.GrantSubject{Subject: &consolev1.GrantSubject_Group{Group: s}})
+			g.Spec.Subjects = append(g.Spec.Subjects,
+				&consolev1.GrantSubject{Subject: &consolev1.GrantSubject_Group{Group: s}})
 		}
 	}
 	return g
@@ -24,7 +29,10 @@ func grant(name, role string, clusters *consolev1.GrantClusters, subjects ...str
 
 func TestGrantsAllowNoMoreThanTheySay(t *testing.T) {
 	t.Parallel()
-	cluster := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: "edge-1", Labels: map[string]string{"env": "prod", "zone": "a"}}}
+	cluster := &consolev1.Cluster{Metadata: &consolev1.Metadata{
+		Name:   "edge-1",
+		Labels: map[string]string{"env": "prod", "zone": "a"},
+	}}
 	here := &consolev1.GrantClusters{Names: []string{"edge-0", "edge-1"}}
 	user := func(name string, groups ...string) identity.Identity {
 		return identity.Identity{Kind: identity.KindUser, Name: name, Groups: groups}

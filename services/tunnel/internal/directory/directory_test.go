@@ -29,7 +29,10 @@ type replica struct {
 
 func newReplica(t *testing.T, c coordination.Coordinator, url string) *replica {
 	t.Helper()
-	r := &replica{t: t, url: url, Directory: directory.New(directory.Deps{Coordinator: c, URL: func() string { return url }, Log: slog.New(slog.DiscardHandler)})}
+	r := &replica{t: t, url: url, Directory: directory.New(directory.Deps{
+		Coordinator: c,
+		URL:         func() string { return url }, Log: slog.New(slog.DiscardHandler),
+	})}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -187,7 +190,10 @@ func TestForgedEntries(t *testing.T) {
 	t.Parallel()
 	c := open(t, "")
 	for _, m := range []coordination.Member{
-		{ID: "plain", URL: "http://evil.example.com"}, {ID: "user", URL: "https://a:b@evil.example.com"}, {ID: "none"}, {ID: "file", URL: "file:///etc"},
+		{ID: "plain", URL: "http://evil.example.com"},
+		{ID: "user", URL: "https://a:b@evil.example.com"},
+		{ID: "none"},
+		{ID: "file", URL: "file:///etc"},
 	} {
 		if err := c.Join(t.Context(), "tunnel", m, coordination.MaxTTL); err != nil {
 			t.Fatal(err)
@@ -241,7 +247,10 @@ func TestRequestsDontQueueForAStoreThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &hung{Coordinator: open(t, "")}
-		d := directory.New(directory.Deps{Coordinator: c, URL: func() string { return "https://ask" }, Log: slog.New(slog.DiscardHandler)})
+		d := directory.New(directory.Deps{
+			Coordinator: c, URL: func() string { return "https://ask" },
+			Log: slog.New(slog.DiscardHandler),
+		})
 		began := time.Now()
 		var asking sync.WaitGroup
 		for range 50 {

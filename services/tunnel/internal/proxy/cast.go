@@ -63,7 +63,8 @@ func framesOf(upgrade, protocol, extensions string) (down, up frames) {
 	switch {
 	case strings.EqualFold(upgrade, "SPDY/3.1"):
 		return &spdyFrames{}, &spdyFrames{}
-	case strings.EqualFold(upgrade, "websocket") && extensions == "" && strings.HasSuffix(protocol, "channel.k8s.io") && !strings.HasPrefix(protocol, "base64."):
+	case strings.EqualFold(upgrade, "websocket") && extensions == "" && strings.HasSuffix(protocol, "channel.k8s.io") &&
+		!strings.HasPrefix(protocol, "base64."):
 		return &socketFrames{}, &socketFrames{}
 	}
 	return nil, nil

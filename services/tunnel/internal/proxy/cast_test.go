@@ -69,14 +69,20 @@ func TestFramesHoldWhatWasShown(t *testing.T) {
 func TestTextIsSplitBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ text, all, rest string }{
-		{"plain", "plain", ""}, {"é", "é", ""}, {"a\xc3", "a", "\xc3"}, {"a\xf0\x9f\x98", "a", "\xf0\x9f\x98"}, {"\xff", "\xff", ""}, {"", "", ""},
+		{"plain", "plain", ""},
+		{"é", "é", ""},
+		{"a\xc3", "a", "\xc3"},
+		{"a\xf0\x9f\x98", "a", "\xf0\x9f\x98"},
+		{"\xff", "\xff", ""},
+		{"", "", ""},
 	} {
 		if all, rest := splitText([]byte(tc.text)); string(all) != tc.all || string(rest) != tc.rest {
 			t.Errorf("%q: %q and %q", tc.text, all, rest)
 		}
 	}
 	var event [3]any
-	if line := castLine(1500*time.Millisecond, "o", "a\x00\"\xff\x1b[0m\n"); json.Unmarshal(line, &event) != nil || event[0] != 1.5 || event[2] != "a\x00\"�\x1b[0m\n" {
+	if line := castLine(1500*time.Millisecond, "o", "a\x00\"\xff\x1b[0m\n"); json.Unmarshal(line, &event) != nil ||
+		event[0] != 1.5 || event[2] != "a\x00\"�\x1b[0m\n" {
 		t.Errorf("line %s: %v", line, event)
 	}
 }

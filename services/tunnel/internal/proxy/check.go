@@ -55,11 +55,17 @@ func (x *exchange) check(r *http.Request) *kubehttp.Error {
 		return refused
 	}
 	if err := x.Catalog.Ready(); err != nil {
-		return &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: fmt.Sprintf("the tunnel does not know the clusters yet: %v. Try again in a moment", err)}
+		return &kubehttp.Error{
+			Code:    http.StatusServiceUnavailable,
+			Message: fmt.Sprintf("the tunnel does not know the clusters yet: %v. Try again in a moment", err),
+		}
 	}
 	cluster, ok := x.Catalog.Cluster(x.cluster)
 	if !ok {
-		return &kubehttp.Error{Code: http.StatusNotFound, Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster)}
+		return &kubehttp.Error{
+			Code:    http.StatusNotFound,
+			Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster),
+		}
 	}
 	if why := access.Check(x.user, x.class, cluster, x.Catalog.Grants(), x.Catalog.Roles()...); why != "" {
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: why}
@@ -93,7 +99,10 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 	}
 	rules := platform.Rules{Grants: x.Catalog.Grants(), Roles: x.Catalog.Roles()}
 	// A right that is allowed without a project is allowed in all.
-	decision := rules.May(x.user, verb, platform.Target{Kind: platform.Service, Name: name, Cluster: x.cluster, ClusterLabels: cluster.GetMetadata().GetLabels()})
+	decision := rules.May(x.user, verb, platform.Target{
+		Kind: platform.Service, Name: name, Cluster: x.cluster,
+		ClusterLabels: cluster.GetMetadata().GetLabels(),
+	})
 	if decision.Allowed {
 		return nil
 	}
@@ -106,7 +115,10 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: decision.Reason}
 	case err != nil:
 		x.Log.InfoContext(r.Context(), "console does not tell the right to a service", "service", name, "err", err)
-		return &kubehttp.Error{Code: http.StatusServiceUnavailable, Message: fmt.Sprintf("the console does not say whether you may %s service %q. Try again in a moment", verb, name)}
+		return &kubehttp.Error{
+			Code:    http.StatusServiceUnavailable,
+			Message: fmt.Sprintf("the console does not say whether you may %s service %q. Try again in a moment", verb, name),
+		}
 	case !answer.GetAllowed():
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: answer.GetReason()}
 	}
@@ -138,7 +150,10 @@ func (x *exchange) borrow(cluster *consolev1.Cluster) {
 
 func (x *exchange) checkPath(r *http.Request) *kubehttp.Error {
 	if x.cluster == "" {
-		return &kubehttp.Error{Code: http.StatusBadRequest, Message: "the URL names no cluster: it must begin with /clusters/<name>/; `fairlead get clusters` lists the names"}
+		return &kubehttp.Error{
+			Code:    http.StatusBadRequest,
+			Message: "the URL names no cluster: it must begin with /clusters/<name>/; `fairlead get clusters` lists the names",
+		}
 	}
 	if n := len(x.path) + len("?") + len(r.URL.RawQuery); n > muxhttp.MaxTarget {
 		return &kubehttp.Error{Code: http.StatusRequestURITooLong, Message: fmt.Sprintf(
@@ -148,7 +163,10 @@ func (x *exchange) checkPath(r *http.Request) *kubehttp.Error {
 		return &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("cluster %q: the request is refused: %v", x.cluster, err)}
 	}
 	if r.Method == http.MethodConnect {
-		return &kubehttp.Error{Code: http.StatusNotImplemented, Message: fmt.Sprintf("cluster %q: CONNECT is not carried: an API server knows no such request", x.cluster)}
+		return &kubehttp.Error{
+			Code:    http.StatusNotImplemented,
+			Message: fmt.Sprintf("cluster %q: CONNECT is not carried: an API server knows no such request", x.cluster),
+		}
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ func (rt *route) unreachable() *kubehttp.Error {
 		return &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 1, Message: fmt.Sprintf(
 			"cluster %q: its sessions are busy or ending. Try again in a moment", rt.cluster)}
 	}
-	rt.Log.InfoContext(rt.out.Context(), "nobody takes the request", "cluster", rt.cluster, "sessions_tried", len(rt.tried), "other_replicas", len(rt.Peers.Others()), "err", rt.last)
+	rt.Log.InfoContext(rt.out.Context(), "nobody takes the request", "cluster", rt.cluster,
+		"sessions_tried", len(rt.tried), "other_replicas", len(rt.Peers.Others()), "err", rt.last)
 	message := fmt.Sprintf("cluster %q is not connected", rt.cluster)
 	const next = "Check that its agent runs and reaches the hub: its log says why not"
 	if since := rt.missing.Since; since.IsZero() {
@@ -45,16 +46,31 @@ func (rt *route) failed(err error) *kubehttp.Error {
 	reset, _ := errors.AsType[*mux.ResetError](err)
 	switch {
 	case errors.Is(err, muxhttp.ErrNoAnswer):
-		return &kubehttp.Error{Code: http.StatusGatewayTimeout, Message: fmt.Sprintf("cluster %q: its API server gives %v. Whether the request was carried out is not known", rt.cluster, err)}
+		return &kubehttp.Error{
+			Code:    http.StatusGatewayTimeout,
+			Message: fmt.Sprintf("cluster %q: its API server gives %v. Whether the request was carried out is not known", rt.cluster, err),
+		}
 	case errors.Is(err, mux.ErrTooManyStreams):
-		return &kubehttp.Error{Code: http.StatusTooManyRequests, RetryAfterSeconds: 1, Message: fmt.Sprintf("cluster %q: too many requests run through its agent. Try again in a moment", rt.cluster)}
+		return &kubehttp.Error{
+			Code: http.StatusTooManyRequests, RetryAfterSeconds: 1,
+			Message: fmt.Sprintf("cluster %q: too many requests run through its agent. Try again in a moment", rt.cluster),
+		}
 	case unsent != nil && !unsent.Invalid, reset != nil && reset.Code == mux.CodeRefused:
-		return &kubehttp.Error{Code: http.StatusServiceUnavailable, RetryAfterSeconds: 1, Message: fmt.Sprintf("cluster %q: its agent takes no requests at the moment. Try again in a moment", rt.cluster)}
+		return &kubehttp.Error{
+			Code: http.StatusServiceUnavailable, RetryAfterSeconds: 1,
+			Message: fmt.Sprintf("cluster %q: its agent takes no requests at the moment. Try again in a moment", rt.cluster),
+		}
 	case unsent != nil:
 		return &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("cluster %q: the request is refused: %v", rt.cluster, unsent.Err)}
 	case reset != nil:
-		return &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf("cluster %q: its agent gave no response: %v. Its log says more", rt.cluster, reset)}
+		return &kubehttp.Error{
+			Code:    http.StatusBadGateway,
+			Message: fmt.Sprintf("cluster %q: its agent gave no response: %v. Its log says more", rt.cluster, reset),
+		}
 	default:
-		return &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf("cluster %q: the connection to its agent broke before there was a response. Whether the request was carried out is not known", rt.cluster)}
+		return &kubehttp.Error{
+			Code:    http.StatusBadGateway,
+			Message: fmt.Sprintf("cluster %q: the connection to its agent broke before there was a response. Whether the request was carried out is not known", rt.cluster),
+		}
 	}
 }

@@ -72,7 +72,10 @@ func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
 func (x *exchange) impersonate(r *http.Request) *kubehttp.Error {
 	as, err := impersonated(r.Header)
 	if err != nil {
-		return &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("cluster %q: the request asks to impersonate somebody, and is refused: %v", x.cluster, err)}
+		return &kubehttp.Error{
+			Code:    http.StatusBadRequest,
+			Message: fmt.Sprintf("cluster %q: the request asks to impersonate somebody, and is refused: %v", x.cluster, err),
+		}
 	}
 	x.as = as
 	return nil

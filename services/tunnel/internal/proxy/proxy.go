@@ -88,7 +88,10 @@ type Handler struct {
 
 // New returns a Handler.
 func New(deps Deps) *Handler {
-	return &Handler{Deps: deps, drain: newDrain(), shares: shares{taken: map[share]int{}}, standing: standing{running: map[*lasting]struct{}{}}, began: time.Now()}
+	return &Handler{
+		Deps: deps, drain: newDrain(), shares: shares{taken: map[share]int{}},
+		standing: standing{running: map[*lasting]struct{}{}}, began: time.Now(),
+	}
 }
 
 // Page is where the hub's pages show the cluster of a path, at the address that pages and clusters share.
@@ -246,7 +249,10 @@ func (x *exchange) redirect(resp *http.Response) *kubehttp.Error {
 	if resp.StatusCode/100 != 3 {
 		return nil
 	}
-	return &kubehttp.Error{Code: http.StatusBadGateway, Message: fmt.Sprintf("cluster %q answers with a redirect out of the cluster, which the hub does not pass on. Ask for another path", x.cluster)}
+	return &kubehttp.Error{
+		Code:    http.StatusBadGateway,
+		Message: fmt.Sprintf("cluster %q answers with a redirect out of the cluster, which the hub does not pass on. Ask for another path", x.cluster),
+	}
 }
 
 // carry moves the response until its end.

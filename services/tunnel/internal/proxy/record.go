@@ -60,7 +60,8 @@ func (e unrecordedError) Error() string {
 func (x *exchange) mode(cluster *consolev1.Cluster, namespace string) (strictest consolev1.RecordingMode) {
 	for _, p := range x.Catalog.Projects() {
 		mode, namespaces := p.GetSpec().GetRecording(), p.GetSpec().GetNamespaces()
-		if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED || strictest == consolev1.RecordingMode_RECORDING_MODE_REQUIRED || !chooses(p.GetSpec().GetClusters(), cluster) {
+		if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED ||
+			strictest == consolev1.RecordingMode_RECORDING_MODE_REQUIRED || !chooses(p.GetSpec().GetClusters(), cluster) {
 			continue
 		}
 		if namespace == "" || len(namespaces) == 0 || wildcard.Any(namespaces, namespace) {
@@ -195,7 +196,7 @@ func offerRecordable(h http.Header) bool {
 		return true
 	}
 	var offers []string
-	for _, offer := range strings.Split(strings.Join(h[name], ","), ",") {
+	for offer := range strings.SplitSeq(strings.Join(h[name], ","), ",") {
 		if offer = strings.TrimSpace(offer); recordable(h.Get("Upgrade"), offer) {
 			offers = append(offers, offer)
 		}
@@ -466,7 +467,11 @@ func (c *cast) put(ctx context.Context, piece *consolev1.AppendRecordingRequest)
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(sendPause)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(sendPause):
+		}
 	}
 }
 

@@ -29,7 +29,9 @@ func (k *keeper) BeginRecording(context.Context, *consolev1.BeginRecordingReques
 	return nil, errors.ErrUnsupported
 }
 
-func (k *keeper) AppendRecording(_ context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {
+func (k *keeper) AppendRecording(_ context.Context,
+	req *consolev1.AppendRecordingRequest,
+) (*consolev1.AppendRecordingResponse, error) {
 	if k.away.Load() {
 		return nil, connect.NewError(connect.CodeUnavailable, errors.New("away"))
 	}
@@ -58,14 +60,18 @@ func begin(t *testing.T, h *Handler, required bool, maxBytes int64) *cast {
 
 // output is what a cluster sends for a screen.
 func output(text string) []byte {
-	return append([]byte{0x82, 127, 0, 0, 0, 0, 0, byte((len(text) + 1) >> 16), byte((len(text) + 1) >> 8), byte(len(text) + 1), channelOut}, text...)
+	return append([]byte{
+		0x82, 127, 0, 0, 0, 0, 0, byte((len(text) + 1) >> 16), byte((len(text) + 1) >> 8),
+		byte(len(text) + 1), channelOut,
+	}, text...)
 }
 
 func handlerWith(k *keeper) *Handler {
 	return New(Deps{Recordings: k, Log: slog.New(slog.DiscardHandler)})
 }
 
-// While the console is away a session that has to be recorded shows what a person sees within a second and a half, and nothing more until the console is back.
+// While the console is away a session that has to be recorded shows what a person sees within a second and a half, and
+// nothing more until the console is back.
 func TestASessionWaitsForItsRecording(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +185,8 @@ func TestAnOptionalRecordingEndsAtItsBound(t *testing.T) {
 			}
 		}
 		c.end()
-		if text := k.String(); !strings.Contains(text, "one") || strings.Contains(text, "two") || !strings.Contains(c.incomplete, "full") {
+		if text := k.String(); !strings.Contains(text, "one") || strings.Contains(text, "two") ||
+			!strings.Contains(c.incomplete, "full") {
 			t.Errorf("recorded %q, incomplete: %q", text, c.incomplete)
 		}
 	})

@@ -15,7 +15,10 @@ import (
 )
 
 func response(kind string, body io.Reader) *http.Response {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(body)}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}},
+		Body: io.NopCloser(body),
+	}
 }
 
 func lengths(events ...string) string {
@@ -106,7 +109,10 @@ func TestOtherWatchesAreLeftAlone(t *testing.T) {
 	zipped.Header.Set("Content-Encoding", "gzip")
 	refused := response(asJSON, nil)
 	refused.StatusCode = http.StatusGone
-	for name, resp := range map[string]*http.Response{"CBOR": response("application/cbor-seq", nil), "zipped": zipped, "an error": refused} {
+	for name, resp := range map[string]*http.Response{
+		"CBOR": response("application/cbor-seq", nil), "zipped": zipped,
+		"an error": refused,
+	} {
 		if newWatch(resp, "edge-1") != nil {
 			t.Errorf("%s: can be ended", name)
 		}

@@ -102,7 +102,8 @@ func (s *service) all(ctx context.Context) *tunnelv1.ListSessionsResponse {
 	asking.Wait()
 	slices.Sort(resp.SilentReplicas)
 	slices.SortFunc(resp.Sessions, func(a, b *tunnelv1.Session) int {
-		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), a.GetConnectTime().AsTime().Compare(b.GetConnectTime().AsTime()), cmp.Compare(a.GetId(), b.GetId()))
+		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()),
+			a.GetConnectTime().AsTime().Compare(b.GetConnectTime().AsTime()), cmp.Compare(a.GetId(), b.GetId()))
 	})
 	return resp
 }

@@ -41,7 +41,8 @@ func newReplica(t *testing.T) *replica {
 	t.Helper()
 	r := &replica{t: t, told: make(map[string]string)}
 	r.Registry = session.New(session.Deps{
-		Directory: r, Properties: func() map[string]string { return nil }, Ended: func(error) {}, Log: slog.New(slog.DiscardHandler),
+		Directory: r, Properties: func() map[string]string { return nil }, Ended: func(error) {},
+		Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(r.running.Wait)
 	return r

@@ -17,7 +17,8 @@ import (
 var errNoExec = errors.New("nothing runs in this pod. With --exec, `fairlead up` and `kubelocal start` let kubectl exec run commands on this machine instead")
 
 // ExecInContainer implements remotecommand.Executor: the command runs on this machine.
-func (k *Kubelet) ExecInContainer(ctx context.Context, _, _, _ string, command []string, in io.Reader, out, errOut io.WriteCloser, tty bool, sizes <-chan remotecommand.TerminalSize, _ time.Duration) error {
+func (k *Kubelet) ExecInContainer(ctx context.Context, _, _, _ string, command []string, in io.Reader, out,
+	errOut io.WriteCloser, tty bool, sizes <-chan remotecommand.TerminalSize, _ time.Duration) error {
 	if k.execDir == "" {
 		return errNoExec
 	}

@@ -207,7 +207,8 @@ func authority() dnsmessage.Resource {
 	zone := dnsmessage.MustNewName(layout.Domain + ".")
 	return dnsmessage.Resource{
 		Header: dnsmessage.ResourceHeader{Name: zone, Class: dnsmessage.ClassINET, TTL: ttlSeconds},
-		Body:   &dnsmessage.SOAResource{NS: dnsmessage.MustNewName("ns.dns." + layout.Domain + "."), MBox: dnsmessage.MustNewName("hostmaster." + layout.Domain + "."), Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: ttlSeconds},
+		Body: &dnsmessage.SOAResource{NS: dnsmessage.MustNewName("ns.dns." + layout.Domain + "."),
+			MBox: dnsmessage.MustNewName("hostmaster." + layout.Domain + "."), Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: ttlSeconds},
 	}
 }
 

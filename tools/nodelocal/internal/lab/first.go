@@ -65,7 +65,8 @@ func RunFirst(args []string) error {
 }
 
 // resolvConf lets what runs beside the nodes use names as pods do.
-const resolvConf = "nameserver " + layout.Gateway + "\nsearch default.svc." + layout.Domain + " svc." + layout.Domain + " " + layout.Domain + "\noptions ndots:5\n"
+const resolvConf = "nameserver " + layout.Gateway + "\nsearch default.svc." + layout.Domain + " svc." + layout.Domain +
+	" " + layout.Domain + "\noptions ndots:5\n"
 
 type mounted struct {
 	source, target, kind string

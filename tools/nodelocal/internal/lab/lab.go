@@ -136,7 +136,8 @@ func (l *lab) useControlPlane(server, kubeconfig string) error {
 	}
 	const manyNodes = 100 // requests a second: nobody else is held up
 	config.QPS, config.Burst = manyNodes, manyNodes
-	config.ContentConfig = rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"}
+	config.ContentConfig = rest.ContentConfig{ContentType: "application/vnd.kubernetes.protobuf",
+		AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"}
 	if l.api, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}

@@ -128,7 +128,8 @@ func TestPodsRunOnTwoNodesAndComeBackAfterAPowerCut(t *testing.T) {
 	}
 
 	t.Log("a Service leads from a pod to the pods of both nodes, and from the lab")
-	pods := strings.Fields(l.kubectl(t, "", "get", "pods", "--selector=app=web", "--output=jsonpath={.items[*].metadata.name}"))
+	pods := strings.Fields(l.kubectl(t, "", "get", "pods", "--selector=app=web",
+		"--output=jsonpath={.items[*].metadata.name}"))
 	if len(pods) != 2 {
 		t.Fatalf("pods %q, want one a node", pods)
 	}
@@ -156,10 +157,12 @@ func TestPodsRunOnTwoNodesAndComeBackAfterAPowerCut(t *testing.T) {
 	if each, err := inPod("lookup", "each"); err != nil || len(strings.Fields(each)) != 2 {
 		t.Errorf("a headless Service has the addresses %q (%v), want two", each, err)
 	}
-	if own, err := inPod("lookup", "store-0.store.default.svc.cluster.local"); err != nil || !strings.HasPrefix(own, "10.244.2.") {
+	if own, err := inPod("lookup", "store-0.store.default.svc.cluster.local"); err != nil ||
+		!strings.HasPrefix(own, "10.244.2.") {
 		t.Errorf("a pod's own name has the address %q (%v)", own, err)
 	}
-	if srv, err := inPod("srv", "_http._tcp.web.default.svc.cluster.local"); err != nil || srv != "web.default.svc.cluster.local. 80\n" {
+	if srv, err := inPod("srv", "_http._tcp.web.default.svc.cluster.local"); err != nil ||
+		srv != "web.default.svc.cluster.local. 80\n" {
 		t.Errorf("SRV %q (%v)", srv, err)
 	}
 	for _, name := range []string{"nothing", "example.com"} {
@@ -303,7 +306,8 @@ func launch(t *testing.T, dir string, cmd *exec.Cmd) *running {
 		t.Fatal(err)
 	}
 	out := t.TempDir()
-	l := &running{programs: p, dir: dir, stdout: filepath.Join(out, "stdout"), stderr: filepath.Join(out, "stderr"), exited: make(chan error, 1)}
+	l := &running{programs: p, dir: dir, stdout: filepath.Join(out, "stdout"), stderr: filepath.Join(out, "stderr"),
+		exited: make(chan error, 1)}
 	stdout, err1 := os.Create(l.stdout)
 	stderr, err2 := os.Create(l.stderr)
 	if err := errors.Join(err1, err2); err != nil {
@@ -387,7 +391,8 @@ func (l *running) run(t *testing.T, command string, args ...string) {
 // inLab runs testpod in the lab's network.
 func (l *running) inLab(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), l.nodelocal, append([]string{"exec", "--dir", l.dir, "--", l.testpod()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), l.nodelocal,
+		append([]string{"exec", "--dir", l.dir, "--", l.testpod()}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
@@ -402,7 +407,8 @@ func (l *running) kubectl(t *testing.T, stdin string, args ...string) string {
 
 func (l *running) tryKubectl(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), l.kubelocal, append([]string{"kubectl", "--kubeconfig", l.kubeconfig}, args...)...)
+	cmd := exec.CommandContext(t.Context(), l.kubelocal,
+		append([]string{"kubectl", "--kubeconfig", l.kubeconfig}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -434,7 +440,8 @@ func (l *running) expectOutsideUntouched(t *testing.T) {
 	}
 }
 
-// expectNothingLeft waits until the control groups are gone, which the kernel only lets go without processes, and so all processes.
+// expectNothingLeft waits until the control groups are gone, which the kernel only lets go without processes, and so
+// all processes.
 func (l *running) expectNothingLeft(t *testing.T) {
 	t.Helper()
 	if len(l.groups) == 0 {

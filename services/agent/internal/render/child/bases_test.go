@@ -1,6 +1,7 @@
 package child_test
 
 import (
+	"maps"
 	"path"
 	"strings"
 	"testing"
@@ -29,15 +30,14 @@ func withBases(t *testing.T, files map[string]string) map[string]string {
 	t.Helper()
 	at, part := placeOf(t, remoteBase), placeOf(t, remotePart)
 	all := map[string]string{
-		at + "/kustomization.yaml":                  "resources: [a.yaml, ../shared]\ncomponents: ['" + remotePart + "']\n",
-		at + "/a.yaml":                              configMap("a", "x"),
+		at + "/kustomization.yaml": "resources: [a.yaml, ../shared]\ncomponents: ['" +
+			remotePart + "']\n",
+		at + "/a.yaml": configMap("a", "x"),
 		path.Dir(at) + "/shared/kustomization.yaml": "resources: [b.yaml]\n",
 		path.Dir(at) + "/shared/b.yaml":             configMap("b", "x"),
 		part + "/kustomization.yaml":                "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nnameSuffix: -tls\n",
 	}
-	for name, content := range files {
-		all[name] = content
-	}
+	maps.Copy(all, files)
 	return all
 }
 

@@ -43,7 +43,8 @@ func TestWhatDependsOnTheClusterIsTold(t *testing.T) {
 			true,
 		},
 		"chart that does not": {
-			nil, map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", "{{ .Release.Name }}")},
+			nil,
+			map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("a", "{{ .Release.Name }}")},
 			false,
 		},
 		"templates": {
@@ -54,7 +55,8 @@ func TestWhatDependsOnTheClusterIsTold(t *testing.T) {
 		},
 		"kustomize": {
 			with(kustomize),
-			map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": configMap("a", "b")}, false,
+			map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": configMap("a", "b")},
+			false,
 		},
 	} {
 		packed := pack(t, one.files)

@@ -89,7 +89,8 @@ func (j *job) local(name, dir string, content []byte, files *folder) error {
 		key, value := root.Content[0].Content[i], root.Content[0].Content[i+1]
 		switch key.Value {
 		case "helmCharts", "helmChartInflationGenerator", "helmGlobals":
-			return j.at(name, key.Line, key.Value+" would fetch a chart, and nothing is fetched. Put the chart into the folder, and set render.renderer to helm")
+			return j.at(name, key.Line, key.Value+
+				" would fetch a chart, and nothing is fetched. Put the chart into the folder, and set render.renderer to helm")
 		case "resources", "bases", "components":
 			if err := j.localValue(place{name, dir, true}, value, files); err != nil {
 				return err

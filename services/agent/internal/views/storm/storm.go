@@ -220,27 +220,41 @@ func (s *Server) pod(i int, restarts int32) *corev1.Pod {
 	if i%100 == 0 {
 		ready = corev1.ConditionFalse
 	}
-	status := corev1.ContainerStatus{Name: "c", Image: "registry.example/app:1", ImageID: "registry.example/app@sha256:0123456789abcdef", Ready: ready == corev1.ConditionTrue, RestartCount: restarts}
+	status := corev1.ContainerStatus{
+		Name: "c", Image: "registry.example/app:1",
+		ImageID: "registry.example/app@sha256:0123456789abcdef", Ready: ready == corev1.ConditionTrue, RestartCount: restarts,
+	}
 	status.State.Running = &corev1.ContainerStateRunning{StartedAt: begun}
 	if restarts > 0 {
 		status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", FinishedAt: metav1.Now()}
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: podName(i), Namespace: "storm", UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i)), ResourceVersion: s.next(), CreationTimestamp: begun,
-			Labels:          map[string]string{"app": fmt.Sprint("app-", i), "pod-template-hash": "7d4b9c6f5", "app.kubernetes.io/managed-by": "fairlead"},
-			Annotations:     map[string]string{"checksum/config": strings.Repeat("0123456789abcdef", 4)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: fmt.Sprintf("app-%d-7d4b9c6f5", i/10), UID: types.UID(fmt.Sprintf("10000000-0000-4000-8000-%012d", i/10)), Controller: &controls}},
-			ManagedFields:   managed(),
+			Name: podName(i), Namespace: "storm", UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i)),
+			ResourceVersion: s.next(), CreationTimestamp: begun,
+			Labels:      map[string]string{"app": fmt.Sprint("app-", i), "pod-template-hash": "7d4b9c6f5", "app.kubernetes.io/managed-by": "fairlead"},
+			Annotations: map[string]string{"checksum/config": strings.Repeat("0123456789abcdef", 4)},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet",
+				Name: fmt.Sprintf("app-%d-7d4b9c6f5", i/10), UID: types.UID(fmt.Sprintf("10000000-0000-4000-8000-%012d", i/10)), Controller: &controls,
+			}},
+			ManagedFields: managed(),
 		},
 		Spec: corev1.PodSpec{
 			NodeName: fmt.Sprint("node-", i%500), ServiceAccountName: "default",
-			Containers: []corev1.Container{{Name: "c", Image: "registry.example/app:1", Env: env, Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
-			Volumes:    []corev1.Volume{{Name: "kube-api-access"}, {Name: "config"}},
+			Containers: []corev1.Container{{
+				Name: "c", Image: "registry.example/app:1", Env: env,
+				Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
+			}},
+			Volumes: []corev1.Volume{{Name: "kube-api-access"}, {Name: "config"}},
 		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, HostIP: "10.0.0.1", PodIP: "10.1.0.1", StartTime: &begun, ContainerStatuses: []corev1.ContainerStatus{status},
-			Conditions: []corev1.PodCondition{{Type: "Initialized", Status: "True"}, {Type: "Ready", Status: ready, LastTransitionTime: begun}, {Type: "PodScheduled", Status: "True"}},
+			Conditions: []corev1.PodCondition{
+				{Type: "Initialized", Status: "True"},
+				{Type: "Ready", Status: ready, LastTransitionTime: begun},
+				{Type: "PodScheduled", Status: "True"},
+			},
 		},
 	}
 }

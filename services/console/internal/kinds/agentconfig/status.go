@@ -70,7 +70,10 @@ func stateOf(known []*consolev1.AgentConfig, cluster catalog.Cluster) *consolev1
 	}
 	settings := platform.Merge(layers)
 	for _, v := range settings.Values() {
-		out.InForce = append(out.InForce, &consolev1.AgentConfigValue{Key: v.Key, Value: v.Text, From: v.From, ByFlags: slices.Contains(is.GetCeilings(), v.Key)})
+		out.InForce = append(out.InForce, &consolev1.AgentConfigValue{
+			Key: v.Key, Value: v.Text, From: v.From,
+			ByFlags: slices.Contains(is.GetCeilings(), v.Key),
+		})
 	}
 	return out
 }

@@ -15,7 +15,10 @@ func decode(b *consolev1.Backend) catalog.Backend {
 	}}
 	switch at := spec.GetAt().(type) {
 	case *consolev1.BackendSpec_Kubernetes:
-		out.Spec.Kubernetes = &catalog.KubernetesBackend{Server: at.Kubernetes.GetServer(), Secret: at.Kubernetes.GetSecret(), Namespaces: at.Kubernetes.GetNamespaces()}
+		out.Spec.Kubernetes = &catalog.KubernetesBackend{
+			Server: at.Kubernetes.GetServer(),
+			Secret: at.Kubernetes.GetSecret(), Namespaces: at.Kubernetes.GetNamespaces(),
+		}
 	case *consolev1.BackendSpec_Vault:
 		out.Spec.Vault = &catalog.VaultBackend{
 			Address: at.Vault.GetAddress(), Mount: at.Vault.GetMount(), Namespace: at.Vault.GetNamespace(), Secret: at.Vault.GetSecret(),

@@ -69,7 +69,10 @@ func decode(in *consolev1.Sink) catalog.Sink {
 }
 
 func decodeCommitStatus(in *consolev1.CommitStatusSink) *catalog.CommitStatusSink {
-	return &catalog.CommitStatusSink{URL: in.GetUrl(), Repositories: in.GetRepositories(), Context: in.GetContext(), Brief: in.Details != nil && !in.GetDetails(), CA: in.GetCa()}
+	return &catalog.CommitStatusSink{
+		URL: in.GetUrl(), Repositories: in.GetRepositories(), Context: in.GetContext(),
+		Brief: in.Details != nil && !in.GetDetails(), CA: in.GetCa(),
+	}
 }
 
 // encode leaves the values of secrets empty.
@@ -109,7 +112,10 @@ func encode(in catalog.Sink) *consolev1.Sink {
 	case is.Teams != nil:
 		spec.To = &consolev1.SinkSpec_Teams{Teams: &consolev1.TeamsSink{Ca: is.Teams.CA, Url: credential(catalog.SinkURL)}}
 	case is.PagerDuty != nil:
-		spec.To = &consolev1.SinkSpec_PagerDuty{PagerDuty: &consolev1.PagerDutySink{Url: is.PagerDuty.URL, Ca: is.PagerDuty.CA, Key: credential(catalog.SinkKey)}}
+		spec.To = &consolev1.SinkSpec_PagerDuty{PagerDuty: &consolev1.PagerDutySink{
+			Url: is.PagerDuty.URL,
+			Ca:  is.PagerDuty.CA, Key: credential(catalog.SinkKey),
+		}}
 	case is.Alertmanager != nil:
 		spec.To = &consolev1.SinkSpec_Alertmanager{Alertmanager: &consolev1.AlertmanagerSink{
 			Url: is.Alertmanager.URL, Username: is.Alertmanager.Username, Ca: is.Alertmanager.CA, Password: credential(catalog.SinkPassword),

@@ -49,7 +49,8 @@ func (h Hook) wroteSet(ctx context.Context, w *catalog.Write, before, after *sto
 		return err
 	}
 	if before == nil && len(sets) > most {
-		return catalog.Refuse(catalog.Precondition, "viewset %q: there are %d already, the most that there may be: delete one that nobody looks at", after.Name, most)
+		return catalog.Refuse(catalog.Precondition,
+			"viewset %q: there are %d already, the most that there may be: delete one that nobody looks at", after.Name, most)
 	}
 	clusters, err := catalog.AllRows(ctx, w.Tx.View, store.KindCluster)
 	if err != nil {

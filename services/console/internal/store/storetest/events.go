@@ -29,7 +29,9 @@ func eventsAfter(t *testing.T, s *store.Store, q store.EventQuery, seq int64, li
 }
 
 // putHub keeps truths of services in the place of those that are there.
-func putHub(t *testing.T, s *store.Store, states map[string][]byte, begun []store.Deployment, stepsOf func(store.Report) ([]store.Step, error), events ...store.Event) error {
+func putHub(t *testing.T, s *store.Store, states map[string][]byte, begun []store.Deployment,
+	stepsOf func(store.Report) ([]store.Step, error), events ...store.Event,
+) error {
 	t.Helper()
 	_, err := s.PutHub(t.Context(), states, hubOf(t, s, slices.Collect(maps.Keys(states))), begun, stepsOf, events...)
 	return err
@@ -64,7 +66,8 @@ func testEvents(t *testing.T, open Open) {
 		t.Errorf("told %d times", told)
 	}
 	list := eventsAfter(t, s, store.EventQuery{}, 0, 10)
-	if len(list) != 3 || list[0].ID != "a" || !list[0].Time.Equal(now.Add(-time.Minute)) || string(list[1].Event) != `{"message":"it's \"b\""}` || list[2].Service != "api" {
+	if len(list) != 3 || list[0].ID != "a" || !list[0].Time.Equal(now.Add(-time.Minute)) ||
+		string(list[1].Event) != `{"message":"it's \"b\""}` || list[2].Service != "api" {
 		t.Fatalf("got %+v", list)
 	}
 	for q, want := range map[store.EventQuery]int{
@@ -164,7 +167,8 @@ func testTouch(t *testing.T, open Open) {
 	s.OnTouch(func(touched store.Touched) {
 		mu.Lock()
 		defer mu.Unlock()
-		got.Services, got.Clusters, got.Sources = append(got.Services, touched.Services...), append(got.Clusters, touched.Clusters...), append(got.Sources, touched.Sources...)
+		got.Services, got.Clusters, got.Sources = append(got.Services, touched.Services...), append(got.Clusters,
+			touched.Clusters...), append(got.Sources, touched.Sources...)
 	})
 	source, cluster := create(t, s, draft(store.KindSource, "shop", "{}")), create(t, s, draft(store.KindCluster, "edge-1", "{}"))
 	service := create(t, s, draft(store.KindService, "web", "{}"))
@@ -181,7 +185,8 @@ func testTouch(t *testing.T, open Open) {
 	write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.Leave(ctx, cluster.UID) })
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.Equal(got.Services, []string{service.UID, service.UID}) || !slices.Equal(got.Clusters, []string{cluster.UID, cluster.UID}) || !slices.Equal(got.Sources, []string{source.UID}) {
+	if !slices.Equal(got.Services, []string{service.UID, service.UID}) ||
+		!slices.Equal(got.Clusters, []string{cluster.UID, cluster.UID}) || !slices.Equal(got.Sources, []string{source.UID}) {
 		t.Errorf("told of %+v", got)
 	}
 	var found store.Touched
@@ -192,7 +197,8 @@ func testTouch(t *testing.T, open Open) {
 		}
 		return err
 	})
-	if err != nil || !slices.Equal(found.Services, []string{service.UID, service.UID}) || !slices.Equal(found.Clusters, []string{cluster.UID}) || !slices.Equal(found.Sources, []string{source.UID}) {
+	if err != nil || !slices.Equal(found.Services, []string{service.UID, service.UID}) ||
+		!slices.Equal(found.Clusters, []string{cluster.UID}) || !slices.Equal(found.Sources, []string{source.UID}) {
 		t.Errorf("found %+v, %v", found, err)
 	}
 }
@@ -255,7 +261,10 @@ func testEventsOfStatuses(t *testing.T, open Open) {
 		var reports []store.Report
 		var keys []store.ReportKey
 		for _, uid := range uids {
-			reports, keys = append(reports, store.Report{Service: uid, Cluster: "c", Sequence: sequence, State: []byte("{}")}), append(keys, store.ReportKey{Service: uid, Cluster: "c"})
+			reports, keys = append(reports, store.Report{
+				Service: uid, Cluster: "c", Sequence: sequence,
+				State: []byte("{}"),
+			}), append(keys, store.ReportKey{Service: uid, Cluster: "c"})
 		}
 		if _, err := at.PutReports(t.Context(), reports, nil, of(name, keys...)...); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,8 @@ func testAPITokens(t *testing.T, open Open) {
 		t.Helper()
 		write(t, s, func(ctx context.Context, tx *store.Tx) error {
 			return tx.AddAPIToken(ctx, store.APIToken{
-				ID: id, Hash: "hash of " + id, Subject: subject, Groups: []byte(`["dev"]`), Limits: []byte(`{}`), Creator: "user:ada", ExpireTime: now.Add(life),
+				ID: id, Hash: "hash of " + id, Subject: subject, Groups: []byte(`["dev"]`), Limits: []byte(`{}`),
+				Creator: "user:ada", ExpireTime: now.Add(life),
 			})
 		})
 	}
@@ -33,7 +34,8 @@ func testAPITokens(t *testing.T, open Open) {
 		return out, err
 	}
 	got, err := get("b")
-	if err != nil || got.Hash != "hash of b" || string(got.Groups) != `["dev"]` || !got.CreateTime.Equal(now) || !got.ExpireTime.Equal(now.Add(time.Hour)) || !got.LastUse.IsZero() {
+	if err != nil || got.Hash != "hash of b" || string(got.Groups) != `["dev"]` || !got.CreateTime.Equal(now) ||
+		!got.ExpireTime.Equal(now.Add(time.Hour)) || !got.LastUse.IsZero() {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	if _, err := get("x"); !errors.Is(err, store.ErrNotFound) {
@@ -51,7 +53,8 @@ func testAPITokens(t *testing.T, open Open) {
 		t.Errorf("listed %s, %s, %s", all, page, bob)
 	}
 	write(t, s, func(ctx context.Context, tx *store.Tx) error {
-		return errors.Join(tx.UseAPIToken(ctx, "b"), tx.RevokeAPITokens(ctx, "", "user:bob"), tx.LoggedIn(ctx, "bob", "https://idp", "user:bob", []string{"ops"}))
+		return errors.Join(tx.UseAPIToken(ctx, "b"), tx.RevokeAPITokens(ctx, "", "user:bob"),
+			tx.LoggedIn(ctx, "bob", "https://idp", "user:bob", []string{"ops"}))
 	})
 	if got, err := get("b"); err != nil || !got.LastUse.Equal(now) || !got.RevokeTime.Equal(now) || string(got.Groups) != `["ops"]` {
 		t.Errorf("got %+v, %v", got, err)

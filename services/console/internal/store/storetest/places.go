@@ -18,7 +18,11 @@ func testPlaces(t *testing.T, open Open) {
 		return store.Place{Backend: backend, Path: path, Sealed: []byte(sealed), ReadTime: at}
 	}
 	write(t, s, func(ctx context.Context, tx *store.Tx) error {
-		return tx.PutPlaces(ctx, []store.Place{place(one.UID, "a", "1"), place(one.UID, "b", "2"), place(other.UID, "a", "3"), {Backend: one.UID, Path: "never", Problem: "away"}})
+		return tx.PutPlaces(ctx, []store.Place{
+			place(one.UID, "a", "1"), place(one.UID, "b", "2"),
+			place(other.UID, "a", "3"),
+			{Backend: one.UID, Path: "never", Problem: "away"},
+		})
 	})
 	write(t, s, func(ctx context.Context, tx *store.Tx) error {
 		if err := tx.ForgetPlaces(ctx, one.UID, []string{"b", "nowhere"}); err != nil {
@@ -39,7 +43,8 @@ func testPlaces(t *testing.T, open Open) {
 		t.Errorf("kept %v", got)
 	}
 	all := read(t, s, func(ctx context.Context, v store.View) ([]store.Place, error) { return v.AllPlaces(ctx, one.UID) })
-	if len(all) != 2 || string(all[0].Sealed) != "4" || !all[0].ReadTime.Equal(at) || all[1].Sealed != nil || !all[1].ReadTime.IsZero() || all[1].Problem != "away" {
+	if len(all) != 2 || string(all[0].Sealed) != "4" || !all[0].ReadTime.Equal(at) || all[1].Sealed != nil ||
+		!all[1].ReadTime.IsZero() || all[1].Problem != "away" {
 		t.Errorf("kept %+v", all)
 	}
 	due := func(now time.Time) []store.Reading {

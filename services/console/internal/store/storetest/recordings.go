@@ -19,7 +19,10 @@ func testRecordings(t *testing.T, open Open) {
 	bounds := store.RecordingBounds{One: 10, Person: 1000, All: 1000, Young: at, Idle: at}
 	begin := func(id, cluster, subject string, minutes int) {
 		t.Helper()
-		r := store.Recording{ID: id, Cluster: cluster, Subject: subject, Begin: at.Add(time.Duration(minutes) * time.Minute), RecordingData: store.RecordingData{Pod: "web-0", Verb: "exec"}}
+		r := store.Recording{
+			ID: id, Cluster: cluster, Subject: subject,
+			Begin: at.Add(time.Duration(minutes) * time.Minute), RecordingData: store.RecordingData{Pod: "web-0", Verb: "exec"},
+		}
 		for range 2 { // BeginRecording is idempotent
 			if err := s.BeginRecording(t.Context(), r, bounds); err != nil {
 				t.Fatal(err)
@@ -27,7 +30,8 @@ func testRecordings(t *testing.T, open Open) {
 		}
 	}
 	add := func(id string, sequence int64, text string, end bool) error {
-		refused, err := s.AppendRecordings(t.Context(), []store.RecordingPiece{{ID: id, Piece: store.Piece{Sequence: sequence, Data: []byte("\x00" + text)}, Bytes: int64(len(text)), End: end}}, bounds)
+		refused, err := s.AppendRecordings(t.Context(),
+			[]store.RecordingPiece{{ID: id, Piece: store.Piece{Sequence: sequence, Data: []byte("\x00" + text)}, Bytes: int64(len(text)), End: end}}, bounds)
 		return errors.Join(err, errors.Join(refused...))
 	}
 	begin("1", "edge-1", "user:ada", 0)
@@ -83,7 +87,10 @@ func testRecordingRoom(t *testing.T, open Open) {
 	s := open(store.Options{Now: func() time.Time { return now }})
 	bounds := store.RecordingBounds{One: 10, Person: 15, All: 45, Young: now.Add(-7 * day), Idle: now.Add(-day)}
 	begin := func(id, subject string, age time.Duration) error {
-		return s.BeginRecording(t.Context(), store.Recording{ID: id, Cluster: "edge-1", Subject: subject, Begin: now.Add(-age), RecordingData: store.RecordingData{Verb: "exec"}}, bounds)
+		return s.BeginRecording(t.Context(), store.Recording{
+			ID: id, Cluster: "edge-1", Subject: subject,
+			Begin: now.Add(-age), RecordingData: store.RecordingData{Verb: "exec"},
+		}, bounds)
 	}
 	add := func(pieces ...store.RecordingPiece) []error {
 		t.Helper()
@@ -100,7 +107,13 @@ func testRecordingRoom(t *testing.T, open Open) {
 		id, subject string
 		age         time.Duration
 	}{
-		{"01", "user:ada", 30 * day}, {"02", "user:bob", 20 * day}, {"03", "user:bob", 19 * day}, {"04", "user:bob", 18 * day}, {"05", "user:bob", day}, {"06", "user:bob", 0}, {"07", "user:eve", 0},
+		{"01", "user:ada", 30 * day},
+		{"02", "user:bob", 20 * day},
+		{"03", "user:bob", 19 * day},
+		{"04", "user:bob", 18 * day},
+		{"05", "user:bob", day},
+		{"06", "user:bob", 0},
+		{"07", "user:eve", 0},
 	} {
 		if err := begin(r.id, r.subject, r.age); err != nil {
 			t.Fatal(r.id, err)
@@ -108,7 +121,8 @@ func testRecordingRoom(t *testing.T, open Open) {
 	}
 	// One transaction for all, each refused by itself: 03 goes on, 05 and 06 are all that bob may have of the last days.
 	refused := add(piece("07", 1, 1, false), piece("01", 1, 5, true), piece("02", 1, 5, true), piece("03", 1, 5, false), piece("04", 1, 5, true),
-		piece("05", 1, 11, false), piece("05", 1, 10, true), piece("05", 1, 10, true), piece("06", 1, 4, false), piece("06", 2, 2, false), piece("nil", 1, 1, false))
+		piece("05", 1, 11, false), piece("05", 1, 10, true), piece("05", 1, 10, true), piece("06", 1, 4, false),
+		piece("06", 2, 2, false), piece("nil", 1, 1, false))
 	want := []error{nil, nil, nil, nil, nil, store.ErrFull, nil, nil, nil, store.ErrPersonFull, store.ErrNotFound}
 	for i := range want {
 		if !errors.Is(refused[i], want[i]) {
@@ -201,7 +215,10 @@ func testRecordingRemovedOnce(t *testing.T, open Open) {
 	}
 	var events atomic.Int64
 	event := func(at time.Time, r store.Recording) store.AuditEvent {
-		return store.AuditEvent{ID: fmt.Sprintf("removed-%s-%d", r.ID, events.Add(1)), Time: at, Actor: "service:console", Action: "recording.removed", Event: []byte("{}")}
+		return store.AuditEvent{
+			ID: fmt.Sprintf("removed-%s-%d", r.ID, events.Add(1)), Time: at,
+			Actor: "service:console", Action: "recording.removed", Event: []byte("{}"),
+		}
 	}
 	var others sync.WaitGroup
 	removed, err := first.TrimRecordings(t.Context(), time.Time{}, 5, bounds, func(at time.Time, r store.Recording) store.AuditEvent {

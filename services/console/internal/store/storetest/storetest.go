@@ -200,7 +200,8 @@ func testLifecycle(t *testing.T, open Open) {
 	}
 	now = now.Add(time.Minute)
 	updated := update(t, s, draft(store.KindSource, "shop", `{"url":"https://git.example.com/shop2"}`))
-	if updated.Revision != 2 || updated.UID != r.UID || updated.ETag() == r.ETag() || !updated.CreateTime.Equal(r.CreateTime) || !updated.UpdateTime.After(r.UpdateTime) {
+	if updated.Revision != 2 || updated.UID != r.UID || updated.ETag() == r.ETag() ||
+		!updated.CreateTime.Equal(r.CreateTime) || !updated.UpdateTime.After(r.UpdateTime) {
 		t.Fatalf("updated %+v", updated)
 	}
 	remove(t, s, updated)
@@ -370,7 +371,8 @@ func testChanges(t *testing.T, open Open) {
 		return tx.Publish(ctx, source, []byte(`{"heads":1}`)) // 5
 	})
 	list, end = changes(t, s, 3, 10)
-	if len(list) != 1 || list[0].Heads.Epoch != 1 || list[0].Heads.Owner != "gitcache-0" || string(list[0].Heads.State) != `{"heads":1}` || list[0].Resource.Revision != 2 || end.Seq != 5 {
+	if len(list) != 1 || list[0].Heads.Epoch != 1 || list[0].Heads.Owner != "gitcache-0" ||
+		string(list[0].Heads.State) != `{"heads":1}` || list[0].Resource.Revision != 2 || end.Seq != 5 {
 		t.Fatalf("heads: %+v, %+v", list, end)
 	}
 	remove(t, s, a) // 6
@@ -566,7 +568,8 @@ func testReports(t *testing.T, open Open) {
 		}
 	}
 	check(5, `"five"`)
-	put(store.Report{Service: "s", Cluster: "c", Sequence: 7, State: []byte(`"seven"`)}, store.Report{Service: "s", Cluster: "c", Sequence: 6, State: []byte(`"six"`)})
+	put(store.Report{Service: "s", Cluster: "c", Sequence: 7, State: []byte(`"seven"`)},
+		store.Report{Service: "s", Cluster: "c", Sequence: 6, State: []byte(`"six"`)})
 	check(7, `"seven"`)
 }
 
@@ -590,7 +593,8 @@ func testSeen(t *testing.T, open Open) {
 	got := read(t, s, func(ctx context.Context, v store.View) (map[string]store.Seen, error) {
 		return v.Seen(ctx, []string{"c", "d"})
 	})
-	if len(got) != 1 || !got["c"].LostTime.Equal(late) || !got["c"].SeenTime.Equal(late.Add(time.Minute)) || string(got["c"].State) != `"late"` || !got["c"].JoinTime.IsZero() {
+	if len(got) != 1 || !got["c"].LostTime.Equal(late) || !got["c"].SeenTime.Equal(late.Add(time.Minute)) ||
+		string(got["c"].State) != `"late"` || !got["c"].JoinTime.IsZero() {
 		t.Fatalf("got %+v", got)
 	}
 }
@@ -858,7 +862,10 @@ func testWake(t *testing.T, open Open) {
 
 func testStrangeText(t *testing.T, open Open) {
 	s := open(store.Options{})
-	d := store.Draft{Kind: store.KindService, Name: "o'brien", Labels: map[string]string{"ключ": `a"b\c'; DROP TABLE resources; -- 😀`}, Spec: []byte(`{"a":"\u0000 ' \" é"}`)}
+	d := store.Draft{
+		Kind: store.KindService, Name: "o'brien",
+		Labels: map[string]string{"ключ": `a"b\c'; DROP TABLE resources; -- 😀`}, Spec: []byte(`{"a":"\u0000 ' \" é"}`),
+	}
 	create(t, s, d)
 	got, err := get(t, s, d.Kind, d.Name)
 	if err != nil || got.Labels["ключ"] != d.Labels["ключ"] || string(got.Spec) != string(d.Spec) {

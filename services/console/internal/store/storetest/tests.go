@@ -81,7 +81,10 @@ func testTestRuns(t *testing.T, open Open) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	put := func(service, id, text string, began, seen int, ended bool) {
 		t.Helper()
-		r := store.TestRun{Service: service, ID: id, Start: at.Add(time.Duration(began) * time.Minute), Time: at.Add(time.Duration(seen) * time.Minute), Data: []byte("\x00" + text)}
+		r := store.TestRun{
+			Service: service, ID: id, Start: at.Add(time.Duration(began) * time.Minute),
+			Time: at.Add(time.Duration(seen) * time.Minute), Data: []byte("\x00" + text),
+		}
 		if ended {
 			r.End = r.Time
 		}
@@ -142,7 +145,10 @@ func testTestsOfDeployments(t *testing.T, open Open) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	put := func(id, digest, summary string, began int, ended bool) {
 		t.Helper()
-		r := store.TestRun{Service: web.UID, ID: id, Digest: digest, Start: at.Add(time.Duration(began) * time.Minute), Summary: []byte(summary), Data: []byte("x")}
+		r := store.TestRun{
+			Service: web.UID, ID: id, Digest: digest, Start: at.Add(time.Duration(began) * time.Minute),
+			Summary: []byte(summary), Data: []byte("x"),
+		}
 		if r.Time = r.Start; ended {
 			r.Time = r.Start.Add(time.Second)
 			r.End = r.Time

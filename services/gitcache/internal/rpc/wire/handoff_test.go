@@ -23,8 +23,10 @@ func someManifest() standby.Manifest {
 	return standby.Manifest{
 		Packs: []string{aHash},
 		Heads: []mirror.Head{{
-			Ref: "HEAD", Object: plumbing.NewHash(aHash), Commit: plumbing.NewHash(aHash), CommitTime: time.Unix(1, 0).UTC(), Subject: "one",
-			Author: "Ada", FetchTime: time.Unix(2, 0).UTC(), Resolved: "refs/tags/v1", SignedBy: "key", Newer: "v2", Submodules: []plumbing.Hash{plumbing.NewHash(aHash)},
+			Ref: "HEAD", Object: plumbing.NewHash(aHash), Commit: plumbing.NewHash(aHash),
+			CommitTime: time.Unix(1, 0).UTC(), Subject: "one",
+			Author: "Ada", FetchTime: time.Unix(2, 0).UTC(), Resolved: "refs/tags/v1", SignedBy: "key", Newer: "v2",
+			Submodules: []plumbing.Hash{plumbing.NewHash(aHash)},
 		}},
 		Built: []build.Record{
 			{SourceID: "id", Tree: aHash, Filter: "f", Digest: "sha256:0", Size: 3, Files: 2},
@@ -80,10 +82,14 @@ func TestAScheduleSurvivesClocksThatDiffer(t *testing.T) {
 		Schedule: owner.Schedule{Last: now.Add(-time.Minute), Next: now.Add(2 * time.Minute)},
 	}
 	got, err := Take(TakeRequest(sent))
-	if err != nil || got.UID != "u" || !got.Released || !got.Keep || len(got.Heads) != 1 || got.Heads[0].Commit != sent.Heads[0].Commit {
+	if err != nil || got.UID != "u" || !got.Released || !got.Keep || len(got.Heads) != 1 ||
+		got.Heads[0].Commit != sent.Heads[0].Commit {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	for what, d := range map[string]time.Duration{"last": got.Schedule.Last.Sub(sent.Schedule.Last), "next": got.Schedule.Next.Sub(sent.Schedule.Next)} {
+	for what, d := range map[string]time.Duration{
+		"last": got.Schedule.Last.Sub(sent.Schedule.Last),
+		"next": got.Schedule.Next.Sub(sent.Schedule.Next),
+	} {
 		if d.Abs() > time.Second {
 			t.Errorf("the %s poll moved by %s", what, d)
 		}
@@ -122,7 +128,8 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			t.Fatalf("it can be read and not written: %v", err)
 		}
-		if got, err := Manifest(again); err != nil || standby.State(got.Packs, got.Heads) != standby.State(all.Packs, all.Heads) {
+		if got, err := Manifest(again); err != nil ||
+			standby.State(got.Packs, got.Heads) != standby.State(all.Packs, all.Heads) {
 			t.Errorf("%+v became %+v, %v", all, got, err)
 		}
 	})

@@ -34,7 +34,8 @@ func Live(m *gitcachev1.LiveSource) *live.Source {
 		Name: m.GetName(), Owner: m.GetOwner(), OwnedHere: m.GetOwnedHere(), Epoch: m.GetEpoch(), URL: m.GetUrl(),
 		LastPoll: hub.Time(m.GetLastPollTime()), NextPoll: hub.Time(m.GetNextPollTime()), StaleSince: hub.Time(m.GetStaleSince()),
 		Heads: hub.Heads(m.GetHeads()), Problem: hub.Problem(m.GetProblem()),
-		UpstreamRequests: int(m.GetUpstreamRequestsLastHour()), MirrorBytes: m.GetMirrorBytes(), MirrorPacks: int(m.GetMirrorPacks()), Standbys: m.GetStandbys(),
+		UpstreamRequests: int(m.GetUpstreamRequestsLastHour()), MirrorBytes: m.GetMirrorBytes(),
+		MirrorPacks: int(m.GetMirrorPacks()), Standbys: m.GetStandbys(),
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 func TestAFolderWithANameThatIsNoTextIsShown(t *testing.T) {
 	t.Parallel()
 	listing := browse.Listing{Entries: []browse.Entry{
-		{Entry: tree.Entry{Kind: tree.File, Name: "caf\xe9.yaml"}}, {Entry: tree.Entry{Kind: tree.File, Name: "café.yaml"}},
+		{Entry: tree.Entry{Kind: tree.File, Name: "caf\xe9.yaml"}},
+		{Entry: tree.Entry{Kind: tree.File, Name: "café.yaml"}},
 	}}
 	m := wire.TreeMessage(listing)
 	if _, err := proto.Marshal(m); err != nil {

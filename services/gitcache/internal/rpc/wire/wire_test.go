@@ -25,7 +25,8 @@ func full(t *testing.T, v any, but ...string) {
 	t.Helper()
 	value := reflect.ValueOf(v)
 	for i := range value.NumField() {
-		if name := value.Type().Field(i).Name; value.Field(i).IsZero() && !strings.Contains(strings.Join(but, " "), name) {
+		if name := value.Type().Field(i).Name; value.Field(i).IsZero() &&
+			!strings.Contains(strings.Join(but, " "), name) {
 			t.Errorf("%T.%s is not set by this test", v, name)
 		}
 	}
@@ -35,23 +36,34 @@ func full(t *testing.T, v any, but ...string) {
 func TestWhatReplicasSayArrives(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0).UTC()
-	query := origin.Query{Source: "shop", Revision: "HEAD", Path: "deploy", Include: []string{"*.yaml"}, Ignore: []string{"test/"}}
+	query := origin.Query{
+		Source: "shop", Revision: "HEAD", Path: "deploy", Include: []string{"*.yaml"},
+		Ignore: []string{"test/"},
+	}
 	full(t, query)
 	if got := wire.Queries(wire.Request([]origin.Query{query})); !reflect.DeepEqual(got, []origin.Query{query}) {
 		t.Errorf("got %+v", got)
 	}
 
 	head := mirror.Head{Commit: id("1"), CommitTime: now, Subject: "s", Author: "a", Traceparent: "t"}
-	answer := origin.Answer{Head: head, SourceID: "x", Artifact: artifact.Summary{Digest: artifact.SumDigest(make([]byte, 32)), Size: 5, Files: 2}, Submodules: true, Dependencies: true, SourceUID: "u", Epoch: 7}
+	answer := origin.Answer{
+		Head: head, SourceID: "x",
+		Artifact: artifact.Summary{Digest: artifact.SumDigest(make([]byte, 32)), Size: 5, Files: 2}, Submodules: true,
+		Dependencies: true, SourceUID: "u", Epoch: 7,
+	}
 	full(t, answer, "Err")
-	refused := origin.Answer{Err: &origin.Error{Reason: origin.Refused, Message: "no"}, Submodules: true, Dependencies: true, SourceUID: "u", Epoch: 7}
+	refused := origin.Answer{
+		Err: &origin.Error{Reason: origin.Refused, Message: "no"}, Submodules: true,
+		Dependencies: true, SourceUID: "u", Epoch: 7,
+	}
 	if got := wire.Answers(wire.Response([]origin.Answer{answer, refused})); !reflect.DeepEqual(got, []origin.Answer{answer, refused}) {
 		t.Errorf("got %+v", got)
 	}
 
 	head.Ref, head.FetchTime, head.Resolved, head.SignedBy = "semver:1.x", now, "refs/tags/v1", "SHA256:x"
 	source := &live.Source{
-		Name: "shop", URL: "https://git.example.com/shop", Owner: "a", OwnedHere: true, Epoch: 7, LastPoll: now, NextPoll: now, StaleSince: now,
+		Name: "shop", URL: "https://git.example.com/shop", Owner: "a", OwnedHere: true, Epoch: 7, LastPoll: now,
+		NextPoll: now, StaleSince: now,
 		Heads: []mirror.Head{head}, Problem: owner.Problem{Message: "m", Since: now, Refs: []string{"HEAD"}},
 		UpstreamRequests: 3, MirrorBytes: 4, MirrorPacks: 5, Standbys: []string{"b"},
 	}
