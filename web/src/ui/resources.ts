@@ -1,4 +1,4 @@
-import type { DescMessage, DescMethodUnary, JsonObject, Message } from '@bufbuild/protobuf'
+import type { DescMessage, DescMethodUnary, JsonObject, JsonValue, Message } from '@bufbuild/protobuf'
 import { toJson } from '@bufbuild/protobuf'
 import { RoleSchema, RoleService } from '../gen/fairlead/console/v1/access_service_pb'
 import { AgentConfigSchema, AgentConfigService } from '../gen/fairlead/console/v1/agent_config_service_pb'
@@ -173,7 +173,7 @@ export const kinds: ResourceKind[] = [
   of(
     'viewset',
     'ViewSet',
-    'kinds that views have besides',
+    'view sets',
     Kind.VIEW_SET,
     ViewSetSchema,
     ViewSetService.method.listViewSets,
@@ -199,12 +199,36 @@ export function held(method: DescMethodUnary, answer: Message | undefined): unkn
   return field && answer ? (answer as unknown as Record<string, unknown>)[field.localName] : undefined
 }
 
+// A resource as JSON, with maps in the order of their keys: the hub sends them in any order, and another one with each answer.
+export function jsonOf(schema: DescMessage, resource: Message): JsonObject {
+  return inOrder(schema, toJson(schema, resource)) as JsonObject
+}
+
+function inOrder(schema: DescMessage, json: JsonValue): JsonValue {
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) return json // a type that has a JSON of its own
+  if (schema.typeName.startsWith('google.protobuf.')) return json
+  const out: JsonObject = { ...json }
+  for (const field of schema.fields) {
+    const value = out[field.jsonName]
+    if (value === undefined || value === null) continue
+    const below = (v: JsonValue) => (field.message ? inOrder(field.message, v) : v)
+    if (field.fieldKind === 'map')
+      out[field.jsonName] = Object.fromEntries(
+        Object.entries(value as JsonObject)
+          .sort(([a], [b]) => (a < b ? -1 : 1))
+          .map(([key, v]) => [key, below(v)]),
+      )
+    else if (field.message) out[field.jsonName] = Array.isArray(value) ? value.map(below) : below(value)
+  }
+  return out
+}
+
 // A resource as `fairlead apply -f` takes it.
 export function manifest(kind: ResourceKind, resource: Message): string {
-  const all = toJson(kind.schema, resource) as JsonObject
+  const all = jsonOf(kind.schema, resource)
   const { name, labels } = (all.metadata ?? {}) as JsonObject
-  // Levers stand over what files say: spec is the files' own.
-  const { metadata: _, status: __, levers, ...rest } = all
+  // Levers and freezes stand over what files say: spec is the files' own.
+  const { metadata: _, status: __, levers, freeze: ___, ...rest } = all
   const files = (levers as JsonObject | undefined)?.spec
   return toYaml({
     apiVersion: 'fairlead.dev/v1',

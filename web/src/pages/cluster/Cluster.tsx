@@ -9,7 +9,7 @@ import { age } from '../../live/ages'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
-import { isState, worstFirst } from '../../state/states'
+import { connectionOf, isState, worstFirst } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
@@ -41,7 +41,7 @@ export function Cluster() {
   return (
     <>
       <Title tab={name}>
-        {plain(name, 80)} {status && <State of={status.connected ? 'healthy' : 'unknown'} />}
+        {plain(name, 80)} {status && <State of={connectionOf(status)[0]} word={connectionOf(status)[1]} />}
       </Title>
       {got.data && (
         <nav className="actions" aria-label="Objects of the cluster" data-actions>
