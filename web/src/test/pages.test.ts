@@ -23,7 +23,8 @@ import { pull, verbs } from '../pages/services/verbs'
 import { textOf } from '../pages/source/content'
 import { connectionOf } from '../state/states'
 import { undoAll, undoOf } from '../state/undo'
-import { kindNamed, manifest, type ResourceKind } from '../ui/resources'
+import { lossOf } from '../ui/deletion'
+import { kindNamed, kinds, manifest, type ResourceKind } from '../ui/resources'
 import { bytesOf } from '../ui/text'
 import { Tray } from '../ui/tray'
 
@@ -461,4 +462,33 @@ test('the roles that are always there are asked of the method: the stream has th
   expect(answerOf(RoleService.method.listRoles, { pageSize: 100 })).toBeUndefined()
   expect(answerOf(RoleService.method.getRole, { name: 'admin' })).toBeDefined()
   expect(answerOf(GrantService.method.listGrants, { pageSize: 100 })).toBeDefined()
+})
+
+test('what goes with a service is counted by kind, and what takes others along stands by its name', () => {
+  const object = (kind: string, name: string, group = '') => ({ group, kind, name })
+  expect(lossOf([], 'edge-1')).toEqual({ says: ['Cluster edge-1 has no objects of it.'], grave: false })
+  expect(lossOf([object('ConfigMap', 'a')], 'edge-1')).toEqual({
+    says: ['Cluster edge-1 loses 1 object:', '1 ConfigMap'],
+    grave: false,
+  })
+  const crd = object('CustomResourceDefinition', 'boats.example.com', 'apiextensions.k8s.io')
+  expect(
+    lossOf([object('Service', 'b'), object('ConfigMap', 'a'), crd, object('Service', 'c')], 'edge-1'),
+  ).toEqual({
+    says: [
+      'Cluster edge-1 loses 4 objects:',
+      'CustomResourceDefinition boats.example.com, with all resources of that kind',
+      '1 ConfigMap',
+      '2 Service',
+    ],
+    grave: true,
+  })
+  expect(lossOf([object('Namespace', 'shop')], 'edge-1').grave).toBe(true)
+  const many = (n: number) => Array.from({ length: n }, (_, i) => object('ConfigMap', `c${i}`))
+  expect([lossOf(many(10), 'edge-1').grave, lossOf(many(11), 'edge-1').grave]).toEqual([false, true])
+})
+
+test('each kind is deleted by its own method', () => {
+  expect(kinds.map((k) => k.remove.name)).toEqual(kinds.map((k) => `Delete${k.name}`))
+  for (const k of kinds) expect(k.remove.parent).toBe(k.get.parent)
 })

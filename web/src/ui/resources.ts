@@ -40,6 +40,7 @@ export type ResourceKind = {
   schema: DescMessage
   list: DescMethodUnary
   get: DescMethodUnary
+  remove: DescMethodUnary
 }
 
 const of = (
@@ -50,7 +51,8 @@ const of = (
   schema: DescMessage,
   list: DescMethodUnary,
   get: DescMethodUnary,
-): ResourceKind => ({ path, name, plural, kind, schema, list, get })
+  remove: DescMethodUnary,
+): ResourceKind => ({ path, name, plural, kind, schema, list, get, remove })
 
 export const kinds: ResourceKind[] = [
   of(
@@ -61,6 +63,7 @@ export const kinds: ResourceKind[] = [
     ServiceSchema,
     ServiceService.method.listServices,
     ServiceService.method.getService,
+    ServiceService.method.deleteService,
   ),
   of(
     'cluster',
@@ -70,6 +73,7 @@ export const kinds: ResourceKind[] = [
     ClusterSchema,
     ClusterService.method.listClusters,
     ClusterService.method.getCluster,
+    ClusterService.method.deleteCluster,
   ),
   of(
     'source',
@@ -79,6 +83,7 @@ export const kinds: ResourceKind[] = [
     SourceSchema,
     SourceService.method.listSources,
     SourceService.method.getSource,
+    SourceService.method.deleteSource,
   ),
   of(
     'globalservice',
@@ -88,6 +93,7 @@ export const kinds: ResourceKind[] = [
     GlobalServiceSchema,
     GlobalServiceService.method.listGlobalServices,
     GlobalServiceService.method.getGlobalService,
+    GlobalServiceService.method.deleteGlobalService,
   ),
   of(
     'project',
@@ -97,6 +103,7 @@ export const kinds: ResourceKind[] = [
     ProjectSchema,
     ProjectService.method.listProjects,
     ProjectService.method.getProject,
+    ProjectService.method.deleteProject,
   ),
   of(
     'role',
@@ -106,6 +113,7 @@ export const kinds: ResourceKind[] = [
     RoleSchema,
     RoleService.method.listRoles,
     RoleService.method.getRole,
+    RoleService.method.deleteRole,
   ),
   of(
     'grant',
@@ -115,6 +123,7 @@ export const kinds: ResourceKind[] = [
     GrantSchema,
     GrantService.method.listGrants,
     GrantService.method.getGrant,
+    GrantService.method.deleteGrant,
   ),
   of(
     'serviceaccount',
@@ -124,6 +133,7 @@ export const kinds: ResourceKind[] = [
     ServiceAccountSchema,
     ServiceAccountService.method.listServiceAccounts,
     ServiceAccountService.method.getServiceAccount,
+    ServiceAccountService.method.deleteServiceAccount,
   ),
   of(
     'configset',
@@ -133,6 +143,7 @@ export const kinds: ResourceKind[] = [
     ConfigSetSchema,
     ConfigSetService.method.listConfigSets,
     ConfigSetService.method.getConfigSet,
+    ConfigSetService.method.deleteConfigSet,
   ),
   of(
     'secret',
@@ -142,6 +153,7 @@ export const kinds: ResourceKind[] = [
     SecretSchema,
     SecretService.method.listSecrets,
     SecretService.method.getSecret,
+    SecretService.method.deleteSecret,
   ),
   of(
     'backend',
@@ -151,6 +163,7 @@ export const kinds: ResourceKind[] = [
     BackendSchema,
     BackendService.method.listBackends,
     BackendService.method.getBackend,
+    BackendService.method.deleteBackend,
   ),
   of(
     'sink',
@@ -160,6 +173,7 @@ export const kinds: ResourceKind[] = [
     SinkSchema,
     SinkService.method.listSinks,
     SinkService.method.getSink,
+    SinkService.method.deleteSink,
   ),
   of(
     'agentconfig',
@@ -169,6 +183,7 @@ export const kinds: ResourceKind[] = [
     AgentConfigSchema,
     AgentConfigService.method.listAgentConfigs,
     AgentConfigService.method.getAgentConfig,
+    AgentConfigService.method.deleteAgentConfig,
   ),
   of(
     'viewset',
@@ -178,6 +193,7 @@ export const kinds: ResourceKind[] = [
     ViewSetSchema,
     ViewSetService.method.listViewSets,
     ViewSetService.method.getViewSet,
+    ViewSetService.method.deleteViewSet,
   ),
   of(
     'alert',
@@ -187,6 +203,7 @@ export const kinds: ResourceKind[] = [
     AlertSchema,
     AlertService.method.listAlerts,
     AlertService.method.getAlert,
+    AlertService.method.deleteAlert,
   ),
 ]
 
