@@ -92,4 +92,31 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await dialog.getByRole("button", { name: "Sync these" }).click();
   if (!(await asked).postDataBuffer().toString("latin1").includes(chosen)) wrong.push("the sync does not name the object");
   await page.getByText("The hub has taken it in.").waitFor();
+
+  // What goes with a deletion is said before, and a large one wants the name; what others name stays; what went comes back.
+  await page.goto(`${hub}/service/${service}?tab=yaml`);
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  const sure = dialog.getByRole("button", { name: "Delete", exact: true });
+  await dialog.getByText(/Cluster edge-\d+ loses 1\d objects:/).waitFor();
+  if (await sure.isEnabled()) wrong.push("a service with many objects is deleted without its name");
+  await check(page, "delete-service");
+  await dialog.getByRole("textbox").fill(service);
+  if (!(await sure.isEnabled())) wrong.push("a service is not deleted with its name");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.goto(`${hub}/configset/regions`);
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await sure.click();
+  await dialog.getByRole("alert").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.goto(`${hub}/grant/web-team`);
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await sure.click();
+  await page.waitForURL(/access\?tab=grants/);
+  const tray = page.getByRole("region", { name: "What you did" });
+  await page.getByRole("link", { name: "web-team", exact: true }).waitFor({ state: "detached" });
+  await tray.getByRole("button", { name: "Undo" }).click();
+  await tray.getByText("Delete grant web-team: undone").waitFor();
+  await page.getByRole("link", { name: "web-team", exact: true }).waitFor();
+  await page.goto(`${hub}/access?tab=roles`);
+  await page.getByRole("link", { name: "operator", exact: true }).waitFor();
 });

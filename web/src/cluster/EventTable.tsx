@@ -27,7 +27,7 @@ export function EventTable({ events, named = false }: { events: ClusterEvent[]; 
                 {(e.series?.count ?? e.count ?? 1) > 1 && ` ×${e.series?.count ?? e.count}`}
               </td>
               <td>
-                {e.type === 'Warning' && <State of="degraded" />} {plain(e.type ?? '', 40)}
+                {e.type === 'Warning' && <State of="degraded" word="warning" />} {plain(e.type ?? '', 40)}
               </td>
               {named && (
                 <td>{plain(`${e.involvedObject?.kind ?? ''} ${e.involvedObject?.name ?? ''}`, 320)}</td>

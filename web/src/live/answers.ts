@@ -49,6 +49,7 @@ export function answerOf(method: DescMethodUnary, input: Fields): Answer | undef
   const field = method.output.fields.find((f) => f.message && f.message.typeName !== 'google.protobuf.Any')
   const number = field?.message && kindOf(field.message)
   if (!field || !number || number === Kind.ALERT) return undefined // its status depends on who asks
+  if (verb === 'List' && number === Kind.ROLE) return undefined // the method adds the roles that are always there, which no catalog holds
   if (verb === 'List' && field.fieldKind === 'list')
     return list(method.output, field.localName, number, input)
   if (verb === 'Get' && field.fieldKind === 'message')

@@ -1,4 +1,4 @@
-import { ServiceState } from '../gen/fairlead/console/v1/resources_pb'
+import { type ClusterStatus, ServiceState } from '../gen/fairlead/console/v1/resources_pb'
 
 // The states of services, the worst first, in the hub's own words.
 export const worstFirst = [
@@ -48,4 +48,11 @@ export const healthState: Record<string, State> = {
   Missing: 'degraded',
   Failed: 'failed',
   Unknown: 'unknown',
+}
+
+// Whether the hub hears of a cluster's agent. A cluster that is connected may have services that are not healthy.
+export function connectionOf(of: ClusterStatus | undefined): [state: State, word: string] {
+  if (of?.connected) return ['healthy', 'connected']
+  if (of?.leaveTime) return ['unknown', 'left']
+  return ['unknown', of?.joinTime || of?.lastSeenTime ? 'not connected' : 'never joined']
 }

@@ -1,4 +1,4 @@
-import { create } from '@bufbuild/protobuf'
+import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { expect, test, vi } from 'vitest'
 import { isNewer } from '../app/newer'
@@ -7,17 +7,24 @@ import { eventsOfObjects } from '../cluster/events'
 import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
+import { RoleService } from '../gen/fairlead/console/v1/access_service_pb'
 import { ConfigSetSchema, ConfigUserSchema } from '../gen/fairlead/console/v1/config_set_service_pb'
+import { GrantService } from '../gen/fairlead/console/v1/grant_service_pb'
 import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
-import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { ClusterStatusSchema, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
+import { answerOf } from '../live/answers'
 import { programOf } from '../pages/me/programs'
 import { entriesOf, hasUsers, namesOf, rowsOf } from '../pages/resource/entries'
+import { valuesOf } from '../pages/service/difference'
 import { pull, verbs } from '../pages/services/verbs'
 import { textOf } from '../pages/source/content'
+import { connectionOf } from '../state/states'
 import { undoAll, undoOf } from '../state/undo'
+import { lossOf } from '../ui/deletion'
+import { kindNamed, kinds, manifest, type ResourceKind } from '../ui/resources'
 import { bytesOf } from '../ui/text'
 import { Tray } from '../ui/tray'
 
@@ -410,4 +417,78 @@ test('a service is read before a lever that can be undone, and not before a sync
   }
   expect(await pulled('Sync')).toEqual(['sync', ''])
   expect(await pulled('Hold')).toEqual(['get', 'hold', 'undo'])
+})
+
+test('the values of a Secret that the agent does not read are hidden, and not missing', () => {
+  expect(valuesOf({ live: '', wanted: '' })).toBeUndefined()
+  expect(valuesOf({ live: '', wanted: '3' })).toEqual(['not there', '3'])
+  expect(valuesOf({ live: '5', wanted: '' })).toEqual(['5', 'not there'])
+})
+
+test('a cluster that is connected is not called healthy, and one that was heard has joined', () => {
+  const of = (s: MessageInitShape<typeof ClusterStatusSchema>) => connectionOf(create(ClusterStatusSchema, s))
+  expect(of({ connected: true })).toEqual(['healthy', 'connected'])
+  expect(of({ lastSeenTime: { seconds: 1n } })).toEqual(['unknown', 'not connected'])
+  expect(of({ joinTime: { seconds: 1n }, leaveTime: { seconds: 2n } })).toEqual(['unknown', 'left'])
+  expect(of({})).toEqual(['unknown', 'never joined'])
+})
+
+test('a manifest has its maps in order, and neither levers nor freezes', () => {
+  const project = kindNamed('Project') as ResourceKind
+  const text = manifest(
+    project,
+    create(ProjectSchema, {
+      metadata: { name: 'shop', labels: { team: 'shop', env: 'prod', 'a.example.com/b': '1' } },
+      spec: {
+        config: { zone: {}, area: {} },
+      },
+      freeze: { author: 'user:ada', reason: 'the sale' },
+    } as MessageInitShape<typeof ProjectSchema>),
+  )
+  expect(text).not.toContain('freeze')
+  expect([...text.matchAll(/^\s+(\S+):/gm)].map((m) => m[1])).toEqual([
+    'name',
+    'labels',
+    'a.example.com/b',
+    'env',
+    'team',
+    'config',
+    'area',
+    'zone',
+  ])
+})
+
+test('the roles that are always there are asked of the method: the stream has those of the catalog only', () => {
+  expect(answerOf(RoleService.method.listRoles, { pageSize: 100 })).toBeUndefined()
+  expect(answerOf(RoleService.method.getRole, { name: 'admin' })).toBeDefined()
+  expect(answerOf(GrantService.method.listGrants, { pageSize: 100 })).toBeDefined()
+})
+
+test('what goes with a service is counted by kind, and what takes others along stands by its name', () => {
+  const object = (kind: string, name: string, group = '') => ({ group, kind, name })
+  expect(lossOf([], 'edge-1')).toEqual({ says: ['Cluster edge-1 has no objects of it.'], grave: false })
+  expect(lossOf([object('ConfigMap', 'a')], 'edge-1')).toEqual({
+    says: ['Cluster edge-1 loses 1 object:', '1 ConfigMap'],
+    grave: false,
+  })
+  const crd = object('CustomResourceDefinition', 'boats.example.com', 'apiextensions.k8s.io')
+  expect(
+    lossOf([object('Service', 'b'), object('ConfigMap', 'a'), crd, object('Service', 'c')], 'edge-1'),
+  ).toEqual({
+    says: [
+      'Cluster edge-1 loses 4 objects:',
+      'CustomResourceDefinition boats.example.com, with all resources of that kind',
+      '1 ConfigMap',
+      '2 Service',
+    ],
+    grave: true,
+  })
+  expect(lossOf([object('Namespace', 'shop')], 'edge-1').grave).toBe(true)
+  const many = (n: number) => Array.from({ length: n }, (_, i) => object('ConfigMap', `c${i}`))
+  expect([lossOf(many(10), 'edge-1').grave, lossOf(many(11), 'edge-1').grave]).toEqual([false, true])
+})
+
+test('each kind is deleted by its own method', () => {
+  expect(kinds.map((k) => k.remove.name)).toEqual(kinds.map((k) => `Delete${k.name}`))
+  for (const k of kinds) expect(k.remove.parent).toBe(k.get.parent)
 })

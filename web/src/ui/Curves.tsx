@@ -58,7 +58,7 @@ export function Curves({ cluster = '' }: { cluster?: string }) {
               <path className="line" d={c.line} />
             </svg>
             <div className="quiet">
-              highest {c.highest}{' '}
+              highest {c.highest},{' '}
               {c.highestTime ? (
                 <>
                   <Age of={c.highestTime} /> ago

@@ -42,8 +42,8 @@ export function EventsOf({ filter, size, exported }: { filter: string; size: num
                   <Age of={e.time} />
                 </td>
                 <td>
-                  {e.severity === Severity.ERROR && <State of="failed" />}{' '}
-                  {e.severity === Severity.WARNING && <State of="degraded" />} {plain(e.type)}
+                  {e.severity === Severity.ERROR && <State of="failed" word="error" />}{' '}
+                  {e.severity === Severity.WARNING && <State of="degraded" word="warning" />} {plain(e.type)}
                 </td>
                 <td>
                   {e.service && <Link to={`/service/${e.service}`}>{e.service}</Link>}{' '}

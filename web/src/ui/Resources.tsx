@@ -1,4 +1,4 @@
-import { type JsonObject, type Message, toJson } from '@bufbuild/protobuf'
+import type { Message } from '@bufbuild/protobuf'
 import { Link } from 'react-router'
 import type { Metadata } from '../gen/fairlead/console/v1/resources_pb'
 import { Age } from '../live/Age'
@@ -6,8 +6,8 @@ import { useLive } from '../live/live'
 import { Export } from './Export'
 import { List } from './List'
 import { Pager, usePages } from './Pager'
-import { held, type ResourceKind } from './resources'
-import { plain } from './text'
+import { held, jsonOf, type ResourceKind } from './resources'
+import { pairsOf, plain } from './text'
 
 const size = 100
 
@@ -61,18 +61,10 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
   )
 }
 
-export const labelsOf = (m: Metadata | undefined) =>
-  plain(
-    Object.entries(m?.labels ?? {})
-      .map(([k, v]) => `${k}=${v}`)
-      .join(' '),
-    300,
-  )
+export const labelsOf = (m: Metadata | undefined, most = 300) => plain(pairsOf(m?.labels), most)
 
 const rowOf = (of: ResourceKind, r: Message & { metadata?: Metadata | undefined }) => ({
   name: r.metadata?.name ?? '',
-  labels: Object.entries(r.metadata?.labels ?? {})
-    .map(([k, v]) => `${k}=${v}`)
-    .join(' '),
-  spec: JSON.stringify((toJson(of.schema, r) as JsonObject).spec ?? {}),
+  labels: labelsOf(r.metadata, Number.MAX_SAFE_INTEGER),
+  spec: JSON.stringify(jsonOf(of.schema, r).spec ?? {}),
 })

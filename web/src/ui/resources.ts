@@ -1,4 +1,4 @@
-import type { DescMessage, DescMethodUnary, JsonObject, Message } from '@bufbuild/protobuf'
+import type { DescMessage, DescMethodUnary, JsonObject, JsonValue, Message } from '@bufbuild/protobuf'
 import { toJson } from '@bufbuild/protobuf'
 import { RoleSchema, RoleService } from '../gen/fairlead/console/v1/access_service_pb'
 import { AgentConfigSchema, AgentConfigService } from '../gen/fairlead/console/v1/agent_config_service_pb'
@@ -40,6 +40,7 @@ export type ResourceKind = {
   schema: DescMessage
   list: DescMethodUnary
   get: DescMethodUnary
+  remove: DescMethodUnary
 }
 
 const of = (
@@ -50,7 +51,8 @@ const of = (
   schema: DescMessage,
   list: DescMethodUnary,
   get: DescMethodUnary,
-): ResourceKind => ({ path, name, plural, kind, schema, list, get })
+  remove: DescMethodUnary,
+): ResourceKind => ({ path, name, plural, kind, schema, list, get, remove })
 
 export const kinds: ResourceKind[] = [
   of(
@@ -61,6 +63,7 @@ export const kinds: ResourceKind[] = [
     ServiceSchema,
     ServiceService.method.listServices,
     ServiceService.method.getService,
+    ServiceService.method.deleteService,
   ),
   of(
     'cluster',
@@ -70,6 +73,7 @@ export const kinds: ResourceKind[] = [
     ClusterSchema,
     ClusterService.method.listClusters,
     ClusterService.method.getCluster,
+    ClusterService.method.deleteCluster,
   ),
   of(
     'source',
@@ -79,6 +83,7 @@ export const kinds: ResourceKind[] = [
     SourceSchema,
     SourceService.method.listSources,
     SourceService.method.getSource,
+    SourceService.method.deleteSource,
   ),
   of(
     'globalservice',
@@ -88,6 +93,7 @@ export const kinds: ResourceKind[] = [
     GlobalServiceSchema,
     GlobalServiceService.method.listGlobalServices,
     GlobalServiceService.method.getGlobalService,
+    GlobalServiceService.method.deleteGlobalService,
   ),
   of(
     'project',
@@ -97,6 +103,7 @@ export const kinds: ResourceKind[] = [
     ProjectSchema,
     ProjectService.method.listProjects,
     ProjectService.method.getProject,
+    ProjectService.method.deleteProject,
   ),
   of(
     'role',
@@ -106,6 +113,7 @@ export const kinds: ResourceKind[] = [
     RoleSchema,
     RoleService.method.listRoles,
     RoleService.method.getRole,
+    RoleService.method.deleteRole,
   ),
   of(
     'grant',
@@ -115,6 +123,7 @@ export const kinds: ResourceKind[] = [
     GrantSchema,
     GrantService.method.listGrants,
     GrantService.method.getGrant,
+    GrantService.method.deleteGrant,
   ),
   of(
     'serviceaccount',
@@ -124,6 +133,7 @@ export const kinds: ResourceKind[] = [
     ServiceAccountSchema,
     ServiceAccountService.method.listServiceAccounts,
     ServiceAccountService.method.getServiceAccount,
+    ServiceAccountService.method.deleteServiceAccount,
   ),
   of(
     'configset',
@@ -133,6 +143,7 @@ export const kinds: ResourceKind[] = [
     ConfigSetSchema,
     ConfigSetService.method.listConfigSets,
     ConfigSetService.method.getConfigSet,
+    ConfigSetService.method.deleteConfigSet,
   ),
   of(
     'secret',
@@ -142,6 +153,7 @@ export const kinds: ResourceKind[] = [
     SecretSchema,
     SecretService.method.listSecrets,
     SecretService.method.getSecret,
+    SecretService.method.deleteSecret,
   ),
   of(
     'backend',
@@ -151,6 +163,7 @@ export const kinds: ResourceKind[] = [
     BackendSchema,
     BackendService.method.listBackends,
     BackendService.method.getBackend,
+    BackendService.method.deleteBackend,
   ),
   of(
     'sink',
@@ -160,6 +173,7 @@ export const kinds: ResourceKind[] = [
     SinkSchema,
     SinkService.method.listSinks,
     SinkService.method.getSink,
+    SinkService.method.deleteSink,
   ),
   of(
     'agentconfig',
@@ -169,15 +183,17 @@ export const kinds: ResourceKind[] = [
     AgentConfigSchema,
     AgentConfigService.method.listAgentConfigs,
     AgentConfigService.method.getAgentConfig,
+    AgentConfigService.method.deleteAgentConfig,
   ),
   of(
     'viewset',
     'ViewSet',
-    'kinds that views have besides',
+    'view sets',
     Kind.VIEW_SET,
     ViewSetSchema,
     ViewSetService.method.listViewSets,
     ViewSetService.method.getViewSet,
+    ViewSetService.method.deleteViewSet,
   ),
   of(
     'alert',
@@ -187,6 +203,7 @@ export const kinds: ResourceKind[] = [
     AlertSchema,
     AlertService.method.listAlerts,
     AlertService.method.getAlert,
+    AlertService.method.deleteAlert,
   ),
 ]
 
@@ -199,12 +216,36 @@ export function held(method: DescMethodUnary, answer: Message | undefined): unkn
   return field && answer ? (answer as unknown as Record<string, unknown>)[field.localName] : undefined
 }
 
+// A resource as JSON, with maps in the order of their keys: the hub sends them in any order, and another one with each answer.
+export function jsonOf(schema: DescMessage, resource: Message): JsonObject {
+  return inOrder(schema, toJson(schema, resource)) as JsonObject
+}
+
+function inOrder(schema: DescMessage, json: JsonValue): JsonValue {
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) return json // a type that has a JSON of its own
+  if (schema.typeName.startsWith('google.protobuf.')) return json
+  const out: JsonObject = { ...json }
+  for (const field of schema.fields) {
+    const value = out[field.jsonName]
+    if (value === undefined || value === null) continue
+    const below = (v: JsonValue) => (field.message ? inOrder(field.message, v) : v)
+    if (field.fieldKind === 'map')
+      out[field.jsonName] = Object.fromEntries(
+        Object.entries(value as JsonObject)
+          .sort(([a], [b]) => (a < b ? -1 : 1))
+          .map(([key, v]) => [key, below(v)]),
+      )
+    else if (field.message) out[field.jsonName] = Array.isArray(value) ? value.map(below) : below(value)
+  }
+  return out
+}
+
 // A resource as `fairlead apply -f` takes it.
 export function manifest(kind: ResourceKind, resource: Message): string {
-  const all = toJson(kind.schema, resource) as JsonObject
+  const all = jsonOf(kind.schema, resource)
   const { name, labels } = (all.metadata ?? {}) as JsonObject
-  // Levers stand over what files say: spec is the files' own.
-  const { metadata: _, status: __, levers, ...rest } = all
+  // Levers and freezes stand over what files say: spec is the files' own.
+  const { metadata: _, status: __, levers, freeze: ___, ...rest } = all
   const files = (levers as JsonObject | undefined)?.spec
   return toYaml({
     apiVersion: 'fairlead.dev/v1',

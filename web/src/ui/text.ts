@@ -28,3 +28,10 @@ export const sentence = (text: string) => (text === '' || /[.!?…)]$/.test(text
 // How many there are of something: 1 pod, 2 pods.
 export const amount = (n: number | bigint | undefined, one: string) =>
   `${n === undefined ? '–' : Number(n).toLocaleString()} ${Number(n) === 1 ? one : `${one}s`}`
+
+// Labels in the order of their names: the hub sends them in any order, and another one with each answer.
+export const pairsOf = (labels: Record<string, string> | undefined, between = ' ') =>
+  Object.entries(labels ?? {})
+    .map(([name, value]) => `${name}=${value}`)
+    .sort()
+    .join(between)

@@ -9,9 +9,13 @@ import { age } from '../../live/ages'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
-import { isState, worstFirst } from '../../state/states'
+import { connectionOf, isState, worstFirst } from '../../state/states'
+import { Copied } from '../../ui/Copied'
+import { Delete } from '../../ui/Delete'
 import { EventsOf } from '../../ui/EventsOf'
+import { lossOfCluster } from '../../ui/losses'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
 import { Frozen, Windows } from '../../ui/Windows'
 import { Sessions } from './Sessions'
@@ -24,6 +28,8 @@ const explored = [
   ['Namespaces', 'core/v1/namespaces'],
   ['Custom resources', 'apiextensions.k8s.io/v1/customresourcedefinitions'],
 ] as const
+
+const kind = kindNamed('Cluster') as ResourceKind
 
 export function Cluster() {
   const { name = '' } = useParams()
@@ -41,7 +47,7 @@ export function Cluster() {
   return (
     <>
       <Title tab={name}>
-        {plain(name, 80)} {status && <State of={status.connected ? 'healthy' : 'unknown'} />}
+        {plain(name, 80)} {status && <State of={connectionOf(status)[0]} word={connectionOf(status)[1]} />}
       </Title>
       {got.data && (
         <nav className="actions" aria-label="Objects of the cluster" data-actions>
@@ -171,6 +177,21 @@ export function Cluster() {
         <h2>Events</h2>
         <EventsOf filter={filter} size={25} />
       </section>
+      {got.data?.cluster && (
+        <section className="panel" aria-label="YAML">
+          <div className="head">
+            <h2>YAML</h2>
+            <span className="end">
+              <Copied text={manifest(kind, got.data.cluster)} />
+              <Link className="button" to={`/apply?kind=Cluster&name=${encodeURIComponent(name)}`}>
+                Edit
+              </Link>
+              <Delete of={kind} name={name} to="/clusters" loss={() => lossOfCluster(name)} />
+            </span>
+          </div>
+          <pre>{plain(manifest(kind, got.data.cluster), 1 << 18)}</pre>
+        </section>
+      )}
     </>
   )
 }

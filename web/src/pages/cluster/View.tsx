@@ -145,7 +145,7 @@ export function View({ cluster }: { cluster: string }) {
             <Line
               of={[
                 [`${f['warnings.at_least'] ? 'at least ' : ''}${count(f['warnings.hour'])}`],
-                [`in ${count(f['warnings.groups'])} groups`, f['warnings.groups']],
+                [`in ${amount(f['warnings.groups'], 'group')}`, f['warnings.groups']],
               ]}
             />
           }
@@ -160,7 +160,14 @@ export function View({ cluster }: { cluster: string }) {
           title="Images that can't be pulled"
           of={of}
           section={section('pulls')}
-          figures={<Line of={[[`${count(f['pulls.images'])}, ${amount(f['pulls.pods'], 'pod')} waiting`]]} />}
+          figures={
+            <Line
+              of={[
+                [amount(f['pulls.images'], 'image')],
+                [`${amount(f['pulls.pods'], 'pod')} waiting`, f['pulls.pods']],
+              ]}
+            />
+          }
         >
           {(r) => amount(r.figures.pods, 'pod')}
         </Part>

@@ -1,16 +1,18 @@
 import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link, useSearchParams } from 'react-router'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
-import type { Cluster } from '../../gen/fairlead/console/v1/resources_pb'
+import type { Cluster, ClusterStatus } from '../../gen/fairlead/console/v1/resources_pb'
 import { toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
+import { connectionOf } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
+import { labelsOf } from '../../ui/Resources'
 import { Search } from '../../ui/Search'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { plain } from '../../ui/text'
@@ -83,28 +85,14 @@ function Listed() {
                 {c.status?.skew && <div className="cause">{plain(c.status.skew)}</div>}
               </td>
               <td>
-                <State of={c.status?.connected ? 'healthy' : 'unknown'} />{' '}
-                {c.status?.connected
-                  ? 'connected'
-                  : c.status?.leaveTime
-                    ? 'left'
-                    : c.status?.joinTime
-                      ? 'not connected'
-                      : 'never joined'}
+                <Connection of={c.status} />
               </td>
               <td>
                 <Age of={c.status?.lastSeenTime} />
               </td>
               <td>{plain(c.status?.kubernetesVersion ?? '')}</td>
               <td>{plain(c.status?.agentVersion ?? '')}</td>
-              <td className="quiet">
-                {plain(
-                  Object.entries(c.metadata?.labels ?? {})
-                    .map(([k, v]) => `${k}=${v}`)
-                    .join(' '),
-                  400,
-                )}
-              </td>
+              <td className="quiet">{labelsOf(c.metadata)}</td>
             </tr>
           ))}
         </tbody>
@@ -117,6 +105,11 @@ function Listed() {
   )
 }
 
+function Connection({ of }: { of: ClusterStatus | undefined }) {
+  const [state, word] = connectionOf(of)
+  return <State of={state} word={word} />
+}
+
 const columns = ['name', 'connected', 'last_seen', 'kubernetes', 'agent', 'labels']
 
 const rowOf = (c: Cluster) => ({
@@ -125,7 +118,5 @@ const rowOf = (c: Cluster) => ({
   last_seen: c.status?.lastSeenTime ? timestampDate(c.status.lastSeenTime).toISOString() : '',
   kubernetes: c.status?.kubernetesVersion ?? '',
   agent: c.status?.agentVersion ?? '',
-  labels: Object.entries(c.metadata?.labels ?? {})
-    .map(([k, v]) => `${k}=${v}`)
-    .join(' '),
+  labels: labelsOf(c.metadata, Number.MAX_SAFE_INTEGER),
 })

@@ -40,7 +40,13 @@ export function Fleet() {
     for (const a of asked) void a.refetch()
   }
   const failed = asked.find((a) => a.error && !a.data)
-  if (failed) return <Failed failure={failureOf(failed.error)} again={again} />
+  if (failed)
+    return (
+      <>
+        <Title tab="Fleet">Fleet</Title>
+        <Failed failure={failureOf(failed.error)} again={again} />
+      </>
+    )
   if (!services.data || !clusters.data)
     return (
       <>

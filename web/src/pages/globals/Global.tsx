@@ -8,6 +8,7 @@ import {
 } from '../../gen/fairlead/console/v1/global_service_service_pb'
 import { failureOf } from '../../hub/errors'
 import { useLive } from '../../live/live'
+import { Delete } from '../../ui/Delete'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
 import { amount, plain } from '../../ui/text'
@@ -21,6 +22,8 @@ const actions: Record<number, string> = {
   [PlannedAction.KEEP]: 'the same',
 }
 
+const kind = kindNamed('GlobalService') as ResourceKind
+
 // A global service, what it would do now on each cluster, and the removals that wait for a person.
 export function Global() {
   const { name = '' } = useParams()
@@ -31,11 +34,14 @@ export function Global() {
       <div className="head">
         <Title tab={name}>{plain(name, 80)}</Title>
         {of && <Says of={of} />}
-        <span className="end">
-          <Link className="button" to={`/apply?kind=GlobalService&name=${encodeURIComponent(name)}`}>
-            Edit
-          </Link>
-        </span>
+        {of && (
+          <span className="end" data-actions>
+            <Link className="button" to={`/apply?kind=GlobalService&name=${encodeURIComponent(name)}`}>
+              Edit
+            </Link>
+            <Delete of={kind} name={name} to="/globalservices" />
+          </span>
+        )}
       </div>
       {got.error && !of ? <Failed failure={failureOf(got.error)} again={() => void got.refetch()} /> : null}
       {got.isPending && <Waiting what="the global service" />}
@@ -43,7 +49,7 @@ export function Global() {
       {of && (
         <section className="panel">
           <h2>YAML</h2>
-          <pre>{plain(manifest(kindNamed('GlobalService') as ResourceKind, of), 1 << 18)}</pre>
+          <pre>{plain(manifest(kind, of), 1 << 18)}</pre>
         </section>
       )}
     </>

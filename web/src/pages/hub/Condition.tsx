@@ -170,7 +170,9 @@ function Alerts({ of }: { of: AlertState }) {
 }
 
 function Firing({ of }: { of: HubAlert }) {
-  const about = Object.entries(of.labels).map(([k, v]) => `${k}=${v}`)
+  const about = Object.entries(of.labels)
+    .map(([k, v]) => `${k}=${v}`)
+    .sort()
   return (
     <>
       <State

@@ -7,6 +7,7 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { Copied } from '../../ui/Copied'
+import { Delete } from '../../ui/Delete'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { held, kindAt, manifest, type ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
@@ -14,6 +15,21 @@ import { Frozen, Windows } from '../../ui/Windows'
 import { Missing } from '../missing/Missing'
 import { entriesOf, hasUsers } from './entries'
 import { Users } from './Users'
+
+// Where the kinds are listed.
+const lists: Record<string, string> = {
+  project: '/access?tab=projects',
+  role: '/access?tab=roles',
+  grant: '/access?tab=grants',
+  serviceaccount: '/access?tab=accounts',
+  configset: '/config',
+  secret: '/config?tab=secrets',
+  backend: '/config?tab=backends',
+  sink: '/hub',
+  agentconfig: '/hub',
+  viewset: '/hub',
+  alert: '/hub',
+}
 
 // The page of a kind that has none of its own: what is written down, and the way to change it.
 export function Resource({ kind }: { kind: string }) {
@@ -41,12 +57,15 @@ function Shown({ of, name }: { of: ResourceKind; name: string }) {
             ago
           </span>
         )}
-        <span className="end">
-          <Copied text={text} />
-          <Link className="button" to={`/apply?kind=${of.name}&name=${encodeURIComponent(name)}`}>
-            Edit
-          </Link>
-        </span>
+        {resource && (
+          <span className="end" data-actions>
+            <Copied text={text} />
+            <Link className="button" to={`/apply?kind=${of.name}&name=${encodeURIComponent(name)}`}>
+              Edit
+            </Link>
+            <Delete of={of} name={name} to={lists[of.path] ?? '/'} />
+          </span>
+        )}
       </div>
       {got.error && !resource ? <Failed failure={failureOf(got.error)} again={again} /> : null}
       {got.isPending && <Waiting what={`the ${of.name}`} />}

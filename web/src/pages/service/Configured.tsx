@@ -1,11 +1,15 @@
 import { Link } from 'react-router'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { Copied } from '../../ui/Copied'
+import { Delete } from '../../ui/Delete'
+import { lossOfService } from '../../ui/losses'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
+
+const kind = kindNamed('Service') as ResourceKind
 
 // The service as `fairlead apply -f` takes it.
 export function Configured({ of }: { of: Service }) {
-  const text = manifest(kindNamed('Service') as ResourceKind, of)
+  const text = manifest(kind, of)
   return (
     <div className="panel">
       <div className="actions">
@@ -16,6 +20,7 @@ export function Configured({ of }: { of: Service }) {
           Edit
         </Link>
         <Copied text={text} />
+        <Delete of={kind} name={of.metadata?.name ?? ''} to="/services" loss={() => lossOfService(of)} />
       </div>
       <pre>{text}</pre>
     </div>

@@ -5,6 +5,7 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { Failed, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
+import { valuesOf } from './difference'
 
 const words: Record<number, string> = {
   [Change.CREATE]: 'would be created',
@@ -42,16 +43,23 @@ export function Diff({ service }: { service: string }) {
               <li key={f.pointer}>
                 <span className="mono">{plain(f.pointer, 500)}</span>{' '}
                 {f.manager && <span className="quiet">({plain(f.manager, 100)})</span>}
-                <pre>
-                  <del>{plain(f.live, 1100) || 'not there'}</del>
-                  {'\n'}
-                  <ins>{plain(f.wanted, 1100) || 'not there'}</ins>
-                </pre>
+                <Values of={valuesOf(f)} />
               </li>
             ))}
           </ul>
         </details>
       ))}
     </div>
+  )
+}
+
+function Values({ of }: { of: ReturnType<typeof valuesOf> }) {
+  if (!of) return <span>would change, the values are hidden</span>
+  return (
+    <pre>
+      <del>{of[0]}</del>
+      {'\n'}
+      <ins>{of[1]}</ins>
+    </pre>
   )
 }

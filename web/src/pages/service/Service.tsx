@@ -173,14 +173,15 @@ function Truths({ of }: { of: Resource }) {
           {report?.appliedTime && <Age of={report.appliedTime} />}
         </div>
         <div>
-          {report && `${report.objectsHealthy} of ${amount(report.objectsTotal, 'object')} healthy`}
-          {report && report.objectsDrifted > 0 && `, ${report.objectsDrifted} drifted`}
+          {report &&
+            `${report.objectsHealthy.toLocaleString()} of ${amount(report.objectsTotal, 'object')} healthy`}
+          {report && report.objectsDrifted > 0 && `, ${report.objectsDrifted.toLocaleString()} drifted`}
         </div>
         <div className="quiet">
           {hub?.digest && report?.appliedDigest === hub.digest
             ? 'same content as the hub'
             : report
-              ? 'another content than the hub'
+              ? 'not the content of the hub'
               : ''}
           {cluster?.receiveTime && (
             <>

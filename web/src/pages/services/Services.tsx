@@ -67,7 +67,11 @@ export function Services() {
     <>
       <div className="head">
         <Title tab="Services">Services</Title>
-        {total !== undefined && <span className="quiet">{total.toLocaleString()} fit</span>}
+        {total !== undefined && (
+          <span className="quiet">
+            {total.toLocaleString()} {filter === '' ? 'in all' : total === 1 ? 'fits' : 'fit'}
+          </span>
+        )}
         <Search hint="name, or a filter: state >= degraded AND cluster = edge-1" />
         <span className="end">
           <Columns shown={shown} />

@@ -11,6 +11,8 @@ import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { chartOf, shownRef, urlOf } from '../../state/sources'
 import { isState, worstFirst } from '../../state/states'
+import { Copied } from '../../ui/Copied'
+import { Delete } from '../../ui/Delete'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
@@ -24,6 +26,8 @@ import { Polls } from './Polls'
 const tabs = ['refs', 'commits', 'files', 'services', 'events', 'yaml']
 // Repositories of charts have no history, and of each version's files the values.
 const tabsOfCharts = ['refs', 'values', 'services', 'events', 'yaml']
+
+const kind = kindNamed('Source') as ResourceKind
 
 export function Source() {
   const { name = '' } = useParams()
@@ -72,7 +76,14 @@ export function Source() {
           {tab === 'events' && <EventsOf filter={`source = ${quote(name)}`} size={50} />}
           {tab === 'yaml' && (
             <div className="panel">
-              <pre>{manifest(kindNamed('Source') as ResourceKind, of)}</pre>
+              <div className="actions">
+                <Link className="button" to={`/apply?kind=Source&name=${encodeURIComponent(name)}`}>
+                  Edit
+                </Link>
+                <Copied text={manifest(kind, of)} />
+                <Delete of={kind} name={name} to="/sources" />
+              </div>
+              <pre>{manifest(kind, of)}</pre>
             </div>
           )}
         </>
