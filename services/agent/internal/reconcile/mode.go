@@ -149,7 +149,7 @@ func (c *Controller) unready(name string) string {
 }
 
 // judge finds out what may be done now.
-func (w *worker) judge(service desired.Service, record inventory.Record) mode.Verdict {
+func (w *worker) judge(service desired.Service, record inventory.Record) {
 	f := w.facts(service, record)
 	only := f.Asked && len(service.Sync.GetRequestOnly()) > 0
 	verdict := mode.Decide(f)
@@ -163,7 +163,6 @@ func (w *worker) judge(service desired.Service, record inventory.Record) mode.Ve
 	}
 	f.Asked = f.Asked && !only
 	w.stance.verdict, w.stance.same, w.stance.windows = mode.Decide(f), f.Applied.Content == f.Wanted.Content, f.Windows
-	return w.stance.verdict
 }
 
 // windowsLook says when the windows of a service are to be looked at again.

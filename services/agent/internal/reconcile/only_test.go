@@ -24,6 +24,7 @@ type away struct{ last *deliveryv1.ServiceReport }
 
 func (*away) Has(desired.Service) bool                       { return false }
 func (*away) Prepare(context.Context, desired.Service) error { return errors.New("the hub is away") }
+
 func (*away) Open(context.Context, desired.Service) (io.ReadCloser, error) {
 	return nil, errors.New("the hub is away")
 }

@@ -332,13 +332,6 @@ func (s *site) claimLast(ctx context.Context, request apply.Request, hooks []set
 	return without(hooks, others), failures
 }
 
-func nameOf(moment set.Hook) string {
-	if moment == object.PreDelete {
-		return "pre-delete"
-	}
-	return "post-delete"
-}
-
 // before are the entries that go before the last hooks run: all but their own and the namespaces that they are in.
 func before(hooks []set.Item, entries []inventory.Entry) []inventory.Entry {
 	stays := map[object.Key]bool{}

@@ -92,7 +92,7 @@ func (s spec) expect(t *testing.T, state machine.State, e machine.Event) (machin
 	if isOutcome && !slices.Contains(s.outcomesAt(state), e.Kind.String()) {
 		return state, nil
 	}
-	stuck := state.Stuck && !(e.Kind == machine.Judged && e.Fresh)
+	stuck := state.Stuck && (e.Kind != machine.Judged || !e.Fresh)
 	for _, r := range s.rows {
 		isEvent := slices.Contains(r.events, e.Kind.String()) || isOutcome && slices.Contains(r.events, "outcome")
 		isPlace := slices.ContainsFunc(r.places, func(place string) bool { return isAt(state, place) })
