@@ -9,13 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/trace"
-
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/plural"
-	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
@@ -40,112 +35,34 @@ type problem struct {
 	guard *deliveryv1.Guard
 }
 
-// apply brings the service to its digest. On any problem it reports it and says when to try again.
-func (k *keeper) apply(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	if !k.announced && (!record.Complete || record.Applied.RevisionDigest() != service.RevisionDigest()) {
-		k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_APPLYING})
-	}
-	k.announced = true
-	begin := time.Now()
-	ctx, span := telemetry.Of(ctx, service.Traceparent, k.controller.Tracer, "agent.apply", trace.WithAttributes(
-		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
-	defer span.End()
-	k.made = nil
-	gate, failure := k.prepare(ctx, patience, service, record)
-	if ctx.Err() != nil || patience.Err() != nil && failure != nil {
-		return 0 // something else is wanted meanwhile, or the agent stops
-	}
-	telemetry.Observe(ctx, k.controller.metrics.seconds, time.Since(begin))
-	if gate != nil && failure == nil {
-		return k.waits(ctx, service, gate)
-	}
-	if failure != nil {
-		k.controller.metrics.applies.WithLabelValues("failed").Inc()
-		span.SetStatus(codes.Error, "not applied")
-		k.controller.Keep(ctx, "agent.apply", begin, "not applied", attribute.String("service", k.name), attribute.String("revision", service.Commit))
-		k.stuck, k.fault = failure.final, *failure
-		if latest, err := k.controller.Inventory.Get(ctx, k.name); err == nil {
-			record = latest
-		}
-		k.listMade(service, record)
-		wait := k.failed(service, record, *failure)
-		if gate != nil {
-			k.notBefore = time.Time{}
-			return gate.Look
-		}
-		return wait
-	}
-	k.controller.metrics.applies.WithLabelValues("applied").Inc()
-	k.ripens = time.Now()
-	k.log.Info("applied", "revision", service.Commit, "digest", service.Digest, "seconds", time.Since(begin).Seconds())
-	k.backoff.Reset()
-	return 0
-}
-
-// waits reports what is waited for, and says when to look again.
-func (k *keeper) waits(ctx context.Context, service desired.Service, gate *apply.Gate) time.Duration {
-	k.settled.Store(true) // objects that were sent stay for now, and so do those that were not
-	record, err := k.controller.Inventory.Get(ctx, k.name)
-	if err == nil {
-		record = k.noteEnded(ctx, record, k.progress.Done())
-	}
-	if err == nil && k.told != gate.Why {
-		k.told = gate.Why
-		k.report(service, record, &deliveryv1.ServiceReport{
-			Phase: deliveryv1.Phase_PHASE_APPLYING, ObjectsTotal: int32(len(record.Entries)),
-			Message: fmt.Sprintf("%s %s applied. %s; what comes after it waits.", plural.Part(len(k.progress.Done()), len(record.Entries), "object"), plural.Are(len(record.Entries)), gate.Why),
-		})
-	}
-	return gate.Look
-}
-
-// prepare waits for the content, and then for a turn: a hub that is slow to answer holds no slot, and neither does
-// what is waited for in the cluster.
-func (k *keeper) prepare(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
-	slow := time.AfterFunc(prepareSoon, func() { k.settled.Store(true) })
-	err := k.controller.Artifacts.Prepare(patience, service)
-	if slow.Stop(); err != nil {
-		return nil, retried(err).because(staysAsItWas(record))
-	}
-	release, ok := k.slot(patience)
-	if !ok {
-		return nil, &problem{}
-	}
-	defer release()
-	k.settled.Store(false)
-	k.applying.Lock()
-	defer k.applying.Unlock()
-	return k.bring(ctx, patience, service, record)
-}
-
-// bring does the work of apply, step by step; each leaves the cluster in a state to go on from.
-func (k *keeper) bring(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
-	objects, failure := k.planned(ctx, patience, service, record)
+// bring does the work of applyAll, step by step; each leaves the cluster in a state to go on from.
+func (w *worker) bring(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
+	objects, failure := w.planned(ctx, patience, service, record)
 	if failure != nil {
 		return nil, failure
 	}
 	defer func() { _ = objects.Close() }()
 	release := record.ReleaseOf(service.RevisionDigest())
-	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Unsealed: !release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
-		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
+	request := apply.Request{Service: w.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Unsealed: !release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+		return w.noteRuns(ctx, w.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
 	}}
-	if k.progress == nil {
-		if failure := k.begin(ctx, request, service); failure != nil {
-			k.controller.Inventory.Release(k.name)
+	if w.progress == nil {
+		if failure := w.begin(ctx, request, service); failure != nil {
+			w.controller.Inventory.Release(w.name)
 			return nil, failure
 		}
 	}
-	result := k.controller.Applier.Advance(ctx, request, k.progress)
-	done := k.progress.Done()
-	k.made = done
+	result := w.controller.Applier.Advance(ctx, request, w.progress)
+	done := w.progress.Done()
+	w.made = done
 	switch {
 	case result.Waits != nil && !result.Waits.Overdue:
 		return result.Waits, nil
 	case result.Waits != nil:
 		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).because(fmt.Sprintf("%s %s applied, and it goes on when that is mended", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
-	progress := k.progress
-	k.progress = nil
+	progress := w.progress
+	w.progress = nil
 	if result.Err != nil {
 		return nil, retried(result.Err).because("what is applied stays")
 	}
@@ -157,10 +74,10 @@ func (k *keeper) bring(ctx, patience context.Context, service desired.Service, r
 		}
 		return nil, failure.because(fmt.Sprintf("%s %s applied, the others stay as they were", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
-	if k.held = result.Held; len(k.held) > 0 {
-		return nil, holds(k.held)
+	if w.held = result.Held; len(w.held) > 0 {
+		return nil, holds(w.held)
 	}
-	return nil, k.finish(ctx, service, objects, progress)
+	return nil, w.finish(ctx, service, objects, progress)
 }
 
 // holds is why a digest is not applied yet: people hold objects of it in the cluster.
@@ -174,7 +91,7 @@ func holds(keys []object.Key) *problem {
 
 // begin makes sure that all may be applied and, as far as that can be told, will be; it lists all objects in
 // the inventory, and plans.
-func (k *keeper) begin(ctx context.Context, request apply.Request, service desired.Service) *problem {
+func (w *worker) begin(ctx context.Context, request apply.Request, service desired.Service) *problem {
 	record := request.Record
 	before := staysAsItWas(record)
 	items, err := request.Set.Items()
@@ -185,7 +102,7 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 	items = apply.Runs(service.RevisionDigest(), items, momentsOf(release))
 	all := items
 	items = distinct(all)
-	definitions, err := k.unserved(ctx, request.Set, notKept(items, object.MakeOnce))
+	definitions, err := w.unserved(ctx, request.Set, notKept(items, object.MakeOnce))
 	if err != nil {
 		return retried(err).because(before)
 	}
@@ -196,23 +113,23 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		return failure.because(before)
 	}
 	all, items = kept(all), kept(items)
-	others, failure := k.claim(items)
+	others, failure := w.claim(items)
 	if failure != nil {
 		return failure.because(before)
 	}
 	all, items = without(all, others), without(items, others)
 	left := slices.SortedFunc(maps.Keys(others), object.Compare)
-	adopted, strangers, failures := k.controller.Applier.Strangers(ctx, request, items)
+	adopted, strangers, failures := w.controller.Applier.Strangers(ctx, request, items)
 	if len(failures) > 0 {
 		return refused(failures).because(before)
 	}
 	all, items = without(all, strangers), without(items, strangers)
 	maps.Copy(others, strangers)
-	k.others = leftTo(others)
-	needed, held := k.controller.Applier.Needed(k.name, items, record)
+	w.others = leftTo(others)
+	needed, held := w.controller.Applier.Needed(w.name, items, record)
 	// Only where there is a good state to protect: a first apply would cost twice the requests.
 	if record.Applied.Digest != "" {
-		if failures := k.controller.Applier.Rehearse(ctx, request, slices.Concat(items, definitions), needed); len(failures) > 0 {
+		if failures := w.controller.Applier.Rehearse(ctx, request, slices.Concat(items, definitions), needed); len(failures) > 0 {
 			return refused(failures).because(before)
 		}
 	}
@@ -229,26 +146,26 @@ func (k *keeper) begin(ctx context.Context, request apply.Request, service desir
 		superset.Progress = progressOf(record, service)
 		superset.Release = release
 	}
-	unsealed := !k.controller.Inventory.Sealed(k.name) && slices.ContainsFunc(all, func(item set.Item) bool { return item.Hook != 0 })
+	unsealed := !w.controller.Inventory.Sealed(w.name) && slices.ContainsFunc(all, func(item set.Item) bool { return item.Hook != 0 })
 	if changed || unsealed || !slices.Equal(record.Left, left) {
-		if err := k.controller.Inventory.Save(ctx, superset); err != nil {
+		if err := w.controller.Inventory.Save(ctx, superset); err != nil {
 			return retried(err).because(before)
 		}
 	}
 	request.Record = superset
-	if failures := k.controller.Applier.Make(ctx, request, definitions); len(failures) > 0 {
+	if failures := w.controller.Applier.Make(ctx, request, definitions); len(failures) > 0 {
 		return refused(failures).because(before)
 	}
-	progress, err := k.controller.Applier.Begin(request, slices.Concat(all, definitions), adopted)
+	progress, err := w.controller.Applier.Begin(request, slices.Concat(all, definitions), adopted)
 	if err != nil {
 		return mistakeOrRetry(err).because(before)
 	}
-	k.progress = progress
+	w.progress = progress
 	return nil
 }
 
 // unserved are those definitions whose kind the cluster does not serve: it has all others.
-func (k *keeper) unserved(ctx context.Context, objects *set.Set, definitions []set.Item) ([]set.Item, error) {
+func (s *site) unserved(ctx context.Context, objects *set.Set, definitions []set.Item) ([]set.Item, error) {
 	var unserved []set.Item
 	for _, item := range definitions {
 		obj, _, err := objects.Object(item)
@@ -258,7 +175,7 @@ func (k *keeper) unserved(ctx context.Context, objects *set.Set, definitions []s
 		served := false
 		resource, kind := cluster.ReadDefinition(obj)
 		if resource.Version != "" {
-			_, err := k.controller.Scopes.Namespaced(ctx, resource.GroupVersion().WithKind(kind))
+			_, err := s.controller.Scopes.Namespaced(ctx, resource.GroupVersion().WithKind(kind))
 			served = err == nil
 		}
 		if !served {
@@ -330,8 +247,8 @@ func progressOf(record inventory.Record, service desired.Service) inventory.Prog
 }
 
 // noteRuns records hooks that have ended well, and the objects that progress has made.
-func (k *keeper) noteRuns(ctx context.Context, progress *apply.Progress, ran inventory.Progress, release inventory.Release) error {
-	record, err := k.controller.Inventory.Get(ctx, k.name)
+func (s *site) noteRuns(ctx context.Context, progress *apply.Progress, ran inventory.Progress, release inventory.Release) error {
+	record, err := s.controller.Inventory.Get(ctx, s.name)
 	if err != nil {
 		return err
 	}
@@ -342,13 +259,13 @@ func (k *keeper) noteRuns(ctx context.Context, progress *apply.Progress, ran inv
 		}
 	}
 	record.Progress, record.Release = ran, release
-	return k.controller.Inventory.Save(ctx, record)
+	return s.controller.Inventory.Save(ctx, record)
 }
 
 // finish removes what is no longer there, and records the digest as applied.
-func (k *keeper) finish(ctx context.Context, service desired.Service, objects *set.Set, progress *apply.Progress) *problem {
+func (w *worker) finish(ctx context.Context, service desired.Service, objects *set.Set, progress *apply.Progress) *problem {
 	done := progress.Done()
-	record, err := k.controller.Inventory.Get(ctx, k.name)
+	record, err := w.controller.Inventory.Get(ctx, w.name)
 	if err != nil {
 		return retried(err).because("all objects are applied")
 	}
@@ -388,22 +305,22 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, entry)
 		}
 	}
-	if left := k.controller.Pruner.Release(ctx, k.name, releasing); len(left) > 0 {
+	if left := w.controller.Pruner.Release(ctx, w.name, releasing); len(left) > 0 {
 		return retried(fmt.Errorf("%s %s", left[0].Entry.Key, left[0].Why)).because("all objects are applied")
 	}
-	record.Kept, record.Spared = few(k.others), nil
+	record.Kept, record.Spared = few(w.others), nil
 	if len(stale) > 0 {
-		if stale, err = k.noteLeaving(ctx, service, record, stale); err != nil {
+		if stale, err = w.noteLeaving(ctx, service, record, stale); err != nil {
 			return retried(err).because("all objects are applied")
 		}
-		out := k.prune(ctx, service, stale)
-		k.controller.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
-		k.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
+		out := w.prune(ctx, service, stale)
+		w.controller.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
+		w.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
 		for _, one := range out.Left {
 			entries = append(entries, one.Entry)
 		}
-		k.looks.left(out.Left)
-		record.Kept = few(append(slices.Clone(k.others), out.Kept...))
+		w.looks.left(out.Left)
+		record.Kept = few(append(slices.Clone(w.others), out.Kept...))
 	}
 	before := record.Applied
 	isNew := before.RevisionDigest() != service.RevisionDigest()
@@ -420,15 +337,15 @@ func (k *keeper) finish(ctx context.Context, service desired.Service, objects *s
 	if !isNew && before.Digest != service.Digest { // only its tests are others
 		record.Applied.Commit, record.Applied.Time = before.Commit, before.Time
 	}
-	if !k.controller.Inventory.Note(record) {
-		if err := k.controller.Inventory.Save(ctx, record); err != nil {
+	if !w.controller.Inventory.Note(record) {
+		if err := w.controller.Inventory.Save(ctx, record); err != nil {
 			return retried(err).because("all objects are applied")
 		}
 	}
-	k.keepSets(record)
+	w.keepSets(record)
 	if isNew { // rivals for the fields of before may have been given them
-		for _, rival := range k.controller.Memory.Summary(k.name).Rivals {
-			k.controller.Memory.Peace(rival.Key)
+		for _, rival := range w.controller.Memory.Summary(w.name).Rivals {
+			w.controller.Memory.Peace(rival.Key)
 		}
 	}
 	return nil
@@ -459,7 +376,7 @@ func restingHooks(rendered, runs []set.Item) func(inventory.Entry) bool {
 
 // noteLeaving writes down what is about to be removed, so that nobody makes it again, not even who follows on an agent that is
 // killed meanwhile.
-func (k *keeper) noteLeaving(ctx context.Context, service desired.Service, record inventory.Record, stale []inventory.Entry) ([]inventory.Entry, error) {
+func (s *site) noteLeaving(ctx context.Context, service desired.Service, record inventory.Record, stale []inventory.Entry) ([]inventory.Entry, error) {
 	stays := service.Sync.GetPrune().GetDisabled()
 	at := make(map[object.Key]int, len(record.Entries))
 	for i, entry := range record.Entries {
@@ -477,11 +394,11 @@ func (k *keeper) noteLeaving(ctx context.Context, service desired.Service, recor
 	if stays || !changed { // the list that is written next has it, too
 		return stale, nil
 	}
-	return stale, k.controller.Inventory.Save(ctx, record)
+	return stale, s.controller.Inventory.Save(ctx, record)
 }
 
 // prune removes objects that left the manifests, unless that is not wanted, or was not when they left.
-func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inventory.Entry) prune.Outcome {
+func (s *site) prune(ctx context.Context, service desired.Service, stale []inventory.Entry) prune.Outcome {
 	var going []inventory.Entry
 	var stays []prune.Left
 	for _, entry := range stale {
@@ -490,13 +407,13 @@ func (k *keeper) prune(ctx context.Context, service desired.Service, stale []inv
 			stays = append(stays, prune.Left{Entry: entry, Why: "stays, because removing is switched off (prune.disabled)"})
 		case !entry.Going():
 			stays = append(stays, prune.Left{Entry: entry, Why: "stays until the next sync, because removing was switched off when it left"})
-		case k.goesLast(ctx, entry):
+		case s.goesLast(ctx, entry):
 			stays = append(stays, prune.Left{Entry: entry, Why: goesLast})
 		default:
 			going = append(going, entry)
 		}
 	}
-	out := k.controller.Pruner.Prune(ctx, k.name, going)
+	out := s.controller.Pruner.Prune(ctx, s.name, going)
 	out.Left = append(out.Left, stays...)
 	return out
 }
@@ -506,11 +423,11 @@ const goesLast = "goes when all others are healthy (PruneLast)"
 
 // goesLast tells an object that is to go last, while others are not healthy. An object that can't be read goes its usual way, which
 // says why.
-func (k *keeper) goesLast(ctx context.Context, entry inventory.Entry) bool {
-	if k.wholesome() {
+func (s *site) goesLast(ctx context.Context, entry inventory.Entry) bool {
+	if s.wholesome() {
 		return false
 	}
-	meta, err := k.controller.Metadata(ctx, entry.Ref)
+	meta, err := s.controller.Metadata(ctx, entry.Ref)
 	if err != nil {
 		return false
 	}
@@ -519,8 +436,8 @@ func (k *keeper) goesLast(ctx context.Context, entry inventory.Entry) bool {
 }
 
 // wholesome tells that all objects of the service are there, and healthy.
-func (k *keeper) wholesome() bool {
-	summary := k.controller.Memory.Summary(k.name)
+func (s *site) wholesome() bool {
+	summary := s.controller.Memory.Summary(s.name)
 	return summary.Unseen == 0 && summary.Worst.State == health.Healthy
 }
 
@@ -539,13 +456,13 @@ func orphan(service desired.Service) bool {
 }
 
 // noteWishes writes down in the cluster what decides about the objects when all else is lost, before it is needed.
-func (k *keeper) noteWishes(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+func (s *site) noteWishes(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
 	same := record.Orphan == orphan(service) && record.Account == service.Sync.GetImpersonate()
 	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
 	if same || len(record.Entries) == 0 { // the first list of objects has it
 		return record, nil
 	}
-	return record, k.controller.Inventory.Save(ctx, record)
+	return record, s.controller.Inventory.Save(ctx, record)
 }
 
 // guard stops what would remove so much that it looks like an accident, until a person confirms it. No object is
@@ -616,14 +533,14 @@ func mistakenForOwn(items []set.Item) *problem {
 
 // claim makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds that
 // another service has are left to it: left says to which.
-func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem) {
+func (s *site) claim(items []set.Item) (left map[object.Key]string, p *problem) {
 	var failures []apply.Failure
 	keys := make([]object.Key, len(items))
 	for i, item := range items {
 		keys[i] = item.Key
 	}
 	left = map[object.Key]string{}
-	taken := k.controller.Inventory.Claim(k.name, keys)
+	taken := s.controller.Inventory.Claim(s.name, keys)
 	for _, item := range items {
 		if owner, ok := taken[item.Key]; ok && item.IsCRD() {
 			left[item.Key] = fmt.Sprintf("service %q", owner)
@@ -638,7 +555,7 @@ func (k *keeper) claim(items []set.Item) (left map[object.Key]string, p *problem
 		return left, nil
 	}
 	// No object was reserved yet.
-	again, failure := k.claim(without(items, left))
+	again, failure := s.claim(without(items, left))
 	if failure != nil {
 		return nil, failure
 	}

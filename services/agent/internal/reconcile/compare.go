@@ -95,8 +95,8 @@ func turn(ctx context.Context, place chan struct{}) (release func(), err error) 
 }
 
 // compareAs compares objects with the cluster for a person. Its errors are not masked.
-func (k *keeper) compareAs(ctx context.Context, person access.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask, maskLive func(string) string) (*deliveryv1.Diff, error) {
-	reader := &readAs{API: k.controller.Compare, person: person}
+func (s *site) compareAs(ctx context.Context, person access.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask, maskLive func(string) string) (*deliveryv1.Diff, error) {
+	reader := &readAs{API: s.controller.Compare, person: person}
 	out, err := diff.Of(ctx, diff.Deps{
 		API: reader, Explain: apply.Explain, Mask: mask, MaskLive: maskLive,
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {

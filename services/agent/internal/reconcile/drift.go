@@ -32,32 +32,32 @@ type drift struct {
 }
 
 // noteDrifts finds out who changed what of the objects that stay as others left them, once per change.
-func (k *keeper) noteDrifts(ctx context.Context, record inventory.Record, damage []memory.Damage) {
-	if k.stance.verdict.Repair {
-		k.drifts = nil
+func (w *worker) noteDrifts(ctx context.Context, record inventory.Record, damage []memory.Damage) {
+	if w.stance.verdict.Repair {
+		w.drifts = nil
 		return
 	}
-	known := k.drifts
-	k.drifts = make(map[object.Key]drift, len(damage))
+	known := w.drifts
+	w.drifts = make(map[object.Key]drift, len(damage))
 	for _, d := range damage {
 		one, isKnown := known[d.Ref.Key]
 		if !isKnown {
 			one.since = time.Now().Truncate(time.Second)
 		}
-		if (!isKnown || one.version != d.Version) && d.State == memory.Drifted && len(k.drifts) < mostDrifts {
-			manager, fields, err := k.rivalOf(ctx, record, d.Ref)
+		if (!isKnown || one.version != d.Version) && d.State == memory.Drifted && len(w.drifts) < mostDrifts {
+			manager, fields, err := w.rivalOf(ctx, record, d.Ref)
 			if err != nil && ctx.Err() == nil {
-				k.log.Debug("who changed an object is not known", "object", d.Ref.Key.String(), "err", err)
+				w.log.Debug("who changed an object is not known", "object", d.Ref.Key.String(), "err", err)
 			}
 			one.version, one.manager, one.fields = d.Version, manager, fields
 		}
-		k.drifts[d.Ref.Key] = one
+		w.drifts[d.Ref.Key] = one
 	}
 }
 
 // rivalOf tells which manager changed which fields of an applied object.
-func (k *keeper) rivalOf(ctx context.Context, record inventory.Record, ref object.Ref) (manager string, fields []string, err error) {
-	objects, err := k.appliedSet(record)
+func (s *site) rivalOf(ctx context.Context, record inventory.Record, ref object.Ref) (manager string, fields []string, err error) {
+	objects, err := s.appliedSet(record)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.New("what was applied is not on the disk")
@@ -73,7 +73,7 @@ func (k *keeper) rivalOf(ctx context.Context, record inventory.Record, ref objec
 	if err != nil {
 		return "", nil, err
 	}
-	meta, err := k.controller.Metadata(ctx, item.Ref)
+	meta, err := s.controller.Metadata(ctx, item.Ref)
 	if apierrors.IsNotFound(err) {
 		return "", nil, nil
 	}
@@ -85,19 +85,19 @@ func (k *keeper) rivalOf(ctx context.Context, record inventory.Record, ref objec
 }
 
 // damageSum names the damage that a comparison is about, where it is not repaired: a change by others is worth another comparison.
-func (k *keeper) damageSum() string {
-	if k.stance.verdict.Repair {
+func (w *worker) damageSum() string {
+	if w.stance.verdict.Repair {
 		return ""
 	}
 	var b strings.Builder
-	for _, d := range k.controller.Memory.Summary(k.name).Damage {
+	for _, d := range w.controller.Memory.Summary(w.name).Damage {
 		fmt.Fprintf(&b, " %s@%d", d.Ref.Key, d.Version)
 	}
 	return b.String()
 }
 
 // tellDamage adds to a report what is not as it was applied: what is about to be repaired, what waits for its next attempt, and what stays.
-func (k *keeper) tellDamage(report *deliveryv1.ServiceReport, summary memory.Summary, now time.Time) {
+func (w *worker) tellDamage(report *deliveryv1.ServiceReport, summary memory.Summary, now time.Time) {
 	listed := make(map[string]*deliveryv1.ObjectReport, len(report.GetObjects()))
 	for _, o := range report.GetObjects() {
 		listed[reportedName(o)] = o
@@ -113,8 +113,8 @@ func (k *keeper) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 		postponed := d.Next.After(now)
 		var text string
 		switch {
-		case !k.stance.verdict.Repair:
-			text = k.stays(d)
+		case !w.stance.verdict.Repair:
+			text = w.stays(d)
 		case postponed && isFought:
 			text = quarrel(rival)
 		case postponed:
@@ -130,20 +130,20 @@ func (k *keeper) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 				continue
 			}
 			state := string(health.Missing)
-			if known, ok := k.controller.Memory.Get(d.Ref.Key); ok && d.State == memory.Drifted {
+			if known, ok := w.controller.Memory.Get(d.Ref.Key); ok && d.State == memory.Drifted {
 				state = shown(known.Health)
 			}
 			o = objectReport(d.Ref, state, "")
 			report.Objects = append(report.Objects, o)
 		}
 		o.Message = strings.TrimPrefix(text, d.Ref.Key.String()+": ")
-		if postponed && k.stance.verdict.Repair {
+		if postponed && w.stance.verdict.Repair {
 			o.NextAttemptTime = timestamppb.New(d.Next.Truncate(time.Second))
 		}
 		if isFought {
 			o.Rival, o.Fields = rival.Manager, rival.Fields
 		}
-		if one, ok := k.drifts[d.Ref.Key]; ok {
+		if one, ok := w.drifts[d.Ref.Key]; ok {
 			o.DriftTime = timestamppb.New(one.since)
 			if one.manager != "" || len(one.fields) > 0 {
 				o.Rival, o.Fields = one.manager, one.fields
@@ -155,7 +155,7 @@ func (k *keeper) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 	switch {
 	case count == 0:
 		return
-	case k.stance.verdict.Repair:
+	case w.stance.verdict.Repair:
 		if report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED || isOnlyMissing {
 			report.Phase, report.Message = deliveryv1.Phase_PHASE_DEGRADED, first
 		}
@@ -175,8 +175,8 @@ func (k *keeper) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 }
 
 // stays says how an object differs that is not repaired.
-func (k *keeper) stays(d memory.Damage) string {
-	one := k.drifts[d.Ref.Key]
+func (w *worker) stays(d memory.Damage) string {
+	one := w.drifts[d.Ref.Key]
 	switch {
 	case d.State == memory.Gone:
 		return fmt.Sprintf("%s: it was deleted.", d.Ref.Key)
@@ -196,8 +196,8 @@ func fullName(ref object.Ref) string {
 }
 
 // underRepair is a missing object that is made again at once; ok is false if there is none, or if one waits for its next attempt.
-func (k *keeper) underRepair(summary memory.Summary, now time.Time) (first object.Ref, ok bool) {
-	if !k.stance.verdict.Repair {
+func (w *worker) underRepair(summary memory.Summary, now time.Time) (first object.Ref, ok bool) {
+	if !w.stance.verdict.Repair {
 		return first, false
 	}
 	for _, d := range summary.Damage {

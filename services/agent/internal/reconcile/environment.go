@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"fairlead.dev/platform/hub"
@@ -24,25 +25,24 @@ type sight struct {
 // outdated tells that what was rendered for this environment would be rendered differently now; "": for any. Looks decide that, and not
 // what the renders of other services find: where many services bring kinds, each would make all others be rendered again. Certificates
 // are a part of it: they are renewed when their time comes. So are the objects that values are from.
-func (k *keeper) outdated(environment string) bool {
+func (s *site) outdated(environment string) bool {
 	environment, renewal, versions := splitEnvironment(environment)
-	if k.givenAnew(versions) || !renewal.IsZero() && !time.Now().Before(renewal) {
+	if s.givenAnew(versions) || !renewal.IsZero() && !time.Now().Before(renewal) {
 		return true
 	}
-	now := k.controller.environment.Load()
+	now := s.controller.environment.Load()
 	if now == nil || environment == "" || environment == now.environment {
 		return false
 	}
-	rendered := k.sight.Load()
-	return rendered == nil || rendered.before != now || rendered.environment != environment // else the render is newer than the look
+	return !s.renders.sawAfter(now, environment)
 }
 
 // sees notes what a render of the service found that the cluster can do.
-func (k *keeper) sees(environment string) {
-	before := k.controller.environment.Load()
-	k.sight.Store(&sight{environment: environment, before: before})
+func (s *site) sees(environment string) {
+	before := s.controller.environment.Load()
+	s.renders.see(sight{environment: environment, before: before})
 	if before != nil && before.environment != environment {
-		k.controller.changed.Store(true)
+		s.controller.changed.Store(true)
 	}
 }
 
@@ -101,4 +101,55 @@ func (c *Controller) pokeAll() {
 	for _, k := range c.keepers {
 		k.poke()
 	}
+}
+
+// renders is what renders of a service found. Repairs render beside the keeper's worker, so it has a guard of its own.
+type renders struct {
+	// restoring is held by a repair while it renders again what is applied.
+	restoring sync.Mutex
+
+	mu sync.Mutex // guards what follows
+	// sight is what the last render found that the cluster can do; nil: there was none.
+	sight *sight
+	// behind names the versions that the streams knew of when values were last read from the cluster; what is newer counts.
+	behind string
+	// images names the set whose images may all be pulled, and the registries that say so.
+	images string
+}
+
+func (r *renders) see(found sight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sight = &found
+}
+
+// sawAfter tells whether the last render saw this environment after a look.
+func (r *renders) sawAfter(look *look, environment string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sight != nil && r.sight.before == look && r.sight.environment == environment
+}
+
+func (r *renders) setBehind(versions string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.behind = versions
+}
+
+func (r *renders) wasBehind() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.behind
+}
+
+func (r *renders) allow(images string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.images = images
+}
+
+func (r *renders) allowed(images string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.images == images
 }

@@ -23,14 +23,14 @@ const (
 // releaseService is what the chart of a service sees as .Release.Service: Helm, so that objects are those of a Helm release. A
 // service that was applied as Fairlead stays so for as long as folder and values do, as the label may be in a checksum that restarts
 // pods, and for ever where the label is in a field that can't be changed.
-func (k *keeper) releaseService(ctx context.Context, service desired.Service, record inventory.Record) (string, error) {
+func (s *site) releaseService(ctx context.Context, service desired.Service, record inventory.Record) (string, error) {
 	switch {
 	case record.Applied.ReleaseService == releasedByHelm || len(record.Entries) == 0:
 		return releasedByHelm, nil
 	case record.Applied.Set == setOf(service).String():
 		return releasedByFairlead, nil
 	}
-	ask := k.controller.Lookup(service)
+	ask := s.controller.Lookup(service)
 	for _, entry := range record.Entries {
 		if !slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"}, entry.Kind) || entry.Group != "apps" || entry.UID == "" {
 			continue

@@ -17,15 +17,15 @@ import (
 )
 
 // mask is that of a service with all that is to be hidden by now: a render may have added to it. Nil: there is nothing.
-func (k *keeper) mask(service desired.Service) func(string) string {
-	current, _ := k.controller.Desired.Get(k.name)
+func (s *site) mask(service desired.Service) func(string) string {
+	current, _ := s.controller.Desired.Get(s.name)
 	service.Hidden = current.Hidden
 	return service.Mask()
 }
 
 // maskReport takes the secrets of a service's configuration and values out of what is told of it.
-func (k *keeper) maskReport(service desired.Service, report *deliveryv1.ServiceReport) {
-	mask := k.mask(service)
+func (s *site) maskReport(service desired.Service, report *deliveryv1.ServiceReport) {
+	mask := s.mask(service)
 	if mask == nil {
 		return
 	}
@@ -40,8 +40,8 @@ func (k *keeper) maskReport(service desired.Service, report *deliveryv1.ServiceR
 }
 
 // maskText is maskReport for a text.
-func (k *keeper) maskText(service desired.Service, text string) string {
-	if mask := k.mask(service); mask != nil {
+func (s *site) maskText(service desired.Service, text string) string {
+	if mask := s.mask(service); mask != nil {
 		return mask(text)
 	}
 	return text
@@ -53,19 +53,19 @@ const mostSecretBytes = 4 << 20
 // maskOf takes the secrets of a service's configuration, and the values of its Secrets, out of texts: those of the objects that are
 // brought, and of what is applied. The Secrets are read when there is a text, which is while the objects are open. If they can't be,
 // or are too many to be looked for, nothing of a text is told.
-func (k *keeper) maskOf(service desired.Service, record inventory.Record, objects *set.Set) func(string) string {
+func (s *site) maskOf(service desired.Service, record inventory.Record, objects *set.Set) func(string) string {
 	mask := sync.OnceValue(func() func(string) string {
 		secrets, err := secretsOf(objects)
-		if last, problem := k.appliedSet(record); problem == nil && err == nil {
+		if last, problem := s.appliedSet(record); problem == nil && err == nil {
 			var more []string
 			more, err = secretsOf(last)
 			secrets, err = append(secrets, more...), errors.Join(err, last.Close())
 		}
 		if err != nil {
-			k.log.Warn("what hooks say is not told, since secrets in it can't be looked for", "err", err)
+			s.log.Warn("what hooks say is not told, since secrets in it can't be looked for", "err", err)
 			return func(string) string { return withheld }
 		}
-		current, _ := k.controller.Desired.Get(k.name) // a render may have added to what is hidden
+		current, _ := s.controller.Desired.Get(s.name) // a render may have added to what is hidden
 		service.Hidden = current.Hidden
 		if mask := service.Mask(secrets...); mask != nil {
 			return mask
@@ -110,7 +110,7 @@ func secretsOf(objects *set.Set) ([]string, error) {
 }
 
 // failure is what went wrong with an object of a service, without secrets of its configuration.
-func (k *keeper) failure(text string) error {
-	service, _ := k.controller.Desired.Get(k.name)
-	return errors.New(k.maskText(service, text))
+func (s *site) failure(text string) error {
+	service, _ := s.controller.Desired.Get(s.name)
+	return errors.New(s.maskText(service, text))
 }

@@ -13,7 +13,6 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/accounts"
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
@@ -57,8 +56,8 @@ type stance struct {
 	diff     *deliveryv1.Diff
 	// listed is the state of the inventory that the hub was told of.
 	listed string
-	// some: single objects that a sync names may be applied, whatever the verdict says of the rest.
-	some bool
+	// due: single objects that a sync names are applied now, whatever the verdict says of the rest.
+	due bool
 	// named: the last request is for single objects, and let through. shut says why it is not.
 	named bool
 	shut  refusal
@@ -80,14 +79,14 @@ func askedFor(service desired.Service, record inventory.Record) string {
 
 // noteAsked writes down in the cluster what a request for a sync is about, where something can keep new content back: before the request is served, or
 // when the service is kept back first. Elsewhere a request applies all that there is, and its own outcome is note enough.
-func (k *keeper) noteAsked(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+func (s *site) noteAsked(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
 	id, set := service.RequestID(), service.Sync.GetMode()
 	open := !service.Manual && len(service.Windows) == 0 && (set == deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED || set == deliveryv1.SyncMode_SYNC_MODE_AUTO)
 	if id == "" || id == record.Asked.Request || open {
 		return record, nil
 	}
 	record.Asked = inventory.Asked{Request: id, Content: askedFor(service, record)}
-	return record, k.controller.Inventory.Save(ctx, record)
+	return record, s.controller.Inventory.Save(ctx, record)
 }
 
 // overrides tells whether the last request for a sync is let through what closes the service now.
@@ -97,11 +96,11 @@ func overrides(service desired.Service, now time.Time) bool {
 }
 
 // facts gathers what a verdict is about.
-func (k *keeper) facts(service desired.Service, record inventory.Record) mode.Facts {
-	c := k.controller
+func (s *site) facts(service desired.Service, record inventory.Record) mode.Facts {
+	c := s.controller
 	now, asked := time.Now(), service.Asked(askedFor(service, record))
 	f := mode.Facts{
-		Manual: service.Manual, Windows: k.windows.Judge(service.Windows, now),
+		Manual: service.Manual, Windows: s.windows.Judge(service.Windows, now),
 		Asked: asked != "" && asked != record.Applied.Asked,
 		Begun: !record.Complete && !record.Some && record.Begun != "" && record.Begun == setOf(service).String(),
 
@@ -150,26 +149,25 @@ func (c *Controller) unready(name string) string {
 }
 
 // judge finds out what may be done now.
-func (k *keeper) judge(service desired.Service, record inventory.Record) mode.Verdict {
-	f := k.facts(service, record)
+func (w *worker) judge(service desired.Service, record inventory.Record) {
+	f := w.facts(service, record)
 	only := f.Asked && len(service.Sync.GetRequestOnly()) > 0
 	verdict := mode.Decide(f)
-	k.stance.named, k.stance.shut = only && verdict.Apply, refusal{}
-	k.stance.some = k.stance.named && k.refusal.due(service)
+	w.stance.named, w.stance.shut = only && verdict.Apply, refusal{}
+	w.stance.due = w.stance.named && w.refusal.due(service)
 	if only && !verdict.Apply {
-		k.stance.shut = refusal{request: service.RequestID(), text: fitProblem(k.maskText(service, verdict.Text))}
+		w.stance.shut = refusal{request: service.RequestID(), text: fitProblem(w.maskText(service, verdict.Text))}
 	}
-	if !only && !k.refusal.lasts(service, record) {
-		k.refusal = refusal{}
+	if !only && !w.refusal.lasts(service, record) {
+		w.refusal = refusal{}
 	}
 	f.Asked = f.Asked && !only
-	k.stance.verdict, k.stance.same, k.stance.windows = mode.Decide(f), f.Applied.Content == f.Wanted.Content, f.Windows
-	return k.stance.verdict
+	w.stance.verdict, w.stance.same, w.stance.windows = mode.Decide(f), f.Applied.Content == f.Wanted.Content, f.Windows
 }
 
 // windowsLook says when the windows of a service are to be looked at again.
-func (k *keeper) windowsLook() time.Duration {
-	switch w := k.stance.windows; {
+func (w *worker) windowsLook() time.Duration {
+	switch w := w.stance.windows; {
 	case !w.Any:
 		return idle
 	case w.Change.IsZero():
@@ -179,62 +177,32 @@ func (k *keeper) windowsLook() time.Duration {
 	}
 }
 
-// stand looks after a service that nothing new is applied of now. Changes by others are repaired beside it.
-func (k *keeper) stand(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	wait := idle
-	if k.stance.verdict.Diff {
-		next, failure := k.compare(ctx, patience, service, record)
-		if patience.Err() != nil {
-			return 0
-		}
-		switch {
-		case failure == nil:
-			wait = next
-		case k.stance.verdict.Phase != deliveryv1.Phase_PHASE_UNSPECIFIED:
-			return k.failed(service, record, *failure)
-		default: // nothing new waits: what is applied is as good as it was
-			k.stance.diff = nil
-			k.log.Warn("what a sync would change is not known", "err", k.maskText(service, failure.text))
-			wait = hub.Spread(compareRetry)
-		}
-	}
-	if record.Applied.Digest == "" && len(record.Entries) == 0 {
-		k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY})
-	} else {
-		wait = min(wait, k.observe(ctx, patience, service, record))
-	}
-	if k.stance.verdict.Phase == deliveryv1.Phase_PHASE_WAITING {
-		wait = min(wait, hub.Spread(dependencyLook))
-	}
-	return wait
-}
-
 // color puts a verdict into a report on health.
-func (k *keeper) color(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
-	v := k.stance.verdict
-	if report.SyncProblem = k.syncProblem(service, record); report.GetSyncProblem() != fitProblem(k.maskText(service, v.Text)) { // else it is said below
+func (w *worker) color(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
+	v := w.stance.verdict
+	if report.SyncProblem = w.syncProblem(service, record); report.GetSyncProblem() != fitProblem(w.maskText(service, v.Text)) { // else it is said below
 		report.Message = strings.TrimSpace(report.GetMessage() + " " + report.GetSyncProblem())
 	}
 	if v.Apply || report.GetPhase() == deliveryv1.Phase_PHASE_FAILED || report.GetPhase() == deliveryv1.Phase_PHASE_REMOVED {
 		return
 	}
-	if k.stance.same {
+	if w.stance.same {
 		report.AppliedDigest, report.AppliedCommit = service.Digest, cmp.Or(report.GetAppliedCommit(), service.Commit)
 	}
 	text := v.Text
 	if v.Phase == deliveryv1.Phase_PHASE_DIFFERS {
-		text += " " + summary(k.stance.diff)
+		text += " " + summary(w.stance.diff)
 	}
 	switch v.Phase {
 	case deliveryv1.Phase_PHASE_UNSPECIFIED:
-		if v.Diff && changes(k.stance.diff) > 0 { // suspended, and others changed what is applied
-			text += " " + summary(k.stance.diff)
+		if v.Diff && changes(w.stance.diff) > 0 { // suspended, and others changed what is applied
+			text += " " + summary(w.stance.diff)
 			if report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
 				report.Phase = deliveryv1.Phase_PHASE_DIFFERS
 			}
 		}
 	case deliveryv1.Phase_PHASE_DIFFERS:
-		if changes(k.stance.diff) > 0 {
+		if changes(w.stance.diff) > 0 {
 			report.Phase = v.Phase
 		}
 	default:
@@ -255,27 +223,27 @@ func summary(d *deliveryv1.Diff) string {
 }
 
 // compare tells the hub what applying would change, and says when it is to be told again.
-func (k *keeper) compare(ctx, patience context.Context, service desired.Service, record inventory.Record) (time.Duration, *problem) {
+func (w *worker) compare(ctx, patience context.Context, service desired.Service, record inventory.Record) (time.Duration, *problem) {
 	// The digest is another one when somebody asks for a sync.
-	about := service.Digest + " " + setOf(service).String() + " " + record.Applied.Digest + " " + strconv.FormatBool(k.stance.verdict.Repair) + k.damageSum()
-	if left := diffAgain - time.Since(k.stance.at); k.stance.compared == about && left > 0 {
+	about := service.Digest + " " + setOf(service).String() + " " + record.Applied.Digest + " " + strconv.FormatBool(w.stance.verdict.Repair) + w.damageSum()
+	if left := diffAgain - time.Since(w.stance.at); w.stance.compared == about && left > 0 {
 		return left, nil
 	}
-	if err := k.controller.Artifacts.Prepare(patience, service); err != nil {
+	if err := w.controller.Artifacts.Prepare(patience, service); err != nil {
 		return 0, retried(err).because(staysAsItWas(record))
 	}
-	release, ok := k.slot(patience)
+	release, ok := w.slot(patience)
 	if !ok {
 		return 0, nil
 	}
 	defer release()
-	objects, failure := k.objects(ctx, patience, service, record)
+	objects, failure := w.objects(ctx, patience, service, record, w.stance.verdict)
 	if failure != nil {
 		return 0, failure
 	}
 	defer func() { _ = objects.Close() }()
 	out, err := diff.Of(patience, diff.Deps{
-		API: k.controller.Compare, Explain: apply.Explain, Mask: k.mask(service), Sent: k.unchanged(record),
+		API: w.controller.Compare, Explain: apply.Explain, Mask: w.mask(service), Sent: w.unchanged(record),
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},
@@ -287,18 +255,18 @@ func (k *keeper) compare(ctx, patience context.Context, service desired.Service,
 	if err != nil {
 		return 0, retried(err).because(staysAsItWas(record))
 	}
-	k.list(service, record) // first, because what a sync of single objects applied would change no more
-	if err := k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
+	w.list(service, record) // first, because what a sync of single objects applied would change no more
+	if err := w.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
 		return 0, retried(err).because(staysAsItWas(record))
 	}
-	k.stance.compared, k.stance.at, k.stance.diff = about, time.Now(), out
-	k.backoff.Reset()
+	w.stance.compared, w.stance.at, w.stance.diff = about, time.Now(), out
+	w.backoff.Reset()
 	return diffAgain, nil
 }
 
 // unchanged says which items need no look: while what others change is undone, those whose manifest is applied.
-func (k *keeper) unchanged(record inventory.Record) func(set.Item) bool {
-	if !k.stance.verdict.Repair {
+func (w *worker) unchanged(record inventory.Record) func(set.Item) bool {
+	if !w.stance.verdict.Repair {
 		return nil
 	}
 	applied := make(map[object.Key]object.Sum, len(record.Entries))
@@ -309,29 +277,29 @@ func (k *keeper) unchanged(record inventory.Record) func(set.Item) bool {
 }
 
 // listMade tells the hub which objects the service has after an attempt that failed midway, as after a hook that failed.
-func (k *keeper) listMade(service desired.Service, record inventory.Record) {
-	if k.made == nil {
+func (w *worker) listMade(service desired.Service, record inventory.Record) {
+	if w.made == nil {
 		return // no object was sent, and the last list holds
 	}
 	record.Entries = slices.Clone(record.Entries)
 	for i, entry := range record.Entries {
-		if now, ok := k.made[entry.Key]; ok {
+		if now, ok := w.made[entry.Key]; ok {
 			record.Entries[i] = now
 		}
 	}
 	record.Entries = slices.DeleteFunc(record.Entries, func(entry inventory.Entry) bool { return entry.UID == "" })
-	k.list(service, record)
+	w.list(service, record)
 }
 
 // list tells the hub which objects the service has, when that has changed.
-func (k *keeper) list(service desired.Service, record inventory.Record) {
+func (w *worker) list(service desired.Service, record inventory.Record) {
 	const limit = 20_000
-	state := fmt.Sprint(record.Applied.Digest, record.Applied.Time.Unix(), len(record.Entries), len(k.looks.leaving))
-	if k.stance.listed == state {
+	state := fmt.Sprint(record.Applied.Digest, record.Applied.Time.Unix(), len(record.Entries), len(w.looks.leaving))
+	if w.stance.listed == state {
 		return
 	}
 	why := map[object.Key]string{}
-	for _, left := range k.looks.leaving {
+	for _, left := range w.looks.leaving {
 		why[left.Entry.Key] = left.Why
 	}
 	entries := slices.SortedFunc(slices.Values(record.Entries), func(a, b inventory.Entry) int {
@@ -344,17 +312,17 @@ func (k *keeper) list(service desired.Service, record inventory.Record) {
 			Uid: string(entry.UID), Wave: entry.Wave, Leaving: why[entry.Key],
 		})
 	}
-	err := k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
-	if err == nil && k.stance.diff != nil && k.stance.verdict.Apply && record.Has(service.Digest) {
+	err := w.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
+	if err == nil && w.stance.diff != nil && w.stance.verdict.Apply && record.Has(service.Digest) {
 		// The waiting content is applied.
-		err = k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
-		k.stance.diff, k.stance.compared = nil, ""
+		err = w.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
+		w.stance.diff, w.stance.compared = nil, ""
 	}
 	if err != nil {
-		k.log.Error("the objects can't be told to the hub", "err", err)
+		w.log.Error("the objects can't be told to the hub", "err", err)
 		return
 	}
-	k.stance.listed = state
+	w.stance.listed = state
 }
 
 // nobody is the problem of a service that names no account where it has to, none that there can be, or one that it may not be applied as.

@@ -49,95 +49,94 @@ func newLooks() looks { return looks{backoff: hub.Backoff{Floor: retryFloor, Max
 
 // observe reports how the objects are, as the memory has it: the watches tell when something changes. observe asks the
 // API server for nothing but what is to be removed.
-func (k *keeper) observe(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	if k.looks.since.IsZero() {
-		k.looks.since = time.Now()
+func (w *worker) observe(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
+	if w.looks.since.IsZero() {
+		w.looks.since = time.Now()
 	}
-	k.settled.Store(true)
-	record = k.leave(patience, record)
+	record = w.leave(patience, record)
 	if patience.Err() != nil {
 		return 0
 	}
-	record = k.noteEnded(patience, record, nil)
-	k.list(service, record)
-	summary := k.controller.Memory.Summary(k.name)
-	if wait := unseenPatience - time.Since(k.looks.since); summary.Unseen > 0 && wait > 0 {
+	record = w.noteEnded(patience, record, nil)
+	w.list(service, record)
+	summary := w.controller.Memory.Summary(w.name)
+	if wait := unseenPatience - time.Since(w.looks.since); summary.Unseen > 0 && wait > 0 {
 		return wait
 	}
-	k.backoff.Reset()
-	k.noteDrifts(patience, record, summary.Damage)
-	unready := k.giveReasons(patience, summary.Bad)
+	w.backoff.Reset()
+	w.noteDrifts(patience, record, summary.Damage)
+	unready := w.giveReasons(patience, summary.Bad)
 	if at := slices.IndexFunc(summary.Bad, func(h health.Health) bool { return h.Ref == summary.Worst.Ref }); at >= 0 {
 		summary.Worst = summary.Bad[at]
 	}
-	report := k.state(summary, append(slices.Clone(record.Kept), lines(record.Applied.Warnings)...))
-	k.tellRepairs(report, record, summary)
+	report := w.state(summary, append(slices.Clone(record.Kept), lines(record.Applied.Warnings)...))
+	w.tellRepairs(report, record, summary)
 	isHealthy := report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY || report.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS
 	judgeTests(service, record, report)
-	k.report(service, record, report)
-	k.ripe(service, report)
+	w.report(service, record, report)
+	w.ripe(service, report)
 	wait := idle
 	if unready > 0 {
 		wait = unready
 	}
-	if _, renewal, _ := splitEnvironment(record.Applied.Environment); !renewal.IsZero() && k.stance.verdict.Apply {
+	if _, renewal, _ := splitEnvironment(record.Applied.Environment); !renewal.IsZero() && w.stance.verdict.Apply {
 		wait = min(wait, max(time.Until(renewal), 0))
 	}
-	if len(k.looks.leaving) > 0 {
-		wait = time.Until(k.looks.then)
+	if len(w.looks.leaving) > 0 {
+		wait = time.Until(w.looks.then)
 	}
-	k.readyToLeave(patience, service, record)
-	if next := k.fetch(patience, service); next > 0 {
+	w.readyToLeave(patience, service, record)
+	if next := w.fetchLacking(patience, service); next > 0 {
 		wait = min(wait, next)
 	}
-	if next := k.writeNote(patience, record); next > 0 {
+	if next := w.writeNote(patience, record); next > 0 {
 		wait = min(wait, next)
 	}
-	if next := k.noteRepairs(patience, record, summary); next > 0 {
+	if next := w.noteRepairs(patience, record, summary); next > 0 {
 		wait = min(wait, next)
 	}
-	if next := k.test(ctx, patience, service, isHealthy); next > 0 {
+	if next := w.test(ctx, patience, service, isHealthy); next > 0 {
 		wait = min(wait, next)
 	}
 	return wait
 }
 
 // ripe ends the trace of what was applied, once it is healthy for the first time.
-func (k *keeper) ripe(service desired.Service, report *deliveryv1.ServiceReport) {
-	if report.GetPhase() != deliveryv1.Phase_PHASE_HEALTHY || k.ripens.IsZero() {
+func (w *worker) ripe(service desired.Service, report *deliveryv1.ServiceReport) {
+	if report.GetPhase() != deliveryv1.Phase_PHASE_HEALTHY || w.ripens.IsZero() {
 		return
 	}
-	_, span := telemetry.Of(context.Background(), service.Traceparent, k.controller.Tracer, "agent.healthy", trace.WithTimestamp(k.ripens), trace.WithAttributes(
-		attribute.String("service", k.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
+	_, span := telemetry.Of(context.Background(), service.Traceparent, w.controller.Tracer, "agent.healthy", trace.WithTimestamp(w.ripens), trace.WithAttributes(
+		attribute.String("service", w.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
 	span.End()
-	k.ripens = time.Time{}
+	w.ripens = time.Time{}
 }
 
 // noteWritten is how long the inventory may be behind with a digest that changed nothing: a restart within it compares once more.
 const noteWritten = time.Minute
 
 // writeNote brings the inventory up to a digest that changed nothing, and says when to look again; 0: there is nothing to write.
-func (k *keeper) writeNote(ctx context.Context, record inventory.Record) time.Duration {
+func (w *worker) writeNote(ctx context.Context, record inventory.Record) time.Duration {
 	switch {
-	case !k.controller.Inventory.Noted(k.name):
-		k.unwritten = time.Time{}
+	case !w.controller.Inventory.Noted(w.name):
+		w.unwritten = time.Time{}
 		return 0
-	case k.unwritten.IsZero():
-		k.unwritten = time.Now()
+	case w.unwritten.IsZero():
+		w.unwritten = time.Now()
 	}
-	if wait := noteWritten - time.Since(k.unwritten); wait > 0 {
+	if wait := noteWritten - time.Since(w.unwritten); wait > 0 {
 		return wait
 	}
-	k.unwritten = time.Time{}
-	if err := k.controller.Inventory.Save(ctx, record); err != nil {
-		k.log.Warn("the inventory does not know of the newest digest yet", "err", err)
+	w.unwritten = time.Time{}
+	if err := w.controller.Inventory.Save(ctx, record); err != nil {
+		w.log.Warn("the inventory does not know of the newest digest yet", "err", err)
 		return noteWritten
 	}
 	return 0
 }
 
 // leave tries again to remove what should have gone with the last apply.
-func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.Record {
+func (w *worker) leave(ctx context.Context, record inventory.Record) inventory.Record {
 	if !record.Complete { // an apply was held up, and it goes on by itself
 		return record
 	}
@@ -150,40 +149,40 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 		}
 	}
 	if len(leaving) == 0 {
-		k.looks.left(nil)
+		w.looks.left(nil)
 		return record
 	}
 	gone := slices.ContainsFunc(leaving, func(entry inventory.Entry) bool {
-		known, ok := k.controller.Memory.Get(entry.Key)
+		known, ok := w.controller.Memory.Get(entry.Key)
 		return ok && known.State == memory.Gone
 	})
-	last := slices.ContainsFunc(k.looks.leaving, func(left prune.Left) bool { return left.Why == goesLast }) && k.wholesome()
-	if !gone && !last && len(k.looks.leaving) > 0 && time.Now().Before(k.looks.then) {
+	last := slices.ContainsFunc(w.looks.leaving, func(left prune.Left) bool { return left.Why == goesLast }) && w.wholesome()
+	if !gone && !last && len(w.looks.leaving) > 0 && time.Now().Before(w.looks.then) {
 		return record
 	}
-	if !k.stance.verdict.Repair {
+	if !w.stance.verdict.Repair {
 		return record // hands off
 	}
-	release, ok := k.slot(ctx)
+	release, ok := w.slot(ctx)
 	if !ok {
 		return record
 	}
 	defer release()
-	service, _ := k.controller.Desired.Get(k.name)
-	out := k.prune(ctx, service, leaving)
-	k.looks.left(out.Left)
-	if len(k.looks.leaving) == len(leaving) || ctx.Err() != nil {
+	service, _ := w.controller.Desired.Get(w.name)
+	out := w.prune(ctx, service, leaving)
+	w.looks.left(out.Left)
+	if len(w.looks.leaving) == len(leaving) || ctx.Err() != nil {
 		return record
 	}
-	for _, one := range k.looks.leaving {
+	for _, one := range w.looks.leaving {
 		staying = append(staying, one.Entry)
 	}
-	k.controller.metrics.pruned.Add(float64(len(leaving) - len(k.looks.leaving)))
+	w.controller.metrics.pruned.Add(float64(len(leaving) - len(w.looks.leaving)))
 	next := record
 	next.Entries = staying
 	next.Kept = few(append(slices.Clone(record.Kept), out.Kept...))
-	if err := k.controller.Inventory.Save(ctx, next); err != nil {
-		k.log.Warn("the inventory can't be shortened yet", "err", err)
+	if err := w.controller.Inventory.Save(ctx, next); err != nil {
+		w.log.Warn("the inventory can't be shortened yet", "err", err)
 		return record
 	}
 	return next
@@ -191,14 +190,14 @@ func (k *keeper) leave(ctx context.Context, record inventory.Record) inventory.R
 
 // noteEnded writes down which objects were done before they go by themselves, so that no agent makes them again. done is
 // what was sent of a digest that is being applied.
-func (k *keeper) noteEnded(ctx context.Context, record inventory.Record, done map[object.Key]inventory.Entry) inventory.Record {
+func (s *site) noteEnded(ctx context.Context, record inventory.Record, done map[object.Key]inventory.Entry) inventory.Record {
 	next := record
 	changed := false
 	for i, entry := range record.Entries {
 		if !object.IsJob(entry.GVK().GroupKind()) || entry.Hook || entry.Leaving || !entry.Ended.IsZero() {
 			continue
 		}
-		known, ok := k.controller.Memory.Get(entry.Key)
+		known, ok := s.controller.Memory.Get(entry.Key)
 		if sent, isSent := done[entry.Key]; isSent {
 			entry = sent
 		}
@@ -214,8 +213,8 @@ func (k *keeper) noteEnded(ctx context.Context, record inventory.Record, done ma
 	if !changed {
 		return record
 	}
-	if err := k.controller.Inventory.Save(ctx, next); err != nil {
-		k.log.Warn("the inventory does not know of Jobs yet that are done", "err", err)
+	if err := s.controller.Inventory.Save(ctx, next); err != nil {
+		s.log.Warn("the inventory does not know of Jobs yet that are done", "err", err)
 		return record
 	}
 	return next
@@ -242,7 +241,7 @@ func (l *looks) left(leaving []prune.Left) {
 }
 
 // state sums up how a service is. kept is what stayed of it though it left the manifests.
-func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.ServiceReport {
+func (w *worker) state(summary memory.Summary, kept []string) *deliveryv1.ServiceReport {
 	report := &deliveryv1.ServiceReport{
 		Phase: deliveryv1.Phase_PHASE_HEALTHY, ObjectsTotal: int32(summary.Total), ObjectsHealthy: int32(summary.Healthy),
 	}
@@ -274,7 +273,7 @@ func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 	if summary.Worst.State != health.Healthy {
 		report.Message = fmt.Sprintf("%s: %s", summary.Worst.Ref.Key, summary.Worst.Message)
 	}
-	if ref, ok := k.underRepair(summary, now); ok && summary.Worst.State == health.Missing { // no failure: it is back in a moment
+	if ref, ok := w.underRepair(summary, now); ok && summary.Worst.State == health.Missing { // no failure: it is back in a moment
 		report.Phase, report.Message = deliveryv1.Phase_PHASE_PROGRESSING, ref.Key.String()+": it was deleted, and is made again."
 	}
 	for _, rival := range summary.Rivals {
@@ -287,14 +286,14 @@ func (k *keeper) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 			report.ObjectsDrifted++
 		}
 	}
-	k.tellDamage(report, summary, now)
+	w.tellDamage(report, summary, now)
 	if rival, ok := firstRival(summary.Rivals); ok && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
 		report.Message = quarrel(rival)
 	}
-	if len(k.looks.leaving) > 0 && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
+	if len(w.looks.leaving) > 0 && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
 		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
 		report.Message = fmt.Sprintf("All objects are applied; %d that are no longer in the manifests are still there: %s %s.",
-			len(k.looks.leaving), k.looks.leaving[0].Entry.Key, k.looks.leaving[0].Why)
+			len(w.looks.leaving), w.looks.leaving[0].Entry.Key, w.looks.leaving[0].Why)
 	}
 	if text := endings(summary.Ended); text != "" {
 		report.Message = strings.TrimSpace(report.GetMessage() + " " + text)
@@ -338,45 +337,44 @@ func objectReport(ref object.Ref, state, message string) *deliveryv1.ObjectRepor
 }
 
 // failed reports a problem and says when to try again.
-func (k *keeper) failed(service desired.Service, record inventory.Record, p problem) time.Duration {
-	p.text = k.maskText(service, p.text)
+func (w *worker) failed(service desired.Service, record inventory.Record, p problem) time.Duration {
+	p.text = w.maskText(service, p.text)
 	report := &deliveryv1.ServiceReport{Phase: cmp.Or(p.phase, deliveryv1.Phase_PHASE_FAILED), Message: p.text, Guard: p.guard}
 	for _, failure := range p.failures {
 		report.Objects = append(report.Objects, objectReport(failure.Item.Ref, "Failed",
 			fmt.Sprintf("%s: %s. %s", failure.Item.Position, failure.Problem.Text, failure.Problem.Advice)))
 	}
 	report.ObjectsTotal = int32(len(record.Entries))
-	report.ObjectsHealthy = int32(k.controller.Memory.Summary(k.name).Healthy)
-	k.report(service, record, report)
+	report.ObjectsHealthy = int32(w.controller.Memory.Summary(w.name).Healthy)
+	w.report(service, record, report)
 	wait := idle
 	if !p.final {
-		wait = k.backoff.Next()
+		wait = w.backoff.Next()
 	}
-	k.notBefore = time.Now().Add(wait)
-	k.settled.Store(true)
-	tell := k.log.Warn
-	if k.told == p.text { // a retry with the same outcome is no news
-		tell = k.log.Debug
+	w.notBefore = time.Now().Add(wait)
+	tell := w.log.Warn
+	if w.told == p.text { // a retry with the same outcome is no news
+		tell = w.log.Debug
 	}
-	k.told = p.text
+	w.told = p.text
 	tell("not applied", "revision", service.Commit, "digest", service.Digest, "err", p.text, "retry_in", wait)
 	return wait
 }
 
 // report fills in what all reports say, and hands it over.
-func (k *keeper) report(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
-	report.Service, report.Digest, report.Commit, report.Traceparent = k.name, service.Digest, service.Commit, service.Traceparent
+func (w *worker) report(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
+	report.Service, report.Digest, report.Commit, report.Traceparent = w.name, service.Digest, service.Commit, service.Traceparent
 	if record.Applied.Digest != "" {
 		report.AppliedDigest, report.AppliedCommit = record.Applied.Digest, record.Applied.Commit
 		report.AppliedTime = timestamppb.New(record.Applied.Time)
 	}
-	if last := k.controller.Reports.Latest(k.name); last != nil && report.GetRepairs() == 0 {
+	if last := w.controller.Reports.Latest(w.name); last != nil && report.GetRepairs() == 0 {
 		report.Repairs, report.RepairTime, report.Repaired = last.GetRepairs(), last.GetRepairTime(), proto.CloneOf(last.GetRepaired())
 	}
 	report.Tests = trial.Summary(record)
-	k.color(service, record, report)
-	k.maskReport(service, report)
-	if err := k.controller.Reports.Set(report); err != nil {
-		k.log.Error("the state can't be reported", "err", err)
+	w.color(service, record, report)
+	w.maskReport(service, report)
+	if err := w.controller.Reports.Set(report); err != nil {
+		w.log.Error("the state can't be reported", "err", err)
 	}
 }

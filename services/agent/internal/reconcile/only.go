@@ -50,24 +50,24 @@ func (r *refusal) look(service desired.Service) time.Duration {
 }
 
 // noteRefusal keeps why the objects that a sync names were not applied; nil: they were.
-func (k *keeper) noteRefusal(service desired.Service, failure *problem) {
+func (w *worker) noteRefusal(service desired.Service, failure *problem) {
 	if failure == nil {
-		k.refusal = refusal{}
+		w.refusal = refusal{}
 		return
 	}
-	if k.refusal.request != service.RequestID() {
-		k.refusal = refusal{request: service.RequestID(), content: service.Content(), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}}
+	if w.refusal.request != service.RequestID() {
+		w.refusal = refusal{request: service.RequestID(), content: service.Content(), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}}
 	}
-	text, retry := k.maskText(service, failure.text), time.Duration(0)
-	if k.refusal.again = (time.Time{}); !failure.final {
-		retry = k.refusal.backoff.Next()
-		k.refusal.again = time.Now().Add(retry)
+	text, retry := w.maskText(service, failure.text), time.Duration(0)
+	if w.refusal.again = (time.Time{}); !failure.final {
+		retry = w.refusal.backoff.Next()
+		w.refusal.again = time.Now().Add(retry)
 	}
 	text = fitProblem(text)
-	if k.refusal.text != text { // a retry with the same outcome is no news
-		k.log.Warn("a sync of single objects is not served", "revision", service.Commit, "err", text, "retry_in", retry)
+	if w.refusal.text != text { // a retry with the same outcome is no news
+		w.log.Warn("a sync of single objects is not served", "revision", service.Commit, "err", text, "retry_in", retry)
 	}
-	k.refusal.text = text
+	w.refusal.text = text
 }
 
 // fitProblem cuts a text to what the hub takes of the problem of a sync.
@@ -77,17 +77,17 @@ func fitProblem(text string) string {
 }
 
 // syncProblem is why the objects that the last request for a sync names are not applied; empty: they are, or it names none.
-func (k *keeper) syncProblem(service desired.Service, record inventory.Record) string {
+func (w *worker) syncProblem(service desired.Service, record inventory.Record) string {
 	id := service.RequestID()
-	switch r := &k.refusal; {
+	switch r := &w.refusal; {
 	case id == "":
-	case r.request == id && (r.again.IsZero() || k.stance.shut.request != id):
+	case r.request == id && (r.again.IsZero() || w.stance.shut.request != id):
 		if !r.served(service, record) {
 			return r.text
 		}
-	case k.stance.shut.request == id:
-		return k.stance.shut.text
-	case len(service.Sync.GetRequestOnly()) > 0 && record.Applied.Asked != id && !k.stance.verdict.Apply && overtaken(service, record):
+	case w.stance.shut.request == id:
+		return w.stance.shut.text
+	case len(service.Sync.GetRequestOnly()) > 0 && record.Applied.Asked != id && !w.stance.verdict.Apply && overtaken(service, record):
 		return "Other content came before the objects of the sync were applied, and waits: ask for the sync again to apply them as they are now"
 	}
 	return ""
@@ -99,50 +99,20 @@ func overtaken(service desired.Service, record inventory.Record) bool {
 	return content != "" && content != service.Content()
 }
 
-// some applies those objects of what is wanted that a sync names, and no others: nothing is removed, and no hook runs. The inventory has the
-// service as one that holds parts of two revisions, so that drift of each object is repaired to what was sent of it.
-func (k *keeper) some(ctx, patience context.Context, service desired.Service, record inventory.Record) (inventory.Record, *problem) {
-	before := staysAsItWas(record)
-	if record.Applied.Digest == "" {
-		return record, (&problem{final: true, text: "A sync of single objects needs a service that was applied before: sync all of it first"}).because(before)
-	}
-	if err := k.controller.Artifacts.Prepare(patience, service); err != nil {
-		return record, retried(err).because(before)
-	}
-	release, ok := k.slot(patience)
-	if !ok {
-		return record, &problem{}
-	}
-	defer release()
-	k.applying.Lock()
-	defer k.applying.Unlock()
-	objects, failure := k.objects(ctx, patience, service, record)
-	if failure != nil {
-		return record, failure
-	}
-	defer func() { _ = objects.Close() }()
-	items, failure := k.chosen(ctx, service, record, objects)
-	if failure != nil {
-		k.controller.Inventory.Release(k.name)
-		return record, failure.because(before)
-	}
-	return k.send(ctx, service, record, objects, items)
-}
-
 // chosen are the items that a sync names. A chosen item is the service's own already, or nobody's.
-func (k *keeper) chosen(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set) ([]set.Item, *problem) {
+func (s *site) chosen(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set) ([]set.Item, *problem) {
 	all, err := objects.Items()
 	if err != nil {
 		return nil, retried(err)
 	}
 	items, missing := choose(all, service.Sync.GetRequestOnly())
 	if missing != "" {
-		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %s of the service (hooks can't be named): see `fairlead tree service %s`", missing, plural.Of(len(all), "object"), k.name)}
+		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %s of the service (hooks can't be named): see `fairlead tree service %s`", missing, plural.Of(len(all), "object"), s.name)}
 	}
-	if _, failure := k.claim(items); failure != nil {
+	if _, failure := s.claim(items); failure != nil {
 		return nil, failure
 	}
-	adopted, strangers, failures := k.controller.Applier.Strangers(ctx, apply.Request{Service: k.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
+	adopted, strangers, failures := s.controller.Applier.Strangers(ctx, apply.Request{Service: s.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
 	switch {
 	case len(failures) > 0:
 		return nil, refused(failures)
@@ -182,7 +152,7 @@ func named(key object.Key, text string) bool {
 }
 
 // send applies items one by one. The inventory lists them before, and how far it came after.
-func (k *keeper) send(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set, items []set.Item) (inventory.Record, *problem) {
+func (s *site) send(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set, items []set.Item) (inventory.Record, *problem) {
 	next := record
 	next.Entries = slices.Clone(record.Entries)
 	at := map[object.Key]int{}
@@ -198,13 +168,13 @@ func (k *keeper) send(ctx context.Context, service desired.Service, record inven
 	if setOf(service).String() != record.Applied.Set {
 		next.Complete, next.Begun, next.Some = false, setOf(service).String(), true
 	}
-	if err := k.controller.Inventory.Save(ctx, next); err != nil {
+	if err := s.controller.Inventory.Save(ctx, next); err != nil {
 		return record, retried(err).because("what is applied stays")
 	}
-	request := apply.Request{Service: k.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: next}
+	request := apply.Request{Service: s.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: next}
 	var failures []apply.Failure
 	for _, item := range items {
-		answer, refusal := k.controller.Applier.One(ctx, request, item, false)
+		answer, refusal := s.controller.Applier.One(ctx, request, item, false)
 		if refusal != nil {
 			failures = append(failures, apply.Failure{Item: item, Problem: *refusal})
 			continue
@@ -215,13 +185,13 @@ func (k *keeper) send(ctx context.Context, service desired.Service, record inven
 	if len(failures) == 0 {
 		next.Applied.Asked = service.RequestID()
 	}
-	if err := k.controller.Inventory.Save(ctx, next); err != nil {
+	if err := s.controller.Inventory.Save(ctx, next); err != nil {
 		return record, retried(err).because("what is applied stays")
 	}
-	k.keepSets(next)
+	s.keepSets(next)
 	if len(failures) > 0 {
 		return next, refused(failures).because(fmt.Sprintf("%d of %d named objects are applied", len(items)-len(failures), len(items)))
 	}
-	k.log.Info("applied named objects", "revision", service.Commit, "objects", len(items))
+	s.log.Info("applied named objects", "revision", service.Commit, "objects", len(items))
 	return next, nil
 }

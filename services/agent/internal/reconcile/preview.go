@@ -53,7 +53,7 @@ func (c *Controller) PreviewNow(ctx context.Context, name string, person access.
 	if trial.Configuration, err = hidden.configuration(service.Configuration); err != nil {
 		return nil, err
 	}
-	preview := &preview{keeper: k, service: trial, record: record, person: person, veil: hidden, content: content}
+	preview := &preview{site: k.site, service: trial, record: record, person: person, veil: hidden, content: content}
 	id := set.IDOf(rand.Text(), "")
 	objects, err := preview.renderInTurn(ctx, id)
 	if err != nil {
@@ -84,7 +84,7 @@ var ErrContent = errors.New("the content can't be rendered")
 
 // preview is one render of other content.
 type preview struct {
-	keeper *keeper
+	site *site
 
 	service desired.Service
 	record  inventory.Record
@@ -97,7 +97,7 @@ type preview struct {
 
 // renderInTurn renders once no other preview does. Comparisons are not kept waiting: a render may take a minute.
 func (p *preview) renderInTurn(ctx context.Context, id set.ID) (*set.Set, error) {
-	release, err := turn(ctx, p.keeper.controller.previewing)
+	release, err := turn(ctx, p.site.controller.previewing)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +107,8 @@ func (p *preview) renderInTurn(ctx context.Context, id set.ID) (*set.Set, error)
 
 // render renders the content to a set of its own.
 func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
-	building, err := p.keeper.controller.Sets.Create(set.Target{
-		Service: p.keeper.name, ID: id, Namespace: p.service.Namespace, Scopes: p.keeper.controller.Scopes, Rules: p.service.Rules, Registries: p.keeper.controller.narrowed().Registries, CRDs: p.service.Render.GetHelm().GetCrds(),
+	building, err := p.site.controller.Sets.Create(set.Target{
+		Service: p.site.name, ID: id, Namespace: p.service.Namespace, Scopes: p.site.controller.Scopes, Rules: p.service.Rules, Registries: p.site.controller.narrowed().Registries, CRDs: p.service.Render.GetHelm().GetCrds(),
 	})
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 		return nil, err
 	}
 	if in.Folder.Scoped() {
-		if in.Scope, err = p.keeper.controller.Scope(ctx, p.service); err != nil {
+		if in.Scope, err = p.site.controller.Scope(ctx, p.service); err != nil {
 			return nil, err
 		}
 		release := p.record.ReleaseOf(p.service.RevisionDigest())
@@ -130,11 +130,11 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 		if in.Scope.Given, err = p.given(ctx); err != nil {
 			return nil, err
 		}
-		if in.Scope.ReleaseService, err = p.keeper.releaseService(ctx, p.service, p.record); err != nil {
+		if in.Scope.ReleaseService, err = p.site.releaseService(ctx, p.service, p.record); err != nil {
 			return nil, err
 		}
 	}
-	err = p.keeper.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error {
+	err = p.site.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error {
 		isRevealed := p.veil.reveal(obj)
 		err := building.Add(ctx, obj, at)
 		if mistake := (*manifest.Error)(nil); isRevealed && errors.As(err, &mistake) {
@@ -165,7 +165,7 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 
 // lookup reads the cluster as the person, within the bounds of the service.
 func (p *preview) lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
-	found, err := p.keeper.controller.Lookup(p.service)(access.AsPerson(ctx, p.person), gvk, namespace, name, func(obj *unstructured.Unstructured) {
+	found, err := p.site.controller.Lookup(p.service)(access.AsPerson(ctx, p.person), gvk, namespace, name, func(obj *unstructured.Unstructured) {
 		p.veil.object(obj)
 		change(obj)
 	})
@@ -180,7 +180,7 @@ func (p *preview) lookup(ctx context.Context, gvk schema.GroupVersionKind, names
 func (p *preview) given(ctx context.Context) (all []render.Given, err error) {
 	for i, from := range p.service.Render.GetHelm().GetValuesFrom() {
 		ref := sourcesOf(p.service)[i]
-		text, _, err := p.keeper.valueAt(access.AsPerson(ctx, p.person), p.service, ref, from)
+		text, _, err := p.site.valueAt(access.AsPerson(ctx, p.person), p.service, ref, from)
 		switch {
 		case apierrors.IsForbidden(err):
 			return nil, fmt.Errorf("%w what render.helm.valuesFrom names: kind %s%s", ErrMayNotRead, ref.Kind, within(ref.Namespace))

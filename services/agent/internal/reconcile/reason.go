@@ -26,16 +26,16 @@ type reason struct {
 }
 
 // giveReasons adds to the messages of objects why they are not healthy, such as a pod that can't be scheduled, and says when to ask again; 0: never.
-func (k *keeper) giveReasons(ctx context.Context, bad []health.Health) (again time.Duration) {
+func (w *worker) giveReasons(ctx context.Context, bad []health.Health) (again time.Duration) {
 	now := time.Now()
-	known := k.reasons
-	k.reasons = map[object.Key]reason{}
+	known := w.reasons
+	w.reasons = map[object.Key]reason{}
 	for i := range bad {
 		h := &bad[i]
 		if !apply.HasReasons(h.Ref.GVK().GroupKind()) || h.State == health.Missing || h.Message == health.Leaving {
 			continue
 		}
-		if len(k.reasons) == mostReasons {
+		if len(w.reasons) == mostReasons {
 			break
 		}
 		one, isKnown := known[h.Ref.Key]
@@ -47,7 +47,7 @@ func (k *keeper) giveReasons(ctx context.Context, bad []health.Health) (again ti
 			due = one.asked.Add(min(reasonAgain<<min(one.times-1, 8), reasonMax))
 		}
 		if !now.Before(due) {
-			one.text, one.asked = k.controller.Applier.Unhealthy(ctx, h.Ref), now
+			one.text, one.asked = w.controller.Applier.Unhealthy(ctx, h.Ref), now
 			one.times++
 			due = now.Add(min(reasonAgain<<min(one.times-1, 8), reasonMax))
 		}
@@ -57,7 +57,7 @@ func (k *keeper) giveReasons(ctx context.Context, bad []health.Health) (again ti
 		if one.text != "" {
 			h.Message = fmt.Sprintf("%s (%s)", h.Message, one.text)
 		}
-		k.reasons[h.Ref.Key] = one
+		w.reasons[h.Ref.Key] = one
 	}
 	return again
 }

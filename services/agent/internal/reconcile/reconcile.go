@@ -1,7 +1,8 @@
 // Package reconcile brings services into the cluster, keeps an eye on them and takes them out again.
 //
-// Each service has a keeper: one goroutine that owns all that is known of it and does one thing at a
-// time. So services cannot hold each other up, and nothing is done twice at once. The work of keepers at the cluster is
+// Each service has a keeper: one goroutine that owns the state of the service and follows the table in package machine,
+// which spec.md says in words. Its worker does one piece of work at a time beside it, so that the keeper always answers.
+// So services cannot hold each other up, and nothing is done twice at once. The work of keepers at the cluster is
 // bounded by slots; a keeper that waits (for a retry, for health) holds none.
 package reconcile
 
@@ -23,8 +24,6 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/platform/window"
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
@@ -32,7 +31,6 @@ import (
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/journal"
 	"fairlead.dev/services/agent/internal/memory"
-	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/notice"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
@@ -184,7 +182,7 @@ func (c *Controller) keep(start func(*keeper)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, k := range c.keepers {
-		if k.ended() {
+		if k.hasEnded() {
 			delete(c.keepers, name)
 		}
 	}
@@ -200,7 +198,7 @@ func (c *Controller) keep(start func(*keeper)) {
 			c.keepers[name] = k
 			start(k)
 		}
-		k.look()
+		k.askLook()
 	}
 }
 
@@ -251,298 +249,4 @@ func (c *Controller) recall() {
 	if err != nil {
 		c.Log.Warn("repairs of before the restart may be made again", "err", err)
 	}
-}
-
-// keeper looks after one service. Only its own goroutine uses the fields below the line.
-type keeper struct {
-	controller *Controller
-
-	name   string
-	log    *slog.Logger
-	wake   chan struct{}
-	closed chan struct{}
-
-	// applying is held while something new is applied or removed, and shared by repairs.
-	applying sync.RWMutex
-	// rendering is held by a repair while it opens what is applied.
-	rendering sync.Mutex
-	// settled: what is applied is to stay for the moment, so that repairs make sense.
-	settled atomic.Bool
-	// lacking: repairs need content that is not on the disk.
-	lacking atomic.Bool
-	// behind names the versions that the streams knew of when values were last read from the cluster; what is newer counts.
-	behind atomic.Pointer[string]
-	// repair is the last one.
-	repair atomic.Pointer[mended]
-	// sight is what the last render found that the cluster can do.
-	sight atomic.Pointer[sight]
-	// imagesSeen names the set whose images may all be pulled, and the registries that say so.
-	imagesSeen atomic.Pointer[string]
-	// windows are what the service's windows said last.
-	windows window.Cache
-
-	mu sync.Mutex // guards seen and impatient
-	// seen is what was wanted when the keeper was last woken.
-	seen want
-	// impatient ends the waits of the step that is under way.
-	impatient context.CancelFunc
-
-	// ---
-
-	// doing is what the fields below are about.
-	doing   want
-	backoff hub.Backoff
-	// stuck: the manifests are at fault, and only another revision is worth a try. fault is what is wrong.
-	stuck bool
-	fault problem
-	// announced: the hub knows that this digest is being applied.
-	announced bool
-	// progress is how far the digest has come, while something is waited for.
-	progress *apply.Progress
-	// made are the objects that the last attempt sent, for the list of those that are there when it fails.
-	made map[object.Key]inventory.Entry
-	// again: a hook before the removal failed, and is run again, not before rerun.
-	again bool
-	rerun time.Time
-	// through are the moments of a removal whose hooks have ended, and what is told of those that failed.
-	through map[set.Hook]string
-	// told is the last problem that was logged, or what is waited for.
-	told string
-	// notBefore is when what failed is tried again, whatever is noticed until then.
-	notBefore time.Time
-	// held are the objects that people keep as they are, when nothing else is left to do.
-	held []object.Key
-	// others holds sentences on definitions of kinds that are left to who has them.
-	others []string
-	// unwritten is since when the inventory is behind.
-	unwritten time.Time
-	looks     looks
-	// drifts are the objects that stay as others left them, see noteDrifts.
-	drifts map[object.Key]drift
-	// reasons are why objects are not healthy, see giveReasons.
-	reasons map[object.Key]reason
-	stance  stance
-	// refusal is the sync of single objects that could not be served.
-	refusal refusal
-	trial   *trial.Trial
-	// sources names the versions of the objects that values are from, as the streams had them at the last step.
-	sources string
-	// recalled: the Secrets that values are from were looked at after the start.
-	recalled bool
-	// ripens is since when what was just applied is waited to be healthy; zero: it is, or was not applied by this agent.
-	ripens time.Time
-}
-
-// want is what is wanted of a service, as far as it makes a difference.
-type want struct {
-	what   desired.Want
-	digest string
-	// content is the same where only tests differ.
-	content string
-	// windows are other ones under the same digest when an agent that does not know windows had the service before.
-	windows string
-}
-
-func wantOf(service desired.Service, what desired.Want) want {
-	return want{what: what, digest: service.Digest, content: service.RevisionDigest() + " " + setOf(service).String(), windows: service.WindowsSum()}
-}
-
-func newKeeper(c *Controller, name string) *keeper {
-	return &keeper{
-		controller: c, name: name, log: c.Log.With("service", name),
-		wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, looks: newLooks(), trial: c.Trials.Of(name),
-	}
-}
-
-func (k *keeper) ended() bool {
-	select {
-	case <-k.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// look wakes the keeper if something else is wanted than last time.
-func (k *keeper) look() {
-	service, what := k.controller.Desired.Get(k.name)
-	now := wantOf(service, what)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if now == k.seen {
-		return
-	}
-	k.seen = now
-	if k.impatient != nil {
-		k.impatient()
-	}
-	k.poke()
-}
-
-// poke wakes the keeper.
-func (k *keeper) poke() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
-
-// patience gives a context that ends when something else is wanted than this.
-func (k *keeper) patience(ctx context.Context, current want) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.seen != current {
-		cancel()
-	}
-	k.impatient = cancel
-	return ctx, cancel
-}
-
-func (k *keeper) run(ctx context.Context) {
-	defer func() {
-		k.trial.Close()
-		close(k.closed)
-		select {
-		case k.controller.retired <- struct{}{}:
-		default:
-		}
-	}()
-	select {
-	case <-ctx.Done():
-		return
-	case <-k.wake:
-	}
-	for {
-		service, what := k.controller.Desired.Get(k.name)
-		if what == desired.Nothing {
-			return
-		}
-		wait := k.step(ctx, service, what)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-k.wake:
-			timer.Stop()
-		case <-timer.C:
-		}
-	}
-}
-
-// idle is the wait of a keeper that has nothing to do before it is woken.
-const idle = 24 * time.Hour
-
-// step does what is to be done now, and says when to look again.
-func (k *keeper) step(ctx context.Context, service desired.Service, what desired.Want) time.Duration {
-	ctx = access.As(ctx, service.Sync.GetImpersonate())
-	current := wantOf(service, what)
-	if current != k.doing {
-		stuck := k.stuck && what == k.doing.what && current.content == k.doing.content
-		k.settled.Store(false)
-		k.doing, k.stuck, k.announced, k.progress, k.looks, k.notBefore, k.held = current, stuck, false, nil, newLooks(), time.Time{}, nil
-		k.reasons = nil
-		k.ripens, k.again, k.rerun, k.through = time.Time{}, false, time.Time{}, map[set.Hook]string{}
-		k.controller.Watcher.Unfollow(k.name)
-		k.trial.Refollow()
-		k.backoff.Reset()
-	}
-	patience, cancel := k.patience(ctx, current)
-	defer cancel()
-	if what == desired.Remove {
-		k.controller.Watcher.FollowSources(k.name, nil)
-		k.stance.verdict, k.stance.shut = mode.Verdict{Apply: true, Repair: true}, refusal{}
-		k.applying.Lock()
-		defer k.applying.Unlock()
-		return k.remove(ctx, patience)
-	}
-	record, err := k.controller.Inventory.Get(ctx, k.name)
-	if err != nil {
-		return k.failed(service, record, problem{text: err.Error() + "."})
-	}
-	if failure := k.controller.nobody(service, service.Sync.GetImpersonate()); failure != nil {
-		return k.failed(service, record, *failure.because(staysAsItWas(record)))
-	}
-	if record, err = k.noteWishes(ctx, service, record); err != nil {
-		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
-	}
-	if record, err = k.noteAsked(ctx, service, record); err != nil {
-		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
-	}
-	if record, err = k.callOff(ctx, record); err != nil {
-		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
-	}
-	if record, err = k.endTests(ctx, service, record); err != nil {
-		return k.failed(service, record, *retried(err).because(staysAsItWas(record)))
-	}
-	record, cleaning := k.trial.Clear(ctx, patience, record)
-	wait := min(k.tend(ctx, patience, service, record), k.windowsLook())
-	if cleaning > 0 {
-		wait = min(wait, cleaning)
-	}
-	return wait
-}
-
-// tend does what is to be done about a service that is wanted.
-func (k *keeper) tend(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	k.controller.Watcher.SetRules(k.name, service.Sync.GetHealth())
-	k.controller.Watcher.FollowSources(k.name, sourcesOf(service))
-	k.recallSecrets(ctx, service)
-	k.noteSources()
-	k.judge(service, record)
-	if k.stance.some {
-		next, failure := k.some(ctx, patience, service, record)
-		if patience.Err() != nil {
-			return 0
-		}
-		k.noteRefusal(service, failure)
-		record = next
-		k.judge(service, record)
-	}
-	wait := k.bringAbout(ctx, patience, service, record)
-	if k.stance.named { // else no try is made when it is due
-		wait = min(wait, k.refusal.look(service))
-	}
-	return wait
-}
-
-// bringAbout applies all of a service, or leaves it as it is, as the verdict says.
-func (k *keeper) bringAbout(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
-	if !k.stance.verdict.Apply {
-		return k.stand(ctx, patience, service, record)
-	}
-	if record.Has(service.Digest) && !k.outdated(record.Applied.Environment) && !k.controller.Inventory.Inherits(record) {
-		return k.observe(ctx, patience, service, record)
-	}
-	if k.stuck {
-		if k.controller.Reports.Latest(k.name).GetDigest() != service.Digest { // of which only tests are new
-			k.failed(service, record, k.fault)
-			k.refuseTests(ctx, patience, service, k.told)
-		}
-		return idle
-	}
-	if wait := time.Until(k.notBefore); wait > 0 && !k.released() {
-		return wait
-	}
-	wait := k.apply(ctx, patience, service, record)
-	if k.stuck {
-		k.refuseTests(ctx, patience, service, k.told)
-	}
-	return wait
-}
-
-// released tells that people keep one of the held objects no longer.
-func (k *keeper) released() bool {
-	return slices.ContainsFunc(k.held, func(key object.Key) bool {
-		known, ok := k.controller.Memory.Get(key)
-		return !ok || known.State != memory.Held
-	})
-}
-
-// slot waits for a turn at the cluster.
-func (k *keeper) slot(ctx context.Context) (release func(), ok bool) {
-	give, err := k.controller.turns.take(ctx)
-	return give, err == nil
 }

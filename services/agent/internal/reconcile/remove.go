@@ -27,107 +27,107 @@ import (
 // remove takes the service out of the cluster: its objects, then the inventory, then the report, then
 // the order itself. A kill in between repeats what is left. remove ends where it is when the service is wanted again;
 // what is gone by then is found missing and applied.
-func (k *keeper) remove(ctx, patience context.Context) time.Duration {
-	release, ok := k.slot(patience)
+func (w *worker) remove(ctx, patience context.Context) time.Duration {
+	release, ok := w.slot(patience)
 	if !ok {
 		return 0
 	}
 	defer release()
-	service, _ := k.controller.Desired.Get(k.name)
-	record, err := k.controller.Inventory.Get(ctx, k.name)
+	service, _ := w.controller.Desired.Get(w.name)
+	record, err := w.controller.Inventory.Get(ctx, w.name)
 	if err != nil {
-		return k.failed(service, record, problem{text: err.Error() + "."})
+		return w.failed(service, record, problem{text: err.Error() + "."})
 	}
 	if service.Sync != nil { // else the record is all that is known
 		record.Orphan = orphan(service)
-		if account := service.Sync.GetImpersonate(); account != "" || !k.controller.RequireImpersonation && !k.controller.narrowed().RequireAccount {
+		if account := service.Sync.GetImpersonate(); account != "" || !w.controller.RequireImpersonation && !w.controller.narrowed().RequireAccount {
 			record.Account = account
 		}
 	}
-	if failure := k.controller.nobody(service, record.Account); failure != nil && len(record.Entries) > 0 {
-		return k.failed(service, record, *failure.because("its objects stay"))
+	if failure := w.controller.nobody(service, record.Account); failure != nil && len(record.Entries) > 0 {
+		return w.failed(service, record, *failure.because("its objects stay"))
 	}
 	patience = access.As(patience, record.Account)
-	if record, err = k.removeTests(patience, service, record); err != nil {
-		return k.failed(service, record, *retried(err))
+	if record, err = w.removeTests(patience, service, record); err != nil {
+		return w.failed(service, record, *retried(err))
 	}
-	if left := k.controller.Pruner.Prune(patience, k.name, trial.Objects(record)).Left; len(left) > 0 && patience.Err() == nil {
-		return k.stillThere(service, record, left)
+	if left := w.controller.Pruner.Prune(patience, w.name, trial.Objects(record)).Left; len(left) > 0 && patience.Err() == nil {
+		return w.stillThere(service, record, left)
 	}
 	var trouble string
 	for _, moment := range []set.Hook{object.PreDelete, object.PostDelete} {
-		due := record.Applied.PreDelete && moment == object.PreDelete && !k.skips(skipPreDelete) || record.Applied.PostDelete && moment == object.PostDelete
+		due := record.Applied.PreDelete && moment == object.PreDelete && !w.skips(skipPreDelete) || record.Applied.PostDelete && moment == object.PostDelete
 		if !due || record.Orphan {
 			continue
 		}
 		var wait time.Duration
 		var told string
-		if record, told, wait = k.runLast(ctx, patience, service, record, moment); wait > 0 || patience.Err() != nil {
+		if record, told, wait = w.runLast(ctx, patience, service, record, moment); wait > 0 || patience.Err() != nil {
 			return wait
 		}
 		trouble = strings.TrimSpace(trouble + " " + told)
 	}
-	out := k.controller.Pruner.Remove(patience, k.name, record)
-	record = k.noteSpared(ctx, record, out.Kept)
+	out := w.controller.Pruner.Remove(patience, w.name, record)
+	record = w.noteSpared(ctx, record, out.Kept)
 	if patience.Err() != nil {
 		return 0
 	}
 	if len(out.Left) > 0 {
-		return k.stillThere(service, record, out.Left)
+		return w.stillThere(service, record, out.Left)
 	}
 	kept := record.Spared
 	if trouble != "" {
 		kept = append([]string{trouble}, kept...)
 	}
 	if record.Orphan { // the objects stay, with the values in them: the service may come back
-	} else if err := k.controller.Answers.Forget(ctx, k.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
-		k.log.Warn("random values of a service that left may stay", "err", err)
+	} else if err := w.controller.Answers.Forget(ctx, w.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
+		w.log.Warn("random values of a service that left may stay", "err", err)
 	} else if err != nil {
-		return k.failed(service, record, problem{text: sentence(err)})
+		return w.failed(service, record, problem{text: sentence(err)})
 	}
-	k.controller.Memory.Forget(k.name)
-	if err := k.controller.Inventory.Delete(ctx, k.name); err != nil {
-		return k.failed(service, record, problem{text: sentence(err)})
+	w.controller.Memory.Forget(w.name)
+	if err := w.controller.Inventory.Delete(ctx, w.name); err != nil {
+		return w.failed(service, record, problem{text: sentence(err)})
 	}
-	if err := k.controller.Reports.Set(&deliveryv1.ServiceReport{Service: k.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(kept), " ")}); err != nil {
-		k.log.Error("the removal can't be reported", "err", err)
-		return k.backoff.Next()
+	if err := w.controller.Reports.Set(&deliveryv1.ServiceReport{Service: w.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(kept), " ")}); err != nil {
+		w.log.Error("the removal can't be reported", "err", err)
+		return w.backoff.Next()
 	}
-	if err := k.controller.Sets.Keep(k.name); err != nil {
-		k.log.Warn("old manifests stay on disk", "err", err)
+	if err := w.controller.Sets.Keep(w.name); err != nil {
+		w.log.Warn("old manifests stay on disk", "err", err)
 	}
-	if err := k.controller.Journal.Forget(k.name); err != nil {
-		k.log.Warn("repairs of a service that left stay on disk", "err", err)
+	if err := w.controller.Journal.Forget(w.name); err != nil {
+		w.log.Warn("repairs of a service that left stay on disk", "err", err)
 	}
-	if err := k.controller.Details.Forget(k.name); err != nil {
-		k.log.Warn("details of a service that left stay on disk", "err", err)
+	if err := w.controller.Details.Forget(w.name); err != nil {
+		w.log.Warn("details of a service that left stay on disk", "err", err)
 	}
-	if err := k.controller.Desired.Forget(k.name); err != nil {
-		k.log.Error("the removal can't be recorded", "err", err)
-		return k.backoff.Next()
+	if err := w.controller.Desired.Forget(w.name); err != nil {
+		w.log.Error("the removal can't be recorded", "err", err)
+		return w.backoff.Next()
 	}
-	k.log.Info("removed", "objects", len(record.Entries), "kept", kept)
+	w.log.Info("removed", "objects", len(record.Entries), "kept", kept)
 	return 0
 }
 
 // noteSpared writes down what a removal has kept in the cluster: the passes after this one do not come across it again.
-func (k *keeper) noteSpared(ctx context.Context, record inventory.Record, kept []string) inventory.Record {
+func (s *site) noteSpared(ctx context.Context, record inventory.Record, kept []string) inventory.Record {
 	kept = slices.DeleteFunc(slices.Clone(kept), func(text string) bool { return slices.Contains(record.Spared, text) })
 	if len(kept) == 0 {
 		return record
 	}
 	record.Spared = slices.Concat(record.Spared, kept)
-	if err := k.controller.Inventory.Save(ctx, record); err != nil {
-		k.log.Warn("what the removal has kept will not be reported", "err", err, "kept", kept)
+	if err := s.controller.Inventory.Save(ctx, record); err != nil {
+		s.log.Warn("what the removal has kept will not be reported", "err", err, "kept", kept)
 	}
 	return record
 }
 
 // stillThere reports what a removal waits for, and says when to try again.
-func (k *keeper) stillThere(service desired.Service, record inventory.Record, left []prune.Left) time.Duration {
+func (w *worker) stillThere(service desired.Service, record inventory.Record, left []prune.Left) time.Duration {
 	text := fmt.Sprintf("The service is being removed, and %d of its objects are still there: %s %s.", len(left), left[0].Entry.Key, left[0].Why)
-	k.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left))})
-	return k.backoff.Next()
+	w.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left))})
+	return w.backoff.Next()
 }
 
 const (
@@ -139,26 +139,31 @@ const (
 )
 
 // skips tells that people let a removal go on without the hooks of a moment.
-func (k *keeper) skips(moment string) bool {
-	notes, known := k.controller.Watcher.Annotations(k.name)
+func (s *site) skips(moment string) bool {
+	notes, known := s.controller.Watcher.Annotations(s.name)
 	if !known {
-		notes = k.controller.Inventory.Annotations(k.name)
+		notes = s.controller.Inventory.Annotations(s.name)
 	}
 	return notes[skipAnnotation] == moment
 }
 
 // readyToLeave has the hooks of a removal on this disk before there is one: nobody tells what they were made of after that. Another agent
 // may have applied them.
-func (k *keeper) readyToLeave(ctx context.Context, service desired.Service, record inventory.Record) {
+func (w *worker) readyToLeave(ctx context.Context, service desired.Service, record inventory.Record) {
 	if !record.Applied.PreDelete && !record.Applied.PostDelete || !record.Has(service.Digest) {
 		return
 	}
-	objects, err := k.applied(ctx, service, record)
+	objects, err := w.applied(ctx, service, record, w.stance.verdict)
 	switch {
 	case err == nil:
 		_ = objects.Close() // no object was read
+	case errors.Is(err, errLacking):
+		if !w.order.lacking {
+			w.order.lacking = true // the content is fetched next, and rendered by the next round
+			w.poke()
+		}
 	case !errors.Is(err, repair.ErrNotNow):
-		k.log.Warn("the hooks of a removal are not on the disk", "err", err)
+		w.log.Warn("the hooks of a removal are not on the disk", "err", err)
 	}
 }
 
@@ -171,81 +176,81 @@ func hasHooks(items []set.Item, moments set.Hook) bool {
 // they are in; each once, as the inventory has it. runLast says when to look again, 0 when they are through, and in a sentence what became
 // of those after the removal that failed: the removal goes on without. One before it that fails stops the removal, since it may be there to
 // do so, and is run again.
-func (k *keeper) runLast(ctx, patience context.Context, service desired.Service, record inventory.Record, moment set.Hook) (_ inventory.Record, trouble string, wait time.Duration) {
-	if told, through := k.through[moment]; through {
+func (w *worker) runLast(ctx, patience context.Context, service desired.Service, record inventory.Record, moment set.Hook) (_ inventory.Record, trouble string, wait time.Duration) {
+	if told, through := w.through[moment]; through {
 		return record, told, 0
 	}
-	if wait := time.Until(k.rerun); wait > 0 && moment == object.PreDelete {
+	if wait := time.Until(w.rerun); wait > 0 && moment == object.PreDelete {
 		return record, "", wait
 	}
-	objects, err := k.appliedSet(record)
+	objects, err := w.appliedSet(record)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			trouble, wait := k.loseLast(service, record, moment)
+			trouble, wait := w.loseLast(service, record, moment)
 			return record, trouble, wait
 		}
-		return record, "", k.failed(service, record, *retried(err))
+		return record, "", w.failed(service, record, *retried(err))
 	}
 	defer func() { _ = objects.Close() }()
 	items, err := objects.Items()
 	if err != nil {
-		return record, "", k.failed(service, record, *retried(err))
+		return record, "", w.failed(service, record, *retried(err))
 	}
 	digest := removalOf(record)
 	// A hook of both moments runs twice: it is numbered over both of them.
 	hooks := slices.DeleteFunc(apply.Runs(digest, items, object.Removal), func(item set.Item) bool { return item.Hook&moment == 0 })
-	request := apply.Request{Service: k.name, Digest: digest, Again: k.again, Unsealed: !record.Release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: k.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
-		return k.noteRuns(ctx, k.progress, inventory.Progress{Digest: digest, Ran: ran}, record.Release)
+	request := apply.Request{Service: w.name, Digest: digest, Again: w.again, Unsealed: !record.Release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+		return w.noteRuns(ctx, w.progress, inventory.Progress{Digest: digest, Ran: ran}, record.Release)
 	}}
-	if k.progress == nil {
+	if w.progress == nil {
 		if moment == object.PostDelete {
-			out := k.controller.Pruner.Prune(patience, k.name, before(hooks, record.Entries))
-			record = k.noteSpared(ctx, record, out.Kept)
+			out := w.controller.Pruner.Prune(patience, w.name, before(hooks, record.Entries))
+			record = w.noteSpared(ctx, record, out.Kept)
 			if len(out.Left) > 0 {
-				return record, "", k.stillThere(service, record, out.Left)
+				return record, "", w.stillThere(service, record, out.Left)
 			}
 		}
-		ours, failures := k.claimLast(patience, request, hooks)
+		ours, failures := w.claimLast(patience, request, hooks)
 		switch {
 		case patience.Err() != nil:
-			k.controller.Inventory.Release(k.name)
+			w.controller.Inventory.Release(w.name)
 			return record, "", 0
 		case slices.ContainsFunc(failures, func(failure apply.Failure) bool { return !failure.Problem.Mistake }): // the hook may work the next time
-			k.controller.Inventory.Release(k.name)
-			return record, "", k.failed(service, record, *refused(failures).because("the removal goes on after it"))
+			w.controller.Inventory.Release(w.name)
+			return record, "", w.failed(service, record, *refused(failures).because("the removal goes on after it"))
 		case len(failures) > 0:
-			k.controller.Inventory.Release(k.name)
-			trouble, wait := k.skipLast(service, record, moment, "did not come to run: "+failures[0].String())
+			w.controller.Inventory.Release(w.name)
+			trouble, wait := w.skipLast(service, record, moment, "did not come to run: "+failures[0].String())
 			return record, trouble, wait
 		}
 		hooks = ours
-		if record, err = k.listLast(ctx, record, hooks); err != nil {
-			return record, "", k.failed(service, record, *retried(err))
+		if record, err = w.listLast(ctx, record, hooks); err != nil {
+			return record, "", w.failed(service, record, *retried(err))
 		}
 		request.Record = record
-		k.progress = k.controller.Applier.BeginHooks(request, hooks, moment)
+		w.progress = w.controller.Applier.BeginHooks(request, hooks, moment)
 	}
-	result := k.controller.Applier.Advance(patience, request, k.progress)
-	if latest, err := k.controller.Inventory.Get(ctx, k.name); err == nil {
+	result := w.controller.Applier.Advance(patience, request, w.progress)
+	if latest, err := w.controller.Inventory.Get(ctx, w.name); err == nil {
 		record = latest
 	}
 	if result.Waits != nil && !result.Waits.Overdue {
-		k.report(service, record, &deliveryv1.ServiceReport{
+		w.report(service, record, &deliveryv1.ServiceReport{
 			Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: "The service is being removed: " + result.Waits.Why + ".", ObjectsTotal: int32(len(record.Entries)),
 		})
 		return record, "", result.Waits.Look
 	}
-	progress := k.progress
-	k.progress = nil
+	progress := w.progress
+	w.progress = nil
 	switch {
 	case patience.Err() != nil:
 		return record, "", 0
 	case result.Err != nil:
-		return record, "", k.failed(service, record, *retried(result.Err))
+		return record, "", w.failed(service, record, *retried(result.Err))
 	case len(result.Failures) > 0 && !result.Final: // the hook may work the next time
-		return record, "", k.failed(service, record, *refused(result.Failures).because("the removal goes on after it"))
+		return record, "", w.failed(service, record, *refused(result.Failures).because("the removal goes on after it"))
 	case result.Waits == nil && len(result.Failures) == 0:
-		k.through[moment] = ""
+		w.through[moment] = ""
 		return record, "", 0
 	}
 	why := "did not come to run: "
@@ -255,38 +260,38 @@ func (k *keeper) runLast(ctx, patience context.Context, service desired.Service,
 		why += result.Waits.Why + "."
 	}
 	if moment == object.PreDelete {
-		k.again = true
-		if err := k.noteRuns(ctx, progress, inventory.Progress{}, record.Release); err != nil { // those before it run again, too
-			return record, "", k.failed(service, record, *retried(err))
+		w.again = true
+		if err := w.noteRuns(ctx, progress, inventory.Progress{}, record.Release); err != nil { // those before it run again, too
+			return record, "", w.failed(service, record, *retried(err))
 		}
 	}
-	trouble, wait = k.skipLast(service, record, moment, why)
+	trouble, wait = w.skipLast(service, record, moment, why)
 	return record, trouble, wait
 }
 
 // skipLast reports a hook of a removal that did not end well. After the removal nothing more is done about it than to say so. Before it
 // the removal stops, and the hook is run again after the wait.
-func (k *keeper) skipLast(service desired.Service, record inventory.Record, moment set.Hook, why string) (trouble string, wait time.Duration) {
+func (w *worker) skipLast(service desired.Service, record inventory.Record, moment set.Hook, why string) (trouble string, wait time.Duration) {
 	if moment == object.PostDelete {
-		k.through[moment] = "A hook for post-delete " + k.maskText(service, why)
-		return k.through[moment], 0
+		w.through[moment] = "A hook for post-delete " + w.maskText(service, why)
+		return w.through[moment], 0
 	}
-	wait = max(k.failed(service, record, problem{text: fmt.Sprintf(
+	wait = max(w.failed(service, record, problem{text: fmt.Sprintf(
 		"The service is not removed, since a hook for pre-delete %s It is run again. To remove the service without it: kubectl annotate configmap -n %s inventory.%s %s=%s",
-		why, inventory.Namespace, k.name, skipAnnotation, skipPreDelete)}), rerunAfter)
-	k.rerun = time.Now().Add(wait)
+		why, inventory.Namespace, w.name, skipAnnotation, skipPreDelete)}), rerunAfter)
+	w.rerun = time.Now().Add(wait)
 	return "", wait
 }
 
 // loseLast reports that the disk does not have the hooks of a removal. After the removal nothing more is done about that than to say so.
 // Before it the removal stops: the hooks may be there to keep what would be lost, or to take down what would block the cluster.
-func (k *keeper) loseLast(service desired.Service, record inventory.Record, moment set.Hook) (trouble string, wait time.Duration) {
+func (w *worker) loseLast(service desired.Service, record inventory.Record, moment set.Hook) (trouble string, wait time.Duration) {
 	if moment == object.PostDelete {
 		return "Its hooks for post-delete were not run: the agent's disk has lost them.", 0
 	}
-	return "", max(k.failed(service, record, problem{text: fmt.Sprintf(
+	return "", max(w.failed(service, record, problem{text: fmt.Sprintf(
 		"The service is not removed, since the agent's disk has lost the hooks for pre-delete. To run them: apply the service again as it was, and remove it once it is healthy. "+
-			"To remove the service without them: kubectl annotate configmap -n %s inventory.%s %s=%s", inventory.Namespace, k.name, skipAnnotation, skipPreDelete)}), rerunAfter)
+			"To remove the service without them: kubectl annotate configmap -n %s inventory.%s %s=%s", inventory.Namespace, w.name, skipAnnotation, skipPreDelete)}), rerunAfter)
 }
 
 // removalPrefix begins the names of runs of a removal's hooks.
@@ -302,36 +307,29 @@ func removalOf(record inventory.Record) string {
 }
 
 // callOff notes that a service is wanted again of which a removal has run hooks: the next removal runs all of them.
-func (k *keeper) callOff(ctx context.Context, record inventory.Record) (inventory.Record, error) {
+func (s *site) callOff(ctx context.Context, _ desired.Service, record inventory.Record) (inventory.Record, error) {
 	if !strings.HasPrefix(record.Progress.Digest, removalPrefix) {
 		return record, nil
 	}
 	record.Progress = inventory.Progress{}
 	record.CalledOff++
-	return record, k.controller.Inventory.Save(ctx, record)
+	return record, s.controller.Inventory.Save(ctx, record)
 }
 
 // claimLast makes sure, as a sync does, that the objects of the hooks are no one else's: a removal takes over, and deletes, no more than
 // a sync would. The answer leaves out definitions of kinds that belong to others.
-func (k *keeper) claimLast(ctx context.Context, request apply.Request, hooks []set.Item) (ours []set.Item, failures []apply.Failure) {
+func (s *site) claimLast(ctx context.Context, request apply.Request, hooks []set.Item) (ours []set.Item, failures []apply.Failure) {
 	items := distinct(hooks)
 	if failure := mistakenForOwn(items); failure != nil {
 		return nil, failure.failures
 	}
-	others, failure := k.claim(items)
+	others, failure := s.claim(items)
 	if failure != nil {
 		return nil, failure.failures
 	}
-	_, strangers, failures := k.controller.Applier.Strangers(ctx, request, without(items, others))
+	_, strangers, failures := s.controller.Applier.Strangers(ctx, request, without(items, others))
 	maps.Copy(others, strangers)
 	return without(hooks, others), failures
-}
-
-func nameOf(moment set.Hook) string {
-	if moment == object.PreDelete {
-		return "pre-delete"
-	}
-	return "post-delete"
 }
 
 // before are the entries that go before the last hooks run: all but their own and the namespaces that they are in.
@@ -344,7 +342,7 @@ func before(hooks []set.Item, entries []inventory.Entry) []inventory.Entry {
 }
 
 // listLast writes down the hooks before they are made.
-func (k *keeper) listLast(ctx context.Context, record inventory.Record, hooks []set.Item) (inventory.Record, error) {
+func (s *site) listLast(ctx context.Context, record inventory.Record, hooks []set.Item) (inventory.Record, error) {
 	listed := map[object.Key]bool{}
 	for _, entry := range record.Entries {
 		listed[entry.Key] = true
@@ -359,5 +357,5 @@ func (k *keeper) listLast(ctx context.Context, record inventory.Record, hooks []
 	if len(record.Entries) == known {
 		return record, nil
 	}
-	return record, k.controller.Inventory.Save(ctx, record)
+	return record, s.controller.Inventory.Save(ctx, record)
 }

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
@@ -26,11 +27,12 @@ import (
 func setOf(service desired.Service) set.ID { return set.IDOf(service.Content(), "") }
 
 // objects opens the set of what is wanted, and renders it first if that was not done yet.
-func (k *keeper) objects(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
+// The verdict tells whether they are what is going to be applied.
+func (s *site) objects(ctx, patience context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, *problem) {
 	before := staysAsItWas(record)
-	found, err := k.controller.Sets.Open(k.name, setOf(service))
+	found, err := s.controller.Sets.Open(s.name, setOf(service))
 	switch {
-	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !k.outdated(found.Environment()) && !k.misplaced(ctx, found) && k.allowsImages(found):
+	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !s.outdated(found.Environment()) && !s.misplaced(ctx, found) && s.allowsImages(found):
 		return found, nil
 	case err == nil:
 		// A sync was asked for since, or the cluster has changed: what it tells a chart may be different now. Or images were narrowed: the
@@ -42,52 +44,52 @@ func (k *keeper) objects(ctx, patience context.Context, service desired.Service,
 	if err != nil {
 		return nil, retried(err).because(before)
 	}
-	rendered, err := k.renderSet(ctx, patience, service, record)
+	rendered, err := s.renderSet(ctx, patience, service, record, verdict)
 	if nothing, ok := errors.AsType[*nothingError](err); ok {
 		return nil, empty(service, nothing.renderer, record)
 	}
 	if err != nil {
 		return nil, mistakeOrRetry(err).because(before)
 	}
-	k.keepSets(record)
+	s.keepSets(record)
 	return rendered, nil
 }
 
 // planned opens the set that is being brought into the cluster. A plan that was begun goes on as it was planned, whatever the cluster
 // can do by now: objects of another render are not those of the plan.
-func (k *keeper) planned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
-	if k.progress != nil {
-		found, err := k.controller.Sets.Open(k.name, setOf(service))
-		if err == nil && k.allowsImages(found) {
+func (w *worker) planned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
+	if w.progress != nil {
+		found, err := w.controller.Sets.Open(w.name, setOf(service))
+		if err == nil && w.allowsImages(found) {
 			return found, nil
 		}
 		if err == nil {
 			_ = found.Close() // it was only read
 		}
-		k.progress = nil
+		w.progress = nil
 	}
-	return k.objects(ctx, patience, service, record)
+	return w.objects(ctx, patience, service, record, w.stance.verdict)
 }
 
 // allowsImages tells whether all images of a set may still be pulled. A set is looked at once for what is narrowed.
-func (k *keeper) allowsImages(objects *set.Set) bool {
-	registries := k.controller.narrowed().Registries
+func (s *site) allowsImages(objects *set.Set) bool {
+	registries := s.controller.narrowed().Registries
 	if len(registries) == 0 {
 		return true
 	}
 	about := fmt.Sprint(objects.Name(), objects.Made().UnixNano(), registries)
-	if seen := k.imagesSeen.Load(); seen != nil && *seen == about {
+	if s.renders.allowed(about) {
 		return true
 	}
 	if allowed, err := objects.AllowsImages(registries); err != nil || !allowed {
 		return false // a render says what is wrong
 	}
-	k.imagesSeen.Store(&about)
+	s.renders.allow(about)
 	return true
 }
 
 // misplaced tells that an object was taken for one in a namespace before its kind was known, and is none.
-func (k *keeper) misplaced(ctx context.Context, objects *set.Set) bool {
+func (s *site) misplaced(ctx context.Context, objects *set.Set) bool {
 	items, err := objects.Items()
 	if err != nil {
 		return false // the next to read it says so
@@ -96,7 +98,7 @@ func (k *keeper) misplaced(ctx context.Context, objects *set.Set) bool {
 		if item.Flags&object.LateKind == 0 || item.Namespace == "" {
 			return false
 		}
-		namespaced, err := k.controller.Scopes.Namespaced(ctx, item.GVK())
+		namespaced, err := s.controller.Scopes.Namespaced(ctx, item.GVK())
 		return err == nil && !namespaced
 	})
 }
@@ -108,21 +110,21 @@ func (e *nothingError) Error() string { return nothing(e.renderer) }
 
 // renderSet renders a service. The part that did not change since the applied set is taken from there. Without any
 // objects there is no set, but a nothingError.
-func (k *keeper) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
-	building, err := k.controller.Sets.Create(set.Target{
-		Service: k.name, ID: setOf(service), Namespace: service.Namespace, Scopes: k.controller.Scopes, Rules: service.Rules, Registries: k.controller.narrowed().Registries, CRDs: service.Render.GetHelm().GetCrds(),
+func (s *site) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, error) {
+	building, err := s.controller.Sets.Create(set.Target{
+		Service: s.name, ID: setOf(service), Namespace: service.Namespace, Scopes: s.controller.Scopes, Rules: service.Rules, Registries: s.controller.narrowed().Registries, CRDs: service.Render.GetHelm().GetCrds(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer building.Discard()
-	if last, err := k.appliedSet(record); err == nil && len(building.Registries) == 0 { // else all images are looked at
+	if last, err := s.appliedSet(record); err == nil && len(building.Registries) == 0 { // else all images are looked at
 		defer func() { _ = last.Close() }()
 		if err := building.After(last); err != nil {
 			return nil, err
 		}
 	}
-	out, err := k.renderInto(ctx, patience, service, record, building, building.Add)
+	out, err := s.renderInto(ctx, patience, service, record, building, building.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +146,8 @@ func (k *keeper) renderSet(ctx, patience context.Context, service desired.Servic
 	if err := out.kept.save(ctx); err != nil {
 		return nil, err
 	}
-	if out.folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
-		if err := k.tellNotes(service, out); err != nil {
+	if out.folder.Renderer == deliveryv1.Renderer_RENDERER_HELM && verdict.Apply { // else the render is not what is going to be applied
+		if err := s.tellNotes(service, out); err != nil {
 			return nil, err
 		}
 	}
@@ -164,9 +166,9 @@ type rendered struct {
 }
 
 // renderInto renders a service's folder, and gives its objects to add.
-func (k *keeper) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, manifest.Position) error) (out rendered, err error) {
-	out.lookups = newLookups(k.controller.Lookup(service), service, record, func(values []string) { k.controller.Desired.Hide(k.name, values) })
-	out.kept = &memo{store: k.controller.Answers, service: k.name, id: service.Values(), applied: record.Applied.Values}
+func (s *site) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, manifest.Position) error) (out rendered, err error) {
+	out.lookups = newLookups(s.controller.Lookup(service), service, record, func(values []string) { s.controller.Desired.Hide(s.name, values) })
+	out.kept = &memo{store: s.controller.Answers, service: s.name, id: service.Values(), applied: record.Applied.Values}
 	in := render.Input{
 		Recall:  out.kept.recall,
 		Answers: func(used []render.Answer) { out.kept.used = used },
@@ -175,26 +177,26 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 		Notes:   func(text string) { out.notes = text },
 		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
-	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return k.controller.Artifacts.Open(patience, service) }); err != nil {
+	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return s.controller.Artifacts.Open(patience, service) }); err != nil {
 		return out, err
 	}
 	out.folder = in.Folder
 	if in.Folder.Scoped() {
-		if in.Scope, err = k.controller.Scope(ctx, service); err != nil {
+		if in.Scope, err = s.controller.Scope(ctx, service); err != nil {
 			return out, err
 		}
 		release := record.ReleaseOf(service.RevisionDigest())
 		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
 		in.Depends = func() {
 			out.environment = in.Scope.Cluster.Environment()
-			k.sees(out.environment)
+			s.sees(out.environment)
 		}
 	}
 	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
-		if in.Scope.Given, out.versions, err = k.givenOf(ctx, service); err != nil {
+		if in.Scope.Given, out.versions, err = s.givenOf(ctx, service); err != nil {
 			return out, err
 		}
-		if in.Scope.ReleaseService, err = k.releaseService(ctx, service, record); err != nil {
+		if in.Scope.ReleaseService, err = s.releaseService(ctx, service, record); err != nil {
 			return out, err
 		}
 		if in.Scope.ReleaseService == releasedByHelm {
@@ -202,56 +204,53 @@ func (k *keeper) renderInto(ctx, patience context.Context, service desired.Servi
 		}
 	}
 	begin := time.Now()
-	ctx, span := telemetry.Child(ctx, k.controller.Tracer, "agent.render")
+	ctx, span := telemetry.Child(ctx, s.controller.Tracer, "agent.render")
 	defer span.End()
-	if err := k.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return add(ctx, obj, at) }); err != nil {
+	if err := s.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return add(ctx, obj, at) }); err != nil {
 		return out, err
 	}
-	telemetry.Observe(ctx, k.controller.metrics.renders, time.Since(begin))
+	telemetry.Observe(ctx, s.controller.metrics.renders, time.Since(begin))
 	return out, nil
 }
 
 // tellNotes hands over the notes of a chart, when a render gave other ones than before. An agent that renders nothing tells none. Random
 // values and those of Secrets that the chart looked up are left out of them, as secrets are: most are passwords.
-func (k *keeper) tellNotes(service desired.Service, out rendered) error {
-	if !k.stance.verdict.Apply {
-		return nil // the render is not what is going to be applied
-	}
+func (s *site) tellNotes(service desired.Service, out rendered) error {
 	secrets := out.lookups.secrets
 	for _, answer := range out.kept.used {
 		secrets = append(secrets, desired.Texts(answer.Value)...)
 	}
-	notes := k.maskText(service, out.notes)
+	notes := s.maskText(service, out.notes)
 	if mask := (desired.Service{}).Mask(secrets...); mask != nil {
 		notes = mask(notes)
 	}
-	return k.controller.Details.Set(&deliveryv1.ServiceDetail{Service: k.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: notes}}})
+	return s.controller.Details.Set(&deliveryv1.ServiceDetail{Service: s.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Notes{Notes: &deliveryv1.Notes{Text: notes}}})
 }
 
 // appliedSet opens the set that was applied last. fs.ErrNotExist: the disk does not have it.
-func (k *keeper) appliedSet(record inventory.Record) (*set.Set, error) {
-	return k.namedSet(record.Applied.Set)
+func (s *site) appliedSet(record inventory.Record) (*set.Set, error) {
+	return s.namedSet(record.Applied.Set)
 }
 
-func (k *keeper) namedSet(name string) (*set.Set, error) {
+func (s *site) namedSet(name string) (*set.Set, error) {
 	id, err := set.ParseID(name)
 	if err != nil {
 		return nil, fs.ErrNotExist
 	}
-	return k.controller.Sets.Open(k.name, id)
+	return s.controller.Sets.Open(s.name, id)
 }
 
 // keepSets removes the sets of a service but the applied one, one that was begun with, and the wanted one.
-func (k *keeper) keepSets(record inventory.Record) {
-	service, _ := k.controller.Desired.Get(k.name)
+func (s *site) keepSets(record inventory.Record) {
+	service, _ := s.controller.Desired.Get(s.name)
 	keep := []set.ID{setOf(service), testSetOf(service)}
 	for _, name := range []string{record.Applied.Set, record.Begun} {
 		if id, err := set.ParseID(name); err == nil {
 			keep = append(keep, id)
 		}
 	}
-	if err := k.controller.Sets.Keep(k.name, keep...); err != nil {
-		k.log.Warn("old manifests stay on disk", "err", err)
+	if err := s.controller.Sets.Keep(s.name, keep...); err != nil {
+		s.log.Warn("old manifests stay on disk", "err", err)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/object"
+	"fairlead.dev/services/agent/internal/reconcile/machine"
 	"fairlead.dev/services/agent/internal/repair"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -62,7 +63,7 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 		if problem != nil {
 			return k.failure(problem.Text)
 		}
-		k.repair.Store(&mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields, wasGone: isGone})
+		k.post(letter{mended: &mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields, wasGone: isGone}})
 		if err := k.controller.Journal.Add(name, journal.Repair{Key: key, UID: answer.GetUID(), Sum: item.Sum, Owned: object.Owned(answer), After: request.Record.Repairs}); err != nil {
 			k.log.Warn("a restart makes this repair again", "err", err)
 		}
@@ -90,22 +91,25 @@ func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (s
 // withApplied gives do an object of what is applied of a service. Nothing new is applied of it meanwhile.
 func (c *Controller) withApplied(ctx context.Context, name string, key object.Key, do func(context.Context, *keeper, apply.Request, set.Item) error) error {
 	k := c.keeper(name)
-	if k == nil || !k.settled.Load() || !k.applying.TryRLock() {
+	if k == nil || !k.grantRepair() {
 		return repair.ErrNotNow
 	}
-	defer k.applying.RUnlock()
+	defer k.post(letter{kind: machine.Returned})
 	service, what := k.controller.Desired.Get(name)
 	record, ok := k.controller.Inventory.Glance(name)
-	if !ok || what != desired.Apply || k.controller.nobody(service, service.Sync.GetImpersonate()) != nil || !mode.Decide(k.facts(service, record)).Repair {
+	if !ok || what != desired.Apply || k.controller.nobody(service, service.Sync.GetImpersonate()) != nil {
+		return repair.ErrNotNow
+	}
+	verdict := mode.Decide(k.facts(service, record))
+	if !verdict.Repair {
 		return repair.ErrNotNow
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
-	find := k.whole
-	if !record.Complete {
-		find = k.parts
-	}
-	objects, item, err := find(ctx, service, record, key)
+	objects, item, err := k.find(ctx, service, record, key, verdict)
 	if err != nil {
+		if errors.Is(err, errLacking) {
+			k.post(letter{lacking: true})
+		}
 		return err
 	}
 	defer func() { _ = objects.Close() }()
@@ -115,9 +119,12 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	return do(ctx, k, apply.Request{Service: name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, item)
 }
 
-// whole finds an object in what is applied, completely.
-func (k *keeper) whole(ctx context.Context, service desired.Service, record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
-	objects, err := k.applied(ctx, service, record)
+// find finds an object as it was applied last.
+func (s *site) find(ctx context.Context, service desired.Service, record inventory.Record, key object.Key, verdict mode.Verdict) (*set.Set, set.Item, error) {
+	if !record.Complete {
+		return s.parts(record, key)
+	}
+	objects, err := s.applied(ctx, service, record, verdict)
 	if err != nil {
 		return nil, set.Item{}, err
 	}
@@ -132,10 +139,10 @@ func (k *keeper) whole(ctx context.Context, service desired.Service, record inve
 }
 
 // parts finds an object as it was sent last, where the cluster holds parts of what was applied and of what is to be.
-func (k *keeper) parts(_ context.Context, _ desired.Service, record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
-	known, _ := k.controller.Memory.Get(key)
+func (s *site) parts(record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
+	known, _ := s.controller.Memory.Get(key)
 	for _, name := range []string{record.Begun, record.Applied.Set} {
-		objects, err := k.namedSet(name)
+		objects, err := s.namedSet(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -153,39 +160,39 @@ func (k *keeper) parts(_ context.Context, _ desired.Service, record inventory.Re
 	return nil, set.Item{}, repair.ErrNotNow // the former object is not known: it is sent with what is to be
 }
 
+// errLacking says that repairs need content that is not on the disk.
+var errLacking = fmt.Errorf("the content is not on the disk: %w", repair.ErrNotNow)
+
 // applied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted. For its
-// content it does not wait: the keeper fetches that, see fetch.
-func (k *keeper) applied(ctx context.Context, service desired.Service, record inventory.Record) (*set.Set, error) {
-	k.rendering.Lock()
-	defer k.rendering.Unlock()
-	objects, err := k.appliedSet(record)
+// content applied does not wait: the keeper fetches that, see fetchLacking.
+func (s *site) applied(ctx context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, error) {
+	s.renders.restoring.Lock()
+	defer s.renders.restoring.Unlock()
+	objects, err := s.appliedSet(record)
 	if !errors.Is(err, fs.ErrNotExist) || !record.Has(service.Digest) {
 		return objects, err
 	}
-	if !k.controller.Artifacts.Has(service) {
-		if !k.lacking.Swap(true) {
-			k.poke()
-		}
-		return nil, repair.ErrNotNow
+	if !s.controller.Artifacts.Has(service) {
+		return nil, errLacking
 	}
-	objects, failure := k.objects(ctx, ctx, service, record)
+	objects, failure := s.objects(ctx, ctx, service, record, verdict)
 	if failure != nil {
-		return nil, errors.New(k.maskText(service, failure.text))
+		return nil, errors.New(s.maskText(service, failure.text))
 	}
 	return objects, nil
 }
 
-// fetch gets the content that repairs lack, and says when to try again; 0: they lack nothing.
-func (k *keeper) fetch(patience context.Context, service desired.Service) time.Duration {
-	if !k.lacking.Load() {
+// fetchLacking gets the content that repairs lack, and says when to try again; 0: they lack nothing.
+func (w *worker) fetchLacking(patience context.Context, service desired.Service) time.Duration {
+	if !w.order.lacking {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(patience, prepareSoon)
 	defer cancel()
-	if err := k.controller.Artifacts.Prepare(ctx, service); err != nil {
+	if err := w.controller.Artifacts.Prepare(ctx, service); err != nil {
 		return hub.Spread(lackingAgain)
 	}
-	k.lacking.Store(false)
+	w.order.lacking = false
 	return 0
 }
 
@@ -200,18 +207,18 @@ type mended struct {
 }
 
 // tellRepairs adds to a report what was put right, once there is peace: a storm is told of at its end.
-func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.Record, summary memory.Summary) {
-	last := k.repair.Load()
+func (w *worker) tellRepairs(report *deliveryv1.ServiceReport, record inventory.Record, summary memory.Summary) {
+	last := w.order.mended
 	if last == nil || summary.Drifted+summary.Missing > 0 {
 		return
 	}
-	report.Repairs = record.Repairs + uint64(k.controller.Journal.Count(k.name))
+	report.Repairs = record.Repairs + uint64(w.controller.Journal.Count(w.name))
 	report.RepairTime = timestamppb.New(last.at.Truncate(time.Second))
 	report.Repaired = objectReport(last.ref, string(health.Healthy), "")
 	if last.wasGone {
 		report.Repaired.Message = "it had been deleted"
 	}
-	if known, ok := k.controller.Memory.Get(last.ref.Key); ok {
+	if known, ok := w.controller.Memory.Get(last.ref.Key); ok {
 		report.Repaired.Health = shown(known.Health)
 	}
 	const most = 20 // as the contract has it
@@ -220,27 +227,27 @@ func (k *keeper) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 
 // noteRepairs brings the inventory up to what repairs have made, once there is peace, and says when to look again; 0:
 // there is nothing to note.
-func (k *keeper) noteRepairs(ctx context.Context, record inventory.Record, summary memory.Summary) time.Duration {
-	count := k.controller.Journal.Count(k.name)
+func (w *worker) noteRepairs(ctx context.Context, record inventory.Record, summary memory.Summary) time.Duration {
+	count := w.controller.Journal.Count(w.name)
 	if count == 0 {
 		return 0
 	}
-	if wait := repairsNoted - time.Since(k.looks.noted); wait > 0 || summary.Drifted+summary.Missing > 0 && count < mostJournaled {
+	if wait := repairsNoted - time.Since(w.looks.noted); wait > 0 || summary.Drifted+summary.Missing > 0 && count < mostJournaled {
 		return max(wait, retryFloor)
 	}
 	for i, entry := range record.Entries {
-		if known, ok := k.controller.Memory.Get(entry.Key); ok && known.State == memory.Present && !entry.Leaving {
+		if known, ok := w.controller.Memory.Get(entry.Key); ok && known.State == memory.Present && !entry.Leaving {
 			record.Entries[i].Owned, record.Entries[i].UID = known.Owned, known.UID
 		}
 	}
 	record.Repairs += uint64(count)
-	k.looks.noted = time.Now()
-	if err := k.controller.Inventory.Save(ctx, record); err != nil {
-		k.log.Warn("the inventory does not know of repairs yet", "err", err)
+	w.looks.noted = time.Now()
+	if err := w.controller.Inventory.Save(ctx, record); err != nil {
+		w.log.Warn("the inventory does not know of repairs yet", "err", err)
 		return repairsNoted
 	}
-	if err := k.controller.Journal.Drop(k.name, count, record.Repairs); err != nil {
-		k.log.Warn("repairs that the inventory knows of stay in the journal", "err", err)
+	if err := w.controller.Journal.Drop(w.name, count, record.Repairs); err != nil {
+		w.log.Warn("repairs that the inventory knows of stay in the journal", "err", err)
 	}
 	return 0
 }

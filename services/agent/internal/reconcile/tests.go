@@ -27,26 +27,26 @@ func testSetOf(service desired.Service) set.ID {
 }
 
 // test runs the tests of what is applied, and says when to look again.
-func (k *keeper) test(ctx, patience context.Context, service desired.Service, isHealthy bool) time.Duration {
-	record, err := k.controller.Inventory.Get(ctx, k.name) // as it was written last
+func (w *worker) test(ctx, patience context.Context, service desired.Service, isHealthy bool) time.Duration {
+	record, err := w.controller.Inventory.Get(ctx, w.name) // as it was written last
 	if err != nil || patience.Err() != nil || service.Tests == nil && service.TestRequest == nil && len(record.Tests) == 0 {
 		return 0
 	}
-	in := k.testInput(patience, service, record)
+	in := w.testInput(patience, service, record)
 	in.IsHealthy = isHealthy && in.Why == ""
-	wait, isNews := k.trial.Step(ctx, patience, in)
+	wait, isNews := w.trial.Step(ctx, patience, in)
 	if isNews {
-		k.poke() // for the report
+		w.poke() // for the report
 	}
 	return wait
 }
 
-func (k *keeper) testInput(patience context.Context, service desired.Service, record inventory.Record) trial.Input {
-	in := trial.Input{Service: service, Record: record, Mask: k.testMask(service, record), Set: testSetOf(service).String(), Open: func(ctx context.Context, since time.Time) (*set.Set, error) {
-		return k.testSet(ctx, patience, service, record, since)
+func (w *worker) testInput(patience context.Context, service desired.Service, record inventory.Record) trial.Input {
+	in := trial.Input{Service: service, Record: record, Mask: w.testMask(service, record), Set: testSetOf(service).String(), Open: func(ctx context.Context, since time.Time) (*set.Set, error) {
+		return w.testSet(ctx, patience, service, record, since)
 	}}
-	if !k.stance.same {
-		in.Why = "The revision that is wanted is not the one that is applied, and its tests can't be run. " + k.stance.verdict.Text
+	if !w.stance.same {
+		in.Why = "The revision that is wanted is not the one that is applied, and its tests can't be run. " + w.stance.verdict.Text
 	}
 	if isSuspended(service) {
 		in.Why = "The service is suspended: no tests are run."
@@ -55,7 +55,7 @@ func (k *keeper) testInput(patience context.Context, service desired.Service, re
 }
 
 // testMask is maskOf for what tests say: those of the run that goes on, which may be of an earlier revision, and else those to come.
-func (k *keeper) testMask(service desired.Service, record inventory.Record) func(string) string {
+func (s *site) testMask(service desired.Service, record inventory.Record) func(string) string {
 	mask := sync.OnceValue(func() func(string) string {
 		id := testSetOf(service)
 		if _, text, runs := trial.Running(record); runs {
@@ -63,15 +63,15 @@ func (k *keeper) testMask(service desired.Service, record inventory.Record) func
 				id = of
 			}
 		}
-		objects, err := k.controller.Sets.Open(k.name, id)
+		objects, err := s.controller.Sets.Open(s.name, id)
 		if errors.Is(err, fs.ErrNotExist) { // then this agent has run no test of it, and there is no log
-			return func(text string) string { return k.maskText(service, text) }
+			return func(text string) string { return s.maskText(service, text) }
 		}
 		if err != nil {
 			return func(string) string { return withheld }
 		}
 		defer func() { _ = objects.Close() }() // the set was only read
-		masked := k.maskOf(service, record, objects)
+		masked := s.maskOf(service, record, objects)
 		masked("") // reads the Secrets while the set is open
 		return masked
 	})
@@ -83,40 +83,40 @@ func isSuspended(service desired.Service) bool {
 }
 
 // refuseTests ends what was asked of tests of a revision that can't be applied.
-func (k *keeper) refuseTests(ctx, patience context.Context, service desired.Service, why string) {
-	record, err := k.controller.Inventory.Get(ctx, k.name)
+func (w *worker) refuseTests(ctx, patience context.Context, service desired.Service, why string) {
+	record, err := w.controller.Inventory.Get(ctx, w.name)
 	if err != nil || service.TestRequest == nil {
 		return
 	}
-	in := k.testInput(patience, service, record)
+	in := w.testInput(patience, service, record)
 	in.Why = "The revision is not applied, so that its tests can't be run: " + why
-	if _, isNews := k.trial.Step(ctx, patience, in); isNews {
-		k.poke()
+	if _, isNews := w.trial.Step(ctx, patience, in); isNews {
+		w.poke()
 	}
 }
 
 // endTests ends a run that is not of what is wanted now.
-func (k *keeper) endTests(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+func (w *worker) endTests(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
 	digest, tests, runs := trial.Running(record)
 	switch {
 	case !runs:
 		return record, nil
 	case isSuspended(service):
-		return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "The service was suspended.")
+		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "The service was suspended.")
 	case digest != service.RevisionDigest():
-		return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "A newer revision came.")
+		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "A newer revision came.")
 	case tests != testSetOf(service).String():
-		return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "Its tests were changed.")
+		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "Its tests were changed.")
 	}
 	return record, nil
 }
 
 // removeTests ends a run of a service that leaves.
-func (k *keeper) removeTests(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
+func (w *worker) removeTests(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
 	if _, _, runs := trial.Running(record); !runs {
 		return record, nil
 	}
-	return k.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: k.testMask(service, record)}, "The service was removed.")
+	return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "The service was removed.")
 }
 
 // judgeTests makes a service Degraded whose last run of tests failed, if it says so.
@@ -134,27 +134,27 @@ func judgeTests(service desired.Service, record inventory.Record, report *delive
 
 // testSet opens the set of a service's tests, and renders the set first if that was not done since then: what a chart reads from the cluster
 // has changed, or a certificate was renewed. A set with images that are not allowed any more is rendered anew, too, which says so.
-func (k *keeper) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record, since time.Time) (*set.Set, error) {
-	found, err := k.controller.Sets.Open(k.name, testSetOf(service))
+func (s *site) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record, since time.Time) (*set.Set, error) {
+	found, err := s.controller.Sets.Open(s.name, testSetOf(service))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-	case err != nil || !found.Made().Before(since) && k.allowsImages(found):
+	case err != nil || !found.Made().Before(since) && s.allowsImages(found):
 		return found, err
 	default:
 		if err := found.Close(); err != nil {
 			return nil, err
 		}
 	}
-	if err := k.controller.Artifacts.Prepare(patience, service); err != nil {
+	if err := s.controller.Artifacts.Prepare(patience, service); err != nil {
 		return nil, err
 	}
-	release, ok := k.slot(patience)
+	release, ok := s.slot(patience)
 	if !ok {
 		return nil, patience.Err()
 	}
 	defer release()
-	building, err := k.controller.Sets.Create(set.Target{
-		Service: k.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: k.controller.Scopes, Rules: service.Rules, Registries: k.controller.narrowed().Registries, Tests: true,
+	building, err := s.controller.Sets.Create(set.Target{
+		Service: s.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: s.controller.Scopes, Rules: service.Rules, Registries: s.controller.narrowed().Registries, Tests: true,
 	})
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (k *keeper) testSet(ctx, patience context.Context, service desired.Service,
 		}
 		return building.Add(ctx, obj, at)
 	}
-	out, err := k.renderInto(ctx, patience, service, record, building, add)
+	out, err := s.renderInto(ctx, patience, service, record, building, add)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (k *keeper) testSet(ctx, patience context.Context, service desired.Service,
 		if node, ok := out.folder.Node(path.Join(out.folder.Base(), folder)); !ok || !node.Folder && node.Link == "" {
 			return nil, out.folder.Mistake(path.Join(out.folder.Base(), folder), "there is no such folder. Mend tests.path, or push the folder")
 		}
-		if _, err := k.renderInto(ctx, patience, ofTests(service), record, building, func(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+		if _, err := s.renderInto(ctx, patience, ofTests(service), record, building, func(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
 			markTest(obj)
 			return add(ctx, obj, at)
 		}); err != nil {

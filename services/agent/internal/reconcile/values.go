@@ -38,19 +38,18 @@ func sourcesOf(service desired.Service) []object.Ref {
 
 // givenOf reads the values that a service takes from the cluster, as the service may, and names their versions. Values of Secrets are
 // told to nobody from now on.
-func (k *keeper) givenOf(ctx context.Context, service desired.Service) (given []render.Given, versions string, err error) {
+func (s *site) givenOf(ctx context.Context, service desired.Service) (given []render.Given, versions string, err error) {
 	refs := sourcesOf(service)
 	if len(refs) == 0 {
 		return nil, "", nil
 	}
-	if seen, known := k.controller.Watcher.Sources(k.name); known { // the streams may be behind what is about to be read
-		behind := nameVersions(seen)
-		k.behind.Store(&behind)
+	if seen, known := s.controller.Watcher.Sources(s.name); known { // the streams may be behind what is about to be read
+		s.renders.setBehind(nameVersions(seen))
 	}
 	var all, secrets []string
 	size := 0
 	for i, from := range service.Render.GetHelm().GetValuesFrom() {
-		text, version, err := k.valueAt(ctx, service, refs[i], from)
+		text, version, err := s.valueAt(ctx, service, refs[i], from)
 		if err != nil {
 			return nil, "", err
 		}
@@ -66,7 +65,7 @@ func (k *keeper) givenOf(ctx context.Context, service desired.Service) (given []
 		}
 		given = append(given, render.Given{From: shownKey(refs[i], from), Text: *text, Path: from.GetTargetPath(), Secret: from.GetKind() == "Secret"})
 	}
-	k.controller.Desired.Hide(k.name, secrets)
+	s.controller.Desired.Hide(s.name, secrets)
 	return given, nameVersions(all), nil
 }
 
@@ -82,10 +81,10 @@ func keyOf(from *deliveryv1.ValuesReference) string {
 }
 
 // valueAt reads a key of an object; nil: it is not there, and need not be.
-func (k *keeper) valueAt(ctx context.Context, service desired.Service, ref object.Ref, from *deliveryv1.ValuesReference) (text *string, version string, err error) {
+func (s *site) valueAt(ctx context.Context, service desired.Service, ref object.Ref, from *deliveryv1.ValuesReference) (text *string, version string, err error) {
 	const setting = "render.helm.valuesFrom: "
 	there := false
-	_, err = k.controller.Lookup(service)(ctx, ref.GVK(), ref.Namespace, ref.Name, func(obj *unstructured.Unstructured) {
+	_, err = s.controller.Lookup(service)(ctx, ref.GVK(), ref.Namespace, ref.Name, func(obj *unstructured.Unstructured) {
 		there, version = true, watch.VersionOf(obj)
 		if value, ok, _ := unstructured.NestedString(obj.Object, "data", keyOf(from)); ok {
 			text = &value
@@ -127,46 +126,49 @@ func nameVersions(versions []string) string {
 }
 
 // givenAnew tells that the objects which a render took values from have changed since, by the versions that it was made with.
-func (k *keeper) givenAnew(versions string) bool {
+func (s *site) givenAnew(versions string) bool {
 	if versions == "" {
 		return false
 	}
-	seen, known := k.controller.Watcher.Sources(k.name)
+	seen, known := s.controller.Watcher.Sources(s.name)
 	if !known {
 		return false
 	}
-	now, behind := nameVersions(seen), k.behind.Load()
-	return now != versions && (behind == nil || now != *behind)
+	now := nameVersions(seen)
+	return now != versions && now != s.renders.wasBehind()
 }
 
-// noteSources lets what failed be tried again at once when an object has changed that values are from: that may be what mends it.
-func (k *keeper) noteSources() {
-	seen, known := k.controller.Watcher.Sources(k.name)
+// noteSources lets what failed be tried again at once when an object has changed that values are from, and says so: that may be what
+// mends it.
+func (w *worker) noteSources() (isFresh bool) {
+	seen, known := w.controller.Watcher.Sources(w.name)
 	if !known {
-		return
+		return false
 	}
 	now := nameVersions(seen)
-	if k.sources != "" && k.sources != now {
-		k.stuck, k.notBefore, k.progress = false, time.Time{}, nil
-		k.backoff.Reset()
+	if w.sources != "" && w.sources != now {
+		w.notBefore, w.progress = time.Time{}, nil
+		w.backoff.Reset()
+		isFresh = true
 	}
-	k.sources = now
+	w.sources = now
+	return isFresh
 }
 
 // recallSecrets reads the Secrets of a service's values once after the start: nothing may be rendered that would, and what the API server
 // says may quote them. A Secret that can't be read was not rendered either.
-func (k *keeper) recallSecrets(ctx context.Context, service desired.Service) {
-	if k.recalled {
+func (w *worker) recallSecrets(ctx context.Context, service desired.Service) {
+	if w.recalled {
 		return
 	}
-	k.recalled = true
+	w.recalled = true
 	for i, ref := range sourcesOf(service) {
 		from := service.Render.GetHelm().GetValuesFrom()[i]
 		if from.GetKind() != "Secret" {
 			continue
 		}
-		if text, _, err := k.valueAt(ctx, service, ref, from); err == nil && text != nil {
-			k.controller.Desired.Hide(k.name, []string{*text})
+		if text, _, err := w.valueAt(ctx, service, ref, from); err == nil && text != nil {
+			w.controller.Desired.Hide(w.name, []string{*text})
 		}
 	}
 }
