@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
 import { useSearchParams } from 'react-router'
+import { moment } from '../live/ages'
 import { save } from '../ui/exported'
 import { plain } from '../ui/text'
 import { type Container, type LogLine, Logs, mostContainers } from './logs'
@@ -52,8 +53,11 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
     return matcher ? all.filter((l) => l.note || matcher(l.text)) : [...all]
   }, [logs, version, frozen, matcher])
   const several = chosen.length > 1
-  const text = (l: LogLine) =>
-    `${l.time && times ? `${l.time.slice(0, 23)}Z ` : ''}${several ? `${l.from} ` : ''}${l.text}`
+  const line = (l: LogLine, time: (text: string) => string) =>
+    `${l.time && times ? `${time(l.time)} ` : ''}${several ? `${l.from} ` : ''}${l.text}`
+  // A file may be read elsewhere: its times are in UTC. On the page they are the person's.
+  const text = (l: LogLine) => line(l, moment)
+  const filed = (l: LogLine) => line(l, (time) => `${time.slice(0, 23)}Z`)
   return (
     <section className="panel logs" aria-label="Log">
       <div className="actions">
@@ -104,13 +108,14 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
           <input type="checkbox" checked={wrap} onChange={(e) => setWrap(e.target.checked)} /> wrap
         </label>
         <label>
-          <input type="checkbox" checked={times} onChange={(e) => setTimes(e.target.checked)} /> times
+          <input type="checkbox" checked={times} onChange={(e) => setTimes(e.target.checked)} />{' '}
+          <span title="in your time zone; in UTC in a download">times</span>
         </label>
         <button
           type="button"
           disabled={lines.length === 0}
           onClick={() =>
-            save(`${name.replace(/[^\w.-]+/g, '-')}.log`, `${lines.map(text).join('\n')}\n`, 'text/plain')
+            save(`${name.replace(/[^\w.-]+/g, '-')}.log`, `${lines.map(filed).join('\n')}\n`, 'text/plain')
           }
         >
           Download

@@ -17,3 +17,12 @@ export function clock(time: number): string {
     hourCycle: 'h23',
   })
 }
+
+// A time of a log, to the millisecond, in the zone of the person: 2026-11-24 14:02:11.123.
+export function moment(text: string): string {
+  const at = new Date(text)
+  if (Number.isNaN(at.getTime())) return text
+  const two = (n: number) => String(n).padStart(2, '0')
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`
+}

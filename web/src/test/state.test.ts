@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { ServiceState } from '../gen/fairlead/console/v1/resources_pb'
-import { age } from '../live/ages'
+import { age, moment } from '../live/ages'
 import { freshness } from '../live/asked'
 import { cellsOf, groups, sums } from '../pages/fleet/cells'
 import { took } from '../pages/service/History'
@@ -75,4 +75,11 @@ describe('an answer that is old never looks new', () => {
     expect(freshness([{ ...answer, isPlaceholderData: true }], 2_000).stale).toBe(true))
   test('failed', () =>
     expect(freshness([{ ...answer, error: new Error('no') }], 2_000).failure?.message).toBe('no'))
+})
+
+test('a time of a log is in the zone of the person', () => {
+  const local = new Date(2026, 10, 24, 14, 2, 11, 123)
+  expect(moment(local.toISOString())).toBe('2026-11-24 14:02:11.123')
+  expect(moment('2026-11-24T13:02:11.123456789Z')).toMatch(/^2026-11-2\d \d\d:\d\d:11\.123$/)
+  expect(moment('no time')).toBe('no time')
 })
