@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up build-agent vuln test test-fairlead test-kubernetes test-running test-beside race e2e smoke checklist chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
+.PHONY: help up build-agent vuln test test-fairlead test-kubernetes test-running test-beside race e2e smoke checklist states chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -140,6 +140,9 @@ checklist: install build ## kubectl through the tunnel in full size: 1 GB both w
 	@export KUBELOCAL=$$(tools/kubelocal/build.sh) REGISTRYLOCAL=$$(tools/registrylocal/build.sh); go test -count=1 -v -timeout 120m fairlead.dev/e2e/tunnel -args -long $(ARGS) && \
 	go test -count=1 -v -timeout 60m -run '^TestKubernetesClientsSeeNoDifference$$' fairlead.dev/e2e/foreign -args -long && \
 	go test -count=1 -v -timeout 60m -run '^TestCharts$$' fairlead.dev/e2e/charts -args -packages
+
+states: install build ## Each page where something is wrong: no network, refused, not there, an empty hub, a hub that restarts, a session that ends
+	@STATES=1 SHOTS=$(SHOTS) go test -count=1 -v -vet=off -timeout 30m -run '^TestPersonIsToldWhatIsWrongOnEachPageInABrowser$$' fairlead.dev/e2e
 
 chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-seed N" repeats a run)
 	@go test -count=1 -v -timeout 60m -run '^TestOneFetcherAndRightBytesWhateverHappens$$' fairlead.dev/e2e/gitcache -args -long $(ARGS)

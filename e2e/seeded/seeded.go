@@ -78,6 +78,18 @@ func Start(ctx context.Context, bins stack.Binaries, dir string, size Size) (c *
 	if size.Clusters < 3 || size.Services < 40 || size.Sources < 1 {
 		return nil, errors.New("a fleet has 3 clusters, 40 services and a source at least")
 	}
+	if c, err = StartEmpty(ctx, bins, dir); err != nil {
+		return nil, err
+	}
+	c.size = size
+	if err := c.seed(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// StartEmpty starts a console that has nothing in it.
+func StartEmpty(ctx context.Context, bins stack.Binaries, dir string) (c *Console, err error) {
 	addresses, err := process.FreeAddresses(1)
 	if err != nil {
 		return nil, err
@@ -87,7 +99,7 @@ func Start(ctx context.Context, bins stack.Binaries, dir string, size Size) (c *
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	c = &Console{URL: "https://" + addresses[0], size: size, uids: map[string]string{}, views: map[int]uint64{}}
+	c = &Console{URL: "https://" + addresses[0], uids: map[string]string{}, views: map[int]uint64{}}
 	if c.alerts, err = firing(); err != nil {
 		return nil, err
 	}
@@ -104,15 +116,20 @@ func Start(ctx context.Context, bins stack.Binaries, dir string, size Size) (c *
 	if c.http, err = client.New(client.Config{CAFile: files.CAFile}); err != nil {
 		return c, err
 	}
-	if err := c.login(ctx, filepath.Join(data, "hub.secret")); err != nil {
-		return c, err
-	}
-	return c, c.seed(ctx)
+	return c, c.login(ctx, filepath.Join(data, "hub.secret"))
 }
+
+// Away ends the console's process, and Back starts it again at the same address and with the same data.
+func (c *Console) Away() error {
+	return errors.Join(c.process.Signal(syscall.SIGTERM), c.process.Stop(time.Minute))
+}
+
+// Back is the other half of Away.
+func (c *Console) Back() error { return c.process.Start() }
 
 // Stop ends the console.
 func (c *Console) Stop() error {
-	return errors.Join(c.process.Signal(syscall.SIGTERM), c.process.Stop(time.Minute), c.alerts.Close())
+	return errors.Join(c.Away(), c.alerts.Close())
 }
 
 // Pid is the console's process.
