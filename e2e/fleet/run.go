@@ -234,7 +234,7 @@ func (r *Run) until(ctx context.Context, limit time.Duration, q question, ok fun
 
 // steady measures while nothing but the usual happens: polls, and a share of services that change.
 func (r *Run) steady(ctx context.Context) error {
-	if r.cfg.Duration == 0 {
+	if r.cfg.Duration == 0 || r.cfg.ViewsPerSecond > 0 { // the cost of views is measured by itself
 		r.Stats = newStats()
 		return nil
 	}

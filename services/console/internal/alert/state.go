@@ -59,6 +59,8 @@ type Member struct {
 	Good time.Duration `json:"good,omitempty"`
 	// Met says that it held for long enough, and has not recovered since.
 	Met bool `json:"met,omitempty"`
+
+	chosen bool // by the alert, in the round that goes on
 }
 
 // Note is what a person said.
@@ -102,21 +104,18 @@ func (s *State) Look(rule Rule, all []Seen, now time.Time) (turns []Turn) {
 	if s.Groups == nil {
 		s.Groups = map[string]*Group{}
 	}
-	chosen, sizes := map[string]map[string]bool{}, map[string]int{}
-	for _, c := range all {
-		if chosen[c.Group] == nil {
-			chosen[c.Group] = map[string]bool{}
+	for _, g := range s.Groups {
+		for _, m := range g.Members {
+			m.chosen = false
 		}
-		chosen[c.Group][c.Cluster] = true
+	}
+	sizes := map[string]int{}
+	for _, c := range all {
 		sizes[c.Group]++
 		s.see(rule, c, step)
 	}
-	for name, g := range s.Groups {
-		for cluster := range g.Members {
-			if !chosen[name][cluster] { // gone, or chosen no more
-				delete(g.Members, cluster)
-			}
-		}
+	for _, g := range s.Groups {
+		maps.DeleteFunc(g.Members, func(_ string, m *Member) bool { return !m.chosen }) // gone, or chosen no more
 	}
 	turns = s.settle(rule, sizes, now)
 	if turn := s.settleOthers(now); turn != nil {
@@ -127,13 +126,15 @@ func (s *State) Look(rule Rule, all []Seen, now time.Time) (turns []Turn) {
 
 func (s *State) see(rule Rule, c Seen, step time.Duration) {
 	g := s.Groups[c.Group]
+	var m *Member
+	if g != nil {
+		if m = g.Members[c.Cluster]; m != nil {
+			m.chosen = true
+		}
+	}
 	if c.Unknown {
 		s.Unknown++
 		return
-	}
-	var m *Member
-	if g != nil {
-		m = g.Members[c.Cluster]
 	}
 	switch {
 	case m == nil && !c.Holds:
@@ -146,7 +147,7 @@ func (s *State) see(rule Rule, c Seen, step time.Duration) {
 		if g.Members == nil {
 			g.Members = map[string]*Member{}
 		}
-		m, step = &Member{}, 0 // since now
+		m, step = &Member{chosen: true}, 0 // since now
 		g.Members[c.Cluster] = m
 	}
 	if c.Holds {

@@ -230,3 +230,18 @@ func TestAnAlertNamesFiveClustersAndCountsAll(t *testing.T) {
 		}
 	}
 }
+
+// A round over a large fleet, of which one cluster in a hundred is not well.
+func BenchmarkLook(b *testing.B) {
+	const clusters = 10_000
+	all := make([]Seen, clusters)
+	for i := range all {
+		all[i] = Seen{Cluster: fmt.Sprintf("edge-%05d", i), Group: fmt.Sprintf("site-%02d", i%50), Holds: i%100 == 7}
+	}
+	var s State
+	now := time.Now()
+	for b.Loop() {
+		now = now.Add(5 * time.Second)
+		s.Look(Rule{For: time.Minute, Recover: time.Minute}, all, now)
+	}
+}

@@ -51,6 +51,7 @@ type Board struct {
 
 	loaded chan struct{} // closed by Run's goroutine when all views that there are were read
 	curves curves
+	names  nameTable
 
 	mu      sync.RWMutex // guards what follows
 	number  int64        // all writes up to this one are in views
@@ -63,7 +64,7 @@ type view struct {
 	term, sequence uint64
 	number         int64
 	received       time.Time
-	figures        map[string]int64
+	figures        figures
 	rows           map[string]bool // sections that have rows, or something to say of them
 	whole          string          // sections whose figures are of now, a space around each
 	reasons        []reason
@@ -166,18 +167,19 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		}
 		v := &view{
 			term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data,
-			figures: map[string]int64{}, rows: map[string]bool{},
+			rows: map[string]bool{},
 		}
+		counted := map[string]int64{}
 		var whole strings.Builder // the names of whole sections, each between spaces
 		whole.WriteString(" ")
 		for _, s := range decoded.GetSections() {
 			for name, n := range s.GetFigures() {
-				v.figures[unique.Make(s.GetName()+"."+name).Value()] = n
+				counted[s.GetName()+"."+name] = n
 			}
-			sampled := unique.Make(s.GetName() + ".sampled").Value()
-			delete(v.figures, sampled) // this console says it, and no agent
+			sampled := s.GetName() + ".sampled"
+			delete(counted, sampled) // this console says it, and no agent
 			if s.GetSample() > 1 && len(s.GetFigures()) > 0 {
-				v.figures[sampled] = 1
+				counted[sampled] = 1
 			}
 			if s.GetState() == deliveryv1.SectionState_SECTION_STATE_WHOLE {
 				whole.WriteString(s.GetName() + " ")
@@ -189,6 +191,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 				v.rows[unique.Make(s.GetName()).Value()] = true
 			}
 		}
+		v.figures = b.names.figures(counted)
 		v.whole = unique.Make(whole.String()).Value()
 		made[i] = v
 	}

@@ -74,7 +74,7 @@ func (f curveFigure) spot(v *view) spot {
 // now is a figure if its section is of now.
 func (v *view) now(figure string) (int64, bool) {
 	section, _, _ := strings.Cut(figure, ".")
-	n, ok := v.figures[figure]
+	n, ok := v.figures.get(figure)
 	return n, ok && strings.Contains(v.whole, " "+section+" ")
 }
 

@@ -213,10 +213,12 @@ func TestPackedNumbers(t *testing.T) {
 // Figures of a section that is not whole, and shares of which one part is not known, are unknown.
 func TestPointsAreOfWholeSections(t *testing.T) {
 	t.Parallel()
-	v := &view{whole: " pods requests warnings ", figures: map[string]int64{
+	figures := map[string]int64{
 		"pods.not_ready": 4, "restarts.hour": 7, "requests.cpu": 3000, "requests.memory": 3 << 30,
 		"nodes.cpu_allocatable": 4000, "nodes.memory_allocatable": 4 << 30,
-	}}
+	}
+	var table nameTable
+	v := &view{whole: " pods requests warnings ", figures: table.figures(figures)}
 	if got, want := pointOf(v), counted(4); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -231,11 +233,13 @@ func TestPointsAreOfWholeSections(t *testing.T) {
 	if got := pointOf(v); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	v.figures["requests.cpu"], v.figures["nodes.cpu_allocatable"] = 1<<62, 1
+	figures["requests.cpu"], figures["nodes.cpu_allocatable"] = 1<<62, 1
+	v.figures = table.figures(figures)
 	if got := pointOf(v); unpack(got[3][0]) > maxPacked || unpack(got[3][1]) > maxShare {
 		t.Errorf("of an agent that lies: %v", got[3])
 	}
-	v.figures["nodes.cpu_allocatable"] = 0
+	figures["nodes.cpu_allocatable"] = 0
+	v.figures = table.figures(figures)
 	if got := pointOf(v); got[3] != (spot{}) {
 		t.Errorf("a share of nothing: %v", got[3])
 	}

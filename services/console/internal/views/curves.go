@@ -334,7 +334,9 @@ func (f curveFigure) sampled(clusters []seen) (n int32) {
 		if s.view == nil {
 			continue
 		}
-		if s.view.figures[sampledOf(f.part)] > 0 || f.whole != "" && s.view.figures[sampledOf(f.whole)] > 0 {
+		part, _ := s.view.figures.get(sampledOf(f.part))
+		whole, _ := s.view.figures.get(sampledOf(f.whole))
+		if part > 0 || f.whole != "" && whole > 0 {
 			n++
 		}
 	}

@@ -72,7 +72,7 @@ func (s seen) Field(name string) (filter.Value, bool) {
 		}
 		return filter.Value{Number: s.view.reasons[i].count}, true
 	}
-	n, ok := s.view.figures[name]
+	n, ok := s.view.figures.get(name)
 	return filter.Value{Number: n}, ok
 }
 
@@ -84,6 +84,7 @@ func fieldsOf(all []seen, texts ...string) filter.Fields {
 		out[name] = filter.Number
 	}
 	reasons := slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, reasonPrefix) })
+	looked := map[*names]bool{}
 	for _, s := range all {
 		if s.view == nil {
 			continue
@@ -93,7 +94,11 @@ func fieldsOf(all []seen, texts ...string) filter.Fields {
 				out[r.figure] = filter.Number
 			}
 		}
-		for name := range s.view.figures {
+		if looked[s.view.figures.names] {
+			continue
+		}
+		looked[s.view.figures.names] = true
+		for name := range s.view.figures.all() {
 			if _, ok := out[name]; ok || strings.HasPrefix(name, labelPrefix) {
 				continue
 			}
@@ -143,7 +148,7 @@ func show(s seen) *consolev1.ClusterView {
 		out.Missing = missing(s)
 		return out
 	}
-	out.UpdateTime, out.Figures, out.Unfollowed = stamp(s.view.received), maps.Clone(s.view.figures), s.unfollowed()
+	out.UpdateTime, out.Figures, out.Unfollowed = stamp(s.view.received), maps.Collect(s.view.figures.all()), s.unfollowed()
 	return out
 }
 
@@ -300,41 +305,52 @@ func shares() [2]shared {
 
 // sums adds views up by the values of labels.
 func sums(fits []seen, by []string) []*consolev1.ViewSum {
-	found := map[string]*consolev1.ViewSum{}
+	type group struct {
+		*consolev1.ViewSum
+		figures sum
+		shares  map[string]int64
+	}
+	found := map[string]*group{}
 	for _, s := range fits {
 		values := make([]string, len(by))
 		for i, key := range by {
 			values[i] = s.Label(strings.TrimPrefix(key, labelPrefix))
 		}
 		key := strings.Join(values, "\x00")
-		sum := found[key]
-		if sum == nil {
-			sum = &consolev1.ViewSum{Values: values, Figures: map[string]int64{}}
-			found[key] = sum
+		of := found[key]
+		if of == nil {
+			of = &group{ViewSum: &consolev1.ViewSum{Values: values}, shares: map[string]int64{}}
+			found[key] = of
 		}
-		sum.Clusters++
+		of.Clusters++
 		if s.view == nil {
 			continue
 		}
-		sum.Viewed++
+		of.Viewed++
 		if !s.Connected() || s.unfollowed() != "" {
-			sum.Away++
+			of.Away++
 		}
-		for name, n := range s.view.figures {
-			if !strings.HasPrefix(name, sharesPrefix) {
-				sum.Figures[name] += n
-			}
-		}
-		for _, of := range shares() {
-			part, okPart := s.view.figures[of.part]
-			whole, okWhole := s.view.figures[of.whole]
+		of.figures.add(s.view.figures)
+		for _, share := range shares() {
+			part, okPart := s.view.figures.get(share.part)
+			whole, okWhole := s.view.figures.get(share.whole)
 			if okPart && okWhole {
-				sum.Figures[sharesPrefix+of.name+"_requested"] += part
-				sum.Figures[sharesPrefix+of.name+"_allocatable"] += whole
+				of.shares[share.name+"_requested"] += part
+				of.shares[share.name+"_allocatable"] += whole
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b *consolev1.ViewSum) int { return slices.Compare(a.GetValues(), b.GetValues()) })
+	var out []*consolev1.ViewSum
+	for _, of := range found {
+		of.Figures = of.figures.byName()
+		maps.DeleteFunc(of.Figures, func(name string, _ int64) bool { return strings.HasPrefix(name, sharesPrefix) })
+		for name, n := range of.shares {
+			of.Figures[sharesPrefix+name] = n
+		}
+		out = append(out, of.ViewSum)
+	}
+	slices.SortFunc(out, func(a, b *consolev1.ViewSum) int { return slices.Compare(a.GetValues(), b.GetValues()) })
+	return out
 }
 
 // Rows returns rows of one section over clusters. set is the ViewSet of the section, if it is of one that the caller sees.

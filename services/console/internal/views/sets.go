@@ -64,7 +64,7 @@ func (s seen) gapOfSet(set *consolev1.ViewSet, name string, told *consolev1.Rows
 
 // isWhole says whether the view has a section whose figures are of now.
 func (s seen) isWhole(name string) bool {
-	_, counted := s.view.figures[name+".total"]
+	_, counted := s.view.figures.get(name + ".total")
 	return counted && strings.Contains(s.view.whole, " "+name+" ")
 }
 
