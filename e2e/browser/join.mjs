@@ -32,6 +32,6 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await outside("ship");
   await page.getByRole("link", { name: "All services of this cluster" }).click();
   await page.getByRole("link", { name: cluster, exact: true }).first().click();
-  await page.getByRole("heading", { name: `${cluster} connected` }).waitFor();
+  await page.getByRole("heading", { name: `${cluster} healthy` }).waitFor();
   await page.getByRole("region", { name: "Last delivery" }).getByText("healthy").waitFor();
 });
