@@ -1,8 +1,8 @@
 package live
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,16 +19,30 @@ func (b *Board) Clusters(ctx context.Context, sees Sees) ([]Cluster, error) {
 	if err := b.current(ctx); err != nil {
 		return nil, err
 	}
+	names := b.sortedClusters()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	out := make([]Cluster, 0, len(b.rows[store.KindCluster]))
-	for _, r := range b.rows[store.KindCluster] {
-		if r.seenBy(sees) {
+	out := make([]Cluster, 0, len(names))
+	for _, name := range names {
+		if r := b.rows[store.KindCluster][name]; r != nil && r.seenBy(sees) {
 			out = append(out, Cluster{r})
 		}
 	}
-	slices.SortFunc(out, func(x, y Cluster) int { return cmp.Compare(x.row.name, y.row.name) })
 	return out, nil
+}
+
+// sortedClusters are the names of all clusters in order. They are sorted once until a cluster comes or goes.
+func (b *Board) sortedClusters() []string {
+	b.mu.RLock()
+	names := b.clusterNames
+	b.mu.RUnlock()
+	if names != nil {
+		return names
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clusterNames = slices.Sorted(maps.Keys(b.rows[store.KindCluster]))
+	return b.clusterNames
 }
 
 // HasService says whether somebody sees a service of a cluster: what an agent says of services that are not meant for its cluster counts for nothing.

@@ -107,6 +107,7 @@ type Board struct {
 	// With statuses up to this one and so many touches.
 	settled, taken int64
 	rows           map[store.Kind]map[string]*row
+	clusterNames   []string                     // in order; nil: a cluster came or went since they were sorted
 	services       map[word]map[string]struct{} // names, by their cluster
 	number         int64                        // of the last delta
 	ring           []delta                      // the last ones, without gaps
@@ -344,7 +345,7 @@ func (b *Board) lay(e watch.Event) (services []*row) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.services = map[word]map[string]struct{}{}
+	b.services, b.clusterNames = map[word]map[string]struct{}{}, nil
 	for _, r := range services {
 		b.index(nil, r)
 	}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -58,6 +59,9 @@ type step struct{ before, after *row }
 // step keeps a step for standing questions. The caller holds mu.
 func (b *Board) step(before, after *row) {
 	b.index(before, after)
+	if of := cmp.Or(before, after); of.kind == store.KindCluster && (before == nil || after == nil) {
+		b.clusterNames = nil
+	}
 	b.stepped++
 	b.steps = append(b.steps, step{before, after})
 	if over := len(b.steps) - stepsSize; over > stepsSize {

@@ -268,7 +268,7 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 	for i, s := range fits {
 		sorted[i] = ranked{s, order.Values(nil, s)}
 	}
-	slices.SortStableFunc(sorted, func(x, y ranked) int {
+	slices.SortFunc(sorted, func(x, y ranked) int {
 		return cmp.Or(order.Compare(x.values, y.values), cmp.Compare(x.Name(), y.Name()))
 	})
 	begin := 0
