@@ -159,6 +159,9 @@ func (r *Run) views(ctx context.Context) error {
 	if r.cfg.ViewsPerSecond == 0 {
 		return nil
 	}
+	if err := pause(ctx, r.cfg.Duration); err != nil { // the hub gives back what the first delivery took
+		return err
+	}
 	memory, database := r.viewMemory(), r.hub.database()
 	r.say("each agent pushes its view")
 	if _, err := r.ask(ctx, question{Views: &pushAsked{First: true}}); err != nil {
