@@ -57,8 +57,8 @@ type simulator struct {
 	agents []*agent
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
+	ctx    context.Context //nolint:containedctx // of the agents' life
 	// changing ends pushes of views; nil: there are none.
-	ctx      context.Context //nolint:containedctx // of the agents' life
 	changing context.CancelFunc
 }
 
