@@ -48,11 +48,9 @@ func (g *groups) add(r *row, by []string, count int) error {
 		of = Group{Values: values}
 	}
 	if g.of == nil {
-		g.of, g.answered = map[string]Group{}, map[string]Group{}
+		g.of = map[string]Group{}
 	}
-	if _, ok := g.answered[key]; !ok {
-		g.answered[key] = of
-	}
+	g.noteAnswered(key, of)
 	of.Count += count
 	g.of[key] = of
 	if of.Count <= 0 {
@@ -76,7 +74,7 @@ func (g *groups) answerAll() []Group {
 	for _, of := range g.of {
 		out = append(out, of)
 	}
-	g.answered = map[string]Group{}
+	g.answered = nil
 	return inOrder(out)
 }
 
@@ -88,26 +86,30 @@ func (g *groups) answerChanges() (changes []Group) {
 			changes = append(changes, Group{before.Values, now})
 		}
 	}
-	g.answered = map[string]Group{}
+	g.answered = nil
 	return inOrder(changes)
 }
 
 // replace takes new counts of all rows, and keeps what the last answer had.
 func (g *groups) replace(counted groups) {
 	for key, of := range g.of {
-		if _, ok := g.answered[key]; !ok {
-			g.answered[key] = of
-		}
+		g.noteAnswered(key, of)
 	}
 	for key, of := range counted.of {
-		if _, ok := g.answered[key]; !ok {
-			if g.answered == nil {
-				g.answered = map[string]Group{}
-			}
-			g.answered[key] = Group{Values: of.Values}
-		}
+		g.noteAnswered(key, Group{Values: of.Values})
 	}
 	g.of = counted.of
+}
+
+// noteAnswered keeps what the last answer had of a group, unless it is kept already.
+func (g *groups) noteAnswered(key string, had Group) {
+	if _, ok := g.answered[key]; ok {
+		return
+	}
+	if g.answered == nil {
+		g.answered = map[string]Group{}
+	}
+	g.answered[key] = had
 }
 
 func inOrder(list []Group) []Group {
