@@ -27,11 +27,7 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	stopAtEnd(t, c)
 	link, err := c.LoginLink(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -74,4 +70,14 @@ func seesTheHub(ctx context.Context, t *testing.T, c *seeded.Console) {
 		}
 		return c.CopyToken(ctx, cluster)
 	}, append(args, c.Cluster(cluster), c.Service(seeded.Configured), os.Getenv("SHOTS"))...)
+}
+
+// stopAtEnd stops a console when the test ends.
+func stopAtEnd(t *testing.T, c *seeded.Console) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -35,11 +35,7 @@ func TestPersonIsToldWhatIsWrongOnEachPageInABrowser(t *testing.T) {
 	}
 	links := make([]string, 0, 2)
 	for _, c := range []*seeded.Console{full, empty} {
-		t.Cleanup(func() {
-			if err := c.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
+		stopAtEnd(t, c)
 		link, err := c.LoginLink(ctx)
 		if err != nil {
 			t.Fatal(err)
