@@ -188,7 +188,7 @@ func TestOrder(t *testing.T) {
 	a, b, c := row{
 		"name": {Text: "a"}, "severity": {Text: "INFO"},
 	}, row{"name": {Text: "b"}, "severity": {Text: "ERROR"}}, row{"name": {Text: "c"}, "severity": {Text: "ERROR"}}
-	values := func(r row) []filter.Value { return o.Values(nil, r) }
+	values := func(r row) filter.Place { return filter.Place{Values: o.Values(nil, r)} }
 	if o.Compare(values(a), values(b)) <= 0 || o.Compare(values(b), values(c)) >= 0 ||
 		o.Compare(values(c), values(c)) != 0 {
 		t.Error("not in order")

@@ -65,8 +65,8 @@ func (o Order) Values(list []Value, row Row) []Value {
 	return list
 }
 
-// Compare says which of two rows comes first, by their values.
-func (o Order) Compare(a, b []Value) int {
+// compareValues says which of two rows comes first, by their values alone.
+func (o Order) compareValues(a, b []Value) int {
 	for i, k := range o {
 		c := cmp.Or(cmp.Compare(a[i].Number, b[i].Number), cmp.Compare(a[i].Text, b[i].Text))
 		if k.Desc {

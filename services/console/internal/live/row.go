@@ -187,6 +187,9 @@ func Fields(kind store.Kind) filter.Fields {
 	return f
 }
 
+// Name implements filter.Named.
+func (r *row) Name() string { return r.name }
+
 // Field implements filter.Row.
 func (r *row) Field(name string) (filter.Value, bool) {
 	text := func(s string) (filter.Value, bool) { return filter.Value{Text: s}, s != "" }

@@ -93,8 +93,7 @@ type page struct {
 	nonce string
 	at    int64
 	time  time.Time
-	found []ranked
-	next  string
+	found filter.Page[*row]
 	total int
 }
 
@@ -105,7 +104,7 @@ type Standing struct {
 	expr  *filter.Expr
 	order filter.Order
 	of    uint64
-	after *place
+	after *filter.Place
 
 	asked  time.Time // when all rows were looked at; zero: never
 	nonce  string    // of the board, up to which step
@@ -145,9 +144,11 @@ func (b *Board) Stand(q Question) (s *Standing, err error) {
 	if s.order, err = filter.ParseOrder(q.Order, fields); err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "order_by: %v", err)
 	}
-	s.of = hash(string(q.Kind), q.Filter, q.Order)
-	s.after, err = parsePlace(q.Token, s.of, len(s.order))
-	return s, err
+	s.of = filter.Question(string(q.Kind), q.Filter, q.Order)
+	if s.after, err = filter.PlaceOf(q.Token, s.of, len(s.order)); err != nil {
+		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
+	}
+	return s, nil
 }
 
 // Answer answers the question for the caller in ctx. same: the answer is the one of the last call, and is not returned.
@@ -175,8 +176,8 @@ func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err er
 		return answer, true, nil
 	}
 	s.find(sees, now)
-	answer.Items, answer.Names, err = s.board.itemsOf(ctx, s.Kind, s.page.found)
-	answer.Next, answer.Total = s.page.next, s.page.total
+	answer.Items, answer.Names, err = s.board.itemsOf(ctx, s.Kind, s.page.found.Rows)
+	answer.Next, answer.Total = s.nextToken(), s.page.total
 	if err != nil {
 		s.asked = time.Time{}
 	}
@@ -221,12 +222,14 @@ func (s *Standing) concerns(st step, sees Sees, now time.Time) bool {
 		return true
 	case !is:
 		return false
-	case s.page.next == "":
+	case s.page.found.Last == nil:
 		return true // the row may come behind the last one
 	}
-	last := s.page.found[len(s.page.found)-1]
-	return compare(s.order, ranked{st.after, s.order.Values(nil, st.after)}, last) <= 0
+	return s.order.Compare(filter.Place{Values: s.order.Values(nil, st.after), Name: st.after.name}, *s.page.found.Last) <= 0
 }
+
+// nextToken is that of the page behind this one; empty: there is none.
+func (s *Standing) nextToken() string { return s.page.found.Last.Token(s.of) }
 
 // find looks through all rows for the page.
 func (s *Standing) find(sees Sees, now time.Time) {
@@ -244,19 +247,14 @@ func (s *Standing) find(sees Sees, now time.Time) {
 			rows = slices.DeleteFunc(rows, func(r *row) bool { return !r.seenBy(sees) })
 		}
 		p.total = len(rows)
-		size := catalog.Page{Size: s.Size}.Limit()
-		p.found = first(rows, s.order, s.after, nil, size+1)
-		if len(p.found) > size {
-			last := p.found[size-1]
-			p.found, p.next = p.found[:size], encodePlace(place{Of: s.of, Values: last.values, Name: last.name})
-		}
+		p.found = filter.PageOf(rows, s.order, s.after, catalog.Page{Size: s.Size}.Limit())
 		if sees == nil {
 			s.board.sharePage(key, p)
 		}
 	}
 	s.page, s.asked, s.nonce, s.at = p, p.time, p.nonce, p.at
-	s.uids = make(map[string]bool, len(p.found))
-	for _, r := range p.found {
+	s.uids = make(map[string]bool, len(p.found.Rows))
+	for _, r := range p.found.Rows {
 		s.uids[r.uid] = true
 	}
 }
@@ -347,12 +345,12 @@ func personal(kind store.Kind) bool {
 }
 
 // itemsOf reads the resources of rows, but for those that were read for another question already.
-func (b *Board) itemsOf(ctx context.Context, kind store.Kind, rows []ranked) (items []*Item, names []string, err error) {
+func (b *Board) itemsOf(ctx context.Context, kind store.Kind, rows []*row) (items []*Item, names []string, err error) {
 	known := map[string]*Item{}
 	var wanted []string
 	b.answers.mu.Lock()
 	for _, r := range rows {
-		if l := b.answers.items[r.uid]; l.row == r.row && !personal(kind) {
+		if l := b.answers.items[r.uid]; l.row == r && !personal(kind) {
 			known[r.uid] = l.item
 		} else {
 			wanted = append(wanted, r.name)
@@ -376,7 +374,7 @@ func (b *Board) itemsOf(ctx context.Context, kind store.Kind, rows []ranked) (it
 		}
 		items, names = append(items, item), append(names, r.name)
 		if !personal(kind) {
-			b.answers.items[r.uid] = loadedItem{r.row, item}
+			b.answers.items[r.uid] = loadedItem{r, item}
 		}
 	}
 	return items, names, nil

@@ -3,10 +3,7 @@ package views
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -258,39 +255,20 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "order_by: %v", err)
 	}
-	after, err := parsePlace(req.GetPageToken(), hash(req.GetFilter(), req.GetOrderBy()), len(order))
+	question := filter.Question(req.GetFilter(), req.GetOrderBy())
+	after, err := filter.PlaceOf(req.GetPageToken(), question, len(order))
 	if err != nil {
-		return nil, err
+		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
 	}
 	fits := fitting(all, expr)
-	out := &consolev1.ListClusterViewsResponse{TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy())}
-	sorted := make([]ranked, len(fits))
-	for i, s := range fits {
-		sorted[i] = ranked{s, order.Values(nil, s)}
+	page := filter.PageOf(fits, order, after, cmp.Or(int(req.GetPageSize()), defaultPage))
+	out := &consolev1.ListClusterViewsResponse{
+		TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy()), NextPageToken: page.Last.Token(question),
 	}
-	slices.SortFunc(sorted, func(x, y ranked) int {
-		return cmp.Or(order.Compare(x.values, y.values), cmp.Compare(x.Name(), y.Name()))
-	})
-	begin := 0
-	if after != nil {
-		begin, _ = slices.BinarySearchFunc(sorted, after, func(r ranked, p *place) int {
-			return cmp.Or(order.Compare(r.values, p.Values), cmp.Compare(r.Name(), p.Name), -1) // behind the place itself
-		})
-	}
-	end := min(len(sorted), begin+cmp.Or(int(req.GetPageSize()), defaultPage))
-	for _, r := range sorted[begin:end] {
-		out.Views = append(out.Views, show(r.seen))
-	}
-	if end < len(sorted) {
-		last := sorted[end-1]
-		out.NextPageToken = place{Of: hash(req.GetFilter(), req.GetOrderBy()), Values: last.values, Name: last.Name()}.String()
+	for _, s := range page.Rows {
+		out.Views = append(out.Views, show(s))
 	}
 	return out, nil
-}
-
-type ranked struct {
-	seen
-	values []filter.Value
 }
 
 // sharesPrefix is before figures of sums that no agent counts.
@@ -363,10 +341,10 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
-	of := hash(req.GetSection(), req.GetFilter(), req.GetNamespace(), req.GetService(), req.GetReason())
-	after, err := parsePlace(req.GetPageToken(), of, 1)
+	question := filter.Question(req.GetSection(), req.GetFilter(), req.GetNamespace(), req.GetService(), req.GetReason())
+	after, err := filter.PlaceOf(req.GetPageToken(), question, 1)
 	if err != nil {
-		return nil, err
+		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
 	}
 	reads, err := b.Rights.Reader(ctx)
 	if err != nil {
@@ -393,7 +371,7 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 			if len(out.GetRows()) < most {
 				out.Rows = append(out.Rows, &consolev1.ClusterViewRow{Cluster: s.Name(), Row: r, Connected: s.Connected(), LastSeenTime: stamp(s.LastSeen())})
 				if len(out.GetRows()) == most {
-					out.NextPageToken = place{Of: of, Name: s.Name(), Values: []filter.Value{{Number: int64(i)}}}.String()
+					out.NextPageToken = (&filter.Place{Name: s.Name(), Values: []filter.Value{{Number: int64(i)}}}).Token(question)
 				}
 				continue
 			}
@@ -436,42 +414,4 @@ func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.See
 		gap = &consolev1.RowsGap{Cluster: s.Name(), Reason: "the view lists the worst alone", Withheld: is.GetWithheld()}
 	}
 	return rows, gap, nil
-}
-
-// place is behind which row a page begins.
-type place struct {
-	Of     uint64 // the question that it belongs to
-	Values []filter.Value
-	Name   string
-}
-
-func (p place) String() string {
-	text, _ := json.Marshal(p) // a place can always be encoded
-	return base64.RawURLEncoding.EncodeToString(text)
-}
-
-func parsePlace(token string, of uint64, values int) (*place, error) {
-	if token == "" {
-		return nil, nil //nolint:nilnil // nil is the beginning
-	}
-	var p place
-	text, err := base64.RawURLEncoding.DecodeString(token)
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
-	if err == nil && (p.Of != of || len(p.Values) != values) {
-		err = errors.New("it is of another question")
-	}
-	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "page_token: is not one that this list returned")
-	}
-	return &p, nil
-}
-
-func hash(parts ...string) uint64 {
-	sum := fnv.New64a()
-	for _, p := range parts {
-		_, _ = sum.Write([]byte(p + "\x00")) // never fails
-	}
-	return sum.Sum64()
 }

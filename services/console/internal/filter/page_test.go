@@ -1,0 +1,84 @@
+package filter_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"fairlead.dev/services/console/internal/filter"
+)
+
+type namedRow struct {
+	row
+	name string
+}
+
+func (r namedRow) Name() string { return r.name }
+
+// Pages one after another are the rows in their order, each once, whatever the size of a page.
+func TestPagesAreTheWholeInItsOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		order, err := filter.ParseOrder(rapid.SampledFrom([]string{"", "size", "size desc", "severity desc, size"}).Draw(t, "order"), fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := make([]namedRow, rapid.IntRange(0, 60).Draw(t, "rows"))
+		for i := range rows {
+			rows[i] = namedRow{row{"size": {Number: rapid.Int64Range(0, 3).Draw(t, "size")}}, fmt.Sprintf("r%02d", i)}
+			if rapid.Bool().Draw(t, "severe") {
+				rows[i].row["severity"] = filter.Value{Text: rapid.SampledFrom([]string{"INFO", "ERROR"}).Draw(t, "severity")}
+			}
+		}
+		rows = rapid.Permutation(rows).Draw(t, "shuffled")
+		size := rapid.IntRange(1, 20).Draw(t, "page size")
+		question := filter.Question("what is asked")
+		var got []string
+		for token := ""; ; {
+			after, err := filter.PlaceOf(token, question, len(order))
+			if err != nil {
+				t.Fatal(err)
+			}
+			page := filter.PageOf(rows, order, after, size)
+			for _, r := range page.Rows {
+				got = append(got, r.name)
+			}
+			if token = page.Last.Token(question); token == "" {
+				break
+			}
+			if len(page.Rows) != size {
+				t.Fatalf("%d rows on a page of %d that is not the last one", len(page.Rows), size)
+			}
+		}
+		place := func(r namedRow) filter.Place { return filter.Place{Values: order.Values(nil, r), Name: r.name} }
+		slices.SortFunc(rows, func(a, b namedRow) int { return order.Compare(place(a), place(b)) })
+		var want []string
+		for _, r := range rows {
+			want = append(want, r.name)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestTokensOfOtherQuestionsAreRefused(t *testing.T) {
+	t.Parallel()
+	place := &filter.Place{Values: []filter.Value{{Number: 1}}, Name: "x"}
+	token := place.Token(7)
+	for _, c := range []struct {
+		token  string
+		of     uint64
+		values int
+		err    error
+	}{
+		{token, 7, 1, nil}, {token, 8, 1, filter.ErrOtherToken}, {token, 7, 2, filter.ErrOtherToken}, {"%", 7, 1, filter.ErrNoToken}, {"e30x", 7, 1, filter.ErrNoToken},
+	} {
+		if _, err := filter.PlaceOf(c.token, c.of, c.values); !errors.Is(err, c.err) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+	}
+}
