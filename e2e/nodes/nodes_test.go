@@ -48,6 +48,7 @@ func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
 
 	w.lookThroughTunnel(t, "second")
 	w.recordShell(t)
+	w.viewSaysWhatKubectlCounts(t)
 	w.helmTest(t)
 
 	began = time.Now()
