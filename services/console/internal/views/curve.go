@@ -3,6 +3,7 @@ package views
 import (
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"strings"
 	"time"
 )
@@ -130,7 +131,11 @@ func (d *day) at(step int64) *point {
 
 // see adds what was seen in a step.
 func (d *day) see(step int64, p point) {
-	if was := d.at(step); was != nil {
+	switch was := d.at(step); {
+	case was == nil:
+	case *was == point{}:
+		*was = p
+	default:
 		*was = was.then(p)
 	}
 }
@@ -188,17 +193,13 @@ func (d *day) add(data []byte) error {
 		}
 		differ := binary.LittleEndian.Uint16(data)
 		data = data[2:]
-		for i := range p {
-			for k := range p[i] {
-				if differ&(1<<(i*len(p[i])+k)) == 0 {
-					continue
-				}
-				if len(data) < 2 {
-					return errCurve
-				}
-				p[i][k] = binary.LittleEndian.Uint16(data)
-				data = data[2:]
+		for ; differ != 0; differ &= differ - 1 {
+			column := bits.TrailingZeros16(differ)
+			if len(data) < 2 || column >= len(p)*len(p[0]) {
+				return errCurve
 			}
+			p[column/len(p[0])][column%len(p[0])] = binary.LittleEndian.Uint16(data)
+			data = data[2:]
 		}
 		d.see(step, p)
 	}

@@ -249,16 +249,16 @@ func TestPointsAreOfWholeSections(t *testing.T) {
 func TestSharesOfClustersWeigh(t *testing.T) {
 	t.Parallel()
 	var sum total
-	sum.add(spot{pack(500), pack(900), pack(1000)})
-	sum.add(spot{pack(3000), pack(1000), pack(3000)})
-	sum.add(spot{})
+	sum.add(of(spot{pack(500), pack(900), pack(1000)}))
+	sum.add(of(spot{pack(3000), pack(1000), pack(3000)}))
+	sum.add(of(spot{}))
 	got := sum.point(0)
 	if got.GetLast() != 875 || got.GetHighest() != 975 || got.GetClusters() != 2 {
 		t.Errorf("got %v", got)
 	}
 	sum = total{}
-	sum.add(spot{pack(3), pack(5)})
-	sum.add(spot{pack(0), pack(4)})
+	sum.add(of(spot{pack(3), pack(5)}))
+	sum.add(of(spot{pack(0), pack(4)}))
 	if got := sum.point(0); got.GetLast() != 3 || got.GetHighest() != 9 || got.GetClusters() != 2 {
 		t.Errorf("got %v", got)
 	}
@@ -296,5 +296,35 @@ func TestRunCurvesEndsBeforeViewsAreRead(t *testing.T) {
 	cancel()
 	if err := New(Deps{}).RunCurves(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// Totals made of differences are those of all clusters in each step.
+func TestTotalsAreThoseOfEachStep(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not for secrets
+	var got, want totals
+	for range 30 {
+		d := day{end: curveSteps}
+		var p point
+		for i := range d.points {
+			switch random.IntN(10) {
+			case 0:
+				p = point{}
+			case 1:
+				n := pack(random.Int64N(5000))
+				p[random.IntN(len(p))] = spot{n, n, uint16(random.IntN(2)) * pack(random.Int64N(1000))}
+			}
+			d.points[i] = p
+			for k := range p {
+				want[i][k].add(of(p[k]))
+			}
+		}
+		got.add(&d)
+	}
+	if got.end(); got != want {
+		t.Error("they differ")
 	}
 }

@@ -242,19 +242,53 @@ type total struct {
 	clusters             int32
 }
 
-// add takes in a cluster. The highest share weighs as much as the whole that it is of.
-func (t *total) add(s spot) {
-	if s[0] == 0 {
-		return
+// of is the total of one cluster. The highest share weighs as much as the whole that it is of.
+func of(s spot) total {
+	switch {
+	case s[0] == 0:
+		return total{}
+	case s[2] == 0:
+		return total{last: unpack(s[0]), highest: unpack(s[1]), clusters: 1}
 	}
-	t.clusters++
-	t.last += unpack(s[0])
-	if s[2] == 0 {
-		t.highest += unpack(s[1])
-		return
+	whole := unpack(s[2])
+	return total{last: unpack(s[0]), highest: unpack(s[1]) * whole, whole: whole, clusters: 1}
+}
+
+func (t *total) add(o total) {
+	t.last, t.highest, t.whole, t.clusters = t.last+o.last, t.highest+o.highest, t.whole+o.whole, t.clusters+o.clusters
+}
+
+func (t *total) subtract(o total) {
+	t.last, t.highest, t.whole, t.clusters = t.last-o.last, t.highest-o.highest, t.whole-o.whole, t.clusters-o.clusters
+}
+
+// totals are those of each step of a day.
+type totals [curveSteps][figuresWithCurve]total
+
+// add takes in a cluster: in each step what differs from the step before, because most steps of most clusters are like the step before.
+func (t *totals) add(d *day) {
+	var before point
+	for i, now := range d.points {
+		if now == before {
+			continue
+		}
+		for k := range now {
+			if now[k] != before[k] {
+				t[i][k].add(of(now[k]))
+				t[i][k].subtract(of(before[k]))
+			}
+		}
+		before = now
 	}
-	t.highest += unpack(s[1]) * unpack(s[2])
-	t.whole += unpack(s[2])
+}
+
+// end makes totals of differences.
+func (t *totals) end() {
+	for i := 1; i < len(t); i++ {
+		for k := range t[i] {
+			t[i][k].add(t[i-1][k])
+		}
+	}
 }
 
 // point returns what people see.
@@ -296,7 +330,7 @@ func (b *Board) Curves(
 		return nil, err
 	}
 	end := stepOf(time.Now())
-	sums := make([][figuresWithCurve]total, curveSteps)
+	sums := new(totals)
 	out := &consolev1.GetViewCurvesResponse{
 		Step: durationpb.New(stepLength), BeginTime: stamp(endOf(end - curveSteps + 1)), EndTime: stamp(endOf(end)),
 		Clusters: int32(len(all)),
@@ -304,12 +338,9 @@ func (b *Board) Curves(
 	for _, s := range all {
 		d := day{end: end}
 		b.curves.into(&d, s.UID())
-		for i := range d.points {
-			for k, spot := range d.points[i] {
-				sums[i][k].add(spot)
-			}
-		}
+		sums.add(&d)
 	}
+	sums.end()
 	for k, f := range curveFigures() {
 		made := &consolev1.ViewCurve{Figure: f.name, Sampled: f.sampled(all)}
 		for i := range sums {
