@@ -179,7 +179,7 @@ screenshots: install build ## Take pictures of the pages over a seeded console, 
 	@go run fairlead.dev/e2e/cmd/seeded -screenshots bin/screenshots -pictures docs/pictures
 	@SHOTS=$(CURDIR)/bin/screenshots KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -vet=off -timeout 20m -run '^TestPerson' fairlead.dev/e2e
 
-gen: ## Generate code from proto/
+gen: ## Generate code from proto/, and the reference of YAML and commands
 	@tools/gen.sh
 
 manifests: ## Render the charts of deploy/charts into deploy/kustomize, with the alerts

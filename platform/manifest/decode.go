@@ -342,7 +342,7 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 			d.report(key.Line, "%s: unknown field%s", join(at.yaml, key.Value), typo.Suggest(key.Value, d.settable(md, at)))
 			return
 		}
-		if outputOnly(fd) || isNull(value) {
+		if OutputOnly(fd) || isNull(value) {
 			return
 		}
 		here := at.field(fd)
@@ -465,7 +465,7 @@ func scalarValue(n *yaml.Node, fd protoreflect.FieldDescriptor) (value any, wron
 	case protoreflect.EnumKind:
 		name := long(fd.Enum(), n.Value)
 		if name == "" {
-			return nil, fmt.Sprintf("%q is not one of the values%s", n.Value, typo.Suggest(n.Value, enumNames(fd.Enum())))
+			return nil, fmt.Sprintf("%q is not one of the values%s", n.Value, typo.Suggest(n.Value, EnumNames(fd.Enum())))
 		}
 		return name, ""
 	case protoreflect.MessageKind:
@@ -505,8 +505,8 @@ func wellKnown(n *yaml.Node, name protoreflect.FullName) (value any, wrong strin
 	}
 }
 
-// outputOnly tells fields that the hub fills in, and that say nothing to it.
-func outputOnly(fd protoreflect.FieldDescriptor) bool {
+// OutputOnly tells fields that the hub fills in. Files may have them, and nothing reads them there.
+func OutputOnly(fd protoreflect.FieldDescriptor) bool {
 	if fd.ContainingMessage().Name() == "Metadata" {
 		return fd.Number() >= 10 && fd.Name() != "etag" // "Output only, from here on."
 	}

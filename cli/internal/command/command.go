@@ -91,7 +91,7 @@ func (a *app) root() *cobra.Command {
 		a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(),
 		a.login(), a.logout(), a.whoami(), a.contexts(), a.open(), a.version())
 	root.AddCommand(a.diff(), a.tree(), a.search(), a.config(), a.canary(), a.debug(), a.replay())
-	root.AddCommand(a.describe(), a.edit(), a.create(), a.restart(), a.portForward(), a.wait(), a.sink(), a.imagesOfReleases(), a.top())
+	root.AddCommand(a.describe(), a.edit(), a.create(), a.restart(), a.portForward(), a.wait(), a.sink(), a.imagesOfReleases(), a.top(), a.schema())
 	root.AddCommand(a.levers()...)
 	answerOthers(root)
 	takeReferences(root)
