@@ -17,7 +17,7 @@ import (
 	"strings"
 
 	"filippo.io/age"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 const (

@@ -9,14 +9,13 @@ package directory
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
@@ -103,7 +102,7 @@ type lookup struct {
 
 // New returns a Directory that knows nobody.
 func New(deps Deps) *Directory {
-	id := uuid.NewString()
+	id := rand.Text()
 	return &Directory{
 		deps: deps, id: id, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), known: make(map[string]known),
 		lookups: make(map[string]*lookup), own: map[string]string{id: mark}, waiting: map[string]string{id: mark},

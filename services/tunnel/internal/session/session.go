@@ -5,14 +5,13 @@ package session
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"fairlead.dev/platform/mux"
 )
@@ -149,7 +148,7 @@ func (r *Registry) Serve(ctx context.Context, cluster string, open func() (mux.C
 	if err != nil {
 		return err
 	}
-	s := &Session{Session: m, ID: uuid.NewString(), Cluster: cluster, Since: time.Now(), Carrier: kindOf(carrier)}
+	s := &Session{Session: m, ID: rand.Text(), Cluster: cluster, Since: time.Now(), Carrier: kindOf(carrier)}
 	var refused error
 	var around sync.WaitGroup
 	around.Go(func() {
