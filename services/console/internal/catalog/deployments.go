@@ -57,7 +57,7 @@ type Deployment struct {
 // delivery is a new digest of a service.
 type delivery struct {
 	service store.Resource
-	spec    ServiceSpec
+	spec    *ServiceSpec
 	hub     HubTruth
 	// revision of the service that it was made of, which may have been changed since; 0: the current one.
 	revision int64
@@ -70,7 +70,7 @@ type deployed struct {
 }
 
 // deployments are those that deliveries begin, and what became of each by the service's uid. refs are what is said with them.
-func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery, refs []RefHub) ([]store.Deployment, map[string]deployed, error) {
+func (c *Catalog) deployments(ctx context.Context, v store.View, list []*delivery, refs []RefHub) ([]store.Deployment, map[string]deployed, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -164,7 +164,7 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []delivery
 }
 
 // contentAt names the content of a delivery, of the spec that it was made of.
-func (c *Catalog) contentAt(ctx context.Context, v store.View, d delivery, next Deployment) (string, error) {
+func (c *Catalog) contentAt(ctx context.Context, v store.View, d *delivery, next Deployment) (string, error) {
 	spec := d.spec
 	if next.SpecRevision != d.service.Revision {
 		rows, err := v.History(ctx, store.Ref{Kind: store.KindService, Name: d.service.Name}, next.SpecRevision+1, 1)
@@ -174,12 +174,12 @@ func (c *Catalog) contentAt(ctx context.Context, v store.View, d delivery, next 
 		if len(rows) == 0 || rows[0].UID != d.service.UID || rows[0].Revision != next.SpecRevision {
 			return "", nil
 		}
-		spec = ServiceSpec{}
-		if err := json.Unmarshal(rows[0].Spec, &spec); err != nil {
+		spec = &ServiceSpec{}
+		if err := json.Unmarshal(rows[0].Spec, spec); err != nil {
 			return "", fmt.Errorf("decode service %q: %w", d.service.Name, err)
 		}
 	}
-	return contentOf(d.hub, spec, next.ConfigRevision)
+	return contentOf(d.hub, *spec, next.ConfigRevision)
 }
 
 // followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is made of it
@@ -194,7 +194,7 @@ func followed(hub HubTruth, heads []Head, told map[store.HubRef]RefHub) Revision
 }
 
 // explain says what made a deployment, and who, by what is other than in the one before, and by what wrote the service last.
-func (d *Deployment) explain(of delivery, before store.Deployment, last store.Revision) error {
+func (d *Deployment) explain(of *delivery, before store.Deployment, last store.Revision) error {
 	var was Deployment
 	if before.State != nil {
 		if err := json.Unmarshal(before.State, &was); err != nil {

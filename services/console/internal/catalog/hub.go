@@ -82,12 +82,13 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 		if read, err = v.Hub(ctx, trueKeys(uids)); err != nil {
 			return err
 		}
-		var moved []delivery
+		// A service and its truths take kilobytes: lists of them hold pointers.
+		var moved []*delivery
 		type said struct {
 			service       Service
 			before, after HubTruth
 		}
-		var news []said
+		news := make([]*said, 0, len(in))
 		for _, s := range in {
 			if services[s.Service].UID != s.UID || s.UID == "" {
 				continue
@@ -100,14 +101,15 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if known && !changed {
 				continue
 			}
-			service := Service{Meta: metaOf(services[s.Service])}
-			if err := decode(services[s.Service], &service.Spec); err != nil {
+			service, err := ReadService(services[s.Service])
+			if err != nil {
 				return err
 			}
+			n := &said{service, before, after}
 			if after.Digest != "" && after.Digest != before.Digest {
-				moved = append(moved, delivery{service: services[s.Service], spec: service.Spec, hub: after, revision: s.Revision})
+				moved = append(moved, &delivery{service: services[s.Service], spec: &n.service.Spec, hub: after, revision: s.Revision})
 			}
-			news = append(news, said{service, before, after})
+			news = append(news, n)
 		}
 		var deployed map[string]deployed
 		if begun, deployed, err = c.deployments(ctx, v, moved, refs); err != nil {
