@@ -9,7 +9,7 @@ type alone struct {
 	now, was map[key]struct{}
 }
 
-func (s *alone) has(id key) bool {
+func (s *alone) hasID(id key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.now[id]; ok {
@@ -17,19 +17,19 @@ func (s *alone) has(id key) bool {
 	}
 	_, ok := s.was[id]
 	if ok {
-		s.add(id)
+		s.addID(id)
 	}
 	return ok
 }
 
-func (s *alone) put(id key) {
+func (s *alone) putID(id key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.add(id)
+	s.addID(id)
 }
 
-// add puts an id into the present generation. A full generation begins the next. mu is held.
-func (s *alone) add(id key) {
+// addID puts an id into the present generation. A full generation begins the next. mu is held.
+func (s *alone) addID(id key) {
 	if s.now == nil || len(s.now) >= maxPlaces {
 		s.now, s.was = map[key]struct{}{}, s.now
 	}

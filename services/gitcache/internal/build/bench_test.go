@@ -35,12 +35,12 @@ func BenchmarkBuild(b *testing.B) {
 		files[fmt.Sprintf("crds/%03d.yaml", i)] = crd(i)
 	}
 	p := place(w.commit(files), "")
-	f, err := w.builder.find(b.Context(), p)
+	f, err := w.builder.findPlace(b.Context(), p)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		sum, err := w.store.Build(func(out *artifact.Writer) error { return w.builder.pack(b.Context(), f.content(p), out) })
+		sum, err := w.store.Build(func(out *artifact.Writer) error { return w.builder.packContent(b.Context(), f.contentAt(p), out) })
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -53,12 +53,12 @@ func BenchmarkBuild(b *testing.B) {
 func BenchmarkReach(b *testing.B) {
 	w := newWorld(b, 0)
 	p := place(w.commit(overlayFiles()), overlay)
-	if _, err := w.builder.find(b.Context(), p); err != nil {
+	if _, err := w.builder.findPlace(b.Context(), p); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
 		w.builder.places = newPlaces()
-		if _, err := w.builder.find(b.Context(), p); err != nil {
+		if _, err := w.builder.findPlace(b.Context(), p); err != nil {
 			b.Fatal(err)
 		}
 	}

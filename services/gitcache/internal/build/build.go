@@ -53,8 +53,8 @@ const (
 	maxRefused = 1000
 )
 
-// limits of an artifact; what agents take by default.
-func limits() artifact.Limits {
+// artifactLimits of an artifact; what agents take by default.
+func artifactLimits() artifact.Limits {
 	return artifact.Limits{
 		Bytes: artifact.DefaultBytes, FileBytes: artifact.DefaultFileBytes, Files: artifact.DefaultFiles,
 		Depth: artifact.DefaultDepth, PathBytes: artifact.DefaultPathBytes,
@@ -132,11 +132,11 @@ func (b *Builder) Close() error {
 	b.mu.Unlock()
 	b.end()
 	b.running.Wait()
-	return b.memo.close()
+	return b.memo.closeFile()
 }
 
-// begin counts one more build; false once Close was called.
-func (b *Builder) begin() bool {
+// beginBuild counts one more build; false once Close was called.
+func (b *Builder) beginBuild() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -148,25 +148,25 @@ func (b *Builder) begin() bool {
 // Resolve answers what a place holds, building it if it never was. An artifact that the store has no
 // more is not built before somebody wants its bytes: Open does.
 func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
-	c, id, err := b.content(ctx, p)
+	c, id, err := b.findContent(ctx, p)
 	if err != nil {
 		return Built{}, err
 	}
 	built := Built{Commit: c.commit, SourceID: id.String()}
-	if r, ok := b.memo.get(id); ok {
-		built.Artifact = r.summary()
+	if r, ok := b.memo.getRecord(id); ok {
+		built.Artifact = r.summaryOf()
 		return built, nil
 	}
 	if err := b.wasRefused(id); err != nil {
 		return Built{}, err
 	}
-	built.Artifact, err = b.once(ctx, id, c.content(p))
-	return built, b.judge(p.Source, p.Commit, err)
+	built.Artifact, err = b.buildOnce(ctx, id, c.contentAt(p))
+	return built, b.judgeError(p.Source, p.Commit, err)
 }
 
-// judge turns a damaged mirror into a note for the poll, and an error that says so. That something of a
+// judgeError turns a damaged mirror into a note for the poll, and an error that says so. That something of a
 // commit is missing is no damage before a head needs it: a copy that is only coming has a part of it.
-func (b *Builder) judge(uid string, commit plumbing.Hash, err error) error {
+func (b *Builder) judgeError(uid string, commit plumbing.Hash, err error) error {
 	missing := errors.Is(err, mirror.ErrMissing)
 	if !missing && !errors.Is(err, mirror.ErrCorrupt) {
 		return err
@@ -179,17 +179,17 @@ func (b *Builder) judge(uid string, commit plumbing.Hash, err error) error {
 	return ErrDamaged
 }
 
-// once builds under a context of its own, so that no caller's end fails the others.
-func (b *Builder) once(ctx context.Context, id key, c content) (artifact.Summary, error) {
+// buildOnce builds under a context of its own, so that no caller's end fails the others.
+func (b *Builder) buildOnce(ctx context.Context, id key, c content) (artifact.Summary, error) {
 	done := b.flights.DoChan(id.String(), func() (any, error) {
-		if !b.begin() {
+		if !b.beginBuild() {
 			return nil, context.Canceled
 		}
 		defer b.running.Done()
-		own, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.time, b.late())
+		own, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), b.time, b.lateError())
 		defer cancel()
 		defer context.AfterFunc(b.life, cancel)() //nolint:contextcheck // Close ends it, too
-		return b.build(own, id, c)
+		return b.buildContent(own, id, c)
 	})
 	select {
 	case <-ctx.Done():
@@ -200,7 +200,7 @@ func (b *Builder) once(ctx context.Context, id key, c content) (artifact.Summary
 	}
 }
 
-func (b *Builder) late() error {
+func (b *Builder) lateError() error {
 	return fmt.Errorf("%w: it takes longer than the limit of %s", context.DeadlineExceeded, b.time)
 }
 
@@ -211,7 +211,7 @@ func (b *Builder) wasRefused(id key) error {
 	return b.refused[id].err
 }
 
-func (b *Builder) refuse(id key, source string, err error) {
+func (b *Builder) noteRefused(id key, source string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.refused) >= maxRefused {
@@ -220,8 +220,8 @@ func (b *Builder) refuse(id key, source string, err error) {
 	b.refused[id] = refusal{source, err}
 }
 
-func (b *Builder) build(ctx context.Context, id key, c content) (sum artifact.Summary, err error) {
-	leave, err := b.builds.turn(ctx, c.source)
+func (b *Builder) buildContent(ctx context.Context, id key, c content) (sum artifact.Summary, err error) {
+	leave, err := b.builds.takeTurn(ctx, c.source)
 	if err != nil {
 		return sum, err
 	}
@@ -235,27 +235,27 @@ func (b *Builder) build(ctx context.Context, id key, c content) (sum artifact.Su
 		}
 		span.End()
 	}()
-	sum, err = b.deps.Store.Build(func(w *artifact.Writer) error { return b.pack(ctx, c, w) })
+	sum, err = b.deps.Store.Build(func(w *artifact.Writer) error { return b.packContent(ctx, c, w) })
 	if errors.Is(err, artifact.ErrNoSpace) {
 		// The digest is known all the same; Open builds the bytes again for whoever asks.
 		b.deps.Log.WarnContext(ctx, "artifact is not stored; it may have to be built again for downloads", "digest", sum.Digest, "err", err)
 		err = nil
 	}
 	if errors.Is(err, artifact.ErrRefused) {
-		b.refuse(id, c.source, err)
+		b.noteRefused(id, c.source, err)
 	}
 	if err != nil {
 		return artifact.Summary{}, err
 	}
-	r := c.record(id, sum)
-	if err := b.memo.put(r); err != nil {
+	r := c.recordOf(id, sum)
+	if err := b.memo.putRecord(r); err != nil {
 		b.deps.Log.WarnContext(ctx, "memo is not written; after a restart the artifact is built again", "digest", sum.Digest, "err", err)
 	}
-	b.built(c.source, id)
+	b.pinBuilt(c.source, id)
 	return sum, nil
 }
 
-func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error {
+func (b *Builder) packContent(ctx context.Context, c content, w *artifact.Writer) error {
 	rules, err := filter.ParseCanonical(c.filter)
 	if err != nil {
 		return err
@@ -266,8 +266,8 @@ func (b *Builder) pack(ctx context.Context, c content, w *artifact.Writer) error
 	}
 	objects := m.Objects()
 	defer objects.Close()
-	options := tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}
-	if !c.reach.any() {
+	options := tree.Options{Limits: artifactLimits(), Rules: rules, Submodules: c.submodules}
+	if !c.reach.hasRoot() {
 		return tree.Pack(ctx, objects, c.tree, options, w)
 	}
 	parts, _, err := reachOf(ctx, m, objects, c.reach.root, c.reach.folder, c)

@@ -101,7 +101,7 @@ func TestASourceWithBuildsThatTakeLongIsInNobodysWay(t *testing.T) {
 	t.Parallel()
 	b, commit := newBuilder(t)
 	for range sourceBuilders {
-		leave, err := b.builds.turn(t.Context(), "evil")
+		leave, err := b.builds.takeTurn(t.Context(), "evil")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestASourceWithBuildsThatTakeLongIsInNobodysWay(t *testing.T) {
 	waiting := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		_, err := b.builds.turn(ctx, "evil")
+		_, err := b.builds.takeTurn(ctx, "evil")
 		waiting <- err
 	}()
 	if _, err := b.Resolve(t.Context(), Place{Source: "u1", Commit: commit, Path: "deploy"}); err != nil {
@@ -138,7 +138,7 @@ func TestCloseEndsBuildsThatWait(t *testing.T) {
 		_, err := b.Resolve(context.Background(), Place{Source: "u1", Commit: commit})
 		done <- err
 	}()
-	for b.places.len() == 0 {
+	for b.places.countPlaces() == 0 {
 		runtime.Gosched()
 	}
 	if err := b.Close(); err != nil {
@@ -154,14 +154,14 @@ func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
 	seen := map[key]bool{}
 	for _, source := range []string{"a", "ab"} {
 		for _, id := range []plumbing.Hash{{1}, {2}} {
-			seen[(content{source: source, tree: id}).id()] = true
+			seen[(content{source: source, tree: id}).sourceID()] = true
 		}
 	}
 	if len(seen) != 4 {
 		t.Errorf("%d ids for 4 contents", len(seen))
 	}
 	const want = "sha256:d38273bb59772f97" // the format is part of what replicas agree on
-	if got := (content{source: "u1", tree: plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")}).id().String(); !strings.HasPrefix(got, want) {
+	if got := (content{source: "u1", tree: plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")}).sourceID().String(); !strings.HasPrefix(got, want) {
 		t.Errorf("the format has changed: %s", got)
 	}
 }
@@ -177,11 +177,11 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 	for id := 1; id <= 3; id++ {
 		r := recordOf("u1", id)
 		r.Digest = digest
-		if err := m.put(r); err != nil {
+		if err := m.putRecord(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := m.close(); err != nil {
+	if err := m.closeFile(); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(path)
@@ -196,9 +196,9 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.close()
+	defer again.closeFile()
 	for id, want := range map[int]bool{1: true, 2: false, 4: false, 3: false} {
-		if _, ok := again.get(idOf(id)); ok != want {
+		if _, ok := again.getRecord(idOf(id)); ok != want {
 			t.Errorf("%d is known: %v", id, ok)
 		}
 	}

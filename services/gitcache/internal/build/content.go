@@ -59,7 +59,7 @@ type reach struct {
 	id     key           // source_id, a hash over the folder and all parts
 }
 
-func (r reach) any() bool { return !r.root.IsZero() }
+func (r reach) hasRoot() bool { return !r.root.IsZero() }
 
 type found struct {
 	commit mirror.Commit
@@ -71,29 +71,29 @@ type found struct {
 	until   time.Time
 }
 
-// content finds what a place holds, and its source_id.
-func (b *Builder) content(ctx context.Context, p Place) (found, key, error) {
-	f, err := b.find(ctx, p)
+// findContent finds what a place holds, and its source_id.
+func (b *Builder) findContent(ctx context.Context, p Place) (found, key, error) {
+	f, err := b.findPlace(ctx, p)
 	if err != nil {
 		return f, key{}, err
 	}
-	return f, f.content(p).id(), nil
+	return f, f.contentAt(p).sourceID(), nil
 }
 
-func (f found) content(p Place) content {
+func (f found) contentAt(p Place) content {
 	return content{source: p.Source, tree: f.tree, filter: p.Filter, submodules: p.Submodules, dependencies: p.Dependencies, reach: f.reach, alone: f.alone}
 }
 
-// id is the source_id: the identity of a content before it is built.
-func (c content) id() (id key) {
-	if c.reach.any() {
+// sourceID is the source_id: the identity of a content before it is built.
+func (c content) sourceID() (id key) {
+	if c.reach.hasRoot() {
 		return c.reach.id
 	}
 	parts := []string{format, c.source, "sha1", c.tree.String(), c.filter}
 	if c.submodules {
 		parts = append(parts, "submodules")
 	}
-	return sum(parts)
+	return sumParts(parts)
 }
 
 // idWith is the source_id of a content with parts beyond the folder, which are at their places in the repository.
@@ -105,10 +105,10 @@ func (c content) idWith(folder string, beyond []tree.Part) key {
 	for _, p := range beyond {
 		parts = append(parts, p.Path, p.Mode, p.ID.String())
 	}
-	return sum(parts)
+	return sumParts(parts)
 }
 
-func sum(parts []string) (id key) {
+func sumParts(parts []string) (id key) {
 	h := sha256.New()
 	for _, part := range parts {
 		var n [8]byte
@@ -120,21 +120,21 @@ func sum(parts []string) (id key) {
 	return id
 }
 
-// find looks up the tree of a place, and what it refers to. A look is for all callers that ask for the place: it goes
+// findPlace looks up the tree of a place, and what it refers to. A look is for all callers that ask for the place: it goes
 // on when one of them gives up, and Close ends it.
-func (b *Builder) find(ctx context.Context, p Place) (found, error) {
-	if f, ok := b.places.get(p); ok {
+func (b *Builder) findPlace(ctx context.Context, p Place) (found, error) {
+	if f, ok := b.places.getPlace(p); ok {
 		return f, f.refused
 	}
-	done := b.lookups.DoChan(p.text(), func() (any, error) { //nolint:contextcheck // see above
-		if !b.begin() {
+	done := b.lookups.DoChan(p.keyText(), func() (any, error) { //nolint:contextcheck // see above
+		if !b.beginBuild() {
 			return found{}, context.Canceled
 		}
 		defer b.running.Done()
-		if f, ok := b.places.get(p); ok { // another look has just ended
+		if f, ok := b.places.getPlace(p); ok { // another look has just ended
 			return f, f.refused
 		}
-		leave, err := b.looks.turn(b.life, p.Source)
+		leave, err := b.looks.takeTurn(b.life, p.Source)
 		if err != nil {
 			return found{}, err
 		}
@@ -150,8 +150,8 @@ func (b *Builder) find(ctx context.Context, p Place) (found, error) {
 	}
 }
 
-// text is a place as the key of a map.
-func (p Place) text() string {
+// keyText is a place as the key of a map.
+func (p Place) keyText() string {
 	return fmt.Sprintf("%s %s %t %t %q %q", p.Source, p.Commit, p.Submodules, p.Dependencies, p.Path, p.Filter)
 }
 
@@ -167,26 +167,26 @@ func (b *Builder) lookUp(p Place) (f found, err error) {
 		if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrKind) { // no commit of that name
 			return found{}, ErrNotFetched
 		}
-		return found{}, b.judge(p.Source, p.Commit, err)
+		return found{}, b.judgeError(p.Source, p.Commit, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(b.life, b.lookTime, fmt.Errorf(
 		"%w: to find what folder %q refers to takes longer than the limit of %s", context.DeadlineExceeded, p.Path, b.lookTime))
 	defer cancel()
-	if err := b.look(ctx, m, objects, p, &f); err != nil {
+	if err := b.findFolder(ctx, m, objects, p, &f); err != nil {
 		switch {
 		case errors.Is(err, artifact.ErrRefused):
-			b.places.put(p, found{commit: f.commit, refused: err})
+			b.places.putPlace(p, found{commit: f.commit, refused: err})
 		case errors.Is(err, context.DeadlineExceeded):
-			b.places.put(p, found{commit: f.commit, refused: err, until: b.places.now().Add(reachPause)})
+			b.places.putPlace(p, found{commit: f.commit, refused: err, until: b.places.now().Add(reachPause)})
 		}
-		return found{}, b.judge(p.Source, p.Commit, err)
+		return found{}, b.judgeError(p.Source, p.Commit, err)
 	}
-	b.places.put(p, f)
+	b.places.putPlace(p, f)
 	return f, nil
 }
 
-// look finds the folder of a place in its commit.
-func (b *Builder) look(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, p Place, f *found) error {
+// findFolder finds the folder of a place in its commit.
+func (b *Builder) findFolder(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, p Place, f *found) error {
 	id, err := tree.Find(r, f.commit.Tree, p.Path, p.Submodules)
 	folder := p.Path
 	if errors.Is(err, tree.ErrNotFound) { // by way of links, perhaps
@@ -200,8 +200,8 @@ func (b *Builder) look(ctx context.Context, m *mirror.Mirror, r *mirror.Objects,
 		return err
 	}
 	f.tree = id
-	own := f.content(p)
-	if b.alone.has(own.id()) || b.memo.isAlone(own.id()) {
+	own := f.contentAt(p)
+	if b.alone.hasID(own.sourceID()) || b.memo.isAlone(own.sourceID()) {
 		f.alone = true
 		return nil
 	}
@@ -216,7 +216,7 @@ func (b *Builder) look(ctx context.Context, m *mirror.Mirror, r *mirror.Objects,
 		return nil
 	}
 	f.reach = reach{root: f.commit.Tree, folder: folder, id: own.idWith(folder, parts)}
-	b.memo.found(f.reach)
+	b.memo.noteFound(f.reach)
 	return nil
 }
 
@@ -228,7 +228,7 @@ func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plum
 	if err != nil {
 		return nil, false, err
 	}
-	o := tree.Options{Limits: limits(), Rules: rules, Submodules: c.submodules}
+	o := tree.Options{Limits: artifactLimits(), Rules: rules, Submodules: c.submodules}
 	if c.dependencies {
 		o.Charts = func(chart depend.Chart) (plumbing.Hash, bool) { return treeOf(m, r, chart.Ref()) }
 		o.Bases = func(base remotebase.Base) (plumbing.Hash, bool) { return treeOf(m, r, base.Ref()) }
@@ -249,8 +249,8 @@ func treeOf(m *mirror.Mirror, r *mirror.Objects, ref string) (plumbing.Hash, boo
 // standsAlone notes that nothing in a folder leads out of it; in the memo, too, if an earlier release or another
 // replica has built it.
 func (b *Builder) standsAlone(c content) {
-	b.alone.put(c.id())
-	if err := b.memo.alone(c.id()); err != nil {
+	b.alone.putID(c.sourceID())
+	if err := b.memo.noteAlone(c.sourceID()); err != nil {
 		b.deps.Log.Warn("memo is not written; after a restart it is looked up again what a folder refers to", "err", err)
 	}
 }

@@ -40,7 +40,7 @@ func TestWhatIsNeitherCurrentNorRecentIsForgotten(t *testing.T) {
 		for j := range 10 { // places cost nothing, so there are more of them
 			p := place(commit, "f0")
 			p.Filter = fmt.Sprintf("-x%d-%d\n", i, j)
-			if _, err := w.builder.find(t.Context(), p); err != nil {
+			if _, err := w.builder.findPlace(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -48,7 +48,7 @@ func TestWhatIsNeitherCurrentNorRecentIsForgotten(t *testing.T) {
 			w.builder.Pin(t.Context(), pins)
 		}
 	}
-	known, places := len(w.builder.memo.byID), w.builder.places.len()
+	known, places := len(w.builder.memo.byID), w.builder.places.countPlaces()
 	if known > maxRecent+2*current || len(w.builder.memo.byDigest) > known || len(w.builder.Known("u1")) != known {
 		t.Errorf("after %d contents %d are remembered", contents, known)
 	}
@@ -77,18 +77,18 @@ func TestADeletedSourceIsForgotten(t *testing.T) {
 	w := newWorld(t, 0)
 	commit := w.commit(gittest.Files{"a/x": "a", "b/x": "b"})
 	w.resolve(place(commit, "a"))
-	w.builder.refuse(idOf(1), "u1", ErrNotFetched)
-	if err := w.builder.memo.put(recordOf("u2", 1)); err != nil {
+	w.builder.noteRefused(idOf(1), "u1", ErrNotFetched)
+	if err := w.builder.memo.putRecord(recordOf("u2", 1)); err != nil {
 		t.Fatal(err)
 	}
-	w.builder.places.put(Place{Source: "u2"}, found{})
+	w.builder.places.putPlace(Place{Source: "u2"}, found{})
 	w.builder.Pin(t.Context(), []Place{place(commit, "a"), place(commit, "b")})
 	w.builder.Keep(func(uid string) bool { return uid == "u2" })
 	m := w.builder.memo
-	if len(m.byID) != 1 || len(m.byDigest) != 1 || len(m.sources) != 1 || w.builder.places.len() != 1 ||
+	if len(m.byID) != 1 || len(m.byDigest) != 1 || len(m.sources) != 1 || w.builder.places.countPlaces() != 1 ||
 		len(w.builder.refused) != 0 {
 		t.Errorf("left: %d contents of %d sources, %d places, %d refusals", len(m.byID), len(m.sources),
-			w.builder.places.len(), len(w.builder.refused))
+			w.builder.places.countPlaces(), len(w.builder.refused))
 	}
 	if w.builder.Known("u1") != nil || len(w.builder.Known("u2")) != 1 {
 		t.Errorf("known: %v", w.builder.Known("u1"))
@@ -104,34 +104,34 @@ func TestWhatWasUsedLastIsKnownAfterAStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 * maxRecent {
-		if err := m.put(recordOf("u1", i)); err != nil {
+		if err := m.putRecord(recordOf("u1", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m.get(idOf(0))
+	m.getRecord(idOf(0))
 	m.mu.Lock()
-	err = m.rewrite()
+	err = m.rewriteFile()
 	m.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.close(); err != nil {
+	if err := m.closeFile(); err != nil {
 		t.Fatal(err)
 	}
 	if m, err = openMemo(path, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.closeFile()
 	if n := len(m.byID); n != 3*maxRecent {
 		t.Errorf("%d are known after a start", n)
 	}
 	later := time.Now().Add(2 * lately)
 	m.now = func() time.Time { return later }
-	if err := m.put(recordOf("u1", 3*maxRecent)); err != nil {
+	if err := m.putRecord(recordOf("u1", 3*maxRecent)); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range map[int]bool{0: true, 1: false, 3*maxRecent - 1: true, 3 * maxRecent: true} {
-		if _, ok := m.get(idOf(i)); ok != want {
+		if _, ok := m.getRecord(idOf(i)); ok != want {
 			t.Errorf("%d is known: %v", i, ok)
 		}
 	}

@@ -85,7 +85,7 @@ func TestSlowLooksOfASourceAreInNobodysWay(t *testing.T) {
 	t.Parallel()
 	b, commit := newBuilder(t)
 	for range sourceLookers {
-		leave, err := b.looks.turn(t.Context(), "evil")
+		leave, err := b.looks.takeTurn(t.Context(), "evil")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestSlowLooksOfASourceAreInNobodysWay(t *testing.T) {
 	evil := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		_, err := b.looks.turn(ctx, "evil")
+		_, err := b.looks.takeTurn(ctx, "evil")
 		evil <- err
 	}()
 	if _, err := b.Resolve(t.Context(), Place{Source: "u1", Commit: commit, Path: "deploy"}); err != nil {

@@ -85,7 +85,7 @@ func parseKey(text string) (k key, ok bool) {
 
 func (k key) String() string { return string(artifact.SumDigest(k[:])) }
 
-func (e *entry) record() record {
+func (e *entry) recordOf() record {
 	r := record{Source: e.of.uid, Record: Record{
 		SourceID: e.id.String(), Tree: e.tree.String(), Filter: e.filter.Value(), Submodules: e.submodules, Alone: e.alone,
 		Digest: artifact.SumDigest(e.digest[:]), Size: e.size, Files: e.files,
@@ -96,21 +96,21 @@ func (e *entry) record() record {
 	return r
 }
 
-// add takes a record that is a line of so many bytes; what is none is left out. mu is held.
-func (m *memo) add(r record, line int) {
+// addLine takes a record that is a line of so many bytes; what is none is left out. mu is held.
+func (m *memo) addLine(r record, line int) {
 	id, isID := parseKey(r.SourceID)
 	digest, isDigest := parseKey(string(r.Digest))
 	if !isID || !isDigest {
 		return
 	}
-	m.drop(m.byID[id])
+	m.dropEntry(m.byID[id])
 	m.bytes += line
 	// Which ones go does not matter: they are built again when somebody asks.
 	for _, e := range m.byID {
 		if len(m.byID) < maxMemos && m.bytes <= maxMemoBytes {
 			break
 		}
-		m.drop(e)
+		m.dropEntry(e)
 	}
 	of, ok := m.sources[r.Source]
 	if !ok {
@@ -126,21 +126,21 @@ func (m *memo) add(r record, line int) {
 	m.byID[id], m.byDigest[digest] = e, e
 }
 
-// drop forgets a content, if there is one. mu is held.
-func (m *memo) drop(e *entry) {
+// dropEntry forgets a content, if there is one. mu is held.
+func (m *memo) dropEntry(e *entry) {
 	if e == nil {
 		return
 	}
 	m.bytes -= e.line
 	delete(m.byID, e.id)
-	m.unchain(e)
+	m.unchainEntry(e)
 	if e.of.recent.Remove(e.place); e.of.recent.Len() == 0 {
 		delete(m.sources, e.of.uid)
 	}
 }
 
-// unchain takes a content from those of its artifact. mu is held.
-func (m *memo) unchain(e *entry) {
+// unchainEntry takes a content from those of its artifact. mu is held.
+func (m *memo) unchainEntry(e *entry) {
 	at := m.byDigest[e.digest]
 	if at == e {
 		if m.byDigest[e.digest] = e.same; e.same == nil {
@@ -154,45 +154,45 @@ func (m *memo) unchain(e *entry) {
 	at.same = e.same
 }
 
-// trim forgets what is neither current nor recent. mu is held.
-func (m *memo) trim(of *contents) {
+// trimOld forgets what is neither current nor recent. mu is held.
+func (m *memo) trimOld(of *contents) {
 	since, pinned := m.now().Add(-lately), m.pinned[of.uid]
 	for of.recent.Len() > maxRecent+2*len(pinned) {
-		e := oldest(of)
+		e := oldestEntry(of)
 		switch {
 		case pinned[e.id]:
-			m.touch(e)
+			m.touchEntry(e)
 		case e.used.After(since):
 			return
 		default:
-			m.drop(e)
+			m.dropEntry(e)
 		}
 	}
 }
 
-func oldest(of *contents) *entry {
+func oldestEntry(of *contents) *entry {
 	return of.recent.Back().Value.(*entry) //nolint:forcetypeassert // nothing else is in there
 }
 
-// touch notes that a content is in use. mu is held.
-func (m *memo) touch(e *entry) {
+// touchEntry notes that a content is in use. mu is held.
+func (m *memo) touchEntry(e *entry) {
 	e.used = m.now()
 	e.of.recent.MoveToFront(e.place)
 }
 
-func (m *memo) get(id key) (record, bool) {
+func (m *memo) getRecord(id key) (record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[id]
 	if !ok {
 		return record{}, false
 	}
-	m.touch(e)
-	return e.record(), true
+	m.touchEntry(e)
+	return e.recordOf(), true
 }
 
-// knows tells whether a content is remembered; that is no use of it.
-func (m *memo) knows(id key) bool {
+// knowsContent tells whether a content is remembered; that is no use of it.
+func (m *memo) knowsContent(id key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, ok := m.byID[id]
@@ -207,8 +207,8 @@ func (m *memo) isAlone(id key) bool {
 	return ok && e.alone
 }
 
-// alone notes that, on disk as well, if the content is remembered.
-func (m *memo) alone(id key) error {
+// noteAlone notes that, on disk as well, if the content is remembered.
+func (m *memo) noteAlone(id key) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[id]
@@ -216,11 +216,11 @@ func (m *memo) alone(id key) error {
 		return nil
 	}
 	e.alone = true
-	return m.write(encodeRecord(e.record()))
+	return m.writeLine(encodeRecord(e.recordOf()))
 }
 
-// found notes the newest commit that has a content with parts: the mirror may lose older ones.
-func (m *memo) found(r reach) {
+// noteFound notes the newest commit that has a content with parts: the mirror may lose older ones.
+func (m *memo) noteFound(r reach) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e, ok := m.byID[r.id]; ok {
@@ -235,14 +235,14 @@ func (m *memo) getDigest(d artifact.Digest) []record {
 	defer m.mu.Unlock()
 	var all []record
 	for e := m.byDigest[digest]; e != nil; e = e.same {
-		m.touch(e)
-		all = append(all, e.record())
+		m.touchEntry(e)
+		all = append(all, e.recordOf())
 	}
 	return all
 }
 
-// of returns what is known of a source, what was used last first.
-func (m *memo) of(uid string) []Record {
+// recordsOf returns what is known of a source, what was used last first.
+func (m *memo) recordsOf(uid string) []Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of, ok := m.sources[uid]
@@ -251,38 +251,38 @@ func (m *memo) of(uid string) []Record {
 	}
 	known := make([]Record, 0, of.recent.Len())
 	for at := of.recent.Front(); at != nil; at = at.Next() {
-		known = append(known, at.Value.(*entry).record().Record) //nolint:forcetypeassert // nothing else is in there
+		known = append(known, at.Value.(*entry).recordOf().Record) //nolint:forcetypeassert // nothing else is in there
 	}
 	return known
 }
 
-// put remembers; on disk as well if the disk takes it.
-func (m *memo) put(r record) error {
+// putRecord remembers; on disk as well if the disk takes it.
+func (m *memo) putRecord(r record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	id, _ := parseKey(r.SourceID)
-	if old, ok := m.byID[id]; ok && old.record() == r {
+	if old, ok := m.byID[id]; ok && old.recordOf() == r {
 		return nil
 	}
 	line := encodeRecord(r)
-	m.add(r, len(line))
+	m.addLine(r, len(line))
 	if of, ok := m.sources[r.Source]; ok {
-		m.trim(of)
+		m.trimOld(of)
 	}
-	return m.write(line)
+	return m.writeLine(line)
 }
 
-// learn takes a record unless there is one already.
-func (m *memo) learn(r record) error {
+// learnRecord takes a record unless there is one already.
+func (m *memo) learnRecord(r record) error {
 	id, _ := parseKey(r.SourceID)
-	if m.knows(id) {
+	if m.knowsContent(id) {
 		return nil
 	}
-	return m.put(r)
+	return m.putRecord(r)
 }
 
-// pin says what is current, by source, and returns the artifacts of that.
-func (m *memo) pin(wanted map[string]map[key]bool) []artifact.Digest {
+// pinWanted says what is current, by source, and returns the artifacts of that.
+func (m *memo) pinWanted(wanted map[string]map[key]bool) []artifact.Digest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var current []artifact.Digest
@@ -297,8 +297,8 @@ func (m *memo) pin(wanted map[string]map[key]bool) []artifact.Digest {
 	return current
 }
 
-// keep forgets all sources but those that are here.
-func (m *memo) keep(here func(uid string) bool) {
+// forgetOthers forgets all sources but those that are here.
+func (m *memo) forgetOthers(here func(uid string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for uid, of := range m.sources {
@@ -306,15 +306,15 @@ func (m *memo) keep(here func(uid string) bool) {
 			continue
 		}
 		for of.recent.Len() > 0 {
-			m.drop(oldest(of))
+			m.dropEntry(oldestEntry(of))
 		}
 	}
 }
 
-// forget drops a record that turned out to be wrong. On disk it stays until a right one follows.
-func (m *memo) forget(sourceID string) {
+// forgetRecord drops a record that turned out to be wrong. On disk it stays until a right one follows.
+func (m *memo) forgetRecord(sourceID string) {
 	id, _ := parseKey(sourceID)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.drop(m.byID[id])
+	m.dropEntry(m.byID[id])
 }

@@ -33,24 +33,24 @@ func TestAFullDiskStopsNoStart(t *testing.T) {
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	if _, ok := m.get(idOf(1)); !ok {
+	if _, ok := m.getRecord(idOf(1)); !ok {
 		t.Error("what was remembered is forgotten")
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.put(recordOf("u1", 3)); err != nil {
+	if err := m.putRecord(recordOf("u1", 3)); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
-	if err := m.close(); err != nil {
+	if err := m.closeFile(); err != nil {
 		t.Error(err)
 	}
 	if m, err = openMemo(path, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.closeFile()
 	for _, id := range []int{1, 3} {
-		if _, ok := m.get(idOf(id)); !ok {
+		if _, ok := m.getRecord(idOf(id)); !ok {
 			t.Errorf("%d is not on the disk", id)
 		}
 	}

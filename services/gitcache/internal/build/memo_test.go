@@ -41,7 +41,7 @@ func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 	for i := range 20_000 { // the same ten contents, again and again
 		r := recordOf("u1", i%10)
 		r.Files = i
-		if err := m.put(r); err != nil {
+		if err := m.putRecord(r); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(path)
@@ -55,15 +55,15 @@ func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 	if line := int64(len(encodeRecord(longest))); largest > (fewLines+20)*line {
 		t.Errorf("the file had %d bytes", largest)
 	}
-	if err := m.close(); err != nil {
+	if err := m.closeFile(); err != nil {
 		t.Fatal(err)
 	}
 	if m, err = openMemo(path, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.closeFile()
 	for i := range 10 {
-		if r, ok := m.get(idOf(i)); !ok || r.Files != 19_990+i {
+		if r, ok := m.getRecord(idOf(i)); !ok || r.Files != 19_990+i {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
@@ -76,13 +76,13 @@ func TestTheMemoIsBoundedInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.closeFile()
 	long := recordOf("u1", 0)
 	long.Filter = strings.Repeat("-x\n", 30_000)
 	for i := range 1000 {
 		long.SourceID = idOf(1_000_000 + i).String()
 		m.mu.Lock()
-		m.add(long, len(encodeRecord(long)))
+		m.addLine(long, len(encodeRecord(long)))
 		m.mu.Unlock()
 	}
 	if m.bytes > maxMemoBytes || len(m.byID) < 100 {
@@ -90,7 +90,7 @@ func TestTheMemoIsBoundedInMemory(t *testing.T) {
 	}
 	for i := range maxMemos + 100 {
 		m.mu.Lock()
-		m.add(recordOf("u1", i), 300)
+		m.addLine(recordOf("u1", i), 300)
 		m.mu.Unlock()
 	}
 	if len(m.byID) > maxMemos || len(m.byDigest) > maxMemos {
@@ -104,22 +104,22 @@ func TestTwoContentsMayBecomeOneArtifact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.closeFile()
 	a, b := recordOf("u1", 1), recordOf("u2", 2)
 	b.Digest = a.Digest
 	for _, r := range []record{a, b} {
-		if err := m.put(r); err != nil {
+		if err := m.putRecord(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if all := m.getDigest(a.Digest); len(all) != 2 {
 		t.Errorf("%+v", all)
 	}
-	m.forget(b.SourceID)
+	m.forgetRecord(b.SourceID)
 	if all := m.getDigest(a.Digest); len(all) != 1 || all[0].Source != "u1" {
 		t.Errorf("%+v", all)
 	}
-	m.forget(a.SourceID)
+	m.forgetRecord(a.SourceID)
 	if len(m.byDigest) != 0 {
 		t.Errorf("left: %v", m.byDigest)
 	}
@@ -143,11 +143,11 @@ func FuzzMemo(f *testing.F) {
 				t.Fatal(err)
 			}
 			for i := 1; i < 3; i++ {
-				if r, ok := m.get(idOf(i)); !ok || r != recordOf("u1", i) {
+				if r, ok := m.getRecord(idOf(i)); !ok || r != recordOf("u1", i) {
 					t.Errorf("%d: %+v, %v", i, r, ok)
 				}
 			}
-			if err := m.close(); err != nil {
+			if err := m.closeFile(); err != nil {
 				t.Fatal(err)
 			}
 		}

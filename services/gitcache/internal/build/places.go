@@ -24,13 +24,13 @@ type places struct {
 
 func newPlaces() *places { return &places{now: time.Now, present: map[Place]found{}} }
 
-func (s *places) get(p Place) (found, bool) {
+func (s *places) getPlace(p Place) (found, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, ok := s.present[p]
 	if !ok {
 		if f, ok = s.past[p]; ok {
-			s.add(p, f)
+			s.addPlace(p, f)
 		}
 	}
 	if !f.until.IsZero() && !s.now().Before(f.until) {
@@ -41,29 +41,29 @@ func (s *places) get(p Place) (found, bool) {
 	return f, ok
 }
 
-func (s *places) put(p Place, f found) {
+func (s *places) putPlace(p Place, f found) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.add(p, f)
+	s.addPlace(p, f)
 }
 
-// add puts a place into the present generation. A full generation begins the next. mu is held.
-func (s *places) add(p Place, f found) {
+// addPlace puts a place into the present generation. A full generation begins the next. mu is held.
+func (s *places) addPlace(p Place, f found) {
 	if len(s.present) >= max(fewPlaces, min(2*s.current, maxPlaces)) {
 		s.present, s.past = map[Place]found{}, s.present
 	}
 	s.present[p] = f
 }
 
-// expect says how many places are current.
-func (s *places) expect(n int) {
+// expectPlaces says how many places are current.
+func (s *places) expectPlaces(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = n
 }
 
-// keep forgets all sources but those that are here.
-func (s *places) keep(here func(uid string) bool) {
+// forgetOthers forgets all sources but those that are here.
+func (s *places) forgetOthers(here func(uid string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[string]bool{} // each answer is a question to the disk
@@ -79,7 +79,7 @@ func (s *places) keep(here func(uid string) bool) {
 	}
 }
 
-func (s *places) len() int {
+func (s *places) countPlaces() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.present) + len(s.past)

@@ -162,11 +162,11 @@ func TestAFolderThatRefersToNothingBeyondItKeepsItsIdentity(t *testing.T) {
 		place(commit, "loop"), place(commit, "below"), place(commit, "chart"),
 		filtered(t, place(commit, "left-out"), nil, []string{"kustomization.*"}),
 	} {
-		f, err := w.builder.find(t.Context(), p)
+		f, err := w.builder.findPlace(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := w.resolve(p), (content{source: p.Source, tree: f.tree, filter: p.Filter}).id().String()
+		got, want := w.resolve(p), (content{source: p.Source, tree: f.tree, filter: p.Filter}).sourceID().String()
 		if got.SourceID != want {
 			t.Errorf("%q is %s, and was %s", p.Path, got.SourceID, want)
 		}
@@ -220,14 +220,14 @@ func TestContentsOfAnEarlierReleaseAreLookedAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	w.open(dir)
 	for _, folder := range []string{"plain", "open"} {
-		f, err := w.builder.find(t.Context(), place(commit, folder))
+		f, err := w.builder.findPlace(t.Context(), place(commit, folder))
 		if err != nil {
 			t.Fatal(err)
 		}
 		was := content{source: "u1", tree: f.tree}
-		r := was.record(was.id(), artifact.Summary{Digest: artifact.SumDigest(make([]byte, 32)), Size: 1024, Files: 1})
+		r := was.recordOf(was.sourceID(), artifact.Summary{Digest: artifact.SumDigest(make([]byte, 32)), Size: 1024, Files: 1})
 		r.Alone = false
-		if err := w.builder.memo.put(r); err != nil {
+		if err := w.builder.memo.putRecord(r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -237,8 +237,8 @@ func TestContentsOfAnEarlierReleaseAreLookedAtOnce(t *testing.T) {
 			t.Errorf("built again: %+v", b)
 		}
 	}
-	f, _ := w.builder.find(t.Context(), place(commit, "plain"))
-	if id := (content{source: "u1", tree: f.tree}).id(); !w.builder.memo.isAlone(id) {
+	f, _ := w.builder.findPlace(t.Context(), place(commit, "plain"))
+	if id := (content{source: "u1", tree: f.tree}).sourceID(); !w.builder.memo.isAlone(id) {
 		t.Error("it is not remembered that the folder refers to nothing")
 	}
 	if got := w.names(w.resolve(place(commit, "open"))); !slices.Equal(got, []string{"open/kustomization.yaml", "plain/a.yaml"}) {
@@ -338,7 +338,7 @@ func TestARecordOfAnOverlayThatDoesNotFitIsForgotten(t *testing.T) {
 	known := w.builder.Known("u1")
 	known[0].Folder = "deploy"
 	w.open(t.TempDir())
-	if err := w.builder.memo.put(record{Source: "u1", Record: known[0]}); err != nil {
+	if err := w.builder.memo.putRecord(record{Source: "u1", Record: known[0]}); err != nil {
 		t.Fatal(err)
 	}
 	content, err := w.builder.Open(t.Context(), first.Artifact.Digest)

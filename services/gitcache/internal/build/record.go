@@ -37,18 +37,18 @@ type record struct {
 	Record
 }
 
-func (c content) record(id key, sum artifact.Summary) record {
+func (c content) recordOf(id key, sum artifact.Summary) record {
 	r := record{Source: c.source, Record: Record{
 		SourceID: id.String(), Tree: c.tree.String(), Filter: c.filter, Submodules: c.submodules,
 		Digest: sum.Digest, Size: sum.Size, Files: sum.Files, Alone: c.alone,
 	}}
-	if c.reach.any() {
+	if c.reach.hasRoot() {
 		r.Root, r.Folder, r.Dependencies = c.reach.root.String(), c.reach.folder, c.dependencies
 	}
 	return r
 }
 
-func (r record) content() content {
+func (r record) contentOf() content {
 	c := content{source: r.Source, tree: plumbing.NewHash(r.Tree), filter: r.Filter, submodules: r.Submodules}
 	if r.Root != "" {
 		c.reach.root, c.reach.folder, c.dependencies = plumbing.NewHash(r.Root), r.Folder, r.Dependencies
@@ -57,25 +57,25 @@ func (r record) content() content {
 	return c
 }
 
-func (r record) summary() artifact.Summary {
+func (r record) summaryOf() artifact.Summary {
 	return artifact.Summary{Digest: r.Digest, Size: r.Size, Files: r.Files}
 }
 
 // Known are the contents of a source that were built, for a replica that takes it over.
-func (b *Builder) Known(uid string) []Record { return b.memo.of(uid) }
+func (b *Builder) Known(uid string) []Record { return b.memo.recordsOf(uid) }
 
 // Learn takes what another replica knows of a source. A record that does not fit together is left out: a source_id says
 // all but the artifact, and should that be wrong, it shows when it is built again.
 func (b *Builder) Learn(ctx context.Context, uid string, records []Record) {
 	for _, r := range slices.Backward(records) { // the record that was used last comes first
-		known, ok := fit(record{Source: uid, Record: r})
+		known, ok := fitRecord(record{Source: uid, Record: r})
 		if !ok || r.Root != "" && !b.refersAsSaid(ctx, known) {
 			continue
 		}
-		if err := b.memo.learn(known); err != nil {
+		if err := b.memo.learnRecord(known); err != nil {
 			b.deps.Log.Warn("memo is not written; after a restart the artifact is built again", "digest", r.Digest, "err", err)
 		}
-		b.built(uid, known.content().id())
+		b.pinBuilt(uid, known.contentOf().sourceID())
 	}
 }
 
@@ -83,14 +83,14 @@ func (b *Builder) Learn(ctx context.Context, uid string, records []Record) {
 // and this folder. A record whose commit is not here is of no use.
 func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 	id, ok := parseKey(r.SourceID)
-	if !ok || b.memo.knows(id) { // the record is not taken, or is here already
+	if !ok || b.memo.knowsContent(id) { // the record is not taken, or is here already
 		return false
 	}
 	m, ok := b.deps.Mirrors.Lookup(r.Source)
 	if !ok {
 		return false
 	}
-	leave, err := b.looks.turn(ctx, r.Source)
+	leave, err := b.looks.takeTurn(ctx, r.Source)
 	if err != nil {
 		return false
 	}
@@ -99,7 +99,7 @@ func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 	defer cancel()
 	objects := m.Objects()
 	defer objects.Close()
-	c := r.content()
+	c := r.contentOf()
 	folder, err := tree.Find(objects, c.reach.root, c.reach.folder, c.submodules)
 	if err != nil || folder != c.tree {
 		return false
@@ -108,8 +108,8 @@ func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 	return err == nil && len(parts) > 0 && c.idWith(c.reach.folder, parts) == id
 }
 
-// fit checks a record, and finds out about its submodules.
-func fit(r record) (record, bool) {
+// fitRecord checks a record, and finds out about its submodules.
+func fitRecord(r record) (record, bool) {
 	_, badDigest := artifact.ParseDigest(string(r.Digest))
 	_, badFilter := filter.ParseCanonical(r.Filter)
 	if badDigest != nil || badFilter != nil || !plumbing.IsHash(r.Tree) || r.Size < 0 || r.Files < 0 {
@@ -120,7 +120,7 @@ func fit(r record) (record, bool) {
 		return r, plumbing.IsHash(r.Root) && (r.Folder != "" || r.Dependencies) && len(r.Folder) <= artifact.DefaultPathBytes
 	}
 	for _, r.Submodules = range []bool{false, true} {
-		if r.content().id().String() == r.SourceID {
+		if r.contentOf().sourceID().String() == r.SourceID {
 			return r, true
 		}
 	}

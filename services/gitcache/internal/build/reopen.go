@@ -19,19 +19,19 @@ func (b *Builder) Open(ctx context.Context, d artifact.Digest) (io.ReadCloser, e
 	if i < 0 {
 		return nil, artifact.ErrNotFound
 	}
-	if !b.begin() {
+	if !b.beginBuild() {
 		return nil, context.Canceled
 	}
 	reader, writer := io.Pipe()
 	go func() {
 		defer b.running.Done()
-		ctx, cancel := context.WithTimeoutCause(ctx, b.time, b.late())
+		ctx, cancel := context.WithTimeoutCause(ctx, b.time, b.lateError())
 		defer cancel()
 		defer context.AfterFunc(b.life, func() { //nolint:contextcheck // Close ends it, too
 			cancel()
 			_ = reader.CloseWithError(context.Canceled) // never fails
 		})()
-		_ = writer.CloseWithError(b.rebuild(ctx, all[i], writer)) // never fails
+		_ = writer.CloseWithError(b.rebuildArtifact(ctx, all[i], writer)) // never fails
 	}()
 	return reader, nil
 }
@@ -44,38 +44,38 @@ func (b *Builder) isHere(r record) bool {
 	}
 	objects := m.Objects()
 	defer objects.Close()
-	c := r.content()
-	return objects.Has(c.tree) && (!c.reach.any() || objects.Has(c.reach.root))
+	c := r.contentOf()
+	return objects.Has(c.tree) && (!c.reach.hasRoot() || objects.Has(c.reach.root))
 }
 
-// rebuild writes the artifact of a record.
-func (b *Builder) rebuild(ctx context.Context, r record, out io.Writer) error {
+// rebuildArtifact writes the artifact of a record.
+func (b *Builder) rebuildArtifact(ctx context.Context, r record, out io.Writer) error {
 	select {
 	case b.again <- struct{}{}:
 		defer func() { <-b.again }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	w := artifact.NewWriter(out, limits())
-	err := b.pack(ctx, r.content(), w)
+	w := artifact.NewWriter(out, artifactLimits())
+	err := b.packContent(ctx, r.contentOf(), w)
 	if errors.Is(err, errOtherContent) {
 		// The record is another replica's word: the next request builds the content.
 		b.deps.Log.ErrorContext(ctx, "a record does not fit its content", "source_id", r.SourceID, "err", err)
-		b.memo.forget(r.SourceID)
+		b.memo.forgetRecord(r.SourceID)
 		return artifact.ErrCorrupt
 	}
 	if err != nil {
-		return b.judge(r.Source, plumbing.ZeroHash, err)
+		return b.judgeError(r.Source, plumbing.ZeroHash, err)
 	}
 	sum, err := w.Close()
 	if err != nil {
 		return err
 	}
-	if sum != r.summary() {
+	if sum != r.summaryOf() {
 		// The record is the word of another replica, or of another release: the next request builds the content.
 		b.deps.Log.ErrorContext(ctx, "content became another artifact than is remembered", "source_id", r.SourceID,
 			"digest", sum.Digest, "remembered", r.Digest)
-		b.memo.forget(r.SourceID)
+		b.memo.forgetRecord(r.SourceID)
 		return artifact.ErrCorrupt
 	}
 	return nil

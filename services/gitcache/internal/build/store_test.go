@@ -80,7 +80,7 @@ func TestADownloadIsBuiltFromAnySourceThatHasTheContent(t *testing.T) {
 	commit := w.commit(gittest.Files{"a/x": noise(1, 200_000), "b/x": noise(2, 200_000)})
 	a := w.resolve(place(commit, "a"))
 	known := w.builder.Known("u1")[0]
-	known.SourceID = content{source: "gone", tree: plumbing.NewHash(known.Tree)}.id().String()
+	known.SourceID = content{source: "gone", tree: plumbing.NewHash(known.Tree)}.sourceID().String()
 	w.builder.Learn(t.Context(), "gone", []Record{known})
 	w.resolve(place(commit, "b"))
 	if w.store.Has(a.Artifact.Digest) {

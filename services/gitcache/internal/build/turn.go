@@ -24,30 +24,30 @@ func newTurns(all, each int) *turns {
 	return &turns{all: make(chan struct{}, all), each: each, sources: map[string]*sourceTurns{}}
 }
 
-// turn waits until more work of a source may begin. leave must be called once.
-func (t *turns) turn(ctx context.Context, source string) (leave func(), err error) {
-	own := t.join(source)
+// takeTurn waits until more work of a source may begin. leave must be called once.
+func (t *turns) takeTurn(ctx context.Context, source string) (leave func(), err error) {
+	own := t.joinSource(source)
 	select {
 	case own.slots <- struct{}{}:
 	case <-ctx.Done():
-		t.part(source, own)
+		t.partSource(source, own)
 		return nil, context.Cause(ctx)
 	}
 	select {
 	case t.all <- struct{}{}:
 	case <-ctx.Done():
 		<-own.slots
-		t.part(source, own)
+		t.partSource(source, own)
 		return nil, context.Cause(ctx)
 	}
 	return func() {
 		<-t.all
 		<-own.slots
-		t.part(source, own)
+		t.partSource(source, own)
 	}, nil
 }
 
-func (t *turns) join(source string) *sourceTurns {
+func (t *turns) joinSource(source string) *sourceTurns {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own, ok := t.sources[source]
@@ -59,7 +59,7 @@ func (t *turns) join(source string) *sourceTurns {
 	return own
 }
 
-func (t *turns) part(source string, own *sourceTurns) {
+func (t *turns) partSource(source string, own *sourceTurns) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if own.users--; own.users == 0 {

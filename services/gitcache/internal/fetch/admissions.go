@@ -48,10 +48,10 @@ type admission struct {
 func newAdmissions() *admissions { return &admissions{known: map[admissionKey]admission{}} }
 
 func keyOf(r Remote, repository string) admissionKey {
-	return admissionKey{origin(r.URL), repository, r.Registry, r.Credentials}
+	return admissionKey{originOf(r.URL), repository, r.Registry, r.Credentials}
 }
 
-func (l *admissions) of(r Remote, repository string) (admission, bool) {
+func (l *admissions) admissionOf(r Remote, repository string) (admission, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := keyOf(r, repository)
@@ -63,7 +63,7 @@ func (l *admissions) of(r Remote, repository string) (admission, bool) {
 	return is, ok
 }
 
-func (l *admissions) remember(r Remote, repository string, is admission) {
+func (l *admissions) rememberAdmission(r Remote, repository string, is admission) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -84,43 +84,43 @@ func (l *admissions) remember(r Remote, repository string, is admission) {
 	l.known[keyOf(r, repository)] = is
 }
 
-// authorization is the header for the next request; "": none, as far as is known.
-func (l *admissions) authorization(ctx context.Context, h *HTTP, r Remote, repository string) (string, error) {
-	is, ok := l.of(r, repository)
+// authorizationFor is the header for the next request; "": none, as far as is known.
+func (l *admissions) authorizationFor(ctx context.Context, h *HTTP, r Remote, repository string) (string, error) {
+	is, ok := l.admissionOf(r, repository)
 	switch {
 	case !ok:
 		return "", nil
 	case !is.challenge.Bearer:
-		return "Basic " + basic(r.Credentials.Username, r.Credentials.Password), nil
+		return "Basic " + basicAuth(r.Credentials.Username, r.Credentials.Password), nil
 	case time.Now().Before(is.until):
 		return "Bearer " + is.token, nil
 	}
-	token, life, err := h.token(ctx, r, repository, is.challenge)
+	token, life, err := h.requestToken(ctx, r, repository, is.challenge)
 	if err != nil {
 		return "", err
 	}
 	is.token, is.until = token, time.Now().Add(life-life*unusedPart/100)
-	l.remember(r, repository, is)
+	l.rememberAdmission(r, repository, is)
 	return "Bearer " + token, nil
 }
 
-// learn takes in that a request was refused which had this authorization. The error is that there is nothing better to try.
-func (l *admissions) learn(r Remote, repository, authorization string, resp *http.Response) error {
-	is, known := l.of(r, repository)
+// learnChallenge takes in that a request was refused which had this authorization. The error is that there is nothing better to try.
+func (l *admissions) learnChallenge(r Remote, repository, authorization string, resp *http.Response) error {
+	is, known := l.admissionOf(r, repository)
 	challenge, ok := oci.ParseChallenges(resp.Header.Values("WWW-Authenticate"))
 	switch {
 	case ok && challenge.Bearer, ok && r.Credentials.Password != "" && !strings.HasPrefix(authorization, "Basic "):
-		l.remember(r, repository, admission{challenge: challenge})
+		l.rememberAdmission(r, repository, admission{challenge: challenge})
 		return nil
 	case !ok && known && is.challenge.Bearer: // a token that has ended is a 403 at some
-		l.remember(r, repository, admission{challenge: is.challenge})
+		l.rememberAdmission(r, repository, admission{challenge: is.challenge})
 		return nil
 	}
 	return registryError(r, repository, resp)
 }
 
-// token gets one from the token service that the registry names: to pull from one repository.
-func (h *HTTP) token(ctx context.Context, r Remote, repository string, c oci.Challenge) (token string, life time.Duration, err error) {
+// requestToken gets one from the token service that the registry names: to pull from one repository.
+func (h *HTTP) requestToken(ctx context.Context, r Remote, repository string, c oci.Challenge) (token string, life time.Duration, err error) {
 	u, err := realmURL(r, c.Realm)
 	if err != nil {
 		return "", 0, err
@@ -135,14 +135,14 @@ func (h *HTTP) token(ctx context.Context, r Remote, repository string, c oci.Cha
 		query.Set("service", c.Service)
 	}
 	u.RawQuery = query.Encode()
-	err = h.get(ctx, r, u, lists, func(req *http.Request) {
+	err = h.getURL(ctx, r, u, lists, func(req *http.Request) {
 		req.Header.Del("Authorization")
 		if r.Credentials.Password != "" {
 			req.SetBasicAuth(r.Credentials.Username, r.Credentials.Password)
 		}
 	}, func(resp *http.Response, body io.Reader) error {
 		switch code := resp.StatusCode; {
-		case code == http.StatusUnauthorized || code == http.StatusForbidden && !throttles(resp):
+		case code == http.StatusUnauthorized || code == http.StatusForbidden && !isThrottled(resp):
 			return &Error{Kind: KindCredentials, status: code, Message: fmt.Sprintf("%d from the token service %s. %s", code, u.Host, tokenHint(r, repository))}
 		case code != http.StatusOK:
 			e := statusError(r, resp.Request.URL, resp)
@@ -177,7 +177,7 @@ func tokenHint(r Remote, repository string) string {
 // registry's own host.
 func realmURL(r Remote, realm string) (*url.URL, error) {
 	bad := func(why string) error {
-		return refuse("%s names a token service that can't be used: its address %s", r.URL.Host, why)
+		return refusalError("%s names a token service that can't be used: its address %s", r.URL.Host, why)
 	}
 	u, err := url.Parse(realm)
 	if err != nil || len(realm) > giturl.MaxBytes {
@@ -200,7 +200,7 @@ func realmURL(r Remote, realm string) (*url.URL, error) {
 
 // sendsTo tells whether a token service gets the credentials: at the registry's own place, or where the source says so.
 func (r Remote) sendsTo(u *url.URL) bool {
-	if place(u) == place(r.URL) {
+	if hostPort(u) == hostPort(r.URL) {
 		return true
 	}
 	if u.Scheme != "https" {
@@ -213,5 +213,5 @@ func (r Remote) sendsTo(u *url.URL) bool {
 	case "registry.gitlab.com":
 		known = append(known, "gitlab.com")
 	}
-	return slices.ContainsFunc(known, func(host string) bool { return place(&url.URL{Scheme: "https", Host: host}) == place(u) })
+	return slices.ContainsFunc(known, func(host string) bool { return hostPort(&url.URL{Scheme: "https", Host: host}) == hostPort(u) })
 }

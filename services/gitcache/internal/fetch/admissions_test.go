@@ -19,15 +19,15 @@ func TestLoginsThatNobodyUsesAreForgotten(t *testing.T) {
 			}
 		}
 		old, used, next := with("old"), with("used"), with("next")
-		l.remember(old, "shop", admission{})
-		l.remember(used, "shop", admission{})
+		l.rememberAdmission(old, "shop", admission{})
+		l.rememberAdmission(used, "shop", admission{})
 		for range 3 {
 			<-time.After(admissionTime / 2)
-			if _, ok := l.of(used, "shop"); !ok {
+			if _, ok := l.admissionOf(used, "shop"); !ok {
 				t.Error("a login that is used is forgotten")
 			}
 		}
-		l.remember(next, "shop", admission{})
+		l.rememberAdmission(next, "shop", admission{})
 		if _, ok := l.known[keyOf(old, "shop")]; ok || len(l.known) != 2 {
 			t.Errorf("%d are remembered, the old one: %t", len(l.known), ok)
 		}

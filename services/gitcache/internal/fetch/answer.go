@@ -19,7 +19,7 @@ func (ask ask0) decode(body io.Reader) (pack io.Reader, err error) {
 	defer recoverTo(&err)
 	br := bufio.NewReader(body)
 	for n := 0; ; n++ {
-		line, err := acknowledgement(br)
+		line, err := readAcknowledgement(br)
 		switch {
 		case err != nil:
 			return nil, err
@@ -36,8 +36,8 @@ func (ask ask0) decode(body io.Reader) (pack io.Reader, err error) {
 // maxAcknowledgements is one and a half for each commit that the largest ask says to have, with room.
 const maxAcknowledgements = 1 << 12
 
-// acknowledgement reads the next one; nil: something else follows.
-func acknowledgement(br *bufio.Reader) ([]byte, error) {
+// readAcknowledgement reads the next one; nil: something else follows.
+func readAcknowledgement(br *bufio.Reader) ([]byte, error) {
 	head, err := br.Peek(7)
 	if len(head) < 7 {
 		if errors.Is(err, io.EOF) {
@@ -86,11 +86,11 @@ type saidNo string
 
 func (s saidNo) Error() string { return "upstream says: " + string(s) }
 
-// misunderstood is for a host that finds what Fairlead asks for malformed.
-func misunderstood(r Remote, said io.Reader) error {
+// misunderstoodError is for a host that finds what Fairlead asks for malformed.
+func misunderstoodError(r Remote, said io.Reader) error {
 	text, _ := io.ReadAll(io.LimitReader(said, 1<<10))
-	if words := clean(r.redact(string(text))); words != "" && words[0] != '<' {
-		return unfit("it does not take what Fairlead asks for, and says: " + stop(words))
+	if words := cleanLine(r.redactText(string(text))); words != "" && words[0] != '<' {
+		return unfit("it does not take what Fairlead asks for, and says: " + trimStop(words))
 	}
 	return unfit("it does not take what Fairlead asks for")
 }

@@ -79,9 +79,9 @@ func newApps(h *HTTP) *apps {
 	return &apps{h: h, life: life, close: close, tokens: map[installation]*list.Element{}, recent: list.New()}
 }
 
-// authenticated does what has to be done with a login. With a GitHub App that is a token, and one that the
+// withLogin does what has to be done with a login. With a GitHub App that is a token, and one that the
 // host refuses is replaced at once: it may have been revoked.
-func authenticated[T any](ctx context.Context, h *HTTP, r Remote, do func(Remote) (T, error)) (T, error) {
+func withLogin[T any](ctx context.Context, h *HTTP, r Remote, do func(Remote) (T, error)) (T, error) {
 	var none T
 	if err := r.checkHTTP(); err != nil {
 		return none, err
@@ -89,7 +89,7 @@ func authenticated[T any](ctx context.Context, h *HTTP, r Remote, do func(Remote
 	if r.Credentials.GitHubApp == (GitHubApp{}) {
 		return do(r)
 	}
-	with, fresh, err := h.apps.login(ctx, r)
+	with, fresh, err := h.apps.loginApp(ctx, r)
 	if err != nil {
 		return none, err
 	}
@@ -97,18 +97,18 @@ func authenticated[T any](ctx context.Context, h *HTTP, r Remote, do func(Remote
 	if e, ok := errors.AsType[*Error](err); fresh || !ok || !e.unauthorized {
 		return v, err
 	}
-	h.apps.forget(with)
-	if with, _, err = h.apps.login(ctx, r); err != nil {
+	h.apps.forgetToken(with)
+	if with, _, err = h.apps.loginApp(ctx, r); err != nil {
 		return none, err
 	}
 	return do(with)
 }
 
-// login puts a token that is good for a while into the credentials. fresh tells that it was made for this call.
-func (a *apps) login(ctx context.Context, r Remote) (with Remote, fresh bool, err error) {
+// loginApp puts a token that is good for a while into the credentials. fresh tells that it was made for this call.
+func (a *apps) loginApp(ctx context.Context, r Remote) (with Remote, fresh bool, err error) {
 	of := installationOf(r)
 	r.Credentials.Username = appUser
-	if r.Credentials.Password = a.get(of); r.Credentials.Password != "" {
+	if r.Credentials.Password = a.goodToken(of); r.Credentials.Password != "" {
 		return r, false, nil
 	}
 	// All sources of a repository need the token at the same time; one request gets it. A caller that gives up ends no
@@ -117,7 +117,7 @@ func (a *apps) login(ctx context.Context, r Remote) (with Remote, fresh bool, er
 		detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
 		defer context.AfterFunc(a.life, cancel)() //nolint:contextcheck // two that end it
-		return a.ask(detached, r, of)
+		return a.requestToken(detached, r, of)
 	})
 	select {
 	case <-ctx.Done():
@@ -131,8 +131,8 @@ func (a *apps) login(ctx context.Context, r Remote) (with Remote, fresh bool, er
 	}
 }
 
-// get is the token that is there; "" if none is good enough.
-func (a *apps) get(of installation) string {
+// goodToken is the token that is there; "" if none is good enough.
+func (a *apps) goodToken(of installation) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	e, ok := a.tokens[of]
@@ -143,27 +143,27 @@ func (a *apps) get(of installation) string {
 	return e.Value.(kept).token
 }
 
-func (a *apps) keep(k kept) {
+func (a *apps) keepToken(k kept) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.drop(k.of)
+	a.dropToken(k.of)
 	a.tokens[k.of] = a.recent.PushFront(k)
 	if a.recent.Len() > maxInstallations {
-		a.drop(a.recent.Back().Value.(kept).of)
+		a.dropToken(a.recent.Back().Value.(kept).of)
 	}
 }
 
-// forget drops a token that was refused, unless there is a newer one already.
-func (a *apps) forget(r Remote) {
+// forgetToken drops a token that was refused, unless there is a newer one already.
+func (a *apps) forgetToken(r Remote) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of := installationOf(r)
 	if e, ok := a.tokens[of]; ok && e.Value.(kept).token == r.Credentials.Password {
-		a.drop(of)
+		a.dropToken(of)
 	}
 }
 
-func (a *apps) drop(of installation) {
+func (a *apps) dropToken(of installation) {
 	if e, ok := a.tokens[of]; ok {
 		a.recent.Remove(e)
 		delete(a.tokens, of)
@@ -180,14 +180,14 @@ func apiOf(u *url.URL) string {
 	return u.Scheme + "://" + host + "/api/v3"
 }
 
-// ask gets a new token. The App's key stays here: what goes out is a proof that is good for minutes.
-func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, error) {
-	u, proof, err := prepare(r, of)
+// requestToken gets a new token. The App's key stays here: what goes out is a proof that is good for minutes.
+func (a *apps) requestToken(ctx context.Context, r Remote, of installation) (string, error) {
+	u, proof, err := prepareProof(r, of)
 	if err != nil {
 		return "", err
 	}
-	x := &exchange{h: a.h, r: r, door: r.door(u)}
-	leave, err := a.h.budget.enter(ctx, x.door, lists)
+	x := &exchange{h: a.h, r: r, door: r.doorOf(u)}
+	leave, err := a.h.budget.enterHost(ctx, x.door, lists)
 	if err != nil {
 		return "", err
 	}
@@ -206,12 +206,12 @@ func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, erro
 	req.Header.Set("Accept", "application/vnd.github+json")
 	req.Header.Set("Authorization", "Bearer "+proof)
 	req.Header.Set("User-Agent", "fairlead")
-	resp, err := x.stay().Do(req)
+	resp, err := x.stayingClient().Do(req)
 	if err != nil {
 		return "", transportError(ctx, u.Host, a.h.limits.ListTime, err)
 	}
 	defer resp.Body.Close()
-	defer drain(resp.Body, cancel)
+	defer drainBody(resp.Body, cancel)
 	if resp.StatusCode != http.StatusCreated {
 		return "", appError(r, u.Host, resp)
 	}
@@ -222,21 +222,21 @@ func (a *apps) ask(ctx context.Context, r Remote, of installation) (string, erro
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxTokenAnswer)).Decode(&answer); err != nil || answer.Token == "" {
 		return "", &Error{Kind: KindNotGit, Message: fmt.Sprintf("%s does not answer as GitHub's API does. Check the source's url", u.Host)}
 	}
-	a.keep(kept{of, answer.Token, answer.Expires})
+	a.keepToken(kept{of, answer.Token, answer.Expires})
 	return answer.Token, nil
 }
 
-// prepare checks what the secret says of the App, and makes the proof.
-func prepare(r Remote, of installation) (*url.URL, string, error) {
+// prepareProof checks what the secret says of the App, and makes the proof.
+func prepareProof(r Remote, of installation) (*url.URL, string, error) {
 	if !regexp.MustCompile(`^[0-9]{1,20}$`).MatchString(of.InstallationID) {
-		return nil, "", r.misfit("its githubAppInstallationID is no number")
+		return nil, "", r.misfitError("its githubAppInstallationID is no number")
 	}
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(of.ID) {
-		return nil, "", r.misfit("its githubAppID is neither a number nor a client id")
+		return nil, "", r.misfitError("its githubAppID is neither a number nor a client id")
 	}
 	key, err := rsaKey(of.PrivateKey)
 	if err != nil {
-		return nil, "", r.misfit("its githubAppPrivateKey can't be used: %v. Put the key there that GitHub gave for the App", err)
+		return nil, "", r.misfitError("its githubAppPrivateKey can't be used: %v. Put the key there that GitHub gave for the App", err)
 	}
 	u, err := url.Parse(of.api)
 	if err != nil {
@@ -244,14 +244,14 @@ func prepare(r Remote, of installation) (*url.URL, string, error) {
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
 	if err != nil {
-		return nil, "", r.misfit("its githubAppPrivateKey can't sign")
+		return nil, "", r.misfitError("its githubAppPrivateKey can't sign")
 	}
 	now := time.Now()
 	proof, err := jwt.Signed(signer).Claims(jwt.Claims{
 		Issuer: of.ID, IssuedAt: jwt.NewNumericDate(now.Add(-proofSkew)), Expiry: jwt.NewNumericDate(now.Add(proofLife)),
 	}).Serialize()
 	if err != nil {
-		return nil, "", r.misfit("its githubAppPrivateKey can't sign")
+		return nil, "", r.misfitError("its githubAppPrivateKey can't sign")
 	}
 	return u.JoinPath("app", "installations", of.InstallationID, "access_tokens"), proof, nil
 }

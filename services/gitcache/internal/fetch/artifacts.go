@@ -84,8 +84,8 @@ func (f *Fetchers) FetchArtifact(ctx context.Context, r Remote, a Artifact, into
 // artifactRepository is the name of the repository of a source.
 func artifactRepository(r Remote) string { return strings.TrimPrefix(r.URL.Path, "/") }
 
-// single tells errors of one artifact from those of the registry.
-func single(err error) bool {
+// isSingle tells errors of one artifact from those of the registry.
+func isSingle(err error) bool {
 	known, ok := errors.AsType[*Error](err)
 	return ok && (known.Kind == KindContent || known.Kind == KindNotFound || known.Kind == KindRefused)
 }
@@ -102,19 +102,19 @@ func (h *HTTP) listArtifacts(ctx context.Context, r Remote, refs []string, layer
 	}
 	defer func() { now.Bytes = look.bytes }()
 	for _, ref := range refs {
-		tag, digest, choice, err := look.reference(ctx, ref)
+		tag, digest, choice, err := look.resolveReference(ctx, ref)
 		if err == nil && (tag != "" || digest != "") {
 			var m *oci.Manifest
 			var layers []oci.Layer
-			if digest, m, err = look.find(ctx, tag, digest); err == nil && m != nil {
+			if digest, m, err = look.findManifest(ctx, tag, digest); err == nil && m != nil {
 				if layers, err = m.Content(layerType); err == nil {
 					now.Answers[ref] = Answer{Artifact: &Artifact{Tag: tag, Manifest: digest, Layers: layers, Created: m.Created}, Choice: choice}
 					continue
 				}
-				err = &Error{Kind: KindContent, Message: fmt.Sprintf("the artifact %s can't be used: %s", digest.Short(), clean(err.Error()))}
+				err = &Error{Kind: KindContent, Message: fmt.Sprintf("the artifact %s can't be used: %s", digest.Short(), cleanLine(err.Error()))}
 			}
 		}
-		if err != nil && !single(err) {
+		if err != nil && !isSingle(err) {
 			return nil, err
 		}
 		if tag != "" || digest != "" || strings.HasPrefix(ref, catalog.SemverPrefix) {
@@ -135,8 +135,8 @@ type looking struct {
 	bytes      int64
 }
 
-// reference is the tag or the digest that a ref means; neither: it is none of a registry, or a range that finds nothing.
-func (l *looking) reference(ctx context.Context, ref string) (tag string, digest oci.Digest, choice tags.Choice, err error) {
+// resolveReference is the tag or the digest that a ref means; neither: it is none of a registry, or a range that finds nothing.
+func (l *looking) resolveReference(ctx context.Context, ref string) (tag string, digest oci.Digest, choice tags.Choice, err error) {
 	switch {
 	case ref == "HEAD":
 		return latest, "", choice, nil
@@ -149,7 +149,7 @@ func (l *looking) reference(ctx context.Context, ref string) (tag string, digest
 	}
 	versions, err := tags.Parse(strings.TrimPrefix(ref, catalog.SemverPrefix))
 	if err != nil {
-		return "", "", choice, refuse("ref %q: %s", ref, err)
+		return "", "", choice, refusalError("ref %q: %s", ref, err)
 	}
 	if l.tags == nil {
 		l.tags = []string{}
@@ -182,8 +182,8 @@ func unlessMissing(err error) error {
 	return err
 }
 
-// find gets the manifest of a tag or a digest; nil: there is none.
-func (l *looking) find(ctx context.Context, tag string, digest oci.Digest) (oci.Digest, *oci.Manifest, error) {
+// findManifest gets the manifest of a tag or a digest; nil: there is none.
+func (l *looking) findManifest(ctx context.Context, tag string, digest oci.Digest) (oci.Digest, *oci.Manifest, error) {
 	if tag != "" {
 		known, ok := l.heads[tag]
 		if !ok {
@@ -201,7 +201,7 @@ func (l *looking) find(ctx context.Context, tag string, digest oci.Digest) (oci.
 		m = l.next[key]
 	}
 	if m == nil {
-		is, n, err := l.h.manifest(ctx, l.r, l.repository, digest)
+		is, n, err := l.h.imageManifest(ctx, l.r, l.repository, digest)
 		l.bytes += n
 		if err != nil {
 			return digest, nil, unlessMissing(err)
@@ -228,17 +228,17 @@ func (h *HTTP) fetchArtifact(ctx context.Context, r Remote, a Artifact, into Tar
 			return commit, n, err
 		}
 	}
-	objects, err := u.Commit(a.subject(artifactRepository(r)))
+	objects, err := u.Commit(a.describeSubject(artifactRepository(r)))
 	if err != nil {
 		u.Close()
 		return commit, n, storageError(err)
 	}
 	defer objects.Close()
-	return objects.Commit, n, h.keep(ctx, r, objects, into)
+	return objects.Commit, n, h.storeObjects(ctx, r, objects, into)
 }
 
-// subject is what people read of an artifact: its repository's name and its tag, and nothing that changes with the time of a push.
-func (a Artifact) subject(repository string) string {
+// describeSubject is what people read of an artifact: its repository's name and its tag, and nothing that changes with the time of a push.
+func (a Artifact) describeSubject(repository string) string {
 	what := a.Tag
 	if what == "" {
 		what = a.Manifest.Short()
@@ -246,9 +246,9 @@ func (a Artifact) subject(repository string) string {
 	return path.Base(repository) + " " + what
 }
 
-// keep puts objects into the mirror.
-func (h *HTTP) keep(ctx context.Context, r Remote, objects *archive.Objects, into Target) error {
-	checked, err := h.budget.check(ctx, r.door(r.URL)) // few packs are checked at once: it takes memory
+// storeObjects puts objects into the mirror.
+func (h *HTTP) storeObjects(ctx context.Context, r Remote, objects *archive.Objects, into Target) error {
+	checked, err := h.budget.checkTurn(ctx, r.doorOf(r.URL)) // few packs are checked at once: it takes memory
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (h *HTTP) keep(ctx context.Context, r Remote, objects *archive.Objects, int
 }
 
 func storageError(err error) *Error {
-	return &Error{Kind: KindStorage, cause: err, Message: "what came can't be kept: " + clean(err.Error())}
+	return &Error{Kind: KindStorage, cause: err, Message: "what came can't be kept: " + cleanLine(err.Error())}
 }
 
 // listRegistryCharts chooses a version for each ref among the tags of the chart's repository. A version that is written whole is asked
@@ -287,11 +287,11 @@ func (h *HTTP) listRegistryCharts(ctx context.Context, r Remote, wants map[strin
 			}
 			now.looks[want.Chart] = look
 		}
-		choice, err := look.chart(ctx, want)
+		choice, err := look.chooseChart(ctx, want)
 		known, ok := errors.AsType[*Error](err)
 		switch {
 		case err == nil:
-		case ok && (single(err) || known.Kind == KindCredentials):
+		case ok && (isSingle(err) || known.Kind == KindCredentials):
 			choice.Err = err
 		default:
 			return nil, err
@@ -305,10 +305,10 @@ func (h *HTTP) listRegistryCharts(ctx context.Context, r Remote, wants map[strin
 	return now, nil
 }
 
-// chart chooses a version.
-func (l *looking) chart(ctx context.Context, want helm.Want) (helm.Choice, error) {
+// chooseChart chooses a version.
+func (l *looking) chooseChart(ctx context.Context, want helm.Want) (helm.Choice, error) {
 	if _, err := semver.StrictNewVersion(strings.TrimPrefix(want.Version, "v")); err == nil {
-		choice, err := l.version(ctx, want, want.Version)
+		choice, err := l.findVersion(ctx, want, want.Version)
 		if err != nil || choice.Found() {
 			return choice, err
 		}
@@ -326,20 +326,20 @@ func (l *looking) chart(ctx context.Context, want helm.Want) (helm.Choice, error
 	if err != nil || !choice.Found() {
 		return choice, err
 	}
-	found, err := l.version(ctx, want, choice.Version.Version)
+	found, err := l.findVersion(ctx, want, choice.Version.Version)
 	found.Highest, found.Newest = choice.Highest, choice.Newest
 	return found, err
 }
 
-// version finds the package of a version.
-func (l *looking) version(ctx context.Context, want helm.Want, version string) (choice helm.Choice, err error) {
-	digest, m, err := l.find(ctx, helm.TagOf(version), "")
+// findVersion finds the package of a version.
+func (l *looking) findVersion(ctx context.Context, want helm.Want, version string) (choice helm.Choice, err error) {
+	digest, m, err := l.findManifest(ctx, helm.TagOf(version), "")
 	if err != nil || m == nil {
 		return choice, err
 	}
 	layer, err := m.Chart()
 	if err != nil {
-		return choice, &Error{Kind: KindContent, Message: fmt.Sprintf("%s %s (%s) can't be used: %s", want.Chart, version, digest.Short(), clean(err.Error()))}
+		return choice, &Error{Kind: KindContent, Message: fmt.Sprintf("%s %s (%s) can't be used: %s", want.Chart, version, digest.Short(), cleanLine(err.Error()))}
 	}
 	choice.Highest = version
 	choice.Version = helm.Version{
@@ -369,5 +369,5 @@ func (h *HTTP) fetchRegistryChart(ctx context.Context, r Remote, v helm.Version,
 	if err != nil {
 		return commit, n, err
 	}
-	return chart.Commit, n, h.keep(ctx, r, chart, into)
+	return chart.Commit, n, h.storeObjects(ctx, r, chart, into)
 }

@@ -38,11 +38,11 @@ func NewBinary(h *HTTP, dir string) (*Binary, error) {
 
 // List asks where all refs point: git ls-remote knows no prefixes. A list costs a process.
 func (b *Binary) List(ctx context.Context, r Remote, _ Names) (*Listing, error) {
-	return authenticated(ctx, b.http, r, func(r Remote) (*Listing, error) { return b.list(ctx, r) })
+	return withLogin(ctx, b.http, r, func(r Remote) (*Listing, error) { return b.list(ctx, r) })
 }
 
 func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
-	leave, err := b.http.budget.enter(ctx, r.door(r.URL), lists)
+	leave, err := b.http.budget.enterHost(ctx, r.doorOf(r.URL), lists)
 	if err != nil {
 		return nil, err
 	}
@@ -50,23 +50,23 @@ func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
 	limits := b.http.limits
 	limited, cancel := context.WithTimeoutCause(ctx, limits.ListTime, errDeadline)
 	defer cancel()
-	relay := newRelay(b.http, r, r.URL, limits.list)
-	s, err := b.git.scratch()
+	relay := newRelay(b.http, r, r.URL, limits.capList)
+	s, err := b.git.makeScratch()
 	if err != nil {
 		return nil, err
 	}
-	defer s.remove(&err)
+	defer s.removeAll(&err)
 	var out bytes.Buffer
-	err = relay.serve(limited, func(ctx context.Context, at endpoint) error {
+	err = relay.serveWhile(limited, func(ctx context.Context, at endpoint) error {
 		return s.run(ctx, at, nil, &out, "ls-remote", "--quiet", remoteName)
 	})
 	if err != nil {
-		return nil, relay.verdict(limited, err)
+		return nil, relay.explainFailure(limited, err)
 	}
 	if l, err = parseLsRemote(&out); err != nil {
-		return nil, broken(r, "list of refs", err)
+		return nil, brokenError(r, "list of refs", err)
 	}
-	l.base, l.binary, l.Bytes = relay.where(), true, relay.bytes.Load()
+	l.base, l.binary, l.Bytes = relay.upstreamURL(), true, relay.bytes.Load()
 	return l, nil
 }
 
@@ -105,15 +105,15 @@ func parseLsRemote(out io.Reader) (*Listing, error) {
 
 // Fetch brings wants and all that they reach.
 func (b *Binary) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	return authenticated(ctx, b.http, r, func(r Remote) (int64, error) { return b.fetch(ctx, r, l, wants, into) })
+	return withLogin(ctx, b.http, r, func(r Remote) (int64, error) { return b.fetch(ctx, r, l, wants, into) })
 }
 
 func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (n int64, err error) {
 	haves, err := into.Haves()
 	if err != nil {
-		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + clean(err.Error()), cause: err}
+		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + cleanLine(err.Error()), cause: err}
 	}
-	leave, err := b.http.budget.enter(ctx, r.door(l.base), packs)
+	leave, err := b.http.budget.enterHost(ctx, r.doorOf(l.base), packs)
 	if err != nil {
 		return 0, err
 	}
@@ -123,26 +123,26 @@ func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbi
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
-	relay := newRelay(b.http, r, l.base, limits.pack)
+	relay := newRelay(b.http, r, l.base, limits.capPack)
 	relay.idle = func() *watchdog { return newWatchdog(limits.IdleTime, cancel) }
-	s, err := b.git.scratch()
+	s, err := b.git.makeScratch()
 	if err != nil {
 		return 0, err
 	}
-	defer s.remove(&err)
-	if err := s.borrow(into.ObjectsDir(), haves); err != nil {
+	defer s.removeAll(&err)
+	if err := s.borrowObjects(into.ObjectsDir(), haves); err != nil {
 		return 0, err
 	}
-	err = relay.serve(limited, func(ctx context.Context, at endpoint) error {
+	err = relay.serveWhile(limited, func(ctx context.Context, at endpoint) error {
 		return s.run(ctx, at, wantLines(wants), io.Discard, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head",
 			"--no-auto-maintenance", "--no-recurse-submodules", "--refmap=", "--stdin", remoteName)
 	})
 	if err == nil {
-		n, err = s.handOver(limited, limits, b.http.budget.unload(r.door(l.base), into, leave))
+		n, err = s.handOver(limited, limits, b.http.budget.unloadTarget(r.doorOf(l.base), into, leave))
 	}
 	if err != nil {
-		if relay.err() != nil && limited.Err() == nil {
-			err = relay.err()
+		if relay.firstError() != nil && limited.Err() == nil {
+			err = relay.firstError()
 		}
 		return 0, fetchError(ctx, limited, limits, r, err)
 	}
@@ -161,14 +161,14 @@ func wantLines(wants []plumbing.Hash) io.Reader {
 func (s *scratch) handOver(ctx context.Context, limits Limits, into Target) (total int64, err error) {
 	packs, err := filepath.Glob(filepath.Join(s.dir, "objects", "pack", "*.pack"))
 	if err != nil {
-		return 0, storage(err)
+		return 0, markStorage(err)
 	}
 	for _, path := range packs {
 		f, err := os.Open(path)
 		if err != nil {
-			return total, storage(err)
+			return total, markStorage(err)
 		}
-		n, err := into.AddPack(ctx, limits.pack(f))
+		n, err := into.AddPack(ctx, limits.capPack(f))
 		total += n
 		if err = errors.Join(err, f.Close()); err != nil {
 			return total, err
@@ -177,6 +177,6 @@ func (s *scratch) handOver(ctx context.Context, limits Limits, into Target) (tot
 	return total, nil
 }
 
-func storage(err error) *Error {
+func markStorage(err error) *Error {
 	return &Error{Kind: KindStorage, cause: err, Message: fmt.Sprintf("the disk for fetches can't be used: %s. Check the gitcache's disk", plainCause(err))}
 }

@@ -45,14 +45,14 @@ func findGit(dir string, limits Limits) (*gitProgram, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), versionTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "version")
-	cmd.Env = environment(dir)
+	cmd.Env = gitEnvironment(dir)
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s does not run: %w", path, err)
 	}
 	var major, minor int
 	if n, _ := fmt.Sscanf(string(out), "git version %d.%d", &major, &minor); n < 2 || major < 2 || major == 2 && minor < 30 {
-		return nil, fmt.Errorf("%s is %q, and %s or later is needed", path, clean(string(out)), oldestGit)
+		return nil, fmt.Errorf("%s is %q, and %s or later is needed", path, cleanLine(string(out)), oldestGit)
 	}
 	return &gitProgram{path: path, dir: dir, limits: limits}, nil
 }
@@ -61,8 +61,8 @@ func findGit(dir string, limits Limits) (*gitProgram, error) {
 // index of as many objects as the mirror takes. Large files are streamed.
 const mostAlloc = "512m"
 
-// environment is all that git gets of one: nothing of this process's own.
-func environment(home string) []string {
+// gitEnvironment is all that git gets of one: nothing of this process's own.
+func gitEnvironment(home string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home, "LC_ALL=C",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0",
@@ -121,31 +121,31 @@ type scratch struct {
 	dir string
 }
 
-func (g *gitProgram) scratch() (*scratch, error) {
+func (g *gitProgram) makeScratch() (*scratch, error) {
 	dir, err := os.MkdirTemp(g.dir, "git-*")
 	if err != nil {
-		return nil, storage(err)
+		return nil, markStorage(err)
 	}
 	s := &scratch{git: g, dir: dir}
 	for _, sub := range []string{"objects/info", "objects/pack", "refs"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(dir, sub), 0o700))
 	}
-	if err = errors.Join(err, s.write("HEAD", "ref: refs/heads/none\n")); err != nil {
-		s.remove(&err)
-		return nil, storage(err)
+	if err = errors.Join(err, s.writeFile("HEAD", "ref: refs/heads/none\n")); err != nil {
+		s.removeAll(&err)
+		return nil, markStorage(err)
 	}
 	return s, nil
 }
 
-func (s *scratch) write(name, content string) error {
+func (s *scratch) writeFile(name, content string) error {
 	return os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600)
 }
 
-// borrow lets git read the Target's objects, and tells it which of them are whole histories.
-func (s *scratch) borrow(objects string, haves []plumbing.Hash) error {
+// borrowObjects lets git read the Target's objects, and tells it which of them are whole histories.
+func (s *scratch) borrowObjects(objects string, haves []plumbing.Hash) error {
 	objects, err := filepath.Abs(objects)
 	if err != nil {
-		return storage(err)
+		return markStorage(err)
 	}
 	ids := map[string]bool{}
 	for _, id := range haves {
@@ -156,27 +156,27 @@ func (s *scratch) borrow(objects string, haves []plumbing.Hash) error {
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		fmt.Fprintf(&refs, "%s refs/haves/%s\n", id, id)
 	}
-	if err := errors.Join(s.write("objects/info/alternates", objects+"\n"), s.write("packed-refs", refs.String())); err != nil {
-		return storage(err)
+	if err := errors.Join(s.writeFile("objects/info/alternates", objects+"\n"), s.writeFile("packed-refs", refs.String())); err != nil {
+		return markStorage(err)
 	}
 	return nil
 }
 
-// remove throws the scratch away. A scratch folder that can't be removed is an error of its own.
-func (s *scratch) remove(err *error) {
+// removeAll throws the scratch away. A scratch folder that can't be removed is an error of its own.
+func (s *scratch) removeAll(err *error) {
 	if failed := os.RemoveAll(s.dir); failed != nil && *err == nil {
-		*err = storage(failed)
+		*err = markStorage(failed)
 	}
 }
 
 // run has git do one thing with what is behind the relay. When ctx ends git and all that it started are killed.
 func (s *scratch) run(ctx context.Context, at endpoint, stdin io.Reader, stdout io.Writer, args ...string) error {
-	if err := s.write("config", fmt.Sprintf(configuration, at.token, maxAskBytes, at.url)); err != nil {
-		return storage(err)
+	if err := s.writeFile("config", fmt.Sprintf(configuration, at.token, maxAskBytes, at.url)); err != nil {
+		return markStorage(err)
 	}
 	var said stderr
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.git.path, append([]string{"--git-dir=" + s.dir}, args...)...)
-	cmd.Dir, cmd.Env, cmd.Stdin = s.dir, environment(s.dir), stdin
+	cmd.Dir, cmd.Env, cmd.Stdin = s.dir, gitEnvironment(s.dir), stdin
 	pr, pw := io.Pipe()
 	cmd.Stdout, cmd.Stderr = pw, &said
 	p, err := subprocess.Start(cmd)
@@ -185,7 +185,7 @@ func (s *scratch) run(ctx context.Context, at endpoint, stdin io.Reader, stdout 
 	}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.Copy(stdout, s.git.limits.list(pr))
+		_, err := io.Copy(stdout, s.git.limits.capList(pr))
 		copied <- errors.Join(err, pr.CloseWithError(io.ErrClosedPipe))
 	}()
 	unwatch := context.AfterFunc(ctx, p.Kill)
@@ -199,7 +199,7 @@ func (s *scratch) run(ctx context.Context, at endpoint, stdin io.Reader, stdout 
 		return ctx.Err()
 	}
 	if err != nil {
-		return gitError(said.words(), err)
+		return gitError(said.saidLines(), err)
 	}
 	return nil
 }

@@ -40,14 +40,14 @@ type relay struct {
 }
 
 func newRelay(h *HTTP, r Remote, base *url.URL, limit func(io.Reader) *capped) *relay {
-	return &relay{x: &exchange{h: h, r: r, door: r.door(base)}, r: r, token: rand.Text(), base: base, limit: limit}
+	return &relay{x: &exchange{h: h, r: r, door: r.doorOf(base)}, r: r, token: rand.Text(), base: base, limit: limit}
 }
 
 // endpoint is where git finds a relay.
 type endpoint struct{ url, token string }
 
-// serve relays while do lasts, which ends with ctx. When it returns nothing is left of either.
-func (y *relay) serve(ctx context.Context, do func(ctx context.Context, at endpoint) error) error {
+// serveWhile relays while do lasts, which ends with ctx. When it returns nothing is left of either.
+func (y *relay) serveWhile(ctx context.Context, do func(ctx context.Context, at endpoint) error) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("listen for git: %w", err)
@@ -87,9 +87,9 @@ func (y *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	var err error
 	switch {
 	case req.Method == http.MethodGet && req.URL.Path == "/info/refs" && req.URL.RawQuery == "service="+uploadPack:
-		err = y.list(w, req)
+		err = y.relayList(w, req)
 	case req.Method == http.MethodPost && req.URL.Path == "/"+uploadPack:
-		err = y.pack(w, req)
+		err = y.relayPack(w, req)
 	default:
 		http.NotFound(w, req)
 		return
@@ -104,14 +104,14 @@ func (y *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-func (y *relay) list(w http.ResponseWriter, req *http.Request) error {
+func (y *relay) relayList(w http.ResponseWriter, req *http.Request) error {
 	u := y.r.URL.JoinPath("info", "refs")
 	u.RawQuery = "service=" + uploadPack
-	up, err := request(req.Context(), y.r, http.MethodGet, u, nil)
+	up, err := newRequest(req.Context(), y.r, http.MethodGet, u, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := y.send(y.x.follow(), up, req, listMediaType)
+	resp, err := y.sendUpstream(y.x.followingClient(), up, req, listMediaType)
 	if err != nil {
 		return err
 	}
@@ -119,15 +119,15 @@ func (y *relay) list(w http.ResponseWriter, req *http.Request) error {
 	y.mu.Lock()
 	y.base = afterRedirect(resp.Request.URL, y.r.URL)
 	y.mu.Unlock()
-	return y.copy(w, resp, y.x.h.limits.list)
+	return y.copyAnswer(w, resp, y.x.h.limits.capList)
 }
 
-func (y *relay) pack(w http.ResponseWriter, req *http.Request) error {
+func (y *relay) relayPack(w http.ResponseWriter, req *http.Request) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxAskBytes))
 	if err != nil {
 		return fmt.Errorf("git asks for too much at once: %w", err)
 	}
-	up, err := request(req.Context(), y.r, http.MethodPost, y.where().JoinPath(uploadPack), body)
+	up, err := newRequest(req.Context(), y.r, http.MethodPost, y.upstreamURL().JoinPath(uploadPack), body)
 	if err != nil {
 		return err
 	}
@@ -136,46 +136,46 @@ func (y *relay) pack(w http.ResponseWriter, req *http.Request) error {
 	if encoding := req.Header.Get("Content-Encoding"); encoding == "gzip" {
 		up.Header.Set("Content-Encoding", encoding)
 	}
-	resp, err := y.send(y.x.stay(), up, req, packMediaType)
+	resp, err := y.sendUpstream(y.x.stayingClient(), up, req, packMediaType)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	return y.copy(w, resp, y.limit)
+	return y.copyAnswer(w, resp, y.limit)
 }
 
-func (y *relay) send(client *http.Client, up, req *http.Request, mediaType string) (*http.Response, error) {
+func (y *relay) sendUpstream(client *http.Client, up, req *http.Request, mediaType string) (*http.Response, error) {
 	if req.Header.Get(protocolHeader) == askVersion2 {
 		up.Header.Set(protocolHeader, askVersion2)
 	}
 	if y.idle != nil {
 		dog := y.idle()
-		defer dog.stop()
+		defer dog.stopTimer()
 	}
 	resp, err := client.Do(up)
 	if err != nil {
 		return nil, err
 	}
-	if err := expect(y.r, resp, mediaType); err != nil {
+	if err := checkAnswer(y.r, resp, mediaType); err != nil {
 		_ = resp.Body.Close()
 		return nil, err
 	}
 	return resp, nil
 }
 
-func (y *relay) copy(w http.ResponseWriter, resp *http.Response, limit func(io.Reader) *capped) error {
+func (y *relay) copyAnswer(w http.ResponseWriter, resp *http.Response, limit func(io.Reader) *capped) error {
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.Header().Set("Cache-Control", "no-cache")
 	var body io.Reader = resp.Body
 	if y.idle != nil {
 		dog := y.idle()
-		defer dog.stop()
+		defer dog.stopTimer()
 		dog.r = body
 		body = dog
 	}
 	limited := limit(body)
 	from := &failing{r: limited}
-	defer func() { y.bytes.Add(limited.taken()) }()
+	defer func() { y.bytes.Add(limited.bytesTaken()) }()
 	if _, err := io.Copy(w, from); err != nil && from.err != nil {
 		return from.err // and not that git is gone, which git itself explains
 	}
@@ -196,26 +196,26 @@ func (f *failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (y *relay) where() *url.URL {
+func (y *relay) upstreamURL() *url.URL {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.base
 }
 
-func (y *relay) err() error {
+func (y *relay) firstError() error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.failed
 }
 
-// verdict is why git has no list: what went wrong with upstream, or else what git says.
-func (y *relay) verdict(ctx context.Context, err error) error {
-	failed := y.err()
+// explainFailure is why git has no list: what went wrong with upstream, or else what git says.
+func (y *relay) explainFailure(ctx context.Context, err error) error {
+	failed := y.firstError()
 	if known, ok := errors.AsType[*Error](failed); ok {
 		return known
 	}
 	if failed == nil && ctx.Err() == nil {
-		return broken(y.r, "list of refs", err)
+		return brokenError(y.r, "list of refs", err)
 	}
 	return transportError(ctx, y.r.URL.Host, y.x.h.limits.ListTime, errors.Join(failed, err))
 }

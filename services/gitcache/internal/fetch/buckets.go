@@ -41,8 +41,8 @@ type Bucket struct {
 	Insecure, Unverified bool
 }
 
-// folder is the beginning of the keys.
-func (b Bucket) folder() string {
+// keyPrefix is the beginning of the keys.
+func (b Bucket) keyPrefix() string {
 	if b.Prefix == "" {
 		return ""
 	}
@@ -109,7 +109,7 @@ type BucketFetcher interface {
 func ParseBucketURL(raw string) (*url.URL, error) {
 	u, err := giturl.ParseBucket(raw)
 	if err != nil {
-		return nil, refuse("the endpoint %s", err)
+		return nil, refusalError("the endpoint %s", err)
 	}
 	return u, nil
 }
@@ -137,7 +137,7 @@ func (f *Fetchers) FetchBucket(ctx context.Context, r Remote, l, last *BucketLis
 			}
 		}
 	}
-	now, commit, err := read.all(ctx, l, into, f.dir)
+	now, commit, err := read.readUntilStable(ctx, l, into, f.dir)
 	return now, commit, read.bytes, err
 }
 
@@ -147,20 +147,20 @@ func (r Remote) checkBucket() error {
 	hasNone := c.AccessKey == "" && c.SecretKey == "" && c.Token == ""
 	switch {
 	case hasNone && r.Secret != "" && c.CA == "" && c.ProxyUsername == "":
-		return r.misfit("a bucket wants accesskey and secretkey. Add them")
+		return r.misfitError("a bucket wants accesskey and secretkey. Add them")
 	case !hasNone && c.Token == "" && (c.AccessKey == "" || c.SecretKey == ""):
-		return r.misfit("of accesskey and secretkey one is missing. Add it")
+		return r.misfitError("of accesskey and secretkey one is missing. Add it")
 	case r.Bucket.Insecure && r.Proxy != nil:
-		return refuse("the source has a proxy and insecure, which do not go together. Remove one of them")
+		return refusalError("the source has a proxy and insecure, which do not go together. Remove one of them")
 	case r.Proxy != nil && (c.ProxyUsername == "") != (c.ProxyPassword == ""):
-		return r.misfit("of proxyUsername and proxyPassword one is missing. Add it")
+		return r.misfitError("of proxyUsername and proxyPassword one is missing. Add it")
 	}
 	return nil
 }
 
 // getSigned makes a signed request. Redirects are not followed: a signature is good for one host.
 func (x *exchange) getSigned(ctx context.Context, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
-	return x.send(ctx, x.stay(), u, func(req *http.Request) {
+	return x.sendRequest(ctx, x.stayingClient(), u, func(req *http.Request) {
 		req.Header.Del("Authorization")
 		req.Header.Set("Accept-Encoding", "identity") // files are kept as they are
 		prepare(req)
@@ -174,14 +174,14 @@ func (x *exchange) getSigned(ctx context.Context, u *url.URL, prepare func(*http
 }
 
 func (h *HTTP) listBucket(ctx context.Context, r Remote) (*BucketList, error) {
-	x := &exchange{h: h, r: r, door: r.door(r.URL)}
-	leave, err := h.budget.enter(ctx, x.door, lists)
+	x := &exchange{h: h, r: r, door: r.doorOf(r.URL)}
+	leave, err := h.budget.enterHost(ctx, x.door, lists)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	l := &BucketList{of: fmt.Sprintf("%s %q", r.URL, r.Bucket.folder())}
-	first, end := bucket.Query(r.Bucket.folder(), r.Bucket.Versioned), time.Now().Add(h.limits.FetchTime)
+	l := &BucketList{of: fmt.Sprintf("%s %q", r.URL, r.Bucket.keyPrefix())}
+	first, end := bucket.Query(r.Bucket.keyPrefix(), r.Bucket.Versioned), time.Now().Add(h.limits.FetchTime)
 	seen := map[string]bool{}
 	for query := first; query != nil; {
 		at := query.Encode()
@@ -206,7 +206,7 @@ func (h *HTTP) listBucket(ctx context.Context, r Remote) (*BucketList, error) {
 		}
 	}
 	if l.Objects, err = bucket.Sort(l.Objects); err != nil {
-		return nil, r.unusable(err)
+		return nil, r.unusableError(err)
 	}
 	return l, nil
 }
@@ -217,11 +217,11 @@ func (h *HTTP) tooSlow(r Remote) error {
 }
 
 func (l *BucketList) tooLong(r Remote, why string) error {
-	return r.unusable(fmt.Errorf("its list %s. Choose a smaller part with prefix", why))
+	return r.unusableError(fmt.Errorf("its list %s. Choose a smaller part with prefix", why))
 }
 
-// unusable is what a bucket holds that can't be files.
-func (r Remote) unusable(err error) *Error {
+// unusableError is what a bucket holds that can't be files.
+func (r Remote) unusableError(err error) *Error {
 	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("bucket %q at %s can't be used: %s", r.Bucket.Name, r.URL.Host, err)}
 }
 
@@ -235,8 +235,8 @@ func (x *exchange) bucketPage(ctx context.Context, query url.Values) (page bucke
 		if n = int64(len(text)); err != nil {
 			return err
 		}
-		if page, err = bucket.Decode(text, r.Bucket.folder(), r.Bucket.Versioned); err != nil {
-			return r.unusable(err)
+		if page, err = bucket.Decode(text, r.Bucket.keyPrefix(), r.Bucket.Versioned); err != nil {
+			return r.unusableError(err)
 		}
 		return nil
 	})
@@ -254,19 +254,19 @@ type reading struct {
 // errChanged: an object is not there any more as it was listed.
 var errChanged = &Error{Kind: KindServer, Message: "the bucket changes while it is read, or lists what it does not have. Fairlead tries again"}
 
-// all reads what is listed until a list that is made after it says the same: what is published was in the bucket at one time.
-func (f *reading) all(ctx context.Context, l *BucketList, into Target, dir string) (*BucketList, plumbing.Hash, error) {
+// readUntilStable reads what is listed until a list that is made after it says the same: what is published was in the bucket at one time.
+func (f *reading) readUntilStable(ctx context.Context, l *BucketList, into Target, dir string) (*BucketList, plumbing.Hash, error) {
 	b, err := bucket.Build(dir)
 	if err != nil {
 		return nil, plumbing.ZeroHash, storageError(err)
 	}
 	for range mostReadings {
-		err := f.read(ctx, l, b.AddBlob)
+		err := f.readMissing(ctx, l, b.AddBlob)
 		var again *BucketList
 		if err == nil || errors.Is(err, errChanged) {
 			isRead := err == nil
 			if again, err = f.h.listBucket(ctx, f.r); err == nil && isRead && again.ID() == l.ID() {
-				commit, err := f.keep(ctx, l, b, into)
+				commit, err := f.commitFiles(ctx, l, b, into)
 				return l, commit, err
 			}
 		}
@@ -283,14 +283,14 @@ func (f *reading) all(ctx context.Context, l *BucketList, into Target, dir strin
 	return nil, plumbing.ZeroHash, errChanged
 }
 
-// read downloads the objects that are not here yet.
-func (f *reading) read(ctx context.Context, l *BucketList, add func([]byte) (plumbing.Hash, error)) error {
+// readMissing downloads the objects that are not here yet.
+func (f *reading) readMissing(ctx context.Context, l *BucketList, add func([]byte) (plumbing.Hash, error)) error {
 	missing := slices.DeleteFunc(slices.Clone(l.Objects), func(o bucket.Object) bool { _, ok := f.blobs[nameOf(o)]; return ok })
 	if len(missing) == 0 {
 		return nil
 	}
-	x := &exchange{h: f.h, r: f.r, door: f.r.door(f.r.URL)}
-	leave, err := f.h.budget.enter(ctx, x.door, packs)
+	x := &exchange{h: f.h, r: f.r, door: f.r.doorOf(f.r.URL)}
+	leave, err := f.h.budget.enterHost(ctx, x.door, packs)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (f *reading) read(ctx context.Context, l *BucketList, add func([]byte) (plu
 			if time.Now().After(end) {
 				return f.h.tooSlow(f.r)
 			}
-			content, err := x.object(within, o)
+			content, err := x.downloadObject(within, o)
 			if err != nil {
 				return err
 			}
@@ -327,8 +327,8 @@ func (f *reading) read(ctx context.Context, l *BucketList, add func([]byte) (plu
 	return cmp.Or(ctx.Err(), err)
 }
 
-// object downloads one that must be as it was listed.
-func (x *exchange) object(ctx context.Context, o bucket.Object) (content []byte, err error) {
+// downloadObject downloads one that must be as it was listed.
+func (x *exchange) downloadObject(ctx context.Context, o bucket.Object) (content []byte, err error) {
 	r, query := x.r, url.Values{}
 	if o.Version != "" {
 		query.Set("versionId", o.Version)
@@ -345,7 +345,7 @@ func (x *exchange) object(ctx context.Context, o bucket.Object) (content []byte,
 			case gone, resp.StatusCode == http.StatusPreconditionFailed:
 				return errChanged
 			case problem.Code == "InvalidObjectState":
-				return r.unusable(fmt.Errorf("the object %q is archived, and can't be read. Restore it, or move it out of the prefix", archive.Shorten(o.Key)))
+				return r.unusableError(fmt.Errorf("the object %q is archived, and can't be read. Restore it, or move it out of the prefix", archive.Shorten(o.Key)))
 			}
 			return bucketError(r, resp, problem)
 		}
@@ -368,7 +368,7 @@ func (x *exchange) object(ctx context.Context, o bucket.Object) (content []byte,
 }
 
 func (r Remote) wrongSize(o bucket.Object) error {
-	return r.unusable(fmt.Errorf("the object %q is not as long as the list says (%s). Upload it again", archive.Shorten(o.Key), plural.Of(o.Size, "byte")))
+	return r.unusableError(fmt.Errorf("the object %q is not as long as the list says (%s). Upload it again", archive.Shorten(o.Key), plural.Of(o.Size, "byte")))
 }
 
 // unlessEnd is nil for the end of a body of which nothing came.
@@ -379,35 +379,35 @@ func unlessEnd(err error) error {
 	return err
 }
 
-// keep makes a commit of what was read.
-func (f *reading) keep(ctx context.Context, l *BucketList, b *archive.Builder, into Target) (commit plumbing.Hash, err error) {
+// commitFiles makes a commit of what was read.
+func (f *reading) commitFiles(ctx context.Context, l *BucketList, b *archive.Builder, into Target) (commit plumbing.Hash, err error) {
 	l.blobs = make(map[objectName]plumbing.Hash, len(l.Objects))
 	for _, o := range l.Objects {
 		id := f.blobs[nameOf(o)]
 		if err := b.Put(o.Path, id); err != nil {
 			b.Close()
-			return commit, f.r.unusable(err)
+			return commit, f.r.unusableError(err)
 		}
 		l.blobs[nameOf(o)] = id
 	}
-	objects, err := bucket.Commit(b, f.r.Bucket.subject(len(l.Objects)))
+	objects, err := bucket.Commit(b, f.r.Bucket.describeSubject(len(l.Objects)))
 	if err != nil {
 		b.Close()
 		return commit, storageError(err)
 	}
 	defer objects.Close()
-	return objects.Commit, f.h.keep(ctx, f.r, objects, into)
+	return objects.Commit, f.h.storeObjects(ctx, f.r, objects, into)
 }
 
-// subject is what people read of a bucket's content.
-func (b Bucket) subject(files int) string {
+// describeSubject is what people read of a bucket's content.
+func (b Bucket) describeSubject(files int) string {
 	return fmt.Sprintf("%s: %s", cmp.Or(b.Name+"/"+b.Prefix, b.Name), plural.Of(files, "file"))
 }
 
 // bucketError is for an answer that is not as it should be.
 func bucketError(r Remote, resp *http.Response, problem bucket.Problem) *Error {
 	e := statusError(r, resp.Request.URL, resp)
-	region := clean(cmp.Or(resp.Header.Get("X-Amz-Bucket-Region"), problem.Region))
+	region := cleanLine(cmp.Or(resp.Header.Get("X-Amz-Bucket-Region"), problem.Region))
 	say := func(kind Kind, format string, args ...any) {
 		e.Kind, e.Message = kind, fmt.Sprintf("%d from %s: ", resp.StatusCode, r.URL.Host)+fmt.Sprintf(format, args...)
 	}
@@ -435,9 +435,9 @@ func bucketError(r Remote, resp *http.Response, problem bucket.Problem) *Error {
 		say(KindCredentials, "bucket %q needs credentials, or does not exist. Name a secret with accesskey and secretkey in the source", r.Bucket.Name)
 	case e.Kind == KindCredentials:
 		say(KindCredentials, "the keys in secret %q may not read bucket %q. They need s3:%s and s3:%s", r.Secret,
-			r.Bucket.Name, r.Bucket.listing(), r.Bucket.getting())
+			r.Bucket.Name, r.Bucket.listingRight(), r.Bucket.gettingRight())
 	case problem.Code != "":
-		say(e.Kind, "%s", stop(clean(r.redact(problem.Code+": "+problem.Message))))
+		say(e.Kind, "%s", trimStop(cleanLine(r.redactText(problem.Code+": "+problem.Message))))
 	}
 	return e
 }
@@ -447,15 +447,15 @@ func hasEnded(code string) bool {
 	return code == "ExpiredToken" || code == "InvalidToken" || code == "TokenRefreshRequired"
 }
 
-// listing and getting are the rights that a bucket's keys need.
-func (b Bucket) listing() string {
+// listingRight and getting are the rights that a bucket's keys need.
+func (b Bucket) listingRight() string {
 	if b.Versioned {
 		return "ListBucketVersions"
 	}
 	return "ListBucket"
 }
 
-func (b Bucket) getting() string {
+func (b Bucket) gettingRight() string {
 	if b.Versioned {
 		return "GetObjectVersion"
 	}

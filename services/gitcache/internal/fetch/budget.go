@@ -80,45 +80,45 @@ func NewBudget() *Budget {
 	}
 }
 
-// enter waits until the host (see door) may be asked. leave must be called once. The error is the context's, or an
+// enterHost waits until the host (see door) may be asked. leave must be called once. The error is the context's, or an
 // *Error while the host wants to be left alone.
-func (b *Budget) enter(ctx context.Context, host string, l lane) (leave func(), err error) {
-	h := b.host(host)
+func (b *Budget) enterHost(ctx context.Context, host string, l lane) (leave func(), err error) {
+	h := b.hostOf(host)
 	defer func() {
 		if err != nil {
-			b.forget(h)
+			b.forgetHost(h)
 		}
 	}()
-	if err := b.pause(ctx, host, h); err != nil { // before the line: who is in it has been told already
+	if err := b.waitPause(ctx, host, h); err != nil { // before the line: who is in it has been told already
 		return nil, err
 	}
 	if err := h.places[l].Acquire(ctx, 1); err != nil {
 		return nil, ctx.Err()
 	}
-	if err := b.turn(ctx, host, h, l); err != nil {
+	if err := b.waitTurn(ctx, host, h, l); err != nil {
 		h.places[l].Release(1)
 		return nil, err
 	}
 	return sync.OnceFunc(func() {
 		b.all[l].Release(1)
 		h.places[l].Release(1)
-		b.forget(h)
+		b.forgetHost(h)
 	}), nil
 }
 
-// turn waits, with a place at the host, for the host's rate and for a place among all. The place among all
+// waitTurn waits, with a place at the host, for the host's rate and for a place among all. The place among all
 // comes last: nobody waits with it.
-func (b *Budget) turn(ctx context.Context, host string, h *hostBudget, l lane) error {
-	if err := b.pause(ctx, host, h); err != nil {
+func (b *Budget) waitTurn(ctx context.Context, host string, h *hostBudget, l lane) error {
+	if err := b.waitPause(ctx, host, h); err != nil {
 		return err
 	}
 	r := h.rate.Reserve()
-	if err := sleep(ctx, r.Delay()); err != nil {
+	if err := sleepFor(ctx, r.Delay()); err != nil {
 		r.Cancel()
 		return err
 	}
 	// The host may have asked for one since.
-	if err := b.pause(ctx, host, h); err != nil {
+	if err := b.waitPause(ctx, host, h); err != nil {
 		return err
 	}
 	if err := b.all[l].Acquire(ctx, 1); err != nil {
@@ -127,8 +127,8 @@ func (b *Budget) turn(ctx context.Context, host string, h *hostBudget, l lane) e
 	return nil
 }
 
-// pause waits out a short pause and says no for a long one.
-func (b *Budget) pause(ctx context.Context, host string, h *hostBudget) error {
+// waitPause waits out a short pause and says no for a long one.
+func (b *Budget) waitPause(ctx context.Context, host string, h *hostBudget) error {
 	b.mu.Lock()
 	left := time.Until(h.until)
 	b.mu.Unlock()
@@ -136,11 +136,11 @@ func (b *Budget) pause(ctx context.Context, host string, h *hostBudget) error {
 		return &Error{Kind: KindThrottled, RetryAfter: left, Message: fmt.Sprintf(
 			"%s asked to be left alone for a while: too many requests. Fairlead asks again in %s; a longer interval helps", placeOf(host), left.Round(time.Second))}
 	}
-	return sleep(ctx, left)
+	return sleepFor(ctx, left)
 }
 
-// note takes in what a host's answer says about pauses.
-func (b *Budget) note(host string, resp *http.Response) {
+// notePauses takes in what a host's answer says about pauses.
+func (b *Budget) notePauses(host string, resp *http.Response) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, ok := b.hosts[host]
@@ -149,7 +149,7 @@ func (b *Budget) note(host string, resp *http.Response) {
 	}
 	d, asked := pauseOf(resp)
 	switch {
-	case !throttles(resp):
+	case !isThrottled(resp):
 		h.pauses = 0
 		return
 	case !asked:
@@ -161,12 +161,12 @@ func (b *Budget) note(host string, resp *http.Response) {
 	}
 }
 
-func (b *Budget) host(name string) *hostBudget {
+func (b *Budget) hostOf(name string) *hostBudget {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, ok := b.hosts[name]
 	if !ok {
-		b.sweep()
+		b.sweepHosts()
 		h = &hostBudget{
 			places: [lanes]*semaphore.Weighted{semaphore.NewWeighted(hostLists), semaphore.NewWeighted(hostPacks)},
 			checks: semaphore.NewWeighted(hostChecks),
@@ -178,14 +178,14 @@ func (b *Budget) host(name string) *hostBudget {
 	return h
 }
 
-func (b *Budget) forget(h *hostBudget) {
+func (b *Budget) forgetHost(h *hostBudget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h.users--
 }
 
-// sweep drops hosts of which nothing has to be remembered.
-func (b *Budget) sweep() {
+// sweepHosts drops hosts of which nothing has to be remembered.
+func (b *Budget) sweepHosts() {
 	if len(b.hosts) < manyHosts {
 		return
 	}
@@ -196,7 +196,7 @@ func (b *Budget) sweep() {
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+func sleepFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -217,8 +217,8 @@ func WithCounter(ctx context.Context, n *atomic.Int64) context.Context {
 	return context.WithValue(ctx, counterKey{}, n)
 }
 
-// count is called for each request to upstream.
-func count(ctx context.Context) {
+// countRequest is called for each request to upstream.
+func countRequest(ctx context.Context) {
 	if n, ok := ctx.Value(counterKey{}).(*atomic.Int64); ok {
 		n.Add(1)
 	}

@@ -20,7 +20,7 @@ func nap(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
 // ask enters and leaves a host's budget as a request that takes a while does.
 func ask(t *testing.T, b *Budget, host string, l lane, took time.Duration) error {
 	t.Helper()
-	leave, err := b.enter(t.Context(), host, l)
+	leave, err := b.enterHost(t.Context(), host, l)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func TestAHostIsNotAskedMoreThanItsBudget(t *testing.T) {
 			var requests sync.WaitGroup
 			for range 50 {
 				requests.Go(func() {
-					leave, err := b.enter(t.Context(), "git.example.com:443", l)
+					leave, err := b.enterHost(t.Context(), "git.example.com:443", l)
 					if err != nil {
 						t.Error(err)
 						return
@@ -87,7 +87,7 @@ func TestAHungHostIsInNobodysWay(t *testing.T) {
 			for range 50 {
 				for _, l := range []lane{lists, packs} {
 					hung.Go(func() {
-						leave, err := b.enter(ctx, fmt.Sprintf("hung%d.example.com:443", i), l)
+						leave, err := b.enterHost(ctx, fmt.Sprintf("hung%d.example.com:443", i), l)
 						if err != nil {
 							return
 						}
@@ -107,7 +107,7 @@ func TestAHungHostIsInNobodysWay(t *testing.T) {
 		}
 		// A host that hangs on packs still answers polls.
 		began := time.Now()
-		leave, err := b.enter(t.Context(), "hung99.example.com:443", packs)
+		leave, err := b.enterHost(t.Context(), "hung99.example.com:443", packs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestInLineItIsFirstComeFirstServed(t *testing.T) {
 		var requests sync.WaitGroup
 		for i := range 200 {
 			requests.Go(func() {
-				leave, err := b.enter(t.Context(), "git.example.com:443", lists)
+				leave, err := b.enterHost(t.Context(), "git.example.com:443", lists)
 				if err != nil {
 					t.Error(err)
 					return
@@ -171,13 +171,13 @@ func TestWaitingInLineEndsWithTheContext(t *testing.T) {
 		leave := make([]func(), hostPacks)
 		for i := range leave {
 			var err error
-			if leave[i], err = b.enter(t.Context(), "git.example.com:443", packs); err != nil {
+			if leave[i], err = b.enterHost(t.Context(), "git.example.com:443", packs); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.enter(ctx, "git.example.com:443", packs); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := b.enterHost(ctx, "git.example.com:443", packs); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		for _, l := range leave {
@@ -238,7 +238,7 @@ func TestAPauseThatAHostAsksForHoldsForAllItsSources(t *testing.T) {
 				t.Fatal(err)
 			}
 			answer := tt.answer()
-			b.note("git.example.com:443", answer)
+			b.notePauses("git.example.com:443", answer)
 			err := ask(t, b, "git.example.com:443", packs, 0)
 			e, held := errors.AsType[*Error](err)
 			switch {
@@ -272,7 +272,7 @@ func TestPausesGrowUntilTheHostAnswers(t *testing.T) {
 				}
 				nap(e.RetryAfter)
 			}
-			b.note("git.example.com:443", answer(429))
+			b.notePauses("git.example.com:443", answer(429))
 			e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0))
 			if e == nil || e.RetryAfter < last || e.RetryAfter > mostPause {
 				t.Fatalf("after %s came %v", last, e)
@@ -283,8 +283,8 @@ func TestPausesGrowUntilTheHostAnswers(t *testing.T) {
 			t.Errorf("the last pause was %s", last)
 		}
 		nap(last)
-		b.note("git.example.com:443", answer(200))
-		b.note("git.example.com:443", answer(429))
+		b.notePauses("git.example.com:443", answer(200))
+		b.notePauses("git.example.com:443", answer(429))
 		if e, _ := errors.AsType[*Error](ask(t, b, "git.example.com:443", lists, 0)); e == nil ||
 			e.RetryAfter != firstPause {
 			t.Errorf("after a good answer: %v", e)
@@ -299,7 +299,7 @@ func TestAShortPauseIsWaitedOutInLine(t *testing.T) {
 		if err := ask(t, b, "git.example.com:443", lists, 0); err != nil {
 			t.Fatal(err)
 		}
-		b.note("git.example.com:443", answer(429, "Retry-After", "1"))
+		b.notePauses("git.example.com:443", answer(429, "Retry-After", "1"))
 		began := time.Now()
 		if err := ask(t, b, "git.example.com:443", lists, 0); err != nil || time.Since(began) != time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
@@ -353,13 +353,13 @@ func TestFewPacksAreCheckedAtOnceAndNoHostWaitsForThem(t *testing.T) {
 				host = "other.example.com:443"
 			}
 			fetches.Go(func() {
-				leave, err := b.enter(t.Context(), host, packs)
+				leave, err := b.enterHost(t.Context(), host, packs)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				defer leave()
-				into := b.unload(host, store{took: time.Minute, now: &now, peak: &peak}, leave)
+				into := b.unloadTarget(host, store{took: time.Minute, now: &now, peak: &peak}, leave)
 				if n, err := into.AddPack(t.Context(), strings.NewReader("pack")); n != 4 || err != nil {
 					t.Error(n, err)
 				}
@@ -387,13 +387,13 @@ func TestAHostWithPacksThatTakeLongToCheckIsInNobodysWay(t *testing.T) {
 		var now, peak atomic.Int64
 		var fetches sync.WaitGroup
 		fetch := func(host string, took time.Duration) {
-			leave, err := b.enter(t.Context(), host, packs)
+			leave, err := b.enterHost(t.Context(), host, packs)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer leave()
-			into := b.unload(host, store{took: took, now: &now, peak: &peak}, leave)
+			into := b.unloadTarget(host, store{took: took, now: &now, peak: &peak}, leave)
 			if _, err := into.AddPack(t.Context(), strings.NewReader("pack")); err != nil {
 				t.Error(err)
 			}

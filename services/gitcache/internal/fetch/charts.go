@@ -55,7 +55,7 @@ func ParseChartsURL(raw string, in Registry) (*url.URL, error) {
 
 	u, err := giturl.ParseFolder(raw)
 	if err != nil {
-		return nil, refuse("the url %s", err)
+		return nil, refusalError("the url %s", err)
 	}
 	return u, nil
 }
@@ -73,7 +73,7 @@ func (f *Fetchers) FetchChart(ctx context.Context, r Remote, v helm.Version, int
 // checkCharts says what of a source does not fit, before anybody is asked.
 func (r Remote) checkCharts() error {
 	if r.Credentials.GitHubApp != (GitHubApp{}) {
-		return r.misfit("it has a GitHub App, which is for Git. Add a username and password, or a token")
+		return r.misfitError("it has a GitHub App, which is for Git. Add a username and password, or a token")
 	}
 	return r.checkHTTP()
 }
@@ -83,7 +83,7 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 	for _, ref := range refs {
 		if chart, version, ok := catalog.ParseChartRef(ref); ok {
 			if !catalog.IsChartName(chart) { // it becomes a part of a path at the registry
-				return nil, refuse("%q is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
+				return nil, refusalError("%q is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
 			}
 			if err := helm.CheckVersion(version); err != nil {
 				return nil, &Error{Kind: KindRefused, Message: fmt.Sprintf("chart %q: %s", chart, err)}
@@ -98,7 +98,7 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 		return nil, err
 	}
 	now := &Charts{of: r.URL.String(), refs: refs, Choices: map[string]helm.Choice{}}
-	err := h.get(ctx, r, r.URL.JoinPath("index.yaml"), lists, func(req *http.Request) {
+	err := h.getURL(ctx, r, r.URL.JoinPath("index.yaml"), lists, func(req *http.Request) {
 		if last == nil || last.of != now.of || !slices.Equal(last.refs, refs) {
 			return
 		}
@@ -120,8 +120,8 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 			return statusError(r, resp.Request.URL, resp)
 		}
 		index := &capped{r: body, left: helm.MaxIndexBytes + 1, most: helm.MaxIndexBytes, what: "index"}
-		choices, err := helm.Choose(index, values(wants))
-		now.Bytes = index.taken()
+		choices, err := helm.Choose(index, wantedCharts(wants))
+		now.Bytes = index.bytesTaken()
 		if err != nil {
 			return fmt.Errorf("the index: %w", err)
 		}
@@ -137,8 +137,8 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 	return now, nil
 }
 
-// values of a map, in any order.
-func values(wants map[string]helm.Want) []helm.Want {
+// wantedCharts of a map, in any order.
+func wantedCharts(wants map[string]helm.Want) []helm.Want {
 	list := make([]helm.Want, 0, len(wants))
 	for _, w := range wants {
 		list = append(list, w)
@@ -146,29 +146,29 @@ func values(wants map[string]helm.Want) []helm.Want {
 	return list
 }
 
-// get makes one request, goes along with redirects, and has the answer read: within the time for a fetch, and without a
+// getURL makes one request, goes along with redirects, and has the answer read: within the time for a fetch, and without a
 // pause longer than an idle one.
-func (h *HTTP) get(ctx context.Context, r Remote, u *url.URL, l lane, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
-	x := &exchange{h: h, r: r, door: r.door(u)}
-	leave, err := h.budget.enter(ctx, x.door, l)
+func (h *HTTP) getURL(ctx context.Context, r Remote, u *url.URL, l lane, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
+	x := &exchange{h: h, r: r, door: r.doorOf(u)}
+	leave, err := h.budget.enterHost(ctx, x.door, l)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return x.send(ctx, x.follow(), u, prepare, read)
+	return x.sendRequest(ctx, x.followingClient(), u, prepare, read)
 }
 
-// send is get for what the budget has let in.
-func (x *exchange) send(ctx context.Context, hc *http.Client, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
+// sendRequest is get for what the budget has let in.
+func (x *exchange) sendRequest(ctx context.Context, hc *http.Client, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
 	limits := x.h.limits
 	limited, stop := context.WithTimeoutCause(ctx, limits.FetchTime, errDeadline)
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
 	dog := newWatchdog(limits.IdleTime, cancel)
-	defer dog.stop()
+	defer dog.stopTimer()
 
-	req, err := request(limited, x.r, http.MethodGet, u, nil)
+	req, err := newRequest(limited, x.r, http.MethodGet, u, nil)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (x *exchange) send(ctx context.Context, hc *http.Client, u *url.URL, prepar
 	resp, err := hc.Do(req)
 	if err == nil {
 		defer resp.Body.Close()
-		defer drain(resp.Body, func() { cancel(nil) })
+		defer drainBody(resp.Body, func() { cancel(nil) })
 		dog.r = resp.Body
 		err = read(resp, dog)
 	}
@@ -214,7 +214,7 @@ func (h *HTTP) chartError(own, limited context.Context, r Remote, u *url.URL, er
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return &Error{Kind: KindUnreachable, cause: err, Message: fmt.Sprintf("what %s sent ends early. Fairlead tries again", u.Host)}
 	}
-	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("%s does not answer as a chart repository does: %s. Check the source's url", u.Host, clean(r.redact(err.Error())))}
+	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("%s does not answer as a chart repository does: %s. Check the source's url", u.Host, cleanLine(r.redactText(err.Error())))}
 }
 
 func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Target, dir string) (commit plumbing.Hash, n int64, err error) {
@@ -229,7 +229,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 		return commit, 0, err
 	}
 	var chart *archive.Objects
-	err = h.get(ctx, r, u, packs, func(req *http.Request) {
+	err = h.getURL(ctx, r, u, packs, func(req *http.Request) {
 		// A package is compressed already. Some servers call that an encoding, which would be taken off here.
 		req.Header.Set("Accept-Encoding", "identity")
 	}, func(resp *http.Response, body io.Reader) error {
@@ -238,7 +238,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 		}
 		sum := sha256.New()
 		taken := &capped{r: body, left: helm.MaxPackageBytes + 1, most: helm.MaxPackageBytes, what: "package"}
-		defer func() { n = taken.taken() }()
+		defer func() { n = taken.bytesTaken() }()
 		var err error
 		if chart, err = helm.Unpack(ctx, io.TeeReader(taken, sum), dir, v); err != nil {
 			return packageError(err, taken.ended)
@@ -251,7 +251,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 	if err != nil {
 		return commit, n, err
 	}
-	return chart.Commit, n, h.keep(ctx, r, chart, into)
+	return chart.Commit, n, h.storeObjects(ctx, r, chart, into)
 }
 
 // packageError keeps what get can put into words, and says of anything else that it is the package's own fault. So is an early end of
@@ -262,7 +262,7 @@ func packageError(err error, allCame bool) error {
 	if known != nil || ofDisk(err) != nil || errors.As(err, &op) || errors.Is(err, io.ErrUnexpectedEOF) && !allCame || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return &Error{Kind: KindContent, cause: err, Message: "the package can't be used: " + clean(err.Error())}
+	return &Error{Kind: KindContent, cause: err, Message: "the package can't be used: " + cleanLine(err.Error())}
 }
 
 func checkDigest(sum hash.Hash, v helm.Version) error {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// misfit is for a secret that is not what the source needs.
-func (r Remote) misfit(format string, args ...any) *Error {
+// misfitError is for a secret that is not what the source needs.
+func (r Remote) misfitError(format string, args ...any) *Error {
 	return &Error{Kind: KindCredentials, Message: fmt.Sprintf("secret %q does not fit: ", r.Secret) + fmt.Sprintf(format, args...)}
 }
 
@@ -16,30 +16,30 @@ func (r Remote) checkHTTP() error {
 	c, app := r.Credentials, r.Credentials.GitHubApp
 	switch {
 	case r.Proxy != nil && r.URL.Scheme == "http":
-		return refuse("the source has a proxy, and http:// is for this machine only. Remove the proxy or use https://")
+		return refusalError("the source has a proxy, and http:// is for this machine only. Remove the proxy or use https://")
 	case app != GitHubApp{} && (app.ID == "" || app.InstallationID == "" || app.PrivateKey == ""):
-		return r.misfit("of githubAppID, githubAppInstallationID and githubAppPrivateKey one is missing. Add it")
+		return r.misfitError("of githubAppID, githubAppInstallationID and githubAppPrivateKey one is missing. Add it")
 	case app != GitHubApp{} && c.Password != "":
-		return r.misfit("it has a GitHub App and also a password or token. Remove one of them")
+		return r.misfitError("it has a GitHub App and also a password or token. Remove one of them")
 	case c.DockerConfig != "" && c.Password == "" && !r.Registry.Is:
-		return r.misfit("it has a .dockerconfigjson, which is for registries. Add a username and password, or a token")
+		return r.misfitError("it has a .dockerconfigjson, which is for registries. Add a username and password, or a token")
 	case c.Password != "" && c.Username == "":
-		return r.misfit("it has a password without a username. Add the username, or call it token")
+		return r.misfitError("it has a password without a username. Add the username, or call it token")
 	case c.Password == "" && c.Username != "":
-		return r.misfit("it has a username without a password. Add the password, or a token")
+		return r.misfitError("it has a username without a password. Add the password, or a token")
 	case c.Identity != "" && c.Password == "" && app == GitHubApp{}:
-		return r.misfit("it has an identity, which is for ssh, and the url begins with %s://. Add a username and password, or a token, or write the url as ssh://git@host/path", r.URL.Scheme)
+		return r.misfitError("it has an identity, which is for ssh, and the url begins with %s://. Add a username and password, or a token, or write the url as ssh://git@host/path", r.URL.Scheme)
 	case r.Proxy != nil && (c.ProxyUsername == "") != (c.ProxyPassword == ""):
-		return r.misfit("of proxyUsername and proxyPassword one is missing. Add it")
+		return r.misfitError("of proxyUsername and proxyPassword one is missing. Add it")
 	}
 	return nil
 }
 
-// redact takes out of what others wrote whatever of the credentials they repeat.
-func (r Remote) redact(text string) string {
+// redactText takes out of what others wrote whatever of the credentials they repeat.
+func (r Remote) redactText(text string) string {
 	c := r.Credentials
 	for _, secret := range []string{
-		basic(c.Username, c.Password), basic(c.ProxyUsername, c.ProxyPassword), c.Password, c.Passphrase, c.ProxyPassword, c.SecretKey, c.SessionToken, c.Token,
+		basicAuth(c.Username, c.Password), basicAuth(c.ProxyUsername, c.ProxyPassword), c.Password, c.Passphrase, c.ProxyPassword, c.SecretKey, c.SessionToken, c.Token,
 	} {
 		if secret != "" {
 			text = withoutEnd(strings.ReplaceAll(text, secret, "redacted"), secret)
@@ -59,8 +59,8 @@ func withoutEnd(text, secret string) string {
 	return text
 }
 
-// basic is how a username and password stand in a header.
-func basic(username, password string) string {
+// basicAuth is how a username and password stand in a header.
+func basicAuth(username, password string) string {
 	if password == "" {
 		return ""
 	}

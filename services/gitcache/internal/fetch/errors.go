@@ -54,7 +54,7 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap gives the cause. Its text may quote a URL: show Message only.
 func (e *Error) Unwrap() error { return e.cause }
 
-func refuse(format string, args ...any) *Error {
+func refusalError(format string, args ...any) *Error {
 	return &Error{Kind: KindRefused, Message: fmt.Sprintf(format, args...)}
 }
 
@@ -133,7 +133,7 @@ func plainCause(err error) string {
 	if isTLS(err) {
 		return tlsCause(err)
 	}
-	return clean(err.Error())
+	return cleanLine(err.Error())
 }
 
 // statusError is for an answer that is not 200. asked is the URL as configured, answered where the
@@ -143,17 +143,17 @@ func statusError(r Remote, answered *url.URL, resp *http.Response) *Error {
 	pause, _ := pauseOf(resp)
 	e := &Error{Kind: KindServer, RetryAfter: pause, status: code}
 	switch {
-	case throttles(resp) && code != http.StatusServiceUnavailable:
+	case isThrottled(resp) && code != http.StatusServiceUnavailable:
 		e.Kind = KindThrottled
 		e.Message = fmt.Sprintf("%d from %s: too many requests. Fairlead asks again later; a longer interval helps", code, host)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		e.Kind = KindCredentials
 		e.Message = fmt.Sprintf("%d from %s. %s", code, host, credentialsHint(r, answered))
-		e.unauthorized = code == http.StatusUnauthorized && origin(answered) == origin(r.URL)
+		e.unauthorized = code == http.StatusUnauthorized && originOf(answered) == originOf(r.URL)
 	case code == http.StatusNotFound || code == http.StatusGone:
 		e.Kind = KindNotFound
 		e.Message = fmt.Sprintf("%d from %s: repository %s not found. Check the source's url, and that its credentials may read it",
-			code, host, show(r.URL))
+			code, host, showURL(r.URL))
 	case code >= 300 && code < 400:
 		e.Kind = KindRefused
 		e.Message = fmt.Sprintf("%s redirects without end or in the middle of a fetch. Check the source's url", host)
@@ -165,7 +165,7 @@ func statusError(r Remote, answered *url.URL, resp *http.Response) *Error {
 
 func credentialsHint(r Remote, answered *url.URL) string {
 	switch {
-	case origin(answered) != origin(r.URL):
+	case originOf(answered) != originOf(r.URL):
 		return fmt.Sprintf("%s redirects there, and credentials are never sent to another host. Put the new url into the source", r.URL.Host)
 	case r.Cloud != "":
 		return r.cloudHint("the repository")
@@ -181,8 +181,8 @@ func credentialsHint(r Remote, answered *url.URL) string {
 // maxRetryAfter bounds how long upstream can make us wait.
 const maxRetryAfter = time.Hour
 
-// throttles tells whether an answer means that too much was asked.
-func throttles(resp *http.Response) bool {
+// isThrottled tells whether an answer means that too much was asked.
+func isThrottled(resp *http.Response) bool {
 	_, asked := pauseOf(resp)
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests:
@@ -220,13 +220,13 @@ func retryAfter(header string) time.Duration {
 	return max(0, min(d, maxRetryAfter))
 }
 
-// clean makes what others wrote fit for a message: one short line of printable characters.
-func clean(s string) string {
+// cleanLine makes what others wrote fit for a message: one short line of printable characters.
+func cleanLine(s string) string {
 	s = strings.Map(func(c rune) rune {
 		if unicode.IsPrint(c) {
 			return c
 		}
 		return ' '
 	}, strings.ToValidUTF8(s, ""))
-	return shorten(strings.Join(strings.Fields(s), " "))
+	return shortenText(strings.Join(strings.Fields(s), " "))
 }

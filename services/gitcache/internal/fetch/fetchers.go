@@ -108,15 +108,15 @@ func (f *Fetchers) List(ctx context.Context, r Remote, names Names) (*Listing, e
 	switch {
 	case r.URL.Scheme == "ssh":
 		l, err := f.ssh.List(ctx, r, names)
-		return l, f.advise(r, err)
-	case f.git == GitBinary, f.binary != nil && f.needed(r).lists:
+		return l, f.adviseGit(r, err)
+	case f.git == GitBinary, f.binary != nil && f.neededFor(r).lists:
 		return f.binary.List(ctx, r, names)
 	}
 	l, err := f.http.List(ctx, r, names)
-	if f.learn(r, err, true) {
+	if f.learnNeed(r, err, true) {
 		return f.binary.List(ctx, r, names)
 	}
-	return l, f.advise(r, err)
+	return l, f.adviseGit(r, err)
 }
 
 // Fetch brings wants and all that they reach.
@@ -124,15 +124,15 @@ func (f *Fetchers) Fetch(ctx context.Context, r Remote, l *Listing, wants []plum
 	switch {
 	case r.URL.Scheme == "ssh":
 		n, err := f.ssh.Fetch(ctx, r, l, wants, into)
-		return n, f.advise(r, err)
-	case l.binary, f.git == GitBinary, f.binary != nil && !f.needed(r).until.IsZero():
+		return n, f.adviseGit(r, err)
+	case l.binary, f.git == GitBinary, f.binary != nil && !f.neededFor(r).until.IsZero():
 		return f.binary.Fetch(ctx, r, l, wants, into)
 	}
 	n, err := f.http.Fetch(ctx, r, l, wants, into)
-	if f.learn(r, err, false) {
+	if f.learnNeed(r, err, false) {
 		return f.binary.Fetch(ctx, r, l, wants, into)
 	}
-	return n, f.advise(r, err)
+	return n, f.adviseGit(r, err)
 }
 
 // unfit is what the builtin fetchers can't do with a host, and git itself may. No object was taken in yet.
@@ -140,19 +140,19 @@ type unfit string
 
 func (u unfit) Error() string { return string(u) }
 
-// needed is what is known of a host; zero: nothing.
-func (f *Fetchers) needed(r Remote) need {
+// neededFor is what is known of a host; zero: nothing.
+func (f *Fetchers) neededFor(r Remote) need {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.needs[r.door(r.URL)]
+	n := f.needs[r.doorOf(r.URL)]
 	if time.Now().After(n.until) {
 		return need{}
 	}
 	return n
 }
 
-// learn remembers a host that only the binary can do, and tells whether it can be used.
-func (f *Fetchers) learn(r Remote, err error, list bool) bool {
+// learnNeed remembers a host that only the binary can do, and tells whether it can be used.
+func (f *Fetchers) learnNeed(r Remote, err error, list bool) bool {
 	if _, no := errors.AsType[unfit](err); !no || f.binary == nil {
 		return false
 	}
@@ -161,12 +161,12 @@ func (f *Fetchers) learn(r Remote, err error, list bool) bool {
 	if len(f.needs) >= maxNeeds {
 		clear(f.needs)
 	}
-	f.needs[r.door(r.URL)] = need{lists: list || f.needs[r.door(r.URL)].lists, until: time.Now().Add(needTime)}
+	f.needs[r.doorOf(r.URL)] = need{lists: list || f.needs[r.doorOf(r.URL)].lists, until: time.Now().Add(needTime)}
 	return true
 }
 
-// advise says what to do where only git would do.
-func (f *Fetchers) advise(r Remote, err error) error {
+// adviseGit says what to do where only git would do.
+func (f *Fetchers) adviseGit(r Remote, err error) error {
 	why, no := errors.AsType[unfit](err)
 	if !no {
 		return err
@@ -178,7 +178,7 @@ func (f *Fetchers) advise(r Remote, err error) error {
 	case f.git == GitBuiltin:
 		e.Message += "Let the hub's operator start the gitcache with --git=auto"
 	default:
-		e.Message += fmt.Sprintf("Let the hub's operator install git %s or later beside the gitcache (%s)", oldestGit, clean(f.none.Error()))
+		e.Message += fmt.Sprintf("Let the hub's operator install git %s or later beside the gitcache (%s)", oldestGit, cleanLine(f.none.Error()))
 	}
 	return e
 }

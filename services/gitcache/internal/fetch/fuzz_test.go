@@ -133,15 +133,15 @@ func FuzzParseURL(f *testing.F) {
 			return
 		}
 		// The request and the key for comparison can be made of every URL, and hold no user.
-		req, err := request(t.Context(), Remote{URL: u}, "GET", u.JoinPath("info", "refs"), nil)
+		req, err := newRequest(t.Context(), Remote{URL: u}, "GET", u.JoinPath("info", "refs"), nil)
 		if u.Scheme == "ssh" {
 			return
 		}
 		if err != nil || req.URL.Host != u.Host || req.Header.Get("Authorization") != "" {
 			t.Errorf("%q: %v", raw, err)
 		}
-		if place(u) == "" || origin(u) != origin(req.URL) || strings.Contains(show(u), "@"+u.Host) {
-			t.Errorf("%q is at %s", raw, origin(u))
+		if hostPort(u) == "" || originOf(u) != originOf(req.URL) || strings.Contains(showURL(u), "@"+u.Host) {
+			t.Errorf("%q is at %s", raw, originOf(u))
 		}
 	})
 }

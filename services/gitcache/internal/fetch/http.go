@@ -103,7 +103,7 @@ func NewHTTP(o Options) *HTTP {
 // Close releases idle connections.
 func (h *HTTP) Close() {
 	h.apps.close()
-	h.transports.close()
+	h.transports.closeIdle()
 }
 
 // exchange is one request of a source, with those that redirects make of it.
@@ -117,23 +117,23 @@ type exchange struct {
 // RoundTrip sends a request on the source's way: its authority and its proxy. Each counts, and each other
 // host has to be asked by its own budget.
 func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
-	t, err := x.h.transports.of(x.r, req)
+	t, err := x.h.transports.transportFor(x.r, req)
 	if err != nil {
 		return nil, err
 	}
-	leave, to := func() {}, x.r.door(req.URL)
+	leave, to := func() {}, x.r.doorOf(req.URL)
 	if to != x.door {
-		if leave, err = x.h.budget.enter(req.Context(), to, lists); err != nil {
+		if leave, err = x.h.budget.enterHost(req.Context(), to, lists); err != nil {
 			return nil, err
 		}
 	}
-	count(req.Context())
+	countRequest(req.Context())
 	resp, err := t.RoundTrip(req)
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	x.h.budget.note(to, resp)
+	x.h.budget.notePauses(to, resp)
 	resp.Body = &leaving{resp.Body, leave}
 	return resp, nil
 }
@@ -149,46 +149,46 @@ func (l *leaving) Close() error {
 	return l.ReadCloser.Close()
 }
 
-// follow is a client that goes along with redirects as far as the rules allow.
-func (x *exchange) follow() *http.Client {
+// followingClient is a client that goes along with redirects as far as the rules allow.
+func (x *exchange) followingClient() *http.Client {
 	return &http.Client{Transport: x, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return http.ErrUseLastResponse
 		}
-		if first := via[0].URL; x.r.Registry.Insecure && origin(next.URL) == origin(first) && next.URL.User == nil {
+		if first := via[0].URL; x.r.Registry.Insecure && originOf(next.URL) == originOf(first) && next.URL.User == nil {
 			return nil // without TLS, as the source says
 		}
 		return checkRedirect(next, via[0].URL)
 	}}
 }
 
-// stay is a client that does not go along with redirects.
-func (x *exchange) stay() *http.Client {
+// stayingClient is a client that does not go along with redirects.
+func (x *exchange) stayingClient() *http.Client {
 	return &http.Client{Transport: x, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // checkRedirect drops the credentials of a request that goes to another place than first, and refuses
 // places that a source could not name.
 func checkRedirect(next *http.Request, first *url.URL) error {
-	if origin(next.URL) != origin(first) {
+	if originOf(next.URL) != originOf(first) {
 		next.Header.Del("Authorization")
 		next.Header.Del("Cookie")
 	}
 	to := *next.URL
 	to.RawQuery, to.ForceQuery = "", false
 	if _, err := ParseURL(to.String()); err != nil {
-		return refuse("%s redirects to a place that is not allowed: %s", first.Host, err.Error())
+		return refusalError("%s redirects to a place that is not allowed: %s", first.Host, err.Error())
 	}
 	if first.Scheme == "https" && next.URL.Scheme != "https" {
-		return refuse("%s redirects from https to http. Check the source's url", first.Host)
+		return refusalError("%s redirects from https to http. Check the source's url", first.Host)
 	}
 	if !loopbackName(first.Hostname()) && loopbackName(next.URL.Hostname()) {
-		return refuse("%s redirects to the hub itself. Check the source's url", first.Host)
+		return refusalError("%s redirects to the hub itself. Check the source's url", first.Host)
 	}
 	return nil
 }
 
-func request(ctx context.Context, r Remote, method string, u *url.URL, body []byte) (*http.Request, error) {
+func newRequest(ctx context.Context, r Remote, method string, u *url.URL, body []byte) (*http.Request, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
@@ -199,15 +199,15 @@ func request(ctx context.Context, r Remote, method string, u *url.URL, body []by
 	}
 	// Some hosts answer Git only to agents that begin like this.
 	req.Header.Set("User-Agent", "git/fairlead")
-	if r.Credentials.Password != "" && origin(u) == origin(r.URL) {
+	if r.Credentials.Password != "" && originOf(u) == originOf(r.URL) {
 		req.SetBasicAuth(r.Credentials.Username, r.Credentials.Password)
 	}
 	return req, nil
 }
 
-// expect checks status and type of an answer. The media type is how a Git server tells itself from
+// checkAnswer checks status and type of an answer. The media type is how a Git server tells itself from
 // a web page that says 200 to everything.
-func expect(r Remote, resp *http.Response, mediaType string) error {
+func checkAnswer(r Remote, resp *http.Response, mediaType string) error {
 	answered := r.URL
 	if resp.Request != nil {
 		answered = resp.Request.URL
@@ -218,7 +218,7 @@ func expect(r Remote, resp *http.Response, mediaType string) error {
 	got, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(got) != mediaType {
 		return &Error{Kind: KindNotGit, Message: fmt.Sprintf(
-			"%s does not answer as a Git repository does. Check the source's url", show(r.URL))}
+			"%s does not answer as a Git repository does. Check the source's url", showURL(r.URL))}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ const onlyVersion2 = unfit("it speaks only version 2 of Git's protocol")
 // it can do. In version 2 the listing has no refs yet, to be filled by the answer to ls-refs.
 func decodeAdvertised(lines lines, names Names) (l *Listing, err error) {
 	defer recoverTo(&err) // capabilities are go-git's to decode
-	line, err := lines.first()
+	line, err := lines.firstLine()
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +49,14 @@ func decodeAdvertised(lines lines, names Names) (l *Listing, err error) {
 		return newListing2(nil, names), lines.capabilities2()
 	}
 	l = &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, capabilities: capability.NewList()}
-	if line, err = l.begin(line); err != nil {
+	if line, err = l.takeCapabilities(line); err != nil {
 		return nil, err
 	}
 	for line != nil {
-		if err := l.add(line); err != nil {
+		if err := l.addLine(line); err != nil {
 			return nil, err
 		}
-		if line, err = lines.next(); err != nil {
+		if line, err = lines.nextLine(); err != nil {
 			return nil, err
 		}
 	}
@@ -68,11 +68,11 @@ type lines struct{ r *bufio.Reader }
 
 func newLines(r io.Reader) lines { return lines{bufio.NewReaderSize(r, usualLine)} }
 
-// next reads a line, without its end; nil: the end of the list. The call waits for no more than the line.
-func (l lines) next() ([]byte, error) {
+// nextLine reads a line, without its end; nil: the end of the list. The call waits for no more than the line.
+func (l lines) nextLine() ([]byte, error) {
 	head, err := l.r.Peek(4)
 	if err != nil {
-		return nil, cut(err)
+		return nil, cutError(err)
 	}
 	var size [2]byte
 	if _, err := hex.Decode(size[:], head); err != nil {
@@ -87,51 +87,51 @@ func (l lines) next() ([]byte, error) {
 		return nil, fmt.Errorf("a line of length %d", length)
 	}
 	if length > usualLine {
-		return l.long(length)
+		return l.longLine(length)
 	}
 	line, err := l.r.Peek(length)
 	if err != nil {
-		return nil, cut(err)
+		return nil, cutError(err)
 	}
 	_, err = l.r.Discard(length) // the bytes that were peeked at stay where they are until the next peek
 	return bytes.TrimSuffix(line[4:], []byte("\n")), err
 }
 
-func (l lines) long(length int) ([]byte, error) {
+func (l lines) longLine(length int) ([]byte, error) {
 	line := make([]byte, length)
 	_, err := io.ReadFull(l.r, line)
-	return bytes.TrimSuffix(line[4:], []byte("\n")), cut(err)
+	return bytes.TrimSuffix(line[4:], []byte("\n")), cutError(err)
 }
 
-func cut(err error) error {
+func cutError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("it ends early: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }
 
-// first is the first line of the list itself.
-func (l lines) first() ([]byte, error) {
-	line, err := l.next()
+// firstLine is the first line of the list itself.
+func (l lines) firstLine() ([]byte, error) {
+	line, err := l.nextLine()
 	if err != nil {
 		return nil, err
 	}
 	if string(line) == service {
-		if line, err = l.next(); err != nil {
+		if line, err = l.nextLine(); err != nil {
 			return nil, err
 		}
 		if line == nil { // some servers forget the end, some say at once what is wrong
-			line, err = l.next()
+			line, err = l.nextLine()
 		}
 	}
 	if err == nil && string(line) == answersVersion1 {
-		return l.next()
+		return l.nextLine()
 	}
 	return line, err
 }
 
-// begin takes the capabilities from the first line and returns what is left.
-func (l *Listing) begin(line []byte) ([]byte, error) {
+// takeCapabilities takes the capabilities from the first line and returns what is left.
+func (l *Listing) takeCapabilities(line []byte) ([]byte, error) {
 	if line == nil {
 		return nil, nil
 	}
@@ -150,8 +150,8 @@ func (l *Listing) begin(line []byte) ([]byte, error) {
 	return line, nil
 }
 
-// add takes a line. Refs that nobody could want, by their names, are left out.
-func (l *Listing) add(line []byte) error {
+// addLine takes a line. Refs that nobody could want, by their names, are left out.
+func (l *Listing) addLine(line []byte) error {
 	if bytes.HasPrefix(line, []byte("shallow ")) {
 		return nil
 	}

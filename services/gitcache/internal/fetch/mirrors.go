@@ -68,15 +68,15 @@ func restingKeyOf(mirror Remote) restingKey {
 	return key
 }
 
-func (l *resting) has(key restingKey) bool {
+func (l *resting) isResting(key restingKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Now().Before(l.until[key])
 }
 
-// note records why a mirror was of no use. A mirror that lacks something may have the next thing, and the gitcache's own disk is not the
+// noteRest records why a mirror was of no use. A mirror that lacks something may have the next thing, and the gitcache's own disk is not the
 // mirror's fault.
-func (l *resting) note(key restingKey, err error) {
+func (l *resting) noteRest(key restingKey, err error) {
 	known, ok := err.(*Error) //nolint:errorlint // as ask returns it
 	if !ok || known.Kind == KindNotFound || known.Kind == KindStorage {
 		return
@@ -99,7 +99,7 @@ func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask
 	var why []string
 	for _, mirror := range mirrorsOf(r, repository) {
 		key := restingKeyOf(mirror)
-		if h.resting.has(key) {
+		if h.resting.isResting(key) {
 			continue
 		}
 		began := time.Now()
@@ -109,11 +109,11 @@ func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask
 		}
 		if ctx.Err() != nil {
 			if time.Since(began) > mirrorPatience { // else the next request ends at the same mirror
-				h.resting.note(key, &Error{Kind: KindTimeout})
+				h.resting.noteRest(key, &Error{Kind: KindTimeout})
 			}
 			return err
 		}
-		h.resting.note(key, err)
+		h.resting.noteRest(key, err)
 		why = append(why, fmt.Sprintf("The mirror %s: %s", mirror.URL.Host, err))
 	}
 	err := ask(r, repository)
@@ -181,7 +181,7 @@ func (h *HTTP) keepBlob(ctx context.Context, r Remote, repository string, l oci.
 // readBlob downloads a layer from where r is, and has it read. What was read counts only if there is no error.
 func (h *HTTP) readBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
 	u := registryURL(r, repository, "blobs", string(l.Digest))
-	err = h.ask(ctx, r, repository, http.MethodGet, u, packs, "", func(resp *http.Response, body io.Reader) error {
+	err = h.askRegistry(ctx, r, repository, http.MethodGet, u, packs, "", func(resp *http.Response, body io.Reader) error {
 		if resp.StatusCode != http.StatusOK {
 			e := registryError(r, repository, resp)
 			if e.Kind == KindNotFound {
@@ -194,12 +194,12 @@ func (h *HTTP) readBlob(ctx context.Context, r Remote, repository string, l oci.
 		}
 		sum := sha256.New()
 		taken := &capped{r: io.LimitReader(body, l.Size+1), left: oci.MaxLayerBytes + 2, most: oci.MaxLayerBytes + 1, what: "layer"}
-		defer func() { n = taken.taken() }()
+		defer func() { n = taken.bytesTaken() }()
 		if err := read(io.TeeReader(taken, sum)); err != nil {
 			return packageError(err, taken.ended)
 		}
-		if taken.taken() != l.Size {
-			return wrongLength(l, taken.taken())
+		if taken.bytesTaken() != l.Size {
+			return wrongLength(l, taken.bytesTaken())
 		}
 		if got := oci.Digest("sha256:" + hex.EncodeToString(sum.Sum(nil))); got != l.Digest {
 			return &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s came with the digest %s. Tell the registry's owner, and push the artifact again", l.Digest.Short(), got.Short())}

@@ -103,9 +103,9 @@ func TestRestingMirrorsAreBounded(t *testing.T) {
 	h := NewHTTP(Options{})
 	defer h.Close()
 	for i := range maxResting + 10 {
-		h.resting.note(restingKey{path: fmt.Sprint(i)}, &Error{Kind: KindServer})
+		h.resting.noteRest(restingKey{path: fmt.Sprint(i)}, &Error{Kind: KindServer})
 	}
-	if got := len(h.resting.until); got > maxResting || !h.resting.has(restingKey{path: fmt.Sprint(maxResting + 9)}) {
+	if got := len(h.resting.until); got > maxResting || !h.resting.isResting(restingKey{path: fmt.Sprint(maxResting + 9)}) {
 		t.Errorf("%d are remembered, and the limit is %d", got, maxResting)
 	}
 }

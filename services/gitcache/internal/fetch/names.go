@@ -11,15 +11,15 @@ type Names struct {
 	Prefixes []string // and all refs whose names begin so
 }
 
-func (n Names) all() bool { return len(n.Refs)+len(n.Prefixes) == 0 }
+func (n Names) wantsAll() bool { return len(n.Refs)+len(n.Prefixes) == 0 }
 
 // maxPrefixes of one request. Hosts may ignore longer lists and send all refs.
 const maxPrefixes = 256
 
-// prefixes are what version 2 of the protocol is asked by; none: all refs are asked for. There is no way to ask
+// refPrefixes are what version 2 of the protocol is asked by; none: all refs are asked for. There is no way to ask
 // for one ref only: its name is a prefix, too, of others.
-func (n Names) prefixes() []string {
-	asked := shortest(append(slices.Clone(n.Refs), n.Prefixes...))
+func (n Names) refPrefixes() []string {
+	asked := shortestPrefixes(append(slices.Clone(n.Refs), n.Prefixes...))
 	if len(asked) <= maxPrefixes {
 		return asked
 	}
@@ -28,14 +28,14 @@ func (n Names) prefixes() []string {
 			asked[i] = parts[0] + parts[1]
 		}
 	}
-	if asked = shortest(asked); len(asked) > maxPrefixes {
+	if asked = shortestPrefixes(asked); len(asked) > maxPrefixes {
 		return nil
 	}
 	return asked
 }
 
-// shortest leaves out names that begin with another one.
-func shortest(names []string) []string {
+// shortestPrefixes leaves out names that begin with another one.
+func shortestPrefixes(names []string) []string {
 	slices.Sort(names)
 	short := names[:0]
 	for _, name := range names {
@@ -46,9 +46,9 @@ func shortest(names []string) []string {
 	return short
 }
 
-// filter tells whether a ref is one of the names: hosts send more.
-func (n Names) filter() func(ref string) bool {
-	if n.all() {
+// refFilter tells whether a ref is one of the names: hosts send more.
+func (n Names) refFilter() func(ref string) bool {
+	if n.wantsAll() {
 		return func(string) bool { return true }
 	}
 	refs := make(map[string]bool, len(n.Refs))

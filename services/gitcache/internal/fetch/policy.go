@@ -26,22 +26,22 @@ func NewPolicy(allow []netip.Prefix) *Policy { return &Policy{allowed: addresses
 func (p *Policy) Control(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return refuse("the address %s can't be judged", clean(address))
+		return refusalError("the address %s can't be judged", cleanLine(address))
 	}
-	return told(p.ranges().Check(a.Addr()))
+	return explainRefused(p.addressPolicy().Check(a.Addr()))
 }
 
 // Dial is for transports. A refusal comes with the host's name.
 func (p *Policy) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return dial(ctx, network, address, p.Control)
+	return dialAddress(ctx, network, address, p.Control)
 }
 
 // dialLocal is Dial for http, which goes to this machine only.
 func (p *Policy) dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
-	return dial(ctx, network, address, func(network, address string, c syscall.RawConn) error {
+	return dialAddress(ctx, network, address, func(network, address string, c syscall.RawConn) error {
 		a, err := netip.ParseAddrPort(address)
 		if err != nil || !a.Addr().Unmap().IsLoopback() {
-			return refuse("http:// is for this machine only, and this host is another. Use https://")
+			return refusalError("http:// is for this machine only, and this host is another. Use https://")
 		}
 		return p.Control(network, address, c)
 	})
@@ -49,10 +49,10 @@ func (p *Policy) dialLocal(ctx context.Context, network, address string) (net.Co
 
 // dialAny is for the proxy of the gitcache's environment, which the operator chose.
 func dialAny(ctx context.Context, network, address string) (net.Conn, error) {
-	return dial(ctx, network, address, nil)
+	return dialAddress(ctx, network, address, nil)
 }
 
-func dial(ctx context.Context, network, address string, control func(string, string, syscall.RawConn) error) (net.Conn, error) {
+func dialAddress(ctx context.Context, network, address string, control func(string, string, syscall.RawConn) error) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: control}
 	c, err := d.DialContext(ctx, network, address)
 	if deadline, ok := ctx.Deadline(); ok && err != nil && !time.Now().Before(deadline) {
@@ -60,26 +60,28 @@ func dial(ctx context.Context, network, address string, control func(string, str
 	}
 	if refused, ok := errors.AsType[*Error](err); ok {
 		host, _, _ := net.SplitHostPort(address)
-		return nil, refuse("%s: %s", clean(host), refused.Message)
+		return nil, refusalError("%s: %s", cleanLine(host), refused.Message)
 	}
 	return c, err
 }
 
 // checkHost judges a host that is an address, for when a proxy dials and we don't. Names pass.
-func (p *Policy) checkHost(host string) error { return told(p.ranges().CheckHost(host)) }
+func (p *Policy) checkHost(host string) error {
+	return explainRefused(p.addressPolicy().CheckHost(host))
+}
 
-func (p *Policy) ranges() *addresses.Policy {
+func (p *Policy) addressPolicy() *addresses.Policy {
 	if p == nil {
 		return nil
 	}
 	return p.allowed
 }
 
-// told says what to do about an address that is refused.
-func told(err error) error {
+// explainRefused says what to do about an address that is refused.
+func explainRefused(err error) error {
 	refused, ok := errors.AsType[*addresses.Refused](err)
 	if !ok {
 		return err
 	}
-	return refuse("%s, and this gitcache must not dial it. Correct the source, or let the hub's operator add it to %s", refused, addresses.Flag)
+	return refusalError("%s, and this gitcache must not dial it. Correct the source, or let the hub's operator add it to %s", refused, addresses.Flag)
 }

@@ -59,12 +59,12 @@ func (ask ask0) encode(w io.Writer) error {
 	return nil
 }
 
-// broken is for an answer that can't be read.
-func broken(r Remote, what string, err error) *Error {
+// brokenError is for an answer that can't be read.
+func brokenError(r Remote, what string, err error) *Error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
-	text := clean(r.redact(err.Error()))
+	text := cleanLine(r.redactText(err.Error()))
 	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf(
 		"the %s from %s can't be used: %s", what, r.URL.Host, text)}
 }

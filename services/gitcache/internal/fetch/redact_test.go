@@ -16,7 +16,7 @@ func TestPartsOfCredentialsAreRedactedWhereATextWasCut(t *testing.T) {
 		"it says s3c...":                                  "it says s3c...",
 		"it says nothing":                                 "it says nothing",
 	} {
-		if got := r.redact(text); got != want {
+		if got := r.redactText(text); got != want {
 			t.Errorf("%q became %q", text, got)
 		}
 	}

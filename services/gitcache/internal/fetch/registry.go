@@ -35,7 +35,7 @@ type Registry struct {
 func ParseRegistryURL(raw string, in Registry) (*url.URL, error) {
 	u, err := giturl.ParseRegistry(raw)
 	if err != nil {
-		return nil, refuse("the url %s", err)
+		return nil, refusalError("the url %s", err)
 	}
 	u.Scheme = "https"
 	if in.Insecure {
@@ -54,34 +54,34 @@ func ParseRegistryURL(raw string, in Registry) (*url.URL, error) {
 func (r Remote) checkRegistry() (Remote, error) {
 	c := &r.Credentials
 	if c.GitHubApp != (GitHubApp{}) {
-		return r, r.misfit("it has a GitHub App, which is for Git. Add a username and password, or a token")
+		return r, r.misfitError("it has a GitHub App, which is for Git. Add a username and password, or a token")
 	}
 	if c.DockerConfig != "" && c.Password == "" {
 		var err error
 		c.Username, c.Password, err = oci.DockerLogin(c.DockerConfig, r.URL.Host, r.URL.Path)
 		isForMirrors := errors.Is(err, oci.ErrNoEntry) && r.Registry.Mirrors != "" // then the registry is asked without a login
 		if err != nil && !isForMirrors {
-			return r, r.misfit("%s", err)
+			return r, r.misfitError("%s", err)
 		}
 	}
 	if r.Registry.Insecure && r.Proxy != nil {
-		return r, refuse("the source has a proxy and insecure, which do not go together. Remove one of them")
+		return r, refusalError("the source has a proxy and insecure, which do not go together. Remove one of them")
 	}
 	return r, r.checkHTTP()
 }
 
-// ask makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token. Another
+// askRegistry makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token. Another
 // host gets none of these.
-func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string,
+func (h *HTTP) askRegistry(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string,
 	read func(*http.Response, io.Reader) error,
 ) error {
 	for renewed := false; ; renewed = true {
-		authorization, err := h.admissions.authorization(ctx, h, r, repository)
+		authorization, err := h.admissions.authorizationFor(ctx, h, r, repository)
 		if err != nil {
 			return err
 		}
 		var challenged *http.Response
-		err = h.get(ctx, r, u, l, func(req *http.Request) {
+		err = h.getURL(ctx, r, u, l, func(req *http.Request) {
 			req.Method = method
 			req.Header.Del("Authorization")
 			if authorization != "" && SameOrigin(u, r.URL) {
@@ -94,7 +94,7 @@ func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *
 			req.Header.Set("Accept-Encoding", "identity")
 		}, func(resp *http.Response, body io.Reader) error {
 			wantsOther := resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden && strings.HasPrefix(authorization, "Bearer ")
-			if !renewed && wantsOther && SameOrigin(resp.Request.URL, r.URL) && !throttles(resp) {
+			if !renewed && wantsOther && SameOrigin(resp.Request.URL, r.URL) && !isThrottled(resp) {
 				challenged = resp
 				return nil
 			}
@@ -103,7 +103,7 @@ func (h *HTTP) ask(ctx context.Context, r Remote, repository, method string, u *
 		if err != nil || challenged == nil {
 			return err
 		}
-		if err := h.admissions.learn(r, repository, authorization, challenged); err != nil {
+		if err := h.admissions.learnChallenge(r, repository, authorization, challenged); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func registryError(r Remote, repository string, resp *http.Response) *Error {
 // headManifest asks for the digest of what a tag stands for; "": there is no such tag.
 func (h *HTTP) headManifest(ctx context.Context, r Remote, repository, tag string) (digest oci.Digest, err error) {
 	u := registryURL(r, repository, "manifests", tag)
-	err = h.ask(ctx, r, repository, http.MethodHead, u, lists, oci.Accept(), func(resp *http.Response, _ io.Reader) error {
+	err = h.askRegistry(ctx, r, repository, http.MethodHead, u, lists, oci.Accept(), func(resp *http.Response, _ io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 			// Without one the manifest itself says it.
@@ -150,8 +150,8 @@ func (h *HTTP) headManifest(ctx context.Context, r Remote, repository, tag strin
 // errNoManifest: the registry has no such manifest, or no such repository.
 var errNoManifest = &Error{Kind: KindNotFound, Message: "the registry has no such manifest"}
 
-// manifest gets a manifest by its digest; that of an index is the one that it holds.
-func (h *HTTP) manifest(ctx context.Context, r Remote, repository string, digest oci.Digest) (m *oci.Manifest, bytes int64, err error) {
+// imageManifest gets a manifest by its digest; that of an index is the one that it holds.
+func (h *HTTP) imageManifest(ctx context.Context, r Remote, repository string, digest oci.Digest) (m *oci.Manifest, bytes int64, err error) {
 	const most = 2 // an index, and what it holds
 	for range most {
 		var is *oci.Manifest
@@ -185,7 +185,7 @@ func (h *HTTP) manifest(ctx context.Context, r Remote, repository string, digest
 }
 
 func artifactError(digest oci.Digest, err error) *Error {
-	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the artifact %s: %s", digest.Short(), clean(err.Error()))}
+	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the artifact %s: %s", digest.Short(), cleanLine(err.Error()))}
 }
 
 type manifestBody struct {
@@ -207,7 +207,7 @@ func (h *HTTP) getManifest(ctx context.Context, r Remote, repository, reference 
 
 func (h *HTTP) readManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
 	u := registryURL(r, repository, "manifests", reference)
-	err = h.ask(ctx, r, repository, http.MethodGet, u, lists, oci.Accept(), func(resp *http.Response, body io.Reader) error {
+	err = h.askRegistry(ctx, r, repository, http.MethodGet, u, lists, oci.Accept(), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 		case http.StatusNotFound:
@@ -276,7 +276,7 @@ func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see fu
 
 // tagPage asks for a page of tags.
 func (h *HTTP) tagPage(ctx context.Context, r Remote, repository string, u *url.URL) (tags []string, next *url.URL, bytes int64, err error) {
-	err = h.ask(ctx, r, repository, http.MethodGet, u, lists, "application/json", func(resp *http.Response, body io.Reader) error {
+	err = h.askRegistry(ctx, r, repository, http.MethodGet, u, lists, "application/json", func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 		case http.StatusNotFound:

@@ -40,16 +40,16 @@ func (f *Fetchers) Signatures(ctx context.Context, r Remote, of Signed, judge fu
 	s := &signatures{
 		h: f.http, r: r, repository: path.Join(artifactRepository(r), of.Chart), of: of.Digest, form: of.Form, judge: judge,
 	}
-	isGood, err := s.look(ctx)
+	isGood, err := s.lookForGood(ctx)
 	if err == nil && !isGood && s.skipped != nil {
-		err = s.wrong(s.skipped)
+		err = s.wrongError(s.skipped)
 	}
 	return s.bytes, err
 }
 
 // Provenance brings the provenance file of a version.
 func (f *Fetchers) Provenance(ctx context.Context, r Remote, v helm.Version) ([]byte, error) {
-	return f.http.provenance(ctx, r, v)
+	return f.http.getProvenance(ctx, r, v)
 }
 
 // signatures are looked for in two places: where cosign has put them until its version 3, and among what refers to the artifact, where those of
@@ -67,43 +67,43 @@ type signatures struct {
 	skipped error
 }
 
-func (s *signatures) look(ctx context.Context) (isGood bool, err error) {
+func (s *signatures) lookForGood(ctx context.Context) (isGood bool, err error) {
 	if s.form == oci.FormCosign {
-		if isGood, err := s.manifest(ctx, oci.SignatureTag(s.of), ""); err != nil || isGood {
+		if isGood, err := s.checkManifest(ctx, oci.SignatureTag(s.of), ""); err != nil || isGood {
 			return isGood, err
 		}
 	}
 	s.seen = 0
-	referrers, err := s.referrers(ctx)
-	if err = s.skip(err); err != nil {
+	referrers, err := s.listReferrers(ctx)
+	if err = s.skipError(err); err != nil {
 		return false, err
 	}
 	for _, m := range referrers {
-		if isGood, err := s.manifest(ctx, string(m), m); err != nil || isGood {
+		if isGood, err := s.checkManifest(ctx, string(m), m); err != nil || isGood {
 			return isGood, err
 		}
 	}
 	return false, nil
 }
 
-// wrong is an error of what a registry has about one artifact.
-func (s *signatures) wrong(err error) *Error {
-	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the signatures of %s can't all be read, and none that can is good: %s. Remove old signatures, and sign it again", s.of.Short(), clean(err.Error()))}
+// wrongError is an error of what a registry has about one artifact.
+func (s *signatures) wrongError(err error) *Error {
+	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("the signatures of %s can't all be read, and none that can is good: %s. Remove old signatures, and sign it again", s.of.Short(), cleanLine(err.Error()))}
 }
 
-// skip remembers an error of one signature; those of the registry stay errors.
-func (s *signatures) skip(err error) error {
-	if err == nil || !single(err) {
+// skipError remembers an error of one signature; those of the registry stay errors.
+func (s *signatures) skipError(err error) error {
+	if err == nil || !isSingle(err) {
 		return err
 	}
 	s.skipped = err
 	return nil
 }
 
-// manifest looks at the signatures of one manifest; a manifest that is not there has none.
-func (s *signatures) manifest(ctx context.Context, reference string, want oci.Digest) (isGood bool, err error) {
+// checkManifest looks at the signatures of one manifest; a manifest that is not there has none.
+func (s *signatures) checkManifest(ctx context.Context, reference string, want oci.Digest) (isGood bool, err error) {
 	body, _, err := s.h.getManifest(ctx, s.r, s.repository, reference, want)
-	if err = s.skip(unlessMissing(err)); err != nil || body.text == nil {
+	if err = s.skipError(unlessMissing(err)); err != nil || body.text == nil {
 		return false, err
 	}
 	s.bytes += int64(len(body.text))
@@ -123,7 +123,7 @@ func (s *signatures) manifest(ctx context.Context, reference string, want oci.Di
 		})
 		s.bytes += n
 		if err != nil {
-			if err = s.skip(err); err != nil {
+			if err = s.skipError(err); err != nil {
 				return false, err
 			}
 			continue
@@ -135,11 +135,11 @@ func (s *signatures) manifest(ctx context.Context, reference string, want oci.Di
 	return false, nil
 }
 
-// referrers asks what refers to the artifact. Registries without the API for it keep a list under a tag, which clients write.
-func (s *signatures) referrers(ctx context.Context) (manifests []oci.Digest, err error) {
+// listReferrers asks what refers to the artifact. Registries without the API for it keep a list under a tag, which clients write.
+func (s *signatures) listReferrers(ctx context.Context) (manifests []oci.Digest, err error) {
 	var text []byte
 	hasAPI := true
-	err = s.h.ask(ctx, s.r, s.repository, http.MethodGet, registryURL(s.r, s.repository, "referrers", string(s.of)), lists, oci.TypeIndex, func(resp *http.Response, body io.Reader) error {
+	err = s.h.askRegistry(ctx, s.r, s.repository, http.MethodGet, registryURL(s.r, s.repository, "referrers", string(s.of)), lists, oci.TypeIndex, func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 		case http.StatusNotFound, http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
@@ -173,7 +173,7 @@ func (s *signatures) referrers(ctx context.Context) (manifests []oci.Digest, err
 	return manifests, nil
 }
 
-func (h *HTTP) provenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error) {
+func (h *HTTP) getProvenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error) {
 	if r.Registry.Is {
 		return h.registryProvenance(ctx, r, v)
 	}
@@ -187,13 +187,13 @@ func (h *HTTP) provenance(ctx context.Context, r Remote, v helm.Version) (text [
 	if u.Path += ".prov"; u.RawPath != "" {
 		u.RawPath += ".prov"
 	}
-	err = h.get(ctx, r, u, lists, func(*http.Request) {}, func(resp *http.Response, body io.Reader) (err error) {
+	err = h.getURL(ctx, r, u, lists, func(*http.Request) {}, func(resp *http.Response, body io.Reader) (err error) {
 		switch resp.StatusCode {
 		case http.StatusOK:
 		case http.StatusNotFound:
 			return nil
 		case http.StatusForbidden, http.StatusGone: // S3 answers 403 for what is not there
-			if !throttles(resp) {
+			if !isThrottled(resp) {
 				return &Error{Kind: KindNotFound, status: resp.StatusCode, Message: fmt.Sprintf("%d from %s", resp.StatusCode, resp.Request.URL.Host)}
 			}
 			fallthrough

@@ -26,37 +26,37 @@ const (
 
 // List asks where the refs point.
 func (h *HTTP) List(ctx context.Context, r Remote, names Names) (*Listing, error) {
-	return authenticated(ctx, h, r, func(r Remote) (*Listing, error) { return h.list(ctx, r, names) })
+	return withLogin(ctx, h, r, func(r Remote) (*Listing, error) { return h.list(ctx, r, names) })
 }
 
 func (h *HTTP) list(ctx context.Context, r Remote, names Names) (*Listing, error) {
-	x := &exchange{h: h, r: r, door: r.door(r.URL)}
-	leave, err := h.budget.enter(ctx, x.door, lists)
+	x := &exchange{h: h, r: r, door: r.doorOf(r.URL)}
+	leave, err := h.budget.enterHost(ctx, x.door, lists)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
 	defer cancel()
-	if h.versions.speaks(r) {
+	if h.versions.speaksTwo(r) {
 		l := newListing2(r.URL, names)
 		if err = x.listRefs(ctx, l, names); err == nil {
 			return l, nil
 		}
-		h.versions.forget(r)
-		if !surprising(err) {
+		h.versions.forgetHost(r)
+		if !isSurprising(err) {
 			return nil, err
 		}
 	}
-	if h.versions.fails(r) {
-		return x.advertised(ctx, names, "")
+	if h.versions.failsTwo(r) {
+		return x.readAdvertised(ctx, names, "")
 	}
-	return x.look(ctx, names)
+	return x.lookAtHost(ctx, names)
 }
 
-// look asks what the host can do. One of version 0 answers with its list at once.
-func (x *exchange) look(ctx context.Context, names Names) (*Listing, error) {
-	l, err := x.advertised(ctx, names, askVersion2)
+// lookAtHost asks what the host can do. One of version 0 answers with its list at once.
+func (x *exchange) lookAtHost(ctx context.Context, names Names) (*Listing, error) {
+	l, err := x.readAdvertised(ctx, names, askVersion2)
 	switch {
 	case err == nil && !l.version2:
 		return l, nil
@@ -67,15 +67,15 @@ func (x *exchange) look(ctx context.Context, names Names) (*Listing, error) {
 			}
 			return l, nil
 		}
-		if !surprising(err) && !fails(err) {
+		if !isSurprising(err) && !isHostFailure(err) {
 			return nil, err
 		}
-	case !refuses(err):
+	case !isRefusal(err):
 		return nil, err
 	}
-	old, failed := x.advertised(ctx, names, "")
+	old, failed := x.readAdvertised(ctx, names, "")
 	if _, no := errors.AsType[unfit](failed); no {
-		return nil, unfit(fmt.Sprintf("it speaks only version 2 of Git's protocol, and in a way that Fairlead does not know: %s", clean(err.Error())))
+		return nil, unfit(fmt.Sprintf("it speaks only version 2 of Git's protocol, and in a way that Fairlead does not know: %s", cleanLine(err.Error())))
 	}
 	if failed != nil {
 		return nil, failed
@@ -84,15 +84,15 @@ func (x *exchange) look(ctx context.Context, names Names) (*Listing, error) {
 	return old, nil
 }
 
-// refuses tells whether a host finds a request malformed.
-func refuses(err error) bool {
+// isRefusal tells whether a host finds a request malformed.
+func isRefusal(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && (e.status == http.StatusBadRequest || e.status == http.StatusNotImplemented)
 }
 
-// surprising tells whether an answer in version 2 is such that to ask in another way may do: what is wrong is
+// isSurprising tells whether an answer in version 2 is such that to ask in another way may do: what is wrong is
 // neither the network, nor the load, nor the login.
-func surprising(err error) bool {
+func isSurprising(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	switch {
 	case !ok, e.Kind == KindThrottled, e.Kind == KindCredentials:
@@ -103,25 +103,25 @@ func surprising(err error) bool {
 	return e.status >= 300 && e.status < 500
 }
 
-// fails tells whether a host broke over a request.
-func fails(err error) bool {
+// isHostFailure tells whether a host broke over a request.
+func isHostFailure(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && (e.status == http.StatusInternalServerError || e.status == http.StatusNotImplemented)
 }
 
-// advertised asks for what the host says first: in version 0 its refs, in version 2 only what it can do.
-func (x *exchange) advertised(ctx context.Context, names Names, version string) (l *Listing, err error) {
+// readAdvertised asks for what the host says first: in version 0 its refs, in version 2 only what it can do.
+func (x *exchange) readAdvertised(ctx context.Context, names Names, version string) (l *Listing, err error) {
 	u := x.r.URL.JoinPath("info", "refs")
 	u.RawQuery = "service=" + uploadPack
-	req, err := request(ctx, x.r, http.MethodGet, u, nil)
+	req, err := newRequest(ctx, x.r, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, err
 	}
 	if version != "" {
 		req.Header.Set(protocolHeader, version)
 	}
-	err = x.ask(ctx, x.follow(), req, listMediaType, func(resp *http.Response) error {
-		body := x.h.limits.list(resp.Body)
+	err = x.askList(ctx, x.followingClient(), req, listMediaType, func(resp *http.Response) error {
+		body := x.h.limits.capList(resp.Body)
 		got, err := decodeAdvertised(newLines(body), names)
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func (x *exchange) advertised(ctx context.Context, names Names, version string) 
 			return onlyVersion2
 		}
 		l = got
-		l.base, l.Bytes = afterRedirect(resp.Request.URL, x.r.URL), body.taken()
+		l.base, l.Bytes = afterRedirect(resp.Request.URL, x.r.URL), body.bytesTaken()
 		return nil
 	})
 	return l, err
@@ -138,23 +138,23 @@ func (x *exchange) advertised(ctx context.Context, names Names, version string) 
 
 // listRefs asks for the refs of a listing in version 2.
 func (x *exchange) listRefs(ctx context.Context, l *Listing, names Names) error {
-	err := x.command(ctx, l, names, func(lines lines) error { return lines.listRefs(l, names) })
+	err := x.sendCommand(ctx, l, names, func(lines lines) error { return lines.listRefs(l, names) })
 	if err != nil || len(l.Refs) > 0 || !l.partial {
 		return err
 	}
 	// Is nothing there, or none of the names?
-	return x.command(ctx, l, Names{}, func(lines lines) (err error) {
+	return x.sendCommand(ctx, l, Names{}, func(lines lines) (err error) {
 		l.others, err = lines.anyRef()
 		return err
 	})
 }
 
-func (x *exchange) command(ctx context.Context, l *Listing, names Names, read func(lines) error) error {
+func (x *exchange) sendCommand(ctx context.Context, l *Listing, names Names, read func(lines) error) error {
 	var body bytes.Buffer
 	if err := encodeListRefs(&body, names); err != nil {
 		return err
 	}
-	req, err := request(ctx, x.r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
+	req, err := newRequest(ctx, x.r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
 	if err != nil {
 		return err
 	}
@@ -164,16 +164,16 @@ func (x *exchange) command(ctx context.Context, l *Listing, names Names, read fu
 	// Empty, so that it is not sent: it tells the transport that the request may be sent again when the host closes
 	// the connection that was kept from the last poll.
 	req.Header["X-Idempotency-Key"] = []string{}
-	return x.ask(ctx, x.stay(), req, packMediaType, func(resp *http.Response) error {
-		body := x.h.limits.list(resp.Body)
+	return x.askList(ctx, x.stayingClient(), req, packMediaType, func(resp *http.Response) error {
+		body := x.h.limits.capList(resp.Body)
 		err := read(newLines(body))
-		l.Bytes += body.taken()
+		l.Bytes += body.bytesTaken()
 		return err
 	})
 }
 
-// ask sends a request of a list and has its answer read.
-func (x *exchange) ask(ctx context.Context, client *http.Client, req *http.Request, mediaType string, read func(*http.Response) error) error {
+// askList sends a request of a list and has its answer read.
+func (x *exchange) askList(ctx context.Context, client *http.Client, req *http.Request, mediaType string, read func(*http.Response) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	resp, err := client.Do(req.WithContext(ctx))
@@ -181,8 +181,8 @@ func (x *exchange) ask(ctx context.Context, client *http.Client, req *http.Reque
 		return transportError(ctx, x.r.URL.Host, x.h.limits.ListTime, err)
 	}
 	defer resp.Body.Close()
-	defer drain(resp.Body, cancel)
-	if err := expect(x.r, resp, mediaType); err != nil {
+	defer drainBody(resp.Body, cancel)
+	if err := checkAnswer(x.r, resp, mediaType); err != nil {
 		return err
 	}
 	if err = read(resp); err == nil {
@@ -191,12 +191,12 @@ func (x *exchange) ask(ctx context.Context, client *http.Client, req *http.Reque
 	if ctx.Err() != nil {
 		return transportError(ctx, x.r.URL.Host, x.h.limits.ListTime, err)
 	}
-	return broken(x.r, "list of refs", err)
+	return brokenError(x.r, "list of refs", err)
 }
 
-// drain reads what little may be left of a body: only then the connection is used again.
+// drainBody reads what little may be left of a body: only then the connection is used again.
 // cancel is of its request.
-func drain(body io.Reader, cancel context.CancelFunc) {
+func drainBody(body io.Reader, cancel context.CancelFunc) {
 	slow := time.AfterFunc(drainTime, cancel)
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	slow.Stop()
@@ -216,37 +216,37 @@ func afterRedirect(list, asked *url.URL) *url.URL {
 
 // Fetch brings wants and all that they reach.
 func (h *HTTP) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	return authenticated(ctx, h, r, func(r Remote) (int64, error) { return h.fetch(ctx, r, l, wants, into) })
+	return withLogin(ctx, h, r, func(r Remote) (int64, error) { return h.fetch(ctx, r, l, wants, into) })
 }
 
 func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	x := &exchange{h: h, r: r, door: r.door(l.base)}
-	leave, err := h.budget.enter(ctx, x.door, packs)
+	x := &exchange{h: h, r: r, door: r.doorOf(l.base)}
+	leave, err := h.budget.enterHost(ctx, x.door, packs)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	into = h.budget.unload(x.door, into, leave)
-	n, err := x.transfer(ctx, l, wants, into)
+	into = h.budget.unloadTarget(x.door, into, leave)
+	n, err := x.transferPack(ctx, l, wants, into)
 	if !l.version2 || !worthVersion0(err) {
 		return n, withoutNoPack(err)
 	}
 	// The host lists in version 2, and can't fetch in it. Its capabilities in version 0 stand above its list.
 	limited, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
-	old, failed := x.advertised(limited, Names{}, "")
+	old, failed := x.readAdvertised(limited, Names{}, "")
 	cancel()
 	if failed != nil {
 		return n, withoutNoPack(err)
 	}
-	if n, err = x.transfer(ctx, old, wants, into); err != nil {
+	if n, err = x.transferPack(ctx, old, wants, into); err != nil {
 		return n, withoutNoPack(err)
 	}
 	h.versions.noteFetchFails(r)
 	return n, nil
 }
 
-func (x *exchange) transfer(ctx context.Context, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	return transfer(ctx, x.h.limits, x.r, l, wants, into, func(ctx context.Context, _ *watchdog, ask packAsk) (io.ReadCloser, error) {
+func (x *exchange) transferPack(ctx context.Context, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
+	return transferPack(ctx, x.h.limits, x.r, l, wants, into, func(ctx context.Context, _ *watchdog, ask packAsk) (io.ReadCloser, error) {
 		return x.askPack(ctx, l, ask)
 	})
 }
@@ -256,7 +256,7 @@ func (x *exchange) askPack(ctx context.Context, l *Listing, ask packAsk) (io.Rea
 	if err := ask.encode(&body); err != nil {
 		return nil, err
 	}
-	req, err := request(ctx, x.r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
+	req, err := newRequest(ctx, x.r, http.MethodPost, l.base.JoinPath(uploadPack), body.Bytes())
 	if err != nil {
 		return nil, err
 	}
@@ -265,15 +265,15 @@ func (x *exchange) askPack(ctx context.Context, l *Listing, ask packAsk) (io.Rea
 	}
 	req.Header.Set("Content-Type", askMediaType)
 	req.Header.Set("Accept", packMediaType)
-	resp, err := x.stay().Do(req)
+	resp, err := x.stayingClient().Do(req)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode == http.StatusBadRequest {
 		defer resp.Body.Close()
-		return nil, misunderstood(x.r, resp.Body)
+		return nil, misunderstoodError(x.r, resp.Body)
 	}
-	if err := expect(x.r, resp, packMediaType); err != nil {
+	if err := checkAnswer(x.r, resp, packMediaType); err != nil {
 		_ = resp.Body.Close()
 		return nil, err
 	}

@@ -35,14 +35,14 @@ func NewSSH(o Options) *SSH {
 
 // List asks where refs point.
 func (s *SSH) List(ctx context.Context, r Remote, names Names) (*Listing, error) {
-	leave, err := s.budget.enter(ctx, r.door(r.URL), lists)
+	leave, err := s.budget.enterHost(ctx, r.doorOf(r.URL), lists)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	limited, cancel := context.WithTimeoutCause(ctx, s.limits.ListTime, errDeadline)
 	defer cancel()
-	if s.versions.fails(r) {
+	if s.versions.failsTwo(r) {
 		return s.list(limited, r, names, "")
 	}
 	l, err := s.list(limited, r, names, askVersion2)
@@ -63,31 +63,31 @@ type failed2 struct{ error }
 func (f failed2) Unwrap() error { return f.error }
 
 func (s *SSH) list(ctx context.Context, r Remote, names Names, version string) (*Listing, error) {
-	c, err := s.open(ctx, r, version)
+	c, err := s.openCommand(ctx, r, version)
 	if err != nil {
 		return nil, s.listError(ctx, r, err)
 	}
 	defer c.Close()
-	body := s.limits.list(c)
+	body := s.limits.capList(c)
 	lines := newLines(body)
 	l, err := decodeAdvertised(lines, names)
 	if err == nil && l.version2 && version == "" {
 		err = onlyVersion2
 	}
 	if err != nil {
-		return nil, s.listError(ctx, r, c.explain(ctx, err))
+		return nil, s.listError(ctx, r, c.explainError(ctx, err))
 	}
 	if l.version2 {
 		if err := c.listRefs(lines, l, names); err != nil {
-			if err = c.explain(ctx, err); ctx.Err() == nil && isContent(err) {
+			if err = c.explainError(ctx, err); ctx.Err() == nil && isContent(err) {
 				err = failed2{err}
 			}
 			return nil, s.listError(ctx, r, err)
 		}
 	}
-	l.base, l.Bytes = r.URL, body.taken()
+	l.base, l.Bytes = r.URL, body.bytesTaken()
 	if !l.others {
-		c.leave()
+		c.leaveSession()
 	}
 	return l, nil
 }
@@ -111,7 +111,7 @@ func (c *sshCommand) listRefs(lines lines, l *Listing, names Names) error {
 
 func (s *SSH) listError(ctx context.Context, r Remote, err error) error {
 	if _, known := errors.AsType[*Error](err); known || ctx.Err() == nil && isContent(err) {
-		return broken(r, "list of refs", err)
+		return brokenError(r, "list of refs", err)
 	}
 	return transportError(ctx, r.URL.Host, s.limits.ListTime, err)
 }
@@ -119,7 +119,7 @@ func (s *SSH) listError(ctx context.Context, r Remote, err error) error {
 // Fetch brings wants and all that they reach, in one session. In version 0 the list of refs comes first again, as
 // the protocol has it.
 func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	leave, err := s.budget.enter(ctx, r.door(r.URL), packs)
+	leave, err := s.budget.enterHost(ctx, r.doorOf(r.URL), packs)
 	if err != nil {
 		return 0, err
 	}
@@ -128,13 +128,13 @@ func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.
 	if l.version2 {
 		version = askVersion2
 	}
-	n, err := transfer(ctx, s.limits, r, l, wants, s.budget.unload(r.door(r.URL), into, leave), func(ctx context.Context, dog *watchdog, ask packAsk) (io.ReadCloser, error) {
-		c, err := s.open(ctx, r, version)
+	n, err := transferPack(ctx, s.limits, r, l, wants, s.budget.unloadTarget(r.doorOf(r.URL), into, leave), func(ctx context.Context, dog *watchdog, ask packAsk) (io.ReadCloser, error) {
+		c, err := s.openCommand(ctx, r, version)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.ask(s.limits, dog, l, ask); err != nil {
-			err = c.explain(ctx, err)
+		if err := c.askPack(s.limits, dog, l, ask); err != nil {
+			err = c.explainError(ctx, err)
 			c.Close()
 			return nil, err
 		}
@@ -146,9 +146,9 @@ func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.
 	return n, withoutNoPack(err)
 }
 
-func (c *sshCommand) ask(limits Limits, dog *watchdog, l *Listing, ask packAsk) error {
+func (c *sshCommand) askPack(limits Limits, dog *watchdog, l *Listing, ask packAsk) error {
 	dog.r = c
-	now, err := decodeAdvertised(newLines(limits.list(dog)), Names{})
+	now, err := decodeAdvertised(newLines(limits.capList(dog)), Names{})
 	if err != nil {
 		return err
 	}
@@ -165,14 +165,14 @@ func (c *sshCommand) ask(limits Limits, dog *watchdog, l *Listing, ask packAsk) 
 	return nil
 }
 
-// leave ends a session in which nothing is wanted the way the protocol has it, so that the host's log
+// leaveSession ends a session in which nothing is wanted the way the protocol has it, so that the host's log
 // has no broken connection in it.
-func (c *sshCommand) leave() {
+func (c *sshCommand) leaveSession() {
 	if _, err := c.in.Write(pktline.FlushPkt); err != nil {
 		return
 	}
 	_ = c.in.Close()
-	c.wait()
+	c.waitForWords()
 }
 
 // uploadPackCommand is what the host's shell is told.
@@ -182,26 +182,26 @@ func uploadPackCommand(u *url.URL) (string, error) {
 		path = path[1:] // as git does: a user's home
 	}
 	if path == "" || path[0] == '-' || strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		return "", refuse("the url's path can't be given to a shell. Write it as ssh://git@host/path")
+		return "", refusalError("the url's path can't be given to a shell. Write it as ssh://git@host/path")
 	}
-	return uploadPack + " " + quote(path), nil
+	return uploadPack + " " + quoteWord(path), nil
 }
 
-// quote makes one word for any shell of it: some expand an exclamation mark even between quotes.
-func quote(s string) string {
+// quoteWord makes one word for any shell of it: some expand an exclamation mark even between quotes.
+func quoteWord(s string) string {
 	return "'" + strings.NewReplacer(`'`, `'\''`, `!`, `'\!'`).Replace(s) + "'"
 }
 
-// explain prefers what the host says in words to what that did to the protocol.
-func (c *sshCommand) explain(ctx context.Context, err error) error {
+// explainError prefers what the host says in words to what that did to the protocol.
+func (c *sshCommand) explainError(ctx context.Context, err error) error {
 	_, known := errors.AsType[*Error](err)
 	_, no := errors.AsType[unfit](err)
 	if known || no || ctx.Err() != nil {
 		return err
 	}
-	c.wait()
-	if said := c.stderr.words(); said != "" {
-		return c.spoken(said)
+	c.waitForWords()
+	if said := c.stderr.saidLines(); said != "" {
+		return c.saidError(said)
 	}
 	if !c.answered {
 		return &Error{Kind: KindServer, cause: err, Message: fmt.Sprintf(

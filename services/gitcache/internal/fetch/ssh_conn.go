@@ -36,41 +36,41 @@ type sshCommand struct {
 	unwatch  func() bool
 }
 
-// open connects, logs in and starts git-upload-pack, to be answered in a version of the protocol; "": 0. When ctx
+// openCommand connects, logs in and starts git-upload-pack, to be answered in a version of the protocol; "": 0. When ctx
 // ends so does the connection.
-func (s *SSH) open(ctx context.Context, r Remote, version string) (*sshCommand, error) {
+func (s *SSH) openCommand(ctx context.Context, r Remote, version string) (*sshCommand, error) {
 	command, err := uploadPackCommand(r.URL)
 	if err != nil {
 		return nil, err
 	}
 	if r.Proxy != nil {
-		return nil, refuse("a proxy for ssh is not supported. Use an https:// url, or take the proxy out of the source")
+		return nil, refusalError("a proxy for ssh is not supported. Use an https:// url, or take the proxy out of the source")
 	}
-	login, err := s.keys.login(r)
+	login, err := s.keys.loginOf(r)
 	if err != nil {
 		return nil, err
 	}
-	address := place(r.URL)
+	address := hostPort(r.URL)
 	conn, err := s.addresses.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	count(ctx)
+	countRequest(ctx)
 	unwatch := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	c := &sshCommand{remote: r, signer: login.signer, ended: make(chan struct{}), unwatch: unwatch}
-	if c.client, err = shake(conn, address, login.config(r, address)); err != nil {
+	if c.client, err = shakeHands(conn, address, login.clientConfig(r, address)); err != nil {
 		unwatch()
 		_ = conn.Close()
 		return nil, handshakeError(ctx, r, login, err)
 	}
-	if err := c.start(command, version); err != nil {
+	if err := c.startCommand(command, version); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func shake(conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
+func shakeHands(conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func shake(conn net.Conn, address string, config *ssh.ClientConfig) (*ssh.Client
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-func (c *sshCommand) start(command, version string) (err error) {
+func (c *sshCommand) startCommand(command, version string) (err error) {
 	if c.session, err = c.client.NewSession(); err != nil {
 		close(c.ended)
 		return fmt.Errorf("open session: %w", err)
@@ -117,8 +117,8 @@ func (c *sshCommand) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait gives the command a moment to say its last words.
-func (c *sshCommand) wait() {
+// waitForWords gives the command a moment to say its last words.
+func (c *sshCommand) waitForWords() {
 	timer := time.NewTimer(partingTime)
 	defer timer.Stop()
 	select {
@@ -149,8 +149,8 @@ func (s *stderr) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// words are the lines that say something, without the frames that some hosts draw around them.
-func (s *stderr) words() string {
+// saidLines are the lines that say something, without the frames that some hosts draw around them.
+func (s *stderr) saidLines() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var words []string
@@ -162,5 +162,5 @@ func (s *stderr) words() string {
 			words = append(words, line)
 		}
 	}
-	return clean(strings.Join(words, " "))
+	return cleanLine(strings.Join(words, " "))
 }

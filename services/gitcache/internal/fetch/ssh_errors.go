@@ -23,8 +23,8 @@ func isContent(err error) bool {
 	return no || broken
 }
 
-// config of a connection for one login.
-func (l *login) config(r Remote, address string) *ssh.ClientConfig {
+// clientConfig of a connection for one login.
+func (l *login) clientConfig(r Remote, address string) *ssh.ClientConfig {
 	algorithms := l.algorithms
 	if len(algorithms) == 0 {
 		algorithms = anyAlgorithms()
@@ -45,29 +45,29 @@ func (l *login) config(r Remote, address string) *ssh.ClientConfig {
 func (l *login) hostKeyError(r Remote, address string, key ssh.PublicKey, err error) *Error {
 	var mismatch *knownhosts.KeyError
 	var revoked *knownhosts.RevokedError
-	host, shown := r.URL.Host, fingerprint(key)
+	host, shown := r.URL.Host, keyFingerprint(key)
 	switch {
 	case errors.As(err, &revoked):
-		return refuse("%s shows host key %s, which known_hosts in secret %q says is revoked. Nothing was sent. Ask the host's operator", host, shown, r.Secret)
+		return refusalError("%s shows host key %s, which known_hosts in secret %q says is revoked. Nothing was sent. Ask the host's operator", host, shown, r.Secret)
 	case errors.As(err, &mismatch) && len(mismatch.Want) > 0:
 		pinned := make([]string, 0, len(mismatch.Want))
 		for _, k := range mismatch.Want {
-			pinned = append(pinned, fingerprint(k.Key))
+			pinned = append(pinned, keyFingerprint(k.Key))
 		}
-		return refuse("the host key of %s is not the known one: it shows %s, and known_hosts in secret %q has %s. "+
+		return refusalError("the host key of %s is not the known one: it shows %s, and known_hosts in secret %q has %s. "+
 			"Nothing was sent: somebody may be in between. If the host's operator says that the key was changed, put the new line into known_hosts: %s",
 			host, shown, r.Secret, strings.Join(pinned, ", "), knownhosts.Line([]string{address}, key))
 	case errors.As(err, &mismatch):
-		return refuse("known_hosts in secret %q has no key of %s, which shows %s. Nothing was sent. Compare that with what the host's operator publishes, then add the line: %s",
+		return refusalError("known_hosts in secret %q has no key of %s, which shows %s. Nothing was sent. Compare that with what the host's operator publishes, then add the line: %s",
 			r.Secret, host, shown, knownhosts.Line([]string{address}, key))
 	}
-	return refuse("%s shows a host key or certificate that can't be trusted: %s. Nothing was sent. Ask the host's operator", host, clean(err.Error()))
+	return refusalError("%s shows a host key or certificate that can't be trusted: %s. Nothing was sent. Ask the host's operator", host, cleanLine(err.Error()))
 }
 
-// fingerprint of a key as ssh-keygen -l shows it.
-func fingerprint(key ssh.PublicKey) string {
+// keyFingerprint of a key as ssh-keygen -l shows it.
+func keyFingerprint(key ssh.PublicKey) string {
 	if c, ok := key.(*ssh.Certificate); ok {
-		return fingerprint(c.Key) + " (certified by " + ssh.FingerprintSHA256(c.SignatureKey) + ")"
+		return keyFingerprint(c.Key) + " (certified by " + ssh.FingerprintSHA256(c.SignatureKey) + ")"
 	}
 	return key.Type() + " " + ssh.FingerprintSHA256(key)
 }
@@ -83,18 +83,18 @@ func handshakeError(ctx context.Context, r Remote, l *login, err error) error {
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
 		return err
 	case errors.As(err, &none) && none.What == "host key" && len(l.algorithms) > 0:
-		return refuse("the host key of %s is not the known one: known_hosts in secret %q has %s, and it shows only %s. Nothing was sent: somebody may be in between. If the host's operator says that the key was changed, put the output of %q into known_hosts",
-			r.URL.Host, r.Secret, strings.Join(l.algorithms, ", "), clean(strings.Join(none.RequestedAlgorithms, ", ")), keyscan(r))
+		return refusalError("the host key of %s is not the known one: known_hosts in secret %q has %s, and it shows only %s. Nothing was sent: somebody may be in between. If the host's operator says that the key was changed, put the output of %q into known_hosts",
+			r.URL.Host, r.Secret, strings.Join(l.algorithms, ", "), cleanLine(strings.Join(none.RequestedAlgorithms, ", ")), keyscanCommand(r))
 	case errors.As(err, &none):
 		return &Error{Kind: KindRefused, cause: err, Message: fmt.Sprintf(
 			"%s and Fairlead have no %s in common: it offers only %s. Update the host's ssh server", r.URL.Host,
-			clean(none.What), clean(strings.Join(none.RequestedAlgorithms, ", ")))}
+			cleanLine(none.What), cleanLine(strings.Join(none.RequestedAlgorithms, ", ")))}
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		return &Error{Kind: KindCredentials, cause: err, Message: fmt.Sprintf(
 			"%s lets %s in with no key like the one in secret %q (%s). Add its public key there as a deploy key, or correct the identity",
-			r.URL.Host, r.URL.User.Username(), r.Secret, fingerprint(l.signer.PublicKey()))}
+			r.URL.Host, r.URL.User.Username(), r.Secret, keyFingerprint(l.signer.PublicKey()))}
 	}
-	why := clean(strings.TrimPrefix(err.Error(), "ssh: handshake failed: "))
+	why := cleanLine(strings.TrimPrefix(err.Error(), "ssh: handshake failed: "))
 	if errors.Is(err, io.EOF) {
 		why = "it ends the connection"
 	}
@@ -102,24 +102,24 @@ func handshakeError(ctx context.Context, r Remote, l *login, err error) error {
 		"%s does not go through with the ssh handshake: %s. Check the url's port, and that the host lets the hub in", r.URL.Host, why)}
 }
 
-// spoken sorts what a host said instead of serving.
-func (c *sshCommand) spoken(said string) *Error {
+// saidError sorts what a host said instead of serving.
+func (c *sshCommand) saidError(said string) *Error {
 	e := &Error{Kind: KindServer}
 	host, low := c.remote.URL.Host, strings.ToLower(said)
 	switch {
 	case containsAny(low, "not found", "does not exist", "no such", "does not appear to be a git repository", "not a git repository", "could not be found"):
 		e.Kind = KindNotFound
 		e.Message = fmt.Sprintf("repository %s not found. %s says: %s. Check the source's url, and that the key in secret %q may read it (%s)",
-			show(c.remote.URL), host, stop(said), c.remote.Secret, fingerprint(c.signer.PublicKey()))
+			showURL(c.remote.URL), host, trimStop(said), c.remote.Secret, keyFingerprint(c.signer.PublicKey()))
 	case containsAny(low, "denied", "not allowed", "access rights", "unauthorized", "forbidden", "not authorized", "expired"):
 		e.Kind = KindCredentials
 		e.Message = fmt.Sprintf("%s does not let the key in secret %q read %s. It says: %s. Add the public key (%s) there as a deploy key",
-			host, c.remote.Secret, show(c.remote.URL), stop(said), fingerprint(c.signer.PublicKey()))
+			host, c.remote.Secret, showURL(c.remote.URL), trimStop(said), keyFingerprint(c.signer.PublicKey()))
 	case containsAny(low, "too many", "rate limit", "try again later"):
 		e.Kind = KindThrottled
-		e.Message = fmt.Sprintf("%s says: %s. Fairlead asks again later; a longer interval helps", host, stop(said))
+		e.Message = fmt.Sprintf("%s says: %s. Fairlead asks again later; a longer interval helps", host, trimStop(said))
 	default:
-		e.Message = fmt.Sprintf("%s did not serve %s. It says: %s. Fairlead asks again later", host, show(c.remote.URL), stop(said))
+		e.Message = fmt.Sprintf("%s did not serve %s. It says: %s. Fairlead asks again later", host, showURL(c.remote.URL), trimStop(said))
 	}
 	return e
 }
@@ -133,5 +133,5 @@ func containsAny(s string, parts ...string) bool {
 	return false
 }
 
-// stop makes a sentence's end of whatever others end theirs with.
-func stop(s string) string { return strings.TrimRight(s, ". ") }
+// trimStop makes a sentence's end of whatever others end theirs with.
+func trimStop(s string) string { return strings.TrimRight(s, ". ") }

@@ -37,8 +37,8 @@ type keyring struct {
 // maxLogins bounds the keyring, far above the number of sources with ssh that one replica polls.
 const maxLogins = 4096
 
-// login is made of the Remote's credentials. login fails closed: without known hosts there is none.
-func (k *keyring) login(r Remote) (*login, error) {
+// loginOf is made of the Remote's credentials. login fails closed: without known hosts there is none.
+func (k *keyring) loginOf(r Remote) (*login, error) {
 	c := r.Credentials
 	switch {
 	case c.Identity == "":
@@ -47,9 +47,9 @@ func (k *keyring) login(r Remote) (*login, error) {
 	case strings.TrimSpace(c.KnownHosts) == "":
 		return nil, &Error{Kind: KindCredentials, Message: fmt.Sprintf(
 			"secret %q has no known_hosts, so nothing tells the true %s from a false one. Put the output of %q there, after comparing it with the keys that the host's operator publishes",
-			r.Secret, r.URL.Host, keyscan(r))}
+			r.Secret, r.URL.Host, keyscanCommand(r))}
 	}
-	address := place(r.URL)
+	address := hostPort(r.URL)
 	sum := sha256.Sum256([]byte(strings.Join([]string{address, c.Identity, c.Passphrase, c.KnownHosts}, "\x00")))
 	k.mu.Lock()
 	l := k.logins[sum]
@@ -77,8 +77,8 @@ func intoSecret(r Remote) string {
 	return fmt.Sprintf(" into secret %q", r.Secret)
 }
 
-// keyscan is the command that shows a host's keys.
-func keyscan(r Remote) string {
+// keyscanCommand is the command that shows a host's keys.
+func keyscanCommand(r Remote) string {
 	if port := r.URL.Port(); port != "" && port != "22" {
 		return "ssh-keyscan -p " + port + " " + r.URL.Hostname()
 	}
@@ -156,7 +156,7 @@ func (k *keyring) knownHosts(r Remote, text string) (ssh.HostKeyCallback, error)
 	known, err := knownhosts.New(f.Name())
 	if err != nil {
 		return nil, &Error{Kind: KindCredentials, Message: fmt.Sprintf(
-			"known_hosts in secret %q can't be read%s. Each line is: host, kind of key, key, as %q prints it", r.Secret, badLine(err), keyscan(r))}
+			"known_hosts in secret %q can't be read%s. Each line is: host, kind of key, key, as %q prints it", r.Secret, badLine(err), keyscanCommand(r))}
 	}
 	return known, nil
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// transfer brings one pack, whatever carries it: send sends what it is given and returns the answer. A noPack is not
+// transferPack brings one pack, whatever carries it: send sends what it is given and returns the answer. A noPack is not
 // for callers of the package.
-func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []plumbing.Hash, into Target,
+func transferPack(ctx context.Context, limits Limits, r Remote, l *Listing, wants []plumbing.Hash, into Target,
 	send func(ctx context.Context, dog *watchdog, ask packAsk) (io.ReadCloser, error),
 ) (int64, error) {
 	haves, err := into.Haves()
 	if err != nil {
-		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + clean(err.Error()), cause: err}
+		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + cleanLine(err.Error()), cause: err}
 	}
 	ask, err := newAsk(l, wants, haves)
 	if err != nil {
@@ -31,7 +31,7 @@ func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []
 	limited, cancel := context.WithCancelCause(limited)
 	defer cancel(nil)
 	dog := newWatchdog(limits.IdleTime, cancel)
-	defer dog.stop()
+	defer dog.stopTimer()
 
 	answer, err := send(limited, dog, ask)
 	if err != nil {
@@ -43,7 +43,7 @@ func transfer(ctx context.Context, limits Limits, r Remote, l *Listing, wants []
 	if err != nil {
 		return 0, noPack{fetchError(ctx, limited, limits, r, err)}
 	}
-	n, err := into.AddPack(limited, limits.pack(&ending{pack, dog.stop}))
+	n, err := into.AddPack(limited, limits.capPack(&ending{pack, dog.stopTimer}))
 	if err != nil {
 		return 0, fetchError(ctx, limited, limits, r, err)
 	}
@@ -61,7 +61,7 @@ func worthVersion0(err error) bool {
 	_, early := errors.AsType[noPack](err)
 	_, no := errors.AsType[saidNo](err)
 	_, strange := errors.AsType[unfit](err)
-	return early && !no && (strange || surprising(err) || fails(err))
+	return early && !no && (strange || isSurprising(err) || isHostFailure(err))
 }
 
 // withoutNoPack returns the error in a noPack, and any other one as it is.
@@ -96,7 +96,7 @@ func fetchError(own, limited context.Context, limits Limits, r Remote, err error
 	if errors.As(err, &network) || errors.As(err, &op) {
 		return transportError(limited, r.URL.Host, limits.IdleTime, err)
 	}
-	return broken(r, "pack", err)
+	return brokenError(r, "pack", err)
 }
 
 // ofDisk is what the system said of a file, without its path; nil: it was not about a file.
@@ -110,11 +110,11 @@ func ofDisk(err error) error {
 	return nil
 }
 
-func (l Limits) list(r io.Reader) *capped {
+func (l Limits) capList(r io.Reader) *capped {
 	return &capped{r: r, left: l.ListBytes + 1, most: l.ListBytes, what: "list of refs"}
 }
 
-func (l Limits) pack(r io.Reader) *capped {
+func (l Limits) capPack(r io.Reader) *capped {
 	return &capped{r: r, left: l.PackBytes + 1, most: l.PackBytes, what: "pack"}
 }
 
@@ -128,8 +128,8 @@ type capped struct {
 	ended bool
 }
 
-// taken is how much was read.
-func (c *capped) taken() int64 { return c.most + 1 - c.left }
+// bytesTaken is how much was read.
+func (c *capped) bytesTaken() int64 { return c.most + 1 - c.left }
 
 func (c *capped) Read(p []byte) (int, error) {
 	if c.left <= 0 {
@@ -175,4 +175,4 @@ func (w *watchdog) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *watchdog) stop() { w.timer.Stop() }
+func (w *watchdog) stopTimer() { w.timer.Stop() }

@@ -62,9 +62,9 @@ func newTransports(roots *x509.CertPool, addresses *Policy) *transports {
 	return &transports{roots: roots, addresses: addresses, byWay: map[way]*transport{}}
 }
 
-// of gives what carries a request of a source.
-func (t *transports) of(r Remote, req *http.Request) (*http.Transport, error) {
-	w, err := t.way(r, req)
+// transportFor gives what carries a request of a source.
+func (t *transports) transportFor(r Remote, req *http.Request) (*http.Transport, error) {
+	w, err := t.wayOf(r, req)
 	if err != nil {
 		return nil, err
 	}
@@ -75,19 +75,19 @@ func (t *transports) of(r Remote, req *http.Request) (*http.Transport, error) {
 		known.used = t.uses
 		return known.Transport, nil
 	}
-	made, err := t.make(w)
+	made, err := t.makeTransport(w)
 	if errors.Is(err, errNoCertificate) {
-		return nil, r.misfit("its ca.crt holds no certificate. Put the authority's certificate there, in PEM")
+		return nil, r.misfitError("its ca.crt holds no certificate. Put the authority's certificate there, in PEM")
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.evict()
+	t.evictOldest()
 	t.byWay[w] = &transport{made, t.uses}
 	return made, nil
 }
 
-func (t *transports) way(r Remote, req *http.Request) (way, error) {
+func (t *transports) wayOf(r Remote, req *http.Request) (way, error) {
 	if req.URL.Scheme != "https" {
 		return way{plain: true, insecure: r.Registry.Insecure || r.Bucket.Insecure}, nil
 	}
@@ -99,7 +99,7 @@ func (t *transports) way(r Remote, req *http.Request) (way, error) {
 		var err error
 		if proxy, err = http.ProxyFromEnvironment(req); err != nil {
 			// The error quotes the URL.
-			return w, refuse("the proxy in the gitcache's environment can't be used. Correct its HTTPS_PROXY")
+			return w, refusalError("the proxy in the gitcache's environment can't be used. Correct its HTTPS_PROXY")
 		}
 		w.operators = proxy != nil
 	} else if name := r.Credentials.ProxyUsername; name != "" {
@@ -115,7 +115,7 @@ func (t *transports) way(r Remote, req *http.Request) (way, error) {
 	return w, t.addresses.checkHost(req.URL.Hostname())
 }
 
-func (t *transports) make(w way) (*http.Transport, error) {
+func (t *transports) makeTransport(w way) (*http.Transport, error) {
 	made := &http.Transport{
 		DialContext: t.addresses.Dial, TLSHandshakeTimeout: dialTime,
 		MaxIdleConns: allIdleConns, MaxIdleConnsPerHost: idleConns, IdleConnTimeout: idleTime,
@@ -134,7 +134,7 @@ func (t *transports) make(w way) (*http.Transport, error) {
 		InsecureSkipVerify: w.unverified, //nolint:gosec // the source says so
 	}
 	if w.ca != "" {
-		made.TLSClientConfig.RootCAs = t.base(w)
+		made.TLSClientConfig.RootCAs = t.basePool(w)
 		if !made.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(w.ca)) {
 			return nil, errNoCertificate
 		}
@@ -144,7 +144,7 @@ func (t *transports) make(w way) (*http.Transport, error) {
 	}
 	proxy, err := url.Parse(w.proxy)
 	if err != nil {
-		return nil, refuse("the proxy's url can't be parsed")
+		return nil, refusalError("the proxy's url can't be parsed")
 	}
 	hint := "Check the proxy in the source"
 	if w.operators {
@@ -157,8 +157,8 @@ func (t *transports) make(w way) (*http.Transport, error) {
 	return made, nil
 }
 
-// base is the authorities that a source's own is added to: at the source's own place none.
-func (t *transports) base(w way) *x509.CertPool {
+// basePool is the authorities that a source's own is added to: at the source's own place none.
+func (t *transports) basePool(w way) *x509.CertPool {
 	if !w.elsewhere {
 		return x509.NewCertPool()
 	}
@@ -171,8 +171,8 @@ func (t *transports) base(w way) *x509.CertPool {
 	return x509.NewCertPool()
 }
 
-// evict makes room. Exchanges that are under way go on; their connections are closed when they end.
-func (t *transports) evict() {
+// evictOldest makes room. Exchanges that are under way go on; their connections are closed when they end.
+func (t *transports) evictOldest() {
 	if len(t.byWay) < maxTransports {
 		return
 	}
@@ -198,13 +198,13 @@ func proxyStatus(proxy, host, hint string, code int) error {
 		return &Error{Kind: KindCredentials, Message: fmt.Sprintf(
 			"407 from the proxy %s: it wants other credentials. %s, and proxyUsername and proxyPassword in its secret", proxy, hint)}
 	case http.StatusForbidden:
-		return refuse("403 from the proxy %s: it does not let the gitcache reach %s. %s", proxy, host, hint)
+		return refusalError("403 from the proxy %s: it does not let the gitcache reach %s. %s", proxy, host, hint)
 	}
 	return &Error{Kind: KindUnreachable, Message: fmt.Sprintf("%d from the proxy %s, asked for %s. %s, and that the host is up", code, proxy, host, hint)}
 }
 
-// close releases idle connections.
-func (t *transports) close() {
+// closeIdle releases idle connections.
+func (t *transports) closeIdle() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, known := range t.byWay {

@@ -17,12 +17,12 @@ import (
 func TestTransportsAreSharedAndBounded(t *testing.T) {
 	t.Parallel()
 	ts := newTransports(nil, nil)
-	defer ts.close()
+	defer ts.closeIdle()
 	get := func(r Remote) *http.Transport {
 		t.Helper()
 		req := httptest.NewRequest(http.MethodGet, "https://git.example.com/x", nil)
 		r.URL = req.URL
-		got, err := ts.of(r, req)
+		got, err := ts.transportFor(r, req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestTrustOfASourceIsForItsOwnHost(t *testing.T) {
 		return p
 	}
 	ts := newTransports(pool(system), nil)
-	defer ts.close()
+	defer ts.closeIdle()
 	r := Remote{
 		URL:      &url.URL{Scheme: "https", Host: "registry.example.com:5000"},
 		Registry: Registry{Is: true, Unverified: true}, Credentials: Credentials{CA: text},
@@ -92,7 +92,7 @@ func TestTrustOfASourceIsForItsOwnHost(t *testing.T) {
 		"https://registry.example.com/v2/":      {false, pool(system, own)},
 		"https://auth.example.com/token":        {false, pool(system, own)},
 	} {
-		got, err := ts.of(r, httptest.NewRequest(http.MethodGet, at, nil))
+		got, err := ts.transportFor(r, httptest.NewRequest(http.MethodGet, at, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,29 +6,29 @@ import (
 	"io"
 )
 
-// unload is a Target that gives the host's place back once a pack is here, and lets few be checked at
+// unloadTarget is a Target that gives the host's place back once a pack is here, and lets few be checked at
 // once: that is our own work, and what costs memory. The host has done its part, and a slow one is in
 // nobody's way meanwhile. Nor is one whose packs take long to check: it has some of the places only.
-func (b *Budget) unload(host string, into Target, leave func()) Target {
-	return unloading{into, func(ctx context.Context) (func(), error) { return b.check(ctx, host) }, leave}
+func (b *Budget) unloadTarget(host string, into Target, leave func()) Target {
+	return unloading{into, func(ctx context.Context) (func(), error) { return b.checkTurn(ctx, host) }, leave}
 }
 
-// check waits until another pack of the host may be checked. done must be called once.
-func (b *Budget) check(ctx context.Context, host string) (done func(), err error) {
-	h := b.host(host)
+// checkTurn waits until another pack of the host may be checked. done must be called once.
+func (b *Budget) checkTurn(ctx context.Context, host string) (done func(), err error) {
+	h := b.hostOf(host)
 	if err := h.checks.Acquire(ctx, 1); err != nil {
-		b.forget(h)
+		b.forgetHost(h)
 		return nil, err
 	}
 	if err := b.checks.Acquire(ctx, 1); err != nil {
 		h.checks.Release(1)
-		b.forget(h)
+		b.forgetHost(h)
 		return nil, err
 	}
 	return func() {
 		b.checks.Release(1)
 		h.checks.Release(1)
-		b.forget(h)
+		b.forgetHost(h)
 	}, nil
 }
 

@@ -15,7 +15,7 @@ import (
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := giturl.Parse(raw)
 	if err != nil {
-		return nil, refuse("the url %s", err)
+		return nil, refusalError("the url %s", err)
 	}
 	return u, nil
 }
@@ -30,13 +30,13 @@ func loopbackName(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// origin is what credentials are bound to.
-func origin(u *url.URL) string {
-	return u.Scheme + "://" + place(u)
+// originOf is what credentials are bound to.
+func originOf(u *url.URL) string {
+	return u.Scheme + "://" + hostPort(u)
 }
 
-// place is host:port.
-func place(u *url.URL) string {
+// hostPort is host:port.
+func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
 		switch u.Scheme {
@@ -51,19 +51,19 @@ func place(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// door is what a budget is for: a place and, where the source brings its own, the authority and the proxy
+// doorOf is what a budget is for: a place and, where the source brings its own, the authority and the proxy
 // by which it is known and reached. The host that answers there need not be the host that others mean, so it has them
 // neither wait nor change their ways.
-func (r Remote) door(u *url.URL) string {
+func (r Remote) doorOf(u *url.URL) string {
 	if r.Credentials.CA == "" && r.Proxy == nil {
-		return place(u)
+		return hostPort(u)
 	}
 	proxy := ""
 	if r.Proxy != nil {
 		proxy = r.Proxy.String()
 	}
 	sum := sha256.Sum256([]byte(proxy + "\x00" + r.Credentials.CA))
-	return place(u) + doorMark + hex.EncodeToString(sum[:])
+	return hostPort(u) + doorMark + hex.EncodeToString(sum[:])
 }
 
 const doorMark = " "
@@ -74,8 +74,8 @@ func placeOf(door string) string {
 	return place
 }
 
-// show is a URL as it may be shown: without user, query and fragment.
-func show(u *url.URL) string {
+// showURL is a URL as it may be shown: without user, query and fragment.
+func showURL(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
@@ -83,13 +83,13 @@ func show(u *url.URL) string {
 func ParseProxy(raw string) (*url.URL, error) {
 	u, err := giturl.ParseProxy(raw)
 	if err != nil {
-		return nil, refuse("the proxy's url %s", err)
+		return nil, refusalError("the proxy's url %s", err)
 	}
 	return u, nil
 }
 
-// shorten keeps what others wrote from flooding a message.
-func shorten(s string) string {
+// shortenText keeps what others wrote from flooding a message.
+func shortenText(s string) string {
 	const most = 120
 	if len(s) > most {
 		return strings.ToValidUTF8(s[:most], "") + "..."

@@ -37,8 +37,8 @@ const (
 	objectFormatSHA256 = "object-format=sha256"
 )
 
-// command writes a command of version 2.
-func command(w io.Writer, name string, arguments ...string) error {
+// writeCommand writes a command of version 2.
+func writeCommand(w io.Writer, name string, arguments ...string) error {
 	e := pktline.NewEncoder(w)
 	if err := e.EncodeString("command=" + name + "\n"); err != nil {
 		return fmt.Errorf("send command %s: %w", name, err)
@@ -60,21 +60,21 @@ func command(w io.Writer, name string, arguments ...string) error {
 // encodeListRefs asks where refs point. Tag objects come with what they stand for.
 func encodeListRefs(w io.Writer, names Names) error {
 	arguments := []string{"peel"}
-	for _, prefix := range names.prefixes() {
+	for _, prefix := range names.refPrefixes() {
 		arguments = append(arguments, "ref-prefix "+prefix)
 	}
-	return command(w, "ls-refs", arguments...)
+	return writeCommand(w, "ls-refs", arguments...)
 }
 
 // newListing2 is a listing in version 2 that has no refs yet.
 func newListing2(base *url.URL, names Names) *Listing {
-	return &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, base: base, version2: true, partial: !names.all()}
+	return &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, base: base, version2: true, partial: !names.wantsAll()}
 }
 
 // capabilities2 reads what a host can do, after the line that says that it speaks version 2.
 func (l lines) capabilities2() error {
 	for range mostCapabilities {
-		line, err := l.next()
+		line, err := l.nextLine()
 		switch {
 		case err != nil:
 			return err
@@ -89,9 +89,9 @@ func (l lines) capabilities2() error {
 
 // listRefs reads the answer to ls-refs into a listing. Other lines of the host are left out.
 func (l lines) listRefs(into *Listing, names Names) error {
-	wanted := names.filter()
+	wanted := names.refFilter()
 	for first := true; ; first = false {
-		line, err := l.next()
+		line, err := l.nextLine()
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (l lines) listRefs(into *Listing, names Names) error {
 
 // anyRef reads the beginning of the answer to ls-refs, and tells whether there is a ref in it.
 func (l lines) anyRef() (bool, error) {
-	line, err := l.next()
+	line, err := l.nextLine()
 	if err != nil || line == nil {
 		return false, err
 	}
@@ -164,13 +164,13 @@ func (l lines) nextSection() ([]byte, error) {
 	for range mostShallow {
 		head, err := l.r.Peek(len(delimiter))
 		if err != nil {
-			return nil, cut(err)
+			return nil, cutError(err)
 		}
 		if string(head) == delimiter {
 			_, _ = l.r.Discard(len(delimiter)) // the bytes were peeked at
-			return l.next()
+			return l.nextLine()
 		}
-		line, err := l.next()
+		line, err := l.nextLine()
 		switch {
 		case err != nil:
 			return nil, err
@@ -193,13 +193,13 @@ func (a ask2) encode(w io.Writer) error {
 	for _, id := range a.haves {
 		arguments = append(arguments, "have "+id.String())
 	}
-	return command(w, "fetch", append(arguments, "done")...)
+	return writeCommand(w, "fetch", append(arguments, "done")...)
 }
 
 // decode gives the pack within an answer. After "done" it is all there is.
 func (a ask2) decode(body io.Reader) (io.Reader, error) {
 	br := bufio.NewReaderSize(body, usualLine)
-	line, err := lines{br}.next()
+	line, err := lines{br}.nextLine()
 	if err == nil && string(line) == sectionShallow {
 		// Upstream itself is shallow. In version 0 it says so above its list of refs, where that is left out, too.
 		line, err = lines{br}.nextSection()

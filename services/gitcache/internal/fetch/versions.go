@@ -31,20 +31,20 @@ func newVersions() *versions {
 	return &versions{speaks2: map[string]time.Time{}, fails2: map[string]time.Time{}}
 }
 
-// repository is the key of a source's repository: as it is reached by the source's own way.
-func repository(r Remote) string { return r.door(r.URL) + r.URL.EscapedPath() }
+// repositoryKey is the key of a source's repository: as it is reached by the source's own way.
+func repositoryKey(r Remote) string { return r.doorOf(r.URL) + r.URL.EscapedPath() }
 
-func (v *versions) speaks(r Remote) bool {
+func (v *versions) speaksTwo(r Remote) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return time.Now().Before(v.speaks2[repository(r)])
+	return time.Now().Before(v.speaks2[repositoryKey(r)])
 }
 
-func (v *versions) fails(r Remote) bool {
+func (v *versions) failsTwo(r Remote) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
-	return now.Before(v.fails2[r.door(r.URL)]) || now.Before(v.fails2[repository(r)])
+	return now.Before(v.fails2[r.doorOf(r.URL)]) || now.Before(v.fails2[repositoryKey(r)])
 }
 
 func (v *versions) noteSpeaks(r Remote) {
@@ -53,28 +53,28 @@ func (v *versions) noteSpeaks(r Remote) {
 	if len(v.speaks2) >= maxSpeaks2 {
 		clear(v.speaks2)
 	}
-	v.speaks2[repository(r)] = time.Now().Add(speaksTime)
+	v.speaks2[repositoryKey(r)] = time.Now().Add(speaksTime)
 }
 
-// forget makes the next poll of a repository look at what the host can do.
-func (v *versions) forget(r Remote) {
+// forgetHost makes the next poll of a repository look at what the host can do.
+func (v *versions) forgetHost(r Remote) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.speaks2, repository(r))
+	delete(v.speaks2, repositoryKey(r))
 }
 
 // noteFails notes that the host of a source can't list in version 2.
-func (v *versions) noteFails(r Remote) { v.note(r, r.door(r.URL)) }
+func (v *versions) noteFails(r Remote) { v.noteKey(r, r.doorOf(r.URL)) }
 
 // noteFetchFails notes that one repository can't be fetched in version 2. The failure says nothing about other
 // repositories of the host.
-func (v *versions) noteFetchFails(r Remote) { v.note(r, repository(r)) }
+func (v *versions) noteFetchFails(r Remote) { v.noteKey(r, repositoryKey(r)) }
 
-// note remembers a key of fails2.
-func (v *versions) note(r Remote, key string) {
+// noteKey remembers a key of fails2.
+func (v *versions) noteKey(r Remote, key string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	delete(v.speaks2, repository(r))
+	delete(v.speaks2, repositoryKey(r))
 	if len(v.fails2) >= maxFails2 {
 		clear(v.fails2)
 	}

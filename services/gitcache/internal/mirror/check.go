@@ -48,7 +48,7 @@ func (m *Mirror) Check(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if err != nil && !isDamage(err) {
-		m.postpone()
+		m.postponeDoubt()
 		return err
 	}
 	m.checks.mu.Lock()
@@ -60,7 +60,7 @@ func (m *Mirror) Check(ctx context.Context) error {
 	if m.Doubted() {
 		m.log.Info("mirror was doubted and is whole", "dir", filepath.Base(m.dir))
 	}
-	return m.trust()
+	return m.endDoubt()
 }
 
 func (m *Mirror) check(ctx context.Context) error {
@@ -79,11 +79,11 @@ func (m *Mirror) check(ctx context.Context) error {
 		w.seen = append(w.seen, make([]byte, f.Index().Len()/8+1))
 	}
 	for _, h := range m.Heads() {
-		w.add(h.Object, plumbing.AnyObject)
-		for _, id := range h.needs() {
-			w.add(id, plumbing.CommitObject)
+		w.addObject(h.Object, plumbing.AnyObject)
+		for _, id := range h.neededCommits() {
+			w.addObject(id, plumbing.CommitObject)
 		}
-		if err := w.walk(ctx); err != nil {
+		if err := w.walkAll(ctx); err != nil {
 			return fmt.Errorf("ref %q: %w", h.Ref, err)
 		}
 	}
@@ -111,10 +111,10 @@ func (m *Mirror) checkPacks(ctx context.Context) (err error) {
 
 // checkPack sums up a pack and its index. The index can be made again from the pack.
 func (m *Mirror) checkPack(ctx context.Context, p *member) error {
-	f, err := m.readers.acquire(p)
+	f, err := m.readers.acquirePack(p)
 	if err == nil {
 		err = f.Verify(ctx)
-		m.readers.release(p)
+		m.readers.releasePack(p)
 	}
 	if err == nil || ctx.Err() != nil || !errors.Is(err, pack.ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -149,6 +149,6 @@ func (m *Mirror) indexAgain(ctx context.Context, p *member) error {
 	if err := os.Rename(index, p.path+pack.IndexExt); err != nil {
 		return errors.Join(err, os.Remove(index))
 	}
-	m.admit(p.Pack)
+	m.admitPack(p.Pack)
 	return durable.SyncDir(filepath.Dir(p.path))
 }

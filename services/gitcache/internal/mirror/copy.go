@@ -27,7 +27,7 @@ func (m *Mirror) AddPart(ctx context.Context, r io.Reader) (int64, error) {
 	if err != nil || taken.objects == 0 {
 		return 0, err
 	}
-	return taken.bytes, taken.install()
+	return taken.bytes, taken.installFiles()
 }
 
 // Parts are the names of packs that wait for Adopt.
@@ -61,7 +61,7 @@ func (m *Mirror) Adopt(_ context.Context, packs []string, heads []Head) error {
 	}
 	m.change.Lock()
 	defer m.change.Unlock()
-	return m.drop(func(p Pack) bool { return !slices.Contains(packs, p.Name) }, packs)
+	return m.dropPacks(func(p Pack) bool { return !slices.Contains(packs, p.Name) }, packs)
 }
 
 // takeParts makes the packs of a copy part of the mirror, if all of them are here.
@@ -101,7 +101,7 @@ func (m *Mirror) finishAdopt() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	to := filepath.Join(m.repo(), packFolder)
+	to := filepath.Join(m.repoPath(), packFolder)
 	err = errors.Join(err, os.MkdirAll(to, 0o700))
 	for _, ext := range []string{pack.IndexExt, pack.PackExt} {
 		for _, e := range found {

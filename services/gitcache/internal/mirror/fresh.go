@@ -20,10 +20,10 @@ type Fresh struct{ m *Mirror }
 
 // Fresh begins a replacement; what another left is thrown away.
 func (m *Mirror) Fresh() (*Fresh, error) {
-	if err := os.RemoveAll(m.fresh()); err != nil {
+	if err := os.RemoveAll(m.freshPath()); err != nil {
 		return nil, fmt.Errorf("remove old clone: %w", err)
 	}
-	if err := initBare(m.fresh()); err != nil {
+	if err := initBare(m.freshPath()); err != nil {
 		return nil, err
 	}
 	return &Fresh{m}, nil
@@ -33,15 +33,15 @@ func (m *Mirror) Fresh() (*Fresh, error) {
 func (f *Fresh) Haves() ([]plumbing.Hash, error) { return nil, nil }
 
 // ObjectsDir is where Git's own tools find the objects.
-func (f *Fresh) ObjectsDir() string { return filepath.Join(f.m.fresh(), "objects") }
+func (f *Fresh) ObjectsDir() string { return filepath.Join(f.m.freshPath(), "objects") }
 
 // AddPack stores a pack in the fresh clone.
 func (f *Fresh) AddPack(ctx context.Context, r io.Reader) (int64, error) {
-	taken, err := takeIn(ctx, filepath.Join(f.m.fresh(), packFolder), r, f.m.bounds)
+	taken, err := takeIn(ctx, filepath.Join(f.m.freshPath(), packFolder), r, f.m.bounds)
 	if err != nil || taken.objects == 0 {
 		return 0, err
 	}
-	return taken.bytes, taken.install()
+	return taken.bytes, taken.installFiles()
 }
 
 // Use puts the fresh clone in the mirror's place. Packs that Check found good come along: they may hold
@@ -53,14 +53,14 @@ func (f *Fresh) Use() error {
 	if err := f.takeAlong(); err != nil {
 		m.log.Warn("packs of a damaged mirror are lost; commits that upstream has no more go with them", "dir", filepath.Base(m.dir), "err", err)
 	}
-	if err := os.RemoveAll(m.old()); err != nil {
+	if err := os.RemoveAll(m.oldPath()); err != nil {
 		return fmt.Errorf("remove damaged mirror: %w", err)
 	}
-	if err := os.Rename(m.repo(), m.old()); err != nil {
+	if err := os.Rename(m.repoPath(), m.oldPath()); err != nil {
 		return fmt.Errorf("put damaged mirror aside: %w", err)
 	}
-	if err := os.Rename(m.fresh(), m.repo()); err != nil {
-		return fmt.Errorf("put clone in place: %w", errors.Join(err, os.Rename(m.old(), m.repo())))
+	if err := os.Rename(m.freshPath(), m.repoPath()); err != nil {
+		return fmt.Errorf("put clone in place: %w", errors.Join(err, os.Rename(m.oldPath(), m.repoPath())))
 	}
 	if err := m.loadPacks(); err != nil {
 		return err
@@ -68,20 +68,20 @@ func (f *Fresh) Use() error {
 	if err := durable.SyncDir(m.dir); err != nil {
 		return fmt.Errorf("put clone in place: %w", err)
 	}
-	if err := os.RemoveAll(m.old()); err != nil {
+	if err := os.RemoveAll(m.oldPath()); err != nil {
 		return fmt.Errorf("remove damaged mirror: %w", err)
 	}
-	m.cloned()
-	return m.trust()
+	m.noteCloned()
+	return m.endDoubt()
 }
 
 // finishUse does what is left of a Use that was killed between its renames: the clone is whole then.
 func (m *Mirror) finishUse() error {
-	if _, err := os.Stat(m.repo()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(m.repoPath()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, dir := range []string{m.fresh(), m.old()} {
-		if err := os.Rename(dir, m.repo()); !errors.Is(err, fs.ErrNotExist) {
+	for _, dir := range []string{m.freshPath(), m.oldPath()} {
+		if err := os.Rename(dir, m.repoPath()); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (f *Fresh) takeAlong() error {
 	m.checks.mu.Lock()
 	good := m.checks.good
 	m.checks.mu.Unlock()
-	dir := filepath.Join(m.fresh(), packFolder)
+	dir := filepath.Join(m.freshPath(), packFolder)
 	for _, p := range good {
 		for _, ext := range []string{pack.IndexExt, pack.PackExt} {
 			err := os.Link(p.path+ext, filepath.Join(dir, filepath.Base(p.path)+ext))

@@ -46,7 +46,7 @@ func newUpkeep() *upkeep {
 // WithoutGit has packs joined without Git's own program, if there is one.
 func (s *Mirrors) WithoutGit() { s.upkeep.without() }
 
-func (u *upkeep) program() string {
+func (u *upkeep) findProgram() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.git
@@ -68,7 +68,7 @@ func (m *Mirror) packObjects(ctx context.Context, git string, old, stay []string
 		fmt.Fprintf(&list, "^pack-%s.pack\n", name)
 	}
 	var said bytes.Buffer
-	args := append([]string{"--git-dir=" + m.repo()}, bounds()...)
+	args := append([]string{"--git-dir=" + m.repoPath()}, bounds()...)
 	args = append(args, "pack-objects", "--stdin-packs", "--stdout", "--delta-base-offset", "--quiet")
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), git, args...)
 	cmd.Env = []string{
@@ -80,7 +80,7 @@ func (m *Mirror) packObjects(ctx context.Context, git string, old, stay []string
 	if err != nil {
 		return fmt.Errorf("start git: %w", err)
 	}
-	yield(p.Pid())
+	yieldProcessor(p.Pid())
 	stop := context.AfterFunc(ctx, p.Kill)
 	defer stop()
 	if err := p.Wait(); err != nil {

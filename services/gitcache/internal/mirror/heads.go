@@ -44,8 +44,10 @@ func (h Head) Equal(o Head) bool {
 		h.Resolved == o.Resolved && h.SignedBy == o.SignedBy && h.Newer == o.Newer && slices.Equal(h.Submodules, o.Submodules)
 }
 
-// needs are the commits that must not be lost.
-func (h Head) needs() []plumbing.Hash { return append([]plumbing.Hash{h.Commit}, h.Submodules...) }
+// neededCommits are the commits that must not be lost.
+func (h Head) neededCommits() []plumbing.Hash {
+	return append([]plumbing.Hash{h.Commit}, h.Submodules...)
+}
 
 func (m *Mirror) loadHeads() error {
 	b, err := os.ReadFile(filepath.Join(m.dir, headsName))
@@ -87,7 +89,7 @@ func (m *Mirror) Needs(commit plumbing.Hash) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, h := range m.heads {
-		if slices.Contains(h.needs(), commit) {
+		if slices.Contains(h.neededCommits(), commit) {
 			return true
 		}
 	}
@@ -122,14 +124,14 @@ func (m *Mirror) keepReachable(heads []Head) error {
 	b.WriteString("# pack-refs with: sorted\n")
 	seen := map[plumbing.Hash]bool{}
 	for _, h := range heads {
-		for _, id := range h.needs() {
+		for _, id := range h.neededCommits() {
 			seen[id] = true
 		}
 	}
-	for _, id := range m.present(seen) {
+	for _, id := range m.presentOf(seen) {
 		fmt.Fprintf(&b, "%s refs/fairlead/%s\n", id, id)
 	}
-	return durable.WriteFile(filepath.Join(m.repo(), "packed-refs"), []byte(b.String()), 0o600)
+	return durable.WriteFile(filepath.Join(m.repoPath(), "packed-refs"), []byte(b.String()), 0o600)
 }
 
 // Haves are the heads' commits that are there. Of a fresh clone there are none.
@@ -138,15 +140,15 @@ func (m *Mirror) Haves() ([]plumbing.Hash, error) {
 	for _, h := range m.Heads() {
 		seen[h.Commit] = true
 	}
-	haves := m.present(seen)
+	haves := m.presentOf(seen)
 	return haves[:min(len(haves), maxHaves)], nil
 }
 
 // maxHaves bounds a fetch request. Upstream sends again the objects of commits that it is not told of.
 const maxHaves = 256
 
-// present are those of these objects that are there, sorted.
-func (m *Mirror) present(ids map[plumbing.Hash]bool) []plumbing.Hash {
+// presentOf are those of these objects that are there, sorted.
+func (m *Mirror) presentOf(ids map[plumbing.Hash]bool) []plumbing.Hash {
 	o := m.Objects()
 	defer o.Close()
 	sorted := slices.SortedFunc(maps.Keys(ids), func(a, b plumbing.Hash) int { return bytes.Compare(a[:], b[:]) })

@@ -13,8 +13,8 @@ func descriptors(most int) int {
 	return int(min(uint64(most), max(uint64(limit.Cur)/16, 1))) //nolint:unconvert // not above most; signed on some systems
 }
 
-// yield lets everything else on the machine go before a group of processes. A failure does no harm.
-func yield(group int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, group, 10) }
+// yieldProcessor lets everything else on the machine go before a group of processes. A failure does no harm.
+func yieldProcessor(group int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, group, 10) }
 
 // diskFree is the part of a folder's disk that is free, as this process may use it.
 func diskFree(dir string) float64 {

@@ -31,17 +31,17 @@ type intake struct {
 // install or discard what is returned.
 func takeIn(ctx context.Context, dir string, r io.Reader, bounds pack.Bounds) (*intake, error) {
 	t := &intake{dir: dir, bounds: bounds}
-	if err := t.receive(ctx, r); err != nil {
-		t.discard()
+	if err := t.receivePack(ctx, r); err != nil {
+		t.discardFiles()
 		return nil, err
 	}
 	if t.objects == 0 {
-		t.discard()
+		t.discardFiles()
 	}
 	return t, nil
 }
 
-func (t *intake) receive(ctx context.Context, r io.Reader) error {
+func (t *intake) receivePack(ctx context.Context, r io.Reader) error {
 	f, err := os.CreateTemp(t.dir, pack.TempPrefix+"pack_")
 	if err != nil {
 		return fmt.Errorf("make pack: %w", err)
@@ -90,22 +90,22 @@ func writeIndex(dir string, objects *pack.Objects, sum plumbing.Hash) (path stri
 	return f.Name(), nil
 }
 
-// install gives the files their names: the index first, since a pack without one can't be read.
-func (t *intake) install() error {
+// installFiles gives the files their names: the index first, since a pack without one can't be read.
+func (t *intake) installFiles() error {
 	base := filepath.Join(t.dir, "pack-"+t.name)
 	err := os.Rename(t.index, base+pack.IndexExt)
 	if err == nil {
 		err = os.Rename(t.pack, base+pack.PackExt)
 	}
 	if err != nil {
-		t.discard()
+		t.discardFiles()
 		return fmt.Errorf("write pack: %w", err)
 	}
 	return durable.SyncDir(t.dir)
 }
 
-// discard removes what has no name yet. A file that can't be removed is swept at the next start.
-func (t *intake) discard() {
+// discardFiles removes what has no name yet. A file that can't be removed is swept at the next start.
+func (t *intake) discardFiles() {
 	for _, path := range []string{t.pack, t.index} {
 		if path != "" {
 			_ = os.Remove(path)

@@ -22,7 +22,7 @@ type openPacks struct {
 func (m *Mirror) openPacks(set []*member) (*openPacks, error) {
 	o := &openPacks{readers: m.readers}
 	for _, p := range set {
-		f, err := m.readers.acquire(p)
+		f, err := m.readers.acquirePack(p)
 		if err != nil {
 			o.close()
 			return nil, err
@@ -34,12 +34,12 @@ func (m *Mirror) openPacks(set []*member) (*openPacks, error) {
 
 func (o *openPacks) close() {
 	for _, p := range o.members {
-		o.readers.release(p)
+		o.readers.releasePack(p)
 	}
 	o.members, o.files = nil, nil
 }
 
-func (o *openPacks) names() []string {
+func (o *openPacks) packNames() []string {
 	names := make([]string, 0, len(o.members))
 	for _, p := range o.members {
 		names = append(names, p.Name)
@@ -47,7 +47,7 @@ func (o *openPacks) names() []string {
 	return names
 }
 
-func (o *openPacks) has(id plumbing.Hash) (bool, error) {
+func (o *openPacks) hasObject(id plumbing.Hash) (bool, error) {
 	for _, f := range o.files {
 		if _, found, err := f.Index().Find(id); found || err != nil {
 			return found, err
@@ -56,7 +56,7 @@ func (o *openPacks) has(id plumbing.Hash) (bool, error) {
 	return false, nil
 }
 
-func (o *openPacks) objects() int {
+func (o *openPacks) countObjects() int {
 	n := 0
 	for _, f := range o.files {
 		n += f.Index().Len()
@@ -64,16 +64,16 @@ func (o *openPacks) objects() int {
 	return n
 }
 
-// join replaces packs, smallest first, by one that has all of their objects.
-func (m *Mirror) join(ctx context.Context, small []*member) error {
+// joinPacks replaces packs, smallest first, by one that has all of their objects.
+func (m *Mirror) joinPacks(ctx context.Context, small []*member) error {
 	old, err := m.openPacks(small)
 	if err != nil {
 		return err
 	}
 	defer old.close()
-	for old.objects() > pack.MaxJoin {
+	for old.countObjects() > pack.MaxJoin {
 		last := len(old.members) - 1
-		m.readers.release(old.members[last])
+		m.readers.releasePack(old.members[last])
 		old.members, old.files = old.members[:last], old.files[:last]
 	}
 	if len(old.members) < 2 {
@@ -84,35 +84,35 @@ func (m *Mirror) join(ctx context.Context, small []*member) error {
 		return err
 	}
 	defer stay.close()
-	taken, err := m.rewrite(ctx, old, stay)
+	taken, err := m.rewritePacks(ctx, old, stay)
 	if err != nil {
 		return err
 	}
-	return m.swap(taken, old, stay)
+	return m.swapPacks(taken, old, stay)
 }
 
-// swap installs the new pack and removes the old ones. Killed in between there are both.
-func (m *Mirror) swap(taken *intake, old, stay *openPacks) error {
-	if err := complete(taken, old, stay); err != nil {
-		taken.discard()
+// swapPacks installs the new pack and removes the old ones. Killed in between there are both.
+func (m *Mirror) swapPacks(taken *intake, old, stay *openPacks) error {
+	if err := checkComplete(taken, old, stay); err != nil {
+		taken.discardFiles()
 		return err
 	}
-	provided := stay.names()
+	provided := stay.packNames()
 	if taken.objects > 0 {
-		if err := m.install(taken); err != nil {
+		if err := m.installPack(taken); err != nil {
 			return err
 		}
 		provided = append(provided, taken.name)
 	}
-	gone := old.names()
+	gone := old.packNames()
 	m.change.Lock()
 	defer m.change.Unlock()
-	return m.drop(func(p Pack) bool { return slices.Contains(gone, p.Name) && p.Name != taken.name }, provided)
+	return m.dropPacks(func(p Pack) bool { return slices.Contains(gone, p.Name) && p.Name != taken.name }, provided)
 }
 
-// complete makes sure that every object of the old packs is in the new one or in those that stay. The
+// checkComplete makes sure that every object of the old packs is in the new one or in those that stay. The
 // objects of the new one were read and named again.
-func complete(taken *intake, old, stay *openPacks) error {
+func checkComplete(taken *intake, old, stay *openPacks) error {
 	for _, f := range old.files {
 		for id, err := range f.Index().Names() {
 			if err != nil {
@@ -121,7 +121,7 @@ func complete(taken *intake, old, stay *openPacks) error {
 			if taken.has(id) {
 				continue
 			}
-			found, err := stay.has(id)
+			found, err := stay.hasObject(id)
 			if err != nil {
 				return err
 			}
@@ -133,22 +133,22 @@ func complete(taken *intake, old, stay *openPacks) error {
 	return nil
 }
 
-// rewrite makes a pack of the objects of old: with Git's own program if there is one, which finds new
+// rewritePacks makes a pack of the objects of old: with Git's own program if there is one, which finds new
 // deltas and so makes it small, else by copying. Either way the pack is taken in like one from upstream.
-func (m *Mirror) rewrite(ctx context.Context, old, stay *openPacks) (*intake, error) {
-	git := m.upkeep.program()
-	if old.objects() > maxGitObjects {
+func (m *Mirror) rewritePacks(ctx context.Context, old, stay *openPacks) (*intake, error) {
+	git := m.upkeep.findProgram()
+	if old.countObjects() > maxGitObjects {
 		git = ""
 	}
 	var failed error
 	if git != "" {
-		taken, err := m.pipe(ctx, func(w io.Writer) error { return m.packObjects(ctx, git, old.names(), stay.names(), w) })
+		taken, err := m.pipePack(ctx, func(w io.Writer) error { return m.packObjects(ctx, git, old.packNames(), stay.packNames(), w) })
 		if err == nil || ctx.Err() != nil || isFull(err) {
 			return taken, err
 		}
 		failed = err
 	}
-	taken, err := m.pipe(ctx, func(w io.Writer) error { return pack.Join(ctx, w, old.files, m.dir) })
+	taken, err := m.pipePack(ctx, func(w io.Writer) error { return pack.Join(ctx, w, old.files, m.dir) })
 	if err == nil && failed != nil {
 		m.upkeep.without()
 		m.log.Warn("git can't join packs; until the next start it is done without git, which takes more disk", "err", failed)
@@ -156,8 +156,8 @@ func (m *Mirror) rewrite(ctx context.Context, old, stay *openPacks) (*intake, er
 	return taken, err
 }
 
-// pipe takes in what write writes.
-func (m *Mirror) pipe(ctx context.Context, write func(io.Writer) error) (*intake, error) {
+// pipePack takes in what write writes.
+func (m *Mirror) pipePack(ctx context.Context, write func(io.Writer) error) (*intake, error) {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
@@ -165,10 +165,10 @@ func (m *Mirror) pipe(ctx context.Context, write func(io.Writer) error) (*intake
 		_ = w.CloseWithError(err)
 		done <- err
 	}()
-	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r, pack.Bounds{}) // of packs that were accepted
+	taken, err := takeIn(ctx, filepath.Join(m.repoPath(), packFolder), r, pack.Bounds{}) // of packs that were accepted
 	_ = r.CloseWithError(io.ErrClosedPipe)
 	if failed := <-done; err == nil && failed != nil {
-		taken.discard()
+		taken.discardFiles()
 		err = failed
 	}
 	return taken, err

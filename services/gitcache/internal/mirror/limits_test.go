@@ -87,7 +87,7 @@ func TestPacksAreJoinedOnceTheyAreManyAndOnlyTheSmallOnes(t *testing.T) {
 		for _, n := range c.sizes {
 			set = append(set, &member{Pack: Pack{Bytes: n}})
 		}
-		if got := due(set); len(got) != c.want {
+		if got := duePacks(set); len(got) != c.want {
 			t.Errorf("%s: %d are joined, want %d", name, len(got), c.want)
 		}
 	}

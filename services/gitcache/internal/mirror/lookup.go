@@ -13,7 +13,7 @@ func (s *Mirrors) Lookup(uid string) (*Mirror, bool) {
 	if open {
 		return m, true
 	}
-	if _, err := os.Stat(filepath.Join(s.dir, folder(uid))); err != nil {
+	if _, err := os.Stat(filepath.Join(s.dir, folderName(uid))); err != nil {
 		return nil, false
 	}
 	m, err := s.Mirror(uid)

@@ -31,13 +31,13 @@ func (m *Mirror) Maintain(ctx context.Context) error {
 	if m.Doubted() {
 		return nil
 	}
-	small := due(*m.packs.Load())
+	small := duePacks(*m.packs.Load())
 	if len(small) == 0 {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, maintainTime)
 	defer cancel()
-	err := m.join(limited, small)
+	err := m.joinPacks(limited, small)
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -47,9 +47,9 @@ func (m *Mirror) Maintain(ctx context.Context) error {
 	return fmt.Errorf("join %d packs; they stay as they are: %w", len(small), err)
 }
 
-// due returns the packs to be joined: the fewest, of the small ones, such that the sizes of those that
+// duePacks returns the packs to be joined: the fewest, of the small ones, such that the sizes of those that
 // are left grow by the factor.
-func due(set []*member) []*member {
+func duePacks(set []*member) []*member {
 	if len(set) <= maxPacks {
 		return nil
 	}

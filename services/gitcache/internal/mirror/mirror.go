@@ -64,10 +64,10 @@ func (s *Mirrors) openMirror(dir string) (*Mirror, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := m.sweep(); err != nil {
+	if err := m.sweepLeftovers(); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
-	if err := initBare(m.repo()); err != nil {
+	if err := initBare(m.repoPath()); err != nil {
 		return nil, err
 	}
 	if err := m.loadPacks(); err != nil {
@@ -83,9 +83,9 @@ func (s *Mirrors) openMirror(dir string) (*Mirror, error) {
 	return m, nil
 }
 
-func (m *Mirror) repo() string  { return filepath.Join(m.dir, repoName) }
-func (m *Mirror) fresh() string { return filepath.Join(m.dir, freshName) }
-func (m *Mirror) old() string   { return filepath.Join(m.dir, oldName) }
+func (m *Mirror) repoPath() string  { return filepath.Join(m.dir, repoName) }
+func (m *Mirror) freshPath() string { return filepath.Join(m.dir, freshName) }
+func (m *Mirror) oldPath() string   { return filepath.Join(m.dir, oldName) }
 
 // initBare makes the files by which Git knows a repository. Again is harmless.
 func initBare(dir string) error {
@@ -112,29 +112,29 @@ func initBare(dir string) error {
 
 // AddPack stores a pack in the mirror: after an error none of it is there.
 func (m *Mirror) AddPack(ctx context.Context, r io.Reader) (int64, error) {
-	taken, err := takeIn(ctx, filepath.Join(m.repo(), packFolder), r, m.bounds)
+	taken, err := takeIn(ctx, filepath.Join(m.repoPath(), packFolder), r, m.bounds)
 	if err != nil {
 		return 0, err
 	}
-	return taken.bytes, m.install(taken)
+	return taken.bytes, m.installPack(taken)
 }
 
-// install puts a pack that was taken in among the others.
-func (m *Mirror) install(taken *intake) error {
+// installPack puts a pack that was taken in among the others.
+func (m *Mirror) installPack(taken *intake) error {
 	if taken.objects == 0 {
 		return nil
 	}
 	m.change.Lock()
 	defer m.change.Unlock()
-	if err := taken.install(); err != nil {
+	if err := taken.installFiles(); err != nil {
 		return err
 	}
-	m.admit(Pack{Name: taken.name, Bytes: taken.bytes})
+	m.admitPack(Pack{Name: taken.name, Bytes: taken.bytes})
 	return nil
 }
 
 // ObjectsDir is where Git's own tools find the objects.
-func (m *Mirror) ObjectsDir() string { return filepath.Join(m.repo(), "objects") }
+func (m *Mirror) ObjectsDir() string { return filepath.Join(m.repoPath(), "objects") }
 
 // Objects opens the mirror for reading by one goroutine, which closes it.
 func (m *Mirror) Objects() *Objects { return &Objects{m: m} }
@@ -168,8 +168,8 @@ func (m *Mirror) Doubted() bool {
 	return m.doubt && !time.Now().Before(m.until)
 }
 
-// cloned notes that the mirror was replaced.
-func (m *Mirror) cloned() {
+// noteCloned notes that the mirror was replaced.
+func (m *Mirror) noteCloned() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if time.Since(m.until) > mostClonePause {
@@ -179,8 +179,8 @@ func (m *Mirror) cloned() {
 	m.clones++
 }
 
-// postpone leaves a doubted mirror as it is for a while.
-func (m *Mirror) postpone() {
+// postponeDoubt leaves a doubted mirror as it is for a while.
+func (m *Mirror) postponeDoubt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if until := time.Now().Add(firstClonePause); until.After(m.until) {
@@ -188,8 +188,8 @@ func (m *Mirror) postpone() {
 	}
 }
 
-// trust ends the doubt.
-func (m *Mirror) trust() error {
+// endDoubt ends the doubt.
+func (m *Mirror) endDoubt() error {
 	m.checks.forget()
 	m.mu.Lock()
 	defer m.mu.Unlock()

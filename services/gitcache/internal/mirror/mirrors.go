@@ -60,7 +60,7 @@ func (s *Mirrors) Mirror(uid string) (*Mirror, error) {
 	if m, ok := s.open[uid]; ok {
 		return m, nil
 	}
-	m, err := s.openMirror(filepath.Join(s.dir, folder(uid)))
+	m, err := s.openMirror(filepath.Join(s.dir, folderName(uid)))
 	if err != nil {
 		return nil, fmt.Errorf("open mirror: %w", err)
 	}
@@ -76,7 +76,7 @@ func (s *Mirrors) Close() {
 // plainUID are uids that are safe as a folder's name. The console gives no others.
 var plainUID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 
-func folder(uid string) string {
+func folderName(uid string) string {
 	if plainUID.MatchString(uid) {
 		return uid
 	}

@@ -37,19 +37,19 @@ type Objects struct {
 // Close ends the use.
 func (o *Objects) Close() {
 	if o.last != nil {
-		o.m.readers.release(o.last)
+		o.m.readers.releasePack(o.last)
 		o.last, o.file = nil, nil
 	}
 }
 
 // Has tells whether an object is there.
 func (o *Objects) Has(id plumbing.Hash) bool {
-	return o.find(id, func(*pack.File, int64) error { return nil }) == nil
+	return o.findPack(id, func(*pack.File, int64) error { return nil }) == nil
 }
 
 // Size returns the size of an object.
 func (o *Objects) Size(id plumbing.Hash) (size int64, err error) {
-	err = o.find(id, func(f *pack.File, at int64) error {
+	err = o.findPack(id, func(f *pack.File, at int64) error {
 		size, err = f.Size(at)
 		return err
 	})
@@ -58,7 +58,7 @@ func (o *Objects) Size(id plumbing.Hash) (size int64, err error) {
 
 // Kind returns the type of an object.
 func (o *Objects) Kind(id plumbing.Hash) (kind plumbing.ObjectType, err error) {
-	err = o.find(id, func(f *pack.File, at int64) error {
+	err = o.findPack(id, func(f *pack.File, at int64) error {
 		kind, err = f.Kind(at)
 		return err
 	})
@@ -67,14 +67,14 @@ func (o *Objects) Kind(id plumbing.Hash) (kind plumbing.ObjectType, err error) {
 
 // Read returns an object of at most most bytes, hashed again. The caller must not change it.
 func (o *Objects) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) (content []byte, err error) {
-	err = o.find(id, func(f *pack.File, at int64) error {
-		content, err = o.read(f, at, kind, id, most)
+	err = o.findPack(id, func(f *pack.File, at int64) error {
+		content, err = o.readObject(f, at, kind, id, most)
 		return err
 	})
 	return content, err
 }
 
-func (o *Objects) read(f *pack.File, at int64, kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+func (o *Objects) readObject(f *pack.File, at int64, kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
 	got, content, err := f.Read(at, most, o.m.readers.cache, o.m.dir)
 	if errors.Is(err, pack.ErrLarge) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrTooLarge, id, err)
@@ -91,14 +91,14 @@ func (o *Objects) read(f *pack.File, at int64, kind plumbing.ObjectType, id plum
 	return content, nil
 }
 
-// find has the pack used that holds an object. If that one is damaged another may hold it, too. Packs
+// findPack has the pack used that holds an object. If that one is damaged another may hold it, too. Packs
 // that were replaced in the meantime are no reason to miss anything: then it looks again.
-func (o *Objects) find(id plumbing.Hash, use func(f *pack.File, at int64) error) error {
+func (o *Objects) findPack(id plumbing.Hash, use func(f *pack.File, at int64) error) error {
 	for {
 		set := o.m.packs.Load()
 		err := o.findIn(*set, id, use)
 		if errors.Is(err, fs.ErrNotExist) {
-			o.m.settle()
+			o.m.awaitChange()
 		}
 		if err == nil || o.m.packs.Load() == set {
 			return readError(id, err)
@@ -129,7 +129,7 @@ func (o *Objects) findIn(set []*member, id plumbing.Hash, use func(f *pack.File,
 		if m == before {
 			continue
 		}
-		f, err := o.m.readers.acquire(m)
+		f, err := o.m.readers.acquirePack(m)
 		if err != nil {
 			trouble = err
 			continue
@@ -139,7 +139,7 @@ func (o *Objects) findIn(set []*member, id plumbing.Hash, use func(f *pack.File,
 			o.last, o.file = m, f
 			return trouble
 		}
-		o.m.readers.release(m)
+		o.m.readers.releasePack(m)
 	}
 	if trouble != nil {
 		return trouble

@@ -59,7 +59,7 @@ func (m *Mirror) hasPack(name string) bool {
 
 // loadPacks takes in what is on the disk. A pack whose index is missing counts: Check makes it again.
 func (m *Mirror) loadPacks() error {
-	found, err := os.ReadDir(filepath.Join(m.repo(), packFolder))
+	found, err := os.ReadDir(filepath.Join(m.repoPath(), packFolder))
 	if err != nil {
 		return fmt.Errorf("list packs: %w", err)
 	}
@@ -73,26 +73,26 @@ func (m *Mirror) loadPacks() error {
 		if err != nil {
 			return fmt.Errorf("list packs: %w", err)
 		}
-		set = append(set, m.member(Pack{Name: name, Bytes: info.Size()}))
+		set = append(set, m.memberOf(Pack{Name: name, Bytes: info.Size()}))
 	}
-	m.replace(set)
+	m.replacePacks(set)
 	return nil
 }
 
-func (m *Mirror) member(p Pack) *member { return &member{Pack: p, path: m.packPath(p.Name)} }
+func (m *Mirror) memberOf(p Pack) *member { return &member{Pack: p, path: m.packPath(p.Name)} }
 
-// admit makes a pack part of the mirror. One of the same name may have been there, damaged: its files
+// admitPack makes a pack part of the mirror. One of the same name may have been there, damaged: its files
 // are not read any more. Under change.
-func (m *Mirror) admit(p Pack) {
+func (m *Mirror) admitPack(p Pack) {
 	set := slices.DeleteFunc(slices.Clone(*m.packs.Load()), func(old *member) bool { return old.Name == p.Name })
-	set = append(set, m.member(p))
+	set = append(set, m.memberOf(p))
 	slices.SortFunc(set, func(a, b *member) int { return strings.Compare(a.Name, b.Name) })
-	m.replace(set)
+	m.replacePacks(set)
 }
 
-// drop removes packs, provided that others are there: first from the set, so that no reader begins with
+// dropPacks removes packs, provided that others are there: first from the set, so that no reader begins with
 // one any more, then the pack and last its index, since an index without a pack is swept. Under change.
-func (m *Mirror) drop(unwanted func(Pack) bool, provided []string) error {
+func (m *Mirror) dropPacks(unwanted func(Pack) bool, provided []string) error {
 	for _, name := range provided {
 		if !m.hasPack(name) {
 			return fmt.Errorf("pack %s is not there any more", name)
@@ -109,7 +109,7 @@ func (m *Mirror) drop(unwanted func(Pack) bool, provided []string) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	m.replace(keep)
+	m.replacePacks(keep)
 	var err error
 	for _, p := range gone {
 		for _, ext := range []string{pack.PackExt, pack.IndexExt} {
@@ -119,30 +119,30 @@ func (m *Mirror) drop(unwanted func(Pack) bool, provided []string) error {
 			}
 		}
 	}
-	return errors.Join(err, durable.SyncDir(filepath.Join(m.repo(), packFolder)))
+	return errors.Join(err, durable.SyncDir(filepath.Join(m.repoPath(), packFolder)))
 }
 
-// settle waits for somebody who is in the middle of a change.
-func (m *Mirror) settle() {
+// awaitChange waits for somebody who is in the middle of a change.
+func (m *Mirror) awaitChange() {
 	m.change.Lock()
 	defer m.change.Unlock()
 }
 
-// replace makes set the packs of the mirror. A pack that is not in set is closed when its last reader is done with it.
-func (m *Mirror) replace(set []*member) {
+// replacePacks makes set the packs of the mirror. A pack that is not in set is closed when its last reader is done with it.
+func (m *Mirror) replacePacks(set []*member) {
 	old := m.packs.Swap(&set)
 	if old == nil {
 		return
 	}
 	for _, p := range *old {
 		if !slices.Contains(set, p) {
-			m.readers.retire(p)
+			m.readers.retirePack(p)
 		}
 	}
 }
 
 func (m *Mirror) packPath(name string) string {
-	return filepath.Join(m.repo(), packFolder, "pack-"+name)
+	return filepath.Join(m.repoPath(), packFolder, "pack-"+name)
 }
 
 // packName takes pack-<hex>.pack apart.

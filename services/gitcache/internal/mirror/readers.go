@@ -51,8 +51,8 @@ func newReaders() *readers {
 	return &readers{cache: pack.NewCache(cacheBytes), most: descriptors(maxOpen)}
 }
 
-// acquire opens a pack, or keeps it open, until it is released.
-func (r *readers) acquire(m *member) (*pack.File, error) {
+// acquirePack opens a pack, or keeps it open, until it is released.
+func (r *readers) acquirePack(m *member) (*pack.File, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.file == nil {
@@ -74,35 +74,35 @@ func (r *readers) acquire(m *member) (*pack.File, error) {
 	return m.file, nil
 }
 
-// release ends one use of a pack.
-func (r *readers) release(m *member) {
+// releasePack ends one use of a pack.
+func (r *readers) releasePack(m *member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.users--; m.users > 0 {
 		return
 	}
 	if m.gone {
-		r.close(m)
+		r.closePack(m)
 		return
 	}
 	m.place, m.since = r.idle.PushFront(m), time.Now()
 	r.closeIdle(func(*member) bool { return r.open > r.most })
 	if r.timer == nil && r.open > 0 {
-		r.timer = time.AfterFunc(idleTime, r.sweep)
+		r.timer = time.AfterFunc(idleTime, r.sweepIdle)
 	}
 }
 
-// retire closes a pack that is no longer part of its mirror, as soon as nobody reads it.
-func (r *readers) retire(m *member) {
+// retirePack closes a pack that is no longer part of its mirror, as soon as nobody reads it.
+func (r *readers) retirePack(m *member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.gone = true; m.users == 0 {
-		r.close(m)
+		r.closePack(m)
 	}
 }
 
-// sweep closes what was not read for a while.
-func (r *readers) sweep() {
+// sweepIdle closes what was not read for a while.
+func (r *readers) sweepIdle() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closeIdle(func(m *member) bool { return time.Since(m.since) >= idleTime })
@@ -136,11 +136,11 @@ func (r *readers) closeIdle(more func(*member) bool) {
 		if !more(m) {
 			return
 		}
-		r.close(m)
+		r.closePack(m)
 	}
 }
 
-func (r *readers) close(m *member) {
+func (r *readers) closePack(m *member) {
 	if m.place != nil {
 		r.idle.Remove(m.place)
 		m.place = nil

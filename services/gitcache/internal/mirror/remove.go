@@ -27,7 +27,7 @@ const (
 // Keep removes the mirrors of sources that are gone for a while, and returns how many went and how many
 // wait for it. The mirror of a source that came back is as it was.
 func (s *Mirrors) Keep(uids map[string]bool) (removed, waiting int, err error) {
-	gone, waiting, err := s.others(uids)
+	gone, waiting, err := s.asideOthers(uids)
 	if err != nil {
 		return 0, waiting, err
 	}
@@ -39,17 +39,17 @@ func (s *Mirrors) Keep(uids map[string]bool) (removed, waiting int, err error) {
 	return len(gone), waiting, nil
 }
 
-// others puts the mirrors aside whose sources are gone for long enough, and says where they are. Folders that a killed
+// asideOthers puts the mirrors aside whose sources are gone for long enough, and says where they are. Folders that a killed
 // process has not removed are there, too.
-func (s *Mirrors) others(uids map[string]bool) (gone []string, waiting int, err error) {
+func (s *Mirrors) asideOthers(uids map[string]bool) (gone []string, waiting int, err error) {
 	wanted, open := map[string]bool{}, map[string]string{}
 	for uid := range uids {
-		wanted[folder(uid)] = true
+		wanted[folderName(uid)] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid := range s.open {
-		open[folder(uid)] = uid
+		open[folderName(uid)] = uid
 	}
 	found, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -65,14 +65,14 @@ func (s *Mirrors) others(uids map[string]bool) (gone []string, waiting int, err 
 				return gone, waiting, fmt.Errorf("keep mirror: %w", err)
 			}
 			continue
-		case !strings.HasPrefix(name, gonePrefix) && !scarce && stays(mark):
+		case !strings.HasPrefix(name, gonePrefix) && !scarce && noteGone(mark):
 			waiting++
 			continue
 		}
 		if uid, ok := open[name]; ok {
-			s.forget(uid)
+			s.forgetMirror(uid)
 		}
-		dir, err := s.aside(name)
+		dir, err := s.moveAside(name)
 		if err != nil {
 			return gone, waiting, err
 		}
@@ -81,9 +81,9 @@ func (s *Mirrors) others(uids map[string]bool) (gone []string, waiting int, err 
 	return gone, waiting, nil
 }
 
-// stays says whether a mirror whose source is gone is kept, and notes since when it is gone. A mirror without a note
+// noteGone says whether a mirror whose source is gone is kept, and notes since when it is gone. A mirror without a note
 // goes: it would stay for ever.
-func stays(mark string) bool {
+func noteGone(mark string) bool {
 	info, err := os.Stat(mark)
 	if errors.Is(err, fs.ErrNotExist) {
 		return os.WriteFile(mark, nil, 0o600) == nil
@@ -93,15 +93,15 @@ func stays(mark string) bool {
 
 // Exists says whether there is a mirror of a source, also of one that is gone.
 func (s *Mirrors) Exists(uid string) bool {
-	_, err := os.Stat(filepath.Join(s.dir, folder(uid)))
+	_, err := os.Stat(filepath.Join(s.dir, folderName(uid)))
 	return err == nil
 }
 
 // Remove removes one mirror. Readers find the mirror empty from now on.
 func (s *Mirrors) Remove(uid string) error {
 	s.mu.Lock()
-	s.forget(uid)
-	dir, err := s.aside(folder(uid))
+	s.forgetMirror(uid)
+	dir, err := s.moveAside(folderName(uid))
 	s.mu.Unlock()
 	if err == nil {
 		err = os.RemoveAll(dir)
@@ -112,16 +112,16 @@ func (s *Mirrors) Remove(uid string) error {
 	return nil
 }
 
-// forget empties a mirror for those who have it. mu is held.
-func (s *Mirrors) forget(uid string) {
+// forgetMirror empties a mirror for those who have it. mu is held.
+func (s *Mirrors) forgetMirror(uid string) {
 	if m, ok := s.open[uid]; ok {
-		m.replace(nil)
+		m.replacePacks(nil)
 		delete(s.open, uid)
 	}
 }
 
-// aside renames a folder, which is quick, so that nobody waits for mu while it is removed. mu is held.
-func (s *Mirrors) aside(name string) (string, error) {
+// moveAside renames a folder, which is quick, so that nobody waits for mu while it is removed. mu is held.
+func (s *Mirrors) moveAside(name string) (string, error) {
 	if strings.HasPrefix(name, gonePrefix) {
 		return filepath.Join(s.dir, name), nil
 	}

@@ -11,26 +11,26 @@ import (
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
-// sweep removes what a killed process left half done.
-func (m *Mirror) sweep() error {
+// sweepLeftovers removes what a killed process left half done.
+func (m *Mirror) sweepLeftovers() error {
 	if err := m.finishUse(); err != nil {
 		return err
 	}
 	if err := m.finishAdopt(); err != nil { // before what has no pack yet is swept
 		return err
 	}
-	for _, dir := range []string{m.fresh(), m.old()} {
+	for _, dir := range []string{m.freshPath(), m.oldPath()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
 	}
 	isTemp := func(name string) bool { return strings.HasPrefix(name, pack.TempPrefix) || durable.IsTemp(name) }
-	for _, dir := range []string{m.dir, m.repo()} {
+	for _, dir := range []string{m.dir, m.repoPath()} {
 		if err := sweepFolder(dir, func(name string, _ map[string]bool) bool { return isTemp(name) }); err != nil {
 			return err
 		}
 	}
-	return errors.Join(sweepFolder(m.coming(), isLitter), sweepFolder(filepath.Join(m.repo(), packFolder), isLitter))
+	return errors.Join(sweepFolder(m.coming(), isLitter), sweepFolder(filepath.Join(m.repoPath(), packFolder), isLitter))
 }
 
 // isLitter is true for everything that is neither a pack nor the index of one: temporary files, also

@@ -22,28 +22,28 @@ type visit struct {
 	kind plumbing.ObjectType // AnyObject: not known
 }
 
-func (w *walker) add(id plumbing.Hash, kind plumbing.ObjectType) {
+func (w *walker) addObject(id plumbing.Hash, kind plumbing.ObjectType) {
 	if !id.IsZero() {
 		w.next = append(w.next, visit{id, kind})
 	}
 }
 
-func (w *walker) walk(ctx context.Context) error {
+func (w *walker) walkAll(ctx context.Context) error {
 	for len(w.next) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		v := w.next[len(w.next)-1]
 		w.next = w.next[:len(w.next)-1]
-		if err := w.visit(v); err != nil {
+		if err := w.visitObject(v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *walker) visit(v visit) error {
-	first, err := w.mark(v.id)
+func (w *walker) visitObject(v visit) error {
+	first, err := w.markVisited(v.id)
 	if err != nil || !first {
 		return err
 	}
@@ -64,9 +64,9 @@ func (w *walker) visit(v visit) error {
 	}
 	switch v.kind {
 	case plumbing.TreeObject:
-		w.tree(b)
+		w.addTree(b)
 	case plumbing.CommitObject, plumbing.TagObject:
-		w.headers(b)
+		w.addHeaders(b)
 	}
 	return nil
 }
@@ -74,8 +74,8 @@ func (w *walker) visit(v visit) error {
 // maxWalkBytes of one commit or tree: above what anybody reads of one.
 const maxWalkBytes = 64 << 20
 
-// mark notes a visit; first is false if there was one before.
-func (w *walker) mark(id plumbing.Hash) (first bool, err error) {
+// markVisited notes a visit; first is false if there was one before.
+func (w *walker) markVisited(id plumbing.Hash) (first bool, err error) {
 	for i, f := range w.packs.files {
 		n, found, err := f.Index().Number(id)
 		if err != nil {
@@ -91,8 +91,8 @@ func (w *walker) mark(id plumbing.Hash) (first bool, err error) {
 	return false, fmt.Errorf("%w: %s", ErrMissing, id)
 }
 
-// tree adds the entries: "<mode> <name>\0<20 bytes>" each. A malformed entry came so from upstream.
-func (w *walker) tree(b []byte) {
+// addTree adds the entries: "<mode> <name>\0<20 bytes>" each. A malformed entry came so from upstream.
+func (w *walker) addTree(b []byte) {
 	for len(b) > 0 {
 		head, rest, ok := bytes.Cut(b, []byte{0})
 		if !ok || len(rest) < len(plumbing.ZeroHash) {
@@ -101,16 +101,16 @@ func (w *walker) tree(b []byte) {
 		id := plumbing.Hash(rest[:20])
 		switch {
 		case bytes.HasPrefix(head, []byte("40000 ")):
-			w.add(id, plumbing.TreeObject)
+			w.addObject(id, plumbing.TreeObject)
 		case !bytes.HasPrefix(head, []byte("160000 ")):
-			w.add(id, plumbing.BlobObject)
+			w.addObject(id, plumbing.BlobObject)
 		}
 		b = rest[20:]
 	}
 }
 
-// headers adds what a commit or a tag names: its tree, all its parents, its object.
-func (w *walker) headers(b []byte) {
+// addHeaders adds what a commit or a tag names: its tree, all its parents, its object.
+func (w *walker) addHeaders(b []byte) {
 	head, _, _ := bytes.Cut(b, []byte("\n\n"))
 	for line := range bytes.Lines(head) {
 		key, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte{' '})
@@ -120,11 +120,11 @@ func (w *walker) headers(b []byte) {
 		}
 		switch string(key) {
 		case "tree":
-			w.add(id, plumbing.TreeObject)
+			w.addObject(id, plumbing.TreeObject)
 		case "parent":
-			w.add(id, plumbing.CommitObject)
+			w.addObject(id, plumbing.CommitObject)
 		case "object":
-			w.add(id, plumbing.AnyObject)
+			w.addObject(id, plumbing.AnyObject)
 		}
 	}
 }

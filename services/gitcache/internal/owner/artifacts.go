@@ -21,15 +21,15 @@ import (
 
 // listArtifacts asks the registry what the wanted refs stand for.
 func (t *tenure) listArtifacts(ctx context.Context, s Source) (r fetch.Remote, artifacts *fetch.Artifacts, err error) {
-	if r, err = t.remote(ctx, s); err != nil {
+	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
-	artifacts, err = t.o.deps.Artifacts.ListArtifacts(ctx, r, slices.Sorted(maps.Keys(s.Wants)), s.LayerType, t.artifacts)
+	artifacts, err = t.loop.o.deps.Artifacts.ListArtifacts(ctx, r, slices.Sorted(maps.Keys(s.Wants)), s.LayerType, t.artifacts)
 	if err != nil {
 		t.forgetCredentials(err)
 		return r, nil, err
 	}
-	t.o.deps.Metrics.list(artifacts.Bytes)
+	t.loop.o.deps.Metrics.countListing(artifacts.Bytes)
 	t.artifacts = artifacts
 	return r, artifacts, nil
 }
@@ -43,10 +43,10 @@ func (t *tenure) planArtifacts(s Source, artifacts *fetch.Artifacts) *plan {
 		f, why, isMissing := t.findArtifact(s, o, artifacts, ref)
 		switch {
 		case f == nil && isMissing:
-			p.miss(ref, why)
+			p.noteMissing(ref, why)
 			continue
 		case f == nil:
-			p.lose(ref, why)
+			p.noteLost(ref, why)
 			continue
 		}
 		p.found[ref] = f
@@ -63,7 +63,7 @@ func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *fetch.Arti
 	if plumbing.IsHash(ref) {
 		id := plumbing.NewHash(ref)
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.users(ref), short(id)), true
+			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.nameUsers(ref), shortHash(id)), true
 		}
 		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
 	}
@@ -73,15 +73,15 @@ func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *fetch.Arti
 	isRange := strings.HasPrefix(ref, catalog.SemverPrefix)
 	switch {
 	case !ok:
-		return nil, fmt.Sprintf("%s names %q, and the source is a registry. Write ref: tag:NAME, semver:RANGE or sha256:DIGEST in the service", s.users(ref), catalog.ShowRef(ref)), true
+		return nil, fmt.Sprintf("%s names %q, and the source is a registry. Write ref: tag:NAME, semver:RANGE or sha256:DIGEST in the service", s.nameUsers(ref), catalog.ShowRef(ref)), true
 	case answer.Err != nil:
-		return nil, fmt.Sprintf("%s of %s: %s. %s", artifactName(ref), s.users(ref), answer.Err, t.kept(ref)), false
+		return nil, fmt.Sprintf("%s of %s: %s. %s", artifactName(ref), s.nameUsers(ref), answer.Err, t.describeKept(ref)), false
 	case known && isRange && (answer.Choice.Tag == "" || semver.Lower(answer.Choice.Tag, tagPrefix+oldTag)):
 		return nil, t.lostArtifactTag(s, ref, oldTag, answer.Choice), true
 	case isRange && answer.Choice.Tag == "":
 		return nil, noTag(s, ref, answer.Choice), true
 	case answer.Artifact == nil:
-		return nil, fmt.Sprintf("the registry has no %s, which %s names. %s. Push it, or correct the ref of the service", artifactName(ref), s.users(ref), t.kept(ref)), true
+		return nil, fmt.Sprintf("the registry has no %s, which %s names. %s. Push it, or correct the ref of the service", artifactName(ref), s.nameUsers(ref), t.describeKept(ref)), true
 	}
 	a := *answer.Artifact
 	f = &found{object: a.ID(), artifact: &a, resolved: catalog.ArtifactRef(a.Tag, string(a.Manifest))}
@@ -103,11 +103,11 @@ func artifactName(ref string) string {
 	return fmt.Sprintf("%q", ref)
 }
 
-// kept says what stays published for a ref.
-func (t *tenure) kept(ref string) string {
+// describeKept says what stays published for a ref.
+func (t *tenure) describeKept(ref string) string {
 	switch old, known := t.heads[ref]; {
 	case known && old.Resolved == "": // of a bucket
-		return fmt.Sprintf("What was published (%s) stays", short(old.Commit))
+		return fmt.Sprintf("What was published (%s) stays", shortHash(old.Commit))
 	case known:
 		return fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
@@ -118,43 +118,43 @@ func (t *tenure) kept(ref string) string {
 func (t *tenure) lostArtifactTag(s Source, ref, tag string, choice semver.Choice) string {
 	next := "no other tag is in the range"
 	if choice.Tag != "" {
-		next = fmt.Sprintf("the highest in the range is now %s", name(choice.Tag))
+		next = fmt.Sprintf("the highest in the range is now %s", tagName(choice.Tag))
 	}
 	return fmt.Sprintf("tag %q, which %q of %s had chosen, is gone from the registry, and %s; what was published stays. Push the tag again, or change the range so that it leaves %q out",
-		tag, ref, s.users(ref), next, tag)
+		tag, ref, s.nameUsers(ref), next, tag)
 }
 
 // lookForArtifact fetches an artifact that no service follows.
 func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
-	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.has(id) { // then there is nothing to ask for
+	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.hasObject(id) { // then there is nothing to ask for
 		return id, nil
 	}
-	r, err := t.remote(ctx, s)
+	r, err := t.remoteOf(ctx, s)
 	if err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
-	artifacts, err := t.o.deps.Artifacts.ListArtifacts(ctx, r, slices.Sorted(maps.Keys(s.Wants)), s.LayerType, nil)
+	artifacts, err := t.loop.o.deps.Artifacts.ListArtifacts(ctx, r, slices.Sorted(maps.Keys(s.Wants)), s.LayerType, nil)
 	if err != nil {
 		t.forgetCredentials(err)
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
-	t.o.deps.Metrics.list(artifacts.Bytes)
+	t.loop.o.deps.Metrics.countListing(artifacts.Bytes)
 	p := t.planArtifacts(s, artifacts)
 	if p.found[ref] == nil {
-		return commit, unfound(s, p.troubles[0])
+		return commit, notFoundError(s, p.troubles[0])
 	}
 	if err = t.verifyContent(ctx, r, s, p); err == nil {
 		err = p.err
 	}
 	if err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
 	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusal(s)
+		return commit, p.troubles[0].refusalError(s)
 	}
 	return f.commit, nil
 }

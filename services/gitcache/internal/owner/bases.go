@@ -76,17 +76,17 @@ func (t *tenure) bringBases(ctx context.Context, r fetch.Remote, s Source, p *pl
 			continue
 		}
 		for _, folder := range s.Folders[ref] {
-			wanted, err := b.folder(ctx, root, folder)
+			wanted, err := b.fetchFolder(ctx, root, folder)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if err != nil {
 				b.isUnknown = true
-				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: the bases of its kustomization can't be read: %s", folder.Path, s.users(ref), short(id), submodule.Words(err)))
+				p.noteLost(ref, fmt.Sprintf("folder %q of %s at commit %s: the bases of its kustomization can't be read: %s", folder.Path, s.nameUsers(ref), shortHash(id), submodule.Words(err)))
 				continue
 			}
 			for _, w := range wanted {
-				b.tell(p, ref, id, w)
+				b.noteProblem(p, ref, id, w)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func newBases(t *tenure, r fetch.Remote, s Source) *bases {
 	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*fetch.Listing{}, known: map[string][]plumbing.Hash{}}
 	for ref, h := range t.heads {
 		text, isBase := strings.CutPrefix(ref, remotebase.RefPrefix)
-		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.has(h.Commit) { // a revision with an @ costs a longer answer
+		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.hasObject(h.Commit) { // a revision with an @ costs a longer answer
 			if u, err := fetch.ParseURL(text[:i]); err == nil {
 				b.g.known[u.String()] = append(b.g.known[u.String()], h.Commit)
 			}
@@ -133,11 +133,11 @@ func (t *tenure) pointsTo(p *plan, ref string) (commit, root plumbing.Hash, err 
 	return commit, c.Tree, err
 }
 
-// folder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were here.
-func (b *bases) folder(ctx context.Context, root plumbing.Hash, folder Folder) ([]tree.WantedBase, error) {
+// fetchFolder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were here.
+func (b *bases) fetchFolder(ctx context.Context, root plumbing.Hash, folder Folder) ([]tree.WantedBase, error) {
 	key := wholeFolder{root, folder}
 	isLacking := func(base remotebase.Base) bool {
-		return b.admit(base) != nil || b.t.heads[base.Ref()].Object.IsZero()
+		return b.admitBase(base) != nil || b.t.heads[base.Ref()].Object.IsZero()
 	}
 	if known, ok := b.t.based[key]; ok && !slices.ContainsFunc(known, isLacking) {
 		for _, base := range known {
@@ -151,32 +151,32 @@ func (b *bases) folder(ctx context.Context, root plumbing.Hash, folder Folder) (
 		return nil, err
 	}
 	for range tree.MaxBaseChain { // what is in a repository is seen when it is here
-		wanted, err := b.read(ctx, root, folder.Path, rules)
+		wanted, err := b.readBases(ctx, root, folder.Path, rules)
 		if err != nil {
 			return nil, err
 		}
 		isNew := false
 		for _, w := range wanted {
-			if w.Problem == "" && b.bring(w.Base) {
+			if w.Problem == "" && b.bringRepository(w.Base) {
 				isNew = true
 			}
 		}
 		if !isNew {
-			b.remember(key, wanted)
+			b.rememberBases(key, wanted)
 			return wanted, nil
 		}
 	}
-	return b.read(ctx, root, folder.Path, rules)
+	return b.readBases(ctx, root, folder.Path, rules)
 }
 
-// read finds the bases of a folder, as far as repositories are here.
-func (b *bases) read(ctx context.Context, root plumbing.Hash, folder string, rules filter.Rules) ([]tree.WantedBase, error) {
+// readBases finds the bases of a folder, as far as repositories are here.
+func (b *bases) readBases(ctx context.Context, root plumbing.Hash, folder string, rules filter.Rules) ([]tree.WantedBase, error) {
 	o := b.t.mirror.Objects()
 	defer o.Close()
 	return tree.Bases(ctx, o, root, folder, tree.Options{
-		Limits: limits(), Rules: rules, Submodules: b.s.Submodules,
+		Limits: folderLimits(), Rules: rules, Submodules: b.s.Submodules,
 		Bases: func(base remotebase.Base) (plumbing.Hash, bool) {
-			h, ok := b.head(base.Ref())
+			h, ok := b.headOf(base.Ref())
 			if !ok {
 				return plumbing.ZeroHash, false
 			}
@@ -186,8 +186,8 @@ func (b *bases) read(ctx context.Context, root plumbing.Hash, folder string, rul
 	})
 }
 
-// remember keeps the bases of a folder that lacks nothing, so that the next poll does not look.
-func (b *bases) remember(key wholeFolder, wanted []tree.WantedBase) {
+// rememberBases keeps the bases of a folder that lacks nothing, so that the next poll does not look.
+func (b *bases) rememberBases(key wholeFolder, wanted []tree.WantedBase) {
 	known := make([]remotebase.Base, 0, len(wanted))
 	for _, w := range wanted {
 		if w.Problem != "" || b.failed[w.Ref()] != nil {
@@ -198,8 +198,8 @@ func (b *bases) remember(key wholeFolder, wanted []tree.WantedBase) {
 	b.t.based[key] = known
 }
 
-// head is where a base is now.
-func (b *bases) head(ref string) (mirror.Head, bool) {
+// headOf is where a base is now.
+func (b *bases) headOf(ref string) (mirror.Head, bool) {
 	if h, ok := b.found[ref]; ok {
 		return h, true
 	}
@@ -207,8 +207,8 @@ func (b *bases) head(ref string) (mirror.Head, bool) {
 	return h, ok
 }
 
-// tell notes what is wrong with a base.
-func (b *bases) tell(p *plan, ref string, commit plumbing.Hash, w tree.WantedBase) {
+// noteProblem notes what is wrong with a base.
+func (b *bases) noteProblem(p *plan, ref string, commit plumbing.Hash, w tree.WantedBase) {
 	text, err := w.Problem, b.failed[w.Ref()]
 	if text == "" {
 		if err == nil {
@@ -216,23 +216,23 @@ func (b *bases) tell(p *plan, ref string, commit plumbing.Hash, w tree.WantedBas
 		}
 		text = fmt.Sprintf("base %s: %s", w.Base, err)
 	}
-	h, known := b.head(w.Ref())
-	isHere := w.Problem == "" && known && b.t.has(h.Commit)
-	text = fmt.Sprintf("%s at commit %s, for %s: %s", w.Where(), short(commit), b.s.users(ref), text)
+	h, known := b.headOf(w.Ref())
+	isHere := w.Problem == "" && known && b.t.hasObject(h.Commit)
+	text = fmt.Sprintf("%s at commit %s, for %s: %s", w.Where(), shortHash(commit), b.s.nameUsers(ref), text)
 	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: err, isHere: isHere})
 }
 
-// bring fetches the repository of a base, once, and keeps its errors. isNew: more can be read now.
-func (b *bases) bring(base remotebase.Base) (isNew bool) {
+// bringRepository fetches the repository of a base, once, and keeps its errors. isNew: more can be read now.
+func (b *bases) bringRepository(base remotebase.Base) (isNew bool) {
 	ref := base.Ref()
 	if _, tried := b.failed[ref]; tried || b.found[ref].Ref != "" {
 		return false
 	}
 	h, known := b.t.heads[ref]
-	err := b.admit(base)
+	err := b.admitBase(base)
 	if known { // what was fetched is delivered, also if it would not be fetched today
 		b.needed[ref] = true
-		if b.t.has(h.Commit) {
+		if b.t.hasObject(h.Commit) {
 			if h.Object.IsZero() { // the console told of the head, and a copy brought its commit: the mirror keeps both from now on
 				h.Object = h.Commit
 				b.found[ref] = h
@@ -248,7 +248,7 @@ func (b *bases) bring(base remotebase.Base) (isNew bool) {
 	}
 	if err == nil {
 		b.needed[ref] = true
-		err = b.fetch(b.until, base)
+		err = b.fetchRepository(b.until, base)
 	}
 	if err != nil {
 		b.failed[ref] = err
@@ -256,8 +256,8 @@ func (b *bases) bring(base remotebase.Base) (isNew bool) {
 	return err == nil
 }
 
-// admit says why a base is not one that folders of this source may have; nil: it is.
-func (b *bases) admit(base remotebase.Base) error {
+// admitBase says why a base is not one that folders of this source may have; nil: it is.
+func (b *bases) admitBase(base remotebase.Base) error {
 	if host := base.Host(); !slices.Contains(b.s.Allow, host) {
 		return fmt.Errorf("the source does not allow the host %s. Add it to git.allow in the source, or copy the folder into the repository", host)
 	}
@@ -267,8 +267,8 @@ func (b *bases) admit(base remotebase.Base) error {
 	return nil
 }
 
-// fetch brings a repository into the mirror, and makes a head of the commit that its revision stands for, or stood for when it was fetched first.
-func (b *bases) fetch(ctx context.Context, base remotebase.Base) (err error) {
+// fetchRepository brings a repository into the mirror, and makes a head of the commit that its revision stands for, or stood for when it was fetched first.
+func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err error) {
 	u, err := fetch.ParseURL(base.Repository)
 	if err != nil {
 		return err
@@ -279,7 +279,7 @@ func (b *bases) fetch(ctx context.Context, base remotebase.Base) (err error) {
 			return err
 		}
 	}
-	ctx, span := telemetry.Child(ctx, b.t.o.deps.Tracer,
+	ctx, span := telemetry.Child(ctx, b.t.loop.o.deps.Tracer,
 		"gitcache.base", trace.WithAttributes(attribute.String("repository", u.Redacted()), attribute.String("revision", base.Revision)))
 	defer func() {
 		if err != nil {
@@ -299,55 +299,55 @@ func (b *bases) fetch(ctx context.Context, base remotebase.Base) (err error) {
 		if h.Object, h.Resolved, err = b.fetchNamed(ctx, u, base.Revision); err != nil {
 			return err
 		}
-		return b.keep(h)
+		return b.keepHead(h)
 	}
-	if err := b.g.bring(ctx, submodule.Module{URL: u, Commit: h.Object}); err != nil {
+	if err := b.g.bringModule(ctx, submodule.Module{URL: u, Commit: h.Object}); err != nil {
 		if known {
-			return fmt.Errorf("commit %s, which the revision stood for first, can't be fetched again: %w. Write another revision", short(old.Commit), err)
+			return fmt.Errorf("commit %s, which the revision stood for first, can't be fetched again: %w. Write another revision", shortHash(old.Commit), err)
 		}
 		return err
 	}
-	return b.keep(h)
+	return b.keepHead(h)
 }
 
 // fetchNamed brings what a name stands for. As with `git fetch`, a tag comes before a branch.
 func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (object plumbing.Hash, resolved string, err error) {
 	at, this := u.String(), u.String()+" "+revision
-	if b.g.lends(u) { // a URL that was refused without credentials is tried with them at once
+	if b.g.lendsCredentials(u) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
 	}
 	holds := b.t.holds
 	for _, key := range []string{at, this} {
-		if err := holds.check(key); err != nil {
+		if err := holds.checkPaused(key); err != nil {
 			return object, "", err
 		}
 	}
 	names := refNames(revision)
 	l, err := b.g.listNames(ctx, u, fetch.Names{Refs: slices.Clone(names)})
 	if err != nil {
-		return object, "", b.hold(ctx, at, err)
+		return object, "", b.holdOff(ctx, at, err)
 	}
-	holds.done(at)
+	holds.clearPause(at)
 	i := slices.IndexFunc(names, func(name string) bool { _, ok := l.Refs[name]; return ok })
 	if i < 0 {
-		return object, "", b.hold(ctx, this, errors.New("the repository has no branch and no tag of that name. Push it there, or write a tag, a branch or a full commit id"))
+		return object, "", b.holdOff(ctx, this, errors.New("the repository has no branch and no tag of that name. Push it there, or write a tag, a branch or a full commit id"))
 	}
 	object, resolved = l.Refs[names[i]], names[i]
-	if err := b.t.fetchInto(ctx, b.g.remote(u), l, []plumbing.Hash{object}, b.g.target(u)); err != nil {
-		return object, "", b.hold(ctx, this, b.g.explain(u, err))
+	if err := b.t.fetchInto(ctx, b.g.remoteOf(u), l, []plumbing.Hash{object}, b.g.targetOf(u)); err != nil {
+		return object, "", b.holdOff(ctx, this, b.g.explainError(u, err))
 	}
-	holds.done(this)
+	holds.clearPause(this)
 	return object, resolved, nil
 }
 
-// hold puts off what did not work, so that the next poll begins with the others.
-func (b *bases) hold(ctx context.Context, key string, err error) error {
+// holdOff puts off what did not work, so that the next poll begins with the others.
+func (b *bases) holdOff(ctx context.Context, key string, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errDependTime) {
 		err = cause
 	} else if ctx.Err() != nil {
 		return err
 	}
-	b.t.holds.add(key, err, mostBackoff)
+	b.t.holds.addPause(key, err, mostBackoff)
 	return err
 }
 
@@ -362,8 +362,8 @@ func refNames(revision string) []string {
 	return []string{tagPrefix + revision, branchPrefix + revision}
 }
 
-// keep makes a head of what was fetched.
-func (b *bases) keep(h mirror.Head) error {
+// keepHead makes a head of what was fetched.
+func (b *bases) keepHead(h mirror.Head) error {
 	o := b.t.mirror.Objects()
 	defer o.Close()
 	var err error

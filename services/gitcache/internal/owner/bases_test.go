@@ -63,15 +63,15 @@ func TestBasesOfASourceHaveALimit(t *testing.T) {
 	b := newBases(newTenure(Source{}), gitRemote(), Source{Allow: []string{"a.example.com"}})
 	at := func(i int) remotebase.Base { return baseOf(t, fmt.Sprintf("https://a.example.com/org/r%d", i)) }
 	for i := range maxNeededBases {
-		if err := b.admit(at(i)); err != nil {
+		if err := b.admitBase(at(i)); err != nil {
 			t.Fatalf("the %dth: %v", i+1, err)
 		}
 		b.needed[at(i).Ref()] = true
 	}
-	if err := b.admit(at(0)); err != nil {
+	if err := b.admitBase(at(0)); err != nil {
 		t.Errorf("a base that another folder needs too: %v", err)
 	}
-	if err := b.admit(at(maxNeededBases)); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxNeededBases)) {
+	if err := b.admitBase(at(maxNeededBases)); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxNeededBases)) {
 		t.Errorf("one more: %v", err)
 	}
 }

@@ -17,39 +17,39 @@ import (
 	"fairlead.dev/services/gitcache/internal/submodule"
 )
 
-// bring fetches one commit of one submodule. A fetch that failed is not tried again with every poll.
-func (g *gatherer) bring(ctx context.Context, m submodule.Module) error {
+// bringModule fetches one commit of one submodule. A fetch that failed is not tried again with every poll.
+func (g *gatherer) bringModule(ctx context.Context, m submodule.Module) error {
 	holds, at := g.t.holds, m.URL.String()
-	if g.lends(m.URL) { // a URL that was refused without credentials is tried with them at once
+	if g.lendsCredentials(m.URL) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
 	}
 	this := at + " " + m.Commit.String()
 	for _, key := range []string{at, this} {
-		if err := holds.check(key); err != nil {
+		if err := holds.checkPaused(key); err != nil {
 			return err
 		}
 	}
-	l, err := g.list(ctx, m)
+	l, err := g.listModule(ctx, m)
 	if err != nil {
 		if ctx.Err() == nil {
-			holds.add(at, err, mostBackoff)
+			holds.addPause(at, err, mostBackoff)
 		}
 		return err
 	}
-	if err = g.fetch(ctx, m, l); err != nil {
+	if err = g.fetchModule(ctx, m, l); err != nil {
 		if ctx.Err() == nil {
-			holds.add(this, err, mostBackoff)
+			holds.addPause(this, err, mostBackoff)
 		}
 		return err
 	}
-	holds.done(at)
-	holds.done(this)
+	holds.clearPause(at)
+	holds.clearPause(this)
 	return nil
 }
 
-// list asks where a submodule's default branch is, and what else there is only if that must be known.
-func (g *gatherer) list(ctx context.Context, m submodule.Module) (*fetch.Listing, error) {
-	if g.refused(m.Commit) {
+// listModule asks where a submodule's default branch is, and what else there is only if that must be known.
+func (g *gatherer) listModule(ctx context.Context, m submodule.Module) (*fetch.Listing, error) {
+	if g.wasRefused(m.Commit) {
 		return g.listAll(ctx, m.URL)
 	}
 	if l, ok := g.listings[m.URL.String()]; ok {
@@ -66,26 +66,26 @@ func (g *gatherer) listAll(ctx context.Context, u *url.URL) (*fetch.Listing, err
 }
 
 func (g *gatherer) listNames(ctx context.Context, u *url.URL, names fetch.Names) (*fetch.Listing, error) {
-	l, err := g.t.o.deps.Fetcher.List(ctx, g.remote(u), names)
+	l, err := g.t.loop.o.deps.Fetcher.List(ctx, g.remoteOf(u), names)
 	if err != nil {
-		return nil, g.explain(u, err)
+		return nil, g.explainError(u, err)
 	}
-	g.t.o.deps.Metrics.list(l.Bytes)
+	g.t.loop.o.deps.Metrics.countListing(l.Bytes)
 	g.listings[u.String()] = l
 	return l, nil
 }
 
-// refused tells whether a commit was asked for by itself before, in vain.
-func (g *gatherer) refused(commit plumbing.Hash) bool {
+// wasRefused tells whether a commit was asked for by itself before, in vain.
+func (g *gatherer) wasRefused(commit plumbing.Hash) bool {
 	_, held := g.t.holds[wantsKey([]plumbing.Hash{commit})]
 	return held
 }
 
-// fetch asks for the commit itself where upstream may hand it out, and else for all branches, one of which may have
+// fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may have
 // it. In version 2 of the protocol upstream does not say beforehand what it hands out.
-func (g *gatherer) fetch(ctx context.Context, m submodule.Module, l *fetch.Listing) error {
+func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *fetch.Listing) error {
 	tip, listed := tipOf(l, m.Commit)
-	if !g.refused(m.Commit) && (listed || l.AllowsAny()) {
+	if !g.wasRefused(m.Commit) && (listed || l.AllowsAny()) {
 		err := g.fetchWants(ctx, m, l, []plumbing.Hash{tip})
 		if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindContent {
 			return err
@@ -98,17 +98,17 @@ func (g *gatherer) fetch(ctx context.Context, m submodule.Module, l *fetch.Listi
 	if tip, listed = tipOf(l, m.Commit); listed {
 		return g.fetchWants(ctx, m, l, []plumbing.Hash{tip})
 	}
-	return g.fetchWants(ctx, m, l, g.branches(l))
+	return g.fetchWants(ctx, m, l, g.missingTips(l))
 }
 
 // fetchWants brings objects of which one is, or has in its history, a submodule's commit.
 func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *fetch.Listing, wants []plumbing.Hash) error {
 	if len(wants) > 0 {
-		if err := g.t.fetchInto(ctx, g.remote(m.URL), l, wants, g.target(m.URL)); err != nil {
-			return g.explain(m.URL, err)
+		if err := g.t.fetchInto(ctx, g.remoteOf(m.URL), l, wants, g.targetOf(m.URL)); err != nil {
+			return g.explainError(m.URL, err)
 		}
 	}
-	if !g.t.has(m.Commit) {
+	if !g.t.hasObject(m.Commit) {
 		return errors.New("no branch of that repository has the commit. Push it there")
 	}
 	at := m.URL.String()
@@ -119,11 +119,11 @@ func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *fetch.
 // maxTips are asked for at once where upstream hands out only refs.
 const maxTips = 256
 
-// branches are the tips of branches that are not here, the default branch first.
-func (g *gatherer) branches(l *fetch.Listing) (tips []plumbing.Hash) {
+// missingTips are the tips of branches that are not here, the default branch first.
+func (g *gatherer) missingTips(l *fetch.Listing) (tips []plumbing.Hash) {
 	for _, ref := range append([]string{RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
 		id, ok := l.Refs[ref]
-		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.has(id) {
+		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.hasObject(id) {
 			tips = append(tips, id)
 		}
 	}
@@ -132,13 +132,13 @@ func (g *gatherer) branches(l *fetch.Listing) (tips []plumbing.Hash) {
 
 const branchPrefix = "refs/heads/"
 
-// remote is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows; those of its proxy
+// remoteOf is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows; those of its proxy
 // are for the proxy. The authority and the keys of a host go with the host.
-func (g *gatherer) remote(u *url.URL) fetch.Remote {
+func (g *gatherer) remoteOf(u *url.URL) fetch.Remote {
 	r := g.source
 	r.URL = u
 	switch {
-	case g.lends(u):
+	case g.lendsCredentials(u):
 	case fetch.SameOrigin(u, g.source.URL):
 		r.Secret = ""
 		r.Credentials = fetch.Credentials{
@@ -154,9 +154,9 @@ func (g *gatherer) remote(u *url.URL) fetch.Remote {
 	return r
 }
 
-// lends tells whether a repository gets the source's credentials: a commit names its submodules, and its author may read less than the
+// lendsCredentials tells whether a repository gets the source's credentials: a commit names its submodules, and its author may read less than the
 // credentials do.
-func (g *gatherer) lends(u *url.URL) bool {
+func (g *gatherer) lendsCredentials(u *url.URL) bool {
 	if !fetch.SameOrigin(u, g.source.URL) {
 		return false
 	}
@@ -185,13 +185,13 @@ func repositoryOf(u *url.URL) (string, bool) {
 	return strings.TrimSuffix(at, ".git"), true
 }
 
-// explain adds what the fetcher can't know: why there are no credentials.
-func (g *gatherer) explain(u *url.URL, err error) error {
+// explainError adds what the fetcher can't know: why there are no credentials.
+func (g *gatherer) explainError(u *url.URL, err error) error {
 	var known *fetch.Error
 	if !errors.As(err, &known) {
 		return err
 	}
-	if known.Kind == fetch.KindCredentials && fetch.SameOrigin(u, g.source.URL) && !g.lends(u) {
+	if known.Kind == fetch.KindCredentials && fetch.SameOrigin(u, g.source.URL) && !g.lendsCredentials(u) {
 		return fmt.Errorf("%s wants credentials, and those of the source are for repositories of the same owner. Name %s in the source's git.submoduleRepositories if its author may read that", u.Host, strings.Trim(u.Path, "/"))
 	}
 	if known.Kind == fetch.KindCredentials && !fetch.SameOrigin(u, g.source.URL) {
@@ -200,14 +200,14 @@ func (g *gatherer) explain(u *url.URL, err error) error {
 	return err
 }
 
-// target is the mirror for objects of another repository: only what is here of that one is told there.
-func (g *gatherer) target(u *url.URL) fetch.Target {
+// targetOf is the mirror for objects of another repository: only what is here of that one is told there.
+func (g *gatherer) targetOf(u *url.URL) fetch.Target {
 	if g.known == nil {
 		g.known = map[string][]plumbing.Hash{}
 		for _, h := range g.t.heads {
 			// Submodules of an old head that can't be read are fetched once more, no harm.
-			_ = g.walk(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
-				if !g.t.has(m.Commit) {
+			_ = g.walkModules(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
+				if !g.t.hasObject(m.Commit) {
 					return mirror.ErrMissing
 				}
 				g.known[m.URL.String()] = append(g.known[m.URL.String()], m.Commit)
@@ -229,7 +229,7 @@ const maxHaves = 64
 // Haves are commits of this repository that are here.
 func (p part) Haves() ([]plumbing.Hash, error) {
 	haves := slices.Clone(p.haves)
-	slices.SortFunc(haves, compare)
+	slices.SortFunc(haves, compareHashes)
 	haves = slices.Compact(haves)
 	return haves[:min(len(haves), maxHaves)], nil
 }

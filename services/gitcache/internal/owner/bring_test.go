@@ -21,7 +21,7 @@ func lent(t *testing.T, from, at string, allowed ...string) fetch.Remote {
 		Username: "ada", Password: "s3cret", CA: "authority", KnownHosts: "keys", ProxyUsername: "way",
 		ProxyPassword: "out",
 	}}}
-	return g.remote(parse(at))
+	return g.remoteOf(parse(at))
 }
 
 // A commit names its submodules, and its author may read less than the source's credentials do. A name of a repository
@@ -104,7 +104,7 @@ func TestARepositoryOfDependenciesGetsTheAuthorityOfItsOwnOriginOnly(t *testing.
 		"oci://charts.example.com/other":        "authority",
 		"oci://registry.example.com/charts":     "",
 	} {
-		r, err := d.remote(t.Context(), repository{url: at})
+		r, err := d.remoteOf(t.Context(), repository{url: at})
 		if err != nil {
 			t.Fatalf("%s: %v", at, err)
 		}
@@ -120,7 +120,7 @@ func TestARepositoryOfDependenciesGetsTheAuthorityOfItsOwnOriginOnly(t *testing.
 		"oci://127.0.0.1:5000/charts": "http",
 		"oci://10.0.0.1:5000/charts":  "https",
 	} {
-		r, err := d.remote(t.Context(), repository{url: at})
+		r, err := d.remoteOf(t.Context(), repository{url: at})
 		if err != nil || r.URL.Scheme != want || r.Registry.Insecure != (want == "http") ||
 			(r.Proxy == nil) != (want == "http") {
 			t.Errorf("%s is asked at %v by way of %v, %v", at, r.URL, r.Proxy, err)

@@ -16,14 +16,14 @@ import (
 
 // listBucket asks what there is.
 func (t *tenure) listBucket(ctx context.Context, s Source) (r fetch.Remote, l *fetch.BucketList, err error) {
-	if r, err = t.remote(ctx, s); err != nil {
+	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
-	if l, err = t.o.deps.Buckets.ListBucket(ctx, r); err != nil {
+	if l, err = t.loop.o.deps.Buckets.ListBucket(ctx, r); err != nil {
 		t.forgetCredentials(err)
 		return r, nil, err
 	}
-	t.o.deps.Metrics.list(l.Bytes)
+	t.loop.o.deps.Metrics.countListing(l.Bytes)
 	return r, l, nil
 }
 
@@ -31,14 +31,14 @@ func (t *tenure) listBucket(ctx context.Context, s Source) (r fetch.Remote, l *f
 func (t *tenure) planBucket(s Source, l *fetch.BucketList) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	if len(l.Objects) == 0 { // all at once: rather the wrong place than what is wanted
-		p.troubles = append(p.troubles, trouble{text: fmt.Sprintf("the bucket has no object there. %s. Upload the files, or correct bucketName and prefix of the source", t.kept(RefHead))})
+		p.troubles = append(p.troubles, trouble{text: fmt.Sprintf("the bucket has no object there. %s. Upload the files, or correct bucketName and prefix of the source", t.describeKept(RefHead))})
 	}
 	o := t.mirror.Objects()
 	defer o.Close()
-	for _, ref := range wanted(s) {
+	for _, ref := range wantedRefs(s) {
 		f, why := t.findBucket(s, o, l, ref)
 		if f == nil {
-			p.miss(ref, why)
+			p.noteMissing(ref, why)
 			continue
 		}
 		p.found[ref] = f
@@ -56,11 +56,11 @@ func (t *tenure) findBucket(s Source, o *mirror.Objects, l *fetch.BucketList, re
 	case plumbing.IsHash(ref):
 		id := plumbing.NewHash(ref)
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the content that %s is pinned to (%s) is not here, and a bucket can't be asked for it by that id. Remove the pin", s.users(ref), short(id))
+			return nil, fmt.Sprintf("the content that %s is pinned to (%s) is not here, and a bucket can't be asked for it by that id. Remove the pin", s.nameUsers(ref), shortHash(id))
 		}
 		return &found{object: id, commit: id}, ""
 	case ref != RefHead:
-		return nil, fmt.Sprintf("%s names %q, and the source is a bucket, which has no refs. Remove the ref from the service", s.users(ref), catalog.ShowRef(ref))
+		return nil, fmt.Sprintf("%s names %q, and the source is a bucket, which has no refs. Remove the ref from the service", s.nameUsers(ref), catalog.ShowRef(ref))
 	case len(l.Objects) == 0: // which is told of the whole source
 		return nil, ""
 	}
@@ -75,7 +75,7 @@ func (t *tenure) fetchBucket(ctx context.Context, r fetch.Remote, f *found, into
 	o := t.mirror.Objects()
 	defer o.Close()
 	has := func(id plumbing.Hash) bool { return into == fetch.Target(t.mirror) && o.Has(id) } // a fresh mirror has nothing
-	now, commit, n, err := t.o.deps.Buckets.FetchBucket(ctx, r, f.bucket, t.bucket, has, into)
+	now, commit, n, err := t.loop.o.deps.Buckets.FetchBucket(ctx, r, f.bucket, t.bucket, has, into)
 	if err != nil {
 		return commit, n, err
 	}
@@ -86,23 +86,23 @@ func (t *tenure) fetchBucket(ctx context.Context, r fetch.Remote, f *found, into
 
 // lookForBucket finds a revision that no service follows: one that was here, or what the bucket holds now.
 func (t *tenure) lookForBucket(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
-	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.has(id) { // then there is nothing to ask for
+	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.hasObject(id) { // then there is nothing to ask for
 		return id, nil
 	}
 	r, l, err := t.listBucket(ctx, s)
 	if err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
 	p := t.planBucket(s, l)
 	if p.found[ref] == nil {
-		return commit, unfound(s, p.troubles[0])
+		return commit, notFoundError(s, p.troubles[0])
 	}
 	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusal(s)
+		return commit, p.troubles[0].refusalError(s)
 	}
 	return f.commit, nil
 }

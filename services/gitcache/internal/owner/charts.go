@@ -31,15 +31,15 @@ func wantedCharts(s Source) []string { return slices.Sorted(maps.Keys(s.Wants)) 
 
 // listCharts asks for the index.
 func (t *tenure) listCharts(ctx context.Context, s Source) (r fetch.Remote, charts *fetch.Charts, err error) {
-	if r, err = t.remote(ctx, s); err != nil {
+	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
-	charts, err = t.o.deps.Charts.ListCharts(ctx, r, wantedCharts(s), t.charts)
+	charts, err = t.loop.o.deps.Charts.ListCharts(ctx, r, wantedCharts(s), t.charts)
 	if err != nil {
 		t.forgetCredentials(err)
 		return r, nil, err
 	}
-	t.o.deps.Metrics.list(charts.Bytes)
+	t.loop.o.deps.Metrics.countListing(charts.Bytes)
 	t.charts = charts
 	return r, charts, nil
 }
@@ -53,10 +53,10 @@ func (t *tenure) planCharts(r fetch.Remote, s Source, charts *fetch.Charts) *pla
 		f, why, isMissing := t.findChart(s, o, charts, ref)
 		switch {
 		case f == nil && isMissing:
-			p.miss(ref, why)
+			p.noteMissing(ref, why)
 			continue
 		case f == nil:
-			p.lose(ref, why)
+			p.noteLost(ref, why)
 			continue
 		}
 		p.found[ref] = f
@@ -81,7 +81,7 @@ func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, re
 	if plumbing.IsHash(ref) {
 		id := plumbing.NewHash(ref)
 		if !o.Has(id) {
-			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.users(ref), short(id)), true
+			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.nameUsers(ref), shortHash(id)), true
 		}
 		return &found{object: id, commit: id, resolved: t.heads[ref].Resolved}, "", false
 	}
@@ -90,9 +90,9 @@ func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, re
 	switch {
 	case choice.Err != nil:
 		t.forgetCredentials(choice.Err)
-		return nil, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(ref), s.users(ref), choice.Err, t.kept(ref)), false
+		return nil, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(ref), s.nameUsers(ref), choice.Err, t.describeKept(ref)), false
 	case !ok:
-		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.users(ref)), true
+		return nil, fmt.Sprintf("%s names no chart, and the source is a repository of charts. Write chart and version in the service", s.nameUsers(ref)), true
 	case known && (!choice.Found() || helm.Higher(versionOf(old), choice.Version.Version)):
 		return nil, t.lostVersion(s, ref, choice), true
 	case !choice.Found():
@@ -140,13 +140,13 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 		}
 		old, known := t.heads[ref]
 		isOwn := known && old.Resolved == f.resolved
-		if !isOwn && !t.trusts(s, h) {
-			p.drop(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number, and the content that was published first (%s) is not signed by a key of the source. %s. Publish a new version, or set helm.allowReplaced in the source",
-				catalog.ShowRef(f.resolved), s.users(ref), short(h.Commit), t.kept(ref)))
+		if !isOwn && !t.trustsHead(s, h) {
+			p.dropRef(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number, and the content that was published first (%s) is not signed by a key of the source. %s. Publish a new version, or set helm.allowReplaced in the source",
+				catalog.ShowRef(f.resolved), s.nameUsers(ref), shortHash(h.Commit), t.describeKept(ref)))
 			return
 		}
-		p.lose(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number. The content that was published first (%s) is kept. Publish a new version, or set helm.allowReplaced in the source",
-			catalog.ShowRef(f.resolved), s.users(ref), short(h.Commit)))
+		p.noteLost(ref, fmt.Sprintf("%s of %s was replaced upstream by other content under the same number. The content that was published first (%s) is kept. Publish a new version, or set helm.allowReplaced in the source",
+			catalog.ShowRef(f.resolved), s.nameUsers(ref), shortHash(h.Commit)))
 		if isOwn || !o.Has(h.Commit) {
 			delete(p.found, ref)
 			return
@@ -186,7 +186,7 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 		}
 		return false, err
 	}
-	if moved, err = t.settle(ctx, s, p); err == nil {
+	if moved, err = t.settleHeads(ctx, s, p); err == nil {
 		err = p.err
 	}
 	return moved, err
@@ -214,7 +214,7 @@ func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 				}
 				t.forgetCredentials(err)
 				delete(t.fetched, f.object)
-				t.drop(s, p, f.object, err)
+				t.dropPackage(s, p, f.object, err)
 				continue
 			}
 		}
@@ -245,18 +245,18 @@ var errUnserved = &fetch.Error{
 	Message: "its package was not asked for in this poll, because other requests for packages had no answer",
 }
 
-// drop keeps the last good heads of all refs of a package that can't be had.
-func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
+// dropPackage keeps the last good heads of all refs of a package that can't be had.
+func (t *tenure) dropPackage(s Source, p *plan, object plumbing.Hash, err error) {
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
 		switch {
 		case f.object != object:
 			continue
 		case f.bucket != nil:
-			p.dropFor(ref, err, fmt.Sprintf("%s. %s", err, t.kept(ref)))
+			p.dropFor(ref, err, fmt.Sprintf("%s. %s", err, t.describeKept(ref)))
 			continue
 		}
-		p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err.Error(), t.kept(ref)))
+		p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.nameUsers(ref), err.Error(), t.describeKept(ref)))
 	}
 }
 
@@ -264,7 +264,7 @@ func (t *tenure) drop(s Source, p *plan, object plumbing.Hash, err error) {
 func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into fetch.Target, silent *silentHosts) error {
 	object, host := f.object, fetch.PackageHost(r, f.listed)
 	key := wantsKey([]plumbing.Hash{object})
-	if err := t.holds.check(key); err != nil {
+	if err := t.holds.checkPaused(key); err != nil {
 		return err
 	}
 	if !silent.mayAsk(host) {
@@ -273,15 +273,15 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 		}
 		return errUnserved
 	}
-	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.String("chart",
+	ctx, span := telemetry.Child(ctx, t.loop.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.String("chart",
 		f.listed.Chart), attribute.String("version", f.listed.Version)))
 	defer span.End()
 	commit, n, err := t.fetchPackage(ctx, r, f, into)
 	span.SetAttributes(attribute.Int64("bytes", n))
-	t.o.deps.Metrics.fetch(n, err)
+	t.loop.o.deps.Metrics.countFetch(n, err)
 	delete(t.unserved, object)
 	if err == nil {
-		t.holds.done(key)
+		t.holds.clearPause(key)
 		t.grown = true
 		if len(t.fetched) >= maxFetched {
 			clear(t.fetched)
@@ -293,9 +293,9 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 	switch known, _ := errors.AsType[*fetch.Error](err); {
 	case known == nil:
 	case known.Kind == fetch.KindContent:
-		t.holds.add(key, err, mostSpoiled) // the same would come again
+		t.holds.addPause(key, err, mostSpoiled) // the same would come again
 	case known.Kind == fetch.KindTimeout, known.Kind == fetch.KindUnreachable:
-		silent.add(host)
+		silent.addHost(host)
 		t.unserved[object] = silence{err, time.Now()}
 	}
 	return err
@@ -304,11 +304,11 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 func (t *tenure) fetchPackage(ctx context.Context, r fetch.Remote, f *found, into fetch.Target) (plumbing.Hash, int64, error) {
 	switch {
 	case f.artifact != nil:
-		return t.o.deps.Artifacts.FetchArtifact(ctx, r, *f.artifact, into)
+		return t.loop.o.deps.Artifacts.FetchArtifact(ctx, r, *f.artifact, into)
 	case f.bucket != nil:
 		return t.fetchBucket(ctx, r, f, into)
 	}
-	return t.o.deps.Charts.FetchChart(ctx, r, f.listed, into)
+	return t.loop.o.deps.Charts.FetchChart(ctx, r, f.listed, into)
 }
 
 // maxFetched bounds what is remembered of packages: those of heads are known by the heads.
@@ -323,11 +323,11 @@ func (t *tenure) lostVersion(s Source, ref string, choice helm.Choice) string {
 		next = fmt.Sprintf("the highest that fits is now %s", choice.Version.Version)
 	}
 	return fmt.Sprintf("%s, which was published for %s, is gone from the %s, and %s; what was published (%s) is kept. Push the version again, or change the version in the service",
-		catalog.ShowRef(h.Resolved), s.users(ref), lists(s), next, short(h.Commit))
+		catalog.ShowRef(h.Resolved), s.nameUsers(ref), describeIndex(s), next, shortHash(h.Commit))
 }
 
-// lists is what has the versions of a source's charts.
-func lists(s Source) string {
+// describeIndex is what has the versions of a source's charts.
+func describeIndex(s Source) string {
 	if s.Registry.Is {
 		return "registry"
 	}
@@ -340,7 +340,7 @@ func noVersion(s Source, ref string, choice helm.Choice) string {
 	var why strings.Builder
 	switch {
 	case choice.Highest == "" && choice.Bad == "":
-		return fmt.Sprintf("chart %q of %s is not in the %s. Check its name, and the source's url", chart, s.users(ref), lists(s))
+		return fmt.Sprintf("chart %q of %s is not in the %s. Check its name, and the source's url", chart, s.nameUsers(ref), describeIndex(s))
 	case choice.Highest == "":
 		why.WriteString("no version of it can be used")
 	default:
@@ -352,5 +352,5 @@ func noVersion(s Source, ref string, choice helm.Choice) string {
 	if version == "" {
 		version = "*"
 	}
-	return fmt.Sprintf("no version of chart %q fits %q of %s: %s. Change the version in the service; pre-releases count only if it names one, like >=1.0.0-0", chart, version, s.users(ref), why.String())
+	return fmt.Sprintf("no version of chart %q fits %q of %s: %s. Change the version in the service; pre-releases count only if it names one, like >=1.0.0-0", chart, version, s.nameUsers(ref), why.String())
 }

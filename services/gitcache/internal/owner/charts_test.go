@@ -42,7 +42,7 @@ func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 	}
 	hosts := &packages{}
 	tn := newTenure(Source{Name: "shop", Charts: true, Wants: map[string]int{}})
-	tn.o.deps.Charts, tn.o.deps.Metrics, tn.o.deps.Tracer = hosts, metrics, noop.NewTracerProvider().Tracer("")
+	tn.loop.o.deps.Charts, tn.loop.o.deps.Metrics, tn.loop.o.deps.Tracer = hosts, metrics, noop.NewTracerProvider().Tracer("")
 	tn.mirror, _ = fetched(t)
 	tn.mirror.Doubt(errors.New("damaged"))
 	var told []string
@@ -57,7 +57,7 @@ func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 		}
 		hosts.asked = nil
 		r := fetch.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}
-		if err := tn.fetchCharts(t.Context(), r, tn.current(), p, tn.mirror); err != nil {
+		if err := tn.fetchCharts(t.Context(), r, tn.loop.currentSource(), p, tn.mirror); err != nil {
 			t.Fatal(err)
 		}
 		var texts []string

@@ -86,18 +86,18 @@ func sameCombinations(a, b map[string]Combination) bool {
 
 // combineNow makes the combinations again between two polls.
 func (t *tenure) combineNow(ctx context.Context) {
-	s := t.current()
-	moved := t.combine(ctx, s)
+	s := t.loop.currentSource()
+	moved := t.combineSources(ctx, s)
 	if ctx.Err() != nil {
 		return
 	}
-	t.judge(ctx, s, moved)
-	t.set(func(now *State) { now.Heads, now.Problem = sorted(t.heads), t.problem })
+	t.judgeProblem(ctx, s, moved)
+	t.loop.changeState(func(now *State) { now.Heads, now.Problem = sortHeads(t.heads), t.problem })
 }
 
-// combine makes the combinations of which a source has moved, and says whether there is a new head. What can't be made is told in apart, and
+// combineSources makes the combinations of which a source has moved, and says whether there is a new head. What can't be made is told in apart, and
 // tried again soon.
-func (t *tenure) combine(ctx context.Context, s Source) (moved bool) {
+func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
 	t.combineAt, t.apart = time.Time{}, nil
 	if !s.IsCurrent {
 		return false
@@ -108,11 +108,11 @@ func (t *tenure) combine(ctx context.Context, s Source) (moved bool) {
 	defer c.close()
 	maps.DeleteFunc(c.heads, func(ref string, _ mirror.Head) bool { return catalog.IsCombination(ref) })
 	for _, ref := range t.inOrder(s.Combinations) {
-		c.one(until, ref, s.Combinations[ref])
+		c.combineOne(until, ref, s.Combinations[ref])
 	}
-	c.finish(ctx)
+	c.finishAll(ctx)
 	for _, ref := range slices.Sorted(maps.Keys(s.Combinations)) {
-		t.pinned(s, ref, s.Combinations[ref], c.heads)
+		t.addPinned(s, ref, s.Combinations[ref], c.heads)
 	}
 	if ctx.Err() != nil {
 		return false
@@ -121,14 +121,14 @@ func (t *tenure) combine(ctx context.Context, s Source) (moved bool) {
 	if t.combines++; !c.isLacking {
 		t.combines = 0
 	} else {
-		t.combineAt = time.Now().Add(backoff(t.combines))
+		t.combineAt = time.Now().Add(jitteredPause(t.combines))
 	}
 	if maps.EqualFunc(c.heads, t.heads, mirror.Head.Equal) {
 		return false
 	}
-	if err := t.keep(c.heads); err != nil {
+	if err := t.saveHeads(c.heads); err != nil {
 		t.apart = append(t.apart, trouble{text: err.Error()})
-		t.combineAt = time.Now().Add(backoff(1))
+		t.combineAt = time.Now().Add(jitteredPause(1))
 		return false
 	}
 	if c.trace != "" {
@@ -177,33 +177,33 @@ func (c *combining) close() {
 	}
 }
 
-func (c *combining) tell(ref, format string, args ...any) {
+func (c *combining) noteProblem(ref, format string, args ...any) {
 	c.t.apart = append(c.t.apart, trouble{ref: ref, text: fmt.Sprintf(format, args...)})
 }
 
-// one looks at a combination, and keeps the last head of it until another one can be made.
-func (c *combining) one(ctx context.Context, ref string, is Combination) {
+// combineOne looks at a combination, and keeps the last head of it until another one can be made.
+func (c *combining) combineOne(ctx context.Context, ref string, is Combination) {
 	t, s := c.t, c.s
 	old, isHead := t.heads[ref]
 	if isHead {
 		c.heads[ref] = old
 	}
 	if c.count++; c.count > maxCombinations {
-		c.tell(ref, "%s is one more than the limit of %d combinations of sources that begin with this one. Put another source first", s.users(ref), maxCombinations)
+		c.noteProblem(ref, "%s is one more than the limit of %d combinations of sources that begin with this one. Put another source first", s.nameUsers(ref), maxCombinations)
 		return
 	}
-	parts, err := c.parts(ref, is)
+	parts, err := c.findParts(ref, is)
 	if err == nil && !t.mirror.Doubted() {
-		err = c.renew(ctx, ref, old, parts)
+		err = c.renewHead(ctx, ref, old, parts)
 	}
 	if err != nil {
 		c.isLacking = true
-		c.tell(ref, "%s", err)
+		c.noteProblem(ref, "%s", err)
 	}
 }
 
-// parts are the sources of a combination with their heads. What is wrong with them is told.
-func (c *combining) parts(ref string, is Combination) (parts []Part, err error) {
+// findParts are the sources of a combination with their heads. What is wrong with them is told.
+func (c *combining) findParts(ref string, is Combination) (parts []Part, err error) {
 	parts = slices.Clone(is.Parts)
 	for i := range parts {
 		p := &parts[i]
@@ -211,28 +211,28 @@ func (c *combining) parts(ref string, is Combination) (parts []Part, err error) 
 			p.Head = c.t.heads[p.Ref]
 			for _, of := range c.t.troubles {
 				if of.ref == p.Ref {
-					c.tell(ref, "%s", of.text)
+					c.noteProblem(ref, "%s", of.text)
 				}
 			}
 		}
 		if p.Problem != "" {
-			c.tell(ref, "source %q of %s: %s", p.Name, c.s.users(ref), p.Problem)
+			c.noteProblem(ref, "source %q of %s: %s", p.Name, c.s.nameUsers(ref), p.Problem)
 		}
 		if p.Head.Commit.IsZero() && err == nil {
-			err = fmt.Errorf("source %q of %s: nothing was fetched at %s of %q yet", p.Name, c.s.users(ref), shownRef(p.Ref), p.Source)
+			err = fmt.Errorf("source %q of %s: nothing was fetched at %s of %q yet", p.Name, c.s.nameUsers(ref), shownRef(p.Ref), p.Source)
 		}
 	}
 	return parts, err
 }
 
-// renew makes a combination if one of its sources has moved.
-func (c *combining) renew(ctx context.Context, ref string, old mirror.Head, parts []Part) error {
+// renewHead makes a combination if one of its sources has moved.
+func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, parts []Part) error {
 	t, id := c.t, idOf(ref, parts, c.mustSeal(parts))
-	if old.Object == id && t.has(old.Commit) {
+	if old.Object == id && t.hasObject(old.Commit) {
 		t.seen[ref] = true
 		return nil
 	}
-	err := t.holds.check(id.String())
+	err := t.holds.checkPaused(id.String())
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (c *combining) renew(ctx context.Context, ref string, old mirror.Head, part
 	}
 	if err = ctx.Err(); err == nil {
 		var commit plumbing.Hash
-		if commit, err = c.assemble(ctx, ref, newest.Traceparent, parts); err == nil {
+		if commit, err = c.assembleCommit(ctx, ref, newest.Traceparent, parts); err == nil {
 			c.made = append(c.made, made{ref, id, commit, newest})
 			return nil
 		}
@@ -251,17 +251,17 @@ func (c *combining) renew(ctx context.Context, ref string, old mirror.Head, part
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	err = fmt.Errorf("the sources of %s can't be put together: %w", c.s.users(ref), err)
+	err = fmt.Errorf("the sources of %s can't be put together: %w", c.s.nameUsers(ref), err)
 	if !errors.Is(err, context.Canceled) { // the end of the tenure puts nothing off
-		t.holds.add(id.String(), err, mostBackoff)
+		t.holds.addPause(id.String(), err, mostBackoff)
 	}
 	return err
 }
 
-// finish brings all that was made into the mirror at once, and makes heads of it.
-func (c *combining) finish(ctx context.Context) {
+// finishAll brings all that was made into the mirror at once, and makes heads of it.
+func (c *combining) finishAll(ctx context.Context) {
 	t := c.t
-	err := c.store(ctx)
+	err := c.storeObjects(ctx)
 	for _, m := range c.made {
 		var h mirror.Head
 		if err == nil {
@@ -269,7 +269,7 @@ func (c *combining) finish(ctx context.Context) {
 		}
 		if err != nil {
 			c.isLacking = true
-			c.tell(m.ref, "the sources of %s can't be kept: %s. Check the disk of replica %q", c.s.users(m.ref), err, t.o.cfg.Replica)
+			c.noteProblem(m.ref, "the sources of %s can't be kept: %s. Check the disk of replica %q", c.s.nameUsers(m.ref), err, t.loop.o.cfg.Replica)
 			continue
 		}
 		if old := t.heads[m.ref]; old.Commit == h.Commit {
@@ -277,13 +277,13 @@ func (c *combining) finish(ctx context.Context) {
 		} else {
 			h.FetchTime, h.Traceparent, c.trace = m.newest.FetchTime, m.newest.Traceparent, m.newest.Traceparent
 		}
-		t.holds.done(m.id.String())
+		t.holds.clearPause(m.id.String())
 		c.heads[m.ref], t.seen[m.ref] = h, true
 	}
 }
 
-func (c *combining) store(ctx context.Context) error {
-	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.has(m.commit) }) {
+func (c *combining) storeObjects(ctx context.Context) error {
+	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.hasObject(m.commit) }) {
 		return nil
 	}
 	pack, err := c.builder.Objects().Pack()
@@ -315,9 +315,9 @@ func idOf(ref string, parts []Part, isSealed bool) plumbing.Hash {
 	return plumbing.ComputeHash(plumbing.BlobObject, []byte(b.String()))
 }
 
-// assemble puts the files of all sources side by side into a commit.
-func (c *combining) assemble(ctx context.Context, ref, trace string, parts []Part) (commit plumbing.Hash, err error) {
-	ctx, span := telemetry.Of(ctx, trace, c.t.o.deps.Tracer, "gitcache.combine")
+// assembleCommit puts the files of all sources side by side into a commit.
+func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts []Part) (commit plumbing.Hash, err error) {
+	ctx, span := telemetry.Of(ctx, trace, c.t.loop.o.deps.Tracer, "gitcache.combine")
 	defer func() {
 		if err != nil {
 			span.SetStatus(codes.Error, "combine")
@@ -325,23 +325,23 @@ func (c *combining) assemble(ctx context.Context, ref, trace string, parts []Par
 		span.End()
 	}()
 	if c.builder == nil {
-		l := limits()
-		if c.builder, err = archive.New(c.t.o.cfg.Dir, archive.Limits{FileBytes: l.FileBytes, Bytes: l.Bytes, Files: l.Files}); err != nil {
+		l := folderLimits()
+		if c.builder, err = archive.New(c.t.loop.o.cfg.Dir, archive.Limits{FileBytes: l.FileBytes, Bytes: l.Bytes, Files: l.Files}); err != nil {
 			return commit, err
 		}
 		c.builder.Merges = true
 	}
 	for _, p := range parts {
-		if err := c.add(ctx, p); err != nil {
+		if err := c.addPart(ctx, p); err != nil {
 			c.builder.Reset()
 			return commit, fmt.Errorf("source %q: %w", p.Name, err)
 		}
 	}
-	at, author := latest(parts)
+	at, author := latestCommit(parts)
 	if c.mustSeal(parts) {
-		return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts)+c.signers(parts), c.t.seal)
+		return c.builder.CommitBy(author, mirror.CombinedBy, at, commitMessage(ref, parts)+c.describeSigners(parts), c.t.sealCommit)
 	}
-	return c.builder.CommitBy(author, mirror.CombinedBy, at, message(ref, parts), nil)
+	return c.builder.CommitBy(author, mirror.CombinedBy, at, commitMessage(ref, parts), nil)
 }
 
 // headOf is the head of a combination at a commit that is here.
@@ -358,10 +358,10 @@ func (t *tenure) headOf(ref string, id, commit plumbing.Hash) (mirror.Head, erro
 	}, nil
 }
 
-// add adds the files of a source, at their places in its repository below a folder of its name.
-func (c *combining) add(ctx context.Context, p Part) error {
+// addPart adds the files of a source, at their places in its repository below a folder of its name.
+func (c *combining) addPart(ctx context.Context, p Part) error {
 	for _, folder := range p.Folders {
-		r, err := c.t.o.deps.OpenPart(ctx, PartQuery{p.Source, p.UID, p.Head.Commit, folder})
+		r, err := c.t.loop.o.deps.OpenPart(ctx, PartQuery{p.Source, p.UID, p.Head.Commit, folder})
 		if err != nil {
 			return err
 		}
@@ -382,8 +382,8 @@ func (c *combining) add(ctx context.Context, p Part) error {
 	return nil
 }
 
-// latest is when the newest of the commits was made, and by whom. Packages have neither.
-func latest(parts []Part) (at time.Time, author string) {
+// latestCommit is when the newest of the commits was made, and by whom. Packages have neither.
+func latestCommit(parts []Part) (at time.Time, author string) {
 	for _, p := range parts {
 		if h := p.Head; h.CommitTime.After(at) {
 			at, author = h.CommitTime, h.Author
@@ -397,8 +397,8 @@ func latest(parts []Part) (at time.Time, author string) {
 	}, author))
 }
 
-// message says which revision of each source a commit is made of.
-func message(ref string, parts []Part) string {
+// commitMessage says which revision of each source a commit is made of.
+func commitMessage(ref string, parts []Part) string {
 	var subject []string
 	var lines strings.Builder
 	for _, p := range parts {
@@ -416,14 +416,14 @@ func revisionOf(h mirror.Head) string {
 	if tag, _, ok := catalog.ParseArtifactRef(h.Resolved); ok && tag != "" {
 		return tag
 	}
-	return short(h.Commit)
+	return shortHash(h.Commit)
 }
 
-// pinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if its commit says so.
-func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]mirror.Head) {
+// addPinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if its commit says so.
+func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[string]mirror.Head) {
 	for _, pin := range is.Pins {
 		at := catalog.PinnedRef(ref, pin.String())
-		if old, known := t.heads[at]; known && old.Object == pin && t.has(pin) {
+		if old, known := t.heads[at]; known && old.Object == pin && t.hasObject(pin) {
 			heads[at] = old
 			continue
 		}
@@ -432,13 +432,13 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 			err = errors.New("it is of other sources")
 		}
 		if err == nil {
-			err := t.proven(s, pin)
+			err := t.checkSeal(s, pin)
 			if err == nil || t.heads[at].Commit == pin { // what was published stays
 				heads[at] = h
 			}
 			if err != nil {
 				t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", short(pin), s.users(at), err)})
+					"revision %s, which %s is pinned to, %s. Pin to another revision, or release the pin, and put the revisions back in the sources", shortHash(pin), s.nameUsers(at), err)})
 			}
 			continue
 		}
@@ -446,7 +446,7 @@ func (t *tenure) pinned(s Source, ref string, is Combination, heads map[string]m
 			heads[at] = old
 		}
 		t.apart = append(t.apart, trouble{ref: at, text: fmt.Sprintf(
-			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", short(pin), s.users(at))})
+			"revision %s, which %s is pinned to, is no revision of its sources here: `fairlead history service NAME` lists those that ran; pin to one of them, or release the pin", shortHash(pin), s.nameUsers(at))})
 	}
 }
 
@@ -479,7 +479,7 @@ func (t *tenure) lookForCombination(s Source, ref string) looked {
 	combination, pin, _ := catalog.ParseCombinationRef(ref)
 	commit := plumbing.NewHash(pin)
 	if pin != "" && t.combinationOf(commit) == combination {
-		if err := t.proven(s, commit); err != nil {
+		if err := t.checkSeal(s, commit); err != nil {
 			return looked{err: &LookError{LookRefused, fmt.Sprintf("source %q: revision %.8s %s", s.Name, pin, err)}}
 		}
 		return looked{commit: commit}

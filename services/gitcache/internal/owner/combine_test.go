@@ -102,7 +102,7 @@ func newCombining(t *testing.T, console Console, open func()) *tenure {
 
 func (t *tenure) mustStep(tt *testing.T) {
 	tt.Helper()
-	if err := t.step(tt.Context()); err != nil {
+	if err := t.takeStep(tt.Context()); err != nil {
 		tt.Fatal(err)
 	}
 }
@@ -133,8 +133,8 @@ func TestCombinationsWaitForTheFirstPoll(t *testing.T) {
 	if opened != 0 || len(console.published) != 0 {
 		t.Fatalf("%d parts were opened, published are %+v", opened, console.published)
 	}
-	signal(tn.parts)
-	if err := tn.wait(t.Context()); err != nil {
+	signalOnce(tn.loop.parts)
+	if err := tn.waitForDue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	tn.pollAt = time.Now() // minPause is not what is tested
@@ -169,11 +169,11 @@ func TestAProblemHasABoundedText(t *testing.T) {
 			text: fmt.Sprintf("trouble %04d", i),
 		})
 	}
-	p := told(Source{Name: "shop"}, troubles, Problem{}, time.Now())
+	p := describeTroubles(Source{Name: "shop"}, troubles, Problem{}, time.Now())
 	if !strings.HasSuffix(p.Message, "trouble 0009; and 990 more") || len(p.Single) != 1000 || len(p.Refs) != 1000 {
 		t.Errorf("told are %q, %d refs", p.Message, len(p.Refs))
 	}
-	if p := told(Source{Name: "shop"}, troubles[:maxTold], Problem{}, time.Now()); !strings.HasSuffix(p.Message, "trouble 0009") {
+	if p := describeTroubles(Source{Name: "shop"}, troubles[:maxTold], Problem{}, time.Now()); !strings.HasSuffix(p.Message, "trouble 0009") {
 		t.Errorf("told are %q", p.Message)
 	}
 }

@@ -75,8 +75,8 @@ type repository struct {
 	source *Source
 }
 
-// key tells repositories apart. The same URL may be that of two sources that are asked in other ways, and what changes there is tried at once.
-func (r repository) key() string {
+// repositoryKey tells repositories apart. The same URL may be that of two sources that are asked in other ways, and what changes there is tried at once.
+func (r repository) repositoryKey() string {
 	s := r.source
 	if s == nil {
 		return r.url
@@ -103,9 +103,9 @@ type need struct {
 // errDependTime is told of charts for which a poll has no time left.
 var errDependTime = fmt.Errorf("what this poll fetches of repositories took longer than %s. Fairlead goes on with the next poll", dependTime)
 
-// depend fetches the charts of repositories that charts in the folders of services depend on. What can't be had is told, and the refs are
+// fetchDependencies fetches the charts of repositories that charts in the folders of services depend on. What can't be had is told, and the refs are
 // published all the same: a folder that lacks something is refused by itself, and others go on.
-func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) fetchDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	p.needed = map[string]bool{}
 	if !s.HasDependencies {
 		return nil
@@ -117,7 +117,7 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 		t: t, s: s, source: r, indexes: map[string]*index{}, failed: map[depend.Chart]error{},
 		found: map[string]mirror.Head{}, needed: map[string]bool{}, kept: map[depend.Chart]bool{},
 	}
-	needs, err := d.look(ctx, p)
+	needs, err := d.findNeeds(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -129,14 +129,14 @@ func (t *tenure) depend(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	until, cancel := context.WithTimeoutCause(ctx, dependTime, errDependTime)
 	defer cancel()
 	for _, n := range d.inTurn(needs) {
-		_ = d.bring(until, n.chart, needs) // d keeps the error
+		_ = d.bringChart(until, n.chart, needs) // d keeps the error
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 	for _, n := range needs { // in one order with each poll: the same troubles are the same problem
-		if err := d.bring(until, n.chart, needs); err != nil {
-			text := fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), short(n.commit), s.users(n.ref), err)
+		if err := d.bringChart(until, n.chart, needs); err != nil {
+			text := fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), shortHash(n.commit), s.nameUsers(n.ref), err)
 			p.troubles = append(p.troubles, trouble{ref: n.ref, text: text, cause: err, isHere: d.kept[n.chart.Chart]})
 		}
 	}
@@ -175,8 +175,8 @@ func (t *tenure) publishBefore(ctx context.Context) error {
 	return t.publishIfDue(ctx)
 }
 
-// look finds what folders want that is not here.
-func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
+// findNeeds finds what folders want that is not here.
+func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
 	o := d.t.mirror.Objects()
 	defer o.Close()
 	var needs []need
@@ -196,8 +196,8 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 			}
 			if err != nil {
 				d.isUnknown = true
-				p.lose(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s",
-					folder.Path, d.s.users(ref), short(commit), submodule.Words(err)))
+				p.noteLost(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s",
+					folder.Path, d.s.nameUsers(ref), shortHash(commit), submodule.Words(err)))
 				continue
 			}
 			for _, w := range more {
@@ -211,7 +211,7 @@ func (d *dependencies) look(ctx context.Context, p *plan) ([]need, error) {
 // lookInto finds what a folder wants that is not here.
 func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plumbing.Hash, folder Folder) ([]depend.Wanted, error) {
 	key := wholeFolder{root, folder}
-	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admit(c) != nil || d.t.heads[c.Ref()].Object.IsZero() }) {
+	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admitChart(c) != nil || d.t.heads[c.Ref()].Object.IsZero() }) {
 		for _, c := range charts {
 			d.needed[c.Ref()] = true
 		}
@@ -222,7 +222,7 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	if err != nil {
 		return nil, err
 	}
-	wanted, err := tree.Charts(ctx, o, root, folder.Path, tree.Options{Limits: limits(), Rules: rules, Submodules: d.s.Submodules})
+	wanted, err := tree.Charts(ctx, o, root, folder.Path, tree.Options{Limits: folderLimits(), Rules: rules, Submodules: d.s.Submodules})
 	if err != nil {
 		return nil, err
 	}
@@ -255,8 +255,8 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 	return lacking, nil
 }
 
-// at is where a chart is: in a source that is named, or whose URL is written.
-func (d *dependencies) at(c depend.Chart) (repository, error) {
+// findRepository is where a chart is: in a source that is named, or whose URL is written.
+func (d *dependencies) findRepository(c depend.Chart) (repository, error) {
 	name, isNamed := c.Source()
 	for i := range d.s.ChartSources {
 		source := &d.s.ChartSources[i]
@@ -279,19 +279,19 @@ func sameRepository(a, b string) bool {
 
 // admitLocked is admit, and says that the lock is about another repository than the source of the name.
 func (d *dependencies) admitLocked(w depend.Wanted) error {
-	if err := d.admit(w.Chart); err != nil || w.Locked == "" {
+	if err := d.admitChart(w.Chart); err != nil || w.Locked == "" {
 		return err
 	}
-	if at, _ := d.at(w.Chart); at.url != w.Locked {
+	if at, _ := d.findRepository(w.Chart); at.url != w.Locked {
 		const remedy = "Write the https:// or oci:// URL into the chart, or run `helm dependency update` with the url of the source"
 		return fmt.Errorf("the lock has another repository than the source of that name. %s", remedy)
 	}
 	return nil
 }
 
-// admit says why a chart is not one that folders of this source may depend on; nil: it is. The limit of charts is for those that would be fetched.
-func (d *dependencies) admit(c depend.Chart) error {
-	at, err := d.at(c)
+// admitChart says why a chart is not one that folders of this source may depend on; nil: it is. The limit of charts is for those that would be fetched.
+func (d *dependencies) admitChart(c depend.Chart) error {
+	at, err := d.findRepository(c)
 	if err != nil {
 		return err
 	}
@@ -304,16 +304,16 @@ func (d *dependencies) admit(c depend.Chart) error {
 	return nil
 }
 
-// limits of the folders of services; what agents take by default.
-func limits() artifact.Limits {
+// folderLimits of the folders of services; what agents take by default.
+func folderLimits() artifact.Limits {
 	return artifact.Limits{
 		Bytes: artifact.DefaultBytes, FileBytes: artifact.DefaultFileBytes, Files: artifact.DefaultFiles,
 		Depth: artifact.DefaultDepth, PathBytes: artifact.DefaultPathBytes,
 	}
 }
 
-// bring fetches one chart, once. needs are all that are fetched now.
-func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need) error {
+// bringChart fetches one chart, once. needs are all that are fetched now.
+func (d *dependencies) bringChart(ctx context.Context, w depend.Wanted, needs []need) error {
 	if w.Problem != "" {
 		return errors.New(w.Problem)
 	}
@@ -324,7 +324,7 @@ func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need)
 	if !tried && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else if !tried {
-		err = d.fetch(ctx, w.Chart, needs)
+		err = d.fetchChart(ctx, w.Chart, needs)
 		if d.failed[w.Chart] = err; err != nil {
 			d.t.failed[w.Chart] = time.Now()
 		}
@@ -335,36 +335,36 @@ func (d *dependencies) bring(ctx context.Context, w depend.Wanted, needs []need)
 	return nil
 }
 
-func (d *dependencies) fetch(ctx context.Context, c depend.Chart, needs []need) error {
-	upstream, err := d.at(c)
+func (d *dependencies) fetchChart(ctx context.Context, c depend.Chart, needs []need) error {
+	upstream, err := d.findRepository(c)
 	if err != nil {
 		return err
 	}
-	at := d.index(ctx, upstream, needs)
+	at := d.readIndex(ctx, upstream, needs)
 	if at.err != nil {
-		return explain(at.err, at.repository, c)
+		return explainError(at.err, at.repository, c)
 	}
 	choice := at.charts.Choices[catalog.ChartRef(c.Name, c.Version)]
 	if choice.Err != nil {
-		d.forget(at.repository, choice.Err)
-		return explain(choice.Err, at.repository, c)
+		d.forgetCredentials(at.repository, choice.Err)
+		return explainError(choice.Err, at.repository, c)
 	}
 	if !choice.Found() || !isVersion(choice.Version.Version, c.Version) {
-		return fmt.Errorf("the repository has no such version%s. Push it there, or run `helm dependency update`, and push the lock", highest(choice))
+		return fmt.Errorf("the repository has no such version%s. Push it there, or run `helm dependency update`, and push the lock", describeHighest(choice))
 	}
-	version, signedBy, err := d.verify(ctx, at, choice.Version)
+	version, signedBy, err := d.verifyChart(ctx, at, choice.Version)
 	if err != nil {
-		return explain(err, at.repository, c)
+		return explainError(err, at.repository, c)
 	}
-	commit, err := d.download(ctx, at, version)
+	commit, err := d.downloadChart(ctx, at, version)
 	if err != nil {
-		return explain(err, at.repository, c)
+		return explainError(err, at.repository, c)
 	}
-	return d.keep(ctx, c, version, commit, signedBy)
+	return d.keepHead(ctx, c, version, commit, signedBy)
 }
 
-// verify says who signed a version, if its source wants that. The version has the digest that was signed.
-func (d *dependencies) verify(ctx context.Context, at *index, v helm.Version) (helm.Version, string, error) {
+// verifyChart says who signed a version, if its source wants that. The version has the digest that was signed.
+func (d *dependencies) verifyChart(ctx context.Context, at *index, v helm.Version) (helm.Version, string, error) {
 	if at.source == nil || at.source.Verify.IsZero() {
 		return v, "", nil
 	}
@@ -377,16 +377,16 @@ func (d *dependencies) verify(ctx context.Context, at *index, v helm.Version) (h
 		return v, "", fmt.Errorf("%w. Correct verify in that source", by.err)
 	}
 	f := &found{listed: v}
-	key := "signature of " + f.signedName(at.remote) + at.key()
-	if err := d.t.holds.check(key); err != nil {
+	key := "signature of " + f.signedName(at.remote) + at.repositoryKey()
+	if err := d.t.holds.checkPaused(key); err != nil {
 		return v, "", err
 	}
 	verdict, err := d.t.lookAtContent(ctx, by, at.remote, f, time.Now())
 	if err != nil {
-		d.forget(at.repository, err)
-		return v, "", d.hold(ctx, key, err)
+		d.forgetCredentials(at.repository, err)
+		return v, "", d.holdOff(ctx, key, err)
 	}
-	d.t.holds.done(key)
+	d.t.holds.clearPause(key)
 	if verdict.no != nil {
 		return v, "", fmt.Errorf("it %w. %s", verdict.no, contentAdvice(by.of, verdict.no))
 	}
@@ -399,7 +399,7 @@ func isVersion(has, wants string) bool {
 	return strings.TrimPrefix(has, "v") == strings.TrimPrefix(wants, "v") || !helm.Higher(has, wants) && !helm.Higher(wants, has)
 }
 
-func highest(choice helm.Choice) string {
+func describeHighest(choice helm.Choice) string {
 	switch {
 	case choice.Highest == "" && choice.Bad == "":
 		return ", and no chart of that name"
@@ -409,8 +409,8 @@ func highest(choice helm.Choice) string {
 	return fmt.Sprintf(" (the highest is %s)", choice.Highest)
 }
 
-// explain says of which source the trouble is, and what a repository means that wants credentials: a secret of the Git host would not help.
-func explain(err error, at repository, c depend.Chart) error {
+// explainError says of which source the trouble is, and what a repository means that wants credentials: a secret of the Git host would not help.
+func explainError(err error, at repository, c depend.Chart) error {
 	if at.source != nil {
 		return fmt.Errorf("source %q: %w", at.source.Name, err)
 	}
@@ -421,80 +421,80 @@ func explain(err error, at repository, c depend.Chart) error {
 		"and name it in git.chartSources, or push the chart into charts/", c.Host())
 }
 
-// forget has the credentials of a source read again that its repository does not take.
-func (d *dependencies) forget(at repository, err error) {
+// forgetCredentials has the credentials of a source read again that its repository does not take.
+func (d *dependencies) forgetCredentials(at repository, err error) {
 	if at.source != nil {
 		d.t.forgetCredentialsOf(*at.source, err)
 	}
 }
 
-// index asks a repository once for all charts of it that are wanted now.
-func (d *dependencies) index(ctx context.Context, of repository, needs []need) *index {
-	if known, ok := d.indexes[of.key()]; ok {
+// readIndex asks a repository once for all charts of it that are wanted now.
+func (d *dependencies) readIndex(ctx context.Context, of repository, needs []need) *index {
+	if known, ok := d.indexes[of.repositoryKey()]; ok {
 		return known
 	}
 	var refs []string
 	for _, n := range needs {
-		if at, err := d.at(n.chart.Chart); err == nil && n.chart.Problem == "" && at.key() == of.key() {
+		if at, err := d.findRepository(n.chart.Chart); err == nil && n.chart.Problem == "" && at.repositoryKey() == of.repositoryKey() {
 			refs = append(refs, catalog.ChartRef(n.chart.Name, n.chart.Version))
 		}
 	}
 	slices.Sort(refs)
-	at, key := &index{repository: of}, "index of "+of.key()
-	if at.err = d.t.holds.check(key); at.err == nil {
-		at.remote, at.err = d.remote(ctx, of)
+	at, key := &index{repository: of}, "index of "+of.repositoryKey()
+	if at.err = d.t.holds.checkPaused(key); at.err == nil {
+		at.remote, at.err = d.remoteOf(ctx, of)
 	}
 	if at.err == nil {
-		at.charts, at.err = d.t.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.key()])
+		at.charts, at.err = d.t.loop.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.repositoryKey()])
 		if at.err == nil {
-			d.t.o.deps.Metrics.list(at.charts.Bytes)
-			d.t.holds.done(key)
+			d.t.loop.o.deps.Metrics.countListing(at.charts.Bytes)
+			d.t.holds.clearPause(key)
 		} else {
-			d.forget(of, at.err)
-			at.err = d.hold(ctx, key, at.err)
+			d.forgetCredentials(of, at.err)
+			at.err = d.holdOff(ctx, key, at.err)
 		}
 	}
-	d.indexes[of.key()] = at
+	d.indexes[of.repositoryKey()] = at
 	return at
 }
 
-// download fetches a package into the mirror.
-func (d *dependencies) download(ctx context.Context, at *index, v helm.Version) (plumbing.Hash, error) {
-	key := wantsKey([]plumbing.Hash{fetch.ChartID(v)}) + at.key()
-	if err := d.t.holds.check(key); err != nil {
+// downloadChart fetches a package into the mirror.
+func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Version) (plumbing.Hash, error) {
+	key := wantsKey([]plumbing.Hash{fetch.ChartID(v)}) + at.repositoryKey()
+	if err := d.t.holds.checkPaused(key); err != nil {
 		return plumbing.ZeroHash, err
 	}
-	ctx, span := telemetry.Child(ctx, d.t.o.deps.Tracer,
+	ctx, span := telemetry.Child(ctx, d.t.loop.o.deps.Tracer,
 		"gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
 	defer span.End()
-	commit, n, err := d.t.o.deps.Charts.FetchChart(ctx, at.remote, v, d.t.mirror)
-	d.t.o.deps.Metrics.fetch(n, err)
+	commit, n, err := d.t.loop.o.deps.Charts.FetchChart(ctx, at.remote, v, d.t.mirror)
+	d.t.loop.o.deps.Metrics.countFetch(n, err)
 	if err != nil {
 		span.SetStatus(codes.Error, "fetch")
-		d.forget(at.repository, err)
-		return plumbing.ZeroHash, d.hold(ctx, key, err)
+		d.forgetCredentials(at.repository, err)
+		return plumbing.ZeroHash, d.holdOff(ctx, key, err)
 	}
-	d.t.holds.done(key)
+	d.t.holds.clearPause(key)
 	d.t.grown = true
 	return commit, nil
 }
 
-// hold puts off what did not work, also what took the time of others, so that the next poll begins with these. Nothing is put off by the end
+// holdOff puts off what did not work, also what took the time of others, so that the next poll begins with these. Nothing is put off by the end
 // of the tenure.
-func (d *dependencies) hold(ctx context.Context, key string, err error) error {
+func (d *dependencies) holdOff(ctx context.Context, key string, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errDependTime) {
 		err = cause
 	} else if ctx.Err() != nil {
 		return err
 	}
-	d.t.holds.add(key, err, mostBackoff)
+	d.t.holds.addPause(key, err, mostBackoff)
 	return err
 }
 
-// keep makes a head of a chart, unless other content was published under its version.
-func (d *dependencies) keep(ctx context.Context, c depend.Chart, v helm.Version, commit plumbing.Hash, signedBy string) error {
+// keepHead makes a head of a chart, unless other content was published under its version.
+func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Version, commit plumbing.Hash, signedBy string) error {
 	if old, known := d.t.heads[c.Ref()]; known && old.Commit != commit {
-		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", short(old.Commit))
+		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", shortHash(old.Commit))
 	}
 	o := d.t.mirror.Objects()
 	defer o.Close()
@@ -509,12 +509,12 @@ func (d *dependencies) keep(ctx context.Context, c depend.Chart, v helm.Version,
 	return nil
 }
 
-// remote is how a repository is asked: as its source says, if it has one. Otherwise authors of charts may be allowed to read less than the credentials of
+// remoteOf is how a repository is asked: as its source says, if it has one. Otherwise authors of charts may be allowed to read less than the credentials of
 // the charts' own source are: these are not sent.
 // Those of that source's proxy are for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
-func (d *dependencies) remote(ctx context.Context, of repository) (fetch.Remote, error) {
+func (d *dependencies) remoteOf(ctx context.Context, of repository) (fetch.Remote, error) {
 	if of.source != nil {
-		return d.t.remote(ctx, *of.source)
+		return d.t.remoteOf(ctx, *of.source)
 	}
 	r := fetch.Remote{Proxy: d.source.Proxy}
 	if giturl.IsRegistry(of.url) {

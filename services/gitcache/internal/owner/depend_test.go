@@ -49,21 +49,21 @@ func TestDependenciesOfASourceHaveALimit(t *testing.T) {
 	t.Parallel()
 	d := &dependencies{t: newTenure(Source{}), s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
 	for i := range maxNeeded {
-		if err := d.admit(chart(i, "a.example.com")); err != nil {
+		if err := d.admitChart(chart(i, "a.example.com")); err != nil {
 			t.Fatalf("the %dth: %v", i+1, err)
 		}
 		d.needed[chart(i, "a.example.com").Ref()] = true
 	}
-	if err := d.admit(chart(0, "a.example.com")); err != nil {
+	if err := d.admitChart(chart(0, "a.example.com")); err != nil {
 		t.Errorf("a chart that another folder needs too: %v", err)
 	}
-	if err := d.admit(chart(maxNeeded, "a.example.com")); err == nil ||
+	if err := d.admitChart(chart(maxNeeded, "a.example.com")); err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprint(maxNeeded)) {
 		t.Errorf("one more: %v", err)
 	}
 	ref := chart(maxNeeded, "a.example.com").Ref()
 	d.t.heads = map[string]mirror.Head{ref: {Ref: ref}}
-	if err := d.admit(chart(maxNeeded, "a.example.com")); err != nil {
+	if err := d.admitChart(chart(maxNeeded, "a.example.com")); err != nil {
 		t.Errorf("one more that was fetched before: %v", err)
 	}
 }
@@ -72,7 +72,7 @@ func TestDependenciesOfASourceHaveALimit(t *testing.T) {
 func TestAHostThatIsNotAllowedIsRefused(t *testing.T) {
 	t.Parallel()
 	d := &dependencies{t: newTenure(Source{}), s: Source{Allow: []string{"a.example.com"}}, needed: map[string]bool{}}
-	if err := d.admit(chart(1, "b.example.com")); err == nil || !strings.Contains(err.Error(), "b.example.com") {
+	if err := d.admitChart(chart(1, "b.example.com")); err == nil || !strings.Contains(err.Error(), "b.example.com") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -102,13 +102,13 @@ func TestARepositoryThatTakesTheTimeOfOthersIsPutOff(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), dependTime, errDependTime)
 		defer cancel()
 		<-ctx.Done()
-		if err := d.hold(ctx, "slow", ctx.Err()); !errors.Is(err, errDependTime) || d.t.holds.check("slow") == nil {
-			t.Errorf("got %v, held by %v", err, d.t.holds.check("slow"))
+		if err := d.holdOff(ctx, "slow", ctx.Err()); !errors.Is(err, errDependTime) || d.t.holds.checkPaused("slow") == nil {
+			t.Errorf("got %v, held by %v", err, d.t.holds.checkPaused("slow"))
 		}
 		over, stop := context.WithCancel(t.Context())
 		stop()
-		if err := d.hold(over, "ended", over.Err()); !errors.Is(err, context.Canceled) ||
-			d.t.holds.check("ended") != nil {
+		if err := d.holdOff(over, "ended", over.Err()); !errors.Is(err, context.Canceled) ||
+			d.t.holds.checkPaused("ended") != nil {
 			t.Errorf("the end of a tenure puts off: %v", err)
 		}
 	})
@@ -139,7 +139,7 @@ func TestWhatWasFetchedFromAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
 	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: tn.heads[RefHead].Commit, Commit: tn.heads[RefHead].Commit}
 	p := &plan{}
-	if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+	if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
 	}
 	if !p.needed[c.Ref()] || len(p.troubles) != 1 || !strings.Contains(p.troubles[0].text, "b.example.com") {
@@ -153,7 +153,7 @@ func TestNoDependencyIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": chart(1, "b.example.com")})
 	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "x", Rules: "not canonical"})
 	p := &plan{}
-	if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+	if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
 	}
 	if p.needed != nil {
@@ -168,7 +168,7 @@ func TestADependencyThatAnotherReplicaPublishedIsKept(t *testing.T) {
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
 	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Commit: tn.heads[RefHead].Commit}
 	p := &plan{}
-	if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+	if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
 	}
 	if moved, err := tn.settleDependencies(p); err != nil || !moved {
@@ -203,12 +203,12 @@ func TestARepositoryThatTookAllTimeIsAskedLast(t *testing.T) {
 	good := depend.Chart{Name: "db", Version: "1.0.0", Repository: "https://a.example.com/good"}
 	tn, s := dependent(t, map[string]depend.Chart{"a": slow, "b": good})
 	charts := &slowCharts{}
-	tn.o.deps.Charts = charts
+	tn.loop.o.deps.Charts = charts
 	synctest.Test(t, func(t *testing.T) {
 		var told [2]string
 		for i := range told {
 			p := &plan{}
-			if err := tn.depend(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+			if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 				t.Fatal(err)
 			}
 			for _, one := range p.troubles {
@@ -255,7 +255,7 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 			t.Parallel()
 			c := chart(1, tc.host)
 			tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
-			tn.o.deps.Charts = refusingCharts{err: tc.err}
+			tn.loop.o.deps.Charts = refusingCharts{err: tc.err}
 			if tc.isHere {
 				tn.heads[c.Ref()] = mirror.Head{
 					Ref: c.Ref(), Object: tn.heads[RefHead].Commit,

@@ -18,9 +18,9 @@ import (
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
-// fetch brings what the plan wants. How many fetch at once, over all and per host, is the budget's to
+// fetchWanted brings what the plan wants. How many fetch at once, over all and per host, is the budget's to
 // say: see package fetch.
-func (t *tenure) fetch(ctx context.Context, r fetch.Remote, l *fetch.Listing, p *plan) error {
+func (t *tenure) fetchWanted(ctx context.Context, r fetch.Remote, l *fetch.Listing, p *plan) error {
 	if len(p.wants) == 0 && len(p.commits) == 0 {
 		return nil
 	}
@@ -50,21 +50,21 @@ func (t *tenure) cloneAgain(ctx context.Context, r fetch.Remote, l *fetch.Listin
 		return &fetch.Error{Kind: fetch.KindStorage, Message: "use the fresh mirror: " + err.Error()}
 	}
 	clear(t.whole) // submodules were in the old one
-	t.o.deps.Log.InfoContext(ctx, "mirror was cloned again", "source", t.current().Name)
+	t.loop.o.deps.Log.InfoContext(ctx, "mirror was cloned again", "source", t.loop.currentSource().Name)
 	return t.fetchCommits(ctx, r, l, p)
 }
 
 // fetchCommits brings commits that services name and that are no ref's tip: each by itself, since
 // upstream answers with an error to all if it does not have one.
 func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.Listing, p *plan) error {
-	s := t.current()
+	s := t.loop.currentSource()
 	for _, id := range p.commits {
 		ref := id.String()
-		if t.has(id) { // part of the history that came with a branch
+		if t.hasObject(id) { // part of the history that came with a branch
 			continue
 		}
 		if !l.AllowsAny() {
-			p.drop(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", short(id), s.users(ref), r.URL.Host))
+			p.dropRef(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", shortHash(id), s.nameUsers(ref), r.URL.Host))
 			continue
 		}
 		err := t.fetchInto(ctx, r, l, []plumbing.Hash{id}, t.mirror)
@@ -72,14 +72,14 @@ func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.List
 			return ctx.Err()
 		}
 		if err != nil {
-			p.dropFor(ref, err, fmt.Sprintf("commit %s of %s can't be fetched: %s", short(id), s.users(ref), err.Error()))
+			p.dropFor(ref, err, fmt.Sprintf("commit %s of %s can't be fetched: %s", shortHash(id), s.nameUsers(ref), err.Error()))
 		}
 	}
 	return nil
 }
 
-// has tells whether an object is in the mirror right now.
-func (t *tenure) has(id plumbing.Hash) bool {
+// hasObject tells whether an object is in the mirror right now.
+func (t *tenure) hasObject(id plumbing.Hash) bool {
 	o := t.mirror.Objects()
 	defer o.Close()
 	return o.Has(id)
@@ -92,17 +92,17 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	slices.SortFunc(wants, func(a, b plumbing.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
 	key, repository := wantsKey(wants), "limits of "+r.URL.String()
-	if err := cmp.Or(t.holds.check(key), t.holds.check(repository)); err != nil {
+	if err := cmp.Or(t.holds.checkPaused(key), t.holds.checkPaused(repository)); err != nil {
 		return err
 	}
-	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.Int("wants", len(wants))))
+	ctx, span := telemetry.Child(ctx, t.loop.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.Int("wants", len(wants))))
 	defer span.End()
-	n, err := t.o.deps.Fetcher.Fetch(ctx, r, l, wants, into)
+	n, err := t.loop.o.deps.Fetcher.Fetch(ctx, r, l, wants, into)
 	span.SetAttributes(attribute.Int64("bytes", n))
-	t.o.deps.Metrics.fetch(n, err)
+	t.loop.o.deps.Metrics.countFetch(n, err)
 	if err == nil {
-		t.holds.done(key)
-		t.holds.done(repository)
+		t.holds.clearPause(key)
+		t.holds.clearPause(repository)
 		t.grown = true
 		return nil
 	}
@@ -110,9 +110,9 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	var known *fetch.Error
 	if errors.As(err, &known) && known.Kind == fetch.KindContent {
 		if _, ok := errors.AsType[*pack.LimitError](err); ok {
-			t.holds.exceed(key, repository, err)
+			t.holds.pauseLong(key, repository, err)
 		} else {
-			t.holds.add(key, err, mostSpoiled) // the same would come again
+			t.holds.addPause(key, err, mostSpoiled) // the same would come again
 		}
 	}
 	return err

@@ -21,9 +21,9 @@ import (
 // maxSubmoduleDepth of submodules, one within the other; builds go no deeper.
 const maxSubmoduleDepth = 8
 
-// gather fetches the submodules of what was found, and drops what is not whole without them. No host is asked while all
+// gatherModules fetches the submodules of what was found, and drops what is not whole without them. No host is asked while all
 // of them are here.
-func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) gatherModules(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
 	if !s.Submodules {
 		clear(t.whole)
 		return nil
@@ -32,25 +32,25 @@ func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	g := &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "submodule", listings: map[string]*fetch.Listing{}}
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
-		commit, err := t.peel(f.object)
-		if err != nil && unreadable(err) {
-			return t.doubt(ref, err)
+		commit, err := t.peelTag(f.object)
+		if err != nil && isUnreadable(err) {
+			return t.markDamaged(ref, err)
 		}
 		if err != nil { // the submodules were not looked at, whatever the error is
-			p.drop(ref, unusable(s, ref, err))
+			p.dropRef(ref, describeUnusable(s, ref, err))
 			continue
 		}
 		ids, known := t.whole[commit]
 		if !known {
-			ids, err = g.all(ctx, commit)
+			ids, err = g.gatherAll(ctx, commit)
 		}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && unreadable(err):
-			return t.doubt(ref, err)
+		case err != nil && isUnreadable(err):
+			return t.markDamaged(ref, err)
 		case err != nil:
-			p.dropFor(ref, err, t.incomplete(s, ref, commit, err))
+			p.dropFor(ref, err, t.describeIncomplete(s, ref, commit, err))
 		default:
 			f.submodules, whole[commit] = ids, ids
 		}
@@ -59,23 +59,23 @@ func (t *tenure) gather(ctx context.Context, r fetch.Remote, s Source, p *plan) 
 	return nil
 }
 
-func (t *tenure) peel(id plumbing.Hash) (plumbing.Hash, error) {
+func (t *tenure) peelTag(id plumbing.Hash) (plumbing.Hash, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	return o.Peel(id)
 }
 
-// incomplete says what is missing and what is kept.
-func (t *tenure) incomplete(s Source, ref string, commit plumbing.Hash, err error) string {
+// describeIncomplete says what is missing and what is kept.
+func (t *tenure) describeIncomplete(s Source, ref string, commit plumbing.Hash, err error) string {
 	what := fmt.Sprintf("ref %q", ref)
 	if s.Wants[ref] > 0 {
-		what += " of " + s.users(ref)
+		what += " of " + s.nameUsers(ref)
 	}
 	kept := "Nothing of it is published"
 	if old, known := t.heads[ref]; known {
-		kept = fmt.Sprintf("The last good commit %s is kept", short(old.Commit))
+		kept = fmt.Sprintf("The last good commit %s is kept", shortHash(old.Commit))
 	}
-	return fmt.Sprintf("%s at commit %s: %s. %s", what, short(commit), submodule.Words(err), kept)
+	return fmt.Sprintf("%s at commit %s: %s. %s", what, shortHash(commit), submodule.Words(err), kept)
 }
 
 // gatherer fetches submodules for one poll.
@@ -96,9 +96,9 @@ type site struct {
 	depth  int
 }
 
-// all fetches what is missing of a commit's submodules and of theirs, and returns their commits.
-func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbing.Hash, err error) {
-	ctx, span := telemetry.Child(ctx, g.t.o.deps.Tracer, "gitcache.submodules", trace.WithAttributes(attribute.String("revision", commit.String())))
+// gatherAll fetches what is missing of a commit's submodules and of theirs, and returns their commits.
+func (g *gatherer) gatherAll(ctx context.Context, commit plumbing.Hash) (ids []plumbing.Hash, err error) {
+	ctx, span := telemetry.Child(ctx, g.t.loop.o.deps.Tracer, "gitcache.submodules", trace.WithAttributes(attribute.String("revision", commit.String())))
 	defer func() {
 		span.SetAttributes(attribute.Int("submodules", len(ids)))
 		if err != nil {
@@ -107,7 +107,7 @@ func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbin
 		span.End()
 	}()
 	seen := map[plumbing.Hash]bool{}
-	err = g.walk(site{commit: commit, from: g.source.URL}, func(p site, m submodule.Module) error {
+	err = g.walkModules(site{commit: commit, from: g.source.URL}, func(p site, m submodule.Module) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -119,33 +119,33 @@ func (g *gatherer) all(ctx context.Context, commit plumbing.Hash) (ids []plumbin
 		}
 		seen[m.Commit] = true
 		var err error
-		if !g.t.has(m.Commit) {
-			err = g.bring(ctx, m)
+		if !g.t.hasObject(m.Commit) {
+			err = g.bringModule(ctx, m)
 		}
 		if err == nil && g.t.combinationOf(m.Commit) != "" { // it has files of other sources
 			err = errCombined
 		}
 		if err != nil {
-			return fmt.Errorf("submodule %q at commit %s of %s: %w", join(p.path, m.Path), short(m.Commit), show(m.URL), err)
+			return fmt.Errorf("submodule %q at commit %s of %s: %w", joinPath(p.path, m.Path), shortHash(m.Commit), redactURL(m.URL), err)
 		}
 		return nil
 	})
-	return slices.SortedFunc(maps.Keys(seen), compare), err
+	return slices.SortedFunc(maps.Keys(seen), compareHashes), err
 }
 
-func compare(a, b plumbing.Hash) int { return bytes.Compare(a[:], b[:]) }
+func compareHashes(a, b plumbing.Hash) int { return bytes.Compare(a[:], b[:]) }
 
-func join(folder, name string) string {
+func joinPath(folder, name string) string {
 	if folder == "" {
 		return name
 	}
 	return folder + "/" + name
 }
 
-func show(u *url.URL) string { return u.Redacted() }
+func redactURL(u *url.URL) string { return u.Redacted() }
 
-// walk visits all submodules below a commit, each before what is within it.
-func (g *gatherer) walk(from site, visit func(site, submodule.Module) error) error {
+// walkModules visits all submodules below a commit, each before what is within it.
+func (g *gatherer) walkModules(from site, visit func(site, submodule.Module) error) error {
 	line := []site{from}
 	walked := map[plumbing.Hash]bool{}
 	for len(line) > 0 {
@@ -155,7 +155,7 @@ func (g *gatherer) walk(from site, visit func(site, submodule.Module) error) err
 			continue
 		}
 		walked[p.commit] = true
-		modules, err := g.t.modules(p)
+		modules, err := g.t.readModules(p)
 		if err != nil {
 			return err
 		}
@@ -163,14 +163,14 @@ func (g *gatherer) walk(from site, visit func(site, submodule.Module) error) err
 			if err := visit(p, m); err != nil {
 				return err
 			}
-			line = append(line, site{commit: m.Commit, from: m.URL, path: join(p.path, m.Path), depth: p.depth + 1})
+			line = append(line, site{commit: m.Commit, from: m.URL, path: joinPath(p.path, m.Path), depth: p.depth + 1})
 		}
 	}
 	return nil
 }
 
-// modules reads .gitmodules at a commit.
-func (t *tenure) modules(p site) ([]submodule.Module, error) {
+// readModules reads .gitmodules at a commit.
+func (t *tenure) readModules(p site) ([]submodule.Module, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	c, err := o.Commit(p.commit)
@@ -178,7 +178,7 @@ func (t *tenure) modules(p site) ([]submodule.Module, error) {
 		return nil, err
 	}
 	modules, err := submodule.List(o, c.Tree, p.from)
-	if err != nil && p.path != "" && !unreadable(err) {
+	if err != nil && p.path != "" && !isUnreadable(err) {
 		return nil, fmt.Errorf("submodule %q: %s", p.path, submodule.Words(err))
 	}
 	return modules, err

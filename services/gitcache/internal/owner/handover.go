@@ -69,15 +69,15 @@ func newHandover() handover {
 	return handover{again: make(chan struct{}, 1), yield: make(chan struct{}, 1), late: make(chan Schedule, 1), began: make(chan struct{}), over: over}
 }
 
-// begin starts a tenure when nobody writes the mirror any more. The results say when to poll, and whether the source
+// beginTenure starts a tenure when nobody writes the mirror any more. The results say when to poll, and whether the source
 // was handed over. A try for the lease that was on its way when the owner said that the source is about to move may
 // succeed before this replica is told when to poll: then there is time until it should have been told.
-func (h *handover) begin() (due Schedule, handed bool) {
+func (h *handover) beginTenure() (due Schedule, handed bool) {
 	h.mu.Lock()
 	h.over = make(chan struct{})
 	lent := h.loan
 	h.mu.Unlock()
-	h.recall(lent)
+	h.recallLoan(lent)
 
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,16 +108,16 @@ func (h *handover) begin() (due Schedule, handed bool) {
 	return due, handed
 }
 
-func (h *handover) recall(l *loan) {
+func (h *handover) recallLoan(l *loan) {
 	if l != nil {
 		l.recall()
 		<-l.back
 	}
 }
 
-// end is the end of a tenure; the lease is given back after it. A source that was handed over is left alone for a
+// endTenure is the end of a tenure; the lease is given back after it. A source that was handed over is left alone for a
 // while. If nobody takes it, this replica goes on where it was.
-func (h *handover) end(s Schedule, yielded bool) {
+func (h *handover) endTenure(s Schedule, yielded bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.left = s
@@ -129,17 +129,17 @@ func (h *handover) end(s Schedule, yielded bool) {
 	}
 }
 
-// adopt takes the schedule of the owner before, unless there was a reason to poll meanwhile.
-func (t *tenure) adopt(s Schedule) {
+// adoptSchedule takes the schedule of the owner before, unless there was a reason to poll meanwhile.
+func (t *tenure) adoptSchedule(s Schedule) {
 	if t.polled || !t.pollAt.Equal(t.due) || s.Next.After(time.Now().Add(mostCarried)) {
 		return
 	}
 	t.pollAt = s.Next
-	t.set(func(st *State) { st.LastPoll, st.NextPoll = s.Last, s.Next })
+	t.loop.changeState(func(st *State) { st.LastPoll, st.NextPoll = s.Last, s.Next })
 }
 
-// released says that others can have the lease.
-func (h *handover) released() {
+// noteReleased says that others can have the lease.
+func (h *handover) noteReleased() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	select {
@@ -149,23 +149,23 @@ func (h *handover) released() {
 	}
 }
 
-func (l *loop) over() {
-	l.place.released()
+func (l *loop) leaseFree() {
+	l.place.noteReleased()
 	l.o.deps.Turned()
 }
 
-// close ends it when the source is gone or the service stops: no copy is written from here on.
-func (h *handover) close() {
+// closeForGood ends it when the source is gone or the service stops: no copy is written from here on.
+func (h *handover) closeForGood() {
 	h.mu.Lock()
 	h.closed = true
 	lent := h.loan
 	h.mu.Unlock()
-	h.recall(lent)
+	h.recallLoan(lent)
 }
 
-// turn says how long to leave a free lease to others: the one that should own the source is not asked to
+// waitForTurn says how long to leave a free lease to others: the one that should own the source is not asked to
 // wait, and each of the others gives those before it the time to come.
-func (l *loop) turn() time.Duration {
+func (l *loop) waitForTurn() time.Duration {
 	h := &l.place
 	h.mu.Lock()
 	now := time.Now()
@@ -185,10 +185,10 @@ func (l *loop) turn() time.Duration {
 	return min(step*time.Duration(place), l.o.cfg.TTL) + rand.N(l.o.cfg.TTL/8) //nolint:gosec // jitter
 }
 
-// refresh asks for a poll; false: not owned.
-func (l *loop) refresh() bool {
-	if l.state().Owned {
-		l.nudge()
+// askPoll asks for a poll; false: not owned.
+func (l *loop) askPoll() bool {
+	if l.currentState().Owned {
+		l.nudgeLoop()
 		return true
 	}
 	l.place.mu.Lock()
@@ -199,12 +199,12 @@ func (l *loop) refresh() bool {
 
 // Reconsider makes every loop ask again whose turn it is: replicas came or went.
 func (o *Owner) Reconsider() {
-	for _, l := range o.all() {
-		l.place.reconsider()
+	for _, l := range o.allLoops() {
+		l.place.reviewPlacement()
 	}
 }
 
-func (h *handover) reconsider() {
+func (h *handover) reviewPlacement() {
 	select {
 	case h.again <- struct{}{}:
 	default:
@@ -223,9 +223,9 @@ type Owned struct {
 // Owned are all of them, by name.
 func (o *Owner) Owned() []Owned {
 	var owned []Owned
-	for _, l := range o.all() {
-		if s := l.state(); s.Owned {
-			owned = append(owned, Owned{UID: l.uid, Name: l.current().Name, Claimed: s.Epoch > 0, Kept: l.place.isKept()})
+	for _, l := range o.allLoops() {
+		if s := l.currentState(); s.Owned {
+			owned = append(owned, Owned{UID: l.uid, Name: l.currentSource().Name, Claimed: s.Epoch > 0, Kept: l.place.isKept()})
 		}
 	}
 	slices.SortFunc(owned, func(a, b Owned) int { return strings.Compare(a.Name, b.Name) })
@@ -234,8 +234,8 @@ func (o *Owner) Owned() []Owned {
 
 // Owns tells whether this replica owns a source.
 func (o *Owner) Owns(uid string) bool {
-	l := o.loop(uid)
-	return l != nil && l.state().Owned
+	l := o.loopOf(uid)
+	return l != nil && l.currentState().Owned
 }
 
 func (h *handover) isKept() bool {
@@ -246,8 +246,8 @@ func (h *handover) isKept() bool {
 
 // Keep makes a source stay here, whoever is preferred, until this replica drains or ends; false: not owned.
 func (o *Owner) Keep(uid string) bool {
-	l := o.loop(uid)
-	if l == nil || !l.state().Owned {
+	l := o.loopOf(uid)
+	if l == nil || !l.currentState().Owned {
 		return false
 	}
 	l.place.mu.Lock()
@@ -259,8 +259,8 @@ func (o *Owner) Keep(uid string) bool {
 // Yield gives the lease of a source back, after the poll that may be running. If that takes longer than
 // ctx lasts, the source stays here (ErrBusy).
 func (o *Owner) Yield(ctx context.Context, uid string) (Schedule, error) {
-	l := o.loop(uid)
-	if l == nil || !l.state().Owned {
+	l := o.loopOf(uid)
+	if l == nil || !l.currentState().Owned {
 		return Schedule{}, ErrNotOwned
 	}
 	h := &l.place
@@ -287,7 +287,7 @@ func (o *Owner) Yield(ctx context.Context, uid string) (Schedule, error) {
 
 // Expect leaves the lease of a source alone for a while: its owner is about to say that it is free.
 func (o *Owner) Expect(uid string) {
-	if l := o.loop(uid); l != nil {
+	if l := o.loopOf(uid); l != nil {
 		l.place.mu.Lock()
 		defer l.place.mu.Unlock()
 		l.place.expected = time.Now().Add(expectTime)
@@ -297,7 +297,7 @@ func (o *Owner) Expect(uid string) {
 // Take tries for the lease of a source at once: its owner has given it back. Take returns when this replica owns the
 // source. With keep it stays here, whoever is preferred.
 func (o *Owner) Take(ctx context.Context, uid string, s Schedule, keep bool) error {
-	l := o.loop(uid)
+	l := o.loopOf(uid)
 	if l == nil {
 		return ErrGone
 	}
@@ -316,7 +316,7 @@ func (o *Owner) Take(ctx context.Context, uid string, s Schedule, keep bool) err
 		h.forced = h.givenAt.Add(forcedTime)
 	}
 	h.mu.Unlock()
-	h.reconsider()
+	h.reviewPlacement()
 	ctx, cancel := context.WithTimeout(ctx, forcedTime)
 	defer cancel()
 	select {
@@ -331,7 +331,7 @@ func (o *Owner) Take(ctx context.Context, uid string, s Schedule, keep bool) err
 // ends the replica has come to own it, or the source is gone: give it back soon then. False: it is not
 // to be had.
 func (o *Owner) Borrow(ctx context.Context, uid string) (copying context.Context, back func(), ok bool) {
-	l := o.loop(uid)
+	l := o.loopOf(uid)
 	if l == nil {
 		return nil, nil, false
 	}

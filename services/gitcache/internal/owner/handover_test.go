@@ -23,25 +23,25 @@ func TestWhoGetsTheLeaseBeforeItIsToldPollsAsTheOwnerBefore(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				tn := newTenure(Source{UID: "u1"})
-				tn.o.loops["u1"] = tn.loop
-				tn.o.Expect("u1")
-				due, handed := tn.place.begin()
+				tn.loop.o.loops["u1"] = tn.loop
+				tn.loop.o.Expect("u1")
+				due, handed := tn.loop.place.beginTenure()
 				tn.pollAt, tn.due = due.Next, due.Next
 				if !handed {
 					t.Error("it was not handed over")
 				}
 				if c.nudged {
-					tn.nudge()
-					if err := tn.wait(t.Context()); err != nil {
+					tn.loop.nudgeLoop()
+					if err := tn.waitForDue(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
 				now := time.Now()
 				if c.told {
-					if err := tn.o.Take(t.Context(), "u1", Schedule{Last: now, Next: now.Add(time.Minute)}, false); err != nil {
+					if err := tn.loop.o.Take(t.Context(), "u1", Schedule{Last: now, Next: now.Add(time.Minute)}, false); err != nil {
 						t.Fatal(err)
 					}
-					if err := tn.wait(t.Context()); err != nil {
+					if err := tn.waitForDue(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -58,21 +58,21 @@ func TestWhoIsToldWhileItsTenureBeginsPollsAsTheOwnerBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTenure(Source{UID: "u1"})
-		tn.o.loops["u1"] = tn.loop
-		_, back, ok := tn.o.Borrow(t.Context(), "u1")
+		tn.loop.o.loops["u1"] = tn.loop
+		_, back, ok := tn.loop.o.Borrow(t.Context(), "u1")
 		if !ok {
 			t.Fatal("the mirror is not to be had")
 		}
-		tn.o.Expect("u1")
+		tn.loop.o.Expect("u1")
 		next := time.Now().Add(time.Minute)
 		took := make(chan error, 1)
 		began := make(chan Schedule)
 		go func() {
-			due, _ := tn.place.begin()
+			due, _ := tn.loop.place.beginTenure()
 			began <- due
 		}()
 		synctest.Wait()
-		go func() { took <- tn.o.Take(t.Context(), "u1", Schedule{Next: next}, false) }()
+		go func() { took <- tn.loop.o.Take(t.Context(), "u1", Schedule{Next: next}, false) }()
 		synctest.Wait()
 		back()
 		if due := <-began; !due.Next.Equal(next) {

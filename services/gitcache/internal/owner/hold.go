@@ -25,17 +25,17 @@ type hold struct {
 	until time.Time
 }
 
-// check is why something is not tried now; nil: it is.
-func (h holds) check(key string) error {
+// checkPaused is why something is not tried now; nil: it is.
+func (h holds) checkPaused(key string) error {
 	if before, ok := h[key]; ok && time.Now().Before(before.until) {
 		return before.err
 	}
 	return nil
 }
 
-// add pauses for a time that doubles up to most. The first pause is short: a transfer may just have been
+// addPause pauses for a time that doubles up to most. The first pause is short: a transfer may just have been
 // cut on its way.
-func (h holds) add(key string, err error, most time.Duration) {
+func (h holds) addPause(key string, err error, most time.Duration) {
 	before, known := h[key]
 	if !known && len(h) >= maxHolds {
 		clear(h)
@@ -44,15 +44,15 @@ func (h holds) add(key string, err error, most time.Duration) {
 	h[key] = hold{err: err, times: before.times + 1, until: time.Now().Add(pause/2 + rand.N(pause))} //nolint:gosec // jitter
 }
 
-// exceed pauses for long at once: a pack breaks a limit each time that it comes, and costs what the limit allows. Other objects of the same
+// pauseLong pauses for long at once: a pack breaks a limit each time that it comes, and costs what the limit allows. Other objects of the same
 // repository are held, too, for a shorter time that doubles: each push would have all of it checked again.
-func (h holds) exceed(key, repository string, err error) {
+func (h holds) pauseLong(key, repository string, err error) {
 	h[key] = hold{err: err, times: 16}
-	h.add(key, err, mostSpoiled)
+	h.addPause(key, err, mostSpoiled)
 	if _, known := h[repository]; !known {
 		h[repository] = hold{times: limitTimes}
 	}
-	h.add(repository, err, mostSpoiled)
+	h.addPause(repository, err, mostSpoiled)
 }
 
-func (h holds) done(key string) { delete(h, key) }
+func (h holds) clearPause(key string) { delete(h, key) }

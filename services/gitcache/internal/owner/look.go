@@ -69,8 +69,8 @@ type looked struct {
 // Look fetches a revision that no service follows, by the rules of the source, and returns its commit. The revision becomes no head: nobody else
 // sees it, and no poll asks for it. What charts in the folder depend on is fetched, too. The owner of the source does it, between two polls.
 func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumbing.Hash, error) {
-	l := o.loop(uid)
-	if l == nil || !l.state().Owned {
+	l := o.loopOf(uid)
+	if l == nil || !l.currentState().Owned {
 		return plumbing.ZeroHash, &LookError{LookLater, "the source has another owner by now: try again"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
@@ -81,14 +81,14 @@ func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumb
 	default:
 		return plumbing.ZeroHash, &LookError{
 			LookLater,
-			fmt.Sprintf("source %q: %d others have revisions of it fetched right now: try again in a moment", l.current().Name, mostLooks),
+			fmt.Sprintf("source %q: %d others have revisions of it fetched right now: try again in a moment", l.currentSource().Name, mostLooks),
 		}
 	}
 	select {
 	case found := <-k.answer:
 		return found.commit, found.err
 	case <-ctx.Done():
-		return plumbing.ZeroHash, &LookError{LookLater, fmt.Sprintf("source %q: %s is not fetched within %s: try again", l.current().Name, ref, lookTime)}
+		return plumbing.ZeroHash, &LookError{LookLater, fmt.Sprintf("source %q: %s is not fetched within %s: try again", l.currentSource().Name, ref, lookTime)}
 	}
 }
 
@@ -112,7 +112,7 @@ func (t *tenure) lookUp(ctx context.Context, k look) {
 
 // lookAt asks upstream for one revision and fetches it as a poll would, and keeps nothing else of it: heads, problem and schedule stay as they are.
 func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
-	s, ref := t.current(), of.ref
+	s, ref := t.loop.currentSource(), of.ref
 	s.Folders = map[string][]Folder{ref: {of.folder}}
 	s.Wants, s.only, s.Users = map[string]int{ref: 1}, ref, nil
 	switch {
@@ -128,24 +128,24 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 		return t.lookForCombination(s, ref)
 	}
 	var requests atomic.Int64
-	ctx, span := t.o.deps.Tracer.Start(fetch.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(),
+	ctx, span := t.loop.o.deps.Tracer.Start(fetch.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(),
 		trace.WithAttributes(attribute.String("source", s.Name)))
 	defer span.End()
-	defer t.aside()()
+	defer t.setAside()()
 	commit, err := t.lookFor(ctx, s, ref)
 	if err == nil && t.combinationOf(commit) != "" {
-		err = &LookError{LookMissing, fmt.Sprintf("source %q at %s: %s", s.Name, short(commit), errCombined)}
+		err = &LookError{LookMissing, fmt.Sprintf("source %q at %s: %s", s.Name, shortHash(commit), errCombined)}
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "look")
 	}
-	t.count(int(requests.Load()))
+	t.loop.countRequests(int(requests.Load()))
 	return looked{commit: commit, err: err}
 }
 
-// aside keeps what polls remember apart from a look, until the returned function is called. Looks have holds of their own: a person may look at
+// setAside keeps what polls remember apart from a look, until the returned function is called. Looks have holds of their own: a person may look at
 // any revision, and one whose pack breaks a limit must not hold back what services follow.
-func (t *tenure) aside() (back func()) {
+func (t *tenure) setAside() (back func()) {
 	kept := t.work
 	t.holds = t.lookHolds
 	if t.trust != nil {
@@ -171,34 +171,34 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 	case s.Bucket.Is:
 		return t.lookForBucket(ctx, s, ref)
 	}
-	r, err := t.remote(ctx, s)
+	r, err := t.remoteOf(ctx, s)
 	if err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
 	p := &plan{found: map[string]*found{ref: {object: plumbing.NewHash(ref)}}, seen: map[string]bool{}}
-	if !plumbing.IsHash(ref) || !t.has(plumbing.NewHash(ref)) { // else there is nothing to ask for
+	if !plumbing.IsHash(ref) || !t.hasObject(plumbing.NewHash(ref)) { // else there is nothing to ask for
 		if p, err = t.lookUpstream(ctx, r, s, ref); err != nil {
-			return commit, t.refusal(s, ref, err)
+			return commit, t.refusalError(s, ref, err)
 		}
 	}
-	if err := t.verify(ctx, s, p); err != nil {
-		return commit, t.refusal(s, ref, err)
+	if err := t.dropUnsigned(ctx, s, p); err != nil {
+		return commit, t.refusalError(s, ref, err)
 	}
-	if err := t.gather(ctx, r, s, p); err != nil {
-		return commit, t.refusal(s, ref, err)
+	if err := t.gatherModules(ctx, r, s, p); err != nil {
+		return commit, t.refusalError(s, ref, err)
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusal(s)
+		return commit, p.troubles[0].refusalError(s)
 	}
 	if err := t.lookDependencies(ctx, r, s, p); err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
-	commit, err = t.peel(f.object)
-	if err != nil && unreadable(err) {
-		err = t.doubt(ref, err)
+	commit, err = t.peelTag(f.object)
+	if err != nil && isUnreadable(err) {
+		err = t.markDamaged(ref, err)
 	}
-	return commit, t.refusal(s, ref, err)
+	return commit, t.refusalError(s, ref, err)
 }
 
 // lookDependencies fetches what charts in the folder that is looked at depend on, and the bases of its kustomization, at a revision that no service
@@ -212,13 +212,13 @@ func (t *tenure) lookDependencies(ctx context.Context, r fetch.Remote, s Source,
 		heads := maps.Clone(t.heads)
 		maps.Copy(heads, p.dependencies)
 		t.dirty = true
-		if err := t.keep(heads); err != nil {
+		if err := t.saveHeads(heads); err != nil {
 			return err
 		}
 	}
 	for _, is := range p.troubles[before:] {
 		if !is.isHere { // else the folder lacks nothing
-			return is.refusal(s)
+			return is.refusalError(s)
 		}
 	}
 	return nil
@@ -229,41 +229,41 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 	if _, _, ok := catalog.ParseChartRef(ref); !ok && !plumbing.IsHash(ref) {
 		return commit, &LookError{LookMissing, fmt.Sprintf("source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)}
 	}
-	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.has(id) { // then there is nothing to ask for
+	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.hasObject(id) { // then there is nothing to ask for
 		return id, nil
 	}
-	r, err := t.remote(ctx, s)
+	r, err := t.remoteOf(ctx, s)
 	if err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
-	charts, err := t.o.deps.Charts.ListCharts(ctx, r, wantedCharts(s), nil)
+	charts, err := t.loop.o.deps.Charts.ListCharts(ctx, r, wantedCharts(s), nil)
 	if err != nil {
 		t.forgetCredentials(err)
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
-	t.o.deps.Metrics.list(charts.Bytes)
+	t.loop.o.deps.Metrics.countListing(charts.Bytes)
 	p := t.planCharts(r, s, charts)
 	if p.found[ref] == nil {
-		return commit, unfound(s, p.troubles[0])
+		return commit, notFoundError(s, p.troubles[0])
 	}
 	if err = t.verifyContent(ctx, r, s, p); err == nil {
 		err = p.err
 	}
 	if err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
 	if err := t.fetchCharts(ctx, r, s, p, t.mirror); err != nil {
-		return commit, t.refusal(s, ref, err)
+		return commit, t.refusalError(s, ref, err)
 	}
 	f := p.found[ref]
 	if f == nil {
-		return commit, p.troubles[0].refusal(s)
+		return commit, p.troubles[0].refusalError(s)
 	}
 	return f.commit, nil
 }
 
-// unfound says why a chart or an artifact was not found: upstream does not have it, or refuses it.
-func unfound(s Source, is trouble) error {
+// notFoundError says why a chart or an artifact was not found: upstream does not have it, or refuses it.
+func notFoundError(s Source, is trouble) error {
 	kind := LookRefused
 	if is.isMissing {
 		kind = LookMissing
@@ -273,34 +273,34 @@ func unfound(s Source, is trouble) error {
 
 // lookUpstream finds a revision upstream and fetches it.
 func (t *tenure) lookUpstream(ctx context.Context, r fetch.Remote, s Source, ref string) (*plan, error) {
-	names := t.names(s)
-	if other := namesake(ref); other != "" {
+	names := t.wantedNames(s)
+	if other := namesakeOf(ref); other != "" {
 		names.Refs = append(names.Refs, other) // to say which other kind of ref may be meant
 	}
-	listing, err := t.o.deps.Fetcher.List(ctx, r, names)
+	listing, err := t.loop.o.deps.Fetcher.List(ctx, r, names)
 	if err != nil {
 		t.forgetCredentials(err)
 		return nil, err
 	}
-	t.o.deps.Metrics.list(listing.Bytes)
-	p := t.plan(s, listing)
+	t.loop.o.deps.Metrics.countListing(listing.Bytes)
+	p := t.makePlan(s, listing)
 	if p.fresh {
 		return nil, &LookError{LookLater, fmt.Sprintf("source %q is being cloned again: try again in a moment", s.Name)}
 	}
 	if len(p.troubles) > 0 {
-		return nil, missing(s, listing, ref, p.troubles[0])
+		return nil, missingError(s, listing, ref, p.troubles[0])
 	}
-	if err := t.fetch(ctx, r, listing, p); err != nil {
+	if err := t.fetchWanted(ctx, r, listing, p); err != nil {
 		t.forgetCredentials(err)
 		return nil, err
 	}
 	return p, nil
 }
 
-// missing says that upstream does not have a revision.
-func missing(s Source, l *fetch.Listing, ref string, is trouble) error {
+// missingError says that upstream does not have a revision.
+func missingError(s Source, l *fetch.Listing, ref string, is trouble) error {
 	name, isBranch := strings.CutPrefix(ref, branchPrefix)
-	switch other := namesake(ref); {
+	switch other := namesakeOf(ref); {
 	case !is.isMissing || strings.HasPrefix(ref, catalog.SemverPrefix):
 		return &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, is.text)}
 	case l.Refs[other] != plumbing.ZeroHash:
@@ -311,23 +311,23 @@ func missing(s Source, l *fetch.Listing, ref string, is trouble) error {
 	return &LookError{LookMissing, fmt.Sprintf("source %q has no ref %s. Push it, or correct the name", s.Name, ref)}
 }
 
-// refusal is a look's error for a trouble. What the host kept back may be there in a moment.
-func (is trouble) refusal(s Source) error {
+// refusalError is a look's error for a trouble. What the host kept back may be there in a moment.
+func (is trouble) refusalError(s Source) error {
 	kind := LookRefused
-	if passes(is.cause) {
+	if isPassing(is.cause) {
 		kind = LookLater
 	}
 	return &LookError{kind, fmt.Sprintf("source %q: %s", s.Name, is.text)}
 }
 
-// passes tells errors that go by themselves.
-func passes(err error) bool {
+// isPassing tells errors that go by themselves.
+func isPassing(err error) bool {
 	known, ok := errors.AsType[*fetch.Error](err)
-	return unanswered(err) || ok && known.Kind == fetch.KindStorage || errors.Is(err, errDependTime) || errors.Is(err, context.DeadlineExceeded)
+	return isUnanswered(err) || ok && known.Kind == fetch.KindStorage || errors.Is(err, errDependTime) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// refusal puts an error of a look into words, and tells those that go by themselves from the others.
-func (t *tenure) refusal(s Source, ref string, err error) error {
+// refusalError puts an error of a look into words, and tells those that go by themselves from the others.
+func (t *tenure) refusalError(s Source, ref string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -338,5 +338,5 @@ func (t *tenure) refusal(s Source, ref string, err error) error {
 	if !ok {
 		return &LookError{LookRefused, fmt.Sprintf("source %q: %s can't be used: %v", s.Name, ref, err)}
 	}
-	return trouble{text: known.Message, cause: known}.refusal(s)
+	return trouble{text: known.Message, cause: known}.refusalError(s)
 }

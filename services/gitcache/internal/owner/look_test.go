@@ -45,7 +45,7 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 		return host.fetches > before
 	}
 	look := func(commit string) bool {
-		defer tn.aside()()
+		defer tn.setAside()()
 		return fetches(commit)
 	}
 	if !look("01") {
@@ -57,14 +57,14 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	if !fetches("03") {
 		t.Error("a look holds the polls back")
 	}
-	tn.holds.add("submodule", errors.New("down"), mostBackoff)
+	tn.holds.addPause("submodule", errors.New("down"), mostBackoff)
 	func() {
-		defer tn.aside()()
+		defer tn.setAside()()
 		for i := range 2 * maxHolds {
-			tn.holds.add(fmt.Sprint(i), errors.New("down"), mostBackoff)
+			tn.holds.addPause(fmt.Sprint(i), errors.New("down"), mostBackoff)
 		}
 	}()
-	if tn.holds.check("submodule") == nil {
+	if tn.holds.checkPaused("submodule") == nil {
 		t.Error("looks have polls try again at once what did not work")
 	}
 }

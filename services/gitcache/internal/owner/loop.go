@@ -61,54 +61,54 @@ func newLoop(o *Owner, s Source) *loop {
 }
 
 func (l *loop) run(ctx context.Context) {
-	defer l.place.close()
+	defer l.place.closeForGood()
 	hold := coordination.Hold{
 		Leases: l.o.deps.Leases, Key: LeaseKey(l.uid), Holder: l.o.cfg.Replica, TTL: l.o.cfg.TTL,
-		Log: l.o.deps.Log.With("source", l.current().Name),
-		Do:  l.tenure, Turn: l.turn, Wake: l.place.again, Over: l.over,
+		Log: l.o.deps.Log.With("source", l.currentSource().Name),
+		Do:  l.runTenure, Turn: l.waitForTurn, Wake: l.place.again, Over: l.leaseFree,
 	}
 	if err := hold.Run(ctx); err != nil {
-		l.o.deps.Log.ErrorContext(ctx, "source has no fetcher", "source", l.current().Name, "err", err)
+		l.o.deps.Log.ErrorContext(ctx, "source has no fetcher", "source", l.currentSource().Name, "err", err)
 	}
 }
 
 // LeaseKey names the lease of a source.
 func LeaseKey(uid string) string { return "source/" + uid }
 
-// change takes in what the catalog says now.
-func (l *loop) change(s Source) {
+// changeSource takes in what the catalog says now.
+func (l *loop) changeSource(s Source) {
 	l.mu.Lock()
-	same, combined := l.source.equal(s), l.source.IsCurrent == s.IsCurrent && sameCombinations(l.source.Combinations, s.Combinations)
+	same, combined := l.source.equalTo(s), l.source.IsCurrent == s.IsCurrent && sameCombinations(l.source.Combinations, s.Combinations)
 	l.source = s
 	l.mu.Unlock()
 	if !same {
-		l.nudge()
+		l.nudgeLoop()
 	}
 	if !combined {
-		signal(l.parts)
+		signalOnce(l.parts)
 	}
 }
 
-func (l *loop) nudge() { signal(l.wake) }
+func (l *loop) nudgeLoop() { signalOnce(l.wake) }
 
-func signal(c chan struct{}) {
+func signalOnce(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-func (l *loop) current() Source {
+func (l *loop) currentSource() Source {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.source
 }
 
-func (l *loop) state() State {
+func (l *loop) currentState() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.now
-	s.UpstreamRequests = l.asked.sum(time.Now())
+	s.UpstreamRequests = l.asked.sumRequests(time.Now())
 	return s
 }
 
@@ -118,7 +118,7 @@ func (l *loop) lastGood() time.Time {
 	return l.good
 }
 
-func (l *loop) set(change func(*State)) {
+func (l *loop) changeState(change func(*State)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&l.now)
@@ -126,7 +126,7 @@ func (l *loop) set(change func(*State)) {
 
 // tenure is the time that this replica owns the source. Its fields belong to the loop's goroutine.
 type tenure struct {
-	*loop
+	loop   *loop
 	lease  *coordination.Lease
 	mirror *mirror.Mirror
 
@@ -168,50 +168,50 @@ type credentials struct {
 	revision int64
 }
 
-func (l *loop) tenure(ctx context.Context, lease *coordination.Lease) error {
+func (l *loop) runTenure(ctx context.Context, lease *coordination.Lease) error {
 	m, err := l.o.deps.Mirrors.Mirror(l.uid)
 	if err != nil {
 		return err
 	}
-	due, handed := l.place.begin()
-	l.o.deps.Metrics.takeover(handed)
+	due, handed := l.place.beginTenure()
+	l.o.deps.Metrics.countTakeover(handed)
 	l.mu.Lock()
 	l.now, l.good = State{Owned: true, LastPoll: due.Last, NextPoll: due.Next}, time.Now()
 	l.mu.Unlock()
 	yielded := false
 	defer func() {
-		l.place.end(Schedule{l.state().LastPoll, l.state().NextPoll}, yielded)
-		l.set(func(s *State) { *s = State{} })
+		l.place.endTenure(Schedule{l.currentState().LastPoll, l.currentState().NextPoll}, yielded)
+		l.changeState(func(s *State) { *s = State{} })
 	}()
 	l.o.deps.Turned()
 	t := &tenure{
 		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[lookOf]looked{}, lookHolds: holds{},
 		dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
 	}
-	t.warm(ctx)
-	l.set(func(s *State) { s.Heads = sorted(t.heads) })
+	t.warmMirror(ctx)
+	l.changeState(func(s *State) { s.Heads = sortHeads(t.heads) })
 	for {
-		if err := t.step(ctx); err != nil || ctx.Err() != nil {
-			return ended(ctx, err)
+		if err := t.takeStep(ctx); err != nil || ctx.Err() != nil {
+			return ignoreEnd(ctx, err)
 		}
-		if err := t.wait(ctx); err != nil {
+		if err := t.waitForDue(ctx); err != nil {
 			yielded = errors.Is(err, errYielded)
 			return nil // handed over, or the lease is lost or the service stops
 		}
 	}
 }
 
-// ended sorts out ends that are no fault.
-func ended(ctx context.Context, err error) error {
+// ignoreEnd sorts out ends that are no fault.
+func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the lease is lost or the service stops
 	}
 	return err
 }
 
-// step does what is due: publish first, so that an epoch is claimed before the first poll if the
+// takeStep does what is due: publish first, so that an epoch is claimed before the first poll if the
 // console is there, and publish again what a poll found, and what was made of that with other sources.
-func (t *tenure) step(ctx context.Context) error {
+func (t *tenure) takeStep(ctx context.Context) error {
 	if !t.lease.Valid() {
 		<-ctx.Done() // any moment: a process that was stopped goes on, and must not act
 		return ctx.Err()
@@ -221,9 +221,9 @@ func (t *tenure) step(ctx context.Context) error {
 	}
 	polls := !time.Now().Before(t.pollAt)
 	if polls {
-		t.recheck(ctx)
-		t.warm(ctx)
-		if err := t.poll(ctx); err != nil {
+		t.recheckMirror(ctx)
+		t.warmMirror(ctx)
+		if err := t.pollUpstream(ctx); err != nil {
 			return err
 		}
 		if err := t.publishIfDue(ctx); err != nil {
@@ -246,9 +246,9 @@ func (t *tenure) step(ctx context.Context) error {
 // before its first poll a publication would take back what the last owner told of the source.
 func (t *tenure) mayCombine() bool { return t.polled && t.epoch != 0 && !t.combineAt.IsZero() }
 
-// warm takes in what other replicas have and is missing here. Heads that upstream itself has told stand.
-func (t *tenure) warm(ctx context.Context) {
-	if !t.o.deps.Warm(ctx, t.uid, t.current().Name) {
+// warmMirror takes in what other replicas have and is missing here. Heads that upstream itself has told stand.
+func (t *tenure) warmMirror(ctx context.Context) {
+	if !t.loop.o.deps.Warm(ctx, t.loop.uid, t.loop.currentSource().Name) {
 		return
 	}
 	for ref, h := range t.mirror.Heads() {
@@ -258,8 +258,8 @@ func (t *tenure) warm(ctx context.Context) {
 	}
 }
 
-// wait sleeps until something is due or somebody asks for a poll.
-func (t *tenure) wait(ctx context.Context) error {
+// waitForDue sleeps until something is due or somebody asks for a poll.
+func (t *tenure) waitForDue(ctx context.Context) error {
 	next := t.pollAt
 	if t.dirty && t.publishAt.Before(next) {
 		next = t.publishAt
@@ -273,54 +273,54 @@ func (t *tenure) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
-	case <-t.place.yield:
+	case <-t.loop.place.yield:
 		return errYielded
-	case s := <-t.place.late:
-		t.adopt(s)
-	case k := <-t.looks:
+	case s := <-t.loop.place.late:
+		t.adoptSchedule(s)
+	case k := <-t.loop.looks:
 		t.lookUp(ctx, k)
-	case <-t.parts:
+	case <-t.loop.parts:
 		t.combineAt, t.combines = time.Now(), 0
-		if !t.polled && len(t.current().Combinations) > 0 {
-			t.soon()
+		if !t.polled && len(t.loop.currentSource().Combinations) > 0 {
+			t.pollSoon()
 		}
-	case <-t.wake:
+	case <-t.loop.wake:
 		if time.Now().Before(t.notBefore) { // a pin to what is here asks nobody
 			t.pinNow(ctx)
 		}
-		t.soon()
-	case <-t.back:
-		if t.isAway() { // else its own poll has met the host since
-			t.soon()
+		t.pollSoon()
+	case <-t.loop.back:
+		if t.loop.isAway() { // else its own poll has met the host since
+			t.pollSoon()
 		}
 	}
 	return nil
 }
 
-// soon brings the next poll forward, as somebody asks. If it fails, the one that was planned stays where it was.
-func (t *tenure) soon() {
+// pollSoon brings the next poll forward, as somebody asks. If it fails, the one that was planned stays where it was.
+func (t *tenure) pollSoon() {
 	if t.planned.IsZero() {
 		t.planned = t.pollAt
 	}
-	t.pollAt = later(time.Now(), later(t.notBefore, t.state().LastPoll.Add(minPause)))
-	t.set(func(s *State) { s.NextPoll = t.pollAt })
+	t.pollAt = laterOf(time.Now(), laterOf(t.notBefore, t.loop.currentState().LastPoll.Add(minPause)))
+	t.loop.changeState(func(s *State) { s.NextPoll = t.pollAt })
 }
 
-// met notes how a poll met the host. The first good poll after an outage wakes the other sources of the host, whose pauses may be long by
+// noteHost notes how a poll met the host. The first good poll after an outage wakes the other sources of the host, whose pauses may be long by
 // now; the budget of the host spreads their polls. The other replicas are told once per outage. A poll that fails although the host answered
 // another one shows that the outage goes on: its end is announced, and heard of, again.
-func (t *tenure) met(ctx context.Context, s Source, err error) {
-	is := unanswered(err)
-	t.mu.Lock()
-	was := t.away
-	t.away = is
-	t.mu.Unlock()
+func (t *tenure) noteHost(ctx context.Context, s Source, err error) {
+	is := isUnanswered(err)
+	t.loop.mu.Lock()
+	was := t.loop.away
+	t.loop.away = is
+	t.loop.mu.Unlock()
 	switch host := hostOf(s.URL); {
 	case is:
-		t.o.cutOff(host)
+		t.loop.o.cutOff(host)
 	case was && err == nil:
-		t.o.wakeHost(host, t.loop)
-		t.o.announce(ctx, host)
+		t.loop.o.wakeHost(host, t.loop)
+		t.loop.o.announceHost(ctx, host)
 	}
 }
 
@@ -330,8 +330,8 @@ func (l *loop) isAway() bool {
 	return l.away
 }
 
-// unanswered says whether an error of a poll is the host's, so that its other sources have it, too.
-func unanswered(err error) bool {
+// isUnanswered says whether an error of a poll is the host's, so that its other sources have it, too.
+func isUnanswered(err error) bool {
 	known, ok := errors.AsType[*fetch.Error](err)
 	if !ok {
 		return false
@@ -359,30 +359,30 @@ func hostOf(text string) string {
 	return strings.ToLower(u.Host)
 }
 
-// schedule sets the time of the next poll.
-func (t *tenure) schedule(s Source, err error, retryAfter time.Duration) {
+// schedulePoll sets the time of the next poll.
+func (t *tenure) schedulePoll(s Source, err error, retryAfter time.Duration) {
 	now := time.Now()
 	if err == nil {
 		t.failures = 0
-		i := s.interval()
+		i := s.pollInterval()
 		t.pollAt, t.notBefore = now.Add(i-i/jitter+rand.N(2*i/jitter)), time.Time{} //nolint:gosec // jitter
 	} else {
 		t.notBefore = now.Add(retryAfter)
 		if t.failures == 0 || !t.planned.After(now) { // else webhooks during an outage would lengthen the pause with each push
 			t.failures++
-			t.planned = now.Add(backoff(t.failures))
+			t.planned = now.Add(jitteredPause(t.failures))
 		}
-		t.pollAt = later(t.planned, t.notBefore)
+		t.pollAt = laterOf(t.planned, t.notBefore)
 		if retryAfter > 0 {
-			t.pollAt = later(t.planned, t.notBefore.Add(rand.N(firstBackoff))) //nolint:gosec // jitter
+			t.pollAt = laterOf(t.planned, t.notBefore.Add(rand.N(firstBackoff))) //nolint:gosec // jitter
 		}
 	}
 	t.planned = time.Time{}
-	t.set(func(s *State) { s.NextPoll = t.pollAt })
+	t.loop.changeState(func(s *State) { s.NextPoll = t.pollAt })
 }
 
-// backoff is a pause with full jitter, but never none.
-func backoff(failures int) time.Duration {
+// jitteredPause is a pause with full jitter, but never none.
+func jitteredPause(failures int) time.Duration {
 	bound := min(firstBackoff<<min(failures-1, 16), mostBackoff)
 	return minPause + rand.N(bound) //nolint:gosec // jitter
 }
@@ -391,7 +391,7 @@ func (t *tenure) publishIfDue(ctx context.Context) error {
 	if !t.dirty || time.Now().Before(t.publishAt) {
 		return nil
 	}
-	err := t.publish(ctx)
+	err := t.publishHeads(ctx)
 	switch {
 	case err == nil:
 		t.dirty, t.publishes = false, 0
@@ -399,43 +399,43 @@ func (t *tenure) publishIfDue(ctx context.Context) error {
 		return err
 	case ctx.Err() == nil:
 		t.publishes++
-		t.publishAt = time.Now().Add(backoff(t.publishes))
-		t.o.deps.Metrics.publish("failed")
-		t.o.deps.Log.WarnContext(ctx, "heads are not published yet; polling goes on", "source", t.current().Name, "err", err)
+		t.publishAt = time.Now().Add(jitteredPause(t.publishes))
+		t.loop.o.deps.Metrics.countPublish("failed")
+		t.loop.o.deps.Log.WarnContext(ctx, "heads are not published yet; polling goes on", "source", t.loop.currentSource().Name, "err", err)
 	}
 	return nil
 }
 
-func (t *tenure) publish(ctx context.Context) error {
+func (t *tenure) publishHeads(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, consoleTime)
 	defer cancel()
-	s := t.current()
+	s := t.loop.currentSource()
 	if t.epoch == 0 {
-		if err := t.claim(ctx, s); err != nil {
+		if err := t.claimEpoch(ctx, s); err != nil {
 			return err
 		}
 		if !t.polled {
 			return nil // nothing of our own to say yet; the poll comes next
 		}
 	}
-	ctx, span := telemetry.Of(ctx, t.found, t.o.deps.Tracer, "gitcache.publish")
+	ctx, span := telemetry.Of(ctx, t.found, t.loop.o.deps.Tracer, "gitcache.publish")
 	defer span.End()
-	err := t.o.deps.Console.Publish(ctx, Publication{
-		Source: s.Name, UID: s.UID, Epoch: t.epoch, Heads: sorted(t.heads), Problem: t.problem,
+	err := t.loop.o.deps.Console.Publish(ctx, Publication{
+		Source: s.Name, UID: s.UID, Epoch: t.epoch, Heads: sortHeads(t.heads), Problem: t.problem,
 	})
 	if err != nil {
 		span.SetStatus(codes.Error, "publish")
 		return err
 	}
 	t.found = ""
-	t.o.deps.Metrics.publish("ok")
+	t.loop.o.deps.Metrics.countPublish("ok")
 	return nil
 }
 
-// claim takes the next epoch. The heads that were published last stand wherever this replica has not seen upstream for
+// claimEpoch takes the next epoch. The heads that were published last stand wherever this replica has not seen upstream for
 // itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
-func (t *tenure) claim(ctx context.Context, s Source) error {
-	epoch, published, err := t.o.deps.Console.Claim(ctx, s.Name, s.UID, t.o.cfg.Replica)
+func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
+	epoch, published, err := t.loop.o.deps.Console.Claim(ctx, s.Name, s.UID, t.loop.o.cfg.Replica)
 	if err != nil {
 		return err
 	}
@@ -453,12 +453,12 @@ func (t *tenure) claim(ctx context.Context, s Source) error {
 			t.heads[h.Ref] = h
 		}
 	}
-	t.set(func(st *State) { st.Epoch, st.Heads = epoch, sorted(t.heads) })
-	t.o.deps.Log.InfoContext(ctx, "source claimed", "source", s.Name, "epoch", epoch)
+	t.loop.changeState(func(st *State) { st.Epoch, st.Heads = epoch, sortHeads(t.heads) })
+	t.loop.o.deps.Log.InfoContext(ctx, "source claimed", "source", s.Name, "epoch", epoch)
 	return nil
 }
 
-func sorted(heads map[string]mirror.Head) []mirror.Head {
+func sortHeads(heads map[string]mirror.Head) []mirror.Head {
 	list := make([]mirror.Head, 0, len(heads))
 	for _, ref := range slices.Sorted(maps.Keys(heads)) {
 		list = append(list, heads[ref])
@@ -466,7 +466,7 @@ func sorted(heads map[string]mirror.Head) []mirror.Head {
 	return list
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

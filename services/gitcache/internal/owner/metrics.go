@@ -85,14 +85,14 @@ func RegisterTotals(r prometheus.Registerer, o *Owner) error {
 	)
 }
 
-func (m *Metrics) poll(ctx context.Context, result string, took time.Duration) {
+func (m *Metrics) countPoll(ctx context.Context, result string, took time.Duration) {
 	m.polls.WithLabelValues(result).Inc()
 	telemetry.Observe(ctx, m.pollTime, took)
 }
 
-func (m *Metrics) list(bytes int64) { m.listed.Add(float64(bytes)) }
+func (m *Metrics) countListing(bytes int64) { m.listed.Add(float64(bytes)) }
 
-func (m *Metrics) fetch(bytes int64, err error) {
+func (m *Metrics) countFetch(bytes int64, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
@@ -104,9 +104,9 @@ func (m *Metrics) fetch(bytes int64, err error) {
 	m.bytes.Add(float64(bytes))
 }
 
-func (m *Metrics) publish(result string) { m.publishes.WithLabelValues(result).Inc() }
+func (m *Metrics) countPublish(result string) { m.publishes.WithLabelValues(result).Inc() }
 
-func (m *Metrics) takeover(handed bool) {
+func (m *Metrics) countTakeover(handed bool) {
 	how := "free"
 	if handed {
 		how = "handed"
@@ -114,9 +114,9 @@ func (m *Metrics) takeover(handed bool) {
 	m.takeovers.WithLabelValues(how).Inc()
 }
 
-func (m *Metrics) verification(result string) { m.verified.WithLabelValues(result).Inc() }
+func (m *Metrics) countVerification(result string) { m.verified.WithLabelValues(result).Inc() }
 
-func (m *Metrics) upkept(err error) {
+func (m *Metrics) countUpkeep(err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"

@@ -10,13 +10,13 @@ import (
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
-// names are the refs that a poll asks upstream for: those that are wanted, and nothing else of what can be many
+// wantedNames are the refs that a poll asks upstream for: those that are wanted, and nothing else of what can be many
 // thousands.
-func (t *tenure) names(s Source) (n fetch.Names) {
-	for _, ref := range wanted(s) {
+func (t *tenure) wantedNames(s Source) (n fetch.Names) {
+	for _, ref := range wantedRefs(s) {
 		switch {
 		case plumbing.IsHash(ref):
-			if t.misses(ref) {
+			if t.missesCommit(ref) {
 				return fetch.Names{} // any ref may be the one that has it
 			}
 		case strings.HasPrefix(ref, catalog.ChartPrefix), strings.HasPrefix(ref, catalog.TagPrefix), strings.HasPrefix(ref, catalog.DigestPrefix): // no ref of Git
@@ -25,24 +25,24 @@ func (t *tenure) names(s Source) (n fetch.Names) {
 		default:
 			n.Refs = append(n.Refs, ref)
 		}
-		if other := namesake(ref); t.lacking[ref] && other != "" {
+		if other := namesakeOf(ref); t.lacking[ref] && other != "" {
 			n.Refs = append(n.Refs, other)
 		}
 	}
 	return n
 }
 
-// misses tells whether a commit is not here and is going to be asked for.
-func (t *tenure) misses(commit string) bool {
+// missesCommit tells whether a commit is not here and is going to be asked for.
+func (t *tenure) missesCommit(commit string) bool {
 	id := plumbing.NewHash(commit)
-	return t.holds.check(wantsKey([]plumbing.Hash{id})) == nil && !t.has(id)
+	return t.holds.checkPaused(wantsKey([]plumbing.Hash{id})) == nil && !t.hasObject(id)
 }
 
-// lack notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not yet.
-func (t *tenure) lack(s Source, l *fetch.Listing) (again bool) {
+// noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not yet.
+func (t *tenure) noteLacking(s Source, l *fetch.Listing) (again bool) {
 	lacking := map[string]bool{}
-	for _, ref := range wanted(s) {
-		if _, ok := l.Refs[ref]; ok || namesake(ref) == "" {
+	for _, ref := range wantedRefs(s) {
+		if _, ok := l.Refs[ref]; ok || namesakeOf(ref) == "" {
 			continue
 		}
 		lacking[ref] = true
@@ -52,8 +52,8 @@ func (t *tenure) lack(s Source, l *fetch.Listing) (again bool) {
 	return again
 }
 
-// namesake is the tag that is called like a branch, or the branch that is called like a tag; "" for other refs.
-func namesake(ref string) string {
+// namesakeOf is the tag that is called like a branch, or the branch that is called like a tag; "" for other refs.
+func namesakeOf(ref string) string {
 	if name, ok := strings.CutPrefix(ref, branchPrefix); ok {
 		return tagPrefix + name
 	}

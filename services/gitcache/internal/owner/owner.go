@@ -138,7 +138,7 @@ func (o *Owner) Run(ctx context.Context) error {
 	gone := time.NewTicker(goneEvery)
 	defer gone.Stop()
 	for {
-		o.follow(ctx, &running)
+		o.followCatalog(ctx, &running)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -153,8 +153,8 @@ func (o *Owner) Run(ctx context.Context) error {
 	}
 }
 
-// follow makes the loops those of the catalog.
-func (o *Owner) follow(ctx context.Context, running *sync.WaitGroup) {
+// followCatalog makes the loops those of the catalog.
+func (o *Owner) followCatalog(ctx context.Context, running *sync.WaitGroup) {
 	sources, known, live := o.deps.Catalog.Sources()
 	if !known {
 		return
@@ -162,21 +162,21 @@ func (o *Owner) follow(ctx context.Context, running *sync.WaitGroup) {
 	present := map[string]bool{}
 	for _, s := range sources {
 		present[s.UID] = true
-		o.tell(ctx, s, running)
+		o.assignSource(ctx, s, running)
 	}
 	for _, l := range o.takeOut(present) {
 		l.cancel()
 		<-l.done
-		o.deps.Log.InfoContext(ctx, "source was deleted", "source", l.current().Name)
+		o.deps.Log.InfoContext(ctx, "source was deleted", "source", l.currentSource().Name)
 	}
 	// A source that a memory of the catalog does not know may exist all the same.
 	if live && (!maps.Equal(present, o.kept) || o.waiting > 0 && time.Since(o.keptAt) >= goneEvery) {
-		o.keep(ctx, present)
+		o.removeMirrors(ctx, present)
 	}
 }
 
-// keep removes the mirrors of sources that are gone for a while.
-func (o *Owner) keep(ctx context.Context, present map[string]bool) {
+// removeMirrors removes the mirrors of sources that are gone for a while.
+func (o *Owner) removeMirrors(ctx context.Context, present map[string]bool) {
 	removed, waiting, err := o.deps.Mirrors.Keep(present)
 	o.deps.Kept()
 	if err == nil {
@@ -193,11 +193,11 @@ func (o *Owner) keep(ctx context.Context, present map[string]bool) {
 	}
 }
 
-func (o *Owner) tell(ctx context.Context, s Source, running *sync.WaitGroup) {
+func (o *Owner) assignSource(ctx context.Context, s Source, running *sync.WaitGroup) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l, ok := o.loops[s.UID]; ok {
-		l.change(s)
+		l.changeSource(s)
 		return
 	}
 	l := newLoop(o, s)
@@ -224,14 +224,14 @@ func (o *Owner) takeOut(present map[string]bool) []*loop {
 
 // Refresh makes the source be polled now if it is owned here; false if it is not.
 func (o *Owner) Refresh(uid string) bool {
-	l := o.loop(uid)
-	return l != nil && l.refresh()
+	l := o.loopOf(uid)
+	return l != nil && l.askPoll()
 }
 
 // wakeHost has the sources of a host polled whose last poll did not get through to it.
 func (o *Owner) wakeHost(host string, but *loop) {
-	for _, l := range o.all() {
-		if l == but || host == "" || !l.isAway() || hostOf(l.current().URL) != host {
+	for _, l := range o.allLoops() {
+		if l == but || host == "" || !l.isAway() || hostOf(l.currentSource().URL) != host {
 			continue
 		}
 		select {
@@ -262,8 +262,8 @@ func (o *Owner) knowAnswered(host string) bool {
 	return true
 }
 
-// announce tells the other replicas, once per outage, that a host answers again. Without the bus they find out by their own polls.
-func (o *Owner) announce(ctx context.Context, host string) {
+// announceHost tells the other replicas, once per outage, that a host answers again. Without the bus they find out by their own polls.
+func (o *Owner) announceHost(ctx context.Context, host string) {
 	if !o.knowAnswered(host) {
 		return
 	}
@@ -276,8 +276,8 @@ func (o *Owner) announce(ctx context.Context, host string) {
 // announceSpread, so that the host does not meet all replicas at once. HostAnswered returns then. A host that no source of this replica waits for is
 // passed over.
 func (o *Owner) HostAnswered(ctx context.Context, host string) {
-	waits := func(l *loop) bool { return l.isAway() && hostOf(l.current().URL) == host }
-	if !slices.ContainsFunc(o.all(), waits) || !o.knowAnswered(host) {
+	waits := func(l *loop) bool { return l.isAway() && hostOf(l.currentSource().URL) == host }
+	if !slices.ContainsFunc(o.allLoops(), waits) || !o.knowAnswered(host) {
 		return
 	}
 	select {
@@ -289,20 +289,20 @@ func (o *Owner) HostAnswered(ctx context.Context, host string) {
 
 // State tells what is known of a source; false if it is not in the catalog.
 func (o *Owner) State(uid string) (State, bool) {
-	l := o.loop(uid)
+	l := o.loopOf(uid)
 	if l == nil {
 		return State{}, false
 	}
-	return l.state(), true
+	return l.currentState(), true
 }
 
-func (o *Owner) loop(uid string) *loop {
+func (o *Owner) loopOf(uid string) *loop {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.loops[uid]
 }
 
-func (o *Owner) all() []*loop {
+func (o *Owner) allLoops() []*loop {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Values(o.loops))
@@ -319,10 +319,10 @@ type Totals struct {
 
 // Totals counts now.
 func (o *Owner) Totals() Totals {
-	loops := o.all()
+	loops := o.allLoops()
 	t := Totals{Known: len(loops)}
 	for _, l := range loops {
-		s, good := l.state(), l.lastGood()
+		s, good := l.currentState(), l.lastGood()
 		if !s.Owned {
 			continue
 		}

@@ -16,7 +16,7 @@ func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
 	if len(p.found) == 0 || t.mirror.Doubted() || isGit && t.preparePins(ctx, s, p) != nil {
 		return false
 	}
-	moved, err := t.settle(ctx, s, p)
+	moved, err := t.settleHeads(ctx, s, p)
 	return moved && err == nil
 }
 
@@ -24,7 +24,7 @@ func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
 func (t *tenure) newPins(s Source) map[string]*found {
 	pins := map[string]*found{}
 	for ref := range s.Wants {
-		if _, known := t.heads[ref]; known || !plumbing.IsHash(ref) || !t.has(plumbing.NewHash(ref)) {
+		if _, known := t.heads[ref]; known || !plumbing.IsHash(ref) || !t.hasObject(plumbing.NewHash(ref)) {
 			continue
 		}
 		f := &found{object: plumbing.NewHash(ref)}
@@ -39,24 +39,24 @@ func (t *tenure) newPins(s Source) map[string]*found {
 
 // pinNow takes pins between two polls and has them published.
 func (t *tenure) pinNow(ctx context.Context) {
-	s := t.current()
+	s := t.loop.currentSource()
 	if len(t.newPins(s)) == 0 {
 		return
 	}
-	ctx, span := t.trace(ctx, s, time.Now())
+	ctx, span := t.startTrace(ctx, s, time.Now())
 	defer span.End()
 	if !t.takePins(ctx, s) {
 		return
 	}
 	t.found = telemetry.Inject(ctx)
-	t.judge(ctx, s, true)
-	t.set(func(is *State) { is.Heads = sorted(t.heads) })
+	t.judgeProblem(ctx, s, true)
+	t.loop.changeState(func(is *State) { is.Heads = sortHeads(t.heads) })
 }
 
 // preparePins does with commits what a poll does before it makes heads of them. Submodules and charts of repositories are fetched only if
 // they are not here.
 func (t *tenure) preparePins(ctx context.Context, s Source, p *plan) error {
-	r, err := t.remote(ctx, s)
+	r, err := t.remoteOf(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -66,11 +66,11 @@ func (t *tenure) preparePins(ctx context.Context, s Source, p *plan) error {
 		own := *verdicts
 		t.trust = &own
 	}
-	if err := t.verify(ctx, s, p); err != nil {
+	if err := t.dropUnsigned(ctx, s, p); err != nil {
 		return err
 	}
-	if err := t.gather(ctx, r, s, p); err != nil {
+	if err := t.gatherModules(ctx, r, s, p); err != nil {
 		return err
 	}
-	return t.depend(ctx, r, s, p)
+	return t.fetchDependencies(ctx, r, s, p)
 }

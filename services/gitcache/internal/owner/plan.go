@@ -55,26 +55,26 @@ type found struct {
 	commit plumbing.Hash
 }
 
-func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
+func (t *tenure) makePlan(s Source, l *fetch.Listing) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	if l.Empty() {
-		p.troubles = append(p.troubles, trouble{text: t.emptied()})
+		p.troubles = append(p.troubles, trouble{text: t.describeEmptied()})
 		return p
 	}
 	o := t.mirror.Objects()
 	defer o.Close()
 	has := func(id plumbing.Hash) bool { return !p.fresh && o.Has(id) }
-	for _, ref := range wanted(s) {
-		f, why := t.find(s, l, ref)
+	for _, ref := range wantedRefs(s) {
+		f, why := t.findRef(s, l, ref)
 		if f == nil {
-			p.miss(ref, why)
+			p.noteMissing(ref, why)
 			continue
 		}
 		switch {
 		case t.checked && !p.fresh && t.heads[ref].Object == f.object: // the usual case costs nothing
 		case has(f.object):
 		default:
-			p.want(l, ref, f.object)
+			p.wantObject(l, ref, f.object)
 		}
 		p.found[ref] = f
 	}
@@ -82,32 +82,32 @@ func (t *tenure) plan(s Source, l *fetch.Listing) *plan {
 	return p
 }
 
-// find looks a wanted ref up in a listing; nil and why, if it is not there.
-func (t *tenure) find(s Source, l *fetch.Listing, ref string) (*found, string) {
+// findRef looks a wanted ref up in a listing; nil and why, if it is not there.
+func (t *tenure) findRef(s Source, l *fetch.Listing, ref string) (*found, string) {
 	if plumbing.IsHash(ref) {
 		return &found{object: plumbing.NewHash(ref)}, ""
 	}
 	if strings.HasPrefix(ref, catalog.TagPrefix) || strings.HasPrefix(ref, catalog.DigestPrefix) {
-		return nil, fmt.Sprintf("%s names %q, which is of a registry, and the source is a Git repository. Write a branch, refs/tags/NAME or a commit, or name a source with spec.oci", s.users(ref), ref)
+		return nil, fmt.Sprintf("%s names %q, which is of a registry, and the source is a Git repository. Write a branch, refs/tags/NAME or a commit, or name a source with spec.oci", s.nameUsers(ref), ref)
 	}
 	if _, _, ok := catalog.ParseChartRef(ref); ok {
-		return nil, fmt.Sprintf("%s names chart %q, and the source is a Git repository. Write the ref and the path in the service, or name a source with spec.helm", s.users(ref), catalog.ShowRef(ref))
+		return nil, fmt.Sprintf("%s names chart %q, and the source is a Git repository. Write the ref and the path in the service, or name a source with spec.helm", s.nameUsers(ref), catalog.ShowRef(ref))
 	}
 	if text, ok := strings.CutPrefix(ref, catalog.SemverPrefix); ok {
-		return t.choose(s, l, ref, text)
+		return t.chooseTag(s, l, ref, text)
 	}
 	if id, listed := l.Refs[ref]; listed {
 		return &found{object: id}, ""
 	}
-	return nil, t.lost(s, l, ref)
+	return nil, t.describeLost(s, l, ref)
 }
 
-// choose finds the tag for a range. A head never goes back to a lower version because a tag was deleted:
+// chooseTag finds the tag for a range. A head never goes back to a lower version because a tag was deleted:
 // that is a lost ref as any other.
-func (t *tenure) choose(s Source, l *fetch.Listing, ref, text string) (*found, string) {
+func (t *tenure) chooseTag(s Source, l *fetch.Listing, ref, text string) (*found, string) {
 	r, err := semver.Parse(text)
 	if err != nil {
-		return nil, fmt.Sprintf("ref %q of %s: %s", ref, s.users(ref), err)
+		return nil, fmt.Sprintf("ref %q of %s: %s", ref, s.nameUsers(ref), err)
 	}
 	choice := r.Choose(maps.Keys(l.Refs))
 	old, known := t.heads[ref]
@@ -120,8 +120,8 @@ func (t *tenure) choose(s Source, l *fetch.Listing, ref, text string) (*found, s
 	return &found{object: l.Refs[choice.Tag], resolved: choice.Tag, newer: choice.Newer()}, ""
 }
 
-// want notes what has to be fetched for a ref.
-func (p *plan) want(l *fetch.Listing, ref string, id plumbing.Hash) {
+// wantObject notes what has to be fetched for a ref.
+func (p *plan) wantObject(l *fetch.Listing, ref string, id plumbing.Hash) {
 	tip, ok := tipOf(l, id)
 	if ok || !plumbing.IsHash(ref) {
 		p.wants = append(p.wants, tip)
@@ -146,23 +146,23 @@ func tipOf(l *fetch.Listing, id plumbing.Hash) (plumbing.Hash, bool) {
 	return id, false
 }
 
-// miss notes that upstream does not have a ref.
-func (p *plan) miss(ref, text string) {
+// noteMissing notes that upstream does not have a ref.
+func (p *plan) noteMissing(ref, text string) {
 	if text != "" {
 		p.troubles = append(p.troubles, trouble{ref: ref, text: text, isMissing: true})
 	}
 }
 
-func (p *plan) lose(ref, text string) {
+func (p *plan) noteLost(ref, text string) {
 	if text != "" {
 		p.troubles = append(p.troubles, trouble{ref: ref, text: text})
 	}
 }
 
-// drop keeps the last good head of a ref that was found.
-func (p *plan) drop(ref, text string) {
+// dropRef keeps the last good head of a ref that was found.
+func (p *plan) dropRef(ref, text string) {
 	delete(p.found, ref)
-	p.lose(ref, text)
+	p.noteLost(ref, text)
 }
 
 // dropFor is drop for what an error kept back.
@@ -171,8 +171,8 @@ func (p *plan) dropFor(ref string, cause error, text string) {
 	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: cause})
 }
 
-// wanted are the refs to follow, in order.
-func wanted(s Source) []string {
+// wantedRefs are the refs to follow, in order.
+func wantedRefs(s Source) []string {
 	if s.only != "" {
 		return []string{s.only}
 	}

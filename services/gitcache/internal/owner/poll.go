@@ -58,14 +58,14 @@ func newWork() work {
 	}
 }
 
-// poll asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
+// pollUpstream asks upstream once and takes in what moved. Its own trouble is the source's problem, not an
 // error; an error means that the context ended.
-func (t *tenure) poll(ctx context.Context) error {
-	s := t.current()
+func (t *tenure) pollUpstream(ctx context.Context) error {
+	s := t.loop.currentSource()
 	var requests atomic.Int64
 	began := time.Now()
-	moved, troubles, err := t.ask(fetch.WithCounter(ctx, &requests), s, began)
-	t.count(int(requests.Load()))
+	moved, troubles, err := t.listAndFetch(fetch.WithCounter(ctx, &requests), s, began)
+	t.loop.countRequests(int(requests.Load()))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -80,40 +80,40 @@ func (t *tenure) poll(ctx context.Context) error {
 			result, retryAfter = string(known.Kind), known.RetryAfter
 		}
 	}
-	t.o.deps.Metrics.poll(ctx, result, time.Since(began))
+	t.loop.o.deps.Metrics.countPoll(ctx, result, time.Since(began))
 	t.troubles, t.failure = troubles, err
 	t.combineAt = time.Now() // after what moved is published: to put sources together may take a while
-	t.note(ctx, s, moved, err)
-	t.schedule(s, err, retryAfter)
-	t.met(ctx, s, err)
+	t.noteResult(ctx, s, moved, err)
+	t.schedulePoll(s, err, retryAfter)
+	t.noteHost(ctx, s, err)
 	return nil
 }
 
-// note keeps what a poll brought, and marks it for publishing if it is news.
-func (t *tenure) note(ctx context.Context, s Source, moved bool, err error) {
+// noteResult keeps what a poll brought, and marks it for publishing if it is news.
+func (t *tenure) noteResult(ctx context.Context, s Source, moved bool, err error) {
 	first := !t.polled
 	t.polled = true
-	t.judge(ctx, s, moved || first)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.now.LastPoll, t.now.Heads, t.now.Problem = time.Now(), sorted(t.heads), t.problem
+	t.judgeProblem(ctx, s, moved || first)
+	t.loop.mu.Lock()
+	defer t.loop.mu.Unlock()
+	t.loop.now.LastPoll, t.loop.now.Heads, t.loop.now.Problem = time.Now(), sortHeads(t.heads), t.problem
 	if err == nil {
-		t.good, t.now.StaleSince = t.now.LastPoll, time.Time{}
-	} else if t.now.StaleSince.IsZero() {
-		t.now.StaleSince = t.now.LastPoll
+		t.loop.good, t.loop.now.StaleSince = t.loop.now.LastPoll, time.Time{}
+	} else if t.loop.now.StaleSince.IsZero() {
+		t.loop.now.StaleSince = t.loop.now.LastPoll
 	}
 }
 
-// judge puts what is wrong into words, and marks it for publishing if it is news, or there is other news.
-func (t *tenure) judge(ctx context.Context, s Source, news bool) {
-	problem := told(s, slices.Concat(t.troubles, t.apart), t.problem, time.Now())
+// judgeProblem puts what is wrong into words, and marks it for publishing if it is news, or there is other news.
+func (t *tenure) judgeProblem(ctx context.Context, s Source, news bool) {
+	problem := describeTroubles(s, slices.Concat(t.troubles, t.apart), t.problem, time.Now())
 	if _, isPartial := errors.AsType[*partialError](t.failure); t.failure != nil && !isPartial {
 		problem.Single = t.stillAtFault(s, problem.Single)
 	}
 	if !problem.Equal(t.problem) {
 		news = true
 		if problem.Message != "" && problem.Message != t.problem.Message {
-			t.o.deps.Log.WarnContext(ctx, "source has a problem", "source", s.Name, "err", problem.Message)
+			t.loop.o.deps.Log.WarnContext(ctx, "source has a problem", "source", s.Name, "err", problem.Message)
 		}
 		t.problem = problem
 	}
@@ -141,13 +141,13 @@ func (t *tenure) stillAtFault(s Source, single []RefProblem) []RefProblem {
 	return single
 }
 
-// ask lists and, if a wanted ref moved, fetches. Troubles are with single refs and in words; err is
+// listAndFetch lists and, if a wanted ref moved, fetches. Troubles are with single refs and in words; err is
 // with all of upstream. A poll that finds something, or fails, begins a trace.
-func (t *tenure) ask(ctx context.Context, s Source, began time.Time) (moved bool, troubles []trouble, err error) {
+func (t *tenure) listAndFetch(ctx context.Context, s Source, began time.Time) (moved bool, troubles []trouble, err error) {
 	p, bring, err := t.planPoll(ctx, s)
-	if err != nil || t.news(p) {
-		traced, span := t.trace(ctx, s, began)
-		defer func() { end(span, err) }()
+	if err != nil || t.hasNews(p) {
+		traced, span := t.startTrace(ctx, s, began)
+		defer func() { endSpan(span, err) }()
 		ctx = traced
 	}
 	if err == nil {
@@ -190,29 +190,29 @@ func (t *tenure) planPoll(ctx context.Context, s Source) (p *plan, bring func(co
 		p = t.planBucket(s, list)
 		return p, func(ctx context.Context) (bool, error) { return t.bringCharts(ctx, r, s, p) }, nil
 	}
-	r, listing, err := t.list(ctx, s)
+	r, listing, err := t.listRefs(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	p = t.plan(s, listing)
-	return p, func(ctx context.Context) (bool, error) { return t.bring(ctx, r, s, listing, p) }, nil
+	p = t.makePlan(s, listing)
+	return p, func(ctx context.Context) (bool, error) { return t.bringWanted(ctx, r, s, listing, p) }, nil
 }
 
-// trace begins a trace with the span of a poll that began before it was known to be worth one.
-func (t *tenure) trace(ctx context.Context, s Source, began time.Time) (context.Context, trace.Span) {
-	return t.o.deps.Tracer.Start(ctx, "gitcache.poll", //nolint:spancheck // the caller ends it
+// startTrace begins a trace with the span of a poll that began before it was known to be worth one.
+func (t *tenure) startTrace(ctx context.Context, s Source, began time.Time) (context.Context, trace.Span) {
+	return t.loop.o.deps.Tracer.Start(ctx, "gitcache.poll", //nolint:spancheck // the caller ends it
 		trace.WithNewRoot(), trace.WithTimestamp(began), trace.WithAttributes(attribute.String("source", s.Name)))
 }
 
-func end(span trace.Span, err error) {
+func endSpan(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "poll")
 	}
 	span.End()
 }
 
-// news says whether a poll has something to do.
-func (t *tenure) news(p *plan) bool {
+// hasNews says whether a poll has something to do.
+func (t *tenure) hasNews(p *plan) bool {
 	if p.fresh || len(p.wants)+len(p.commits) > 0 {
 		return true
 	}
@@ -224,18 +224,18 @@ func (t *tenure) news(p *plan) bool {
 	return false
 }
 
-// list asks upstream for the wanted refs. Of those that it does not have the namesakes are asked for as well, so that
+// listRefs asks upstream for the wanted refs. Of those that it does not have the namesakes are asked for as well, so that
 // it can be said which other kind of ref was meant: with the next polls at once, and now once more.
-func (t *tenure) list(ctx context.Context, s Source) (r fetch.Remote, listing *fetch.Listing, err error) {
-	if r, err = t.remote(ctx, s); err != nil {
+func (t *tenure) listRefs(ctx context.Context, s Source) (r fetch.Remote, listing *fetch.Listing, err error) {
+	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
 	for range 2 { // not until it lacks nothing: a host may lack another ref each time
-		if listing, err = t.o.deps.Fetcher.List(ctx, r, t.names(s)); err != nil {
+		if listing, err = t.loop.o.deps.Fetcher.List(ctx, r, t.wantedNames(s)); err != nil {
 			break
 		}
-		t.o.deps.Metrics.list(listing.Bytes)
-		if !t.lack(s, listing) {
+		t.loop.o.deps.Metrics.countListing(listing.Bytes)
+		if !t.noteLacking(s, listing) {
 			break
 		}
 	}
@@ -245,25 +245,25 @@ func (t *tenure) list(ctx context.Context, s Source) (r fetch.Remote, listing *f
 	return r, listing, err
 }
 
-// bring fetches what the plan wants, and makes heads of it.
-func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *fetch.Listing, p *plan) (moved bool, err error) {
-	if err := t.fetch(ctx, r, listing, p); err != nil {
+// bringWanted fetches what the plan wants, and makes heads of it.
+func (t *tenure) bringWanted(ctx context.Context, r fetch.Remote, s Source, listing *fetch.Listing, p *plan) (moved bool, err error) {
+	if err := t.fetchWanted(ctx, r, listing, p); err != nil {
 		t.forgetCredentials(err)
 		return false, err
 	}
-	if err := t.verify(ctx, s, p); err != nil {
+	if err := t.dropUnsigned(ctx, s, p); err != nil {
 		return false, err
 	}
-	if err := t.gather(ctx, r, s, p); err != nil {
+	if err := t.gatherModules(ctx, r, s, p); err != nil {
 		return false, err
 	}
 	if p.fresh { // heads of charts may not be in the new mirror yet
 		if err := t.bringDependencies(ctx, r, s, p); err != nil {
 			return false, err
 		}
-		return t.settle(ctx, s, p)
+		return t.settleHeads(ctx, s, p)
 	}
-	if p.moved, err = t.settle(ctx, s, p); err != nil {
+	if p.moved, err = t.settleHeads(ctx, s, p); err != nil {
 		return false, err
 	}
 	if err := t.bringDependencies(ctx, r, s, p); err != nil { // a slow repository of charts holds no commit back
@@ -275,7 +275,7 @@ func (t *tenure) bring(ctx context.Context, r fetch.Remote, s Source, listing *f
 
 // bringDependencies fetches what the folders of services need of others: charts of repositories, and bases of other repositories.
 func (t *tenure) bringDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
-	if err := t.depend(ctx, r, s, p); err != nil {
+	if err := t.fetchDependencies(ctx, r, s, p); err != nil {
 		return err
 	}
 	return t.bringBases(ctx, r, s, p)
@@ -287,30 +287,30 @@ func (t *tenure) settleDependencies(p *plan) (moved bool, err error) {
 	maps.DeleteFunc(heads, func(ref string, _ mirror.Head) bool { return isDependency(ref) })
 	t.keepDependencies(heads, p)
 	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
-	return moved, t.keep(heads)
+	return moved, t.saveHeads(heads)
 }
 
-// settle makes heads of what was found and brought.
-func (t *tenure) settle(ctx context.Context, s Source, p *plan) (moved bool, err error) {
-	heads, err := t.take(ctx, s, p)
+// settleHeads makes heads of what was found and brought.
+func (t *tenure) settleHeads(ctx context.Context, s Source, p *plan) (moved bool, err error) {
+	heads, err := t.resolveHeads(ctx, s, p)
 	if err != nil {
 		return false, err
 	}
 	moved = !maps.EqualFunc(heads, t.heads, mirror.Head.Equal)
-	if err := t.keep(heads); err != nil {
+	if err := t.saveHeads(heads); err != nil {
 		return false, err
 	}
 	maps.Copy(t.seen, p.seen)
 	return moved, nil
 }
 
-// keep makes heads durable, but for those whose objects are not here.
-func (t *tenure) keep(heads map[string]mirror.Head) error {
+// saveHeads makes heads durable, but for those whose objects are not here.
+func (t *tenure) saveHeads(heads map[string]mirror.Head) error {
 	here := maps.Clone(heads)
 	maps.DeleteFunc(here, func(_ string, h mirror.Head) bool { return h.Object.IsZero() })
 	if !maps.EqualFunc(t.mirror.Heads(), here, mirror.Head.Equal) {
 		if err := t.mirror.SetHeads(here); err != nil {
-			return &fetch.Error{Kind: fetch.KindStorage, Message: fmt.Sprintf("write the mirror: %v. Check the disk of replica %q", err, t.o.cfg.Replica)}
+			return &fetch.Error{Kind: fetch.KindStorage, Message: fmt.Sprintf("write the mirror: %v. Check the disk of replica %q", err, t.loop.o.cfg.Replica)}
 		}
 	}
 	t.heads = heads

@@ -9,8 +9,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch"
 )
 
-// remote puts together whom to ask, and as whom.
-func (t *tenure) remote(ctx context.Context, s Source) (fetch.Remote, error) {
+// remoteOf puts together whom to ask, and as whom.
+func (t *tenure) remoteOf(ctx context.Context, s Source) (fetch.Remote, error) {
 	u, err := parseURL(s)
 	if err != nil {
 		return fetch.Remote{}, err
@@ -37,7 +37,7 @@ func (t *tenure) readSecret(ctx context.Context, s Source, r *fetch.Remote) erro
 	if !ok || known.revision != s.SecretRevision {
 		ctx, cancel := context.WithTimeout(ctx, consoleTime)
 		defer cancel()
-		c, err := t.o.deps.Console.Credentials(ctx, s.Secret)
+		c, err := t.loop.o.deps.Console.Credentials(ctx, s.Secret)
 		if err != nil {
 			return &fetch.Error{Kind: fetch.KindCredentials, Message: err.Error()}
 		}
@@ -57,9 +57,9 @@ func (t *tenure) logIn(ctx context.Context, s Source, r *fetch.Remote) error {
 			Message: fmt.Sprintf("the source has auth: %s, and secret %q has credentials, too. Remove one of them", s.Cloud, s.Secret),
 		}
 	}
-	ask := t.o.deps.Clouds.Registry
+	ask := t.loop.o.deps.Clouds.Registry
 	if s.Bucket.Is {
-		ask = t.o.deps.Clouds.Bucket
+		ask = t.loop.o.deps.Clouds.Bucket
 	}
 	login, err := ask(ctx, s.Cloud, r.URL.Host)
 	if err != nil {
@@ -90,7 +90,7 @@ func parseURL(s Source) (*url.URL, error) {
 }
 
 // forgetCredentials makes the next poll read the secret again when upstream did not like it.
-func (t *tenure) forgetCredentials(err error) { t.forgetCredentialsOf(t.current(), err) }
+func (t *tenure) forgetCredentials(err error) { t.forgetCredentialsOf(t.loop.currentSource(), err) }
 
 func (t *tenure) forgetCredentialsOf(s Source, err error) {
 	if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindCredentials {
@@ -101,6 +101,6 @@ func (t *tenure) forgetCredentialsOf(s Source, err error) {
 		return
 	}
 	if u, err := parseURL(s); err == nil {
-		t.o.deps.Clouds.Forget(s.Cloud, u.Host)
+		t.loop.o.deps.Clouds.Forget(s.Cloud, u.Host)
 	}
 }

@@ -21,7 +21,7 @@ func TestPollsAreSpreadOverTheirInterval(t *testing.T) {
 		tn := newTenure(Source{Interval: 100 * time.Second})
 		least, most := time.Hour, time.Duration(0)
 		for range 1000 {
-			tn.schedule(tn.current(), nil, 0)
+			tn.schedulePoll(tn.loop.currentSource(), nil, 0)
 			wait := time.Until(tn.pollAt)
 			least, most = min(least, wait), max(most, wait)
 		}
@@ -37,13 +37,13 @@ func TestFailuresBackOffWithinBounds(t *testing.T) {
 		tn := newTenure(Source{})
 		bad := errors.New("down")
 		for n := 1; n <= 100; n++ {
-			tn.schedule(tn.current(), bad, 0)
+			tn.schedulePoll(tn.loop.currentSource(), bad, 0)
 			wait := time.Until(tn.pollAt)
 			if bound := min(firstBackoff<<min(n-1, 16), mostBackoff) + minPause; wait < minPause || wait > bound {
 				t.Fatalf("after %d failures it waits %s, bound is %s", n, wait, bound)
 			}
 		}
-		tn.schedule(tn.current(), nil, 0)
+		tn.schedulePoll(tn.loop.currentSource(), nil, 0)
 		if tn.failures != 0 {
 			t.Error("a good poll does not end the backoff")
 		}
@@ -54,12 +54,12 @@ func TestRetryAfterHoldsAgainstRefreshes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTenure(Source{})
-		tn.schedule(tn.current(), &fetch.Error{Kind: fetch.KindThrottled}, time.Minute)
+		tn.schedulePoll(tn.loop.currentSource(), &fetch.Error{Kind: fetch.KindThrottled}, time.Minute)
 		if wait := time.Until(tn.pollAt); wait < time.Minute || wait > time.Minute+firstBackoff {
 			t.Errorf("it waits %s", wait)
 		}
-		tn.nudge()
-		if err := tn.wait(t.Context()); err != nil {
+		tn.loop.nudgeLoop()
+		if err := tn.waitForDue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if wait := time.Until(tn.pollAt); wait != time.Minute {
@@ -75,23 +75,23 @@ func TestPollsThatAreAskedForDoNotLengthenThePause(t *testing.T) {
 		tn := newTenure(Source{Interval: 30 * time.Second})
 		bad := errors.New("down")
 		for range 3 {
-			tn.schedule(tn.current(), bad, 0)
+			tn.schedulePoll(tn.loop.currentSource(), bad, 0)
 			<-time.After(time.Until(tn.pollAt))
 		}
-		tn.schedule(tn.current(), bad, 0)
+		tn.schedulePoll(tn.loop.currentSource(), bad, 0)
 		due := tn.pollAt
 		for range 20 {
-			tn.nudge()
-			if err := tn.wait(t.Context()); err != nil {
+			tn.loop.nudgeLoop()
+			if err := tn.waitForDue(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			tn.schedule(tn.current(), bad, 0)
+			tn.schedulePoll(tn.loop.currentSource(), bad, 0)
 			if !tn.pollAt.Equal(due) || tn.failures != 4 {
 				t.Fatalf("after a poll that was asked for the next one is due in %s after %d failures, want in %s after 4", time.Until(tn.pollAt), tn.failures, time.Until(due))
 			}
 		}
 		<-time.After(time.Until(due))
-		if tn.schedule(tn.current(), bad, 0); tn.failures != 5 {
+		if tn.schedulePoll(tn.loop.currentSource(), bad, 0); tn.failures != 5 {
 			t.Errorf("a poll that was due counts for %d", tn.failures)
 		}
 	})
@@ -107,8 +107,8 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 			tn := &tenure{loop: newLoop(o, Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
 			o.loops[uid] = tn.loop
 			for range 10 {
-				tn.schedule(tn.current(), err, 0)
-				tn.met(t.Context(), tn.current(), err)
+				tn.schedulePoll(tn.loop.currentSource(), err, 0)
+				tn.noteHost(t.Context(), tn.loop.currentSource(), err)
 				if err != nil {
 					<-time.After(time.Until(tn.pollAt) - time.Millisecond)
 					tn.pollAt = time.Now().Add(-time.Second)
@@ -122,28 +122,28 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 		other := source("other", "https://git.example.org/c.git", down)
 		refused := source("refused", "https://git.example.com/d.git",
 			&fetch.Error{Kind: fetch.KindCredentials, Message: "401"})
-		first.schedule(first.current(), nil, 0)
-		first.met(t.Context(), first.current(), nil)
-		if len(same.back) != 1 || len(other.back) != 0 || len(refused.back) != 0 || len(first.back) != 0 {
-			t.Fatalf("woken: same host %d, another host %d, refused by the host %d, itself %d", len(same.back),
-				len(other.back), len(refused.back), len(first.back))
+		first.schedulePoll(first.loop.currentSource(), nil, 0)
+		first.noteHost(t.Context(), first.loop.currentSource(), nil)
+		if len(same.loop.back) != 1 || len(other.loop.back) != 0 || len(refused.loop.back) != 0 || len(first.loop.back) != 0 {
+			t.Fatalf("woken: same host %d, another host %d, refused by the host %d, itself %d", len(same.loop.back),
+				len(other.loop.back), len(refused.loop.back), len(first.loop.back))
 		}
 		planned := time.Now().Add(2 * time.Minute)
 		same.pollAt = planned
-		if err := same.wait(t.Context()); err != nil {
+		if err := same.waitForDue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if wait := time.Until(same.pollAt); wait > minPause {
 			t.Errorf("it is polled in %s", wait)
 		}
 		failures := same.failures
-		same.schedule(same.current(), down, 0)
+		same.schedulePoll(same.loop.currentSource(), down, 0)
 		if same.failures != failures || !same.pollAt.Equal(planned) {
 			t.Errorf("a failure of that poll counts: %d failures, next in %s", same.failures, time.Until(same.pollAt))
 		}
-		same.schedule(same.current(), nil, 0)
-		same.met(t.Context(), same.current(), nil)
-		if len(first.back) != 0 {
+		same.schedulePoll(same.loop.currentSource(), nil, 0)
+		same.noteHost(t.Context(), same.loop.currentSource(), nil)
+		if len(first.loop.back) != 0 {
 			t.Error("a source that is well is woken")
 		}
 	})
@@ -165,7 +165,7 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 		source := func(o *Owner, uid, url string) *tenure {
 			tn := &tenure{loop: newLoop(o, Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
 			o.loops[uid] = tn.loop
-			tn.met(t.Context(), tn.current(), down)
+			tn.noteHost(t.Context(), tn.loop.currentSource(), down)
 			return tn
 		}
 		first, second := source(one, "1", "https://git.example.com/a.git"), source(one, "2",
@@ -173,39 +173,39 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 		far, well := source(other, "3", "https://git.example.com/c.git"), source(other, "4",
 			"https://git.example.org/d.git")
 		for _, tn := range []*tenure{first, second} { // the second one was woken by the first
-			tn.met(t.Context(), tn.current(), nil)
+			tn.noteHost(t.Context(), tn.loop.currentSource(), nil)
 		}
 		if !slices.Equal(said, []string{"one git.example.com"}) {
 			t.Fatalf("said: %q", said)
 		}
 		began := time.Now()
 		other.HostAnswered(t.Context(), "git.example.com")
-		if len(far.back) != 1 || len(well.back) != 0 || time.Since(began) > announceSpread {
-			t.Errorf("woken after %s: %d of the host, %d of another one", time.Since(began), len(far.back),
-				len(well.back))
+		if len(far.loop.back) != 1 || len(well.loop.back) != 0 || time.Since(began) > announceSpread {
+			t.Errorf("woken after %s: %d of the host, %d of another one", time.Since(began), len(far.loop.back),
+				len(well.loop.back))
 		}
-		<-far.back
+		<-far.loop.back
 		other.HostAnswered(t.Context(), "git.example.com") // another replica says the same, before the poll
 		other.HostAnswered(t.Context(), "nobody.example.com")
-		if len(far.back) != 0 || len(other.answered) != 1 {
-			t.Errorf("woken again: %d; of hosts it keeps %v", len(far.back), other.answered)
+		if len(far.loop.back) != 0 || len(other.answered) != 1 {
+			t.Errorf("woken again: %d; of hosts it keeps %v", len(far.loop.back), other.answered)
 		}
-		far.met(t.Context(), far.current(), nil)
+		far.noteHost(t.Context(), far.loop.currentSource(), nil)
 		if len(said) != 1 {
 			t.Errorf("the news echoes: %q", said)
 		}
 		// Another outage is announced again, by the replica that it ends for first.
 		for _, tn := range []*tenure{far, first} {
-			tn.met(t.Context(), tn.current(), down)
+			tn.noteHost(t.Context(), tn.loop.currentSource(), down)
 		}
-		far.met(t.Context(), far.current(), nil)
+		far.noteHost(t.Context(), far.loop.currentSource(), nil)
 		if len(said) != 2 || said[1] != "other git.example.com" {
 			t.Errorf("said: %q", said)
 		}
 		began = time.Now()
 		one.HostAnswered(t.Context(), "git.example.com")
-		if len(first.back) != 1 || time.Since(began) > announceSpread {
-			t.Errorf("after another outage: woken %d", len(first.back))
+		if len(first.loop.back) != 1 || time.Since(began) > announceSpread {
+			t.Errorf("after another outage: woken %d", len(first.loop.back))
 		}
 	})
 }
@@ -226,16 +226,16 @@ func TestAHostThatFailsTheWokenPollsIsAnnouncedAgain(t *testing.T) {
 			Interval: 30 * time.Second,
 		}), work: newWork()}
 		o.loops["1"] = tn.loop
-		tn.met(t.Context(), tn.current(), down)
+		tn.noteHost(t.Context(), tn.loop.currentSource(), down)
 		for range 3 {
 			o.HostAnswered(t.Context(), "git.example.com")
-			if len(tn.back) != 1 {
+			if len(tn.loop.back) != 1 {
 				t.Fatal("the end of the outage is not heard of")
 			}
-			<-tn.back
-			tn.met(t.Context(), tn.current(), down)
+			<-tn.loop.back
+			tn.noteHost(t.Context(), tn.loop.currentSource(), down)
 		}
-		tn.met(t.Context(), tn.current(), nil)
+		tn.noteHost(t.Context(), tn.loop.currentSource(), nil)
 		if said != 1 {
 			t.Errorf("the first answer to a poll of this replica is announced %d times", said)
 		}
@@ -246,7 +246,7 @@ func TestManyNudgesAreOne(t *testing.T) {
 	t.Parallel()
 	l := newLoop(New(Config{}, Deps{}), Source{})
 	for range 100 {
-		l.nudge()
+		l.nudgeLoop()
 	}
 	if len(l.wake) != 1 {
 		t.Errorf("%d polls are due", len(l.wake))
@@ -267,7 +267,7 @@ func TestTheFartherFromAPreferenceTheLongerTheOthersGet(t *testing.T) {
 	} {
 		o.deps.Placement = p
 		for range 100 {
-			if turn := l.turn(); turn < bounds[0] || turn > bounds[1] {
+			if turn := l.waitForTurn(); turn < bounds[0] || turn > bounds[1] {
 				t.Fatalf("at place %d it leaves %s to others", p, turn)
 			}
 		}
@@ -283,37 +283,37 @@ func TestWhoIsToldToTakeASourceDoesNotWait(t *testing.T) {
 		if err := o.Take(t.Context(), "a", Schedule{}, false); !errors.Is(err, ErrNotOwned) {
 			t.Errorf("it took it without a lease: %v", err)
 		}
-		if l.turn() == 0 {
+		if l.waitForTurn() == 0 {
 			t.Error("it tries out of turn for ever")
 		}
 		next := time.Now().Add(time.Minute)
 		go func() { _ = o.Take(t.Context(), "a", Schedule{Next: next}, true) }()
 		synctest.Wait()
-		if l.turn() != 0 {
+		if l.waitForTurn() != 0 {
 			t.Error("it waits")
 		}
-		if due, handed := l.place.begin(); !handed || !due.Next.Equal(next) {
+		if due, handed := l.place.beginTenure(); !handed || !due.Next.Equal(next) {
 			t.Errorf("handed over: %t, polled next at %s", handed, due.Next)
 		}
-		l.place.end(Schedule{}, false)
-		l.place.released()
-		if due, handed := l.place.begin(); handed || !due.Next.Equal(time.Now()) {
+		l.place.endTenure(Schedule{}, false)
+		l.place.noteReleased()
+		if due, handed := l.place.beginTenure(); handed || !due.Next.Equal(time.Now()) {
 			t.Errorf("a schedule was used twice: %s", due.Next)
 		}
-		if l.turn() != 0 {
+		if l.waitForTurn() != 0 {
 			t.Error("what is to stay here is left to others")
 		}
 		o.deps.Placement = place(-1)
-		if l.turn() >= 0 {
+		if l.waitForTurn() >= 0 {
 			t.Error("it is kept although the replica drains")
 		}
 		o.deps.Placement = place(0)
 		o.Expect("a")
-		if l.turn() >= 0 {
+		if l.waitForTurn() >= 0 {
 			t.Error("it takes what it is about to be given, without knowing when to poll")
 		}
 		<-time.After(expectTime)
-		if l.turn() != 0 {
+		if l.waitForTurn() != 0 {
 			t.Error("it waits for ever for an owner that has gone")
 		}
 	})
@@ -330,7 +330,7 @@ func TestAWishOutlivesAHandover(t *testing.T) {
 		}
 		go func() { _ = o.Take(t.Context(), "a", Schedule{Next: time.Now().Add(time.Hour)}, false) }()
 		synctest.Wait()
-		if due, _ := l.place.begin(); due.Next.After(time.Now()) {
+		if due, _ := l.place.beginTenure(); due.Next.After(time.Now()) {
 			t.Errorf("who asked for a poll waits %s", time.Until(due.Next))
 		}
 	})
@@ -351,7 +351,7 @@ func TestAMirrorIsWrittenByOneOnly(t *testing.T) {
 		}
 		owned := make(chan struct{})
 		go func() {
-			l.place.begin()
+			l.place.beginTenure()
 			close(owned)
 		}()
 		<-copying.Done()
@@ -366,16 +366,16 @@ func TestAMirrorIsWrittenByOneOnly(t *testing.T) {
 		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
 			t.Error("the mirror of an owned source is lent")
 		}
-		l.place.end(Schedule{}, false)
+		l.place.endTenure(Schedule{}, false)
 		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
 			t.Error("the mirror is lent before the lease was given back")
 		}
-		l.place.released()
+		l.place.noteReleased()
 		if _, back, ok = o.Borrow(t.Context(), "a"); !ok {
 			t.Error("the mirror is not lent after the tenure")
 		}
 		back()
-		l.place.close()
+		l.place.closeForGood()
 		if _, _, ok := o.Borrow(t.Context(), "a"); ok {
 			t.Error("the mirror of a deleted source is lent")
 		}

@@ -37,8 +37,8 @@ func (t *tenure) trustsKey(s Source, fingerprint string) bool {
 	return in != nil && in.err == nil && fingerprint != "" && in.keys.Has(fingerprint)
 }
 
-// signers are the lines of a combination that say who signed the commits of its first source.
-func (c *combining) signers(parts []Part) string {
+// describeSigners are the lines of a combination that say who signed the commits of its first source.
+func (c *combining) describeSigners(parts []Part) string {
 	var lines strings.Builder
 	for _, p := range parts {
 		if p.UID == c.s.UID {
@@ -48,22 +48,22 @@ func (c *combining) signers(parts []Part) string {
 	return lines.String()
 }
 
-// seal proves later that the hub made a commit.
-func (t *tenure) seal(commit []byte) ([]byte, error) {
-	mac, err := t.o.deps.Secret.Sign(hubsecret.Combinations, t.sealed(commit))
+// sealCommit proves later that the hub made a commit.
+func (t *tenure) sealCommit(commit []byte) ([]byte, error) {
+	mac, err := t.loop.o.deps.Secret.Sign(hubsecret.Combinations, t.sealedText(commit))
 	if err != nil {
 		return nil, fmt.Errorf("the hub secret can't be read, which seals what is put together: %w", err)
 	}
 	return mirror.Seal(commit, hex.EncodeToString(mac)), nil
 }
 
-// sealed is what a seal is about: a commit, and the source that has it.
-func (t *tenure) sealed(commit []byte) []byte {
-	return append([]byte(t.uid+"\x00"), commit...)
+// sealedText is what a seal is about: a commit, and the source that has it.
+func (t *tenure) sealedText(commit []byte) []byte {
+	return append([]byte(t.loop.uid+"\x00"), commit...)
 }
 
-// proven says why a combination counts for nothing where commits have to be signed; nil: it counts.
-func (t *tenure) proven(s Source, id plumbing.Hash) error {
+// checkSeal says why a combination counts for nothing where commits have to be signed; nil: it counts.
+func (t *tenure) checkSeal(s Source, id plumbing.Hash) error {
 	if !s.Verification.isWanted() {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (t *tenure) proven(s Source, id plumbing.Hash) error {
 	}
 	mac, err := hex.DecodeString(seal)
 	if err == nil && seal != "" {
-		good, err := t.o.deps.Secret.Verify(hubsecret.Combinations, t.sealed(commit), mac)
+		good, err := t.loop.o.deps.Secret.Verify(hubsecret.Combinations, t.sealedText(commit), mac)
 		if err != nil {
 			return fmt.Errorf(no+"the hub secret can't be read: %w", err)
 		}

@@ -59,7 +59,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 	}
 	if t.contentKeys(s) == nil {
 		clear(p.found)
-		p.lose("", t.content.err.Error()+". Until it is corrected nothing new is published")
+		p.noteLost("", t.content.err.Error()+". Until it is corrected nothing new is published")
 		return nil
 	}
 	verdicts := map[string]contentVerdict{}
@@ -89,16 +89,16 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 				}
 				failed[key] = err
 				t.forgetCredentials(err)
-				if unanswered(err) && !fetch.IsElsewhere(r, f.listed) {
+				if isUnanswered(err) && !fetch.IsElsewhere(r, f.listed) {
 					p.unverified[ref] = err
 				}
-				p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.users(ref), err, t.kept(ref)))
+				p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.nameUsers(ref), err, t.describeKept(ref)))
 				continue
 			}
 			verdicts[key] = v
 		}
 		if v.no != nil {
-			p.drop(ref, t.unsignedContent(s, ref, f, v.no))
+			p.dropRef(ref, t.unsignedContent(s, ref, f, v.no))
 			continue
 		}
 		f.signedBy = v.signedBy
@@ -140,8 +140,8 @@ func (t *tenure) contentKeys(s Source) *signed.Trust {
 	return t.content.is
 }
 
-// trusts tells whether content that was published may be published for another ref, too: by who signed it, and the keys of today.
-func (t *tenure) trusts(s Source, h mirror.Head) bool {
+// trustsHead tells whether content that was published may be published for another ref, too: by who signed it, and the keys of today.
+func (t *tenure) trustsHead(s Source, h mirror.Head) bool {
 	if s.Verify.IsZero() {
 		return true
 	}
@@ -163,7 +163,7 @@ type silentHosts struct {
 	elsewhere int // of all hosts but own
 }
 
-func (s *silentHosts) add(host string) {
+func (s *silentHosts) addHost(host string) {
 	if s.by[host]++; host != s.own {
 		s.elsewhere++
 	}
@@ -246,7 +246,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 	delete(t.content.silences, key)
 	if err != nil {
 		if known, ok := errors.AsType[*fetch.Error](err); ok && (known.Kind == fetch.KindTimeout || known.Kind == fetch.KindUnreachable) {
-			silent.add(host)
+			silent.addHost(host)
 			t.content.silences[key] = silence{err, time.Now()}
 		}
 		return v, err
@@ -257,7 +257,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 
 // lookAtContent asks for the signatures of what was found, and says who signed it.
 func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
-	ctx, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
+	ctx, span := telemetry.Child(ctx, t.loop.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
 	defer span.End()
 	if by.of.Provider == signed.Provenance {
 		v, err = t.lookAtProvenance(ctx, by, r, f, now)
@@ -273,7 +273,7 @@ func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r fetch.Re
 		result = string(v.no.Kind)
 		span.SetStatus(codes.Error, result)
 	}
-	t.o.deps.Metrics.verification(result)
+	t.loop.o.deps.Metrics.countVerification(result)
 	return v, nil
 }
 
@@ -291,17 +291,17 @@ func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r fetch
 	if by.of.Provider == signed.Notation {
 		look.Form = oci.FormNotation
 	}
-	n, err := t.o.deps.Signatures.Signatures(ctx, r, look, func(s oci.Signature) bool {
+	n, err := t.loop.o.deps.Signatures.Signatures(ctx, r, look, func(s oci.Signature) bool {
 		v.signedBy, v.no = by.is.Signature(s, of, now)
 		return v.no == nil
 	})
-	t.o.deps.Metrics.list(n)
+	t.loop.o.deps.Metrics.countListing(n)
 	return v, err
 }
 
 // lookAtProvenance verifies the provenance file of a package, which names the package's digest.
 func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
-	text, err := t.o.deps.Signatures.Provenance(ctx, r, f.listed)
+	text, err := t.loop.o.deps.Signatures.Provenance(ctx, r, f.listed)
 	if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindNotFound {
 		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov) that can be read (%s)", known.Message)
 		return v, nil
@@ -309,7 +309,7 @@ func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r fetch
 	if err != nil {
 		return v, err
 	}
-	t.o.deps.Metrics.list(int64(len(text)))
+	t.loop.o.deps.Metrics.countListing(int64(len(text)))
 	if text == nil {
 		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov)")
 		return v, nil
@@ -331,7 +331,7 @@ func (t *tenure) unsignedContent(s Source, ref string, f *found, no *signature.R
 	case known:
 		kept = fmt.Sprintf("%s stays published", catalog.ShowRef(old.Resolved))
 	}
-	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.users(ref), no, kept, contentAdvice(s.Verify, no))
+	return fmt.Sprintf("%s of %s %s. %s. %s", catalog.ShowRef(f.resolved), s.nameUsers(ref), no, kept, contentAdvice(s.Verify, no))
 }
 
 // contentAdvice is the next step with content that does not count as signed.

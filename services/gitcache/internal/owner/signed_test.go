@@ -51,7 +51,7 @@ func provenTenure(t *testing.T, f *provenances) (*tenure, fetch.Remote, Source) 
 		Verify: signed.Policy{Provider: signed.Provenance, Keys: []string{gittest.NewOpenPGP(t, "ed25519").Public}},
 	}
 	tn := newTenure(s)
-	tn.o.deps.Signatures, tn.o.deps.Metrics = f, metrics
+	tn.loop.o.deps.Signatures, tn.loop.o.deps.Metrics = f, metrics
 	return tn, fetch.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}, s
 }
 
@@ -141,7 +141,7 @@ func TestADamagedMirrorWaitsForSignaturesOfWhatIsPublished(t *testing.T) {
 				tn.heads[ref] = mirror.Head{Ref: ref, Object: commit, Commit: commit}
 			}
 			_, err := tn.bringCharts(t.Context(), r, s, p)
-			if !unanswered(err) {
+			if !isUnanswered(err) {
 				t.Errorf("got %v", err)
 			}
 			if m.Doubted() != isPublished {

@@ -88,29 +88,29 @@ type Verification struct {
 
 func (v Verification) isWanted() bool { return v.Commit || v.Tag }
 
-func (v Verification) equal(o Verification) bool {
+func (v Verification) equalTo(o Verification) bool {
 	return v.Commit == o.Commit && v.Tag == o.Tag && slices.Equal(v.Keys, o.Keys)
 }
 
-// equal tells whether two say the same of what is asked of upstream; combinations ask for nothing. How many services want a ref does not
+// equalTo tells whether two say the same of what is asked of upstream; combinations ask for nothing. How many services want a ref does not
 // matter: a poll for each of thousands that are applied would bring nothing.
-func (s Source) equal(o Source) bool {
+func (s Source) equalTo(o Source) bool {
 	same := func(int, int) bool { return true }
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts &&
 		s.Registry == o.Registry && s.Bucket == o.Bucket && s.Cloud == o.Cloud &&
 		s.LayerType == o.LayerType && s.AllowReplaced == o.AllowReplaced && s.Interval == o.Interval &&
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules &&
-		slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equal(o.Verification) &&
+		slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equalTo(o.Verification) &&
 		s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
 		s.HasDependencies == o.HasDependencies && slices.Equal(s.Allow, o.Allow) && slices.EqualFunc(s.ChartSources,
-		o.ChartSources, Source.equal) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
+		o.ChartSources, Source.equalTo) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }
 
 // isGit tells a Git repository from other sources, whose commits are made here.
 func (s Source) isGit() bool { return !s.Charts && !s.Artifacts && !s.Bucket.Is }
 
-func (s Source) interval() time.Duration {
+func (s Source) pollInterval() time.Duration {
 	if s.Interval <= 0 {
 		return defaultInterval
 	}

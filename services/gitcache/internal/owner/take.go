@@ -12,12 +12,12 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-// take makes heads of what was found, and keeps the last good ones of all other refs.
-func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror.Head, error) {
+// resolveHeads makes heads of what was found, and keeps the last good ones of all other refs.
+func (t *tenure) resolveHeads(ctx context.Context, s Source, p *plan) (map[string]mirror.Head, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	heads := map[string]mirror.Head{}
-	for _, ref := range wanted(s) {
+	for _, ref := range wantedRefs(s) {
 		old, known := t.heads[ref]
 		if known {
 			heads[ref] = old
@@ -26,14 +26,14 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 		if !ok {
 			continue
 		}
-		h, err := t.head(ctx, s, o, ref, f)
+		h, err := t.makeHead(ctx, s, o, ref, f)
 		switch {
 		case err == nil:
 			heads[ref], p.seen[ref] = h, true
-		case unreadable(err):
-			return nil, t.doubt(ref, err)
+		case isUnreadable(err):
+			return nil, t.markDamaged(ref, err)
 		default:
-			p.lose(ref, unusable(s, ref, err))
+			p.noteLost(ref, describeUnusable(s, ref, err))
 		}
 	}
 	t.keepDependencies(heads, p)
@@ -41,18 +41,18 @@ func (t *tenure) take(ctx context.Context, s Source, p *plan) (map[string]mirror
 	return heads, nil
 }
 
-// unreadable tells errors that are the mirror's fault from those that are the content's.
-func unreadable(err error) bool {
+// isUnreadable tells errors that are the mirror's fault from those that are the content's.
+func isUnreadable(err error) bool {
 	return errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt)
 }
 
-// doubt makes the next poll clone again.
-func (t *tenure) doubt(ref string, err error) error {
+// markDamaged makes the next poll clone again.
+func (t *tenure) markDamaged(ref string, err error) error {
 	t.mirror.Doubt(err)
 	return &fetch.Error{Kind: fetch.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
 }
 
-func (t *tenure) head(ctx context.Context, s Source, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
+func (t *tenure) makeHead(ctx context.Context, s Source, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {
 	h, known := t.heads[ref]
 	if !known || h.Object != f.object || !f.commit.IsZero() && h.Commit != f.commit {
 		commit := f.commit

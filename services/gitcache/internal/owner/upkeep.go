@@ -18,13 +18,13 @@ func (t *tenure) lookAfter(ctx context.Context) {
 	if !t.grown {
 		return
 	}
-	t.measure()
-	if t.holds.check(key) != nil {
+	t.measureMirror()
+	if t.holds.checkPaused(key) != nil {
 		return
 	}
 	select {
-	case t.o.upkeep <- struct{}{}:
-		defer func() { <-t.o.upkeep }()
+	case t.loop.o.upkeep <- struct{}{}:
+		defer func() { <-t.loop.o.upkeep }()
 	default:
 		return
 	}
@@ -32,55 +32,55 @@ func (t *tenure) lookAfter(ctx context.Context) {
 	switch {
 	case err == nil:
 		t.grown = false
-		t.holds.done(key)
+		t.holds.clearPause(key)
 	case ctx.Err() != nil:
 		return
 	default:
-		t.holds.add(key, err, mostNeglect)
-		t.o.deps.Log.WarnContext(ctx, "mirror is not repacked; it goes on with more packs than it needs", "source", t.current().Name, "err", err)
+		t.holds.addPause(key, err, mostNeglect)
+		t.loop.o.deps.Log.WarnContext(ctx, "mirror is not repacked; it goes on with more packs than it needs", "source", t.loop.currentSource().Name, "err", err)
 	}
-	t.o.deps.Metrics.upkept(err)
-	t.measure()
+	t.loop.o.deps.Metrics.countUpkeep(err)
+	t.measureMirror()
 }
 
 // recheckTime bounds the check of a doubted mirror; then it is cloned again.
 const recheckTime = 10 * time.Minute
 
-// recheck spares a clone where a doubted mirror turns out to be whole, or what is damaged can be made again.
-func (t *tenure) recheck(ctx context.Context) {
+// recheckMirror spares a clone where a doubted mirror turns out to be whole, or what is damaged can be made again.
+func (t *tenure) recheckMirror(ctx context.Context) {
 	if !t.mirror.Doubted() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, recheckTime)
 	defer cancel()
 	if err := t.mirror.Check(ctx); err != nil && ctx.Err() == nil {
-		t.o.deps.Log.WarnContext(ctx, "mirror is damaged and is cloned again", "source", t.current().Name, "err", err)
+		t.loop.o.deps.Log.WarnContext(ctx, "mirror is damaged and is cloned again", "source", t.loop.currentSource().Name, "err", err)
 	}
 }
 
 // Repair polls now if the mirror of a source is to be replaced, so that nobody waits for the next poll. Repair may be
 // called with every request: while upstream fails, or a mirror was cloned just before, it does nothing.
 func (o *Owner) Repair(uid string) {
-	l := o.loop(uid)
+	l := o.loopOf(uid)
 	if l == nil {
 		return
 	}
-	s := l.state()
+	s := l.currentState()
 	if m, ok := o.deps.Mirrors.Lookup(uid); ok && s.Owned && s.StaleSince.IsZero() && m.Doubted() {
-		l.nudge()
+		l.nudgeLoop()
 	}
 }
 
-func (t *tenure) measure() {
+func (t *tenure) measureMirror() {
 	bytes, packs := t.mirror.Size()
-	t.set(func(s *State) { s.MirrorBytes, s.MirrorPacks = bytes, packs })
+	t.loop.changeState(func(s *State) { s.MirrorBytes, s.MirrorPacks = bytes, packs })
 }
 
-// count notes requests to upstream.
-func (l *loop) count(requests int) {
+// countRequests notes requests to upstream.
+func (l *loop) countRequests(requests int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.asked.add(time.Now(), requests)
+	l.asked.addRequests(time.Now(), requests)
 }
 
 // hourly counts what happened in the last hour, by minutes.
@@ -89,21 +89,21 @@ type hourly struct {
 	last    int64 // the minute, since 1970, that was counted last
 }
 
-func (h *hourly) add(now time.Time, n int) {
-	h.forget(now)
+func (h *hourly) addRequests(now time.Time, n int) {
+	h.forgetOld(now)
 	h.minutes[h.last%60] += n
 }
 
-func (h *hourly) sum(now time.Time) (n int) {
-	h.forget(now)
+func (h *hourly) sumRequests(now time.Time) (n int) {
+	h.forgetOld(now)
 	for _, m := range h.minutes {
 		n += m
 	}
 	return n
 }
 
-// forget clears the minutes that were not counted in for an hour. A clock that goes back counts on.
-func (h *hourly) forget(now time.Time) {
+// forgetOld clears the minutes that were not counted in for an hour. A clock that goes back counts on.
+func (h *hourly) forgetOld(now time.Time) {
 	minute := now.Unix() / 60
 	for m := max(h.last+1, minute-59); m <= minute; m++ {
 		h.minutes[m%60] = 0

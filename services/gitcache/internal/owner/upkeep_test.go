@@ -22,22 +22,22 @@ func TestRequestsAreCountedForAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hourly
 		for range 90 {
-			h.add(time.Now(), 2)
+			h.addRequests(time.Now(), 2)
 			nap(time.Minute)
 		}
-		if got := h.sum(time.Now()); got != 118 {
+		if got := h.sumRequests(time.Now()); got != 118 {
 			t.Errorf("%d requests, want those of the last 59 whole minutes", got)
 		}
 		nap(30 * time.Minute)
-		if got := h.sum(time.Now()); got != 58 {
+		if got := h.sumRequests(time.Now()); got != 58 {
 			t.Errorf("%d requests after half an hour without any", got)
 		}
-		h.add(time.Now().Add(-10*time.Minute), 1) // a clock that was set back
-		if got := h.sum(time.Now()); got != 59 {
+		h.addRequests(time.Now().Add(-10*time.Minute), 1) // a clock that was set back
+		if got := h.sumRequests(time.Now()); got != 59 {
 			t.Errorf("%d requests, one by a clock that goes back", got)
 		}
 		nap(24 * time.Hour)
-		if got := h.sum(time.Now()); got != 0 {
+		if got := h.sumRequests(time.Now()); got != 0 {
 			t.Errorf("%d requests after a day without any", got)
 		}
 	})
@@ -50,21 +50,21 @@ func TestARepositoryOverALimitIsHeldWhateverIsPushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, bad := holds{}, errors.New("too large")
 		for n := range 12 {
-			h.exceed(fmt.Sprint("wants ", n), "repository", bad)
+			h.pauseLong(fmt.Sprint("wants ", n), "repository", bad)
 			pause := min(firstBackoff<<(limitTimes+n), mostSpoiled)
 			nap(pause/2 - 1)
-			if err := h.check("repository"); !errors.Is(err, bad) {
+			if err := h.checkPaused("repository"); !errors.Is(err, bad) {
 				t.Fatalf("after the %dth pack others are fetched within %s", n+1, pause/2)
 			}
 			nap(pause + 1)
-			if err := h.check("repository"); err != nil {
+			if err := h.checkPaused("repository"); err != nil {
 				t.Fatalf("after the %dth pack others wait longer than %s", n+1, pause*3/2)
 			}
 		}
-		h.done("repository")
-		h.exceed("wants", "repository", bad)
+		h.clearPause("repository")
+		h.pauseLong("wants", "repository", bad)
 		nap(firstBackoff << limitTimes * 3 / 2)
-		if h.check("repository") != nil || h.check("wants") == nil {
+		if h.checkPaused("repository") != nil || h.checkPaused("wants") == nil {
 			t.Error("a repository that was fetched is held as long as before, or the pack itself is not")
 		}
 	})
@@ -75,31 +75,31 @@ func TestWhatDoesNotWorkIsTriedEverMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, bad := holds{}, errors.New("bad")
 		for n := range 30 {
-			h.add("x", bad, time.Hour)
+			h.addPause("x", bad, time.Hour)
 			bound := min(firstBackoff<<n, time.Hour)
 			if n > 20 {
 				bound = time.Hour
 			}
-			if err := h.check("x"); !errors.Is(err, bad) {
+			if err := h.checkPaused("x"); !errors.Is(err, bad) {
 				t.Fatalf("it is tried at once: %v", err)
 			}
 			nap(bound/2 - 1)
-			if h.check("x") == nil {
+			if h.checkPaused("x") == nil {
 				t.Fatalf("the %dth pause is shorter than %s", n+1, bound/2)
 			}
 			nap(bound + 1)
-			if err := h.check("x"); err != nil {
+			if err := h.checkPaused("x"); err != nil {
 				t.Fatalf("the %dth pause is longer than %s", n+1, bound*3/2)
 			}
 		}
-		h.done("x")
-		h.add("x", bad, time.Hour)
+		h.clearPause("x")
+		h.addPause("x", bad, time.Hour)
 		nap(firstBackoff * 3 / 2)
-		if err := h.check("x"); err != nil {
+		if err := h.checkPaused("x"); err != nil {
 			t.Error("what worked once is held as long as before")
 		}
 		for i := range 3 * maxHolds {
-			h.add(string(rune(i)), bad, time.Hour)
+			h.addPause(string(rune(i)), bad, time.Hour)
 		}
 		if len(h) > maxHolds {
 			t.Errorf("%d are remembered", len(h))
@@ -130,7 +130,7 @@ func TestRequestsForDamagedContentDoNotDrivePolls(t *testing.T) {
 			return 0
 		}
 	}
-	l.set(func(s *State) { s.Owned = true })
+	l.changeState(func(s *State) { s.Owned = true })
 	if polls() != 0 {
 		t.Error("polled for a mirror that is whole")
 	}
@@ -138,11 +138,11 @@ func TestRequestsForDamagedContentDoNotDrivePolls(t *testing.T) {
 	if polls() != 1 {
 		t.Error("the mirror is not replaced at once")
 	}
-	l.set(func(s *State) { s.StaleSince = time.Now() })
+	l.changeState(func(s *State) { s.StaleSince = time.Now() })
 	if polls() != 0 {
 		t.Error("polled again while polls fail and wait for their turn")
 	}
-	l.set(func(s *State) { s.StaleSince = time.Time{} })
+	l.changeState(func(s *State) { s.StaleSince = time.Time{} })
 	fresh, err := m.Fresh()
 	if err == nil {
 		err = fresh.Use()
@@ -172,7 +172,7 @@ func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
 		"HEAD":            {Ref: "HEAD", Object: plumbing.Hash{1}, Commit: plumbing.Hash{1}},
 		"refs/heads/gone": {Ref: "refs/heads/gone", Commit: plumbing.Hash{2}},
 	}
-	if err := tn.keep(heads); err != nil {
+	if err := tn.saveHeads(heads); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "u1", "heads.json")
@@ -180,7 +180,7 @@ func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tn.keep(heads); err != nil {
+	if err := tn.saveHeads(heads); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {

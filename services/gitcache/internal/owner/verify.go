@@ -40,7 +40,7 @@ type subject struct {
 	name   string // the ref, or the tag that a range chose
 }
 
-func (f *found) subject(ref string) subject {
+func (f *found) signedSubject(ref string) subject {
 	if f.resolved != "" {
 		ref = f.resolved
 	}
@@ -59,21 +59,21 @@ func (t *tenure) trustIn(s Source) *trust {
 	switch {
 	case !s.Verification.isWanted():
 		t.trust = nil
-	case t.trust == nil || !t.trust.of.equal(s.Verification):
+	case t.trust == nil || !t.trust.of.equalTo(s.Verification):
 		t.trust = newTrust(s.Verification)
 	}
 	return t.trust
 }
 
-// verify drops what is not signed as the source wants it. verify comes before submodules are fetched: an unsigned
+// dropUnsigned drops what is not signed as the source wants it. verify comes before submodules are fetched: an unsigned
 // commit must not say whom to ask.
-func (t *tenure) verify(ctx context.Context, s Source, p *plan) error {
+func (t *tenure) dropUnsigned(ctx context.Context, s Source, p *plan) error {
 	if t.trustIn(s) == nil {
 		return nil
 	}
 	if t.trust.err != nil {
 		clear(p.found)
-		p.lose("", t.trust.err.Error()+". Until it is corrected nothing new is published")
+		p.noteLost("", t.trust.err.Error()+". Until it is corrected nothing new is published")
 		return nil
 	}
 	o := t.mirror.Objects()
@@ -81,17 +81,17 @@ func (t *tenure) verify(ctx context.Context, s Source, p *plan) error {
 	verdicts := map[subject]verdict{}
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
-		v, err := t.verdict(ctx, o, ref, f)
+		v, err := t.verdictOf(ctx, o, ref, f)
 		switch {
-		case err != nil && unreadable(err):
-			return t.doubt(ref, err)
+		case err != nil && isUnreadable(err):
+			return t.markDamaged(ref, err)
 		case err != nil: // the signature was not looked at, whatever the error is
-			p.drop(ref, unusable(s, ref, err))
+			p.dropRef(ref, describeUnusable(s, ref, err))
 			continue
 		}
-		verdicts[f.subject(ref)] = v
+		verdicts[f.signedSubject(ref)] = v
 		if f.signedBy = v.signedBy; v.err != nil {
-			p.drop(ref, t.unsigned(s, ref, f, v))
+			p.dropRef(ref, t.describeUnsigned(s, ref, f, v))
 		}
 	}
 	t.trust.verdicts = verdicts
@@ -103,15 +103,15 @@ func newTrust(v Verification) *trust {
 	return &trust{of: v, keys: keys, err: err, verdicts: map[subject]verdict{}}
 }
 
-// verdict verifies what a ref points to, or remembers.
-func (t *tenure) verdict(ctx context.Context, o *mirror.Objects, ref string, f *found) (verdict, error) {
+// verdictOf verifies what a ref points to, or remembers.
+func (t *tenure) verdictOf(ctx context.Context, o *mirror.Objects, ref string, f *found) (verdict, error) {
 	now := time.Now()
-	if v, ok := t.trust.verdicts[f.subject(ref)]; ok && now.Before(v.until) {
+	if v, ok := t.trust.verdicts[f.signedSubject(ref)]; ok && now.Before(v.until) {
 		return v, nil
 	}
-	_, span := telemetry.Child(ctx, t.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.object.String())))
+	_, span := telemetry.Child(ctx, t.loop.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.object.String())))
 	defer span.End()
-	v, err := t.trust.look(o, ref, f, now)
+	v, err := t.trust.verifySignature(o, ref, f, now)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -120,20 +120,20 @@ func (t *tenure) verdict(ctx context.Context, o *mirror.Objects, ref string, f *
 		result = string(v.err.Kind)
 		span.SetStatus(codes.Error, result)
 	}
-	t.o.deps.Metrics.verification(result)
+	t.loop.o.deps.Metrics.countVerification(result)
 	v.until = now.Add(verdictTime)
 	return v, nil
 }
 
-// look verifies. The error is about reading; a refusal is in the verdict.
-func (t *trust) look(o *mirror.Objects, ref string, f *found, now time.Time) (v verdict, err error) {
+// verifySignature verifies. The error is about reading; a refusal is in the verdict.
+func (t *trust) verifySignature(o *mirror.Objects, ref string, f *found, now time.Time) (v verdict, err error) {
 	if t.of.Commit {
 		if v, err = t.lookAtCommit(o, f, now); err != nil || v.err != nil {
 			return v, err
 		}
 	}
 	if t.of.Tag {
-		return t.lookAtTag(o, f.subject(ref), now)
+		return t.lookAtTag(o, f.signedSubject(ref), now)
 	}
 	return v, nil
 }
@@ -148,7 +148,7 @@ func (t *trust) lookAtCommit(o *mirror.Objects, f *found, now time.Time) (verdic
 		return verdict{}, err
 	}
 	signedBy, refusal := t.keys.Commit(raw, now)
-	return verdict{what: "commit " + short(commit), signedBy: signedBy, err: refusal}, nil
+	return verdict{what: "commit " + shortHash(commit), signedBy: signedBy, err: refusal}, nil
 }
 
 func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict, error) {
@@ -168,22 +168,22 @@ func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict,
 	return verdict{what: fmt.Sprintf("tag %q", name), signedBy: signedBy, err: refusal}, nil
 }
 
-// unsigned says what speaks against a ref. The default branch is missed by nobody but by services that
+// describeUnsigned says what speaks against a ref. The default branch is missed by nobody but by services that
 // use it, or by a source that is only being set up.
-func (t *tenure) unsigned(s Source, ref string, f *found, v verdict) string {
+func (t *tenure) describeUnsigned(s Source, ref string, f *found, v verdict) string {
 	if s.Wants[ref] == 0 && (len(s.Wants) > 0 || s.Verification.Tag) {
 		return ""
 	}
 	of := ""
 	if s.Wants[ref] > 0 {
-		of = " of " + s.users(ref)
+		of = " of " + s.nameUsers(ref)
 	}
 	kept := "Nothing of it is published"
 	switch old, known := t.heads[ref]; {
 	case known && old.Object == f.object:
 		kept = "It was published before and is kept"
 	case known:
-		kept = fmt.Sprintf("The last good commit %s is kept", short(old.Commit))
+		kept = fmt.Sprintf("The last good commit %s is kept", shortHash(old.Commit))
 	}
 	return fmt.Sprintf("ref %q%s: %s %s. %s. %s", ref, of, v.what, v.err, kept, advice[v.err.Kind])
 }

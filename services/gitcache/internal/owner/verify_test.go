@@ -73,7 +73,7 @@ func TestWhatCanNotBeReadToBeVerifiedIsNotTaken(t *testing.T) {
 		mirror: m,
 	}
 	p := &plan{found: map[string]*found{RefHead: {object: commit}}}
-	if err := tn.verify(t.Context(), s, p); err != nil {
+	if err := tn.dropUnsigned(t.Context(), s, p); err != nil {
 		t.Fatal(err)
 	}
 	if len(p.found) != 0 {

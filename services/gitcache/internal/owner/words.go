@@ -26,8 +26,8 @@ type trouble struct {
 	isHere bool
 }
 
-// told puts troubles into words. A problem that was there before, too, keeps its beginning.
-func told(s Source, troubles []trouble, before Problem, now time.Time) (p Problem) {
+// describeTroubles puts troubles into words. A problem that was there before, too, keeps its beginning.
+func describeTroubles(s Source, troubles []trouble, before Problem, now time.Time) (p Problem) {
 	var whole, single []string
 	for _, t := range troubles {
 		if t.ref == "" {
@@ -66,22 +66,22 @@ func told(s Source, troubles []trouble, before Problem, now time.Time) (p Proble
 	return p
 }
 
-// unusable says that what a ref points to is no commit, or can't be read.
-func unusable(s Source, ref string, err error) string {
-	return fmt.Sprintf("ref %q of %s can't be used: %v", ref, s.users(ref), err)
+// describeUnusable says that what a ref points to is no commit, or can't be read.
+func describeUnusable(s Source, ref string, err error) string {
+	return fmt.Sprintf("ref %q of %s can't be used: %v", ref, s.nameUsers(ref), err)
 }
 
-// emptied says that upstream has no refs at all.
-func (t *tenure) emptied() string {
+// describeEmptied says that upstream has no refs at all.
+func (t *tenure) describeEmptied() string {
 	if len(t.heads) == 0 {
 		return "the repository is empty. Push a first commit"
 	}
 	return fmt.Sprintf("the repository has no refs any more. The last good heads are kept (%s). Push again, or correct the source's url", t.commitOf(RefHead))
 }
 
-// lost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
+// describeLost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
 // services that use it.
-func (t *tenure) lost(s Source, l *fetch.Listing, ref string) string {
+func (t *tenure) describeLost(s Source, l *fetch.Listing, ref string) string {
 	if s.Wants[ref] == 0 {
 		return ""
 	}
@@ -89,7 +89,7 @@ func (t *tenure) lost(s Source, l *fetch.Listing, ref string) string {
 	if ref == RefHead {
 		what = "the default branch"
 	}
-	kind, other := "branch", namesake(ref)
+	kind, other := "branch", namesakeOf(ref)
 	if strings.HasPrefix(ref, branchPrefix) {
 		kind = "tag"
 	}
@@ -97,13 +97,13 @@ func (t *tenure) lost(s Source, l *fetch.Listing, ref string) string {
 	h, known := t.heads[ref]
 	switch {
 	case known && listed:
-		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. A %s of that name is there: to follow it write ref: %s in the service", what, s.users(ref), short(h.Commit), kind, other)
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. A %s of that name is there: to follow it write ref: %s in the service", what, s.nameUsers(ref), shortHash(h.Commit), kind, other)
 	case known:
-		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, s.users(ref), short(h.Commit))
+		return fmt.Sprintf("%s of %s is gone upstream; its last good commit %s is kept. Push it again, or change the service", what, s.nameUsers(ref), shortHash(h.Commit))
 	case listed:
-		return fmt.Sprintf("%s of %s does not exist upstream, and a %s of that name does. To follow it write ref: %s in the service", what, s.users(ref), kind, other)
+		return fmt.Sprintf("%s of %s does not exist upstream, and a %s of that name does. To follow it write ref: %s in the service", what, s.nameUsers(ref), kind, other)
 	}
-	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, s.users(ref))
+	return fmt.Sprintf("%s of %s does not exist upstream. Push it, or change the service", what, s.nameUsers(ref))
 }
 
 // lostTag says that the tag is gone that a range had chosen.
@@ -111,29 +111,29 @@ func (t *tenure) lostTag(s Source, ref string, choice semver.Choice) string {
 	h := t.heads[ref]
 	next := "no other tag is in the range"
 	if choice.Tag != "" {
-		next = fmt.Sprintf("the highest in the range is now %s", name(choice.Tag))
+		next = fmt.Sprintf("the highest in the range is now %s", tagName(choice.Tag))
 	}
 	return fmt.Sprintf("tag %s, which %q of %s had chosen, is gone upstream, and %s; its last good commit %s is kept. Push the tag again, or change the range so that it leaves %s out",
-		name(h.Resolved), ref, s.users(ref), next, short(h.Commit), name(h.Resolved))
+		tagName(h.Resolved), ref, s.nameUsers(ref), next, shortHash(h.Commit), tagName(h.Resolved))
 }
 
 // noTag says that a range finds nothing.
 func noTag(s Source, ref string, choice semver.Choice) string {
 	highest := "no tag is named like a version (1.2.3 or v1.2.3)"
 	if choice.Highest != "" {
-		highest = "the highest version is " + name(choice.Highest)
+		highest = "the highest version is " + tagName(choice.Highest)
 	}
-	return fmt.Sprintf("no tag is in the range %q of %s: %s. Push a tag, or change the range", ref, s.users(ref), highest)
+	return fmt.Sprintf("no tag is in the range %q of %s: %s. Push a tag, or change the range", ref, s.nameUsers(ref), highest)
 }
 
-// name is a tag as people call it.
-func name(tag string) string { return fmt.Sprintf("%q", strings.TrimPrefix(tag, tagPrefix)) }
+// tagName is a tag as people call it.
+func tagName(tag string) string { return fmt.Sprintf("%q", strings.TrimPrefix(tag, tagPrefix)) }
 
 // maxNamed services in one message; the rest is counted.
 const maxNamed = 5
 
-// users names the services that want a ref.
-func (s Source) users(ref string) string {
+// nameUsers names the services that want a ref.
+func (s Source) nameUsers(ref string) string {
 	if s.only != "" {
 		return "this comparison"
 	}
@@ -157,9 +157,9 @@ func (s Source) users(ref string) string {
 
 func (t *tenure) commitOf(ref string) string {
 	if h, ok := t.heads[ref]; ok {
-		return ref + " at " + short(h.Commit)
+		return ref + " at " + shortHash(h.Commit)
 	}
 	return fmt.Sprintf("%d of them", len(t.heads))
 }
 
-func short(id plumbing.Hash) string { return id.String()[:8] }
+func shortHash(id plumbing.Hash) string { return id.String()[:8] }

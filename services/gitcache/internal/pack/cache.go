@@ -41,7 +41,7 @@ const (
 // NewCache makes a cache of at most so many bytes.
 func NewCache(most int64) *Cache { return &Cache{most: most, byKey: map[cacheKey]*list.Element{}} }
 
-func (c *Cache) get(file uint64, at int64) (plumbing.ObjectType, []byte, bool) {
+func (c *Cache) getObject(file uint64, at int64) (plumbing.ObjectType, []byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byKey[cacheKey{file, at}]
@@ -54,7 +54,7 @@ func (c *Cache) get(file uint64, at int64) (plumbing.ObjectType, []byte, bool) {
 	return o.kind, o.b, true
 }
 
-func (c *Cache) put(file uint64, at int64, kind plumbing.ObjectType, b []byte) {
+func (c *Cache) putObject(file uint64, at int64, kind plumbing.ObjectType, b []byte) {
 	size := int64(len(b)) + cachedExtra
 	if size > c.most/cacheShare {
 		return
@@ -67,11 +67,11 @@ func (c *Cache) put(file uint64, at int64, kind plumbing.ObjectType, b []byte) {
 	}
 	c.byKey[key] = c.order.PushFront(&cached{key, time.Now(), kind, b})
 	c.bytes += size
-	c.drop(func(*cached) bool { return c.bytes > c.most })
+	c.dropOldest(func(*cached) bool { return c.bytes > c.most })
 }
 
-// drop forgets objects, least recently used ones first, as long as more says so. mu is held.
-func (c *Cache) drop(more func(*cached) bool) {
+// dropOldest forgets objects, least recently used ones first, as long as more says so. mu is held.
+func (c *Cache) dropOldest(more func(*cached) bool) {
 	for last := c.order.Back(); last != nil; last = c.order.Back() {
 		o := last.Value.(*cached) //nolint:forcetypeassert // nothing else is in there
 		if !more(o) {
@@ -89,7 +89,7 @@ func (c *Cache) Expire(after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	since := time.Now().Add(-after)
-	c.drop(func(o *cached) bool { return o.used.Before(since) })
+	c.dropOldest(func(o *cached) bool { return o.used.Before(since) })
 }
 
 // Clear forgets everything.

@@ -69,10 +69,10 @@ func Check(ctx context.Context, pack io.ReaderAt, size int64, dir string, bounds
 		c.until = processorTime() + c.limit
 	}
 	defer c.space.close()
-	if err := c.scan(); err != nil {
+	if err := c.scanObjects(); err != nil {
 		return nil, err
 	}
-	if err := c.resolve(); err != nil {
+	if err := c.resolveDeltas(); err != nil {
 		return nil, err
 	}
 	list := c.objects
@@ -103,8 +103,8 @@ type checker struct {
 	limit, until time.Duration
 }
 
-// over says why the work ends here: the caller gave up, or the pack takes too long. A pack that takes longer is the pack's own fault.
-func (c *checker) over() error {
+// stopReason says why the work ends here: the caller gave up, or the pack takes too long. A pack that takes longer is the pack's own fault.
+func (c *checker) stopReason() error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
@@ -125,12 +125,12 @@ type named struct {
 	delta uint32
 }
 
-func (c *checker) scan() error {
-	n, err := c.header()
+func (c *checker) scanObjects() error {
+	n, err := c.readHeader()
 	if err != nil {
 		return err
 	}
-	counted := &counter{r: readerWithEnd{c.over, io.NewSectionReader(c.pack, headBytes, c.end-headBytes)}, n: headBytes}
+	counted := &counter{r: readerWithEnd{c.stopReason, io.NewSectionReader(c.pack, headBytes, c.end-headBytes)}, n: headBytes}
 	src := bufio.NewReaderSize(counted, 64<<10)
 	z := &inflater{out: bufio.NewReaderSize(nil, deltaBuffer)}
 	c.objects = make([]object, 0, n)
@@ -145,7 +145,7 @@ func (c *checker) scan() error {
 	return c.sumUp()
 }
 
-func (c *checker) header() (int, error) {
+func (c *checker) readHeader() (int, error) {
 	var head [headBytes]byte
 	if c.end < headBytes {
 		return 0, damagedf("too short for a pack")
@@ -176,12 +176,12 @@ func (c *checker) scanObject(src *bufio.Reader, counted *counter, z *inflater) e
 	if e.size > MaxObjectBytes {
 		return overLimit("the history has a file of %d MiB, over the limit of %d MiB. Keep manifests in a repository without it", e.size>>20, MaxObjectBytes>>20)
 	}
-	if err := z.begin(src, e.size); err != nil {
+	if err := z.beginStream(src, e.size); err != nil {
 		return err
 	}
 	o := object{at: at}
 	if !e.kind.IsDelta() {
-		if err := c.makes(e.size); err != nil {
+		if err := c.countMade(e.size); err != nil {
 			return err
 		}
 	}
@@ -190,18 +190,18 @@ func (c *checker) scanObject(src *bufio.Reader, counted *counter, z *inflater) e
 			return err
 		}
 	} else {
-		c.names.begin(e.kind, e.size)
+		c.names.beginObject(e.kind, e.size)
 		if err := copyAll(c.names, z, c.buffer); err != nil {
 			return err
 		}
-		o.id = c.names.name()
+		o.id = c.names.sumName()
 	}
 	c.objects = append(c.objects, o)
 	return nil
 }
 
-// makes counts the bytes of an object before any work is done for them.
-func (c *checker) makes(size int64) error {
+// countMade counts the bytes of an object before any work is done for them.
+func (c *checker) countMade(size int64) error {
 	if c.made += size; c.made > c.most {
 		return overLimit("the history has more than %d GiB of files and versions of them in a pack of %d KiB. Keep manifests in a repository of their own, or raise --max-expansion of the gitcaches", c.most>>30, c.end>>10)
 	}
@@ -224,7 +224,7 @@ func (c *checker) scanDelta(e entry, o *object, z *inflater) error {
 	if result > MaxDeltaBytes {
 		return overLimit("the history has a file of %d MiB, kept as a difference to another, over the limit of %d MiB for such files. Keep manifests in a repository without it", result>>20, MaxDeltaBytes>>20)
 	}
-	if err := c.makes(result); err != nil {
+	if err := c.countMade(result); err != nil {
 		return err
 	}
 	o.turn = unresolved
@@ -248,7 +248,7 @@ func (c *checker) sumUp() error {
 			next = c.objects[i+1].at
 		}
 		if i%1024 == 0 {
-			if err := c.over(); err != nil {
+			if err := c.stopReason(); err != nil {
 				return err
 			}
 		}

@@ -31,12 +31,12 @@ type space struct {
 	end    int64
 }
 
-// hold keeps what write gives, which must be size bytes.
-func (s *space) hold(kind plumbing.ObjectType, size int64, write func(io.Writer) error) (*content, error) {
+// holdContent keeps what write gives, which must be size bytes.
+func (s *space) holdContent(kind plumbing.ObjectType, size int64, write func(io.Writer) error) (*content, error) {
 	c := &content{kind: kind, size: size}
 	if size <= s.memory {
 		s.memory -= size
-		b, err := fill(size, write)
+		b, err := fillBuffer(size, write)
 		c.mem = b
 		return c, err
 	}
@@ -51,17 +51,17 @@ func (s *space) hold(kind plumbing.ObjectType, size int64, write func(io.Writer)
 	if err == nil {
 		err = w.Flush()
 	}
-	return c, full(err, size-counted.left, size)
+	return c, fullError(err, size-counted.left, size)
 }
 
-// fill returns what write gives, which must be size bytes.
-func fill(size int64, write func(io.Writer) error) ([]byte, error) {
+// fillBuffer returns what write gives, which must be size bytes.
+func fillBuffer(size int64, write func(io.Writer) error) ([]byte, error) {
 	w := &memory{b: make([]byte, 0, size)}
 	err := write(w)
-	return w.b, full(err, int64(len(w.b)), size)
+	return w.b, fullError(err, int64(len(w.b)), size)
 }
 
-func full(err error, n, size int64) error {
+func fullError(err error, n, size int64) error {
 	if err == nil && n != size {
 		return damagedf("an object has %d bytes, not %d", n, size)
 	}
@@ -87,8 +87,8 @@ func (s *space) openFile(size int64) error {
 	return nil
 }
 
-// free gives a content's space back. The last content of the scratch file makes room in it.
-func (s *space) free(c *content) {
+// freeContent gives a content's space back. The last content of the scratch file makes room in it.
+func (s *space) freeContent(c *content) {
 	switch {
 	case c.file == nil:
 		s.memory += c.size

@@ -20,7 +20,7 @@ func deltaSize(d *bufio.Reader) (int64, error) {
 	for shift := 0; ; shift += 7 {
 		c, err := d.ReadByte()
 		if err != nil {
-			return 0, cut(err)
+			return 0, cutError(err)
 		}
 		if shift > 56 {
 			return 0, damagedf("the size in a delta")
@@ -32,16 +32,16 @@ func deltaSize(d *bufio.Reader) (int64, error) {
 	}
 }
 
-// cut turns the end of a delta, where more of it should be, into damage.
-func cut(err error) error {
+// cutError turns the end of a delta, where more of it should be, into damage.
+func cutError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return damagedf("a delta is cut short")
 	}
 	return err
 }
 
-// apply writes what the rest of a delta makes from base: size bytes, of parts of base and new ones.
-func apply(d *bufio.Reader, base *content, size int64, w io.Writer) error {
+// applyDelta writes what the rest of a delta makes from base: size bytes, of parts of base and new ones.
+func applyDelta(d *bufio.Reader, base *content, size int64, w io.Writer) error {
 	for left := size; ; {
 		op, err := d.ReadByte()
 		if errors.Is(err, io.EOF) {
@@ -58,7 +58,7 @@ func apply(d *bufio.Reader, base *content, size int64, w io.Writer) error {
 		case op == 0:
 			return damagedf("a delta has an unknown instruction")
 		case op&0x80 == 0:
-			err = insert(d, n, left, w)
+			err = insertBytes(d, n, left, w)
 		default:
 			n, err = copyPart(d, op, base, left, w)
 		}
@@ -69,13 +69,13 @@ func apply(d *bufio.Reader, base *content, size int64, w io.Writer) error {
 	}
 }
 
-func insert(d *bufio.Reader, n, left int64, w io.Writer) error {
+func insertBytes(d *bufio.Reader, n, left int64, w io.Writer) error {
 	if n > left {
 		return damagedf("a delta makes more than it says")
 	}
 	b, err := d.Peek(int(n))
 	if err != nil {
-		return cut(err)
+		return cutError(err)
 	}
 	if _, err := w.Write(b); err != nil {
 		return err
@@ -93,7 +93,7 @@ func copyPart(d *bufio.Reader, op byte, base *content, left int64, w io.Writer) 
 		}
 		c, err := d.ReadByte()
 		if err != nil {
-			return 0, cut(err)
+			return 0, cutError(err)
 		}
 		if bit < 4 {
 			from |= int64(c) << (8 * bit)

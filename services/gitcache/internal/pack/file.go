@@ -37,21 +37,21 @@ func Open(path string) (_ *File, err error) {
 			_ = f.Close()
 		}
 	}()
-	if f.pack, f.end, err = open(path + PackExt); err != nil {
+	if f.pack, f.end, err = openFile(path + PackExt); err != nil {
 		return nil, fmt.Errorf("open pack: %w", err)
 	}
 	if f.end -= sumBytes; f.end < headBytes {
 		return nil, damagedf("the pack is too short")
 	}
 	var size int64
-	if f.idx, size, err = open(path + IndexExt); err != nil {
+	if f.idx, size, err = openFile(path + IndexExt); err != nil {
 		return nil, fmt.Errorf("open index: %w", err)
 	}
 	f.index, err = OpenIndex(f.idx, size)
 	return f, err
 }
 
-func open(path string) (*os.File, int64, error) {
+func openFile(path string) (*os.File, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
@@ -81,14 +81,14 @@ func (f *File) Index() *Index { return f.index }
 // Kind returns the type of the object that begins at.
 func (f *File) Kind(at int64) (plumbing.ObjectType, error) {
 	for range maxDepth {
-		e, err := f.entry(at)
+		e, err := f.readEntry(at)
 		if err != nil {
 			return plumbing.InvalidObject, err
 		}
 		if !e.kind.IsDelta() {
 			return e.kind, nil
 		}
-		if at, err = f.base(e); err != nil {
+		if at, err = f.findBase(e); err != nil {
 			return plumbing.InvalidObject, err
 		}
 	}
@@ -97,11 +97,11 @@ func (f *File) Kind(at int64) (plumbing.ObjectType, error) {
 
 // Size returns the size of the object that begins at.
 func (f *File) Size(at int64) (int64, error) {
-	e, err := f.entry(at)
+	e, err := f.readEntry(at)
 	if err != nil || !e.kind.IsDelta() {
 		return e.size, err
 	}
-	_, z, err := f.open(at)
+	_, z, err := f.openEntry(at)
 	if err != nil {
 		return 0, err
 	}
@@ -110,8 +110,8 @@ func (f *File) Size(at int64) (int64, error) {
 	return size, err
 }
 
-// entry reads the header of an object.
-func (f *File) entry(at int64) (entry, error) {
+// readEntry reads the header of an object.
+func (f *File) readEntry(at int64) (entry, error) {
 	if at < headBytes || at >= f.end {
 		return entry{}, damagedf("the index names the place %d, which is outside of the pack", at)
 	}
@@ -122,8 +122,8 @@ func (f *File) entry(at int64) (entry, error) {
 	return parseEntry(b, at)
 }
 
-// base returns the place of a delta's base.
-func (f *File) base(e entry) (int64, error) {
+// findBase returns the place of a delta's base.
+func (f *File) findBase(e entry) (int64, error) {
 	if e.kind == plumbing.OFSDeltaObject {
 		return e.base, nil
 	}
@@ -134,22 +134,22 @@ func (f *File) base(e entry) (int64, error) {
 	return at, err
 }
 
-func (f *File) open(at int64) (entry, *inflater, error) {
+func (f *File) openEntry(at int64) (entry, *inflater, error) {
 	if at < headBytes || at >= f.end {
 		return entry{}, nil, damagedf("the index names the place %d, which is outside of the pack", at)
 	}
 	return openEntry(io.NewSectionReader(f.pack, at, f.end-at), at)
 }
 
-// count is the number of objects that the pack says it has.
-func (f *File) count() (int, error) {
+// countObjects is the number of objects that the pack says it has.
+func (f *File) countObjects() (int, error) {
 	var n [4]byte
 	_, err := f.pack.ReadAt(n[:], headBytes-4)
 	return int(binary.BigEndian.Uint32(n[:])), err
 }
 
-// length is how many bytes of the pack an object takes.
-func (f *File) length(at int64) (int64, error) {
+// entryLength is how many bytes of the pack an object takes.
+func (f *File) entryLength(at int64) (int64, error) {
 	counted := &counter{r: io.NewSectionReader(f.pack, at, f.end-at)}
 	_, z, err := openEntry(counted, at)
 	if err != nil {

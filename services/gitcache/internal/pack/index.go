@@ -25,19 +25,19 @@ const (
 func (o *Objects) WriteIndex(w io.Writer, sum plumbing.Hash) error {
 	all := sha1.New() //nolint:gosec // as Git's index files have it
 	b := &batch{w: io.MultiWriter(w, all)}
-	b.add([]byte(indexMark)...)
+	b.addBytes([]byte(indexMark)...)
 	n := 0
 	for first := range 256 {
 		for n < len(o.list) && int(o.list[n].id[0]) <= first {
 			n++
 		}
-		b.number(uint32(n))
+		b.addNumber(uint32(n))
 	}
 	for i := range o.list {
-		b.add(o.list[i].id[:]...)
+		b.addBytes(o.list[i].id[:]...)
 	}
 	for i := range o.list {
-		b.number(o.list[i].crc)
+		b.addNumber(o.list[i].crc)
 	}
 	var far []int64
 	for i := range o.list {
@@ -46,13 +46,13 @@ func (o *Objects) WriteIndex(w io.Writer, sum plumbing.Hash) error {
 			far = append(far, at)
 			at = farPlaceMark | int64(len(far)-1)
 		}
-		b.number(uint32(at))
+		b.addNumber(uint32(at))
 	}
 	for _, at := range far {
-		b.add(binary.BigEndian.AppendUint64(nil, uint64(at))...)
+		b.addBytes(binary.BigEndian.AppendUint64(nil, uint64(at))...)
 	}
-	b.add(sum[:]...)
-	b.flush()
+	b.addBytes(sum[:]...)
+	b.flushBytes()
 	if b.err == nil {
 		_, b.err = w.Write(all.Sum(nil))
 	}
@@ -66,15 +66,15 @@ type batch struct {
 	err error
 }
 
-func (b *batch) add(p ...byte) {
+func (b *batch) addBytes(p ...byte) {
 	if b.b = append(b.b, p...); len(b.b) >= 32<<10 {
-		b.flush()
+		b.flushBytes()
 	}
 }
 
-func (b *batch) number(n uint32) { b.add(byte(n>>24), byte(n>>16), byte(n>>8), byte(n)) }
+func (b *batch) addNumber(n uint32) { b.addBytes(byte(n>>24), byte(n>>16), byte(n>>8), byte(n)) }
 
-func (b *batch) flush() {
+func (b *batch) flushBytes() {
 	if b.err == nil {
 		_, b.err = b.w.Write(b.b)
 	}
@@ -132,7 +132,7 @@ func (x *Index) Find(id plumbing.Hash) (at int64, found bool, err error) {
 	if err != nil || !found {
 		return 0, false, err
 	}
-	at, err = x.place(i)
+	at, err = x.placeOf(i)
 	return at, err == nil, err
 }
 
@@ -147,7 +147,7 @@ func (x *Index) Number(id plumbing.Hash) (i int64, found bool, err error) {
 	defer pages.Put(page)
 	for hi-lo > pageNames {
 		middle := (lo + hi) / 2
-		if err := x.read(page[:20], indexNames+middle*20); err != nil {
+		if err := x.readAt(page[:20], indexNames+middle*20); err != nil {
 			return 0, false, err
 		}
 		if bytes.Compare(id[:], page[:20]) < 0 {
@@ -157,7 +157,7 @@ func (x *Index) Number(id plumbing.Hash) (i int64, found bool, err error) {
 		}
 	}
 	names := page[:(hi-lo)*20]
-	if err := x.read(names, indexNames+lo*20); err != nil {
+	if err := x.readAt(names, indexNames+lo*20); err != nil {
 		return 0, false, err
 	}
 	for ; lo < hi; lo, names = lo+1, names[20:] {
@@ -168,7 +168,7 @@ func (x *Index) Number(id plumbing.Hash) (i int64, found bool, err error) {
 	return 0, false, nil
 }
 
-func (x *Index) read(b []byte, at int64) error {
+func (x *Index) readAt(b []byte, at int64) error {
 	if _, err := x.r.ReadAt(b, at); err != nil {
 		if err == io.EOF {
 			return damagedf("the index is cut short")
@@ -178,10 +178,10 @@ func (x *Index) read(b []byte, at int64) error {
 	return nil
 }
 
-// place reads the place of the i-th object.
-func (x *Index) place(i int64) (int64, error) {
+// placeOf reads the place of the i-th object.
+func (x *Index) placeOf(i int64) (int64, error) {
 	var b [8]byte
-	if err := x.read(b[:4], indexNames+x.n*24+i*4); err != nil {
+	if err := x.readAt(b[:4], indexNames+x.n*24+i*4); err != nil {
 		return 0, err
 	}
 	at := int64(binary.BigEndian.Uint32(b[:4]))
@@ -191,16 +191,16 @@ func (x *Index) place(i int64) (int64, error) {
 	if at &^= farPlaceMark; at >= x.far {
 		return 0, damagedf("a place in the index")
 	}
-	if err := x.read(b[:], indexNames+x.n*28+at*8); err != nil {
+	if err := x.readAt(b[:], indexNames+x.n*28+at*8); err != nil {
 		return 0, err
 	}
 	return int64(binary.BigEndian.Uint64(b[:])), nil
 }
 
-// crc reads the checksum of the bytes of the i-th object.
-func (x *Index) crc(i int64) (uint32, error) {
+// crcOf reads the checksum of the bytes of the i-th object.
+func (x *Index) crcOf(i int64) (uint32, error) {
 	var b [4]byte
-	err := x.read(b[:], indexNames+x.n*20+i*4)
+	err := x.readAt(b[:], indexNames+x.n*20+i*4)
 	return binary.BigEndian.Uint32(b[:]), err
 }
 
@@ -210,7 +210,7 @@ func (x *Index) Names() iter.Seq2[plumbing.Hash, error] {
 		var page [pageNames * 20]byte
 		for i := int64(0); i < x.n; i += pageNames {
 			b := page[:min(pageNames, x.n-i)*20]
-			if err := x.read(b, indexNames+i*20); err != nil {
+			if err := x.readAt(b, indexNames+i*20); err != nil {
 				yield(plumbing.ZeroHash, err)
 				return
 			}

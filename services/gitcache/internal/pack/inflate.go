@@ -33,8 +33,8 @@ func (i *inflater) giveBack() {
 	inflaters.Put(i)
 }
 
-// begin reads from src, which is left right behind the compressed bytes once they are read to the end.
-func (i *inflater) begin(src *bufio.Reader, size int64) (err error) {
+// beginStream reads from src, which is left right behind the compressed bytes once they are read to the end.
+func (i *inflater) beginStream(src *bufio.Reader, size int64) (err error) {
 	i.left = size
 	if i.z == nil {
 		i.z, err = zlib.NewReader(src)
@@ -42,13 +42,13 @@ func (i *inflater) begin(src *bufio.Reader, size int64) (err error) {
 		err = i.z.(zlib.Resetter).Reset(src, nil)
 	}
 	i.out.Reset(i)
-	return damaged(err)
+	return markDamage(err)
 }
 
 // Read is io.Reader. The end comes only after the checksum was right.
 func (i *inflater) Read(p []byte) (int, error) {
 	if i.left == 0 {
-		return 0, i.end()
+		return 0, i.endStream()
 	}
 	n, err := i.z.Read(p[:min(int64(len(p)), i.left)])
 	i.left -= int64(n)
@@ -58,11 +58,11 @@ func (i *inflater) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		return n, damagedf("an object is shorter than it says")
 	default:
-		return n, damaged(err)
+		return n, markDamage(err)
 	}
 }
 
-func (i *inflater) end() error {
+func (i *inflater) endStream() error {
 	var more [1]byte
 	switch n, err := i.z.Read(more[:]); {
 	case n > 0:
@@ -72,6 +72,6 @@ func (i *inflater) end() error {
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	default:
-		return damaged(err)
+		return markDamage(err)
 	}
 }

@@ -34,7 +34,7 @@ type part struct {
 // never held; for the rest what is said at Read holds.
 func Join(ctx context.Context, w io.Writer, files []*File, dir string) error {
 	j := &joiner{ctx: ctx, files: files, dir: dir, cache: NewCache(readMemory), sum: sha1.New()} //nolint:gosec // as Git's packs have it
-	if err := j.choose(); err != nil {
+	if err := j.chooseObjects(); err != nil {
 		return err
 	}
 	j.w = &counting{w: io.MultiWriter(w, j.sum)}
@@ -46,7 +46,7 @@ func Join(ctx context.Context, w io.Writer, files []*File, dir string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := j.add(&j.parts[i]); err != nil {
+		if err := j.addObject(&j.parts[i]); err != nil {
 			return fmt.Errorf("copy object %s: %w", j.parts[i].id, err)
 		}
 	}
@@ -66,8 +66,8 @@ type joiner struct {
 	header []byte
 }
 
-// choose takes each object from the first pack that has it.
-func (j *joiner) choose() error {
+// chooseObjects takes each object from the first pack that has it.
+func (j *joiner) chooseObjects() error {
 	n := 0
 	for _, f := range j.files {
 		n += f.index.Len()
@@ -77,7 +77,7 @@ func (j *joiner) choose() error {
 	}
 	j.parts = make([]part, 0, n)
 	for i, f := range j.files {
-		if err := j.list(uint32(i), f); err != nil {
+		if err := j.listObjects(uint32(i), f); err != nil {
 			return err
 		}
 	}
@@ -89,8 +89,8 @@ func (j *joiner) choose() error {
 
 func byPlace(a, b part) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.at, b.at)) }
 
-// list adds all objects of a pack. Where one begins the one before ends.
-func (j *joiner) list(number uint32, f *File) error {
+// listObjects adds all objects of a pack. Where one begins the one before ends.
+func (j *joiner) listObjects(number uint32, f *File) error {
 	begin := len(j.parts)
 	i := int64(0)
 	for id, err := range f.index.Names() {
@@ -98,10 +98,10 @@ func (j *joiner) list(number uint32, f *File) error {
 			return err
 		}
 		p := part{id: id, file: number}
-		if p.at, err = f.index.place(i); err != nil {
+		if p.at, err = f.index.placeOf(i); err != nil {
 			return err
 		}
-		if p.crc, err = f.index.crc(i); err != nil {
+		if p.crc, err = f.index.crcOf(i); err != nil {
 			return err
 		}
 		j.parts = append(j.parts, p)
@@ -109,7 +109,7 @@ func (j *joiner) list(number uint32, f *File) error {
 	}
 	all := j.parts[begin:]
 	slices.SortFunc(all, byPlace)
-	held, err := f.count()
+	held, err := f.countObjects()
 	if err != nil {
 		return err
 	}
@@ -125,31 +125,31 @@ func (j *joiner) list(number uint32, f *File) error {
 			continue
 		}
 		// The pack holds an object twice, which is in the index once.
-		if p.n, err = f.length(p.at); err != nil {
+		if p.n, err = f.entryLength(p.at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// add writes one object.
-func (j *joiner) add(p *part) error {
+// addObject writes one object.
+func (j *joiner) addObject(p *part) error {
 	f := j.files[p.file]
-	e, err := f.entry(p.at)
+	e, err := f.readEntry(p.at)
 	if err != nil {
 		return err
 	}
 	to, back := j.w.n, int64(0)
 	if e.kind.IsDelta() {
-		at, err := f.base(e)
+		at, err := f.findBase(e)
 		if err != nil {
 			return err
 		}
-		base := j.chosen(p.file, at)
+		base := j.findChosen(p.file, at)
 		switch {
 		case base == nil, e.kind == plumbing.OFSDeltaObject && base.to == 0:
 			p.to = to
-			return j.whole(f, p)
+			return j.writeWhole(f, p)
 		case e.kind == plumbing.OFSDeltaObject:
 			back = to - base.to
 		}
@@ -159,11 +159,11 @@ func (j *joiner) add(p *part) error {
 	if _, err := j.w.Write(j.header); err != nil {
 		return err
 	}
-	return j.copy(f, p, e)
+	return j.copyObject(f, p, e)
 }
 
-// chosen finds the object that begins at a place of a pack, if it is taken from there.
-func (j *joiner) chosen(file uint32, at int64) *part {
+// findChosen finds the object that begins at a place of a pack, if it is taken from there.
+func (j *joiner) findChosen(file uint32, at int64) *part {
 	i, ok := slices.BinarySearchFunc(j.parts, part{file: file, at: at}, byPlace)
 	if !ok {
 		return nil
@@ -171,9 +171,9 @@ func (j *joiner) chosen(file uint32, at int64) *part {
 	return &j.parts[i]
 }
 
-// copy writes an object's compressed bytes, after which it is known whether they were what the index
+// copyObject writes an object's compressed bytes, after which it is known whether they were what the index
 // says.
-func (j *joiner) copy(f *File, p *part, e entry) error {
+func (j *joiner) copyObject(f *File, p *part, e entry) error {
 	r := io.NewSectionReader(f.pack, p.at, p.n)
 	head := j.buffer[:e.head]
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -199,11 +199,11 @@ func (j *joiner) copy(f *File, p *part, e entry) error {
 	return nil
 }
 
-// whole writes an object that was a delta. As such it is no larger than MaxDeltaBytes.
-func (j *joiner) whole(f *File, p *part) error {
+// writeWhole writes an object that was a delta. As such it is no larger than MaxDeltaBytes.
+func (j *joiner) writeWhole(f *File, p *part) error {
 	s := &space{dir: j.dir, memory: readMemory}
 	defer s.close()
-	c, err := f.content(p.at, s, j.cache)
+	c, err := f.readContent(p.at, s, j.cache)
 	if err != nil {
 		return err
 	}

@@ -21,27 +21,27 @@ var namers = sync.Pool{New: func() any { n := newNamer(); return &n }}
 func Name(kind plumbing.ObjectType, content []byte) plumbing.Hash {
 	n, _ := namers.Get().(*namer)
 	defer namers.Put(n)
-	n.begin(kind, int64(len(content)))
+	n.beginObject(kind, int64(len(content)))
 	_, _ = n.Write(content) // a hash takes everything
-	return n.name()
+	return n.sumName()
 }
 
 func newNamer() namer { return namer{githash.New(crypto.SHA1)} }
 
-func (n namer) begin(kind plumbing.ObjectType, size int64) {
+func (n namer) beginObject(kind plumbing.ObjectType, size int64) {
 	n.Reset()
 	head := append(kind.Bytes(), ' ')
 	_, _ = n.Write(append(strconv.AppendInt(head, size, 10), 0)) // a hash takes everything
 }
 
-func (n namer) name() (id plumbing.Hash) {
+func (n namer) sumName() (id plumbing.Hash) {
 	n.Sum(id[:0])
 	return id
 }
 
-// of names a content that is held.
-func (n namer) of(c *content) (plumbing.Hash, error) {
-	n.begin(c.kind, c.size)
+// nameContent names a content that is held.
+func (n namer) nameContent(c *content) (plumbing.Hash, error) {
+	n.beginObject(c.kind, c.size)
 	err := c.copyTo(io.Writer(n), 0, c.size)
-	return n.name(), err
+	return n.sumName(), err
 }

@@ -57,8 +57,8 @@ const (
 	maxScratch = 4 << 30
 )
 
-// damaged marks what a decoder says, unless it is the disk's or the system's word.
-func damaged(err error) error {
+// markDamage marks what a decoder says, unless it is the disk's or the system's word.
+func markDamage(err error) error {
 	var system *fs.PathError
 	if err == nil || errors.Is(err, ErrDamaged) || errors.As(err, &system) {
 		return err

@@ -16,32 +16,32 @@ var ErrLarge = errors.New("larger than asked for")
 // check. All of it comes into memory; of the objects that it is made from readMemory does, the rest is in
 // a temporary file in dir. The result may be in the cache: it must not be changed.
 func (f *File) Read(at, most int64, cache *Cache, dir string) (plumbing.ObjectType, []byte, error) {
-	if kind, b, ok := cache.get(f.number, at); ok {
-		return kind, b, fits(int64(len(b)), most)
+	if kind, b, ok := cache.getObject(f.number, at); ok {
+		return kind, b, checkSize(int64(len(b)), most)
 	}
 	s := &space{dir: dir, memory: readMemory}
 	defer s.close()
-	kind, b, err := f.read(at, most, s, cache)
+	kind, b, err := f.readObject(at, most, s, cache)
 	if err != nil {
 		return plumbing.InvalidObject, nil, err
 	}
 	if kind != plumbing.BlobObject { // objects that are likely to be asked for again
-		cache.put(f.number, at, kind, b)
+		cache.putObject(f.number, at, kind, b)
 	}
 	return kind, b, nil
 }
 
-func fits(size, most int64) error {
+func checkSize(size, most int64) error {
 	if size > most {
 		return fmt.Errorf("%w: %d bytes", ErrLarge, size)
 	}
 	return nil
 }
 
-// read makes the object that was asked for. A delta says first how large that is; the rest of it is for
+// readObject makes the object that was asked for. A delta says first how large that is; the rest of it is for
 // when its base is there.
-func (f *File) read(at, most int64, s *space, cache *Cache) (plumbing.ObjectType, []byte, error) {
-	e, z, err := f.open(at)
+func (f *File) readObject(at, most int64, s *space, cache *Cache) (plumbing.ObjectType, []byte, error) {
+	e, z, err := f.openEntry(at)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -52,93 +52,93 @@ func (f *File) read(at, most int64, s *space, cache *Cache) (plumbing.ObjectType
 			return 0, nil, err
 		}
 	}
-	if err := fits(size, most); err != nil {
+	if err := checkSize(size, most); err != nil {
 		return 0, nil, err
 	}
 	if !e.kind.IsDelta() {
-		b, err := fill(size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(size+1, 32<<10))) })
+		b, err := fillBuffer(size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(size+1, 32<<10))) })
 		return e.kind, b, err
 	}
-	if at, err = f.base(e); err != nil {
+	if at, err = f.findBase(e); err != nil {
 		return 0, nil, err
 	}
-	base, err := f.content(at, s, cache)
+	base, err := f.readContent(at, s, cache)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := suits(from, size, base); err != nil {
+	if err := suitsBase(from, size, base); err != nil {
 		return 0, nil, err
 	}
-	b, err := fill(size, func(w io.Writer) error { return apply(z.out, base, size, w) })
+	b, err := fillBuffer(size, func(w io.Writer) error { return applyDelta(z.out, base, size, w) })
 	return base.kind, b, err
 }
 
-// content makes an object that others are made from: down the deltas to one that is whole or in the cache,
+// readContent makes an object that others are made from: down the deltas to one that is whole or in the cache,
 // and up again.
-func (f *File) content(at int64, s *space, cache *Cache) (c *content, err error) {
+func (f *File) readContent(at int64, s *space, cache *Cache) (c *content, err error) {
 	var deltas []int64 // their places
 	for c == nil {
-		if kind, b, ok := cache.get(f.number, at); ok {
+		if kind, b, ok := cache.getObject(f.number, at); ok {
 			c = &content{kind: kind, size: int64(len(b)), mem: b}
 			s.memory -= c.size // which free gives back
 			break
 		}
-		e, err := f.entry(at)
+		e, err := f.readEntry(at)
 		switch {
 		case err != nil:
 			return nil, err
 		case !e.kind.IsDelta():
-			c, err = f.whole(at, s)
+			c, err = f.readWhole(at, s)
 		case len(deltas) == maxDepth:
 			err = damagedf("deltas are more than %d deep", maxDepth)
 		default:
 			deltas = append(deltas, at)
-			at, err = f.base(e)
+			at, err = f.findBase(e)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	f.remember(c, at, cache)
+	f.cacheContent(c, at, cache)
 	for _, at := range slices.Backward(deltas) {
-		next, err := f.delta(at, c, s)
+		next, err := f.readDelta(at, c, s)
 		if err != nil {
 			return nil, err
 		}
-		s.free(c)
+		s.freeContent(c)
 		c = next
-		f.remember(c, at, cache)
+		f.cacheContent(c, at, cache)
 	}
 	return c, nil
 }
 
-// whole reads an object that is no delta.
-func (f *File) whole(at int64, s *space) (*content, error) {
-	e, z, err := f.open(at)
+// readWhole reads an object that is no delta.
+func (f *File) readWhole(at int64, s *space) (*content, error) {
+	e, z, err := f.openEntry(at)
 	if err != nil {
 		return nil, err
 	}
 	defer z.giveBack()
-	return s.hold(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(e.size+1, 32<<10))) })
+	return s.holdContent(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(e.size+1, 32<<10))) })
 }
 
-// delta makes one object from its base.
-func (f *File) delta(at int64, base *content, s *space) (*content, error) {
-	_, z, err := f.open(at)
+// readDelta makes one object from its base.
+func (f *File) readDelta(at int64, base *content, s *space) (*content, error) {
+	_, z, err := f.openEntry(at)
 	if err != nil {
 		return nil, err
 	}
 	defer z.giveBack()
-	size, err := begin(z, base)
+	size, err := beginDelta(z, base)
 	if err != nil {
 		return nil, err
 	}
-	return s.hold(base.kind, size, func(w io.Writer) error { return apply(z.out, base, size, w) })
+	return s.holdContent(base.kind, size, func(w io.Writer) error { return applyDelta(z.out, base, size, w) })
 }
 
-// remember caches what was made to make others, unless it is large.
-func (f *File) remember(c *content, at int64, cache *Cache) {
+// cacheContent caches what was made to make others, unless it is large.
+func (f *File) cacheContent(c *content, at int64, cache *Cache) {
 	if c.file == nil {
-		cache.put(f.number, at, c.kind, c.mem)
+		cache.putObject(f.number, at, c.kind, c.mem)
 	}
 }

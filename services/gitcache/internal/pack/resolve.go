@@ -11,8 +11,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
-// resolve makes every delta's object, depth first from each whole object that is a base.
-func (c *checker) resolve() error {
+// resolveDeltas makes every delta's object, depth first from each whole object that is a base.
+func (c *checker) resolveDeltas() error {
 	slices.SortFunc(c.byPlace, func(a, b placed) int { return cmp.Compare(a.base, b.base) })
 	slices.SortFunc(c.byName, func(a, b named) int { return bytes.Compare(a.base[:], b.base[:]) })
 	deltas := len(c.byPlace) + len(c.byName)
@@ -24,8 +24,8 @@ func (c *checker) resolve() error {
 		if o.turn != 0 {
 			continue
 		}
-		if f := c.frame(o); f.more() {
-			if err := c.from(o, f); err != nil {
+		if f := c.findDeltas(o); f.hasMore() {
+			if err := c.resolveFrom(o, f); err != nil {
 				return err
 			}
 		}
@@ -43,9 +43,9 @@ type frame struct {
 	names   []named
 }
 
-func (f *frame) more() bool { return len(f.places)+len(f.names) > 0 }
+func (f *frame) hasMore() bool { return len(f.places)+len(f.names) > 0 }
 
-func (f *frame) next() (delta uint32) {
+func (f *frame) nextDelta() (delta uint32) {
 	if len(f.places) > 0 {
 		delta, f.places = f.places[0].delta, f.places[1:]
 	} else {
@@ -54,47 +54,47 @@ func (f *frame) next() (delta uint32) {
 	return delta
 }
 
-// frame finds the deltas that are made from an object. The deltas that name the object are made from its first copy:
+// findDeltas finds the deltas that are made from an object. The deltas that name the object are made from its first copy:
 // deltas are taken in their order, so when the last is done none is left for another copy.
-func (c *checker) frame(o *object) (f frame) {
-	lo, hi := equal(len(c.byPlace), func(i int) int { return cmp.Compare(c.byPlace[i].base, o.at) })
+func (c *checker) findDeltas(o *object) (f frame) {
+	lo, hi := equalRange(len(c.byPlace), func(i int) int { return cmp.Compare(c.byPlace[i].base, o.at) })
 	f.places = c.byPlace[lo:hi]
-	lo, hi = equal(len(c.byName), func(i int) int { return bytes.Compare(c.byName[i].base[:], o.id[:]) })
+	lo, hi = equalRange(len(c.byName), func(i int) int { return bytes.Compare(c.byName[i].base[:], o.id[:]) })
 	if lo < hi && c.objects[c.byName[hi-1].delta].turn == unresolved {
 		f.names = c.byName[lo:hi]
 	}
 	return f
 }
 
-// equal finds the range for which compare gives 0.
-func equal(n int, compare func(i int) int) (lo, hi int) {
+// equalRange finds the range for which compare gives 0.
+func equalRange(n int, compare func(i int) int) (lo, hi int) {
 	lo = sort.Search(n, func(i int) bool { return compare(i) >= 0 })
 	hi = lo + sort.Search(n-lo, func(i int) bool { return compare(lo+i) > 0 })
 	return lo, hi
 }
 
-// from resolves all deltas upon a whole object, and those upon them. The objects on the way from it to
+// resolveFrom resolves all deltas upon a whole object, and those upon them. The objects on the way from it to
 // the one at work are held.
-func (c *checker) from(o *object, f frame) (err error) {
-	if f.content, err = c.whole(o.at); err != nil {
+func (c *checker) resolveFrom(o *object, f frame) (err error) {
+	if f.content, err = c.readWhole(o.at); err != nil {
 		return err
 	}
 	path := []frame{f}
 	for len(path) > 0 {
-		if err := c.over(); err != nil {
+		if err := c.stopReason(); err != nil {
 			return err
 		}
 		top := &path[len(path)-1]
-		if !top.more() {
-			c.space.free(top.content)
+		if !top.hasMore() {
+			c.space.freeContent(top.content)
 			path = path[:len(path)-1]
 			continue
 		}
-		delta := &c.objects[top.next()]
+		delta := &c.objects[top.nextDelta()]
 		if delta.turn != unresolved {
 			continue // upon an object that is in the pack twice
 		}
-		f, err := c.delta(delta, top.content)
+		f, err := c.makeDelta(delta, top.content)
 		if err != nil {
 			return err
 		}
@@ -109,69 +109,69 @@ func (c *checker) from(o *object, f frame) (err error) {
 	return nil
 }
 
-// whole reads an object that is no delta.
-func (c *checker) whole(at int64) (*content, error) {
-	e, z, err := c.open(at)
+// readWhole reads an object that is no delta.
+func (c *checker) readWhole(at int64) (*content, error) {
+	e, z, err := c.openEntry(at)
 	if err != nil {
 		return nil, err
 	}
 	defer z.giveBack()
-	return c.space.hold(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, c.buffer) })
+	return c.space.holdContent(e.kind, e.size, func(w io.Writer) error { return copyAll(w, z, c.buffer) })
 }
 
-// delta makes the object of a delta, and names it. The object is held if others are made from it.
-func (c *checker) delta(o *object, base *content) (f frame, err error) {
-	_, z, err := c.open(o.at)
+// makeDelta makes the object of a delta, and names it. The object is held if others are made from it.
+func (c *checker) makeDelta(o *object, base *content) (f frame, err error) {
+	_, z, err := c.openEntry(o.at)
 	if err != nil {
 		return f, err
 	}
 	defer z.giveBack()
-	size, err := begin(z, base)
+	size, err := beginDelta(z, base)
 	if err != nil {
 		return f, err
 	}
-	f = c.frame(o) // the deltas that point to its place; its name is not known yet
+	f = c.findDeltas(o) // the deltas that point to its place; its name is not known yet
 	if len(f.places) == 0 && len(c.byName) == 0 {
-		c.names.begin(base.kind, size)
-		if err := apply(z.out, base, size, c.names); err != nil {
+		c.names.beginObject(base.kind, size)
+		if err := applyDelta(z.out, base, size, c.names); err != nil {
 			return f, err
 		}
-		c.resolved(o, c.names.name())
+		c.noteResolved(o, c.names.sumName())
 		return f, nil
 	}
-	held, err := c.space.hold(base.kind, size, func(w io.Writer) error { return apply(z.out, base, size, w) })
+	held, err := c.space.holdContent(base.kind, size, func(w io.Writer) error { return applyDelta(z.out, base, size, w) })
 	if err != nil {
 		return f, err
 	}
-	id, err := c.names.of(held)
+	id, err := c.names.nameContent(held)
 	if err != nil {
 		return f, err
 	}
-	c.resolved(o, id)
-	if f = c.frame(o); !f.more() {
-		c.space.free(held)
+	c.noteResolved(o, id)
+	if f = c.findDeltas(o); !f.hasMore() {
+		c.space.freeContent(held)
 		return f, nil
 	}
 	f.content = held
 	return f, nil
 }
 
-func (c *checker) resolved(o *object, id plumbing.Hash) {
+func (c *checker) noteResolved(o *object, id plumbing.Hash) {
 	c.turns++
 	o.id, o.turn = id, c.turns
 }
 
-// begin reads the sizes of a delta upon base.
-func begin(z *inflater, base *content) (size int64, err error) {
+// beginDelta reads the sizes of a delta upon base.
+func beginDelta(z *inflater, base *content) (size int64, err error) {
 	from, size, err := deltaSizes(z.out)
 	if err != nil {
 		return 0, err
 	}
-	return size, suits(from, size, base)
+	return size, suitsBase(from, size, base)
 }
 
-// suits tells whether a delta from so many bytes to so many can be one upon base.
-func suits(from, size int64, base *content) error {
+// suitsBase tells whether a delta from so many bytes to so many can be one upon base.
+func suitsBase(from, size int64, base *content) error {
 	if from != base.size {
 		return damagedf("a delta is for a base of %d bytes, which has %d", from, base.size)
 	}
@@ -181,8 +181,8 @@ func suits(from, size int64, base *content) error {
 	return nil
 }
 
-// open begins to read the object at a place.
-func (c *checker) open(at int64) (entry, *inflater, error) {
+// openEntry begins to read the object at a place.
+func (c *checker) openEntry(at int64) (entry, *inflater, error) {
 	return openEntry(io.NewSectionReader(c.pack, at, c.end-at), at)
 }
 
@@ -192,7 +192,7 @@ func openEntry(src io.Reader, at int64) (entry, *inflater, error) {
 	z.src.Reset(src)
 	e, err := readEntry(z.src, at)
 	if err == nil {
-		err = z.begin(z.src, e.size)
+		err = z.beginStream(z.src, e.size)
 	}
 	if err != nil {
 		z.giveBack()

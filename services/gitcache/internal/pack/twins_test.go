@@ -40,7 +40,7 @@ func TestForgedTwinsHaveNoNameInCommon(t *testing.T) {
 	for _, content := range [][]byte{one, other} {
 		n.Reset()
 		_, _ = n.Write(content) // a hash takes everything
-		if id := n.name(); names[id] {
+		if id := n.sumName(); names[id] {
 			t.Errorf("%s is the name of both", id)
 		} else {
 			names[id] = true

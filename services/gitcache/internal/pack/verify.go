@@ -52,7 +52,7 @@ func (f *File) Verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := verify(ctx, io.NewSectionReader(f.idx, 0, info.Size())); err != nil {
+	if _, err := verifySum(ctx, io.NewSectionReader(f.idx, 0, info.Size())); err != nil {
 		return err
 	}
 	var of plumbing.Hash
@@ -71,10 +71,10 @@ func VerifyPack(ctx context.Context, f *os.File) (plumbing.Hash, error) {
 	if err != nil {
 		return plumbing.ZeroHash, err
 	}
-	return verify(ctx, io.NewSectionReader(f, 0, info.Size()))
+	return verifySum(ctx, io.NewSectionReader(f, 0, info.Size()))
 }
 
-func verify(ctx context.Context, r io.Reader) (plumbing.Hash, error) {
+func verifySum(ctx context.Context, r io.Reader) (plumbing.Hash, error) {
 	s := NewSum()
 	if _, err := io.Copy(s, Until(ctx, r)); err != nil {
 		return plumbing.ZeroHash, err

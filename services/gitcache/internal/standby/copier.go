@@ -92,15 +92,15 @@ const (
 	merge              // keep what is here besides: this replica owns the source
 )
 
-// copy makes the copy of a source what its owner has. If the owner does not answer, any other replica
+// copySource makes the copy of a source what its owner has. If the owner does not answer, any other replica
 // will do that has what was published and is missing here.
-func (c *copier) copy(ctx context.Context, uid, name string, how mode) (o outcome, err error) {
+func (c *copier) copySource(ctx context.Context, uid, name string, how mode) (o outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
 	ctx, span := c.tracer.Start(ctx, "gitcache.copy", trace.WithNewRoot(), trace.WithAttributes(attribute.String("source", name)))
 	defer span.End()
 	defer func() {
-		c.metrics.copied(o.news, err)
+		c.metrics.countCopy(o.news, err)
 		if err != nil {
 			span.SetStatus(codes.Error, "copy")
 		}
@@ -108,13 +108,13 @@ func (c *copier) copy(ctx context.Context, uid, name string, how mode) (o outcom
 	owner, owned := c.peers.OwnerMember(ctx, uid)
 	err = errNobody
 	for _, from := range c.peers.Holders(ctx, uid) {
-		if (!owned || from.ID != owner.ID) && !c.missing(uid, name) {
+		if (!owned || from.ID != owner.ID) && !c.lacksPublished(uid, name) {
 			return o, err // a copy of others than the owner is no better
 		}
 		var one outcome
 		one, err = c.copyFrom(ctx, from, uid, name, how)
 		o.news = o.news || one.news
-		if err == nil && (from.ID == owner.ID || !c.missing(uid, name)) {
+		if err == nil && (from.ID == owner.ID || !c.lacksPublished(uid, name)) {
 			o.copies = one.copies
 			return o, nil
 		}
@@ -129,7 +129,7 @@ func (c *copier) copy(ctx context.Context, uid, name string, how mode) (o outcom
 }
 
 func (c *copier) copyFrom(ctx context.Context, from coordination.Member, uid, name string, how mode) (o outcome, err error) {
-	into, err := c.into(uid)
+	into, err := c.targetFor(uid)
 	if err != nil {
 		return o, err
 	}
@@ -139,7 +139,7 @@ func (c *copier) copyFrom(ctx context.Context, from coordination.Member, uid, na
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	all := in.Manifest()
-	if err := c.check(into.mirror, all, c.catalog.Heads(name)); err != nil {
+	if err := c.checkLosses(into.mirror, all, c.catalog.Heads(name)); err != nil {
 		return o, err
 	}
 	for {
@@ -150,19 +150,19 @@ func (c *copier) copyFrom(ctx context.Context, from coordination.Member, uid, na
 		if err != nil {
 			return o, err
 		}
-		if err := c.take(ctx, into, all, pack, r); err != nil {
+		if err := c.takePack(ctx, into, all, pack, r); err != nil {
 			return o, err
 		}
 		o.news = true
 	}
 	if o.news = o.news || State(all.Packs, all.Heads) != into.state; o.news {
-		if err := into.adopt(ctx, all, how); err != nil {
+		if err := into.adoptHeads(ctx, all, how); err != nil {
 			return o, err
 		}
 	}
 	c.builder.Learn(ctx, uid, all.Built)
 	o.copies = append(slices.Clone(all.Copies), from.ID)
-	return o, c.artifacts(ctx, from, name)
+	return o, c.copyArtifacts(ctx, from, name)
 }
 
 // target is where a copy goes: the mirror, or beside it if that is damaged.
@@ -173,7 +173,7 @@ type target struct {
 	state  string
 }
 
-func (c *copier) into(uid string) (t target, err error) {
+func (c *copier) targetFor(uid string) (t target, err error) {
 	if t.mirror, err = c.mirrors.Mirror(uid); err != nil {
 		return t, err
 	}
@@ -197,7 +197,7 @@ func (t target) addPack(ctx context.Context, r io.Reader) (int64, error) {
 	return t.mirror.AddPart(ctx, r)
 }
 
-func (t target) adopt(ctx context.Context, all Manifest, how mode) error {
+func (t target) adoptHeads(ctx context.Context, all Manifest, how mode) error {
 	if t.fresh != nil {
 		if err := t.fresh.Use(); err != nil {
 			return err
@@ -218,8 +218,8 @@ func (t target) adopt(ctx context.Context, all Manifest, how mode) error {
 	return t.mirror.Adopt(ctx, packs, slices.Collect(maps.Values(heads)))
 }
 
-// check refuses what would lose a published commit that is here.
-func (c *copier) check(m *mirror.Mirror, all Manifest, published []mirror.Head) error {
+// checkLosses refuses what would lose a published commit that is here.
+func (c *copier) checkLosses(m *mirror.Mirror, all Manifest, published []mirror.Head) error {
 	if len(all.Packs) > maxPacks {
 		return fmt.Errorf("it has %d packs, more than the limit of %d", len(all.Packs), maxPacks)
 	}
@@ -237,12 +237,12 @@ func (c *copier) check(m *mirror.Mirror, all Manifest, published []mirror.Head) 
 	return nil
 }
 
-func (c *copier) take(ctx context.Context, into target, all Manifest, pack string, r io.Reader) error {
+func (c *copier) takePack(ctx context.Context, into target, all Manifest, pack string, r io.Reader) error {
 	if !slices.Contains(all.Packs, pack) {
 		return fmt.Errorf("pack %q is not one of the manifest's", pack)
 	}
 	n, err := into.addPack(ctx, r)
-	c.metrics.bytes(n)
+	c.metrics.countBytes(n)
 	if err == nil {
 		_, err = io.Copy(io.Discard, r) // to the end of the last piece
 	}
@@ -252,9 +252,9 @@ func (c *copier) take(ctx context.Context, into target, all Manifest, pack strin
 	return nil
 }
 
-// artifacts brings those that services use now and that the other replica has built. An artifact that was not asked for
+// copyArtifacts brings those that services use now and that the other replica has built. An artifact that was not asked for
 // yet is built from the mirror when it is.
-func (c *copier) artifacts(ctx context.Context, from coordination.Member, name string) error {
+func (c *copier) copyArtifacts(ctx context.Context, from coordination.Member, name string) error {
 	for _, p := range c.catalog.Places(name) {
 		r, ok := c.builder.Lookup(ctx, p)
 		if !ok || c.store.Has(r.Digest) {
@@ -265,7 +265,7 @@ func (c *copier) artifacts(ctx context.Context, from coordination.Member, name s
 		})
 		switch {
 		case err == nil:
-			c.metrics.bytes(b.Size())
+			c.metrics.countBytes(b.Size())
 			if err := b.Close(); err != nil {
 				return fmt.Errorf("copy artifact: %w", err)
 			}
@@ -277,8 +277,8 @@ func (c *copier) artifacts(ctx context.Context, from coordination.Member, name s
 	return nil
 }
 
-// missing tells whether a published commit is not here.
-func (c *copier) missing(uid, name string) bool {
+// lacksPublished tells whether a published commit is not here.
+func (c *copier) lacksPublished(uid, name string) bool {
 	published := c.catalog.Heads(name)
 	if len(published) == 0 {
 		return false
@@ -298,8 +298,8 @@ func hasAll(m *mirror.Mirror, heads []mirror.Head) bool {
 	return true
 }
 
-// elsewhere tells whether the owner has all that was published, and one more replica as well.
-func (c *copier) elsewhere(ctx context.Context, uid, name string) (bool, error) {
+// isElsewhere tells whether the owner has all that was published, and one more replica as well.
+func (c *copier) isElsewhere(ctx context.Context, uid, name string) (bool, error) {
 	owner, ok := c.peers.OwnerMember(ctx, uid)
 	if !ok {
 		return false, nil

@@ -28,7 +28,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, errors.Join(r.Register(m.copies), r.Register(m.size))
 }
 
-func (m *Metrics) copied(news bool, err error) {
+func (m *Metrics) countCopy(news bool, err error) {
 	result := "unchanged"
 	switch {
 	case errors.Is(err, ErrBehind):
@@ -43,4 +43,4 @@ func (m *Metrics) copied(news bool, err error) {
 	m.copies.WithLabelValues(result).Inc()
 }
 
-func (m *Metrics) bytes(n int64) { m.size.Add(float64(n)) }
+func (m *Metrics) countBytes(n int64) { m.size.Add(float64(n)) }

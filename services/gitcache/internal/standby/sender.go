@@ -52,7 +52,7 @@ func (s *Sender) Open(r Request) (Manifest, []Pack, error) {
 	for range openTries {
 		var found Manifest
 		var packs []Pack
-		found, packs, err = s.open(m, r)
+		found, packs, err = s.openMirror(m, r)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return found, packs, err
 		}
@@ -60,7 +60,7 @@ func (s *Sender) Open(r Request) (Manifest, []Pack, error) {
 	return Manifest{}, nil, err
 }
 
-func (s *Sender) open(m *mirror.Mirror, r Request) (found Manifest, packs []Pack, err error) {
+func (s *Sender) openMirror(m *mirror.Mirror, r Request) (found Manifest, packs []Pack, err error) {
 	// Heads first: packs that are listed later have their objects as well.
 	found.Heads = headsOf(m)
 	if len(found.Heads) == 0 {
@@ -71,7 +71,7 @@ func (s *Sender) open(m *mirror.Mirror, r Request) (found Manifest, packs []Pack
 	}
 	found.Built = s.Builder.Known(r.UID)
 	found.Built = found.Built[:min(len(found.Built), maxBuilt)]
-	s.note(r, State(found.Packs, found.Heads))
+	s.noteState(r, State(found.Packs, found.Heads))
 	found.Copies = s.Copies(r.UID)
 	if r.ManifestOnly {
 		return found, nil, nil
@@ -97,8 +97,8 @@ func Close(packs []Pack) {
 	}
 }
 
-// note remembers that a replica has what this one has; or not, any more.
-func (s *Sender) note(r Request, state string) {
+// noteState remembers that a replica has what this one has; or not, any more.
+func (s *Sender) noteState(r Request, state string) {
 	if r.Replica == "" {
 		return
 	}

@@ -129,12 +129,12 @@ func (s *Standby) Run(ctx context.Context) error {
 	look, pin := &chore{every: passEvery, due: true}, &chore{every: pinEvery, due: true}
 	pinning := false
 	for {
-		if now := time.Now(); look.begin(now) {
-			s.pass(now)
+		if now := time.Now(); look.beginChore(now) {
+			s.passCatalog(now)
 		}
-		if !pinning && pin.begin(time.Now()) {
+		if !pinning && pin.beginChore(time.Now()) {
 			pinning = true
-			places := s.places()
+			places := s.listPlaces()
 			running.Go(func() {
 				s.pin(ctx, places) // a look at one place can take half a minute
 				select {
@@ -143,11 +143,11 @@ func (s *Standby) Run(ctx context.Context) error {
 				}
 			})
 		}
-		s.begin(ctx, &running)
+		s.beginDue(ctx, &running)
 		if pinning {
-			next.Reset(s.until(look))
+			next.Reset(s.untilDue(look))
 		} else {
-			next.Reset(s.until(look, pin))
+			next.Reset(s.untilDue(look, pin))
 		}
 		select {
 		case <-ctx.Done():
@@ -157,7 +157,7 @@ func (s *Standby) Run(ctx context.Context) error {
 		case <-s.wake:
 			look.due, pin.due = true, true
 		case r := <-s.done:
-			s.settle(ctx, r)
+			s.settleLook(ctx, r)
 		case <-s.pinned:
 			pinning = false
 		case <-next.C:
@@ -172,15 +172,15 @@ type chore struct {
 	last  time.Time
 }
 
-func (c *chore) next() time.Time {
+func (c *chore) nextTime() time.Time {
 	if c.due {
 		return c.last.Add(c.every)
 	}
 	return c.last.Add(checkEvery)
 }
 
-func (c *chore) begin(now time.Time) bool {
-	if now.Before(c.next()) {
+func (c *chore) beginChore(now time.Time) bool {
+	if now.Before(c.nextTime()) {
 		return false
 	}
 	c.due, c.last = false, now
@@ -230,7 +230,7 @@ func (s *Standby) Has(uid string, heads []mirror.Head) bool {
 // Warm brings what other replicas have of a source that this replica owns, if something published is
 // missing here, and tells whether anything came. Warm ends with its context.
 func (s *Standby) Warm(ctx context.Context, uid, name string) (news bool) {
-	if s.deps.Placement.Single() || !s.copier.missing(uid, name) {
+	if s.deps.Placement.Single() || !s.copier.lacksPublished(uid, name) {
 		return false
 	}
 	select {
@@ -239,7 +239,7 @@ func (s *Standby) Warm(ctx context.Context, uid, name string) (news bool) {
 	case <-ctx.Done():
 		return false
 	}
-	o, err := s.copier.copy(ctx, uid, name, merge)
+	o, err := s.copier.copySource(ctx, uid, name, merge)
 	switch {
 	case o.news:
 		s.deps.Log.InfoContext(ctx, "copied from another replica before asking upstream", "source", name)
@@ -269,8 +269,8 @@ func (s *Standby) Count() int {
 	return n
 }
 
-// pass looks through the catalog for what belongs here.
-func (s *Standby) pass(now time.Time) {
+// passCatalog looks through the catalog for what belongs here.
+func (s *Standby) passCatalog(now time.Time) {
 	names, single, owner := s.deps.Catalog.Names(), s.deps.Placement.Single(), s.deps.Owner()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,12 +287,12 @@ func (s *Standby) pass(now time.Time) {
 		if c.wanted != before && !c.running {
 			c.due, c.failures = time.Time{}, 0
 		}
-		s.plan(c, now)
+		s.planSource(c, now)
 	}
 }
 
-// places are the current ones of all sources that belong here.
-func (s *Standby) places() (places []build.Place) {
+// listPlaces are the current ones of all sources that belong here.
+func (s *Standby) listPlaces() (places []build.Place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.copies {
@@ -303,13 +303,13 @@ func (s *Standby) places() (places []build.Place) {
 	return places
 }
 
-// plan says when a source is to be looked at.
-func (s *Standby) plan(c *standing, now time.Time) {
+// planSource says when a source is to be looked at.
+func (s *Standby) planSource(c *standing, now time.Time) {
 	switch {
 	case c.owned:
 		c.due, c.complete = time.Time{}, false
 	case c.wanted:
-		published := fingerprint(s.deps.Catalog.Heads(c.name))
+		published := fingerprintOf(s.deps.Catalog.Heads(c.name))
 		if c.due.IsZero() || published != c.published && c.failures == 0 && c.due.After(now.Add(passEvery)) {
 			c.due = now.Add(rand.N(passEvery)) //nolint:gosec // jitter
 		}
@@ -319,7 +319,7 @@ func (s *Standby) plan(c *standing, now time.Time) {
 	}
 }
 
-func fingerprint(heads []mirror.Head) string {
+func fingerprintOf(heads []mirror.Head) string {
 	var b strings.Builder
 	for _, h := range heads {
 		b.WriteString(h.Ref + " " + h.Commit.String() + "\n")
@@ -327,8 +327,8 @@ func fingerprint(heads []mirror.Head) string {
 	return b.String()
 }
 
-// begin starts what is due.
-func (s *Standby) begin(ctx context.Context, running *sync.WaitGroup) {
+// beginDue starts what is due.
+func (s *Standby) beginDue(ctx context.Context, running *sync.WaitGroup) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -349,9 +349,9 @@ func (s *Standby) begin(ctx context.Context, running *sync.WaitGroup) {
 		running.Go(func() {
 			r := result{uid: uid}
 			if wanted {
-				r.outcome, r.err = s.copy(ctx, uid, name)
+				r.outcome, r.err = s.copySource(ctx, uid, name)
 			} else {
-				r.err = s.dismiss(ctx, uid, name)
+				r.err = s.dismissCopy(ctx, uid, name)
 			}
 			select {
 			case s.done <- r:
@@ -361,11 +361,11 @@ func (s *Standby) begin(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// until is how long nothing is to do.
-func (s *Standby) until(chores ...*chore) time.Duration {
-	next := chores[0].next()
+// untilDue is how long nothing is to do.
+func (s *Standby) untilDue(chores ...*chore) time.Duration {
+	next := chores[0].nextTime()
 	for _, c := range chores {
-		next = earlier(next, c.next())
+		next = earlierOf(next, c.nextTime())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -377,13 +377,13 @@ func (s *Standby) until(chores ...*chore) time.Duration {
 	}
 	for _, c := range s.copies {
 		if busy < copiers && !c.running && !c.owned && !c.due.IsZero() {
-			next = earlier(next, c.due)
+			next = earlierOf(next, c.due)
 		}
 	}
 	return max(time.Until(next), 0)
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierOf(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
@@ -393,17 +393,17 @@ func earlier(a, b time.Time) time.Time {
 // errOwned: the mirror belongs to the owner's loop.
 var errOwned = errors.New("this replica owns it by now")
 
-func (s *Standby) copy(ctx context.Context, uid, name string) (outcome, error) {
+func (s *Standby) copySource(ctx context.Context, uid, name string) (outcome, error) {
 	ctx, back, ok := s.deps.Owner().Borrow(ctx, uid)
 	if !ok {
 		return outcome{}, errOwned
 	}
 	defer back()
-	return s.copier.copy(ctx, uid, name, follow)
+	return s.copier.copySource(ctx, uid, name, follow)
 }
 
-// settle takes in what came of a look.
-func (s *Standby) settle(ctx context.Context, r result) {
+// settleLook takes in what came of a look.
+func (s *Standby) settleLook(ctx context.Context, r result) {
 	s.mu.Lock()
 	c, ok := s.copies[r.uid]
 	if !ok {
@@ -431,7 +431,7 @@ func (s *Standby) settle(ctx context.Context, r result) {
 	name, failures, wanted := c.name, c.failures, c.wanted
 	s.mu.Unlock()
 
-	complete := wanted && !s.copier.missing(r.uid, name)
+	complete := wanted && !s.copier.lacksPublished(r.uid, name)
 	s.mu.Lock()
 	c.complete = complete
 	s.mu.Unlock()
@@ -443,9 +443,9 @@ func (s *Standby) settle(ctx context.Context, r result) {
 	}
 }
 
-// dismiss removes a copy that does not belong here any more, when the owner and one other replica have
+// dismissCopy removes a copy that does not belong here any more, when the owner and one other replica have
 // all of it.
-func (s *Standby) dismiss(ctx context.Context, uid, name string) error {
+func (s *Standby) dismissCopy(ctx context.Context, uid, name string) error {
 	if _, ok := s.deps.Mirrors.Lookup(uid); !ok {
 		return nil
 	}
@@ -454,7 +454,7 @@ func (s *Standby) dismiss(ctx context.Context, uid, name string) error {
 		return errOwned
 	}
 	defer back()
-	enough, err := s.copier.elsewhere(ctx, uid, name)
+	enough, err := s.copier.isElsewhere(ctx, uid, name)
 	if err != nil || !enough {
 		return err
 	}

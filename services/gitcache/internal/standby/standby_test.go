@@ -211,14 +211,14 @@ func TestACopyIsWhatItsOriginalIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := spare.copier(t, n, first)
-	if o, err := c.copy(t.Context(), uid, name, follow); err != nil || !o.news {
+	if o, err := c.copySource(t.Context(), uid, name, follow); err != nil || !o.news {
 		t.Fatalf("the first copy: %+v, %v", o, err)
 	}
 	same(t, owner, spare)
 	if !spare.store.Has(built.Artifact.Digest) {
 		t.Error("the artifact that services use is not here")
 	}
-	if o, err := c.copy(t.Context(), uid, name, follow); err != nil || o.news {
+	if o, err := c.copySource(t.Context(), uid, name, follow); err != nil || o.news {
 		t.Errorf("the second copy: %+v, %v", o, err)
 	}
 	if got := owner.sender.Copies(uid); !slices.Equal(got, []string{"spare"}) {
@@ -226,7 +226,7 @@ func TestACopyIsWhatItsOriginalIs(t *testing.T) {
 	}
 
 	second := owner.push(t, repo, "2")
-	if o, err := spare.copier(t, n, second).copy(t.Context(), uid, name, follow); err != nil || !o.news {
+	if o, err := spare.copier(t, n, second).copySource(t.Context(), uid, name, follow); err != nil || !o.news {
 		t.Fatalf("after a push: %+v, %v", o, err)
 	}
 	same(t, owner, spare)
@@ -238,18 +238,18 @@ func TestACopyLosesNothingThatWasPublished(t *testing.T) {
 	behind, ahead := newReplica(t, "behind"), newReplica(t, "ahead")
 	first := behind.push(t, repo, "1")
 	n := &network{others: []*replica{behind}, owner: true}
-	if _, err := ahead.copier(t, n, first).copy(t.Context(), uid, name, follow); err != nil {
+	if _, err := ahead.copier(t, n, first).copySource(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	second := ahead.push(t, repo, "2")
-	if _, err := ahead.copier(t, n, second).copy(t.Context(), uid, name, follow); !errors.Is(err, ErrBehind) {
+	if _, err := ahead.copier(t, n, second).copySource(t.Context(), uid, name, follow); !errors.Is(err, ErrBehind) {
 		t.Errorf("a copy of what is older: %v", err)
 	}
 	if h, _ := ahead.mirror(t).Head("HEAD"); h.Commit != second.Commit {
 		t.Errorf("the head went back to %s", h.Commit)
 	}
 	// The replica that is behind gets it from the other one, also as the owner.
-	if _, err := behind.copier(t, &network{others: []*replica{ahead}}, second).copy(t.Context(), uid, name, follow); err != nil {
+	if _, err := behind.copier(t, &network{others: []*replica{ahead}}, second).copySource(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	same(t, ahead, behind)
@@ -261,12 +261,12 @@ func TestWithoutItsOwnerASourceIsCopiedFromWhoHasIt(t *testing.T) {
 	empty, full, mine := newReplica(t, "empty"), newReplica(t, "full"), newReplica(t, "mine")
 	head := full.push(t, repo, "1")
 	n := &network{others: []*replica{empty, full}}
-	if _, err := mine.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
+	if _, err := mine.copier(t, n, head).copySource(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	same(t, full, mine)
 	// A copy that all have needs nobody to be asked, and is no failure.
-	if o, err := mine.copier(t, n, head).copy(t.Context(), uid, name, follow); !errors.Is(err, errNobody) || o.news {
+	if o, err := mine.copier(t, n, head).copySource(t.Context(), uid, name, follow); !errors.Is(err, errNobody) || o.news {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -282,14 +282,14 @@ func TestWhatIsDamagedOnTheWayIsNotTaken(t *testing.T) {
 		"nothing":        func(string, []byte) []byte { return nil },
 	} {
 		n := &network{others: []*replica{owner}, owner: true, spoil: spoil}
-		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err == nil {
+		if _, err := spare.copier(t, n, head).copySource(t.Context(), uid, name, follow); err == nil {
 			t.Errorf("%s: taken", what)
 		}
 		if heads := spare.mirror(t).Heads(); len(heads) != 0 {
 			t.Errorf("%s: heads without their objects: %v", what, heads)
 		}
 	}
-	if _, err := spare.copier(t, &network{others: []*replica{owner}, owner: true}, head).copy(t.Context(), uid, name, follow); err != nil {
+	if _, err := spare.copier(t, &network{others: []*replica{owner}, owner: true}, head).copySource(t.Context(), uid, name, follow); err != nil {
 		t.Errorf("it does not heal: %v", err)
 	}
 	same(t, owner, spare)
@@ -310,13 +310,13 @@ func TestACopyThatWasCutShortIsNotSeenAndGoesOn(t *testing.T) {
 		return b
 	}}
 	c := spare.copier(t, n, head)
-	if _, err := c.copy(t.Context(), uid, name, follow); err == nil {
+	if _, err := c.copySource(t.Context(), uid, name, follow); err == nil {
 		t.Fatal("half a pack was taken")
 	}
 	if _, packs := spare.mirror(t).Size(); packs != 0 {
 		t.Error("half a copy is seen")
 	}
-	if _, err := c.copy(t.Context(), uid, name, follow); err != nil {
+	if _, err := c.copySource(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	same(t, owner, spare)
@@ -336,7 +336,7 @@ func TestAnOwnerKeepsWhatItHasBesides(t *testing.T) {
 	}
 	head := other.push(t, server.NewRepo(t, "shop.git"), "2")
 	n := &network{others: []*replica{other}}
-	if o, err := owner.copier(t, n, head).copy(t.Context(), uid, name, merge); err != nil || !o.news {
+	if o, err := owner.copier(t, n, head).copySource(t.Context(), uid, name, merge); err != nil || !o.news {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	if !hasAll(owner.mirror(t), []mirror.Head{mine, head}) {
@@ -355,14 +355,14 @@ func TestADamagedCopyIsMadeAgain(t *testing.T) {
 	owner, spare := newReplica(t, "owner"), newReplica(t, "spare")
 	head := owner.push(t, repo, "1")
 	n := &network{others: []*replica{owner}, owner: true}
-	if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
+	if _, err := spare.copier(t, n, head).copySource(t.Context(), uid, name, follow); err != nil {
 		t.Fatal(err)
 	}
 	spare.mirror(t).Doubt(errors.New("a bad sector"))
 	if _, _, err := spare.sender.Open(Request{UID: uid}); !errors.Is(err, ErrNothing) {
 		t.Errorf("it hands out what is damaged: %v", err)
 	}
-	if o, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil || !o.news {
+	if o, err := spare.copier(t, n, head).copySource(t.Context(), uid, name, follow); err != nil || !o.news {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	if spare.mirror(t).Doubted() {
@@ -378,24 +378,24 @@ func TestACopyMayGoOnlyIfTwoOthersHaveIt(t *testing.T) {
 	head := owner.push(t, repo, "1")
 	n := &network{others: []*replica{owner}, owner: true}
 	for _, r := range []*replica{third, third} { // the second look confirms
-		if _, err := r.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
+		if _, err := r.copier(t, n, head).copySource(t.Context(), uid, name, follow); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if enough, err := third.copier(t, n, head).elsewhere(t.Context(), uid, name); err != nil || enough {
+	if enough, err := third.copier(t, n, head).isElsewhere(t.Context(), uid, name); err != nil || enough {
 		t.Errorf("only the owner has it besides: %t, %v", enough, err)
 	}
 	for range 2 {
-		if _, err := spare.copier(t, n, head).copy(t.Context(), uid, name, follow); err != nil {
+		if _, err := spare.copier(t, n, head).copySource(t.Context(), uid, name, follow); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if enough, err := third.copier(t, n, head).elsewhere(t.Context(), uid, name); err != nil || !enough {
+	if enough, err := third.copier(t, n, head).isElsewhere(t.Context(), uid, name); err != nil || !enough {
 		t.Errorf("the owner and another one have it: %t, %v", enough, err)
 	}
 	newer := head
 	newer.Commit = plumbing.NewHash(strings.Repeat("1", 40))
-	if enough, err := third.copier(t, n, newer).elsewhere(t.Context(), uid, name); err != nil || enough {
+	if enough, err := third.copier(t, n, newer).isElsewhere(t.Context(), uid, name); err != nil || enough {
 		t.Errorf("the owner lacks what was published: %t, %v", enough, err)
 	}
 }

@@ -65,7 +65,7 @@ func Bases(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 	base := "."
 	if folder != "" {
 		to, err := Resolve(ctx, r, root, folder, o.Submodules)
-		if err != nil && nowhere(err) {
+		if err != nil && leadsNowhere(err) {
 			return nil, nil // which the service hears when it asks for the folder
 		}
 		if err != nil {
@@ -74,8 +74,8 @@ func Bases(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 		base = to
 	}
 	w := newWalker(ctx, r, root, base, o)
-	files, err := w.list(base, o)
-	if errors.Is(err, artifact.ErrRefused) || err != nil && nowhere(err) {
+	files, err := w.listFolder(base, o)
+	if errors.Is(err, artifact.ErrRefused) || err != nil && leadsNowhere(err) {
 		return nil, nil // as above
 	}
 	if err != nil {
@@ -91,56 +91,56 @@ func (w *walker) followBase(v visit, ref kustomization.Reference) error {
 	if w.options.Bases == nil {
 		return nil // for which the agent has the words
 	}
-	wanted := WantedBase{File: v.file, Line: ref.Line, Within: w.within()}
+	wanted := WantedBase{File: v.file, Line: ref.Line, Within: w.currentBase()}
 	base, _, err := remotebase.Parse(ref.Remote)
 	switch wanted.Base = base; {
 	case err != nil:
-		return w.want(wanted, "the base "+err.Error())
+		return w.noteWanted(wanted, "the base "+err.Error())
 	case w.shared.bases[base]:
-		return w.repeated(wanted)
+		return w.checkRepeated(wanted)
 	case len(w.shared.bases) == MaxBases:
-		return w.want(wanted, fmt.Sprintf("base %s: it is one more than the limit of %d for a folder. Copy some of them into the repository", base, MaxBases))
+		return w.noteWanted(wanted, fmt.Sprintf("base %s: it is one more than the limit of %d for a folder. Copy some of them into the repository", base, MaxBases))
 	case len(w.line) == MaxBaseChain:
-		return w.want(wanted, fmt.Sprintf("base %s: bases lead to each other through more than the limit of %d repositories", base, MaxBaseChain))
+		return w.noteWanted(wanted, fmt.Sprintf("base %s: bases lead to each other through more than the limit of %d repositories", base, MaxBaseChain))
 	}
 	w.shared.bases[base] = true
 	if len(w.line) == 0 { // other repositories are below the folder for bases
-		if _, taken, err := w.at(remotebase.FolderName); err != nil || taken {
+		if _, taken, err := w.lookUp(remotebase.FolderName); err != nil || taken {
 			if err != nil {
 				return err
 			}
-			return w.want(wanted, fmt.Sprintf("base %s: its place %q is that of a folder in the repository. Rename that folder", base, remotebase.FolderName))
+			return w.noteWanted(wanted, fmt.Sprintf("base %s: its place %q is that of a folder in the repository. Rename that folder", base, remotebase.FolderName))
 		}
 	}
 	root, ok := w.options.Bases(base)
 	if !ok {
 		w.shared.wanted = append(w.shared.wanted, wanted)
-		w.lack(fmt.Errorf("%w: %s: base %s", ErrNoBase, wanted.Where(), base))
+		w.noteLacking(fmt.Errorf("%w: %s: base %s", ErrNoBase, wanted.Where(), base))
 		return nil
 	}
-	return w.enter(wanted, root)
+	return w.enterBase(wanted, root)
 }
 
-// within is the base whose repository is walked.
-func (w *walker) within() remotebase.Base {
+// currentBase is the base whose repository is walked.
+func (w *walker) currentBase() remotebase.Base {
 	if len(w.line) == 0 {
 		return remotebase.Base{}
 	}
 	return w.line[len(w.line)-1]
 }
 
-// want notes a base that can't be had.
-func (w *walker) want(wanted WantedBase, problem string) error {
+// noteWanted notes a base that can't be had.
+func (w *walker) noteWanted(wanted WantedBase, problem string) error {
 	wanted.Problem = problem
 	w.shared.wanted = append(w.shared.wanted, wanted)
-	w.lack(refuse("%s: %s", wanted.Where(), problem))
+	w.noteLacking(refusalError("%s: %s", wanted.Where(), problem))
 	return nil
 }
 
-// repeated looks at a base that was walked before: it may be one that leads here.
-func (w *walker) repeated(wanted WantedBase) error {
+// checkRepeated looks at a base that was walked before: it may be one that leads here.
+func (w *walker) checkRepeated(wanted WantedBase) error {
 	if i := slices.Index(w.line, wanted.Base); i >= 0 {
-		return w.want(wanted, fmt.Sprintf("base %s: bases refer to each other without an end", wanted.Base))
+		return w.noteWanted(wanted, fmt.Sprintf("base %s: bases refer to each other without an end", wanted.Base))
 	}
 	w.shared.wanted = append(w.shared.wanted, wanted)
 	return nil
@@ -149,8 +149,8 @@ func (w *walker) repeated(wanted WantedBase) error {
 // outside is the folder of a walker that carries all that it finds. No entry of a tree has this name.
 const outside = "\x00"
 
-// enter carries what the kustomization of a base leads to. It can refer to all of its repository, and to nothing else but further bases.
-func (w *walker) enter(wanted WantedBase, root plumbing.Hash) error {
+// enterBase carries what the kustomization of a base leads to. It can refer to all of its repository, and to nothing else but further bases.
+func (w *walker) enterBase(wanted WantedBase, root plumbing.Hash) error {
 	o := w.options
 	o.Submodules = false // they are not fetched
 	in := newWalker(w.ctx, w.r, root, outside, o)
@@ -160,10 +160,10 @@ func (w *walker) enter(wanted WantedBase, root plumbing.Hash) error {
 	case err != nil:
 		return err
 	case problem != "":
-		return w.want(wanted, fmt.Sprintf("base %s: %s", wanted.Base, problem))
+		return w.noteWanted(wanted, fmt.Sprintf("base %s: %s", wanted.Base, problem))
 	}
 	w.shared.wanted = append(w.shared.wanted, wanted)
-	if err := in.kustomization(visit{folder: folder}); err != nil {
+	if err := in.walkKustomization(visit{folder: folder}); err != nil {
 		return err
 	}
 	in.addPassed()
@@ -172,46 +172,46 @@ func (w *walker) enter(wanted WantedBase, root plumbing.Hash) error {
 		w.shared.parts[part.Path] = part
 	}
 	if in.lacking != nil {
-		w.lack(in.lacking)
+		w.noteLacking(in.lacking)
 	}
 	if in.problem != nil { // the agent does not see the repository
-		w.lack(refuse("%s: base %s: %s", wanted.Where(), wanted.Base, strings.TrimPrefix(in.problem.Error(), artifact.ErrRefused.Error()+": ")))
+		w.noteLacking(refusalError("%s: base %s: %s", wanted.Where(), wanted.Base, strings.TrimPrefix(in.problem.Error(), artifact.ErrRefused.Error()+": ")))
 	}
-	return w.bound(wanted.Folder())
+	return w.checkBound(wanted.Folder())
 }
 
 // findBase finds the folder of a base in its repository, and says what is wrong with it.
 func (w *walker) findBase(base remotebase.Base) (folder, problem string, err error) {
 	folder = "."
 	if base.Path != "" {
-		to, err := w.find(base.Path)
+		to, err := w.findPath(base.Path)
 		switch {
-		case err != nil && nowhere(err):
+		case err != nil && leadsNowhere(err):
 			return "", "the repository has no such folder at that revision", nil
 		case err != nil:
 			return "", "", err
-		case !to.folder():
+		case !to.isFolder():
 			return "", "it is a file, and has to be a folder with a kustomization.yaml", nil
 		}
-		w.carry(to)
+		w.carryTo(to)
 		folder = to.path
 	}
 	for _, name := range kustomization.Names() {
-		to, err := w.find(path.Join(folder, name))
-		if err != nil && !nowhere(err) {
+		to, err := w.findPath(path.Join(folder, name))
+		if err != nil && !leadsNowhere(err) {
 			return "", "", err
 		}
-		if err == nil && !to.folder() {
+		if err == nil && !to.isFolder() {
 			return folder, "", nil
 		}
 	}
 	return "", "its folder has no kustomization.yaml at that revision", nil
 }
 
-// escape notes a reference of a base that leads out of its repository: at the agent that would be the repository of the service.
-func (w *walker) escape(v visit, ref kustomization.Reference) {
+// noteEscape notes a reference of a base that leads out of its repository: at the agent that would be the repository of the service.
+func (w *walker) noteEscape(v visit, ref kustomization.Reference) {
 	if len(w.line) > 0 {
-		at := WantedBase{File: v.file, Line: ref.Line, Within: w.within()}
-		w.lack(refuse("%s: %q leads out of that repository", at.Where(), ref.Path))
+		at := WantedBase{File: v.file, Line: ref.Line, Within: w.currentBase()}
+		w.noteLacking(refusalError("%s: %q leads out of that repository", at.Where(), ref.Path))
 	}
 }

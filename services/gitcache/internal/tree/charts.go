@@ -20,7 +20,7 @@ func Charts(ctx context.Context, r Reader, root plumbing.Hash, folder string, o 
 	base := "."
 	if folder != "" {
 		to, err := Resolve(ctx, r, root, folder, o.Submodules)
-		if err != nil && nowhere(err) {
+		if err != nil && leadsNowhere(err) {
 			return nil, nil // which the service hears when it asks for the folder
 		}
 		if err != nil {
@@ -30,8 +30,8 @@ func Charts(ctx context.Context, r Reader, root plumbing.Hash, folder string, o 
 	}
 	o.Charts = nil
 	w := newWalker(ctx, r, root, base, o)
-	files, err := w.list(base, o)
-	if errors.Is(err, artifact.ErrRefused) || err != nil && nowhere(err) {
+	files, err := w.listFolder(base, o)
+	if errors.Is(err, artifact.ErrRefused) || err != nil && leadsNowhere(err) {
 		return nil, nil // as above
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func Charts(ctx context.Context, r Reader, root plumbing.Hash, folder string, o 
 
 // reachOfRoot is Reach for all of a repository: nothing is beyond it but charts of repositories and bases of others.
 func (w *walker) reachOfRoot() ([]Part, bool, error) {
-	files, err := w.list(w.base, w.options)
+	files, err := w.listFolder(w.base, w.options)
 	if errors.Is(err, artifact.ErrRefused) {
 		return nil, false, nil // as it will be when it is packed
 	}
@@ -78,7 +78,7 @@ func (w *walker) dependOnRepositories(folder, file string, content []byte) error
 	if content == nil || len(depend.Read(file, content, lockName, nil)) == 0 {
 		return nil
 	}
-	lock, err := w.read(path.Join(folder, lockName))
+	lock, err := w.readReferences(path.Join(folder, lockName))
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (w *walker) dependOnRepositories(folder, file string, content []byte) error
 		case have == maxDependencies:
 			wanted.Problem = fmt.Sprintf("dependency %.100q: it is one more than the limit of %d on charts of repositories for a folder. Push charts into charts/", wanted.Name, maxDependencies)
 		}
-		name, err := w.place(folder, &wanted, taken)
+		name, err := w.placeChart(folder, &wanted, taken)
 		if err != nil {
 			return err
 		}
@@ -117,12 +117,12 @@ func (w *walker) dependOnRepositories(folder, file string, content []byte) error
 	return nil
 }
 
-// place chooses the name in charts/ of a chart that a folder's chart depends on. A chart that would share its place has a problem.
-func (w *walker) place(folder string, wanted *depend.Wanted, taken map[string]depend.Chart) (string, error) {
+// placeChart chooses the name in charts/ of a chart that a folder's chart depends on. A chart that would share its place has a problem.
+func (w *walker) placeChart(folder string, wanted *depend.Wanted, taken map[string]depend.Chart) (string, error) {
 	if wanted.Problem != "" { // its name may be anything
 		return "", nil
 	}
-	charts, ok, err := w.at(path.Join(folder, "charts"))
+	charts, ok, err := w.lookUp(path.Join(folder, "charts"))
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +141,7 @@ func (w *walker) place(folder string, wanted *depend.Wanted, taken map[string]de
 	}
 	name += "-" + strings.ReplaceAll(wanted.Version, "+", "_") // Helm goes by what Chart.yaml says
 	at := path.Join(folder, "charts", name)
-	_, there, err := w.at(at)
+	_, there, err := w.lookUp(at)
 	if there || !isFree(name) {
 		wanted.Problem = fmt.Sprintf("dependency %.100q: its place %q is that of another chart. Push both into charts/, each in a folder of its own", wanted.Name, at)
 	}
@@ -151,15 +151,15 @@ func (w *walker) place(folder string, wanted *depend.Wanted, taken map[string]de
 // carryChart carries a chart of a repository.
 func (w *walker) carryChart(at string, wanted depend.Wanted) error {
 	if wanted.Problem != "" {
-		w.lack(refuse("%s: %s", wanted.Where(), wanted.Problem))
+		w.noteLacking(refusalError("%s: %s", wanted.Where(), wanted.Problem))
 		return nil
 	}
 	id, ok := w.options.Charts(wanted.Chart)
 	if !ok {
-		w.lack(fmt.Errorf("%w: %s: dependency %s %s of %s", ErrNoChart, wanted.Where(), wanted.Name, wanted.Version, wanted.Repository))
+		w.noteLacking(fmt.Errorf("%w: %s: dependency %s %s of %s", ErrNoChart, wanted.Where(), wanted.Name, wanted.Version, wanted.Repository))
 		return nil
 	}
-	files, err := list(w.ctx, w.r, id, Options{Limits: w.options.Limits})
+	files, err := listFiles(w.ctx, w.r, id, Options{Limits: w.options.Limits})
 	if err != nil {
 		return err
 	}
@@ -167,11 +167,11 @@ func (w *walker) carryChart(at string, wanted depend.Wanted) error {
 		p := path.Join(at, f.path)
 		w.parts[p] = Part{Path: p, Mode: f.mode, ID: f.id}
 	}
-	return w.bound(at)
+	return w.checkBound(at)
 }
 
-// lack notes the first chart that can't be had.
-func (w *walker) lack(err error) {
+// noteLacking notes the first chart that can't be had.
+func (w *walker) noteLacking(err error) {
 	if w.lacking == nil {
 		w.lacking = err
 	}

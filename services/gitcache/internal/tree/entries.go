@@ -28,7 +28,7 @@ type Entry struct {
 
 // Entries lists one folder in the order of the names. Submodules are entries, not followed.
 func Entries(r Reader, folder plumbing.Hash) ([]Entry, error) {
-	found, err := read(r, folder)
+	found, err := readTree(r, folder)
 	if err != nil {
 		return nil, err
 	}

@@ -16,16 +16,16 @@ import (
 // maxNested submodules, one within the other.
 const maxNested = 8
 
-// list returns the files below a folder that the filter lets through, in the order of an artifact: by
+// listFiles returns the files below a folder that the filter lets through, in the order of an artifact: by
 // the bytes of whole paths. (Git sorts a folder as if its name ended with a slash.)
-func list(ctx context.Context, r Reader, folder plumbing.Hash, o Options) ([]entry, error) {
+func listFiles(ctx context.Context, r Reader, folder plumbing.Hash, o Options) ([]entry, error) {
 	l := &lister{r: r, limits: o.Limits, submodules: o.Submodules}
 	rules := o.Rules.Begin()
-	if err := l.walk(ctx, place{tree: folder, rules: rules}); err != nil {
+	if err := l.walkTree(ctx, place{tree: folder, rules: rules}); err != nil {
 		return nil, err
 	}
 	if len(l.files) == 0 {
-		return nil, unruly(rules.Nothing())
+		return nil, unrulyError(rules.Nothing())
 	}
 	slices.SortFunc(l.files, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 	return l.files, nil
@@ -48,20 +48,20 @@ type place struct {
 	rules  *filter.Folder
 }
 
-// walk is bounded on the way, not afterwards: few objects can make a tree of 10^9 paths.
-func (l *lister) walk(ctx context.Context, p place) error {
+// walkTree is bounded on the way, not afterwards: few objects can make a tree of 10^9 paths.
+func (l *lister) walkTree(ctx context.Context, p place) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("at %q: %w", p.path, context.Cause(ctx))
 	}
 	if p.depth > l.limits.Depth {
-		return refuse("%q is deeper than the limit of %d folders", p.path, l.limits.Depth)
+		return refusalError("%q is deeper than the limit of %d folders", p.path, l.limits.Depth)
 	}
 	if l.folders++; l.folders > l.limits.Files {
-		return refuse("%q is one folder more than the limit of %d", p.path, l.limits.Files)
+		return refusalError("%q is one folder more than the limit of %d", p.path, l.limits.Files)
 	}
-	entries, err := read(l.r, p.tree)
+	entries, err := readTree(l.r, p.tree)
 	if errors.Is(err, errDamaged) {
-		return refuse("folder %q: %v", p.path, err)
+		return refusalError("folder %q: %v", p.path, err)
 	}
 	if err != nil {
 		return fmt.Errorf("read folder %q: %w", p.path, err)
@@ -70,7 +70,7 @@ func (l *lister) walk(ctx context.Context, p place) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := l.add(ctx, p, e); err != nil {
+		if err := l.addEntry(ctx, p, e); err != nil {
 			return err
 		}
 	}
@@ -83,15 +83,15 @@ func (l *lister) readRules(p place, entries []entry) error {
 	if i < 0 {
 		return nil
 	}
-	path := join(p.path, filter.FileName)
+	path := joinPath(p.path, filter.FileName)
 	if entries[i].mode == modeLink {
-		return refuse("%q is a link. Write the rules into a file of that name", path)
+		return refusalError("%q is a link. Write the rules into a file of that name", path)
 	}
 	content, err := readBlob(l.r, entries[i].id, path, filter.MaxFileBytes)
 	if err != nil {
 		return err
 	}
-	return unruly(p.rules.Read(content))
+	return unrulyError(p.rules.Read(content))
 }
 
 // isRules tells the files of rules, which are not part of the content.
@@ -99,42 +99,42 @@ func isRules(e entry) bool {
 	return e.path == filter.FileName && e.mode != modeFolder && e.mode != modeSubmodule
 }
 
-// unruly is an error of the rules as one of the content.
-func unruly(err error) error {
+// unrulyError is an error of the rules as one of the content.
+func unrulyError(err error) error {
 	if errors.Is(err, filter.ErrRules) {
-		return refuse("%s", strings.TrimPrefix(err.Error(), filter.ErrRules.Error()+": "))
+		return refusalError("%s", strings.TrimPrefix(err.Error(), filter.ErrRules.Error()+": "))
 	}
 	return err
 }
 
-func (l *lister) add(ctx context.Context, p place, e entry) error {
+func (l *lister) addEntry(ctx context.Context, p place, e entry) error {
 	if isRules(e) {
 		return nil
 	}
 	folder := e.mode == modeFolder || e.mode == modeSubmodule
 	verdict, err := p.rules.Judge(e.path, folder)
 	if err != nil {
-		return unruly(err)
+		return unrulyError(err)
 	}
 	if verdict == filter.Out {
 		return nil
 	}
 	if folder {
-		return l.enter(ctx, p, e, verdict)
+		return l.enterFolder(ctx, p, e, verdict)
 	}
 	return l.addFile(p, e)
 }
 
-// enter goes into a folder or a submodule. A submodule that is not fetched is refused even if its files may not be
+// enterFolder goes into a folder or a submodule. A submodule that is not fetched is refused even if its files may not be
 // wanted: without them a service could lose what it runs.
-func (l *lister) enter(ctx context.Context, p place, e entry, verdict filter.Verdict) error {
-	below := place{path: join(p.path, e.path), tree: e.id, depth: p.depth + 1, nested: p.nested}
+func (l *lister) enterFolder(ctx context.Context, p place, e entry, verdict filter.Verdict) error {
+	below := place{path: joinPath(p.path, e.path), tree: e.id, depth: p.depth + 1, nested: p.nested}
 	if e.mode == modeSubmodule {
 		if !l.submodules {
-			return refuse("%q is a submodule, which is not fetched. %s, or leave it out by an ignore rule", below.path, askForSubmodules)
+			return refusalError("%q is a submodule, which is not fetched. %s, or leave it out by an ignore rule", below.path, askForSubmodules)
 		}
 		if below.nested++; below.nested > maxNested {
-			return refuse("%q is a submodule within more than the limit of %d others", below.path, maxNested)
+			return refusalError("%q is a submodule within more than the limit of %d others", below.path, maxNested)
 		}
 		var err error
 		if below.tree, err = submoduleTree(l.r, below.path, e.id); err != nil {
@@ -142,21 +142,21 @@ func (l *lister) enter(ctx context.Context, p place, e entry, verdict filter.Ver
 		}
 	}
 	below.rules = p.rules.Enter(e.path, verdict)
-	return l.walk(ctx, below)
+	return l.walkTree(ctx, below)
 }
 
 func (l *lister) addFile(p place, e entry) error {
-	e.path = join(p.path, e.path)
+	e.path = joinPath(p.path, e.path)
 	switch e.mode {
 	case modeFile, modeGroupFile, modeExecutable, modeLink:
 	default:
-		return refuse("%q has the unknown mode %s", e.path, e.mode)
+		return refusalError("%q has the unknown mode %s", e.path, e.mode)
 	}
 	if len(e.path) > l.limits.PathBytes {
-		return refuse("path %.80q... is longer than the limit of %d bytes", e.path, l.limits.PathBytes)
+		return refusalError("path %.80q... is longer than the limit of %d bytes", e.path, l.limits.PathBytes)
 	}
 	if len(l.files) >= l.limits.Files {
-		return refuse("%q is one file more than the limit of %d", e.path, l.limits.Files)
+		return refusalError("%q is one file more than the limit of %d", e.path, l.limits.Files)
 	}
 	l.files = append(l.files, e)
 	return nil

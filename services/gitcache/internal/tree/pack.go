@@ -29,7 +29,7 @@ type Options struct {
 
 // Pack writes a folder's files to w. Errors that are the content's own fault are artifact.ErrRefused.
 func Pack(ctx context.Context, r Reader, folder plumbing.Hash, o Options, w *artifact.Writer) error {
-	files, err := list(ctx, r, folder, o)
+	files, err := listFiles(ctx, r, folder, o)
 	if err != nil {
 		return err
 	}
@@ -41,14 +41,14 @@ func packAll(ctx context.Context, r Reader, files []entry, o Options, w *artifac
 		if ctx.Err() != nil {
 			return fmt.Errorf("at %q: %w", f.path, context.Cause(ctx))
 		}
-		if err := pack(r, f, o.Limits, w); err != nil {
+		if err := packFile(r, f, o.Limits, w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func pack(r Reader, f entry, l artifact.Limits, w *artifact.Writer) error {
+func packFile(r Reader, f entry, l artifact.Limits, w *artifact.Writer) error {
 	content, err := readBlob(r, f.id, f.path, l.FileBytes)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func pack(r Reader, f entry, l artifact.Limits, w *artifact.Writer) error {
 		return w.Symlink(f.path, string(content))
 	}
 	if isLFSPointer(content) {
-		return refuse("%q is kept in Git LFS, which Fairlead does not fetch. Commit the file itself, or leave it out by an ignore rule", f.path)
+		return refusalError("%q is kept in Git LFS, which Fairlead does not fetch. Commit the file itself, or leave it out by an ignore rule", f.path)
 	}
 	return w.File(f.path, f.mode == modeExecutable, int64(len(content)), bytes.NewReader(content))
 }
@@ -68,10 +68,10 @@ func readBlob(r Reader, id plumbing.Hash, path string, most int64) ([]byte, erro
 	}
 	content, err := r.Read(plumbing.BlobObject, id, most)
 	if errors.Is(err, mirror.ErrTooLarge) {
-		return nil, refuse("%q is larger than the limit of %s for one file", path, size(most))
+		return nil, refusalError("%q is larger than the limit of %s for one file", path, formatSize(most))
 	}
 	if errors.Is(err, mirror.ErrKind) {
-		return nil, refuse("%q is an object that is no file", path)
+		return nil, refusalError("%q is an object that is no file", path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %q: %w", path, err)
@@ -79,7 +79,7 @@ func readBlob(r Reader, id plumbing.Hash, path string, most int64) ([]byte, erro
 	return content, nil
 }
 
-func size(n int64) string {
+func formatSize(n int64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%d KiB", n>>10)
 	}

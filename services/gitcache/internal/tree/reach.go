@@ -64,7 +64,7 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 		return newWalker(ctx, r, root, ".", o).reachOfRoot()
 	}
 	w := newWalker(ctx, r, root, folder, o)
-	files, err := w.list(folder, o)
+	files, err := w.listFolder(folder, o)
 	if errors.Is(err, artifact.ErrRefused) {
 		return nil, true, nil // as it will be when it is packed
 	}
@@ -108,7 +108,7 @@ func (w *walker) sortedParts() []Part {
 // Resolve follows the links in a folder's path. An error is fs.ErrNotExist if there is no such folder.
 func Resolve(ctx context.Context, r Reader, root plumbing.Hash, folder string, submodules bool) (string, error) {
 	w := &walker{ctx: ctx, r: r, root: root, options: Options{Submodules: submodules}, trees: map[plumbing.Hash][]entry{}, links: map[string]string{}}
-	to, err := w.find(folder)
+	to, err := w.findPath(folder)
 	return to.path, err
 }
 
@@ -143,22 +143,22 @@ type walker struct {
 	shared *shared
 }
 
-// inside tells what the folder itself holds.
-func (w *walker) inside(p string) bool {
+// isInside tells what the folder itself holds.
+func (w *walker) isInside(p string) bool {
 	return w.base == "." || p == w.base || strings.HasPrefix(p, w.base+"/")
 }
 
-// entries of a tree, read once.
-func (w *walker) entries(id plumbing.Hash) ([]entry, error) {
+// readEntries of a tree, read once.
+func (w *walker) readEntries(id plumbing.Hash) ([]entry, error) {
 	if w.ctx.Err() != nil {
 		return nil, context.Cause(w.ctx)
 	}
 	if known, ok := w.trees[id]; ok {
 		return known, nil
 	}
-	found, err := read(w.r, id)
+	found, err := readTree(w.r, id)
 	if errors.Is(err, errDamaged) {
-		return nil, refuse("a folder that is referred to: %v", err)
+		return nil, refusalError("a folder that is referred to: %v", err)
 	}
 	if err == nil {
 		slices.SortFunc(found, func(a, b entry) int { return strings.Compare(a.path, b.path) })
@@ -167,8 +167,8 @@ func (w *walker) entries(id plumbing.Hash) ([]entry, error) {
 	return found, err
 }
 
-// at looks up a clean path without following links.
-func (w *walker) at(p string) (entry, bool, error) {
+// lookUp looks up a clean path without following links.
+func (w *walker) lookUp(p string) (entry, bool, error) {
 	is := entry{mode: modeFolder, path: ".", id: w.root}
 	if p == "." {
 		return is, true, nil
@@ -187,7 +187,7 @@ func (w *walker) at(p string) (entry, bool, error) {
 		if is.mode != modeFolder {
 			return is, false, nil
 		}
-		all, err := w.entries(is.id)
+		all, err := w.readEntries(is.id)
 		if err != nil {
 			return is, false, err
 		}
@@ -208,20 +208,20 @@ type destination struct {
 	passed []string // folders that the way has entered and left again
 }
 
-func (d destination) folder() bool { return d.mode == modeFolder || d.mode == modeSubmodule }
+func (d destination) isFolder() bool { return d.mode == modeFolder || d.mode == modeSubmodule }
 
-// find follows a path.
-func (w *walker) find(p string) (destination, error) {
+// findPath follows a path.
+func (w *walker) findPath(p string) (destination, error) {
 	var links []Part
 	var folders []string
 	entered := false
 	to, err := artifact.Follow(p, func(p string) (artifact.Node, bool) {
 		within := strings.HasPrefix(p, w.base+"/")
-		if entered && !within || !w.inside(p) && !strings.HasPrefix(w.base, p+"/") {
+		if entered && !within || !w.isInside(p) && !strings.HasPrefix(w.base, p+"/") {
 			w.out = true // also where it comes back: the same folder elsewhere would not
 		}
 		entered = entered || within
-		is, ok, err := w.at(p)
+		is, ok, err := w.lookUp(p)
 		if err != nil {
 			w.broken = err
 		}
@@ -236,7 +236,7 @@ func (w *walker) find(p string) (destination, error) {
 			return artifact.Node{Folder: folder}, true
 		}
 		links = append(links, Part{Path: p, Mode: is.mode, ID: is.id})
-		target, ok := w.target(p, is.id)
+		target, ok := w.readLink(p, is.id)
 		return artifact.Node{Link: target}, ok
 	})
 	if w.broken != nil {
@@ -246,7 +246,7 @@ func (w *walker) find(p string) (destination, error) {
 		w.out = w.out || errors.Is(err, artifact.ErrOutside)
 		return destination{}, err
 	}
-	is, _, err := w.at(to)
+	is, _, err := w.lookUp(to)
 	if err == nil && is.mode == modeSubmodule {
 		is.id, err = submoduleTree(w.r, to, is.id)
 	}
@@ -254,8 +254,8 @@ func (w *walker) find(p string) (destination, error) {
 	return destination{is, links, passed}, err
 }
 
-// target reads a link. A link that no artifact holds leads nowhere.
-func (w *walker) target(p string, id plumbing.Hash) (string, bool) {
+// readLink reads a link. A link that no artifact holds leads nowhere.
+func (w *walker) readLink(p string, id plumbing.Hash) (string, bool) {
 	if known, ok := w.links[p]; ok {
 		return known, known != ""
 	}
@@ -267,11 +267,11 @@ func (w *walker) target(p string, id plumbing.Hash) (string, bool) {
 	return string(content), err == nil && len(content) > 0
 }
 
-// add notes what is beyond the folder.
-func (w *walker) add(p Part) {
+// addPart notes what is beyond the folder.
+func (w *walker) addPart(p Part) {
 	switch p.Mode {
 	case modeFile, modeGroupFile, modeExecutable, modeLink:
-		if !w.inside(p.Path) {
+		if !w.isInside(p.Path) {
 			w.parts[p.Path] = p
 		}
 	}
@@ -290,28 +290,28 @@ func (w *walker) addPassed() {
 		note(p)
 	}
 	for _, p := range slices.Backward(slices.Sorted(maps.Keys(w.passed))) { // a folder comes after those in it
-		if file := path.Join(p, passedFile); !here[p] && !w.inside(p) {
-			w.add(Part{Path: file, Mode: modeFile, ID: emptyBlob})
+		if file := path.Join(p, passedFile); !here[p] && !w.isInside(p) {
+			w.addPart(Part{Path: file, Mode: modeFile, ID: emptyBlob})
 			note(file)
 		}
 	}
 }
 
-// carry notes a file, or the way to a folder.
-func (w *walker) carry(to destination) {
+// carryTo notes a file, or the way to a folder.
+func (w *walker) carryTo(to destination) {
 	for _, link := range to.links {
-		w.add(link)
+		w.addPart(link)
 	}
 	for _, p := range to.passed {
 		w.passed[p] = true
 	}
-	if !to.folder() {
-		w.add(Part{Path: to.path, Mode: to.mode, ID: to.id})
+	if !to.isFolder() {
+		w.addPart(Part{Path: to.path, Mode: to.mode, ID: to.id})
 	}
 }
 
-// nowhere tells the errors of paths that lead nowhere.
-func nowhere(err error) bool {
+// leadsNowhere tells the errors of paths that lead nowhere.
+func leadsNowhere(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop)
 }
 
@@ -325,7 +325,7 @@ func (w *walker) followLinks(files []entry) error {
 		}
 	}
 	return w.carryLinks(files, func(name string) bool {
-		for dir := path.Dir(name); w.inside(dir); dir = path.Dir(dir) {
+		for dir := path.Dir(name); w.isInside(dir); dir = path.Dir(dir) {
 			if charts[dir] {
 				return true
 			}
@@ -334,16 +334,16 @@ func (w *walker) followLinks(files []entry) error {
 	})
 }
 
-// list gives the files of a folder with their paths in the repository.
-func (w *walker) list(folder string, o Options) ([]entry, error) {
+// listFolder gives the files of a folder with their paths in the repository.
+func (w *walker) listFolder(folder string, o Options) ([]entry, error) {
 	to := destination{entry: entry{id: w.root}}
 	if folder != "." {
 		var err error
-		if to, err = w.find(folder); err != nil {
+		if to, err = w.findPath(folder); err != nil {
 			return nil, err
 		}
 	}
-	files, err := list(w.ctx, w.r, to.id, o)
+	files, err := listFiles(w.ctx, w.r, to.id, o)
 	for i := range files {
 		files[i].path = path.Join(folder, files[i].path)
 	}
@@ -356,20 +356,20 @@ func (w *walker) carryLinks(files []entry, folders func(link string) bool) error
 		if f.mode != modeLink {
 			continue
 		}
-		to, err := w.find(f.path)
+		to, err := w.findPath(f.path)
 		switch {
-		case err != nil && nowhere(err):
+		case err != nil && leadsNowhere(err):
 		case err != nil:
 			return err
-		case !to.folder():
-			w.carry(to)
-		case folders(f.path) && !w.inside(to.path) && to.path != "." && !strings.HasPrefix(w.base, to.path+"/"):
-			w.carry(to)
+		case !to.isFolder():
+			w.carryTo(to)
+		case folders(f.path) && !w.isInside(to.path) && to.path != "." && !strings.HasPrefix(w.base, to.path+"/"):
+			w.carryTo(to)
 			if err := w.carryFolder(to.path); err != nil {
 				return err
 			}
 		}
-		if err := w.bound(f.path); err != nil {
+		if err := w.checkBound(f.path); err != nil {
 			return err
 		}
 	}
@@ -382,23 +382,23 @@ func (w *walker) carryFolder(folder string) error {
 		return nil
 	}
 	w.seen["all of "+folder] = true
-	files, err := w.list(folder, Options{Limits: w.options.Limits, Submodules: w.options.Submodules})
+	files, err := w.listFolder(folder, Options{Limits: w.options.Limits, Submodules: w.options.Submodules})
 	if err != nil {
 		return err
 	}
 	for _, f := range files {
-		w.add(Part{Path: f.path, Mode: f.mode, ID: f.id})
+		w.addPart(Part{Path: f.path, Mode: f.mode, ID: f.id})
 	}
-	if err := w.bound(folder); err != nil {
+	if err := w.checkBound(folder); err != nil {
 		return err
 	}
 	return w.carryLinks(files, func(string) bool { return true })
 }
 
-// bound ends what grows without an end.
-func (w *walker) bound(at string) error {
+// checkBound ends what grows without an end.
+func (w *walker) checkBound(at string) error {
 	if most := w.options.Limits.Files; len(w.parts)+len(w.shared.parts) > most {
-		return refuse("%q leads to more than the limit of %d files beyond the folder", at, most)
+		return refusalError("%q leads to more than the limit of %d files beyond the folder", at, most)
 	}
 	return nil
 }
@@ -408,7 +408,7 @@ func (w *walker) followKustomization(files []entry) error {
 	for _, name := range kustomization.Names() {
 		own := path.Join(w.base, name)
 		if slices.ContainsFunc(files, func(f entry) bool { return f.path == own }) {
-			return w.kustomization(visit{folder: w.base})
+			return w.walkKustomization(visit{folder: w.base})
 		}
 	}
 	return nil
@@ -426,17 +426,17 @@ func (w *walker) followCharts(files []entry) error {
 		if within := path.Dir(folder); path.Base(within) == "charts" && charts[path.Dir(within)] {
 			continue
 		}
-		if err := w.chart(folder, 0); err != nil {
+		if err := w.carryCharts(folder, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// chart carries the charts that one depends on and does not have in its charts/ folder. The depth counts the charts that lead to it.
-func (w *walker) chart(folder string, depth int) error {
+// carryCharts carries the charts that one depends on and does not have in its charts/ folder. The depth counts the charts that lead to it.
+func (w *walker) carryCharts(folder string, depth int) error {
 	if depth == maxChain {
-		w.wrong("charts depend on each other through more than %d folders, at %q", maxChain, folder)
+		w.noteWrong("charts depend on each other through more than %d folders, at %q", maxChain, folder)
 		return nil
 	}
 	if w.seen["chart "+folder] { // also where charts depend on each other without an end, which the agent has the words for
@@ -445,17 +445,17 @@ func (w *walker) chart(folder string, depth int) error {
 	w.seen["chart "+folder] = true
 	file, ofRepositories := "", []byte(nil)
 	for _, name := range []string{"Chart.yaml", "requirements.yaml"} {
-		content, err := w.read(path.Join(folder, name))
+		content, err := w.readReferences(path.Join(folder, name))
 		if err != nil {
 			return err
 		}
 		dependencies := kustomization.LocalDependencies(content)
 		if w.shared.references += len(dependencies); w.shared.references > maxReferences {
-			w.wrong("charts refer to more than %d folders, at %q", maxReferences, folder)
+			w.noteWrong("charts refer to more than %d folders, at %q", maxReferences, folder)
 			return nil
 		}
 		for _, dependency := range dependencies {
-			if err := w.depend(folder, dependency, depth); err != nil {
+			if err := w.carryDependency(folder, dependency, depth); err != nil {
 				return err
 			}
 		}
@@ -466,46 +466,46 @@ func (w *walker) chart(folder string, depth int) error {
 	return w.dependOnRepositories(folder, file, ofRepositories)
 }
 
-// depend carries a chart that another one depends on.
-func (w *walker) depend(folder string, dependency kustomization.Dependency, depth int) error {
+// carryDependency carries a chart that another one depends on.
+func (w *walker) carryDependency(folder string, dependency kustomization.Dependency, depth int) error {
 	if packed, err := w.hasPacked(folder, dependency.Name, ""); packed || err != nil {
 		return err
 	}
 	p := path.Join(folder, dependency.Path)
-	if below, ok := strings.CutPrefix(folder+"/", w.base+"/"); !ok || leaves(path.Join(below, dependency.Path)) {
+	if below, ok := strings.CutPrefix(folder+"/", w.base+"/"); !ok || leavesRoot(path.Join(below, dependency.Path)) {
 		w.out = true
 	}
-	if leaves(p) {
+	if leavesRoot(p) {
 		return nil
 	}
-	to, err := w.find(p)
+	to, err := w.findPath(p)
 	switch {
-	case err != nil && nowhere(err) || err == nil && !to.folder():
+	case err != nil && leadsNowhere(err) || err == nil && !to.isFolder():
 		return nil
 	case err != nil:
 		return err
 	case to.path == "." || w.base == to.path || strings.HasPrefix(w.base, to.path+"/"): // the base would be the repository
 		return nil
 	}
-	w.carry(to)
-	if !w.inside(to.path) {
+	w.carryTo(to)
+	if !w.isInside(to.path) {
 		if err := w.carryFolder(to.path); err != nil {
 			return err
 		}
 	}
-	return w.chart(to.path, depth+1)
+	return w.carryCharts(to.path, depth+1)
 }
 
 // hasPacked tells whether a chart has a dependency in its charts/ folder, as a folder or an archive.
 func (w *walker) hasPacked(folder, name, version string) (bool, error) {
-	charts, err := w.find(path.Join(folder, "charts"))
+	charts, err := w.findPath(path.Join(folder, "charts"))
 	switch {
-	case err != nil && nowhere(err) || err == nil && !charts.folder():
+	case err != nil && leadsNowhere(err) || err == nil && !charts.isFolder():
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	all, err := w.entries(charts.id)
+	all, err := w.readEntries(charts.id)
 	return slices.ContainsFunc(all, func(e entry) bool {
 		return e.path == name || isPackage(e.path, name, version)
 	}), err
@@ -535,10 +535,10 @@ type visit struct {
 	file string
 }
 
-// kustomization follows what the kustomization of a folder refers to.
-func (w *walker) kustomization(v visit) error {
+// walkKustomization follows what the kustomization of a folder refers to.
+func (w *walker) walkKustomization(v visit) error {
 	if len(v.above) == maxChain {
-		w.wrong("kustomizations refer to each other through more than %d folders, at %q", maxChain, v.folder)
+		w.noteWrong("kustomizations refer to each other through more than %d folders, at %q", maxChain, v.folder)
 		return nil
 	}
 	key := v.folder + "\x00" + v.plugins
@@ -547,7 +547,7 @@ func (w *walker) kustomization(v visit) error {
 	}
 	w.seen[key] = true
 	for _, name := range kustomization.Names() {
-		content, err := w.read(path.Join(v.folder, name))
+		content, err := w.readReferences(path.Join(v.folder, name))
 		if err != nil {
 			return err
 		}
@@ -558,31 +558,31 @@ func (w *walker) kustomization(v visit) error {
 	return nil
 }
 
-// wrong notes the first thing that is wrong with the references.
-func (w *walker) wrong(format string, args ...any) {
+// noteWrong notes the first thing that is wrong with the references.
+func (w *walker) noteWrong(format string, args ...any) {
 	if w.problem == nil {
-		w.problem = refuse(format, args...)
+		w.problem = refusalError(format, args...)
 	}
 }
 
-// read carries a file of references and gives its content; nil if there is none.
-func (w *walker) read(p string) ([]byte, error) {
-	to, err := w.find(p)
+// readReferences carries a file of references and gives its content; nil if there is none.
+func (w *walker) readReferences(p string) ([]byte, error) {
+	to, err := w.findPath(p)
 	switch {
-	case err != nil && nowhere(err) || err == nil && to.folder():
+	case err != nil && leadsNowhere(err) || err == nil && to.isFolder():
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	w.carry(to)
+	w.carryTo(to)
 	content, err := readBlob(w.r, to.id, to.path, maxYAMLFile)
 	if errors.Is(err, artifact.ErrRefused) {
-		w.wrong("%s, to follow what it refers to", strings.TrimPrefix(err.Error(), artifact.ErrRefused.Error()+": "))
+		w.noteWrong("%s, to follow what it refers to", strings.TrimPrefix(err.Error(), artifact.ErrRefused.Error()+": "))
 		return nil, nil
 	}
 	w.shared.yaml += len(content)
 	if w.shared.kustomizations++; w.shared.kustomizations > maxKustomizations || w.shared.yaml > maxYAML {
-		w.wrong("%q is one kustomization or chart more than the limit of %d, or of %d MiB of them", p, maxKustomizations, maxYAML>>20)
+		w.noteWrong("%q is one kustomization or chart more than the limit of %d, or of %d MiB of them", p, maxKustomizations, maxYAML>>20)
 		return nil, nil
 	}
 	return content, err
@@ -591,64 +591,64 @@ func (w *walker) read(p string) ([]byte, error) {
 // followAll carries what the references of a folder's kustomization lead to.
 func (w *walker) followAll(v visit, refs []kustomization.Reference) error {
 	if w.shared.references += len(refs); w.shared.references > maxReferences || len(refs) >= kustomization.Max {
-		w.wrong("kustomizations refer to more than %d files and folders, or one to more than %d, at %q", maxReferences, kustomization.Max, v.folder)
+		w.noteWrong("kustomizations refer to more than %d files and folders, or one to more than %d, at %q", maxReferences, kustomization.Max, v.folder)
 		return nil
 	}
 	for _, ref := range refs {
-		if err := w.follow(v, ref); err != nil {
+		if err := w.followReference(v, ref); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// follow carries what a reference leads to.
-func (w *walker) follow(v visit, ref kustomization.Reference) error {
+// followReference carries what a reference leads to.
+func (w *walker) followReference(v visit, ref kustomization.Reference) error {
 	if ref.Remote != "" {
 		return w.followBase(v, ref)
 	}
 	p := path.Join(v.folder, ref.Path) // as kustomize does, whatever links there are
-	if below, ok := strings.CutPrefix(v.folder+"/", w.base+"/"); !ok || leaves(path.Join(below, ref.Path)) {
+	if below, ok := strings.CutPrefix(v.folder+"/", w.base+"/"); !ok || leavesRoot(path.Join(below, ref.Path)) {
 		w.out = true
 	}
-	if leaves(p) {
-		w.escape(v, ref)
+	if leavesRoot(p) {
+		w.noteEscape(v, ref)
 		return nil
 	}
-	to, err := w.find(p)
+	to, err := w.findPath(p)
 	switch {
-	case err != nil && nowhere(err) || err == nil && to.folder() && !ref.Base:
+	case err != nil && leadsNowhere(err) || err == nil && to.isFolder() && !ref.Base:
 		return nil
 	case err != nil:
 		return err
 	}
-	w.carry(to)
+	w.carryTo(to)
 	plugins := v.plugins
 	if ref.Plugin {
 		plugins = v.folder
 	}
-	if !to.folder() {
+	if !to.isFolder() {
 		if plugins != "" && ref.Base {
-			return w.plugin(plugins, to.path)
+			return w.carryPlugin(plugins, to.path)
 		}
-		return w.bound(p)
+		return w.checkBound(p)
 	}
 	above := append(slices.Clip(v.above), v.folder)
 	for i, f := range above {
 		if to.path == f || to.path == "." || strings.HasPrefix(f, to.path+"/") {
-			w.wrong("kustomizations refer to each other without an end: %s", artifact.Printable(strings.Join(append(slices.Clone(above[i:]), to.path), " -> ")))
+			w.noteWrong("kustomizations refer to each other without an end: %s", artifact.Printable(strings.Join(append(slices.Clone(above[i:]), to.path), " -> ")))
 			return nil
 		}
 	}
-	return w.kustomization(visit{folder: to.path, above: above, plugins: plugins})
+	return w.walkKustomization(visit{folder: to.path, above: above, plugins: plugins})
 }
 
-// leaves tells a clean relative path that leads above where it begins.
-func leaves(p string) bool { return p == ".." || strings.HasPrefix(p, "../") }
+// leavesRoot tells a clean relative path that leads above where it begins.
+func leavesRoot(p string) bool { return p == ".." || strings.HasPrefix(p, "../") }
 
-// plugin carries what the objects in a file refer to, seen from the folder of the kustomization.
-func (w *walker) plugin(folder, file string) error {
-	content, err := w.read(file)
+// carryPlugin carries what the objects in a file refer to, seen from the folder of the kustomization.
+func (w *walker) carryPlugin(folder, file string) error {
+	content, err := w.readReferences(file)
 	if err != nil {
 		return err
 	}
@@ -657,7 +657,7 @@ func (w *walker) plugin(folder, file string) error {
 
 // PackWith writes a folder's files to w, and the parts that it refers to beyond itself, at their paths in the repository.
 func PackWith(ctx context.Context, r Reader, folder plumbing.Hash, base string, parts []Part, o Options, w *artifact.Writer) error {
-	files, err := list(ctx, r, folder, o)
+	files, err := listFiles(ctx, r, folder, o)
 	if err != nil {
 		return err
 	}

@@ -62,14 +62,14 @@ func Find(r Reader, root plumbing.Hash, path string, submodules bool) (plumbing.
 	}
 	walked := ""
 	for name := range strings.SplitSeq(path, "/") {
-		entries, err := read(r, id)
+		entries, err := readTree(r, id)
 		if errors.Is(err, errDamaged) {
-			return plumbing.ZeroHash, refuse("folder %q: %v", walked, err)
+			return plumbing.ZeroHash, refusalError("folder %q: %v", walked, err)
 		}
 		if err != nil {
 			return plumbing.ZeroHash, fmt.Errorf("read folder %q: %w", walked, err)
 		}
-		walked = join(walked, name)
+		walked = joinPath(walked, name)
 		i := slices.IndexFunc(entries, func(e entry) bool { return e.path == name })
 		if i < 0 {
 			return plumbing.ZeroHash, fmt.Errorf("%w: %q", ErrNotFound, walked)
@@ -79,7 +79,7 @@ func Find(r Reader, root plumbing.Hash, path string, submodules bool) (plumbing.
 			id = entries[i].id
 		case modeSubmodule:
 			if !submodules {
-				return plumbing.ZeroHash, refuse("%q is a submodule, which is not fetched. %s", walked, askForSubmodules)
+				return plumbing.ZeroHash, refusalError("%q is a submodule, which is not fetched. %s", walked, askForSubmodules)
 			}
 			if id, err = submoduleTree(r, walked, entries[i].id); err != nil {
 				return plumbing.ZeroHash, err
@@ -104,27 +104,27 @@ func submoduleTree(r Reader, path string, commit plumbing.Hash) (plumbing.Hash, 
 		// The mirror is not damaged: the fetch of the submodule brings the commit.
 		return plumbing.ZeroHash, fmt.Errorf("%w: %q at commit %s", ErrNoSubmodule, path, commit)
 	case errors.Is(err, mirror.ErrTooLarge):
-		return plumbing.ZeroHash, refuse("submodule %q is at a commit of more than %d MiB", path, maxCommitBytes>>20)
+		return plumbing.ZeroHash, refusalError("submodule %q is at a commit of more than %d MiB", path, maxCommitBytes>>20)
 	case errors.Is(err, mirror.ErrKind):
-		return plumbing.ZeroHash, refuse("submodule %q is at %s, which is no commit", path, commit)
+		return plumbing.ZeroHash, refusalError("submodule %q is at %s, which is no commit", path, commit)
 	case err != nil:
 		return plumbing.ZeroHash, fmt.Errorf("read submodule %q: %w", path, err)
 	}
 	if mirror.IsCombination(b) { // it has files of other sources
-		return plumbing.ZeroHash, refuse("submodule %q is at commit %s, which was made of several sources. Name a commit of its repository", path, commit)
+		return plumbing.ZeroHash, refusalError("submodule %q is at commit %s, which was made of several sources. Name a commit of its repository", path, commit)
 	}
 	line, _, _ := bytes.Cut(b, []byte{'\n'})
 	id, ok := bytes.CutPrefix(line, []byte("tree "))
 	if !ok || len(id) != 2*len(plumbing.ZeroHash) || !plumbing.IsHash(string(id)) {
-		return plumbing.ZeroHash, refuse("submodule %q is at a malformed commit, %s", path, commit)
+		return plumbing.ZeroHash, refusalError("submodule %q is at a malformed commit, %s", path, commit)
 	}
 	return plumbing.NewHash(string(id)), nil
 }
 
-func read(r Reader, id plumbing.Hash) ([]entry, error) {
+func readTree(r Reader, id plumbing.Hash) ([]entry, error) {
 	b, err := r.Read(plumbing.TreeObject, id, maxTreeBytes)
 	if errors.Is(err, mirror.ErrTooLarge) {
-		return nil, refuse("it is a folder of more than %d MiB of names", maxTreeBytes>>20)
+		return nil, refusalError("it is a folder of more than %d MiB of names", maxTreeBytes>>20)
 	}
 	if errors.Is(err, mirror.ErrKind) {
 		return nil, fmt.Errorf("%w: it is no tree object at all", errDamaged)
@@ -132,11 +132,11 @@ func read(r Reader, id plumbing.Hash) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parse(b)
+	return parseTree(b)
 }
 
-// parse reads a tree object: "<mode> <name>\0<20 bytes>", again and again.
-func parse(b []byte) ([]entry, error) {
+// parseTree reads a tree object: "<mode> <name>\0<20 bytes>", again and again.
+func parseTree(b []byte) ([]entry, error) {
 	var entries []entry
 	seen := map[string]bool{}
 	for len(b) > 0 {
@@ -164,13 +164,13 @@ func isMode(mode []byte) bool {
 	return len(mode) > 0 && len(mode) <= 6 && len(bytes.Trim(mode, "01234567")) == 0
 }
 
-func join(folder, name string) string {
+func joinPath(folder, name string) string {
 	if folder == "" {
 		return name
 	}
 	return folder + "/" + name
 }
 
-func refuse(format string, args ...any) error {
+func refusalError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", artifact.ErrRefused, fmt.Sprintf(format, args...))
 }

@@ -172,7 +172,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("100644 ../x\x00aaaaaaaaaaaaaaaaaaaa"))
 	f.Add([]byte("100644 a"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		entries, err := parse(b)
+		entries, err := parseTree(b)
 		if err != nil {
 			return
 		}
