@@ -18,38 +18,38 @@ import (
 // ask them in floods. All others are two, tunnel.request.begin at once and tunnel.request.end, so that what changes
 // something, or lasts, is told even if this replica does not live to see its end.
 type record struct {
-	*exchange
-	event audit.Event
-	began time.Time
-	whole bool // one event is all
+	exchange *exchange
+	event    audit.Event
+	began    time.Time
+	whole    bool // one event is all
 }
 
-// begin records a request's begin, if that is told on its own.
-func (x *exchange) begin(r *http.Request) *record {
+// beginRecord records a request's begin, if that is told on its own.
+func (x *exchange) beginRecord(r *http.Request) *record {
 	info := x.info
 	x.class = kubehttp.ClassOf(r.Method, x.plain, info)
-	rec := &record{exchange: x, began: time.Now(), whole: !lasts(r, x.query, x.class, info)}
+	rec := &record{exchange: x, began: time.Now(), whole: !isLasting(r, x.query, x.class, info)}
 	rec.event = audit.Event{
-		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resource(info, x.plain), Namespace: info.Namespace, Name: info.Name,
-		TraceID: telemetry.TraceID(x.trace), Remote: host(r.RemoteAddr), Impersonated: asActor(x.as),
+		Actor: audit.Of(x.caller), Cluster: x.cluster, Verb: info.Verb, Resource: resourceName(info, x.plain), Namespace: info.Namespace, Name: info.Name,
+		TraceID: telemetry.TraceID(x.trace), Remote: hostOf(r.RemoteAddr), Impersonated: asActor(x.as),
 	}
 	return rec
 }
 
-// admitted records the begin of what is going to be asked.
-func (rec *record) admitted() {
+// recordAdmitted records the begin of what is going to be asked.
+func (rec *record) recordAdmitted() {
 	if rec.whole {
 		return
 	}
-	rec.requestID = audit.NewID()
-	rec.event.Request = rec.requestID
+	rec.exchange.requestID = audit.NewID()
+	rec.event.Request = rec.exchange.requestID
 	begin := rec.event
 	begin.Action, begin.Time = "tunnel.request.begin", rec.began
-	rec.Audit.Record(begin)
+	rec.exchange.handler.Audit.Record(begin)
 }
 
-// end records how it came out.
-func (rec *record) end() {
+// recordEnd records how it came out.
+func (rec *record) recordEnd() {
 	e := rec.event
 	e.Action = "tunnel.request"
 	if e.Request != "" {
@@ -57,27 +57,27 @@ func (rec *record) end() {
 	}
 	e.Time = time.Now()
 	e.Duration = e.Time.Sub(rec.began)
-	e.Code, e.Sent, e.Received, e.Reason = rec.code, rec.sent.n.Load(), rec.received, rec.reason
-	if why := rec.ended(); why != nil && e.Reason == "" {
+	e.Code, e.Sent, e.Received, e.Reason = rec.exchange.code, rec.exchange.sent.n.Load(), rec.exchange.received, rec.exchange.reason
+	if why := rec.exchange.endedError(); why != nil && e.Reason == "" {
 		e.Reason = why.Error()
 	}
 	if e.Code == 0 && e.Reason == "" {
 		e.Reason = "the answer broke off, or nobody waited for it"
 	}
-	rec.Audit.Record(e)
+	rec.exchange.handler.Audit.Record(e)
 }
 
-// lasts says whether a request changes something, or goes on until somebody ends it.
-func lasts(r *http.Request, query url.Values, class kubehttp.Class, info kubehttp.Info) bool {
+// isLasting says whether a request changes something, or goes on until somebody ends it.
+func isLasting(r *http.Request, query url.Values, class kubehttp.Class, info kubehttp.Info) bool {
 	if muxhttp.IsUpgrade(r.Header) || info.Verb == "watch" || info.Subresource == "log" && kubehttp.IsSet(query, "follow") {
 		return true
 	}
 	return class != kubehttp.Read && r.Method != http.MethodGet && r.Method != http.MethodHead
 }
 
-// resource names the resource as RBAC does, deployments.apps/scale, and otherwise the path. The target of a proxied
+// resourceName names the resource as RBAC does, deployments.apps/scale, and otherwise the path. The target of a proxied
 // request may have secrets in its path: it is left out.
-func resource(info kubehttp.Info, path string) string {
+func resourceName(info kubehttp.Info, path string) string {
 	if info.Resource == "" {
 		return path
 	}
@@ -91,7 +91,7 @@ func resource(info kubehttp.Info, path string) string {
 	return name
 }
 
-func host(addr string) string {
+func hostOf(addr string) string {
 	h, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr

@@ -53,9 +53,9 @@ func splitText(text []byte) (all, rest []byte) {
 
 // frames finds payloads in one direction of an upgraded connection.
 type frames interface {
-	// feed takes in what passed. out is called with parts of what the cluster sent for the screen, or of what the client sent besides what was typed;
+	// feedFrames takes in what passed. out is called with parts of what the cluster sent for the screen, or of what the client sent besides what was typed;
 	// begin says that the part begins a payload.
-	feed(p []byte, out func(part []byte, begin bool))
+	feedFrames(p []byte, out func(part []byte, begin bool))
 }
 
 // framesOf returns those of both directions by the head of a 101, or nil if the protocol is none that is known.
@@ -77,7 +77,7 @@ type spdyFrames struct {
 	data bool
 }
 
-func (s *spdyFrames) feed(p []byte, out func([]byte, bool)) {
+func (s *spdyFrames) feedFrames(p []byte, out func([]byte, bool)) {
 	const headBytes = 8
 	for len(p) > 0 {
 		if s.left > 0 {
@@ -114,7 +114,7 @@ type socketFrames struct {
 	channel byte
 }
 
-func (s *socketFrames) feed(p []byte, out func([]byte, bool)) {
+func (s *socketFrames) feedFrames(p []byte, out func([]byte, bool)) {
 	for len(p) > 0 {
 		if s.left > 0 {
 			n := int(min(s.left, uint64(len(p))))
@@ -127,7 +127,7 @@ func (s *socketFrames) feed(p []byte, out func([]byte, bool)) {
 				s.at += n
 			}
 			s.left, p = s.left-uint64(n), p[n:]
-			s.take(part, out)
+			s.takePart(part, out)
 			continue
 		}
 		if !s.readHead(&p) {
@@ -184,7 +184,7 @@ const (
 	channelOut, channelErr, channelSize = 1, 2, 4
 )
 
-func (s *socketFrames) take(part []byte, out func([]byte, bool)) {
+func (s *socketFrames) takePart(part []byte, out func([]byte, bool)) {
 	if !s.message || len(part) == 0 {
 		return
 	}

@@ -16,7 +16,7 @@ func FuzzFramesAreFoundWhereverTheyAreCut(f *testing.F) {
 			found := func(size int) (all []byte) {
 				in := newFrames()
 				for part := range slicesOf(stream, size) {
-					in.feed(part, func(p []byte, _ bool) { all = append(all, p...) })
+					in.feedFrames(part, func(p []byte, _ bool) { all = append(all, p...) })
 				}
 				return all
 			}
@@ -53,7 +53,7 @@ func TestFramesHoldWhatWasShown(t *testing.T) {
 		"masked": {&socketFrames{}, "\x82\x86\x01\x02\x03\x04\x05jfhmj", ""},
 	} {
 		var got []byte
-		tc.in.feed([]byte(tc.stream), func(p []byte, _ bool) { got = append(got, p...) })
+		tc.in.feedFrames([]byte(tc.stream), func(p []byte, _ bool) { got = append(got, p...) })
 		if what == "masked" { // channel 4, unmasked
 			if want := []byte{'j' ^ 2, 'f' ^ 3, 'h' ^ 4, 'm' ^ 1, 'j' ^ 2}; !bytes.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", what, got, want)

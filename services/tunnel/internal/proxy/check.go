@@ -19,9 +19,9 @@ import (
 	"fairlead.dev/services/tunnel/internal/access"
 )
 
-// split takes the cluster's name and the rest off an escaped path below prefix. The name is empty if there is
+// splitPath takes the cluster's name and the rest off an escaped path below prefix. The name is empty if there is
 // none that could be a cluster's: names need no escapes.
-func split(prefix, escaped string) (cluster, rest string) {
+func splitPath(prefix, escaped string) (cluster, rest string) {
 	below, ok := strings.CutPrefix(escaped, prefix)
 	if !ok {
 		return "", ""
@@ -46,34 +46,34 @@ func isName(s string) bool {
 	return true
 }
 
-// check says what keeps a request from being sent.
-func (x *exchange) check(r *http.Request) *kubehttp.Error {
+// checkRequest says what keeps a request from being sent.
+func (x *exchange) checkRequest(r *http.Request) *kubehttp.Error {
 	if x.caller.Kind != identity.KindUser || x.caller.Name == "" {
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: "clusters are reached by users only: run `fairlead login`"}
 	}
 	if refused := x.checkPath(r); refused != nil {
 		return refused
 	}
-	if err := x.Catalog.Ready(); err != nil {
+	if err := x.handler.Catalog.Ready(); err != nil {
 		return &kubehttp.Error{
 			Code:    http.StatusServiceUnavailable,
 			Message: fmt.Sprintf("the tunnel does not know the clusters yet: %v. Try again in a moment", err),
 		}
 	}
-	cluster, ok := x.Catalog.Cluster(x.cluster)
+	cluster, ok := x.handler.Catalog.Cluster(x.cluster)
 	if !ok {
 		return &kubehttp.Error{
 			Code:    http.StatusNotFound,
 			Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster),
 		}
 	}
-	if why := access.Check(x.user, x.class, cluster, x.Catalog.Grants(), x.Catalog.Roles()...); why != "" {
+	if why := access.Check(x.user, x.class, cluster, x.handler.Catalog.Grants(), x.handler.Catalog.Roles()...); why != "" {
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: why}
 	}
 	if refused := x.checkService(r, cluster); refused != nil {
 		return refused
 	}
-	x.borrow(cluster)
+	x.addLentGroups(cluster)
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		verb = platform.View
 	}
-	rules := platform.Rules{Grants: x.Catalog.Grants(), Roles: x.Catalog.Roles()}
+	rules := platform.Rules{Grants: x.handler.Catalog.Grants(), Roles: x.handler.Catalog.Roles()}
 	// A right that is allowed without a project is allowed in all.
 	decision := rules.May(x.user, verb, platform.Target{
 		Kind: platform.Service, Name: name, Cluster: x.cluster,
@@ -109,12 +109,12 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 	// The service's project decides, and the console knows it.
 	ctx, cancel := context.WithTimeout(r.Context(), rightsTimeout)
 	defer cancel()
-	answer, err := x.Rights(identity.TokenOf(r.Header)).CheckAccess(ctx, &consolev1.CheckAccessRequest{Verb: string(verb), Kind: platform.Service, Name: name})
+	answer, err := x.handler.Rights(identity.TokenOf(r.Header)).CheckAccess(ctx, &consolev1.CheckAccessRequest{Verb: string(verb), Kind: platform.Service, Name: name})
 	switch {
 	case connect.CodeOf(err) == connect.CodeInvalidArgument: // no service has such a name
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: decision.Reason}
 	case err != nil:
-		x.Log.InfoContext(r.Context(), "console does not tell the right to a service", "service", name, "err", err)
+		x.handler.Log.InfoContext(r.Context(), "console does not tell the right to a service", "service", name, "err", err)
 		return &kubehttp.Error{
 			Code:    http.StatusServiceUnavailable,
 			Message: fmt.Sprintf("the console does not say whether you may %s service %q. Try again in a moment", verb, name),
@@ -125,18 +125,18 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 	return nil
 }
 
-// borrow gives the caller the groups that are lent at a cluster, as far as there is room beside their own: one that has none gives less, never more.
-func (x *exchange) borrow(cluster *consolev1.Cluster) {
+// addLentGroups gives the caller the groups that are lent at a cluster, as far as there is room beside their own: one that has none gives less, never more.
+func (x *exchange) addLentGroups(cluster *consolev1.Cluster) {
 	lentNow := func() []string {
-		rules := platform.Rules{Grants: x.Catalog.Grants()}
+		rules := platform.Rules{Grants: x.handler.Catalog.Grants()}
 		groups := rules.LentGroups(x.user, cluster)
 		return groups[:min(len(groups), identity.MaxGroups-len(x.user.Groups))]
 	}
 	lent := lentNow()
 	for x.lasting != nil {
-		x.standing.mu.Lock()
+		x.handler.standing.mu.Lock()
 		x.lent = lent
-		x.standing.mu.Unlock()
+		x.handler.standing.mu.Unlock()
 		again := lentNow()
 		if slices.Equal(lent, again) {
 			break

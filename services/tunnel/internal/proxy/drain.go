@@ -31,15 +31,15 @@ func newDrain() drain {
 	return drain{mu: mu, now: &running{mu: mu, done: make(chan struct{})}, watches: make(map[*watch]struct{})}
 }
 
-// begin counts a request in, and says whether this replica drains.
-func (d *drain) begin() (of *running, draining bool) {
+// beginRequest counts a request in, and says whether this replica drains.
+func (d *drain) beginRequest() (of *running, draining bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now.n++
 	return d.now, d.begun
 }
 
-func (r *running) end() {
+func (r *running) endRequest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.n--
@@ -48,14 +48,14 @@ func (r *running) end() {
 	}
 }
 
-// add counts a watch in until the function that it returns is called.
-func (d *drain) add(w *watch) (remove func()) {
+// addWatch counts a watch in until the function that it returns is called.
+func (d *drain) addWatch(w *watch) (remove func()) {
 	d.mu.Lock()
 	d.watches[w] = struct{}{}
 	over := d.over
 	d.mu.Unlock()
 	if over {
-		w.end()
+		w.endWatch()
 	}
 	return func() {
 		d.mu.Lock()
@@ -64,7 +64,7 @@ func (d *drain) add(w *watch) (remove func()) {
 	}
 }
 
-func (d *drain) list() []*watch {
+func (d *drain) listWatches() []*watch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := make([]*watch, 0, len(d.watches))
@@ -94,14 +94,14 @@ func (h *Handler) Drain(ctx context.Context) {
 	d.mu.Lock()
 	d.over = true
 	d.mu.Unlock()
-	for _, w := range d.list() {
-		w.end()
+	for _, w := range d.listWatches() {
+		w.endWatch()
 	}
 }
 
 // endWatches ends those that can go on elsewhere, and after a while all that ran at first.
 func (h *Handler) endWatches(ctx context.Context) {
-	left := h.drain.list()
+	left := h.drain.listWatches()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for deadline := time.After(lookFor); len(left) > 0; {
@@ -109,7 +109,7 @@ func (h *Handler) endWatches(ctx context.Context) {
 		alone := len(h.Peers.Others()) == 0
 		for _, w := range left {
 			if alone || h.Peers.Elsewhere(ctx, w.cluster) {
-				w.end()
+				w.endWatch()
 			} else {
 				stay = append(stay, w)
 			}
@@ -122,7 +122,7 @@ func (h *Handler) endWatches(ctx context.Context) {
 		case <-deadline:
 		}
 		for _, w := range left {
-			w.end()
+			w.endWatch()
 		}
 		return
 	}

@@ -16,9 +16,9 @@ import (
 // maxImpersonated bounds the names that a request asks to pass off as: the agent asks the cluster about each of them.
 const maxImpersonated = 64
 
-// impersonated reads whom a request asks to pass off as, as `kubectl --as` says it; nil: nobody. A field that says anything else in these
+// readImpersonated reads whom a request asks to pass off as, as `kubectl --as` says it; nil: nobody. A field that says anything else in these
 // names is refused, and none is passed over: the request would run with the caller's own rights.
-func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
+func readImpersonated(h http.Header) (*muxhttp.Impersonated, error) {
 	var as muxhttp.Impersonated
 	names, asked := 0, false
 	for field, values := range h {
@@ -67,10 +67,10 @@ func impersonated(h http.Header) (*muxhttp.Impersonated, error) {
 	return &as, nil
 }
 
-// impersonate reads whom a request asks to pass off as. Whether the caller may, the cluster says: its agent asks it. The hub's grants to the
+// checkImpersonated reads whom a request asks to pass off as. Whether the caller may, the cluster says: its agent asks it. The hub's grants to the
 // caller bound the request all the same.
-func (x *exchange) impersonate(r *http.Request) *kubehttp.Error {
-	as, err := impersonated(r.Header)
+func (x *exchange) checkImpersonated(r *http.Request) *kubehttp.Error {
+	as, err := readImpersonated(r.Header)
 	if err != nil {
 		return &kubehttp.Error{
 			Code:    http.StatusBadRequest,

@@ -96,7 +96,7 @@ func New(deps Deps) *Handler {
 
 // Page is where the hub's pages show the cluster of a path, at the address that pages and clusters share.
 func Page(path string) string {
-	if cluster, _ := split(Prefix, path); cluster != "" {
+	if cluster, _ := splitPath(Prefix, path); cluster != "" {
 		return "/cluster/" + cluster
 	}
 	return "/clusters"
@@ -104,7 +104,7 @@ func Page(path string) string {
 
 // exchange is one request on its way.
 type exchange struct {
-	*Handler
+	handler *Handler
 	cluster string
 	path    string // escaped, below the cluster
 	plain   string // without escapes
@@ -130,24 +130,24 @@ type exchange struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := h.exchange(Prefix, r)
+	x := h.newExchange(Prefix, r)
 	if x.browser = identity.FromBrowser(r.Context()); x.browser {
 		sandbox(w.Header())
 	}
 	x.caller, _ = identity.FromContext(r.Context())
 	x.user = x.caller
-	malformed := x.impersonate(r)
-	trail := x.begin(r)
+	malformed := x.checkImpersonated(r)
+	trail := x.beginRecord(r)
 	defer func() {
 		h.Ended(x.code, x.sent.n.Load(), x.received)
-		trail.end()
+		trail.recordEnd()
 	}()
 	if !trail.whole || x.class >= kubehttp.Exec { // a GET through a pod's proxy may be a stream
-		ctx, stop := h.stand(r.Context(), x)
+		ctx, stop := h.standWhileAllowed(r.Context(), x)
 		defer stop()
 		r = r.WithContext(ctx)
 	}
-	if refused := x.check(r); refused != nil {
+	if refused := x.checkRequest(r); refused != nil {
 		x.refuse(w, refused)
 		return
 	}
@@ -156,14 +156,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuse(w, malformed)
 		return
 	}
-	trail.admitted()
-	x.answer(w, r)
+	trail.recordAdmitted()
+	x.answerRequest(w, r)
 }
 
-// exchange reads what a request is about.
-func (h *Handler) exchange(prefix string, r *http.Request) *exchange {
-	x := &exchange{Handler: h, trace: telemetry.Inject(r.Context())}
-	x.cluster, x.path = split(prefix, r.URL.EscapedPath())
+// newExchange reads what a request is about.
+func (h *Handler) newExchange(prefix string, r *http.Request) *exchange {
+	x := &exchange{handler: h, trace: telemetry.Inject(r.Context())}
+	x.cluster, x.path = splitPath(prefix, r.URL.EscapedPath())
 	var err error
 	if x.plain, err = url.PathUnescape(x.path); err != nil {
 		x.plain = x.path // to be refused
@@ -175,32 +175,32 @@ func (h *Handler) exchange(prefix string, r *http.Request) *exchange {
 	return x
 }
 
-// answer asks the cluster and gives back what it says.
-func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
+// answerRequest asks the cluster and gives back what it says.
+func (x *exchange) answerRequest(w http.ResponseWriter, r *http.Request) {
 	// Counted at the replica with the session, too: it sees the requests of all.
 	mine := share{x.cluster, x.caller.Subject()}
-	if !x.shares.take(mine) {
+	if !x.handler.shares.takeShare(mine) {
 		x.refuse(w, &kubehttp.Error{Code: http.StatusTooManyRequests, RetryAfterSeconds: 1, Message: fmt.Sprintf(
 			"cluster %q: %d requests of yours are under way, and no more fit beside those of others. End some watches or sessions", x.cluster, perPerson)})
 		return
 	}
-	defer x.shares.give(mine)
-	running, draining := x.drain.begin()
-	defer running.end()
+	defer x.handler.shares.giveShare(mine)
+	running, draining := x.handler.drain.beginRequest()
+	defer running.endRequest()
 	if draining {
 		w.Header().Set("Connection", "close") // the client's next request finds another replica
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		_ = http.NewResponseController(w).EnableFullDuplex() // else no answer would come before the whole question
 	}
-	cast, refused := x.record(r)
+	cast, refused := x.beginRecording(r)
 	if refused != nil {
 		x.refuse(w, refused)
 		return
 	}
-	defer cast.end()
+	defer cast.endRecording()
 	ctx, settle := muxhttp.PassInformational(r.Context(), w)
-	resp, failed := x.ask(x.request(ctx, r)) //nolint:contextcheck // that of the request
+	resp, failed := x.askCluster(x.clusterRequest(ctx, r)) //nolint:contextcheck // that of the request
 	settle()
 	if r.ProtoMajor == 1 && r.ContentLength != 0 && !x.sent.ended.Load() {
 		// The bytes that follow on the connection may be the rest of a body that is malformed, and no request.
@@ -212,12 +212,12 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	defer resp.Body.Close()
 	kubehttp.StripResponse(resp.Header)
-	if refused := x.redirect(resp); refused != nil {
+	if refused := x.rewriteRedirect(resp); refused != nil {
 		x.refuse(w, refused)
 		return
 	}
 	if cast != nil {
-		if refused := cast.attach(resp); refused != nil {
+		if refused := cast.attachTo(resp); refused != nil {
 			x.refuse(w, refused)
 			return
 		}
@@ -227,16 +227,16 @@ func (x *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := x.carry(w, r, resp); err != nil {
 		if r.Context().Err() == nil {
-			x.Log.InfoContext(r.Context(), "response from cluster broke off", "cluster", x.cluster, "err", err)
+			x.handler.Log.InfoContext(r.Context(), "response from cluster broke off", "cluster", x.cluster, "err", err)
 		}
 		panic(http.ErrAbortHandler)
 	}
 	x.code = resp.StatusCode
 }
 
-// redirect has a response lead to the cluster below the hub's address, whatever it says. A redirect that leads elsewhere would have clients
+// rewriteRedirect has a response lead to the cluster below the hub's address, whatever it says. A redirect that leads elsewhere would have clients
 // repeat the request there, with the hub's credential: it is refused where clients would follow.
-func (x *exchange) redirect(resp *http.Response) *kubehttp.Error {
+func (x *exchange) rewriteRedirect(resp *http.Response) *kubehttp.Error {
 	location := resp.Header["Location"]
 	if len(location) == 0 || x.relayed { // the replica that is asked by the user does it
 		return nil
@@ -266,13 +266,13 @@ func (x *exchange) carry(w http.ResponseWriter, r *http.Request, resp *http.Resp
 	if x.info.Verb == "watch" {
 		if watch := newWatch(resp, x.cluster); watch != nil {
 			resp.Body = watch
-			defer x.drain.add(watch)()
+			defer x.handler.drain.addWatch(watch)()
 			defer watch.endOn(x.gone)()
-			defer identity.BeforeEnd(r.Context(), watch.end)()
-			defer x.beforeEnd(watch.end)()
+			defer identity.BeforeEnd(r.Context(), watch.endWatch)()
+			defer x.beforeEnd(watch.endWatch)()
 		}
 	}
-	x.received, err = x.copier.Copy(w, resp)
+	x.received, err = x.handler.copier.Copy(w, resp)
 	return err
 }
 
@@ -291,8 +291,8 @@ func sandbox(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// request makes the cluster's request out of the user's.
-func (x *exchange) request(ctx context.Context, r *http.Request) *http.Request {
+// clusterRequest makes the cluster's request out of the user's.
+func (x *exchange) clusterRequest(ctx context.Context, r *http.Request) *http.Request {
 	header := maps.Clone(r.Header) // fields come and go, their values don't change
 	upgrade := header["Upgrade"]
 	kubehttp.StripRequest(header)

@@ -56,12 +56,12 @@ func (e unrecordedError) Error() string {
 	return fmt.Sprintf("the session has to be recorded, and its recording can't go on: %v", e.why)
 }
 
-// mode is what projects say of shells in a namespace of a cluster: the strictest of them; empty: any namespace.
-func (x *exchange) mode(cluster *consolev1.Cluster, namespace string) (strictest consolev1.RecordingMode) {
-	for _, p := range x.Catalog.Projects() {
+// recordingMode is what projects say of shells in a namespace of a cluster: the strictest of them; empty: any namespace.
+func (x *exchange) recordingMode(cluster *consolev1.Cluster, namespace string) (strictest consolev1.RecordingMode) {
+	for _, p := range x.handler.Catalog.Projects() {
 		mode, namespaces := p.GetSpec().GetRecording(), p.GetSpec().GetNamespaces()
 		if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED ||
-			strictest == consolev1.RecordingMode_RECORDING_MODE_REQUIRED || !chooses(p.GetSpec().GetClusters(), cluster) {
+			strictest == consolev1.RecordingMode_RECORDING_MODE_REQUIRED || !choosesCluster(p.GetSpec().GetClusters(), cluster) {
 			continue
 		}
 		if namespace == "" || len(namespaces) == 0 || wildcard.Any(namespaces, namespace) {
@@ -71,8 +71,8 @@ func (x *exchange) mode(cluster *consolev1.Cluster, namespace string) (strictest
 	return strictest
 }
 
-// chooses tells whether a project is about a cluster.
-func chooses(s *consolev1.ClusterSelector, cluster *consolev1.Cluster) bool {
+// choosesCluster tells whether a project is about a cluster.
+func choosesCluster(s *consolev1.ClusterSelector, cluster *consolev1.Cluster) bool {
 	if s.GetAll() {
 		return true
 	}
@@ -89,17 +89,17 @@ func chooses(s *consolev1.ClusterSelector, cluster *consolev1.Cluster) bool {
 	return len(s.GetLabels()) > 0
 }
 
-// record begins the recording of a session before the cluster is asked, if a project wants one. Nil and nil: none does, or it goes on without.
-func (x *exchange) record(r *http.Request) (*cast, *kubehttp.Error) {
-	if x.relayed || x.Recordings == nil { // the replica that is asked by the user records
+// beginRecording begins the recording of a session before the cluster is asked, if a project wants one. Nil and nil: none does, or it goes on without.
+func (x *exchange) beginRecording(r *http.Request) (*cast, *kubehttp.Error) {
+	if x.relayed || x.handler.Recordings == nil { // the replica that is asked by the user records
 		return nil, nil
 	}
-	cluster, ok := x.Catalog.Cluster(x.cluster)
+	cluster, ok := x.handler.Catalog.Cluster(x.cluster)
 	if !ok {
 		return nil, nil
 	}
 	if x.info.Subresource == "proxy" && x.info.Resource == "nodes" || x.info.Group == "" && x.info.Resource == "proxy" {
-		if x.mode(cluster, "") == consolev1.RecordingMode_RECORDING_MODE_REQUIRED {
+		if x.recordingMode(cluster, "") == consolev1.RecordingMode_RECORDING_MODE_REQUIRED {
 			return nil, &kubehttp.Error{Code: http.StatusForbidden, Message: fmt.Sprintf(
 				"cluster %q: a project has shells here recorded, and a node's own API gives shells that can't be: use exec and attach", x.cluster)}
 		}
@@ -109,36 +109,36 @@ func (x *exchange) record(r *http.Request) (*cast, *kubehttp.Error) {
 	if !shell || !muxhttp.IsUpgrade(r.Header) {
 		return nil, nil
 	}
-	mode := x.mode(cluster, x.info.Namespace)
+	mode := x.recordingMode(cluster, x.info.Namespace)
 	if mode == consolev1.RecordingMode_RECORDING_MODE_UNSPECIFIED {
 		return nil, nil
 	}
 	if required := mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED; required && !offerRecordable(r.Header) {
-		return nil, x.unrecordable() // before the command begins
+		return nil, x.unrecordableError() // before the command begins
 	}
 	c := newCast(x, mode == consolev1.RecordingMode_RECORDING_MODE_REQUIRED)
 	ctx, cancel := context.WithTimeout(r.Context(), sendTimeout)
 	defer cancel()
-	begun, err := x.Recordings.BeginRecording(ctx, &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
+	begun, err := x.handler.Recordings.BeginRecording(ctx, &consolev1.BeginRecordingRequest{Recording: &consolev1.Recording{
 		Id: c.id, Cluster: x.cluster, Namespace: x.info.Namespace, Pod: x.info.Name, Container: x.query.Get("container"), Verb: x.info.Subresource,
 		Subject: x.user.Subject(), Request: x.requestID, BeginTime: timestamppb.New(c.began),
 	}})
 	if err != nil {
 		if c.required {
-			return nil, x.untaken(err)
+			return nil, x.untakenError(err)
 		}
-		x.Log.WarnContext(r.Context(), "session is not recorded", "cluster", x.cluster, "err", err)
+		x.handler.Log.WarnContext(r.Context(), "session is not recorded", "cluster", x.cluster, "err", err)
 		return nil, nil
 	}
 	title := fmt.Sprintf("%s %s/%s at %s by %s", x.info.Subresource, x.info.Namespace, x.info.Name, x.cluster, x.user.Name)
 	c.maxBytes = begun.GetMaxBytes()
-	c.append(headOf(c.began, title, strings.Join(x.query["command"], " ")))
-	go c.send(context.WithoutCancel(r.Context()))
+	c.appendLines(headOf(c.began, title, strings.Join(x.query["command"], " ")))
+	go c.sendPieces(context.WithoutCancel(r.Context()))
 	return c, nil
 }
 
-// untaken refuses a session that has to be recorded because the console does not take its recording.
-func (x *exchange) untaken(err error) *kubehttp.Error {
+// untakenError refuses a session that has to be recorded because the console does not take its recording.
+func (x *exchange) untakenError(err error) *kubehttp.Error {
 	why := err.Error()
 	if connectErr, ok := errors.AsType[*connect.Error](err); ok {
 		why = connectErr.Message()
@@ -156,7 +156,7 @@ func (x *exchange) untaken(err error) *kubehttp.Error {
 // cast is a recording on its way to the console. Passing bytes are read as they go. A session that has to be recorded waits for the console while there is
 // no room for what it shows, or a piece has been under way for stallAfter; nothing of it is shown that has no room in the recording.
 type cast struct {
-	*exchange
+	exchange *exchange
 	id       string
 	began    time.Time
 	required bool
@@ -192,12 +192,12 @@ func newCast(x *exchange, required bool) *cast {
 // offerRecordable has a request offer only what can be recorded, and tells whether that is anything: the command begins with the answer.
 func offerRecordable(h http.Header) bool {
 	const name = "Sec-Websocket-Protocol"
-	if recordable(h.Get("Upgrade"), "") {
+	if isRecordable(h.Get("Upgrade"), "") {
 		return true
 	}
 	var offers []string
 	for offer := range strings.SplitSeq(strings.Join(h[name], ","), ",") {
-		if offer = strings.TrimSpace(offer); recordable(h.Get("Upgrade"), offer) {
+		if offer = strings.TrimSpace(offer); isRecordable(h.Get("Upgrade"), offer) {
 			offers = append(offers, offer)
 		}
 	}
@@ -205,19 +205,19 @@ func offerRecordable(h http.Header) bool {
 	return len(offers) > 0
 }
 
-func recordable(upgrade, protocol string) bool {
+func isRecordable(upgrade, protocol string) bool {
 	down, _ := framesOf(upgrade, protocol, "")
 	return down != nil
 }
 
-// unrecordable refuses a client whose protocol can't be recorded.
-func (x *exchange) unrecordable() *kubehttp.Error {
+// unrecordableError refuses a client whose protocol can't be recorded.
+func (x *exchange) unrecordableError() *kubehttp.Error {
 	return &kubehttp.Error{Code: http.StatusForbidden, Message: fmt.Sprintf(
 		"cluster %q: a project has shells here recorded, and this client's protocol can't be: use SPDY/3.1 or WebSocket with v5.channel.k8s.io or v4.channel.k8s.io, as kubectl does", x.cluster)}
 }
 
-// attach has the recording see what passes. attach refuses what can't be read, if that has to be recorded.
-func (c *cast) attach(resp *http.Response) *kubehttp.Error {
+// attachTo has the recording see what passes. attach refuses what can't be read, if that has to be recorded.
+func (c *cast) attachTo(resp *http.Response) *kubehttp.Error {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (c *cast) attach(resp *http.Response) *kubehttp.Error {
 		if !c.required {
 			return nil
 		}
-		return c.unrecordable()
+		return c.exchange.unrecordableError()
 	}
 	resp.Body = &tap{conn, c}
 	return nil
@@ -252,7 +252,7 @@ type tap struct {
 func (t *tap) Read(p []byte) (int, error) {
 	n, err := t.tapped.Read(p)
 	if n > 0 {
-		if failed := t.cast.shown(p[:n]); failed != nil {
+		if failed := t.cast.takeShown(p[:n]); failed != nil {
 			return 0, failed
 		}
 	}
@@ -261,17 +261,17 @@ func (t *tap) Read(p []byte) (int, error) {
 
 // Write is what the client sends.
 func (t *tap) Write(p []byte) (int, error) {
-	t.cast.sent(p)
+	t.cast.takeSent(p)
 	return t.tapped.Write(p)
 }
 
 // success is what ends a command that ended well; it is not for a screen.
 const success = `{"metadata":{},"status":"Success"}`
 
-// shown takes in what the cluster sends. The error ends the session.
-func (c *cast) shown(p []byte) error {
+// takeShown takes in what the cluster sends. The error ends the session.
+func (c *cast) takeShown(p []byte) error {
 	var lines []byte
-	c.down.feed(p, func(part []byte, _ bool) {
+	c.down.feedFrames(p, func(part []byte, _ bool) {
 		if len(part) == 0 || string(part) == success {
 			return
 		}
@@ -281,16 +281,16 @@ func (c *cast) shown(p []byte) error {
 			lines = append(lines, castLine(time.Since(c.began), "o", string(text))...)
 		}
 	})
-	err := c.add(lines)
+	err := c.addLines(lines)
 	if err != nil {
 		c.endSession(err)
 	}
 	return err
 }
 
-// sent takes in what the client sends, for the size of the screen.
-func (c *cast) sent(p []byte) {
-	c.up.feed(p, func(part []byte, begin bool) {
+// takeSent takes in what the client sends, for the size of the screen.
+func (c *cast) takeSent(p []byte) {
+	c.up.feedFrames(p, func(part []byte, begin bool) {
 		if begin {
 			c.size = c.size[:0]
 		}
@@ -304,13 +304,13 @@ func (c *cast) sent(p []byte) {
 		}
 		var size struct{ Width, Height uint16 }
 		if json.Unmarshal(c.size, &size) == nil {
-			_ = c.add(castLine(time.Since(c.began), "r", strconv.Itoa(int(size.Width))+"x"+strconv.Itoa(int(size.Height)))) // the cluster's output finds out
+			_ = c.addLines(castLine(time.Since(c.began), "r", strconv.Itoa(int(size.Width))+"x"+strconv.Itoa(int(size.Height)))) // the cluster's output finds out
 		}
 	})
 }
 
-// add puts lines on their way. A session that has to be recorded waits for room, and the error ends it.
-func (c *cast) add(lines []byte) error {
+// addLines puts lines on their way. A session that has to be recorded waits for room, and the error ends it.
+func (c *cast) addLines(lines []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.required && c.failed == nil && c.full == nil && !c.ended && !c.hasRoom() {
@@ -333,18 +333,18 @@ func (c *cast) add(lines []byte) error {
 		c.incomplete = "more was shown at once than the console took"
 		return nil
 	}
-	c.append(lines)
+	c.appendLines(lines)
 	if len(c.pending) >= sendBytes {
-		c.poke()
+		c.wakeSender()
 	}
 	return nil
 }
 
-// append is called with the lock held, or before there are others.
-func (c *cast) append(lines []byte) {
+// appendLines is called with the lock held, or before there are others.
+func (c *cast) appendLines(lines []byte) {
 	c.pending = append(c.pending, lines...)
 	c.bytes += int64(len(lines))
-	c.unsent.Add(int64(len(lines)))
+	c.exchange.handler.unsent.Add(int64(len(lines)))
 }
 
 // hasRoom is called with the lock held. A session that has to wait has something that is or will be under way: it looks again when that was taken.
@@ -353,18 +353,18 @@ func (c *cast) hasRoom() bool {
 		return false
 	}
 	own := len(c.pending) + c.sending
-	return own <= ownUnsent || own <= maxUnsent && c.unsent.Load() <= maxUnsentAll
+	return own <= ownUnsent || own <= maxUnsent && c.exchange.handler.unsent.Load() <= maxUnsentAll
 }
 
-func (c *cast) poke() {
+func (c *cast) wakeSender() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// end sends what is left, and says that there is no more.
-func (c *cast) end() {
+// endRecording sends what is left, and says that there is no more.
+func (c *cast) endRecording() {
 	if c == nil {
 		return
 	}
@@ -372,8 +372,8 @@ func (c *cast) end() {
 	<-c.done
 }
 
-// send hands pieces to the console until the end.
-func (c *cast) send(ctx context.Context) {
+// sendPieces hands pieces to the console until the end.
+func (c *cast) sendPieces(ctx context.Context) {
 	defer close(c.done)
 	ticker := time.NewTicker(sendEvery)
 	defer ticker.Stop()
@@ -386,17 +386,17 @@ func (c *cast) send(ctx context.Context) {
 			over = true
 		}
 		for {
-			piece, incomplete, last := c.take(over)
+			piece, incomplete, last := c.takePiece(over)
 			if len(piece) == 0 && !last {
 				break
 			}
-			err := c.put(ctx, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: sequence, Data: piece, End: last, Incomplete: incomplete})
+			err := c.putPiece(ctx, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: sequence, Data: piece, End: last, Incomplete: incomplete})
 			if err != nil {
-				c.fail(ctx, err)
+				c.failRecording(ctx, err)
 				<-c.stop
 				return
 			}
-			c.taken()
+			c.noteTaken()
 			heard = time.Now()
 			sequence++
 			if last {
@@ -414,13 +414,13 @@ func (c *cast) send(ctx context.Context) {
 func (c *cast) goOn(ctx context.Context, sequence int64) {
 	try, cancel := context.WithTimeout(ctx, stallAfter) // output meanwhile waits for it
 	defer cancel()
-	if _, err := c.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: sequence}); err != nil {
-		c.Log.DebugContext(ctx, "console does not hear that a recorded session goes on", "cluster", c.cluster, "recording", c.id, "err", err)
+	if _, err := c.exchange.handler.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: sequence}); err != nil {
+		c.exchange.handler.Log.DebugContext(ctx, "console does not hear that a recorded session goes on", "cluster", c.exchange.cluster, "recording", c.id, "err", err)
 	}
 }
 
-// take returns the next piece, of whole lines; last: there is none behind it.
-func (c *cast) take(over bool) (piece []byte, incomplete string, last bool) {
+// takePiece returns the next piece, of whole lines; last: there is none behind it.
+func (c *cast) takePiece(over bool) (piece []byte, incomplete string, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.pending)
@@ -437,28 +437,28 @@ func (c *cast) take(over bool) (piece []byte, incomplete string, last bool) {
 	return piece, c.incomplete, last
 }
 
-// taken says that the console has the piece that was under way.
-func (c *cast) taken() {
+// noteTaken says that the console has the piece that was under way.
+func (c *cast) noteTaken() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unsent.Add(-int64(c.sending))
+	c.exchange.handler.unsent.Add(-int64(c.sending))
 	c.sending, c.stalled = 0, false
 	c.room.Broadcast()
 }
 
-// stall says that the console has not taken the piece that is under way for long.
-func (c *cast) stall() {
+// noteStall says that the console has not taken the piece that is under way for long.
+func (c *cast) noteStall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stalled = c.sending > 0
 }
 
-// put gives a piece to the console, again while it does not answer.
-func (c *cast) put(ctx context.Context, piece *consolev1.AppendRecordingRequest) error {
-	defer time.AfterFunc(stallAfter, c.stall).Stop()
+// putPiece gives a piece to the console, again while it does not answer.
+func (c *cast) putPiece(ctx context.Context, piece *consolev1.AppendRecordingRequest) error {
+	defer time.AfterFunc(stallAfter, c.noteStall).Stop()
 	for deadline := time.Now().Add(sendPatience); ; {
 		try, cancel := context.WithTimeout(ctx, sendTimeout)
-		_, err := c.Recordings.AppendRecording(try, piece)
+		_, err := c.exchange.handler.Recordings.AppendRecording(try, piece)
 		cancel()
 		switch connect.CodeOf(err) {
 		case connect.CodeFailedPrecondition, connect.CodeNotFound, connect.CodeInvalidArgument:
@@ -475,29 +475,29 @@ func (c *cast) put(ctx context.Context, piece *consolev1.AppendRecordingRequest)
 	}
 }
 
-// fail ends the recording before its session, and the session if it has to be recorded.
-func (c *cast) fail(ctx context.Context, why error) {
-	c.Log.WarnContext(ctx, "recording of a session ended before it", "cluster", c.cluster, "recording", c.id, "err", why)
+// failRecording ends the recording before its session, and the session if it has to be recorded.
+func (c *cast) failRecording(ctx context.Context, why error) {
+	c.exchange.handler.Log.WarnContext(ctx, "recording of a session ended before it", "cluster", c.exchange.cluster, "recording", c.id, "err", why)
 	if connectErr, ok := errors.AsType[*connect.Error](why); ok {
 		why = errors.New(connectErr.Message())
 	}
 	c.mu.Lock()
 	c.failed = unrecordedError{why}
-	c.unsent.Add(-int64(len(c.pending) + c.sending))
+	c.exchange.handler.unsent.Add(-int64(len(c.pending) + c.sending))
 	c.pending, c.sending = nil, 0
 	c.room.Broadcast()
 	c.mu.Unlock()
 	try, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	// The last piece says so if it can; without it the recording has no end.
-	_, _ = c.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: 1_000_000, End: true, Incomplete: why.Error()})
+	_, _ = c.exchange.handler.Recordings.AppendRecording(try, &consolev1.AppendRecordingRequest{Id: c.id, Sequence: 1_000_000, End: true, Incomplete: why.Error()})
 	c.endSession(unrecordedError{why})
 }
 
 // endSession ends a session that has to be recorded and can't be any more, with a reason for the audit trail.
 func (c *cast) endSession(why error) {
-	if !c.required || c.lasting == nil {
+	if !c.required || c.exchange.lasting == nil {
 		return
 	}
-	c.standing.end(c.lasting, why)
+	c.exchange.handler.standing.endRequest(c.exchange.lasting, why)
 }

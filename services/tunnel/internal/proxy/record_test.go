@@ -51,10 +51,10 @@ func (k *keeper) String() string {
 // begin makes a recording of a session that is under way at a tunnel.
 func begin(t *testing.T, h *Handler, required bool, maxBytes int64) *cast {
 	t.Helper()
-	c := newCast(&exchange{Handler: h}, required)
+	c := newCast(&exchange{handler: h}, required)
 	c.maxBytes = maxBytes
 	c.down, c.up = &socketFrames{}, &socketFrames{}
-	go c.send(t.Context())
+	go c.sendPieces(t.Context())
 	return c
 }
 
@@ -79,7 +79,7 @@ func TestASessionWaitsForItsRecording(t *testing.T) {
 		h := handlerWith(k)
 		c := begin(t, h, true, 0)
 		k.away.Store(true)
-		if err := c.shown(output("before")); err != nil {
+		if err := c.takeShown(output("before")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(sendEvery + stallAfter + sendPause) //nolint:forbidigo // fake time
@@ -87,7 +87,7 @@ func TestASessionWaitsForItsRecording(t *testing.T) {
 		var passed atomic.Bool
 		shown := make(chan error, 1)
 		go func() {
-			err := c.shown(output("after"))
+			err := c.takeShown(output("after"))
 			passed.Store(true)
 			shown <- err
 		}()
@@ -100,7 +100,7 @@ func TestASessionWaitsForItsRecording(t *testing.T) {
 		if err := <-shown; err != nil {
 			t.Error(err)
 		}
-		c.end()
+		c.endRecording()
 		if text := k.String(); !strings.Contains(text, "before") || !strings.Contains(text, "after") {
 			t.Errorf("recorded %q", text)
 		}
@@ -123,7 +123,7 @@ func TestUnsentRecordingsAreBoundedOverAllSessions(t *testing.T) {
 			c := begin(t, h, false, 0)
 			casts = append(casts, c)
 			for range maxUnsent / piece {
-				if err := c.shown(output(strings.Repeat("x", piece))); err != nil {
+				if err := c.takeShown(output(strings.Repeat("x", piece))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -132,12 +132,12 @@ func TestUnsentRecordingsAreBoundedOverAllSessions(t *testing.T) {
 			t.Errorf("%d bytes are unsent, and the bound is %d", n, maxUnsentAll)
 		}
 		quiet := begin(t, h, true, 0)
-		if err := quiet.shown(output("$ ")); err != nil { // does not wait
+		if err := quiet.takeShown(output("$ ")); err != nil { // does not wait
 			t.Error(err)
 		}
 		k.away.Store(false)
 		for _, c := range append(casts, quiet) {
-			c.end()
+			c.endRecording()
 		}
 		if n := h.unsent.Load(); n != 0 {
 			t.Errorf("%d bytes count as unsent once all is over", n)
@@ -158,7 +158,7 @@ func TestASessionEndsWhenItsConsoleStaysAway(t *testing.T) {
 		c := begin(t, h, true, 0)
 		var err error
 		for range 3 {
-			if err = c.shown(output("x")); err != nil {
+			if err = c.takeShown(output("x")); err != nil {
 				break
 			}
 			time.Sleep(stallAfter) //nolint:forbidigo // fake time
@@ -169,7 +169,7 @@ func TestASessionEndsWhenItsConsoleStaysAway(t *testing.T) {
 		if n := h.unsent.Load(); n != 0 {
 			t.Errorf("%d bytes count as unsent", n)
 		}
-		c.end()
+		c.endRecording()
 	})
 }
 
@@ -180,11 +180,11 @@ func TestAnOptionalRecordingEndsAtItsBound(t *testing.T) {
 		k := &keeper{}
 		c := begin(t, handlerWith(k), false, 100)
 		for _, text := range []string{"one", strings.Repeat("x", 100), "two"} {
-			if err := c.shown(output(text)); err != nil {
+			if err := c.takeShown(output(text)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.end()
+		c.endRecording()
 		if text := k.String(); !strings.Contains(text, "one") || strings.Contains(text, "two") ||
 			!strings.Contains(c.incomplete, "full") {
 			t.Errorf("recorded %q, incomplete: %q", text, c.incomplete)
@@ -198,7 +198,7 @@ func TestTheConsoleHearsOfAQuietSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keeper{}
 		c := begin(t, handlerWith(k), true, 0)
-		if err := c.shown(output("$ ")); err != nil {
+		if err := c.takeShown(output("$ ")); err != nil {
 			t.Fatal(err)
 		}
 		quiet := func(d time.Duration) (silent time.Duration) {
@@ -217,10 +217,10 @@ func TestTheConsoleHearsOfAQuietSession(t *testing.T) {
 		if silent := quiet(goesOnEvery + sendEvery); silent > goesOnEvery+sendEvery {
 			t.Errorf("the console is back, and has heard nothing for %s", silent)
 		}
-		if err := c.shown(output("more")); err != nil {
+		if err := c.takeShown(output("more")); err != nil {
 			t.Errorf("the session ended: %v", err)
 		}
-		c.end()
+		c.endRecording()
 		if text := k.String(); !strings.Contains(text, "more") {
 			t.Errorf("recorded %q", text)
 		}

@@ -84,7 +84,7 @@ func (x *exchange) readUser(h http.Header) error {
 // replica that asks has authorised the user and records the request.
 func (h *Handler) Relayed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := h.exchange(RelayPrefix, r)
+		x := h.newExchange(RelayPrefix, r)
 		x.relayed = true
 		if err := x.readUser(r.Header); err != nil {
 			x.refuse(w, &kubehttp.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("the relayed request does not say who asks: %v", err)})
@@ -94,8 +94,8 @@ func (h *Handler) Relayed() http.Handler {
 			x.refuse(w, refused)
 			return
 		}
-		x.Taken()
-		x.answer(w, r)
+		x.handler.Taken()
+		x.answerRequest(w, r)
 	})
 }
 
@@ -107,8 +107,8 @@ type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
 
-// relay asks another replica.
-func (x *exchange) relay(to directory.Replica, out *http.Request) (*http.Response, error) {
+// relayRequest asks another replica.
+func (x *exchange) relayRequest(to directory.Replica, out *http.Request) (*http.Response, error) {
 	if err := client.CheckPeer(to.URL); err != nil {
 		return nil, unsentError{fmt.Errorf("address of replica: %w", err)}
 	}
@@ -136,7 +136,7 @@ func (x *exchange) relay(to directory.Replica, out *http.Request) (*http.Respons
 	if req.Header["User-Agent"] == nil {
 		req.Header.Set("User-Agent", "") // no field, instead of Go's
 	}
-	resp, err := x.Relay.RoundTrip(req)
+	resp, err := x.handler.Relay.RoundTrip(req)
 	if err != nil {
 		if !sent.Load() {
 			err = unsentError{err}

@@ -27,8 +27,8 @@ const (
 
 // route is the search for somebody who takes a request.
 type route struct {
-	*exchange
-	out *http.Request
+	exchange *exchange
+	out      *http.Request
 
 	tried    []*session.Session
 	missing  *session.NotConnectedError // the last answer of Sessions
@@ -37,63 +37,63 @@ type route struct {
 	last     error                      // why the last one did not take it
 }
 
-// ask sends the request over a session of this replica, else to a replica that has one. While nothing was sent, others
+// askCluster sends the request over a session of this replica, else to a replica that has one. While nothing was sent, others
 // are tried; what was lost before an answer began is asked once again, if that changes nothing.
-func (x *exchange) ask(out *http.Request) (*http.Response, *kubehttp.Error) {
+func (x *exchange) askCluster(out *http.Request) (*http.Response, *kubehttp.Error) {
 	rt := &route{exchange: x, out: out}
 	var deadline <-chan time.Time // from the first time that there was nobody
 	for {
-		news := x.Peers.News()
-		if resp, failed := rt.here(); resp != nil || failed != nil {
+		news := x.handler.Peers.News()
+		if resp, failed := rt.tryHere(); resp != nil || failed != nil {
 			return resp, failed
 		}
 		if x.relayed {
 			return nil, &kubehttp.Error{Code: http.StatusMisdirectedRequest, Message: noSession}
 		}
-		if resp, failed := rt.elsewhere(); resp != nil || failed != nil {
+		if resp, failed := rt.tryElsewhere(); resp != nil || failed != nil {
 			return resp, failed
 		}
 		if deadline == nil {
 			deadline = time.After(comeBack)
 		}
 		if !rt.mayComeBack() {
-			return nil, rt.unreachable()
+			return nil, rt.unreachableError()
 		}
-		x.Peers.Look(x.cluster)
-		if !rt.wait(news, deadline) {
-			return nil, rt.unreachable()
+		x.handler.Peers.Look(x.cluster)
+		if !rt.waitForChange(news, deadline) {
+			return nil, rt.unreachableError()
 		}
 	}
 }
 
-// here tries this replica's sessions. Nil and nil: none takes the request.
-func (rt *route) here() (*http.Response, *kubehttp.Error) {
-	caller := muxhttp.Caller{User: rt.caller.Name, Groups: rt.caller.Groups, TraceParent: rt.trace, As: rt.as}
+// tryHere tries this replica's sessions. Nil and nil: none takes the request.
+func (rt *route) tryHere() (*http.Response, *kubehttp.Error) {
+	caller := muxhttp.Caller{User: rt.exchange.caller.Name, Groups: rt.exchange.caller.Groups, TraceParent: rt.exchange.trace, As: rt.exchange.as}
 	for range maxAttempts {
-		s, err := rt.Sessions.Pick(rt.cluster, rt.tried)
+		s, err := rt.exchange.handler.Sessions.Pick(rt.exchange.cluster, rt.tried)
 		if err != nil {
 			errors.As(err, &rt.missing)
 			return nil, nil
 		}
-		if refused := rt.mayCarry(s); refused != nil {
+		if refused := rt.exchange.mayCarry(s); refused != nil {
 			return nil, refused
 		}
 		resp, err := muxhttp.Transport{Session: s.Session, Caller: caller}.RoundTrip(rt.out)
 		if err == nil {
-			rt.gone = s.Gone()
+			rt.exchange.gone = s.Gone()
 			return resp, nil
 		}
 		rt.last, rt.tried = err, append(rt.tried, s)
-		if !rt.another(err, s) {
-			return nil, rt.failed(err)
+		if !rt.mayTryAnother(err, s) {
+			return nil, rt.failedError(err)
 		}
 	}
 	return nil, nil
 }
 
-// another tells whether a request that a session did not answer may be given to another one.
-func (rt *route) another(err error, s *session.Session) bool {
-	if rt.out.Context().Err() != nil || rt.sent.n.Load() > 0 {
+// mayTryAnother tells whether a request that a session did not answer may be given to another one.
+func (rt *route) mayTryAnother(err error, s *session.Session) bool {
+	if rt.out.Context().Err() != nil || rt.exchange.sent.n.Load() > 0 {
 		return false
 	}
 	if unsent, ok := errors.AsType[*muxhttp.UnsentError](err); ok {
@@ -102,11 +102,11 @@ func (rt *route) another(err error, s *session.Session) bool {
 	if reset, ok := errors.AsType[*mux.ResetError](err); ok {
 		return reset.Code == mux.CodeRefused
 	}
-	return !s.Stats().Usable && !errors.Is(err, muxhttp.ErrNoAnswer) && rt.repeat()
+	return !s.Stats().Usable && !errors.Is(err, muxhttp.ErrNoAnswer) && rt.mayRepeat()
 }
 
-// repeat tells, once, that a request that may have been carried out can be asked again.
-func (rt *route) repeat() bool {
+// mayRepeat tells, once, that a request that may have been carried out can be asked again.
+func (rt *route) mayRepeat() bool {
 	safe := rt.out.Method == http.MethodGet || rt.out.Method == http.MethodHead || rt.out.Method == http.MethodOptions
 	if rt.repeated || !safe || rt.out.Body != nil || muxhttp.IsUpgrade(rt.out.Header) {
 		return false
@@ -115,31 +115,31 @@ func (rt *route) repeat() bool {
 	return true
 }
 
-// elsewhere tries the other replicas. Nil and nil: none takes the request.
-func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
-	for _, peer := range rt.Peers.Holders(rt.out.Context(), rt.cluster) {
-		resp, err := rt.relay(peer, rt.out)
+// tryElsewhere tries the other replicas. Nil and nil: none takes the request.
+func (rt *route) tryElsewhere() (*http.Response, *kubehttp.Error) {
+	for _, peer := range rt.exchange.handler.Peers.Holders(rt.out.Context(), rt.exchange.cluster) {
+		resp, err := rt.exchange.relayRequest(peer, rt.out)
 		if err == nil {
-			rt.Handed()
+			rt.exchange.handler.Handed()
 			return resp, nil
 		}
 		rt.last = err
 		_, unsent := errors.AsType[unsentError](err)
 		switch {
 		case rt.out.Context().Err() != nil:
-			return nil, rt.failed(err)
+			return nil, rt.failedError(err)
 		case errors.Is(err, errElsewhere):
 			rt.stale = true
-			rt.Peers.Forget(rt.cluster)
-		case unsent, rt.sent.n.Load() == 0 && rt.repeat():
+			rt.exchange.handler.Peers.Forget(rt.exchange.cluster)
+		case unsent, rt.exchange.sent.n.Load() == 0 && rt.mayRepeat():
 			rt.stale = true
-			rt.Peers.Shun(peer.ID)
-			rt.Log.InfoContext(rt.out.Context(), "replica does not answer", "replica", peer.ID, "url", peer.URL, "err", err)
+			rt.exchange.handler.Peers.Shun(peer.ID)
+			rt.exchange.handler.Log.InfoContext(rt.out.Context(), "replica does not answer", "replica", peer.ID, "url", peer.URL, "err", err)
 		default:
-			return nil, rt.failed(err)
+			return nil, rt.failedError(err)
 		}
-		if rt.sent.n.Load() > 0 {
-			return nil, rt.failed(err)
+		if rt.exchange.sent.n.Load() > 0 {
+			return nil, rt.failedError(err)
 		}
 	}
 	return nil, nil
@@ -148,7 +148,7 @@ func (rt *route) elsewhere() (*http.Response, *kubehttp.Error) {
 // mayComeBack tells whether the cluster was connected a moment ago, so that its agent is likely to be dialling. A replica
 // that has just started doesn't know: it may not have heard of the other replicas' sessions either.
 func (rt *route) mayComeBack() bool {
-	if rt.stale && len(rt.Peers.Others()) > 0 {
+	if rt.stale && len(rt.exchange.handler.Peers.Others()) > 0 {
 		return true
 	}
 	if rt.missing == nil {
@@ -156,7 +156,7 @@ func (rt *route) mayComeBack() bool {
 	}
 	gone := rt.missing.Since
 	if gone.IsZero() {
-		gone = rt.began
+		gone = rt.exchange.handler.began
 	}
 	most := goneFor
 	if rt.missing.Broke {
@@ -165,8 +165,8 @@ func (rt *route) mayComeBack() bool {
 	return rt.missing.Ending || time.Since(gone) < most
 }
 
-// wait waits for a change, and a moment for those that come with it. A while without news counts as a change, too.
-func (rt *route) wait(news <-chan struct{}, deadline <-chan time.Time) bool {
+// waitForChange waits for a change, and a moment for those that come with it. A while without news counts as a change, too.
+func (rt *route) waitForChange(news <-chan struct{}, deadline <-chan time.Time) bool {
 	look := time.NewTimer(lookAnyway)
 	defer look.Stop()
 	for {

@@ -10,7 +10,7 @@ import (
 func TestWhoWaitsLooksAgainWithoutNews(t *testing.T) {
 	t.Parallel()
 	rt := &route{out: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/clusters/edge-1/api", nil)}
-	if !rt.wait(nil, nil) {
+	if !rt.waitForChange(nil, nil) {
 		t.Error("gave up")
 	}
 }

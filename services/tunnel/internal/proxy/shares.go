@@ -13,8 +13,8 @@ type shares struct {
 
 type share struct{ cluster, caller string }
 
-// take counts a request of a caller. False: there are too many already. Call give when it has ended.
-func (s *shares) take(of share) bool {
+// takeShare counts a request of a caller. False: there are too many already. Call give when it has ended.
+func (s *shares) takeShare(of share) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken[of] >= perPerson {
@@ -24,7 +24,7 @@ func (s *shares) take(of share) bool {
 	return true
 }
 
-func (s *shares) give(of share) {
+func (s *shares) giveShare(of share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken[of]--; s.taken[of] == 0 {

@@ -31,8 +31,8 @@ type lasting struct {
 	why    error       // nil as long as it may go on
 }
 
-// stand has a request end when the right to it does. Call stop before the request ends.
-func (h *Handler) stand(ctx context.Context, x *exchange) (_ context.Context, stop func()) {
+// standWhileAllowed has a request end when the right to it does. Call stop before the request ends.
+func (h *Handler) standWhileAllowed(ctx context.Context, x *exchange) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := &lasting{x: x, cancel: cancel}
 	x.lasting = l
@@ -56,8 +56,8 @@ func (x *exchange) beforeEnd(f func()) (stop func()) {
 		return func() {}
 	}
 	set := func(f func()) {
-		x.standing.mu.Lock()
-		defer x.standing.mu.Unlock()
+		x.handler.standing.mu.Lock()
+		defer x.handler.standing.mu.Unlock()
 		if x.lasting.gentle = f; f != nil && x.lasting.why != nil {
 			f()
 		}
@@ -66,13 +66,13 @@ func (x *exchange) beforeEnd(f func()) (stop func()) {
 	return func() { set(nil) }
 }
 
-// ended is why the right to a request ended while it ran, or nil.
-func (x *exchange) ended() error {
+// endedError is why the right to a request ended while it ran, or nil.
+func (x *exchange) endedError() error {
 	if x.lasting == nil {
 		return nil
 	}
-	x.standing.mu.Lock()
-	defer x.standing.mu.Unlock()
+	x.handler.standing.mu.Lock()
+	defer x.handler.standing.mu.Unlock()
 	return x.lasting.why
 }
 
@@ -83,19 +83,19 @@ func (h *Handler) Judge() (again time.Time) {
 		return time.Time{}
 	}
 	rules := platform.Rules{Grants: h.Catalog.Grants(), Roles: h.Catalog.Roles()}
-	for _, r := range h.standing.snapshot() { // without the lock: requests begin and end meanwhile, and later ones are judged by these rules or newer ones
-		cluster, ok := h.Catalog.Cluster(r.x.cluster)
+	for _, r := range h.standing.listJudged() { // without the lock: requests begin and end meanwhile, and later ones are judged by these rules or newer ones
+		cluster, ok := h.Catalog.Cluster(r.lasting.x.cluster)
 		if !ok {
 			continue // its sessions are cut
 		}
 		// The groups that are lent are judged by themselves: what ran by them at the cluster ends with them.
-		has := rules.LentGroups(r.x.user, cluster)
-		why := access.Check(r.x.user, r.x.class, cluster, rules.Grants, rules.Roles...)
+		has := rules.LentGroups(r.lasting.x.user, cluster)
+		why := access.Check(r.lasting.x.user, r.lasting.x.class, cluster, rules.Grants, rules.Roles...)
 		if why == "" && slices.ContainsFunc(r.lent, func(g string) bool { return !slices.Contains(has, g) }) {
-			why = fmt.Sprintf("cluster %q: the access that was lent ended", r.x.cluster)
+			why = fmt.Sprintf("cluster %q: the access that was lent ended", r.lasting.x.cluster)
 		}
 		if why != "" {
-			h.standing.end(r.lasting, errors.New(why))
+			h.standing.endRequest(r.lasting, errors.New(why))
 		}
 	}
 	return rules.NextEnd()
@@ -103,12 +103,12 @@ func (h *Handler) Judge() (again time.Time) {
 
 // judged is a request that lasts, and the groups that were lent to its caller.
 type judged struct {
-	*lasting
-	lent []string
+	lasting *lasting
+	lent    []string
 }
 
-// snapshot are the requests that last and may go on.
-func (s *standing) snapshot() (out []judged) {
+// listJudged are the requests that last and may go on.
+func (s *standing) listJudged() (out []judged) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.running {
@@ -119,17 +119,17 @@ func (s *standing) snapshot() (out []judged) {
 	return out
 }
 
-// end ends a request, unless it is over or has been told so.
-func (s *standing) end(l *lasting, why error) {
+// endRequest ends a request, unless it is over or has been told so.
+func (s *standing) endRequest(l *lasting, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, runs := s.running[l]; runs && l.why == nil {
-		l.end(why)
+		l.endRequest(why)
 	}
 }
 
-// end is called with the lock held.
-func (l *lasting) end(why error) {
+// endRequest is called with the lock held.
+func (l *lasting) endRequest(why error) {
 	l.why = why
 	if l.gentle == nil {
 		l.cancel(why)

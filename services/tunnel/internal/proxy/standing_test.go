@@ -32,8 +32,8 @@ func TestRequestsBeginAndEndWhileStreamsAreJudged(t *testing.T) {
 	catalog := slowCatalog{make(chan struct{}), make(chan struct{})}
 	h := New(Deps{Catalog: catalog})
 	bob := identity.Identity{Kind: identity.KindUser, Name: "bob"}
-	judged := &exchange{Handler: h, cluster: "edge-1", user: bob}
-	ctx, stop := h.stand(t.Context(), judged)
+	judged := &exchange{handler: h, cluster: "edge-1", user: bob}
+	ctx, stop := h.standWhileAllowed(t.Context(), judged)
 	defer stop()
 	over := make(chan struct{})
 	go func() {
@@ -44,7 +44,7 @@ func TestRequestsBeginAndEndWhileStreamsAreJudged(t *testing.T) {
 	begun := make(chan struct{})
 	go func() {
 		defer close(begun)
-		_, stop := h.stand(t.Context(), &exchange{Handler: h, cluster: "edge-1", user: bob})
+		_, stop := h.standWhileAllowed(t.Context(), &exchange{handler: h, cluster: "edge-1", user: bob})
 		stop()
 	}()
 	select {
@@ -55,7 +55,7 @@ func TestRequestsBeginAndEndWhileStreamsAreJudged(t *testing.T) {
 	catalog.answer <- struct{}{}
 	<-over
 	<-begun
-	if ctx.Err() == nil || judged.ended() == nil {
+	if ctx.Err() == nil || judged.endedError() == nil {
 		t.Error("a request that no grant allows goes on")
 	}
 }

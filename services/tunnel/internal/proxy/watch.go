@@ -22,10 +22,10 @@ type watch struct {
 
 // framing finds the ends of events in a stream.
 type framing interface {
-	// feed takes in what was read, and returns how many bytes of it there are up to the last end of an event; 0: none.
-	feed(p []byte) int
+	// feedEvents takes in what was read, and returns how many bytes of it there are up to the last end of an event; 0: none.
+	feedEvents(p []byte) int
 	// between tells whether all that was fed are whole events.
-	between() bool
+	betweenEvents() bool
 }
 
 // newWatch returns nil for responses whose events can't be told apart: they go on to their end.
@@ -54,18 +54,18 @@ func (w *watch) Read(p []byte) (int, error) {
 	if w.ended {
 		return 0, io.EOF
 	}
-	if whole := w.events.feed(p[:n]); w.ending && whole > 0 {
+	if whole := w.events.feedEvents(p[:n]); w.ending && whole > 0 {
 		w.ended = true
 		return whole, io.EOF
 	}
 	return n, err
 }
 
-// end ends the watch: at once if its reader has seen whole events only. end does not wait.
-func (w *watch) end() {
+// endWatch ends the watch: at once if its reader has seen whole events only. end does not wait.
+func (w *watch) endWatch() {
 	w.mu.Lock()
 	w.ending = true
-	now := !w.ended && w.events.between()
+	now := !w.ended && w.events.betweenEvents()
 	w.ended = w.ended || now
 	w.mu.Unlock()
 	if now {
@@ -84,7 +84,7 @@ func (w *watch) endOn(gone <-chan struct{}) (stop func()) {
 	waiting.Go(func() {
 		select {
 		case <-gone:
-			w.end()
+			w.endWatch()
 		case <-over:
 		}
 	})
@@ -101,7 +101,7 @@ type jsonEvents struct {
 	escaped bool // after a backslash in it
 }
 
-func (j *jsonEvents) feed(p []byte) (whole int) {
+func (j *jsonEvents) feedEvents(p []byte) (whole int) {
 	for i, c := range p {
 		switch {
 		case j.escaped:
@@ -116,14 +116,14 @@ func (j *jsonEvents) feed(p []byte) (whole int) {
 		case c == '}' || c == ']':
 			j.depth--
 		}
-		if j.between() && c == '\n' {
+		if j.betweenEvents() && c == '\n' {
 			whole = i + 1
 		}
 	}
 	return whole
 }
 
-func (j *jsonEvents) between() bool { return j.depth == 0 && !j.text }
+func (j *jsonEvents) betweenEvents() bool { return j.depth == 0 && !j.text }
 
 // lengthEvents have their length before them, as four bytes.
 type lengthEvents struct {
@@ -132,7 +132,7 @@ type lengthEvents struct {
 	left int64 // of the event
 }
 
-func (l *lengthEvents) feed(p []byte) (whole int) {
+func (l *lengthEvents) feedEvents(p []byte) (whole int) {
 	for at := 0; at < len(p); {
 		if l.have < len(l.head) {
 			n := copy(l.head[l.have:], p[at:])
@@ -151,4 +151,4 @@ func (l *lengthEvents) feed(p []byte) (whole int) {
 	return whole
 }
 
-func (l *lengthEvents) between() bool { return l.have == 0 }
+func (l *lengthEvents) betweenEvents() bool { return l.have == 0 }

@@ -53,7 +53,7 @@ func TestWatchEndsBetweenTwoEvents(t *testing.T) {
 				}
 				got = append(got, b[:n]...)
 			}
-			w.end()
+			w.endWatch()
 			rest, err := io.ReadAll(w)
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestWatchThatBreaksOffIsNoCleanEnd(t *testing.T) {
 	if _, err := w.Read(b); err != nil {
 		t.Fatal(err)
 	}
-	w.end()
+	w.endWatch()
 	if _, err := io.ReadAll(w); !errors.Is(err, broken) {
 		t.Errorf("read: %v", err)
 	}
@@ -130,12 +130,12 @@ func FuzzFraming(f *testing.F) {
 				at = int(uint(cut) % uint(len(p)))
 			}
 			once, twice := make1(), make1()
-			want := once.feed(p)
-			got := twice.feed(p[:at])
-			if n := twice.feed(p[at:]); n > 0 {
+			want := once.feedEvents(p)
+			got := twice.feedEvents(p[:at])
+			if n := twice.feedEvents(p[at:]); n > 0 {
 				got = at + n
 			}
-			if got != want || want > len(p) || once.between() != twice.between() {
+			if got != want || want > len(p) || once.betweenEvents() != twice.betweenEvents() {
 				t.Errorf("%q cut at %d: %d, not %d", p, at, got, want)
 			}
 		}
