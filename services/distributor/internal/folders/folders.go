@@ -108,15 +108,15 @@ type brought struct {
 
 // run is a Run on its way. One goroutine owns it.
 type run struct {
-	*Folders
-	known map[string]state    // by service
-	busy  map[string]struct{} // services whose folder is on its way
-	done  chan brought        // capacity maxAtOnce
+	folders *Folders
+	known   map[string]state    // by service
+	busy    map[string]struct{} // services whose folder is on its way
+	done    chan brought        // capacity maxAtOnce
 }
 
 // Run works until ctx ends.
 func (f *Folders) Run(ctx context.Context) error {
-	r := &run{Folders: f, known: map[string]state{}, busy: map[string]struct{}{}, done: make(chan brought, maxAtOnce)}
+	r := &run{folders: f, known: map[string]state{}, busy: map[string]struct{}{}, done: make(chan brought, maxAtOnce)}
 	var work sync.WaitGroup
 	defer work.Wait()
 	for {
@@ -139,11 +139,11 @@ func (f *Folders) Run(ctx context.Context) error {
 // other.
 func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 	known := r.known
-	r.mu.Lock()
-	changed := r.changed
-	r.changed = map[string]struct{}{}
-	r.mu.Unlock()
-	names := r.Plan.Catalog()
+	r.folders.mu.Lock()
+	changed := r.folders.changed
+	r.folders.changed = map[string]struct{}{}
+	r.folders.mu.Unlock()
+	names := r.folders.Plan.Catalog()
 	maps.DeleteFunc(known, func(name string, _ state) bool {
 		_, again := changed[name] // a console that was put back has forgotten it
 		return again || !slices.Contains(names, name)
@@ -156,7 +156,7 @@ func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 	}
 	var due []folder
 	for _, name := range names {
-		truth, ok := r.Plan.Truth(name)
+		truth, ok := r.folders.Plan.Truth(name)
 		if !ok || truth.Delivery == nil || ctx.Err() != nil {
 			continue
 		}
@@ -179,7 +179,7 @@ func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 	slices.SortStableFunc(due, func(a, b folder) int { return a.due.Compare(b.due) })
 	for _, is := range due[:min(len(due), maxAtOnce-len(r.busy))] { // for others there is room when one is done
 		r.busy[is.name] = struct{}{}
-		work.Go(func() { r.done <- r.try(ctx, is.name, is.key, is.truth) })
+		work.Go(func() { r.done <- r.folders.try(ctx, is.name, is.key, is.truth) })
 	}
 	return wait
 }
