@@ -50,7 +50,7 @@ func (b *Blob) Read(p []byte) (int, error) {
 	}
 	n, err := b.plain.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		b.spoilt(err)
+		b.noteSpoilt(err)
 	}
 	return n, err
 }
@@ -66,13 +66,13 @@ func (b *Blob) Close() error {
 	return b.file.Close()
 }
 
-// spoilt takes an artifact that went bad out of use.
-func (b *Blob) spoilt(cause error) {
+// noteSpoilt takes an artifact that went bad out of use.
+func (b *Blob) noteSpoilt(cause error) {
 	if b.file == nil {
-		b.store.spare.drop(b.digest)
+		b.store.spare.dropCopy(b.digest)
 		return
 	}
-	b.store.quarantine(b.digest, b.file, cause)
+	b.store.moveAside(b.digest, b.file, cause)
 }
 
 // plainReader decompresses zstd and verifies.

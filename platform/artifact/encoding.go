@@ -14,16 +14,16 @@ const (
 	encodingIdentity encoding = "identity"
 )
 
-// negotiate picks the best coding that an Accept-Encoding header allows; what is stored comes first.
+// pickEncoding picks the best coding that an Accept-Encoding header allows; what is stored comes first.
 // Without a header, or with nothing that we have, it is identity, which everybody reads.
-func negotiate(accept string) encoding {
+func pickEncoding(accept string) encoding {
 	best, bestQ := encodingIdentity, 0.0
 	for _, enc := range []encoding{encodingZstd, encodingGzip} {
-		if q := quality(accept, enc); q > bestQ {
+		if q := encodingWeight(accept, enc); q > bestQ {
 			best, bestQ = enc, q
 		}
 	}
-	if namesIdentity(accept) && quality(accept, encodingIdentity) > bestQ {
+	if namesIdentity(accept) && encodingWeight(accept, encodingIdentity) > bestQ {
 		return encodingIdentity
 	}
 	return best
@@ -33,8 +33,8 @@ func namesIdentity(accept string) bool {
 	return strings.Contains(strings.ToLower(accept), string(encodingIdentity))
 }
 
-// quality is the weight of a coding in an Accept-Encoding header, 0 when it is not acceptable.
-func quality(accept string, enc encoding) float64 {
+// encodingWeight is the weight of a coding in an Accept-Encoding header, 0 when it is not acceptable.
+func encodingWeight(accept string, enc encoding) float64 {
 	wildcard := 0.0
 	for part := range strings.SplitSeq(accept, ",") {
 		name, params, _ := strings.Cut(part, ";")

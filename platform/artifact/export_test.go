@@ -38,10 +38,10 @@ func (s *Store) RetryNow() {
 }
 
 // OnDisk says whether an artifact is there, and not in memory.
-func (s *Store) OnDisk(d Digest) bool { return s.stored(d) }
+func (s *Store) OnDisk(d Digest) bool { return s.isStored(d) }
 
 // FileOf is where an artifact is stored.
-func (s *Store) FileOf(d Digest) string { return s.path(d) }
+func (s *Store) FileOf(d Digest) string { return s.pathOf(d) }
 
 // FileInfo is what TempFile.Stat gives.
 type FileInfo = fs.FileInfo
@@ -50,7 +50,7 @@ type FileInfo = fs.FileInfo
 var (
 	Decode = func(enc string) func(body readCloser, d Digest, l Limits) (readCloser, error) {
 		return func(body readCloser, d Digest, l Limits) (readCloser, error) {
-			return decode(body, encoding(enc), d, l)
+			return decodeBody(body, encoding(enc), d, l)
 		}
 	}
 	ParseRange = func(s string, size int64) (offset, length int64, ok bool) {
@@ -58,9 +58,9 @@ var (
 		if !ok {
 			return 0, 0, false
 		}
-		return r.within(size)
+		return r.resolveIn(size)
 	}
-	Negotiate = func(accept string) string { return string(negotiate(accept)) }
+	Negotiate = func(accept string) string { return string(pickEncoding(accept)) }
 )
 
 type readCloser = interface {
@@ -70,17 +70,17 @@ type readCloser = interface {
 
 // Trusts says whether an artifact is sent without a look at its bytes.
 func (s *Store) Trusts(d Digest) bool {
-	b, err := s.open(d)
+	b, err := s.openStored(d)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = b.Close() }()
-	return b.trusted()
+	return b.isTrusted()
 }
 
 // RangeCost is how many stored bytes are read to serve one range of an artifact.
 func (s *Store) RangeCost(d Digest, header string) (read int64, err error) {
-	b, err := s.open(d)
+	b, err := s.openStored(d)
 	if err != nil {
 		return 0, err
 	}

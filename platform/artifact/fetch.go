@@ -33,18 +33,18 @@ func (e *StatusError) Error() string {
 // maxBytes (0: DefaultBytes) or unpack suspiciously far. hc carries the credentials; redirects are not
 // followed. Errors: ErrNotFound, *StatusError, those of the transport.
 func Fetch(ctx context.Context, hc *http.Client, baseURL string, d Digest, maxBytes int64) (io.ReadCloser, error) {
-	resp, err := get(ctx, hc, baseURL, d)
+	resp, err := getArtifact(ctx, hc, baseURL, d)
 	if err != nil {
 		return nil, fmt.Errorf("fetch artifact: %w", err)
 	}
-	body, err := decode(resp.Body, encoding(resp.Header.Get("Content-Encoding")), d, Limits{Bytes: maxBytes})
+	body, err := decodeBody(resp.Body, encoding(resp.Header.Get("Content-Encoding")), d, Limits{Bytes: maxBytes})
 	if err != nil {
 		return nil, fmt.Errorf("fetch artifact: %w", errors.Join(err, resp.Body.Close()))
 	}
 	return body, nil
 }
 
-func get(ctx context.Context, hc *http.Client, baseURL string, d Digest) (*http.Response, error) {
+func getArtifact(ctx context.Context, hc *http.Client, baseURL string, d Digest) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(baseURL, "/")+Path+string(d), nil)
 	if err != nil {
 		return nil, errors.New("the service's URL is not valid")
@@ -81,8 +81,8 @@ func statusError(resp *http.Response) error {
 // maxRetryAfter bounds what a server can make us wait, in seconds.
 const maxRetryAfter = 3600
 
-// decode gives the verified uncompressed bytes of a body. The reader that it gives closes body with itself.
-func decode(body io.ReadCloser, enc encoding, d Digest, l Limits) (io.ReadCloser, error) {
+// decodeBody gives the verified uncompressed bytes of a body. The reader that it gives closes body with itself.
+func decodeBody(body io.ReadCloser, enc encoding, d Digest, l Limits) (io.ReadCloser, error) {
 	l = l.withDefaults()
 	raw := &counter{r: body}
 	f := &fetched{body: body}
@@ -143,7 +143,7 @@ type ratioReader struct {
 func (r *ratioReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	if r.n += int64(n); r.n > ratioSlack && r.n/r.limit > r.raw.n {
-		return 0, refuse("%d bytes unpack to more than %d times that", r.raw.n, r.limit)
+		return 0, refusalError("%d bytes unpack to more than %d times that", r.raw.n, r.limit)
 	}
 	return n, err
 }

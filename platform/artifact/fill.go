@@ -41,14 +41,14 @@ func (s *Store) fillIn(ctx context.Context, flights *singleflight.Group, d Diges
 		return b, err
 	}
 	done := flights.DoChan(string(d), func() (any, error) {
-		if !s.enter() {
+		if !s.beginFill() {
 			return nil, ErrClosed
 		}
 		defer s.filling.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), FillTimeout)
 		defer cancel()
 		defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // the end of the store, not of a caller, ends a fill
-		return nil, s.fill(ctx, d, fetch)
+		return nil, s.fillOnce(ctx, d, fetch)
 	})
 	select {
 	case <-ctx.Done():
@@ -57,7 +57,7 @@ func (s *Store) fillIn(ctx context.Context, flights *singleflight.Group, d Diges
 		if r.Err != nil && !errors.Is(r.Err, ErrNoSpace) {
 			return nil, r.Err
 		}
-		b, err := s.open(d)
+		b, err := s.openStored(d)
 		switch {
 		case !errors.Is(err, ErrNotFound):
 			return b, err
@@ -69,8 +69,8 @@ func (s *Store) fillIn(ctx context.Context, flights *singleflight.Group, d Diges
 	}
 }
 
-// enter counts a fill, unless the store is closed.
-func (s *Store) enter() bool {
+// beginFill counts a fill, unless the store is closed.
+func (s *Store) beginFill() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -80,7 +80,7 @@ func (s *Store) enter() bool {
 	return true
 }
 
-func (s *Store) fill(ctx context.Context, d Digest, fetch FetchFunc) (err error) {
+func (s *Store) fillOnce(ctx context.Context, d Digest, fetch FetchFunc) (err error) {
 	r, err := fetch(ctx, d)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ type Node struct {
 // to the parent of where the way has led so far. The result is clean and names no link; "." is the root. An error
 // about a link names it.
 func Follow(p string, at func(path string) (Node, bool)) (string, error) {
-	rest, cur, links := steps(p, fmt.Sprintf("%q", p)), ".", 0
+	rest, cur, links := stepsOf(p, fmt.Sprintf("%q", p)), ".", 0
 	for len(rest) > 0 {
 		is := rest[0]
 		rest = rest[1:]
@@ -55,7 +55,7 @@ func Follow(p string, at func(path string) (Node, bool)) (string, error) {
 			if node.Link[0] == '/' {
 				return "", fmt.Errorf("%s %w", link, ErrOutside)
 			}
-			rest = append(steps(node.Link, link), rest...)
+			rest = append(stepsOf(node.Link, link), rest...)
 		case !node.Folder && len(rest) > 0:
 			return "", fmt.Errorf("%q is a file: %w", next, fs.ErrNotExist)
 		default:
@@ -68,7 +68,7 @@ func Follow(p string, at func(path string) (Node, bool)) (string, error) {
 // step is one name of a way, and the words for what it stands in.
 type step struct{ name, of string }
 
-func steps(way, of string) []step {
+func stepsOf(way, of string) []step {
 	var all []step
 	for name := range strings.SplitSeq(way, "/") {
 		all = append(all, step{name, of})

@@ -58,19 +58,19 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answerError(w, ErrNotFound)
 		return
 	}
-	b, err := h.open(r.Context(), d)
+	b, err := h.openArtifact(r.Context(), d)
 	switch {
 	case err == nil:
 		defer func() { _ = b.Close() }() // opened for reading: nothing to lose
 		serveBlob(w, r, b)
 	case errors.Is(err, ErrNoSpace):
-		h.pass(w, r, d)
+		h.passThrough(w, r, d)
 	default:
 		answerError(w, err)
 	}
 }
 
-func (h *handler) open(ctx context.Context, d Digest) (*Blob, error) {
+func (h *handler) openArtifact(ctx context.Context, d Digest) (*Blob, error) {
 	if h.fetch == nil {
 		return h.store.Open(d)
 	}
@@ -87,8 +87,8 @@ func answerError(w http.ResponseWriter, err error) {
 	http.Error(w, "artifact can't be had right now, ask again", http.StatusServiceUnavailable)
 }
 
-// describe sets what all representations have in common. A digest's content never changes.
-func describe(w http.ResponseWriter, d Digest, enc encoding) {
+// setHeaders sets what all representations have in common. A digest's content never changes.
+func setHeaders(w http.ResponseWriter, d Digest, enc encoding) {
 	h := w.Header()
 	h.Set("Content-Type", "application/x-tar")
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
@@ -96,21 +96,21 @@ func describe(w http.ResponseWriter, d Digest, enc encoding) {
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if enc == encodingIdentity {
-		h.Set("Etag", etag(d))
+		h.Set("Etag", digestETag(d))
 		return
 	}
 	// Compressed bytes differ between replicas: the validator is weak.
-	h.Set("Etag", "W/"+etag(d))
+	h.Set("Etag", "W/"+digestETag(d))
 	h.Set("Content-Encoding", string(enc))
 }
 
-func etag(d Digest) string { return `"` + string(d) + `"` }
+func digestETag(d Digest) string { return `"` + string(d) + `"` }
 
-// fresh says whether the caller has this content already.
-func fresh(r *http.Request, d Digest) bool {
+// isFresh says whether the caller has this content already.
+func isFresh(r *http.Request, d Digest) bool {
 	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
 		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
-		if tag == "*" || tag == etag(d) {
+		if tag == "*" || tag == digestETag(d) {
 			return true
 		}
 	}
@@ -118,7 +118,7 @@ func fresh(r *http.Request, d Digest) bool {
 }
 
 func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
-	enc := negotiate(r.Header.Get("Accept-Encoding"))
+	enc := pickEncoding(r.Header.Get("Accept-Encoding"))
 	span, ranged := wantedRange(r, b.Digest())
 	if ranged {
 		enc = encodingIdentity
@@ -130,8 +130,8 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 			return
 		}
 	}
-	describe(w, b.Digest(), enc)
-	if fresh(r, b.Digest()) {
+	setHeaders(w, b.Digest(), enc)
+	if isFresh(r, b.Digest()) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -143,7 +143,7 @@ func serveBlob(w http.ResponseWriter, r *http.Request, b *Blob) {
 		sendStored(w, r, b)
 	case enc == encodingIdentity:
 		w.Header().Set("Content-Length", strconv.FormatInt(b.Size(), 10))
-		send(w, r, b)
+		sendBody(w, r, b)
 	default:
 		sendEncoded(w, r, enc, b)
 	}
@@ -154,8 +154,8 @@ func tooManyRanges(w http.ResponseWriter) {
 	http.Error(w, "too many parts of artifacts are asked for: ask again, or for the whole", http.StatusTooManyRequests)
 }
 
-// pass serves an artifact that can be stored nowhere. Few do at once: each has it made for itself.
-func (h *handler) pass(w http.ResponseWriter, r *http.Request, d Digest) {
+// passThrough serves an artifact that can be stored nowhere. Few do at once: each has it made for itself.
+func (h *handler) passThrough(w http.ResponseWriter, r *http.Request, d Digest) {
 	ctx, cancel := context.WithTimeout(r.Context(), passingTime)
 	defer cancel()
 	select {
@@ -171,10 +171,10 @@ func (h *handler) pass(w http.ResponseWriter, r *http.Request, d Digest) {
 		return
 	}
 	defer func() { _ = body.Close() }()
-	enc := negotiate(r.Header.Get("Accept-Encoding"))
-	describe(w, d, enc)
+	enc := pickEncoding(r.Header.Get("Accept-Encoding"))
+	setHeaders(w, d, enc)
 	w.Header().Del("Accept-Ranges")
-	if fresh(r, d) {
+	if isFresh(r, d) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -206,7 +206,7 @@ func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.R
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	to.done()
+	to.finishWaiting()
 }
 
 type plainWriter struct{ io.Writer }

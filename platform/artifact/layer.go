@@ -61,7 +61,7 @@ func (l *layer) Read(p []byte) (int, error) {
 		return 0, l.err
 	}
 	if len(l.frame) == 0 && l.block == 0 {
-		if l.frame, l.err = l.next(); l.err != nil {
+		if l.frame, l.err = l.nextBytes(); l.err != nil {
 			return 0, l.err
 		}
 	}
@@ -82,8 +82,8 @@ func (l *layer) Read(p []byte) (int, error) {
 	return n, l.err
 }
 
-// next is what comes before the next byte of the tar, or after its last one.
-func (l *layer) next() ([]byte, error) {
+// nextBytes is what comes before the next byte of the tar, or after its last one.
+func (l *layer) nextBytes() ([]byte, error) {
 	switch {
 	case !l.begun:
 		l.begun = true
@@ -102,7 +102,7 @@ func (l *layer) next() ([]byte, error) {
 	case !l.ended:
 		l.ended = true
 		if n, err := io.Copy(io.Discard, l.tar); err != nil || n > 0 {
-			return nil, errors.Join(err, longer(n))
+			return nil, errors.Join(err, longerError(n))
 		}
 		end := binary.LittleEndian.AppendUint32(nil, l.sum.Sum32())
 		return binary.LittleEndian.AppendUint32(end, l.size), nil
@@ -110,7 +110,7 @@ func (l *layer) next() ([]byte, error) {
 	return nil, io.EOF
 }
 
-func longer(n int64) error {
+func longerError(n int64) error {
 	if n == 0 {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (b *Blob) Layer() (Layer, error) {
 	if err != nil {
 		return Layer{}, fmt.Errorf("read layer: %w", err)
 	}
-	return Layer{Digest: SumDigest(sum.Sum(nil)), Size: n, Base: begin.base()}, nil
+	return Layer{Digest: SumDigest(sum.Sum(nil)), Size: n, Base: begin.baseFolder()}, nil
 }
 
 // beginning keeps the begin of a tar: more than a global header takes whose record is a path.
@@ -145,8 +145,8 @@ func (b *beginning) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// base is the folder that the artifact is made for, if there is more in it.
-func (b *beginning) base() string {
+// baseFolder is the folder that the artifact is made for, if there is more in it.
+func (b *beginning) baseFolder() string {
 	h, err := tar.NewReader(bytes.NewReader(b.kept[:b.n])).Next()
 	if err != nil || h.Typeflag != tar.TypeXGlobalHeader {
 		return ""
@@ -172,8 +172,8 @@ func ServeLayer(w http.ResponseWriter, r *http.Request, b *Blob, digest Digest) 
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	h.Set("Vary", "Authorization")
 	h.Set("Accept-Ranges", "bytes")
-	h.Set("Etag", etag(digest))
-	if fresh(r, digest) {
+	h.Set("Etag", digestETag(digest))
+	if isFresh(r, digest) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -183,5 +183,5 @@ func ServeLayer(w http.ResponseWriter, r *http.Request, b *Blob, digest Digest) 
 		return
 	}
 	h.Set("Content-Length", strconv.FormatInt(size, 10))
-	send(w, r, newLayer(b, b.Size()))
+	sendBody(w, r, newLayer(b, b.Size()))
 }

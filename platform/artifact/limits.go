@@ -57,6 +57,6 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-func refuse(format string, args ...any) error {
+func refusalError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrRefused}, args...)...)
 }

@@ -34,7 +34,7 @@ func newPatient(w http.ResponseWriter, r *http.Request) *patient {
 }
 
 func (p *patient) Write(b []byte) (int, error) {
-	if err := p.wait(); err != nil {
+	if err := p.allowTime(); err != nil {
 		return 0, err
 	}
 	return p.ResponseWriter.Write(b)
@@ -43,15 +43,15 @@ func (p *patient) Write(b []byte) (int, error) {
 // takeFile copies the next n bytes of a file, without the detour by our memory if the connection is one
 // that the kernel can write files to.
 func (p *patient) takeFile(f *os.File, n int64) error {
-	if err := p.wait(); err != nil {
+	if err := p.allowTime(); err != nil {
 		return err
 	}
 	_, err := io.CopyN(p.ResponseWriter, f, n)
 	return err
 }
 
-// wait gives the caller its time for what comes.
-func (p *patient) wait() error {
+// allowTime gives the caller its time for what comes.
+func (p *patient) allowTime() error {
 	if err := p.request.Context().Err(); err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (p *patient) wait() error {
 	return nil
 }
 
-// done hands out what is left, and lifts the deadline for the connection's next request.
-func (p *patient) done() {
+// finishWaiting hands out what is left, and lifts the deadline for the connection's next request.
+func (p *patient) finishWaiting() {
 	_ = p.control.Flush()
 	_ = p.control.SetWriteDeadline(time.Time{})
 }

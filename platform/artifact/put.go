@@ -17,10 +17,10 @@ import (
 // Put stores the uncompressed tar that r gives. Put refuses bytes that do not match d (ErrCorrupt) or are above the
 // limit (ErrRefused). ErrNoSpace: not stored, but what r gives may be good.
 func (s *Store) Put(ctx context.Context, d Digest, r io.Reader) error {
-	if b, err := s.open(d); err == nil {
+	if b, err := s.openStored(d); err == nil {
 		return b.Close()
 	}
-	err := s.store(d, func(w io.Writer) (Summary, error) {
+	err := s.storeContent(d, func(w io.Writer) (Summary, error) {
 		plain := &meter{w: w, sum: sha256.New(), limit: 1<<63 - 1}
 		_, err := io.Copy(plain, &bounded{r: contextReader{ctx, r}, limit: s.limits.Bytes})
 		return Summary{Digest: SumDigest(plain.sum.Sum(nil)), Size: plain.n}, err
@@ -35,7 +35,7 @@ func (s *Store) Put(ctx context.Context, d Digest, r io.Reader) error {
 // With ErrNoSpace the summary is right all the same, but the artifact was not stored.
 func (s *Store) Build(build func(*Writer) error) (Summary, error) {
 	var sum Summary
-	err := s.store("", func(w io.Writer) (Summary, error) {
+	err := s.storeContent("", func(w io.Writer) (Summary, error) {
 		// A disk that is full must not keep the digest from being known.
 		lossy := &lossyWriter{w: w}
 		pack := NewWriter(lossy, s.limits)
@@ -58,30 +58,30 @@ func (s *Store) Build(build func(*Writer) error) (Summary, error) {
 	}
 }
 
-// store compresses what produce gives and, if it is what was wanted, makes it an artifact. An artifact that the disk
+// storeContent compresses what produce gives and, if it is what was wanted, makes it an artifact. An artifact that the disk
 // does not take is held in memory, if it is small enough.
-func (s *Store) store(want Digest, produce func(io.Writer) (Summary, error)) (err error) {
+func (s *Store) storeContent(want Digest, produce func(io.Writer) (Summary, error)) (err error) {
 	out := s.newSpool()
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, out.discard())
+			err = errors.Join(err, out.discardFile())
 		}
 	}()
-	sum, err := s.compress(out, produce)
+	sum, err := s.compressInto(out, produce)
 	if err != nil {
-		return s.full(err)
+		return s.countFull(err)
 	}
 	if want != "" && want != sum.Digest {
 		return fmt.Errorf("%w: want %s, got %s", ErrCorrupt, want, sum.Digest)
 	}
-	if err = s.full(out.save(sum.Digest, sum.Size)); errors.Is(err, ErrNoSpace) && out.buf != nil {
-		s.spare.keep(sum.Digest, check{size: sum.Size, stored: out.n, sum: out.sum.Sum64()}, out.buf)
+	if err = s.countFull(out.saveAs(sum.Digest, sum.Size)); errors.Is(err, ErrNoSpace) && out.buf != nil {
+		s.spare.keepCopy(sum.Digest, check{size: sum.Size, stored: out.n, sum: out.sum.Sum64()}, out.buf)
 	}
 	return err
 }
 
-// full counts what the disk did not take.
-func (s *Store) full(err error) error {
+// countFull counts what the disk did not take.
+func (s *Store) countFull(err error) error {
 	if errors.Is(err, ErrNoSpace) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -90,8 +90,8 @@ func (s *Store) full(err error) error {
 	return err
 }
 
-// compress runs produce into w through zstd.
-func (s *Store) compress(w io.Writer, produce func(io.Writer) (Summary, error)) (Summary, error) {
+// compressInto runs produce into w through zstd.
+func (s *Store) compressInto(w io.Writer, produce func(io.Writer) (Summary, error)) (Summary, error) {
 	enc, ok := s.encoders.Get().(*zstd.Encoder)
 	if ok {
 		enc.Reset(w)
@@ -116,9 +116,9 @@ func newEncoder(w io.Writer) (*zstd.Encoder, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow))
 }
 
-// publish gives a whole file its final name. Another caller may have been faster; either file is good.
-func (s *Store) publish(d Digest, temp string, good *check) error {
-	if err := s.rename(d, temp, good); err != nil {
+// publishFile gives a whole file its final name. Another caller may have been faster; either file is good.
+func (s *Store) publishFile(d Digest, temp string, good *check) error {
+	if err := s.renameFile(d, temp, good); err != nil {
 		return diskError(err)
 	}
 	// Without mu: nobody has to wait for a slow disk.
@@ -129,10 +129,10 @@ func (s *Store) publish(d Digest, temp string, good *check) error {
 	return nil
 }
 
-func (s *Store) rename(d Digest, temp string, good *check) error {
+func (s *Store) renameFile(d Digest, temp string, good *check) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := os.Rename(temp, s.path(d)); err != nil {
+	if err := os.Rename(temp, s.pathOf(d)); err != nil {
 		return err
 	}
 	if e := s.items[d]; e != nil { // replaced
@@ -143,8 +143,8 @@ func (s *Store) rename(d Digest, temp string, good *check) error {
 	return nil
 }
 
-// reserve makes room for n more bytes.
-func (s *Store) reserve(n int64) error {
+// reserveBytes makes room for n more bytes.
+func (s *Store) reserveBytes(n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.bytes+n > s.maxBytes {
@@ -156,7 +156,7 @@ func (s *Store) reserve(n int64) error {
 	return nil
 }
 
-func (s *Store) release(n int64) {
+func (s *Store) releaseBytes(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.bytes -= n
@@ -177,11 +177,11 @@ func (s *Store) evictOldest() bool {
 		if _, pinned := s.pinned[d]; pinned {
 			continue
 		}
-		if err := os.Remove(s.path(d)); err != nil && !os.IsNotExist(err) {
+		if err := os.Remove(s.pathOf(d)); err != nil && !os.IsNotExist(err) {
 			s.log.Warn("evict artifact", "digest", d, "err", err)
 			continue
 		}
-		s.drop(d)
+		s.dropItem(d)
 		s.stats.Evicted++
 		return true
 	}

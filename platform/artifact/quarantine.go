@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// quarantine moves a bad file aside, unless a good one took its name in the meantime.
-func (s *Store) quarantine(d Digest, bad *os.File, cause error) {
+// moveAside moves a bad file aside, unless a good one took its name in the meantime.
+func (s *Store) moveAside(d Digest, bad *os.File, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.blame(cause)
+	s.countBad(cause)
 	s.log.Warn("artifact is bad, it goes to quarantine", "digest", d, "err", cause)
 	mine, err1 := bad.Stat()
-	there, err2 := os.Lstat(s.path(d))
+	there, err2 := os.Lstat(s.pathOf(d))
 	if err1 != nil || err2 != nil || !os.SameFile(mine, there) {
 		return
 	}
-	if err := os.Rename(s.path(d), filepath.Join(s.dir, quarantineDir, d.Hex()+storedSuffix)); err != nil {
+	if err := os.Rename(s.pathOf(d), filepath.Join(s.dir, quarantineDir, d.Hex()+storedSuffix)); err != nil {
 		// The bad file must not be served again, whatever happens.
-		err = errors.Join(err, os.Remove(s.path(d)))
+		err = errors.Join(err, os.Remove(s.pathOf(d)))
 		s.log.Warn("quarantine artifact", "digest", d, "err", err)
 	}
-	s.drop(d)
+	s.dropItem(d)
 	s.sweepQuarantine()
 }
 
@@ -61,27 +61,27 @@ func (s *Store) keepQuarantined(files int, bytes int64) (removed bool) {
 	return removed
 }
 
-// lose drops an artifact whose file the disk does not give any more. Its name is free for a good one.
-func (s *Store) lose(d Digest, cause error) {
+// loseArtifact drops an artifact whose file the disk does not give any more. Its name is free for a good one.
+func (s *Store) loseArtifact(d Digest, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.blame(cause)
+	s.countBad(cause)
 	s.log.Warn("artifact can't be read, it is given up", "digest", d, "err", cause)
-	_ = os.Remove(s.path(d)) // a file that stays is counted again after a restart, or replaced
-	s.drop(d)
+	_ = os.Remove(s.pathOf(d)) // a file that stays is counted again after a restart, or replaced
+	s.dropItem(d)
 }
 
-// blame counts an artifact that went bad. A disk that does not give back what it took is not trusted
+// countBad counts an artifact that went bad. A disk that does not give back what it took is not trusted
 // with more for a while. mu is held.
-func (s *Store) blame(cause error) {
+func (s *Store) countBad(cause error) {
 	s.stats.Corrupt++
 	if errors.Is(cause, syscall.EIO) {
 		s.failed = time.Now()
 	}
 }
 
-// trusts says whether the disk may be given something.
-func (s *Store) trusts() bool {
+// trustsDisk says whether the disk may be given something.
+func (s *Store) trustsDisk() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed.IsZero() || time.Since(s.failed) > retryTime

@@ -21,7 +21,7 @@ func wantedRange(r *http.Request, d Digest) (byteRange, bool) {
 	if r.Method != http.MethodGet {
 		return byteRange{}, false
 	}
-	if cond := r.Header.Get("If-Range"); cond != "" && cond != etag(d) {
+	if cond := r.Header.Get("If-Range"); cond != "" && cond != digestETag(d) {
 		return byteRange{}, false
 	}
 	return parseRange(r.Header.Get("Range"))
@@ -60,8 +60,8 @@ func parsePosition(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// within gives offset and length of the range in size bytes.
-func (b byteRange) within(size int64) (offset, length int64, ok bool) {
+// resolveIn gives offset and length of the range in size bytes.
+func (b byteRange) resolveIn(size int64) (offset, length int64, ok bool) {
 	if b.suffix > 0 {
 		n := min(b.suffix, size)
 		return size - n, n, n > 0
@@ -76,7 +76,7 @@ func (b byteRange) within(size int64) (offset, length int64, ok bool) {
 // serveRange sends a part of what whole gives, which is size bytes: the tar of b, or its layer. serveRange reads up to
 // the end where the artifact was not found good within trustTime: only there does it show whether the bytes are good.
 func serveRange(w http.ResponseWriter, r *http.Request, b *Blob, whole io.Reader, size int64, span byteRange) {
-	offset, length, ok := span.within(size)
+	offset, length, ok := span.resolveIn(size)
 	if !ok {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 		w.Header().Del("Content-Encoding")
@@ -89,7 +89,7 @@ func serveRange(w http.ResponseWriter, r *http.Request, b *Blob, whole io.Reader
 	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", offset, offset+length-1, size))
 	w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
 	w.WriteHeader(http.StatusPartialContent)
-	send(w, r, &window{b: b, whole: whole, left: length})
+	sendBody(w, r, &window{b: b, whole: whole, left: length})
 }
 
 // window gives left bytes of what whole gives of a blob. Unless the blob is known to be good, window then reads to the
@@ -102,13 +102,13 @@ type window struct {
 
 func (v *window) Read(p []byte) (int, error) {
 	if v.left == 0 {
-		if v.b.trusted() && v.b.untouched() {
+		if v.b.isTrusted() && v.b.isUntouched() {
 			return 0, io.EOF
 		}
 		if _, err := io.Copy(io.Discard, v.whole); err != nil {
 			return 0, err
 		}
-		v.b.store.confirm(v.b)
+		v.b.store.confirmRead(v.b)
 		return 0, io.EOF
 	}
 	n, err := v.whole.Read(p[:min(int64(len(p)), v.left)])

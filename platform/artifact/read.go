@@ -19,7 +19,7 @@ func Walk(r io.Reader, l Limits, visit func(Entry, io.Reader) error) error {
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return drain(in)
+			return drainBounded(in)
 		}
 		if err != nil {
 			return fmt.Errorf("read tar: %w", err)
@@ -27,17 +27,17 @@ func Walk(r io.Reader, l Limits, visit func(Entry, io.Reader) error) error {
 		if h.Typeflag == tar.TypeXGlobalHeader {
 			base, ok := h.PAXRecords[baseRecord]
 			if !ok || len(h.PAXRecords) != 1 {
-				return refuse("a global header with other records than %s", baseRecord)
+				return refusalError("a global header with other records than %s", baseRecord)
 			}
 			if err := t.setBase(base); err != nil {
 				return err
 			}
 			continue
 		}
-		e, err := entry(h)
+		e, err := entryOf(h)
 		if err == nil {
 			e.Base = t.base
-			err = t.add(e)
+			err = t.addEntry(e)
 		}
 		if err != nil {
 			return err
@@ -48,14 +48,14 @@ func Walk(r io.Reader, l Limits, visit func(Entry, io.Reader) error) error {
 	}
 }
 
-// drain reaches the end of the stream, where a verifying reader speaks up. No byte may follow the tar.
-func drain(r *bounded) error {
+// drainBounded reaches the end of the stream, where a verifying reader speaks up. No byte may follow the tar.
+func drainBounded(r *bounded) error {
 	n, err := io.Copy(io.Discard, r)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read tar: %w", err)
 	case n > 0:
-		return refuse("%d bytes after the end of the tar", n)
+		return refusalError("%d bytes after the end of the tar", n)
 	case r.n%blockSize != 0:
 		return fmt.Errorf("read tar: %w", io.ErrUnexpectedEOF)
 	}
@@ -65,17 +65,17 @@ func drain(r *bounded) error {
 // blockSize is what every part of a tar is padded to, in bytes.
 const blockSize = 512
 
-// entry translates a header, refusing all that a canonical one does not have.
-func entry(h *tar.Header) (Entry, error) {
+// entryOf translates a header, refusing all that a canonical one does not have.
+func entryOf(h *tar.Header) (Entry, error) {
 	if h.Format != tar.FormatUSTAR && h.Format != tar.FormatPAX {
-		return Entry{}, refuse("%q is in tar format %v", h.Name, h.Format)
+		return Entry{}, refusalError("%q is in tar format %v", h.Name, h.Format)
 	}
 	if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.Gname != "" || h.Devmajor != 0 || h.Devminor != 0 || h.ModTime.Unix() != 0 {
-		return Entry{}, refuse("%q has an owner, a device or a time", h.Name)
+		return Entry{}, refusalError("%q has an owner, a device or a time", h.Name)
 	}
 	for key := range h.PAXRecords {
 		if key != "path" && key != "linkpath" && key != "size" {
-			return Entry{}, refuse("%q has the record %.80q", h.Name, key)
+			return Entry{}, refusalError("%q has the record %.80q", h.Name, key)
 		}
 	}
 	e := Entry{Path: h.Name, Size: h.Size, Link: h.Linkname, Executable: h.Mode == executableMode}
@@ -83,7 +83,7 @@ func entry(h *tar.Header) (Entry, error) {
 	case h.Typeflag == tar.TypeReg && (h.Mode == fileMode || h.Mode == executableMode) && h.Linkname == "":
 	case h.Typeflag == tar.TypeSymlink && h.Mode == linkMode && h.Linkname != "":
 	default:
-		return Entry{}, refuse("%q has type %q and mode %o: want a file with 644 or 755, or a symlink", h.Name, h.Typeflag, h.Mode)
+		return Entry{}, refusalError("%q has type %q and mode %o: want a file with 644 or 755, or a symlink", h.Name, h.Typeflag, h.Mode)
 	}
 	return e, nil
 }
@@ -153,7 +153,7 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.n += int64(n); b.n > b.limit {
-		return 0, refuse("the artifact is above the limit of %d bytes", b.limit)
+		return 0, refusalError("the artifact is above the limit of %d bytes", b.limit)
 	}
 	return n, err
 }

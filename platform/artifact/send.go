@@ -23,23 +23,23 @@ func sendStored(w http.ResponseWriter, r *http.Request, b *Blob) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if r.ProtoMajor == 1 && r.TLS == nil && b.trusted() {
+	if r.ProtoMajor == 1 && r.TLS == nil && b.isTrusted() {
 		sendFile(newPatient(w, r), b)
 		return
 	}
-	to, body := newPatient(w, r), b.compressed()
-	finish(to, body, copyChecked(to, body))
+	to, body := newPatient(w, r), b.compressedReader()
+	finishBody(to, body, copyChecked(to, body))
 }
 
-func send(w http.ResponseWriter, r *http.Request, body io.Reader) {
+func sendBody(w http.ResponseWriter, r *http.Request, body io.Reader) {
 	if r.Method == http.MethodHead {
 		return
 	}
 	to := newPatient(w, r)
-	finish(to, body, copyHeldBack(to, body))
+	finishBody(to, body, copyHeldBack(to, body))
 }
 
-func finish(to *patient, body io.Reader, err error) {
+func finishBody(to *patient, body io.Reader, err error) {
 	if err != nil {
 		// A caller that hangs up may have seen what is bad, before we did: without a look at the rest it
 		// would be served again and again, and nobody would ever get it whole.
@@ -47,7 +47,7 @@ func finish(to *patient, body io.Reader, err error) {
 		// The status is out. Cutting the connection is what tells the caller.
 		panic(http.ErrAbortHandler)
 	}
-	to.done()
+	to.finishWaiting()
 }
 
 // sendFile has the kernel copy the file. If somebody touched it meanwhile all of it is looked at before the
@@ -58,8 +58,8 @@ func sendFile(to *patient, b *Blob) {
 	piece := int64(fileBytes)
 	for left := b.good.stored; left > 0 && err == nil; {
 		n := min(left, piece)
-		if n == left && !b.untouched() {
-			_, err = io.Copy(io.Discard, b.compressed())
+		if n == left && !b.isUntouched() {
+			_, err = io.Copy(io.Discard, b.compressedReader())
 		}
 		if err != nil {
 			break
@@ -72,7 +72,7 @@ func sendFile(to *patient, b *Blob) {
 			piece = fileBytes
 		}
 	}
-	finish(to, b.compressed(), err)
+	finishBody(to, b.compressedReader(), err)
 }
 
 // copyChecked copies a body whose reader gives its last bytes only if all of them are good.

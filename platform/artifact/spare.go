@@ -34,7 +34,7 @@ func newSpare(maxBytes int64) *spare {
 	return &spare{maxBytes: maxBytes, items: map[Digest]*list.Element{}, recent: list.New()}
 }
 
-func (s *spare) keep(d Digest, good check, zstd []byte) {
+func (s *spare) keepCopy(d Digest, good check, zstd []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.items[d] != nil || int64(len(zstd)) > s.maxBytes {
@@ -43,33 +43,33 @@ func (s *spare) keep(d Digest, good check, zstd []byte) {
 	s.items[d] = s.recent.PushFront(&held{digest: d, good: good, zstd: zstd, tried: time.Now()})
 	s.bytes += int64(len(zstd))
 	for s.bytes > s.maxBytes {
-		s.remove(s.recent.Back())
+		s.removeElement(s.recent.Back())
 	}
 }
 
-// remove drops one. mu is held.
-func (s *spare) remove(e *list.Element) {
+// removeElement drops one. mu is held.
+func (s *spare) removeElement(e *list.Element) {
 	h := s.recent.Remove(e).(*held)
 	delete(s.items, h.digest)
 	s.bytes -= int64(len(h.zstd))
 }
 
-func (s *spare) drop(d Digest) {
+func (s *spare) dropCopy(d Digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.items[d]; e != nil {
-		s.remove(e)
+		s.removeElement(e)
 	}
 }
 
-func (s *spare) has(d Digest) bool {
+func (s *spare) hasCopy(d Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.items[d] != nil
 }
 
-// use returns a copy of what is held, and whether the disk is to be tried again now.
-func (s *spare) use(d Digest) (h held, retry, ok bool) {
+// useCopy returns a copy of what is held, and whether the disk is to be tried again now.
+func (s *spare) useCopy(d Digest) (h held, retry, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.items[d]
@@ -86,26 +86,26 @@ func (s *spare) use(d Digest) (h held, retry, ok bool) {
 
 // openSpare opens an artifact that is in memory.
 func (s *Store) openSpare(d Digest) (*Blob, error) {
-	h, retry, ok := s.spare.use(d)
+	h, retry, ok := s.spare.useCopy(d)
 	if !ok {
 		return nil, ErrNotFound
 	}
 	if retry {
-		s.retry(h)
+		s.retryStore(h)
 	}
 	return &Blob{digest: d, store: s, stored: bytes.NewReader(h.zstd), good: h.good}, nil
 }
 
-// retry stores what is in memory, if the disk takes it by now.
-func (s *Store) retry(h held) {
+// retryStore stores what is in memory, if the disk takes it by now.
+func (s *Store) retryStore(h held) {
 	p := s.newSpool()
 	_, err := p.Write(h.zstd) // into memory
 	if err == nil {
-		err = p.save(h.digest, h.good.size)
+		err = p.saveAs(h.digest, h.good.size)
 	}
 	if err != nil {
-		_ = p.discard() // the next start sweeps what is left of the file
+		_ = p.discardFile() // the next start sweeps what is left of the file
 		return
 	}
-	s.spare.drop(h.digest)
+	s.spare.dropCopy(h.digest)
 }

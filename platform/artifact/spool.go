@@ -41,20 +41,20 @@ func (p *spool) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	if p.file == nil {
-		if err := p.open(); err != nil {
+		if err := p.openFile(); err != nil {
 			return 0, err
 		}
 		p.buf = nil
 	}
-	if err := p.write(b); err != nil {
+	if err := p.writeBounded(b); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
-// open makes the file, with what came so far.
-func (p *spool) open() error {
-	if !p.store.trusts() {
+// openFile makes the file, with what came so far.
+func (p *spool) openFile() error {
+	if !p.store.trustsDisk() {
 		return fmt.Errorf("%w: the disk has just failed to give back what it took", ErrNoSpace)
 	}
 	f, err := p.store.newTemp(p.store.dir)
@@ -62,12 +62,12 @@ func (p *spool) open() error {
 		return diskError(err)
 	}
 	p.file = f
-	return p.write(p.buf)
+	return p.writeBounded(p.buf)
 }
 
-// write writes within the bounds of the store and of the disk.
-func (p *spool) write(b []byte) error {
-	if err := p.store.reserve(int64(len(b))); err != nil {
+// writeBounded writes within the bounds of the store and of the disk.
+func (p *spool) writeBounded(b []byte) error {
+	if err := p.store.reserveBytes(int64(len(b))); err != nil {
 		return err
 	}
 	p.reserved += int64(len(b))
@@ -84,10 +84,10 @@ func (p *spool) write(b []byte) error {
 	}
 }
 
-// save makes what came the artifact d. The order of the steps is what makes it crash-safe.
-func (p *spool) save(d Digest, size int64) error {
+// saveAs makes what came the artifact d. The order of the steps is what makes it crash-safe.
+func (p *spool) saveAs(d Digest, size int64) error {
 	if p.file == nil {
-		if err := p.open(); err != nil {
+		if err := p.openFile(); err != nil {
 			return err
 		}
 	}
@@ -102,12 +102,12 @@ func (p *spool) save(d Digest, size int64) error {
 		return diskError(err)
 	}
 	good := &check{size: size, stored: p.n, sum: p.sum.Sum64(), modTime: info.ModTime()}
-	return p.store.publish(d, p.file.Name(), good)
+	return p.store.publishFile(d, p.file.Name(), good)
 }
 
-// discard removes the file. Bytes in memory stay.
-func (p *spool) discard() error {
-	p.store.release(p.reserved)
+// discardFile removes the file. Bytes in memory stay.
+func (p *spool) discardFile() error {
+	p.store.releaseBytes(p.reserved)
 	p.reserved = 0
 	if p.file == nil {
 		return nil

@@ -108,12 +108,12 @@ type check struct {
 	seen    seen // when it was read to its end last; zero: not since the start
 }
 
-// same says whether two are of the same file.
-func (c *check) same(other *check) bool {
+// sameFile says whether two are of the same file.
+func (c *check) sameFile(other *check) bool {
 	return c.stored == other.stored && c.sum == other.sum && c.modTime.Equal(other.modTime)
 }
 
-func (c *check) holds(info fs.FileInfo) bool {
+func (c *check) holdsFor(info fs.FileInfo) bool {
 	return c != nil && c.stored == info.Size() && c.modTime.Equal(info.ModTime())
 }
 
@@ -152,7 +152,7 @@ func OpenStore(dir string, o Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(dir, quarantineDir), 0o700); err != nil {
 		return nil, fmt.Errorf("open artifact store: %w", err)
 	}
-	if err := s.scan(); err != nil {
+	if err := s.scanFolder(); err != nil {
 		return nil, fmt.Errorf("open artifact store: %w", err)
 	}
 	return s, nil
@@ -160,8 +160,8 @@ func OpenStore(dir string, o Options) (*Store, error) {
 
 func createTemp(dir string) (tempFile, error) { return os.CreateTemp(dir, tempPrefix+"*") }
 
-// scan sweeps temporary files and takes the others in, the oldest as the least recently used.
-func (s *Store) scan() error {
+// scanFolder sweeps temporary files and takes the others in, the oldest as the least recently used.
+func (s *Store) scanFolder() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err
@@ -191,12 +191,12 @@ func (s *Store) scan() error {
 	return nil
 }
 
-func (s *Store) path(d Digest) string { return filepath.Join(s.dir, d.Hex()+storedSuffix) }
+func (s *Store) pathOf(d Digest) string { return filepath.Join(s.dir, d.Hex()+storedSuffix) }
 
 // Has says whether the artifact is in the store. The artifact may yet turn out to be bad: Open tells.
-func (s *Store) Has(d Digest) bool { return s.stored(d) || s.spare.has(d) }
+func (s *Store) Has(d Digest) bool { return s.isStored(d) || s.spare.hasCopy(d) }
 
-func (s *Store) stored(d Digest) bool {
+func (s *Store) isStored(d Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.items[d] != nil
@@ -237,7 +237,7 @@ func (s *Store) Stats() Stats {
 // Open returns an artifact that was verified, or ErrNotFound. The caller closes it. A file that is
 // bad goes to quarantine and is not found.
 func (s *Store) Open(d Digest) (*Blob, error) {
-	b, err := s.open(d)
+	b, err := s.openStored(d)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -249,50 +249,50 @@ func (s *Store) Open(d Digest) (*Blob, error) {
 	return b, err
 }
 
-func (s *Store) open(d Digest) (*Blob, error) {
-	known := s.touch(d)
+func (s *Store) openStored(d Digest) (*Blob, error) {
+	known := s.touchItem(d)
 	if known == nil {
 		return s.openSpare(d)
 	}
-	f, err := os.Open(s.path(d))
+	f, err := os.Open(s.pathOf(d))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.forget(d)
+		s.forgetItem(d)
 		return nil, ErrNotFound
 	case errors.Is(err, syscall.EIO):
-		s.lose(d, err)
+		s.loseArtifact(d, err)
 		return nil, ErrNotFound
 	case err != nil:
 		return nil, fmt.Errorf("open artifact: %w", err)
 	}
-	b, err := s.verified(d, f, known.good)
+	b, err := s.openVerified(d, f, known.good)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return b, nil
 }
 
-// verified makes f a blob, hashing it if what is known is not yet known to hold.
-func (s *Store) verified(d Digest, f *os.File, known *check) (*Blob, error) {
+// openVerified makes f a blob, hashing it if what is known is not yet known to hold.
+func (s *Store) openVerified(d Digest, f *os.File, known *check) (*Blob, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("open artifact: %w", err)
 	}
-	if known.holds(info) {
-		return s.opening(d, f, info, known), nil
+	if known.holdsFor(info) {
+		return s.newBlob(d, f, info, known), nil
 	}
-	if known, err = s.check(d, f); err != nil {
+	if known, err = s.checkFile(d, f); err != nil {
 		return nil, err
 	}
-	if !known.holds(info) {
+	if !known.holdsFor(info) {
 		// Another reader's hash was of a file that has replaced this one.
 		return nil, ErrNotFound
 	}
-	return s.opening(d, f, info, known), nil
+	return s.newBlob(d, f, info, known), nil
 }
 
-// touch makes an artifact the most recently used and returns a copy of what is known of it.
-func (s *Store) touch(d Digest) *item {
+// touchItem makes an artifact the most recently used and returns a copy of what is known of it.
+func (s *Store) touchItem(d Digest) *item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.items[d]
@@ -304,17 +304,17 @@ func (s *Store) touch(d Digest) *item {
 	return &known
 }
 
-// forget drops an artifact whose file somebody else removed.
-func (s *Store) forget(d Digest) {
+// forgetItem drops an artifact whose file somebody else removed.
+func (s *Store) forgetItem(d Digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := os.Lstat(s.path(d)); errors.Is(err, fs.ErrNotExist) {
-		s.drop(d)
+	if _, err := os.Lstat(s.pathOf(d)); errors.Is(err, fs.ErrNotExist) {
+		s.dropItem(d)
 	}
 }
 
-// drop takes an artifact out of the index. mu is held.
-func (s *Store) drop(d Digest) {
+// dropItem takes an artifact out of the index. mu is held.
+func (s *Store) dropItem(d Digest) {
 	e := s.items[d]
 	if e == nil {
 		return
@@ -324,8 +324,8 @@ func (s *Store) drop(d Digest) {
 	delete(s.items, d)
 }
 
-// check hashes the file f of an artifact and remembers that it is good, or puts it in quarantine.
-func (s *Store) check(d Digest, f *os.File) (*check, error) {
+// checkFile hashes the file f of an artifact and remembers that it is good, or puts it in quarantine.
+func (s *Store) checkFile(d Digest, f *os.File) (*check, error) {
 	v, err, _ := s.checks.Do(string(d), func() (any, error) {
 		info, err := f.Stat()
 		if err != nil {
@@ -333,7 +333,7 @@ func (s *Store) check(d Digest, f *os.File) (*check, error) {
 		}
 		good, err := hashFile(f, info, d, s.limits)
 		if err != nil {
-			s.quarantine(d, f, err)
+			s.moveAside(d, f, err)
 			return nil, ErrNotFound
 		}
 		s.mu.Lock()

@@ -30,7 +30,7 @@ type Tickets struct {
 	Now func() time.Time
 }
 
-func (t Tickets) now() time.Time {
+func (t Tickets) currentTime() time.Time {
 	if t.Now == nil {
 		return time.Now()
 	}
@@ -43,7 +43,7 @@ func (t Tickets) For(uid string) (func(Digest) string, error) {
 	if _, err := t.Secret.First(); err != nil {
 		return nil, fmt.Errorf("make tickets: %w", err)
 	}
-	until := strconv.FormatInt(t.now().Add(ticketLifetime+ticketStep).Truncate(ticketStep).Unix(), 10)
+	until := strconv.FormatInt(t.currentTime().Add(ticketLifetime+ticketStep).Truncate(ticketStep).Unix(), 10)
 	return func(d Digest) string {
 		mac, err := t.Secret.Sign(hubsecret.Tickets, ticketFor(uid, d, until))
 		if err != nil || uid == "" {
@@ -66,7 +66,7 @@ func (t Tickets) Valid(r *http.Request, uid string, d Digest) bool {
 		return false
 	}
 	end, err := strconv.ParseInt(until, 10, 64)
-	if err != nil || t.now().Unix() >= end {
+	if err != nil || t.currentTime().Unix() >= end {
 		return false
 	}
 	ok, err = t.Secret.Verify(hubsecret.Tickets, ticketFor(uid, d, until), mac)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// touched is when a file's bytes or its entry changed last, by the kernel's clock.
-func touched(info fs.FileInfo) time.Time {
+// changeTime is when a file's bytes or its entry changed last, by the kernel's clock.
+func changeTime(info fs.FileInfo) time.Time {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return time.Time{}

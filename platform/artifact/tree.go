@@ -35,15 +35,15 @@ func newTree(l Limits) *tree {
 	return &tree{limits: l.withDefaults(), folders: map[string]bool{}}
 }
 
-func (t *tree) add(e Entry) error {
+func (t *tree) addEntry(e Entry) error {
 	if err := t.checkPath(e.Path); err != nil {
 		return err
 	}
 	if t.files > 0 && e.Path <= t.last {
-		return refuse("%q comes after %q: paths must ascend", e.Path, t.last)
+		return refusalError("%q comes after %q: paths must ascend", e.Path, t.last)
 	}
 	if t.files++; t.files > t.limits.Files {
-		return refuse("%q is one file more than the limit of %d", e.Path, t.limits.Files)
+		return refusalError("%q is one file more than the limit of %d", e.Path, t.limits.Files)
 	}
 	if e.Link != "" {
 		if err := t.checkLink(e); err != nil {
@@ -51,19 +51,19 @@ func (t *tree) add(e Entry) error {
 		}
 	}
 	if e.Size < 0 || e.Size > t.limits.FileBytes {
-		return refuse("%q has %d bytes, the limit is %d", e.Path, e.Size, t.limits.FileBytes)
+		return refusalError("%q has %d bytes, the limit is %d", e.Path, e.Size, t.limits.FileBytes)
 	}
 	if t.bytes += e.Size; t.bytes > t.limits.Bytes {
-		return refuse("%q brings the content above the limit of %d bytes", e.Path, t.limits.Bytes)
+		return refusalError("%q brings the content above the limit of %d bytes", e.Path, t.limits.Bytes)
 	}
 	t.last = e.Path
-	return t.place(e.Path)
+	return t.placePath(e.Path)
 }
 
 // setBase takes the folder that the artifact is made for.
 func (t *tree) setBase(p string) error {
 	if t.files > 0 || t.base != "" {
-		return refuse("folder %q is named after the beginning", p)
+		return refusalError("folder %q is named after the beginning", p)
 	}
 	if err := t.checkPath(p); err != nil {
 		return err
@@ -72,28 +72,28 @@ func (t *tree) setBase(p string) error {
 	return nil
 }
 
-// place records a path and its folders, and refuses a name that is both a file and a folder.
-func (t *tree) place(p string) error {
+// placePath records a path and its folders, and refuses a name that is both a file and a folder.
+func (t *tree) placePath(p string) error {
 	for i, c := range p {
 		if c != '/' {
 			continue
 		}
-		if err := t.occupy(p[:i], true); err != nil {
+		if err := t.occupyPath(p[:i], true); err != nil {
 			return err
 		}
 	}
-	return t.occupy(p, false)
+	return t.occupyPath(p, false)
 }
 
-func (t *tree) occupy(p string, folder bool) error {
+func (t *tree) occupyPath(p string, folder bool) error {
 	was, taken := t.folders[p]
 	switch {
 	case !taken && len(t.folders) >= 2*t.limits.Files:
-		return refuse("%q is one folder more than the limit of %d", p, t.limits.Files)
+		return refusalError("%q is one folder more than the limit of %d", p, t.limits.Files)
 	case !taken:
 		t.folders[p] = folder
 	case !was || !folder:
-		return refuse("%q is there twice, or both a file and a folder", p)
+		return refusalError("%q is there twice, or both a file and a folder", p)
 	}
 	return nil
 }
@@ -101,17 +101,17 @@ func (t *tree) occupy(p string, folder bool) error {
 func (t *tree) checkPath(p string) error {
 	switch {
 	case p == "":
-		return refuse("an empty path")
+		return refusalError("an empty path")
 	case len(p) > t.limits.PathBytes:
-		return refuse("path %.80q... has %d bytes, the limit is %d", p, len(p), t.limits.PathBytes)
+		return refusalError("path %.80q... has %d bytes, the limit is %d", p, len(p), t.limits.PathBytes)
 	case p[0] == '/' || path.Clean(p) != p:
-		return refuse("path %q is not relative and clean", p)
+		return refusalError("path %q is not relative and clean", p)
 	case strings.Count(p, "/") > t.limits.Depth:
-		return refuse("path %.80q... has more than %d folders", p, t.limits.Depth)
+		return refusalError("path %.80q... has more than %d folders", p, t.limits.Depth)
 	}
 	for name := range strings.SplitSeq(p, "/") {
 		if err := checkName(name); err != nil {
-			return refuse("path %q: %v", p, err)
+			return refusalError("path %q: %v", p, err)
 		}
 	}
 	return nil
@@ -141,11 +141,11 @@ func (e errName) Error() string { return string(e) }
 func (t *tree) checkLink(e Entry) error {
 	switch {
 	case len(e.Link) > t.limits.PathBytes:
-		return refuse("link %q has a target of %d bytes, the limit is %d", e.Path, len(e.Link), t.limits.PathBytes)
+		return refusalError("link %q has a target of %d bytes, the limit is %d", e.Path, len(e.Link), t.limits.PathBytes)
 	case strings.Contains(e.Link, "\x00"):
-		return refuse("link %q has a target with a NUL byte", e.Path)
+		return refusalError("link %q has a target with a NUL byte", e.Path)
 	case e.Size != 0:
-		return refuse("link %q has content", e.Path)
+		return refusalError("link %q has content", e.Path)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (t *tree) checkLink(e Entry) error {
 // checkContained refuses links that may leave the root on a disk; see Extract for why this rule is enough.
 func checkContained(e Entry) error {
 	if e.Link[0] == '/' {
-		return refuse("link %q leads to the absolute path %q", e.Path, e.Link)
+		return refusalError("link %q leads to the absolute path %q", e.Path, e.Link)
 	}
 	depth, named := strings.Count(e.Path, "/"), false
 	for part := range strings.SplitSeq(e.Link, "/") {
@@ -161,15 +161,15 @@ func checkContained(e Entry) error {
 		case "", ".":
 		case "..":
 			if depth--; depth < 0 {
-				return refuse("link %q leaves the folder: %q", e.Path, e.Link)
+				return refusalError("link %q leaves the folder: %q", e.Path, e.Link)
 			}
 			if named {
-				return refuse("link %q has \"..\" after a name: %q", e.Path, e.Link)
+				return refusalError("link %q has \"..\" after a name: %q", e.Path, e.Link)
 			}
 		default:
 			named = true
 			if isDotGit(part) {
-				return refuse("link %q leads to .git", e.Path)
+				return refusalError("link %q leads to .git", e.Path)
 			}
 		}
 	}
@@ -201,13 +201,13 @@ func ignoredByHFS(r rune) bool {
 // Printable is a path or a text as messages show it: what a terminal would obey, and bytes that are no
 // UTF-8, are escaped as in Go. Git holds names of any bytes, and messages travel as UTF-8.
 func Printable(text string) string {
-	if !strings.ContainsFunc(text, unprintable) && utf8.ValidString(text) {
+	if !strings.ContainsFunc(text, isUnprintable) && utf8.ValidString(text) {
 		return text
 	}
 	var out strings.Builder
 	for len(text) > 0 {
 		r, n := utf8.DecodeRuneInString(text)
-		if unprintable(r) || r == utf8.RuneError && n == 1 {
+		if isUnprintable(r) || r == utf8.RuneError && n == 1 {
 			quoted := strconv.Quote(text[:n])
 			out.WriteString(quoted[1 : len(quoted)-1])
 		} else {
@@ -218,4 +218,4 @@ func Printable(text string) string {
 	return out.String()
 }
 
-func unprintable(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+func isUnprintable(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }

@@ -21,21 +21,21 @@ const (
 // seen is when a file was read and found good, and when it had been touched last by then.
 type seen struct{ at, touched time.Time }
 
-// trusted says whether the file may be sent unread.
-func (b *Blob) trusted() bool {
+// isTrusted says whether the file may be sent unread.
+func (b *Blob) isTrusted() bool {
 	return b.file != nil && !b.opened.IsZero() && b.good.seen.touched.Equal(b.opened) && time.Since(b.good.seen.at) < trustTime
 }
 
-// untouched says whether the file is as it was at Open. Its time of change can't be set by anybody.
-func (b *Blob) untouched() bool {
+// isUntouched says whether the file is as it was at Open. Its time of change can't be set by anybody.
+func (b *Blob) isUntouched() bool {
 	info, err := b.file.Stat()
-	return err == nil && b.good.holds(info) && touched(info).Equal(b.opened)
+	return err == nil && b.good.holdsFor(info) && changeTime(info).Equal(b.opened)
 }
 
-// confirm remembers that all of the file was just read, and good.
-func (s *Store) confirm(b *Blob) {
+// confirmRead remembers that all of the file was just read, and good.
+func (s *Store) confirmRead(b *Blob) {
 	now := time.Now()
-	if b.file == nil || b.opened.IsZero() || now.Sub(b.opened) < settleTime || !b.untouched() {
+	if b.file == nil || b.opened.IsZero() || now.Sub(b.opened) < settleTime || !b.isUntouched() {
 		return
 	}
 	s.mu.Lock()
@@ -44,16 +44,16 @@ func (s *Store) confirm(b *Blob) {
 	if e == nil {
 		return
 	}
-	if it := e.Value.(*item); it.good != nil && it.good.same(&b.good) {
+	if it := e.Value.(*item); it.good != nil && it.good.sameFile(&b.good) {
 		known := *it.good
 		known.seen = seen{at: now, touched: b.opened}
 		it.good = &known // another goroutine may be reading the old one
 	}
 }
 
-// compressed reads the file as it is, and looks a second time at what was verified at Open: its last bytes
+// compressedReader reads the file as it is, and looks a second time at what was verified at Open: its last bytes
 // are given only if all of them are good.
-func (b *Blob) compressed() io.Reader {
+func (b *Blob) compressedReader() io.Reader {
 	return &sumReader{blob: b, r: io.NewSectionReader(b.stored, 0, b.good.stored), left: b.good.stored, sum: xxhash.New()}
 }
 
@@ -73,14 +73,14 @@ func (s *sumReader) Read(p []byte) (int, error) {
 		n, err = 0, ErrCorrupt
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		s.blob.spoilt(err)
+		s.blob.noteSpoilt(err)
 	} else if ends {
-		s.blob.store.confirm(s.blob)
+		s.blob.store.confirmRead(s.blob)
 	}
 	return n, err
 }
 
-// opening is an artifact's file, just opened.
-func (s *Store) opening(d Digest, f *os.File, info fs.FileInfo, good *check) *Blob {
-	return &Blob{digest: d, store: s, stored: f, file: f, good: *good, opened: touched(info)}
+// newBlob is an artifact's file, just opened.
+func (s *Store) newBlob(d Digest, f *os.File, info fs.FileInfo, good *check) *Blob {
+	return &Blob{digest: d, store: s, stored: f, file: f, good: *good, opened: changeTime(info)}
 }

@@ -57,7 +57,7 @@ func (w *Writer) Base(path string) error {
 // File adds a file with exactly size bytes of content.
 func (w *Writer) File(path string, executable bool, size int64, content io.Reader) error {
 	e := Entry{Path: path, Executable: executable, Size: size}
-	return w.add(e, func() error {
+	return w.addEntry(e, func() error {
 		n, err := io.Copy(w.tar, io.LimitReader(content, size))
 		if err == nil && n < size {
 			err = io.ErrUnexpectedEOF
@@ -69,18 +69,18 @@ func (w *Writer) File(path string, executable bool, size int64, content io.Reade
 // Symlink adds a link, wherever it leads.
 func (w *Writer) Symlink(path, target string) error {
 	if target == "" {
-		return refuse("link %q has no target", path)
+		return refusalError("link %q has no target", path)
 	}
-	return w.add(Entry{Path: path, Link: target}, func() error { return nil })
+	return w.addEntry(Entry{Path: path, Link: target}, func() error { return nil })
 }
 
-func (w *Writer) add(e Entry, content func() error) error {
+func (w *Writer) addEntry(e Entry, content func() error) error {
 	if w.err != nil {
 		return w.err
 	}
-	err := w.tree.add(e)
+	err := w.tree.addEntry(e)
 	if err == nil {
-		err = w.tar.WriteHeader(header(e))
+		err = w.tar.WriteHeader(headerOf(e))
 	}
 	if err == nil {
 		err = content()
@@ -104,7 +104,7 @@ func (w *Writer) Close() (Summary, error) {
 	return Summary{Digest: SumDigest(w.out.sum.Sum(nil)), Size: w.out.n, Files: w.tree.files}, nil
 }
 
-func header(e Entry) *tar.Header {
+func headerOf(e Entry) *tar.Header {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: e.Path, Size: e.Size, Mode: fileMode}
 	switch {
 	case e.Link != "":
@@ -125,7 +125,7 @@ type meter struct {
 
 func (m *meter) Write(p []byte) (int, error) {
 	if m.n+int64(len(p)) > m.limit {
-		return 0, refuse("the artifact is above the limit of %d bytes", m.limit)
+		return 0, refusalError("the artifact is above the limit of %d bytes", m.limit)
 	}
 	n, err := m.w.Write(p)
 	m.sum.Write(p[:n])

@@ -20,7 +20,7 @@ type buffer struct {
 	size   int
 }
 
-func (b *buffer) append(pool *Shared, p []byte) {
+func (b *buffer) appendBytes(pool *Shared, p []byte) {
 	b.size += len(p)
 	for len(p) > 0 {
 		var tail *chunk
@@ -28,7 +28,7 @@ func (b *buffer) append(pool *Shared, p []byte) {
 			tail = b.chunks[n-1]
 		} else {
 			// A second chunk in a row is a sign of bulk.
-			tail = pool.chunk(max(len(p), n*(smallChunk+1)))
+			tail = pool.newChunk(max(len(p), n*(smallChunk+1)))
 			if n == 0 {
 				b.chunks = b.first[:0]
 			}
@@ -42,8 +42,8 @@ func (b *buffer) append(pool *Shared, p []byte) {
 	}
 }
 
-// peek returns up to most bytes that lie together at the front.
-func (b *buffer) peek(most int) []byte {
+// peekFront returns up to most bytes that lie together at the front.
+func (b *buffer) peekFront(most int) []byte {
 	if len(b.chunks) == 0 {
 		return nil
 	}
@@ -51,13 +51,13 @@ func (b *buffer) peek(most int) []byte {
 	return c.buf[c.start:min(c.end, c.start+most)]
 }
 
-// skip drops n bytes, of those that peek returned.
-func (b *buffer) skip(pool *Shared, n int) {
+// skipBytes drops n bytes, of those that peek returned.
+func (b *buffer) skipBytes(pool *Shared, n int) {
 	b.size -= n
 	c := b.chunks[0]
 	c.start += n
 	if c.start == c.end {
-		pool.put(c)
+		pool.putChunk(c)
 		b.chunks[0] = nil
 		b.chunks = b.chunks[1:]
 		if len(b.chunks) == 0 {
@@ -66,20 +66,20 @@ func (b *buffer) skip(pool *Shared, n int) {
 	}
 }
 
-func (b *buffer) read(pool *Shared, p []byte) int {
+func (b *buffer) readInto(pool *Shared, p []byte) int {
 	total := 0
 	for len(p) > 0 && b.size > 0 {
-		n := copy(p, b.peek(len(p)))
-		b.skip(pool, n)
+		n := copy(p, b.peekFront(len(p)))
+		b.skipBytes(pool, n)
 		p = p[n:]
 		total += n
 	}
 	return total
 }
 
-func (b *buffer) free(pool *Shared) {
+func (b *buffer) freeChunks(pool *Shared) {
 	for _, c := range b.chunks {
-		pool.put(c)
+		pool.putChunk(c)
 	}
 	*b = buffer{}
 }

@@ -11,9 +11,9 @@ func TestAnEmptiedBufferHoldsNoChunk(t *testing.T) {
 	} {
 		pool, b := NewShared(processBudget), &buffer{}
 		for range 3 {
-			b.append(pool, make([]byte, smallChunk)) // its first chunk is a small one
-			b.append(pool, make([]byte, size-smallChunk))
-			if got := b.read(pool, make([]byte, size)); got != size || b.size != 0 {
+			b.appendBytes(pool, make([]byte, smallChunk)) // its first chunk is a small one
+			b.appendBytes(pool, make([]byte, size-smallChunk))
+			if got := b.readInto(pool, make([]byte, size)); got != size || b.size != 0 {
 				t.Fatalf("%s: %d of %d bytes were read, %d are left", name, got, size, b.size)
 			}
 			if b.first[0] != nil || len(b.chunks) > 0 || pool.Held() != 0 {

@@ -88,14 +88,14 @@ func DecodeFrame(batch []byte) (f Frame, rest []byte, err error) {
 		return f, nil, protocolErrorf("%v frame of %d bytes in a batch with %d left", f.Type, size, len(rest))
 	}
 	f.Payload, rest = rest[:size:size], rest[size:]
-	if err := f.check(); err != nil {
+	if err := f.checkFrame(); err != nil {
 		return f, nil, err
 	}
 	return f, rest, nil
 }
 
-// bounds gives the least and most payload of a type, and whether it belongs to a stream.
-func (t Type) bounds() (least, most int, onStream, known bool) {
+// payloadBounds gives the least and most payload of a type, and whether it belongs to a stream.
+func (t Type) payloadBounds() (least, most int, onStream, known bool) {
 	switch t {
 	case TypeHello:
 		return helloFixed, maxHello, false, true
@@ -118,8 +118,8 @@ func (t Type) bounds() (least, most int, onStream, known bool) {
 	}
 }
 
-func (f Frame) check() error {
-	least, most, onStream, known := f.Type.bounds()
+func (f Frame) checkFrame() error {
+	least, most, onStream, known := f.Type.payloadBounds()
 	if !known {
 		return protocolErrorf("unknown frame %v", f.Type)
 	}

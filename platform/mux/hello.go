@@ -110,8 +110,8 @@ func takeShort(p []byte) (s string, rest []byte, ok bool) {
 	return string(p[1 : 1+n]), p[1+n:], true
 }
 
-// negotiate picks the highest version that both sides speak.
-func negotiate(ours, theirs Hello) (uint8, error) {
+// negotiateVersion picks the highest version that both sides speak.
+func negotiateVersion(ours, theirs Hello) (uint8, error) {
 	v := min(ours.MaxVersion, theirs.MaxVersion)
 	if v < ours.MinVersion || v < theirs.MinVersion {
 		return 0, &VersionError{Ours: [2]uint8{ours.MinVersion, ours.MaxVersion}, Theirs: [2]uint8{theirs.MinVersion, theirs.MaxVersion}}

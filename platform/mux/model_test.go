@@ -50,7 +50,7 @@ func (m *model) deliver(t *rapid.T, i int) {
 	if len(b) > MaxBatch {
 		t.Fatalf("batch of %d bytes", len(b))
 	}
-	if err := to.handle(b); err != nil || to.closing != nil {
+	if err := to.handleBatch(b); err != nil || to.closing != nil {
 		t.Fatalf("honest peer refused: %v, %v", err, to.closing)
 	}
 }

@@ -9,9 +9,9 @@ type queue struct {
 	room    [2]*Stream // for waiting, until more streams wait
 }
 
-func (q *queue) some() bool { return len(q.waiting) > 0 }
+func (q *queue) isWaiting() bool { return len(q.waiting) > 0 }
 
-func (q *queue) add(st *Stream) {
+func (q *queue) addStream(st *Stream) {
 	if q.waiting == nil {
 		q.waiting = q.room[:0]
 	}
@@ -21,8 +21,8 @@ func (q *queue) add(st *Stream) {
 	}
 }
 
-// next takes the first stream out of a queue that has some.
-func (q *queue) next() *Stream {
+// nextStream takes the first stream out of a queue that has some.
+func (q *queue) nextStream() *Stream {
 	st := q.waiting[0]
 	q.waiting[0] = nil
 	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
@@ -41,40 +41,40 @@ func (s *Session) queueControl(control []byte) {
 	if len(s.control) > maxControl {
 		s.control = nil
 		err := protocolErrorf("%d bytes of control frames not read by the peer", maxControl)
-		s.close(CodeLimit, err.Error(), err)
+		s.closeWith(CodeLimit, err.Error(), err)
 		return
 	}
-	s.kick()
+	s.kickSender()
 }
 
-// owe queues a WINDOW for a stream.
-func (s *Session) owe(st *Stream, credit int64) {
+// oweCredit queues a WINDOW for a stream.
+func (s *Session) oweCredit(st *Stream, credit int64) {
 	if st.in.owed == 0 {
 		s.owing = append(s.owing, st)
 	}
 	st.in.owed += credit
-	s.kick()
+	s.kickSender()
 }
 
-// schedule gives a stream its place in a queue, if it has something to send: those with little of it go first.
-func (s *Session) schedule(st *Stream) {
-	if st.out.queued || s.err != nil || !st.sendable() {
+// scheduleStream gives a stream its place in a queue, if it has something to send: those with little of it go first.
+func (s *Session) scheduleStream(st *Stream) {
+	if st.out.queued || s.err != nil || !st.isSendable() {
 		return
 	}
 	st.out.queued = true
 	if len(st.out.head)+st.out.data.size <= quantum {
-		s.interactive.add(st)
+		s.interactive.addStream(st)
 	} else {
-		s.bulk.add(st)
+		s.bulk.addStream(st)
 	}
 }
 
-// pending says whether there is something to send.
-func (s *Session) pending() bool {
+// hasPending says whether there is something to send.
+func (s *Session) hasPending() bool {
 	if s.err != nil || s.broken {
 		return false
 	}
-	return len(s.control) > 0 || s.closing == nil && (len(s.owing) > 0 || s.interactive.some() || s.bulk.some())
+	return len(s.control) > 0 || s.closing == nil && (len(s.owing) > 0 || s.interactive.isWaiting() || s.bulk.isWaiting())
 }
 
 // takeBatch appends the next batch to dst: control frames, credit, then a quantum of each stream
@@ -97,35 +97,35 @@ func (s *Session) takeBatch(dst []byte) []byte {
 	}
 	clear(s.owing)
 	s.owing = s.owing[:0]
-	for len(dst) < s.target && s.fits(&s.interactive, dst) {
-		dst = s.turn(&s.interactive, dst)
+	for len(dst) < s.target && s.turnFits(&s.interactive, dst) {
+		dst = s.appendTurn(&s.interactive, dst)
 	}
-	for least := true; (least || len(dst) < s.target) && s.fits(&s.bulk, dst); least = false {
-		dst = s.turn(&s.bulk, dst)
+	for least := true; (least || len(dst) < s.target) && s.turnFits(&s.bulk, dst); least = false {
+		dst = s.appendTurn(&s.bulk, dst)
 	}
 	return dst
 }
 
-// fits says whether there is a stream in the queue whose turn fits the batch.
-func (s *Session) fits(q *queue, dst []byte) bool {
-	if !q.some() {
+// turnFits says whether there is a stream in the queue whose turn fits the batch.
+func (s *Session) turnFits(q *queue, dst []byte) bool {
+	if !q.isWaiting() {
 		return false
 	}
 	o := &q.waiting[0].out
 	return len(dst)+len(o.head)+len(o.tail)+quantum+quantum/4 <= MaxBatch // a quarter for the frames' headers
 }
 
-// turn appends the quantum of a queue's first stream, which goes to the end of the one that fits it then.
-func (s *Session) turn(q *queue, dst []byte) []byte {
-	st := q.next()
+// appendTurn appends the quantum of a queue's first stream, which goes to the end of the one that fits it then.
+func (s *Session) appendTurn(q *queue, dst []byte) []byte {
+	st := q.nextStream()
 	st.out.queued = false
-	dst = st.emit(dst)
-	s.schedule(st)
+	dst = st.emitQuantum(dst)
+	s.scheduleStream(st)
 	return dst
 }
 
-// sendable says whether the stream could put something into a batch.
-func (st *Stream) sendable() bool {
+// isSendable says whether the stream could put something into a batch.
+func (st *Stream) isSendable() bool {
 	o := &st.out
 	switch {
 	case o.err != nil || o.flushed:
@@ -139,8 +139,8 @@ func (st *Stream) sendable() bool {
 	}
 }
 
-// emit appends the stream's next quantum to dst.
-func (st *Stream) emit(dst []byte) []byte {
+// emitQuantum appends the stream's next quantum to dst.
+func (st *Stream) emitQuantum(dst []byte) []byte {
 	o := &st.out
 	if o.err != nil || o.flushed {
 		return dst
@@ -151,10 +151,10 @@ func (st *Stream) emit(dst []byte) []byte {
 		o.opened = true
 	}
 	for left := int64(quantum); left > 0 && o.data.size > 0 && o.credit > 0; {
-		p := o.data.peek(int(min(left, o.credit)))
+		p := o.data.peekFront(int(min(left, o.credit)))
 		dst = AppendFrame(dst, TypeData, st.id, p)
 		n := len(p)
-		o.data.skip(st.session.shared, n)
+		o.data.skipBytes(st.session.shared, n)
 		o.credit -= int64(n)
 		left -= int64(n)
 		o.started = true
@@ -164,7 +164,7 @@ func (st *Stream) emit(dst []byte) []byte {
 		dst = append(dst, o.tail...)
 		o.tail = nil
 		o.flushed = true
-		st.retire()
+		st.retireStream()
 	}
 	return dst
 }

@@ -85,7 +85,7 @@ func TestBatchesFit(t *testing.T) {
 		for range rapid.IntRange(0, maxControl/20).Draw(t, "pings") {
 			s.queueControl(appendPing(s.control, TypePing, 1))
 		}
-		for s.pending() {
+		for s.hasPending() {
 			b := s.takeBatch(nil)
 			if len(b) > MaxBatch || len(b) == 0 {
 				t.Fatalf("batch of %d bytes", len(b))
@@ -102,7 +102,7 @@ func TestAnEmptyQueueKeepsNothingOfABurst(t *testing.T) {
 		var want []*Stream
 		for range rapid.IntRange(0, 100).Draw(t, "steps") {
 			if len(want) > 0 && rapid.Bool().Draw(t, "next") {
-				if got := q.next(); got != want[0] {
+				if got := q.nextStream(); got != want[0] {
 					t.Fatalf("stream %d had its turn before %d", got.id, want[0].id)
 				}
 				want = want[1:]
@@ -110,10 +110,10 @@ func TestAnEmptyQueueKeepsNothingOfABurst(t *testing.T) {
 			}
 			st := &Stream{id: uint32(len(want))}
 			want = append(want, st)
-			q.add(st)
+			q.addStream(st)
 		}
 		for len(want) > 0 {
-			q.next()
+			q.nextStream()
 			want = want[1:]
 		}
 		if cap(q.waiting) > len(q.room) || q.room != [len(q.room)]*Stream{} {

@@ -9,9 +9,9 @@ import (
 // One goroutine sends at a time, whoever has something to send when nobody does: a stream's writer takes the
 // batch to the line itself, which is a hop less than by a goroutine that waits for it, and an idle session has none.
 
-// kick has what waits sent by a goroutine made for it. Callers hold mu; the reader may.
-func (s *Session) kick() {
-	if s.sending || !s.live || !s.pending() {
+// kickSender has what waits sent by a goroutine made for it. Callers hold mu; the reader may.
+func (s *Session) kickSender() {
+	if s.sending || !s.live || !s.hasPending() {
 		return
 	}
 	s.sending = true
@@ -21,7 +21,7 @@ func (s *Session) kick() {
 // unlockAndSend unlocks mu and sends a batch from here. The rest is left to a goroutine, so that no caller is held up
 // by the data of others.
 func (s *Session) unlockAndSend() {
-	if s.sending || !s.live || !s.pending() {
+	if s.sending || !s.live || !s.hasPending() {
 		s.mu.Unlock()
 		return
 	}
@@ -42,8 +42,8 @@ func (s *Session) sendOne() (more bool) {
 	// Others that are about to send may get their frames into this batch.
 	runtime.Gosched()
 	s.mu.Lock()
-	buf := s.shared.batch(!s.interactive.some() && !s.bulk.some())
-	if s.pending() {
+	buf := s.shared.newBatch(!s.interactive.isWaiting() && !s.bulk.isWaiting())
+	if s.hasPending() {
 		*buf = s.takeBatch(*buf)
 	}
 	s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Session) sendOne() (more bool) {
 	case long && took < fastSend:
 		s.target = min(2*s.target, batchMost)
 	}
-	if err == nil && s.pending() {
+	if err == nil && s.hasPending() {
 		return true
 	}
 	s.broken, s.sending = err != nil, false

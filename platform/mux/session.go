@@ -109,7 +109,7 @@ func newSession(shared *Shared, c Carrier, opens bool, properties map[string]str
 // silent for too long, Close is called, or ctx ends. Run says why, closes the carrier, and has nothing running when it
 // returns. Call it once.
 func (s *Session) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { s.fail(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { s.failSession(context.Cause(ctx)) })
 	defer stop()
 	s.mu.Lock()
 	s.heard = time.Now()
@@ -117,7 +117,7 @@ func (s *Session) Run(ctx context.Context) error {
 	s.control = append(AppendFrame(nil, TypeHello, 0, hello), s.control...) // Close may have come before
 	s.beat = time.AfterFunc(handshakeTimeout, s.onBeat)
 	s.live = true
-	s.kick()
+	s.kickSender()
 	s.mu.Unlock()
 
 	s.readLoop()
@@ -160,11 +160,11 @@ type Stats struct {
 func (s *Session) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Streams: len(s.streams), RoundTrip: s.rtt, Heard: s.heard, Usable: s.greeted && s.openable() == nil}
+	return Stats{Streams: len(s.streams), RoundTrip: s.rtt, Heard: s.heard, Usable: s.greeted && s.openableError() == nil}
 }
 
-// openable says whether new streams may begin. Callers hold mu.
-func (s *Session) openable() error {
+// openableError says whether new streams may begin. Callers hold mu.
+func (s *Session) openableError() error {
 	switch {
 	case s.err != nil:
 		return fmt.Errorf("session ended: %w", s.err)
@@ -186,7 +186,7 @@ func (s *Session) Open(open []byte, part Part) (*Stream, error) {
 		s.mu.Unlock()
 		return nil, ErrNotReady
 	}
-	if err := s.openable(); err != nil {
+	if err := s.openableError(); err != nil {
 		s.mu.Unlock()
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (s *Session) Open(open []byte, part Part) (*Stream, error) {
 		s.mu.Unlock()
 		return nil, ErrGoAway
 	}
-	if len(s.streams) >= int(s.peer.MaxStreams) || s.shared.full() {
+	if len(s.streams) >= int(s.peer.MaxStreams) || s.shared.isFull() {
 		s.mu.Unlock()
 		return nil, ErrTooManyStreams
 	}
@@ -203,7 +203,7 @@ func (s *Session) Open(open []byte, part Part) (*Stream, error) {
 	st.out.credit = int64(s.peer.Window)
 	st.out.head = AppendFrame(make([]byte, 0, 2*headerSize+len(open)+len(part.Headers)), TypeOpen, st.id, open)
 	s.streams[st.id] = st
-	err := st.send(part)
+	err := st.sendPart(part)
 	s.unlockAndSend()
 	if err != nil {
 		st.Close()
@@ -257,13 +257,13 @@ func (s *Session) Close(code Code, text string) {
 		err = fmt.Errorf("%w: %s", ErrClosed, text)
 	}
 	s.mu.Lock()
-	s.close(code, text, err)
+	s.closeWith(code, text, err)
 	s.mu.Unlock()
 }
 
-// close lets the writer send a last GOAWAY; the session ends with err when the peer has taken it.
+// closeWith lets the writer send a last GOAWAY; the session ends with err when the peer has taken it.
 // Callers hold mu.
-func (s *Session) close(code Code, text string, err error) {
+func (s *Session) closeWith(code Code, text string, err error) {
 	if s.closing != nil || s.err != nil {
 		return
 	}
@@ -273,12 +273,12 @@ func (s *Session) close(code Code, text string, err error) {
 	s.closing = err
 	s.sentGoAway = true
 	s.control = appendGoAway(s.control, s.lastID, code, text)
-	s.kick()
-	time.AfterFunc(closeGrace, func() { s.fail(err) })
+	s.kickSender()
+	time.AfterFunc(closeGrace, func() { s.failSession(err) })
 }
 
-// fail ends the session at once.
-func (s *Session) fail(err error) {
+// failSession ends the session at once.
+func (s *Session) failSession(err error) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
@@ -294,7 +294,7 @@ func (s *Session) fail(err error) {
 	}
 	s.err = err
 	for _, st := range s.streams {
-		st.abort(fmt.Errorf("session ended: %w", err))
+		st.abortBoth(fmt.Errorf("session ended: %w", err))
 	}
 	s.control, s.owing, s.interactive, s.bulk = nil, nil, queue{}, queue{}
 	if s.beat != nil {
@@ -333,7 +333,7 @@ func (s *Session) onBeat() {
 			err = fmt.Errorf("no HELLO from the peer within %v", handshakeTimeout)
 		}
 		s.mu.Unlock()
-		s.fail(err)
+		s.failSession(err)
 		return
 	}
 	if !s.opens || silent > Heartbeat+Heartbeat/5 || s.beats%tripEvery == 0 {
@@ -350,7 +350,7 @@ func (s *Session) readLoop() {
 	for {
 		batch, err := s.carrier.Receive()
 		if err != nil {
-			s.fail(fmt.Errorf("receive from peer: %w", err))
+			s.failSession(fmt.Errorf("receive from peer: %w", err))
 			return
 		}
 		s.mu.Lock()
@@ -358,14 +358,14 @@ func (s *Session) readLoop() {
 			s.mu.Unlock()
 			return
 		}
-		err = s.handle(batch)
+		err = s.handleBatch(batch)
 		bye, over := errors.AsType[*GoAwayError](err)
 		if err != nil && !over {
-			s.close(codeOf(err), err.Error(), err)
+			s.closeWith(codeOf(err), err.Error(), err)
 		}
 		s.mu.Unlock()
 		if over {
-			s.fail(bye)
+			s.failSession(bye)
 			return
 		}
 	}
@@ -378,8 +378,8 @@ func codeOf(err error) Code {
 	return CodeProtocol
 }
 
-// handle takes in a batch. handle never waits: what it can't hold ends the session. Callers hold mu.
-func (s *Session) handle(batch []byte) error {
+// handleBatch takes in a batch. handle never waits: what it can't hold ends the session. Callers hold mu.
+func (s *Session) handleBatch(batch []byte) error {
 	if len(batch) > MaxBatch {
 		return protocolErrorf("batch of %d bytes, at most %d", len(batch), MaxBatch)
 	}
@@ -415,7 +415,7 @@ func (s *Session) onHello(f Frame) error {
 	if err != nil {
 		return err
 	}
-	if _, err := negotiate(s.ours, h); err != nil {
+	if _, err := negotiateVersion(s.ours, h); err != nil {
 		return err
 	}
 	s.peer = h
@@ -466,7 +466,7 @@ func (s *Session) onOpen(f Frame) error {
 		return nil
 	}
 	s.lastID = f.Stream
-	if len(s.streams) >= maxStreams*acceptSlack || s.heads+len(f.Payload) > headBudget || s.shared.full() {
+	if len(s.streams) >= maxStreams*acceptSlack || s.heads+len(f.Payload) > headBudget || s.shared.isFull() {
 		s.queueControl(appendReset(s.control, f.Stream, CodeRefused, "too many streams"))
 		return nil
 	}
@@ -532,8 +532,8 @@ func (s *Session) onGoAway(f Frame) error {
 // io.EOF: why it did is for Receive to tell, which gets the time for it.
 func (s *Session) sendFailed(err error) {
 	if !errors.Is(err, io.EOF) {
-		s.fail(err)
+		s.failSession(err)
 		return
 	}
-	time.AfterFunc(closeGrace, func() { s.fail(err) })
+	time.AfterFunc(closeGrace, func() { s.failSession(err) })
 }

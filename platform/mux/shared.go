@@ -25,11 +25,11 @@ func NewShared(most int64) *Shared { return &Shared{most: most} }
 // Held is how many bytes of buffers are in use.
 func (s *Shared) Held() int64 { return s.held.Load() }
 
-func (s *Shared) full() bool   { return s.held.Load() >= s.most }
-func (s *Shared) filled() bool { return s.held.Load() >= s.most/2 }
+func (s *Shared) isFull() bool     { return s.held.Load() >= s.most }
+func (s *Shared) isHalfFull() bool { return s.held.Load() >= s.most/2 }
 
-// chunk returns an empty chunk for about so many bytes.
-func (s *Shared) chunk(hint int) *chunk {
+// newChunk returns an empty chunk for about so many bytes.
+func (s *Shared) newChunk(hint int) *chunk {
 	pool, size := &s.small, smallChunk
 	if hint > smallChunk {
 		pool, size = &s.large, largeChunk
@@ -41,7 +41,7 @@ func (s *Shared) chunk(hint int) *chunk {
 	return &chunk{buf: make([]byte, size)}
 }
 
-func (s *Shared) put(c *chunk) {
+func (s *Shared) putChunk(c *chunk) {
 	s.held.Add(-int64(len(c.buf)))
 	c.start, c.end = 0, 0
 	if len(c.buf) == smallChunk {
@@ -51,9 +51,9 @@ func (s *Shared) put(c *chunk) {
 	s.large.Put(c)
 }
 
-// batch returns an empty batch: a short one for control frames alone, which is what thousands of idle sessions
+// newBatch returns an empty batch: a short one for control frames alone, which is what thousands of idle sessions
 // may send at the same time.
-func (s *Shared) batch(short bool) *[]byte {
+func (s *Shared) newBatch(short bool) *[]byte {
 	pool, size := &s.batches, batchTarget+2*quantum
 	if short {
 		pool, size = &s.notes, noteSize

@@ -107,9 +107,9 @@ type Part struct {
 // stream is reset meanwhile.
 func (st *Stream) Send(p Part) error {
 	st.session.mu.Lock()
-	err := st.send(p)
+	err := st.sendPart(p)
 	if st.out.data.size > quantum {
-		st.session.kick() // a writer of so much gets the next ready meanwhile
+		st.session.kickSender() // a writer of so much gets the next ready meanwhile
 		st.session.mu.Unlock()
 		return err
 	}
@@ -117,7 +117,7 @@ func (st *Stream) Send(p Part) error {
 	return err
 }
 
-func (st *Stream) send(p Part) error {
+func (st *Stream) sendPart(p Part) error {
 	o := &st.out
 	if err := st.sendErr(); err != nil {
 		return err
@@ -135,16 +135,16 @@ func (st *Stream) send(p Part) error {
 		return fmt.Errorf("send TRAILERS: %d bytes, at most %d fit", len(p.Trailers), MaxHead)
 	}
 	for data := p.Data; len(data) > 0; {
-		for o.data.size >= st.room() {
-			st.session.schedule(st)
-			st.session.kick()
+		for o.data.size >= st.sendRoom() {
+			st.session.scheduleStream(st)
+			st.session.kickSender()
 			st.writable.Wait()
 			if err := st.sendErr(); err != nil {
 				return err
 			}
 		}
-		n := min(len(data), st.room()-o.data.size)
-		o.data.append(st.session.shared, data[:n])
+		n := min(len(data), st.sendRoom()-o.data.size)
+		o.data.appendBytes(st.session.shared, data[:n])
 		data = data[n:]
 	}
 	if p.End {
@@ -155,13 +155,13 @@ func (st *Stream) send(p Part) error {
 			o.tail = appendHeader(nil, TypeHalfClose, st.id, 0)
 		}
 	}
-	st.session.schedule(st)
+	st.session.scheduleStream(st)
 	return nil
 }
 
-// room is how much may wait to be sent.
-func (st *Stream) room() int {
-	if st.session.shared.full() {
+// sendRoom is how much may wait to be sent.
+func (st *Stream) sendRoom() int {
+	if st.session.shared.isFull() {
 		return quantum
 	}
 	return sendBuffer
@@ -218,7 +218,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 	for {
 		switch {
 		case st.in.data.size > 0:
-			n := st.in.data.read(st.session.shared, p)
+			n := st.in.data.readInto(st.session.shared, p)
 			st.giveBack(int64(n))
 			return n, nil
 		case st.closed: // the rest is dropped
@@ -251,7 +251,7 @@ func (st *Stream) giveBack(n int64) {
 		credit += more
 	}
 	in.epoch = now
-	s.owe(st, credit)
+	s.oweCredit(st, credit)
 }
 
 // mayGrow is how much a window may grow by: it at most doubles.
@@ -260,7 +260,7 @@ func (s *Session) mayGrow(window int64) int64 {
 	if s.shortest < nearTrip {
 		most = nearWindow
 	}
-	if s.shared.filled() {
+	if s.shared.isHalfFull() {
 		return 0
 	}
 	return max(0, min(window, most-window, s.growth))
@@ -294,7 +294,7 @@ func (st *Stream) resetLocked(code Code, text string) {
 	if st.out.opened {
 		st.session.queueControl(appendReset(st.session.control, st.id, code, text))
 	}
-	st.abort(fmt.Errorf("stream reset: %w", ErrClosed))
+	st.abortBoth(fmt.Errorf("stream reset: %w", ErrClosed))
 }
 
 // Close ends the owner's interest. Data that was sent and ended still leaves; a stream that is not over is reset. Close
@@ -322,34 +322,34 @@ func (st *Stream) Close() {
 		}
 		st.in.err = ErrClosed
 	}
-	st.in.data.free(s.shared)
+	st.in.data.freeChunks(s.shared)
 	st.endContext(ErrClosed)
 	st.readable.Broadcast()
-	st.retire()
+	st.retireStream()
 }
 
-// abort makes both directions fail, but for what the peer ended cleanly before. Callers hold mu.
-func (st *Stream) abort(err error) {
+// abortBoth makes both directions fail, but for what the peer ended cleanly before. Callers hold mu.
+func (st *Stream) abortBoth(err error) {
 	st.reset = true
 	pool := st.session.shared
 	if !st.in.ended && st.in.err == nil {
 		st.in.err = err
-		st.in.data.free(pool)
+		st.in.data.freeChunks(pool)
 		st.in.headers = nil
 	}
 	if st.out.err == nil {
 		st.out.err = err
 	}
 	st.out.head, st.out.tail = nil, nil
-	st.out.data.free(pool)
+	st.out.data.freeChunks(pool)
 	st.endContext(err)
 	st.readable.Broadcast()
 	st.writable.Broadcast()
-	st.retire()
+	st.retireStream()
 }
 
-// retire forgets the stream once it is over and its owner has closed it. Callers hold mu.
-func (st *Stream) retire() {
+// retireStream forgets the stream once it is over and its owner has closed it. Callers hold mu.
+func (st *Stream) retireStream() {
 	over := st.reset || st.out.flushed && (st.in.ended || st.in.err != nil)
 	if st.retired || !st.closed || !over {
 		return
@@ -394,13 +394,13 @@ func (st *Stream) onData(p []byte) error {
 	if int64(len(p)) > st.in.credit {
 		return protocolErrorf("DATA of %d bytes on stream %d, which has credit for %d", len(p), st.id, st.in.credit)
 	}
-	if st.in.data.size > smallChunk && st.session.shared.full() {
+	if st.in.data.size > smallChunk && st.session.shared.isFull() {
 		st.resetLocked(CodeLimit, "too much waits to be read here")
 		return nil
 	}
 	st.in.started = true
 	st.in.credit -= int64(len(p))
-	st.in.data.append(st.session.shared, p)
+	st.in.data.appendBytes(st.session.shared, p)
 	st.readable.Broadcast()
 	return nil
 }
@@ -417,13 +417,13 @@ func (st *Stream) onEnd(trailers []byte) error {
 		st.in.trailers = append(make([]byte, 0, len(trailers)), trailers...)
 	}
 	st.readable.Broadcast()
-	st.retire()
+	st.retireStream()
 	return nil
 }
 
 func (st *Stream) onReset(code Code, text string) {
 	if !st.reset {
-		st.abort(&ResetError{Code: code, Text: text})
+		st.abortBoth(&ResetError{Code: code, Text: text})
 	}
 }
 
@@ -432,7 +432,7 @@ func (st *Stream) onWindow(n uint32) error {
 	if st.out.credit > maxCredit {
 		return protocolErrorf("credit of stream %d beyond %d", st.id, int64(maxCredit))
 	}
-	st.session.schedule(st)
-	st.session.kick()
+	st.session.scheduleStream(st)
+	st.session.kickSender()
 	return nil
 }

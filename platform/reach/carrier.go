@@ -81,7 +81,7 @@ func (k *slot) dialCarrier(ctx context.Context, kind string) (c mux.Carrier, rel
 		return c, func() {}, err
 	}
 	tunnels := tunnelv1connect.NewTunnelServiceClient(k.http, k.endpoint,
-		append(client.Options(), client.WithToken(k.cfg.Token))...)
+		append(client.Options(), client.WithToken(k.reach.cfg.Token))...)
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := tunnels.Connect(ctx)
 	if err != nil {
@@ -92,14 +92,14 @@ func (k *slot) dialCarrier(ctx context.Context, kind string) (c mux.Carrier, rel
 }
 
 func (k *slot) dialWebSocket(ctx context.Context) (mux.Carrier, error) {
-	token, err := k.cfg.Token.Token(ctx)
+	token, err := k.reach.cfg.Token.Token(ctx)
 	if err != nil {
 		return nil, connect.NewError(connect.CodeUnauthenticated, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	header := http.Header{"Authorization": {"Bearer " + token}}
-	if more, ok := k.cfg.Token.(identity.HeaderSource); ok {
+	if more, ok := k.reach.cfg.Token.(identity.HeaderSource); ok {
 		if err := more.SetHeader(ctx, token, header); err != nil {
 			return nil, connect.NewError(connect.CodeUnauthenticated, err)
 		}

@@ -168,9 +168,9 @@ func (r *Reach) Run(ctx context.Context) error {
 			}
 			keepCtx, stop := context.WithCancel(ctx)
 			kept[endpoint] = stop
-			r.running.Go(func() { r.keep(keepCtx, &slot{Reach: r, endpoint: endpoint}) })
+			r.running.Go(func() { r.keep(keepCtx, &slot{reach: r, endpoint: endpoint}) })
 			if len(wanted) < sessions && r.cfg.Another != nil {
-				r.running.Go(func() { r.keep(keepCtx, &slot{Reach: r, endpoint: endpoint, second: true}) })
+				r.running.Go(func() { r.keep(keepCtx, &slot{reach: r, endpoint: endpoint, second: true}) })
 			}
 		}
 		select {
@@ -206,7 +206,7 @@ func (k *slot) dial(ctx context.Context, carrier string, log *slog.Logger) (*mux
 		cancel()
 		return nil, nil, err
 	}
-	session, err := mux.NewAcceptor(line, map[string]string{"version": k.cfg.Version, muxhttp.Impersonation: "yes"})
+	session, err := mux.NewAcceptor(line, map[string]string{"version": k.reach.cfg.Version, muxhttp.Impersonation: "yes"})
 	if err != nil {
 		_ = line.Close()
 		release()
@@ -214,11 +214,11 @@ func (k *slot) dial(ctx context.Context, carrier string, log *slog.Logger) (*mux
 		return nil, nil, err
 	}
 	ended := make(chan error, 1)
-	hc, another := k.http, k.cfg.Another != nil
-	k.running.Go(func() {
+	hc, another := k.http, k.reach.cfg.Another != nil
+	k.reach.running.Go(func() {
 		defer cancel()
 		var serving sync.WaitGroup
-		serving.Go(func() { _ = muxhttp.Serve(streamCtx, session, k.handler, log) }) // ends with the session, whose error counts
+		serving.Go(func() { _ = muxhttp.Serve(streamCtx, session, k.reach.handler, log) }) // ends with the session, whose error counts
 		err := session.Run(streamCtx)
 		cancel()
 		serving.Wait()

@@ -30,7 +30,7 @@ const (
 
 // slot is a place for one session.
 type slot struct {
-	*Reach
+	reach    *Reach
 	endpoint string
 	http     *http.Client // dials the session that is there
 	second   bool         // is for another replica than those of the other slots, and empty if there is none
@@ -107,9 +107,9 @@ func retryAfter(err error) time.Duration {
 // there is a replica to which there is none. False: ctx has ended.
 func (k *slot) awaitNeed(ctx context.Context) bool {
 	for looks := 0; ; looks++ {
-		k.mu.Lock()
-		held, changed := len(k.held), k.changed
-		k.mu.Unlock()
+		k.reach.mu.Lock()
+		held, changed := len(k.reach.held), k.reach.changed
+		k.reach.mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
 			return false
@@ -137,34 +137,34 @@ func (k *slot) awaitNeed(ctx context.Context) bool {
 func (k *slot) missesReplica(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	tunnels := tunnelv1connect.NewTunnelServiceClient(k.cfg.HTTPClient, k.endpoint, append(client.Options(), client.WithToken(k.cfg.Token))...)
+	tunnels := tunnelv1connect.NewTunnelServiceClient(k.reach.cfg.HTTPClient, k.endpoint, append(client.Options(), client.WithToken(k.reach.cfg.Token))...)
 	resp, err := tunnels.ListReplicas(ctx, &tunnelv1.ListReplicasRequest{})
 	if err != nil {
-		k.cfg.HTTPClient.CloseIdleConnections() // the next look may find somebody else
-		return !k.second                        // dialling tells why an endpoint can't be reached
+		k.reach.cfg.HTTPClient.CloseIdleConnections() // the next look may find somebody else
+		return !k.second                              // dialling tells why an endpoint can't be reached
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.ContainsFunc(resp.GetReplicaIds(), func(id string) bool { return k.held[id] == 0 })
+	k.reach.mu.Lock()
+	defer k.reach.mu.Unlock()
+	return slices.ContainsFunc(resp.GetReplicaIds(), func(id string) bool { return k.reach.held[id] == 0 })
 }
 
 // hold counts a session in. False: its replica has one.
 func (k *slot) hold(session *mux.Session) (release func(), ok bool) {
 	id := session.Peer().Properties["replica_id"]
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if id != "" && k.held[id] > 0 {
+	k.reach.mu.Lock()
+	defer k.reach.mu.Unlock()
+	if id != "" && k.reach.held[id] > 0 {
 		return nil, false
 	}
-	k.held[id]++
-	k.tellLocked()
+	k.reach.held[id]++
+	k.reach.tellLocked()
 	return func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if k.held[id]--; k.held[id] == 0 {
-			delete(k.held, id)
+		k.reach.mu.Lock()
+		defer k.reach.mu.Unlock()
+		if k.reach.held[id]--; k.reach.held[id] == 0 {
+			delete(k.reach.held, id)
 		}
-		k.tellLocked()
+		k.reach.tellLocked()
 	}, true
 }
 
@@ -177,9 +177,9 @@ func (r *Reach) tellLocked() {
 // connect opens a session and stays until it ends or goes away; then its last streams end in the
 // background. connected says that the handshake was done.
 func (k *slot) connect(ctx context.Context, over *way, log *slog.Logger) (connected bool, err error) {
-	k.http = k.cfg.HTTPClient
-	if k.cfg.Another != nil {
-		if k.http, err = k.cfg.Another(); err != nil {
+	k.http = k.reach.cfg.HTTPClient
+	if k.reach.cfg.Another != nil {
+		if k.http, err = k.reach.cfg.Another(); err != nil {
 			return false, err
 		}
 		defer k.http.CloseIdleConnections()
@@ -195,11 +195,11 @@ func (k *slot) connect(ctx context.Context, over *way, log *slog.Logger) (connec
 		return false, errHeld
 	}
 	defer release()
-	k.setState(k, State{Endpoint: k.endpoint, Connected: true, Since: time.Now(), Carrier: carrier})
+	k.reach.setState(k, State{Endpoint: k.endpoint, Connected: true, Since: time.Now(), Carrier: carrier})
 	log.InfoContext(ctx, "tunnel session open", "carrier", carrier, "replica", session.Peer().Properties["replica"])
 	select {
 	case <-session.Gone():
-		k.running.Go(func() { linger(ctx, session, ended) })
+		k.reach.running.Go(func() { linger(ctx, session, ended) })
 		return true, errGoing
 	case err := <-ended:
 		return true, k.explain(err)

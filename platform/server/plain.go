@@ -17,7 +17,7 @@ import (
 
 // plain does for a plain handler what tracing and observer do for calls.
 type plain struct {
-	*observer
+	observer *observer
 	tracing
 	route  string
 	begins bool               // a trace, unless it belongs to one
@@ -55,14 +55,14 @@ func (p *plain) ended(ctx context.Context, span trace.Span, r *http.Request, sta
 	if status == http.StatusOK {
 		p.fine.Inc()
 	} else {
-		p.metrics.requests.WithLabelValues(p.route, strconv.Itoa(status)).Inc()
+		p.observer.metrics.requests.WithLabelValues(p.route, strconv.Itoa(status)).Inc()
 	}
 	level := slog.LevelDebug
 	if status >= http.StatusInternalServerError {
 		level = slog.LevelWarn
 	}
-	if p.log.Enabled(ctx, level) {
-		p.log.Log(ctx, level, "request", "route", p.route, "method", r.Method, "status", status, "took", took)
+	if p.observer.log.Enabled(ctx, level) {
+		p.observer.log.Log(ctx, level, "request", "route", p.route, "method", r.Method, "status", status, "took", took)
 	}
 }
 
@@ -75,12 +75,12 @@ func (p *plain) recover(ctx context.Context, a *answer, panicked any) (abort boo
 	if panicked == http.ErrAbortHandler { //nolint:errorlint // net/http compares it like this, too.
 		return true
 	}
-	ctx = p.telemetry.Keep(ctx, p.route, time.Now(), "panic")
-	p.log.ErrorContext(ctx, "handler panicked", "route", p.route, "panic", panicked, "stack", string(debug.Stack()))
+	ctx = p.observer.telemetry.Keep(ctx, p.route, time.Now(), "panic")
+	p.observer.log.ErrorContext(ctx, "handler panicked", "route", p.route, "panic", panicked, "stack", string(debug.Stack()))
 	if a.status != 0 {
 		return true
 	}
-	http.Error(a, internalText(ctx, p.name), http.StatusInternalServerError)
+	http.Error(a, internalText(ctx, p.observer.name), http.StatusInternalServerError)
 	return false
 }
 

@@ -37,15 +37,15 @@ func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err 
 	flusher := http.NewResponseController(w)
 	if resp.ContentLength < 0 {
 		// A watch may say nothing for long: its reader waits for the head.
-		if err := flush(flusher); err != nil {
+		if err := flushWriter(flusher); err != nil {
 			return 0, err
 		}
 	}
-	if n, err = c.body(w, flusher, resp.Body, resp.ContentLength); err != nil {
+	if n, err = c.copyBody(w, flusher, resp.Body, resp.ContentLength); err != nil {
 		return n, err
 	}
 	if len(resp.Trailer) > 0 {
-		_ = flush(flusher) // trailers need a body in chunks, whatever its size
+		_ = flushWriter(flusher) // trailers need a body in chunks, whatever its size
 	}
 	for name, values := range resp.Trailer {
 		if !slices.Contains(announced, name) {
@@ -56,9 +56,9 @@ func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err 
 	return n, nil
 }
 
-// body copies a body. A chunk that completes a known length is not flushed: it leaves when the handler returns, which
+// copyBody copies a body. A chunk that completes a known length is not flushed: it leaves when the handler returns, which
 // is now.
-func (c *Copier) body(w io.Writer, flusher *http.ResponseController, body io.Reader, length int64) (n int64, err error) {
+func (c *Copier) copyBody(w io.Writer, flusher *http.ResponseController, body io.Reader, length int64) (n int64, err error) {
 	buf, _ := c.buffers.Get().(*[]byte)
 	if buf == nil {
 		buf = new([]byte)
@@ -82,14 +82,14 @@ func (c *Copier) body(w io.Writer, flusher *http.ResponseController, body io.Rea
 			return n, &ReadError{err}
 		}
 		if n != length && (queued == nil || queued.Buffered() == 0) {
-			if err := flush(flusher); err != nil {
+			if err := flushWriter(flusher); err != nil {
 				return n, err
 			}
 		}
 	}
 }
 
-func flush(c *http.ResponseController) error {
+func flushWriter(c *http.ResponseController) error {
 	if err := c.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("write response: %w", err)
 	}

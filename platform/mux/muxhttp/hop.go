@@ -42,7 +42,7 @@ func IsUpgrade(h http.Header) bool {
 	})
 }
 
-// bodyless says whether a response to method with this status has no body, whatever its length says.
-func bodyless(method string, status int) bool {
+// hasNoBody says whether a response to method with this status has no body, whatever its length says.
+func hasNoBody(method string, status int) bool {
 	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified || status < 200
 }

@@ -34,7 +34,7 @@ func CallerFrom(ctx context.Context) (Caller, bool) {
 func Serve(ctx context.Context, session *mux.Session, h http.Handler, log *slog.Logger) error {
 	s := &server{session: session, handler: h, log: log}
 	s.waiting.Store(1)
-	s.running.Go(func() { s.serve(ctx) })
+	s.running.Go(func() { s.serveStream(ctx) })
 	s.running.Wait()
 	return s.err
 }
@@ -54,7 +54,7 @@ type server struct {
 	err     error // why; set by ended
 }
 
-func (s *server) serve(ctx context.Context) {
+func (s *server) serveStream(ctx context.Context) {
 	for {
 		st, err := s.session.Accept(ctx)
 		if err != nil {
@@ -63,7 +63,7 @@ func (s *server) serve(ctx context.Context) {
 		}
 		if s.waiting.Add(-1) == 0 {
 			s.waiting.Add(1)
-			s.running.Go(func() { s.serve(ctx) })
+			s.running.Go(func() { s.serveStream(ctx) })
 		}
 		serveStream(st, s.handler, s.log) //nolint:contextcheck // a request's context ends with its stream
 		if s.waiting.Add(1) > mostWaiting {
@@ -92,7 +92,7 @@ func serveStream(st *mux.Stream, h http.Handler, log *slog.Logger) {
 		}
 	}()
 	h.ServeHTTP(w, req)
-	if err := w.finish(); err != nil {
+	if err := w.finishResponse(); err != nil {
 		st.Reset(mux.CodeInternal, err.Error())
 	}
 }
@@ -210,13 +210,13 @@ func (w *responseWriter) WriteHeader(status int) {
 		w.cause = ErrUpgrade.Error()
 		panic(http.ErrAbortHandler)
 	case status >= 100 && status < 200:
-		head := responseHead{status: status, length: -1, header: sendable(w.header)}
-		_ = w.stream.Send(mux.Part{Headers: head.encode()}) // the final one will fail, too
+		head := responseHead{status: status, length: -1, header: sendableHeader(w.header)}
+		_ = w.stream.Send(mux.Part{Headers: head.encodeHead()}) // the final one will fail, too
 		return
 	}
 	w.status = status
-	w.noBody = bodyless(w.method, status)
-	head := responseHead{status: status, length: -1, header: sendable(w.header)}
+	w.noBody = hasNoBody(w.method, status)
+	head := responseHead{status: status, length: -1, header: sendableHeader(w.header)}
 	if n, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
 		head.length = n
 	}
@@ -233,7 +233,7 @@ func (w *responseWriter) WriteHeader(status int) {
 		RemoveHopByHop(head.header)
 	}
 	head.trailers = w.trailer
-	if w.head = head.encode(); len(w.head) > mux.MaxHead {
+	if w.head = head.encodeHead(); len(w.head) > mux.MaxHead {
 		w.cause = "response headers are too large"
 		panic(http.ErrAbortHandler)
 	}
@@ -242,9 +242,9 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// sendable returns a header without the fields that can't be sent; trailers by prefix wait for the end. The result is h itself
+// sendableHeader returns a header without the fields that can't be sent; trailers by prefix wait for the end. The result is h itself
 // if there are none.
-func sendable(h http.Header) http.Header {
+func sendableHeader(h http.Header) http.Header {
 	out := h
 	for k, values := range h {
 		if !strings.HasPrefix(k, http.TrailerPrefix) && validField(k, values) == nil {
@@ -301,8 +301,8 @@ func (w *responseWriter) FlushError() error {
 // Flush implements http.Flusher.
 func (w *responseWriter) Flush() { _ = w.FlushError() }
 
-// finish sends what is left and the end.
-func (w *responseWriter) finish() error {
+// finishResponse sends what is left and the end.
+func (w *responseWriter) finishResponse() error {
 	if w.ended {
 		return nil
 	}
@@ -314,7 +314,7 @@ func (w *responseWriter) finish() error {
 		return fmt.Errorf("response is %d bytes shorter than its Content-Length", w.left)
 	}
 	part := mux.Part{Headers: w.head, End: true}
-	if t := w.trailers(); len(t) > 0 {
+	if t := w.declaredTrailers(); len(t) > 0 {
 		part.Trailers = appendHeader(nil, t)
 	}
 	if err := w.stream.Send(part); err != nil && w.stream.Context().Err() == nil {
@@ -323,7 +323,7 @@ func (w *responseWriter) finish() error {
 	return nil
 }
 
-func (w *responseWriter) trailers() http.Header {
+func (w *responseWriter) declaredTrailers() http.Header {
 	var t http.Header
 	set := func(name string, values []string) {
 		if validField(name, values) != nil {

@@ -55,7 +55,7 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		body = nil
 	}
 	upgrade := body == nil && IsUpgrade(req.Header)
-	st, err := t.open(req, body == nil, upgrade)
+	st, err := t.openStream(req, body == nil, upgrade)
 	if err != nil {
 		if body != nil {
 			_ = body.Close()
@@ -66,12 +66,12 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	stop := context.AfterFunc(ctx, func() { st.Reset(mux.CodeCancel, "") })
 	patience := &patience{stream: st}
 	if body == nil {
-		patience.begin()
+		patience.beginWait()
 	} else {
 		go sendBody(st, body, req, patience) // ends with the body, which its owner closes, or with the stream
 	}
-	resp, err := t.receive(st, req, upgrade)
-	if patience.end() && err != nil {
+	resp, err := t.receiveHead(st, req, upgrade)
+	if patience.endWait() && err != nil {
 		err = ErrNoAnswer
 	}
 	if err != nil {
@@ -90,16 +90,16 @@ func (t Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		_ = st.CloseWrite() // the answer is a plain one; if the stream has failed, reading it tells
 	}
 	length := resp.ContentLength
-	if bodyless(req.Method, resp.StatusCode) {
+	if hasNoBody(req.Method, resp.StatusCode) {
 		length = -1
 	}
 	resp.Body = &responseBody{stream: st, ctx: ctx, stop: stop, left: length, trailer: &resp.Trailer}
 	return resp, nil
 }
 
-// open begins the stream. A request that asks for an upgrade has no body and no end: what follows its 101 is
+// openStream begins the stream. A request that asks for an upgrade has no body and no end: what follows its 101 is
 // for the other protocol.
-func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream, error) {
+func (t Transport) openStream(req *http.Request, bodyless, upgrade bool) (*mux.Stream, error) {
 	header := req.Header
 	if hasHopByHop(header) {
 		header = maps.Clone(header)
@@ -127,7 +127,7 @@ func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream,
 		head.trailers = sortedKeys(req.Trailer)
 	}
 	var room [2 * usualHead]byte
-	caller, encoded := t.Caller.encode(room[:0:usualHead]), head.encode(room[usualHead:usualHead])
+	caller, encoded := t.Caller.appendCaller(room[:0:usualHead]), head.appendHead(room[usualHead:usualHead])
 	if size := max(len(caller), len(encoded)); size > mux.MaxHead {
 		return nil, &UnsentError{Err: fmt.Errorf("headers of %d bytes, at most %d fit", size, mux.MaxHead), Invalid: true}
 	}
@@ -141,7 +141,7 @@ func (t Transport) open(req *http.Request, bodyless, upgrade bool) (*mux.Stream,
 // sendBody streams the request's body, then its trailers.
 func sendBody(st *mux.Stream, body io.ReadCloser, req *http.Request, patience *patience) {
 	defer body.Close()
-	defer patience.begin()
+	defer patience.beginWait()
 	if _, err := io.CopyBuffer(onlyWriter{st}, onlyReader{body}, make([]byte, copyBuffer)); err != nil {
 		st.Reset(mux.CodeCancel, "request body broke off")
 		return
@@ -165,16 +165,16 @@ type patience struct {
 	lost  bool
 }
 
-// begin starts the wait: all of the request is sent.
-func (p *patience) begin() {
+// beginWait starts the wait: all of the request is sent.
+func (p *patience) beginWait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ended {
-		p.timer = time.AfterFunc(answerTime, p.lose)
+		p.timer = time.AfterFunc(answerTime, p.loseWait)
 	}
 }
 
-func (p *patience) lose() {
+func (p *patience) loseWait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.ended {
@@ -183,8 +183,8 @@ func (p *patience) lose() {
 	}
 }
 
-// end stops the wait and says whether it was lost.
-func (p *patience) end() bool {
+// endWait stops the wait and says whether it was lost.
+func (p *patience) endWait() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ended = true
@@ -199,8 +199,8 @@ type (
 	onlyReader struct{ io.Reader }
 )
 
-// receive waits for the final response head.
-func (t Transport) receive(st *mux.Stream, req *http.Request, upgrade bool) (*http.Response, error) {
+// receiveHead waits for the final response head.
+func (t Transport) receiveHead(st *mux.Stream, req *http.Request, upgrade bool) (*http.Response, error) {
 	for range maxInformational {
 		p, err := st.ReadHeaders()
 		if err != nil {
@@ -219,7 +219,7 @@ func (t Transport) receive(st *mux.Stream, req *http.Request, upgrade bool) (*ht
 		case head.status == http.StatusSwitchingProtocols:
 			return newResponse(head, req), nil
 		case head.status < 200:
-			if err := informational(req.Context(), head); err != nil {
+			if err := passInformational(req.Context(), head); err != nil {
 				return nil, err
 			}
 		default:
@@ -229,7 +229,7 @@ func (t Transport) receive(st *mux.Stream, req *http.Request, upgrade bool) (*ht
 	return nil, fmt.Errorf("receive response: more than %d informational ones", maxInformational)
 }
 
-func informational(ctx context.Context, head responseHead) error {
+func passInformational(ctx context.Context, head responseHead) error {
 	trace := httptrace.ContextClientTrace(ctx)
 	if trace == nil || trace.Got1xxResponse == nil {
 		return nil
@@ -280,7 +280,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 		}
 		return n, nil
 	case errors.Is(err, io.EOF):
-		return n, b.end()
+		return n, b.endBody()
 	case b.ctx.Err() != nil:
 		return n, context.Cause(b.ctx)
 	default:
@@ -288,7 +288,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 	}
 }
 
-func (b *responseBody) end() error {
+func (b *responseBody) endBody() error {
 	if b.left > 0 {
 		return fmt.Errorf("read response: %d bytes less than its Content-Length: %w", b.left, io.ErrUnexpectedEOF)
 	}

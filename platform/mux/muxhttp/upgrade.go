@@ -84,20 +84,20 @@ func Splice(ctx context.Context, w http.ResponseWriter, resp *http.Response) (se
 	deaf, heard := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(heard)
-		there.carry(behind, asker, cut)
+		there.carryBytes(behind, asker, cut)
 		if there.deaf {
 			close(deaf)
-			drain(asker)
+			drainAsker(asker)
 		}
 	}()
-	back.carry(asker, behind, cut)
+	back.carryBytes(asker, behind, cut)
 	select {
 	case <-heard:
 	case <-deaf:
 		if back.err != nil {
 			cut()
 		}
-		await(heard, asker)
+		awaitEnd(heard, asker)
 	}
 	if there.deaf && back.err == nil && ctx.Err() == nil {
 		there.err = nil
@@ -112,8 +112,8 @@ func Splice(ctx context.Context, w http.ResponseWriter, resp *http.Response) (se
 	return there.n, back.n, nil
 }
 
-// await waits for the end of what the asker says, to which nobody listens any more, but not for long.
-func await(end <-chan struct{}, asker io.Closer) {
+// awaitEnd waits for the end of what the asker says, to which nobody listens any more, but not for long.
+func awaitEnd(end <-chan struct{}, asker io.Closer) {
 	timer := time.NewTimer(lastWords)
 	defer timer.Stop()
 	select {
@@ -124,9 +124,9 @@ func await(end <-chan struct{}, asker io.Closer) {
 	}
 }
 
-// drain reads what nobody takes: a connection that is closed with unread bytes is reset, and what is still on its way to
+// drainAsker reads what nobody takes: a connection that is closed with unread bytes is reset, and what is still on its way to
 // the asker is lost with it. A stream loses nothing.
-func drain(asker duplex) {
+func drainAsker(asker duplex) {
 	if h, ok := asker.(*hijacked); ok {
 		_, _ = io.Copy(io.Discard, onlyReader{h}) // until it ends or is closed
 	}
@@ -139,9 +139,9 @@ type direction struct {
 	deaf bool // err is that nobody takes any more
 }
 
-// carry copies until the end. A side that can't be read is broken at both ends, at once. Where nothing can be written
+// carryBytes copies until the end. A side that can't be read is broken at both ends, at once. Where nothing can be written
 // any more, something may still come from: the last words of a server that has closed.
-func (d *direction) carry(to, from duplex, cut func()) {
+func (d *direction) carryBytes(to, from duplex, cut func()) {
 	buf := make([]byte, copyBuffer)
 	for {
 		n, err := from.Read(buf)
@@ -230,9 +230,9 @@ func giveUp(d duplex) {
 
 // takeOver sends the 101. The stream is its owner's, who closes it.
 func (w *responseWriter) takeOver(header http.Header) (duplex, error) {
-	head := responseHead{status: http.StatusSwitchingProtocols, length: -1, header: sendable(header)}
+	head := responseHead{status: http.StatusSwitchingProtocols, length: -1, header: sendableHeader(header)}
 	w.status, w.ended = head.status, true
-	if err := w.stream.Send(mux.Part{Headers: head.encode()}); err != nil {
+	if err := w.stream.Send(mux.Part{Headers: head.encodeHead()}); err != nil {
 		return nil, fmt.Errorf("switch protocols: %w", err)
 	}
 	return agentEnd{w.stream}, nil

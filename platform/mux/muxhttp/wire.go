@@ -72,8 +72,8 @@ type responseHead struct {
 
 var errHead = errors.New("malformed head")
 
-// encode appends the caller to b.
-func (c Caller) encode(b []byte) []byte {
+// appendCaller appends the caller to b.
+func (c Caller) appendCaller(b []byte) []byte {
 	if c.As == nil {
 		b = append(b, kindHTTP)
 	} else {
@@ -109,22 +109,22 @@ func sortedKeys(m map[string][]string) []string {
 func decodeCaller(p []byte) (Caller, error) {
 	d := newDecoder(p)
 	var c Caller
-	kind := d.byte()
+	kind := d.readByte()
 	if kind != kindHTTP && kind != kindHTTPAs {
 		return c, fmt.Errorf("%w: stream is not an HTTP request", errHead)
 	}
-	c.User = d.text()
-	c.Groups = d.texts()
-	c.Extra = d.extra()
-	c.TraceParent = d.text()
+	c.User = d.readText()
+	c.Groups = d.readTexts()
+	c.Extra = d.readExtra()
+	c.TraceParent = d.readText()
 	if kind == kindHTTPAs {
-		c.As = &Impersonated{User: d.text(), UID: d.text(), Groups: d.texts(), Extra: d.extra()}
+		c.As = &Impersonated{User: d.readText(), UID: d.readText(), Groups: d.readTexts(), Extra: d.readExtra()}
 	}
-	return c, d.end()
+	return c, d.endError()
 }
 
-// encode appends the head to b.
-func (h requestHead) encode(b []byte) []byte {
+// appendHead appends the head to b.
+func (h requestHead) appendHead(b []byte) []byte {
 	b = appendString(b, h.method)
 	b = appendString(b, h.target)
 	b = binary.AppendUvarint(b, uint64(h.length+1))
@@ -134,21 +134,21 @@ func (h requestHead) encode(b []byte) []byte {
 
 func decodeRequest(p []byte) (requestHead, error) {
 	d := newDecoder(p)
-	h := requestHead{method: d.text(), target: d.text(), length: d.length(), header: d.header()}
-	h.trailers = d.names()
+	h := requestHead{method: d.readText(), target: d.readText(), length: d.readLength(), header: d.readHeader()}
+	h.trailers = d.readNames()
 	switch {
 	case !httpguts.ValidHeaderFieldName(h.method) || len(h.method) > maxMethod || h.method == http.MethodConnect:
-		d.fail("method")
+		d.failWith("method")
 	case len(h.target) > MaxTarget || !strings.HasPrefix(h.target, "/") || strings.ContainsFunc(h.target, notInTarget):
-		d.fail("target")
+		d.failWith("target")
 	}
-	return h, d.end()
+	return h, d.endError()
 }
 
 // notInTarget says which runes can't be on a request line; whoever may send them escapes them.
 func notInTarget(r rune) bool { return r <= ' ' || r == 0x7f || r == '#' }
 
-func (h responseHead) encode() []byte {
+func (h responseHead) encodeHead() []byte {
 	b := binary.AppendUvarint(make([]byte, 0, usualHead), uint64(h.status))
 	b = binary.AppendUvarint(b, uint64(h.length+1))
 	b = appendHeader(b, h.header)
@@ -157,18 +157,18 @@ func (h responseHead) encode() []byte {
 
 func decodeResponse(p []byte) (responseHead, error) {
 	d := newDecoder(p)
-	h := responseHead{status: int(min(d.uvarint(), 1000)), length: d.length(), header: d.header()}
-	h.trailers = d.names()
+	h := responseHead{status: int(min(d.readUvarint(), 1000)), length: d.readLength(), header: d.readHeader()}
+	h.trailers = d.readNames()
 	if h.status < 100 || h.status > 999 {
-		d.fail("status")
+		d.failWith("status")
 	}
-	return h, d.end()
+	return h, d.endError()
 }
 
 func decodeTrailers(p []byte) (http.Header, error) {
 	d := newDecoder(p)
-	h := d.header()
-	return h, d.end()
+	h := d.readHeader()
+	return h, d.endError()
 }
 
 func appendString(b []byte, s string) []byte {
@@ -238,23 +238,23 @@ type decoder struct {
 
 func newDecoder(p []byte) decoder { return decoder{whole: string(p), rest: p} }
 
-func (d *decoder) fail(what string) {
+func (d *decoder) failWith(what string) {
 	if d.err == nil {
 		d.err = fmt.Errorf("%w: %s", errHead, what)
 	}
 	d.rest = nil
 }
 
-func (d *decoder) end() error {
+func (d *decoder) endError() error {
 	if d.err == nil && len(d.rest) > 0 {
-		d.fail("bytes after the end")
+		d.failWith("bytes after the end")
 	}
 	return d.err
 }
 
-func (d *decoder) byte() byte {
+func (d *decoder) readByte() byte {
 	if len(d.rest) == 0 {
-		d.fail("cut short")
+		d.failWith("cut short")
 		return 0
 	}
 	b := d.rest[0]
@@ -262,29 +262,29 @@ func (d *decoder) byte() byte {
 	return b
 }
 
-func (d *decoder) uvarint() uint64 {
+func (d *decoder) readUvarint() uint64 {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 {
-		d.fail("number")
+		d.failWith("number")
 		return 0
 	}
 	d.rest = d.rest[n:]
 	return v
 }
 
-// extra reads keys with their values; nil: there are none.
-func (d *decoder) extra() map[string][]string {
-	n := d.count(maxFields)
+// readExtra reads keys with their values; nil: there are none.
+func (d *decoder) readExtra() map[string][]string {
+	n := d.readCount(maxFields)
 	if n == 0 {
 		return nil
 	}
 	extra := make(map[string][]string)
 	for range n {
-		k := d.text()
+		k := d.readText()
 		if _, twice := extra[k]; twice {
-			d.fail("extra given twice")
+			d.failWith("extra given twice")
 		}
-		extra[k] = d.texts()
+		extra[k] = d.readTexts()
 		if d.err != nil {
 			break
 		}
@@ -292,29 +292,29 @@ func (d *decoder) extra() map[string][]string {
 	return extra
 }
 
-func (d *decoder) length() int64 {
-	v := d.uvarint()
+func (d *decoder) readLength() int64 {
+	v := d.readUvarint()
 	if v > 1<<62 {
-		d.fail("length")
+		d.failWith("length")
 		return 0
 	}
 	return int64(v) - 1
 }
 
-// count reads how many things follow. A thing takes a byte at least, so that a wrong count allocates nothing.
-func (d *decoder) count(most int) int {
-	v := d.uvarint()
+// readCount reads how many things follow. A thing takes a byte at least, so that a wrong count allocates nothing.
+func (d *decoder) readCount(most int) int {
+	v := d.readUvarint()
 	if v > uint64(most) || v > uint64(len(d.rest)) {
-		d.fail("count")
+		d.failWith("count")
 		return 0
 	}
 	return int(v)
 }
 
-func (d *decoder) bytes() string {
-	n := d.uvarint()
+func (d *decoder) readBytes() string {
+	n := d.readUvarint()
 	if n > uint64(len(d.rest)) {
-		d.fail("cut short")
+		d.failWith("cut short")
 		return ""
 	}
 	at := len(d.whole) - len(d.rest)
@@ -322,32 +322,32 @@ func (d *decoder) bytes() string {
 	return d.whole[at : at+int(n)]
 }
 
-func (d *decoder) text() string {
-	s := d.bytes()
+func (d *decoder) readText() string {
+	s := d.readBytes()
 	if !utf8.ValidString(s) {
-		d.fail("text that is not UTF-8")
+		d.failWith("text that is not UTF-8")
 		return ""
 	}
 	return s
 }
 
-func (d *decoder) texts() []string {
-	n := d.count(maxTexts)
+func (d *decoder) readTexts() []string {
+	n := d.readCount(maxTexts)
 	if n == 0 {
 		return nil
 	}
 	list := make([]string, n)
 	for i := range list {
-		list[i] = d.text()
+		list[i] = d.readText()
 	}
 	return list
 }
 
-func (d *decoder) names() []string {
-	list := d.texts()
+func (d *decoder) readNames() []string {
+	list := d.readTexts()
 	for i, s := range list {
 		if !httpguts.ValidTrailerHeader(s) || !httpguts.ValidHeaderFieldName(s) {
-			d.fail("trailer name")
+			d.failWith("trailer name")
 			return nil
 		}
 		list[i] = http.CanonicalHeaderKey(s)
@@ -355,17 +355,17 @@ func (d *decoder) names() []string {
 	return list
 }
 
-func (d *decoder) header() http.Header {
-	n := d.count(maxFields)
+func (d *decoder) readHeader() http.Header {
+	n := d.readCount(maxFields)
 	h := make(http.Header, n)
 	values := make([]string, n) // one for each field; most have one value
 	for i := range n {
-		k, v := d.bytes(), d.bytes()
+		k, v := d.readBytes(), d.readBytes()
 		if d.err != nil {
 			return nil
 		}
 		if !httpguts.ValidHeaderFieldName(k) || !httpguts.ValidHeaderFieldValue(v) {
-			d.fail("header field")
+			d.failWith("header field")
 			return nil
 		}
 		k = http.CanonicalHeaderKey(k)
