@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
+
 	"fairlead.dev/e2e/seeded"
 	"fairlead.dev/e2e/stack"
 )
@@ -46,8 +48,21 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	if link, err = c.LoginLink(ctx); err != nil {
 		t.Fatal(err)
 	}
-	inChromium(ctx, t, "worklist.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
-		strings.TrimSpace(link), seeded.Failing, seeded.Charts, os.Getenv("SHOTS"))
+	token := ""
+	inChromium(ctx, t, "worklist.mjs", func(event string) (err error) {
+		switch event {
+		case "token":
+			token, err = c.APIToken(ctx)
+			return err
+		case "token is revoked":
+			if err := c.Counts(ctx, token); connect.CodeOf(err) != connect.CodeUnauthenticated {
+				return fmt.Errorf("the token that was revoked: %w", err)
+			}
+			return nil
+		}
+		return fmt.Errorf("the script says %q", event)
+	},
+		strings.TrimSpace(link), seeded.Failing, seeded.Charts, c.Cluster(17), os.Getenv("SHOTS"))
 	seesTheHub(ctx, t, c)
 }
 

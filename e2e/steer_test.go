@@ -147,7 +147,16 @@ func TestPersonUndoesLeversInABrowser(t *testing.T) {
 	if err := ship.WaitApplied(ctx, "first"); err != nil {
 		t.Fatal(err)
 	}
-	inChromium(ctx, t, "levers.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
+	inChromium(ctx, t, "levers.mjs", func(event string) error {
+		switch event {
+		case "push":
+			_, err := ship.Push(ctx, "second")
+			return err
+		case "detached":
+			return ship.WaitApplied(ctx, "second")
+		}
+		return fmt.Errorf("the script says %q", event)
+	},
 		loginLink(ctx, t, s, "uma"), ship.Service(s.Clusters[0]), ship.Service(s.Clusters[1]), s.Clusters[0].Name,
 		os.Getenv("SHOTS"))
 }

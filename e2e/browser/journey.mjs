@@ -2,7 +2,7 @@
 // happen outside of the browser, and goes on when a line comes back.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
-import { type, typed } from "./person.mjs";
+import { network, type, typed } from "./person.mjs";
 const { chromium } = createRequire(process.env.NODE_MODULES + "/")("playwright-core");
 
 const [executablePath, link, service] = process.argv.slice(2);
@@ -11,14 +11,15 @@ const outside = async (what) => {
   console.log(what);
   await lines.next();
 };
-const browser = await chromium.launch({ executablePath, timeout: 120_000, args: ["--no-sandbox"] }); // tests run as root, too
+const wire = await network();
+const browser = await chromium.launch({ executablePath, timeout: 120_000, args: ["--no-sandbox", ...wire.args] }); // tests run as root, too
 const wrong = [];
 try {
   const context = await browser.newContext({ ignoreHTTPSErrors: true });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
   page.on("pageerror", (e) => wrong.push(`script: ${e.message}`));
-  page.on("console", (m) => m.type() === "error" && !/status of (40[0134]|429|50[234])|response code \(403\)/.test(m.text()) && wrong.push(`console: ${m.text()}`));
+  page.on("console", (m) => m.type() === "error" && !/status of (40[0134]|429|50[234])|net::ERR_CONNECTION_CLOSED|response code \(403\)/.test(m.text()) && wrong.push(`console: ${m.text()}`));
 
   // An address from a chat, before the login.
   const hub = new URL(link).origin;
@@ -62,8 +63,18 @@ try {
 
   // A bad commit shows by itself, with file and cause, on the page that is open.
   await page.getByRole("link", { name: "Overview" }).click();
+  // Meanwhile the network is cut: the page says since when it is offline, keeps what it shows, in grey, and catches up.
+  await page.locator('.live-mark[data-live="true"]').waitFor();
+  wire.cut();
+  await page.locator('.live-mark[data-live="false"]', { hasText: /offline since \d\d:\d\d:\d\d/ }).waitFor();
+  await page.getByText(/Offline since \d\d:\d\d:\d\d, showing what was known then/).waitFor();
   await outside("break");
+  await page.locator(".stale", { hasText: "same content as the hub" }).waitFor();
+  await page.getByRole("heading", { name: `${service} healthy` }).waitFor();
+  wire.mend();
   await page.getByRole("heading", { name: `${service} failed` }).waitFor();
+  await page.locator('.live-mark[data-live="true"]').waitFor();
+  await page.getByText("Offline since").waitFor({ state: "detached" });
   await page.getByRole("region", { name: "Why" }).getByText("broken.yaml").waitFor();
   await page.goto(hub);
   await page.getByRole("link", { name: service, exact: true }).first().waitFor();
@@ -133,5 +144,6 @@ try {
   throw e;
 } finally {
   await browser.close();
+  wire.close();
   process.stdin.destroy(); // which would keep this process alive
 }

@@ -5,7 +5,7 @@ import { act, type, typed } from "./person.mjs";
 const [executablePath, link, service, other, cluster, folder] = process.argv.slice(2);
 const hub = new URL(link).origin;
 
-await act(executablePath, folder, async ({ logIn, check, wrong }) => {
+await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   const page = await logIn(link);
   const dialog = page.locator("dialog[open]");
   const tray = page.getByRole("region", { name: "What you did" });
@@ -73,6 +73,24 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   for (const name of [service, other]) await held(name).waitFor({ state: "detached" });
   await tray.getByRole("button", { name: "Close" }).click();
 
+  // What a sync would change, asked of the cluster now; and what a rollback would, before it is done.
+  await page.goto(`${hub}/service/${service}?tab=diff`);
+  await page.getByText(/0 removed, 0 changed, 0 created, \d+ the same; found \d+s ago/).waitFor();
+  await check(page, "diff-now");
+  await outside("push");
+  await page.goto(`${hub}/service/${service}?tab=history`);
+  await page.getByRole("row", { name: /second/ }).getByText("healthy", { exact: true }).waitFor();
+  await page.getByRole("row", { name: /first/ }).last().getByRole("button", { name: "Roll back" }).click();
+  await dialog.getByText(/The cluster goes from [0-9a-f]{7} to [0-9a-f]{7}/).waitFor();
+  await dialog.getByText("What would change").click();
+  const there = dialog.getByRole("region", { name: "In the cluster" });
+  await there.getByText(/2 changed/).waitFor();
+  await there.locator("del", { hasText: "second" }).first().waitFor();
+  await there.locator("ins", { hasText: "first" }).first().waitFor();
+  await check(page, "rollback-preview");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("region", { name: "Changes in the catalog" }).getByText("resumed by").first().waitFor();
+
   // What the cluster made of a Deployment.
   await page.goto(`${hub}/service/${service}`);
   await page.getByRole("link", { name: "Objects" }).click();
@@ -119,4 +137,19 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await page.getByRole("option", { name: `deployments kind of apps in ${cluster}` }).waitFor();
   await page.keyboard.press("Enter");
   await page.waitForURL(new RegExp(`/cluster/${cluster}/explore/apps/v1/deployments`));
+
+  // A service is deleted without its objects, which stay in the cluster; and comes back.
+  await page.goto(`${hub}/service/${service}?tab=yaml`);
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await dialog.getByText(/loses \d+ objects:/).waitFor();
+  await dialog.getByLabel("Leave its objects in the cluster").check();
+  await dialog.getByText(/keeps \d+ objects, without the mark of the service/).waitFor();
+  await check(page, "delete-detach");
+  await dialog.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.waitForURL(`${hub}/services`);
+  const gone = page.getByRole("region", { name: "Deleted in the last hour" });
+  await gone.getByRole("link", { name: service, exact: true }).click();
+  await outside("detached");
+  await page.getByRole("region", { name: "Deleted" }).getByRole("button", { name: "Bring it back" }).click();
+  await page.getByRole("heading", { name: `${service} healthy` }).waitFor();
 });

@@ -1,5 +1,7 @@
 // What scripts share that act as people in Chromium: logins, a look for what keeps people from using a page, and what happens outside of the browser.
 import { createRequire } from "node:module";
+import { createServer } from "node:http";
+import { connect } from "node:net";
 import { createInterface } from "node:readline";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -24,6 +26,44 @@ async function clip(page, kind, text) {
 }
 export const typed = (page) => clip(page, "copy");
 export const type = (page, text) => clip(page, "paste", text);
+
+// The network between a browser and the hub, as a proxy that can be cut: then nothing passes any more, and nobody is told. Connections of before a cut
+// are gone after it.
+export async function network() {
+  const pairs = new Set();
+  let isCut = false;
+  const proxy = createServer().on("connect", (request, near, head) => {
+    const { hostname, port } = new URL(`http://${request.url}`);
+    const far = connect(port, hostname, () => {
+      near.write("HTTP/1.1 200 OK\r\n\r\n");
+      far.write(head);
+      if (!isCut) near.pipe(far).pipe(near);
+    });
+    const pair = [near, far];
+    pairs.add(pair);
+    for (const end of pair)
+      end.on("error", () => undefined).on("close", () => {
+        pairs.delete(pair);
+        for (const one of pair) one.destroy();
+      });
+  });
+  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+  return {
+    args: [`--proxy-server=http://127.0.0.1:${proxy.address().port}`, "--proxy-bypass-list=<-loopback>"],
+    cut() {
+      isCut = true;
+      for (const [near, far] of pairs) {
+        near.unpipe(far).pause();
+        far.unpipe(near).pause();
+      }
+    },
+    mend() {
+      isCut = false;
+      for (const [near] of pairs) near.destroy();
+    },
+    close: () => proxy.close(),
+  };
+}
 
 // Runs act({ logIn, check, outside, wrong }) and says "done" if nothing was wrong. Pictures go into folder, if there is one.
 export async function act(executablePath, folder, act) {

@@ -52,6 +52,18 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   // Signed out everywhere by another browser, while a stream runs: the page says so within 30 s, and keeps what was typed.
   await page.goto(`${hub}/apply?kind=Sink`);
   await type(page, "typed and not sent");
+  // A stream of this session that no script of the pages ends.
+  const streams = page.evaluate(async () => {
+    const body = new Uint8Array([0, 0, 0, 0, 2, 123, 125]); // {}
+    const headers = { "Content-Type": "application/connect+json", "Connect-Protocol-Version": "1" };
+    const answer = await fetch("/fairlead.console.v1.EventService/WatchEvents", { method: "POST", headers, body });
+    const reader = answer.body.getReader();
+    const over = (async () => {
+      while (!(await reader.read().catch(() => ({ done: true }))).done);
+    })();
+    await Promise.race([over, new Promise((late) => setTimeout(late, 120_000))]);
+    return { status: answer.status, ended: Date.now() };
+  });
   const other = await logIn(second);
   await other.goto(`${hub}/me`);
 
@@ -73,7 +85,9 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   const again = page.getByRole("dialog", { name: "Log in again" });
   await again.waitFor();
   const took = Date.now() - began;
-  if (took > 60_000) wrong.push(`the page learns after ${took} ms that its session is over`);
+  if (took > 30_000) wrong.push(`the page learns after ${took} ms that its session is over`);
+  const stream = await streams;
+  if (stream.status !== 200 || stream.ended - began > 30_000) wrong.push(`the stream of a session that is over: ${JSON.stringify(stream)}, began ${began}`);
   await check(page, "log-in-again");
   await again.getByLabel("Login link").fill(third);
   await again.getByRole("button", { name: "Log in" }).click();

@@ -1,11 +1,11 @@
 // Works through a list of services with the keyboard, syncs single objects, saves what is shown, and looks at a chart's newer
-// version: worklist.mjs CHROMIUM LINK SERVICE CHARTS [FOLDER]. There is no gitcache behind the console.
-import { act } from "./person.mjs";
+// version: worklist.mjs CHROMIUM LINK SERVICE CHARTS LEAVES [FOLDER]. The cluster LEAVES leaves. There is no gitcache behind the console.
+import { act, type } from "./person.mjs";
 
-const [executablePath, link, service, charts, folder] = process.argv.slice(2);
+const [executablePath, link, service, charts, leaves, folder] = process.argv.slice(2);
 const hub = new URL(link).origin;
 
-await act(executablePath, folder, async ({ logIn, check, wrong }) => {
+await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   const page = await logIn(link);
 
   // What is saved is what is shown.
@@ -119,4 +119,131 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await page.getByRole("link", { name: "web-team", exact: true }).waitFor();
   await page.goto(`${hub}/access?tab=roles`);
   await page.getByRole("link", { name: "operator", exact: true }).waitFor();
+
+  // What was deleted comes back on the page of its name, too, which says who deleted it and what was changed of it.
+  await page.goto(`${hub}/grant/web-team`);
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await sure.click();
+  await page.waitForURL(/access\?tab=grants/);
+  await tray.getByRole("button", { name: "Close" }).click();
+  await page.goto(`${hub}/grant/web-team`);
+  const deleted = page.getByRole("region", { name: "Deleted" });
+  await deleted.getByText("user:ada deleted it").waitFor();
+  await page.getByRole("region", { name: "Changes in the catalog" }).getByText("deleted by user:ada").first().waitFor();
+  await check(page, "deleted");
+  await deleted.getByRole("button", { name: "Bring it back" }).click();
+  await page.getByText("kind: Grant").waitFor();
+  await page.getByRole("region", { name: "Changes in the catalog" }).getByText("undeleted by user:ada").first().waitFor();
+
+  // A session makes no token, and says which command does; it revokes one.
+  await page.goto(`${hub}/access?tab=tokens`);
+  await page.getByRole("button", { name: "New token" }).click();
+  await dialog.getByLabel("For", { exact: true }).fill("deploys the shop");
+  await dialog.getByLabel("At most the role").fill("deployer");
+  await dialog.getByLabel("Only in projects").fill("shop, web");
+  await dialog.getByText("fairlead token create --description 'deploys the shop' --lifetime 720h --role deployer --project shop --project web").waitFor();
+  await check(page, "token-new");
+  await dialog.getByRole("button", { name: "Close" }).click();
+  await outside("token");
+  const token = page.getByRole("row", { name: /deploys <b>shop<\/b>/ });
+  await token.getByText("role deployer, in shop").waitFor();
+  await check(page, "tokens");
+  await token.getByRole("button", { name: "Revoke" }).click();
+  await dialog.getByRole("button", { name: "Revoke" }).click();
+  await token.waitFor({ state: "detached" });
+  await outside("token is revoked");
+
+  // What an alert has found is acknowledged and silenced with a reason.
+  await page.goto(`${hub}/apply?kind=Alert`);
+  await type(page, "apiVersion: fairlead.dev/v1\nkind: Alert\nmetadata: {name: nodes-away}\nspec:\n  description: Look at the <i>rack</i>\n  clusters: {all: true}\n  when: nodes.total > 0\n  recover: 5m\n");
+  await page.getByRole("button", { name: "Show what changes" }).click();
+  await page.getByText("is created").waitFor();
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
+  await page.getByRole("link", { name: "nodes-away", exact: true }).click();
+  const now = page.getByRole("region", { name: "Now" });
+  await now.getByText("fires", { exact: true }).waitFor();
+  await now.getByText("What to do: Look at the <i>rack</i>").waitFor();
+  await page.locator("pre", { hasText: "recover: 5m" }).waitFor();
+  await now.getByRole("button", { name: "Acknowledge" }).click();
+  await dialog.getByLabel("Reason").fill("the rack <u>moves</u>");
+  await dialog.getByRole("button", { name: "Acknowledge" }).click();
+  await now.getByText("user:ada works on it: the rack <u>moves</u>").waitFor();
+  await now.getByRole("button", { name: "Silence" }).click();
+  if (await dialog.getByRole("option", { name: "when somebody ends it" }).count()) wrong.push("an alert is silenced without an end");
+  await dialog.getByLabel("Reason").fill("until it stands");
+  await dialog.getByRole("button", { name: "Silence" }).click();
+  await now.getByText(/silent until .*\(in 1h\d*m?\d*s?.*by user:ada: until it stands|silent until .*\(in 2h\).*by user:ada: until it stands/).waitFor();
+  await check(page, "alert");
+  await now.getByRole("button", { name: "Unsilence" }).click();
+  await dialog.getByRole("button", { name: "Unsilence" }).click();
+  await now.getByText("silent until").waitFor({ state: "detached" });
+
+  // A backend is read when a person wants it, and says why it can't be.
+  await page.goto(`${hub}/apply?kind=Backend`);
+  await type(page, "apiVersion: fairlead.dev/v1\nkind: Backend\nmetadata: {name: files}\nspec:\n  files: {folder: shop}\n  interval: 1m30s\n");
+  await page.getByRole("button", { name: "Show what changes" }).click();
+  await page.getByText("is created").waitFor();
+  await page.getByRole("button", { name: "Apply", exact: true }).click();
+  await page.getByRole("link", { name: "files", exact: true }).click();
+  await page.locator("pre", { hasText: "interval: 1m30s" }).waitFor();
+  await page.getByLabel("Path").fill("db.yaml");
+  await page.getByRole("button", { name: "Read it now" }).click();
+  await now.getByRole("alert").getByText(/config-dir/).waitFor();
+  await check(page, "backend");
+
+  // An address that is copied shows another tab the same: filter, order, columns, page, and what is chosen.
+  const same = async (what, rows) => {
+    const shown = await page.locator(rows).allInnerTexts();
+    const chosen = await page.locator("input[type=checkbox]:checked").count();
+    const other = await page.context().newPage();
+    other.setDefaultTimeout(60_000);
+    await other.goto(page.url());
+    await other.locator(rows).first().waitFor();
+    const theirs = await other.locator(rows).allInnerTexts();
+    const also = await other.locator("input[type=checkbox]:checked").count();
+    if (shown.length === 0 || `${theirs}` !== `${shown}` || also !== chosen) wrong.push(`${what}: the copied address shows ${theirs.length} rows and ${also} chosen, not ${shown.length} and ${chosen}`);
+    await other.close();
+    return shown;
+  };
+  await page.goto(`${hub}/services?q=${encodeURIComponent("cluster : edge")}&sort=name&cols=cluster,project`);
+  await names.first().waitFor();
+  const first = await same("services", "tbody td.name a");
+  await page.getByRole("button", { name: "Next" }).click();
+  await page.getByText("Page 2").waitFor();
+  await page.getByRole("link", { name: first[0], exact: true }).waitFor({ state: "detached" });
+  const second = await names.allInnerTexts();
+  if (second.some((n) => first.includes(n))) wrong.push("two pages have the same service");
+  await page.getByLabel(`Choose ${second[0]}`, { exact: true }).check();
+  await page.getByLabel(`Choose ${second[1]}`, { exact: true }).check();
+  await page.waitForURL(/sel=/);
+  await same("page 2 of services", "tbody td.name a");
+  await page.goBack();
+  await page.getByRole("link", { name: first[0], exact: true }).waitFor();
+  await page.goForward();
+  await page.getByRole("link", { name: second[0], exact: true }).waitFor();
+  await page.getByRole("button", { name: /^(Back|First page)$/ }).click();
+  await page.getByRole("link", { name: first[0], exact: true }).waitFor();
+  await page.goto(`${hub}/service/${service}?tab=objects&as=namespace`);
+  await page.getByLabel("Find an object").fill("deployment");
+  await page.getByRole("checkbox", { name: /^Choose Deployment\/shop\// }).first().check();
+  await page.waitForURL(/find=deployment/);
+  await same("objects", "main ul.lines li a");
+  await page.goto(`${hub}/clusters?tab=figures&sort=${encodeURIComponent("pods.not_ready desc")}`);
+  await names.first().waitFor();
+  await same("clusters by figures", "tbody td.name a");
+  await page.goto(`${hub}/activity?tab=audit&actor=ada`);
+  await page.getByText("session.begin").first().waitFor();
+  await same("the audit trail", "tbody td:nth-child(3)");
+
+  // A cluster leaves: its name is typed, its credentials go, and nothing else.
+  await page.goto(`${hub}/cluster/${leaves}`);
+  await page.getByRole("button", { name: "Leave" }).click();
+  await dialog.getByText("Its agent loses its access for good").waitFor();
+  const take = dialog.getByRole("button", { name: "Take its credentials away" });
+  if (await take.isEnabled()) wrong.push("a cluster leaves without its name");
+  await dialog.getByRole("textbox").fill(leaves);
+  await check(page, "leave");
+  await take.click();
+  await page.getByText(/The cluster left .* ago: its agent has no credentials/).waitFor();
+  await page.getByRole("button", { name: "Leave" }).waitFor({ state: "detached" });
 });

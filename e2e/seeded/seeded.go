@@ -173,6 +173,20 @@ func (c *Console) Person(ctx context.Context, name string) (consolev1connect.Liv
 	return consolev1connect.NewLiveServiceClient(c.http, c.URL, options...), nil
 }
 
+// APIToken makes an API token of the administrator that login links are for.
+func (c *Console) APIToken(ctx context.Context) (string, error) {
+	got, err := consolev1connect.NewTokenServiceClient(c.http, c.URL, c.admin...).CreateToken(ctx, &consolev1.CreateTokenRequest{
+		Description: "deploys <b>shop</b>", Limits: &consolev1.TokenLimits{Role: "deployer", Projects: []string{"shop"}},
+	})
+	return got.GetToken(), err
+}
+
+// Counts says whether an API token counts for something.
+func (c *Console) Counts(ctx context.Context, token string) error {
+	_, err := consolev1connect.NewTokenServiceClient(c.http, c.URL, client.Options()...).ExchangeToken(ctx, &consolev1.ExchangeTokenRequest{Token: token})
+	return err
+}
+
 // LoginLink is an address that logs a browser in, once.
 func (c *Console) LoginLink(ctx context.Context) (string, error) { return c.LoginLinkOf(ctx, "ada") }
 

@@ -1,6 +1,7 @@
 import { useSyncExternalStore } from 'react'
 import { failureOf } from '../hub/errors'
 import { clock } from '../live/ages'
+import { Said } from '../ui/Said'
 import { plain } from '../ui/text'
 import { type Done, tray } from '../ui/tray'
 
@@ -36,7 +37,11 @@ function Tray() {
                 {d.state === 'done' ? 'Undo' : 'Try again'}
               </button>
             )}
-            {d.state === 'failed' && <div className="cause">{plain(failureOf(d.failure).message, 600)}</div>}
+            {d.state === 'failed' && (
+              <div className="cause">
+                <Said of={failureOf(d.failure).message} max={600} />
+              </div>
+            )}
           </li>
         ))}
       </ul>

@@ -28,3 +28,6 @@ export function failureAt(service: 'gitcache' | 'tunnel', error: unknown): Failu
     message: `This address does not lead to the ${service}: the front or ingress of the hub has no route for /fairlead.${service}. to it.`,
   }
 }
+
+// There is no such thing, or no more, whatever was known of it before.
+export const isMissing = (error: unknown) => error != null && failureOf(error).code === 'NotFound'

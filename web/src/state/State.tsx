@@ -1,3 +1,4 @@
+import { localTimes } from '../ui/times'
 import type { State as Name } from './states'
 
 // Each state has a shape of its own, so that colour never says it alone.
@@ -21,7 +22,12 @@ const shapes: Record<Name, React.ReactNode> = {
 // word: what stands beside the shape where the state's own name would not fit.
 export function State({ of, note, word = of }: { of: Name; note?: string; word?: string }) {
   return (
-    <span className="state" data-state={of} style={{ color: `var(--${of})` }} title={note}>
+    <span
+      className="state"
+      data-state={of}
+      style={{ color: `var(--${of})` }}
+      title={note && localTimes(note)}
+    >
       <svg viewBox="0 0 12 12" fill="none" stroke="currentColor" strokeWidth="1.4" aria-hidden="true">
         {shapes[of]}
       </svg>

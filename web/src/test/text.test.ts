@@ -1,12 +1,17 @@
 import { create } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
+import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
+import { WindowAction, WindowDrift } from '../gen/fairlead/delivery/v1/windows_pb'
 import { inParallel } from '../hub/parallel'
+import { read } from '../pages/apply/documents'
 import { leversOf } from '../state/levers'
 import { toCsv } from '../ui/exported'
-import { kindNamed, manifest, type ResourceKind } from '../ui/resources'
+import { chosenIn, chosenText, pageIn, pageText } from '../ui/paging'
+import { kindNamed, lengthOf, manifest, type ResourceKind } from '../ui/resources'
 import { amount, plain } from '../ui/text'
+import { localTime, localTimes, partsOf } from '../ui/times'
 import { toYaml } from '../ui/yaml'
 
 test('foreign text cannot turn, hide or forge what stands around it', () => {
@@ -122,4 +127,89 @@ test('one of a thing is singular', () => {
     amount(2000n, 'pod'),
     amount(undefined, 'pod'),
   ]).toEqual(['0 pods', '1 pod', '1 pod', `${(2000).toLocaleString()} pods`, '– pods'])
+})
+
+test('YAML of a resource has the words of files, not those of the API', () => {
+  const project = create(ProjectSchema, {
+    metadata: { name: 'shop' },
+    spec: {
+      windows: [
+        {
+          name: 'nights',
+          action: WindowAction.DENY,
+          schedule: '0 22 * * *',
+          duration: { seconds: 28_800n },
+          drift: WindowDrift.LEAVE,
+        },
+      ],
+    },
+  })
+  const text = manifest(kindNamed('Project') as ResourceKind, project)
+  expect(text).toBe(
+    'apiVersion: fairlead.dev/v1\nkind: Project\nmetadata:\n  name: shop\nspec:\n  windows:\n    - name: nights\n      action: deny\n' +
+      '      schedule: "0 22 * * *"\n      duration: 8h\n      drift: leave\n',
+  )
+  const { resources, problems } = read(text, '')
+  expect(problems).toEqual([])
+  expect(resources[0]?.resource.value).toEqual(project)
+})
+
+test.each([
+  ['0s', '0s'],
+  ['300s', '5m'],
+  ['5400s', '1h30m'],
+  ['90s', '1m30s'],
+  ['0.250s', '0.25s'],
+  ['3601.5s', '1h1.5s'],
+  ['-5s', '-5s'],
+])('a length of time %s is %s in a file', (json, text) => {
+  expect(lengthOf(json)).toBe(text)
+})
+
+test('a service says nothing of the sync that a person asked for', () => {
+  const of = (sync: object) =>
+    manifest(
+      kindNamed('Service') as ResourceKind,
+      create(ServiceSchema, { metadata: { name: 'web' }, spec: { source: 'shop', sync } }),
+    )
+  expect(of({ requestTime: { seconds: 1n }, requestOnly: ['ConfigMap/a'] })).not.toContain('sync')
+  expect(of({ requestTime: { seconds: 1n }, mode: SyncMode.DRY_RUN })).toMatch(
+    / {2}sync:\n {4}mode: dry-run\n$/,
+  )
+})
+
+test('times in sentences of the hub are those of the person', () => {
+  const at = new Date('2026-11-24T14:02:11Z')
+  expect(partsOf('held until 2026-11-24T14:02:11Z, or 2026-11-24 14:02:11 UTC.')).toEqual([
+    'held until ',
+    at,
+    ', or ',
+    at,
+    '.',
+  ])
+  expect(partsOf('2026-99-99T14:02:11Z is none')).toEqual(['2026-99-99T14:02:11Z', ' is none'])
+  expect(partsOf('v1.2 of 2026-11-24')).toEqual(['v1.2 of 2026-11-24'])
+  expect(localTimes('until 2026-11-24T14:02:11.5Z')).toBe(`until ${localTime(new Date(at.getTime() + 500))}`)
+  expect(partsOf('')).toEqual([])
+})
+
+test('a page in the address is one of that list only', () => {
+  const at = pageText('state = failed\nname', 3, 'eyJ.x_-')
+  expect(pageIn(at, 'state = failed\nname')).toEqual({ number: 3, token: 'eyJ.x_-' })
+  for (const [text, of] of [
+    [at, 'state = failed\nname desc'],
+    ['', ''],
+    ['3', ''],
+    ['0.1.x', ''],
+    ['1.1.x', ''],
+    ['-3.1.x', ''],
+  ] as const)
+    expect(pageIn(text, of)).toEqual({ number: 1, token: '' })
+})
+
+test('what is chosen stands in the address while that has an end', () => {
+  expect(chosenIn('web,,db,web')).toEqual(['web', 'db'])
+  expect(chosenText(['web', 'ConfigMap/shop/a'])).toBe('web,ConfigMap/shop/a')
+  expect(chosenText([])).toBe('')
+  expect(chosenText(Array.from({ length: 101 }, (_, i) => `web-${i}`))).toBeUndefined()
 })

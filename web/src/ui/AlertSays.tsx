@@ -1,6 +1,7 @@
 import { Link } from 'react-router'
 import type { Alert, AlertGroup } from '../gen/fairlead/console/v1/alert_service_pb'
 import { Age } from '../live/Age'
+import { At } from '../live/At'
 import { State } from '../state/State'
 import { amount, plain } from './text'
 
@@ -17,14 +18,16 @@ export function AlertSays({ of }: { of: Alert }) {
       {unknown > 0 && ` · unknown at ${amount(unknown, 'cluster')}`}
       {silence && (
         <div className="quiet">
-          silent until{' '}
-          {silence.untilTime && new Date(Number(silence.untilTime.seconds) * 1000).toLocaleString()}, by{' '}
-          {plain(silence.author, 120)}: {plain(silence.reason, 300)}
+          silent until <At of={silence.untilTime} />, by {plain(silence.author, 120)}:{' '}
+          {plain(silence.reason, 300)}
         </div>
       )}
       {firing.map((g) => (
         <Group key={g.group} of={g} />
       ))}
+      {firing.length > 0 && of.spec?.description && (
+        <div className="quiet">What to do: {plain(of.spec.description, 1024)}</div>
+      )}
     </>
   )
 }

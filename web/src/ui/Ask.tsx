@@ -60,8 +60,8 @@ export function Ask<I extends DescMessage>({
   request: (reason: string, choice: string, until: { untilTime?: Timestamp }) => MessageInitShape<I>
   // How it is undone, from what is shown now.
   undo?: (() => Promise<unknown>) | undefined
-  // Whether the person may say when it ends by itself.
-  ends?: boolean
+  // Whether the person may say when it ends by itself, or has to.
+  ends?: boolean | 'always'
   // Ways to do it: words and what they mean to request, the first one unless the person chooses another.
   choices?: [string, string][]
   // What it would do now.
@@ -98,7 +98,7 @@ export function Ask<I extends DescMessage>({
       <dialog ref={dialog} aria-label={title}>
         <h2>{title}</h2>
         <p>{words}</p>
-        {children && <p className="quiet">{children}</p>}
+        {children && <div className="quiet asked">{children}</div>}
         <form
           onSubmit={(e) => {
             e.preventDefault()
@@ -123,7 +123,7 @@ export function Ask<I extends DescMessage>({
             <label>
               Ends
               <select name="hours">
-                <option value="0">when somebody ends it</option>
+                {ends !== 'always' && <option value="0">when somebody ends it</option>}
                 <option value="2">in two hours</option>
                 <option value="24">in a day</option>
                 <option value="168">in a week</option>

@@ -1,4 +1,3 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link } from 'react-router'
 import { type Event, EventService, Severity } from '../gen/fairlead/console/v1/event_service_pb'
 import { failureOf } from '../hub/errors'
@@ -8,10 +7,11 @@ import { State } from '../state/State'
 import { Export } from './Export'
 import { Pager, usePages } from './Pager'
 import { Failed, Waiting } from './Panel'
-import { plain, shortCommit } from './text'
+import { Said } from './Said'
+import { isoOf, plain, shortCommit } from './text'
 
-export function EventsOf({ filter, size, exported }: { filter: string; size: number; exported?: boolean }) {
-  const pages = usePages(filter)
+export function EventsOf({ filter, size, name = 'events' }: { filter: string; size: number; name?: string }) {
+  const pages = usePages(filter, 'events')
   const list = useLive(
     EventService.method.listEvents,
     { filter, pageSize: size, pageToken: pages.token },
@@ -23,7 +23,7 @@ export function EventsOf({ filter, size, exported }: { filter: string; size: num
   if (list.data.events.length === 0) return <p>No event of the last seven days fits.</p>
   return (
     <>
-      {exported && <Export name="events" columns={columns} rows={list.data.events.map(rowOf)} />}
+      <Export name={name} columns={columns} rows={list.data.events.map(rowOf)} />
       <div className="table-wrap">
         <table>
           <thead>
@@ -50,7 +50,8 @@ export function EventsOf({ filter, size, exported }: { filter: string; size: num
                   {e.cluster && <Link to={`/cluster/${e.cluster}`}>{e.cluster}</Link>} {e.source}
                 </td>
                 <td>
-                  {plain(e.message, 600)} <span className="mono quiet">{shortCommit(e.commit)}</span>
+                  <Said of={e.message} max={600} />{' '}
+                  <span className="mono quiet">{shortCommit(e.commit)}</span>
                 </td>
                 <td>{plain(e.actor)}</td>
               </tr>
@@ -77,7 +78,7 @@ const columns = [
 ]
 
 const rowOf = (e: Event) => ({
-  time: e.time ? timestampDate(e.time).toISOString() : '',
+  time: isoOf(e.time),
   type: e.type,
   severity: Severity[e.severity] ?? '',
   service: e.service,

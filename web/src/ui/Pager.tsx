@@ -1,14 +1,31 @@
-import { useState } from 'react'
+import { useRef } from 'react'
+import { useSearchParams } from 'react-router'
+import { pageIn, pageText } from './paging'
 
-// Lists of the hub go on behind a token, so a page back is one that was seen before.
-export function usePages(of: string) {
-  const [at, setAt] = useState<{ of: string; tokens: string[] }>({ of, tokens: [''] })
-  const tokens = at.of === of ? at.tokens : ['']
+// Lists of the hub go on behind a token. Which page is shown stands in the address, for the list that it is of: another filter or order begins with the
+// first page. A page back is one that was seen before, or the first one.
+export function usePages(of: string, name = '') {
+  const [params, setParams] = useSearchParams()
+  const key = name ? `page.${name}` : 'page'
+  const { number, token } = pageIn(params.get(key) ?? '', of)
+  const seen = useRef<{ of: string; tokens: string[] }>({ of, tokens: [] })
+  if (seen.current.of !== of) seen.current = { of, tokens: [] }
+  seen.current.tokens[number - 1] = token
+  const go = (number: number, token: string) =>
+    setParams((before) => {
+      const next = new URLSearchParams(before)
+      if (number <= 1) next.delete(key)
+      else next.set(key, pageText(of, number, token))
+      return next
+    })
+  const before = seen.current.tokens[number - 2]
   return {
-    token: tokens[tokens.length - 1] ?? '',
-    number: tokens.length,
-    next: (token: string) => setAt({ of, tokens: [...tokens, token] }),
-    back: () => setAt({ of, tokens: tokens.slice(0, -1) }),
+    token,
+    number,
+    next: (token: string) => go(number + 1, token),
+    back: () => (before === undefined ? go(1, '') : go(number - 1, before)),
+    // Of a page that was opened by its address the one before is not known.
+    known: before !== undefined || number === 2,
   }
 }
 
@@ -28,7 +45,7 @@ export function Pager({
   return (
     <nav className="pager" aria-label="Pages of the list">
       <button type="button" disabled={pages.number === 1} onClick={pages.back}>
-        Back
+        {pages.number === 1 || pages.known ? 'Back' : 'First page'}
       </button>
       <span>
         Page {pages.number}

@@ -2,7 +2,7 @@ import { useEffect, useRef } from 'react'
 import type { Failure } from '../hub/errors'
 import { age, clock } from '../live/ages'
 import { type Freshness, useNow } from '../live/asked'
-import { plain } from './text'
+import { Said } from './Said'
 
 // The heading of a page. It takes the focus when a person comes to the page, so that a screen reader says where one is.
 export function Title({ children, tab }: { children: React.ReactNode; tab: string }) {
@@ -22,7 +22,9 @@ export function Title({ children, tab }: { children: React.ReactNode; tab: strin
 export function Failed({ failure, again }: { failure: Failure; again?: () => void }) {
   return (
     <div className="notice bad" role="alert">
-      <div>{plain(failure.message)}</div>
+      <div>
+        <Said of={failure.message} />
+      </div>
       <div className="actions">
         <span className="quiet">{failure.code}</span>
         {again && (
@@ -47,7 +49,7 @@ export function Stale({ of, again }: { of: Freshness; again: () => void }) {
           {age(now - of.asOf)} ago.{' '}
         </>
       )}
-      {of.failure ? plain(of.failure.message) : 'No newer answer has come.'}{' '}
+      {of.failure ? <Said of={of.failure.message} /> : 'No newer answer has come.'}{' '}
       <button type="button" onClick={again}>
         Ask again
       </button>

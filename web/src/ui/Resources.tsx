@@ -6,7 +6,7 @@ import { useLive } from '../live/live'
 import { Export } from './Export'
 import { List } from './List'
 import { Pager, usePages } from './Pager'
-import { held, jsonOf, type ResourceKind } from './resources'
+import { held, type ResourceKind, written } from './resources'
 import { pairsOf, plain } from './text'
 
 const size = 100
@@ -19,7 +19,7 @@ export function Resources<T extends Message & { metadata?: Metadata | undefined 
   of: ResourceKind
   say: (resource: T) => React.ReactNode
 }) {
-  const pages = usePages(of.path)
+  const pages = usePages(of.path, of.path)
   const list = useLive(of.list, { pageSize: size, pageToken: pages.token } as never, { keep: true })
   const found = held(of.list, list.data) as T[] | undefined
   const next = (list.data as unknown as { nextPageToken?: string } | undefined)?.nextPageToken ?? ''
@@ -66,5 +66,5 @@ export const labelsOf = (m: Metadata | undefined, most = 300) => plain(pairsOf(m
 const rowOf = (of: ResourceKind, r: Message & { metadata?: Metadata | undefined }) => ({
   name: r.metadata?.name ?? '',
   labels: labelsOf(r.metadata, Number.MAX_SAFE_INTEGER),
-  spec: JSON.stringify(jsonOf(of.schema, r).spec ?? {}),
+  spec: JSON.stringify(written(of.schema, r).spec ?? {}),
 })

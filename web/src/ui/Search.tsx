@@ -3,9 +3,18 @@ import { useSearchParams } from 'react-router'
 
 // The filter of a list is part of the address. Typing replaces it there, so that one step back leaves the page. An address that was typed here
 // may come back late: what was typed since stays.
-export function Search({ hint }: { hint: string }) {
+export function Search({
+  hint,
+  name = 'q',
+  label = 'Filter',
+}: {
+  hint: string
+  // Of the address.
+  name?: string
+  label?: string
+}) {
   const [params, setParams] = useSearchParams()
-  const q = params.get('q') ?? ''
+  const q = params.get(name) ?? ''
   const [typed, setTyped] = useState(q)
   const ours = useRef<string[]>([])
   useEffect(() => {
@@ -21,22 +30,22 @@ export function Search({ hint }: { hint: string }) {
         (before) => {
           const next = new URLSearchParams(before)
           next.delete('page')
-          if (typed === '') next.delete('q')
-          else next.set('q', typed)
+          if (typed === '') next.delete(name)
+          else next.set(name, typed)
           return next
         },
         { replace: true },
       )
     }, 120)
     return () => clearTimeout(wait)
-  }, [typed, q, setParams])
+  }, [typed, q, name, setParams])
   return (
     <input
       type="search"
       data-search
       value={typed}
       placeholder={hint}
-      aria-label="Filter"
+      aria-label={label}
       spellCheck={false}
       onChange={(e) => setTyped(e.target.value)}
     />

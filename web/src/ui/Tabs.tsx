@@ -8,7 +8,10 @@ export function Tabs({ names, without = [] }: { names: string[]; without?: strin
   const to = (name: string) => {
     const next = new URLSearchParams(params)
     next.set('tab', name)
-    if (name !== current) for (const key of without) next.delete(key)
+    if (name !== current)
+      for (const key of [...next.keys()])
+        if (without.includes(key) || key === 'sel' || key === 'find' || /^page(\.|$)/.test(key))
+          next.delete(key)
     return `?${next}`
   }
   return (

@@ -1,7 +1,9 @@
 import { useQuery } from '@connectrpc/connect-query'
 import { ConfigService, type PreviewConfigRequest } from '../gen/fairlead/console/v1/config_set_service_pb'
 import { failureOf } from '../hub/errors'
+import { Export } from './Export'
 import { Failed, Waiting } from './Panel'
+import { Said } from './Said'
 import { plain } from './text'
 
 // The configuration that a service gets, or would get: each value, where it comes from, and what it is over.
@@ -16,32 +18,54 @@ export function Values({ of }: { of: PreviewConfigRequest['of'] }) {
     return (
       <p>It has no configuration: neither sets nor project, cluster or the service itself give it a value.</p>
     )
+  const { entries } = got.data
   return (
-    <div className="table-wrap">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col">Value</th>
-            <th scope="col">From</th>
-            <th scope="col">Over</th>
-          </tr>
-        </thead>
-        <tbody>
-          {got.data.entries.map((e) => (
-            <tr key={e.name}>
-              <td className="name">{plain(e.name, 253)}</td>
-              <td className="mono">{e.secret ? 'secret, never shown' : plain(e.value, 1000)}</td>
-              <td>
-                {plain(e.origin, 300)}
-                {e.problem && <div className="cause">{plain(e.problem, 600)}</div>}
-                {e.stale && <div className="cause">{plain(e.stale, 300)}</div>}
-              </td>
-              <td className="quiet">{plain(e.overrides.join(', '), 600)}</td>
+    <>
+      <Export
+        name={of?.case === 'service' ? `${of.value}-configuration` : 'configuration'}
+        columns={['name', 'value', 'from', 'over', 'problem']}
+        rows={entries.map((e) => ({
+          name: e.name,
+          value: e.secret ? '' : e.value, // the hub does not send secret ones
+          from: e.origin,
+          over: e.overrides.join(', '),
+          problem: e.problem || e.stale,
+        }))}
+      />
+      <div className="table-wrap">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Name</th>
+              <th scope="col">Value</th>
+              <th scope="col">From</th>
+              <th scope="col">Over</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {entries.map((e) => (
+              <tr key={e.name}>
+                <td className="name">{plain(e.name, 253)}</td>
+                <td className="mono">{e.secret ? 'secret, never shown' : plain(e.value, 1000)}</td>
+                <td>
+                  {plain(e.origin, 300)}
+                  {e.problem && (
+                    <div className="cause">
+                      <Said of={e.problem} max={600} />
+                    </div>
+                  )}
+                  {e.stale && (
+                    <div className="cause">
+                      <Said of={e.stale} max={300} />
+                    </div>
+                  )}
+                </td>
+                <td className="quiet">{plain(e.overrides.join(', '), 600)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
   )
 }

@@ -9,41 +9,57 @@ import { Age } from '../live/Age'
 import { age } from '../live/ages'
 import { Until } from '../live/Until'
 import { Ask, useLever } from './Ask'
+import { Export } from './Export'
 import { plain } from './text'
 
 // The windows that a project, a cluster or a service has.
-export function Windows({ of }: { of: SyncWindow[] }) {
+export function Windows({ of, name }: { of: SyncWindow[]; name: string }) {
   if (of.length === 0) return <p className="quiet">It has no windows of its own.</p>
   return (
-    <div className="table-wrap">
-      <table>
-        <thead>
-          <tr>
-            {['Window', 'While it is open', 'Opens', 'For', 'Why', 'While it closes'].map((t) => (
-              <th scope="col" key={t}>
-                {t}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {of.map((w) => (
-            <tr key={`${w.name} ${w.schedule} ${w.timeZone}`}>
-              <td className="name">{plain(w.name || w.schedule, 256)}</td>
-              <td>
-                {w.action === WindowAction.DENY ? 'nothing new is applied' : 'new content may be applied'}
-              </td>
-              <td>
-                <span className="mono">{plain(w.schedule, 256)}</span> {plain(w.timeZone || 'UTC', 64)}
-              </td>
-              <td>{age(Number(w.duration?.seconds ?? 0) * 1000)}</td>
-              <td>{plain(w.reason, 256)}</td>
-              <td>{meanwhile(w)}</td>
+    <>
+      <Export
+        name={`${name}-windows`}
+        columns={['window', 'action', 'schedule', 'time_zone', 'duration', 'reason', 'while_closed']}
+        rows={of.map((w) => ({
+          window: w.name,
+          action: w.action === WindowAction.DENY ? 'deny' : 'allow',
+          schedule: w.schedule,
+          time_zone: w.timeZone || 'UTC',
+          duration: age(Number(w.duration?.seconds ?? 0) * 1000),
+          reason: w.reason,
+          while_closed: meanwhile(w),
+        }))}
+      />
+      <div className="table-wrap">
+        <table>
+          <thead>
+            <tr>
+              {['Window', 'While it is open', 'Opens', 'For', 'Why', 'While it closes'].map((t) => (
+                <th scope="col" key={t}>
+                  {t}
+                </th>
+              ))}
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {of.map((w) => (
+              <tr key={`${w.name} ${w.schedule} ${w.timeZone}`}>
+                <td className="name">{plain(w.name || w.schedule, 256)}</td>
+                <td>
+                  {w.action === WindowAction.DENY ? 'nothing new is applied' : 'new content may be applied'}
+                </td>
+                <td>
+                  <span className="mono">{plain(w.schedule, 256)}</span> {plain(w.timeZone || 'UTC', 64)}
+                </td>
+                <td>{age(Number(w.duration?.seconds ?? 0) * 1000)}</td>
+                <td>{plain(w.reason, 256)}</td>
+                <td>{meanwhile(w)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
   )
 }
 

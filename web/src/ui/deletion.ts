@@ -1,8 +1,12 @@
 import type { ManagedObject } from '../gen/fairlead/delivery/v1/detail_pb'
 import { amount } from './text'
 
-// What goes with a resource. grave: a person types its name first.
-export type Loss = { says: string[]; grave: boolean }
+// What goes with a resource. grave: a person types its name first. keep: how what would be lost stays where it is instead, by what is done first.
+export type Loss = {
+  says: string[]
+  grave: boolean
+  keep?: { choice: string; says: string; waits: string; first: (signal: AbortSignal) => Promise<unknown> }
+}
 
 // More objects than these are a loss that nobody makes by a slip.
 const few = 10

@@ -3,11 +3,13 @@ import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../gen/fairlead/console/v1/resources_pb'
+import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import type { ManagedObject } from '../gen/fairlead/delivery/v1/detail_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
 import { quote } from '../hub/filter'
 import { transport } from '../hub/transport'
 import { type Loss, lossOf } from './deletion'
+import { detach } from './detach'
 import { amount } from './text'
 
 // What goes with a service, as `fairlead delete service` shows it.
@@ -27,7 +29,18 @@ export async function lossOfService(of: Service): Promise<Loss> {
       says: [`Cluster ${cluster} keeps ${amount(objects.length, 'object')}: spec.sync.onDelete is orphan.`],
       grave: false,
     }
-  return lossOf(objects, cluster)
+  const loss = lossOf(objects, cluster)
+  if (objects.length === 0) return loss
+  const name = of.metadata?.name ?? ''
+  return {
+    ...loss,
+    keep: {
+      choice: 'Leave its objects in the cluster',
+      says: `Cluster ${cluster} keeps ${amount(objects.length, 'object')}, without the mark of the service.`,
+      waits: `Waiting until cluster ${cluster} knows that the objects stay…`,
+      first: (signal) => detach(name, signal, createClient(ServiceService, transport)),
+    },
+  }
 }
 
 // What it means that a cluster leaves the catalog.

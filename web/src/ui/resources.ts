@@ -1,4 +1,11 @@
-import type { DescMessage, DescMethodUnary, JsonObject, JsonValue, Message } from '@bufbuild/protobuf'
+import type {
+  DescEnum,
+  DescMessage,
+  DescMethodUnary,
+  JsonObject,
+  JsonValue,
+  Message,
+} from '@bufbuild/protobuf'
 import { toJson } from '@bufbuild/protobuf'
 import { RoleSchema, RoleService } from '../gen/fairlead/console/v1/access_service_pb'
 import { AgentConfigSchema, AgentConfigService } from '../gen/fairlead/console/v1/agent_config_service_pb'
@@ -216,42 +223,73 @@ export function held(method: DescMethodUnary, answer: Message | undefined): unkn
   return field && answer ? (answer as unknown as Record<string, unknown>)[field.localName] : undefined
 }
 
-// A resource as JSON, with maps in the order of their keys: the hub sends them in any order, and another one with each answer.
-export function jsonOf(schema: DescMessage, resource: Message): JsonObject {
-  return inOrder(schema, toJson(schema, resource)) as JsonObject
+// A resource as files say it: words of enums and lengths of time as people write them, and maps in the order of their keys. The hub sends these in
+// any order, and another one with each answer.
+export function written(schema: DescMessage, resource: Message): JsonObject {
+  return asWritten(schema, toJson(schema, resource)) as JsonObject
 }
 
-function inOrder(schema: DescMessage, json: JsonValue): JsonValue {
+function asWritten(schema: DescMessage, json: JsonValue): JsonValue {
+  if (schema.typeName === 'google.protobuf.Duration') return typeof json === 'string' ? lengthOf(json) : json
   if (json === null || typeof json !== 'object' || Array.isArray(json)) return json // a type that has a JSON of its own
   if (schema.typeName.startsWith('google.protobuf.')) return json
   const out: JsonObject = { ...json }
   for (const field of schema.fields) {
     const value = out[field.jsonName]
     if (value === undefined || value === null) continue
-    const below = (v: JsonValue) => (field.message ? inOrder(field.message, v) : v)
+    const below = (v: JsonValue) => {
+      if (field.message) return asWritten(field.message, v)
+      return field.enum && typeof v === 'string' ? wordOf(field.enum, v) : v
+    }
     if (field.fieldKind === 'map')
       out[field.jsonName] = Object.fromEntries(
         Object.entries(value as JsonObject)
           .sort(([a], [b]) => (a < b ? -1 : 1))
           .map(([key, v]) => [key, below(v)]),
       )
-    else if (field.message) out[field.jsonName] = Array.isArray(value) ? value.map(below) : below(value)
+    else out[field.jsonName] = Array.isArray(value) ? value.map(below) : below(value)
   }
   return out
 }
 
+// The word of an enum in files: dry-run for SYNC_MODE_DRY_RUN.
+export const wordOf = (of: DescEnum, name: string): string =>
+  name
+    .slice(name.startsWith((of.sharedPrefix ?? '').toUpperCase()) ? of.sharedPrefix?.length : 0)
+    .toLowerCase()
+    .replaceAll('_', '-')
+
+// A length of time in files, of what the API's JSON has of it: 1h30m for 5400s.
+export function lengthOf(json: string): string {
+  const [, whole = '', fraction = ''] = /^(\d+)(\.\d+)?s$/.exec(json) ?? []
+  const all = Number(whole)
+  if (whole === '' || !Number.isSafeInteger(all)) return json
+  const [h, m, s] = [Math.floor(all / 3600), Math.floor(all / 60) % 60, all % 60]
+  const part = fraction.replace(/0+$/, '').replace(/^\.$/, '')
+  const seconds = s > 0 || part !== '' || all === 0 ? `${s}${part}s` : ''
+  return `${h > 0 ? `${h}h` : ''}${m > 0 ? `${m}m` : ''}${seconds}`
+}
+
 // A resource as `fairlead apply -f` takes it.
 export function manifest(kind: ResourceKind, resource: Message): string {
-  const all = jsonOf(kind.schema, resource)
+  const all = written(kind.schema, resource)
   const { name, labels } = (all.metadata ?? {}) as JsonObject
   // Levers and freezes stand over what files say: spec is the files' own.
   const { metadata: _, status: __, levers, freeze: ___, ...rest } = all
-  const files = (levers as JsonObject | undefined)?.spec
+  const spec = ((levers as JsonObject | undefined)?.spec ?? rest.spec) as JsonObject | undefined
   return toYaml({
     apiVersion: 'fairlead.dev/v1',
     kind: kind.name,
     metadata: labels ? { name, labels } : { name },
     ...rest,
-    ...(files ? { spec: files } : {}),
+    ...(spec ? { spec: withoutRequest(spec) } : {}),
   })
+}
+
+// No file says when a person asked for a sync, and of what.
+function withoutRequest(spec: JsonObject): JsonObject {
+  if (typeof spec.sync !== 'object') return spec
+  const { requestTime: _, requestOverride: __, requestOnly: ___, ...sync } = spec.sync as JsonObject
+  const { sync: ____, ...rest } = spec
+  return Object.keys(sync).length > 0 ? { ...spec, sync } : rest
 }

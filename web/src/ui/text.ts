@@ -1,3 +1,5 @@
+import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+
 // Foreign text never decides how the page reads: control characters and those that turn the direction of writing are shown as codes.
 const odd = /(?![\n\t])[\p{Cc}\p{Cf}]/gu
 const most = 4096
@@ -6,6 +8,9 @@ export function plain(text: string, max = most): string {
   const cut = text.length > max ? `${text.slice(0, max)}… (${text.length - max} more characters)` : text
   return cut.replace(odd, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`)
 }
+
+// A time as programs read it; '' for none.
+export const isoOf = (t: Timestamp | undefined) => (t ? timestampDate(t).toISOString() : '')
 
 export const shortCommit = (id: string | undefined) => (id ? id.slice(0, 7) : '')
 export const shortDigest = (digest: string | undefined) =>

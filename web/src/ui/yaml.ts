@@ -45,9 +45,12 @@ function quoted(v: string): string {
   )
 }
 
+// 1h30m, which YAML reads as nothing else.
+const length = /^(?=\d)(\d+h)?(\d+m)?(\d+(\.\d+)?s)?$/
+
 function scalar(v: Value): string {
   if (typeof v !== 'string') return JSON.stringify(v)
   const plain =
     /^[A-Za-z/][A-Za-z0-9_./@-]*$/.test(v) && !/^(true|false|yes|no|on|off|null|y|n|nan|inf)$/i.test(v)
-  return plain ? v : quoted(v)
+  return plain || length.test(v) ? v : quoted(v)
 }

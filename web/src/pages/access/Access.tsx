@@ -1,4 +1,3 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
@@ -6,18 +5,18 @@ import type { Role } from '../../gen/fairlead/console/v1/access_service_pb'
 import { AccessService } from '../../gen/fairlead/console/v1/access_service_pb'
 import type { Project } from '../../gen/fairlead/console/v1/project_service_pb'
 import type { Grant } from '../../gen/fairlead/console/v1/resources_pb'
-import { type ServiceAccount, TokenService } from '../../gen/fairlead/console/v1/service_account_service_pb'
+import type { ServiceAccount } from '../../gen/fairlead/console/v1/service_account_service_pb'
 import { failureOf } from '../../hub/errors'
-import { Age } from '../../live/Age'
 import { State } from '../../state/State'
-import { Export } from '../../ui/Export'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, kinds, type ResourceKind } from '../../ui/resources'
+import { Said } from '../../ui/Said'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { amount, plain } from '../../ui/text'
 import { Recordings } from './Recordings'
 import { Requests } from './Requests'
+import { Tokens } from './Tokens'
 
 const tabs = ['check', 'grants', 'roles', 'projects', 'accounts', 'tokens', 'requests', 'recordings']
 const at = (path: string) => kindAt(path) as ResourceKind
@@ -151,7 +150,7 @@ function Check() {
               of={answer.data.allowed ? 'healthy' : 'failed'}
               word={answer.data.allowed ? 'allowed' : 'refused'}
             />{' '}
-            {plain(answer.data.reason, 1000)}
+            <Said of={answer.data.reason} max={1000} />
           </p>
         )}
       </section>
@@ -180,59 +179,5 @@ function Check() {
         )}
       </section>
     </div>
-  )
-}
-
-function Tokens() {
-  const list = useQuery(TokenService.method.listTokens, { pageSize: 100 })
-  if (list.error && !list.data)
-    return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
-  if (!list.data) return <Waiting what="tokens" />
-  if (list.data.tokens.length === 0)
-    return (
-      <p>
-        You have no API tokens. <code>fairlead token create</code> makes one.
-      </p>
-    )
-  return (
-    <>
-      <Export
-        name="tokens"
-        columns={['id', 'description', 'of', 'last_used', 'ends']}
-        rows={list.data.tokens.map((t) => ({
-          id: t.id,
-          description: t.description,
-          of: t.subject,
-          last_used: t.lastUseTime ? timestampDate(t.lastUseTime).toISOString() : '',
-          ends: t.expireTime ? timestampDate(t.expireTime).toISOString() : '',
-        }))}
-      />
-      <div className="table-wrap">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Token</th>
-              <th scope="col">Of</th>
-              <th scope="col">Last used</th>
-              <th scope="col">Ends</th>
-            </tr>
-          </thead>
-          <tbody>
-            {list.data.tokens.map((t) => (
-              <tr key={t.id}>
-                <td className="name">{plain(t.description || t.id, 300)}</td>
-                <td>{plain(t.subject)}</td>
-                <td>
-                  <Age of={t.lastUseTime} />
-                </td>
-                <td>
-                  {t.expireTime ? new Date(Number(t.expireTime.seconds) * 1000).toLocaleString() : 'never'}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
-    </>
   )
 }

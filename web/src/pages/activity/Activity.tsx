@@ -18,11 +18,7 @@ export function Activity() {
         {tab === 'events' && <Search hint="word, or a filter: severity >= WARNING AND cluster = edge-1" />}
       </div>
       <Tabs names={tabs} />
-      {tab === 'events' ? (
-        <EventsOf filter={eventFilter(params.get('q') ?? '')} size={100} exported />
-      ) : (
-        <Audit />
-      )}
+      {tab === 'events' ? <EventsOf filter={eventFilter(params.get('q') ?? '')} size={100} /> : <Audit />}
     </>
   )
 }

@@ -9,6 +9,7 @@ import { State } from '../../state/State'
 import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
 import { plain } from '../../ui/text'
 
 const size = 100
@@ -111,7 +112,7 @@ export function Audit() {
                   </td>
                   <td className="mono">{plain(e.remote, 64)}</td>
                   <td>
-                    {plain(e.reason, 600)}
+                    <Said of={e.reason} max={600} />
                     {(e.before || e.after) && (
                       <details>
                         <summary>before and after</summary>

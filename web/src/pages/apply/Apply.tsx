@@ -18,6 +18,7 @@ import { Difference } from '../../ui/Difference'
 import { useDraft } from '../../ui/draft'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
+import { Said } from '../../ui/Said'
 import { amount, plain } from '../../ui/text'
 import { Values } from '../../ui/Values'
 import { Yaml } from '../../ui/Yaml'
@@ -166,7 +167,9 @@ function Editor({
       {apply.error && problems.length === 0 && !confirmation && <Failed failure={failureOf(apply.error)} />}
       {confirmation && (
         <div className="notice bad" role="alert">
-          <p>{plain(failureOf(apply.error).message)}</p>
+          <p>
+            <Said of={failureOf(apply.error).message} />
+          </p>
           <ul>
             {confirmation.consequences.slice(0, 30).map((c) => (
               <li key={c}>{plain(c, 400)}</li>

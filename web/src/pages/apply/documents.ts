@@ -1,5 +1,6 @@
 import {
   create,
+  type DescEnum,
   type DescField,
   type DescMessage,
   fromJson,
@@ -9,7 +10,7 @@ import {
 } from '@bufbuild/protobuf'
 import { type Document, isMap, isNode, isScalar, LineCounter, parseAllDocuments } from 'yaml'
 import { type Resource, ResourceSchema } from '../../gen/fairlead/console/v1/apply_service_pb'
-import { kindNamed, kinds, type ResourceKind } from '../../ui/resources'
+import { kindNamed, kinds, type ResourceKind, wordOf } from '../../ui/resources'
 
 // A problem stands at a line of the text; 0: it is about all of it.
 export type Problem = { line: number; message: string }
@@ -187,14 +188,7 @@ function walkField(field: DescField, value: JsonValue, path: Path, complain: Com
 
 // The words of an enum, as files say them.
 export const words = (field: DescField): string[] =>
-  (field.enum?.values ?? [])
-    .filter((v) => v.number !== 0)
-    .map((v) =>
-      v.name
-        .slice(field.enum?.sharedPrefix?.length ?? 0)
-        .toLowerCase()
-        .replaceAll('_', '-'),
-    )
+  (field.enum?.values ?? []).filter((v) => v.number !== 0).map((v) => wordOf(field.enum as DescEnum, v.name))
 
 function seconds(value: JsonValue): JsonValue {
   const found = typeof value === 'string' ? /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?$/.exec(value) : null

@@ -2,7 +2,7 @@ import { Link, useParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
 import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
-import { failureOf } from '../../hub/errors'
+import { failureOf, isMissing } from '../../hub/errors'
 import { quote } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { age } from '../../live/ages'
@@ -10,14 +10,18 @@ import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { connectionOf, isState, worstFirst } from '../../state/states'
+import Changes from '../../ui/Changes'
 import { Copied } from '../../ui/Copied'
 import { Delete } from '../../ui/Delete'
+import Deleted from '../../ui/Deleted'
 import { EventsOf } from '../../ui/EventsOf'
 import { lossOfCluster } from '../../ui/losses'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
+import { Said } from '../../ui/Said'
 import { plain } from '../../ui/text'
 import { Frozen, Windows } from '../../ui/Windows'
+import { Leave } from './Leave'
 import { Sessions } from './Sessions'
 import { View } from './View'
 
@@ -41,15 +45,17 @@ export function Cluster() {
     groupBy: ['state'],
   })
   const fresh = useFreshness([got])
-  const status = got.data?.cluster?.status
-  const windows = got.data?.cluster?.spec?.windows ?? []
+  const missing = isMissing(got.error)
+  const known = missing ? undefined : got.data
+  const status = known?.cluster?.status
+  const windows = known?.cluster?.spec?.windows ?? []
   const clockOff = Number(status?.clockSkew?.seconds ?? 0)
   return (
     <>
       <Title tab={name}>
         {plain(name, 80)} {status && <State of={connectionOf(status)[0]} word={connectionOf(status)[1]} />}
       </Title>
-      {got.data && (
+      {known && (
         <nav className="actions" aria-label="Objects of the cluster" data-actions>
           {explored.map(([words, to]) => (
             <Link key={to} className="button" to={`/cluster/${name}/explore/${to}`}>
@@ -58,16 +64,18 @@ export function Cluster() {
           ))}
         </nav>
       )}
-      {got.error && !got.data ? (
+      {got.error && !known ? (
         <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
       ) : null}
-      {got.data && <Stale of={fresh} again={() => void got.refetch()} />}
+      {missing && <Deleted of={kind} name={name} back={() => void got.refetch()} />}
+      {known && <Stale of={fresh} again={() => void got.refetch()} />}
       {got.isPending && <Waiting what="the cluster" />}
       {status?.tokenReuseTime && (
         <div className="notice bad" role="alert">
           <strong>A copied token of its agent was used</strong> <Age of={status.tokenReuseTime} /> ago:{' '}
-          {plain(status.tokenReuse, 600)} Somebody may have a copy of the agent's data folder.{' '}
-          <code>fairlead cluster leave {name}</code> ends all its credentials; then let the agent join again.
+          <Said of={status.tokenReuse} max={600} /> Somebody may have a copy of the agent's data folder.{' '}
+          <em>Leave</em> below, or <code>fairlead cluster leave {name}</code>, ends all its credentials; then
+          let the agent join again.
         </div>
       )}
       {status?.leaveTime && (
@@ -76,10 +84,10 @@ export function Cluster() {
           <Link to={`/cluster/${name}/join`}>join again</Link>.
         </div>
       )}
-      {got.data?.cluster?.freeze && (
-        <Frozen kind="cluster" name={name} of={got.data.cluster.freeze} changed={() => void got.refetch()} />
+      {known?.cluster?.freeze && (
+        <Frozen kind="cluster" name={name} of={known.cluster.freeze} changed={() => void got.refetch()} />
       )}
-      {got.data && (
+      {known && (
         <div className={fresh.stale || fresh.failure ? 'columns stale' : 'columns'}>
           <section className="panel">
             <h2>Agent</h2>
@@ -123,6 +131,14 @@ export function Cluster() {
               <dd>
                 <Sessions cluster={name} />
               </dd>
+              {(status?.joinTime || status?.lastSeenTime) && !status.leaveTime && (
+                <>
+                  <dt>Leave</dt>
+                  <dd>
+                    <Leave name={name} changed={() => void got.refetch()} />
+                  </dd>
+                </>
+              )}
               <dt>Join again</dt>
               <dd>
                 <Link to={`/cluster/${name}/join`}>a new command</Link>
@@ -156,18 +172,18 @@ export function Cluster() {
           </section>
         </div>
       )}
-      {got.data && <View cluster={name} />}
-      {got.data && (
+      {known && <View cluster={name} />}
+      {known && (
         <section className="panel">
           <div className="head">
             <h2>Windows and freezes</h2>
             <span className="end">
-              {!got.data.cluster?.freeze && (
+              {!known.cluster?.freeze && (
                 <Frozen kind="cluster" name={name} of={undefined} changed={() => void got.refetch()} />
               )}
             </span>
           </div>
-          <Windows of={windows} />
+          <Windows of={windows} name={name} />
           {windows.length > 0 && status?.joinTime && !status.holdsWindows && (
             <p className="cause">Its agent is too old to hold windows: it applies what is pushed.</p>
           )}
@@ -175,23 +191,24 @@ export function Cluster() {
       )}
       <section className="panel">
         <h2>Events</h2>
-        <EventsOf filter={filter} size={25} />
+        <EventsOf filter={filter} size={25} name={`${name}-events`} />
       </section>
-      {got.data?.cluster && (
+      {known?.cluster && (
         <section className="panel" aria-label="YAML">
           <div className="head">
             <h2>YAML</h2>
             <span className="end">
-              <Copied text={manifest(kind, got.data.cluster)} />
+              <Copied text={manifest(kind, known.cluster)} />
               <Link className="button" to={`/apply?kind=Cluster&name=${encodeURIComponent(name)}`}>
                 Edit
               </Link>
               <Delete of={kind} name={name} to="/clusters" loss={() => lossOfCluster(name)} />
             </span>
           </div>
-          <pre>{plain(manifest(kind, got.data.cluster), 1 << 18)}</pre>
+          <pre>{plain(manifest(kind, known.cluster), 1 << 18)}</pre>
         </section>
       )}
+      {known && <Changes of={kind} name={name} />}
     </>
   )
 }

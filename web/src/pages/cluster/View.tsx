@@ -28,6 +28,7 @@ import {
 } from '../../state/views'
 import { Curves } from '../../ui/Curves'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
 import { amount, plain } from '../../ui/text'
 
 // What the agent sees in its cluster, as it pushed it. The cluster is not asked, so that one that is away shows its last view.
@@ -42,7 +43,9 @@ export function View({ cluster }: { cluster: string }) {
     return (
       <section className="panel" aria-label="In the cluster">
         <h2>In the cluster</h2>
-        <p>Nothing is known: {plain(view.missing, 600)}.</p>
+        <p>
+          Nothing is known: <Said of={view.missing} max={600} />.
+        </p>
       </section>
     )
   const section = (name: string) => view.sections.find((s) => s.name === name)
@@ -55,7 +58,7 @@ export function View({ cluster }: { cluster: string }) {
         <span className="quiet">
           {view.unfollowed ? (
             <>
-              {plain(view.unfollowed, 300)}; changed <Age of={view.updateTime} /> ago
+              <Said of={view.unfollowed} max={300} />; changed <Age of={view.updateTime} /> ago
             </>
           ) : view.connected ? (
             <>
@@ -259,7 +262,9 @@ function OfSet({ of, section }: { of: { cluster: string; hidden: boolean }; sect
         <>
           <Line of={setWords(section.figures)} />
           {section.state === SectionState.WHOLE && section.reason && (
-            <p className="quiet">{plain(section.reason, 512)}</p>
+            <p className="quiet">
+              <Said of={section.reason} max={512} />
+            </p>
           )}
         </>
       }
@@ -352,7 +357,7 @@ function Trust({ of }: { of: ViewSection }) {
     <>
       {words && (
         <p className="cause">
-          ? {words} {plain(of.reason, 512)}
+          ? {words} <Said of={of.reason} max={512} />
         </p>
       )}
       {of.sample > 1 && (

@@ -10,6 +10,7 @@ import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
+import { Said } from '../../ui/Said'
 import { plain } from '../../ui/text'
 
 const size = 100
@@ -49,7 +50,9 @@ export function ByFigures() {
                 {!v.connected && <State of="unknown" word="" note="not connected" />}
                 <Link to={`/cluster/${v.cluster}`}>{plain(v.cluster, 63)}</Link>
                 {v.missing || v.unfollowed ? (
-                  <div className="cause">{plain(v.missing || v.unfollowed, 300)}</div>
+                  <div className="cause">
+                    <Said of={v.missing || v.unfollowed} max={300} />
+                  </div>
                 ) : (
                   !v.connected && (
                     <div className="cause">

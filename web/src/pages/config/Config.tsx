@@ -1,11 +1,12 @@
 import type { Backend } from '../../gen/fairlead/console/v1/backend_service_pb'
 import type { ConfigSet } from '../../gen/fairlead/console/v1/config_set_service_pb'
 import type { Secret } from '../../gen/fairlead/console/v1/resources_pb'
-import { Age } from '../../live/Age'
 import { State } from '../../state/State'
+import { BackendSays } from '../../ui/BackendSays'
 import { Title } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
+import { Said } from '../../ui/Said'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { amount, plain } from '../../ui/text'
 
@@ -24,7 +25,7 @@ export function Config() {
       <Tabs names={tabs} />
       {tab === 'sets' && <Resources<ConfigSet> of={at('configset')} say={setSays} />}
       {tab === 'secrets' && <Resources<Secret> of={at('secret')} say={secretSays} />}
-      {tab === 'backends' && <Resources<Backend> of={at('backend')} say={(b) => <Read of={b} />} />}
+      {tab === 'backends' && <Resources<Backend> of={at('backend')} say={(b) => <BackendSays of={b} />} />}
     </>
   )
 }
@@ -37,7 +38,11 @@ function setSays(c: ConfigSet) {
       {plain(names.slice(0, 12).join(', '), 400) || 'no values of its own'}
       {names.length > 12 && ` and ${names.length - 12} more`}; used by{' '}
       {amount(c.status?.services ?? 0, 'service')}
-      {c.status?.problem && <div className="cause">{plain(c.status.problem.message, 600)}</div>}
+      {c.status?.problem && (
+        <div className="cause">
+          <Said of={c.status.problem.message} max={600} />
+        </div>
+      )}
     </>
   )
 }
@@ -45,17 +50,3 @@ function setSays(c: ConfigSet) {
 // The values never leave the hub.
 const secretSays = (s: Secret) =>
   `keys ${plain(Object.keys(s.data).join(', '), 400)}; values are written, never shown`
-
-function Read({ of }: { of: Backend }) {
-  const problem = of.status?.problem
-  return (
-    <>
-      <State
-        of={problem ? 'failed' : of.status?.readTime ? 'healthy' : 'pending'}
-        word={of.spec?.at.case ?? ''}
-      />{' '}
-      read <Age of={of.status?.readTime} />
-      {problem && <div className="cause">{plain(problem.message, 600)}</div>}
-    </>
-  )
-}

@@ -15,7 +15,7 @@ import { stateOf, worstFirst } from '../../state/states'
 import { AlertSays } from '../../ui/AlertSays'
 import { Curves } from '../../ui/Curves'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { Said } from '../../ui/Said'
 import { type Cell, cellsOf, groups, sums } from './cells'
 import { Inside } from './Inside'
 
@@ -125,7 +125,9 @@ function NeedsAPerson() {
             <span className="quiet">
               {s.spec?.cluster} · <Age of={s.status?.stateSince} />
             </span>
-            <div className="quiet">{plain(s.status?.stateMessage ?? '', 240)}</div>
+            <div className="quiet">
+              <Said of={s.status?.stateMessage ?? ''} max={240} />
+            </div>
           </li>
         ))}
       </ul>
@@ -213,7 +215,7 @@ function Changed() {
         {list.data?.events.map((e) => (
           <li key={e.id}>
             <Age of={e.time} /> {e.service ? <Link to={`/service/${e.service}`}>{e.service}</Link> : null}{' '}
-            <span className="quiet">{e.cluster}</span> {plain(e.message, 200)}
+            <span className="quiet">{e.cluster}</span> <Said of={e.message} max={200} />
           </li>
         ))}
       </ul>
@@ -238,7 +240,9 @@ function Trouble() {
           <li key={s.metadata?.name}>
             <Link to={`/source/${s.metadata?.name}`}>{s.metadata?.name}</Link>{' '}
             <Age of={s.status?.problem?.since} />
-            <div className="quiet">{plain(s.status?.problem?.message ?? '', 300)}</div>
+            <div className="quiet">
+              <Said of={s.status?.problem?.message ?? ''} max={300} />
+            </div>
           </li>
         ))}
       </ul>

@@ -5,8 +5,10 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { figureColumns, follows, summed } from '../../state/views'
+import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
 import { Failed, Stale } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
 import { plain } from '../../ui/text'
 
 const worst = 8
@@ -39,6 +41,16 @@ export function Inside({ group }: { group: string }) {
         <h2>In the clusters</h2>
         <span className="end">
           <Link to="/clusters?tab=figures">All clusters by figures</Link>
+          <Export
+            name="fleet"
+            columns={[group || 'all', 'clusters', 'away', ...figureColumns.map((c) => c.title)]}
+            rows={list.data.sums.map((s) => ({
+              [group || 'all']: group ? (s.values[0] ?? '') : 'the fleet',
+              clusters: String(s.clusters),
+              away: String(s.away),
+              ...Object.fromEntries(figureColumns.map((c) => [c.title, c.show(summed(s.figures))])),
+            }))}
+          />
         </span>
       </div>
       <Stale of={fresh} again={again} />
@@ -95,7 +107,12 @@ export function Inside({ group }: { group: string }) {
                   .filter((c) => c.bad(v.figures))
                   .map((c) => `${c.title.toLowerCase()}: ${c.show(v.figures)}`)
                   .join(', ')}
-                {v.unfollowed && <span className="quiet"> · {plain(v.unfollowed, 300)}</span>}
+                {v.unfollowed && (
+                  <span className="quiet">
+                    {' '}
+                    · <Said of={v.unfollowed} max={300} />
+                  </span>
+                )}
                 {!v.connected && (
                   <span className="quiet">
                     {' '}

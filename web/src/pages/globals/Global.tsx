@@ -6,11 +6,14 @@ import {
   GlobalServiceService,
   PlannedAction,
 } from '../../gen/fairlead/console/v1/global_service_service_pb'
-import { failureOf } from '../../hub/errors'
+import { failureOf, isMissing } from '../../hub/errors'
 import { useLive } from '../../live/live'
+import Changes from '../../ui/Changes'
 import { Delete } from '../../ui/Delete'
+import Deleted from '../../ui/Deleted'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
+import { Said } from '../../ui/Said'
 import { amount, plain } from '../../ui/text'
 import { Says } from './Globals'
 
@@ -28,7 +31,8 @@ const kind = kindNamed('GlobalService') as ResourceKind
 export function Global() {
   const { name = '' } = useParams()
   const got = useLive(GlobalServiceService.method.getGlobalService, { name })
-  const of = got.data?.globalService
+  const missing = isMissing(got.error)
+  const of = missing ? undefined : got.data?.globalService
   return (
     <>
       <div className="head">
@@ -44,6 +48,7 @@ export function Global() {
         )}
       </div>
       {got.error && !of ? <Failed failure={failureOf(got.error)} again={() => void got.refetch()} /> : null}
+      {missing && <Deleted of={kind} name={name} back={() => void got.refetch()} />}
       {got.isPending && <Waiting what="the global service" />}
       {of && <Plan of={of} changed={() => void got.refetch()} />}
       {of && (
@@ -52,6 +57,7 @@ export function Global() {
           <pre>{plain(manifest(kind, of), 1 << 18)}</pre>
         </section>
       )}
+      {of && <Changes of={kind} name={name} />}
     </>
   )
 }
@@ -89,7 +95,11 @@ function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
           <li key={s.name}>
             <Link to={`/service/${s.name}`}>{s.name}</Link> <span className="quiet">{s.cluster}</span>{' '}
             {actions[s.action] ?? ''}
-            {s.problem && <div className="notice bad">{plain(s.problem, 600)}</div>}
+            {s.problem && (
+              <div className="notice bad">
+                <Said of={s.problem} max={600} />
+              </div>
+            )}
             {s.diff && (
               <details>
                 <summary>what changes</summary>

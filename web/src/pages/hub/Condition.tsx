@@ -12,6 +12,7 @@ import { failureAt, failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { Failed, Waiting } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
 import { bytesOf, plain } from '../../ui/text'
 
 // How the hub is: its version, what it stands on, and the alerts that fire. The last three are for administrators.
@@ -126,7 +127,13 @@ function Answers({
     <p>
       <State of={problem ? 'failed' : 'healthy'} word={problem ? 'does not answer' : 'answers'} /> for{' '}
       <Age of={since} />
-      {problem ? <span className="cause">: {plain(problem, 600)}</span> : <>, in {milliseconds(took)}</>}
+      {problem ? (
+        <span className="cause">
+          : <Said of={problem} max={600} />
+        </span>
+      ) : (
+        <>, in {milliseconds(took)}</>
+      )}
     </p>
   )
 }

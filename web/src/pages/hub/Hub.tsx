@@ -12,6 +12,7 @@ import { AlertSays } from '../../ui/AlertSays'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
+import { Said } from '../../ui/Said'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { amount, plain } from '../../ui/text'
 import { Condition } from './Condition'
@@ -64,7 +65,7 @@ function Removals() {
       {held && (
         <>
           <div className="notice bad">
-            {plain(reason)} Since <Age of={held} />.
+            <Said of={reason} /> Since <Age of={held} />.
           </div>
           <ul className="lines">
             {clusters.map((c) => (
@@ -90,7 +91,11 @@ function SinkSays({ of }: { of: Sink }) {
     <>
       <State of={problem ? 'failed' : 'healthy'} word={of.spec?.to.case ?? ''} /> last sent{' '}
       <Age of={of.status?.sendTime} />
-      {problem && <div className="cause">{plain(problem.message, 600)}</div>}{' '}
+      {problem && (
+        <div className="cause">
+          <Said of={problem.message} max={600} />
+        </div>
+      )}{' '}
       <button
         type="button"
         disabled={test.isPending}
@@ -135,7 +140,7 @@ function ViewSetSays({ of }: { of: ViewSet }) {
       {amount(clusters, 'cluster')}
       {first && (
         <div className="cause">
-          {plain(first.cluster, 63)}: {plain(first.reason, 512)}
+          {plain(first.cluster, 63)}: <Said of={first.reason} max={512} />
           {troublesTotal > 1 && ` (and ${troublesTotal - 1} more)`}
         </div>
       )}

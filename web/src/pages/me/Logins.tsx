@@ -1,12 +1,13 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import { type Login, LoginClient, LoginService } from '../../gen/fairlead/console/v1/login_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
+import { At } from '../../live/At'
 import { Ask, useLever } from '../../ui/Ask'
+import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { isoOf, plain } from '../../ui/text'
 import { programOf } from './programs'
 
 const size = 50
@@ -40,6 +41,11 @@ export function Logins() {
       <div className="head">
         <h2>Logins</h2>
         <span className="end">
+          <Export
+            name="logins"
+            columns={['id', 'by', 'program', 'began', 'began_at', 'how', 'last_used', 'last_used_at', 'ends']}
+            rows={(list.data?.logins ?? []).map(rowOf)}
+          />
           <EndOthers changed={again} />
         </span>
       </div>
@@ -76,6 +82,18 @@ export function Logins() {
   )
 }
 
+const rowOf = (of: Login) => ({
+  id: of.id,
+  by: clients[of.client] ?? '',
+  program: of.program,
+  began: isoOf(of.beginTime),
+  began_at: of.beginAddress,
+  how: began[of.action] ?? of.action,
+  last_used: isoOf(of.lastUseTime),
+  last_used_at: of.lastUseAddress,
+  ends: isoOf(of.expireTime),
+})
+
 function Row({ of, changed }: { of: Login; changed: () => void }) {
   const program = plain(programOf(of.program), 80)
   const from = of.lastUseAddress || of.beginAddress
@@ -98,7 +116,9 @@ function Row({ of, changed }: { of: Login; changed: () => void }) {
           <div className="cause">began at {plain(of.beginAddress, 80)}</div>
         )}
       </td>
-      <td>{of.expireTime && timestampDate(of.expireTime).toLocaleString()}</td>
+      <td>
+        <At of={of.expireTime} />
+      </td>
       <td>{!of.own && <End of={of} program={program} changed={changed} />}</td>
     </tr>
   )

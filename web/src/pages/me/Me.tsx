@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
 import { useRef } from 'react'
 import { failureOf } from '../../hub/errors'
 import { endSession, getSession } from '../../hub/session'
+import { At } from '../../live/At'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
 import { Logins } from './Logins'
@@ -21,8 +22,8 @@ export function Me() {
             <dd>{plain(data.groups.join(', '), 2000) || 'none'}</dd>
             <dt>Session</dt>
             <dd>
-              until {new Date(data.expireTime).toLocaleString()}; it is renewed while a page is open, until{' '}
-              {new Date(data.endTime).toLocaleString()}
+              until <At of={new Date(data.expireTime)} />; it is renewed while a page is open, until{' '}
+              <At of={new Date(data.endTime)} />
             </dd>
           </dl>
           <Everywhere />

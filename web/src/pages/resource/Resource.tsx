@@ -1,18 +1,24 @@
 import type { Message } from '@bufbuild/protobuf'
 import { Link, useParams } from 'react-router'
+import type { Alert } from '../../gen/fairlead/console/v1/alert_service_pb'
+import type { Backend } from '../../gen/fairlead/console/v1/backend_service_pb'
 import type { Project } from '../../gen/fairlead/console/v1/project_service_pb'
 import type { Metadata } from '../../gen/fairlead/console/v1/resources_pb'
-import { failureOf } from '../../hub/errors'
+import { failureOf, isMissing } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
+import Changes from '../../ui/Changes'
 import { Copied } from '../../ui/Copied'
 import { Delete } from '../../ui/Delete'
+import Deleted from '../../ui/Deleted'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { held, kindAt, manifest, type ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
 import { Frozen, Windows } from '../../ui/Windows'
 import { Missing } from '../missing/Missing'
+import { AlertNow } from './AlertNow'
+import { BackendNow } from './BackendNow'
 import { entriesOf, hasUsers } from './entries'
 import { Users } from './Users'
 
@@ -42,7 +48,10 @@ function Shown({ of, name }: { of: ResourceKind; name: string }) {
   const got = useLive(of.get, { name } as never)
   const fresh = useFreshness([got])
   const again = () => void got.refetch()
-  const resource = held(of.get, got.data) as (Message & { metadata?: Metadata | undefined }) | undefined
+  const missing = isMissing(got.error)
+  const resource = missing
+    ? undefined
+    : (held(of.get, got.data) as (Message & { metadata?: Metadata | undefined }) | undefined)
   const text = resource ? manifest(of, resource) : ''
   const usersOf = resource && hasUsers(of.path, resource) ? entriesOf(of.path, resource) : undefined
   return (
@@ -68,14 +77,27 @@ function Shown({ of, name }: { of: ResourceKind; name: string }) {
         )}
       </div>
       {got.error && !resource ? <Failed failure={failureOf(got.error)} again={again} /> : null}
+      {missing && <Deleted of={of} name={name} back={again} />}
       {got.isPending && <Waiting what={`the ${of.name}`} />}
       {resource && (
         <>
           <Stale of={fresh} again={again} />
+          {of.path === 'alert' && <AlertNow of={resource as Alert} name={name} changed={again} />}
+          {of.path === 'backend' && <BackendNow of={resource as Backend} changed={again} />}
+          {of.path === 'serviceaccount' && (
+            <p>
+              <Link
+                to={`/access?${new URLSearchParams({ tab: 'tokens', subject: `serviceaccount:${name}` })}`}
+              >
+                Its API tokens
+              </Link>
+            </p>
+          )}
           {of.path === 'project' && <Closes of={resource as Project} name={name} changed={again} />}
           <div className={fresh.stale || fresh.failure ? 'panel stale' : 'panel'}>
             <pre>{plain(text, 1 << 20)}</pre>
           </div>
+          <Changes of={of} name={name} />
           {usersOf && <Users of={of} name={name} entries={usersOf} />}
           <p className="quiet">
             <code>
@@ -101,7 +123,7 @@ function Closes({ of, name, changed }: { of: Project; name: string; changed: () 
         )}
       </div>
       {of.freeze && <Frozen kind="project" name={name} of={of.freeze} changed={changed} />}
-      <Windows of={of.spec?.windows ?? []} />
+      <Windows of={of.spec?.windows ?? []} name={name} />
       <p>
         <Link to={`/services?q=${encodeURIComponent(`project = ${name}`)}`}>Its services</Link>
       </p>

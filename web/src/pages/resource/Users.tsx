@@ -14,7 +14,7 @@ const size = 100
 export function Users({ of, name, entries }: { of: ResourceKind; name: string; entries: string[] }) {
   const [params, setParams] = useSearchParams()
   const entry = params.get('entry') ?? ''
-  const pages = usePages(`${of.path}/${name} ${entry}`)
+  const pages = usePages(`${of.path}/${name} ${entry}`, 'users')
   // The hub puts all of these services together for it: a page does not ask for that all the time.
   const got = useQuery(
     ConfigService.method.listConfigUsers,

@@ -1,6 +1,6 @@
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { Until } from '../../live/Until'
-import { plain } from '../../ui/text'
+import { Said } from '../../ui/Said'
 import { Windows } from '../../ui/Windows'
 
 // What windows and freezes say of a service now, and when that changes.
@@ -12,7 +12,7 @@ export function Closed({ of }: { of: Service }) {
     <section className={windows?.closed ? 'notice' : 'panel'} aria-label="Windows">
       {windows?.closed && (
         <div>
-          <strong>‖</strong> {plain(windows.message, 1024)}{' '}
+          <strong>‖</strong> <Said of={windows.message} max={1024} />{' '}
           <span className="quiet">
             Opens <Until of={windows.changeTime} over="now" none="when somebody opens it" />.
           </span>
@@ -29,11 +29,15 @@ export function Closed({ of }: { of: Service }) {
           .
         </div>
       )}
-      {windows?.fault && <div className="cause">{plain(windows.fault, 600)}</div>}
+      {windows?.fault && (
+        <div className="cause">
+          <Said of={windows.fault} max={600} />
+        </div>
+      )}
       {own.length > 0 && (
         <details>
           <summary>{own.length === 1 ? 'Its own window' : `Its own ${own.length} windows`}</summary>
-          <Windows of={own} />
+          <Windows of={own} name={of.metadata?.name ?? ''} />
         </details>
       )}
     </section>

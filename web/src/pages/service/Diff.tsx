@@ -1,11 +1,22 @@
-import { useQuery } from '@connectrpc/connect-query'
+import { createClient } from '@connectrpc/connect'
+import { useQuery as useMethod } from '@connectrpc/connect-query'
+import { useQuery } from '@tanstack/react-query'
+import { Link, useSearchParams } from 'react-router'
+import { compare, packed } from '../../cluster/compare'
+import { askOf } from '../../cluster/request'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
-import { Change } from '../../gen/fairlead/delivery/v1/detail_pb'
-import { failureOf } from '../../hub/errors'
+import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
+import { Change, type Diff as Found } from '../../gen/fairlead/delivery/v1/detail_pb'
+import { SourceService } from '../../gen/fairlead/gitcache/v1/source_pb'
+import { failureAt, failureOf } from '../../hub/errors'
+import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
 import { Failed, Waiting } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { Said } from '../../ui/Said'
+import { amount, plain, shortCommit } from '../../ui/text'
 import { valuesOf } from './difference'
+
+const gitcache = createClient(SourceService, transport)
 
 const words: Record<number, string> = {
   [Change.CREATE]: 'would be created',
@@ -15,19 +26,121 @@ const words: Record<number, string> = {
   [Change.REFUSED]: 'is refused by the cluster',
 }
 
-// What a sync would change, as the agent found it in a dry run.
-export function Diff({ service }: { service: string }) {
-  const got = useQuery(ObjectService.method.getServiceDiff, { name: service })
-  if (got.error && !got.data)
-    return <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
-  const diff = got.data?.diff
-  if (!diff) return <Waiting what="the difference" />
+// A comparison is dear for the cluster: it is made when a person wants it.
+const once = {
+  retry: false,
+  refetchInterval: false,
+  refetchOnWindowFocus: false,
+  refetchOnReconnect: false,
+  staleTime: Number.POSITIVE_INFINITY,
+  gcTime: 0,
+} as const
+
+// What a sync would change in the cluster, or with ?to=REVISION what the service would with another revision of its source.
+export default function Diff({ of }: { of: Service }) {
+  const [params] = useSearchParams()
+  const to = params.get('to') ?? ''
   return (
-    <div className="panel">
+    <>
+      {to ? (
+        <p>
+          With <span className="mono">{plain(shortCommit(to), 255)}</span> in place of what the hub has.{' '}
+          <Link to="?tab=diff">What a sync would change</Link>
+        </p>
+      ) : null}
+      {to ? <DiffTo key={to} of={of} revision={to} /> : <DiffNow of={of} />}
+    </>
+  )
+}
+
+function DiffNow({ of }: { of: Service }) {
+  const name = of.metadata?.name ?? ''
+  const cluster = of.spec?.cluster ?? ''
+  const handedOut = of.status?.hub?.digest ?? ''
+  const now = useQuery({
+    queryKey: ['compare', cluster, name],
+    queryFn: ({ signal }) => compare(askOf(cluster), name, { handedOut }, signal),
+    ...once,
+  })
+  // Where the cluster can't be asked, what the agent found last still counts, with its age.
+  const last = useMethod(
+    ObjectService.method.getServiceDiff,
+    { name },
+    { enabled: now.isError, refetchInterval: false },
+  )
+  const again = () => void now.refetch()
+  if (now.isFetching) return <Waiting what={`what a sync would change on ${plain(cluster, 63)}`} />
+  if (now.data?.detail.case === 'diff')
+    return <Changes of={now.data.detail.value} at={now.data.observedTime} again={again} />
+  const why = now.error ? failureAt('tunnel', now.error) : undefined
+  if (last.data?.diff)
+    return (
+      <>
+        <p className="notice">
+          The cluster can't be asked now: <Said of={why?.message ?? ''} max={600} /> This is what its agent
+          found last.
+          {last.data.digest !== handedOut && ' The hub hands out something else by now.'}
+        </p>
+        <Changes of={last.data.diff} at={last.data.observedTime} again={again} />
+      </>
+    )
+  if (last.isPending) return <Waiting what="what the agent found last" />
+  return (
+    <>
+      {why && <Failed failure={why} again={again} />}
+      <p className="quiet">
+        And the hub has no comparison of before: {plain(failureOf(last.error).message, 600)}
+      </p>
+    </>
+  )
+}
+
+export function DiffTo({ of, revision }: { of: Service; revision: string }) {
+  const name = of.metadata?.name ?? ''
+  const cluster = of.spec?.cluster ?? ''
+  const got = useQuery({
+    queryKey: ['compare', cluster, name, revision],
+    queryFn: async ({ signal }) => {
+      const folder = await packed(name, revision, signal, gitcache.packService)
+      return { folder, found: await compare(askOf(cluster), name, { folder: folder.tar }, signal) }
+    },
+    ...once,
+  })
+  const again = () => void got.refetch()
+  if (got.isFetching)
+    return (
+      <Waiting
+        what={`${plain(shortCommit(revision), 255)}, and cluster ${plain(cluster, 63)} for a dry run of it`}
+      />
+    )
+  if (got.error || !got.data) return <Failed failure={failureOf(got.error)} again={again} />
+  const { folder, found } = got.data
+  if (found.detail.case !== 'diff') return null
+  return (
+    <Changes of={found.detail.value} at={found.observedTime} again={again}>
+      {amount(folder.files, 'file')} of commit <span className="mono">{shortCommit(folder.commit)}</span>:{' '}
+    </Changes>
+  )
+}
+
+function Changes({
+  of: diff,
+  at,
+  again,
+  children,
+}: {
+  of: Found
+  at: Parameters<typeof Age>[0]['of']
+  again: () => void
+  children?: React.ReactNode
+}) {
+  return (
+    <div className="panel" data-diff>
       <p>
+        {children}
         {diff.removed} removed, {diff.changed} changed, {diff.created} created, {diff.unchanged} the same;
-        found <Age of={got.data?.observedTime} /> ago{' '}
-        <button type="button" onClick={() => void got.refetch()}>
+        found <Age of={at} /> ago{' '}
+        <button type="button" onClick={again}>
           Again
         </button>
       </p>
@@ -37,7 +150,11 @@ export function Diff({ service }: { service: string }) {
             {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}{' '}
             <span className="quiet">{words[o.change] ?? ''}</span>
           </summary>
-          {o.message && <div className="notice">{plain(o.message)}</div>}
+          {o.message && (
+            <div className="notice">
+              <Said of={o.message} />
+            </div>
+          )}
           <ul className="lines">
             {o.fields.map((f) => (
               <li key={f.pointer}>

@@ -1,5 +1,6 @@
-import { type Timestamp, timestampDate, timestampMs } from '@bufbuild/protobuf/wkt'
+import { type Timestamp, timestampMs } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
+import { lazy, useState } from 'react'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import {
   type Deployment,
@@ -7,6 +8,7 @@ import {
   DeploymentOutcome,
   RevisionService,
 } from '../../gen/fairlead/console/v1/revision_service_pb'
+import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
@@ -15,7 +17,11 @@ import { Ask, useLever } from '../../ui/Ask'
 import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
-import { plain, shortCommit } from '../../ui/text'
+import { Part } from '../../ui/Part'
+import { Said } from '../../ui/Said'
+import { isoOf, plain, shortCommit } from '../../ui/text'
+
+const Back = lazy(() => import('./Back'))
 
 const outcomes: Record<number, [Name, string]> = {
   [DeploymentOutcome.RUNNING]: ['progressing', 'on its way'],
@@ -79,7 +85,11 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
                   <td>{String(d.number)}</td>
                   <td>
                     <State of={state} /> {note && <span className="quiet">{note}</span>}
-                    {d.message && <div className="cause">{plain(d.message, 400)}</div>}
+                    {d.message && (
+                      <div className="cause">
+                        <Said of={d.message} max={400} />
+                      </div>
+                    )}
                   </td>
                   <td>
                     <Age of={d.deliverTime ?? d.fetchTime} />
@@ -114,7 +124,8 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
                         ...until,
                       })}
                     >
-                      {insteadOf(of, d)}
+                      {insteadOf(of, d)} {ofHold(of)}
+                      <Preview of={of} to={d} />
                     </Ask>
                   </td>
                 </tr>
@@ -137,6 +148,27 @@ function insteadOf(of: Service, d: Deployment): string {
   return plain(
     `The cluster goes from ${shortCommit(applied)} to ${shortCommit(to)} "${d.commit?.subject ?? ''}" by ${d.commit?.author ?? ''}.`,
     400,
+  )
+}
+
+// What becomes of a hold.
+const ofHold = (of: Service) =>
+  of.spec?.sync?.mode === SyncMode.HOLD
+    ? 'It is held: the rollback takes the place of the hold, and is kept until somebody unpins it.'
+    : ''
+
+// What it would change. It is asked for when a person opens it.
+function Preview({ of, to }: { of: Service; to: Deployment }) {
+  const [open, setOpen] = useState(false)
+  return (
+    <details onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>What would change</summary>
+      {open && (
+        <Part what="the difference">
+          <Back of={of} to={to} />
+        </Part>
+      )}
+    </details>
   )
 }
 
@@ -178,8 +210,6 @@ const columns = [
   'message',
 ]
 
-const iso = (t: Timestamp | undefined) => (t ? timestampDate(t).toISOString() : '')
-
 const rowOf = (d: Deployment) => ({
   number: String(d.number),
   outcome: outcomes[d.outcome]?.[0] ?? '',
@@ -187,9 +217,9 @@ const rowOf = (d: Deployment) => ({
   author: d.author,
   commit: d.commit?.commit ?? '',
   subject: d.commit?.subject ?? '',
-  fetched: iso(d.fetchTime),
-  delivered: iso(d.deliverTime),
-  applied: iso(d.applyTime),
-  healthy: iso(d.healthyTime),
+  fetched: isoOf(d.fetchTime),
+  delivered: isoOf(d.deliverTime),
+  applied: isoOf(d.applyTime),
+  healthy: isoOf(d.healthyTime),
   message: d.message,
 })

@@ -1,4 +1,3 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { createClient } from '@connectrpc/connect'
 import { Link } from 'react-router'
 import type { Lever as PulledLever, Service } from '../../gen/fairlead/console/v1/resources_pb'
@@ -6,8 +5,10 @@ import { SyncService } from '../../gen/fairlead/console/v1/sync_service_pb'
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
 import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
+import { At } from '../../live/At'
 import { undoOf } from '../../state/undo'
 import { Ask, useLever } from '../../ui/Ask'
+import { Said } from '../../ui/Said'
 import { amount, plain, shortCommit } from '../../ui/text'
 
 const hub = createClient(SyncService, transport)
@@ -56,7 +57,11 @@ function Story({ of }: { of: PulledLever | undefined }) {
       {of.reason && `: ${plain(of.reason, 1024)}`}{' '}
       <span className="quiet">
         {plain(of.author, 300)} {of.sinceTime && <Age of={of.sinceTime} />}
-        {of.untilTime && `, until ${timestampDate(of.untilTime).toLocaleString()}`}
+        {of.untilTime && (
+          <>
+            , until <At of={of.untilTime} />
+          </>
+        )}
       </span>
     </>
   )
@@ -136,7 +141,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
         {...(closed ? { choices: closedWays } : {})}
         request={(_, way) => ({ name, override: way === 'override' })}
       >
-        {closed && `${plain(of.status?.windows?.message ?? '', 1024)} `}
+        {closed && <Said of={`${of.status?.windows?.message ?? ''} `} max={1024} />}
         {behind(of)} <Link to="?tab=diff">What would change</Link>
       </Ask>
       {held ? (

@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from '@connectrpc/connect-query'
-import { useEffect, useState } from 'react'
+import { useEffect } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
@@ -10,8 +10,11 @@ import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { healthState } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
+import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
 import { Failed, Waiting } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
+import { Search } from '../../ui/Search'
 import { amount, plain } from '../../ui/text'
 import { explored, grouped, mostAtOnce, syncedAs } from './grouped'
 import { Branches, OwnedSays, useOwned } from './Tree'
@@ -23,34 +26,50 @@ export function Troubled({ of }: { of: Service }) {
   if (!report) return <p>The cluster has not told anything of this service yet.</p>
   if (list.length === 0) return <p>{amount(report.objectsTotal, 'object')}, healthy and as Git says.</p>
   return (
-    <div className="table-wrap">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Object</th>
-            <th scope="col">Health</th>
-            <th scope="col">Why</th>
-          </tr>
-        </thead>
-        <tbody>
-          {list.map((o) => (
-            <tr key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`}>
-              <td className="name">
-                <Link to={explored(of.spec?.cluster ?? '', o)}>
-                  {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}
-                </Link>
-              </td>
-              <td>
-                <Health of={o} />
-              </td>
-              <td>
-                <Reason of={o} />
-              </td>
+    <>
+      <Export
+        name={`${of.metadata?.name}-troubled`}
+        columns={['group', 'kind', 'namespace', 'name', 'health', 'message', 'rival', 'fields']}
+        rows={list.map((o) => ({
+          group: o.group,
+          kind: o.kind,
+          namespace: o.namespace,
+          name: o.name,
+          health: o.health,
+          message: o.message,
+          rival: o.rival,
+          fields: o.fields.join(' '),
+        }))}
+      />
+      <div className="table-wrap">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Object</th>
+              <th scope="col">Health</th>
+              <th scope="col">Why</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+          </thead>
+          <tbody>
+            {list.map((o) => (
+              <tr key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`}>
+                <td className="name">
+                  <Link to={explored(of.spec?.cluster ?? '', o)}>
+                    {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}
+                  </Link>
+                </td>
+                <td>
+                  <Health of={o} />
+                </td>
+                <td>
+                  <Reason of={o} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
   )
 }
 
@@ -66,7 +85,7 @@ function Health({ of }: { of: ObjectReport | undefined }) {
 function Reason({ of }: { of: ObjectReport | undefined }) {
   return (
     <>
-      {plain(of?.message ?? '', 1000)}
+      <Said of={of?.message ?? ''} max={1000} />
       {of?.rival && (
         <div className="quiet">
           changed by {plain(of.rival, 200)}: <span className="mono">{plain(of.fields.join(' '), 400)}</span>
@@ -81,10 +100,10 @@ const byItself = 5
 
 // All objects, by kind; a kind with many is opened on demand.
 export function Objects({ service, cluster }: { service: string; cluster: string }) {
-  const [find, setFind] = useState('')
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const [chosen, setChosen] = useChosen()
   const [params, setParams] = useSearchParams()
   const as = params.get('as') ?? 'kind'
+  const find = params.get('find') ?? ''
   const list = useInfiniteQuery(
     ObjectService.method.listObjects,
     { service, pageSize: 1000, pageToken: '' },
@@ -117,14 +136,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
         {amount(objects.length, 'object')}, as of <Age of={objects[0]?.observedTime} /> ago
       </p>
       <div className="actions">
-        <input
-          type="search"
-          data-search
-          aria-label="Find an object"
-          placeholder="kind, namespace or name"
-          value={find}
-          onChange={(e) => setFind(e.target.value)}
-        />
+        <Search name="find" label="Find an object" hint="kind, namespace or name" />
         <select aria-label="Show as" value={as} onChange={(e) => setAs(e.target.value)}>
           <option value="kind">by kind</option>
           <option value="tree">by kind, with what the cluster made of them</option>

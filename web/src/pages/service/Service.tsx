@@ -2,7 +2,7 @@ import { lazy } from 'react'
 import { Link, useParams } from 'react-router'
 import type { Service as Resource } from '../../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
-import { failureOf } from '../../hub/errors'
+import { failureOf, isMissing } from '../../hub/errors'
 import { quote } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
@@ -13,22 +13,28 @@ import { stateOf } from '../../state/states'
 import { EventsOf } from '../../ui/EventsOf'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
+import { kindNamed, type ResourceKind } from '../../ui/resources'
+import { Said } from '../../ui/Said'
 import { Tabs, useTab } from '../../ui/Tabs'
 import { amount, plain, shortCommit, shortDigest } from '../../ui/text'
 import { Values } from '../../ui/Values'
 import { Closed } from './Closed'
 import { Configured } from './Configured'
 import { Delivery } from './Delivery'
-import { Diff } from './Diff'
 import { History } from './History'
 import { Guard, Lever, Levers } from './Levers'
 import { Objects, Troubled } from './Objects'
 import { Tests } from './Tests'
 
 // Logs come from the cluster, which other tabs do without.
+const Diff = lazy(() => import('./Diff'))
 const Logs = lazy(() => import('./Logs'))
 const Why = lazy(() => import('./Why'))
 const ClusterEvents = lazy(() => import('./ClusterEvents'))
+const Changes = lazy(() => import('../../ui/Changes'))
+const Deleted = lazy(() => import('../../ui/Deleted'))
+
+const kind = kindNamed('Service') as ResourceKind
 
 // In these states the cluster itself is asked for the cause.
 const asksCluster = ['failed', 'degraded', 'progressing', 'waiting']
@@ -42,11 +48,16 @@ export function Service() {
   const fresh = useFreshness([got])
   const service = got.data?.service
   const again = () => void got.refetch()
-  if (got.error && !service)
+  if (got.error && (!service || isMissing(got.error)))
     return (
       <>
         <Title tab={name}>{plain(name, 80)}</Title>
         <Failed failure={failureOf(got.error)} again={again} />
+        {isMissing(got.error) && (
+          <Part what="its history">
+            <Deleted of={kind} name={name} back={again} />
+          </Part>
+        )}
         <p>
           <Link to="/services">All services</Link>
         </p>
@@ -89,7 +100,9 @@ export function Service() {
       {service.status?.stateMessage && (
         <section className="panel" aria-label="Why">
           <h2>Why</h2>
-          <pre>{plain(service.status.stateMessage)}</pre>
+          <pre>
+            <Said of={service.status.stateMessage} />
+          </pre>
           {cluster && asksCluster.includes(state) && (
             <Part what="a look into the cluster">
               <Why of={service} />
@@ -108,7 +121,11 @@ export function Service() {
         </>
       )}
       {tab === 'objects' && <Objects service={name} cluster={cluster} />}
-      {tab === 'diff' && <Diff service={name} />}
+      {tab === 'diff' && (
+        <Part what="the difference">
+          <Diff of={service} />
+        </Part>
+      )}
       {tab === 'logs' && (
         <Part what="the logs">
           <Logs service={name} cluster={cluster} />
@@ -123,11 +140,18 @@ export function Service() {
           )}
           <section className="panel" aria-label="Events of the hub">
             <h2>Events of the hub</h2>
-            <EventsOf filter={`service = ${quote(name)}`} size={50} />
+            <EventsOf filter={`service = ${quote(name)}`} size={50} name={`${name}-events`} />
           </section>
         </>
       )}
-      {tab === 'history' && <History of={service} changed={again} />}
+      {tab === 'history' && (
+        <>
+          <History of={service} changed={again} />
+          <Part what="its changes">
+            <Changes of={kind} name={name} />
+          </Part>
+        </>
+      )}
       {tab === 'tests' && <Tests service={name} changed={again} />}
       {tab === 'config' && <Values of={{ case: 'service', value: name }} />}
       {tab === 'yaml' && <Configured of={service} />}
@@ -152,7 +176,11 @@ function Truths({ of }: { of: Resource }) {
           {plain(git?.revision?.author ?? '', 100)} {sourceOf(of.spec)}{' '}
           {plain(followedBy(of.spec), 200) || 'default branch'} {of.spec?.path}
         </div>
-        {git?.problem && <div className="notice bad">{plain(git.problem.message, 600)}</div>}
+        {git?.problem && (
+          <div className="notice bad">
+            <Said of={git.problem.message} max={600} />
+          </div>
+        )}
       </section>
       <section className="panel">
         <h2>Hub</h2>
@@ -163,7 +191,9 @@ function Truths({ of }: { of: Resource }) {
         {(of.spec?.sources.length ?? 0) > 0 && <div>{plain(hub?.revision?.subject ?? '', 200)}</div>}
         <div className="quiet mono">{shortDigest(hub?.digest)}</div>
         {(hub?.problem ?? configProblem) && (
-          <div className="notice bad">{plain((hub?.problem ?? configProblem)?.message ?? '', 600)}</div>
+          <div className="notice bad">
+            <Said of={(hub?.problem ?? configProblem)?.message ?? ''} max={600} />
+          </div>
         )}
       </section>
       <section className="panel">

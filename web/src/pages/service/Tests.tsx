@@ -8,6 +8,7 @@ import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
 import { Failed, Waiting } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
 import { plain, shortCommit } from '../../ui/text'
 import { took } from './History'
 
@@ -62,7 +63,11 @@ export function Tests({ service, changed }: { service: string; changed: () => vo
                 `, took ${took(timestampMs(r.endTime) - timestampMs(r.startTime))}`}
             </span>
           </h2>
-          {r.message && <p>{plain(r.message, 2000)}</p>}
+          {r.message && (
+            <p>
+              <Said of={r.message} max={2000} />
+            </p>
+          )}
           {r.results.map((t) => (
             <details key={`${t.kind}/${t.namespace}/${t.name}`} open={t.outcome === TestOutcome.FAILED}>
               <summary>
@@ -73,7 +78,11 @@ export function Tests({ service, changed }: { service: string; changed: () => vo
                   </span>
                 )}
               </summary>
-              {t.message && <p>{plain(t.message, 2000)}</p>}
+              {t.message && (
+                <p>
+                  <Said of={t.message} max={2000} />
+                </p>
+              )}
               {t.log && <pre>{plain(t.log, 64 << 10)}</pre>}
             </details>
           ))}

@@ -1,4 +1,4 @@
-import { useState } from 'react'
+import { lazy } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
@@ -12,16 +12,21 @@ import { State } from '../../state/State'
 import { followedBy, sourceOf } from '../../state/sources'
 import { needsWords, stateOf } from '../../state/states'
 import { Column } from '../../ui/Column'
+import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
+import { Part } from '../../ui/Part'
 import { labelsOf } from '../../ui/Resources'
+import { Said } from '../../ui/Said'
 import { Search } from '../../ui/Search'
 import { plain, shortCommit } from '../../ui/text'
 import { Batch } from './Batch'
 import { columns, type Name, rowOf, sortable, titles, usual } from './columns'
 import { Columns, Views } from './Views'
+
+const Gone = lazy(() => import('./Gone'))
 
 const size = 100
 const worstAndNewest = 'state desc, state_since desc'
@@ -59,7 +64,7 @@ export function Services() {
     { keep: true },
   )
   const counted = useLive(LiveService.method.countResources, { kind: Kind.SERVICE, filter }, { keep: true })
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const [chosen, setChosen] = useChosen()
   const shown = new Set((params.get('cols') ?? usual.join(',')).split(','))
   const names = (list.data?.services ?? []).map((s) => s.metadata?.name ?? '')
   const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
@@ -132,6 +137,9 @@ export function Services() {
         </tbody>
       </List>
       <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={total} />
+      <Part what="services that were deleted">
+        <Gone />
+      </Part>
     </>
   )
 }
@@ -183,7 +191,11 @@ function Row({
       </td>
       <td className="name">
         <Link to={`/service/${name}`}>{name}</Link>
-        {needsWords(state) && message && <div className="cause">{plain(message, 300)}</div>}
+        {needsWords(state) && message && (
+          <div className="cause">
+            <Said of={message} max={300} />
+          </div>
+        )}
       </td>
       {columns
         .filter((c) => shown.has(c))

@@ -6,6 +6,7 @@ import { SourceService, type TreeEntry, TreeEntry_Kind } from '../../gen/fairlea
 import { failureAt } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { Copied } from '../../ui/Copied'
+import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
 import { bytesOf, plain, shortCommit } from '../../ui/text'
@@ -91,6 +92,16 @@ function Folder({ source, revision, path }: { source: string; revision: string; 
         as of commit <span className="mono">{shortCommit(at?.commit)}</span> {plain(at?.subject ?? '', 200)}{' '}
         <Age of={at?.commitTime} />
       </p>
+      <Export
+        name={`${source}-files`}
+        columns={['path', 'kind', 'size', 'object']}
+        rows={entries.map((e) => ({
+          path: path ? `${path}/${e.name}` : e.name,
+          kind: words[e.kind] ?? '',
+          size: isFile(e) ? String(e.size) : '',
+          object: e.objectId,
+        }))}
+      />
       {entries.length === 0 && <p>Nothing is in it.</p>}
       {entries.length > 0 && (
         <div className={list.isPlaceholderData || list.error ? 'table-wrap stale' : 'table-wrap'}>

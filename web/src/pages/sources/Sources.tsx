@@ -12,6 +12,7 @@ import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
 import { Search } from '../../ui/Search'
 import { plain, sentence, shortCommit } from '../../ui/text'
 
@@ -72,7 +73,7 @@ function Row({ of }: { of: Source }) {
         <Link to={`/source/${name}`}>{name}</Link>
         {problem && (
           <div className="cause">
-            {plain(sentence(problem.message), 500)} Last good commits are served since{' '}
+            <Said of={sentence(problem.message)} max={500} /> Last good commits are served since{' '}
             <Age of={problem.since} />.
           </div>
         )}

@@ -1,0 +1,17 @@
+import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+import { localTime } from '../ui/times'
+import { age } from './ages'
+import { useNow } from './asked'
+
+// When something was or will be, in the zone of the person, with how long ago or in how long that is.
+export function At({ of }: { of: Timestamp | Date | undefined }) {
+  const now = useNow()
+  if (!of) return null
+  const date = of instanceof Date ? of : timestampDate(of)
+  const left = date.getTime() - now
+  return (
+    <time dateTime={date.toISOString()} title={date.toISOString()}>
+      {localTime(date)} ({left > 0 ? `in ${age(left)}` : `${age(-left)} ago`})
+    </time>
+  )
+}

@@ -1,0 +1,179 @@
+import { create, toJsonString } from '@bufbuild/protobuf'
+import { Code, ConnectError } from '@connectrpc/connect'
+import { describe, expect, test } from 'vitest'
+import { compare, type Folder, packed } from '../cluster/compare'
+import { Refused } from '../cluster/request'
+import { type Service, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { TokenLimitsSchema } from '../gen/fairlead/console/v1/service_account_service_pb'
+import { ServiceDetailSchema } from '../gen/fairlead/delivery/v1/detail_pb'
+import { DeletePolicy, SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
+import { PackServiceResponseSchema } from '../gen/fairlead/gitcache/v1/source_pb'
+import { commandOf, limitsSay } from '../pages/access/limits'
+import { linesOf } from '../pages/service/lines'
+import { detach, orphaned } from '../ui/detach'
+
+const never = new AbortController().signal
+const now = () => Promise.resolve()
+
+describe('the difference of two texts', () => {
+  test('is what diff -u writes', () => {
+    const before = [...'abcdefghijklmnop'].join('\n')
+    expect(linesOf(before, before)).toBe('')
+    expect(linesOf(`${before}\n`, before)).toBe('')
+    expect(linesOf(before, before.replace('e', 'E').replace('p', 'p\nq'))).toBe(
+      [
+        '@@ -2,7 +2,7 @@',
+        ' b',
+        ' c',
+        ' d',
+        '-e',
+        '+E',
+        ' f',
+        ' g',
+        ' h',
+        '@@ -14,3 +14,4 @@',
+        ' n',
+        ' o',
+        ' p',
+        '+q',
+      ].join('\n'),
+    )
+  })
+  test('of long ones is not asked of each pair of lines', () => {
+    const long = (of: string) => Array.from({ length: 3000 }, (_, i) => `${of}${i}`).join('\n')
+    const lines = linesOf(long('a'), long('b')).split('\n')
+    expect([lines[0], lines.length]).toEqual(['@@ -1,3000 +1,3000 @@', 6001])
+  })
+})
+
+describe('a comparison with the cluster', () => {
+  const detail = (digest: string) =>
+    toJsonString(
+      ServiceDetailSchema,
+      create(ServiceDetailSchema, {
+        service: 'web',
+        digest,
+        detail: { case: 'diff', value: { changed: 1 } },
+      }),
+    )
+  const answers = (...of: (string | Refused)[]) => {
+    const asked: [string, RequestInit | undefined][] = []
+    const ask = async (path: string, init?: RequestInit) => {
+      asked.push([path, init])
+      const next = of.length > 1 ? of.shift() : of[0]
+      if (next instanceof Refused) throw next
+      return new Response(next)
+    }
+    return { ask, asked }
+  }
+  const busy = new Refused('the agent stands by', Code.Unavailable, 503)
+
+  test('waits for an agent that has not heard of the newest content, or is busy', async () => {
+    const { ask, asked } = answers(detail('old'), busy, detail('new'))
+    const found = await compare(ask, 'web', { handedOut: 'new' }, never, now)
+    expect(found.digest).toBe('new')
+    expect(asked.map(([path]) => path)).toEqual(Array(3).fill('/fairlead/v1/services/web/diff'))
+    expect(asked[0]?.[1]?.method).toBeUndefined()
+  })
+  test('takes in the end what there is, and says why there is nothing', async () => {
+    expect((await compare(answers(detail('old')).ask, 'web', { handedOut: 'new' }, never, now)).digest).toBe(
+      'old',
+    )
+    await expect(compare(answers(busy).ask, 'web', {}, never, now)).rejects.toThrow('the agent stands by')
+    const refused = answers(new Refused('you may not read', Code.PermissionDenied, 403))
+    await expect(compare(refused.ask, 'web', {}, never, now)).rejects.toThrow('you may not read')
+    expect(refused.asked.length).toBe(1)
+  })
+  test('sends a folder once, and takes the first answer', async () => {
+    const { ask, asked } = answers(detail('other'))
+    await compare(ask, 'web', { handedOut: 'new', folder: new Blob(['tar']) }, never, now)
+    expect(asked.map(([, init]) => [init?.method, init?.headers])).toEqual([
+      ['POST', { 'Content-Type': 'application/x-tar' }],
+    ])
+  })
+  test('is of a folder that came whole', async () => {
+    const sum = '8f1b1b0f5e4d0c1a4d0b8a9e'
+    const pack = (digest: string) =>
+      async function* () {
+        yield create(PackServiceResponseSchema, {
+          part: {
+            case: 'service',
+            value: { revision: { commit: 'c1' }, artifact: { digest, files: 2 } },
+          },
+        })
+        for (const text of ['ab', 'c'])
+          yield create(PackServiceResponseSchema, {
+            part: { case: 'data', value: new TextEncoder().encode(text) },
+          })
+      }
+    const abc = 'sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
+    const got: Folder = await packed('web', 'c1', never, pack(abc))
+    expect([got.commit, got.files, await got.tar.text()]).toEqual(['c1', 2, 'abc'])
+    await expect(packed('web', 'c1', never, pack(`sha256:${sum}`))).rejects.toThrow('did not come whole')
+  })
+})
+
+describe('objects that outlive their service', () => {
+  const service = (s: Parameters<typeof create<typeof ServiceSchema>>[1]) => create(ServiceSchema, s)
+  test('are said so in what files say, under the levers', () => {
+    const out = orphaned(
+      service({
+        spec: { source: 'shop', sync: { mode: SyncMode.HOLD, requestTime: { seconds: 1n } } },
+        levers: { mode: { reason: 'odd' }, spec: { source: 'shop' } },
+      }),
+    )
+    expect(out.spec).toMatchObject({
+      source: 'shop',
+      sync: { mode: SyncMode.UNSPECIFIED, onDelete: DeletePolicy.ORPHAN },
+    })
+    expect(out.levers?.spec).toBeUndefined()
+    expect(orphaned(service({ spec: { sync: { requestTime: { seconds: 1n } } } })).spec?.sync).toMatchObject({
+      onDelete: DeletePolicy.ORPHAN,
+    })
+  })
+  const hubOf = (states: Service[]) => ({
+    getService: async () => ({ service: states.length > 1 ? states.shift() : states[0] }),
+    updateService: async (r: { service: Service }) => r,
+  })
+  const at = (hub: string, cluster: string) =>
+    service({ spec: {}, status: { hub: { digest: hub }, cluster: { report: { digest: cluster } } } })
+  test('wait until the cluster has the new content, and no longer than a person waits', async () => {
+    const states = [at('a', 'a'), at('a', 'a'), at('b', 'a'), at('b', 'b'), at('c', 'c')]
+    await detach('web', never, hubOf(states), now)
+    expect(states.length).toBe(1)
+    const given = new AbortController()
+    const waits = detach('web', given.signal, hubOf([at('a', 'a')]), async () => given.abort())
+    await expect(waits).rejects.toThrow('It was not deleted')
+    await expect(detach('web', never, hubOf([at('a', 'a')]), now)).rejects.toThrow('does not answer')
+  })
+  test('can not be promised behind a rollback', async () => {
+    const hub = { ...hubOf([at('a', 'a')]), updateService: async () => ({ service: at('a', 'a') }) }
+    await expect(detach('web', never, hub, now)).rejects.toBeInstanceOf(ConnectError)
+  })
+})
+
+test('a token has the bounds that a person typed, and says them', () => {
+  expect(
+    commandOf({
+      account: ' ci ',
+      description: "deploys; it's $HOME",
+      days: '7',
+      role: 'deployer',
+      projects: 'shop, web shop',
+      clusters: '',
+    }),
+  ).toBe(
+    `fairlead token create --service-account ci --description 'deploys; it'\\''s $HOME' --lifetime 168h --role deployer --project shop --project web`,
+  )
+  expect(commandOf({})).toBe('fairlead token create')
+  expect(limitsSay(undefined)).toBe('all that its owner may')
+  expect(
+    limitsSay(
+      create(TokenLimitsSchema, {
+        role: 'viewer',
+        projects: ['shop'],
+        clusters: { labels: { env: 'prod' } },
+      }),
+    ),
+  ).toBe('role viewer, in shop, on clusters with env=prod')
+})
