@@ -289,9 +289,16 @@ type AlertGroup struct {
 	// Number of the clusters.
 	Total int32 `protobuf:"varint,4,opt,name=total,proto3" json:"total,omitempty"`
 	// Unset: nobody works on it.
-	Acknowledged  *AlertNote `protobuf:"bytes,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Acknowledged *AlertNote `protobuf:"bytes,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// Number of those of the clusters of which nothing is known now, as of one that is away: they count as they were seen last.
+	Unknown int32 `protobuf:"varint,6,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// Since when that is so of the first of them.
+	UnknownSinceTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=unknown_since_time,json=unknownSinceTime,proto3" json:"unknown_since_time,omitempty"`
+	// Since when the group flaps: it began and ceased to fire four times within half an hour, and has no further event until it has not done so for ten minutes. Unset:
+	// it does not flap. A group that flaps is listed also while it does not fire; since_time is unset then.
+	FlapsSinceTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=flaps_since_time,json=flapsSinceTime,proto3" json:"flaps_since_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AlertGroup) Reset() {
@@ -355,6 +362,27 @@ func (x *AlertGroup) GetTotal() int32 {
 func (x *AlertGroup) GetAcknowledged() *AlertNote {
 	if x != nil {
 		return x.Acknowledged
+	}
+	return nil
+}
+
+func (x *AlertGroup) GetUnknown() int32 {
+	if x != nil {
+		return x.Unknown
+	}
+	return 0
+}
+
+func (x *AlertGroup) GetUnknownSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnknownSinceTime
+	}
+	return nil
+}
+
+func (x *AlertGroup) GetFlapsSinceTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FlapsSinceTime
 	}
 	return nil
 }
@@ -1081,7 +1109,7 @@ const file_fairlead_console_v1_alert_service_proto_rawDesc = "" +
 	"\apending\x18\x02 \x01(\x05R\apending\x128\n" +
 	"\asilence\x18\x03 \x01(\v2\x1e.fairlead.console.v1.AlertNoteR\asilence\x12\x18\n" +
 	"\aunknown\x18\x04 \x01(\x05R\aunknown\x127\n" +
-	"\tlook_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\blookTime\"\xd3\x01\n" +
+	"\tlook_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\blookTime\"\xfd\x02\n" +
 	"\n" +
 	"AlertGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x129\n" +
@@ -1089,7 +1117,10 @@ const file_fairlead_console_v1_alert_service_proto_rawDesc = "" +
 	"since_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tsinceTime\x12\x1a\n" +
 	"\bclusters\x18\x03 \x03(\tR\bclusters\x12\x14\n" +
 	"\x05total\x18\x04 \x01(\x05R\x05total\x12B\n" +
-	"\facknowledged\x18\x05 \x01(\v2\x1e.fairlead.console.v1.AlertNoteR\facknowledged\"\xa6\x01\n" +
+	"\facknowledged\x18\x05 \x01(\v2\x1e.fairlead.console.v1.AlertNoteR\facknowledged\x12\x18\n" +
+	"\aunknown\x18\x06 \x01(\x05R\aunknown\x12H\n" +
+	"\x12unknown_since_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x10unknownSinceTime\x12D\n" +
+	"\x10flaps_since_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x0eflapsSinceTime\"\xa6\x01\n" +
 	"\tAlertNote\x12\x16\n" +
 	"\x06author\x18\x01 \x01(\tR\x06author\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12.\n" +
@@ -1197,34 +1228,36 @@ var file_fairlead_console_v1_alert_service_proto_depIdxs = []int32{
 	21, // 9: fairlead.console.v1.AlertStatus.look_time:type_name -> google.protobuf.Timestamp
 	21, // 10: fairlead.console.v1.AlertGroup.since_time:type_name -> google.protobuf.Timestamp
 	4,  // 11: fairlead.console.v1.AlertGroup.acknowledged:type_name -> fairlead.console.v1.AlertNote
-	21, // 12: fairlead.console.v1.AlertNote.time:type_name -> google.protobuf.Timestamp
-	21, // 13: fairlead.console.v1.AlertNote.until_time:type_name -> google.protobuf.Timestamp
-	0,  // 14: fairlead.console.v1.AcknowledgeAlertResponse.alert:type_name -> fairlead.console.v1.Alert
-	21, // 15: fairlead.console.v1.SilenceAlertRequest.until_time:type_name -> google.protobuf.Timestamp
-	0,  // 16: fairlead.console.v1.SilenceAlertResponse.alert:type_name -> fairlead.console.v1.Alert
-	0,  // 17: fairlead.console.v1.GetAlertResponse.alert:type_name -> fairlead.console.v1.Alert
-	22, // 18: fairlead.console.v1.ListAlertsRequest.read_mask:type_name -> google.protobuf.FieldMask
-	0,  // 19: fairlead.console.v1.ListAlertsResponse.alerts:type_name -> fairlead.console.v1.Alert
-	0,  // 20: fairlead.console.v1.UpdateAlertRequest.alert:type_name -> fairlead.console.v1.Alert
-	0,  // 21: fairlead.console.v1.UpdateAlertResponse.alert:type_name -> fairlead.console.v1.Alert
-	23, // 22: fairlead.console.v1.UpdateAlertResponse.outcome:type_name -> fairlead.console.v1.Outcome
-	9,  // 23: fairlead.console.v1.AlertService.GetAlert:input_type -> fairlead.console.v1.GetAlertRequest
-	11, // 24: fairlead.console.v1.AlertService.ListAlerts:input_type -> fairlead.console.v1.ListAlertsRequest
-	13, // 25: fairlead.console.v1.AlertService.UpdateAlert:input_type -> fairlead.console.v1.UpdateAlertRequest
-	15, // 26: fairlead.console.v1.AlertService.DeleteAlert:input_type -> fairlead.console.v1.DeleteAlertRequest
-	5,  // 27: fairlead.console.v1.AlertService.AcknowledgeAlert:input_type -> fairlead.console.v1.AcknowledgeAlertRequest
-	7,  // 28: fairlead.console.v1.AlertService.SilenceAlert:input_type -> fairlead.console.v1.SilenceAlertRequest
-	10, // 29: fairlead.console.v1.AlertService.GetAlert:output_type -> fairlead.console.v1.GetAlertResponse
-	12, // 30: fairlead.console.v1.AlertService.ListAlerts:output_type -> fairlead.console.v1.ListAlertsResponse
-	14, // 31: fairlead.console.v1.AlertService.UpdateAlert:output_type -> fairlead.console.v1.UpdateAlertResponse
-	16, // 32: fairlead.console.v1.AlertService.DeleteAlert:output_type -> fairlead.console.v1.DeleteAlertResponse
-	6,  // 33: fairlead.console.v1.AlertService.AcknowledgeAlert:output_type -> fairlead.console.v1.AcknowledgeAlertResponse
-	8,  // 34: fairlead.console.v1.AlertService.SilenceAlert:output_type -> fairlead.console.v1.SilenceAlertResponse
-	29, // [29:35] is the sub-list for method output_type
-	23, // [23:29] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	21, // 12: fairlead.console.v1.AlertGroup.unknown_since_time:type_name -> google.protobuf.Timestamp
+	21, // 13: fairlead.console.v1.AlertGroup.flaps_since_time:type_name -> google.protobuf.Timestamp
+	21, // 14: fairlead.console.v1.AlertNote.time:type_name -> google.protobuf.Timestamp
+	21, // 15: fairlead.console.v1.AlertNote.until_time:type_name -> google.protobuf.Timestamp
+	0,  // 16: fairlead.console.v1.AcknowledgeAlertResponse.alert:type_name -> fairlead.console.v1.Alert
+	21, // 17: fairlead.console.v1.SilenceAlertRequest.until_time:type_name -> google.protobuf.Timestamp
+	0,  // 18: fairlead.console.v1.SilenceAlertResponse.alert:type_name -> fairlead.console.v1.Alert
+	0,  // 19: fairlead.console.v1.GetAlertResponse.alert:type_name -> fairlead.console.v1.Alert
+	22, // 20: fairlead.console.v1.ListAlertsRequest.read_mask:type_name -> google.protobuf.FieldMask
+	0,  // 21: fairlead.console.v1.ListAlertsResponse.alerts:type_name -> fairlead.console.v1.Alert
+	0,  // 22: fairlead.console.v1.UpdateAlertRequest.alert:type_name -> fairlead.console.v1.Alert
+	0,  // 23: fairlead.console.v1.UpdateAlertResponse.alert:type_name -> fairlead.console.v1.Alert
+	23, // 24: fairlead.console.v1.UpdateAlertResponse.outcome:type_name -> fairlead.console.v1.Outcome
+	9,  // 25: fairlead.console.v1.AlertService.GetAlert:input_type -> fairlead.console.v1.GetAlertRequest
+	11, // 26: fairlead.console.v1.AlertService.ListAlerts:input_type -> fairlead.console.v1.ListAlertsRequest
+	13, // 27: fairlead.console.v1.AlertService.UpdateAlert:input_type -> fairlead.console.v1.UpdateAlertRequest
+	15, // 28: fairlead.console.v1.AlertService.DeleteAlert:input_type -> fairlead.console.v1.DeleteAlertRequest
+	5,  // 29: fairlead.console.v1.AlertService.AcknowledgeAlert:input_type -> fairlead.console.v1.AcknowledgeAlertRequest
+	7,  // 30: fairlead.console.v1.AlertService.SilenceAlert:input_type -> fairlead.console.v1.SilenceAlertRequest
+	10, // 31: fairlead.console.v1.AlertService.GetAlert:output_type -> fairlead.console.v1.GetAlertResponse
+	12, // 32: fairlead.console.v1.AlertService.ListAlerts:output_type -> fairlead.console.v1.ListAlertsResponse
+	14, // 33: fairlead.console.v1.AlertService.UpdateAlert:output_type -> fairlead.console.v1.UpdateAlertResponse
+	16, // 34: fairlead.console.v1.AlertService.DeleteAlert:output_type -> fairlead.console.v1.DeleteAlertResponse
+	6,  // 35: fairlead.console.v1.AlertService.AcknowledgeAlert:output_type -> fairlead.console.v1.AcknowledgeAlertResponse
+	8,  // 36: fairlead.console.v1.AlertService.SilenceAlert:output_type -> fairlead.console.v1.SilenceAlertResponse
+	31, // [31:37] is the sub-list for method output_type
+	25, // [25:31] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_alert_service_proto_init() }
