@@ -250,8 +250,10 @@ func TestAlertsFollowViewsOverConsoles(t *testing.T) {
 	d.push(t, "edge-1", whole(2, 1, &deliveryv1.ViewSection{
 		Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_STALE, Reason: "no answer",
 	}))
-	admin.awaitAlert(t, "pods",
-		func(s *consolev1.AlertStatus) bool { return s.GetUnknown() == 1 && len(s.GetFiring()) == 1 })
+	admin.awaitAlert(t, "pods", func(s *consolev1.AlertStatus) bool {
+		return s.GetUnknown() == 1 && len(s.GetFiring()) == 1 && s.GetFiring()[0].GetUnknown() == 1 &&
+			s.GetFiring()[0].GetUnknownSinceTime().AsTime().After(s.GetFiring()[0].GetSinceTime().AsTime())
+	})
 	one.stop()
 	admin = two.admin(t)
 	looked := admin.alert(t, "pods").GetLookTime().AsTime()

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/plural"
@@ -104,8 +105,16 @@ func (v view) alert(a *consolev1.Alert) (r row) {
 	}
 	for _, g := range s.GetFiring() {
 		clusters += int(g.GetTotal())
-		state = "Firing"
-		r.notes = append(r.notes, note{about: name, text: v.found(g), since: g.GetSinceTime()})
+		if state != "Firing" && !isSet(g.GetSinceTime()) {
+			state = "Flapping"
+		} else {
+			state = "Firing"
+		}
+		since := g.GetSinceTime()
+		if isSet(g.GetFlapsSinceTime()) {
+			since = g.GetFlapsSinceTime()
+		}
+		r.notes = append(r.notes, note{about: name, text: v.found(g), since: since})
 	}
 	if silence := s.GetSilence(); silence != nil {
 		state += ", silent"
@@ -136,6 +145,12 @@ func (v view) found(g *consolev1.AlertGroup) string {
 	}
 	if more := int(g.GetTotal()) - len(names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
+	}
+	if isSet(g.GetFlapsSinceTime()) {
+		text += "; it flaps: no event comes until that has not changed for 10m"
+	}
+	if n := g.GetUnknown(); n > 0 {
+		text += fmt.Sprintf("; for %s nothing is known of %d of them", table.Age(v.now, g.GetUnknownSinceTime().AsTime()), n)
 	}
 	if ack := g.GetAcknowledged(); ack != nil {
 		text += fmt.Sprintf(" (acknowledged by %s%s)", ack.GetAuthor(), because(ack.GetReason()))

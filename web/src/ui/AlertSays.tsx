@@ -43,7 +43,20 @@ function Group({ of }: { of: AlertGroup }) {
       ))}
       {of.total > few && `and ${(of.total - few).toLocaleString()} more `}
       <span className="quiet">
-        for <Age of={of.sinceTime} />
+        {of.flapsSinceTime ? (
+          <>
+            flaps for <Age of={of.flapsSinceTime} />: no event comes until that has not changed for 10 min
+          </>
+        ) : (
+          <>
+            for <Age of={of.sinceTime} />
+          </>
+        )}
+        {of.unknown > 0 && (
+          <>
+            , nothing is known of {amount(of.unknown, 'cluster')} for <Age of={of.unknownSinceTime} />
+          </>
+        )}
         {of.acknowledged &&
           `, ${plain(of.acknowledged.author, 120)} works on it: ${plain(of.acknowledged.reason, 300)}`}
       </span>

@@ -147,9 +147,12 @@ func (k *Keeper) evaluate(r store.Resource, of store.AlertState, subjects []subj
 		seen = append(seen, one)
 	}
 	for _, t := range s.Look(a.Spec.rule(), seen, now) {
-		if how := t.words(r.Name, a.Spec); t.Fires {
+		switch how := t.words(r.Name, a.Spec); {
+		case t.Flaps:
+			out.Events = append(out.Events, event.AlertFlaps(r.Name, r.UID, t.Group, a.Spec.severity(), how, t.Clusters, t.Since, now))
+		case t.Fires:
 			out.Events = append(out.Events, event.AlertFires(r.Name, r.UID, t.Group, a.Spec.severity(), how, t.Clusters, t.Since, now))
-		} else {
+		default:
 			out.Events = append(out.Events, event.AlertEnds(r.Name, r.UID, t.Group, a.Spec.severity(), how, t.Since, now))
 		}
 	}
@@ -167,7 +170,7 @@ func (k *Keeper) end(of store.AlertState) (out store.AlertChange, err error) {
 	}
 	out.AlertState, out.Gone = of, true
 	tell := func(group string, g *Group) {
-		out.Events = append(out.Events, event.AlertEnds(s.Name, of.Alert, group, s.Severity, "The alert was deleted.", g.Since, k.Now()))
+		out.Events = append(out.Events, event.AlertEnds(s.Name, of.Alert, group, s.Severity, "The alert was deleted.", g.Begin(), k.Now()))
 	}
 	for name, g := range s.Groups {
 		if g.Told > 0 {

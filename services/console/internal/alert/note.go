@@ -26,7 +26,7 @@ func (k *Keeper) Acknowledge(ctx context.Context, a Alert, group, actor, reason 
 		found := false
 		for _, name := range slices.Sorted(maps.Keys(s.Groups)) {
 			g := s.Groups[name]
-			if g.Since.IsZero() || group != "" && group != name {
+			if g.Begin().IsZero() || group != "" && group != name {
 				continue
 			}
 			if found = true; g.Ack.says(note) {

@@ -26,6 +26,8 @@ const (
 	OtherGroups = "(others)"
 	// growth of the clusters of a group makes another event: so many times as many, and at least leastGrowth more.
 	growth, leastGrowth = 2, 5
+	// flapTurns within flapWithin are flapping: the last of them is told so, and the group has no further event until it has not turned for flapCalm.
+	flapTurns, flapWithin, flapCalm = 4, 30 * time.Minute, 10 * time.Minute
 )
 
 // State is what an alert has found.
@@ -51,6 +53,11 @@ type Group struct {
 	// Other says that the group is one of OtherGroups.
 	Other bool  `json:"other,omitempty"`
 	Ack   *Note `json:"ack,omitempty"`
+	// Turns are when it was told within flapWithin that the group fires, and that this is over.
+	Turns []time.Time `json:"turns,omitempty"`
+	// Flaps is since when the group flaps; zero: it does not. Calm is for how long it was seen not to turn since it did last.
+	Flaps time.Time     `json:"flaps,omitzero"`
+	Calm  time.Duration `json:"calm,omitempty"`
 }
 
 // Member is a cluster. Bad and Good are how long the question was seen to hold, and not to hold since.
@@ -59,6 +66,8 @@ type Member struct {
 	Good time.Duration `json:"good,omitempty"`
 	// Met says that it held for long enough, and has not recovered since.
 	Met bool `json:"met,omitempty"`
+	// Unknown is since when the question has no answer; zero: it has one. Meanwhile the member stays what it was.
+	Unknown time.Time `json:"unknown,omitzero"`
 
 	chosen bool // by the alert, in the round that goes on
 }
@@ -88,7 +97,9 @@ type Turn struct {
 	Group string
 	// Fires says that the group fires, and not that it is over; Grown that it fired before, with fewer clusters.
 	Fires, Grown bool
-	Since        time.Time
+	// Flaps says that the group began and ceased to fire again and again, and that this is the last event until it is calm. Calmed: it is, and does not fire.
+	Flaps, Calmed bool
+	Since         time.Time
 	// Names are the clusters, or of OtherGroups the groups; Clusters is how many clusters that is, and Of how many clusters there are in the group.
 	Names        []string
 	Clusters, Of int
@@ -112,19 +123,19 @@ func (s *State) Look(rule Rule, all []Seen, now time.Time) (turns []Turn) {
 	sizes := map[string]int{}
 	for _, c := range all {
 		sizes[c.Group]++
-		s.see(rule, c, step)
+		s.see(rule, c, step, now)
 	}
 	for _, g := range s.Groups {
 		maps.DeleteFunc(g.Members, func(_ string, m *Member) bool { return !m.chosen }) // gone, or chosen no more
 	}
-	turns = s.settle(rule, sizes, now)
+	turns = s.settle(rule, sizes, step, now)
 	if turn := s.settleOthers(now); turn != nil {
 		turns = append(turns, *turn)
 	}
 	return turns
 }
 
-func (s *State) see(rule Rule, c Seen, step time.Duration) {
+func (s *State) see(rule Rule, c Seen, step time.Duration, now time.Time) {
 	g := s.Groups[c.Group]
 	var m *Member
 	if g != nil {
@@ -134,6 +145,9 @@ func (s *State) see(rule Rule, c Seen, step time.Duration) {
 	}
 	if c.Unknown {
 		s.Unknown++
+		if m != nil && m.Unknown.IsZero() {
+			m.Unknown = now
+		}
 		return
 	}
 	switch {
@@ -150,6 +164,7 @@ func (s *State) see(rule Rule, c Seen, step time.Duration) {
 		m, step = &Member{chosen: true}, 0 // since now
 		g.Members[c.Cluster] = m
 	}
+	m.Unknown = time.Time{}
 	if c.Holds {
 		m.Bad, m.Good = min(m.Bad+step, rule.For), 0
 		m.Met = m.Met || m.Bad >= rule.For
@@ -162,7 +177,7 @@ func (s *State) see(rule Rule, c Seen, step time.Duration) {
 }
 
 // settle says which groups turn.
-func (s *State) settle(rule Rule, sizes map[string]int, now time.Time) (turns []Turn) {
+func (s *State) settle(rule Rule, sizes map[string]int, step time.Duration, now time.Time) (turns []Turn) {
 	if !s.silent(now) {
 		s.Silence = nil
 	}
@@ -171,16 +186,11 @@ func (s *State) settle(rule Rule, sizes map[string]int, now time.Time) (turns []
 	for _, name := range names {
 		g := s.Groups[name]
 		met := g.met()
-		switch fires := len(met) > rule.MoreThan; {
-		case fires && g.Since.IsZero():
-			g.Since = now
-		case !fires && !g.Since.IsZero():
-			if g.Told > 0 {
-				turns = append(turns, Turn{Group: name, Since: g.Since, Names: met, Clusters: len(met), Of: sizes[name]})
-			}
-			*g = Group{Members: g.Members}
+		if turn := g.turn(len(met) > rule.MoreThan, step, now); turn != nil {
+			turn.Group, turn.Names, turn.Clusters, turn.Of = name, met, len(met), sizes[name]
+			turns = append(turns, *turn)
 		}
-		if len(g.Members) == 0 && g.Since.IsZero() {
+		if len(g.Members)+len(g.Turns) == 0 && g.Begin().IsZero() {
 			delete(s.Groups, name)
 		}
 		if g.Told > 0 {
@@ -192,7 +202,7 @@ func (s *State) settle(rule Rule, sizes map[string]int, now time.Time) (turns []
 	}
 	for _, name := range names {
 		g := s.Groups[name]
-		if g == nil || g.Since.IsZero() || g.Other {
+		if g == nil || g.Since.IsZero() || g.Other || !g.Flaps.IsZero() {
 			continue
 		}
 		met := g.met()
@@ -204,12 +214,76 @@ func (s *State) settle(rule Rule, sizes map[string]int, now time.Time) (turns []
 		default:
 			if g.Told == 0 {
 				told++
+				turn.Flaps = g.flaps(now)
 			}
 			g.Told = len(met)
 			turns = append(turns, turn)
 		}
 	}
 	return turns
+}
+
+// turn notes whether the group fires, and returns what is to be told of that, if it is what was told before that ends, or that the group flaps.
+func (g *Group) turn(fires bool, step time.Duration, now time.Time) *Turn {
+	g.Turns = slices.DeleteFunc(g.Turns, func(at time.Time) bool { return now.Sub(at) >= flapWithin })
+	begin, turned := g.Begin(), fires == g.Since.IsZero()
+	if turned {
+		g.Since = time.Time{}
+		if fires {
+			g.Since = now
+		}
+	}
+	switch {
+	case !g.Flaps.IsZero():
+		if g.Calm = g.calmer(turned, step); g.Calm < flapCalm {
+			return nil
+		}
+		g.Flaps, g.Calm = time.Time{}, 0
+		if fires {
+			return nil // as was told
+		}
+		*g = Group{Members: g.Members}
+		return &Turn{Calmed: true, Since: begin}
+	case !turned || fires:
+		return nil
+	case g.Told == 0:
+		*g = Group{Members: g.Members, Turns: g.Turns}
+		return nil
+	case g.flaps(now):
+		return &Turn{Fires: true, Grown: true, Flaps: true, Since: begin}
+	}
+	*g = Group{Members: g.Members, Turns: g.Turns}
+	return &Turn{Since: begin}
+}
+
+// flaps notes a turn that is to be told, and says whether the group flaps with it.
+func (g *Group) flaps(now time.Time) bool {
+	if g.Turns = append(g.Turns, now); len(g.Turns) < flapTurns {
+		return false
+	}
+	g.Turns, g.Flaps = nil, now
+	return true
+}
+
+// calmer is Calm after a round. A cluster without an answer may have turned.
+func (g *Group) calmer(turned bool, step time.Duration) time.Duration {
+	if turned {
+		return 0
+	}
+	for _, m := range g.Members {
+		if !m.Unknown.IsZero() {
+			return g.Calm
+		}
+	}
+	return g.Calm + step
+}
+
+// Begin is since when the group fires, or flaps; zero: it does neither.
+func (g *Group) Begin() time.Time {
+	if !g.Flaps.IsZero() {
+		return g.Flaps
+	}
+	return g.Since
 }
 
 // settleOthers says whether the groups without events of their own turn, all together.
@@ -266,8 +340,14 @@ func (t Turn) words(name string, spec Spec) string {
 	case spec.GroupBy != "":
 		at += fmt.Sprintf(" with %s = %s", spec.GroupBy, t.Group)
 	}
-	if !t.Fires {
+	switch {
+	case t.Calmed:
+		return fmt.Sprintf("It is over: %s holds at %s, and that did not change for %s.", spec.When, at, age(flapCalm))
+	case !t.Fires:
 		return fmt.Sprintf("It is over: %s holds at %s.", spec.When, at)
+	case t.Flaps:
+		return fmt.Sprintf("%s flaps: it began or ended %d times within %s, and holds at %s now. The next event comes when it has ended and that did not change for %s.",
+			spec.When, flapTurns, age(flapWithin), at, age(flapCalm))
 	}
 	text := fmt.Sprintf("%s holds at %s", spec.When, at)
 	if spec.For > 0 {

@@ -88,7 +88,7 @@ func TestTurnsAlternate(t *testing.T) {
 				if turn.Fires == fires[turn.Group] && !turn.Grown {
 					t.Fatalf("group %s: fires %v twice", turn.Group, turn.Fires)
 				}
-				if turn.Fires && turn.Clusters <= rule.MoreThan {
+				if turn.Fires && !turn.Flaps && turn.Clusters <= rule.MoreThan {
 					t.Fatalf("fires with %v, and more than %d are needed", turn.Names, rule.MoreThan)
 				}
 				fires[turn.Group] = turn.Fires
@@ -112,8 +112,83 @@ func TestASilenceTellsLaterWhatIsNotOver(t *testing.T) {
 	if got := fmt.Sprint(told); got != "[3 true 5 false]" {
 		t.Errorf("told %s", got)
 	}
-	if s.Silence != nil || len(s.Groups) != 0 {
+	if s.Silence != nil || remembered(s) != 0 {
 		t.Errorf("it remembers %+v", s)
+	}
+}
+
+// remembered counts groups of which more is known than when they were told of last.
+func remembered(s *State) (n int) {
+	for _, g := range s.Groups {
+		if len(g.Members) > 0 || !g.Begin().IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// minutes looks at a cluster for as long as letters go, each of them two minutes; letters are those of history.
+func minutes(t *testing.T, rule Rule, letters string) (told string, s *State) {
+	t.Helper()
+	var looks []string
+	for _, is := range letters {
+		for range 2 * time.Minute / lookEvery {
+			looks = append(looks, string(is))
+		}
+	}
+	var words []string
+	s = &State{}
+	now := time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
+	began := now
+	for _, look := range looks {
+		for _, turn := range s.Look(rule, []Seen{{Cluster: "c", Holds: look == "x", Unknown: look == "?"}}, now) {
+			is := map[bool]string{true: "fires", false: "over"}[turn.Fires]
+			switch {
+			case turn.Flaps:
+				is = "flaps"
+			case turn.Calmed:
+				is = "calm"
+			}
+			words = append(words, fmt.Sprintf("%dm %s", now.Sub(began)/time.Minute, is))
+		}
+		now = now.Add(lookEvery)
+	}
+	return strings.Join(words, ", "), s
+}
+
+// The fourth event within half an hour says that the group flaps; then there is none until it has not turned for ten minutes.
+func TestAGroupThatFlapsIsToldOfOnce(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rule          Rule
+		letters, want string
+	}{
+		"calm at last":        {Rule{}, "xoxoxoxoxooooooxxoo", "0m fires, 2m over, 4m fires, 6m flaps, 28m calm, 30m fires, 34m over"},
+		"fires at last":       {Rule{}, "xoxoxoxxxxxxxxo", "0m fires, 2m over, 4m fires, 6m flaps, 28m over"},
+		"a turn begins anew":  {Rule{}, "xoxoooooxooooooo", "0m fires, 2m over, 4m fires, 6m flaps, 28m calm"},
+		"slow turns":          {Rule{}, "x" + strings.Repeat("o", 16) + "xo", "0m fires, 2m over, 34m fires, 36m over"},
+		"away before it ends": {Rule{Recover: 3 * time.Minute}, "xooxo?????????ooooooo", "0m fires, 4m over, 6m fires, 28m flaps, 38m calm"},
+		"away while it flaps": {Rule{Recover: 3 * time.Minute}, "xooxoox?????????oooooooo", "0m fires, 4m over, 6m fires, 10m flaps, 44m calm"},
+	} {
+		if got, s := minutes(t, tc.rule, tc.letters); got != tc.want {
+			t.Errorf("%s: told %s, want %s; it remembers %+v", name, got, tc.want, s.Groups[""])
+		}
+	}
+}
+
+// A cluster that goes away while it meets the rule goes on to do so, and is said to be unknown since then.
+func TestWhatFiresIsUnknownSinceTheClusterWentAway(t *testing.T) {
+	t.Parallel()
+	told, s := minutes(t, Rule{For: 2 * time.Minute}, "xx???")
+	m := s.Groups[""].Members["c"]
+	if want := time.Date(2026, 11, 22, 20, 4, 0, 0, time.UTC); told != "2m fires" || !m.Met || !m.Unknown.Equal(want) {
+		t.Errorf("told %s of %+v", told, m)
+	}
+	if told, s = minutes(t, Rule{For: 2 * time.Minute}, "xx??x"); told != "2m fires" || !s.Groups[""].Members["c"].Unknown.IsZero() {
+		t.Errorf("told %s of %+v", told, s.Groups[""].Members["c"])
+	}
+	if told, s = minutes(t, Rule{For: 4 * time.Minute}, "x?????"); told != "" || s.Groups[""].Members["c"].Bad >= 4*time.Minute {
+		t.Errorf("unknown did not pause for: told %s of %+v", told, s.Groups[""].Members["c"])
 	}
 }
 
@@ -212,7 +287,7 @@ func TestAStormIsOneEvent(t *testing.T) {
 		t.Errorf("it told again %v", told)
 	}
 	if told = look(s, 0, now.Add(2*lookEvery), apart); len(told) != mostGroups+1 || s.Others != nil ||
-		len(s.Groups) != 0 {
+		remembered(s) != 0 {
 		t.Errorf("at the end it told %v, and remembers %+v", told, s)
 	}
 }

@@ -15,6 +15,13 @@ func AlertFires(alert, uid, group string, severity consolev1.Severity, how strin
 	}, now, uid, group, stamp(since), strconv.Itoa(clusters))
 }
 
+// AlertFlaps says that an alert begins and ends to fire for a group again and again, since it was told of last.
+func AlertFlaps(alert, uid, group string, severity consolev1.Severity, how string, clusters int, since, now time.Time) store.Event {
+	return stored(&consolev1.Event{
+		Type: AlertFiring, Severity: severity, Alert: alert, Group: group, Message: how, Count: int32(clusters),
+	}, now, uid, group, stamp(since), "flaps")
+}
+
 // AlertEnds says that this is over. Its severity is that of the alert: a sink that was told of the one is told of the other.
 func AlertEnds(alert, uid, group string, severity consolev1.Severity, how string, since, now time.Time) store.Event {
 	return stored(&consolev1.Event{

@@ -151,7 +151,7 @@ func showAlerts(ctx context.Context, c *catalog.Catalog, list []alert.Alert) ([]
 	}
 	out := each(list, encodeAlert)
 	for i := range list {
-		out[i].Status = encodeAlertStatus(found[i], sees, time.Now())
+		out[i].Status = encodeAlertStatus(found[i], sees, all, time.Now())
 		if all {
 			out[i].Status.Unknown = int32(found[i].Unknown)
 		}
@@ -159,26 +159,34 @@ func showAlerts(ctx context.Context, c *catalog.Catalog, list []alert.Alert) ([]
 	return out, nil
 }
 
-func encodeAlertStatus(is alert.State, sees map[string]bool, now time.Time) *consolev1.AlertStatus {
+func encodeAlertStatus(is alert.State, sees map[string]bool, all bool, now time.Time) *consolev1.AlertStatus {
 	out := &consolev1.AlertStatus{LookTime: stamp(is.Looked)}
 	if is.Silence != nil && now.Before(is.Silence.Until) {
 		out.Silence = encodeAlertNote(is.Silence)
 	}
 	for _, name := range slices.Sorted(maps.Keys(is.Groups)) {
 		g := is.Groups[name]
-		group := &consolev1.AlertGroup{Group: name, SinceTime: stamp(g.Since), Acknowledged: encodeAlertNote(g.Ack)}
+		group := &consolev1.AlertGroup{Group: name, SinceTime: stamp(g.Since), Acknowledged: encodeAlertNote(g.Ack), FlapsSinceTime: stamp(g.Flaps)}
+		var doubtful time.Time
 		for _, cluster := range slices.Sorted(maps.Keys(g.Members)) {
-			switch {
+			switch m := g.Members[cluster]; {
 			case !sees[cluster]:
-			case !g.Members[cluster].Met:
+			case !m.Met:
 				out.Pending++
 			default:
+				if !m.Unknown.IsZero() {
+					group.Unknown++
+					if doubtful.IsZero() || m.Unknown.Before(doubtful) {
+						doubtful = m.Unknown
+					}
+				}
 				if group.Total++; group.GetTotal() <= shownClusters {
 					group.Clusters = append(group.Clusters, cluster)
 				}
 			}
 		}
-		if !g.Since.IsZero() && group.GetTotal() > 0 {
+		group.UnknownSinceTime = stamp(doubtful)
+		if !g.Since.IsZero() && group.GetTotal() > 0 || !g.Flaps.IsZero() && (all || group.GetTotal() > 0) {
 			out.Firing = append(out.Firing, group)
 		}
 	}
