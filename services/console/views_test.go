@@ -189,6 +189,22 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 		if got := p.admin.podNames(t, "edge-1"); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("the view of before has pods %v", got)
 		}
+		// People are told since when, and why; what is shown is of before.
+		p.admin.must(t, newCluster("edge-8"))
+		d.push(t, "edge-8", whole(1, 1, large(70, "x")))
+		p.follows(t, "edge-1", "edge-8")
+		const refused = "the hub has refused all pushes of the agent since "
+		kept := p.admin.view(t, "edge-1").GetUpdateTime().AsTime()
+		until(t, "the view says that pushes are refused", func() bool {
+			return strings.HasPrefix(p.admin.view(t, "edge-1").GetUnfollowed(), refused) &&
+				strings.HasPrefix(p.admin.view(t, "edge-8").GetMissing(), refused)
+		})
+		why := p.admin.view(t, "edge-1").GetUnfollowed()
+		d.push(t, "edge-1", whole(7, 2, large(80, "x")))
+		if v := p.admin.view(t, "edge-1"); v.GetUnfollowed() != why || !strings.Contains(why, "bytes in 1 sections") ||
+			!v.GetUpdateTime().AsTime().Equal(kept) || v.GetFigures()["pods.total"] != 100 {
+			t.Errorf("of a cluster whose pushes are refused: %v, and %q before", v, why)
+		}
 		// A change that makes a view too large: the whole one may be smaller.
 		d.push(t, "edge-1", whole(8, 1, large(40, "x")))
 		change := large(40, "y")
@@ -198,8 +214,14 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 			t.Errorf("of a change that is too large: %v", answer)
 		}
 		d.push(t, "edge-1", whole(8, 3, podSection("c")))
-		if got := p.admin.podNames(t, "edge-1"); !slices.Equal(got, []string{"c"}) {
-			t.Errorf("after the whole view: pods %v", got)
+		d.push(t, "edge-8", whole(1, 2, podSection("d")))
+		for name, want := range map[string]string{"edge-1": "c", "edge-8": "d"} {
+			if got := p.admin.podNames(t, name); !slices.Equal(got, []string{want}) {
+				t.Errorf("after the whole view: pods %v of %s", got, name)
+			}
+			if v := p.admin.view(t, name); v.GetUnfollowed() != "" || v.GetMissing() != "" {
+				t.Errorf("the refusal is not over: %v", v)
+			}
 		}
 	})
 }

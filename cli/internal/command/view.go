@@ -327,6 +327,9 @@ func (v view) cluster(c *consolev1.Cluster) (r row) {
 	if text := configTrouble(s.GetAgentConfig()); text != "" {
 		r.notes = append(r.notes, note{about: name, text: text, since: s.GetAgentConfig().GetSinceTime()})
 	}
+	if text := v.figures[name].GetUnfollowed(); text != "" {
+		r.notes = append(r.notes, note{about: name, text: "its figures are of before: " + text})
+	}
 	if words := frozen(c.GetFreeze()); words != "" {
 		r.notes = append(r.notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
 	}

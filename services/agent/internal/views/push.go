@@ -140,21 +140,27 @@ func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Dura
 	case connect.CodeOf(err) == connect.CodeUnimplemented:
 		p.log.InfoContext(ctx, "the hub takes no views; it is older than the agent", "again_in", refusedFor)
 		return hub.Spread(refusedFor)
+	case connect.CodeOf(err) == connect.CodeInvalidArgument: // the same bytes are never taken
+		return p.refused(ctx, err.Error(), backoff)
 	case err != nil:
 		wait := backoff.After(err)
 		p.log.DebugContext(ctx, "the view is not pushed yet", "err", err, "retry_in", wait)
 		return wait
-	}
-	if reason := answer.GetRefused(); reason != "" {
-		p.mu.Lock()
-		p.base, p.acked = 0, nil
-		p.mu.Unlock()
-		wait := backoff.Next()
-		p.log.WarnContext(ctx, "the hub refuses the view of the cluster", "reason", reason, "retry_in", wait)
-		return wait
+	case answer.GetRefused() != "":
+		return p.refused(ctx, answer.GetRefused(), backoff)
 	}
 	backoff.Reset()
 	return p.answered(request, answer, now)
+}
+
+// refused has the whole view pushed later: by then it may be another one.
+func (p *Pusher) refused(ctx context.Context, reason string, backoff *hub.Backoff) (wait time.Duration) {
+	p.mu.Lock()
+	p.base, p.acked = 0, nil
+	p.mu.Unlock()
+	wait = backoff.Next()
+	p.log.WarnContext(ctx, "the hub refuses the view of the cluster", "reason", reason, "retry_in", wait)
+	return wait
 }
 
 // answered takes over what the hub says of a push.

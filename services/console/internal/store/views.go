@@ -16,16 +16,19 @@ type ClusterView struct {
 	// Number grows with every write of a view, in the order of commits.
 	Number  int64
 	Receive time.Time
-	// Data is the view, as the agent's pushes add up to.
+	// Data is the view, as the agent's pushes add up to. Receive is zero if none of them was kept.
 	Data []byte
+	// Refusal is why the pushes since RefuseTime were refused; empty: the last one was kept.
+	Refusal    string
+	RefuseTime time.Time
 }
 
-const viewColumns = "cluster_uid, term, sequence, number, receive_time, data"
+const viewColumns = "cluster_uid, term, sequence, number, receive_time, data, refusal, refuse_time"
 
 func scanView(rows *sql.Rows) (v ClusterView, err error) {
-	var term, sequence, received int64
-	err = rows.Scan(&v.Cluster, &term, &sequence, &v.Number, &received, &v.Data)
-	v.Term, v.Sequence, v.Receive = uint64(term), uint64(sequence), FromMicros(received)
+	var term, sequence, received, refused int64
+	err = rows.Scan(&v.Cluster, &term, &sequence, &v.Number, &received, &v.Data, &v.Refusal, &refused)
+	v.Term, v.Sequence, v.Receive, v.RefuseTime = uint64(term), uint64(sequence), FromMicros(received), FromMicros(refused)
 	return v, err
 }
 
@@ -77,13 +80,20 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 		last = max(last, Micros(now)) // the view with the highest number may have gone with its cluster
 		for i := range written {
 			last++
-			written[i].Number, written[i].Receive = last, now
+			w := &written[i]
+			w.Number = last
+			switch {
+			case w.Refusal == "":
+				w.Receive, w.RefuseTime = now, time.Time{}
+			case w.RefuseTime.IsZero():
+				w.RefuseTime = now
+			}
 		}
-		return each(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6)"+
+		return each(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"+
 			" ON CONFLICT (cluster_uid) DO UPDATE SET term = excluded.term, sequence = excluded.sequence, number = excluded.number,"+
-			" receive_time = excluded.receive_time, data = excluded.data", func(i int) []any {
+			" receive_time = excluded.receive_time, data = excluded.data, refusal = excluded.refusal, refuse_time = excluded.refuse_time", func(i int) []any {
 			w := written[i]
-			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data}
+			return []any{w.Cluster, int64(w.Term), int64(w.Sequence), w.Number, Micros(w.Receive), w.Data, w.Refusal, Micros(w.RefuseTime)}
 		})
 	})
 	if err != nil {

@@ -65,7 +65,7 @@ func (b *Board) Subjects(ctx context.Context) ([]Subject, error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for i, c := range clusters {
-		s := seen{c, b.views[c.UID()]}
+		s := b.of(c)
 		out[i] = Subject{s, s.view != nil && c.Connected() && s.unfollowed() == ""}
 	}
 	return out, nil

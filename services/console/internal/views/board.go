@@ -69,6 +69,25 @@ type view struct {
 	whole          string          // sections whose figures are of now, a space around each
 	reasons        []reason
 	data           []byte
+	refusal        refusal
+}
+
+// refusal is why the hub keeps nothing of what an agent pushes; the zero value: it does.
+type refusal struct {
+	why   string
+	since time.Time
+}
+
+// of is what is known of a cluster, with mu held.
+func (b *Board) of(c live.Cluster) seen {
+	v := b.views[c.UID()]
+	switch {
+	case v == nil:
+		return seen{Cluster: c}
+	case v.received.IsZero(): // each push was refused
+		return seen{Cluster: c, refusal: v.refusal}
+	}
+	return seen{Cluster: c, view: v, refusal: v.refusal}
 }
 
 // decode returns the whole view.
@@ -167,7 +186,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		}
 		v := &view{
 			term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data,
-			rows: map[string]bool{},
+			rows: map[string]bool{}, refusal: refusal{one.Refusal, one.RefuseTime},
 		}
 		counted := map[string]int64{}
 		var whole strings.Builder // the names of whole sections, each between spaces
@@ -197,7 +216,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 	}
 	now, begun := time.Now(), b.isLoaded() // the views that there are at the start are of then
 	for i, v := range b.replace(list, made, inOrder) {
-		if v != nil && begun {
+		if v != nil && begun && v.refusal.why == "" {
 			b.curves.note(list[i].Cluster, now, pointOf(v))
 		}
 	}
@@ -291,7 +310,7 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 		return nil, err
 	}
 	written, err := b.Store.ChangeViews(ctx, uids, func(current map[string]store.ClusterView) (changed []store.ClusterView, err error) {
-		next := map[string]*deliveryv1.PushViewRequest{}
+		next, refused := map[string]*deliveryv1.PushViewRequest{}, map[string]string{}
 		for i, p := range pushes {
 			uid := known[p.GetCluster()]
 			if uid == "" {
@@ -310,6 +329,8 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 			after, answer := merge(now, p.GetPush())
 			if answers[i] = answer; after != nil {
 				next[uid] = after
+			} else if answer.GetRefused() != "" {
+				refused[uid] = answer.GetRefused()
 			}
 		}
 		for uid, view := range next {
@@ -318,6 +339,16 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 				return nil, fmt.Errorf("encode view: %w", err)
 			}
 			changed = append(changed, store.ClusterView{Cluster: uid, Term: view.GetTerm(), Sequence: view.GetSequence(), Data: data})
+		}
+		for uid, why := range refused {
+			row := current[uid]
+			if next[uid] != nil || row.Refusal != "" { // the agent tries again and again: since when is what counts
+				continue
+			}
+			if row.Cluster, row.Refusal = uid, why; row.Data == nil {
+				row.Data = []byte{}
+			}
+			changed = append(changed, row)
 		}
 		return changed, nil
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -51,7 +52,8 @@ func known() []string {
 // seen is a cluster with its view, nil if there is none.
 type seen struct {
 	live.Cluster
-	view *view
+	view    *view
+	refusal refusal
 }
 
 // Field implements filter.Row: figures, and what clusters can be asked for.
@@ -127,7 +129,7 @@ func (b *Board) look(ctx context.Context, fresh bool) (all []seen, sees live.See
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for i, c := range clusters {
-		all[i] = seen{c, b.views[c.UID()]}
+		all[i] = b.of(c)
 	}
 	return all, sees, nil
 }
@@ -152,10 +154,21 @@ func show(s seen) *consolev1.ClusterView {
 // unfollowed says why the view of a connected cluster is not of now; empty: it is, or the cluster is away.
 func (s seen) unfollowed() string {
 	version, views := s.Agent()
-	if s.view == nil || !s.Connected() || version == "" || views {
+	switch {
+	case s.view == nil, !s.Connected():
+		return ""
+	case version != "" && !views:
+		return noViews(version)
+	}
+	return s.refusal.String()
+}
+
+// String is empty if there is no refusal.
+func (r refusal) String() string {
+	if r.why == "" {
 		return ""
 	}
-	return noViews(version)
+	return fmt.Sprintf("the hub has refused all pushes of the agent since %s: %s", r.since.Format(time.RFC3339), r.why)
 }
 
 func noViews(version string) string {
@@ -172,6 +185,8 @@ func missing(s seen) string {
 		return noViews(version)
 	case !s.Connected():
 		return "the agent went away before it pushed a view"
+	case s.refusal.why != "":
+		return s.refusal.String()
 	}
 	return "the agent has not pushed a view yet"
 }

@@ -23,6 +23,7 @@ type told struct {
 	labels    string
 	connected bool
 	follows   bool
+	refused   string
 }
 
 // Watch sends the views that fit, and then those that change, until ctx ends or send fails.
@@ -101,7 +102,7 @@ func (b *Board) news(ctx context.Context, expr *filter.Expr, has map[string]told
 	there := make(map[string]bool, len(fits))
 	for _, s := range fits {
 		there[s.Name()] = true
-		now := told{uid: s.UID(), labels: s.LabelText(), connected: s.Connected(), follows: s.unfollowed() == ""}
+		now := told{uid: s.UID(), labels: s.LabelText(), connected: s.Connected(), follows: s.unfollowed() == "", refused: s.refusal.why}
 		if s.view != nil {
 			now.number = s.view.number
 		}
