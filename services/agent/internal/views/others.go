@@ -84,6 +84,33 @@ func (o *node) judge(c condition) {
 	}
 }
 
+// rank orders nodes: those that are not ready before others that are not as they should be.
+func (o *node) rank(skewed bool) int {
+	switch {
+	case !o.ready:
+		return 0
+	case len(o.bad) > 0, o.cordoned, skewed:
+		return 1
+	}
+	return 2
+}
+
+// states say how a node is, with commas between.
+func (o *node) states(skewed bool) string {
+	states := []string{"NotReady"}
+	if o.ready {
+		states[0] = "Ready"
+	}
+	states = append(states, o.bad...)
+	if o.cordoned {
+		states = append(states, "SchedulingDisabled")
+	}
+	if skewed {
+		states = append(states, "VersionSkew")
+	}
+	return string(cut([]byte(strings.Join(states, ",")), 128))
+}
+
 // isSkewed says whether Kubernetes does not support a kubelet beside an API server: it is newer, or more than 3 minors older.
 func isSkewed(kubelet, server string) bool {
 	k, okK := minor(kubelet)

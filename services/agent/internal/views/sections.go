@@ -108,90 +108,91 @@ func trusted(name string, kinds []*kind) *deliveryv1.ViewSection {
 func (v *View) nodeSection(s *deliveryv1.ViewSection) {
 	s.Sample = v.nodes.sample
 	server := v.KubernetesVersion()
-	f, list := counts{}, newWorst(maxNodeRows, func(a, b *deliveryv1.ViewRow) int {
-		return cmp.Or(cmp.Compare(nodeRank(a), nodeRank(b)), cmp.Compare(a.GetName(), b.GetName()))
+	skewed := map[string]bool{} // by version: a cluster has few
+	list := newWorst(maxNodeRows, func(a, b *node) int {
+		return cmp.Or(cmp.Compare(a.rank(skewed[a.version]), b.rank(skewed[b.version])), cmp.Compare(a.name, b.name))
 	})
+	var is struct{ ready, notReady, pressure, cordoned, skewed int64 }
+	var capacity, allocatable amounts
 	for n := range v.nodes.all() {
-		var states []string
-		f.add("total", 1)
+		if _, known := skewed[n.version]; !known {
+			skewed[n.version] = isSkewed(n.version, server)
+		}
 		if n.ready {
-			f.add("ready", 1)
-			states = append(states, "Ready")
+			is.ready++
 		} else {
-			f.add("not_ready", 1)
-			states = append(states, "NotReady")
+			is.notReady++
 		}
 		if len(n.bad) > 0 {
-			f.add("pressure", 1)
-			states = append(states, n.bad...)
+			is.pressure++
 		}
 		if n.cordoned {
-			f.add("cordoned", 1)
-			states = append(states, "SchedulingDisabled")
+			is.cordoned++
 		}
-		if isSkewed(n.version, server) {
-			f.add("skewed", 1)
-			states = append(states, "VersionSkew")
+		if skewed[n.version] {
+			is.skewed++
 		}
-		f.add("cpu_capacity", n.capacity.cpu)
-		f.add("memory_capacity", n.capacity.memory)
-		f.add("cpu_allocatable", n.allocatable.cpu)
-		f.add("memory_allocatable", n.allocatable.memory)
-		f.add("pods_allocatable", n.allocatable.pods)
-		list.add(&deliveryv1.ViewRow{
-			Key: n.name, Kind: "Node", Name: n.name, Reason: string(cut([]byte(strings.Join(states, ",")), 128)), Version: n.version, SinceTime: stamp(n.since),
+		capacity, allocatable.pods = capacity.add(n.capacity), allocatable.pods+n.allocatable.pods
+		allocatable = allocatable.add(n.allocatable)
+		list.add(n)
+	}
+	f := counts{
+		"total": int64(list.seen), "ready": is.ready, "not_ready": is.notReady, "pressure": is.pressure, "cordoned": is.cordoned, "skewed": is.skewed,
+	}
+	if list.seen > 0 {
+		f["cpu_capacity"], f["memory_capacity"] = capacity.cpu, capacity.memory
+		f["cpu_allocatable"], f["memory_allocatable"], f["pods_allocatable"] = allocatable.cpu, allocatable.memory, allocatable.pods
+	}
+	f.write(s, v.nodes.times)
+	for _, n := range list.best {
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{
+			Key: n.name, Kind: "Node", Name: n.name, Reason: n.states(skewed[n.version]), Version: n.version, SinceTime: stamp(n.since),
 			Figures: map[string]int64{"cpu_allocatable": n.allocatable.cpu, "memory_allocatable": n.allocatable.memory},
 		})
 	}
-	f.zeros("total", "ready", "not_ready", "pressure", "cordoned", "skewed")
-	f.write(s, v.nodes.times)
-	list.write(s, v.nodes.times(int64(list.seen)))
-}
-
-func nodeRank(r *deliveryv1.ViewRow) int {
-	switch {
-	case strings.HasPrefix(r.GetReason(), "NotReady"):
-		return 0
-	case r.GetReason() != "Ready":
-		return 1
-	}
-	return 2
+	s.Withheld = v.nodes.times(int64(list.seen)) - int64(len(s.GetRows()))
 }
 
 func (v *View) requestSection(s *deliveryv1.ViewSection) {
 	s.Sample = v.pods.sample
-	f := counts{}
-	f.zeros("cpu", "memory", "pods", "waiting_cpu", "waiting_memory", "waiting_pods")
+	var placed, waiting amounts
 	for p := range v.pods.all() {
 		if !p.counted {
 			continue
 		}
-		prefix := "waiting_"
+		sum := &waiting
 		if p.placed {
-			prefix = ""
+			sum = &placed
 		}
-		f.add(prefix+"cpu", p.requests.cpu)
-		f.add(prefix+"memory", p.requests.memory)
-		f.add(prefix+"pods", 1)
+		*sum = sum.add(p.requests)
+		sum.pods++
 	}
-	f.write(s, v.pods.times)
+	counts{
+		"cpu": placed.cpu, "memory": placed.memory, "pods": placed.pods,
+		"waiting_cpu": waiting.cpu, "waiting_memory": waiting.memory, "waiting_pods": waiting.pods,
+	}.write(s, v.pods.times)
 }
 
 func (v *View) podSection(s *deliveryv1.ViewSection) {
 	s.Sample = v.pods.sample
-	f, states := counts{}, map[string]int64{}
-	f.zeros("total", "pending", "running", "succeeded", "failed", "unknown", "not_ready")
+	phases, states := map[string]int64{}, map[string]int64{}
+	var total, notReady int64
 	list := newWorst(maxPodRows, comparePods)
 	for p := range v.pods.all() {
-		f.add("total", 1)
-		f.add(strings.ToLower(cmp.Or(p.phase, "unknown")), 1)
+		total++
+		phases[p.phase]++
 		states[p.reason]++
 		if p.notReady {
-			f.add("not_ready", 1)
+			notReady++
 		}
 		if p.notReady || p.phase == "Failed" {
-			list.add(&p)
+			list.add(p)
 		}
+	}
+	f := counts{"total": total, "not_ready": notReady}
+	f.zeros("pending", "running", "succeeded", "failed", "unknown")
+	for phase, n := range phases {
+		f.add(strings.ToLower(cmp.Or(phase, "unknown")), n)
 	}
 	names := slices.SortedFunc(maps.Keys(states), func(a, b string) int { return cmp.Or(cmp.Compare(states[b], states[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
@@ -308,7 +309,7 @@ func (v *View) workloadSection(s *deliveryv1.ViewSection) {
 			if !w.well {
 				f.add("not_well", t.times(1))
 				f.add(names+"_not_well", t.times(1))
-				list.add(&w)
+				list.add(w)
 			}
 		}
 	}
@@ -335,7 +336,7 @@ func (v *View) claimSection(s *deliveryv1.ViewSection) {
 		if c.phase == "Bound" {
 			f.add("bound_bytes", c.bytes)
 		} else {
-			list.add(&c)
+			list.add(c)
 		}
 	}
 	f.write(s, v.claims.times)
@@ -403,25 +404,36 @@ func (v *View) apiSection(s *deliveryv1.ViewSection) {
 
 func (v *View) serviceSection(s *deliveryv1.ViewSection) {
 	s.Sample = v.pods.sample
-	found := map[string]map[string]int64{}
-	of := func(service string) map[string]int64 {
+	found := map[string]*made{}
+	of := func(service string) *made {
 		if found[service] == nil {
-			found[service] = map[string]int64{"pods": 0, "ready": 0, "not_ready": 0, "restarts": 0}
+			found[service] = &made{}
 		}
 		return found[service]
 	}
+	byOwner := map[string]string{} // pods of one owner are of one service, unless they say another one themselves
 	for p := range v.pods.all() {
-		service := v.serviceOf(p.service, p.owner)
-		if service == "" || p.terminal {
+		if p.terminal {
+			continue
+		}
+		service := p.service
+		if service == "" && p.owner != "" {
+			known := false
+			if service, known = byOwner[p.owner]; !known {
+				service = v.serviceOf("", p.owner)
+				byOwner[p.owner] = service
+			}
+		}
+		if service == "" {
 			continue
 		}
 		f := of(service)
-		f["pods"] += v.pods.times(1)
-		f["restarts"] += v.pods.times(p.total())
+		f.pods += v.pods.times(1)
+		f.restarts += v.pods.times(p.total())
 		if p.notReady {
-			f["not_ready"] += v.pods.times(1)
+			f.notReady += v.pods.times(1)
 		} else if p.reason != "Terminating" {
-			f["ready"] += v.pods.times(1)
+			f.ready += v.pods.times(1)
 		}
 	}
 	for kind, t := range v.workloads {
@@ -435,24 +447,37 @@ func (v *View) serviceSection(s *deliveryv1.ViewSection) {
 				continue
 			}
 			if !w.well {
-				of(service)["workloads_not_well"] += t.times(1)
+				of(service).notWell += t.times(1)
 			}
 			if kind == "Job" {
-				of(service)["jobs"] += t.times(1)
+				of(service).jobs += t.times(1)
 				if w.status == "Failed" {
-					of(service)["jobs_failed"] += t.times(1)
+					of(service).jobsFailed += t.times(1)
 				}
 			}
 		}
 	}
 	s.Figures["total"] = int64(len(found))
 	names := slices.SortedFunc(maps.Keys(found), func(a, b string) int {
-		return cmp.Or(cmp.Compare(found[b]["not_ready"], found[a]["not_ready"]), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(found[b].notReady, found[a].notReady), cmp.Compare(a, b))
 	})
 	for _, name := range names[:min(len(names), maxServiceRows)] {
-		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: name, Kind: "Service", Name: name, Service: name, Figures: found[name]})
+		s.Rows = append(s.Rows, &deliveryv1.ViewRow{Key: name, Kind: "Service", Name: name, Service: name, Figures: found[name].figures()})
 	}
 	s.Withheld = int64(len(names) - len(s.GetRows()))
+}
+
+// made is what a service, and what its objects made, has.
+type made struct{ pods, ready, notReady, restarts, notWell, jobs, jobsFailed int64 }
+
+func (m *made) figures() map[string]int64 {
+	f := map[string]int64{"pods": m.pods, "ready": m.ready, "not_ready": m.notReady, "restarts": m.restarts}
+	for name, n := range map[string]int64{"workloads_not_well": m.notWell, "jobs": m.jobs, "jobs_failed": m.jobsFailed} {
+		if n > 0 {
+			f[name] = n
+		}
+	}
+	return f
 }
 
 // counts adds figures up.
@@ -494,16 +519,6 @@ func (w *worst[T]) add(one T) {
 	if w.best = slices.Insert(w.best, at, one); len(w.best) > w.most {
 		w.best = w.best[:w.most]
 	}
-}
-
-// write lists rows; of all is how many there are.
-func (w *worst[T]) write(s *deliveryv1.ViewSection, all int64) {
-	for _, one := range w.best {
-		if r, ok := any(one).(*deliveryv1.ViewRow); ok {
-			s.Rows = append(s.Rows, r)
-		}
-	}
-	s.Withheld = all - int64(len(s.GetRows()))
 }
 
 func stamp(seconds int64) *timestamppb.Timestamp {

@@ -342,12 +342,13 @@ func (v *View) setSection(s *set, values int) *deliveryv1.ViewSection {
 		return out
 	}
 	content := s.is.GetContent()
-	f, counted := counts{"total": 0}, make([]map[string]int64, len(content.GetCounts()))
+	f := counts{"total": 0}
+	counted, states := make([]map[string]int64, len(content.GetCounts())), make([]map[string]int64, len(content.GetConditions()))
 	for i := range counted {
 		counted[i] = map[string]int64{}
 	}
-	for _, name := range content.GetConditions() {
-		f.zeros(name+".true", name+".false", name+".unknown", name+"."+noValue)
+	for i := range states {
+		states[i] = map[string]int64{"true": 0, "false": 0, "unknown": 0, noValue: 0}
 	}
 	list := newWorst(viewset.Most(content), compareSetRecords)
 	var listed int64
@@ -355,21 +356,26 @@ func (v *View) setSection(s *set, values int) *deliveryv1.ViewSection {
 		out.Sample = max(out.Sample, p.table.sample)
 		one := p.table.times(1)
 		for r := range p.table.all() {
-			f.add("total", one)
+			f["total"] += one
 			for i, value := range r.counts {
 				counted[i][value] += one
 			}
 			for i, state := range r.conditions {
-				f.add(content.GetConditions()[i]+"."+state, one)
+				states[i][state] += one
 			}
 			if r.listed {
 				listed += one
-				list.add(&r)
+				list.add(r)
 			}
 		}
 	}
 	for i, count := range content.GetCounts() {
 		f.addValues(count.GetName(), counted[i], values)
+	}
+	for i, name := range content.GetConditions() {
+		for state, n := range states[i] {
+			f.add(name+"."+state, n)
+		}
 	}
 	out.Figures = f
 	for _, r := range list.best {

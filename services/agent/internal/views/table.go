@@ -10,7 +10,7 @@ import (
 type table[R any] struct {
 	most   int
 	same   func(a, b R) bool
-	rows   map[string]row[R]
+	rows   map[string]*row[R]
 	mark   uint32 // of the reading that goes on, or of the last one
 	sample uint32 // one object of so many is counted
 	// keeps: one object of so many is kept. It is less than sample while objects are read again in place of a sample: until all came, the sample counts.
@@ -26,7 +26,7 @@ type row[R any] struct {
 }
 
 func newTable[R any](most int, same func(a, b R) bool) *table[R] {
-	return &table[R]{most: most, same: same, rows: map[string]row[R]{}, sample: 1, keeps: 1}
+	return &table[R]{most: most, same: same, rows: map[string]*row[R]{}, sample: 1, keeps: 1}
 }
 
 // begin notes that all objects come now.
@@ -73,12 +73,16 @@ func (t *table[R]) put(uid string, record R) (before R, known, changed bool) {
 	if !t.holds(uid) {
 		return before, false, false
 	}
-	old, known := t.rows[uid]
-	t.rows[uid] = row[R]{record, t.mark}
-	if len(t.rows) > t.most {
+	is := t.rows[uid]
+	if known = is != nil; known {
+		before, *is = is.record, row[R]{record, t.mark}
+	} else {
+		t.rows[uid] = &row[R]{record, t.mark}
+	}
+	if len(t.rows) > t.most { // which a further ViewSet lowers
 		t.halve()
 	}
-	return old.record, known, !known || !t.same(old.record, record)
+	return before, known, !known || !t.same(before, record)
 }
 
 func (t *table[R]) remove(uid string) (changed bool) {
@@ -120,14 +124,14 @@ func (t *table[R]) halve() {
 
 func (t *table[R]) clear() { clear(t.rows); t.sample, t.keeps, t.finer = 1, 1, 0 }
 
-// all returns the records that count, in no order.
-func (t *table[R]) all() iter.Seq[R] {
-	return func(yield func(R) bool) {
+// all returns the records that count, in no order. They are those of the table, not copies: they change once the lock of View is free.
+func (t *table[R]) all() iter.Seq[*R] {
+	return func(yield func(*R) bool) {
 		for uid, r := range t.rows {
 			if t.keeps < t.sample && !t.counts(uid) {
 				continue
 			}
-			if !yield(r.record) {
+			if !yield(&r.record) {
 				return
 			}
 		}
