@@ -64,6 +64,21 @@ func TestWidthFollowsThrottling(t *testing.T) {
 	})
 }
 
+// A configuration bounds the width, and never above what it is bounded to without one.
+func TestWidthIsOnlyNarrowed(t *testing.T) {
+	t.Parallel()
+	for _, step := range []struct{ most, want int }{{0, maxWidth}, {2, 2}, {maxWidth + 5, maxWidth}, {1, 1}} {
+		w := NewWidth()
+		w.Narrow(step.most)
+		if w.most != step.want || w.Limit() != min(firstWidth, step.want) {
+			t.Errorf("narrowed to %d it begins with %d of %d, want %d at most", step.most, w.Limit(), w.most, step.want)
+		}
+		if w.Narrow(0); w.most != maxWidth {
+			t.Errorf("without a configuration it has %d at most", w.most)
+		}
+	}
+}
+
 func TestWidthIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
