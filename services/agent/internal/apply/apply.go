@@ -139,7 +139,7 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 	if err != nil {
 		return nil, err
 	}
-	p := a.progress(r, items, steps)
+	p := a.newProgress(r, items, steps)
 	p.own, p.adopted, p.shared = own, adopted, Shared(items)
 	if again := slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return item.Hook != 0 || !p.shared[item.Key] }); len(again) > 0 {
 		p.steps = append(p.steps, order.Step{Items: again}) // hooks after the objects may have taken their place
@@ -149,17 +149,17 @@ func (a *Applier) Begin(r Request, items []set.Item, adopted map[object.Key]bool
 
 // BeginHooks plans to run the hooks of some moments, which are one, and nothing else.
 func (a *Applier) BeginHooks(r Request, hooks []set.Item, moments set.Hook) *Progress {
-	return a.progress(r, hooks, order.Hooks(hooks, moments))
+	return a.newProgress(r, hooks, order.Hooks(hooks, moments))
 }
 
-func (a *Applier) progress(r Request, items []set.Item, steps []order.Step) *Progress {
+func (a *Applier) newProgress(r Request, items []set.Item, steps []order.Step) *Progress {
 	a.follower.Unfollow(r.Service) // the objects that an earlier digest waited for
 	p := &Progress{
-		steps: steps, items: items, since: a.now(), known: a.knowledge(r.Service, r.Record, items), rules: health.Compile(r.Sync.GetHealth()),
+		steps: steps, items: items, since: a.now(), known: a.knowledgeOf(r.Service, r.Record, items), rules: health.Compile(r.Sync.GetHealth()),
 		done: map[object.Key]inventory.Entry{}, made: map[object.Run]types.UID{}, ran: map[object.Run]bool{}, reasons: map[object.Run]reason{},
 		dropped: map[object.Key]bool{}, held: map[object.Key]bool{},
 	}
-	p.recall(r)
+	p.recallHooks(r)
 	return p
 }
 
@@ -179,8 +179,8 @@ func Shared(items []set.Item) map[object.Key]bool {
 	return shared
 }
 
-// recall takes over which hooks have run for the digest, by the record.
-func (p *Progress) recall(r Request) {
+// recallHooks takes over which hooks have run for the digest, by the record.
+func (p *Progress) recallHooks(r Request) {
 	if r.Record.Progress.Digest != r.Digest {
 		return
 	}
@@ -196,8 +196,8 @@ func (p *Progress) Done() map[object.Key]inventory.Entry {
 	return maps.Clone(p.done)
 }
 
-// note takes an object for done.
-func (p *Progress) note(item set.Item, uid types.UID, owned object.Sum) {
+// noteDone takes an object for done.
+func (p *Progress) noteDone(item set.Item, uid types.UID, owned object.Sum) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done[item.Key] = inventory.Entry{
@@ -212,8 +212,8 @@ func (p *Progress) Dropped(key object.Key) bool {
 	return p.dropped[key]
 }
 
-// expire notes of an object that is done whether it goes by itself, as it came back, or as the list has it.
-func (p *Progress) expire(key object.Key, expires bool, ended time.Time) {
+// noteExpiry notes of an object that is done whether it goes by itself, as it came back, or as the list has it.
+func (p *Progress) noteExpiry(key object.Key, expires bool, ended time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	entry := p.done[key]
@@ -266,9 +266,9 @@ func (a *Applier) Advance(ctx context.Context, r Request, p *Progress) Result {
 		case step.Hook != 0:
 			result = a.startHooks(ctx, r, p, step)
 		case step.Gate:
-			result = a.gate(ctx, p, step)
+			result = a.gateHealth(ctx, p, step)
 		default:
-			result = a.send(ctx, r, p, step)
+			result = a.sendStep(ctx, r, p, step)
 		}
 		if result.Final && p.failed == nil {
 			p.failed = result.Failures
@@ -293,7 +293,7 @@ type pendings struct {
 	items []Failure
 }
 
-func (p *pendings) add(item set.Item, why string) {
+func (p *pendings) addPending(item set.Item, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.items = append(p.items, Failure{Item: item, Problem: Problem{Text: why}})
@@ -306,8 +306,8 @@ const (
 	lookFirst, lookMax = 50 * time.Millisecond, 5 * time.Second
 )
 
-// waits turns what is pending into a gate.
-func (a *Applier) waits(p *Progress, pending []Failure, timeout time.Duration) Result {
+// gatePending turns what is pending into a gate.
+func (a *Applier) gatePending(p *Progress, pending []Failure, timeout time.Duration) Result {
 	if len(pending) == 0 {
 		return Result{}
 	}
@@ -318,58 +318,58 @@ func (a *Applier) waits(p *Progress, pending []Failure, timeout time.Duration) R
 	if more := len(pending) - 1; more == 1 {
 		gate.Why += ", and one more object"
 	} else if more > 1 {
-		gate.Why += ", and " + count(more, "more object")
+		gate.Why += ", and " + countWords(more, "more object")
 	}
 	return Result{Waits: gate}
 }
 
-// send sends the objects of a step, as far as they need it.
-func (a *Applier) send(ctx context.Context, r Request, p *Progress, step order.Step) Result {
+// sendStep sends the objects of a step, as far as they need it.
+func (a *Applier) sendStep(ctx context.Context, r Request, p *Progress, step order.Step) Result {
 	var pending pendings
-	failures := a.each(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
+	failures := a.forEach(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
 		if p.isDone(item.Key) {
 			return nil
 		}
-		reason, known, ok := p.known.decide(item)
+		reason, known, ok := p.known.decideItem(item)
 		isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held
 		if reason == "" && (isHeld || !p.shared[item.Key]) {
 			switch {
 			case ok && known.Manifest == item.Sum: // else it is held, and stays as it was
-				p.note(item, known.UID, known.Owned)
-				p.expire(item.Key, p.known.entries[item.Key].Expires, known.Ended)
-			case held(item, known, ok):
+				p.noteDone(item, known.UID, known.Owned)
+				p.noteExpiry(item.Key, p.known.entries[item.Key].Expires, known.Ended)
+			case wouldBeHeld(item, known, ok):
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				p.held[item.Key] = true
 			}
 			return nil
 		}
-		answer, wait, problem := a.one(ctx, r, p, item)
+		answer, wait, problem := a.sendOne(ctx, r, p, item)
 		if wait != "" {
-			pending.add(item, wait)
+			pending.addPending(item, wait)
 		}
 		if answer != nil {
-			p.note(item, answer.GetUID(), object.Owned(answer))
+			p.noteDone(item, answer.GetUID(), object.Owned(answer))
 			expires, ended := object.Expiry(answer)
-			p.expire(item.Key, expires, ended)
-			a.wrote(p, item, answer)
+			p.noteExpiry(item.Key, expires, ended)
+			a.noteWritten(p, item, answer)
 		}
 		return problem
 	})
 	if len(failures) > 0 {
 		return Result{Failures: failures}
 	}
-	return a.waits(p, pending.items, time.Hour)
+	return a.gatePending(p, pending.items, time.Hour)
 }
 
-// one sends one object. wait says what has to happen first.
-func (a *Applier) one(ctx context.Context, r Request, p *Progress, item set.Item) (answer *unstructured.Unstructured, wait string, problem *Problem) {
+// sendOne sends one object. wait says what has to happen first.
+func (a *Applier) sendOne(ctx context.Context, r Request, p *Progress, item set.Item) (answer *unstructured.Unstructured, wait string, problem *Problem) {
 	if p.adopted[item.Key] {
-		if err := a.adopt(ctx, item.Ref); err != nil {
-			return nil, "", explain(item, err)
+		if err := a.adoptFields(ctx, item.Ref); err != nil {
+			return nil, "", explainError(item, err)
 		}
 	}
-	answer, err := a.apply(ctx, r, item, false)
+	answer, err := a.applyObject(ctx, r, item, false)
 	unknown := (*cluster.UnknownKindError)(nil)
 	switch {
 	case err == nil:
@@ -378,23 +378,23 @@ func (a *Applier) one(ctx context.Context, r Request, p *Progress, item set.Item
 		a.memory.Doubt(item.Key) // the request may have arrived
 	case errors.As(err, &unknown) && !unknown.Wide && (p.own[item.GVK().GroupKind()] || item.Flags&object.LateKind != 0) && a.now().Sub(p.since) < kindPatience:
 		return nil, "waits until its kind is served", nil
-	case item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item):
-		wait, err = a.recreate(ctx, item)
+	case item.Flags&object.Recreate != 0 && isImmutable(err) && mayRecreate(item):
+		wait, err = a.recreateObject(ctx, item)
 	}
 	if err != nil {
-		return nil, "", explain(item, err)
+		return nil, "", explainError(item, err)
 	}
 	return nil, wait, nil
 }
 
-// apply sends an object as it stands in the set, less the fields that are left to others.
-func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bool) (*unstructured.Unstructured, error) {
+// applyObject sends an object as it stands in the set, less the fields that are left to others.
+func (a *Applier) applyObject(ctx context.Context, r Request, item set.Item, dryRun bool) (*unstructured.Unstructured, error) {
 	obj, _, err := r.Set.Object(item)
 	if err != nil {
 		return nil, err
 	}
 	if pointers := Ignored(r.Sync, item, obj); len(pointers) > 0 {
-		if err := a.spare(ctx, item, obj, pointers); err != nil {
+		if err := a.spareFields(ctx, item, obj, pointers); err != nil {
 			return nil, err
 		}
 	}
@@ -410,15 +410,15 @@ func (a *Applier) apply(ctx context.Context, r Request, item set.Item, dryRun bo
 
 // Make makes those of the items that the cluster lacks. The made objects are nobody's then, and are not looked at again.
 func (a *Applier) Make(ctx context.Context, r Request, items []set.Item) []Failure {
-	return a.each(ctx, items, func(ctx context.Context, item set.Item) *Problem {
+	return a.forEach(ctx, items, func(ctx context.Context, item set.Item) *Problem {
 		if _, err := a.api.Metadata(ctx, item.Ref); !notThere(err) {
 			if err != nil {
-				return explain(item, err)
+				return explainError(item, err)
 			}
 			return nil
 		}
-		if _, err := a.apply(ctx, r, item, false); err != nil {
-			return explain(item, err)
+		if _, err := a.applyObject(ctx, r, item, false); err != nil {
+			return explainError(item, err)
 		}
 		return nil
 	})
@@ -428,21 +428,21 @@ func (a *Applier) Make(ctx context.Context, r Request, items []set.Item) []Failu
 func (a *Applier) One(ctx context.Context, r Request, item set.Item, dryRun bool) (*unstructured.Unstructured, *Problem) {
 	give, err := a.width.Take(ctx)
 	if err != nil {
-		return nil, explain(item, err)
+		return nil, explainError(item, err)
 	}
 	defer give()
-	answer, err := a.apply(ctx, r, item, dryRun)
+	answer, err := a.applyObject(ctx, r, item, dryRun)
 	if err != nil {
-		return nil, explain(item, err)
+		return nil, explainError(item, err)
 	}
 	if !dryRun {
-		a.wrote(&Progress{rules: health.Compile(r.Sync.GetHealth())}, item, answer)
+		a.noteWritten(&Progress{rules: health.Compile(r.Sync.GetHealth())}, item, answer)
 	}
 	return answer, nil
 }
 
-// wrote tells the memory what an apply has made.
-func (a *Applier) wrote(p *Progress, item set.Item, answer *unstructured.Unstructured) {
+// noteWritten tells the memory what an apply has made.
+func (a *Applier) noteWritten(p *Progress, item set.Item, answer *unstructured.Unstructured) {
 	gvk := item.GVK()
 	var content object.Sum
 	h := health.OfMeta(answer)
@@ -460,8 +460,8 @@ func (a *Applier) wrote(p *Progress, item set.Item, answer *unstructured.Unstruc
 	}
 }
 
-// recreate deletes an object that can't be changed to what is wanted, and nobody else's: it is made when it is gone.
-func (a *Applier) recreate(ctx context.Context, item set.Item) (wait string, err error) {
+// recreateObject deletes an object that can't be changed to what is wanted, and nobody else's: it is made when it is gone.
+func (a *Applier) recreateObject(ctx context.Context, item set.Item) (wait string, err error) {
 	const again = "is being deleted, to be made anew"
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	switch {
@@ -492,11 +492,11 @@ func mayRecreate(item set.Item) bool {
 	return true
 }
 
-// gate looks at objects that have to be healthy.
-func (a *Applier) gate(ctx context.Context, p *Progress, step order.Step) Result {
+// gateHealth looks at objects that have to be healthy.
+func (a *Applier) gateHealth(ctx context.Context, p *Progress, step order.Step) Result {
 	var pending []Failure
 	for _, item := range step.Items {
-		state, message := a.health(ctx, p, item)
+		state, message := a.readHealth(ctx, p, item)
 		if state == health.Healthy {
 			continue
 		}
@@ -507,11 +507,11 @@ func (a *Applier) gate(ctx context.Context, p *Progress, step order.Step) Result
 		text += a.whyUnhealthy(ctx, p, item)
 		pending = append(pending, Failure{Item: item, Problem: Problem{Text: text, Advice: "What comes after it waits."}})
 	}
-	return a.waits(p, pending, step.Timeout)
+	return a.gatePending(p, pending, step.Timeout)
 }
 
-// health is what the watches say, or, as long as they say nothing, the API server.
-func (a *Applier) health(ctx context.Context, p *Progress, item set.Item) (health.State, string) {
+// readHealth is what the watches say, or, as long as they say nothing, the API server.
+func (a *Applier) readHealth(ctx context.Context, p *Progress, item set.Item) (health.State, string) {
 	known, ok := a.memory.Get(item.Key)
 	if ok && known.State != memory.Unseen && known.Health != health.Unknown {
 		return known.Health, ""
@@ -539,8 +539,8 @@ func notThere(err error) bool {
 	return apierrors.IsNotFound(err) || errors.As(err, &unknown)
 }
 
-// each calls do for all items, as many at a time as the width allows, and collects failures in the order of items.
-func (a *Applier) each(ctx context.Context, items []set.Item, do func(context.Context, set.Item) *Problem) []Failure {
+// forEach calls do for all items, as many at a time as the width allows, and collects failures in the order of items.
+func (a *Applier) forEach(ctx context.Context, items []set.Item, do func(context.Context, set.Item) *Problem) []Failure {
 	problems := make([]*Problem, len(items))
 	work := make(chan int)
 	var workers sync.WaitGroup
@@ -549,7 +549,7 @@ func (a *Applier) each(ctx context.Context, items []set.Item, do func(context.Co
 			for i := range work {
 				give, err := a.width.Take(ctx)
 				if err != nil {
-					problems[i] = explain(items[i], err)
+					problems[i] = explainError(items[i], err)
 					continue
 				}
 				problems[i] = do(ctx, items[i])

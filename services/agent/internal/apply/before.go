@@ -37,7 +37,7 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 			unknown = append(unknown, item)
 		}
 	}
-	found, asked := a.scan(ctx, unknown)
+	found, asked := a.scanMetadata(ctx, unknown)
 	var mu sync.Mutex // guards adopted and left
 	adopted, left = map[object.Key]bool{}, map[object.Key]string{}
 	leave := func(item set.Item, owner string) *Problem {
@@ -46,7 +46,7 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 		left[item.Key] = owner
 		return nil
 	}
-	failures = a.each(ctx, unknown, func(ctx context.Context, item set.Item) *Problem {
+	failures = a.forEach(ctx, unknown, func(ctx context.Context, item set.Item) *Problem {
 		meta, err := found[item.Key], error(nil)
 		if meta == nil && !asked[item.Key] {
 			meta, err = a.api.Metadata(ctx, item.Ref)
@@ -55,7 +55,7 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 			return nil
 		}
 		if err != nil {
-			return explain(item, err)
+			return explainError(item, err)
 		}
 		switch owner := object.Owner(meta); {
 		case owner == r.Service:
@@ -92,9 +92,9 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 	return adopted, left, failures
 }
 
-// scan reads the metadata of many items by lists, where there are enough of a kind in a namespace to be worth it. asked are
+// scanMetadata reads the metadata of many items by lists, where there are enough of a kind in a namespace to be worth it. asked are
 // those that need no question of their own any more, whether they were found or not.
-func (a *Applier) scan(ctx context.Context, items []set.Item) (found map[object.Key]*metav1.PartialObjectMetadata, asked map[object.Key]bool) {
+func (a *Applier) scanMetadata(ctx context.Context, items []set.Item) (found map[object.Key]*metav1.PartialObjectMetadata, asked map[object.Key]bool) {
 	const (
 		worth = 10 // objects
 		most  = 4  // pages, of a namespace that may hold many more than are looked for
@@ -157,8 +157,8 @@ func mayAdopt(policy deliveryv1.Adoption, item set.Item, tool string) *Problem {
 	}
 }
 
-// adopt makes the fields that tools wrote ours, so that they go when they leave the manifests.
-func (a *Applier) adopt(ctx context.Context, ref object.Ref) error {
+// adoptFields makes the fields that tools wrote ours, so that they go when they leave the manifests.
+func (a *Applier) adoptFields(ctx context.Context, ref object.Ref) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
 		meta, err := a.api.Metadata(ctx, ref)
@@ -197,18 +197,18 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 			namespaces[item.Name] = true
 		}
 	}
-	return a.each(ctx, needed, func(ctx context.Context, item set.Item) *Problem {
+	return a.forEach(ctx, needed, func(ctx context.Context, item set.Item) *Problem {
 		if namespaces[item.Namespace] || kinds[item.GVK().GroupKind()] {
 			return nil
 		}
-		_, err := a.apply(ctx, r, item, true)
+		_, err := a.applyObject(ctx, r, item, true)
 		if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok && !unknown.Wide && item.Flags&object.LateKind != 0 {
 			return nil
 		}
-		if err == nil || noDryRun(err) || item.Flags&object.Recreate != 0 && immutable(err) && mayRecreate(item) {
+		if err == nil || noDryRun(err) || item.Flags&object.Recreate != 0 && isImmutable(err) && mayRecreate(item) {
 			return nil
 		}
-		return explain(item, err)
+		return explainError(item, err)
 	})
 }
 

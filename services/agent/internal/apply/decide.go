@@ -53,23 +53,23 @@ type knowledge struct {
 	scalers map[string]bool
 }
 
-func (a *Applier) knowledge(service string, record inventory.Record, items []set.Item) knowledge {
+func (a *Applier) knowledgeOf(service string, record inventory.Record, items []set.Item) knowledge {
 	k := knowledge{memory: a.memory, service: service, entries: make(map[object.Key]inventory.Entry, len(record.Entries)), scalers: map[string]bool{}}
 	for _, entry := range record.Entries {
 		k.entries[entry.Key] = entry
 	}
 	for _, item := range items {
-		if known, ok := k.of(item.Key); item.Hook == 0 && object.IsScaler(item.GVK().GroupKind()) && Decide(item, known, ok) != "" {
+		if known, ok := k.knownOf(item.Key); item.Hook == 0 && object.IsScaler(item.GVK().GroupKind()) && Decide(item, known, ok) != "" {
 			k.scalers[item.Namespace] = true
 		}
 	}
 	return k
 }
 
-// decide is Decide with what is known of the item. The target of a new autoscaler is sent, too, though its manifest is the same: with
+// decideItem is Decide with what is known of the item. The target of a new autoscaler is sent, too, though its manifest is the same: with
 // that the number of replicas is given up.
-func (k knowledge) decide(item set.Item) (reason Reason, known memory.Known, ok bool) {
-	known, ok = k.of(item.Key)
+func (k knowledge) decideItem(item set.Item) (reason Reason, known memory.Known, ok bool) {
+	known, ok = k.knownOf(item.Key)
 	reason = Decide(item, known, ok)
 	if isHeld := item.Flags&object.Hold != 0 || known.State == memory.Held; reason == "" && !isHeld &&
 		item.Flags&object.Scaled != 0 && k.scalers[item.Namespace] {
@@ -78,7 +78,7 @@ func (k knowledge) decide(item set.Item) (reason Reason, known memory.Known, ok 
 	return reason, known, ok
 }
 
-func (k knowledge) of(key object.Key) (memory.Known, bool) {
+func (k knowledge) knownOf(key object.Key) (memory.Known, bool) {
 	entry, listed := k.entries[key]
 	if known, ok := k.memory.Get(key); ok && known.Service == k.service {
 		return known, listed
@@ -86,27 +86,27 @@ func (k knowledge) of(key object.Key) (memory.Known, bool) {
 	return memory.Known{Service: k.service, Manifest: entry.Sum, Owned: entry.Owned, UID: entry.UID}, listed && entry.Sum != 0
 }
 
-// held says whether an object would be sent if an annotation of it in the cluster did not keep it as it is.
-func held(item set.Item, known memory.Known, ok bool) bool {
+// wouldBeHeld says whether an object would be sent if an annotation of it in the cluster did not keep it as it is.
+func wouldBeHeld(item set.Item, known memory.Known, ok bool) bool {
 	return ok && known.State == memory.Held && known.Manifest != item.Sum && item.Flags&object.Hold == 0
 }
 
 // Needed lists the items that are to be sent, and those that people hold in the cluster. Hooks are not among them.
 func (a *Applier) Needed(service string, items []set.Item, record inventory.Record) (needed []set.Item, holds map[object.Key]bool) {
-	known := a.knowledge(service, record, items)
+	known := a.knowledgeOf(service, record, items)
 	holds = map[object.Key]bool{}
 	decisions := map[string]int{}
 	for _, item := range items {
 		if item.Hook != 0 {
 			continue
 		}
-		reason, one, ok := known.decide(item)
+		reason, one, ok := known.decideItem(item)
 		switch {
 		case reason != "":
 			needed = append(needed, item)
 			decisions[string(reason)]++
 		case item.Flags&object.Hold != 0 || ok && one.State == memory.Held:
-			if held(item, one, ok) {
+			if wouldBeHeld(item, one, ok) {
 				holds[item.Key] = true
 			}
 			decisions[kept]++

@@ -46,8 +46,8 @@ func runOf(r Request, item set.Item) string {
 	return run
 }
 
-// sealed is runOf with a proof that the agent made the object: whoever makes one beforehand knows the digest, and not the seal.
-func sealed(r Request, item set.Item) string {
+// sealedRun is runOf with a proof that the agent made the object: whoever makes one beforehand knows the digest, and not the seal.
+func sealedRun(r Request, item set.Item) string {
 	sum := hmac.New(sha256.New, []byte(r.Record.Seal))
 	for _, part := range []string{runOf(r, item), item.Group, item.Kind, item.Namespace, item.Name} {
 		_, _ = fmt.Fprintf(sum, "%d:%s", len(part), part) // a hash takes everything
@@ -58,7 +58,7 @@ func sealed(r Request, item set.Item) string {
 // isOfRun tells whether the agent made a hook's object for this run.
 func isOfRun(r Request, item set.Item, meta metav1.Object) bool {
 	made := meta.GetAnnotations()[runAnnotation]
-	if made == sealed(r, item) || r.Unsealed && made == runOf(r, item) {
+	if made == sealedRun(r, item) || r.Unsealed && made == runOf(r, item) {
 		return true
 	}
 	before := r
@@ -111,20 +111,20 @@ func Beginning(key object.Key) (beginning object.Key, ok bool) {
 // startHooks makes the objects of hooks that have not run for this digest.
 func (a *Applier) startHooks(ctx context.Context, r Request, p *Progress, step order.Step) Result {
 	var pending pendings
-	failures := a.each(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
+	failures := a.forEach(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
 		if p.isMade(item) || p.hasRun(item) {
 			return nil
 		}
 		wait, problem := a.startHook(ctx, r, p, item)
 		if wait != "" {
-			pending.add(item, wait)
+			pending.addPending(item, wait)
 		}
 		return problem
 	})
 	if len(failures) > 0 {
 		return Result{Failures: failures}
 	}
-	return a.waits(p, pending.items, step.Timeout)
+	return a.gatePending(p, pending.items, step.Timeout)
 }
 
 func (p *Progress) isMade(item set.Item) bool {
@@ -173,7 +173,7 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	case notThere(err):
 		return "", a.makeHook(ctx, r, p, item)
 	case err != nil:
-		return "", explain(item, err)
+		return "", explainError(item, err)
 	case meta.DeletionTimestamp != nil:
 		return beingDeleted(meta), nil
 	case isOfRun(r, item, meta) && (!renewed || isHeld(meta)):
@@ -196,7 +196,7 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 		return "", a.makeHook(ctx, r, p, item)
 	}
 	if err := a.api.Delete(ctx, item.Ref, meta.UID); err != nil && !notThere(err) {
-		return "", explain(item, err)
+		return "", explainError(item, err)
 	}
 	return earlier, nil
 }
@@ -249,11 +249,11 @@ func (a *Applier) resumeHook(ctx context.Context, r Request, p *Progress, item s
 		return earlier, nil
 	}
 	if err != nil {
-		return "", explain(item, err)
+		return "", explainError(item, err)
 	}
 	if state, _ := hookState(obj, p.rules); state == health.Degraded && r.Again {
 		if err := a.api.Delete(ctx, item.Ref, obj.GetUID()); err != nil && !notThere(err) {
-			return "", explain(item, err)
+			return "", explainError(item, err)
 		}
 		return earlier, nil
 	}
@@ -265,21 +265,21 @@ func (a *Applier) resumeHook(ctx context.Context, r Request, p *Progress, item s
 func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set.Item) *Problem {
 	obj, _, err := r.Set.Object(item)
 	if err != nil {
-		return explain(item, err)
+		return explainError(item, err)
 	}
 	obj.SetName(item.Name) // see Generated
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[runAnnotation] = sealed(r, item)
+	annotations[runAnnotation] = sealedRun(r, item)
 	obj.SetAnnotations(annotations)
 	if p.shared[item.Key] {
 		a.memory.Doubt(item.Key) // the ordinary object of this name is sent again, and not repaired until then
 	}
 	made, err := a.api.Apply(ctx, obj, false)
 	if err != nil {
-		return explain(item, err)
+		return explainError(item, err)
 	}
 	p.noteHook(item, made.GetUID(), object.Owned(made))
 	if isAwaited(item) {
@@ -290,7 +290,7 @@ func (a *Applier) makeHook(ctx context.Context, r Request, p *Progress, item set
 
 // noteHook takes a hook's object for made.
 func (p *Progress) noteHook(item set.Item, uid types.UID, owned object.Sum) {
-	p.note(item, uid, owned)
+	p.noteDone(item, uid, owned)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.made[item.Run()] = uid
@@ -317,11 +317,11 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 	var mu sync.Mutex // guards ended
 	var ended []set.Item
 	overdue := a.now().Sub(p.since) > step.Timeout
-	failures := a.each(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
+	failures := a.forEach(ctx, step.Items, func(ctx context.Context, item set.Item) *Problem {
 		if p.hasRun(item) {
 			return nil
 		}
-		done, problem := a.look(ctx, r, p, item)
+		done, problem := a.lookAtHook(ctx, r, p, item)
 		switch {
 		case problem != nil:
 			return problem
@@ -333,7 +333,7 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 			return &Problem{Text: fmt.Sprintf("the hook did not end within %s", step.Timeout) + a.whyNot(ctx, r, p,
 				item, true), Advice: hookAdvice, Mistake: true}
 		default:
-			pending.add(item, "is a hook that has not ended yet"+a.whyNot(ctx, r, p, item, false))
+			pending.addPending(item, "is a hook that has not ended yet"+a.whyNot(ctx, r, p, item, false))
 		}
 		return nil
 	})
@@ -343,7 +343,7 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 	if len(failures) > 0 {
 		return a.failHooks(ctx, r, p, step, failures)
 	}
-	result := a.waits(p, pending.items, step.Timeout)
+	result := a.gatePending(p, pending.items, step.Timeout)
 	if result.Waits != nil {
 		result.Waits.Overdue = false // the step was in time when its hooks were looked at
 	}
@@ -352,12 +352,12 @@ func (a *Applier) awaitHooks(ctx context.Context, r Request, p *Progress, step o
 
 const hookAdvice = "Look at its logs, fix it and push; or ask for a sync to run it again."
 
-// look tells how one hook is: still running, done, or failed.
-func (a *Applier) look(ctx context.Context, r Request, p *Progress, item set.Item) (done bool, problem *Problem) {
+// lookAtHook tells how one hook is: still running, done, or failed.
+func (a *Applier) lookAtHook(ctx context.Context, r Request, p *Progress, item set.Item) (done bool, problem *Problem) {
 	if !isAwaited(item) {
 		return true, nil
 	}
-	last, err := a.last(ctx, p, item)
+	last, err := a.readLast(ctx, p, item)
 	if err != nil {
 		return false, nil // the hook is looked at again
 	}
@@ -367,7 +367,7 @@ func (a *Applier) look(ctx context.Context, r Request, p *Progress, item set.Ite
 	case health.Degraded:
 		text := "the hook failed"
 		if message != "" {
-			text += ": " + r.masked(message)
+			text += ": " + r.maskText(message)
 		}
 		return false, &Problem{Text: text + a.whyNot(ctx, r, p, item, true), Advice: hookAdvice, Mistake: true}
 	}
@@ -385,8 +385,8 @@ func (a *Applier) look(ctx context.Context, r Request, p *Progress, item set.Ite
 // streamPatience is how long the stream of a hook's object may take to tell of an object that is not there.
 const streamPatience = 10 * time.Second
 
-// last is what was seen of a hook's object. Without a stream the API server is asked.
-func (a *Applier) last(ctx context.Context, p *Progress, item set.Item) (watch.Last, error) {
+// readLast is what was seen of a hook's object. Without a stream the API server is asked.
+func (a *Applier) readLast(ctx context.Context, p *Progress, item set.Item) (watch.Last, error) {
 	p.mu.Lock()
 	uid := p.made[item.Run()]
 	p.mu.Unlock()

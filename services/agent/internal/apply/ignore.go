@@ -42,10 +42,10 @@ func Ignored(spec *deliveryv1.SyncSpec, item set.Item, obj *unstructured.Unstruc
 // replicas is the field that an autoscaler sets.
 const replicas = "/spec/replicas"
 
-// spare takes fields that are left to others out of what is sent for an object that is there. A field that somebody
+// spareFields takes fields that are left to others out of what is sent for an object that is there. A field that somebody
 // else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only for such a
 // one the content of the object is read.
-func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
+func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	if notThere(err) {
 		return nil
@@ -57,12 +57,12 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 	var trees object.Trees // of live
 	for _, pointer := range pointers {
 		var ways []way
-		expand(wanted.Object, others(meta), strings.Split(strings.TrimPrefix(pointer, "/"), "/"), nil, &ways)
+		expandWays(wanted.Object, othersFields(meta), strings.Split(strings.TrimPrefix(pointer, "/"), "/"), nil, &ways)
 		slices.Reverse(ways) // so that elements that go don't move the ones that are still to be looked at
 		for _, found := range ways {
 			way := found.tokens
 			if found.others || pointer == replicas && item.Flags&object.Scaled != 0 && !ownsScale(meta) {
-				remove(wanted.Object, way)
+				removeField(wanted.Object, way)
 				continue
 			}
 			if live == nil {
@@ -73,10 +73,10 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 				}
 				trees = object.TreesOf(live.GetManagedFields(), func(metav1.ManagedFieldsEntry) bool { return true })
 			}
-			if value, ok := counterpart(wanted.Object, live.Object, trees, way); ok {
-				put(wanted.Object, way, value)
+			if value, ok := findCounterpart(wanted.Object, live.Object, trees, way); ok {
+				putField(wanted.Object, way, value)
 			} else {
-				remove(wanted.Object, way)
+				removeField(wanted.Object, way)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (a *Applier) spare(ctx context.Context, item set.Item, wanted *unstructured
 // API server would go back to its default of 1 until the autoscaler has looked.
 func (a *Applier) keepScale(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, meta *metav1.PartialObjectMetadata) error {
 	way := []string{"spec", "replicas"}
-	if _, there, _ := unstructured.NestedFieldNoCopy(wanted.Object, way...); there || len(others(meta).Field("spec").Field("replicas")) > 0 {
+	if _, there, _ := unstructured.NestedFieldNoCopy(wanted.Object, way...); there || len(othersFields(meta).Field("spec").Field("replicas")) > 0 {
 		return nil
 	}
 	live, err := a.api.Whole(ctx, item.Ref)
@@ -108,7 +108,7 @@ func (a *Applier) keepScale(ctx context.Context, item set.Item, wanted *unstruct
 
 // ownsScale tells whether the number of replicas is ours.
 func ownsScale(meta metav1.Object) bool {
-	return len(object.TreesOf(meta.GetManagedFields(), ours).Field("spec").Field("replicas")) > 0
+	return len(object.TreesOf(meta.GetManagedFields(), isOurs).Field("spec").Field("replicas")) > 0
 }
 
 // releaseScale gives up the number of replicas that was just sent, so that it is no drift when the autoscaler takes it over, or has
@@ -147,8 +147,8 @@ type way struct {
 	others bool
 }
 
-// expand finds the ways that a pointer means; * is every key or element. trees are the fields of others at the value.
-func expand(value any, trees object.Trees, tokens, before []string, ways *[]way) {
+// expandWays finds the ways that a pointer means; * is every key or element. trees are the fields of others at the value.
+func expandWays(value any, trees object.Trees, tokens, before []string, ways *[]way) {
 	if len(tokens) == 0 {
 		*ways = append(*ways, way{tokens: slices.Clone(before), others: len(trees) > 0})
 		return
@@ -158,30 +158,30 @@ func expand(value any, trees object.Trees, tokens, before []string, ways *[]way)
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if token == "*" || token == key {
-				expand(v[key], trees.Field(key), tokens[1:], append(before, key), ways)
+				expandWays(v[key], trees.Field(key), tokens[1:], append(before, key), ways)
 			}
 		}
 	case []any:
 		below := trees.Elements(v)
 		for i := range v {
 			if index := strconv.Itoa(i); token == "*" || token == index {
-				expand(v[i], below[i], tokens[1:], append(before, index), ways)
+				expandWays(v[i], below[i], tokens[1:], append(before, index), ways)
 			}
 		}
 	}
 }
 
-// others returns the fields that managers other than us have.
-func others(meta metav1.Object) object.Trees {
-	return object.TreesOf(meta.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return !ours(entry) })
+// othersFields returns the fields that managers other than us have.
+func othersFields(meta metav1.Object) object.Trees {
+	return object.TreesOf(meta.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return !isOurs(entry) })
 }
 
-func ours(entry metav1.ManagedFieldsEntry) bool {
+func isOurs(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == object.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// counterpart reads a field in the live object.
-func counterpart(wanted, live any, trees object.Trees, way []string) (any, bool) {
+// findCounterpart reads a field in the live object.
+func findCounterpart(wanted, live any, trees object.Trees, way []string) (any, bool) {
 	for _, token := range way {
 		switch w := wanted.(type) {
 		case map[string]any:
@@ -209,9 +209,9 @@ func counterpart(wanted, live any, trees object.Trees, way []string) (any, bool)
 	return live, true
 }
 
-// remove takes a field out. An element of a list that is named by the way itself goes, too.
-func remove(value any, way []string) {
-	edit(value, way, func(parent any, last string) any {
+// removeField takes a field out. An element of a list that is named by the way itself goes, too.
+func removeField(value any, way []string) {
+	editField(value, way, func(parent any, last string) any {
 		switch v := parent.(type) {
 		case map[string]any:
 			delete(v, last)
@@ -223,8 +223,8 @@ func remove(value any, way []string) {
 	})
 }
 
-func put(value any, way []string, field any) {
-	edit(value, way, func(parent any, last string) any {
+func putField(value any, way []string, field any) {
+	editField(value, way, func(parent any, last string) any {
 		switch v := parent.(type) {
 		case map[string]any:
 			v[last] = field
@@ -236,17 +236,17 @@ func put(value any, way []string, field any) {
 	})
 }
 
-// edit changes what holds the field at the end of the way, and puts what becomes of it in its place.
-func edit(value any, way []string, do func(parent any, last string) any) any {
+// editField changes what holds the field at the end of the way, and puts what becomes of it in its place.
+func editField(value any, way []string, do func(parent any, last string) any) any {
 	if len(way) == 1 {
 		return do(value, way[0])
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		v[way[0]] = edit(v[way[0]], way[1:], do)
+		v[way[0]] = editField(v[way[0]], way[1:], do)
 	case []any:
 		i, _ := strconv.Atoi(way[0])
-		v[i] = edit(v[i], way[1:], do)
+		v[i] = editField(v[i], way[1:], do)
 	}
 	return value
 }

@@ -52,11 +52,11 @@ func Taken(owner string) *Problem {
 	}
 }
 
-// explain puts an error into words. Answers about Secrets are not repeated, since they may quote values:
+// explainError puts an error into words. Answers about Secrets are not repeated, since they may quote values:
 // only what is known to be harmless is told.
-func explain(item set.Item, err error) *Problem {
-	problem := describe(item.Kind == "Secret", err)
-	problem.Text = shorten(problem.Text)
+func explainError(item set.Item, err error) *Problem {
+	problem := describeError(item.Kind == "Secret", err)
+	problem.Text = shortenText(problem.Text)
 	if problem.Advice == cantChange && mayRecreate(item) {
 		problem.Advice = cantChangeHere
 	}
@@ -65,16 +65,16 @@ func explain(item set.Item, err error) *Problem {
 
 // Explain puts an error about an object into words that quote no value of a Secret.
 func Explain(ref object.Ref, err error) string {
-	problem := explain(set.Item{Ref: ref}, err)
+	problem := explainError(set.Item{Ref: ref}, err)
 	return problem.Text + ". " + problem.Advice
 }
 
-// immutable tells the refusal of a change to a field that can't be changed.
-func immutable(err error) bool {
-	return err != nil && describe(true, err).Advice == cantChange
+// isImmutable tells the refusal of a change to a field that can't be changed.
+func isImmutable(err error) bool {
+	return err != nil && describeError(true, err).Advice == cantChange
 }
 
-func describe(secret bool, err error) *Problem {
+func describeError(secret bool, err error) *Problem {
 	if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) {
 		return &Problem{Text: strings.TrimSuffix(unknown.Error(), "."), Advice: triedAgain}
 	}
@@ -97,9 +97,9 @@ func describe(secret bool, err error) *Problem {
 	}
 	switch answer.Reason {
 	case metav1.StatusReasonInvalid:
-		return invalid(secret, answer)
+		return describeInvalid(secret, answer)
 	case metav1.StatusReasonForbidden:
-		return forbidden(secret, answer)
+		return describeForbidden(secret, answer)
 	case metav1.StatusReasonNotFound:
 		if answer.Details != nil && answer.Details.Kind == "namespaces" {
 			return &Problem{
@@ -108,7 +108,7 @@ func describe(secret bool, err error) *Problem {
 			}
 		}
 	}
-	return other(secret, answer)
+	return describeOther(secret, answer)
 }
 
 // typeErrors reads what server-side apply says about fields of the wrong type or that do not exist. The message quotes
@@ -142,7 +142,7 @@ func typeErrors(secret bool, message string) (string, bool) {
 		causes = []string{"a field has the wrong type"}
 	}
 	slices.Sort(causes)
-	return join(slices.Compact(causes)), true
+	return joinCauses(slices.Compact(causes)), true
 }
 
 // goType finds the type of a value that was printed with %v, %#v or %T.
@@ -167,8 +167,8 @@ func goType(value string) string {
 	return "string"
 }
 
-// invalid tells each field that validation refused.
-func invalid(secret bool, answer metav1.Status) *Problem {
+// describeInvalid tells each field that validation refused.
+func describeInvalid(secret bool, answer metav1.Status) *Problem {
 	problem := &Problem{Text: "the API server finds it invalid", Advice: fixAndPush, Mistake: true}
 	if answer.Details == nil || len(answer.Details.Causes) == 0 {
 		if !secret && answer.Message != "" {
@@ -179,7 +179,7 @@ func invalid(secret bool, answer metav1.Status) *Problem {
 	var causes []string
 	for _, cause := range answer.Details.Causes {
 		detail, quoted := withoutValue(cause.Message)
-		if unchangeable(detail) {
+		if isUnchangeable(detail) {
 			problem.Advice = cantChange
 		} else if !secret {
 			detail = cause.Message
@@ -190,11 +190,11 @@ func invalid(secret bool, answer metav1.Status) *Problem {
 		causes = append(causes, cause.Field+": "+detail)
 	}
 	slices.Sort(causes) // the API server goes over maps: the same mistakes come in another order with every request
-	problem.Text = join(slices.Compact(causes))
+	problem.Text = joinCauses(slices.Compact(causes))
 	return problem
 }
 
-func unchangeable(detail string) bool {
+func isUnchangeable(detail string) bool {
 	for _, words := range []string{"immutable", "may not change", "may not be changed", "updates to statefulset spec for fields other than"} {
 		if strings.Contains(detail, words) {
 			return true
@@ -218,8 +218,8 @@ func withoutValue(message string) (detail string, ok bool) {
 	return message, false
 }
 
-// forbidden tells three refusals apart: by access rules, by a webhook, and by the rest of admission.
-func forbidden(secret bool, answer metav1.Status) *Problem {
+// describeForbidden tells three refusals apart: by access rules, by a webhook, and by the rest of admission.
+func describeForbidden(secret bool, answer metav1.Status) *Problem {
 	if match := regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"( in the namespace "[^"]*"| at the cluster scope)?`).FindString(answer.Message); match != "" {
 		return &Problem{Text: match, Advice: allowTheUser}
 	}
@@ -232,7 +232,7 @@ func forbidden(secret bool, answer metav1.Status) *Problem {
 	return &Problem{Text: answer.Message, Advice: "Change what forbids it, or the manifest. " + triedAgain}
 }
 
-func other(secret bool, answer metav1.Status) *Problem {
+func describeOther(secret bool, answer metav1.Status) *Problem {
 	mistake := answer.Reason == metav1.StatusReasonBadRequest || answer.Reason == metav1.StatusReasonRequestEntityTooLarge ||
 		answer.Reason == metav1.StatusReasonMethodNotAllowed || strings.HasPrefix(answer.Message, "failed to convert new object")
 	problem := &Problem{Text: answer.Message, Advice: triedAgain, Mistake: mistake}
@@ -255,9 +255,9 @@ func withoutPorts(text string) string {
 	return regexp.MustCompile(`(?:\[[0-9a-fA-F:.%a-z]+\]|[0-9.]+):\d+->`).ReplaceAllString(text, "")
 }
 
-func count(n int, what string) string { return fmt.Sprintf("%d %ss", n, what) }
+func countWords(n int, what string) string { return fmt.Sprintf("%d %ss", n, what) }
 
-func join(causes []string) string {
+func joinCauses(causes []string) string {
 	text := strings.Join(causes[:min(len(causes), maxCauses)], "; ")
 	if more := len(causes) - maxCauses; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
@@ -265,7 +265,7 @@ func join(causes []string) string {
 	return text
 }
 
-func shorten(text string) string {
+func shortenText(text string) string {
 	text = strings.ToValidUTF8(strings.TrimRight(text, ". \n"), "?")
 	if len(text) <= maxProblemBytes {
 		return text

@@ -102,8 +102,8 @@ func TestProblemsInWords(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			problem := describe(test.secret, test.err)
-			if got := shorten(problem.Text); got != test.text {
+			problem := describeError(test.secret, test.err)
+			if got := shortenText(problem.Text); got != test.text {
 				t.Errorf("got\n%s\nwant\n%s", got, test.text)
 			}
 			if problem.Mistake != test.fixManifest || problem.Advice == "" {
@@ -121,8 +121,8 @@ func TestChangedClaimTemplatesAreImmutable(t *testing.T) {
 		Message: "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template' and 'minReadySeconds' are forbidden",
 		Field:   "spec",
 	})
-	if !immutable(err) {
-		t.Errorf("%+v", describe(false, err))
+	if !isImmutable(err) {
+		t.Errorf("%+v", describeError(false, err))
 	}
 }
 
@@ -143,8 +143,8 @@ func TestNamespacesClaimsVolumesAndDefinitionsAreNeverMadeAnew(t *testing.T) {
 		if got := mayRecreate(item); got != want {
 			t.Errorf("%s may be made anew: %v, want %v", kind, got, want)
 		}
-		if named := strings.Contains(explain(item, refused).Advice, "fairlead.dev/recreate"); named != want {
-			t.Errorf("%s: %q", kind, explain(item, refused).Advice)
+		if named := strings.Contains(explainError(item, refused).Advice, "fairlead.dev/recreate"); named != want {
+			t.Errorf("%s: %q", kind, explainError(item, refused).Advice)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func FuzzSecretProblem(f *testing.F) {
 		if _, detail, found := strings.Cut(cause, "\": "); found && strings.Contains(detail, value) {
 			return
 		}
-		problem := describe(true,
+		problem := describeError(true,
 			status(metav1.StatusReason(reason), message, metav1.StatusCause{
 				Type: metav1.CauseTypeFieldValueInvalid, Message: cause, Field: "data",
 			}))

@@ -105,7 +105,7 @@ func (a *Applier) takeOver(ctx context.Context, r Request, p *Progress, attempt 
 	case err == nil && obj.GetUID() == attempt.UID:
 		a.follower.Follow(r.Service, obj)
 	case err != nil && !notThere(err):
-		return "can't be read: " + explain(attempt.Item, err).Text
+		return "can't be read: " + explainError(attempt.Item, err).Text
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (a *Applier) ranUnseen(ctx context.Context, attempt Attempt) (Trial, bool) 
 	case err != nil:
 		return Trial{
 			Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING,
-			Text:    "waits, since it can't be told whether it has run: " + explain(item, err).Text,
+			Text:    "waits, since it can't be told whether it has run: " + explainError(item, err).Text,
 		}, true
 	case len(events) == 0:
 		return Trial{}, false
@@ -155,9 +155,9 @@ func (a *Applier) lookAtTest(ctx context.Context, r Request, p *Progress, item s
 		trial.Outcome = deliveryv1.TestOutcome_TEST_OUTCOME_PASSED
 		return trial
 	}
-	last, err := a.last(ctx, p, item)
+	last, err := a.readLast(ctx, p, item)
 	if err != nil {
-		trial.Text = "can't be read: " + explain(item, err).Text
+		trial.Text = "can't be read: " + explainError(item, err).Text
 		return trial
 	}
 	state, message := hookState(last.Object, p.rules)

@@ -41,11 +41,11 @@ func (a *Applier) Unhealthy(ctx context.Context, ref object.Ref) string {
 	case "Pod":
 		text = a.unhealthyPod(ctx, obj)
 	case "PersistentVolumeClaim":
-		text = a.complaint(ctx, ref.Namespace, string(obj.GetUID()))
+		text = a.latestComplaint(ctx, ref.Namespace, string(obj.GetUID()))
 	default:
 		text = a.unhealthyPods(ctx, obj)
 	}
-	return shortened(text)
+	return shortenWords(text)
 }
 
 // whyUnhealthy says in words that follow others why an object that is waited for is not healthy, as it was found out last.
@@ -93,7 +93,7 @@ func (a *Applier) unhealthyPods(ctx context.Context, owner *unstructured.Unstruc
 			return "pod " + withoutHash(owner, pod.GetName()) + ": " + text
 		}
 	}
-	return a.complaint(ctx, owner.GetNamespace(), string(owner.GetUID()))
+	return a.latestComplaint(ctx, owner.GetNamespace(), string(owner.GetUID()))
 }
 
 // withoutHash is the name of a pod without what is another one after every restart where there is an owner's name to begin with, so that the same
@@ -159,12 +159,12 @@ func (a *Applier) unhealthyPod(ctx context.Context, pod *unstructured.Unstructur
 			_ = unstructured.SetNestedSlice(pod.Object, statuses, "status", field) // as it was read
 		}
 	}
-	return cmp.Or(podTrouble(pod), a.complaint(ctx, pod.GetNamespace(), string(pod.GetUID())))
+	return cmp.Or(podTrouble(pod), a.latestComplaint(ctx, pod.GetNamespace(), string(pod.GetUID())))
 }
 
-// complaint is the latest that events say about an object, without the output of probes.
-func (a *Applier) complaint(ctx context.Context, namespace, uid string) string {
-	events := a.events(ctx, namespace, uid, "type=Warning")
+// latestComplaint is the latest that events say about an object, without the output of probes.
+func (a *Applier) latestComplaint(ctx context.Context, namespace, uid string) string {
+	events := a.listEvents(ctx, namespace, uid, "type=Warning")
 	if len(events) == 0 {
 		return ""
 	}
@@ -173,5 +173,5 @@ func (a *Applier) complaint(ctx context.Context, namespace, uid string) string {
 	if last.Object["reason"] == "Unhealthy" {
 		message, _, _ = strings.Cut(message, ":")
 	}
-	return joined(last.Object["reason"], message)
+	return joinParts(last.Object["reason"], message)
 }

@@ -40,7 +40,7 @@ func (a *Applier) whyNot(ctx context.Context, r Request, p *Progress, item set.I
 	known, uid := p.reasons[item.Run()], p.made[item.Run()]
 	p.mu.Unlock()
 	if now || a.now().Sub(known.at) >= whyAgain {
-		known = reason{text: shortened(r.masked(a.why(ctx, item, string(uid)))), at: a.now()}
+		known = reason{text: shortenWords(r.maskText(a.explainHook(ctx, item, string(uid)))), at: a.now()}
 		p.mu.Lock()
 		p.reasons[item.Run()] = known
 		p.mu.Unlock()
@@ -51,15 +51,15 @@ func (a *Applier) whyNot(ctx context.Context, r Request, p *Progress, item set.I
 	return " (" + known.text + ")"
 }
 
-// masked is what an object of the service says, without secrets: a container may write anything into the message that it ends with.
-func (r Request) masked(text string) string {
+// maskText is what an object of the service says, without secrets: a container may write anything into the message that it ends with.
+func (r Request) maskText(text string) string {
 	if r.Mask == nil || text == "" {
 		return text
 	}
 	return r.Mask(text)
 }
 
-func shortened(text string) string {
+func shortenWords(text string) string {
 	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), ". ")
 	if len(text) > maxWhyBytes {
 		text = strings.ToValidUTF8(text[:maxWhyBytes], "") + "..."
@@ -67,26 +67,26 @@ func shortened(text string) string {
 	return text
 }
 
-// why asks the pods of a hook, and then the events.
-func (a *Applier) why(ctx context.Context, item set.Item, uid string) string {
+// explainHook asks the pods of a hook, and then the events.
+func (a *Applier) explainHook(ctx context.Context, item set.Item, uid string) string {
 	if item.Kind == "Pod" {
 		pod, err := a.api.Get(ctx, item.Ref)
 		if err != nil {
 			return ""
 		}
-		return cmp.Or(podTrouble(pod), a.warning(ctx, item.Namespace, uid))
+		return cmp.Or(podTrouble(pod), a.latestWarning(ctx, item.Namespace, uid))
 	}
 	pods, err := a.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, item.Namespace,
 		metav1.ListOptions{LabelSelector: "controller-uid=" + uid, Limit: mostPods})
 	if err != nil || len(pods) == 0 {
-		return a.warning(ctx, item.Namespace, uid)
+		return a.latestWarning(ctx, item.Namespace, uid)
 	}
 	newest := slices.MaxFunc(pods, func(a, b *unstructured.Unstructured) int {
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
-	text := cmp.Or(podTrouble(newest), a.warning(ctx, item.Namespace, string(newest.GetUID())))
+	text := cmp.Or(podTrouble(newest), a.latestWarning(ctx, item.Namespace, string(newest.GetUID())))
 	if text == "" {
-		return a.warning(ctx, item.Namespace, uid)
+		return a.latestWarning(ctx, item.Namespace, uid)
 	}
 	return "pod " + newest.GetName() + ": " + text
 }
@@ -97,7 +97,7 @@ func podTrouble(pod *unstructured.Unstructured) string {
 	for _, one := range conditions {
 		condition, _ := one.(map[string]any)
 		if condition["type"] == "PodScheduled" && condition["status"] == "False" {
-			return joined(condition["reason"], condition["message"])
+			return joinParts(condition["reason"], condition["message"])
 		}
 	}
 	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
@@ -111,7 +111,7 @@ func podTrouble(pod *unstructured.Unstructured) string {
 	}
 	reason, _, _ := unstructured.NestedString(pod.Object, "status", "reason")
 	message, _, _ := unstructured.NestedString(pod.Object, "status", "message")
-	return joined(reason, message)
+	return joinParts(reason, message)
 }
 
 func containerTrouble(status map[string]any) string {
@@ -120,7 +120,7 @@ func containerTrouble(status map[string]any) string {
 		if !found || exit["exitCode"] == int64(0) {
 			return ""
 		}
-		return fmt.Sprintf("exit code %v, ", exit["exitCode"]) + joined(exit["reason"], exit["message"])
+		return fmt.Sprintf("exit code %v, ", exit["exitCode"]) + joinParts(exit["reason"], exit["message"])
 	}
 	if text := ended("state"); text != "" {
 		return text
@@ -132,10 +132,10 @@ func containerTrouble(status map[string]any) string {
 	case "CrashLoopBackOff":
 		return cmp.Or(ended("lastState"), "CrashLoopBackOff")
 	}
-	return joined(waiting["reason"], waiting["message"])
+	return joinParts(waiting["reason"], waiting["message"])
 }
 
-func joined(parts ...any) string {
+func joinParts(parts ...any) string {
 	var texts []string
 	for _, part := range parts {
 		if text, _ := part.(string); text != "" {
@@ -145,22 +145,22 @@ func joined(parts ...any) string {
 	return strings.Join(texts, ": ")
 }
 
-// warning is the latest that events say about an object.
-func (a *Applier) warning(ctx context.Context, namespace, uid string) string {
-	events := a.events(ctx, namespace, uid, "type=Warning")
+// latestWarning is the latest that events say about an object.
+func (a *Applier) latestWarning(ctx context.Context, namespace, uid string) string {
+	events := a.listEvents(ctx, namespace, uid, "type=Warning")
 	if len(events) == 0 {
 		return ""
 	}
 	last := slices.MaxFunc(events, func(a, b *unstructured.Unstructured) int { return cmp.Compare(eventTime(a), eventTime(b)) })
-	return joined(last.Object["reason"], last.Object["message"])
+	return joinParts(last.Object["reason"], last.Object["message"])
 }
 
 // eventTells tells whether the events about an object have this reason.
 func (a *Applier) eventTells(ctx context.Context, item set.Item, obj *unstructured.Unstructured, reason string) bool {
-	return len(a.events(ctx, item.Namespace, string(obj.GetUID()), "reason="+reason)) > 0
+	return len(a.listEvents(ctx, item.Namespace, string(obj.GetUID()), "reason="+reason)) > 0
 }
 
-func (a *Applier) events(ctx context.Context, namespace, uid, fields string) []*unstructured.Unstructured {
+func (a *Applier) listEvents(ctx context.Context, namespace, uid, fields string) []*unstructured.Unstructured {
 	if uid == "" {
 		return nil
 	}

@@ -47,7 +47,7 @@ type Width struct {
 // NewWidth returns a width that nothing is known of yet.
 func NewWidth() *Width {
 	w := &Width{slots: semaphore.NewWeighted(maxWidth), now: time.Now, limit: firstWidth, most: maxWidth}
-	w.settle()
+	w.settleSlots()
 	return w
 }
 
@@ -61,19 +61,19 @@ func (w *Width) Take(ctx context.Context) (give func(), err error) {
 		pause := w.until.Sub(w.now())
 		w.mu.Unlock()
 		if pause <= 0 {
-			return w.give, nil
+			return w.giveSlot, nil
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			w.give()
+			w.giveSlot()
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// give ends a turn. Its slot is kept if there are too many.
-func (w *Width) give() {
+// giveSlot ends a turn. Its slot is kept if there are too many.
+func (w *Width) giveSlot() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.taken < maxWidth-w.limit {
@@ -83,8 +83,8 @@ func (w *Width) give() {
 	w.slots.Release(1)
 }
 
-// settle takes slots away, as far as they are free, or gives some back. The caller holds mu, if there is another.
-func (w *Width) settle() {
+// settleSlots takes slots away, as far as they are free, or gives some back. The caller holds mu, if there is another.
+func (w *Width) settleSlots() {
 	for w.taken < maxWidth-w.limit && w.slots.TryAcquire(1) {
 		w.taken++
 	}
@@ -102,7 +102,7 @@ func (w *Width) Narrow(most int) {
 		w.most = max(minWidth, min(most, maxWidth))
 	}
 	w.limit = min(w.limit, w.most)
-	w.settle()
+	w.settleSlots()
 }
 
 // Limit is the width now.
@@ -128,13 +128,13 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil:
 		if r.Context().Err() == nil {
-			o.width.narrow(0)
+			o.width.narrowWidth(0)
 		}
 	case answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= http.StatusInternalServerError:
 		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-		o.width.narrow(time.Duration(seconds) * time.Second)
+		o.width.narrowWidth(time.Duration(seconds) * time.Second)
 	case r.Method == http.MethodPatch:
-		o.width.answered(o.width.now().Sub(begin))
+		o.width.noteAnswer(o.width.now().Sub(begin))
 	}
 	return answer, err
 }
@@ -142,7 +142,7 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper is what client-go looks through.
 func (o observed) WrappedRoundTripper() http.RoundTripper { return o.next }
 
-func (w *Width) narrow(pause time.Duration) {
+func (w *Width) narrowWidth(pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
@@ -154,10 +154,10 @@ func (w *Width) narrow(pause time.Duration) {
 		return // The others that were under way say nothing new.
 	}
 	w.limit, w.since, w.narrowed = max(w.limit/2, minWidth), 0, now
-	w.settle()
+	w.settleSlots()
 }
 
-func (w *Width) answered(took time.Duration) {
+func (w *Width) noteAnswer(took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.floor == 0 || took < w.floor {
@@ -168,6 +168,6 @@ func (w *Width) answered(took time.Duration) {
 	w.since++
 	if took <= slowdown*w.floor && w.since >= w.limit && w.limit < w.most {
 		w.limit, w.since = w.limit+1, 0
-		w.settle()
+		w.settleSlots()
 	}
 }

@@ -105,7 +105,7 @@ func TestWidthIsKept(t *testing.T) {
 			})
 		}
 		<-time.After(1500 * time.Millisecond)
-		w.narrow(0)
+		w.narrowWidth(0)
 		<-time.After(2 * time.Second)
 		mu.Lock()
 		if most != firstWidth || now > firstWidth/2 {

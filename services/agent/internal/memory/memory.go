@@ -139,28 +139,28 @@ func New(notify func(service string)) *Memory {
 // Track makes a service have exactly these objects. Facts that are known of them stay known.
 func (m *Memory) Track(service string, entries []inventory.Entry) {
 	m.mu.Lock()
-	sid, isNew := m.services.take(service)
+	sid, isNew := m.services.takeWord(service)
 	if isNew {
-		m.sums = grown(m.sums, sid)
+		m.sums = growTo(m.sums, sid)
 		m.sums[sid] = sums{first: none}
 	}
 	before := m.sums[sid].count
-	for id := m.sums[sid].first; id != none; id = m.at(id).next {
-		m.at(id).flags |= stale
+	for id := m.sums[sid].first; id != none; id = m.recordAt(id).next {
+		m.recordAt(id).flags |= stale
 	}
 	changed := false
 	for _, entry := range entries {
-		changed = m.track(sid, entry) || changed
+		changed = m.trackObject(sid, entry) || changed
 	}
 	for id := m.sums[sid].first; id != none; {
-		next := m.at(id).next
-		if m.at(id).flags&stale != 0 {
-			changed = m.drop(id) || changed
+		next := m.recordAt(id).next
+		if m.recordAt(id).flags&stale != 0 {
+			changed = m.dropRecord(id) || changed
 		}
 		id = next
 	}
 	news := before != m.sums[sid].count
-	m.services.give(sid) // The records hold it.
+	m.services.giveWord(sid) // The records hold it.
 	m.mu.Unlock()
 	if changed {
 		m.tellKinds()
@@ -170,45 +170,45 @@ func (m *Memory) Track(service string, entries []inventory.Entry) {
 	}
 }
 
-// track adds or updates one record, and says whether its kind is new, or has to be read anew.
-func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
+// trackObject adds or updates one record, and says whether its kind is new, or has to be read anew.
+func (m *Memory) trackObject(sid uint32, entry inventory.Entry) (newKind bool) {
 	manifest := entry.Sum
 	if entry.Leaving {
 		manifest = 0
 	}
-	id, ok := m.find(entry.Key)
-	if ok && m.at(id).service != sid {
+	id, ok := m.findKey(entry.Key)
+	if ok && m.recordAt(id).service != sid {
 		if manifest == 0 {
 			return false // Another has it: this one is only about to make it, or to let go of it.
 		}
-		newKind = m.drop(id)
+		newKind = m.dropRecord(id)
 		ok = false
 	}
 	if !ok {
-		id = m.add(entry.Key)
-		r := m.at(id)
+		id = m.addRecord(entry.Key)
+		r := m.recordAt(id)
 		r.service, r.next, r.prev = sid, m.sums[sid].first, none
 		if r.next != none {
-			m.at(r.next).prev = id
+			m.recordAt(r.next).prev = id
 		}
 		m.sums[sid].first = id
-		m.services.hold(sid)
-		r.namespace, _ = m.namespaces.take(entry.Namespace)
+		m.services.holdWord(sid)
+		r.namespace, _ = m.namespaces.takeWord(entry.Namespace)
 		var added bool
-		r.kind, added = m.kinds.take(entry.GVK())
+		r.kind, added = m.kinds.takeWord(entry.GVK())
 		if entry.UID != "" && !added { // The object was made before, and not by an apply that tells of it.
 			m.late[entry.GVK()], newKind = true, true
 		}
 		newKind = newKind || added
-		m.index(id, entry.Key)
-	} else if m.kinds.of(m.at(id).kind) != entry.GVK() { // another version of it
-		old := m.at(id).kind
+		m.indexRecord(id, entry.Key)
+	} else if m.kinds.wordOf(m.recordAt(id).kind) != entry.GVK() { // another version of it
+		old := m.recordAt(id).kind
 		var added bool
-		m.at(id).kind, added = m.kinds.take(entry.GVK())
-		newKind = m.kinds.give(old) || added
+		m.recordAt(id).kind, added = m.kinds.takeWord(entry.GVK())
+		newKind = m.kinds.giveWord(old) || added
 	}
-	r := m.at(id)
-	m.change(id, func() {
+	r := m.recordAt(id)
+	m.changeRecord(id, func() {
 		r.flags &^= stale
 		if !ok || manifest != 0 || entry.Leaving { // else it is about to be sent, and is until then as it was
 			r.manifest = manifest
@@ -220,15 +220,15 @@ func (m *Memory) track(sid uint32, entry inventory.Entry) (newKind bool) {
 			m.setUID(id, entry.UID)
 		}
 		if r.flags&(seen|wrote) == 0 {
-			m.expiring(id, entry.Expires, entry.Ended)
+			m.noteExpiring(id, entry.Expires, entry.Ended)
 		}
 	})
 	return newKind
 }
 
-// expiring notes whether an object goes by itself, and when it was done.
-func (m *Memory) expiring(id uint32, goes bool, at time.Time) {
-	r := m.at(id)
+// noteExpiring notes whether an object goes by itself, and when it was done.
+func (m *Memory) noteExpiring(id uint32, goes bool, at time.Time) {
+	r := m.recordAt(id)
 	r.flags &^= expires | ended
 	delete(m.ends, id)
 	if goes {
@@ -242,34 +242,34 @@ func (m *Memory) expiring(id uint32, goes bool, at time.Time) {
 
 // Expiring notes of an object that was just seen whether it goes by itself, and when it was done; zero: it is not.
 func (m *Memory) Expiring(key object.Key, meta metav1.Object, goes bool, at time.Time) {
-	m.update(key, func(id uint32, r *record) {
+	m.updateRecord(key, func(id uint32, r *record) {
 		if version := versionOf(meta.GetResourceVersion()); r.flags&gone == 0 && (version == 0 || version >= r.version) {
-			m.expiring(id, goes, at)
+			m.noteExpiring(id, goes, at)
 		}
 	})
 }
 
-// drop forgets a record, and says whether it was the last of its kind.
-func (m *Memory) drop(id uint32) (lastOfKind bool) {
-	r := m.at(id)
-	m.count(id, -1)
-	m.unindex(id)
+// dropRecord forgets a record, and says whether it was the last of its kind.
+func (m *Memory) dropRecord(id uint32) (lastOfKind bool) {
+	r := m.recordAt(id)
+	m.countRecord(id, -1)
+	m.unindexRecord(id)
 	if r.prev == none {
 		m.sums[r.service].first = r.next
 	} else {
-		m.at(r.prev).next = r.next
+		m.recordAt(r.prev).next = r.next
 	}
 	if r.next != none {
-		m.at(r.next).prev = r.prev
+		m.recordAt(r.next).prev = r.prev
 	}
 	delete(m.messages, id)
 	delete(m.uids, id)
 	delete(m.rivals, id)
 	delete(m.ends, id)
-	lastOfKind = m.kinds.give(r.kind)
-	m.namespaces.give(r.namespace)
-	m.services.give(r.service)
-	m.free(id)
+	lastOfKind = m.kinds.giveWord(r.kind)
+	m.namespaces.giveWord(r.namespace)
+	m.services.giveWord(r.service)
+	m.freeRecord(id)
 	return lastOfKind
 }
 
@@ -290,7 +290,7 @@ func (m *Memory) KindsChanged() <-chan struct{} { return m.kindsChanged }
 func (m *Memory) Kinds() iter.Seq[schema.GroupVersionKind] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Values(m.kinds.all())
+	return slices.Values(m.kinds.allWords())
 }
 
 // Late are the kinds that have to be read anew: what a stream names before it is tracked is lost. Late tells each once.
@@ -306,14 +306,14 @@ func (m *Memory) Late() map[schema.GroupVersionKind]bool {
 func (m *Memory) Get(key object.Key) (Known, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	id, ok := m.find(key)
+	id, ok := m.findKey(key)
 	if !ok {
 		return Known{}, false
 	}
-	r := m.at(id)
+	r := m.recordAt(id)
 	known := Known{
-		Service: m.services.of(r.service), Manifest: r.manifest, Applied: r.applied, Watched: r.watched, Owned: r.owned,
-		UID: m.uid(id), Version: r.version, Generation: r.generation, State: r.state(), Health: states[r.health],
+		Service: m.services.wordOf(r.service), Manifest: r.manifest, Applied: r.applied, Watched: r.watched, Owned: r.owned,
+		UID: m.uidOf(id), Version: r.version, Generation: r.generation, State: r.stateOf(), Health: states[r.health],
 	}
 	known.Ended = m.ends[id]
 	switch known.State {
@@ -329,24 +329,24 @@ func (m *Memory) Get(key object.Key) (Known, bool) {
 // Wrote notes the answer to an apply. Follow it with Saw if the answer tells the health, too.
 func (m *Memory) Wrote(key object.Key, manifest object.Sum, answer metav1.Object, content object.Sum) {
 	owned := object.Owned(answer) // Owned takes long, and the memory is for all
-	m.update(key, func(id uint32, r *record) {
+	m.updateRecord(key, func(id uint32, r *record) {
 		version := versionOf(answer.GetResourceVersion())
 		r.manifest, r.applied, r.owned = manifest, content, owned
 		r.flags |= wrote
-		if r.older(version) {
+		if r.isOlder(version) {
 			return // The watch was faster, and has seen what came after.
 		}
 		if r.version != version || version == 0 {
 			r.health = unknown
 			delete(m.messages, id)
 		}
-		m.look(id, r, answer, owned, content)
+		m.takeOver(id, r, answer, owned, content)
 	})
 }
 
 // Recall notes how an object was after an apply of an earlier process, of which the inventory does not know.
 func (m *Memory) Recall(key object.Key, manifest object.Sum, uid types.UID, owned object.Sum) {
-	m.update(key, func(id uint32, r *record) {
+	m.updateRecord(key, func(id uint32, r *record) {
 		if r.manifest != manifest || r.flags&wrote != 0 {
 			return
 		}
@@ -362,15 +362,15 @@ func (m *Memory) Recall(key object.Key, manifest object.Sum, uid types.UID, owne
 func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content object.Sum, h health.Health) {
 	key := object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: meta.GetNamespace(), Name: meta.GetName()}
 	owned := object.Owned(meta)
-	m.update(key, func(id uint32, r *record) {
-		if r.older(versionOf(meta.GetResourceVersion())) {
+	m.updateRecord(key, func(id uint32, r *record) {
+		if r.isOlder(versionOf(meta.GetResourceVersion())) {
 			return
 		}
-		m.look(id, r, meta, owned, content)
+		m.takeOver(id, r, meta, owned, content)
 		if h.State == "" {
 			return
 		}
-		r.health = rank(h.State)
+		r.health = rankOf(h.State)
 		if h.State == health.Healthy {
 			delete(m.messages, id)
 		} else {
@@ -379,8 +379,8 @@ func (m *Memory) Saw(gvk schema.GroupVersionKind, meta metav1.Object, content ob
 	})
 }
 
-// look takes over what an object says of itself.
-func (m *Memory) look(id uint32, r *record, meta metav1.Object, owned, content object.Sum) {
+// takeOver takes over what an object says of itself.
+func (m *Memory) takeOver(id uint32, r *record, meta metav1.Object, owned, content object.Sum) {
 	if r.owned == 0 && r.flags&(seen|wrote) == 0 { // An inventory that does not tell: as it is found, so it was.
 		r.owned = owned
 	}
@@ -392,7 +392,7 @@ func (m *Memory) look(id uint32, r *record, meta metav1.Object, owned, content o
 	if _, ok := meta.GetAnnotations()[object.HoldAnnotation]; ok {
 		r.flags |= held
 	}
-	if meta.GetLabels()[object.ServiceLabel] != m.services.of(r.service) {
+	if meta.GetLabels()[object.ServiceLabel] != m.services.wordOf(r.service) {
 		r.flags |= stripped
 	}
 	// Changes of others to fields of their own are none of our business, and no drift later on.
@@ -403,34 +403,34 @@ func (m *Memory) look(id uint32, r *record, meta metav1.Object, owned, content o
 
 // Doubt notes that nobody knows which manifest an object has: an apply may have arrived or not, or it is about to go.
 func (m *Memory) Doubt(key object.Key) {
-	m.update(key, func(_ uint32, r *record) { r.manifest = 0 })
+	m.updateRecord(key, func(_ uint32, r *record) { r.manifest = 0 })
 }
 
 // Gone notes that the object with this UID is not there any more; uid "": whichever there was.
 func (m *Memory) Gone(key object.Key, uid types.UID, version uint64) {
-	m.update(key, func(id uint32, r *record) {
-		if had := m.uid(id); uid != "" && had != "" && had != uid || version != 0 && r.older(version) {
+	m.updateRecord(key, func(id uint32, r *record) {
+		if had := m.uidOf(id); uid != "" && had != "" && had != uid || version != 0 && r.isOlder(version) {
 			return
 		}
-		m.gone(id, r, version)
+		m.noteGone(id, r, version)
 	})
 }
 
 // NotFound notes that an object was asked for and not there. since is the version that was known before the
 // question: if more is known by now the answer is late, and changes nothing.
 func (m *Memory) NotFound(key object.Key, since uint64) {
-	m.update(key, func(id uint32, r *record) {
+	m.updateRecord(key, func(id uint32, r *record) {
 		if r.version == since {
-			if r.flags&(seen|expires|ended) == expires && m.uid(id) != "" {
+			if r.flags&(seen|expires|ended) == expires && m.uidOf(id) != "" {
 				// The object went while nobody looked, and would have gone by itself: it may have run, and must not run twice.
-				m.expiring(id, true, time.Now().UTC().Truncate(time.Second))
+				m.noteExpiring(id, true, time.Now().UTC().Truncate(time.Second))
 			}
-			m.gone(id, r, since)
+			m.noteGone(id, r, since)
 		}
 	})
 }
 
-func (m *Memory) gone(id uint32, r *record, version uint64) {
+func (m *Memory) noteGone(id uint32, r *record, version uint64) {
 	r.flags |= gone
 	r.flags &^= held | stripped
 	r.version = max(r.version, version)
@@ -442,7 +442,7 @@ func (m *Memory) gone(id uint32, r *record, version uint64) {
 func (m *Memory) Sweep(gvk schema.GroupVersionKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if kind, ok := m.kinds.id(gvk); ok {
+	if kind, ok := m.kinds.idOf(gvk); ok {
 		m.marks[kind]++
 	}
 }
@@ -451,14 +451,14 @@ func (m *Memory) Sweep(gvk schema.GroupVersionKind) {
 func (m *Memory) Unnamed(gvk schema.GroupVersionKind) []object.Key {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kind, ok := m.kinds.id(gvk)
+	kind, ok := m.kinds.idOf(gvk)
 	if !ok {
 		return nil
 	}
 	var keys []object.Key
-	for id := range m.used() {
-		if r := m.at(id); r.kind == kind && r.mark != m.marks[kind] && r.flags&gone == 0 {
-			keys = append(keys, m.key(id))
+	for id := range m.usedIDs() {
+		if r := m.recordAt(id); r.kind == kind && r.mark != m.marks[kind] && r.flags&gone == 0 {
+			keys = append(keys, m.keyOf(id))
 		}
 	}
 	return keys
@@ -481,11 +481,11 @@ func (m *Memory) Unsure(gvk schema.GroupVersionKind, why string) {
 	}
 	var tell []string
 	if before != why {
-		kind, _ := m.kinds.id(gvk)
+		kind, _ := m.kinds.idOf(gvk)
 		for sid := range m.sums {
-			for id := m.sums[sid].first; id != none; id = m.at(id).next {
-				if m.at(id).kind == kind {
-					tell = append(tell, m.services.of(uint32(sid)))
+			for id := m.sums[sid].first; id != none; id = m.recordAt(id).next {
+				if m.recordAt(id).kind == kind {
+					tell = append(tell, m.services.wordOf(uint32(sid)))
 					break
 				}
 			}
@@ -499,7 +499,7 @@ func (m *Memory) Unsure(gvk schema.GroupVersionKind, why string) {
 
 // Fought notes who keeps changing fields of an object, and until when it is not repaired again. Without fields it is deleted again and again.
 func (m *Memory) Fought(key object.Key, manager string, fields []string, until time.Time) {
-	m.update(key, func(id uint32, r *record) {
+	m.updateRecord(key, func(id uint32, r *record) {
 		m.rivals[id] = Rival{Key: key, Manager: manager, Fields: fields, Until: until}
 		r.flags ^= rivalTold // so that the change is news
 	})
@@ -507,7 +507,7 @@ func (m *Memory) Fought(key object.Key, manager string, fields []string, until t
 
 // Peace notes that nobody does any more.
 func (m *Memory) Peace(key object.Key) {
-	m.update(key, func(id uint32, r *record) {
+	m.updateRecord(key, func(id uint32, r *record) {
 		if rival, ok := m.rivals[id]; ok && !rival.Webhook {
 			delete(m.rivals, id)
 			r.flags ^= rivalTold
@@ -517,7 +517,7 @@ func (m *Memory) Peace(key object.Key) {
 
 // Altered notes which fields of an apply came back with other values than were sent.
 func (m *Memory) Altered(key object.Key, fields []string) {
-	m.update(key, func(id uint32, r *record) {
+	m.updateRecord(key, func(id uint32, r *record) {
 		switch before, ok := m.rivals[id]; {
 		case len(fields) > 0 && (!ok || !slices.Equal(before.Fields, fields)):
 			m.rivals[id] = Rival{Key: key, Fields: fields, Webhook: true}
@@ -532,46 +532,46 @@ func (m *Memory) Altered(key object.Key, fields []string) {
 
 // Distrust says that what is known of an object is wrong: it counts as drifted until it was applied again.
 func (m *Memory) Distrust(key object.Key) {
-	m.update(key, func(_ uint32, r *record) { r.owned = r.seen + 1 })
+	m.updateRecord(key, func(_ uint32, r *record) { r.owned = r.seen + 1 })
 }
 
-// update changes a record, and tells the service if that made a difference.
-func (m *Memory) update(key object.Key, do func(id uint32, r *record)) {
+// updateRecord changes a record, and tells the service if that made a difference.
+func (m *Memory) updateRecord(key object.Key, do func(id uint32, r *record)) {
 	m.mu.Lock()
-	id, ok := m.find(key)
+	id, ok := m.findKey(key)
 	if !ok {
 		m.mu.Unlock()
 		return
 	}
-	service, news := m.services.of(m.at(id).service), false
+	service, news := m.services.wordOf(m.recordAt(id).service), false
 	message := m.messages[id]
-	news = m.change(id, func() { do(id, m.at(id)) }) || m.messages[id] != message
+	news = m.changeRecord(id, func() { do(id, m.recordAt(id)) }) || m.messages[id] != message
 	m.mu.Unlock()
 	if news {
 		m.notify(service)
 	}
 }
 
-// change keeps the sums right over a change of one record, and says whether it is news.
-func (m *Memory) change(id uint32, do func()) (news bool) {
-	r := m.at(id)
-	m.count(id, -1)
+// changeRecord keeps the sums right over a change of one record, and says whether it is news.
+func (m *Memory) changeRecord(id uint32, do func()) (news bool) {
+	r := m.recordAt(id)
+	m.countRecord(id, -1)
 	const told = rivalTold | ended
-	was, flags, well, manifest := r.state(), r.flags&told, r.health, r.manifest
+	was, flags, well, manifest := r.stateOf(), r.flags&told, r.health, r.manifest
 	do()
-	m.count(id, 1)
-	return was != r.state() || flags != r.flags&told || well != r.health || manifest != r.manifest
+	m.countRecord(id, 1)
+	return was != r.stateOf() || flags != r.flags&told || well != r.health || manifest != r.manifest
 }
 
-// count adds a record to the account of its service, or takes it out.
-func (m *Memory) count(id uint32, n int) {
-	r := m.at(id)
+// countRecord adds a record to the account of its service, or takes it out.
+func (m *Memory) countRecord(id uint32, n int) {
+	r := m.recordAt(id)
 	if r.manifest == 0 || r.flags&stale != 0 && n > 0 {
 		return
 	}
 	count := &m.sums[r.service].count
 	count.Total += n
-	state := r.state()
+	state := r.stateOf()
 	switch state {
 	case Unseen:
 		count.Unseen += n

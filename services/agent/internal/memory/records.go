@@ -52,19 +52,19 @@ var states = []health.State{health.Healthy, health.Progressing, health.Unknown, 
 
 const unknown = 2 // in states
 
-func rank(state health.State) uint8 {
+func rankOf(state health.State) uint8 {
 	if i := slices.Index(states, state); i >= 0 {
 		return uint8(i)
 	}
 	return unknown
 }
 
-// older says whether a version is from before what is known.
-func (r *record) older(version uint64) bool {
+// isOlder says whether a version is from before what is known.
+func (r *record) isOlder(version uint64) bool {
 	return r.flags&(seen|gone) != 0 && version != 0 && version < r.version
 }
 
-func (r *record) state() State {
+func (r *record) stateOf() State {
 	switch {
 	case r.flags&gone != 0 && r.flags&ended != 0:
 		return Ended
@@ -108,10 +108,10 @@ type records struct {
 	dead  int
 }
 
-func (s *records) at(id uint32) *record { return &s.pages[id/pageSize][id%pageSize] }
+func (s *records) recordAt(id uint32) *record { return &s.pages[id/pageSize][id%pageSize] }
 
-// used goes over all ids.
-func (s *records) used() iter.Seq[uint32] {
+// usedIDs goes over all ids.
+func (s *records) usedIDs() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for p, page := range s.pages {
 			for i := range page {
@@ -123,42 +123,42 @@ func (s *records) used() iter.Seq[uint32] {
 	}
 }
 
-func (m *Memory) key(id uint32) object.Key {
-	r := m.at(id)
-	gvk := m.kinds.of(r.kind)
-	return object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: m.namespaces.of(r.namespace), Name: string(m.name(r))}
+func (m *Memory) keyOf(id uint32) object.Key {
+	r := m.recordAt(id)
+	gvk := m.kinds.wordOf(r.kind)
+	return object.Key{Group: gvk.Group, Kind: gvk.Kind, Namespace: m.namespaces.wordOf(r.namespace), Name: string(m.nameOf(r))}
 }
 
-func (m *Memory) ref(id uint32) object.Ref {
-	return object.Ref{Key: m.key(id), Version: m.kinds.of(m.at(id).kind).Version}
+func (m *Memory) refOf(id uint32) object.Ref {
+	return object.Ref{Key: m.keyOf(id), Version: m.kinds.wordOf(m.recordAt(id).kind).Version}
 }
 
-// name is not to be changed, and good until the arena is compacted.
-func (s *records) name(r *record) []byte {
+// nameOf is not to be changed, and good until the arena is compacted.
+func (s *records) nameOf(r *record) []byte {
 	return s.arena[r.name/arenaPage][r.name%arenaPage:][:r.nameLen]
 }
 
-// add makes a record with nothing but its name.
-func (m *Memory) add(key object.Key) uint32 {
+// addRecord makes a record with nothing but its name.
+func (m *Memory) addRecord(key object.Key) uint32 {
 	if m.freed == 0 {
 		m.pages = append(m.pages, make([]record, pageSize))
 		for i := range pageSize {
 			id := uint32(len(m.pages)*pageSize - 1 - i)
-			m.at(id).next = m.freed
+			m.recordAt(id).next = m.freed
 			m.freed = id + 1
 		}
 	}
 	id := m.freed - 1
-	r := m.at(id)
+	r := m.recordAt(id)
 	m.freed = r.next
 	m.records.count++
 	*r = record{flags: live, health: unknown}
-	r.name, r.nameLen = m.keep(key.Name)
+	r.name, r.nameLen = m.keepName(key.Name)
 	return id
 }
 
-// keep copies a name into the arena. An object's name is never empty.
-func (s *records) keep(name string) (at uint32, length uint16) {
+// keepName copies a name into the arena. An object's name is never empty.
+func (s *records) keepName(name string) (at uint32, length uint16) {
 	if len(s.arena) == 0 || len(s.arena[len(s.arena)-1])+len(name) > arenaPage {
 		s.arena = append(s.arena, make([]byte, 0, arenaPage))
 	}
@@ -169,85 +169,85 @@ func (s *records) keep(name string) (at uint32, length uint16) {
 	return at, uint16(len(name))
 }
 
-func (m *Memory) free(id uint32) {
-	r := m.at(id)
+func (m *Memory) freeRecord(id uint32) {
+	r := m.recordAt(id)
 	m.dead += int(r.nameLen)
 	*r = record{next: m.freed}
 	m.freed = id + 1
 	m.records.count--
 	if m.dead > arenaPage && m.dead > m.bytes/2 {
-		m.compact()
+		m.compactNames()
 	}
 	if m.records.count == 0 {
 		m.records = records{}
 	}
 }
 
-// compact leaves out the names that nobody has.
-func (s *records) compact() {
+// compactNames leaves out the names that nobody has.
+func (s *records) compactNames() {
 	old := *s
 	s.arena, s.bytes, s.dead = nil, 0, 0
-	for id := range s.used() {
-		r := s.at(id)
-		r.name, r.nameLen = s.keep(string(old.name(r)))
+	for id := range s.usedIDs() {
+		r := s.recordAt(id)
+		r.name, r.nameLen = s.keepName(string(old.nameOf(r)))
 	}
 }
 
-// hash of a key.
-func (m *Memory) hash(key object.Key) uint64 { return maphash.Comparable(m.seed, key) }
+// hashKey of a key.
+func (m *Memory) hashKey(key object.Key) uint64 { return maphash.Comparable(m.seed, key) }
 
-// find looks a key up.
-func (m *Memory) find(key object.Key) (uint32, bool) {
+// findKey looks a key up.
+func (m *Memory) findKey(key object.Key) (uint32, bool) {
 	if len(m.slots) == 0 {
 		return 0, false
 	}
 	mask := uint64(len(m.slots) - 1)
-	for at := m.hash(key) & mask; m.slots[at] != 0; at = (at + 1) & mask {
-		if id := m.slots[at] - 1; m.is(id, key) {
+	for at := m.hashKey(key) & mask; m.slots[at] != 0; at = (at + 1) & mask {
+		if id := m.slots[at] - 1; m.isKey(id, key) {
 			return id, true
 		}
 	}
 	return 0, false
 }
 
-func (m *Memory) is(id uint32, key object.Key) bool {
-	r := m.at(id)
-	gvk := m.kinds.of(r.kind)
-	return string(m.name(r)) == key.Name && m.namespaces.of(r.namespace) == key.Namespace && gvk.Kind == key.Kind && gvk.Group == key.Group
+func (m *Memory) isKey(id uint32, key object.Key) bool {
+	r := m.recordAt(id)
+	gvk := m.kinds.wordOf(r.kind)
+	return string(m.nameOf(r)) == key.Name && m.namespaces.wordOf(r.namespace) == key.Namespace && gvk.Kind == key.Kind && gvk.Group == key.Group
 }
 
-// index makes a record findable.
-func (m *Memory) index(id uint32, key object.Key) {
+// indexRecord makes a record findable.
+func (m *Memory) indexRecord(id uint32, key object.Key) {
 	if m.records.count*sparse > len(m.slots)*2 {
 		old := m.slots
 		m.slots = make([]uint32, max(firstSize, len(old)*2))
 		for _, slot := range old {
 			if slot != 0 {
-				m.insert(slot-1, m.key(slot-1))
+				m.insertRecord(slot-1, m.keyOf(slot-1))
 			}
 		}
 	}
-	m.insert(id, key)
+	m.insertRecord(id, key)
 }
 
-func (m *Memory) insert(id uint32, key object.Key) {
+func (m *Memory) insertRecord(id uint32, key object.Key) {
 	mask := uint64(len(m.slots) - 1)
-	at := m.hash(key) & mask
+	at := m.hashKey(key) & mask
 	for m.slots[at] != 0 {
 		at = (at + 1) & mask
 	}
 	m.slots[at] = id + 1
 }
 
-// unindex takes a record out, and closes the gap so that those behind it are still found.
-func (m *Memory) unindex(id uint32) {
+// unindexRecord takes a record out, and closes the gap so that those behind it are still found.
+func (m *Memory) unindexRecord(id uint32) {
 	mask := uint64(len(m.slots) - 1)
-	at := m.hash(m.key(id)) & mask
+	at := m.hashKey(m.keyOf(id)) & mask
 	for m.slots[at] != id+1 {
 		at = (at + 1) & mask
 	}
 	for next := (at + 1) & mask; m.slots[next] != 0; next = (next + 1) & mask {
-		home := m.hash(m.key(m.slots[next]-1)) & mask
+		home := m.hashKey(m.keyOf(m.slots[next]-1)) & mask
 		if (next-home)&mask >= (next-at)&mask { // the record may stand at the gap
 			m.slots[at] = m.slots[next]
 			at = next
@@ -256,42 +256,42 @@ func (m *Memory) unindex(id uint32) {
 	m.slots[at] = 0
 }
 
-// uid of a record, as text.
-func (m *Memory) uid(id uint32) types.UID {
+// uidOf of a record, as text.
+func (m *Memory) uidOf(id uint32) types.UID {
 	if odd, ok := m.uids[id]; ok {
 		return odd
 	}
-	raw := m.at(id).uid
+	raw := m.recordAt(id).uid
 	if raw == ([16]byte{}) {
 		return ""
 	}
-	return spell(raw)
+	return spellUID(raw)
 }
 
 // setUID packs a UUID; anything else goes to the side table.
 func (m *Memory) setUID(id uint32, uid types.UID) {
 	delete(m.uids, id)
-	raw, ok := pack(uid)
-	m.at(id).uid = raw
+	raw, ok := packUID(uid)
+	m.recordAt(id).uid = raw
 	if !ok && uid != "" {
 		m.uids[id] = uid
 	}
 }
 
-// pack returns a UUID as bytes; ok is false if the text is none, or another spelling of one.
-func pack(uid types.UID) (raw [16]byte, ok bool) {
+// packUID returns a UUID as bytes; ok is false if the text is none, or another spelling of one.
+func packUID(uid types.UID) (raw [16]byte, ok bool) {
 	text := strings.ReplaceAll(string(uid), "-", "")
 	if len(uid) != 36 || len(text) != 32 {
 		return raw, false
 	}
-	if _, err := hex.Decode(raw[:], []byte(text)); err != nil || spell(raw) != uid {
+	if _, err := hex.Decode(raw[:], []byte(text)); err != nil || spellUID(raw) != uid {
 		return [16]byte{}, false
 	}
 	return raw, true
 }
 
-// spell is a UUID as text.
-func spell(raw [16]byte) types.UID {
+// spellUID is a UUID as text.
+func spellUID(raw [16]byte) types.UID {
 	text := hex.EncodeToString(raw[:])
 	return types.UID(text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:])
 }
@@ -304,8 +304,8 @@ type table[T comparable] struct {
 	spare []uint32
 }
 
-// take holds a word once more, and says whether it is new.
-func (t *table[T]) take(word T) (id uint32, isNew bool) {
+// takeWord holds a word once more, and says whether it is new.
+func (t *table[T]) takeWord(word T) (id uint32, isNew bool) {
 	if id, ok := t.ids[word]; ok {
 		t.refs[id]++
 		return id, false
@@ -323,10 +323,10 @@ func (t *table[T]) take(word T) (id uint32, isNew bool) {
 	return id, true
 }
 
-func (t *table[T]) hold(id uint32) { t.refs[id]++ }
+func (t *table[T]) holdWord(id uint32) { t.refs[id]++ }
 
-// give lets go of a word, and says whether that was the last hold.
-func (t *table[T]) give(id uint32) bool {
+// giveWord lets go of a word, and says whether that was the last hold.
+func (t *table[T]) giveWord(id uint32) bool {
 	if t.refs[id]--; t.refs[id] > 0 {
 		return false
 	}
@@ -337,14 +337,14 @@ func (t *table[T]) give(id uint32) bool {
 	return true
 }
 
-func (t *table[T]) of(id uint32) T { return t.words[id] }
+func (t *table[T]) wordOf(id uint32) T { return t.words[id] }
 
-func (t *table[T]) id(word T) (uint32, bool) {
+func (t *table[T]) idOf(word T) (uint32, bool) {
 	id, ok := t.ids[word]
 	return id, ok
 }
 
-func (t *table[T]) all() []T {
+func (t *table[T]) allWords() []T {
 	var words []T
 	for i, word := range t.words {
 		if t.refs[i] > 0 {
@@ -354,8 +354,8 @@ func (t *table[T]) all() []T {
 	return words
 }
 
-// grown makes room for an index.
-func grown[T any](list []T, index uint32) []T {
+// growTo makes room for an index.
+func growTo[T any](list []T, index uint32) []T {
 	for len(list) <= int(index) {
 		var zero T
 		list = append(list, zero)

@@ -52,7 +52,7 @@ func (m *Memory) Summary(service string) Summary {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	summary := Summary{Worst: health.Health{State: health.Healthy}}
-	sid, ok := m.services.id(service)
+	sid, ok := m.services.idOf(service)
 	if !ok {
 		return summary
 	}
@@ -62,21 +62,21 @@ func (m *Memory) Summary(service string) Summary {
 		return summary
 	}
 	summary.Healthy = 0
-	for id := m.sums[sid].first; id != none; id = m.at(id).next {
-		if m.at(id).manifest == 0 {
+	for id := m.sums[sid].first; id != none; id = m.recordAt(id).next {
+		if m.recordAt(id).manifest == 0 {
 			continue
 		}
-		h := m.health(id)
-		if m.at(id).state() == Ended {
-			summary.Ended = append(summary.Ended, End{Key: m.key(id), At: m.ends[id]})
+		h := m.healthOf(id)
+		if m.recordAt(id).stateOf() == Ended {
+			summary.Ended = append(summary.Ended, End{Key: m.keyOf(id), At: m.ends[id]})
 		}
 		if rival, ok := m.rivals[id]; ok {
 			rival.Health = h
-			rival.Health.Ref = m.ref(id)
+			rival.Health.Ref = m.refOf(id)
 			summary.Rivals = append(summary.Rivals, rival)
 		}
-		if state := m.at(id).state(); state == Drifted || state == Gone {
-			summary.Damage = append(summary.Damage, m.damage(id, state))
+		if state := m.recordAt(id).stateOf(); state == Drifted || state == Gone {
+			summary.Damage = append(summary.Damage, m.damageOf(id, state))
 		}
 		if h.State == health.Healthy {
 			summary.Healthy++
@@ -88,7 +88,7 @@ func (m *Memory) Summary(service string) Summary {
 	slices.SortFunc(summary.Ended, func(a, b End) int { return object.Compare(a.Key, b.Key) })
 	slices.SortFunc(summary.Rivals, func(a, b Rival) int { return object.Compare(a.Key, b.Key) })
 	for _, h := range summary.Bad {
-		if rank(h.State) > rank(summary.Worst.State) {
+		if rankOf(h.State) > rankOf(summary.Worst.State) {
 			summary.Worst = h
 		}
 	}
@@ -98,8 +98,8 @@ func (m *Memory) Summary(service string) Summary {
 	return summary
 }
 
-func (m *Memory) damage(id uint32, state State) Damage {
-	d := Damage{Ref: m.ref(id), State: state, Version: m.at(id).version}
+func (m *Memory) damageOf(id uint32, state State) Damage {
+	d := Damage{Ref: m.refOf(id), State: state, Version: m.recordAt(id).version}
 	failed := m.failures[d.Ref.Key]
 	d.Next, d.Why = failed.until, failed.why
 	if until := m.rivals[id].Until; until.After(d.Next) {
@@ -108,20 +108,20 @@ func (m *Memory) damage(id uint32, state State) Damage {
 	return d
 }
 
-func (m *Memory) health(id uint32) health.Health {
-	r := m.at(id)
+func (m *Memory) healthOf(id uint32) health.Health {
+	r := m.recordAt(id)
 	h := health.Health{State: states[r.health], Message: m.messages[id]}
-	if r.state() == Ended {
+	if r.stateOf() == Ended {
 		h.State, h.Message = health.Healthy, ""
-	} else if why, ok := m.unsure[m.kinds.of(r.kind)]; ok {
+	} else if why, ok := m.unsure[m.kinds.wordOf(r.kind)]; ok {
 		h.State, h.Message = health.Unknown, why
-	} else if r.state() == Gone {
+	} else if r.stateOf() == Gone {
 		h.State, h.Message = health.Missing, "the object is not in the cluster any more"
 	} else if h.State == health.Unknown && h.Message == "" {
 		h.Message = "it was not seen yet"
 	}
 	if h.State != health.Healthy {
-		h.Ref = m.ref(id)
+		h.Ref = m.refOf(id)
 	}
 	return h
 }
@@ -130,14 +130,14 @@ func (m *Memory) health(id uint32) health.Health {
 func (m *Memory) Damaged(service string) []object.Key {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sid, ok := m.services.id(service)
+	sid, ok := m.services.idOf(service)
 	if !ok || m.sums[sid].count.Drifted+m.sums[sid].count.Missing == 0 {
 		return nil
 	}
 	var keys []object.Key
-	for id := m.sums[sid].first; id != none; id = m.at(id).next {
-		if r := m.at(id); r.manifest != 0 && (r.state() == Drifted || r.state() == Gone) {
-			keys = append(keys, m.key(id))
+	for id := m.sums[sid].first; id != none; id = m.recordAt(id).next {
+		if r := m.recordAt(id); r.manifest != 0 && (r.stateOf() == Drifted || r.stateOf() == Gone) {
+			keys = append(keys, m.keyOf(id))
 		}
 	}
 	return keys
@@ -149,8 +149,8 @@ func (m *Memory) Next(cursor uint32) (service string, key object.Key, next uint3
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := cursor; int(id) < len(m.pages)*pageSize; id++ {
-		if r := m.at(id); r.flags&live != 0 && r.manifest != 0 && r.state() == Present {
-			return m.services.of(r.service), m.key(id), id + 1, true
+		if r := m.recordAt(id); r.flags&live != 0 && r.manifest != 0 && r.stateOf() == Present {
+			return m.services.wordOf(r.service), m.keyOf(id), id + 1, true
 		}
 	}
 	return "", object.Key{}, 0, false
@@ -199,8 +199,8 @@ func (m *Memory) Failed(key object.Key, now time.Time, why string) {
 	failed.times++
 	m.failures[key] = failed
 	service := ""
-	if id, ok := m.find(key); ok {
-		service = m.services.of(m.at(id).service)
+	if id, ok := m.findKey(key); ok {
+		service = m.services.wordOf(m.recordAt(id).service)
 	}
 	m.mu.Unlock()
 	if service != "" {
@@ -221,19 +221,19 @@ func (m *Memory) Services(uids map[string]string) {
 	defer m.mu.Unlock()
 	packed := make(map[[16]byte]string, len(uids))
 	for uid := range uids {
-		if raw, ok := pack(types.UID(uid)); ok {
+		if raw, ok := packUID(types.UID(uid)); ok {
 			packed[raw] = uid
 		}
 	}
-	for id := range m.used() {
-		r := m.at(id)
+	for id := range m.usedIDs() {
+		r := m.recordAt(id)
 		uid, asked := packed[r.uid]
 		if odd, is := m.uids[id]; is {
 			uid = string(odd)
 			_, asked = uids[uid]
 		}
 		if asked {
-			uids[uid] = m.services.of(r.service)
+			uids[uid] = m.services.wordOf(r.service)
 		}
 	}
 }

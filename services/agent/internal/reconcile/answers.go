@@ -20,24 +20,24 @@ type memo struct {
 	used []render.Answer
 }
 
-// recall is a render.Recall.
-func (m *memo) recall(ctx context.Context) (_ []render.Answer, err error) {
+// recallAnswers is a render.Recall.
+func (m *memo) recallAnswers(ctx context.Context) (_ []render.Answer, err error) {
 	if m.kept, err = m.store.Read(ctx, m.service); err != nil {
 		return nil, err
 	}
 	return m.kept.Of(m.id), nil
 }
 
-// save writes what the render used, before anything of it is applied.
-func (m *memo) save(ctx context.Context) error {
+// saveAnswers writes what the render used, before anything of it is applied.
+func (m *memo) saveAnswers(ctx context.Context) error {
 	if m.kept == nil {
 		return nil
 	}
 	return m.store.Save(ctx, m.kept, m.id, m.applied, m.used)
 }
 
-// renewal is when the first certificate is to be made again; zero: never.
-func (m *memo) renewal() time.Time {
+// renewalTime is when the first certificate is to be made again; zero: never.
+func (m *memo) renewalTime() time.Time {
 	var first time.Time
 	for _, answer := range m.used {
 		if !answer.Renew.IsZero() && (first.IsZero() || answer.Renew.Before(first)) {

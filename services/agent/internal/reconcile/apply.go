@@ -35,53 +35,53 @@ type problem struct {
 	guard *deliveryv1.Guard
 }
 
-// bring does the work of applyAll, step by step; each leaves the cluster in a state to go on from.
-func (w *worker) bring(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
-	objects, failure := w.planned(ctx, patience, service, record)
+// applySet does the work of applyAll, step by step; each leaves the cluster in a state to go on from.
+func (w *worker) applySet(ctx, patience context.Context, service desired.Service, record inventory.Record) (*apply.Gate, *problem) {
+	objects, failure := w.openPlanned(ctx, patience, service, record)
 	if failure != nil {
 		return nil, failure
 	}
 	defer func() { _ = objects.Close() }()
 	release := record.ReleaseOf(service.RevisionDigest())
-	request := apply.Request{Service: w.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Unsealed: !release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
-		return w.noteRuns(ctx, w.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
+	request := apply.Request{Service: w.site.name, Digest: service.RevisionDigest(), Revision: release.Revision, Unnumbered: !release.Numbered, Unsealed: !release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.site.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+		return w.site.noteRuns(ctx, w.progress, inventory.Progress{Digest: service.RevisionDigest(), Ran: ran}, release)
 	}}
 	if w.progress == nil {
-		if failure := w.begin(ctx, request, service); failure != nil {
-			w.controller.Inventory.Release(w.name)
+		if failure := w.checkPlan(ctx, request, service); failure != nil {
+			w.site.controller.Inventory.Release(w.site.name)
 			return nil, failure
 		}
 	}
-	result := w.controller.Applier.Advance(ctx, request, w.progress)
+	result := w.site.controller.Applier.Advance(ctx, request, w.progress)
 	done := w.progress.Done()
 	w.made = done
 	switch {
 	case result.Waits != nil && !result.Waits.Overdue:
 		return result.Waits, nil
 	case result.Waits != nil:
-		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).because(fmt.Sprintf("%s %s applied, and it goes on when that is mended", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
+		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).withState(fmt.Sprintf("%s %s applied, and it goes on when that is mended", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
 	progress := w.progress
 	w.progress = nil
 	if result.Err != nil {
-		return nil, retried(result.Err).because("what is applied stays")
+		return nil, retriedProblem(result.Err).withState("what is applied stays")
 	}
 	if len(result.Failures) > 0 {
-		failure := refused(result.Failures)
+		failure := refusedProblem(result.Failures)
 		failure.final = result.Final
 		if len(done) == 0 {
-			return nil, failure.because(staysAsItWas(record))
+			return nil, failure.withState(staysAsItWas(record))
 		}
-		return nil, failure.because(fmt.Sprintf("%s %s applied, the others stay as they were", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
+		return nil, failure.withState(fmt.Sprintf("%s %s applied, the others stay as they were", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
 	if w.held = result.Held; len(w.held) > 0 {
-		return nil, holds(w.held)
+		return nil, heldProblem(w.held)
 	}
-	return nil, w.finish(ctx, service, objects, progress)
+	return nil, w.finishApply(ctx, service, objects, progress)
 }
 
-// holds is why a digest is not applied yet: people hold objects of it in the cluster.
-func holds(keys []object.Key) *problem {
+// heldProblem is why a digest is not applied yet: people hold objects of it in the cluster.
+func heldProblem(keys []object.Key) *problem {
 	text := fmt.Sprintf("%s is held by its annotation %s in the cluster", keys[0], object.HoldAnnotation)
 	if more := len(keys) - 1; more > 0 {
 		text = fmt.Sprintf("%s and %d more objects are held by their annotation %s in the cluster", keys[0], more, object.HoldAnnotation)
@@ -89,48 +89,48 @@ func holds(keys []object.Key) *problem {
 	return &problem{phase: deliveryv1.Phase_PHASE_HELD, text: text + ", and stays as it was. All else is applied, and what left the manifests goes once the annotation is taken off."}
 }
 
-// begin makes sure that all may be applied and, as far as that can be told, will be; it lists all objects in
+// checkPlan makes sure that all may be applied and, as far as that can be told, will be; it lists all objects in
 // the inventory, and plans.
-func (w *worker) begin(ctx context.Context, request apply.Request, service desired.Service) *problem {
+func (w *worker) checkPlan(ctx context.Context, request apply.Request, service desired.Service) *problem {
 	record := request.Record
 	before := staysAsItWas(record)
 	items, err := request.Set.Items()
 	if err != nil {
-		return retried(err).because(before)
+		return retriedProblem(err).withState(before)
 	}
 	release, rendered := record.ReleaseOf(service.RevisionDigest()), items
 	items = apply.Runs(service.RevisionDigest(), items, momentsOf(release))
 	all := items
-	items = distinct(all)
-	definitions, err := w.unserved(ctx, request.Set, notKept(items, object.MakeOnce))
+	items = dropNamesakes(all)
+	definitions, err := w.site.unservedDefinitions(ctx, request.Set, notKept(items, object.MakeOnce))
 	if err != nil {
-		return retried(err).because(before)
+		return retriedProblem(err).withState(before)
 	}
-	if failure := guard(service, record, items); failure != nil {
+	if failure := guardRemoval(service, record, items); failure != nil {
 		return failure
 	}
 	if failure := mistakenForOwn(rendered); failure != nil {
-		return failure.because(before)
+		return failure.withState(before)
 	}
-	all, items = kept(all), kept(items)
-	others, failure := w.claim(items)
+	all, items = keptItems(all), keptItems(items)
+	others, failure := w.site.claimObjects(items)
 	if failure != nil {
-		return failure.because(before)
+		return failure.withState(before)
 	}
-	all, items = without(all, others), without(items, others)
+	all, items = leaveOut(all, others), leaveOut(items, others)
 	left := slices.SortedFunc(maps.Keys(others), object.Compare)
-	adopted, strangers, failures := w.controller.Applier.Strangers(ctx, request, items)
+	adopted, strangers, failures := w.site.controller.Applier.Strangers(ctx, request, items)
 	if len(failures) > 0 {
-		return refused(failures).because(before)
+		return refusedProblem(failures).withState(before)
 	}
-	all, items = without(all, strangers), without(items, strangers)
+	all, items = leaveOut(all, strangers), leaveOut(items, strangers)
 	maps.Copy(others, strangers)
 	w.others = leftTo(others)
-	needed, held := w.controller.Applier.Needed(w.name, items, record)
+	needed, held := w.site.controller.Applier.Needed(w.site.name, items, record)
 	// Only where there is a good state to protect: a first apply would cost twice the requests.
 	if record.Applied.Digest != "" {
-		if failures := w.controller.Applier.Rehearse(ctx, request, slices.Concat(items, definitions), needed); len(failures) > 0 {
-			return refused(failures).because(before)
+		if failures := w.site.controller.Applier.Rehearse(ctx, request, slices.Concat(items, definitions), needed); len(failures) > 0 {
+			return refusedProblem(failures).withState(before)
 		}
 	}
 	shared := apply.Shared(all)
@@ -139,33 +139,33 @@ func (w *worker) begin(ctx context.Context, request apply.Request, service desir
 			needed = append(needed, item)
 		}
 	}
-	superset, changed := union(record, items, needed, held, restingHooks(rendered, all))
+	superset, changed := uniteInventory(record, items, needed, held, restingHooks(rendered, all))
 	superset.Left = left
 	if changed {
 		superset.Begun, superset.Some = setOf(service).String(), false
 		superset.Progress = progressOf(record, service)
 		superset.Release = release
 	}
-	unsealed := !w.controller.Inventory.Sealed(w.name) && slices.ContainsFunc(all, func(item set.Item) bool { return item.Hook != 0 })
+	unsealed := !w.site.controller.Inventory.Sealed(w.site.name) && slices.ContainsFunc(all, func(item set.Item) bool { return item.Hook != 0 })
 	if changed || unsealed || !slices.Equal(record.Left, left) {
-		if err := w.controller.Inventory.Save(ctx, superset); err != nil {
-			return retried(err).because(before)
+		if err := w.site.controller.Inventory.Save(ctx, superset); err != nil {
+			return retriedProblem(err).withState(before)
 		}
 	}
 	request.Record = superset
-	if failures := w.controller.Applier.Make(ctx, request, definitions); len(failures) > 0 {
-		return refused(failures).because(before)
+	if failures := w.site.controller.Applier.Make(ctx, request, definitions); len(failures) > 0 {
+		return refusedProblem(failures).withState(before)
 	}
-	progress, err := w.controller.Applier.Begin(request, slices.Concat(all, definitions), adopted)
+	progress, err := w.site.controller.Applier.Begin(request, slices.Concat(all, definitions), adopted)
 	if err != nil {
-		return mistakeOrRetry(err).because(before)
+		return mistakeOrRetry(err).withState(before)
 	}
 	w.progress = progress
 	return nil
 }
 
-// unserved are those definitions whose kind the cluster does not serve: it has all others.
-func (s *site) unserved(ctx context.Context, objects *set.Set, definitions []set.Item) ([]set.Item, error) {
+// unservedDefinitions are those definitions whose kind the cluster does not serve: it has all others.
+func (s *site) unservedDefinitions(ctx context.Context, objects *set.Set, definitions []set.Item) ([]set.Item, error) {
 	var unserved []set.Item
 	for _, item := range definitions {
 		obj, _, err := objects.Object(item)
@@ -185,8 +185,8 @@ func (s *site) unserved(ctx context.Context, objects *set.Set, definitions []set
 	return unserved, nil
 }
 
-// kept are the items that the service has once they are applied.
-func kept(items []set.Item) []set.Item {
+// keptItems are the items that the service has once they are applied.
+func keptItems(items []set.Item) []set.Item {
 	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return item.Flags&object.NotKept != 0 })
 }
 
@@ -195,8 +195,8 @@ func notKept(items []set.Item, flags object.Flags) []set.Item {
 	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool { return item.Flags&flags == 0 })
 }
 
-// without leaves out what is left to others.
-func without(items []set.Item, others map[object.Key]string) []set.Item {
+// leaveOut leaves out what is left to others.
+func leaveOut(items []set.Item, others map[object.Key]string) []set.Item {
 	return slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
 		_, left := others[item.Key]
 		return left
@@ -220,8 +220,8 @@ func momentsOf(release inventory.Release) set.Hook {
 	return object.Upgrade
 }
 
-// distinct leaves out hooks that share the name of another item.
-func distinct(items []set.Item) []set.Item {
+// dropNamesakes leaves out hooks that share the name of another item.
+func dropNamesakes(items []set.Item) []set.Item {
 	ordinary, seen := map[object.Key]bool{}, map[object.Key]bool{}
 	for _, item := range items {
 		if item.Hook == 0 {
@@ -262,12 +262,12 @@ func (s *site) noteRuns(ctx context.Context, progress *apply.Progress, ran inven
 	return s.controller.Inventory.Save(ctx, record)
 }
 
-// finish removes what is no longer there, and records the digest as applied.
-func (w *worker) finish(ctx context.Context, service desired.Service, objects *set.Set, progress *apply.Progress) *problem {
+// finishApply removes what is no longer there, and records the digest as applied.
+func (w *worker) finishApply(ctx context.Context, service desired.Service, objects *set.Set, progress *apply.Progress) *problem {
 	done := progress.Done()
-	record, err := w.controller.Inventory.Get(ctx, w.name)
+	record, err := w.site.controller.Inventory.Get(ctx, w.site.name)
 	if err != nil {
-		return retried(err).because("all objects are applied")
+		return retriedProblem(err).withState("all objects are applied")
 	}
 	entries := make([]inventory.Entry, 0, len(done))
 	for _, entry := range done {
@@ -275,7 +275,7 @@ func (w *worker) finish(ctx context.Context, service desired.Service, objects *s
 	}
 	items, err := objects.Items()
 	if err != nil {
-		return retried(err).because("all objects are applied")
+		return retriedProblem(err).withState("all objects are applied")
 	}
 	stays := make(map[object.Key]bool, len(items))
 	for _, item := range items {
@@ -305,29 +305,29 @@ func (w *worker) finish(ctx context.Context, service desired.Service, objects *s
 			entries = append(entries, entry)
 		}
 	}
-	if left := w.controller.Pruner.Release(ctx, w.name, releasing); len(left) > 0 {
-		return retried(fmt.Errorf("%s %s", left[0].Entry.Key, left[0].Why)).because("all objects are applied")
+	if left := w.site.controller.Pruner.Release(ctx, w.site.name, releasing); len(left) > 0 {
+		return retriedProblem(fmt.Errorf("%s %s", left[0].Entry.Key, left[0].Why)).withState("all objects are applied")
 	}
-	record.Kept, record.Spared = few(w.others), nil
+	record.Kept, record.Spared = shortenList(w.others), nil
 	if len(stale) > 0 {
-		if stale, err = w.noteLeaving(ctx, service, record, stale); err != nil {
-			return retried(err).because("all objects are applied")
+		if stale, err = w.site.noteLeaving(ctx, service, record, stale); err != nil {
+			return retriedProblem(err).withState("all objects are applied")
 		}
-		out := w.prune(ctx, service, stale)
-		w.controller.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
-		w.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
+		out := w.site.pruneStale(ctx, service, stale)
+		w.site.controller.metrics.pruned.Add(float64(len(stale) - len(out.Left)))
+		w.site.log.Info("removed objects that are no longer in the manifests", "objects", len(stale)-len(out.Left), "left", len(out.Left), "kept", out.Kept)
 		for _, one := range out.Left {
 			entries = append(entries, one.Entry)
 		}
-		w.looks.left(out.Left)
-		record.Kept = few(append(slices.Clone(w.others), out.Kept...))
+		w.looks.noteLeft(out.Left)
+		record.Kept = shortenList(append(slices.Clone(w.others), out.Kept...))
 	}
 	before := record.Applied
 	isNew := before.RevisionDigest() != service.RevisionDigest()
 	record.Entries = entries
 	record.Complete, record.Begun, record.Some = true, "", false
 	record.Progress, record.Release = progressOf(record, service), record.ReleaseOf(service.RevisionDigest())
-	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
+	record.Orphan, record.Account = orphansObjects(service), service.Sync.GetImpersonate()
 	record.Applied = inventory.Applied{
 		Digest: service.Digest, ContentDigest: service.ContentDigest, Commit: service.Commit, Set: setOf(service).String(), Environment: objects.Environment(),
 		Values: service.Values(), ReleaseService: objects.ReleaseService(), Warnings: objects.Warnings(),
@@ -337,15 +337,15 @@ func (w *worker) finish(ctx context.Context, service desired.Service, objects *s
 	if !isNew && before.Digest != service.Digest { // only its tests are others
 		record.Applied.Commit, record.Applied.Time = before.Commit, before.Time
 	}
-	if !w.controller.Inventory.Note(record) {
-		if err := w.controller.Inventory.Save(ctx, record); err != nil {
-			return retried(err).because("all objects are applied")
+	if !w.site.controller.Inventory.Note(record) {
+		if err := w.site.controller.Inventory.Save(ctx, record); err != nil {
+			return retriedProblem(err).withState("all objects are applied")
 		}
 	}
-	w.keepSets(record)
+	w.site.keepSets(record)
 	if isNew { // rivals for the fields of before may have been given them
-		for _, rival := range w.controller.Memory.Summary(w.name).Rivals {
-			w.controller.Memory.Peace(rival.Key)
+		for _, rival := range w.site.controller.Memory.Summary(w.site.name).Rivals {
+			w.site.controller.Memory.Peace(rival.Key)
 		}
 	}
 	return nil
@@ -397,8 +397,8 @@ func (s *site) noteLeaving(ctx context.Context, service desired.Service, record 
 	return stale, s.controller.Inventory.Save(ctx, record)
 }
 
-// prune removes objects that left the manifests, unless that is not wanted, or was not when they left.
-func (s *site) prune(ctx context.Context, service desired.Service, stale []inventory.Entry) prune.Outcome {
+// pruneStale removes objects that left the manifests, unless that is not wanted, or was not when they left.
+func (s *site) pruneStale(ctx context.Context, service desired.Service, stale []inventory.Entry) prune.Outcome {
 	var going []inventory.Entry
 	var stays []prune.Left
 	for _, entry := range stale {
@@ -424,7 +424,7 @@ const goesLast = "goes when all others are healthy (PruneLast)"
 // goesLast tells an object that is to go last, while others are not healthy. An object that can't be read goes its usual way, which
 // says why.
 func (s *site) goesLast(ctx context.Context, entry inventory.Entry) bool {
-	if s.wholesome() {
+	if s.allHealthy() {
 		return false
 	}
 	meta, err := s.controller.Metadata(ctx, entry.Ref)
@@ -435,14 +435,14 @@ func (s *site) goesLast(ctx context.Context, entry inventory.Entry) bool {
 	return err == nil && wishes.Flags&object.PruneLast != 0
 }
 
-// wholesome tells that all objects of the service are there, and healthy.
-func (s *site) wholesome() bool {
+// allHealthy tells that all objects of the service are there, and healthy.
+func (s *site) allHealthy() bool {
 	summary := s.controller.Memory.Summary(s.name)
 	return summary.Unseen == 0 && summary.Worst.State == health.Healthy
 }
 
-// few shortens what is told of objects that stay.
-func few(kept []string) []string {
+// shortenList shortens what is told of objects that stay.
+func shortenList(kept []string) []string {
 	const most = 5
 	if len(kept) <= most {
 		return kept
@@ -450,24 +450,24 @@ func few(kept []string) []string {
 	return append(kept[:most:most], fmt.Sprintf("So do %d more.", len(kept)-most))
 }
 
-// orphan says whether the objects of a service stay when it goes.
-func orphan(service desired.Service) bool {
+// orphansObjects says whether the objects of a service stay when it goes.
+func orphansObjects(service desired.Service) bool {
 	return service.Sync.GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
 }
 
 // noteWishes writes down in the cluster what decides about the objects when all else is lost, before it is needed.
 func (s *site) noteWishes(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
-	same := record.Orphan == orphan(service) && record.Account == service.Sync.GetImpersonate()
-	record.Orphan, record.Account = orphan(service), service.Sync.GetImpersonate()
+	same := record.Orphan == orphansObjects(service) && record.Account == service.Sync.GetImpersonate()
+	record.Orphan, record.Account = orphansObjects(service), service.Sync.GetImpersonate()
 	if same || len(record.Entries) == 0 { // the first list of objects has it
 		return record, nil
 	}
 	return record, s.controller.Inventory.Save(ctx, record)
 }
 
-// guard stops what would remove so much that it looks like an accident, until a person confirms it. No object is
+// guardRemoval stops what would remove so much that it looks like an accident, until a person confirms it. No object is
 // changed until then.
-func guard(service desired.Service, record inventory.Record, items []set.Item) *problem {
+func guardRemoval(service desired.Service, record inventory.Record, items []set.Item) *problem {
 	const sampled = 20
 	if service.Sync.GetPrune().GetDisabled() {
 		return nil
@@ -526,14 +526,14 @@ func mistakenForOwn(items []set.Item) *problem {
 		}
 	}
 	if len(failures) > 0 {
-		return refused(failures)
+		return refusedProblem(failures)
 	}
 	return nil
 }
 
-// claim makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds that
+// claimObjects makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds that
 // another service has are left to it: left says to which.
-func (s *site) claim(items []set.Item) (left map[object.Key]string, p *problem) {
+func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, p *problem) {
 	var failures []apply.Failure
 	keys := make([]object.Key, len(items))
 	for i, item := range items {
@@ -550,12 +550,12 @@ func (s *site) claim(items []set.Item) (left map[object.Key]string, p *problem) 
 	}
 	switch {
 	case len(failures) > 0:
-		return nil, refused(failures)
+		return nil, refusedProblem(failures)
 	case len(left) == 0:
 		return left, nil
 	}
 	// No object was reserved yet.
-	again, failure := s.claim(without(items, left))
+	again, failure := s.claimObjects(leaveOut(items, left))
 	if failure != nil {
 		return nil, failure
 	}
@@ -563,9 +563,9 @@ func (s *site) claim(items []set.Item) (left map[object.Key]string, p *problem) 
 	return left, nil
 }
 
-// union lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill in
+// uniteInventory lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill in
 // between leaves open what the cluster has of it. changed: it says something else than the record.
-func union(record inventory.Record, items, needed []set.Item, held map[object.Key]bool, rests func(inventory.Entry) bool) (superset inventory.Record, changed bool) {
+func uniteInventory(record inventory.Record, items, needed []set.Item, held map[object.Key]bool, rests func(inventory.Entry) bool) (superset inventory.Record, changed bool) {
 	all := slices.Clone(record.Entries)
 	at := make(map[object.Key]int, len(all))
 	for i, entry := range all {
@@ -625,8 +625,8 @@ func staysAsItWas(record inventory.Record) string {
 	return "the previous state stays applied"
 }
 
-// because ends the text with what that means for the cluster: "...; the previous state stays applied."
-func (p *problem) because(state string) *problem {
+// withState ends the text with what that means for the cluster: "...; the previous state stays applied."
+func (p *problem) withState(state string) *problem {
 	p.text = strings.TrimSuffix(p.text, ".") + "; " + state + "."
 	if more := len(p.failures) - 1; more == 1 {
 		p.text += " One more object has a problem, too."
@@ -636,21 +636,21 @@ func (p *problem) because(state string) *problem {
 	return p
 }
 
-func retried(err error) *problem {
-	return &problem{text: sentence(err) + " It is tried again."}
+func retriedProblem(err error) *problem {
+	return &problem{text: endSentence(err) + " It is tried again."}
 }
 
 // mistakeOrRetry tells manifests that are wrong from a cluster that does not answer.
 func mistakeOrRetry(err error) *problem {
 	if mistake := (*manifest.Error)(nil); errors.As(err, &mistake) {
-		return &problem{text: sentence(err) + " Fix the manifest and push.", final: true}
+		return &problem{text: endSentence(err) + " Fix the manifest and push.", final: true}
 	}
-	return retried(err)
+	return retriedProblem(err)
 }
 
-func sentence(err error) string { return strings.TrimRight(err.Error(), ". \n") + "." }
+func endSentence(err error) string { return strings.TrimRight(err.Error(), ". \n") + "." }
 
-func refused(failures []apply.Failure) *problem {
+func refusedProblem(failures []apply.Failure) *problem {
 	first := failures[0]
 	return &problem{
 		text:     first.String(),

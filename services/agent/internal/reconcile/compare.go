@@ -35,14 +35,14 @@ var (
 // the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. CompareNow renders, changes
 // and remembers nothing.
 func (c *Controller) CompareNow(ctx context.Context, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
-	k, service, record, err := c.compared(ctx, name)
+	k, service, record, err := c.findCompared(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
 	objects, err := c.Sets.Open(name, setOf(service))
 	if errors.Is(err, fs.ErrNotExist) && record.Has(service.Digest) {
-		objects, err = k.appliedSet(record)
+		objects, err = k.site.appliedSet(record)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotRendered
@@ -51,25 +51,25 @@ func (c *Controller) CompareNow(ctx context.Context, name string, person access.
 		return nil, err
 	}
 	defer func() { _ = objects.Close() }()
-	release, err := turn(ctx, c.comparing)
+	release, err := takeTurn(ctx, c.comparing)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	mask := k.mask(service)
-	out, err := k.compareAs(ctx, person, service, record, objects, mask, mask)
+	mask := k.site.secretMask(service)
+	out, err := k.site.compareAs(ctx, person, service, record, objects, mask, mask)
 	if errors.Is(err, ErrMayNotRead) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, k.failure(err.Error())
+		return nil, k.site.maskedError(err.Error())
 	}
 	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
 }
 
-// compared finds a service that people ask about.
-func (c *Controller) compared(ctx context.Context, name string) (*keeper, desired.Service, inventory.Record, error) {
-	k := c.keeper(name)
+// findCompared finds a service that people ask about.
+func (c *Controller) findCompared(ctx context.Context, name string) (*keeper, desired.Service, inventory.Record, error) {
+	k := c.keeperOf(name)
 	service, what := c.Desired.Get(name)
 	switch {
 	case what != desired.Apply:
@@ -77,15 +77,15 @@ func (c *Controller) compared(ctx context.Context, name string) (*keeper, desire
 	case k == nil:
 		return nil, service, inventory.Record{}, ErrNotRendered
 	}
-	if failure := c.nobody(service, service.Sync.GetImpersonate()); failure != nil {
+	if failure := c.accountProblem(service, service.Sync.GetImpersonate()); failure != nil {
 		return nil, service, inventory.Record{}, errors.New(failure.text)
 	}
 	record, err := c.Inventory.Get(ctx, name)
 	return k, service, record, err
 }
 
-// turn waits until nothing else is done for people that takes the same place: they don't keep services waiting.
-func turn(ctx context.Context, place chan struct{}) (release func(), err error) {
+// takeTurn waits until nothing else is done for people that takes the same place: they don't keep services waiting.
+func takeTurn(ctx context.Context, place chan struct{}) (release func(), err error) {
 	select {
 	case place <- struct{}{}:
 		return func() { <-place }, nil
@@ -108,9 +108,9 @@ func (s *site) compareAs(ctx context.Context, person access.Person, service desi
 		return nil, reader.refused
 	}
 	if err != nil {
-		return nil, errors.New(reader.unnamed(err.Error()))
+		return nil, errors.New(reader.hideNames(err.Error()))
 	}
-	reader.conceal(out)
+	reader.concealUnread(out)
 	return out, nil
 }
 
@@ -133,7 +133,7 @@ func (r *readAs) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstru
 	if !apierrors.IsForbidden(err) {
 		return obj, err
 	}
-	if err := r.refuse(ref); err != nil {
+	if err := r.refuseObject(ref); err != nil {
 		return nil, err
 	}
 	return r.API.Live(ctx, ref)
@@ -145,14 +145,14 @@ func (r *readAs) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialO
 	if !apierrors.IsForbidden(err) {
 		return meta, err
 	}
-	if err := r.refuse(ref); err != nil {
+	if err := r.refuseObject(ref); err != nil {
 		return nil, err
 	}
 	return r.API.Metadata(ctx, ref)
 }
 
-// refuse notes that the person may not read an object. An error names its kind and its namespace, which a remedy needs, and not the object.
-func (r *readAs) refuse(ref object.Ref) error {
+// refuseObject notes that the person may not read an object. An error names its kind and its namespace, which a remedy needs, and not the object.
+func (r *readAs) refuseObject(ref object.Ref) error {
 	if isSecret(ref.Group, ref.Kind) {
 		if r.hidden == nil {
 			r.hidden = map[object.Key]bool{}
@@ -160,12 +160,12 @@ func (r *readAs) refuse(ref object.Ref) error {
 		r.hidden[ref.Key] = true
 		return nil
 	}
-	r.refused = fmt.Errorf("%w objects of kind %s%s", ErrMayNotRead, ref.Kind, within(ref.Namespace))
+	r.refused = fmt.Errorf("%w objects of kind %s%s", ErrMayNotRead, ref.Kind, inNamespace(ref.Namespace))
 	return r.refused
 }
 
-// conceal leaves out what differs in Secrets, and the names of those that the person may not read.
-func (r *readAs) conceal(out *deliveryv1.Diff) {
+// concealUnread leaves out what differs in Secrets, and the names of those that the person may not read.
+func (r *readAs) concealUnread(out *deliveryv1.Diff) {
 	for _, o := range out.GetObjects() {
 		if !isSecret(o.GetGroup(), o.GetKind()) {
 			continue
@@ -179,8 +179,8 @@ func (r *readAs) conceal(out *deliveryv1.Diff) {
 	}
 }
 
-// unnamed takes the names of Secrets that the person may not read out of a text.
-func (r *readAs) unnamed(text string) string {
+// hideNames takes the names of Secrets that the person may not read out of a text.
+func (r *readAs) hideNames(text string) string {
 	for key := range r.hidden {
 		text = strings.ReplaceAll(text, key.String(), "a Secret")
 	}

@@ -45,9 +45,9 @@ func (w *worker) noteDrifts(ctx context.Context, record inventory.Record, damage
 			one.since = time.Now().Truncate(time.Second)
 		}
 		if (!isKnown || one.version != d.Version) && d.State == memory.Drifted && len(w.drifts) < mostDrifts {
-			manager, fields, err := w.rivalOf(ctx, record, d.Ref)
+			manager, fields, err := w.site.rivalOf(ctx, record, d.Ref)
 			if err != nil && ctx.Err() == nil {
-				w.log.Debug("who changed an object is not known", "object", d.Ref.Key.String(), "err", err)
+				w.site.log.Debug("who changed an object is not known", "object", d.Ref.Key.String(), "err", err)
 			}
 			one.version, one.manager, one.fields = d.Version, manager, fields
 		}
@@ -90,7 +90,7 @@ func (w *worker) damageSum() string {
 		return ""
 	}
 	var b strings.Builder
-	for _, d := range w.controller.Memory.Summary(w.name).Damage {
+	for _, d := range w.site.controller.Memory.Summary(w.site.name).Damage {
 		fmt.Fprintf(&b, " %s@%d", d.Ref.Key, d.Version)
 	}
 	return b.String()
@@ -114,11 +114,11 @@ func (w *worker) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 		var text string
 		switch {
 		case !w.stance.verdict.Repair:
-			text = w.stays(d)
+			text = w.describeDamage(d)
 		case postponed && isFought:
-			text = quarrel(rival)
+			text = describeQuarrel(rival)
 		case postponed:
-			text = fmt.Sprintf("%s: it can't be put right: %s", d.Ref.Key, sentence(errors.New(d.Why)))
+			text = fmt.Sprintf("%s: it can't be put right: %s", d.Ref.Key, endSentence(errors.New(d.Why)))
 		default: // the repair is under way
 			continue
 		}
@@ -130,8 +130,8 @@ func (w *worker) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 				continue
 			}
 			state := string(health.Missing)
-			if known, ok := w.controller.Memory.Get(d.Ref.Key); ok && d.State == memory.Drifted {
-				state = shown(known.Health)
+			if known, ok := w.site.controller.Memory.Get(d.Ref.Key); ok && d.State == memory.Drifted {
+				state = stateWord(known.Health)
 			}
 			o = objectReport(d.Ref, state, "")
 			report.Objects = append(report.Objects, o)
@@ -174,8 +174,8 @@ func (w *worker) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 	}
 }
 
-// stays says how an object differs that is not repaired.
-func (w *worker) stays(d memory.Damage) string {
+// describeDamage says how an object differs that is not repaired.
+func (w *worker) describeDamage(d memory.Damage) string {
 	one := w.drifts[d.Ref.Key]
 	switch {
 	case d.State == memory.Gone:

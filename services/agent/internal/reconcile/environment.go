@@ -22,10 +22,10 @@ type sight struct {
 	before      *look
 }
 
-// outdated tells that what was rendered for this environment would be rendered differently now; "": for any. Looks decide that, and not
+// isOutdated tells that what was rendered for this environment would be rendered differently now; "": for any. Looks decide that, and not
 // what the renders of other services find: where many services bring kinds, each would make all others be rendered again. Certificates
 // are a part of it: they are renewed when their time comes. So are the objects that values are from.
-func (s *site) outdated(environment string) bool {
+func (s *site) isOutdated(environment string) bool {
 	environment, renewal, versions := splitEnvironment(environment)
 	if s.givenAnew(versions) || !renewal.IsZero() && !time.Now().Before(renewal) {
 		return true
@@ -37,10 +37,10 @@ func (s *site) outdated(environment string) bool {
 	return !s.renders.sawAfter(now, environment)
 }
 
-// sees notes what a render of the service found that the cluster can do.
-func (s *site) sees(environment string) {
+// noteSeen notes what a render of the service found that the cluster can do.
+func (s *site) noteSeen(environment string) {
 	before := s.controller.environment.Load()
-	s.renders.see(sight{environment: environment, before: before})
+	s.renders.noteSight(sight{environment: environment, before: before})
 	if before != nil && before.environment != environment {
 		s.controller.changed.Store(true)
 	}
@@ -99,7 +99,7 @@ func (c *Controller) pokeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, k := range c.keepers {
-		k.poke()
+		k.site.wakeKeeper()
 	}
 }
 
@@ -117,7 +117,7 @@ type renders struct {
 	images string
 }
 
-func (r *renders) see(found sight) {
+func (r *renders) noteSight(found sight) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sight = &found
@@ -142,13 +142,13 @@ func (r *renders) wasBehind() string {
 	return r.behind
 }
 
-func (r *renders) allow(images string) {
+func (r *renders) allowImages(images string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.images = images
 }
 
-func (r *renders) allowed(images string) bool {
+func (r *renders) isAllowed(images string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.images == images

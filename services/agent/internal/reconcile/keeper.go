@@ -31,7 +31,7 @@ type site struct {
 
 // keeper looks after one service: it follows the table in package machine. Its worker does the work.
 type keeper struct {
-	*site
+	site *site
 
 	worker *worker
 	// mail is what others send. The keeper waits for nothing else, so that nobody waits for the keeper.
@@ -100,8 +100,8 @@ func newWorker(s *site, t *trial.Trial) *worker {
 	}
 }
 
-// poke has the keeper look again at what is to be done. poke does not block.
-func (s *site) poke() {
+// wakeKeeper has the keeper look again at what is to be done. poke does not block.
+func (s *site) wakeKeeper() {
 	select {
 	case s.news <- struct{}{}:
 	default:
@@ -126,8 +126,8 @@ func (k *keeper) hasEnded() bool {
 	}
 }
 
-// post sends a letter, unless the keeper has ended.
-func (k *keeper) post(l letter) {
+// postLetter sends a letter, unless the keeper has ended.
+func (k *keeper) postLetter(l letter) {
 	select {
 	case k.mail <- l:
 	case <-k.closed:
@@ -147,7 +147,7 @@ func (k *keeper) grantRepair() bool {
 
 // run owns the state of the service until nothing is wanted of it any more, or ctx ends.
 func (k *keeper) run(ctx context.Context) {
-	defer k.retire()
+	defer k.endKeeper()
 	k.timer = time.NewTimer(idle)
 	defer k.timer.Stop()
 	for k.state.Place != machine.Gone {
@@ -155,28 +155,28 @@ func (k *keeper) run(ctx context.Context) {
 		case <-ctx.Done():
 			k.awaitWorker()
 			return
-		case <-k.news:
-			k.handle(ctx, machine.Event{Kind: machine.News})
+		case <-k.site.news:
+			k.takeStep(ctx, machine.Event{Kind: machine.News})
 		case <-k.looks:
-			if wantOf(k.controller.Desired.Get(k.name)) != k.doing {
-				k.handle(ctx, machine.Event{Kind: machine.Changed})
+			if wantOf(k.site.controller.Desired.Get(k.site.name)) != k.doing {
+				k.takeStep(ctx, machine.Event{Kind: machine.Changed})
 			}
 		case l := <-k.mail:
-			k.read(ctx, l)
+			k.readLetter(ctx, l)
 		case <-k.timer.C:
-			k.handle(ctx, machine.Event{Kind: machine.Due})
+			k.takeStep(ctx, machine.Event{Kind: machine.Due})
 		}
 	}
 }
 
-// retire ends the keeper.
-func (k *keeper) retire() {
+// endKeeper ends the keeper.
+func (k *keeper) endKeeper() {
 	k.interrupt()
-	k.worker.drop()
+	k.worker.dropHeld()
 	k.worker.trial.Close()
 	close(k.closed)
 	select {
-	case k.controller.retired <- struct{}{}:
+	case k.site.controller.retired <- struct{}{}:
 	default:
 	}
 }
@@ -193,8 +193,8 @@ func (k *keeper) awaitWorker() {
 	}
 }
 
-// read takes in a letter.
-func (k *keeper) read(ctx context.Context, l letter) {
+// readLetter takes in a letter.
+func (k *keeper) readLetter(ctx context.Context, l letter) {
 	switch {
 	case l.outcome != nil:
 		k.wait = l.outcome.wait
@@ -203,27 +203,27 @@ func (k *keeper) read(ctx context.Context, l letter) {
 		} else if k.order.lacking {
 			k.lacking = false
 		}
-		k.handle(ctx, l.outcome.event)
+		k.takeStep(ctx, l.outcome.event)
 	case l.reply != nil:
 		var actions []machine.Action
 		k.state, actions = machine.Next(k.state, machine.Event{Kind: l.kind})
 		l.reply <- actions[0] == machine.Grant
 	case l.mended != nil:
 		if k.mended = l.mended; k.state.Works() { // whose report may come too early to tell of it
-			k.handle(ctx, machine.Event{Kind: machine.News})
+			k.takeStep(ctx, machine.Event{Kind: machine.News})
 		}
 	case l.lacking:
 		if !k.lacking {
 			k.lacking = true
-			k.handle(ctx, machine.Event{Kind: machine.News})
+			k.takeStep(ctx, machine.Event{Kind: machine.News})
 		}
 	default:
-		k.handle(ctx, machine.Event{Kind: l.kind})
+		k.takeStep(ctx, machine.Event{Kind: l.kind})
 	}
 }
 
-// handle takes the step of the table.
-func (k *keeper) handle(ctx context.Context, e machine.Event) {
+// takeStep takes the step of the table.
+func (k *keeper) takeStep(ctx context.Context, e machine.Event) {
 	var actions []machine.Action
 	k.state, actions = machine.Next(k.state, e)
 	for _, action := range actions {
@@ -231,23 +231,23 @@ func (k *keeper) handle(ctx context.Context, e machine.Event) {
 		case machine.Interrupt:
 			k.interrupt()
 		case machine.Release:
-			k.worker.drop()
+			k.worker.dropHeld()
 		case machine.Sleep:
-			k.sleep()
+			k.sleepUntilNews()
 		case machine.End:
 		case machine.Look:
-			k.look(ctx)
+			k.setWanted(ctx)
 		default:
-			k.start(action)
+			k.startAction(action)
 		}
 	}
 }
 
-// look reads what is wanted, and goes on with that.
-func (k *keeper) look(ctx context.Context) {
+// setWanted reads what is wanted, and goes on with that.
+func (k *keeper) setWanted(ctx context.Context) {
 	k.interrupt()
-	k.worker.drop()
-	service, what := k.controller.Desired.Get(k.name)
+	k.worker.dropHeld()
+	service, what := k.site.controller.Desired.Get(k.site.name)
 	before := k.doing
 	k.doing = wantOf(service, what)
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
@@ -263,19 +263,19 @@ func (k *keeper) look(ctx context.Context) {
 	case desired.Remove:
 		e.Want = machine.Removal
 	}
-	k.handle(ctx, e)
+	k.takeStep(ctx, e)
 }
 
-// sleep waits for the timer or for news. The keeper forgets what the round knew: most keepers sleep most of the time.
-func (k *keeper) sleep() {
+// sleepUntilNews waits for the timer or for news. The keeper forgets what the round knew: most keepers sleep most of the time.
+func (k *keeper) sleepUntilNews() {
 	k.interrupt()
 	k.order = order{}
-	k.worker.forget()
+	k.worker.forgetRound()
 	k.timer.Reset(k.wait)
 }
 
-// start has the worker do a piece of work. The timer tells when a fetch is slow.
-func (k *keeper) start(action machine.Action) {
+// startAction has the worker do a piece of work. The timer tells when a fetch is slow.
+func (k *keeper) startAction(action machine.Action) {
 	k.timer.Stop()
 	if action == machine.Fetch {
 		k.timer.Reset(prepareSoon)
@@ -283,7 +283,7 @@ func (k *keeper) start(action machine.Action) {
 	k.order.mended, k.order.lacking = k.mended, k.lacking
 	k.worker.order = k.order
 	go func() {
-		out := k.worker.do(action)
+		out := k.worker.doAction(action)
 		k.mail <- letter{outcome: &out}
 	}()
 }

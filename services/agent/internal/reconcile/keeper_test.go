@@ -58,10 +58,10 @@ func TestAKeeperAnswersFromItsFirstLookToItsEnd(t *testing.T) {
 		if !k.grantRepair() {
 			t.Error("what is applied of a service that failed is not repaired")
 		}
-		k.post(letter{kind: machine.Returned})
+		k.postLetter(letter{kind: machine.Returned})
 		k.askLook() // nothing else is wanted
 	}
-	k.poke()
+	k.site.wakeKeeper()
 	if report := <-reports; report.GetDigest() != "d2" {
 		t.Errorf("after news it was reported: %v", report)
 	}
@@ -71,5 +71,5 @@ func TestAKeeperAnswersFromItsFirstLookToItsEnd(t *testing.T) {
 	if !k.hasEnded() || k.grantRepair() {
 		t.Error("a keeper that has ended answers")
 	}
-	k.post(letter{lacking: true})
+	k.postLetter(letter{lacking: true})
 }

@@ -49,11 +49,11 @@ func newLookups(ask Lookup, service desired.Service, record inventory.Record, hi
 	return l
 }
 
-// lookup is a render.Lookup.
-func (l *lookups) lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error) {
+// lookUp is a render.Lookup.
+func (l *lookups) lookUp(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error) {
 	return l.ask(ctx, gvk, namespace, name, func(obj *unstructured.Unstructured) {
-		l.conceal(obj)
-		if l.mark(obj) && name != "" {
+		l.concealSecret(obj)
+		if l.markRelease(obj) && name != "" {
 			l.found = append(l.found, object.RefOf(obj))
 		}
 	})
@@ -66,8 +66,8 @@ const (
 	shortestValue = 8
 )
 
-// conceal notes the values of an object that is a Secret.
-func (l *lookups) conceal(obj *unstructured.Unstructured) {
+// concealSecret notes the values of an object that is a Secret.
+func (l *lookups) concealSecret(obj *unstructured.Unstructured) {
 	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
 		return
 	}
@@ -86,8 +86,8 @@ func (l *lookups) conceal(obj *unstructured.Unstructured) {
 	l.hide(values)
 }
 
-// mark shows an object of the service as one of its Helm release.
-func (l *lookups) mark(obj *unstructured.Unstructured) bool {
+// markRelease shows an object of the service as one of its Helm release.
+func (l *lookups) markRelease(obj *unstructured.Unstructured) bool {
 	key := object.RefOf(obj).Key
 	if uid, ok := l.own[key]; !ok || uid != obj.GetUID() {
 		return false

@@ -46,23 +46,23 @@ func (s *site) releaseService(ctx context.Context, service desired.Service, reco
 		if err != nil {
 			return "", err
 		}
-		if mentions(spec["selector"], releasedByFairlead) || mentions(spec["volumeClaimTemplates"], releasedByFairlead) {
+		if mentionsText(spec["selector"], releasedByFairlead) || mentionsText(spec["volumeClaimTemplates"], releasedByFairlead) {
 			return releasedByFairlead, nil
 		}
 	}
 	return releasedByHelm, nil
 }
 
-// mentions tells whether a text is somewhere in a value.
-func mentions(value any, text string) bool {
+// mentionsText tells whether a text is somewhere in a value.
+func mentionsText(value any, text string) bool {
 	switch value := value.(type) {
 	case string:
 		return value == text
 	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return mentions(item, text) })
+		return slices.ContainsFunc(value, func(item any) bool { return mentionsText(item, text) })
 	case map[string]any:
 		for _, item := range value {
-			if mentions(item, text) {
+			if mentionsText(item, text) {
 				return true
 			}
 		}

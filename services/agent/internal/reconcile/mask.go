@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/services/agent/internal/set"
 )
 
-// mask is that of a service with all that is to be hidden by now: a render may have added to it. Nil: there is nothing.
-func (s *site) mask(service desired.Service) func(string) string {
+// secretMask is that of a service with all that is to be hidden by now: a render may have added to it. Nil: there is nothing.
+func (s *site) secretMask(service desired.Service) func(string) string {
 	current, _ := s.controller.Desired.Get(s.name)
 	service.Hidden = current.Hidden
 	return service.Mask()
@@ -25,7 +25,7 @@ func (s *site) mask(service desired.Service) func(string) string {
 
 // maskReport takes the secrets of a service's configuration and values out of what is told of it.
 func (s *site) maskReport(service desired.Service, report *deliveryv1.ServiceReport) {
-	mask := s.mask(service)
+	mask := s.secretMask(service)
 	if mask == nil {
 		return
 	}
@@ -41,7 +41,7 @@ func (s *site) maskReport(service desired.Service, report *deliveryv1.ServiceRep
 
 // maskText is maskReport for a text.
 func (s *site) maskText(service desired.Service, text string) string {
-	if mask := s.mask(service); mask != nil {
+	if mask := s.secretMask(service); mask != nil {
 		return mask(text)
 	}
 	return text
@@ -109,8 +109,8 @@ func secretsOf(objects *set.Set) ([]string, error) {
 	return secrets, nil
 }
 
-// failure is what went wrong with an object of a service, without secrets of its configuration.
-func (s *site) failure(text string) error {
+// maskedError is what went wrong with an object of a service, without secrets of its configuration.
+func (s *site) maskedError(text string) error {
 	service, _ := s.controller.Desired.Get(s.name)
 	return errors.New(s.maskText(service, text))
 }

@@ -89,14 +89,14 @@ func (s *site) noteAsked(ctx context.Context, service desired.Service, record in
 	return record, s.controller.Inventory.Save(ctx, record)
 }
 
-// overrides tells whether the last request for a sync is let through what closes the service now.
-func overrides(service desired.Service, now time.Time) bool {
+// overridesClosing tells whether the last request for a sync is let through what closes the service now.
+func overridesClosing(service desired.Service, now time.Time) bool {
 	asked := service.Sync.GetRequestTime().AsTime()
 	return service.Sync.GetRequestOverride() && now.Sub(asked) < overrideLasts && window.Overridden(service.Windows, service.Sync.GetRequestOverrides(), asked, now)
 }
 
-// facts gathers what a verdict is about.
-func (s *site) facts(service desired.Service, record inventory.Record) mode.Facts {
+// gatherFacts gathers what a verdict is about.
+func (s *site) gatherFacts(service desired.Service, record inventory.Record) mode.Facts {
 	c := s.controller
 	now, asked := time.Now(), service.Asked(askedFor(service, record))
 	f := mode.Facts{
@@ -109,7 +109,7 @@ func (s *site) facts(service desired.Service, record inventory.Record) mode.Fact
 		Wanted:  mode.State{Content: setOf(service).String(), Commit: service.Commit},
 		Depends: map[string]string{},
 	}
-	f.Override = f.Asked && f.Windows.Closed && overrides(service, now)
+	f.Override = f.Asked && f.Windows.Closed && overridesClosing(service, now)
 	switch {
 	case record.Has(service.Digest):
 		f.Applied.Content = f.Wanted.Content
@@ -124,15 +124,15 @@ func (s *site) facts(service desired.Service, record inventory.Record) mode.Fact
 		f.Held = &reason
 	}
 	for _, name := range service.Sync.GetDependsOn() {
-		if why := c.unready(name); why != "" {
+		if why := c.describeUnready(name); why != "" {
 			f.Depends[name] = why
 		}
 	}
 	return f
 }
 
-// unready says why a service is not applied and healthy in its newest state; empty: it is.
-func (c *Controller) unready(name string) string {
+// describeUnready says why a service is not applied and healthy in its newest state; empty: it is.
+func (c *Controller) describeUnready(name string) string {
 	service, what := c.Desired.Get(name)
 	report := c.Reports.Latest(name)
 	switch {
@@ -148,17 +148,17 @@ func (c *Controller) unready(name string) string {
 	return ""
 }
 
-// judge finds out what may be done now.
-func (w *worker) judge(service desired.Service, record inventory.Record) {
-	f := w.facts(service, record)
+// judgeService finds out what may be done now.
+func (w *worker) judgeService(service desired.Service, record inventory.Record) {
+	f := w.site.gatherFacts(service, record)
 	only := f.Asked && len(service.Sync.GetRequestOnly()) > 0
 	verdict := mode.Decide(f)
 	w.stance.named, w.stance.shut = only && verdict.Apply, refusal{}
-	w.stance.due = w.stance.named && w.refusal.due(service)
+	w.stance.due = w.stance.named && w.refusal.isDue(service)
 	if only && !verdict.Apply {
-		w.stance.shut = refusal{request: service.RequestID(), text: fitProblem(w.maskText(service, verdict.Text))}
+		w.stance.shut = refusal{request: service.RequestID(), text: fitProblem(w.site.maskText(service, verdict.Text))}
 	}
-	if !only && !w.refusal.lasts(service, record) {
+	if !only && !w.refusal.isLasting(service, record) {
 		w.refusal = refusal{}
 	}
 	f.Asked = f.Asked && !only
@@ -177,10 +177,10 @@ func (w *worker) windowsLook() time.Duration {
 	}
 }
 
-// color puts a verdict into a report on health.
-func (w *worker) color(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
+// addVerdict puts a verdict into a report on health.
+func (w *worker) addVerdict(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
 	v := w.stance.verdict
-	if report.SyncProblem = w.syncProblem(service, record); report.GetSyncProblem() != fitProblem(w.maskText(service, v.Text)) { // else it is said below
+	if report.SyncProblem = w.syncProblem(service, record); report.GetSyncProblem() != fitProblem(w.site.maskText(service, v.Text)) { // else it is said below
 		report.Message = strings.TrimSpace(report.GetMessage() + " " + report.GetSyncProblem())
 	}
 	if v.Apply || report.GetPhase() == deliveryv1.Phase_PHASE_FAILED || report.GetPhase() == deliveryv1.Phase_PHASE_REMOVED {
@@ -191,18 +191,18 @@ func (w *worker) color(service desired.Service, record inventory.Record, report 
 	}
 	text := v.Text
 	if v.Phase == deliveryv1.Phase_PHASE_DIFFERS {
-		text += " " + summary(w.stance.diff)
+		text += " " + summarizeDiff(w.stance.diff)
 	}
 	switch v.Phase {
 	case deliveryv1.Phase_PHASE_UNSPECIFIED:
-		if v.Diff && changes(w.stance.diff) > 0 { // suspended, and others changed what is applied
-			text += " " + summary(w.stance.diff)
+		if v.Diff && countChanges(w.stance.diff) > 0 { // suspended, and others changed what is applied
+			text += " " + summarizeDiff(w.stance.diff)
 			if report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
 				report.Phase = deliveryv1.Phase_PHASE_DIFFERS
 			}
 		}
 	case deliveryv1.Phase_PHASE_DIFFERS:
-		if changes(w.stance.diff) > 0 {
+		if countChanges(w.stance.diff) > 0 {
 			report.Phase = v.Phase
 		}
 	default:
@@ -211,39 +211,39 @@ func (w *worker) color(service desired.Service, record inventory.Record, report 
 	report.Message = strings.TrimSpace(text + " " + report.GetMessage())
 }
 
-func changes(d *deliveryv1.Diff) int32 { return d.GetCreated() + d.GetChanged() + d.GetRemoved() }
+func countChanges(d *deliveryv1.Diff) int32 { return d.GetCreated() + d.GetChanged() + d.GetRemoved() }
 
-// summary is a diff in a sentence.
-func summary(d *deliveryv1.Diff) string {
-	if changes(d) == 0 {
+// summarizeDiff is a diff in a sentence.
+func summarizeDiff(d *deliveryv1.Diff) string {
+	if countChanges(d) == 0 {
 		return "Nothing would change."
 	}
 	return fmt.Sprintf("Of %d objects %d would be created, %d changed and %d removed.",
-		changes(d)+d.GetUnchanged(), d.GetCreated(), d.GetChanged(), d.GetRemoved())
+		countChanges(d)+d.GetUnchanged(), d.GetCreated(), d.GetChanged(), d.GetRemoved())
 }
 
-// compare tells the hub what applying would change, and says when it is to be told again.
-func (w *worker) compare(ctx, patience context.Context, service desired.Service, record inventory.Record) (time.Duration, *problem) {
+// compareWanted tells the hub what applying would change, and says when it is to be told again.
+func (w *worker) compareWanted(ctx, patience context.Context, service desired.Service, record inventory.Record) (time.Duration, *problem) {
 	// The digest is another one when somebody asks for a sync.
 	about := service.Digest + " " + setOf(service).String() + " " + record.Applied.Digest + " " + strconv.FormatBool(w.stance.verdict.Repair) + w.damageSum()
 	if left := diffAgain - time.Since(w.stance.at); w.stance.compared == about && left > 0 {
 		return left, nil
 	}
-	if err := w.controller.Artifacts.Prepare(patience, service); err != nil {
-		return 0, retried(err).because(staysAsItWas(record))
+	if err := w.site.controller.Artifacts.Prepare(patience, service); err != nil {
+		return 0, retriedProblem(err).withState(staysAsItWas(record))
 	}
-	release, ok := w.slot(patience)
+	release, ok := w.site.slot(patience)
 	if !ok {
 		return 0, nil
 	}
 	defer release()
-	objects, failure := w.objects(ctx, patience, service, record, w.stance.verdict)
+	objects, failure := w.site.openWanted(ctx, patience, service, record, w.stance.verdict)
 	if failure != nil {
 		return 0, failure
 	}
 	defer func() { _ = objects.Close() }()
 	out, err := diff.Of(patience, diff.Deps{
-		API: w.controller.Compare, Explain: apply.Explain, Mask: w.mask(service), Sent: w.unchanged(record),
+		API: w.site.controller.Compare, Explain: apply.Explain, Mask: w.site.secretMask(service), Sent: w.unchangedItems(record),
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},
@@ -253,19 +253,19 @@ func (w *worker) compare(ctx, patience context.Context, service desired.Service,
 		return 0, nil
 	}
 	if err != nil {
-		return 0, retried(err).because(staysAsItWas(record))
+		return 0, retriedProblem(err).withState(staysAsItWas(record))
 	}
-	w.list(service, record) // first, because what a sync of single objects applied would change no more
-	if err := w.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
-		return 0, retried(err).because(staysAsItWas(record))
+	w.listObjects(service, record) // first, because what a sync of single objects applied would change no more
+	if err := w.site.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.site.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}); err != nil {
+		return 0, retriedProblem(err).withState(staysAsItWas(record))
 	}
 	w.stance.compared, w.stance.at, w.stance.diff = about, time.Now(), out
 	w.backoff.Reset()
 	return diffAgain, nil
 }
 
-// unchanged says which items need no look: while what others change is undone, those whose manifest is applied.
-func (w *worker) unchanged(record inventory.Record) func(set.Item) bool {
+// unchangedItems says which items need no look: while what others change is undone, those whose manifest is applied.
+func (w *worker) unchangedItems(record inventory.Record) func(set.Item) bool {
 	if !w.stance.verdict.Repair {
 		return nil
 	}
@@ -288,11 +288,11 @@ func (w *worker) listMade(service desired.Service, record inventory.Record) {
 		}
 	}
 	record.Entries = slices.DeleteFunc(record.Entries, func(entry inventory.Entry) bool { return entry.UID == "" })
-	w.list(service, record)
+	w.listObjects(service, record)
 }
 
-// list tells the hub which objects the service has, when that has changed.
-func (w *worker) list(service desired.Service, record inventory.Record) {
+// listObjects tells the hub which objects the service has, when that has changed.
+func (w *worker) listObjects(service desired.Service, record inventory.Record) {
 	const limit = 20_000
 	state := fmt.Sprint(record.Applied.Digest, record.Applied.Time.Unix(), len(record.Entries), len(w.looks.leaving))
 	if w.stance.listed == state {
@@ -312,31 +312,31 @@ func (w *worker) list(service desired.Service, record inventory.Record) {
 			Uid: string(entry.UID), Wave: entry.Wave, Leaving: why[entry.Key],
 		})
 	}
-	err := w.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
+	err := w.site.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.site.name, Digest: record.Applied.Digest, Detail: &deliveryv1.ServiceDetail_Objects{Objects: out}})
 	if err == nil && w.stance.diff != nil && w.stance.verdict.Apply && record.Has(service.Digest) {
 		// The waiting content is applied.
-		err = w.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
+		err = w.site.controller.Details.Set(&deliveryv1.ServiceDetail{Service: w.site.name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: &deliveryv1.Diff{Unchanged: int32(len(entries))}}})
 		w.stance.diff, w.stance.compared = nil, ""
 	}
 	if err != nil {
-		w.log.Error("the objects can't be told to the hub", "err", err)
+		w.site.log.Error("the objects can't be told to the hub", "err", err)
 		return
 	}
 	w.stance.listed = state
 }
 
-// nobody is the problem of a service that names no account where it has to, none that there can be, or one that it may not be applied as.
-func (c *Controller) nobody(service desired.Service, account string) *problem {
+// accountProblem is the problem of a service that names no account where it has to, none that there can be, or one that it may not be applied as.
+func (c *Controller) accountProblem(service desired.Service, account string) *problem {
 	switch {
-	case account == "" && c.narrowed().RequireAccount && !c.RequireImpersonation:
+	case account == "" && c.currentNarrower().RequireAccount && !c.RequireImpersonation:
 		return &problem{text: "An AgentConfig of the hub has the agent apply a service only as a Kubernetes service account that it names (impersonation.required): set spec.sync.impersonate to namespace/name."}
 	case account == "" && c.RequireImpersonation:
 		return &problem{final: true, text: "The agent of this cluster applies a service only as a Kubernetes service account that it names (--require-impersonation): set spec.sync.impersonate to namespace/name."}
 	case account != "" && !access.Valid(account):
 		return &problem{final: true, text: fmt.Sprintf("%q is no Kubernetes service account: set spec.sync.impersonate to namespace/name.", account)}
-	case account != "" && !c.allows(account):
+	case account != "" && !c.allowsAccount(account):
 		return &problem{final: true, text: fmt.Sprintf("The agent of this cluster applies no service as the Kubernetes service account %q: set another spec.sync.impersonate, or have the agent's --impersonate-accounts name it.", account)}
-	case account != "" && !c.narrowed().allows(account):
+	case account != "" && !c.currentNarrower().allowsAccount(account):
 		return &problem{text: fmt.Sprintf("An AgentConfig of the hub has the agent apply no service as the Kubernetes service account %q (impersonation.accounts): set another spec.sync.impersonate, or have the AgentConfig name it.", account)}
 	case accounts.Refused(service.Rules, service.Namespace, account):
 		return &problem{final: true, text: fmt.Sprintf("Project %q does not allow the Kubernetes service account %q: set another spec.sync.impersonate, or have spec.accounts of the project name it.", service.Rules.GetProject(), account)}
@@ -344,8 +344,8 @@ func (c *Controller) nobody(service desired.Service, account string) *problem {
 	return nil
 }
 
-// allows tells whether the agent applies services as an account.
-func (c *Controller) allows(account string) bool {
+// allowsAccount tells whether the agent applies services as an account.
+func (c *Controller) allowsAccount(account string) bool {
 	if len(c.Accounts) == 0 {
 		return !accounts.Reserved(account)
 	}

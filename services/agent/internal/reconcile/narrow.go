@@ -24,18 +24,18 @@ type Narrower struct {
 // Narrow puts it in force. What waits because of what was in force before is tried again as what failed is.
 func (c *Controller) Narrow(to Narrower) {
 	c.narrower.Store(&to)
-	c.turns.narrow(to.Concurrency)
+	c.turns.narrowSlots(to.Concurrency)
 }
 
-func (c *Controller) narrowed() Narrower {
+func (c *Controller) currentNarrower() Narrower {
 	if n := c.narrower.Load(); n != nil {
 		return *n
 	}
 	return Narrower{}
 }
 
-// allows tells whether each list has a pattern for an account.
-func (n Narrower) allows(account string) bool {
+// allowsAccount tells whether each list has a pattern for an account.
+func (n Narrower) allowsAccount(account string) bool {
 	for _, patterns := range n.Accounts {
 		if !accounts.Allowed(patterns, account) {
 			return false
@@ -55,15 +55,15 @@ type turns struct {
 
 func newTurns() *turns { return &turns{slots: semaphore.NewWeighted(workers), limit: workers} }
 
-// take waits for a slot. Without an error give must be called.
-func (t *turns) take(ctx context.Context) (give func(), err error) {
+// takeSlot waits for a slot. Without an error give must be called.
+func (t *turns) takeSlot(ctx context.Context) (give func(), err error) {
 	if err := t.slots.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	return t.give, nil
+	return t.giveSlot, nil
 }
 
-func (t *turns) give() {
+func (t *turns) giveSlot() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.taken < workers-t.limit {
@@ -73,7 +73,7 @@ func (t *turns) give() {
 	t.slots.Release(1)
 }
 
-func (t *turns) narrow(most int) {
+func (t *turns) narrowSlots(most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.limit = workers; most > 0 {

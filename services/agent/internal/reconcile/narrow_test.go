@@ -14,15 +14,15 @@ func TestConcurrencyIsOnlyNarrowed(t *testing.T) {
 		return n
 	}
 	for _, step := range []struct{ most, want int }{{0, workers}, {1, 1}, {workers + 5, workers}, {2, 2}, {0, workers}} {
-		if turns.narrow(step.most); free() != step.want {
+		if turns.narrowSlots(step.most); free() != step.want {
 			t.Errorf("narrowed to %d there are %d slots, want %d", step.most, free(), step.want)
 		}
 	}
-	give, err := turns.take(t.Context())
+	give, err := turns.takeSlot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if turns.narrow(1); free() != 0 { // what runs is the one that may
+	if turns.narrowSlots(1); free() != 0 { // what runs is the one that may
 		t.Errorf("beside what runs there are %d slots", free())
 	}
 	if give(); free() != 1 {

@@ -47,19 +47,19 @@ type looks struct {
 
 func newLooks() looks { return looks{backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}} }
 
-// observe reports how the objects are, as the memory has it: the watches tell when something changes. observe asks the
+// observeHealth reports how the objects are, as the memory has it: the watches tell when something changes. observe asks the
 // API server for nothing but what is to be removed.
-func (w *worker) observe(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
+func (w *worker) observeHealth(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	if w.looks.since.IsZero() {
 		w.looks.since = time.Now()
 	}
-	record = w.leave(patience, record)
+	record = w.retryRemovals(patience, record)
 	if patience.Err() != nil {
 		return 0
 	}
-	record = w.noteEnded(patience, record, nil)
-	w.list(service, record)
-	summary := w.controller.Memory.Summary(w.name)
+	record = w.site.noteEnded(patience, record, nil)
+	w.listObjects(service, record)
+	summary := w.site.controller.Memory.Summary(w.site.name)
 	if wait := unseenPatience - time.Since(w.looks.since); summary.Unseen > 0 && wait > 0 {
 		return wait
 	}
@@ -69,12 +69,12 @@ func (w *worker) observe(ctx, patience context.Context, service desired.Service,
 	if at := slices.IndexFunc(summary.Bad, func(h health.Health) bool { return h.Ref == summary.Worst.Ref }); at >= 0 {
 		summary.Worst = summary.Bad[at]
 	}
-	report := w.state(summary, append(slices.Clone(record.Kept), lines(record.Applied.Warnings)...))
+	report := w.sumState(summary, append(slices.Clone(record.Kept), splitLines(record.Applied.Warnings)...))
 	w.tellRepairs(report, record, summary)
 	isHealthy := report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY || report.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS
 	judgeTests(service, record, report)
-	w.report(service, record, report)
-	w.ripe(service, report)
+	w.sendReport(service, record, report)
+	w.endTrace(service, report)
 	wait := idle
 	if unready > 0 {
 		wait = unready
@@ -95,19 +95,19 @@ func (w *worker) observe(ctx, patience context.Context, service desired.Service,
 	if next := w.noteRepairs(patience, record, summary); next > 0 {
 		wait = min(wait, next)
 	}
-	if next := w.test(ctx, patience, service, isHealthy); next > 0 {
+	if next := w.runTests(ctx, patience, service, isHealthy); next > 0 {
 		wait = min(wait, next)
 	}
 	return wait
 }
 
-// ripe ends the trace of what was applied, once it is healthy for the first time.
-func (w *worker) ripe(service desired.Service, report *deliveryv1.ServiceReport) {
+// endTrace ends the trace of what was applied, once it is healthy for the first time.
+func (w *worker) endTrace(service desired.Service, report *deliveryv1.ServiceReport) {
 	if report.GetPhase() != deliveryv1.Phase_PHASE_HEALTHY || w.ripens.IsZero() {
 		return
 	}
-	_, span := telemetry.Of(context.Background(), service.Traceparent, w.controller.Tracer, "agent.healthy", trace.WithTimestamp(w.ripens), trace.WithAttributes(
-		attribute.String("service", w.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
+	_, span := telemetry.Of(context.Background(), service.Traceparent, w.site.controller.Tracer, "agent.healthy", trace.WithTimestamp(w.ripens), trace.WithAttributes(
+		attribute.String("service", w.site.name), attribute.String("digest", service.Digest), attribute.String("revision", service.Commit)))
 	span.End()
 	w.ripens = time.Time{}
 }
@@ -118,7 +118,7 @@ const noteWritten = time.Minute
 // writeNote brings the inventory up to a digest that changed nothing, and says when to look again; 0: there is nothing to write.
 func (w *worker) writeNote(ctx context.Context, record inventory.Record) time.Duration {
 	switch {
-	case !w.controller.Inventory.Noted(w.name):
+	case !w.site.controller.Inventory.Noted(w.site.name):
 		w.unwritten = time.Time{}
 		return 0
 	case w.unwritten.IsZero():
@@ -128,15 +128,15 @@ func (w *worker) writeNote(ctx context.Context, record inventory.Record) time.Du
 		return wait
 	}
 	w.unwritten = time.Time{}
-	if err := w.controller.Inventory.Save(ctx, record); err != nil {
-		w.log.Warn("the inventory does not know of the newest digest yet", "err", err)
+	if err := w.site.controller.Inventory.Save(ctx, record); err != nil {
+		w.site.log.Warn("the inventory does not know of the newest digest yet", "err", err)
 		return noteWritten
 	}
 	return 0
 }
 
-// leave tries again to remove what should have gone with the last apply.
-func (w *worker) leave(ctx context.Context, record inventory.Record) inventory.Record {
+// retryRemovals tries again to remove what should have gone with the last apply.
+func (w *worker) retryRemovals(ctx context.Context, record inventory.Record) inventory.Record {
 	if !record.Complete { // an apply was held up, and it goes on by itself
 		return record
 	}
@@ -149,40 +149,40 @@ func (w *worker) leave(ctx context.Context, record inventory.Record) inventory.R
 		}
 	}
 	if len(leaving) == 0 {
-		w.looks.left(nil)
+		w.looks.noteLeft(nil)
 		return record
 	}
 	gone := slices.ContainsFunc(leaving, func(entry inventory.Entry) bool {
-		known, ok := w.controller.Memory.Get(entry.Key)
+		known, ok := w.site.controller.Memory.Get(entry.Key)
 		return ok && known.State == memory.Gone
 	})
-	last := slices.ContainsFunc(w.looks.leaving, func(left prune.Left) bool { return left.Why == goesLast }) && w.wholesome()
+	last := slices.ContainsFunc(w.looks.leaving, func(left prune.Left) bool { return left.Why == goesLast }) && w.site.allHealthy()
 	if !gone && !last && len(w.looks.leaving) > 0 && time.Now().Before(w.looks.then) {
 		return record
 	}
 	if !w.stance.verdict.Repair {
 		return record // hands off
 	}
-	release, ok := w.slot(ctx)
+	release, ok := w.site.slot(ctx)
 	if !ok {
 		return record
 	}
 	defer release()
-	service, _ := w.controller.Desired.Get(w.name)
-	out := w.prune(ctx, service, leaving)
-	w.looks.left(out.Left)
+	service, _ := w.site.controller.Desired.Get(w.site.name)
+	out := w.site.pruneStale(ctx, service, leaving)
+	w.looks.noteLeft(out.Left)
 	if len(w.looks.leaving) == len(leaving) || ctx.Err() != nil {
 		return record
 	}
 	for _, one := range w.looks.leaving {
 		staying = append(staying, one.Entry)
 	}
-	w.controller.metrics.pruned.Add(float64(len(leaving) - len(w.looks.leaving)))
+	w.site.controller.metrics.pruned.Add(float64(len(leaving) - len(w.looks.leaving)))
 	next := record
 	next.Entries = staying
-	next.Kept = few(append(slices.Clone(record.Kept), out.Kept...))
-	if err := w.controller.Inventory.Save(ctx, next); err != nil {
-		w.log.Warn("the inventory can't be shortened yet", "err", err)
+	next.Kept = shortenList(append(slices.Clone(record.Kept), out.Kept...))
+	if err := w.site.controller.Inventory.Save(ctx, next); err != nil {
+		w.site.log.Warn("the inventory can't be shortened yet", "err", err)
 		return record
 	}
 	return next
@@ -220,8 +220,8 @@ func (s *site) noteEnded(ctx context.Context, record inventory.Record, done map[
 	return next
 }
 
-// endings says which objects were done and went by themselves.
-func endings(ends []memory.End) string {
+// describeEndings says which objects were done and went by themselves.
+func describeEndings(ends []memory.End) string {
 	if len(ends) == 0 {
 		return ""
 	}
@@ -232,16 +232,16 @@ func endings(ends []memory.End) string {
 	return text
 }
 
-// left notes what should be gone and is still there, and when to look again.
-func (l *looks) left(leaving []prune.Left) {
+// noteLeft notes what should be gone and is still there, and when to look again.
+func (l *looks) noteLeft(leaving []prune.Left) {
 	if len(leaving) < len(l.leaving) || len(leaving) == 0 {
 		l.backoff.Reset()
 	}
 	l.leaving, l.then = leaving, time.Now().Add(l.backoff.Next())
 }
 
-// state sums up how a service is. kept is what stayed of it though it left the manifests.
-func (w *worker) state(summary memory.Summary, kept []string) *deliveryv1.ServiceReport {
+// sumState sums up how a service is. kept is what stayed of it though it left the manifests.
+func (w *worker) sumState(summary memory.Summary, kept []string) *deliveryv1.ServiceReport {
 	report := &deliveryv1.ServiceReport{
 		Phase: deliveryv1.Phase_PHASE_HEALTHY, ObjectsTotal: int32(summary.Total), ObjectsHealthy: int32(summary.Healthy),
 	}
@@ -251,14 +251,14 @@ func (w *worker) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 		quarrels[rival.Key] = rival
 	}
 	for _, h := range summary.Bad {
-		one := objectReport(h.Ref, shown(h.State), h.Message)
+		one := objectReport(h.Ref, stateWord(h.State), h.Message)
 		one.Rival, one.Fields = quarrels[h.Ref.Key].Manager, quarrels[h.Ref.Key].Fields
 		delete(quarrels, h.Ref.Key)
 		report.Objects = append(report.Objects, one)
 	}
 	for _, rival := range summary.Rivals {
 		if _, left := quarrels[rival.Key]; left && len(report.Objects) < mostObjects {
-			one := objectReport(rival.Health.Ref, shown(rival.Health.State), quarrel(rival))
+			one := objectReport(rival.Health.Ref, stateWord(rival.Health.State), describeQuarrel(rival))
 			one.Rival, one.Fields = rival.Manager, rival.Fields
 			report.Objects = append(report.Objects, one)
 		}
@@ -280,7 +280,7 @@ func (w *worker) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 		switch { // a rival makes the service no worse than its objects are, but for a webhook, whose change is never undone
 		case !rival.Webhook:
 		case report.GetPhase() != deliveryv1.Phase_PHASE_DEGRADED:
-			report.Phase, report.Message = deliveryv1.Phase_PHASE_DEGRADED, quarrel(rival)
+			report.Phase, report.Message = deliveryv1.Phase_PHASE_DEGRADED, describeQuarrel(rival)
 			fallthrough
 		default:
 			report.ObjectsDrifted++
@@ -288,14 +288,14 @@ func (w *worker) state(summary memory.Summary, kept []string) *deliveryv1.Servic
 	}
 	w.tellDamage(report, summary, now)
 	if rival, ok := firstRival(summary.Rivals); ok && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
-		report.Message = quarrel(rival)
+		report.Message = describeQuarrel(rival)
 	}
 	if len(w.looks.leaving) > 0 && report.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY {
 		report.Phase = deliveryv1.Phase_PHASE_PROGRESSING
 		report.Message = fmt.Sprintf("All objects are applied; %d that are no longer in the manifests are still there: %s %s.",
 			len(w.looks.leaving), w.looks.leaving[0].Entry.Key, w.looks.leaving[0].Why)
 	}
-	if text := endings(summary.Ended); text != "" {
+	if text := describeEndings(summary.Ended); text != "" {
 		report.Message = strings.TrimSpace(report.GetMessage() + " " + text)
 	}
 	if len(kept) > 0 {
@@ -314,16 +314,16 @@ func firstRival(rivals []memory.Rival) (memory.Rival, bool) {
 	return memory.Rival{}, false
 }
 
-// lines splits text, of which nothing is no line.
-func lines(text string) []string {
+// splitLines splits text, of which nothing is no line.
+func splitLines(text string) []string {
 	if text == "" {
 		return nil
 	}
 	return strings.Split(text, "\n")
 }
 
-// shown is the word of the contract for a state. An object that can't be read is on no account healthy.
-func shown(state health.State) string {
+// stateWord is the word of the contract for a state. An object that can't be read is on no account healthy.
+func stateWord(state health.State) string {
 	if state == health.Unknown {
 		return string(health.Progressing)
 	}
@@ -336,45 +336,45 @@ func objectReport(ref object.Ref, state, message string) *deliveryv1.ObjectRepor
 	}
 }
 
-// failed reports a problem and says when to try again.
-func (w *worker) failed(service desired.Service, record inventory.Record, p problem) time.Duration {
-	p.text = w.maskText(service, p.text)
+// reportFailure reports a problem and says when to try again.
+func (w *worker) reportFailure(service desired.Service, record inventory.Record, p problem) time.Duration {
+	p.text = w.site.maskText(service, p.text)
 	report := &deliveryv1.ServiceReport{Phase: cmp.Or(p.phase, deliveryv1.Phase_PHASE_FAILED), Message: p.text, Guard: p.guard}
 	for _, failure := range p.failures {
 		report.Objects = append(report.Objects, objectReport(failure.Item.Ref, "Failed",
 			fmt.Sprintf("%s: %s. %s", failure.Item.Position, failure.Problem.Text, failure.Problem.Advice)))
 	}
 	report.ObjectsTotal = int32(len(record.Entries))
-	report.ObjectsHealthy = int32(w.controller.Memory.Summary(w.name).Healthy)
-	w.report(service, record, report)
+	report.ObjectsHealthy = int32(w.site.controller.Memory.Summary(w.site.name).Healthy)
+	w.sendReport(service, record, report)
 	wait := idle
 	if !p.final {
 		wait = w.backoff.Next()
 	}
 	w.notBefore = time.Now().Add(wait)
-	tell := w.log.Warn
+	tell := w.site.log.Warn
 	if w.told == p.text { // a retry with the same outcome is no news
-		tell = w.log.Debug
+		tell = w.site.log.Debug
 	}
 	w.told = p.text
 	tell("not applied", "revision", service.Commit, "digest", service.Digest, "err", p.text, "retry_in", wait)
 	return wait
 }
 
-// report fills in what all reports say, and hands it over.
-func (w *worker) report(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
-	report.Service, report.Digest, report.Commit, report.Traceparent = w.name, service.Digest, service.Commit, service.Traceparent
+// sendReport fills in what all reports say, and hands it over.
+func (w *worker) sendReport(service desired.Service, record inventory.Record, report *deliveryv1.ServiceReport) {
+	report.Service, report.Digest, report.Commit, report.Traceparent = w.site.name, service.Digest, service.Commit, service.Traceparent
 	if record.Applied.Digest != "" {
 		report.AppliedDigest, report.AppliedCommit = record.Applied.Digest, record.Applied.Commit
 		report.AppliedTime = timestamppb.New(record.Applied.Time)
 	}
-	if last := w.controller.Reports.Latest(w.name); last != nil && report.GetRepairs() == 0 {
+	if last := w.site.controller.Reports.Latest(w.site.name); last != nil && report.GetRepairs() == 0 {
 		report.Repairs, report.RepairTime, report.Repaired = last.GetRepairs(), last.GetRepairTime(), proto.CloneOf(last.GetRepaired())
 	}
 	report.Tests = trial.Summary(record)
-	w.color(service, record, report)
-	w.maskReport(service, report)
-	if err := w.controller.Reports.Set(report); err != nil {
-		w.log.Error("the state can't be reported", "err", err)
+	w.addVerdict(service, record, report)
+	w.site.maskReport(service, report)
+	if err := w.site.controller.Reports.Set(report); err != nil {
+		w.site.log.Error("the state can't be reported", "err", err)
 	}
 }

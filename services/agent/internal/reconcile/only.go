@@ -25,24 +25,24 @@ type refusal struct {
 	backoff hub.Backoff
 }
 
-// due tells whether the last request is worth a try now.
-func (r *refusal) due(service desired.Service) bool {
+// isDue tells whether the last request is worth a try now.
+func (r *refusal) isDue(service desired.Service) bool {
 	return r.request != service.RequestID() || !r.again.IsZero() && !time.Now().Before(r.again)
 }
 
-// served tells whether all of the service was applied after the refusal, and with it what the sync names. A sync that is worth no other try may name
+// isServed tells whether all of the service was applied after the refusal, and with it what the sync names. A sync that is worth no other try may name
 // what the service does not have: no apply serves it.
-func (r *refusal) served(service desired.Service, record inventory.Record) bool {
+func (r *refusal) isServed(service desired.Service, record inventory.Record) bool {
 	return !r.again.IsZero() && record.Applied.Asked == service.RequestID()
 }
 
-// lasts tells whether the refusal is still worth a word once its request is not asked any more: all the rest of the same content was applied.
-func (r *refusal) lasts(service desired.Service, record inventory.Record) bool {
+// isLasting tells whether the refusal is still worth a word once its request is not asked any more: all the rest of the same content was applied.
+func (r *refusal) isLasting(service desired.Service, record inventory.Record) bool {
 	return r.again.IsZero() && r.content == service.Content() && record.Applied.Asked == service.RequestID()
 }
 
-// look is how long it takes until the last request is due.
-func (r *refusal) look(service desired.Service) time.Duration {
+// untilDue is how long it takes until the last request is due.
+func (r *refusal) untilDue(service desired.Service) time.Duration {
 	if r.request == "" || r.request != service.RequestID() || r.again.IsZero() {
 		return idle
 	}
@@ -58,14 +58,14 @@ func (w *worker) noteRefusal(service desired.Service, failure *problem) {
 	if w.refusal.request != service.RequestID() {
 		w.refusal = refusal{request: service.RequestID(), content: service.Content(), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}}
 	}
-	text, retry := w.maskText(service, failure.text), time.Duration(0)
+	text, retry := w.site.maskText(service, failure.text), time.Duration(0)
 	if w.refusal.again = (time.Time{}); !failure.final {
 		retry = w.refusal.backoff.Next()
 		w.refusal.again = time.Now().Add(retry)
 	}
 	text = fitProblem(text)
 	if w.refusal.text != text { // a retry with the same outcome is no news
-		w.log.Warn("a sync of single objects is not served", "revision", service.Commit, "err", text, "retry_in", retry)
+		w.site.log.Warn("a sync of single objects is not served", "revision", service.Commit, "err", text, "retry_in", retry)
 	}
 	w.refusal.text = text
 }
@@ -82,51 +82,51 @@ func (w *worker) syncProblem(service desired.Service, record inventory.Record) s
 	switch r := &w.refusal; {
 	case id == "":
 	case r.request == id && (r.again.IsZero() || w.stance.shut.request != id):
-		if !r.served(service, record) {
+		if !r.isServed(service, record) {
 			return r.text
 		}
 	case w.stance.shut.request == id:
 		return w.stance.shut.text
-	case len(service.Sync.GetRequestOnly()) > 0 && record.Applied.Asked != id && !w.stance.verdict.Apply && overtaken(service, record):
+	case len(service.Sync.GetRequestOnly()) > 0 && record.Applied.Asked != id && !w.stance.verdict.Apply && isOvertaken(service, record):
 		return "Other content came before the objects of the sync were applied, and waits: ask for the sync again to apply them as they are now"
 	}
 	return ""
 }
 
-// overtaken tells whether the last request for a sync is about other content than what is wanted now.
-func overtaken(service desired.Service, record inventory.Record) bool {
+// isOvertaken tells whether the last request for a sync is about other content than what is wanted now.
+func isOvertaken(service desired.Service, record inventory.Record) bool {
 	content := askedFor(service, record)
 	return content != "" && content != service.Content()
 }
 
-// chosen are the items that a sync names. A chosen item is the service's own already, or nobody's.
-func (s *site) chosen(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set) ([]set.Item, *problem) {
+// findChosen are the items that a sync names. A chosen item is the service's own already, or nobody's.
+func (s *site) findChosen(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set) ([]set.Item, *problem) {
 	all, err := objects.Items()
 	if err != nil {
-		return nil, retried(err)
+		return nil, retriedProblem(err)
 	}
-	items, missing := choose(all, service.Sync.GetRequestOnly())
+	items, missing := chooseItems(all, service.Sync.GetRequestOnly())
 	if missing != "" {
 		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %s of the service (hooks can't be named): see `fairlead tree service %s`", missing, plural.Of(len(all), "object"), s.name)}
 	}
-	if _, failure := s.claim(items); failure != nil {
+	if _, failure := s.claimObjects(items); failure != nil {
 		return nil, failure
 	}
 	adopted, strangers, failures := s.controller.Applier.Strangers(ctx, apply.Request{Service: s.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
 	switch {
 	case len(failures) > 0:
-		return nil, refused(failures)
+		return nil, refusedProblem(failures)
 	case len(adopted)+len(strangers) > 0:
 		return nil, &problem{final: true, text: "The sync names an object that is in the cluster already and was not made by the service: sync all of the service to take it over"}
 	}
 	return items, nil
 }
 
-// choose finds the items that are named, as KIND/NAME or KIND/NAMESPACE/NAME; missing is a name that fits none.
-func choose(items []set.Item, names []string) (out []set.Item, missing string) {
+// chooseItems finds the items that are named, as KIND/NAME or KIND/NAMESPACE/NAME; missing is a name that fits none.
+func chooseItems(items []set.Item, names []string) (out []set.Item, missing string) {
 	for _, name := range names {
 		fits := func(item set.Item) bool {
-			return item.Hook == 0 && item.Flags&object.NotKept == 0 && named(item.Key, name)
+			return item.Hook == 0 && item.Flags&object.NotKept == 0 && namesObject(item.Key, name)
 		}
 		if !slices.ContainsFunc(items, fits) {
 			return nil, name
@@ -141,8 +141,8 @@ func choose(items []set.Item, names []string) (out []set.Item, missing string) {
 	return out, ""
 }
 
-// named tells whether a text names an object.
-func named(key object.Key, text string) bool {
+// namesObject tells whether a text names an object.
+func namesObject(key object.Key, text string) bool {
 	parts := strings.Split(text, "/")
 	kind, name := parts[0], parts[len(parts)-1]
 	if len(parts) == 3 && parts[1] != key.Namespace || name != key.Name {
@@ -151,8 +151,8 @@ func named(key object.Key, text string) bool {
 	return strings.EqualFold(kind, key.Kind) || strings.EqualFold(kind, key.Kind+"."+key.Group)
 }
 
-// send applies items one by one. The inventory lists them before, and how far it came after.
-func (s *site) send(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set, items []set.Item) (inventory.Record, *problem) {
+// sendItems applies items one by one. The inventory lists them before, and how far it came after.
+func (s *site) sendItems(ctx context.Context, service desired.Service, record inventory.Record, objects *set.Set, items []set.Item) (inventory.Record, *problem) {
 	next := record
 	next.Entries = slices.Clone(record.Entries)
 	at := map[object.Key]int{}
@@ -169,7 +169,7 @@ func (s *site) send(ctx context.Context, service desired.Service, record invento
 		next.Complete, next.Begun, next.Some = false, setOf(service).String(), true
 	}
 	if err := s.controller.Inventory.Save(ctx, next); err != nil {
-		return record, retried(err).because("what is applied stays")
+		return record, retriedProblem(err).withState("what is applied stays")
 	}
 	request := apply.Request{Service: s.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: next}
 	var failures []apply.Failure
@@ -186,11 +186,11 @@ func (s *site) send(ctx context.Context, service desired.Service, record invento
 		next.Applied.Asked = service.RequestID()
 	}
 	if err := s.controller.Inventory.Save(ctx, next); err != nil {
-		return record, retried(err).because("what is applied stays")
+		return record, retriedProblem(err).withState("what is applied stays")
 	}
 	s.keepSets(next)
 	if len(failures) > 0 {
-		return next, refused(failures).because(fmt.Sprintf("%d of %d named objects are applied", len(items)-len(failures), len(items)))
+		return next, refusedProblem(failures).withState(fmt.Sprintf("%d of %d named objects are applied", len(items)-len(failures), len(items)))
 	}
 	s.log.Info("applied named objects", "revision", service.Commit, "objects", len(items))
 	return next, nil

@@ -35,14 +35,14 @@ func (a *away) Latest(string) *deliveryv1.ServiceReport    { return a.last }
 func runRound(ctx context.Context, w *worker, service desired.Service, record inventory.Record) time.Duration {
 	w.order = order{ctx: ctx, patience: ctx, service: service}
 	w.round = round{record: record, standing: idle}
-	state, out := machine.State{Place: machine.Deciding}, w.weigh()
+	state, out := machine.State{Place: machine.Deciding}, w.weighWanted()
 	for {
 		var actions []machine.Action
 		state, actions = machine.Next(state, out.event)
 		if state.Rests() {
 			return out.wait
 		}
-		out = w.do(actions[0])
+		out = w.doAction(actions[0])
 	}
 }
 

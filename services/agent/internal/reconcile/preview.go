@@ -36,7 +36,7 @@ type Content struct {
 // service, and compared as CompareNow does. Objects that templates look up are read as the person, within the bounds of the service. No secret is in the
 // render: see veil. PreviewNow applies and remembers nothing.
 func (c *Controller) PreviewNow(ctx context.Context, name string, person access.Person, content Content) (*deliveryv1.ServiceDetail, error) {
-	k, service, record, err := c.compared(ctx, name)
+	k, service, record, err := c.findCompared(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -50,32 +50,32 @@ func (c *Controller) PreviewNow(ctx context.Context, name string, person access.
 	trial := service
 	trial.Artifact = content.Artifact
 	hidden := newVeil()
-	if trial.Configuration, err = hidden.configuration(service.Configuration); err != nil {
+	if trial.Configuration, err = hidden.coverConfiguration(service.Configuration); err != nil {
 		return nil, err
 	}
 	preview := &preview{site: k.site, service: trial, record: record, person: person, veil: hidden, content: content}
 	id := set.IDOf(rand.Text(), "")
 	objects, err := preview.renderInTurn(ctx, id)
 	if err != nil {
-		return nil, preview.masked(err)
+		return nil, preview.maskError(err)
 	}
 	defer func() { _ = objects.Close() }()
 	if err := c.Sets.Remove(name, id); err != nil {
 		return nil, err
 	}
-	release, err := turn(ctx, c.comparing)
+	release, err := takeTurn(ctx, c.comparing)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	out, err := k.compareAs(ctx, person, service, record, objects, hidden.mask, k.mask(service))
+	out, err := k.site.compareAs(ctx, person, service, record, objects, hidden.maskText, k.site.secretMask(service))
 	if errors.Is(err, ErrMayNotRead) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, errors.New(hidden.failure(err.Error()))
+		return nil, errors.New(hidden.describeFailure(err.Error()))
 	}
-	hidden.conceal(out)
+	hidden.concealDiff(out)
 	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
 }
 
@@ -97,25 +97,25 @@ type preview struct {
 
 // renderInTurn renders once no other preview does. Comparisons are not kept waiting: a render may take a minute.
 func (p *preview) renderInTurn(ctx context.Context, id set.ID) (*set.Set, error) {
-	release, err := turn(ctx, p.site.controller.previewing)
+	release, err := takeTurn(ctx, p.site.controller.previewing)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return p.render(ctx, id)
+	return p.renderContent(ctx, id)
 }
 
-// render renders the content to a set of its own.
-func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
+// renderContent renders the content to a set of its own.
+func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error) {
 	building, err := p.site.controller.Sets.Create(set.Target{
-		Service: p.site.name, ID: id, Namespace: p.service.Namespace, Scopes: p.site.controller.Scopes, Rules: p.service.Rules, Registries: p.site.controller.narrowed().Registries, CRDs: p.service.Render.GetHelm().GetCrds(),
+		Service: p.site.name, ID: id, Namespace: p.service.Namespace, Scopes: p.site.controller.Scopes, Rules: p.service.Rules, Registries: p.site.controller.currentNarrower().Registries, CRDs: p.service.Render.GetHelm().GetCrds(),
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer building.Discard()
-	looked := newLookups(p.lookup, p.service, p.record, func([]string) {})
-	in := render.Input{Lookup: looked.lookup, Warn: building.Warn}
+	looked := newLookups(p.lookUp, p.service, p.record, func([]string) {})
+	in := render.Input{Lookup: looked.lookUp, Warn: building.Warn}
 	if in.Folder, err = render.Scan(p.service, p.content.Open); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
 	}
 	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
-		if in.Scope.Given, err = p.given(ctx); err != nil {
+		if in.Scope.Given, err = p.readGiven(ctx); err != nil {
 			return nil, err
 		}
 		if in.Scope.ReleaseService, err = p.site.releaseService(ctx, p.service, p.record); err != nil {
@@ -135,7 +135,7 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 		}
 	}
 	err = p.site.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error {
-		isRevealed := p.veil.reveal(obj)
+		isRevealed := p.veil.revealValues(obj)
 		err := building.Add(ctx, obj, at)
 		if mistake := (*manifest.Error)(nil); isRevealed && errors.As(err, &mistake) {
 			return &manifest.Error{Position: at, Problem: "this object can't be applied. There are secret values in it, and what is wrong is not shown"}
@@ -163,27 +163,27 @@ func (p *preview) render(ctx context.Context, id set.ID) (*set.Set, error) {
 	return building.Commit(ctx)
 }
 
-// lookup reads the cluster as the person, within the bounds of the service.
-func (p *preview) lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
+// lookUp reads the cluster as the person, within the bounds of the service.
+func (p *preview) lookUp(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
 	found, err := p.site.controller.Lookup(p.service)(access.AsPerson(ctx, p.person), gvk, namespace, name, func(obj *unstructured.Unstructured) {
-		p.veil.object(obj)
+		p.veil.coverObject(obj)
 		change(obj)
 	})
 	if apierrors.IsForbidden(err) {
-		p.refused = fmt.Errorf("%w what a template looks up: kind %s%s", ErrMayNotRead, gvk.Kind, within(namespace))
+		p.refused = fmt.Errorf("%w what a template looks up: kind %s%s", ErrMayNotRead, gvk.Kind, inNamespace(namespace))
 		return nil, p.refused
 	}
 	return found, err
 }
 
-// given reads the values that a chart gets from the cluster, as the person.
-func (p *preview) given(ctx context.Context) (all []render.Given, err error) {
+// readGiven reads the values that a chart gets from the cluster, as the person.
+func (p *preview) readGiven(ctx context.Context) (all []render.Given, err error) {
 	for i, from := range p.service.Render.GetHelm().GetValuesFrom() {
 		ref := sourcesOf(p.service)[i]
 		text, _, err := p.site.valueAt(access.AsPerson(ctx, p.person), p.service, ref, from)
 		switch {
 		case apierrors.IsForbidden(err):
-			return nil, fmt.Errorf("%w what render.helm.valuesFrom names: kind %s%s", ErrMayNotRead, ref.Kind, within(ref.Namespace))
+			return nil, fmt.Errorf("%w what render.helm.valuesFrom names: kind %s%s", ErrMayNotRead, ref.Kind, inNamespace(ref.Namespace))
 		case err != nil:
 			return nil, err
 		case text == nil:
@@ -191,7 +191,7 @@ func (p *preview) given(ctx context.Context) (all []render.Given, err error) {
 		}
 		hidden := from.GetKind() == "Secret"
 		if hidden {
-			if *text, err = p.veil.given(from, *text); err != nil {
+			if *text, err = p.veil.coverGiven(from, *text); err != nil {
 				return nil, err
 			}
 		}
@@ -200,15 +200,15 @@ func (p *preview) given(ctx context.Context) (all []render.Given, err error) {
 	return all, nil
 }
 
-func within(namespace string) string {
+func inNamespace(namespace string) string {
 	if namespace == "" {
 		return ""
 	}
 	return " in namespace " + namespace
 }
 
-// masked says what went wrong without a secret, and whether the content is at fault.
-func (p *preview) masked(err error) error {
+// maskError says what went wrong without a secret, and whether the content is at fault.
+func (p *preview) maskError(err error) error {
 	text := err.Error()
 	kind := error(nil)
 	mistake, nothing := (*manifest.Error)(nil), (*nothingError)(nil)
@@ -222,7 +222,7 @@ func (p *preview) masked(err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		text = "the rendered manifests were cleaned up meanwhile. Ask again"
 	}
-	text = p.veil.mask(text)
+	text = p.veil.maskText(text)
 	if kind != nil {
 		return fmt.Errorf("%w: %s", kind, text)
 	}

@@ -47,7 +47,7 @@ func (w *worker) giveReasons(ctx context.Context, bad []health.Health) (again ti
 			due = one.asked.Add(min(reasonAgain<<min(one.times-1, 8), reasonMax))
 		}
 		if !now.Before(due) {
-			one.text, one.asked = w.controller.Applier.Unhealthy(ctx, h.Ref), now
+			one.text, one.asked = w.site.controller.Applier.Unhealthy(ctx, h.Ref), now
 			one.times++
 			due = now.Add(min(reasonAgain<<min(one.times-1, 8), reasonMax))
 		}

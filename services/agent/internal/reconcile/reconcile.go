@@ -159,14 +159,14 @@ func (c *Controller) Loaded() <-chan struct{} { return c.loaded }
 // Run starts a keeper for every service of which something is wanted, until ctx ends. Run returns when the last keeper
 // has.
 func (c *Controller) Run(ctx context.Context) error {
-	if !c.load(ctx) {
+	if !c.loadInventories(ctx) {
 		return nil
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { c.lookAround(ctx) })
 	for {
-		c.keep(func(k *keeper) { running.Go(func() { k.run(ctx) }) })
+		c.assignKeepers(func(k *keeper) { running.Go(func() { k.run(ctx) }) })
 		select {
 		case <-ctx.Done():
 			return nil
@@ -177,8 +177,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// keep sees to it that each service has its keeper, and that each knows what is wanted, and what was noticed.
-func (c *Controller) keep(start func(*keeper)) {
+// assignKeepers sees to it that each service has its keeper, and that each knows what is wanted, and what was noticed.
+func (c *Controller) assignKeepers(start func(*keeper)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, k := range c.keepers {
@@ -188,7 +188,7 @@ func (c *Controller) keep(start func(*keeper)) {
 	}
 	for _, name := range c.notices.Take() {
 		if k := c.keepers[name]; k != nil {
-			k.poke()
+			k.site.wakeKeeper()
 		}
 	}
 	for _, name := range c.Desired.Names() {
@@ -202,20 +202,20 @@ func (c *Controller) keep(start func(*keeper)) {
 	}
 }
 
-// keeper returns the keeper of a service, nil if it has none.
-func (c *Controller) keeper(name string) *keeper {
+// keeperOf returns the keeper of a service, nil if it has none.
+func (c *Controller) keeperOf(name string) *keeper {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.keepers[name]
 }
 
-// load reads the inventories, for as long as it takes.
-func (c *Controller) load(ctx context.Context) bool {
+// loadInventories reads the inventories, for as long as it takes.
+func (c *Controller) loadInventories(ctx context.Context) bool {
 	backoff := hub.Backoff{Floor: retryFloor, Max: 30 * time.Second}
 	for {
 		err := c.Inventory.Load(ctx)
 		if err == nil {
-			c.recall()
+			c.recallRepairs()
 			close(c.loaded)
 			return true
 		}
@@ -231,8 +231,8 @@ func (c *Controller) load(ctx context.Context) bool {
 	}
 }
 
-// recall takes over which objects were put right after the inventories were written.
-func (c *Controller) recall() {
+// recallRepairs takes over which objects were put right after the inventories were written.
+func (c *Controller) recallRepairs() {
 	services, err := c.Journal.Services()
 	for _, service := range services {
 		record, ok := c.Inventory.Glance(service)

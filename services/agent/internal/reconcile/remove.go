@@ -24,39 +24,39 @@ import (
 	"fairlead.dev/services/agent/internal/trial"
 )
 
-// remove takes the service out of the cluster: its objects, then the inventory, then the report, then
+// takeOut takes the service out of the cluster: its objects, then the inventory, then the report, then
 // the order itself. A kill in between repeats what is left. remove ends where it is when the service is wanted again;
 // what is gone by then is found missing and applied.
-func (w *worker) remove(ctx, patience context.Context) time.Duration {
-	release, ok := w.slot(patience)
+func (w *worker) takeOut(ctx, patience context.Context) time.Duration {
+	release, ok := w.site.slot(patience)
 	if !ok {
 		return 0
 	}
 	defer release()
-	service, _ := w.controller.Desired.Get(w.name)
-	record, err := w.controller.Inventory.Get(ctx, w.name)
+	service, _ := w.site.controller.Desired.Get(w.site.name)
+	record, err := w.site.controller.Inventory.Get(ctx, w.site.name)
 	if err != nil {
-		return w.failed(service, record, problem{text: err.Error() + "."})
+		return w.reportFailure(service, record, problem{text: err.Error() + "."})
 	}
 	if service.Sync != nil { // else the record is all that is known
-		record.Orphan = orphan(service)
-		if account := service.Sync.GetImpersonate(); account != "" || !w.controller.RequireImpersonation && !w.controller.narrowed().RequireAccount {
+		record.Orphan = orphansObjects(service)
+		if account := service.Sync.GetImpersonate(); account != "" || !w.site.controller.RequireImpersonation && !w.site.controller.currentNarrower().RequireAccount {
 			record.Account = account
 		}
 	}
-	if failure := w.controller.nobody(service, record.Account); failure != nil && len(record.Entries) > 0 {
-		return w.failed(service, record, *failure.because("its objects stay"))
+	if failure := w.site.controller.accountProblem(service, record.Account); failure != nil && len(record.Entries) > 0 {
+		return w.reportFailure(service, record, *failure.withState("its objects stay"))
 	}
 	patience = access.As(patience, record.Account)
 	if record, err = w.removeTests(patience, service, record); err != nil {
-		return w.failed(service, record, *retried(err))
+		return w.reportFailure(service, record, *retriedProblem(err))
 	}
-	if left := w.controller.Pruner.Prune(patience, w.name, trial.Objects(record)).Left; len(left) > 0 && patience.Err() == nil {
+	if left := w.site.controller.Pruner.Prune(patience, w.site.name, trial.Objects(record)).Left; len(left) > 0 && patience.Err() == nil {
 		return w.stillThere(service, record, left)
 	}
 	var trouble string
 	for _, moment := range []set.Hook{object.PreDelete, object.PostDelete} {
-		due := record.Applied.PreDelete && moment == object.PreDelete && !w.skips(skipPreDelete) || record.Applied.PostDelete && moment == object.PostDelete
+		due := record.Applied.PreDelete && moment == object.PreDelete && !w.site.skipsHooks(skipPreDelete) || record.Applied.PostDelete && moment == object.PostDelete
 		if !due || record.Orphan {
 			continue
 		}
@@ -67,8 +67,8 @@ func (w *worker) remove(ctx, patience context.Context) time.Duration {
 		}
 		trouble = strings.TrimSpace(trouble + " " + told)
 	}
-	out := w.controller.Pruner.Remove(patience, w.name, record)
-	record = w.noteSpared(ctx, record, out.Kept)
+	out := w.site.controller.Pruner.Remove(patience, w.site.name, record)
+	record = w.site.noteSpared(ctx, record, out.Kept)
 	if patience.Err() != nil {
 		return 0
 	}
@@ -80,33 +80,33 @@ func (w *worker) remove(ctx, patience context.Context) time.Duration {
 		kept = append([]string{trouble}, kept...)
 	}
 	if record.Orphan { // the objects stay, with the values in them: the service may come back
-	} else if err := w.controller.Answers.Forget(ctx, w.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
-		w.log.Warn("random values of a service that left may stay", "err", err)
+	} else if err := w.site.controller.Answers.Forget(ctx, w.site.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
+		w.site.log.Warn("random values of a service that left may stay", "err", err)
 	} else if err != nil {
-		return w.failed(service, record, problem{text: sentence(err)})
+		return w.reportFailure(service, record, problem{text: endSentence(err)})
 	}
-	w.controller.Memory.Forget(w.name)
-	if err := w.controller.Inventory.Delete(ctx, w.name); err != nil {
-		return w.failed(service, record, problem{text: sentence(err)})
+	w.site.controller.Memory.Forget(w.site.name)
+	if err := w.site.controller.Inventory.Delete(ctx, w.site.name); err != nil {
+		return w.reportFailure(service, record, problem{text: endSentence(err)})
 	}
-	if err := w.controller.Reports.Set(&deliveryv1.ServiceReport{Service: w.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(few(kept), " ")}); err != nil {
-		w.log.Error("the removal can't be reported", "err", err)
+	if err := w.site.controller.Reports.Set(&deliveryv1.ServiceReport{Service: w.site.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(shortenList(kept), " ")}); err != nil {
+		w.site.log.Error("the removal can't be reported", "err", err)
 		return w.backoff.Next()
 	}
-	if err := w.controller.Sets.Keep(w.name); err != nil {
-		w.log.Warn("old manifests stay on disk", "err", err)
+	if err := w.site.controller.Sets.Keep(w.site.name); err != nil {
+		w.site.log.Warn("old manifests stay on disk", "err", err)
 	}
-	if err := w.controller.Journal.Forget(w.name); err != nil {
-		w.log.Warn("repairs of a service that left stay on disk", "err", err)
+	if err := w.site.controller.Journal.Forget(w.site.name); err != nil {
+		w.site.log.Warn("repairs of a service that left stay on disk", "err", err)
 	}
-	if err := w.controller.Details.Forget(w.name); err != nil {
-		w.log.Warn("details of a service that left stay on disk", "err", err)
+	if err := w.site.controller.Details.Forget(w.site.name); err != nil {
+		w.site.log.Warn("details of a service that left stay on disk", "err", err)
 	}
-	if err := w.controller.Desired.Forget(w.name); err != nil {
-		w.log.Error("the removal can't be recorded", "err", err)
+	if err := w.site.controller.Desired.Forget(w.site.name); err != nil {
+		w.site.log.Error("the removal can't be recorded", "err", err)
 		return w.backoff.Next()
 	}
-	w.log.Info("removed", "objects", len(record.Entries), "kept", kept)
+	w.site.log.Info("removed", "objects", len(record.Entries), "kept", kept)
 	return 0
 }
 
@@ -126,7 +126,7 @@ func (s *site) noteSpared(ctx context.Context, record inventory.Record, kept []s
 // stillThere reports what a removal waits for, and says when to try again.
 func (w *worker) stillThere(service desired.Service, record inventory.Record, left []prune.Left) time.Duration {
 	text := fmt.Sprintf("The service is being removed, and %d of its objects are still there: %s %s.", len(left), left[0].Entry.Key, left[0].Why)
-	w.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left))})
+	w.sendReport(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left))})
 	return w.backoff.Next()
 }
 
@@ -138,8 +138,8 @@ const (
 	rerunAfter = 15 * time.Second
 )
 
-// skips tells that people let a removal go on without the hooks of a moment.
-func (s *site) skips(moment string) bool {
+// skipsHooks tells that people let a removal go on without the hooks of a moment.
+func (s *site) skipsHooks(moment string) bool {
 	notes, known := s.controller.Watcher.Annotations(s.name)
 	if !known {
 		notes = s.controller.Inventory.Annotations(s.name)
@@ -153,17 +153,17 @@ func (w *worker) readyToLeave(ctx context.Context, service desired.Service, reco
 	if !record.Applied.PreDelete && !record.Applied.PostDelete || !record.Has(service.Digest) {
 		return
 	}
-	objects, err := w.applied(ctx, service, record, w.stance.verdict)
+	objects, err := w.site.openApplied(ctx, service, record, w.stance.verdict)
 	switch {
 	case err == nil:
 		_ = objects.Close() // no object was read
 	case errors.Is(err, errLacking):
 		if !w.order.lacking {
 			w.order.lacking = true // the content is fetched next, and rendered by the next round
-			w.poke()
+			w.site.wakeKeeper()
 		}
 	case !errors.Is(err, repair.ErrNotNow):
-		w.log.Warn("the hooks of a removal are not on the disk", "err", err)
+		w.site.log.Warn("the hooks of a removal are not on the disk", "err", err)
 	}
 }
 
@@ -183,59 +183,59 @@ func (w *worker) runLast(ctx, patience context.Context, service desired.Service,
 	if wait := time.Until(w.rerun); wait > 0 && moment == object.PreDelete {
 		return record, "", wait
 	}
-	objects, err := w.appliedSet(record)
+	objects, err := w.site.appliedSet(record)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			trouble, wait := w.loseLast(service, record, moment)
 			return record, trouble, wait
 		}
-		return record, "", w.failed(service, record, *retried(err))
+		return record, "", w.reportFailure(service, record, *retriedProblem(err))
 	}
 	defer func() { _ = objects.Close() }()
 	items, err := objects.Items()
 	if err != nil {
-		return record, "", w.failed(service, record, *retried(err))
+		return record, "", w.reportFailure(service, record, *retriedProblem(err))
 	}
 	digest := removalOf(record)
 	// A hook of both moments runs twice: it is numbered over both of them.
 	hooks := slices.DeleteFunc(apply.Runs(digest, items, object.Removal), func(item set.Item) bool { return item.Hook&moment == 0 })
-	request := apply.Request{Service: w.name, Digest: digest, Again: w.again, Unsealed: !record.Release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
-		return w.noteRuns(ctx, w.progress, inventory.Progress{Digest: digest, Ran: ran}, record.Release)
+	request := apply.Request{Service: w.site.name, Digest: digest, Again: w.again, Unsealed: !record.Release.Sealed, Set: objects, Sync: service.Sync, Record: record, Mask: w.site.maskOf(service, record, objects), Note: func(ctx context.Context, ran []object.Run) error {
+		return w.site.noteRuns(ctx, w.progress, inventory.Progress{Digest: digest, Ran: ran}, record.Release)
 	}}
 	if w.progress == nil {
 		if moment == object.PostDelete {
-			out := w.controller.Pruner.Prune(patience, w.name, before(hooks, record.Entries))
-			record = w.noteSpared(ctx, record, out.Kept)
+			out := w.site.controller.Pruner.Prune(patience, w.site.name, beforeHooks(hooks, record.Entries))
+			record = w.site.noteSpared(ctx, record, out.Kept)
 			if len(out.Left) > 0 {
 				return record, "", w.stillThere(service, record, out.Left)
 			}
 		}
-		ours, failures := w.claimLast(patience, request, hooks)
+		ours, failures := w.site.claimLast(patience, request, hooks)
 		switch {
 		case patience.Err() != nil:
-			w.controller.Inventory.Release(w.name)
+			w.site.controller.Inventory.Release(w.site.name)
 			return record, "", 0
 		case slices.ContainsFunc(failures, func(failure apply.Failure) bool { return !failure.Problem.Mistake }): // the hook may work the next time
-			w.controller.Inventory.Release(w.name)
-			return record, "", w.failed(service, record, *refused(failures).because("the removal goes on after it"))
+			w.site.controller.Inventory.Release(w.site.name)
+			return record, "", w.reportFailure(service, record, *refusedProblem(failures).withState("the removal goes on after it"))
 		case len(failures) > 0:
-			w.controller.Inventory.Release(w.name)
+			w.site.controller.Inventory.Release(w.site.name)
 			trouble, wait := w.skipLast(service, record, moment, "did not come to run: "+failures[0].String())
 			return record, trouble, wait
 		}
 		hooks = ours
-		if record, err = w.listLast(ctx, record, hooks); err != nil {
-			return record, "", w.failed(service, record, *retried(err))
+		if record, err = w.site.listLast(ctx, record, hooks); err != nil {
+			return record, "", w.reportFailure(service, record, *retriedProblem(err))
 		}
 		request.Record = record
-		w.progress = w.controller.Applier.BeginHooks(request, hooks, moment)
+		w.progress = w.site.controller.Applier.BeginHooks(request, hooks, moment)
 	}
-	result := w.controller.Applier.Advance(patience, request, w.progress)
-	if latest, err := w.controller.Inventory.Get(ctx, w.name); err == nil {
+	result := w.site.controller.Applier.Advance(patience, request, w.progress)
+	if latest, err := w.site.controller.Inventory.Get(ctx, w.site.name); err == nil {
 		record = latest
 	}
 	if result.Waits != nil && !result.Waits.Overdue {
-		w.report(service, record, &deliveryv1.ServiceReport{
+		w.sendReport(service, record, &deliveryv1.ServiceReport{
 			Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: "The service is being removed: " + result.Waits.Why + ".", ObjectsTotal: int32(len(record.Entries)),
 		})
 		return record, "", result.Waits.Look
@@ -246,9 +246,9 @@ func (w *worker) runLast(ctx, patience context.Context, service desired.Service,
 	case patience.Err() != nil:
 		return record, "", 0
 	case result.Err != nil:
-		return record, "", w.failed(service, record, *retried(result.Err))
+		return record, "", w.reportFailure(service, record, *retriedProblem(result.Err))
 	case len(result.Failures) > 0 && !result.Final: // the hook may work the next time
-		return record, "", w.failed(service, record, *refused(result.Failures).because("the removal goes on after it"))
+		return record, "", w.reportFailure(service, record, *refusedProblem(result.Failures).withState("the removal goes on after it"))
 	case result.Waits == nil && len(result.Failures) == 0:
 		w.through[moment] = ""
 		return record, "", 0
@@ -261,8 +261,8 @@ func (w *worker) runLast(ctx, patience context.Context, service desired.Service,
 	}
 	if moment == object.PreDelete {
 		w.again = true
-		if err := w.noteRuns(ctx, progress, inventory.Progress{}, record.Release); err != nil { // those before it run again, too
-			return record, "", w.failed(service, record, *retried(err))
+		if err := w.site.noteRuns(ctx, progress, inventory.Progress{}, record.Release); err != nil { // those before it run again, too
+			return record, "", w.reportFailure(service, record, *retriedProblem(err))
 		}
 	}
 	trouble, wait = w.skipLast(service, record, moment, why)
@@ -273,12 +273,12 @@ func (w *worker) runLast(ctx, patience context.Context, service desired.Service,
 // the removal stops, and the hook is run again after the wait.
 func (w *worker) skipLast(service desired.Service, record inventory.Record, moment set.Hook, why string) (trouble string, wait time.Duration) {
 	if moment == object.PostDelete {
-		w.through[moment] = "A hook for post-delete " + w.maskText(service, why)
+		w.through[moment] = "A hook for post-delete " + w.site.maskText(service, why)
 		return w.through[moment], 0
 	}
-	wait = max(w.failed(service, record, problem{text: fmt.Sprintf(
+	wait = max(w.reportFailure(service, record, problem{text: fmt.Sprintf(
 		"The service is not removed, since a hook for pre-delete %s It is run again. To remove the service without it: kubectl annotate configmap -n %s inventory.%s %s=%s",
-		why, inventory.Namespace, w.name, skipAnnotation, skipPreDelete)}), rerunAfter)
+		why, inventory.Namespace, w.site.name, skipAnnotation, skipPreDelete)}), rerunAfter)
 	w.rerun = time.Now().Add(wait)
 	return "", wait
 }
@@ -289,9 +289,9 @@ func (w *worker) loseLast(service desired.Service, record inventory.Record, mome
 	if moment == object.PostDelete {
 		return "Its hooks for post-delete were not run: the agent's disk has lost them.", 0
 	}
-	return "", max(w.failed(service, record, problem{text: fmt.Sprintf(
+	return "", max(w.reportFailure(service, record, problem{text: fmt.Sprintf(
 		"The service is not removed, since the agent's disk has lost the hooks for pre-delete. To run them: apply the service again as it was, and remove it once it is healthy. "+
-			"To remove the service without them: kubectl annotate configmap -n %s inventory.%s %s=%s", inventory.Namespace, w.name, skipAnnotation, skipPreDelete)}), rerunAfter)
+			"To remove the service without them: kubectl annotate configmap -n %s inventory.%s %s=%s", inventory.Namespace, w.site.name, skipAnnotation, skipPreDelete)}), rerunAfter)
 }
 
 // removalPrefix begins the names of runs of a removal's hooks.
@@ -319,21 +319,21 @@ func (s *site) callOff(ctx context.Context, _ desired.Service, record inventory.
 // claimLast makes sure, as a sync does, that the objects of the hooks are no one else's: a removal takes over, and deletes, no more than
 // a sync would. The answer leaves out definitions of kinds that belong to others.
 func (s *site) claimLast(ctx context.Context, request apply.Request, hooks []set.Item) (ours []set.Item, failures []apply.Failure) {
-	items := distinct(hooks)
+	items := dropNamesakes(hooks)
 	if failure := mistakenForOwn(items); failure != nil {
 		return nil, failure.failures
 	}
-	others, failure := s.claim(items)
+	others, failure := s.claimObjects(items)
 	if failure != nil {
 		return nil, failure.failures
 	}
-	_, strangers, failures := s.controller.Applier.Strangers(ctx, request, without(items, others))
+	_, strangers, failures := s.controller.Applier.Strangers(ctx, request, leaveOut(items, others))
 	maps.Copy(others, strangers)
-	return without(hooks, others), failures
+	return leaveOut(hooks, others), failures
 }
 
-// before are the entries that go before the last hooks run: all but their own and the namespaces that they are in.
-func before(hooks []set.Item, entries []inventory.Entry) []inventory.Entry {
+// beforeHooks are the entries that go before the last hooks run: all but their own and the namespaces that they are in.
+func beforeHooks(hooks []set.Item, entries []inventory.Entry) []inventory.Entry {
 	stays := map[object.Key]bool{}
 	for _, hook := range hooks {
 		stays[hook.Key], stays[object.Key{Kind: "Namespace", Name: hook.Namespace}] = true, true

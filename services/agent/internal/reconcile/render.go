@@ -26,13 +26,13 @@ import (
 // setOf names the set that a service is rendered to.
 func setOf(service desired.Service) set.ID { return set.IDOf(service.Content(), "") }
 
-// objects opens the set of what is wanted, and renders it first if that was not done yet.
+// openWanted opens the set of what is wanted, and renders it first if that was not done yet.
 // The verdict tells whether they are what is going to be applied.
-func (s *site) objects(ctx, patience context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, *problem) {
+func (s *site) openWanted(ctx, patience context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, *problem) {
 	before := staysAsItWas(record)
 	found, err := s.controller.Sets.Open(s.name, setOf(service))
 	switch {
-	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !s.outdated(found.Environment()) && !s.misplaced(ctx, found) && s.allowsImages(found):
+	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !s.isOutdated(found.Environment()) && !s.hasMisplaced(ctx, found) && s.allowsImages(found):
 		return found, nil
 	case err == nil:
 		// A sync was asked for since, or the cluster has changed: what it tells a chart may be different now. Or images were narrowed: the
@@ -42,25 +42,25 @@ func (s *site) objects(ctx, patience context.Context, service desired.Service, r
 		err = nil
 	}
 	if err != nil {
-		return nil, retried(err).because(before)
+		return nil, retriedProblem(err).withState(before)
 	}
 	rendered, err := s.renderSet(ctx, patience, service, record, verdict)
 	if nothing, ok := errors.AsType[*nothingError](err); ok {
-		return nil, empty(service, nothing.renderer, record)
+		return nil, emptyProblem(service, nothing.renderer, record)
 	}
 	if err != nil {
-		return nil, mistakeOrRetry(err).because(before)
+		return nil, mistakeOrRetry(err).withState(before)
 	}
 	s.keepSets(record)
 	return rendered, nil
 }
 
-// planned opens the set that is being brought into the cluster. A plan that was begun goes on as it was planned, whatever the cluster
+// openPlanned opens the set that is being brought into the cluster. A plan that was begun goes on as it was planned, whatever the cluster
 // can do by now: objects of another render are not those of the plan.
-func (w *worker) planned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
+func (w *worker) openPlanned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
 	if w.progress != nil {
-		found, err := w.controller.Sets.Open(w.name, setOf(service))
-		if err == nil && w.allowsImages(found) {
+		found, err := w.site.controller.Sets.Open(w.site.name, setOf(service))
+		if err == nil && w.site.allowsImages(found) {
 			return found, nil
 		}
 		if err == nil {
@@ -68,28 +68,28 @@ func (w *worker) planned(ctx, patience context.Context, service desired.Service,
 		}
 		w.progress = nil
 	}
-	return w.objects(ctx, patience, service, record, w.stance.verdict)
+	return w.site.openWanted(ctx, patience, service, record, w.stance.verdict)
 }
 
 // allowsImages tells whether all images of a set may still be pulled. A set is looked at once for what is narrowed.
 func (s *site) allowsImages(objects *set.Set) bool {
-	registries := s.controller.narrowed().Registries
+	registries := s.controller.currentNarrower().Registries
 	if len(registries) == 0 {
 		return true
 	}
 	about := fmt.Sprint(objects.Name(), objects.Made().UnixNano(), registries)
-	if s.renders.allowed(about) {
+	if s.renders.isAllowed(about) {
 		return true
 	}
 	if allowed, err := objects.AllowsImages(registries); err != nil || !allowed {
 		return false // a render says what is wrong
 	}
-	s.renders.allow(about)
+	s.renders.allowImages(about)
 	return true
 }
 
-// misplaced tells that an object was taken for one in a namespace before its kind was known, and is none.
-func (s *site) misplaced(ctx context.Context, objects *set.Set) bool {
+// hasMisplaced tells that an object was taken for one in a namespace before its kind was known, and is none.
+func (s *site) hasMisplaced(ctx context.Context, objects *set.Set) bool {
 	items, err := objects.Items()
 	if err != nil {
 		return false // the next to read it says so
@@ -106,13 +106,13 @@ func (s *site) misplaced(ctx context.Context, objects *set.Set) bool {
 // nothingError: a render gave no objects.
 type nothingError struct{ renderer deliveryv1.Renderer }
 
-func (e *nothingError) Error() string { return nothing(e.renderer) }
+func (e *nothingError) Error() string { return describeNothing(e.renderer) }
 
 // renderSet renders a service. The part that did not change since the applied set is taken from there. Without any
 // objects there is no set, but a nothingError.
 func (s *site) renderSet(ctx, patience context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, error) {
 	building, err := s.controller.Sets.Create(set.Target{
-		Service: s.name, ID: setOf(service), Namespace: service.Namespace, Scopes: s.controller.Scopes, Rules: service.Rules, Registries: s.controller.narrowed().Registries, CRDs: service.Render.GetHelm().GetCrds(),
+		Service: s.name, ID: setOf(service), Namespace: service.Namespace, Scopes: s.controller.Scopes, Rules: service.Rules, Registries: s.controller.currentNarrower().Registries, CRDs: service.Render.GetHelm().GetCrds(),
 	})
 	if err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (s *site) renderSet(ctx, patience context.Context, service desired.Service,
 			return nil, err
 		}
 	}
-	building.For(joinEnvironment(out.environment, out.kept.renewal(), out.versions))
-	if err := out.kept.save(ctx); err != nil {
+	building.For(joinEnvironment(out.environment, out.kept.renewalTime(), out.versions))
+	if err := out.kept.saveAnswers(ctx); err != nil {
 		return nil, err
 	}
 	if out.folder.Renderer == deliveryv1.Renderer_RENDERER_HELM && verdict.Apply { // else the render is not what is going to be applied
@@ -170,9 +170,9 @@ func (s *site) renderInto(ctx, patience context.Context, service desired.Service
 	out.lookups = newLookups(s.controller.Lookup(service), service, record, func(values []string) { s.controller.Desired.Hide(s.name, values) })
 	out.kept = &memo{store: s.controller.Answers, service: s.name, id: service.Values(), applied: record.Applied.Values}
 	in := render.Input{
-		Recall:  out.kept.recall,
+		Recall:  out.kept.recallAnswers,
 		Answers: func(used []render.Answer) { out.kept.used = used },
-		Lookup:  out.lookups.lookup,
+		Lookup:  out.lookups.lookUp,
 		Warn:    building.Warn,
 		Notes:   func(text string) { out.notes = text },
 		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
@@ -189,7 +189,7 @@ func (s *site) renderInto(ctx, patience context.Context, service desired.Service
 		in.Scope.Release = render.ReleaseScope{Revision: release.Revision, Install: release.Install}
 		in.Depends = func() {
 			out.environment = in.Scope.Cluster.Environment()
-			s.sees(out.environment)
+			s.noteSeen(out.environment)
 		}
 	}
 	if in.Folder.Renderer == deliveryv1.Renderer_RENDERER_HELM {
@@ -254,13 +254,13 @@ func (s *site) keepSets(record inventory.Record) {
 	}
 }
 
-// empty is the problem of a folder without manifests. The problem never means "remove everything".
-func empty(service desired.Service, renderer deliveryv1.Renderer, record inventory.Record) *problem {
+// emptyProblem is the problem of a folder without manifests. The problem never means "remove everything".
+func emptyProblem(service desired.Service, renderer deliveryv1.Renderer, record inventory.Record) *problem {
 	folder := path.Join("/", service.Path)
 	if service.Path != "" {
 		folder = service.Path
 	}
-	text := fmt.Sprintf("%s at %.8s %s.", folder, service.Commit, nothing(renderer))
+	text := fmt.Sprintf("%s at %.8s %s.", folder, service.Commit, describeNothing(renderer))
 	if count := len(record.Entries); count > 0 {
 		stays := "the object that was applied stays. To remove it delete the service; to keep it"
 		if count > 1 {
@@ -273,8 +273,8 @@ func empty(service desired.Service, renderer deliveryv1.Renderer, record invento
 	return &problem{text: text, final: true}
 }
 
-// nothing tells what a folder without objects lacks.
-func nothing(renderer deliveryv1.Renderer) string {
+// describeNothing tells what a folder without objects lacks.
+func describeNothing(renderer deliveryv1.Renderer) string {
 	switch renderer {
 	case deliveryv1.Renderer_RENDERER_KUSTOMIZE:
 		return "has a kustomization that builds no objects"

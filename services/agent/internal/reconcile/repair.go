@@ -51,7 +51,7 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 			if err != nil {
 				return err
 			}
-			meta, err := k.controller.Metadata(ctx, item.Ref)
+			meta, err := k.site.controller.Metadata(ctx, item.Ref)
 			if err == nil {
 				outcome.Rival, outcome.Fields = object.Rivals(meta, obj.Object)
 			} else if !apierrors.IsNotFound(err) {
@@ -59,13 +59,13 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 			}
 			isGone = apierrors.IsNotFound(err)
 		}
-		answer, problem := k.controller.Applier.One(ctx, request, item, false)
+		answer, problem := k.site.controller.Applier.One(ctx, request, item, false)
 		if problem != nil {
-			return k.failure(problem.Text)
+			return k.site.maskedError(problem.Text)
 		}
-		k.post(letter{mended: &mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields, wasGone: isGone}})
-		if err := k.controller.Journal.Add(name, journal.Repair{Key: key, UID: answer.GetUID(), Sum: item.Sum, Owned: object.Owned(answer), After: request.Record.Repairs}); err != nil {
-			k.log.Warn("a restart makes this repair again", "err", err)
+		k.postLetter(letter{mended: &mended{ref: item.Ref, at: time.Now(), rival: outcome.Rival, fields: outcome.Fields, wasGone: isGone}})
+		if err := k.site.controller.Journal.Add(name, journal.Repair{Key: key, UID: answer.GetUID(), Sum: item.Sum, Owned: object.Owned(answer), After: request.Record.Repairs}); err != nil {
+			k.site.log.Warn("a restart makes this repair again", "err", err)
 		}
 		return nil
 	})
@@ -75,12 +75,12 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 // Verify compares an object with the cluster by a dry run of its apply.
 func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (same bool, err error) {
 	err = c.withApplied(ctx, name, key, func(ctx context.Context, k *keeper, request apply.Request, item set.Item) error {
-		before, _ := k.controller.Memory.Get(key)
-		answer, problem := k.controller.Applier.One(ctx, request, item, true)
+		before, _ := k.site.controller.Memory.Get(key)
+		answer, problem := k.site.controller.Applier.One(ctx, request, item, true)
 		if problem != nil {
-			return k.failure(problem.Text)
+			return k.site.maskedError(problem.Text)
 		}
-		after, _ := k.controller.Memory.Get(key)
+		after, _ := k.site.controller.Memory.Get(key)
 		same = before != after || object.Owned(answer) == before.Owned &&
 			(before.Watched == 0 || cluster.DataOnly(item.GVK()) || object.Content(answer) == before.Watched)
 		return nil
@@ -90,25 +90,25 @@ func (c *Controller) Verify(ctx context.Context, name string, key object.Key) (s
 
 // withApplied gives do an object of what is applied of a service. Nothing new is applied of it meanwhile.
 func (c *Controller) withApplied(ctx context.Context, name string, key object.Key, do func(context.Context, *keeper, apply.Request, set.Item) error) error {
-	k := c.keeper(name)
+	k := c.keeperOf(name)
 	if k == nil || !k.grantRepair() {
 		return repair.ErrNotNow
 	}
-	defer k.post(letter{kind: machine.Returned})
-	service, what := k.controller.Desired.Get(name)
-	record, ok := k.controller.Inventory.Glance(name)
-	if !ok || what != desired.Apply || k.controller.nobody(service, service.Sync.GetImpersonate()) != nil {
+	defer k.postLetter(letter{kind: machine.Returned})
+	service, what := k.site.controller.Desired.Get(name)
+	record, ok := k.site.controller.Inventory.Glance(name)
+	if !ok || what != desired.Apply || k.site.controller.accountProblem(service, service.Sync.GetImpersonate()) != nil {
 		return repair.ErrNotNow
 	}
-	verdict := mode.Decide(k.facts(service, record))
+	verdict := mode.Decide(k.site.gatherFacts(service, record))
 	if !verdict.Repair {
 		return repair.ErrNotNow
 	}
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
-	objects, item, err := k.find(ctx, service, record, key, verdict)
+	objects, item, err := k.site.findApplied(ctx, service, record, key, verdict)
 	if err != nil {
 		if errors.Is(err, errLacking) {
-			k.post(letter{lacking: true})
+			k.postLetter(letter{lacking: true})
 		}
 		return err
 	}
@@ -119,12 +119,12 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	return do(ctx, k, apply.Request{Service: name, Digest: record.Applied.Digest, Set: objects, Sync: service.Sync, Record: record}, item)
 }
 
-// find finds an object as it was applied last.
-func (s *site) find(ctx context.Context, service desired.Service, record inventory.Record, key object.Key, verdict mode.Verdict) (*set.Set, set.Item, error) {
+// findApplied finds an object as it was applied last.
+func (s *site) findApplied(ctx context.Context, service desired.Service, record inventory.Record, key object.Key, verdict mode.Verdict) (*set.Set, set.Item, error) {
 	if !record.Complete {
-		return s.parts(record, key)
+		return s.findParts(record, key)
 	}
-	objects, err := s.applied(ctx, service, record, verdict)
+	objects, err := s.openApplied(ctx, service, record, verdict)
 	if err != nil {
 		return nil, set.Item{}, err
 	}
@@ -138,8 +138,8 @@ func (s *site) find(ctx context.Context, service desired.Service, record invento
 	return objects, item, nil
 }
 
-// parts finds an object as it was sent last, where the cluster holds parts of what was applied and of what is to be.
-func (s *site) parts(record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
+// findParts finds an object as it was sent last, where the cluster holds parts of what was applied and of what is to be.
+func (s *site) findParts(record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
 	known, _ := s.controller.Memory.Get(key)
 	for _, name := range []string{record.Begun, record.Applied.Set} {
 		objects, err := s.namedSet(name)
@@ -163,9 +163,9 @@ func (s *site) parts(record inventory.Record, key object.Key) (*set.Set, set.Ite
 // errLacking says that repairs need content that is not on the disk.
 var errLacking = fmt.Errorf("the content is not on the disk: %w", repair.ErrNotNow)
 
-// applied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted. For its
+// openApplied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted. For its
 // content applied does not wait: the keeper fetches that, see fetchLacking.
-func (s *site) applied(ctx context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, error) {
+func (s *site) openApplied(ctx context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, error) {
 	s.renders.restoring.Lock()
 	defer s.renders.restoring.Unlock()
 	objects, err := s.appliedSet(record)
@@ -175,7 +175,7 @@ func (s *site) applied(ctx context.Context, service desired.Service, record inve
 	if !s.controller.Artifacts.Has(service) {
 		return nil, errLacking
 	}
-	objects, failure := s.objects(ctx, ctx, service, record, verdict)
+	objects, failure := s.openWanted(ctx, ctx, service, record, verdict)
 	if failure != nil {
 		return nil, errors.New(s.maskText(service, failure.text))
 	}
@@ -189,7 +189,7 @@ func (w *worker) fetchLacking(patience context.Context, service desired.Service)
 	}
 	ctx, cancel := context.WithTimeout(patience, prepareSoon)
 	defer cancel()
-	if err := w.controller.Artifacts.Prepare(ctx, service); err != nil {
+	if err := w.site.controller.Artifacts.Prepare(ctx, service); err != nil {
 		return hub.Spread(lackingAgain)
 	}
 	w.order.lacking = false
@@ -212,14 +212,14 @@ func (w *worker) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 	if last == nil || summary.Drifted+summary.Missing > 0 {
 		return
 	}
-	report.Repairs = record.Repairs + uint64(w.controller.Journal.Count(w.name))
+	report.Repairs = record.Repairs + uint64(w.site.controller.Journal.Count(w.site.name))
 	report.RepairTime = timestamppb.New(last.at.Truncate(time.Second))
 	report.Repaired = objectReport(last.ref, string(health.Healthy), "")
 	if last.wasGone {
 		report.Repaired.Message = "it had been deleted"
 	}
-	if known, ok := w.controller.Memory.Get(last.ref.Key); ok {
-		report.Repaired.Health = shown(known.Health)
+	if known, ok := w.site.controller.Memory.Get(last.ref.Key); ok {
+		report.Repaired.Health = stateWord(known.Health)
 	}
 	const most = 20 // as the contract has it
 	report.Repaired.Rival, report.Repaired.Fields = last.rival, last.fields[:min(len(last.fields), most)]
@@ -228,7 +228,7 @@ func (w *worker) tellRepairs(report *deliveryv1.ServiceReport, record inventory.
 // noteRepairs brings the inventory up to what repairs have made, once there is peace, and says when to look again; 0:
 // there is nothing to note.
 func (w *worker) noteRepairs(ctx context.Context, record inventory.Record, summary memory.Summary) time.Duration {
-	count := w.controller.Journal.Count(w.name)
+	count := w.site.controller.Journal.Count(w.site.name)
 	if count == 0 {
 		return 0
 	}
@@ -236,24 +236,24 @@ func (w *worker) noteRepairs(ctx context.Context, record inventory.Record, summa
 		return max(wait, retryFloor)
 	}
 	for i, entry := range record.Entries {
-		if known, ok := w.controller.Memory.Get(entry.Key); ok && known.State == memory.Present && !entry.Leaving {
+		if known, ok := w.site.controller.Memory.Get(entry.Key); ok && known.State == memory.Present && !entry.Leaving {
 			record.Entries[i].Owned, record.Entries[i].UID = known.Owned, known.UID
 		}
 	}
 	record.Repairs += uint64(count)
 	w.looks.noted = time.Now()
-	if err := w.controller.Inventory.Save(ctx, record); err != nil {
-		w.log.Warn("the inventory does not know of repairs yet", "err", err)
+	if err := w.site.controller.Inventory.Save(ctx, record); err != nil {
+		w.site.log.Warn("the inventory does not know of repairs yet", "err", err)
 		return repairsNoted
 	}
-	if err := w.controller.Journal.Drop(w.name, count, record.Repairs); err != nil {
-		w.log.Warn("repairs that the inventory knows of stay in the journal", "err", err)
+	if err := w.site.controller.Journal.Drop(w.site.name, count, record.Repairs); err != nil {
+		w.site.log.Warn("repairs that the inventory knows of stay in the journal", "err", err)
 	}
 	return 0
 }
 
-// quarrel says who keeps changing what, and what to do about it.
-func quarrel(rival memory.Rival) string {
+// describeQuarrel says who keeps changing what, and what to do about it.
+func describeQuarrel(rival memory.Rival) string {
 	who, fields := rival.Manager, strings.Join(rival.Fields, ", ")
 	switch {
 	case rival.Webhook:

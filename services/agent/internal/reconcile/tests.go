@@ -26,9 +26,9 @@ func testSetOf(service desired.Service) set.ID {
 	return set.IDOf(service.Content()+" "+service.Tests.GetServiceAccount(), "tests")
 }
 
-// test runs the tests of what is applied, and says when to look again.
-func (w *worker) test(ctx, patience context.Context, service desired.Service, isHealthy bool) time.Duration {
-	record, err := w.controller.Inventory.Get(ctx, w.name) // as it was written last
+// runTests runs the tests of what is applied, and says when to look again.
+func (w *worker) runTests(ctx, patience context.Context, service desired.Service, isHealthy bool) time.Duration {
+	record, err := w.site.controller.Inventory.Get(ctx, w.site.name) // as it was written last
 	if err != nil || patience.Err() != nil || service.Tests == nil && service.TestRequest == nil && len(record.Tests) == 0 {
 		return 0
 	}
@@ -36,14 +36,14 @@ func (w *worker) test(ctx, patience context.Context, service desired.Service, is
 	in.IsHealthy = isHealthy && in.Why == ""
 	wait, isNews := w.trial.Step(ctx, patience, in)
 	if isNews {
-		w.poke() // for the report
+		w.site.wakeKeeper() // for the report
 	}
 	return wait
 }
 
 func (w *worker) testInput(patience context.Context, service desired.Service, record inventory.Record) trial.Input {
-	in := trial.Input{Service: service, Record: record, Mask: w.testMask(service, record), Set: testSetOf(service).String(), Open: func(ctx context.Context, since time.Time) (*set.Set, error) {
-		return w.testSet(ctx, patience, service, record, since)
+	in := trial.Input{Service: service, Record: record, Mask: w.site.testMask(service, record), Set: testSetOf(service).String(), Open: func(ctx context.Context, since time.Time) (*set.Set, error) {
+		return w.site.testSet(ctx, patience, service, record, since)
 	}}
 	if !w.stance.same {
 		in.Why = "The revision that is wanted is not the one that is applied, and its tests can't be run. " + w.stance.verdict.Text
@@ -84,14 +84,14 @@ func isSuspended(service desired.Service) bool {
 
 // refuseTests ends what was asked of tests of a revision that can't be applied.
 func (w *worker) refuseTests(ctx, patience context.Context, service desired.Service, why string) {
-	record, err := w.controller.Inventory.Get(ctx, w.name)
+	record, err := w.site.controller.Inventory.Get(ctx, w.site.name)
 	if err != nil || service.TestRequest == nil {
 		return
 	}
 	in := w.testInput(patience, service, record)
 	in.Why = "The revision is not applied, so that its tests can't be run: " + why
 	if _, isNews := w.trial.Step(ctx, patience, in); isNews {
-		w.poke()
+		w.site.wakeKeeper()
 	}
 }
 
@@ -102,11 +102,11 @@ func (w *worker) endTests(ctx context.Context, service desired.Service, record i
 	case !runs:
 		return record, nil
 	case isSuspended(service):
-		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "The service was suspended.")
+		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.site.testMask(service, record)}, "The service was suspended.")
 	case digest != service.RevisionDigest():
-		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "A newer revision came.")
+		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.site.testMask(service, record)}, "A newer revision came.")
 	case tests != testSetOf(service).String():
-		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "Its tests were changed.")
+		return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.site.testMask(service, record)}, "Its tests were changed.")
 	}
 	return record, nil
 }
@@ -116,7 +116,7 @@ func (w *worker) removeTests(ctx context.Context, service desired.Service, recor
 	if _, _, runs := trial.Running(record); !runs {
 		return record, nil
 	}
-	return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.testMask(service, record)}, "The service was removed.")
+	return w.trial.Abort(ctx, trial.Input{Service: service, Record: record, Mask: w.site.testMask(service, record)}, "The service was removed.")
 }
 
 // judgeTests makes a service Degraded whose last run of tests failed, if it says so.
@@ -154,7 +154,7 @@ func (s *site) testSet(ctx, patience context.Context, service desired.Service, r
 	}
 	defer release()
 	building, err := s.controller.Sets.Create(set.Target{
-		Service: s.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: s.controller.Scopes, Rules: service.Rules, Registries: s.controller.narrowed().Registries, Tests: true,
+		Service: s.name, ID: testSetOf(service), Namespace: service.Namespace, Scopes: s.controller.Scopes, Rules: service.Rules, Registries: s.controller.currentNarrower().Registries, Tests: true,
 	})
 	if err != nil {
 		return nil, err

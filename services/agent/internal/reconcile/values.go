@@ -141,7 +141,7 @@ func (s *site) givenAnew(versions string) bool {
 // noteSources lets what failed be tried again at once when an object has changed that values are from, and says so: that may be what
 // mends it.
 func (w *worker) noteSources() (isFresh bool) {
-	seen, known := w.controller.Watcher.Sources(w.name)
+	seen, known := w.site.controller.Watcher.Sources(w.site.name)
 	if !known {
 		return false
 	}
@@ -167,8 +167,8 @@ func (w *worker) recallSecrets(ctx context.Context, service desired.Service) {
 		if from.GetKind() != "Secret" {
 			continue
 		}
-		if text, _, err := w.valueAt(ctx, service, ref, from); err == nil && text != nil {
-			w.controller.Desired.Hide(w.name, []string{*text})
+		if text, _, err := w.site.valueAt(ctx, service, ref, from); err == nil && text != nil {
+			w.site.controller.Desired.Hide(w.site.name, []string{*text})
 		}
 	}
 }

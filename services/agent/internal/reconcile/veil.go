@@ -41,9 +41,9 @@ func newVeil() *veil {
 	return &veil{values: map[string]string{}, looked: map[lookedValue]string{}, revealed: map[veiled]map[string]string{}}
 }
 
-// cover returns a placeholder of a value, another one each time: equal ones would tell that values are equal, and the person may have made one of them.
+// coverValue returns a placeholder of a value, another one each time: equal ones would tell that values are equal, and the person may have made one of them.
 // An empty value stays empty: templates ask for that.
-func (v *veil) cover(value string) string {
+func (v *veil) coverValue(value string) string {
 	if value == "" {
 		return ""
 	}
@@ -62,36 +62,36 @@ func (v *veil) coverLooked(value lookedValue) string {
 	if ok {
 		return known
 	}
-	placeholder := v.cover(value.value)
+	placeholder := v.coverValue(value.value)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.looked[value] = placeholder
 	return placeholder
 }
 
-// tree covers the texts of a value, and takes numbers, and what is true, out of it. All names stay.
-func (v *veil) tree(value any) any {
+// coverTree covers the texts of a value, and takes numbers, and what is true, out of it. All names stay.
+func (v *veil) coverTree(value any) any {
 	switch value := value.(type) {
 	case string:
-		return v.cover(value)
+		return v.coverValue(value)
 	case float64, int64, json.Number:
 		return 0
 	case bool:
 		return false
 	case []any:
 		for i := range value {
-			value[i] = v.tree(value[i])
+			value[i] = v.coverTree(value[i])
 		}
 	case map[string]any:
 		for key := range value {
-			value[key] = v.tree(value[key])
+			value[key] = v.coverTree(value[key])
 		}
 	}
 	return value
 }
 
-// configuration covers the secrets of a configuration.
-func (v *veil) configuration(c *deliveryv1.Configuration) (*deliveryv1.Configuration, error) {
+// coverConfiguration covers the secrets of a configuration.
+func (v *veil) coverConfiguration(c *deliveryv1.Configuration) (*deliveryv1.Configuration, error) {
 	c = proto.CloneOf(c)
 	for _, e := range c.GetEntries() {
 		if !e.GetSecret() {
@@ -99,7 +99,7 @@ func (v *veil) configuration(c *deliveryv1.Configuration) (*deliveryv1.Configura
 		}
 		switch value := e.GetValue().(type) {
 		case *deliveryv1.ConfigurationEntry_Text:
-			value.Text = v.cover(value.Text)
+			value.Text = v.coverValue(value.Text)
 		case *deliveryv1.ConfigurationEntry_Number:
 			value.Number = 0
 		case *deliveryv1.ConfigurationEntry_Flag:
@@ -109,7 +109,7 @@ func (v *veil) configuration(c *deliveryv1.Configuration) (*deliveryv1.Configura
 			if json.Unmarshal([]byte(value.Json), &tree) != nil {
 				return nil, fmt.Errorf("configuration %q is not JSON", e.GetName()) // the decoder would quote it
 			}
-			text, err := json.Marshal(v.tree(tree))
+			text, err := json.Marshal(v.coverTree(tree))
 			if err != nil {
 				return nil, fmt.Errorf("configuration %q is not JSON", e.GetName())
 			}
@@ -121,21 +121,21 @@ func (v *veil) configuration(c *deliveryv1.Configuration) (*deliveryv1.Configura
 	return c, nil
 }
 
-// given covers values that a chart gets from a Secret: those of a values file, or one.
-func (v *veil) given(from *deliveryv1.ValuesReference, text string) (string, error) {
+// coverGiven covers values that a chart gets from a Secret: those of a values file, or one.
+func (v *veil) coverGiven(from *deliveryv1.ValuesReference, text string) (string, error) {
 	if from.GetTargetPath() != "" {
-		return v.cover(text), nil
+		return v.coverValue(text), nil
 	}
 	var tree any
 	if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
 		return "", fmt.Errorf("render.helm.valuesFrom: Secret %s, key %s: these are no values", from.GetName(), keyOf(from)) // the decoder may quote it
 	}
-	covered, err := yaml.Marshal(v.tree(tree))
+	covered, err := yaml.Marshal(v.coverTree(tree))
 	return string(covered), err
 }
 
-// object covers the values of an object that a template looked up.
-func (v *veil) object(obj *unstructured.Unstructured) {
+// coverObject covers the values of an object that a template looked up.
+func (v *veil) coverObject(obj *unstructured.Unstructured) {
 	if gvk := obj.GroupVersionKind(); !isSecret(gvk.Group, gvk.Kind) {
 		return
 	}
@@ -158,9 +158,9 @@ func (v *veil) object(obj *unstructured.Unstructured) {
 	}
 }
 
-// reveal puts values in the place of whole placeholders, and tells whether there were any. Names, labels and annotations keep the placeholders: the API server
+// revealValues puts values in the place of whole placeholders, and tells whether there were any. Names, labels and annotations keep the placeholders: the API server
 // quotes them in what it says, and they are in its log.
-func (v *veil) reveal(obj *unstructured.Unstructured) (isRevealed bool) {
+func (v *veil) revealValues(obj *unstructured.Unstructured) (isRevealed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.values) == 0 {
@@ -226,9 +226,9 @@ func changeTexts(pointer string, value any, change func(string) string, same map
 	return value, false
 }
 
-// conceal leaves out of a comparison what values may have become: of an object that values were put into, only leaves are shown that come out of the API server
+// concealDiff leaves out of a comparison what values may have become: of an object that values were put into, only leaves are shown that come out of the API server
 // as they came out of the render, and not what the API server says of it. No sum over values is told: guesses could be tried against it.
-func (v *veil) conceal(out *deliveryv1.Diff) {
+func (v *veil) concealDiff(out *deliveryv1.Diff) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out.Fingerprint = ""
@@ -251,9 +251,9 @@ func (v *veil) conceal(out *deliveryv1.Diff) {
 // unsaid takes the place of what is said about an object with values in it. To look for values in it would confirm guesses that the person wrote beside them.
 const unsaid = "There are secret values in it, and what the API server says of it is not shown."
 
-// failure is what keeps a comparison from being made.
-func (v *veil) failure(text string) string {
-	text = v.mask(text)
+// describeFailure is what keeps a comparison from being made.
+func (v *veil) describeFailure(text string) string {
+	text = v.maskText(text)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.revealed) > 0 {
@@ -262,9 +262,9 @@ func (v *veil) failure(text string) string {
 	return text
 }
 
-// mask takes placeholders out of a text. Values are not looked for: none was in the render, and one that is found in a text of the person's would be a guess
+// maskText takes placeholders out of a text. Values are not looked for: none was in the render, and one that is found in a text of the person's would be a guess
 // that is confirmed.
-func (v *veil) mask(text string) string {
+func (v *veil) maskText(text string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var pairs []string

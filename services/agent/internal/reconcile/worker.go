@@ -48,7 +48,7 @@ func outcomeOf(kind machine.Kind) outcome { return outcome{event: machine.Event{
 // worker does the work of a keeper, one piece at a time, each in a goroutine of its own; between two pieces the keeper
 // may use the worker. A round are the pieces from one look to the next.
 type worker struct {
-	*site
+	site  *site
 	trial *trial.Trial
 	order order
 
@@ -121,11 +121,11 @@ type attempt struct {
 	ripens time.Time
 }
 
-// do does one piece of work.
-func (w *worker) do(action machine.Action) outcome {
+// doAction does one piece of work.
+func (w *worker) doAction(action machine.Action) outcome {
 	switch action {
 	case machine.Decide:
-		return w.decide()
+		return w.decideRound()
 	case machine.FetchNamed:
 		return w.fetchNamed()
 	case machine.Fetch:
@@ -141,7 +141,7 @@ func (w *worker) do(action machine.Action) outcome {
 	case machine.TellFailure:
 		return w.tellFailure()
 	case machine.Observe:
-		return w.rest(w.observe(w.order.ctx, w.order.patience, w.order.service, w.record))
+		return w.restRound(w.observeHealth(w.order.ctx, w.order.patience, w.order.service, w.record))
 	case machine.Compare:
 		return w.compareWaiting()
 	case machine.Attend:
@@ -154,15 +154,15 @@ func (w *worker) do(action machine.Action) outcome {
 	return outcomeOf(machine.Quit)
 }
 
-// drop gives back what the round holds.
-func (w *worker) drop() {
+// dropHeld gives back what the round holds.
+func (w *worker) dropHeld() {
 	w.giveSlot()
 	w.endSpan()
 }
 
-// forget ends a round.
-func (w *worker) forget() {
-	w.drop()
+// forgetRound ends a round.
+func (w *worker) forgetRound() {
+	w.dropHeld()
 	w.order, w.round = order{}, round{}
 }
 
@@ -187,18 +187,18 @@ func (w *worker) takeUp() {
 		return
 	}
 	w.doing, w.attempt = w.order.want, attempt{looks: newLooks(), through: map[set.Hook]string{}}
-	w.controller.Watcher.Unfollow(w.name)
+	w.site.controller.Watcher.Unfollow(w.site.name)
 	w.trial.Refollow()
 	w.backoff.Reset()
 }
 
-// soonest is the wait after a round, which is no longer than windows, tests and a sync of single objects let it be.
-func (w *worker) soonest(wait time.Duration) time.Duration {
+// soonestWait is the wait after a round, which is no longer than windows, tests and a sync of single objects let it be.
+func (w *worker) soonestWait(wait time.Duration) time.Duration {
 	if !w.judged {
 		return wait
 	}
 	if w.stance.named { // else no try is made when it is due
-		wait = min(wait, w.refusal.look(w.order.service))
+		wait = min(wait, w.refusal.untilDue(w.order.service))
 	}
 	wait = min(wait, w.windowsLook())
 	if w.cleaning > 0 {
@@ -207,56 +207,56 @@ func (w *worker) soonest(wait time.Duration) time.Duration {
 	return wait
 }
 
-// rest ends a round.
-func (w *worker) rest(wait time.Duration) outcome {
-	return outcome{event: machine.Event{Kind: machine.Done}, wait: w.soonest(wait)}
+// restRound ends a round.
+func (w *worker) restRound(wait time.Duration) outcome {
+	return outcome{event: machine.Event{Kind: machine.Done}, wait: w.soonestWait(wait)}
 }
 
-// fail ends a piece of work with a problem, which is told next.
-func (w *worker) fail(failure *problem) outcome {
+// failRound ends a piece of work with a problem, which is told next.
+func (w *worker) failRound(failure *problem) outcome {
 	w.problem = failure
 	return outcome{event: machine.Event{Kind: machine.Fell, Final: failure.final}}
 }
 
-// decide reads what is known of the service, writes down what has to survive the agent, and judges.
-func (w *worker) decide() outcome {
+// decideRound reads what is known of the service, writes down what has to survive the agent, and judges.
+func (w *worker) decideRound() outcome {
 	w.takeUp()
 	ctx, service := w.order.ctx, w.order.service
-	record, err := w.controller.Inventory.Get(ctx, w.name)
+	record, err := w.site.controller.Inventory.Get(ctx, w.site.name)
 	w.record = record
 	if err != nil {
-		return w.fail(&problem{text: err.Error() + "."})
+		return w.failRound(&problem{text: err.Error() + "."})
 	}
-	if failure := w.controller.nobody(service, service.Sync.GetImpersonate()); failure != nil {
-		return w.fail(failure.because(staysAsItWas(record)))
+	if failure := w.site.controller.accountProblem(service, service.Sync.GetImpersonate()); failure != nil {
+		return w.failRound(failure.withState(staysAsItWas(record)))
 	}
 	for _, note := range []func(context.Context, desired.Service, inventory.Record) (inventory.Record, error){
-		w.noteWishes, w.noteAsked, w.callOff, w.endTests,
+		w.site.noteWishes, w.site.noteAsked, w.site.callOff, w.endTests,
 	} {
 		record, err = note(ctx, service, record)
 		if w.record = record; err != nil {
-			return w.fail(retried(err).because(staysAsItWas(record)))
+			return w.failRound(retriedProblem(err).withState(staysAsItWas(record)))
 		}
 	}
 	w.record, w.cleaning = w.trial.Clear(ctx, w.order.patience, record)
-	return w.weigh()
+	return w.weighWanted()
 }
 
-// weigh judges what is to be done about a service that is wanted.
-func (w *worker) weigh() outcome {
+// weighWanted judges what is to be done about a service that is wanted.
+func (w *worker) weighWanted() outcome {
 	service := w.order.service
-	w.controller.Watcher.SetRules(w.name, service.Sync.GetHealth())
-	w.controller.Watcher.FollowSources(w.name, sourcesOf(service))
+	w.site.controller.Watcher.SetRules(w.site.name, service.Sync.GetHealth())
+	w.site.controller.Watcher.FollowSources(w.site.name, sourcesOf(service))
 	w.recallSecrets(w.order.ctx, service)
 	isFresh := w.noteSources()
-	w.judge(service, w.record)
-	out := w.verdict()
+	w.judgeService(service, w.record)
+	out := w.judgeOutcome()
 	out.event.Named, out.event.Fresh = w.stance.due, isFresh
 	return out
 }
 
-// verdict is what was judged.
-func (w *worker) verdict() outcome {
+// judgeOutcome is what was judged.
+func (w *worker) judgeOutcome() outcome {
 	w.judged = true
 	out := outcomeOf(machine.Judged)
 	if out.event.Diff = w.stance.verdict.Diff; !w.stance.verdict.Apply {
@@ -264,36 +264,36 @@ func (w *worker) verdict() outcome {
 	}
 	out.event.Apply, out.event.Current = true, w.isCurrent()
 	wait := time.Until(w.notBefore)
-	if out.event.Ready = wait <= 0 || w.released(); !out.event.Ready {
-		out.wait = w.soonest(wait)
+	if out.event.Ready = wait <= 0 || w.heldReleased(); !out.event.Ready {
+		out.wait = w.soonestWait(wait)
 	}
 	return out
 }
 
 // isCurrent tells whether what is wanted is what was applied, and would be rendered as it was.
 func (w *worker) isCurrent() bool {
-	return w.record.Has(w.order.service.Digest) && !w.outdated(w.record.Applied.Environment) &&
-		!w.controller.Inventory.Inherits(w.record)
+	return w.record.Has(w.order.service.Digest) && !w.site.isOutdated(w.record.Applied.Environment) &&
+		!w.site.controller.Inventory.Inherits(w.record)
 }
 
-// released tells that people keep one of the held objects no longer.
-func (w *worker) released() bool {
+// heldReleased tells that people keep one of the held objects no longer.
+func (w *worker) heldReleased() bool {
 	return slices.ContainsFunc(w.held, func(key object.Key) bool {
-		known, ok := w.controller.Memory.Get(key)
+		known, ok := w.site.controller.Memory.Get(key)
 		return !ok || known.State != memory.Held
 	})
 }
 
 // slot waits for a turn at the cluster.
 func (s *site) slot(ctx context.Context) (release func(), ok bool) {
-	give, err := s.controller.turns.take(ctx)
+	give, err := s.controller.turns.takeSlot(ctx)
 	return give, err == nil
 }
 
 // queue waits for a turn at the cluster: neither a hub that is slow to answer nor what is waited for in the cluster
 // holds one.
 func (w *worker) queue() outcome {
-	release, ok := w.slot(w.order.patience)
+	release, ok := w.site.slot(w.order.patience)
 	if !ok {
 		return outcomeOf(machine.Quit)
 	}
@@ -305,16 +305,16 @@ func (w *worker) queue() outcome {
 func (w *worker) fetch() outcome {
 	service, record := w.order.service, w.record
 	if !w.announced && (!record.Complete || record.Applied.RevisionDigest() != service.RevisionDigest()) {
-		w.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_APPLYING})
+		w.sendReport(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_APPLYING})
 	}
 	w.announced = true
 	w.began = time.Now()
-	w.traced, w.span = telemetry.Of(w.order.ctx, service.Traceparent, w.controller.Tracer, "agent.apply",
-		trace.WithAttributes(attribute.String("service", w.name), attribute.String("digest", service.Digest),
+	w.traced, w.span = telemetry.Of(w.order.ctx, service.Traceparent, w.site.controller.Tracer, "agent.apply",
+		trace.WithAttributes(attribute.String("service", w.site.name), attribute.String("digest", service.Digest),
 			attribute.String("revision", service.Commit)))
 	w.made = nil
-	if err := w.controller.Artifacts.Prepare(w.order.patience, service); err != nil {
-		return w.endApply(nil, retried(err).because(staysAsItWas(record)))
+	if err := w.site.controller.Artifacts.Prepare(w.order.patience, service); err != nil {
+		return w.endApply(nil, retriedProblem(err).withState(staysAsItWas(record)))
 	}
 	return outcomeOf(machine.Fetched)
 }
@@ -322,7 +322,7 @@ func (w *worker) fetch() outcome {
 // applyAll brings the service to its digest.
 func (w *worker) applyAll() outcome {
 	defer w.giveSlot()
-	return w.endApply(w.bring(w.traced, w.order.patience, w.order.service, w.record))
+	return w.endApply(w.applySet(w.traced, w.order.patience, w.order.service, w.record))
 }
 
 // endApply sums up an apply.
@@ -331,17 +331,17 @@ func (w *worker) endApply(gate *apply.Gate, failure *problem) outcome {
 	if ctx.Err() != nil || w.order.patience.Err() != nil && failure != nil {
 		return outcomeOf(machine.Quit) // something else is wanted meanwhile, or the agent stops
 	}
-	telemetry.Observe(ctx, w.controller.metrics.seconds, time.Since(w.began))
+	telemetry.Observe(ctx, w.site.controller.metrics.seconds, time.Since(w.began))
 	switch w.gate = gate; {
 	case failure != nil:
-		return w.fail(failure)
+		return w.failRound(failure)
 	case gate != nil:
 		return outcomeOf(machine.Waits)
 	}
-	w.controller.metrics.applies.WithLabelValues("applied").Inc()
+	w.site.controller.metrics.applies.WithLabelValues("applied").Inc()
 	w.ripens = time.Now()
 	service := w.order.service
-	w.log.Info("applied",
+	w.site.log.Info("applied",
 		"revision", service.Commit, "digest", service.Digest, "seconds", time.Since(w.began).Seconds())
 	w.backoff.Reset()
 	w.endSpan()
@@ -352,21 +352,21 @@ func (w *worker) endApply(gate *apply.Gate, failure *problem) outcome {
 func (w *worker) tellWait() outcome {
 	defer w.endSpan()
 	ctx, service, gate := w.traced, w.order.service, w.gate
-	record, err := w.controller.Inventory.Get(ctx, w.name)
+	record, err := w.site.controller.Inventory.Get(ctx, w.site.name)
 	if err != nil {
-		return w.rest(gate.Look)
+		return w.restRound(gate.Look)
 	}
-	record = w.noteEnded(ctx, record, w.progress.Done())
+	record = w.site.noteEnded(ctx, record, w.progress.Done())
 	if w.told != gate.Why {
 		w.told = gate.Why
-		w.report(service, record, &deliveryv1.ServiceReport{
+		w.sendReport(service, record, &deliveryv1.ServiceReport{
 			Phase: deliveryv1.Phase_PHASE_APPLYING, ObjectsTotal: int32(len(record.Entries)),
 			Message: fmt.Sprintf("%s %s applied. %s; what comes after it waits.",
 				plural.Part(len(w.progress.Done()), len(record.Entries), "object"), plural.Are(len(record.Entries)),
 				gate.Why),
 		})
 	}
-	return w.rest(gate.Look)
+	return w.restRound(gate.Look)
 }
 
 // tellFailure reports a problem.
@@ -374,24 +374,24 @@ func (w *worker) tellFailure() outcome {
 	if w.span != nil {
 		return w.tellFailedApply()
 	}
-	return w.rest(w.failed(w.order.service, w.record, *w.problem))
+	return w.restRound(w.reportFailure(w.order.service, w.record, *w.problem))
 }
 
 // tellFailedApply reports why an apply failed, and what is there of it.
 func (w *worker) tellFailedApply() outcome {
 	defer w.endSpan()
 	ctx, service, failure := w.traced, w.order.service, *w.problem
-	w.controller.metrics.applies.WithLabelValues("failed").Inc()
+	w.site.controller.metrics.applies.WithLabelValues("failed").Inc()
 	w.span.SetStatus(codes.Error, "not applied")
-	w.controller.Keep(ctx, "agent.apply", w.began, "not applied",
-		attribute.String("service", w.name), attribute.String("revision", service.Commit))
+	w.site.controller.Keep(ctx, "agent.apply", w.began, "not applied",
+		attribute.String("service", w.site.name), attribute.String("revision", service.Commit))
 	w.fault = failure
 	record := w.record
-	if latest, err := w.controller.Inventory.Get(ctx, w.name); err == nil {
+	if latest, err := w.site.controller.Inventory.Get(ctx, w.site.name); err == nil {
 		record = latest
 	}
 	w.listMade(service, record)
-	wait := w.failed(service, record, failure)
+	wait := w.reportFailure(service, record, failure)
 	if w.gate != nil {
 		w.notBefore = time.Time{}
 		wait = w.gate.Look
@@ -399,33 +399,33 @@ func (w *worker) tellFailedApply() outcome {
 	if failure.final {
 		w.refuseTests(w.order.ctx, w.order.patience, service, w.told)
 	}
-	return w.rest(wait)
+	return w.restRound(wait)
 }
 
 // refuse says once more why the content is not tried: of a digest of which only tests are new the hub does not know it.
 func (w *worker) refuse() outcome {
 	service := w.order.service
-	if w.controller.Reports.Latest(w.name).GetDigest() != service.Digest {
-		w.failed(service, w.record, w.fault)
+	if w.site.controller.Reports.Latest(w.site.name).GetDigest() != service.Digest {
+		w.reportFailure(service, w.record, w.fault)
 		w.refuseTests(w.order.ctx, w.order.patience, service, w.told)
 	}
-	return w.rest(idle)
+	return w.restRound(idle)
 }
 
 // compareWaiting tells the hub what an apply would change of a service that nothing new is applied of now.
 func (w *worker) compareWaiting() outcome {
 	service := w.order.service
-	next, failure := w.compare(w.order.ctx, w.order.patience, service, w.record)
+	next, failure := w.compareWanted(w.order.ctx, w.order.patience, service, w.record)
 	switch {
 	case w.order.patience.Err() != nil:
 		return outcomeOf(machine.Quit)
 	case failure == nil:
 		w.standing = next
 	case w.stance.verdict.Phase != deliveryv1.Phase_PHASE_UNSPECIFIED:
-		return w.fail(failure)
+		return w.failRound(failure)
 	default: // nothing new waits: what is applied is as good as it was
 		w.stance.diff = nil
-		w.log.Warn("what a sync would change is not known", "err", w.maskText(service, failure.text))
+		w.site.log.Warn("what a sync would change is not known", "err", w.site.maskText(service, failure.text))
 		w.standing = hub.Spread(compareRetry)
 	}
 	return outcomeOf(machine.Compared)
@@ -435,14 +435,14 @@ func (w *worker) compareWaiting() outcome {
 func (w *worker) attend() outcome {
 	service, record, wait := w.order.service, w.record, w.standing
 	if record.Applied.Digest == "" && len(record.Entries) == 0 {
-		w.report(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY})
+		w.sendReport(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_HEALTHY})
 	} else {
-		wait = min(wait, w.observe(w.order.ctx, w.order.patience, service, record))
+		wait = min(wait, w.observeHealth(w.order.ctx, w.order.patience, service, record))
 	}
 	if w.stance.verdict.Phase == deliveryv1.Phase_PHASE_WAITING {
 		wait = min(wait, hub.Spread(dependencyLook))
 	}
-	return w.rest(wait)
+	return w.restRound(wait)
 }
 
 // fetchNamed gets the content of which a sync names objects.
@@ -452,10 +452,10 @@ func (w *worker) fetchNamed() outcome {
 		return w.endNamed((&problem{
 			final: true,
 			text:  "A sync of single objects needs a service that was applied before: sync all of it first",
-		}).because(before))
+		}).withState(before))
 	}
-	if err := w.controller.Artifacts.Prepare(w.order.patience, w.order.service); err != nil {
-		return w.endNamed(retried(err).because(before))
+	if err := w.site.controller.Artifacts.Prepare(w.order.patience, w.order.service); err != nil {
+		return w.endNamed(retriedProblem(err).withState(before))
 	}
 	return outcomeOf(machine.Fetched)
 }
@@ -466,17 +466,17 @@ func (w *worker) fetchNamed() outcome {
 func (w *worker) applyNamed() outcome {
 	defer w.giveSlot()
 	ctx, service := w.order.ctx, w.order.service
-	objects, failure := w.objects(ctx, w.order.patience, service, w.record, w.stance.verdict)
+	objects, failure := w.site.openWanted(ctx, w.order.patience, service, w.record, w.stance.verdict)
 	if failure != nil {
 		return w.endNamed(failure)
 	}
 	defer func() { _ = objects.Close() }()
-	items, failure := w.chosen(ctx, service, w.record, objects)
+	items, failure := w.site.findChosen(ctx, service, w.record, objects)
 	if failure != nil {
-		w.controller.Inventory.Release(w.name)
-		return w.endNamed(failure.because(staysAsItWas(w.record)))
+		w.site.controller.Inventory.Release(w.site.name)
+		return w.endNamed(failure.withState(staysAsItWas(w.record)))
 	}
-	w.record, failure = w.send(ctx, service, w.record, objects, items)
+	w.record, failure = w.site.sendItems(ctx, service, w.record, objects, items)
 	return w.endNamed(failure)
 }
 
@@ -486,19 +486,19 @@ func (w *worker) endNamed(failure *problem) outcome {
 		return outcomeOf(machine.Quit)
 	}
 	w.noteRefusal(w.order.service, failure)
-	w.judge(w.order.service, w.record)
-	return w.verdict()
+	w.judgeService(w.order.service, w.record)
+	return w.judgeOutcome()
 }
 
 // removeService takes the service out of the cluster.
 func (w *worker) removeService() outcome {
 	w.takeUp()
-	w.controller.Watcher.FollowSources(w.name, nil)
+	w.site.controller.Watcher.FollowSources(w.site.name, nil)
 	w.stance.verdict, w.stance.shut = mode.Verdict{Apply: true, Repair: true}, refusal{}
-	wait := w.remove(w.order.ctx, w.order.patience)
+	wait := w.takeOut(w.order.ctx, w.order.patience)
 	switch {
 	case wait > 0:
-		return w.rest(wait)
+		return w.restRound(wait)
 	case w.order.patience.Err() != nil:
 		return outcomeOf(machine.Quit)
 	}

@@ -75,10 +75,10 @@ func Scan(service desired.Service, open func() (io.ReadCloser, error)) (*Folder,
 	if err := f.findRoot(); err != nil {
 		return nil, err
 	}
-	if f.Renderer, err = f.choose(); err != nil {
+	if f.Renderer, err = f.chooseRenderer(); err != nil {
 		return nil, err
 	}
-	return f, f.check()
+	return f, f.checkPlain()
 }
 
 // findRoot follows render.path.
@@ -144,8 +144,8 @@ func (f *Folder) Unfollowed(name string, err error) error {
 		". Put the file itself in its place, or what the link leads to into the folder")
 }
 
-// below tells whether a file is in the folder that is rendered, and not in that of the tests.
-func (f *Folder) below(name string) bool {
+// isBelow tells whether a file is in the folder that is rendered, and not in that of the tests.
+func (f *Folder) isBelow(name string) bool {
 	if f.tests != "" && strings.HasPrefix(name, f.tests+"/") {
 		return false
 	}
@@ -154,7 +154,7 @@ func (f *Folder) below(name string) bool {
 
 // Plain tells the names of files that hold plain manifests. Names that begin with a dot are left out (.github/, .sops.yaml).
 func (f *Folder) Plain(name string) bool {
-	return f.below(name) && wanted(strings.TrimPrefix(name, f.root+"/"))
+	return f.isBelow(name) && isWanted(strings.TrimPrefix(name, f.root+"/"))
 }
 
 // Defines tells the names of templates that only define.
@@ -162,8 +162,8 @@ func Defines(name string) bool {
 	return strings.HasPrefix(path.Base(name), "_") && path.Ext(name) == ".tpl"
 }
 
-// reads tells the names that are read by the renderers of single files.
-func (f *Folder) reads(name string) bool {
+// isRead tells the names that are read by the renderers of single files.
+func (f *Folder) isRead(name string) bool {
 	return f.Plain(name) || f.Renderer == deliveryv1.Renderer_RENDERER_TEMPLATE && Defines(name)
 }
 
@@ -173,14 +173,14 @@ func (f *Folder) Name(file artifact.Entry) (string, bool) {
 	if file.Link != "" {
 		return "", false
 	}
-	if f.reads(file.Path) {
+	if f.isRead(file.Path) {
 		return file.Path, true
 	}
 	name, ok := f.names[file.Path]
 	return name, ok
 }
 
-func wanted(name string) bool {
+func isWanted(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.HasPrefix(part, ".") {
 			return false
@@ -204,8 +204,8 @@ func madeFor(name string) deliveryv1.Renderer {
 	return 0
 }
 
-// choose finds the renderer: what the spec says, or else what the folder is made for.
-func (f *Folder) choose() (deliveryv1.Renderer, error) {
+// chooseRenderer finds the renderer: what the spec says, or else what the folder is made for.
+func (f *Folder) chooseRenderer() (deliveryv1.Renderer, error) {
 	asked := f.Service.Render.GetRenderer()
 	found := deliveryv1.Renderer_RENDERER_RAW
 	for i, mark := range f.marks[f.root] {
@@ -217,26 +217,26 @@ func (f *Folder) choose() (deliveryv1.Renderer, error) {
 	switch {
 	case asked == 0:
 		return found, nil
-	case asked == deliveryv1.Renderer_RENDERER_HELM && !f.has(asked):
+	case asked == deliveryv1.Renderer_RENDERER_HELM && !f.hasFileFor(asked):
 		return 0, f.Mistake(f.root, "there is no Chart.yaml. Mend render.path or render.renderer")
-	case asked == deliveryv1.Renderer_RENDERER_KUSTOMIZE && !f.has(asked):
+	case asked == deliveryv1.Renderer_RENDERER_KUSTOMIZE && !f.hasFileFor(asked):
 		return 0, f.Mistake(f.root, "there is no kustomization.yaml. Mend render.path or render.renderer")
 	}
 	return asked, nil
 }
 
-func (f *Folder) has(renderer deliveryv1.Renderer) bool {
+func (f *Folder) hasFileFor(renderer deliveryv1.Renderer) bool {
 	return slices.ContainsFunc(f.marks[f.root], func(m mark) bool { return m.renderer == renderer })
 }
 
-// check makes sure that a folder of plain manifests or templates has nothing else.
-func (f *Folder) check() error {
+// checkPlain makes sure that a folder of plain manifests or templates has nothing else.
+func (f *Folder) checkPlain() error {
 	if f.Renderer == deliveryv1.Renderer_RENDERER_KUSTOMIZE || f.Renderer == deliveryv1.Renderer_RENDERER_HELM {
 		return nil
 	}
 	for _, dir := range slices.Sorted(maps.Keys(f.marks)) {
 		mark := f.marks[dir][0]
-		if !f.below(mark.file) {
+		if !f.isBelow(mark.file) {
 			continue
 		}
 		tool := "kustomize"
@@ -246,15 +246,15 @@ func (f *Folder) check() error {
 		return f.Mistake(mark.file, "the folder is made for "+tool+", and is taken for plain manifests. Set render.path to it, and render.renderer to "+tool+
 			"; or point the service at a folder of plain manifests")
 	}
-	return f.gather()
+	return f.gatherFiles()
 }
 
-// gather finds the files that plain manifests and templates are read from. Links to files are followed; those to
+// gatherFiles finds the files that plain manifests and templates are read from. Links to files are followed; those to
 // folders are not, as with kubectl. A file that several names lead to is read once.
-func (f *Folder) gather() error {
+func (f *Folder) gatherFiles() error {
 	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
 		is := f.nodes[name]
-		if is.Folder || !f.reads(name) {
+		if is.Folder || !f.isRead(name) {
 			continue
 		}
 		if is.Link != "" {
@@ -265,7 +265,7 @@ func (f *Folder) gather() error {
 			if is = f.nodes[target]; is.Folder {
 				return f.Mistake(name, "is a link to a folder, and is named like a file. Name the link otherwise, or link the files")
 			}
-			if f.names[target] != "" || f.reads(target) {
+			if f.names[target] != "" || f.isRead(target) {
 				continue
 			}
 			f.names[target] = name

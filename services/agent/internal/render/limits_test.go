@@ -19,7 +19,7 @@ func TestLimitsAreOnlyNarrowed(t *testing.T) {
 		r := New()
 		r.Narrow(tc.to)
 		tc.want.configured = tc.want != usual
-		if got := r.limits(); got != tc.want {
+		if got := r.currentLimits(); got != tc.want {
 			t.Errorf("narrowed to %+v it is %+v, want %+v", tc.to, got, tc.want)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// resident is what a process has in memory, in bytes; 0 if it is gone.
-func resident(pid int) int64 {
+// residentBytes is what a process has in memory, in bytes; 0 if it is gone.
+func residentBytes(pid int) int64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0

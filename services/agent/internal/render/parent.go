@@ -32,27 +32,27 @@ const (
 	maxLooked  = 16 << 20
 )
 
-// child renders in a process of its own. However that ends, it is the service's error and nobody else's.
-func (r *Renderer) child(ctx context.Context, in Input, add manifest.Add) error {
+// renderInChild renders in a process of its own. However that ends, it is the service's error and nobody else's.
+func (r *Renderer) renderInChild(ctx context.Context, in Input, add manifest.Add) error {
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	c, err := r.start()
+	c, err := r.startChild()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.limits.Time)
 	defer cancel()
 	var helpers sync.WaitGroup
-	helpers.Go(func() { c.feed(in) })
-	helpers.Go(func() { c.guard(ctx) })
-	err = c.listen(ctx, in, add)
-	c.stop(err)
+	helpers.Go(func() { c.feedJob(in) })
+	helpers.Go(func() { c.guardLimits(ctx) })
+	err = c.listenToEnd(ctx, in, add)
+	c.stopChild(err)
 	helpers.Wait()
-	return c.verdict(ctx, in.Folder, err)
+	return c.explainEnd(ctx, in.Folder, err)
 }
 
 // child is a child process at work.
@@ -71,12 +71,12 @@ type child struct {
 	why string
 }
 
-func (r *Renderer) start() (*child, error) {
+func (r *Renderer) startChild() (*child, error) {
 	if len(r.program) == 0 {
 		return nil, errors.New("start renderer: the program is missing")
 	}
-	c := &child{limits: r.limits(), said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)} //nolint:noctx // watch kills it, and says why
-	theirs, err := c.pipes()
+	c := &child{limits: r.currentLimits(), said: &head{}, cmd: exec.Command(r.program[0], r.program[1:]...)} //nolint:noctx // watch kills it, and says why
+	theirs, err := c.makePipes()
 	defer closeAll(theirs) // the child has its own
 	if err != nil {
 		closeAll(c.ours)
@@ -92,8 +92,8 @@ func (r *Renderer) start() (*child, error) {
 	return c, nil
 }
 
-// pipes makes the child's pipes, and returns its ends.
-func (c *child) pipes() (theirs []*os.File, err error) {
+// makePipes makes the child's pipes, and returns its ends.
+func (c *child) makePipes() (theirs []*os.File, err error) {
 	for range 3 {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -116,12 +116,12 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// feed writes the job and the folder. That the child reads no more is told by its end.
-func (c *child) feed(in Input) {
+// feedJob writes the job and the folder. That the child reads no more is told by its end.
+func (c *child) feedJob(in Input) {
 	defer func() { _ = c.stdin.Close() }()
 	spec, err := protojson.Marshal(in.Folder.Service.Render)
 	if err != nil {
-		c.kill("the spec can't be encoded: " + err.Error())
+		c.killFor("the spec can't be encoded: " + err.Error())
 		return
 	}
 	service := in.Folder.Service
@@ -130,7 +130,7 @@ func (c *child) feed(in Input) {
 		Render: spec, Tests: service.Tests.GetPath(), Scope: in.Scope, Seconds: uint64(c.limits.CPU.Seconds()),
 	})
 	if err != nil {
-		c.kill("the scope can't be encoded: " + err.Error())
+		c.killFor("the scope can't be encoded: " + err.Error())
 		return
 	}
 	if WriteFrame(c.stdin, FrameJob, job) != nil {
@@ -138,7 +138,7 @@ func (c *child) feed(in Input) {
 	}
 	content, err := in.Folder.open()
 	if err != nil {
-		c.kill("the folder can't be read: " + err.Error())
+		c.killFor("the folder can't be read: " + err.Error())
 		return
 	}
 	_, err = io.Copy(c.stdin, content)
@@ -146,12 +146,12 @@ func (c *child) feed(in Input) {
 		err = closeErr
 	}
 	if pathErr := (*os.PathError)(nil); err != nil && !errors.As(err, &pathErr) {
-		c.kill("the folder can't be read: " + err.Error())
+		c.killFor("the folder can't be read: " + err.Error())
 	}
 }
 
-// guard kills a child that takes too long, or too much.
-func (c *child) guard(ctx context.Context) {
+// guardLimits kills a child that takes too long, or too much.
+func (c *child) guardLimits(ctx context.Context) {
 	ticker := time.NewTicker(memoryPause)
 	defer ticker.Stop()
 	for {
@@ -162,8 +162,8 @@ func (c *child) guard(ctx context.Context) {
 			c.process.Kill()
 			return
 		case <-ticker.C:
-			if resident(c.process.Pid()) > c.limits.Memory {
-				c.kill(c.tooLarge())
+			if residentBytes(c.process.Pid()) > c.limits.Memory {
+				c.killFor(c.tooLarge())
 			}
 		}
 	}
@@ -176,15 +176,15 @@ func (c *child) tooLarge() string {
 	return fmt.Sprintf("takes more than %d MiB of memory to render", c.limits.Memory>>20)
 }
 
-// mistake is one of the folder. Against limits that the hub narrowed it is none that lasts: the hub may let go again.
-func (c *child) mistake(f *Folder, what string) error {
+// mistakeOf is one of the folder. Against limits that the hub narrowed it is none that lasts: the hub may let go again.
+func (c *child) mistakeOf(f *Folder, what string) error {
 	if c.limits.configured {
 		return fmt.Errorf("the folder %s (an AgentConfig of the hub may have narrowed the renderer)", what)
 	}
 	return f.Mistake("", what)
 }
 
-func (c *child) kill(why string) {
+func (c *child) killFor(why string) {
 	c.mu.Lock()
 	if c.why == "" {
 		c.why = why
@@ -193,8 +193,8 @@ func (c *child) kill(why string) {
 	c.process.Kill()
 }
 
-// listen reads what the child tells, until it says that this was all.
-func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
+// listenToEnd reads what the child tells, until it says that this was all.
+func (c *child) listenToEnd(ctx context.Context, in Input, add manifest.Add) error {
 	limited := &io.LimitedReader{R: c.stdout, N: maxOutput}
 	frames := bufio.NewReaderSize(limited, 64<<10)
 	objects, lookups, looked := 0, 0, 0
@@ -232,11 +232,11 @@ func (c *child) listen(ctx context.Context, in Input, add manifest.Add) error {
 					Error:   fmt.Sprintf("the lookups of the service find more than %d MiB in all: ask for single objects", maxLooked>>20),
 				}
 			}
-			if err := c.reply(answer); err != nil {
+			if err := c.sendReply(answer); err != nil {
 				return err
 			}
 		case FrameRecall:
-			if err := c.recall(ctx, in.Recall); err != nil {
+			if err := c.recallAnswers(ctx, in.Recall); err != nil {
 				return err
 			}
 		case FrameFailed:
@@ -291,8 +291,8 @@ func answerTo(ctx context.Context, lookup Lookup, payload []byte) (LookupAnswer,
 	return LookupAnswer{Object: found}, nil
 }
 
-// recall tells the child which answers are kept.
-func (c *child) recall(ctx context.Context, recall Recall) error {
+// recallAnswers tells the child which answers are kept.
+func (c *child) recallAnswers(ctx context.Context, recall Recall) error {
 	var answer RecallAnswer
 	if recall != nil {
 		var err error
@@ -300,10 +300,10 @@ func (c *child) recall(ctx context.Context, recall Recall) error {
 			answer = RecallAnswer{Error: err.Error()}
 		}
 	}
-	return c.reply(answer)
+	return c.sendReply(answer)
 }
 
-func (c *child) reply(answer any) error {
+func (c *child) sendReply(answer any) error {
 	text, err := json.Marshal(answer)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
@@ -314,8 +314,8 @@ func (c *child) reply(answer any) error {
 	return nil
 }
 
-// stop ends the child: what it has to say was said.
-func (c *child) stop(err error) {
+// stopChild ends the child: what it has to say was said.
+func (c *child) stopChild(err error) {
 	if err != nil {
 		if ended := (*endedError)(nil); !errors.As(err, &ended) {
 			c.process.Kill()
@@ -326,8 +326,8 @@ func (c *child) stop(err error) {
 	_ = c.process.Wait() // its end is judged by verdict
 }
 
-// verdict finds the words for how a child ended.
-func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
+// explainEnd finds the words for how a child ended.
+func (c *child) explainEnd(ctx context.Context, f *Folder, err error) error {
 	ended := (*endedError)(nil)
 	if !errors.As(err, &ended) {
 		return err
@@ -339,7 +339,7 @@ func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
 	said := c.said.String()
 	switch {
 	case why == c.tooLarge():
-		return c.mistake(f, why+". Split the service")
+		return c.mistakeOf(f, why+". Split the service")
 	case why != "":
 		return errors.New("render: " + why)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -347,9 +347,9 @@ func (c *child) verdict(ctx context.Context, f *Folder, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case strings.Contains(said, "SIGXCPU") || state.SystemTime()+state.UserTime() >= c.limits.CPU:
-		return c.mistake(f, fmt.Sprintf("takes more than %s of processor time to render. Look for a loop that does not end", c.limits.CPU))
+		return c.mistakeOf(f, fmt.Sprintf("takes more than %s of processor time to render. Look for a loop that does not end", c.limits.CPU))
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory"):
-		return c.mistake(f, c.tooLarge()+". Split the service")
+		return c.mistakeOf(f, c.tooLarge()+". Split the service")
 	case strings.Contains(said, "stack exceeds") || strings.Contains(said, "stack overflow"):
 		return f.Mistake("", "calls itself without an end: look for a template that includes itself")
 	}

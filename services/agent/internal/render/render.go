@@ -72,18 +72,18 @@ type Limits struct {
 // Narrow puts limits below those of the renderer, for children to come.
 func (r *Renderer) Narrow(to Limits) { r.narrow.Store(&to) }
 
-// limits are those that count.
-func (r *Renderer) limits() Limits {
+// currentLimits are those that count.
+func (r *Renderer) currentLimits() Limits {
 	out := Limits{CPU: r.CPU, Time: r.Time, Memory: maxMemory}
 	if n := r.narrow.Load(); n != nil {
 		usual := out
-		out.CPU, out.Time, out.Memory = below(n.CPU, out.CPU), below(n.Time, out.Time), below(n.Memory, out.Memory)
+		out.CPU, out.Time, out.Memory = lowerOf(n.CPU, out.CPU), lowerOf(n.Time, out.Time), lowerOf(n.Memory, out.Memory)
 		out.configured = out != usual
 	}
 	return out
 }
 
-func below[N time.Duration | int64](narrow, usual N) N {
+func lowerOf[N time.Duration | int64](narrow, usual N) N {
 	if narrow <= 0 {
 		return usual
 	}
@@ -102,7 +102,7 @@ func (r *Renderer) Render(ctx context.Context, in Input, add manifest.Add) error
 	if f.Renderer == deliveryv1.Renderer_RENDERER_RAW && f.largest <= inlineFile && f.bytes <= inlineFolder {
 		return Plain(f, add, in.Memo, in.Warn)
 	}
-	return r.child(ctx, in, add)
+	return r.renderInChild(ctx, in, add)
 }
 
 // Plain reads a folder of plain manifests.

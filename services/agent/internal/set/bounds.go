@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// bounds finds objects that the rules do not allow, where they will be in the cluster.
-func (b *Builder) bounds(ctx context.Context) error {
+// checkBounds finds objects that the rules do not allow, where they will be in the cluster.
+func (b *Builder) checkBounds(ctx context.Context) error {
 	if b.Rules == nil {
 		return nil
 	}

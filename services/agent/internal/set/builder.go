@@ -88,7 +88,7 @@ type Builder struct {
 
 // Create begins a set. End it with Commit or Discard.
 func (st *Store) Create(target Target) (*Builder, error) {
-	path := st.path(target.Service, target.ID)
+	path := st.pathOf(target.Service, target.ID)
 	// The name is one that OpenStore sweeps.
 	file, err := os.CreateTemp(st.dir, "."+filepath.Base(path)+".tmp-*")
 	if err != nil {
@@ -99,7 +99,7 @@ func (st *Store) Create(target Target) (*Builder, error) {
 		known: map[schema.GroupVersionKind]bool{}, unserved: map[schema.GroupVersionKind]error{},
 		own: map[schema.GroupKind]bool{}, scaled: map[int]object.Key{},
 	}
-	if err := b.write([]byte(magic)); err != nil {
+	if err := b.writeBytes([]byte(magic)); err != nil {
 		b.Discard()
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (b *Builder) Discard() {
 	}
 }
 
-func (b *Builder) write(data []byte) error {
+func (b *Builder) writeBytes(data []byte) error {
 	n, err := b.w.Write(data)
 	b.at += int64(n)
 	if err != nil {
@@ -129,11 +129,11 @@ func (b *Builder) write(data []byte) error {
 
 // Add takes an object, which must not be used after. A *manifest.Error is a mistake in it.
 func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
-	return b.add(ctx, obj, at, func(wishes object.Wishes) object.Wishes { return wishes })
+	return b.addObject(ctx, obj, at, func(wishes object.Wishes) object.Wishes { return wishes })
 }
 
-// add takes an object whose annotations' wishes are changed by wish.
-func (b *Builder) add(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position, wish func(object.Wishes) object.Wishes) error {
+// addObject takes an object whose annotations' wishes are changed by wish.
+func (b *Builder) addObject(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position, wish func(object.Wishes) object.Wishes) error {
 	wishes, err := object.WishesOf(obj.GetAnnotations())
 	if err != nil {
 		return &manifest.Error{Position: at, Line: at.Line, Problem: err.Error()}
@@ -149,7 +149,7 @@ func (b *Builder) add(ctx context.Context, obj *unstructured.Unstructured, at ma
 		return nil
 	}
 	if at.CRD && isCRD(obj.GroupVersionKind().Group, obj.GetKind()) {
-		wishes = b.definition(wishes)
+		wishes = b.definitionWishes(wishes)
 	}
 	if wishes.Flags&object.NotKept == 0 {
 		labels := obj.GetLabels()
@@ -182,22 +182,22 @@ func (b *Builder) add(ctx context.Context, obj *unstructured.Unstructured, at ma
 	if !b.silent {
 		namespaced, err := b.scopeOf(ctx, item.Flags, obj.GroupVersionKind())
 		if err == nil {
-			b.place(obj, namespaced)
+			b.placeObject(obj, namespaced)
 		}
 		b.silent = err != nil // The CRD of the kind may come later in the set.
 	}
 	if !item.bare && obj.GetNamespace() == "" {
 		item.text = 0 // The namespace was dropped, and would be missed should the kind get namespaces.
 	}
-	if item, err = b.put(item, obj); err != nil {
+	if item, err = b.putObject(item, obj); err != nil {
 		return err
 	}
 	b.noteScaled(obj)
-	return b.append(item)
+	return b.appendItem(item)
 }
 
-// definition is what a definition in crds/ of a chart asks for: nothing of its own, but for what the service says.
-func (b *Builder) definition(wishes object.Wishes) object.Wishes {
+// definitionWishes is what a definition in crds/ of a chart asks for: nothing of its own, but for what the service says.
+func (b *Builder) definitionWishes(wishes object.Wishes) object.Wishes {
 	switch b.CRDs {
 	case deliveryv1.CrdPolicy_CRD_POLICY_CREATE:
 		return object.Wishes{Flags: object.MakeOnce}
@@ -224,7 +224,7 @@ func (b *Builder) AddNamespace(ctx context.Context, wanted *deliveryv1.CreateNam
 	if len(wanted.GetLabels()) > 0 {
 		obj.SetLabels(maps.Clone(wanted.GetLabels()))
 	}
-	return b.add(ctx, obj, manifest.Position{File: namespaceAt}, func(wishes object.Wishes) object.Wishes {
+	return b.addObject(ctx, obj, manifest.Position{File: namespaceAt}, func(wishes object.Wishes) object.Wishes {
 		if !wanted.GetOwn() {
 			wishes.Flags |= object.MakeOnce
 		}
@@ -248,8 +248,8 @@ func (b *Builder) Hold(ctx context.Context, ref object.Ref, at manifest.Position
 	return b.Add(ctx, obj, at)
 }
 
-// append adds an item: a hook once for each of its moments, as hooks that share a name.
-func (b *Builder) append(item Item) error {
+// appendItem adds an item: a hook once for each of its moments, as hooks that share a name.
+func (b *Builder) appendItem(item Item) error {
 	moments := item.Hook.Moments()
 	if len(b.items)+len(moments) > manifest.MaxDocuments {
 		return &manifest.Error{Position: item.Position, Problem: fmt.Sprintf("the service has more than %d objects. Split it", manifest.MaxDocuments)}
@@ -291,15 +291,15 @@ func (b *Builder) Copy(ctx context.Context, at manifest.Position) (bool, error) 
 		if err != nil {
 			return false, err
 		}
-		if err := b.recall(item, data); err != nil {
+		if err := b.recallScope(item, data); err != nil {
 			return false, err
 		}
 		at.Item = item.Position.Item
 		item.Position = at
-		if item, err = b.content(item, data); err != nil {
+		if item, err = b.writeContent(item, data); err != nil {
 			return false, err
 		}
-		if err := b.append(item); err != nil {
+		if err := b.appendItem(item); err != nil {
 			return false, err
 		}
 	}
@@ -328,8 +328,8 @@ func (b *Builder) markScaled() {
 	}
 }
 
-// recall notes the scope that a CRD brings which was copied, and what an autoscaler scales.
-func (b *Builder) recall(item Item, data []byte) error {
+// recallScope notes the scope that a CRD brings which was copied, and what an autoscaler scales.
+func (b *Builder) recallScope(item Item, data []byte) error {
 	if !isCRD(item.Group, item.Kind) && item.Kind != "HorizontalPodAutoscaler" {
 		return nil
 	}
@@ -342,19 +342,19 @@ func (b *Builder) recall(item Item, data []byte) error {
 	return nil
 }
 
-// put writes an object, and fills in its entry.
-func (b *Builder) put(item Item, obj *unstructured.Unstructured) (Item, error) {
+// putObject writes an object, and fills in its entry.
+func (b *Builder) putObject(item Item, obj *unstructured.Unstructured) (Item, error) {
 	item.Ref = object.RefOf(obj)
 	data, err := json.Marshal(obj.Object)
 	if err != nil {
 		return Item{}, fmt.Errorf("encode %s: %w", item, err)
 	}
 	item.Sum = object.SumOf(data)
-	return b.content(item, data)
+	return b.writeContent(item, data)
 }
 
-// content writes an object's bytes, and notes in its entry where they are.
-func (b *Builder) content(item Item, data []byte) (Item, error) {
+// writeContent writes an object's bytes, and notes in its entry where they are.
+func (b *Builder) writeContent(item Item, data []byte) (Item, error) {
 	at := item.Position
 	switch {
 	case len(data) > maxObject:
@@ -366,11 +366,11 @@ func (b *Builder) content(item Item, data []byte) (Item, error) {
 		return Item{}, &manifest.Error{Position: at, Problem: fmt.Sprintf("the service's objects have more than %d bytes. Split it", MaxContent)}
 	}
 	item.at, item.size = b.at, int32(len(data))
-	return item, b.write(data)
+	return item, b.writeBytes(data)
 }
 
-// place gives an object a namespace, or takes it away.
-func (b *Builder) place(obj *unstructured.Unstructured, namespaced bool) {
+// placeObject gives an object a namespace, or takes it away.
+func (b *Builder) placeObject(obj *unstructured.Unstructured, namespaced bool) {
 	switch {
 	case !namespaced:
 		obj.SetNamespace("")
@@ -379,8 +379,8 @@ func (b *Builder) place(obj *unstructured.Unstructured, namespaced bool) {
 	}
 }
 
-// scope tells whether a kind lives in namespaces. An error may only mean that its CRD was not seen yet.
-func (b *Builder) scope(ctx context.Context, gvk schema.GroupVersionKind) (namespaced bool, err error) {
+// findScope tells whether a kind lives in namespaces. An error may only mean that its CRD was not seen yet.
+func (b *Builder) findScope(ctx context.Context, gvk schema.GroupVersionKind) (namespaced bool, err error) {
 	if namespaced, ok := b.known[gvk]; ok {
 		return namespaced, nil
 	}
@@ -405,7 +405,7 @@ func (b *Builder) scope(ctx context.Context, gvk schema.GroupVersionKind) (names
 
 // scopeOf is scope for an object whose kind may come later: it is taken for one of namespaces until it is served.
 func (b *Builder) scopeOf(ctx context.Context, flags Flags, gvk schema.GroupVersionKind) (namespaced bool, err error) {
-	namespaced, err = b.scope(ctx, gvk)
+	namespaced, err = b.findScope(ctx, gvk)
 	if _, unknown := errors.AsType[*cluster.UnknownKindError](err); unknown && flags&object.LateKind != 0 {
 		return true, nil
 	}
@@ -460,7 +460,7 @@ func (b *Builder) fewWarnings() string {
 func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	defer b.Discard()
 	clear(b.unserved) // a kind may be served by now
-	if err := errors.Join(b.settle(ctx), b.twins(), b.bounds(ctx), errors.Join(b.foreign...)); err != nil {
+	if err := errors.Join(b.settleNamespaces(ctx), b.checkTwins(), b.checkBounds(ctx), errors.Join(b.foreign...)); err != nil {
 		return nil, err
 	}
 	b.markScaled()
@@ -468,7 +468,7 @@ func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if same := b.same(end); same != nil {
+	if same := b.findSame(end); same != nil {
 		return same, nil
 	}
 	if err := b.w.Flush(); err != nil {
@@ -488,15 +488,15 @@ func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	return s, nil
 }
 
-// same is the set that is there already, if it has the same index and so the sums of the same objects: then nothing has to get to the
+// findSame is the set that is there already, if it has the same index and so the sums of the same objects: then nothing has to get to the
 // disk, but that it was made again now.
-func (b *Builder) same(end footer) *Set {
+func (b *Builder) findSame(end footer) *Set {
 	file, err := os.Open(b.path)
 	if err != nil {
 		return nil
 	}
 	now := time.Now()
-	if s, err := open(file); err == nil && s.footer == end && os.Chtimes(b.path, now, now) == nil {
+	if s, err := openSet(file); err == nil && s.footer == end && os.Chtimes(b.path, now, now) == nil {
 		s.made = now
 		return s
 	}
@@ -504,9 +504,9 @@ func (b *Builder) same(end footer) *Set {
 	return nil
 }
 
-// settle writes those objects again whose namespace is another one than was thought, now that all CRDs
+// settleNamespaces writes those objects again whose namespace is another one than was thought, now that all CRDs
 // of the set are known.
-func (b *Builder) settle(ctx context.Context) error {
+func (b *Builder) settleNamespaces(ctx context.Context) error {
 	var problems []error
 	for i, item := range b.items {
 		namespaced, err := b.scopeOf(ctx, item.Flags, item.GVK())
@@ -517,7 +517,7 @@ func (b *Builder) settle(ctx context.Context) error {
 			continue
 		}
 		if want := b.namespaceOf(item, namespaced); want != item.Namespace {
-			if b.items[i], err = b.move(item, want); err != nil {
+			if b.items[i], err = b.moveObject(item, want); err != nil {
 				return err
 			}
 		}
@@ -535,8 +535,8 @@ func (b *Builder) namespaceOf(item Item, namespaced bool) string {
 	return item.Namespace
 }
 
-// move writes an object again, into another namespace.
-func (b *Builder) move(item Item, namespace string) (Item, error) {
+// moveObject writes an object again, into another namespace.
+func (b *Builder) moveObject(item Item, namespace string) (Item, error) {
 	if err := b.w.Flush(); err != nil {
 		return Item{}, fmt.Errorf("write objects of %s: %w", b.Service, err)
 	}
@@ -546,11 +546,11 @@ func (b *Builder) move(item Item, namespace string) (Item, error) {
 		return Item{}, err
 	}
 	obj.SetNamespace(namespace)
-	return b.put(item, obj)
+	return b.putObject(item, obj)
 }
 
-// twins finds objects that are there twice. A hook may have the name of others: it is run before or after them.
-func (b *Builder) twins() error {
+// checkTwins finds objects that are there twice. A hook may have the name of others: it is run before or after them.
+func (b *Builder) checkTwins() error {
 	seen := make(map[object.Key]int, len(b.items))
 	var problems []error
 	for i, item := range b.items {
@@ -591,5 +591,5 @@ func (b *Builder) writeIndex() (footer, error) {
 		index = binary.LittleEndian.AppendUint32(index, row.at)
 	}
 	end.sum = object.SumOf(index)
-	return end, b.write(append(index, end.bytes()...))
+	return end, b.writeBytes(append(index, end.encodeBytes()...))
 }

@@ -27,7 +27,7 @@ func (b *Builder) noteForeign(obj *unstructured.Unstructured, at manifest.Positi
 	if len(b.Registries) == 0 {
 		return
 	}
-	images(obj.Object, func(image string) {
+	eachImage(obj.Object, func(image string) {
 		if len(b.foreign) < maxMistakes && !agentconfig.AllowsImage(b.Registries, image) {
 			b.foreign = append(b.foreign, &ForeignImageError{At: at, Of: object.RefOf(obj).String(), Image: image})
 		}
@@ -52,7 +52,7 @@ func (s *Set) AllowsImages(registries [][]string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		images(obj.Object, func(image string) { allowed = allowed && agentconfig.AllowsImage(registries, image) })
+		eachImage(obj.Object, func(image string) { allowed = allowed && agentconfig.AllowsImage(registries, image) })
 		if !allowed {
 			return false, nil
 		}
@@ -60,36 +60,36 @@ func (s *Set) AllowsImages(registries [][]string) (bool, error) {
 	return true, nil
 }
 
-// images are those of containers and of volumes, wherever in an object a pod is described: in a Deployment, and in custom resources that
+// eachImage are those of containers and of volumes, wherever in an object a pod is described: in a Deployment, and in custom resources that
 // have templates of pods.
-func images(value any, found func(string)) {
+func eachImage(value any, found func(string)) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
 			containers, _ := value[list].([]any)
 			for _, c := range containers {
-				if image, ok := field(c, "image").(string); ok {
+				if image, ok := fieldOf(c, "image").(string); ok {
 					found(image)
 				}
 			}
 		}
 		volumes, _ := value["volumes"].([]any)
 		for _, v := range volumes {
-			if image, ok := field(field(v, "image"), "reference").(string); ok {
+			if image, ok := fieldOf(fieldOf(v, "image"), "reference").(string); ok {
 				found(image)
 			}
 		}
 		for _, below := range value {
-			images(below, found)
+			eachImage(below, found)
 		}
 	case []any:
 		for _, below := range value {
-			images(below, found)
+			eachImage(below, found)
 		}
 	}
 }
 
-func field(of any, name string) any {
+func fieldOf(of any, name string) any {
 	m, _ := of.(map[string]any)
 	return m[name]
 }

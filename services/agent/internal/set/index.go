@@ -45,13 +45,13 @@ type footer struct {
 	warnings string
 }
 
-// texts joins the texts of the footer by line breaks, of which the first two have none.
-func (f footer) texts() string {
+// joinTexts joins the texts of the footer by line breaks, of which the first two have none.
+func (f footer) joinTexts() string {
 	return strings.TrimRight(f.environment+"\n"+f.releaseService+"\n"+f.warnings, "\n")
 }
 
-func (f footer) bytes() []byte {
-	b := []byte(f.texts())
+func (f footer) encodeBytes() []byte {
+	b := []byte(f.joinTexts())
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.index))
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.table))
 	b = binary.LittleEndian.AppendUint32(b, f.count)
@@ -131,16 +131,16 @@ func parseItem(b []byte) (Item, []byte, error) {
 		return Item{}, nil, errDamaged
 	}
 	r := reader{b: e}
-	item := Item{Ref: object.Ref{Key: object.Key{Group: r.text()}, Version: r.text()}}
-	item.Kind, item.Namespace, item.Name = r.text(), r.text(), r.text()
-	item.Position = manifest.Position{File: r.text(), Document: int(r.number()), Item: int(r.number()), Line: int(r.number())}
-	item.Sum, item.text = object.Sum(r.fixed()), object.Sum(r.fixed())
-	item.at, item.size = int64(r.number()), int32(r.number())
-	item.Wave, item.Timeout = int32(r.signed()), time.Duration(r.signed())
-	item.Hook, item.Flags = Hook(r.number()), Flags(r.number())
-	item.bare = len(r.take(1)) == 1 && e[len(e)-len(r.b)-1] == 1
-	for range min(r.number(), uint64(len(r.b))) {
-		item.Depends = append(item.Depends, object.Key{Group: r.text(), Kind: r.text(), Namespace: r.text(), Name: r.text()})
+	item := Item{Ref: object.Ref{Key: object.Key{Group: r.readText()}, Version: r.readText()}}
+	item.Kind, item.Namespace, item.Name = r.readText(), r.readText(), r.readText()
+	item.Position = manifest.Position{File: r.readText(), Document: int(r.readNumber()), Item: int(r.readNumber()), Line: int(r.readNumber())}
+	item.Sum, item.text = object.Sum(r.readFixed()), object.Sum(r.readFixed())
+	item.at, item.size = int64(r.readNumber()), int32(r.readNumber())
+	item.Wave, item.Timeout = int32(r.readSigned()), time.Duration(r.readSigned())
+	item.Hook, item.Flags = Hook(r.readNumber()), Flags(r.readNumber())
+	item.bare = len(r.takeBytes(1)) == 1 && e[len(e)-len(r.b)-1] == 1
+	for range min(r.readNumber(), uint64(len(r.b))) {
+		item.Depends = append(item.Depends, object.Key{Group: r.readText(), Kind: r.readText(), Namespace: r.readText(), Name: r.readText()})
 	}
 	if r.failed || len(r.b) > 0 || item.at < 0 || item.size < 0 {
 		return Item{}, nil, errDamaged
@@ -154,7 +154,7 @@ type reader struct {
 	failed bool
 }
 
-func (r *reader) take(n uint64) []byte {
+func (r *reader) takeBytes(n uint64) []byte {
 	if n > uint64(len(r.b)) {
 		r.b, r.failed = nil, true
 		return nil
@@ -164,30 +164,30 @@ func (r *reader) take(n uint64) []byte {
 	return taken
 }
 
-func (r *reader) text() string { return string(r.take(r.number())) }
+func (r *reader) readText() string { return string(r.takeBytes(r.readNumber())) }
 
-func (r *reader) fixed() uint64 {
-	b := r.take(8)
+func (r *reader) readFixed() uint64 {
+	b := r.takeBytes(8)
 	if b == nil {
 		return 0
 	}
 	return binary.LittleEndian.Uint64(b)
 }
 
-func (r *reader) number() uint64 {
+func (r *reader) readNumber() uint64 {
 	value, n := binary.Uvarint(r.b)
-	r.take(width(n))
+	r.takeBytes(widthOf(n))
 	return value
 }
 
-func (r *reader) signed() int64 {
+func (r *reader) readSigned() int64 {
 	value, n := binary.Varint(r.b)
-	r.take(width(n))
+	r.takeBytes(widthOf(n))
 	return value
 }
 
-// width is the length of a number that was read; one that makes no sense takes more than there is.
-func width(n int) uint64 {
+// widthOf is the length of a number that was read; one that makes no sense takes more than there is.
+func widthOf(n int) uint64 {
 	if n <= 0 {
 		return 1 << 62
 	}

@@ -64,17 +64,17 @@ func OpenStore(dir string) (*Store, error) {
 	return &Store{dir: dir}, nil
 }
 
-func (st *Store) path(service string, id ID) string {
+func (st *Store) pathOf(service string, id ID) string {
 	return filepath.Join(st.dir, service+"."+id.String())
 }
 
 // Open opens a set. fs.ErrNotExist: it has to be rendered.
 func (st *Store) Open(service string, id ID) (*Set, error) {
-	file, err := os.Open(st.path(service, id))
+	file, err := os.Open(st.pathOf(service, id))
 	if err != nil {
 		return nil, fmt.Errorf("open objects of %s: %w", service, err)
 	}
-	s, err := open(file)
+	s, err := openSet(file)
 	if errors.Is(err, errDamaged) {
 		err = errors.Join(fs.ErrNotExist, os.Remove(file.Name()))
 	}
@@ -108,7 +108,7 @@ func (st *Store) Keep(service string, ids ...ID) error {
 
 // Remove removes a set, which goes on being readable while it is open.
 func (st *Store) Remove(service string, id ID) error {
-	if err := os.Remove(st.path(service, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(st.pathOf(service, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove objects of %s: %w", service, err)
 	}
 	return nil
@@ -123,7 +123,7 @@ type Set struct {
 	path string
 }
 
-func open(file *os.File) (*Set, error) {
+func openSet(file *os.File) (*Set, error) {
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (s *Set) Items() ([]Item, error) {
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
 	if object.SumOf(all) != s.sum {
-		return nil, s.damaged()
+		return nil, s.removeDamaged()
 	}
 	rest := all[:s.table-s.index]
 	items := make([]Item, s.count)
@@ -182,9 +182,9 @@ func (s *Set) Items() ([]Item, error) {
 	for i := range items {
 		var err error
 		if items[i], rest, err = parseItem(rest); err != nil {
-			return nil, s.damaged()
+			return nil, s.removeDamaged()
 		}
-		items[i].share(known)
+		items[i].shareTexts(known)
 		if items[i].Hook != 0 {
 			items[i].Nth = hooks[items[i].Key]
 			hooks[items[i].Key]++
@@ -193,7 +193,7 @@ func (s *Set) Items() ([]Item, error) {
 	return items, nil
 }
 
-func (i *Item) share(known map[string]string) {
+func (i *Item) shareTexts(known map[string]string) {
 	for _, text := range []*string{&i.Group, &i.Version, &i.Kind, &i.Namespace, &i.Position.File} {
 		if one, ok := known[*text]; ok {
 			*text = one
@@ -216,7 +216,7 @@ func (s *Set) Find(key object.Key) (Item, bool, error) {
 	}
 	var hook Item
 	for i := sort.Search(int(s.count), func(i int) bool { return read(i) >= hash }); i < int(s.count) && read(i) == hash && failed == nil; i++ {
-		item, err := s.entry(int64(binary.LittleEndian.Uint32(row[8:])))
+		item, err := s.readEntry(int64(binary.LittleEndian.Uint32(row[8:])))
 		if err != nil || item.Key == key && item.Hook == 0 {
 			return item, err == nil, err
 		}
@@ -235,12 +235,12 @@ func (s *Set) Find(key object.Key) (Item, bool, error) {
 	return Item{}, false, err
 }
 
-func (s *Set) entry(offset int64) (Item, error) {
+func (s *Set) readEntry(offset int64) (Item, error) {
 	const usual = 1 << 10
 	for size := int64(usual); ; size *= 8 {
 		size = min(size, s.table-s.index-offset)
 		if size <= 0 {
-			return Item{}, s.damaged()
+			return Item{}, s.removeDamaged()
 		}
 		data := make([]byte, size)
 		if _, err := s.file.ReadAt(data, s.index+offset); err != nil {
@@ -251,7 +251,7 @@ func (s *Set) entry(offset int64) (Item, error) {
 			return item, nil
 		}
 		if size == s.table-s.index-offset {
-			return Item{}, s.damaged()
+			return Item{}, s.removeDamaged()
 		}
 	}
 }
@@ -259,14 +259,14 @@ func (s *Set) entry(offset int64) (Item, error) {
 // JSON reads an object as it was rendered.
 func (s *Set) JSON(item Item) ([]byte, error) {
 	if item.at+int64(item.size) > s.index {
-		return nil, s.damaged()
+		return nil, s.removeDamaged()
 	}
 	data := make([]byte, item.size)
 	if _, err := s.file.ReadAt(data, item.at); err != nil {
 		return nil, fmt.Errorf("read %s: %w", item.Key, err)
 	}
 	if object.SumOf(data) != item.Sum {
-		return nil, s.damaged()
+		return nil, s.removeDamaged()
 	}
 	return data, nil
 }
@@ -288,8 +288,8 @@ func (s *Set) Object(item Item) (*unstructured.Unstructured, manifest.Position, 
 	return obj, item.Position, nil
 }
 
-// damaged removes the file, so that the next Open asks for a render.
-func (s *Set) damaged() error {
+// removeDamaged removes the file, so that the next Open asks for a render.
+func (s *Set) removeDamaged() error {
 	err := fmt.Errorf("the rendered manifests on disk (%s) %w; they are rendered anew", filepath.Base(s.path), errDamaged)
 	if removeErr := os.Remove(s.path); removeErr != nil && !errors.Is(removeErr, fs.ErrNotExist) {
 		return errors.Join(err, removeErr)

@@ -66,7 +66,7 @@ func TestWhichRunIsDue(t *testing.T) {
 			Record: inventory.Record{Release: inventory.Release{Revision: 3}}, IsHealthy: test.healthy, Why: test.why,
 		}
 		s := test.state
-		got, wait := due(&s, in, now)
+		got, wait := dueRun(&s, in, now)
 		id := ""
 		if got != nil {
 			id = got.ID
@@ -86,11 +86,11 @@ func TestWhichRunIsDue(t *testing.T) {
 		s := through(now.Add(-24 * time.Hour))
 		later := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC).Add(test.away)
 		in := Input{Service: desired.Service{Tests: scheduled}}
-		got, _ := due(&s, in, later)
+		got, _ := dueRun(&s, in, later)
 		if (got != nil) != test.want {
 			t.Errorf("after %s: %v", test.away, got)
 		}
-		if again, _ := due(&s, in, later); again != nil {
+		if again, _ := dueRun(&s, in, later); again != nil {
 			t.Errorf("after %s it is due twice", test.away)
 		}
 	}

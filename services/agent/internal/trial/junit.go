@@ -33,15 +33,15 @@ type report struct {
 // isEmpty tells that there was no case.
 func (r *report) isEmpty() bool { return r.passed+r.failed+r.skipped == 0 }
 
-// add takes over another report.
-func (r *report) add(other report) {
+// addReport takes over another report.
+func (r *report) addReport(other report) {
 	r.passed, r.failed, r.skipped = r.passed+other.passed, r.failed+other.failed, r.skipped+other.skipped
 	r.cases = append(r.cases, other.cases...)
-	slices.SortStableFunc(r.cases, func(a, b *deliveryv1.TestCase) int { return cmp.Compare(severity(a), severity(b)) })
+	slices.SortStableFunc(r.cases, func(a, b *deliveryv1.TestCase) int { return cmp.Compare(caseSeverity(a), caseSeverity(b)) })
 	r.cases = r.cases[:min(len(r.cases), mostCases)]
 }
 
-func severity(c *deliveryv1.TestCase) int {
+func caseSeverity(c *deliveryv1.TestCase) int {
 	switch c.GetOutcome() {
 	case deliveryv1.TestOutcome_TEST_OUTCOME_PASSED:
 		return 2
@@ -64,7 +64,7 @@ func parseReports(text []byte, mask func(string) string) report {
 		}
 		one, read, ok := parseReport(text[at:], mask)
 		if ok {
-			all.add(one)
+			all.addReport(one)
 		} else {
 			read = len(rootMarker)
 		}
@@ -89,13 +89,13 @@ func parseReport(text []byte, mask func(string) string) (r report, read int, ok 
 			if len(p.open) > maxDepth {
 				return report{}, 0, false
 			}
-			p.begin(token)
+			p.beginElement(token)
 		case xml.EndElement:
 			if len(p.open) == 0 || p.open[len(p.open)-1] != token.Name.Local {
 				return report{}, 0, false
 			}
 			p.open = p.open[:len(p.open)-1]
-			p.end(token.Name.Local)
+			p.endElement(token.Name.Local)
 			if len(p.open) == 0 {
 				return p.report, int(decoder.InputOffset()), true
 			}
@@ -121,7 +121,7 @@ type parser struct {
 	failure *strings.Builder
 }
 
-func (p *parser) begin(element xml.StartElement) {
+func (p *parser) beginElement(element xml.StartElement) {
 	attribute := func(name string) string {
 		for _, attr := range element.Attr {
 			if attr.Name.Local == name {
@@ -135,7 +135,7 @@ func (p *parser) begin(element xml.StartElement) {
 		p.suite = attribute("name")
 	case "testcase":
 		p.now = &deliveryv1.TestCase{
-			Class: p.clean(cmp.Or(attribute("classname"), p.suite), maxName), Name: p.clean(attribute("name"), maxName),
+			Class: p.cleanText(cmp.Or(attribute("classname"), p.suite), maxName), Name: p.cleanText(attribute("name"), maxName),
 			Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_PASSED,
 		}
 		seconds, err := strconv.ParseFloat(strings.ReplaceAll(attribute("time"), ",", ""), 64)
@@ -155,16 +155,16 @@ func (p *parser) begin(element xml.StartElement) {
 		p.failure.WriteString("\n")
 	case "skipped":
 		if p.now != nil && p.now.GetOutcome() == deliveryv1.TestOutcome_TEST_OUTCOME_PASSED {
-			p.now.Outcome, p.now.Message = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, p.clean(attribute("message"), maxMessage)
+			p.now.Outcome, p.now.Message = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, p.cleanText(attribute("message"), maxMessage)
 		}
 	}
 }
 
-func (p *parser) end(element string) {
+func (p *parser) endElement(element string) {
 	switch element {
 	case "failure", "error":
 		if p.failure != nil && p.now != nil {
-			p.now.Message = p.clean(p.failure.String(), maxMessage)
+			p.now.Message = p.cleanText(p.failure.String(), maxMessage)
 		}
 		p.failure = nil
 	case "testcase":
@@ -179,20 +179,20 @@ func (p *parser) end(element string) {
 		default:
 			p.failed++
 		}
-		if len(p.cases) < mostCases || severity(p.now) == 0 && len(p.cases) < 2*mostCases {
+		if len(p.cases) < mostCases || caseSeverity(p.now) == 0 && len(p.cases) < 2*mostCases {
 			p.cases = append(p.cases, p.now)
 		}
 		p.now = nil
 	}
 }
 
-// clean masks a text, and cuts it.
-func (p *parser) clean(text string, most int) string {
-	return cut(strings.TrimSpace(p.mask(text)), most)
+// cleanText masks a text, and cuts it.
+func (p *parser) cleanText(text string, most int) string {
+	return cutText(strings.TrimSpace(p.mask(text)), most)
 }
 
-// cut shortens a text to so many bytes, of valid UTF-8.
-func cut(text string, most int) string {
+// cutText shortens a text to so many bytes, of valid UTF-8.
+func cutText(text string, most int) string {
 	text = strings.ToValidUTF8(text, "")
 	if len(text) <= most {
 		return text

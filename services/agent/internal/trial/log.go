@@ -56,8 +56,8 @@ func (s *sink) lookForReports(data []byte) {
 	s.reports = append(s.reports, data[:min(len(data), maxReport-len(s.reports))]...)
 }
 
-// report is what the reports in the log say. Where its beginning has none, those in what is left of the log count.
-func (s *sink) report(mask func(string) string) report {
+// readReports is what the reports in the log say. Where its beginning has none, those in what is left of the log count.
+func (s *sink) readReports(mask func(string) string) report {
 	found := parseReports(s.reports, mask)
 	if found.isEmpty() && len(s.reports) == maxReport {
 		found = parseReports(s.end, mask)
@@ -65,8 +65,8 @@ func (s *sink) report(mask func(string) string) report {
 	return found
 }
 
-// text is the end of the log, masked, of at most maxLog bytes, and tells whether there was more.
-func (s *sink) text(mask func(string) string) (text string, isCut bool) {
+// maskedTail is the end of the log, masked, of at most maxLog bytes, and tells whether there was more.
+func (s *sink) maskedTail(mask func(string) string) (text string, isCut bool) {
 	end := s.end
 	isCut = s.isCut
 	if extra := len(end) - maxLog - slack; extra > 0 {
@@ -102,8 +102,8 @@ func lastBytes(text string, most int) (string, bool) {
 	return strings.ToValidUTF8(text, ""), true
 }
 
-// shares divides room among texts of these sizes: short ones have what they need, the others the same each.
-func shares(room int, sizes []int) []int {
+// shareRoom divides room among texts of these sizes: short ones have what they need, the others the same each.
+func shareRoom(room int, sizes []int) []int {
 	out := make([]int, len(sizes))
 	left := len(sizes)
 	for left > 0 {

@@ -22,7 +22,7 @@ func TestTheEndOfALogIsKept(t *testing.T) {
 			}
 			rest = rest[n:]
 		}
-		text, isCut := s.text(plainMask)
+		text, isCut := s.maskedTail(plainMask)
 		if !isCut || !strings.HasSuffix(text, "line 99998\nline 99999\n") || len(text) > maxLog ||
 			len(text) < maxLog/2 || cap(s.end) > 8*maxLog {
 			t.Errorf("in chunks of %d: %d bytes, %d in memory, cut %t", chunk, len(text), cap(s.end), isCut)
@@ -30,7 +30,7 @@ func TestTheEndOfALogIsKept(t *testing.T) {
 	}
 	var s sink
 	_, _ = s.Write([]byte("a\nb\xff"))
-	if text, isCut := s.text(plainMask); text != "a\nb\uFFFD" || isCut {
+	if text, isCut := s.maskedTail(plainMask); text != "a\nb\uFFFD" || isCut {
 		t.Errorf("got %q, %t", text, isCut)
 	}
 }
@@ -45,7 +45,7 @@ func TestNoPartOfASecretIsLeftWhereALogIsCut(t *testing.T) {
 		for at := 0; at < length; at += len(secret) {
 			_, _ = s.Write([]byte(secret))
 		}
-		if text, _ := s.text(mask); strings.Trim(text, "*") != "" {
+		if text, _ := s.maskedTail(mask); strings.Trim(text, "*") != "" {
 			t.Fatalf("of %d bytes is left %q", length, strings.Trim(text, "*")[:20])
 		}
 	}
@@ -63,18 +63,18 @@ func TestNoPartOfASecretIsLeftWhereALogStops(t *testing.T) {
 	} {
 		var s sink
 		_, _ = s.Write([]byte(one.log))
-		if got, _ := s.text(mask); got != one.whole {
+		if got, _ := s.maskedTail(mask); got != one.whole {
 			t.Errorf("of a whole log: got %q, want %q", got, one.whole)
 		}
 		s.isOpen = true
-		if got, _ := s.text(mask); got != one.open {
+		if got, _ := s.maskedTail(mask); got != one.open {
 			t.Errorf("got %q, want %q", got, one.open)
 		}
 	}
 	var s sink
 	_, _ = s.Write([]byte(strings.Repeat("x", maxLog) + secret[:20]))
 	s.isOpen = true
-	if got, _ := s.text(mask); len(got) < maxLog-2*slack || strings.Contains(got, "s") {
+	if got, _ := s.maskedTail(mask); len(got) < maxLog-2*slack || strings.Contains(got, "s") {
 		t.Errorf("of one long line %d bytes are left", len(got))
 	}
 }
@@ -86,12 +86,12 @@ func TestAReportAheadOfALongLog(t *testing.T) {
 	for _, part := range []string{"x <tests", text[6:], strings.Repeat("y", 2*maxReport)} {
 		_, _ = s.Write([]byte(part))
 	}
-	if got := s.report(plainMask); got.passed != 1 || len(s.reports) > maxReport {
+	if got := s.readReports(plainMask); got.passed != 1 || len(s.reports) > maxReport {
 		t.Errorf("got %v from %d bytes", got, len(s.reports))
 	}
 	s = sink{}
 	_, _ = s.Write([]byte("<testsuite is no report" + strings.Repeat("y", 2*maxReport) + text))
-	if got := s.report(plainMask); got.passed != 1 {
+	if got := s.readReports(plainMask); got.passed != 1 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -108,7 +108,7 @@ func TestSharesOfTheRoom(t *testing.T) {
 		{[]int{500, 500, 500}, []int{33, 33, 33}},
 		{[]int{100}, []int{100}},
 	} {
-		if got := shares(100, slices.Clone(test.sizes)); !slices.Equal(got, test.want) {
+		if got := shareRoom(100, slices.Clone(test.sizes)); !slices.Equal(got, test.want) {
 			t.Errorf("%v: got %v, want %v", test.sizes, got, test.want)
 		}
 	}

@@ -85,31 +85,31 @@ type container struct {
 	isRead bool
 }
 
-// collect begins to read the logs of a Job's or Pod's object.
-func collect(ctx context.Context, api API, ref object.Ref, uid types.UID) *collector {
+// startCollector begins to read the logs of a Job's or Pod's object.
+func startCollector(ctx context.Context, api API, ref object.Ref, uid types.UID) *collector {
 	c := &collector{api: api, object: ref, uid: uid}
 	ctx, c.end = context.WithCancel(context.WithoutCancel(ctx)) // the collector has to outlast the step that starts it
-	c.running.Go(func() { c.follow(ctx) })
+	c.running.Go(func() { c.followPods(ctx) })
 	return c
 }
 
-// stop ends the collector, and waits for it.
-func (c *collector) stop() {
+// stopReading ends the collector, and waits for it.
+func (c *collector) stopReading() {
 	c.end()
 	c.running.Wait()
 }
 
-// follow watches the pods of the test.
-func (c *collector) follow(ctx context.Context) {
+// followPods watches the pods of the test.
+func (c *collector) followPods(ctx context.Context) {
 	backoff := hub.Backoff{Floor: 200 * time.Millisecond, Max: 5 * time.Second}
 	for ctx.Err() == nil {
-		stream, err := c.api.WatchPods(ctx, c.object.Namespace, c.selection())
+		stream, err := c.api.WatchPods(ctx, c.object.Namespace, c.podSelection())
 		if err != nil {
-			c.blame("its pods can't be watched", err)
+			c.noteFailure("its pods can't be watched", err)
 		} else {
 			for event := range stream.ResultChan() {
 				if found, ok := event.Object.(*unstructured.Unstructured); ok && event.Type != watch.Error && event.Type != watch.Bookmark {
-					c.saw(ctx, found)
+					c.readBegun(ctx, found)
 				}
 			}
 			stream.Stop()
@@ -121,16 +121,16 @@ func (c *collector) follow(ctx context.Context) {
 	}
 }
 
-// selection is of the test's own pods, as far as the API server can select them.
-func (c *collector) selection() metav1.ListOptions {
+// podSelection is of the test's own pods, as far as the API server can select them.
+func (c *collector) podSelection() metav1.ListOptions {
 	if c.object.Kind == "Pod" {
 		return metav1.ListOptions{FieldSelector: "metadata.name=" + c.object.Name}
 	}
 	return metav1.ListOptions{LabelSelector: "controller-uid=" + string(c.uid)}
 }
 
-// owns tells whether a pod is of the test: labels are anybody's to set.
-func (c *collector) owns(found *unstructured.Unstructured) bool {
+// ownsPod tells whether a pod is of the test: labels are anybody's to set.
+func (c *collector) ownsPod(found *unstructured.Unstructured) bool {
 	if c.object.Kind == "Pod" {
 		return found.GetUID() == c.uid
 	}
@@ -138,11 +138,11 @@ func (c *collector) owns(found *unstructured.Unstructured) bool {
 	return owner != nil && owner.UID == c.uid
 }
 
-// saw reads the logs of containers that have begun.
-func (c *collector) saw(ctx context.Context, found *unstructured.Unstructured) {
+// readBegun reads the logs of containers that have begun.
+func (c *collector) readBegun(ctx context.Context, found *unstructured.Unstructured) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed || !c.owns(found) {
+	if c.isClosed || !c.ownsPod(found) {
 		return
 	}
 	p := c.podOf(found)
@@ -172,11 +172,11 @@ func (c *collector) saw(ctx context.Context, found *unstructured.Unstructured) {
 				if !ended {
 					following, end := context.WithCancel(ctx)
 					p.containers[at].end = end
-					c.tail(following, p, p.containers[at])
+					c.tailLog(following, p, p.containers[at])
 				}
 			}
 			if ended { // the container has nothing more to say, and the pod may be gone in a moment
-				c.last(ctx, p, p.containers[at])
+				c.readLast(ctx, p, p.containers[at])
 			}
 		}
 	}
@@ -205,16 +205,16 @@ func (c *collector) podOf(found *unstructured.Unstructured) *pod {
 	return p
 }
 
-// tail reads a log while it is written, so that there is something of a pod that goes at once.
-func (c *collector) tail(ctx context.Context, p *pod, one *container) {
+// tailLog reads a log while it is written, so that there is something of a pod that goes at once.
+func (c *collector) tailLog(ctx context.Context, p *pod, one *container) {
 	into := one.log
 	c.running.Go(func() {
-		_, _ = c.read(ctx, p, one.name, into, cluster.LogOptions{Follow: true, Bytes: followed}) // the last read tells what is wrong
+		_, _ = c.readLog(ctx, p, one.name, into, cluster.LogOptions{Follow: true, Bytes: followed}) // the last read tells what is wrong
 	})
 }
 
-// last reads the end of a log anew, once. If that can't be read any more, what was followed counts. The caller holds mu.
-func (c *collector) last(ctx context.Context, p *pod, one *container) {
+// readLast reads the end of a log anew, once. If that can't be read any more, what was followed counts. The caller holds mu.
+func (c *collector) readLast(ctx context.Context, p *pod, one *container) {
 	if one.isRead {
 		return
 	}
@@ -236,9 +236,9 @@ func (c *collector) last(ctx context.Context, p *pod, one *container) {
 func (c *collector) readEnd(ctx context.Context, p *pod, name string) *sink {
 	for _, lines := range lastLines {
 		fresh := &sink{}
-		read, err := c.read(ctx, p, name, fresh, cluster.LogOptions{Bytes: lastRead, Lines: lines})
+		read, err := c.readLog(ctx, p, name, fresh, cluster.LogOptions{Bytes: lastRead, Lines: lines})
 		if err != nil {
-			c.blame("the log of container "+name+" of pod "+p.name+" can't be read", err)
+			c.noteFailure("the log of container "+name+" of pod "+p.name+" can't be read", err)
 			return nil
 		}
 		if read < lastRead || lines == lastLines[len(lastLines)-1] {
@@ -249,8 +249,8 @@ func (c *collector) readEnd(ctx context.Context, p *pod, name string) *sink {
 	return nil
 }
 
-// read reads a log into a sink.
-func (c *collector) read(ctx context.Context, p *pod, name string, into *sink, options cluster.LogOptions) (read int64, err error) {
+// readLog reads a log into a sink.
+func (c *collector) readLog(ctx context.Context, p *pod, name string, into *sink, options cluster.LogOptions) (read int64, err error) {
 	options.Container = name
 	c.mu.Lock()
 	into.isOpen = true
@@ -277,8 +277,8 @@ func (c *collector) read(ctx context.Context, p *pod, name string, into *sink, o
 	}
 }
 
-// blame notes the first thing that went wrong, unless the pod is just gone.
-func (c *collector) blame(what string, err error) {
+// noteFailure notes the first thing that went wrong, unless the pod is just gone.
+func (c *collector) noteFailure(what string, err error) {
 	if apierrors.IsNotFound(err) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -289,29 +289,29 @@ func (c *collector) blame(what string, err error) {
 	}
 }
 
-// finish reads what has not been read to its end, and ends the collector.
-func (c *collector) finish(ctx context.Context) {
-	found, err := c.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, c.object.Namespace, c.selection())
+// finishReading reads what has not been read to its end, and ends the collector.
+func (c *collector) finishReading(ctx context.Context) {
+	found, err := c.api.Select(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, c.object.Namespace, c.podSelection())
 	if err != nil {
-		c.blame("its pods can't be listed", err)
+		c.noteFailure("its pods can't be listed", err)
 	}
 	for _, one := range found { // of which the stream may not have told yet
-		c.saw(ctx, one)
+		c.readBegun(ctx, one)
 	}
 	c.mu.Lock()
 	c.isClosed = true
 	for _, p := range c.pods {
 		for _, one := range p.containers {
-			c.last(ctx, p, one)
+			c.readLast(ctx, p, one)
 		}
 	}
 	c.mu.Unlock()
 	c.reads.Wait()
-	c.stop()
+	c.stopReading()
 }
 
-// output is the masked end of what the containers of the test wrote, and the cases of its reports.
-func (c *collector) output(mask func(string) string) (text string, isCut bool, cases report) {
+// maskedOutput is the masked end of what the containers of the test wrote, and the cases of its reports.
+func (c *collector) maskedOutput(mask func(string) string) (text string, isCut bool, cases report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out strings.Builder
@@ -322,14 +322,14 @@ func (c *collector) output(mask func(string) string) (text string, isCut bool, c
 			if several {
 				fmt.Fprintf(&out, "--- pod %s, container %s ---\n", p.name, one.name)
 			}
-			log, cut := one.log.text(mask)
+			log, cut := one.log.maskedTail(mask)
 			out.WriteString(log)
 			if log != "" && !strings.HasSuffix(log, "\n") {
 				out.WriteString("\n")
 			}
 			isCut = isCut || cut
 			if newest {
-				cases.add(one.log.report(mask))
+				cases.addReport(one.log.readReports(mask))
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.messages)) {
@@ -337,7 +337,7 @@ func (c *collector) output(mask func(string) string) (text string, isCut bool, c
 				continue
 			}
 			found := parseReports([]byte(p.messages[name]), mask)
-			if cases.add(found); found.isEmpty() && len(p.messages[name]) >= maxMessageFile {
+			if cases.addReport(found); found.isEmpty() && len(p.messages[name]) >= maxMessageFile {
 				fmt.Fprintf(&out, "(agent) container %s left more than the %d bytes that Kubernetes hands on; print a larger report on standard output\n", name, maxMessageFile)
 			}
 		}

@@ -85,8 +85,8 @@ type made struct {
 	Goes bool `json:"goes,omitempty"`
 }
 
-// read takes the state out of a record. A state that can't be read is as none: then a test may run once more.
-func read(record inventory.Record) (state, error) {
+// readState takes the state out of a record. A state that can't be read is as none: then a test may run once more.
+func readState(record inventory.Record) (state, error) {
 	var s state
 	if len(record.Tests) == 0 {
 		return s, nil
@@ -97,8 +97,8 @@ func read(record inventory.Record) (state, error) {
 	return s, nil
 }
 
-// write puts the state into a record.
-func (s state) write(record inventory.Record) (inventory.Record, error) {
+// writeState puts the state into a record.
+func (s state) writeState(record inventory.Record) (inventory.Record, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return record, fmt.Errorf("encode what is known of the tests of %s: %w", record.Service, err)
@@ -107,8 +107,8 @@ func (s state) write(record inventory.Record) (inventory.Record, error) {
 	return record, nil
 }
 
-// begin starts a run.
-func (s *state) begin(r run) {
+// beginRun starts a run.
+func (s *state) beginRun(r run) {
 	switch r.Cause {
 	case deliveryv1.TestCause_TEST_CAUSE_REQUEST:
 		s.Request = r.ID
@@ -121,13 +121,13 @@ func (s *state) begin(r run) {
 	s.Run = &r
 }
 
-// has tells whether a run was begun before.
-func (s *state) has(id string) bool {
+// hasRun tells whether a run was begun before.
+func (s *state) hasRun(id string) bool {
 	return id == s.Request || id == s.Revision || slices.Contains(s.Seen, id)
 }
 
-// leave drops objects that the service applies by now: they are no objects of tests any more.
-func (s *state) leave(applied []inventory.Entry) {
+// leaveObjects drops objects that the service applies by now: they are no objects of tests any more.
+func (s *state) leaveObjects(applied []inventory.Entry) {
 	ordinary := map[object.Key]bool{}
 	for _, entry := range applied {
 		if !entry.Hook {
@@ -137,8 +137,8 @@ func (s *state) leave(applied []inventory.Entry) {
 	s.Objects = slices.DeleteFunc(s.Objects, func(one made) bool { return ordinary[one.Key] })
 }
 
-// note lists an object before it is made.
-func (s *state) note(ref object.Ref, uid types.UID) {
+// noteObject lists an object before it is made.
+func (s *state) noteObject(ref object.Ref, uid types.UID) {
 	for i, one := range s.Objects {
 		if one.Key == ref.Key {
 			s.Objects[i] = made{Ref: ref, UID: uid}
@@ -148,8 +148,8 @@ func (s *state) note(ref object.Ref, uid types.UID) {
 	s.Objects = append(s.Objects, made{Ref: ref, UID: uid})
 }
 
-// going are the objects that are to be removed.
-func (s *state) going() []inventory.Entry {
+// goingObjects are the objects that are to be removed.
+func (s *state) goingObjects() []inventory.Entry {
 	var entries []inventory.Entry
 	for _, one := range s.Objects {
 		if one.Goes {
@@ -166,13 +166,13 @@ func (s *state) goAll() {
 	}
 }
 
-// gone drops objects that are to be removed and are not among those left.
-func (s *state) gone(left map[object.Key]bool) {
+// dropGone drops objects that are to be removed and are not among those left.
+func (s *state) dropGone(left map[object.Key]bool) {
 	s.Objects = slices.DeleteFunc(s.Objects, func(one made) bool { return one.Goes && !left[one.Key] })
 }
 
-// end ends the run, and returns it with its tests.
-func (s *state) end(outcome deliveryv1.TestOutcome, message string, now time.Time) run {
+// endRun ends the run, and returns it with its tests.
+func (s *state) endRun(outcome deliveryv1.TestOutcome, message string, now time.Time) run {
 	r := s.Run
 	for i := range r.Tests {
 		one := &r.Tests[i]
@@ -200,7 +200,7 @@ func (s *state) end(outcome deliveryv1.TestOutcome, message string, now time.Tim
 	s.Run, s.Last, s.Untold = nil, &last, true
 	switch {
 	case r.Unbegun:
-	case failed(outcome):
+	case isFailure(outcome):
 		s.Failing = message
 	case outcome == deliveryv1.TestOutcome_TEST_OUTCOME_PASSED || outcome == deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED:
 		s.Failing = ""
@@ -208,8 +208,8 @@ func (s *state) end(outcome deliveryv1.TestOutcome, message string, now time.Tim
 	return *r
 }
 
-// failed tells the outcomes of which people have to know.
-func failed(outcome deliveryv1.TestOutcome) bool {
+// isFailure tells the outcomes of which people have to know.
+func isFailure(outcome deliveryv1.TestOutcome) bool {
 	switch outcome {
 	case deliveryv1.TestOutcome_TEST_OUTCOME_FAILED, deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
 		return true
@@ -219,7 +219,7 @@ func failed(outcome deliveryv1.TestOutcome) bool {
 
 // Summary is the latest run of a service in few words; nil: there was none.
 func Summary(record inventory.Record) *deliveryv1.TestSummary {
-	s, err := read(record)
+	s, err := readState(record)
 	r := s.Last
 	if s.Run != nil {
 		r = s.Run
@@ -229,7 +229,7 @@ func Summary(record inventory.Record) *deliveryv1.TestSummary {
 	}
 	summary := &deliveryv1.TestSummary{
 		Id: r.ID, Cause: r.Cause, Outcome: r.Outcome, Digest: r.Digest, Passed: r.Passed, Failed: r.Failed,
-		StartTime: timestamppb.New(r.Start), EndTime: stamp(r.End),
+		StartTime: timestamppb.New(r.Start), EndTime: timestampOf(r.End),
 	}
 	for _, one := range r.Tests {
 		switch {
@@ -246,7 +246,7 @@ func Summary(record inventory.Record) *deliveryv1.TestSummary {
 
 // Running tells whether a run goes on, and of which digest and set of tests.
 func Running(record inventory.Record) (digest, set string, ok bool) {
-	s, err := read(record)
+	s, err := readState(record)
 	if err != nil || s.Run == nil {
 		return "", "", false
 	}
@@ -255,14 +255,14 @@ func Running(record inventory.Record) (digest, set string, ok bool) {
 
 // Failing says in a sentence how the last run of a service failed; "": it did not.
 func Failing(record inventory.Record) string {
-	s, err := read(record)
+	s, err := readState(record)
 	if err != nil {
 		return ""
 	}
 	return s.Failing
 }
 
-func stamp(at time.Time) *timestamppb.Timestamp {
+func timestampOf(at time.Time) *timestamppb.Timestamp {
 	if at.IsZero() {
 		return nil
 	}

@@ -47,7 +47,7 @@ func TestHowTestsWentTogether(t *testing.T) {
 		{ofOutcomes(aborted, cannot), cannot, "Job shop/a could not run: why."},
 		{ofOutcomes(passed, aborted), aborted, "Job shop/a was ended: why."},
 	} {
-		outcome, message := verdict(test.tests)
+		outcome, message := sumVerdict(test.tests)
 		if outcome != test.outcome || message != test.message {
 			t.Errorf("got %s %q, want %s %q", outcome, message, test.outcome, test.message)
 		}
@@ -72,7 +72,7 @@ func TestWhichObjectsGo(t *testing.T) {
 		{object.DeleteFailed, passed, passed, false},
 		{object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed, timedOut, timedOut, true},
 	} {
-		if got := goes(test.flags, test.own, test.all); got != test.goes {
+		if got := goesAfter(test.flags, test.own, test.all); got != test.goes {
 			t.Errorf("flags %b, %s of %s: %t", test.flags, test.own, test.all, got)
 		}
 	}
@@ -83,19 +83,19 @@ func TestTheEndOfARun(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	var s state
 	for range 2 * mostSeen {
-		s.begin(run{ID: "before"})
-		s.end(passed, "", at)
+		s.beginRun(run{ID: "before"})
+		s.endRun(passed, "", at)
 	}
-	s.begin(run{ID: "one", Digest: "sha256:1", Start: at})
+	s.beginRun(run{ID: "one", Digest: "sha256:1", Start: at})
 	if len(s.Seen) != mostSeen || s.Seen[mostSeen-1] != "one" {
 		t.Errorf("seen: %v", s.Seen)
 	}
 	s.Run.Tests = append(ofOutcomes(passed),
 		test{Kind: "ConfigMap", Name: "b", Fixture: true, Outcome: passed, End: at},
 		test{Kind: "Job", Name: "c", Attempt: 1, Began: at}, test{Kind: "Job", Name: "d"})
-	s.note(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "")
-	s.note(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "uid")
-	record, err := s.write(inventory.Record{Service: "web"})
+	s.noteObject(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "")
+	s.noteObject(object.Ref{Key: object.Key{Kind: "Job", Name: "c"}}, "uid")
+	record, err := s.writeState(inventory.Record{Service: "web"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,14 +106,14 @@ func TestTheEndOfARun(t *testing.T) {
 	if digest, _, ok := Running(record); digest != "sha256:1" || !ok {
 		t.Errorf("got %s, %t", digest, ok)
 	}
-	if s, err = read(record); err != nil {
+	if s, err = readState(record); err != nil {
 		t.Fatal(err)
 	}
-	ended := s.end(failedIt, "Job c failed.", at.Add(time.Minute))
+	ended := s.endRun(failedIt, "Job c failed.", at.Add(time.Minute))
 	if ended.Tests[2].Outcome != failedIt || ended.Tests[3].Outcome != skipped || ended.Tests[0].Outcome != passed {
 		t.Errorf("got %v", ended.Tests)
 	}
-	if record, err = s.write(record); err != nil {
+	if record, err = s.writeState(record); err != nil {
 		t.Fatal(err)
 	}
 	got := Summary(record)
@@ -125,13 +125,13 @@ func TestTheEndOfARun(t *testing.T) {
 		t.Errorf("objects: %v", objects)
 	}
 	// A run that was ended says nothing; one that passes does.
-	s.begin(run{ID: "two"})
-	s.end(aborted, "A newer revision came.", at)
+	s.beginRun(run{ID: "two"})
+	s.endRun(aborted, "A newer revision came.", at)
 	if s.Failing == "" {
 		t.Error("a run that was ended made good for one that failed")
 	}
-	s.begin(run{ID: "three"})
-	s.end(passed, "", at)
+	s.beginRun(run{ID: "three"})
+	s.endRun(passed, "", at)
 	if s.Failing != "" {
 		t.Errorf("got %q", s.Failing)
 	}
@@ -139,8 +139,8 @@ func TestTheEndOfARun(t *testing.T) {
 		t.Errorf("the tests of a run that the hub may not know are lost: %s", record.Tests)
 	}
 	s.Failing = "Job c failed."
-	s.begin(run{ID: "four", Unbegun: true})
-	s.end(cannot, "The service is suspended.", at)
+	s.beginRun(run{ID: "four", Unbegun: true})
+	s.endRun(cannot, "The service is suspended.", at)
 	if s.Failing != "Job c failed." || s.Last.Message != "The service is suspended." {
 		t.Errorf("a run that was not begun says of the service %q", s.Failing)
 	}
@@ -163,7 +163,7 @@ func TestWhatIsNotBegun(t *testing.T) {
 		{ofOutcomes(cannot), "was not begun, since Job a is not there", true},
 	} {
 		one.before[0].Fixture = one.fixture
-		if got := blocked(one.before, items, len(one.before)); got != one.want {
+		if got := blockedBy(one.before, items, len(one.before)); got != one.want {
 			t.Errorf("got %q, want %q", got, one.want)
 		}
 	}
@@ -210,7 +210,7 @@ func TestTheCasesOfARunAreBounded(t *testing.T) {
 			trial.outputs[i] = kept
 		}
 	}
-	got := trial.shown(r)
+	got := trial.showRun(r)
 	if size := proto.Size(got); size > maxCases+16<<10 || size < maxCases-16<<10 || got.GetPartial() {
 		t.Errorf("the run has %d bytes", size)
 	}
@@ -221,7 +221,7 @@ func TestTheCasesOfARunAreBounded(t *testing.T) {
 		}
 	}
 	delete(trial.outputs, 2)
-	if !trial.shown(r).GetPartial() {
+	if !trial.showRun(r).GetPartial() {
 		t.Error("it is not told that there is more")
 	}
 }

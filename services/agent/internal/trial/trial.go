@@ -146,7 +146,7 @@ func (r *Runner) Of(service string) *Trial {
 
 // Close ends what goes on in this process. The run stays where it is.
 func (t *Trial) Close() {
-	t.pause()
+	t.pauseAttempt()
 	if t.holds {
 		<-t.runner.slots
 		t.holds = false
@@ -156,10 +156,10 @@ func (t *Trial) Close() {
 // Refollow has the object of the attempt followed anew, because nothing is followed any more.
 func (t *Trial) Refollow() { t.progress = nil }
 
-// pause drops what is known of the attempt in this process.
-func (t *Trial) pause() {
+// pauseAttempt drops what is known of the attempt in this process.
+func (t *Trial) pauseAttempt() {
 	if t.collector != nil {
-		t.collector.stop()
+		t.collector.stopReading()
 	}
 	t.progress, t.collector, t.trouble, t.sure = nil, nil, time.Time{}, false
 }
@@ -183,48 +183,48 @@ type Input struct {
 // Step does what is to be done now, and says when to look again; 0: when something changes. patience ends when something else is
 // wanted. isNews: the service has another summary.
 func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duration, isNews bool) {
-	s, err := read(in.Record)
+	s, err := readState(in.Record)
 	if err != nil {
 		t.log.Error("what is known of the tests is damaged; it begins anew", "err", err)
 	}
-	wait = soonest(t.clean(ctx, patience, &in, &s), t.retell(ctx, &in, &s))
+	wait = soonestOf(t.removeObjects(ctx, patience, &in, &s), t.retellEnd(ctx, &in, &s))
 	if s.Run == nil {
 		schedule, through := s.Schedule, s.Through
-		next, later := due(&s, in, t.runner.Now())
-		if next != nil && !t.hold() {
+		next, later := dueRun(&s, in, t.runner.Now())
+		if next != nil && !t.holdSlot() {
 			return look, false
 		}
 		if next == nil {
 			if s.Schedule != schedule || !s.Through.Equal(through) && s.Schedule != "" {
-				t.save(ctx, &in, s)
+				t.saveState(ctx, &in, s)
 			}
-			return soonest(wait, later), false
+			return soonestOf(wait, later), false
 		}
 		isNews = true
-		s.begin(*next)
+		s.beginRun(*next)
 		if in.Why != "" {
 			s.Run.Unbegun = true
-			return t.finish(ctx, &in, &s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, in.Why, nil)
+			return t.finishRun(ctx, &in, &s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, in.Why, nil)
 		}
-		if !t.save(ctx, &in, s) {
+		if !t.saveState(ctx, &in, s) {
 			return look, false
 		}
 		t.log.Info("tests begin", "run", next.ID, "digest", next.Digest)
-		t.tell(*s.Run)
+		t.tellRun(*s.Run)
 	}
 	if in.Why != "" {
 		return look, isNews
 	}
-	if !t.hold() {
+	if !t.holdSlot() {
 		return look, isNews
 	}
-	t.recall(s.Run)
+	t.recallOutput(s.Run)
 	later, news := t.goOn(ctx, patience, &in, &s)
-	return soonest(wait, later), isNews || news
+	return soonestOf(wait, later), isNews || news
 }
 
-// hold takes a slot; false: there is none.
-func (t *Trial) hold() bool {
+// holdSlot takes a slot; false: there is none.
+func (t *Trial) holdSlot() bool {
 	if t.holds {
 		return true
 	}
@@ -236,16 +236,16 @@ func (t *Trial) hold() bool {
 	return t.holds
 }
 
-func soonest(a, b time.Duration) time.Duration {
+func soonestOf(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return max(a, b)
 	}
 	return min(a, b)
 }
 
-// save writes the state to the cluster.
-func (t *Trial) save(ctx context.Context, in *Input, s state) bool {
-	record, err := s.write(in.Record)
+// saveState writes the state to the cluster.
+func (t *Trial) saveState(ctx context.Context, in *Input, s state) bool {
+	record, err := s.writeState(in.Record)
 	if err == nil {
 		err = t.runner.Inventories.Save(ctx, record)
 	}
@@ -259,10 +259,10 @@ func (t *Trial) save(ctx context.Context, in *Input, s state) bool {
 	return true
 }
 
-// clean removes objects that are to go, and says when to try again.
-func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.Duration {
-	s.leave(in.Record.Entries)
-	going := s.going()
+// removeObjects removes objects that are to go, and says when to try again.
+func (t *Trial) removeObjects(ctx, patience context.Context, in *Input, s *state) time.Duration {
+	s.leaveObjects(in.Record.Entries)
+	going := s.goingObjects()
 	if len(going) == 0 {
 		t.backoff.Reset()
 		return 0
@@ -277,8 +277,8 @@ func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.D
 	if patience.Err() != nil {
 		return 0
 	}
-	if s.gone(left); len(left) < len(going) {
-		t.save(ctx, in, *s)
+	if s.dropGone(left); len(left) < len(going) {
+		t.saveState(ctx, in, *s)
 	}
 	if len(left) == 0 {
 		t.backoff.Reset()
@@ -289,9 +289,9 @@ func (t *Trial) clean(ctx, patience context.Context, in *Input, s *state) time.D
 	return wait
 }
 
-// retell hands the end of the last run over again where the disk does not have it any more: it was lost, or another agent leads now.
+// retellEnd hands the end of the last run over again where the disk does not have it any more: it was lost, or another agent leads now.
 // retell returns when to look again; once the hub has the end, the inventory keeps no more than the summary, and retell returns 0.
-func (t *Trial) retell(ctx context.Context, in *Input, s *state) time.Duration {
+func (t *Trial) retellEnd(ctx context.Context, in *Input, s *state) time.Duration {
 	if s.Last == nil || !s.Untold {
 		return 0
 	}
@@ -299,14 +299,14 @@ func (t *Trial) retell(ctx context.Context, in *Input, s *state) time.Duration {
 		return retellAfter
 	}
 	if t.handed != s.Last.ID {
-		t.recall(s.Last)
-		if err := t.hand(*s.Last); err != nil {
+		t.recallOutput(s.Last)
+		if err := t.handOver(*s.Last); err != nil {
 			t.log.Warn("the end of the tests can't be handed over again", "run", s.Last.ID, "err", err)
 		}
 		return retellAfter
 	}
 	s.Untold, s.Last.Tests = false, nil
-	if !t.save(ctx, in, *s) {
+	if !t.saveState(ctx, in, *s) {
 		return look
 	}
 	return 0
@@ -330,23 +330,23 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 	}
 	_, isMistake := errors.AsType[*manifest.Error](err)
 	if _, isForeign := errors.AsType[*set.ForeignImageError](err); isMistake || isForeign || err != nil && t.runner.Now().After(deadline) {
-		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, sentence("The tests can't be read: "+err.Error()), nil)
+		return t.finishRun(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, endSentence("The tests can't be read: "+err.Error()), nil)
 	}
 	if err != nil {
 		return look, false
 	}
 	defer func() { _ = objects.Close() }() // the set was only read
-	items, err := turn(objects, r)
+	items, err := turnItems(objects, r)
 	if err != nil {
 		return look, false
 	}
 	if len(r.Tests) == 0 {
-		if wait, isNews, planned := t.plan(ctx, patience, in, s, items, deadline); !planned {
+		if wait, isNews, planned := t.planTests(ctx, patience, in, s, items, deadline); !planned {
 			return wait, isNews
 		}
 	}
 	if !sameTests(r.Tests, items) { // rendered on another disk, or by another version of the agent
-		return t.finish(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED,
+		return t.finishRun(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED,
 			"Another agent, or one whose disk was lost, goes on with the run, and renders other tests than those that the run began with. Ask for another run.", nil)
 	}
 	for i := range r.Tests {
@@ -354,7 +354,7 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 		if !one.End.IsZero() {
 			continue
 		}
-		if why := blocked(r.Tests[:i], items, i); why != "" {
+		if why := blockedBy(r.Tests[:i], items, i); why != "" {
 			one.Outcome, one.Message, one.End = deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED, why, t.runner.Now()
 			continue
 		}
@@ -362,18 +362,18 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 			one.Outcome, one.Message, one.Start, one.End = deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, "the time of the run was over before it was begun", at, at
 			continue
 		}
-		wait, ended := t.try(ctx, patience, in, s, attemptAt{i, items[i], objects, deadline})
+		wait, ended := t.tryTest(ctx, patience, in, s, attemptAt{i, items[i], objects, deadline})
 		if !ended {
 			return wait, isNews
 		}
 		isNews = true
 	}
-	wait, ended := t.finish(ctx, in, s, 0, "", items)
+	wait, ended := t.finishRun(ctx, in, s, 0, "", items)
 	return wait, isNews || ended
 }
 
-// turn are the items of a run in the order in which they are made.
-func turn(objects *set.Set, r *run) ([]set.Item, error) {
+// turnItems are the items of a run in the order in which they are made.
+func turnItems(objects *set.Set, r *run) ([]set.Item, error) {
 	items, err := objects.Items()
 	if err != nil {
 		return nil, err
@@ -381,10 +381,10 @@ func turn(objects *set.Set, r *run) ([]set.Item, error) {
 	return apply.TestsInTurn(apply.Runs("test "+r.ID, items, object.Test)), nil
 }
 
-// plan lists the tests, once what the run before has left is gone.
-func (t *Trial) plan(ctx, patience context.Context, in *Input, s *state, items []set.Item, deadline time.Time) (wait time.Duration, isNews, planned bool) {
+// planTests lists the tests, once what the run before has left is gone.
+func (t *Trial) planTests(ctx, patience context.Context, in *Input, s *state, items []set.Item, deadline time.Time) (wait time.Duration, isNews, planned bool) {
 	fail := func(outcome deliveryv1.TestOutcome, text string) (time.Duration, bool, bool) {
-		wait, isNews := t.finish(ctx, in, s, outcome, text, nil)
+		wait, isNews := t.finishRun(ctx, in, s, outcome, text, nil)
 		return wait, isNews, false
 	}
 	tests := 0
@@ -403,10 +403,10 @@ func (t *Trial) plan(ctx, patience context.Context, in *Input, s *state, items [
 	}
 	if len(s.Objects) > 0 {
 		s.goAll()
-		if !t.save(ctx, in, *s) {
+		if !t.saveState(ctx, in, *s) {
 			return look, false, false
 		}
-		t.clean(ctx, patience, in, s)
+		t.removeObjects(ctx, patience, in, s)
 	}
 	if len(s.Objects) > 0 {
 		if t.runner.Now().After(deadline) {
@@ -432,8 +432,8 @@ func sameTests(tests []test, items []set.Item) bool {
 	})
 }
 
-// blocked says why a test is not begun; "": it is.
-func blocked(before []test, items []set.Item, at int) string {
+// blockedBy says why a test is not begun; "": it is.
+func blockedBy(before []test, items []set.Item, at int) string {
 	for i, one := range before {
 		switch {
 		case one.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_PASSED || one.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED:
@@ -454,21 +454,21 @@ type attemptAt struct {
 	deadline time.Time
 }
 
-// try goes on with a test. ended: it is through, and written down.
-func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemptAt) (wait time.Duration, ended bool) {
+// tryTest goes on with a test. ended: it is through, and written down.
+func (t *Trial) tryTest(ctx, patience context.Context, in *Input, s *state, a attemptAt) (wait time.Duration, ended bool) {
 	one := &s.Run.Tests[a.at]
-	if why := taken(in.Record, a.item); why != "" {
-		return t.through(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
+	if why := describeTaken(in.Record, a.item); why != "" {
+		return t.endTest(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
 	}
 	if one.Began.IsZero() && one.Attempt == 0 {
-		why, err := t.strange(patience, a)
+		why, err := t.describeStrange(patience, a)
 		switch {
 		case patience.Err() != nil:
 			return 0, false
 		case err != nil:
 			return look, false
 		case why != "":
-			return t.through(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
+			return t.endTest(ctx, in, s, a.at, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, why)
 		}
 	}
 	if one.Began.IsZero() {
@@ -477,13 +477,13 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 		if one.Start.IsZero() {
 			one.Start = one.Began
 		}
-		s.note(a.item.Ref, "")
-		t.pause()
-		if !t.save(ctx, in, *s) {
+		s.noteObject(a.item.Ref, "")
+		t.pauseAttempt()
+		if !t.saveState(ctx, in, *s) {
 			return look, false
 		}
 		t.sure = true
-		t.tell(*s.Run)
+		t.tellRun(*s.Run)
 	}
 	item := a.item
 	item.Flags &^= object.DeleteBefore | object.DeleteSucceeded | object.DeleteFailed // its logs come first
@@ -501,34 +501,34 @@ func (t *Trial) try(ctx, patience context.Context, in *Input, s *state, a attemp
 		return 0, false
 	}
 	if now.UID != "" && t.collector == nil && !one.Fixture {
-		t.collector = collect(ctx, t.runner.API, item.Ref, now.UID)
+		t.collector = startCollector(ctx, t.runner.API, item.Ref, now.UID)
 	}
 	if now.UID != one.UID && now.UID != "" {
 		one.UID = now.UID
-		s.note(item.Ref, now.UID)
-		if !t.save(ctx, in, *s) {
+		s.noteObject(item.Ref, now.UID)
+		if !t.saveState(ctx, in, *s) {
 			return look, false
 		}
 	}
 	if now.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING {
-		if wait := t.overdue(&now, one, a); wait > 0 {
+		if wait := t.checkOverdue(&now, one, a); wait > 0 {
 			return wait, false
 		}
-		s.drop(item.Key) // the object would go on
+		s.dropObject(item.Key) // the object would go on
 	}
 	if !one.Fixture {
 		t.keepOutput(patience, in, a.at)
 	}
 	if now.Outcome == deliveryv1.TestOutcome_TEST_OUTCOME_FAILED && one.Attempt <= in.Service.Tests.GetRetries() && t.runner.Now().Before(a.deadline) {
-		t.pause()
+		t.pauseAttempt()
 		one.Began = time.Time{}
-		return t.try(ctx, patience, in, s, a)
+		return t.tryTest(ctx, patience, in, s, a)
 	}
-	return t.through(ctx, in, s, a.at, now.Outcome, now.Text)
+	return t.endTest(ctx, in, s, a.at, now.Outcome, now.Text)
 }
 
-// taken says why the object of a test can't be made; "": it can.
-func taken(record inventory.Record, item set.Item) string {
+// describeTaken says why the object of a test can't be made; "": it can.
+func describeTaken(record inventory.Record, item set.Item) string {
 	if inventory.Own(item.Key) {
 		return "it has the name of what the agent itself keeps; give it another one"
 	}
@@ -538,9 +538,9 @@ func taken(record inventory.Record, item set.Item) string {
 	return ""
 }
 
-// strange says why the object of a test can't be made, because something that is not the service's has its name; "": it can. A sync may
+// describeStrange says why the object of a test can't be made, because something that is not the service's has its name; "": it can. A sync may
 // take such an object over. A test may not, since it deletes what it made.
-func (t *Trial) strange(ctx context.Context, a attemptAt) (string, error) {
+func (t *Trial) describeStrange(ctx context.Context, a attemptAt) (string, error) {
 	meta, err := t.runner.API.Metadata(ctx, a.item.Ref)
 	if apierrors.IsNotFound(err) || meta == nil && err == nil {
 		return "", nil
@@ -558,8 +558,8 @@ func (t *Trial) strange(ctx context.Context, a attemptAt) (string, error) {
 	}
 }
 
-// overdue says when to look again at a test that runs; 0: it is ended, and how.
-func (t *Trial) overdue(now *apply.Trial, one *test, a attemptAt) time.Duration {
+// checkOverdue says when to look again at a test that runs; 0: it is ended, and how.
+func (t *Trial) checkOverdue(now *apply.Trial, one *test, a attemptAt) time.Duration {
 	at := t.runner.Now()
 	cannot := now.Refused || cannotStart(now.Text)
 	if !cannot {
@@ -595,8 +595,8 @@ func cannotStart(text string) bool {
 	return false
 }
 
-// drop has an object removed.
-func (s *state) drop(key object.Key) {
+// dropObject has an object removed.
+func (s *state) dropObject(key object.Key) {
 	for i := range s.Objects {
 		s.Objects[i].Goes = s.Objects[i].Goes || s.Objects[i].Key == key
 	}
@@ -607,68 +607,68 @@ func (t *Trial) keepOutput(ctx context.Context, in *Input, at int) {
 	if t.collector == nil {
 		return
 	}
-	t.collector.finish(ctx)
+	t.collector.finishReading(ctx)
 	var out output
-	out.log, out.isCut, out.report = t.collector.output(in.Mask)
+	out.log, out.isCut, out.report = t.collector.maskedOutput(in.Mask)
 	if t.collector.trouble != "" {
-		out.log += cut("(agent) "+in.Mask(t.collector.trouble), maxWhy) + "\n"
+		out.log += cutText("(agent) "+in.Mask(t.collector.trouble), maxWhy) + "\n"
 	}
-	t.wrote(at, out)
+	t.noteOutput(at, out)
 }
 
-func (t *Trial) wrote(at int, out output) {
+func (t *Trial) noteOutput(at int, out output) {
 	if t.outputs == nil {
 		t.outputs = map[int]output{}
 	}
 	t.outputs[at] = out
 }
 
-// through notes how a test went. ended: it is written down.
-func (t *Trial) through(ctx context.Context, in *Input, s *state, at int, outcome deliveryv1.TestOutcome, text string) (wait time.Duration, ended bool) {
-	t.pause()
+// endTest notes how a test went. ended: it is written down.
+func (t *Trial) endTest(ctx context.Context, in *Input, s *state, at int, outcome deliveryv1.TestOutcome, text string) (wait time.Duration, ended bool) {
+	t.pauseAttempt()
 	one := &s.Run.Tests[at]
-	one.Outcome, one.Message, one.End = outcome, cut(in.Mask(text), maxWhy), t.runner.Now()
+	one.Outcome, one.Message, one.End = outcome, cutText(in.Mask(text), maxWhy), t.runner.Now()
 	if one.Start.IsZero() {
 		one.Start = one.End
 	}
 	if _, kept := t.outputs[at]; !kept { // the test wrote nothing that this agent could read
-		t.wrote(at, output{})
+		t.noteOutput(at, output{})
 	}
-	t.keep(*s.Run)
-	if !t.save(ctx, in, *s) {
+	t.writeOutput(*s.Run)
+	if !t.saveState(ctx, in, *s) {
 		return look, false
 	}
-	t.tell(*s.Run)
+	t.tellRun(*s.Run)
 	return 0, true
 }
 
-// finish ends the run; with no outcome, as its tests went. ended: it is written down, and handed over.
-func (t *Trial) finish(ctx context.Context, in *Input, s *state, outcome deliveryv1.TestOutcome, message string,
+// finishRun ends the run; with no outcome, as its tests went. ended: it is written down, and handed over.
+func (t *Trial) finishRun(ctx context.Context, in *Input, s *state, outcome deliveryv1.TestOutcome, message string,
 	items []set.Item,
 ) (wait time.Duration, ended bool) {
 	if outcome == 0 {
-		outcome, message = verdict(s.Run.Tests)
+		outcome, message = sumVerdict(s.Run.Tests)
 	}
-	through := s.end(outcome, cut(in.Mask(message), maxMessage), t.runner.Now())
+	through := s.endRun(outcome, cutText(in.Mask(message), maxMessage), t.runner.Now())
 	for i := range s.Objects {
 		one := &s.Objects[i]
 		k := slices.IndexFunc(items, func(item set.Item) bool { return item.Key == one.Key })
-		one.Goes = one.Goes || k < 0 || goes(items[k].Flags, through.Tests[k].Outcome, outcome)
+		one.Goes = one.Goes || k < 0 || goesAfter(items[k].Flags, through.Tests[k].Outcome, outcome)
 	}
-	if err := t.hand(through); err != nil {
+	if err := t.handOver(through); err != nil {
 		t.log.Error("the end of the tests can't be told", "err", err)
 		return look, false
 	}
-	if !t.save(ctx, in, *s) {
+	if !t.saveState(ctx, in, *s) {
 		return look, false
 	}
-	t.over(*in, through)
+	t.countEnded(*in, through)
 	return 0, true
 }
 
-// goes tells whether an object is removed when its run has ended. One without a policy goes with a run that passed, and else stays to be
+// goesAfter tells whether an object is removed when its run has ended. One without a policy goes with a run that passed, and else stays to be
 // looked at until the next run.
-func goes(flags object.Flags, own, all deliveryv1.TestOutcome) bool {
+func goesAfter(flags object.Flags, own, all deliveryv1.TestOutcome) bool {
 	passed := deliveryv1.TestOutcome_TEST_OUTCOME_PASSED
 	switch {
 	case own == passed && flags&object.DeleteSucceeded != 0, own != passed && flags&object.DeleteFailed != 0:
@@ -677,26 +677,26 @@ func goes(flags object.Flags, own, all deliveryv1.TestOutcome) bool {
 	return flags&(object.DeleteBefore|object.DeleteSucceeded|object.DeleteFailed) == 0 && all == passed
 }
 
-// verdict is how the tests of a run went together.
-func verdict(tests []test) (deliveryv1.TestOutcome, string) {
+// sumVerdict is how the tests of a run went together.
+func sumVerdict(tests []test) (deliveryv1.TestOutcome, string) {
 	for _, outcome := range []deliveryv1.TestOutcome{
 		deliveryv1.TestOutcome_TEST_OUTCOME_FAILED, deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT,
 		deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED,
 	} {
 		for _, one := range tests {
 			if one.Outcome == outcome {
-				return outcome, sentence(fmt.Sprintf("%s %s: %s", one.name(), words(outcome), one.Message))
+				return outcome, endSentence(fmt.Sprintf("%s %s: %s", one.testName(), outcomeWords(outcome), one.Message))
 			}
 		}
 	}
 	return deliveryv1.TestOutcome_TEST_OUTCOME_PASSED, ""
 }
 
-func (one test) name() string {
+func (one test) testName() string {
 	return object.Key{Kind: one.Kind, Namespace: one.Namespace, Name: one.Name}.String()
 }
 
-func words(outcome deliveryv1.TestOutcome) string {
+func outcomeWords(outcome deliveryv1.TestOutcome) string {
 	switch outcome {
 	case deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT:
 		return "took too long"
@@ -708,15 +708,15 @@ func words(outcome deliveryv1.TestOutcome) string {
 	return "failed"
 }
 
-func sentence(text string) string { return strings.TrimRight(text, ". :\n") + "." }
+func endSentence(text string) string { return strings.TrimRight(text, ". :\n") + "." }
 
 // Abort ends the run of a service, if one goes on, and has all removed that tests made. Abort returns the record as it is then.
 func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Record, error) {
-	s, err := read(in.Record)
+	s, err := readState(in.Record)
 	if err != nil || s.Run == nil {
 		return in.Record, nil //nolint:nilerr // there is nothing to end
 	}
-	t.recall(s.Run)
+	t.recallOutput(s.Run)
 	for i, one := range s.Run.Tests {
 		if one.End.IsZero() && t.collector != nil {
 			reading, cancel := context.WithTimeout(ctx, look)
@@ -725,53 +725,53 @@ func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Reco
 			break
 		}
 	}
-	t.pause()
-	ended := s.end(deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, why, t.runner.Now())
+	t.pauseAttempt()
+	ended := s.endRun(deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, why, t.runner.Now())
 	s.goAll()
-	if err := t.hand(ended); err != nil {
+	if err := t.handOver(ended); err != nil {
 		return in.Record, err
 	}
-	record, err := s.write(in.Record)
+	record, err := s.writeState(in.Record)
 	if err != nil {
 		return in.Record, err
 	}
 	if err := t.runner.Inventories.Save(ctx, record); err != nil {
 		return in.Record, err
 	}
-	t.over(in, ended)
+	t.countEnded(in, ended)
 	// At once: what comes next may wait long, and must not run beside the tests of before.
 	in.Record, t.cleaned = record, time.Time{}
-	t.clean(ctx, ctx, &in, &s)
+	t.removeObjects(ctx, ctx, &in, &s)
 	return in.Record, nil
 }
 
 // Clear goes on with removing what ended runs have left, also while no run can go on. Clear returns the record as it is then, and when to
 // look again; 0: nothing is left.
 func (t *Trial) Clear(ctx, patience context.Context, record inventory.Record) (inventory.Record, time.Duration) {
-	s, err := read(record)
+	s, err := readState(record)
 	if err != nil {
 		return record, 0 // Step says so
 	}
 	in := Input{Record: record}
-	wait := t.clean(ctx, patience, &in, &s)
+	wait := t.removeObjects(ctx, patience, &in, &s)
 	return in.Record, wait
 }
 
 // Objects are those of tests that are, or may be, in the cluster: a service that is removed takes them along.
 func Objects(record inventory.Record) []inventory.Entry {
-	s, err := read(record)
+	s, err := readState(record)
 	if err != nil {
 		return nil
 	}
 	s.goAll()
-	return s.going()
+	return s.goingObjects()
 }
 
-// over counts a run that has ended.
-func (t *Trial) over(in Input, ended run) {
+// countEnded counts a run that has ended.
+func (t *Trial) countEnded(in Input, ended run) {
 	t.Close()
 	t.outputs, t.of = nil, ""
-	if err := durable.Remove(t.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.Remove(t.outputFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.log.Warn("the logs of tests stay on disk", "err", err)
 	}
 	outcome := strings.ToLower(strings.TrimPrefix(ended.Outcome.String(), "TEST_OUTCOME_"))
@@ -781,22 +781,22 @@ func (t *Trial) over(in Input, ended run) {
 		attribute.String("service", t.name), attribute.String("digest", ended.Digest), attribute.String("run", ended.ID), attribute.String("outcome", outcome)))
 	span.End(trace.WithTimestamp(ended.End))
 	tell := t.log.Info
-	if failed(ended.Outcome) {
+	if isFailure(ended.Outcome) {
 		tell = t.log.Warn
 	}
 	tell("tests have ended", "run", ended.ID, "digest", ended.Digest, "outcome", outcome, "message", ended.Message)
 }
 
-// tell hands over how a run is; the end of it may be the first that arrives.
-func (t *Trial) tell(r run) {
-	if err := t.hand(r); err != nil {
+// tellRun hands over how a run is; the end of it may be the first that arrives.
+func (t *Trial) tellRun(r run) {
+	if err := t.handOver(r); err != nil {
 		t.log.Warn("how the tests are can't be told now", "err", err)
 	}
 }
 
-func (t *Trial) hand(r run) error {
+func (t *Trial) handOver(r run) error {
 	err := t.runner.Details.Set(&deliveryv1.ServiceDetail{
-		Service: t.name, Digest: r.Digest, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: t.shown(r)},
+		Service: t.name, Digest: r.Digest, Detail: &deliveryv1.ServiceDetail_TestRun{TestRun: t.showRun(r)},
 	})
 	if err == nil && !r.End.IsZero() {
 		t.handed = r.ID
@@ -804,26 +804,26 @@ func (t *Trial) hand(r run) error {
 	return err
 }
 
-func (t *Trial) file() string { return filepath.Join(t.runner.Dir, t.name+".run") }
+func (t *Trial) outputFile() string { return filepath.Join(t.runner.Dir, t.name+".run") }
 
-// keep writes what tests wrote to the disk, for an agent that is started anew.
-func (t *Trial) keep(r run) {
-	data, err := proto.Marshal(t.shown(r))
+// writeOutput writes what tests wrote to the disk, for an agent that is started anew.
+func (t *Trial) writeOutput(r run) {
+	data, err := proto.Marshal(t.showRun(r))
 	if err == nil {
-		err = durable.WriteFile(t.file(), data, 0o600)
+		err = durable.WriteFile(t.outputFile(), data, 0o600)
 	}
 	if err != nil {
 		t.log.Warn("a restart loses the logs of tests", "err", err)
 	}
 }
 
-// recall reads what tests of the run wrote before this agent was started.
-func (t *Trial) recall(r *run) {
+// recallOutput reads what tests of the run wrote before this agent was started.
+func (t *Trial) recallOutput(r *run) {
 	if t.of == r.ID {
 		return
 	}
 	t.of, t.outputs = r.ID, map[int]output{}
-	data, err := os.ReadFile(t.file())
+	data, err := os.ReadFile(t.outputFile())
 	var kept deliveryv1.TestRun
 	if err != nil || proto.Unmarshal(data, &kept) != nil || kept.GetId() != r.ID {
 		return
@@ -840,10 +840,10 @@ func (t *Trial) recall(r *run) {
 	}
 }
 
-// shown is a run as the hub is told of it.
-func (t *Trial) shown(r run) *deliveryv1.TestRun {
+// showRun is a run as the hub is told of it.
+func (t *Trial) showRun(r run) *deliveryv1.TestRun {
 	out := &deliveryv1.TestRun{
-		Id: r.ID, Cause: r.Cause, Digest: r.Digest, Commit: r.Commit, Outcome: r.Outcome, Message: r.Message, StartTime: stamp(r.Start), EndTime: stamp(r.End),
+		Id: r.ID, Cause: r.Cause, Digest: r.Digest, Commit: r.Commit, Outcome: r.Outcome, Message: r.Message, StartTime: timestampOf(r.Start), EndTime: timestampOf(r.End),
 	}
 	var logs, cases []int
 	for i, one := range r.Tests {
@@ -851,7 +851,7 @@ func (t *Trial) shown(r run) *deliveryv1.TestRun {
 			logs, cases = append(logs, len(t.outputs[i].log)), append(cases, sizeOf(t.outputs[i].report.cases))
 		}
 	}
-	room, caseRoom := shares(maxLog, logs), shares(maxCases, cases)
+	room, caseRoom := shareRoom(maxLog, logs), shareRoom(maxCases, cases)
 	for i, one := range r.Tests {
 		if one.Fixture {
 			continue
@@ -860,7 +860,7 @@ func (t *Trial) shown(r run) *deliveryv1.TestRun {
 		out.Partial = out.Partial || one.Attempt > 0 && !one.End.IsZero() && !known
 		result := &deliveryv1.TestResult{
 			Kind: one.Kind, Namespace: one.Namespace, Name: one.Name, Outcome: one.Outcome, Attempts: one.Attempt,
-			StartTime: stamp(one.Start), EndTime: stamp(one.End),
+			StartTime: timestampOf(one.Start), EndTime: timestampOf(one.End),
 			Message: one.Message, Cases: firstCases(wrote.report.cases, caseRoom[0]), CasesPassed: wrote.report.passed,
 			CasesFailed: wrote.report.failed, CasesSkipped: wrote.report.skipped,
 		}

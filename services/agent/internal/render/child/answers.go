@@ -61,21 +61,21 @@ func newAnswers(recall func() ([]render.Answer, error)) *answers {
 	return &answers{recall: recall, now: time.Now, calls: map[render.Call]int{}, loose: map[[2]string]bool{}}
 }
 
-// functions are those of all that need an answer kept, wrapped; and those whose order is by chance, in order.
-func (a *answers) functions(all template.FuncMap) template.FuncMap {
+// wrapFunctions are those of all that need an answer kept, wrapped; and those whose order is by chance, in order.
+func (a *answers) wrapFunctions(all template.FuncMap) template.FuncMap {
 	wrapped := template.FuncMap{}
 	for _, name := range random {
 		if f, ok := all[name]; ok {
-			wrapped[name] = a.keep(name, f, func([]reflect.Value) bool { return true })
+			wrapped[name] = a.keepAnswers(name, f, func([]reflect.Value) bool { return true })
 		}
 	}
 	for name, at := range undated {
 		if f, ok := all[name]; ok {
-			wrapped[name] = a.keep(name, f, func(in []reflect.Value) bool { return !dated(in[at]) })
+			wrapped[name] = a.keepAnswers(name, f, func(in []reflect.Value) bool { return !isDated(in[at]) })
 		}
 	}
 	if f, ok := all["durationRound"]; ok {
-		wrapped["durationRound"] = a.keep("durationRound", f, func(in []reflect.Value) bool {
+		wrapped["durationRound"] = a.keepAnswers("durationRound", f, func(in []reflect.Value) bool {
 			_, since := reflect.TypeAssert[time.Time](in[0])
 			return since
 		})
@@ -97,8 +97,8 @@ func (a *answers) functions(all template.FuncMap) template.FuncMap {
 	return wrapped
 }
 
-// dated tells whether a date function goes by this argument, and not by the clock.
-func dated(in reflect.Value) bool {
+// isDated tells whether a date function goes by this argument, and not by the clock.
+func isDated(in reflect.Value) bool {
 	switch in.Interface().(type) {
 	case time.Time, *time.Time, int64, int, int32:
 		return true
@@ -106,8 +106,8 @@ func dated(in reflect.Value) bool {
 	return false
 }
 
-// keep wraps a function: a call that moves gets the answer that is kept.
-func (a *answers) keep(name string, f any, moves func(in []reflect.Value) bool) any {
+// keepAnswers wraps a function: a call that moves gets the answer that is kept.
+func (a *answers) keepAnswers(name string, f any, moves func(in []reflect.Value) bool) any {
 	function := reflect.ValueOf(f)
 	kind := function.Type()
 	call := function.Call
@@ -118,12 +118,12 @@ func (a *answers) keep(name string, f any, moves func(in []reflect.Value) bool) 
 		if !moves(in) {
 			return call(in)
 		}
-		id, known, err := a.find(name, in)
+		id, known, err := a.findAnswer(name, in)
 		if err == nil && known != nil {
 			value := reflect.New(kind.Out(0))
 			if err = json.Unmarshal(known.Value, value.Interface()); err == nil {
-				a.use(*known)
-				return results(kind, value.Elem(), nil)
+				a.noteUse(*known)
+				return resultValues(kind, value.Elem(), nil)
 			}
 		}
 		if err != nil {
@@ -137,17 +137,17 @@ func (a *answers) keep(name string, f any, moves func(in []reflect.Value) bool) 
 		if err != nil {
 			panic(fmt.Errorf("keep the answer of %s: %w", name, err))
 		}
-		a.use(render.Answer{Call: id, Value: text, Renew: renewal(out[0])})
+		a.noteUse(render.Answer{Call: id, Value: text, Renew: renewalTime(out[0])})
 		value := reflect.New(kind.Out(0)) // as it is read the next time: a time loses its reading of the monotonic clock
 		if err := json.Unmarshal(text, value.Interface()); err != nil {
 			panic(fmt.Errorf("keep the answer of %s: %w", name, err))
 		}
-		return results(kind, value.Elem(), nil)
+		return resultValues(kind, value.Elem(), nil)
 	}).Interface()
 }
 
-// results are a value, and an error where the function has one.
-func results(kind reflect.Type, value reflect.Value, err error) []reflect.Value {
+// resultValues are a value, and an error where the function has one.
+func resultValues(kind reflect.Type, value reflect.Value, err error) []reflect.Value {
 	out := []reflect.Value{value}
 	if kind.NumOut() > 1 {
 		last := reflect.New(kind.Out(1)).Elem()
@@ -159,8 +159,8 @@ func results(kind reflect.Type, value reflect.Value, err error) []reflect.Value 
 	return out
 }
 
-// find names a call, and looks for its answer; nil: it is a new one.
-func (a *answers) find(name string, in []reflect.Value) (render.Call, *render.Answer, error) {
+// findAnswer names a call, and looks for its answer; nil: it is a new one.
+func (a *answers) findAnswer(name string, in []reflect.Value) (render.Call, *render.Answer, error) {
 	if a.known == nil {
 		kept, err := a.recall()
 		if err != nil {
@@ -191,8 +191,8 @@ func (a *answers) find(name string, in []reflect.Value) (render.Call, *render.An
 	return id, nil, nil
 }
 
-// use notes an answer that a template got, as far as there is room.
-func (a *answers) use(answer render.Answer) {
+// noteUse notes an answer that a template got, as far as there is room.
+func (a *answers) noteUse(answer render.Answer) {
 	if size := answer.Size(); a.bytes+size <= render.MaxAnswers {
 		a.bytes += size
 		a.used = append(a.used, answer)
@@ -201,8 +201,8 @@ func (a *answers) use(answer render.Answer) {
 	a.loose[[2]string{answer.Template, answer.Function}] = true
 }
 
-// renewal is when a certificate is to be made again: after about two thirds of its life, at another time for each.
-func renewal(value reflect.Value) time.Time {
+// renewalTime is when a certificate is to be made again: after about two thirds of its life, at another time for each.
+func renewalTime(value reflect.Value) time.Time {
 	if value.Kind() != reflect.Struct || value.Type() == reflect.TypeFor[time.Time]() {
 		return time.Time{}
 	}
@@ -229,20 +229,20 @@ func renewal(value reflect.Value) time.Time {
 // text.
 const marked = "{{fairleadAt .}}"
 
-// mark has templates say which one they are.
-func mark(c *chart.Chart) {
+// markTemplates has templates say which one they are.
+func markTemplates(c *chart.Chart) {
 	for _, file := range c.Templates {
 		if !strings.HasPrefix(path.Base(file.Name), "_") {
 			file.Data = append([]byte(marked), file.Data...)
 		}
 	}
 	for _, dependency := range c.Dependencies() {
-		mark(dependency)
+		markTemplates(dependency)
 	}
 }
 
-// at is fairleadAt. A template that is included by its path gets what the one around it passes.
-func (a *answers) at(data any) string {
+// templateAt is fairleadAt. A template that is included by its path gets what the one around it passes.
+func (a *answers) templateAt(data any) string {
 	scope, ok := data.(common.Values)
 	if plain, isMap := data.(map[string]any); isMap {
 		scope, ok = plain, true
@@ -266,8 +266,8 @@ func (a *answers) at(data any) string {
 // column is a place in the first line of a template, where the mark is.
 var column = regexp.MustCompile(`(\.[A-Za-z]+:1:)(\d+)`)
 
-// unmarked is an error's text with the columns that a template has without its mark.
-func unmarked(text string) string {
+// unmarkText is an error's text with the columns that a template has without its mark.
+func unmarkText(text string) string {
 	return column.ReplaceAllStringFunc(text, func(place string) string {
 		parts := column.FindStringSubmatch(place)
 		if at, err := strconv.Atoi(parts[2]); err == nil && at >= len(marked) {
@@ -277,9 +277,9 @@ func unmarked(text string) string {
 	})
 }
 
-// warning says where calls stand whose answers are not kept: in the template, or else in one that it may include. "": there
+// describeUnkept says where calls stand whose answers are not kept: in the template, or else in one that it may include. "": there
 // are none.
-func (a *answers) warning(sources map[string][]byte) string {
+func (a *answers) describeUnkept(sources map[string][]byte) string {
 	if len(a.loose) == 0 {
 		return ""
 	}
@@ -323,9 +323,9 @@ func sourcesOf(c *chart.Chart, sources map[string][]byte) map[string][]byte {
 	return sources
 }
 
-// recall asks the agent for the answers that are kept.
-func (j *job) recall() ([]render.Answer, error) {
-	payload, err := j.ask(render.FrameRecall, nil)
+// recallAnswers asks the agent for the answers that are kept.
+func (j *job) recallAnswers() ([]render.Answer, error) {
+	payload, err := j.askAgent(render.FrameRecall, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (f *folder) withBases(dir string, content []byte) []byte {
 		case "resources", "bases", "components":
 			for _, item := range fields[i+1].Content {
 				if place, ok := f.placeOf(item.Value); ok && item.Kind == yaml.ScalarNode {
-					edits = append(edits, replace(content, item, upTo(dir)+place)...)
+					edits = append(edits, replaceText(content, item, upTo(dir)+place)...)
 				}
 			}
 		}
@@ -74,8 +74,8 @@ func upTo(dir string) string {
 	return strings.Repeat("../", strings.Count(dir, "/")+1)
 }
 
-// replace changes a text of one line; none: it is written in a way that this does not know, such as behind an anchor.
-func replace(content []byte, node *yaml.Node, with string) []edit {
+// replaceText changes a text of one line; none: it is written in a way that this does not know, such as behind an anchor.
+func replaceText(content []byte, node *yaml.Node, with string) []edit {
 	written := node.Value
 	switch node.Style {
 	case yaml.DoubleQuotedStyle:
@@ -106,8 +106,8 @@ func replace(content []byte, node *yaml.Node, with string) []edit {
 	return []edit{{from, from + len(written), string(text)}}
 }
 
-// remedy says what to do about a reference that would be fetched.
-func (f *folder) remedy(text string) string {
+// adviseRemedy says what to do about a reference that would be fetched.
+func (f *folder) adviseRemedy(text string) string {
 	if _, ok := f.placeOf(text); ok {
 		return "Write it on one line, without an anchor or alias"
 	}

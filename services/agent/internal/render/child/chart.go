@@ -17,7 +17,7 @@ func (j *job) chartFiles(root string, contents map[string][]byte) (map[string][]
 	rules := ignore.Empty()
 	if at, err := j.folder.Follow(path.Join(root, ignore.HelmIgnore)); err == nil {
 		if rules, err = ignore.Parse(bytes.NewReader(contents[at])); err != nil {
-			return nil, j.mistake(path.Join(root, ignore.HelmIgnore), err.Error())
+			return nil, j.mistakeAt(path.Join(root, ignore.HelmIgnore), err.Error())
 		}
 	}
 	rules.AddDefaults()
@@ -25,7 +25,7 @@ func (j *job) chartFiles(root string, contents map[string][]byte) (map[string][]
 	for name := range j.folder.Paths() {
 		x.names[path.Dir(name)] = append(x.names[path.Dir(name)], path.Base(name))
 	}
-	return x.files, x.add("", []string{root})
+	return x.files, x.addFolder("", []string{root})
 }
 
 // expansion is a chart whose links are being followed.
@@ -37,14 +37,14 @@ type expansion struct {
 	files    map[string][]byte   // by name in the chart
 }
 
-// add takes in what the last of ways holds as a folder of the chart. The others are the folders that it was come by.
-func (x *expansion) add(name string, ways []string) error {
+// addFolder takes in what the last of ways holds as a folder of the chart. The others are the folders that it was come by.
+func (x *expansion) addFolder(name string, ways []string) error {
 	folder := ways[len(ways)-1]
 	for _, base := range slices.Sorted(slices.Values(x.names[folder])) {
 		name, at := path.Join(name, base), path.Join(folder, base)
 		is, _ := x.job.folder.Node(at)
 		if is.Link != "" {
-			if ignored(x.rules, name) || x.rules.Ignore(name, entry{name: name, folder: true}) {
+			if isIgnored(x.rules, name) || x.rules.Ignore(name, entry{name: name, folder: true}) {
 				continue
 			}
 			target, err := x.job.folder.Follow(at)
@@ -52,19 +52,19 @@ func (x *expansion) add(name string, ways []string) error {
 				return x.job.folder.Unfollowed(at, err)
 			}
 			if slices.Contains(ways, target) {
-				return x.job.mistake(at, "is a link to a folder that it is in: the chart would have no end")
+				return x.job.mistakeAt(at, "is a link to a folder that it is in: the chart would have no end")
 			}
 			at = target
 			is, _ = x.job.folder.Node(at)
 		}
 		if is.Folder {
-			if err := x.add(name, append(slices.Clip(ways), at)); err != nil {
+			if err := x.addFolder(name, append(slices.Clip(ways), at)); err != nil {
 				return err
 			}
 			continue
 		}
 		if len(x.files) == artifact.DefaultFiles {
-			return x.job.mistake(at, fmt.Sprintf("is one file more than the limit of %d, with links followed", artifact.DefaultFiles))
+			return x.job.mistakeAt(at, fmt.Sprintf("is one file more than the limit of %d, with links followed", artifact.DefaultFiles))
 		}
 		x.files[name] = x.contents[at]
 	}

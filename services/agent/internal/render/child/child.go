@@ -39,7 +39,7 @@ func Main(in io.Reader, out io.Writer, answers io.Reader) int {
 	http.DefaultTransport = noNetwork{}
 	w := bufio.NewWriterSize(out, 64<<10)
 	j := &job{out: w, answers: bufio.NewReader(answers), beside: map[string]string{}}
-	j.kept = newAnswers(j.recall)
+	j.kept = newAnswers(j.recallAnswers)
 	err := j.run(in)
 	if err != nil && !errors.Is(err, errGone) {
 		var payload []byte
@@ -96,7 +96,7 @@ func (j *job) run(in io.Reader) error {
 	if err := json.Unmarshal(payload, &j.Job); err != nil {
 		return fmt.Errorf("read job: %w", err)
 	}
-	if err := confine(j.Seconds); err != nil {
+	if err := confineProcess(j.Seconds); err != nil {
 		return err
 	}
 	if j.spec, err = j.Spec(); err != nil {
@@ -112,19 +112,19 @@ func (j *job) run(in io.Reader) error {
 	}
 	switch j.folder.Renderer {
 	case deliveryv1.Renderer_RENDERER_RAW:
-		return render.Plain(j.folder, j.tell, nil, j.warn)
+		return render.Plain(j.folder, j.tellObject, nil, j.noteWarning)
 	case deliveryv1.Renderer_RENDERER_KUSTOMIZE:
-		return j.kustomize()
+		return j.renderKustomize()
 	case deliveryv1.Renderer_RENDERER_HELM:
-		return j.helm()
+		return j.renderHelm()
 	case deliveryv1.Renderer_RENDERER_TEMPLATE:
-		return j.templates()
+		return j.renderTemplates()
 	}
 	return fmt.Errorf("this agent knows no renderer %d. Update the agent", j.folder.Renderer)
 }
 
-// tell passes an object on.
-func (j *job) tell(obj *unstructured.Unstructured, at manifest.Position) error {
+// tellObject passes an object on.
+func (j *job) tellObject(obj *unstructured.Unstructured, at manifest.Position) error {
 	payload, err := render.EncodeObject(obj, at)
 	if none, ok := errors.AsType[*json.UnsupportedValueError](err); ok {
 		return &manifest.Error{Position: at, Problem: fmt.Sprintf("%s %s holds %s: infinity and NaN are no values in Kubernetes", obj.GetKind(), obj.GetName(), none.Str)}
@@ -142,13 +142,13 @@ func (j *job) tell(obj *unstructured.Unstructured, at manifest.Position) error {
 	return nil
 }
 
-// lookup asks the agent for an object of the cluster; without a name for a list.
-func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, error) {
+// lookUp asks the agent for an object of the cluster; without a name for a list.
+func (j *job) lookUp(apiVersion, kind, namespace, name string) (map[string]any, error) {
 	payload, err := json.Marshal(render.LookupRequest{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name})
 	if err != nil {
 		return nil, err
 	}
-	if payload, err = j.ask(render.FrameLookup, payload); err != nil {
+	if payload, err = j.askAgent(render.FrameLookup, payload); err != nil {
 		return nil, err
 	}
 	var answer render.LookupAnswer
@@ -166,16 +166,16 @@ func (j *job) lookup(apiVersion, kind, namespace, name string) (map[string]any, 
 	return found, err
 }
 
-// warn notes something for the end.
-func (j *job) warn(text string) {
+// noteWarning notes something for the end.
+func (j *job) noteWarning(text string) {
 	const most = 100
 	if len(j.warnings) < most {
 		j.warnings = append(j.warnings, text)
 	}
 }
 
-// ask sends a frame to the agent, and reads its answer.
-func (j *job) ask(kind byte, payload []byte) ([]byte, error) {
+// askAgent sends a frame to the agent, and reads its answer.
+func (j *job) askAgent(kind byte, payload []byte) ([]byte, error) {
 	if err := errors.Join(render.WriteFrame(j.out, kind, payload), j.out.Flush()); err != nil {
 		return nil, errors.Join(errGone, err)
 	}
@@ -186,11 +186,11 @@ func (j *job) ask(kind byte, payload []byte) ([]byte, error) {
 	return answer, nil
 }
 
-// mistake is an error at a file of the folder, or of the folder itself.
-func (j *job) mistake(file, problem string) error { return j.folder.Mistake(file, problem) }
+// mistakeAt is an error at a file of the folder, or of the folder itself.
+func (j *job) mistakeAt(file, problem string) error { return j.folder.Mistake(file, problem) }
 
-// contents reads all files of the artifact, by path.
-func (j *job) contents() (map[string][]byte, error) {
+// readContents reads all files of the artifact, by path.
+func (j *job) readContents() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	err := j.folder.Walk(func(entry artifact.Entry, content io.Reader) error {
 		if entry.Link != "" {
@@ -203,14 +203,14 @@ func (j *job) contents() (map[string][]byte, error) {
 	return files, err
 }
 
-// read reads rendered text as manifests.
-func (j *job) read(texts []text) error {
+// readManifests reads rendered text as manifests.
+func (j *job) readManifests(texts []text) error {
 	var dialect manifest.Dialect
 	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
 		at.CRD = dialect == manifest.HelmCRD
-		return j.tell(obj, at)
+		return j.tellObject(obj, at)
 	}, nil)
-	reader.Warn = j.warn
+	reader.Warn = j.noteWarning
 	for _, one := range texts {
 		dialect = one.dialect
 		if !reader.ReadAs(one.dialect, j.folder.Shown(one.file), []byte(one.text)) {

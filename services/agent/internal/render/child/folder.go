@@ -31,8 +31,8 @@ type folder struct {
 	outside error
 }
 
-// find follows a path to what is there. Errors are a disk's.
-func (f *folder) find(op, name string) (string, artifact.Node, error) {
+// findNode follows a path to what is there. Errors are a disk's.
+func (f *folder) findNode(op, name string) (string, artifact.Node, error) {
 	inner, ok := strings.CutPrefix(path.Clean(name), mount)
 	if !ok || inner != "" && inner[0] != '/' {
 		return "", artifact.Node{}, &fs.PathError{Op: op, Path: name, Err: syscall.ENOENT}
@@ -53,19 +53,19 @@ func (f *folder) find(op, name string) (string, artifact.Node, error) {
 
 // Exists is os.Stat's word.
 func (f *folder) Exists(name string) bool {
-	_, _, err := f.find("stat", name)
+	_, _, err := f.findNode("stat", name)
 	return err == nil
 }
 
 // IsDir is os.Stat's word.
 func (f *folder) IsDir(name string) bool {
-	_, n, err := f.find("stat", name)
+	_, n, err := f.findNode("stat", name)
 	return err == nil && n.Folder
 }
 
 // ReadFile reads as os.ReadFile does.
 func (f *folder) ReadFile(name string) ([]byte, error) {
-	to, n, err := f.find("open", name)
+	to, n, err := f.findNode("open", name)
 	if err == nil && n.Folder {
 		err = &fs.PathError{Op: "read", Path: name, Err: syscall.EISDIR}
 	}
@@ -77,7 +77,7 @@ func (f *folder) ReadFile(name string) ([]byte, error) {
 
 // CleanedAbs gives a path without links, as a folder and the name of a file in it.
 func (f *folder) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
-	to, n, err := f.find("lstat", path.Join("/", name))
+	to, n, err := f.findNode("lstat", path.Join("/", name))
 	if err != nil {
 		return "", "", err
 	}

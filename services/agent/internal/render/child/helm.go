@@ -32,11 +32,11 @@ import (
 	"fairlead.dev/services/agent/internal/render"
 )
 
-// helm renders a chart as `helm template` does, for the real cluster.
-func (j *job) helm() error {
+// renderHelm renders a chart as `helm template` does, for the real cluster.
+func (j *job) renderHelm() error {
 	log.SetOutput(io.Discard) //nolint:forbidigo // libraries that warn have nobody to tell
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	contents, err := j.contents()
+	contents, err := j.readContents()
 	if err != nil {
 		return err
 	}
@@ -44,15 +44,15 @@ func (j *job) helm() error {
 	if err != nil {
 		return err
 	}
-	loaded, err := load(files)
+	loaded, err := loadChart(files)
 	if err != nil {
-		return j.mistake(j.folder.Root(), err.Error())
+		return j.mistakeAt(j.folder.Root(), err.Error())
 	}
-	j.outdated(loaded)
+	j.warnOutdated(loaded)
 	if err := j.addLocal(loaded, []string{j.folder.Root()}, contents); err != nil {
 		return err
 	}
-	values, err := j.values(loaded, contents)
+	values, err := j.mergeValues(loaded, contents)
 	if err != nil {
 		return err
 	}
@@ -60,11 +60,11 @@ func (j *job) helm() error {
 	if err != nil {
 		return err
 	}
-	return j.read(texts)
+	return j.readManifests(texts)
 }
 
-// load reads a chart with what is in its charts/ folder.
-func load(files map[string][]byte) (*chart.Chart, error) {
+// loadChart reads a chart with what is in its charts/ folder.
+func loadChart(files map[string][]byte) (*chart.Chart, error) {
 	rules := ignore.Empty()
 	if text, ok := files[ignore.HelmIgnore]; ok {
 		var err error
@@ -75,15 +75,15 @@ func load(files map[string][]byte) (*chart.Chart, error) {
 	rules.AddDefaults()
 	var kept []*archive.BufferedFile
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if !ignored(rules, name) {
+		if !isIgnored(rules, name) {
 			kept = append(kept, &archive.BufferedFile{Name: name, Data: bytes.TrimPrefix(files[name], []byte("\xef\xbb\xbf"))})
 		}
 	}
 	return loader.LoadFiles(kept)
 }
 
-// ignored tells whether .helmignore leaves a file out, or a folder that it is in.
-func ignored(rules *ignore.Rules, name string) bool {
+// isIgnored tells whether .helmignore leaves a file out, or a folder that it is in.
+func isIgnored(rules *ignore.Rules, name string) bool {
 	for i, c := range name {
 		if c == '/' && rules.Ignore(name[:i], entry{name: name[:i], folder: true}) {
 			return true
@@ -110,8 +110,8 @@ func (e entry) ModTime() time.Time { return time.Time{} }
 func (e entry) IsDir() bool        { return e.folder }
 func (e entry) Sys() any           { return nil }
 
-// values puts together what .Values is: files, the spec's own, and the configuration.
-func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[string]any, error) {
+// mergeValues puts together what .Values is: files, the spec's own, and the configuration.
+func (j *job) mergeValues(loaded *chart.Chart, contents map[string][]byte) (map[string]any, error) {
 	given := map[string]any{}
 	for _, name := range j.spec.GetHelm().GetValuesFiles() {
 		name = path.Join(j.folder.Base(), name)
@@ -121,11 +121,11 @@ func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[strin
 		}
 		text, ok := contents[target]
 		if !ok {
-			return nil, j.mistake(name, "there is no such file of values. Mend render.helm.valuesFiles, or push it")
+			return nil, j.mistakeAt(name, "there is no such file of values. Mend render.helm.valuesFiles, or push it")
 		}
 		more, err := loader.LoadValues(bytes.NewReader(text))
 		if err != nil {
-			return nil, j.mistake(name, err.Error())
+			return nil, j.mistakeAt(name, err.Error())
 		}
 		given = loader.MergeMaps(given, more)
 	}
@@ -135,7 +135,7 @@ func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[strin
 	}
 	more, err := loader.LoadValues(strings.NewReader(j.spec.GetHelm().GetValues()))
 	if err != nil {
-		return nil, j.mistake("", "render.helm.values: "+err.Error())
+		return nil, j.mistakeAt("", "render.helm.values: "+err.Error())
 	}
 	given = loader.MergeMaps(given, more)
 	if len(j.Scope.Configuration) > 0 {
@@ -146,10 +146,10 @@ func (j *job) values(loaded *chart.Chart, contents map[string][]byte) (map[strin
 		charts[wanted.Alias] = wanted.Name
 	}
 	if err := util.ProcessDependencies(loaded, given); err != nil {
-		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), err.Error())
+		return nil, j.mistakeAt(path.Join(j.folder.Root(), "Chart.yaml"), err.Error())
 	}
 	if missing := missingDependencies(loaded, charts); missing != "" {
-		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"),
+		return nil, j.mistakeAt(path.Join(j.folder.Root(), "Chart.yaml"),
 			missing+" not in charts/, and nothing is fetched. Run `helm dependency update`, and push charts/")
 	}
 	return given, nil
@@ -201,8 +201,8 @@ func missingDependencies(loaded *chart.Chart, charts map[string]string) string {
 
 // templatesOf renders the CRDs, which are no templates, and the templates.
 func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, error) {
-	j.depends = capable(loaded)
-	capabilities, err := j.capabilities(loaded)
+	j.depends = readsCapabilities(loaded)
+	capabilities, err := j.chartCapabilities(loaded)
 	if err != nil {
 		return nil, err
 	}
@@ -213,33 +213,33 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	options := common.ReleaseOptions{
 		Name: release, Namespace: j.Namespace, Revision: int(j.Scope.Release.Revision), IsInstall: j.Scope.Release.Install, IsUpgrade: !j.Scope.Release.Install,
 	}
-	if err := j.validate(loaded, checked(loaded, given, j.Scope.Configuration)); err != nil {
+	if err := j.validateValues(loaded, checkedValues(loaded, given, j.Scope.Configuration)); err != nil {
 		return nil, err
 	}
 	top, err := chartutil.ToRenderValuesWithSchemaValidation(loaded, given, options, capabilities, true)
 	if err != nil {
-		return nil, j.mistake(j.folder.Root(), "values: "+err.Error())
+		return nil, j.mistakeAt(j.folder.Root(), "values: "+err.Error())
 	}
 	if about, ok := top["Release"].(map[string]any); ok && j.Scope.ReleaseService != "" {
 		about["Service"] = j.Scope.ReleaseService
 	}
 	sources := sourcesOf(loaded, map[string][]byte{})
-	mark(loaded)
-	functions := j.kept.functions(sprig.TxtFuncMap())
-	functions["lookup"], functions["fairleadAt"] = j.lookup, j.kept.at
+	markTemplates(loaded)
+	functions := j.kept.wrapFunctions(sprig.TxtFuncMap())
+	functions["lookup"], functions["fairleadAt"] = j.lookUp, j.kept.templateAt
 	helm := engine.Engine{CustomTemplateFuncs: functions}
 	rendered, err := helm.RenderWithContext(context.Background(), loaded, top) // the parent ends the process
 	if err != nil {
-		said := unmarked(strings.TrimSpace(err.Error()))
+		said := unmarkText(strings.TrimSpace(err.Error()))
 		if j.unanswered { // templates can't catch it, so it is why they failed
 			return nil, fmt.Errorf("helm: %s", said)
 		}
-		return nil, j.mistake(j.folder.Root(), "helm: "+said)
+		return nil, j.mistakeAt(j.folder.Root(), "helm: "+said)
 	}
-	if text := j.kept.warning(sources); text != "" {
-		j.warn(text)
+	if text := j.kept.describeUnkept(sources); text != "" {
+		j.noteWarning(text)
 	}
-	j.notes = shorten(rendered[path.Join(loaded.Name(), "templates", "NOTES.txt")])
+	j.notes = shortenNotes(rendered[path.Join(loaded.Name(), "templates", "NOTES.txt")])
 	var texts []text
 	for _, crd := range loaded.CRDObjects() {
 		texts = append(texts, text{file: j.fileOf(loaded, crd.Filename), text: string(crd.File.Data), dialect: manifest.HelmCRD})
@@ -257,8 +257,8 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 // maxNotes bounds the notes of a chart, in bytes.
 const maxNotes = 32 << 10
 
-// shorten cuts notes that are too long, and says so.
-func shorten(notes string) string {
+// shortenNotes cuts notes that are too long, and says so.
+func shortenNotes(notes string) string {
 	notes = strings.ToValidUTF8(notes, "\uFFFD")
 	if len(notes) <= maxNotes {
 		return notes
@@ -266,8 +266,8 @@ func shorten(notes string) string {
 	return strings.ToValidUTF8(notes[:maxNotes], "") + fmt.Sprintf("\n(The notes have %d bytes; these are the first %d.)\n", len(notes), maxNotes)
 }
 
-// capabilities are the cluster's, but for what the service says of them.
-func (j *job) capabilities(loaded *chart.Chart) (*common.Capabilities, error) {
+// chartCapabilities are the cluster's, but for what the service says of them.
+func (j *job) chartCapabilities(loaded *chart.Chart) (*common.Capabilities, error) {
 	helm := j.spec.GetHelm()
 	wanted, whose := j.Scope.Cluster.KubernetesVersion, "the cluster has"
 	if helm.GetKubeVersion() != "" {
@@ -276,12 +276,12 @@ func (j *job) capabilities(loaded *chart.Chart) (*common.Capabilities, error) {
 	version, err := common.ParseKubeVersion(wanted)
 	switch {
 	case err != nil && helm.GetKubeVersion() != "":
-		return nil, j.mistake("", fmt.Sprintf("render.helm.kubeVersion: %q is no version of Kubernetes, such as 1.36", wanted))
+		return nil, j.mistakeAt("", fmt.Sprintf("render.helm.kubeVersion: %q is no version of Kubernetes, such as 1.36", wanted))
 	case err != nil:
 		return nil, fmt.Errorf("read the cluster's version: %w", err)
 	}
 	if accepted := loaded.Metadata.KubeVersion; accepted != "" && !util.IsCompatibleRange(accepted, version.String()) {
-		return nil, j.mistake(path.Join(j.folder.Root(), "Chart.yaml"), fmt.Sprintf("the chart is for Kubernetes %s, and %s %s", accepted, whose, version))
+		return nil, j.mistakeAt(path.Join(j.folder.Root(), "Chart.yaml"), fmt.Sprintf("the chart is for Kubernetes %s, and %s %s", accepted, whose, version))
 	}
 	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
@@ -289,9 +289,9 @@ func (j *job) capabilities(loaded *chart.Chart) (*common.Capabilities, error) {
 	return capabilities, nil
 }
 
-// checked are the values that a chart's schema is about: a schema that knows no other values than its own would refuse the
+// checkedValues are the values that a chart's schema is about: a schema that knows no other values than its own would refuse the
 // service's configuration.
-func checked(c *chart.Chart, given, configuration map[string]any) map[string]any {
+func checkedValues(c *chart.Chart, given, configuration map[string]any) map[string]any {
 	var schema struct {
 		Properties map[string]any `json:"properties"`
 	}
@@ -303,11 +303,11 @@ func checked(c *chart.Chart, given, configuration map[string]any) map[string]any
 	return given
 }
 
-// capable tells whether a chart, or one in it, reads what the cluster can do. A chart that only names it does no harm.
-func capable(c *chart.Chart) bool {
+// readsCapabilities tells whether a chart, or one in it, reads what the cluster can do. A chart that only names it does no harm.
+func readsCapabilities(c *chart.Chart) bool {
 	return c.Metadata.KubeVersion != "" ||
 		slices.ContainsFunc(c.Templates, func(file *common.File) bool { return bytes.Contains(file.Data, []byte("Capabilities")) }) ||
-		slices.ContainsFunc(c.Dependencies(), capable)
+		slices.ContainsFunc(c.Dependencies(), readsCapabilities)
 }
 
 // fileOf is where the service's folder has what the engine calls by the chart's name: "web/templates/a.yaml".

@@ -16,10 +16,10 @@ import (
 	"fairlead.dev/services/agent/internal/manifest"
 )
 
-// kustomize builds the root. Its file system is the service's folder and nothing else, so that is how far a base
+// renderKustomize builds the root. Its file system is the service's folder and nothing else, so that is how far a base
 // may be away.
-func (j *job) kustomize() error {
-	contents, err := j.contents()
+func (j *job) renderKustomize() error {
+	contents, err := j.readContents()
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (j *job) kustomize() error {
 		}
 		dir := path.Dir(as)
 		content = files.withBases(dir, content)
-		refused = j.local(name, dir, content, files)
+		refused = j.checkLocal(name, dir, content, files)
 		return content, refused
 	}
 	options := krusty.MakeDefaultOptions() // no plugins, no Helm
@@ -44,26 +44,26 @@ func (j *job) kustomize() error {
 	case refused != nil:
 		return refused
 	case err != nil:
-		return j.mistake(at, "kustomize build: "+unmounted(err, files.outside))
+		return j.mistakeAt(at, "kustomize build: "+unmountPaths(err, files.outside))
 	}
 	for i, resource := range built.Resources() {
 		fields, err := resource.Map()
 		if err != nil {
-			return j.mistake(at, fmt.Sprintf("%s: %v", resource.CurId(), err))
+			return j.mistakeAt(at, fmt.Sprintf("%s: %v", resource.CurId(), err))
 		}
 		place := manifest.Position{File: j.folder.Shown(at), Item: i + 1}
 		if err := manifest.Check(fields, place); err != nil {
 			return err
 		}
-		if err := j.tell(&unstructured.Unstructured{Object: fields}, place); err != nil {
+		if err := j.tellObject(&unstructured.Unstructured{Object: fields}, place); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unmounted are the words of an error with paths in the service's folder.
-func unmounted(err, outside error) string {
+// unmountPaths are the words of an error with paths in the service's folder.
+func unmountPaths(err, outside error) string {
 	text := strings.ReplaceAll(strings.ReplaceAll(err.Error(), mount+"/", "/"), mount, "/")
 	if outside != nil && !strings.Contains(text, outside.Error()) {
 		text += ": " + outside.Error() // kustomize tries other ways to read what can't be read, and tells of the last
@@ -79,8 +79,8 @@ func isKustomization(name string) bool {
 	return false
 }
 
-// local refuses what a kustomization would fetch or run.
-func (j *job) local(name, dir string, content []byte, files *folder) error {
+// checkLocal refuses what a kustomization would fetch or run.
+func (j *job) checkLocal(name, dir string, content []byte, files *folder) error {
 	var root yaml.Node
 	if yaml.NewDecoder(bytes.NewReader(content)).Decode(&root) != nil || len(root.Content) == 0 {
 		return nil //nolint:nilerr // Kustomize has the better words
@@ -89,7 +89,7 @@ func (j *job) local(name, dir string, content []byte, files *folder) error {
 		key, value := root.Content[0].Content[i], root.Content[0].Content[i+1]
 		switch key.Value {
 		case "helmCharts", "helmChartInflationGenerator", "helmGlobals":
-			return j.at(name, key.Line, key.Value+
+			return j.mistakeLine(name, key.Line, key.Value+
 				" would fetch a chart, and nothing is fetched. Put the chart into the folder, and set render.renderer to helm")
 		case "resources", "bases", "components":
 			if err := j.localValue(place{name, dir, true}, value, files); err != nil {
@@ -118,12 +118,12 @@ type place struct {
 func (j *job) localValue(at place, node *yaml.Node, files *folder) error {
 	switch node.Kind {
 	case yaml.ScalarNode:
-		if remote(node.Value) && !files.Exists(path.Join(mount, at.dir, node.Value)) {
+		if namesRemote(node.Value) && !files.Exists(path.Join(mount, at.dir, node.Value)) {
 			remedy := "Copy it into the folder"
 			if at.bases {
-				remedy = files.remedy(node.Value)
+				remedy = files.adviseRemedy(node.Value)
 			}
-			return j.at(at.file, node.Line, fmt.Sprintf("%q is not in the service's folder, and nothing is fetched. %s", node.Value, remedy))
+			return j.mistakeLine(at.file, node.Line, fmt.Sprintf("%q is not in the service's folder, and nothing is fetched. %s", node.Value, remedy))
 		}
 	case yaml.AliasNode:
 		for _, one := range append([]*yaml.Node{node.Alias}, node.Alias.Content...) {
@@ -152,8 +152,8 @@ func (j *job) localValue(at place, node *yaml.Node, files *folder) error {
 	return nil
 }
 
-// remote tells texts that Kustomize takes for something to fetch.
-func remote(text string) bool {
+// namesRemote tells texts that Kustomize takes for something to fetch.
+func namesRemote(text string) bool {
 	if strings.Contains(text, "\n") { // an object, written right there
 		return false
 	}
@@ -165,7 +165,7 @@ func remote(text string) bool {
 	return strings.Contains(text, "//") || strings.HasSuffix(text, ".git")
 }
 
-// at is a mistake in a line.
-func (j *job) at(file string, line int, problem string) error {
+// mistakeLine is a mistake in a line.
+func (j *job) mistakeLine(file string, line int, problem string) error {
 	return &manifest.Error{Position: manifest.Position{File: j.folder.Shown(file)}, Line: line, Problem: problem}
 }

@@ -13,8 +13,8 @@ const (
 	nice      = 10
 )
 
-// confine takes away what rendering does not need. confine can't be undone.
-func confine(seconds uint64) error {
+// confineProcess takes away what rendering does not need. confine can't be undone.
+func confineProcess(seconds uint64) error {
 	for _, limit := range []struct {
 		what     int
 		cur, max uint64

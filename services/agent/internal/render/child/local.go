@@ -26,19 +26,19 @@ func (j *job) addLocal(c *chart.Chart, ways []string, contents map[string][]byte
 			continue // the folder is missing, as one that is nowhere
 		}
 		if slices.Contains(ways, folder) {
-			return j.mistake(path.Join(at, "Chart.yaml"),
+			return j.mistakeAt(path.Join(at, "Chart.yaml"),
 				fmt.Sprintf("dependency %s (%s) leads back to a chart that it is a dependency of", wanted.Name, wanted.Repository))
 		}
 		files, err := j.chartFiles(folder, contents)
 		if err != nil {
 			return err
 		}
-		found, err := load(files)
+		found, err := loadChart(files)
 		if err != nil {
-			return j.mistake(folder, err.Error())
+			return j.mistakeAt(folder, err.Error())
 		}
 		if found.Name() != wanted.Name || !util.IsCompatibleRange(wanted.Version, found.Metadata.Version) {
-			return j.mistake(path.Join(at, "Chart.yaml"), fmt.Sprintf("wants %s %s of %s, and there is %s %s",
+			return j.mistakeAt(path.Join(at, "Chart.yaml"), fmt.Sprintf("wants %s %s of %s, and there is %s %s",
 				wanted.Name, wanted.Version, wanted.Repository, found.Name(), found.Metadata.Version))
 		}
 		if err := j.addLocal(found, append(slices.Clip(ways), folder), contents); err != nil {

@@ -9,8 +9,8 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// outdated warns of dependencies in charts/ that Chart.lock has in another version. Helm renders them without a word.
-func (j *job) outdated(loaded *chart.Chart) {
+// warnOutdated warns of dependencies in charts/ that Chart.lock has in another version. Helm renders them without a word.
+func (j *job) warnOutdated(loaded *chart.Chart) {
 	if loaded.Lock == nil {
 		return
 	}
@@ -25,7 +25,7 @@ func (j *job) outdated(loaded *chart.Chart) {
 		if len(versions) == 0 || slices.ContainsFunc(versions, func(version string) bool { return sameVersion(version, there.Metadata.Version) }) {
 			continue
 		}
-		j.warn(fmt.Sprintf("%s says %s %s, and charts/ has %s, which is rendered. Run `helm dependency build`, and push charts/.",
+		j.noteWarning(fmt.Sprintf("%s says %s %s, and charts/ has %s, which is rendered. Run `helm dependency build`, and push charts/.",
 			j.folder.Shown(path.Join(j.folder.Root(), "Chart.lock")), there.Name(), strings.Join(slices.Compact(versions), " and "), there.Metadata.Version))
 	}
 }

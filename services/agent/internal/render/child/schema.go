@@ -15,36 +15,36 @@ import (
 // schemaURL is what Helm calls the schema of any chart.
 const schemaURL = "file:///values.schema.json"
 
-// validate holds values against the schemas of a chart and of its dependencies, as Helm does, but fetches nothing.
-func (j *job) validate(loaded *chart.Chart, given map[string]any) error {
+// validateValues holds values against the schemas of a chart and of its dependencies, as Helm does, but fetches nothing.
+func (j *job) validateValues(loaded *chart.Chart, given map[string]any) error {
 	if j.spec.GetHelm().GetSkipSchemaValidation() {
 		return nil
 	}
 	values, err := chartutil.CoalesceValues(loaded, given)
 	if err != nil {
-		return j.mistake(j.folder.Root(), "values: "+err.Error())
+		return j.mistakeAt(j.folder.Root(), "values: "+err.Error())
 	}
-	if err := j.closed(loaded, values); err != nil {
+	if err := j.checkClosed(loaded, values); err != nil {
 		return err
 	}
 	if err := chartutil.ValidateAgainstSchema(loaded, values); err != nil {
-		return j.mistake(j.folder.Root(), "values: values don't meet the specifications of the schema(s) in the following chart(s):\n"+err.Error())
+		return j.mistakeAt(j.folder.Root(), "values: values don't meet the specifications of the schema(s) in the following chart(s):\n"+err.Error())
 	}
 	return nil
 }
 
-// closed refuses a schema that Helm would fetch something for. Only the schemas that are going to be used count: a dependency without
+// checkClosed refuses a schema that Helm would fetch something for. Only the schemas that are going to be used count: a dependency without
 // values has none.
-func (j *job) closed(c *chart.Chart, values map[string]any) error {
+func (j *job) checkClosed(c *chart.Chart, values map[string]any) error {
 	if len(c.Schema) > 0 {
-		if url := fetched(c.Schema); url != "" {
-			return j.mistake(path.Join(j.folder.Root(), "values.schema.json"), fmt.Sprintf(
+		if url := fetchedAddress(c.Schema); url != "" {
+			return j.mistakeAt(path.Join(j.folder.Root(), "values.schema.json"), fmt.Sprintf(
 				"the schema of chart %s refers to %q, and nothing is fetched. Write it into the schema, or set render.helm.skipSchemaValidation", c.Name(), url))
 		}
 	}
 	for _, dependency := range c.Dependencies() {
 		if below, ok := values[dependency.Name()].(map[string]any); ok {
-			if err := j.closed(dependency, below); err != nil {
+			if err := j.checkClosed(dependency, below); err != nil {
 				return err
 			}
 		}
@@ -52,8 +52,8 @@ func (j *job) closed(c *chart.Chart, values map[string]any) error {
 	return nil
 }
 
-// fetched is the first address that a schema can't do without; "": it needs none, or is no schema, as Helm is about to say.
-func fetched(text []byte) string {
+// fetchedAddress is the first address that a schema can't do without; "": it needs none, or is no schema, as Helm is about to say.
+func fetchedAddress(text []byte) string {
 	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return ""

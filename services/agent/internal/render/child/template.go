@@ -15,9 +15,9 @@ import (
 	"fairlead.dev/services/agent/internal/render"
 )
 
-// templates renders plain manifests that are templates. Files named _*.tpl only define.
-func (j *job) templates() error {
-	root := template.New("").Option("missingkey=error").Funcs(functions()).Funcs(j.kept.functions(functions()))
+// renderTemplates renders plain manifests that are templates. Files named _*.tpl only define.
+func (j *job) renderTemplates() error {
+	root := template.New("").Option("missingkey=error").Funcs(fixedFunctions()).Funcs(j.kept.wrapFunctions(fixedFunctions()))
 	includes := 0
 	root.Funcs(template.FuncMap{"include": func(name string, data any) (string, error) {
 		const maxIncludes = 200
@@ -42,7 +42,7 @@ func (j *job) templates() error {
 		}
 		j.depends = j.depends || bytes.Contains(data, []byte("KubernetesVersion")) || bytes.Contains(data, []byte("APIVersions"))
 		if _, err := root.New(name).Parse(string(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))); err != nil {
-			return j.mistake(name, err.Error())
+			return j.mistakeAt(name, err.Error())
 		}
 		if !render.Defines(name) {
 			names = append(names, name)
@@ -68,18 +68,18 @@ func (j *job) templates() error {
 			if j.unanswered {
 				return err
 			}
-			return j.mistake(name, err.Error())
+			return j.mistakeAt(name, err.Error())
 		}
 		texts = append(texts, text{file: name, text: out.String()})
 	}
-	if text := j.kept.warning(sources); text != "" {
-		j.warn(text)
+	if text := j.kept.describeUnkept(sources); text != "" {
+		j.noteWarning(text)
 	}
-	return j.read(texts)
+	return j.readManifests(texts)
 }
 
-// functions are sprig's that always give the same, but for what is random by its purpose.
-func functions() template.FuncMap {
+// fixedFunctions are sprig's that always give the same, but for what is random by its purpose.
+func fixedFunctions() template.FuncMap {
 	all := template.FuncMap(sprig.HermeticTxtFuncMap())
 	maps.DeleteFunc(all, func(name string, _ any) bool {
 		return slices.Contains([]string{"env", "expandenv", "getHostByName"}, name)
