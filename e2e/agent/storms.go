@@ -418,17 +418,23 @@ func Kinds(n int) Storm {
 	}
 }
 
-// Restarted kills the API server, n times.
+// Restarted kills the API server, n times. The view has to have what happens before the agent watches again.
 func Restarted(n int) Storm {
 	return func(ctx context.Context, w *World) (string, error) {
-		const name = "restarted"
+		const name, pods = "restarted", 10
 		objects := Light(name, 2*n)
 		if err := w.Deploy(ctx, name, objects); err != nil {
 			return "", err
 		}
 		mark := w.Proxy.Mark()
 		for round := range n {
+			if err := w.addPods(ctx, name, pods); err != nil {
+				return "", err
+			}
 			if err := w.KillAPIServer(ctx); err != nil {
+				return "", err
+			}
+			if err := errors.Join(w.dropPods(ctx, name, pods), w.viewConverges(ctx)); err != nil {
 				return "", err
 			}
 			for _, obj := range objects[2*round:][:2] { // others each time: who edits one again and again is a rival
@@ -446,9 +452,12 @@ func Restarted(n int) Storm {
 // many deleted meanwhile.
 func Expired(n int) Storm {
 	return func(ctx context.Context, w *World) (string, error) {
-		const name = "expired"
+		const name, pods = "expired", 10
 		objects := Light(name, 3*n)
 		if err := w.Deploy(ctx, name, objects); err != nil {
+			return "", err
+		}
+		if err := w.addPods(ctx, name, pods); err != nil {
 			return "", err
 		}
 		mark, before := w.Proxy.Mark(), w.Proxy.Expired()
@@ -468,7 +477,7 @@ func Expired(n int) Storm {
 			_, err := w.Kube.Edit(ctx, path, patchOf("edited", valuePath(path)...))
 			return err
 		})
-		if err != nil {
+		if err := errors.Join(err, w.dropPods(ctx, name, pods)); err != nil {
 			return "", err
 		}
 		// The API server remembers what happened of late, too: both have to forget.
@@ -482,8 +491,59 @@ func Expired(n int) Storm {
 		if w.Proxy.Expired() == before {
 			return "", errors.New("the agent was never told that it is too late: this storm shows nothing")
 		}
+		if err := w.viewConverges(ctx); err != nil {
+			return "", err
+		}
 		return asked(w.Proxy.Since(mark, func(r Request) bool { return r.In(name) }), 3*2*n+20)
 	}
+}
+
+// addPods makes pods that nobody takes, and waits until the view has them. dropPods deletes them.
+func (w *World) addPods(ctx context.Context, namespace string, n int) error {
+	if err := w.takesPods(ctx, namespace); err != nil {
+		return err
+	}
+	err := each(ctx, n, func(ctx context.Context, i int) error {
+		return w.Kube.Create(ctx, "/api/v1/namespaces/"+namespace+"/pods", waitingPod(namespace, i))
+	})
+	if err != nil {
+		return err
+	}
+	return w.viewConverges(ctx)
+}
+
+func (w *World) dropPods(ctx context.Context, namespace string, n int) error {
+	return each(ctx, n, func(ctx context.Context, i int) error {
+		return w.Kube.Delete(ctx, "/api/v1/namespaces/"+namespace+"/pods/"+podName(i))
+	})
+}
+
+// viewConverges waits until the hub's view of the cluster is whole, and says what a direct count says.
+func (w *World) viewConverges(ctx context.Context) error {
+	return w.await(ctx, "the view is what a direct count says", func(ctx context.Context) error {
+		got, err := w.views.GetClusterView(ctx, &consolev1.GetClusterViewRequest{Cluster: cluster})
+		if err != nil {
+			return err
+		}
+		for figure, path := range map[string]string{
+			"nodes.total": "/api/v1/nodes", "pods.total": "/api/v1/pods", "claims.total": "/api/v1/persistentvolumeclaims",
+			"workloads.deployments": "/apis/apps/v1/deployments", "workloads.cronjobs": "/apis/batch/v1/cronjobs",
+		} {
+			all, err := w.Kube.List(ctx, path)
+			if err != nil {
+				return err
+			}
+			if n, known := got.GetView().GetFigures()[figure]; !known || n != int64(len(all)) {
+				return fmt.Errorf("%s is %d (known: %t), counted %d", figure, n, known, len(all))
+			}
+		}
+		for _, s := range got.GetView().GetSections() {
+			if s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
+				return fmt.Errorf("section %s is %v: %s", s.GetName(), s.GetState(), s.GetReason())
+			}
+		}
+		return nil
+	})
 }
 
 // compact makes etcd forget all but the newest version of everything.

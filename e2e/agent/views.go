@@ -57,12 +57,7 @@ func (b *bench) makePods(ctx context.Context) error {
 	if err := b.Kube.Namespace(ctx, viewedIn); err != nil {
 		return err
 	}
-	// Pods wait for the namespace's service account.
-	err := b.await(ctx, "the service account of "+viewedIn, func(ctx context.Context) error {
-		_, err := b.Kube.Get(ctx, "/api/v1/namespaces/"+viewedIn+"/serviceaccounts/default")
-		return err
-	})
-	if err != nil {
+	if err := b.takesPods(ctx, viewedIn); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -70,7 +65,7 @@ func (b *bench) makePods(ctx context.Context) error {
 	group.SetLimit(writers)
 	for i := range viewedPods {
 		group.Go(func() error {
-			if err := b.Kube.Create(making, "/api/v1/namespaces/"+viewedIn+"/pods", waitingPod(i)); err != nil {
+			if err := b.Kube.Create(making, "/api/v1/namespaces/"+viewedIn+"/pods", waitingPod(viewedIn, i)); err != nil {
 				return err
 			}
 			return b.setReady(making, i, true)
@@ -86,12 +81,12 @@ func (b *bench) makePods(ctx context.Context) error {
 }
 
 // waitingPod is a pod as large as pods are, which no scheduler takes.
-func waitingPod(i int) Object {
+func waitingPod(namespace string, i int) Object {
 	name := podName(i)
 	return Object{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": Object{
-			"name": name, "namespace": viewedIn, "labels": Object{"app": fmt.Sprintf("app-%d", i%200), "tier": "backend", "pod-template-hash": "7d9c6b5f4"},
+			"name": name, "namespace": namespace, "labels": Object{"app": fmt.Sprintf("app-%d", i%200), "tier": "backend", "pod-template-hash": "7d9c6b5f4"},
 			"annotations": Object{"checksum/config": "3b1f5c0a9c1c5d3b8a1e4f6d7c8b9a0e1f2d3c4b5a69788796a5b4c3d2e1f001", "example.com/owner": "the team of app " + strconv.Itoa(i%200)},
 		},
 		"spec": Object{
@@ -126,9 +121,17 @@ func (b *bench) setReady(ctx context.Context, i int, ready bool) error {
 	return err
 }
 
+// takesPods waits until a namespace takes pods: they wait for its service account.
+func (w *World) takesPods(ctx context.Context, namespace string) error {
+	return w.await(ctx, "the service account of "+namespace, func(ctx context.Context) error {
+		_, err := w.Kube.Get(ctx, "/api/v1/namespaces/"+namespace+"/serviceaccounts/default")
+		return err
+	})
+}
+
 // figures are those of the cluster's view in the hub.
-func (b *bench) figures(ctx context.Context) (map[string]int64, error) {
-	list, err := b.views.ListClusterViews(ctx, &consolev1.ListClusterViewsRequest{Filter: "name = " + cluster})
+func (w *World) figures(ctx context.Context) (map[string]int64, error) {
+	list, err := w.views.ListClusterViews(ctx, &consolev1.ListClusterViewsRequest{Filter: "name = " + cluster})
 	if err != nil || len(list.GetViews()) != 1 {
 		return nil, errors.Join(errors.New("the hub has no view of the cluster"), err)
 	}
