@@ -147,10 +147,10 @@ func (v view) found(g *consolev1.AlertGroup) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	if isSet(g.GetFlapsSinceTime()) {
-		text += "; it flaps: no event comes until that has not changed for 10m"
+		text += "; the alert begins and ends again and again there: its next event comes once it has not done so for 10m"
 	}
 	if n := g.GetUnknown(); n > 0 {
-		text += fmt.Sprintf("; for %s nothing is known of %d of them", table.Age(v.now, g.GetUnknownSinceTime().AsTime()), n)
+		text += fmt.Sprintf("; %d of them give no answer, the first since %s ago", n, table.Age(v.now, g.GetUnknownSinceTime().AsTime()))
 	}
 	if ack := g.GetAcknowledged(); ack != nil {
 		text += fmt.Sprintf(" (acknowledged by %s%s)", ack.GetAuthor(), because(ack.GetReason()))

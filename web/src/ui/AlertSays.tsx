@@ -12,7 +12,10 @@ export function AlertSays({ of }: { of: Alert }) {
   const { firing = [], pending = 0, unknown = 0, silence } = of.status ?? {}
   return (
     <>
-      <State of={firing.length ? 'failed' : 'healthy'} word={firing.length ? 'fires' : 'quiet'} />{' '}
+      <State
+        of={firing.length ? 'failed' : 'healthy'}
+        word={firing.some((g) => g.sinceTime) ? 'fires' : firing.length ? 'flaps' : 'quiet'}
+      />{' '}
       <code>{plain(of.spec?.when ?? '', 300)}</code>
       {pending > 0 && ` · soon at ${amount(pending, 'cluster')}`}
       {unknown > 0 && ` · unknown at ${amount(unknown, 'cluster')}`}
@@ -45,7 +48,8 @@ function Group({ of }: { of: AlertGroup }) {
       <span className="quiet">
         {of.flapsSinceTime ? (
           <>
-            flaps for <Age of={of.flapsSinceTime} />: no event comes until that has not changed for 10 min
+            begins and ends again and again for <Age of={of.flapsSinceTime} />: its next event comes once it
+            has not done so for 10 min
           </>
         ) : (
           <>

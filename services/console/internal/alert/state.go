@@ -186,7 +186,7 @@ func (s *State) settle(rule Rule, sizes map[string]int, step time.Duration, now 
 	for _, name := range names {
 		g := s.Groups[name]
 		met := g.met()
-		if turn := g.turn(len(met) > rule.MoreThan, step, now); turn != nil {
+		if turn := g.turn(rule.MoreThan, step, now, s.Silence != nil); turn != nil {
 			turn.Group, turn.Names, turn.Clusters, turn.Of = name, met, len(met), sizes[name]
 			turns = append(turns, *turn)
 		}
@@ -223,8 +223,10 @@ func (s *State) settle(rule Rule, sizes map[string]int, step time.Duration, now 
 	return turns
 }
 
-// turn notes whether the group fires, and returns what is to be told of that, if it is what was told before that ends, or that the group flaps.
-func (g *Group) turn(fires bool, step time.Duration, now time.Time) *Turn {
+// turn notes whether the group fires, and returns what is to be told of that, if it is what was told before that ends, or that the group flaps. A
+// silent alert tells ends only.
+func (g *Group) turn(moreThan int, step time.Duration, now time.Time, silent bool) *Turn {
+	fires := len(g.met()) > moreThan
 	g.Turns = slices.DeleteFunc(g.Turns, func(at time.Time) bool { return now.Sub(at) >= flapWithin })
 	begin, turned := g.Begin(), fires == g.Since.IsZero()
 	if turned {
@@ -235,7 +237,7 @@ func (g *Group) turn(fires bool, step time.Duration, now time.Time) *Turn {
 	}
 	switch {
 	case !g.Flaps.IsZero():
-		if g.Calm = g.calmer(turned, step); g.Calm < flapCalm {
+		if g.Calm = g.calmer(turned, moreThan, step); g.Calm < flapCalm {
 			return nil
 		}
 		g.Flaps, g.Calm = time.Time{}, 0
@@ -249,7 +251,7 @@ func (g *Group) turn(fires bool, step time.Duration, now time.Time) *Turn {
 	case g.Told == 0:
 		*g = Group{Members: g.Members, Turns: g.Turns}
 		return nil
-	case g.flaps(now):
+	case !silent && g.flaps(now):
 		return &Turn{Fires: true, Grown: true, Flaps: true, Since: begin}
 	}
 	*g = Group{Members: g.Members, Turns: g.Turns}
@@ -265,15 +267,22 @@ func (g *Group) flaps(now time.Time) bool {
 	return true
 }
 
-// calmer is Calm after a round. A cluster without an answer may have turned.
-func (g *Group) calmer(turned bool, step time.Duration) time.Duration {
+// calmer is Calm after a round. Calm stays as it is while clusters without an answer decide whether the group fires: it may have turned.
+func (g *Group) calmer(turned bool, moreThan int, step time.Duration) time.Duration {
 	if turned {
 		return 0
 	}
+	met, unknown := 0, 0
 	for _, m := range g.Members {
-		if !m.Unknown.IsZero() {
-			return g.Calm
+		switch {
+		case !m.Unknown.IsZero():
+			unknown++
+		case m.Met:
+			met++
 		}
+	}
+	if met <= moreThan && met+unknown > moreThan {
+		return g.Calm
 	}
 	return g.Calm + step
 }

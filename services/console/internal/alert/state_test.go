@@ -176,6 +176,56 @@ func TestAGroupThatFlapsIsToldOfOnce(t *testing.T) {
 	}
 }
 
+// A cluster that is away for good and decides nothing keeps no group flapping: its growth is told once it is calm.
+func TestAClusterThatStaysAwayKeepsNoGroupFlapping(t *testing.T) {
+	t.Parallel()
+	s, now := &State{}, time.Unix(1e9, 0)
+	var told []string
+	look := func(flaps bool, away bool, others int) {
+		all := []Seen{{Cluster: "flaps", Holds: flaps}, {Cluster: "away", Holds: !away, Unknown: away}}
+		for n := range others {
+			all = append(all, Seen{Cluster: fmt.Sprint("c", n), Holds: true})
+		}
+		for _, turn := range s.Look(Rule{MoreThan: 1}, all, now) {
+			told = append(told, fmt.Sprintf("%v %v %d", turn.Flaps, turn.Grown, turn.Clusters))
+		}
+		now = now.Add(lookEvery)
+	}
+	for range 2 {
+		look(true, false, 0)
+		look(false, false, 0)
+	}
+	if got := told[len(told)-1]; len(told) != 4 || !strings.HasPrefix(got, "true") {
+		t.Fatalf("it does not flap: %v", told)
+	}
+	told = nil
+	for range flapCalm/lookEvery + 2 {
+		look(true, true, 9)
+	}
+	if got := fmt.Sprint(told); got != "[false true 11]" {
+		t.Errorf("told %s", got)
+	}
+}
+
+// A silence lets ends through, also the one with which a group would be said to flap.
+func TestASilentAlertTellsAnEndAndNotThatItFlaps(t *testing.T) {
+	t.Parallel()
+	s, now := &State{}, time.Unix(1e9, 0)
+	var told []string
+	for n := range 4 {
+		if n == 3 {
+			s.Silence = &Note{Until: now.Add(time.Hour)}
+		}
+		for _, turn := range s.Look(Rule{}, []Seen{{Cluster: "c", Holds: n%2 == 0}}, now) {
+			told = append(told, fmt.Sprint(turn.Fires, turn.Flaps))
+		}
+		now = now.Add(lookEvery)
+	}
+	if got := fmt.Sprint(told); got != "[true false false false true false false false]" {
+		t.Errorf("told %s", got)
+	}
+}
+
 // A cluster that goes away while it meets the rule goes on to do so, and is said to be unknown since then.
 func TestWhatFiresIsUnknownSinceTheClusterWentAway(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,9 @@ func scanView(rows *sql.Rows) (v ClusterView, err error) {
 	var term, sequence, received, refused int64
 	err = rows.Scan(&v.Cluster, &term, &sequence, &v.Number, &received, &v.Data, &v.Refusal, &refused)
 	v.Term, v.Sequence, v.Receive, v.RefuseTime = uint64(term), uint64(sequence), FromMicros(received), FromMicros(refused)
+	if v.Receive.After(v.RefuseTime) { // kept since, by a console of an earlier version that knows no refusals
+		v.Refusal, v.RefuseTime = "", time.Time{}
+	}
 	return v, err
 }
 
@@ -87,6 +90,9 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 				w.Receive, w.RefuseTime = now, time.Time{}
 			case w.RefuseTime.IsZero():
 				w.RefuseTime = now
+				if w.Receive.After(now) { // by the clock of another console
+					w.RefuseTime = w.Receive
+				}
 			}
 		}
 		return each(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"+

@@ -183,10 +183,10 @@ func missing(s seen) string {
 		return "no agent was heard of: `fairlead cluster join` brings one into the cluster"
 	case !views:
 		return noViews(version)
-	case !s.Connected():
-		return "the agent went away before it pushed a view"
 	case s.refusal.why != "":
 		return s.refusal.String()
+	case !s.Connected():
+		return "the agent went away before it pushed a view"
 	}
 	return "the agent has not pushed a view yet"
 }
