@@ -275,6 +275,9 @@ func TestTestsAreThere(t *testing.T) {
 		code.WriteString(read(t, name))
 	}
 	for _, page := range pages(t) {
+		if page.name == "docs/reference/kinds.md" { // is made of messages, some of which are called TestSpec and TestRequest
+			continue
+		}
 		for _, found := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+\b(?:…)?`).FindAllString(page.text, -1) {
 			begin, isMany := strings.CutSuffix(found, "…")
 			if !isMany {
