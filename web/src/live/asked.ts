@@ -11,14 +11,13 @@ export type Freshness = { asOf: number; stale: boolean; failure?: Failure }
 export type Answered = {
   dataUpdatedAt: number
   error: unknown
-  failureReason?: unknown
   isPlaceholderData?: boolean
 }
 
 // What a page shows is as old as its oldest answer.
 export function freshness(answers: Answered[], now: number): Freshness {
   const asOf = Math.min(...answers.map((a) => a.dataUpdatedAt))
-  const failed = answers.map((a) => a.error ?? a.failureReason).find((e) => e != null)
+  const failed = answers.map((a) => a.error).find((e) => e != null)
   // Rows of another question stand in until those that were asked for come.
   const stale = answers.some((a) => a.isPlaceholderData) || (asOf > 0 && now - asOf > staleAfter)
   return failed == null ? { asOf, stale } : { asOf, stale, failure: failureOf(failed) }

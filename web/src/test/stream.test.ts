@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { QueryClient } from '@tanstack/react-query'
+import { QueryClient, QueryObserver } from '@tanstack/react-query'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
@@ -23,6 +23,7 @@ import {
   ServiceService,
 } from '../gen/fairlead/console/v1/service_service_pb'
 import { answerOf } from '../live/answers'
+import { freshness } from '../live/asked'
 import { Stream } from '../live/stream'
 import { tell } from '../live/tell'
 
@@ -326,6 +327,17 @@ describe('what the stream tells stays', () => {
     answer(Promise.reject(new TypeError('Failed to fetch')))
     await asked
     expect(stands(queries)).toMatchObject({ data: 'ready', status: 'success', error: null })
+  })
+  test('when what a page has asked before failed: the page is fresh again', async () => {
+    const { queries, asked, answer } = asking('failing')
+    const page = new QueryObserver(queries, { queryKey, enabled: false })
+    page.subscribe(() => undefined)
+    answer(Promise.reject(new TypeError('Failed to fetch')))
+    await asked
+    expect(freshness([page.getCurrentResult()], Date.now()).failure?.away).toBe(true)
+    tell(queries, queryKey, 'ready')
+    expect(freshness([page.getCurrentResult()], Date.now())).toMatchObject({ stale: false })
+    expect(freshness([page.getCurrentResult()], Date.now()).failure).toBeUndefined()
   })
   test('until a page asks again', async () => {
     const { queries } = asking()
