@@ -2,5 +2,5 @@
 
 package render
 
-// resident is not known: only the child's own limits hold.
-func resident(int) int64 { return 0 }
+// residentBytes is not known: only the child's own limits hold.
+func residentBytes(int) int64 { return 0 }

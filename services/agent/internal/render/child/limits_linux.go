@@ -13,7 +13,7 @@ const (
 	nice      = 10
 )
 
-// confineProcess takes away what rendering does not need. confine can't be undone.
+// confineProcess takes away what rendering does not need. That can't be undone.
 func confineProcess(seconds uint64) error {
 	for _, limit := range []struct {
 		what     int

@@ -2,5 +2,5 @@
 
 package child
 
-// confine does nothing here: the parent's limits on time and output hold.
-func confine(uint64) error { return nil }
+// confineProcess does nothing here: the parent's limits on time and output hold.
+func confineProcess(uint64) error { return nil }
