@@ -1,5 +1,5 @@
 import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
-import { age } from './ages'
+import { age, isTime } from './ages'
 import { useNow } from './asked'
 
 // How long ago something was; the exact time comes with the pointer.
@@ -7,6 +7,7 @@ export function Age({ of }: { of: Timestamp | undefined }) {
   const now = useNow()
   if (!of) return <span className="quiet">never</span>
   const date = timestampDate(of)
+  if (!isTime(date)) return <span className="quiet">unknown</span>
   return (
     <time dateTime={date.toISOString()} title={`${date.toLocaleString()} (${date.toISOString()})`}>
       {age(now - date.getTime())}

@@ -1,5 +1,5 @@
 import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
-import { age } from './ages'
+import { age, isTime } from './ages'
 import { useNow } from './asked'
 
 // In how long something is; the exact time comes with the pointer.
@@ -7,6 +7,7 @@ export function Until({ of, over, none }: { of: Timestamp | undefined; over: str
   const now = useNow()
   if (!of) return <span className="quiet">{none}</span>
   const date = timestampDate(of)
+  if (!isTime(date)) return <span className="quiet">unknown</span>
   const left = date.getTime() - now
   return (
     <time dateTime={date.toISOString()} title={`${date.toLocaleString()} (${date.toISOString()})`}>

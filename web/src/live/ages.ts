@@ -9,6 +9,9 @@ export function age(ms: number): string {
   return `${Math.floor(h / 24)}d`
 }
 
+// Whether a date is one: a page that writes any other one in ISO 8601 is gone.
+export const isTime = (at: Date) => !Number.isNaN(at.getTime())
+
 export function clock(time: number): string {
   return new Date(time).toLocaleTimeString([], {
     hour: '2-digit',
@@ -21,7 +24,7 @@ export function clock(time: number): string {
 // A time of a log, to the millisecond, in the zone of the person: 2026-11-24 14:02:11.123.
 export function moment(text: string): string {
   const at = new Date(text)
-  if (Number.isNaN(at.getTime())) return text
+  if (!isTime(at)) return text
   const two = (n: number) => String(n).padStart(2, '0')
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, '0')}`

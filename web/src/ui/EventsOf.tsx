@@ -2,11 +2,12 @@ import { Link } from 'react-router'
 import { type Event, EventService, Severity } from '../gen/fairlead/console/v1/event_service_pb'
 import { failureOf } from '../hub/errors'
 import { Age } from '../live/Age'
+import { useFreshness } from '../live/asked'
 import { useLive } from '../live/live'
 import { State } from '../state/State'
 import { Export } from './Export'
-import { Pager, usePages } from './Pager'
-import { Failed, Waiting } from './Panel'
+import { Empty, Pager, usePages } from './Pager'
+import { Failed, Stale, Waiting } from './Panel'
 import { Said } from './Said'
 import { isoOf, plain, shortCommit } from './text'
 
@@ -17,14 +18,32 @@ export function EventsOf({ filter, size, name = 'events' }: { filter: string; si
     { filter, pageSize: size, pageToken: pages.token },
     { keep: true },
   )
+  const fresh = useFreshness([list])
+  const again = () => void list.refetch()
   if (list.error && !list.data)
-    return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
+    return (
+      <>
+        <Failed failure={failureOf(list.error)} again={again} />
+        <Pager pages={pages} next="" size={size} total={undefined} />
+      </>
+    )
   if (!list.data) return <Waiting what="events" />
-  if (list.data.events.length === 0) return <p>No event of the last seven days fits.</p>
+  const pager = <Pager pages={pages} next={list.data.nextPageToken} size={size} total={undefined} />
+  if (list.data.events.length === 0)
+    return (
+      <>
+        <Stale of={fresh} again={again} />
+        <Empty pages={pages}>
+          <p>No event of the last seven days fits.</p>
+        </Empty>
+        {pager}
+      </>
+    )
   return (
     <>
+      <Stale of={fresh} again={again} />
       <Export name={name} columns={columns} rows={list.data.events.map(rowOf)} />
-      <div className="table-wrap">
+      <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
         <table>
           <thead>
             <tr>
@@ -59,7 +78,7 @@ export function EventsOf({ filter, size, name = 'events' }: { filter: string; si
           </tbody>
         </table>
       </div>
-      <Pager pages={pages} next={list.data.nextPageToken} size={size} total={undefined} />
+      {pager}
     </>
   )
 }

@@ -57,3 +57,8 @@ export function Pager({
     </nav>
   )
 }
+
+// What stands in place of the rows of a page without any. A later page had some when its address was made: the way back stays below it.
+export function Empty({ pages, children }: { pages: { number: number }; children: React.ReactNode }) {
+  return pages.number > 1 ? <p>This page has no rows any more.</p> : children
+}

@@ -37,7 +37,7 @@ export function Failed({ failure, again }: { failure: Failure; again?: () => voi
   )
 }
 
-// Says how old a page is, once that is no longer seconds.
+// Says how old a page is, once that is no longer seconds. It is read aloud when it comes, and not each second: the age is for the eyes.
 export function Stale({ of, again }: { of: Freshness; again: () => void }) {
   const now = useNow()
   if (!of.failure && !of.stale) return null
@@ -45,8 +45,8 @@ export function Stale({ of, again }: { of: Freshness; again: () => void }) {
     <div className="notice bad" role="status">
       {of.asOf > 0 && (
         <>
-          {of.failure?.away ? 'Offline since' : 'As of'} {clock(of.asOf)}, showing what was known then,{' '}
-          {age(now - of.asOf)} ago.{' '}
+          {of.failure?.away ? 'Offline since' : 'As of'} {clock(of.asOf)}, showing what was known then
+          <span aria-hidden="true">, {age(now - of.asOf)} ago</span>.{' '}
         </>
       )}
       {of.failure ? <Said of={of.failure.message} /> : 'No newer answer has come.'}{' '}

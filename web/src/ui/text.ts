@@ -1,4 +1,5 @@
 import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
+import { isTime } from '../live/ages'
 
 // Foreign text never decides how the page reads: control characters and those that turn the direction of writing are shown as codes.
 const odd = /(?![\n\t])[\p{Cc}\p{Cf}]/gu
@@ -10,7 +11,10 @@ export function plain(text: string, max = most): string {
 }
 
 // A time as programs read it; '' for none.
-export const isoOf = (t: Timestamp | undefined) => (t ? timestampDate(t).toISOString() : '')
+export function isoOf(t: Timestamp | undefined): string {
+  const at = t && timestampDate(t)
+  return at && isTime(at) ? at.toISOString() : ''
+}
 
 export const shortCommit = (id: string | undefined) => (id ? id.slice(0, 7) : '')
 export const shortDigest = (digest: string | undefined) =>

@@ -1,4 +1,4 @@
-import { timestampDate, timestampMs } from '@bufbuild/protobuf/wkt'
+import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import { keepPreviousData } from '@tanstack/react-query'
 import { Link, useSearchParams } from 'react-router'
@@ -8,7 +8,7 @@ import { age } from '../../live/ages'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Pager, usePages } from '../../ui/Pager'
-import { bytesOf, plain } from '../../ui/text'
+import { bytesOf, isoOf, plain } from '../../ui/text'
 
 const size = 100
 
@@ -36,8 +36,8 @@ export function Recordings() {
     pod: r.pod,
     container: r.container,
     verb: r.verb,
-    begin: r.beginTime ? timestampDate(r.beginTime).toISOString() : '',
-    end: r.endTime ? timestampDate(r.endTime).toISOString() : '',
+    begin: isoOf(r.beginTime),
+    end: isoOf(r.endTime),
     bytes: String(r.bytes),
     incomplete: r.incomplete,
   }))

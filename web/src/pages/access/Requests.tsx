@@ -1,4 +1,4 @@
-import { durationFromMs, timestampDate } from '@bufbuild/protobuf/wkt'
+import { durationFromMs } from '@bufbuild/protobuf/wkt'
 import { useMutation, useQuery } from '@connectrpc/connect-query'
 import { keepPreviousData } from '@tanstack/react-query'
 import { useRef, useState } from 'react'
@@ -17,9 +17,9 @@ import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Failed } from '../../ui/Panel'
-import { plain } from '../../ui/text'
+import { isoOf, plain } from '../../ui/text'
 
 const size = 100
 
@@ -52,8 +52,8 @@ export function Requests() {
     role: r.role,
     cluster: r.cluster,
     reason: r.reason,
-    created: r.createTime ? timestampDate(r.createTime).toISOString() : '',
-    until: r.untilTime ? timestampDate(r.untilTime).toISOString() : '',
+    created: isoOf(r.createTime),
+    until: isoOf(r.untilTime),
     decider: r.decider,
     decision: r.decisionReason,
     revoker: r.revoker,
@@ -76,7 +76,11 @@ export function Requests() {
         what="requests"
         of={list}
         count={found?.length}
-        nothing={<p>{all ? 'Nobody has asked.' : 'Nothing waits, and nothing is lent.'}</p>}
+        nothing={
+          <Empty pages={pages}>
+            <p>{all ? 'Nobody has asked.' : 'Nothing waits, and nothing is lent.'}</p>
+          </Empty>
+        }
       >
         <thead>
           <tr>

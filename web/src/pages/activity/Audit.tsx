@@ -1,4 +1,4 @@
-import { timestampDate, timestampFromDate } from '@bufbuild/protobuf/wkt'
+import { timestampFromDate } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import { keepPreviousData } from '@tanstack/react-query'
 import { useSearchParams } from 'react-router'
@@ -10,7 +10,7 @@ import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
-import { plain } from '../../ui/text'
+import { isoOf, plain } from '../../ui/text'
 
 const size = 100
 const fields = ['actor', 'action', 'cluster'] as const
@@ -33,7 +33,7 @@ export function Audit() {
   )
   const events = list.data?.events ?? []
   const rows = events.map((e) => ({
-    time: e.time ? timestampDate(e.time).toISOString() : '',
+    time: isoOf(e.time),
     actor: `${e.actor?.kind ?? ''}:${e.actor?.name ?? ''}`,
     action: e.action,
     resource: [e.resource, e.namespace, e.name].filter(Boolean).join('/'),

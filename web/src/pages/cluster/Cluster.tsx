@@ -72,8 +72,12 @@ export function Cluster() {
       {got.isPending && <Waiting what="the cluster" />}
       {status?.tokenReuseTime && (
         <div className="notice bad" role="alert">
-          <strong>A copied token of its agent was used</strong> <Age of={status.tokenReuseTime} /> ago:{' '}
-          <Said of={status.tokenReuse} max={600} /> Somebody may have a copy of the agent's data folder.{' '}
+          <strong>A copied token of its agent was used</strong>
+          <span aria-hidden="true">
+            {' '}
+            <Age of={status.tokenReuseTime} /> ago
+          </span>
+          : <Said of={status.tokenReuse} max={600} /> Somebody may have a copy of the agent's data folder.{' '}
           <em>Leave</em> below, or <code>fairlead cluster leave {name}</code>, ends all its credentials; then
           let the agent join again.
         </div>

@@ -9,7 +9,7 @@ import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
 import { List } from '../../ui/List'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Said } from '../../ui/Said'
 import { plain } from '../../ui/text'
 
@@ -33,7 +33,11 @@ export function ByFigures() {
         what="the figures of clusters"
         of={list}
         count={list.data?.views.length}
-        nothing={<p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>}
+        nothing={
+          <Empty pages={pages}>
+            <p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>
+          </Empty>
+        }
       >
         <thead>
           <tr>

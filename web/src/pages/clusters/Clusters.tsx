@@ -1,4 +1,3 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link, useSearchParams } from 'react-router'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
 import type { Cluster, ClusterStatus } from '../../gen/fairlead/console/v1/resources_pb'
@@ -10,12 +9,12 @@ import { connectionOf } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { labelsOf } from '../../ui/Resources'
 import { Search } from '../../ui/Search'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { plain } from '../../ui/text'
+import { isoOf, plain } from '../../ui/text'
 import { ByFigures } from './ByFigures'
 
 const size = 100
@@ -65,7 +64,11 @@ function Listed() {
         what="clusters"
         of={list}
         count={list.data?.clusters.length}
-        nothing={<p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>}
+        nothing={
+          <Empty pages={pages}>
+            <p>{filter ? 'No cluster fits.' : 'No cluster has joined: join one.'}</p>
+          </Empty>
+        }
       >
         <thead>
           <tr>
@@ -115,7 +118,7 @@ const columns = ['name', 'connected', 'last_seen', 'kubernetes', 'agent', 'label
 const rowOf = (c: Cluster) => ({
   name: c.metadata?.name ?? '',
   connected: String(c.status?.connected ?? false),
-  last_seen: c.status?.lastSeenTime ? timestampDate(c.status.lastSeenTime).toISOString() : '',
+  last_seen: isoOf(c.status?.lastSeenTime),
   kubernetes: c.status?.kubernetesVersion ?? '',
   agent: c.status?.agentVersion ?? '',
   labels: labelsOf(c.metadata, Number.MAX_SAFE_INTEGER),

@@ -7,7 +7,7 @@ import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { Ask, useLever } from '../../ui/Ask'
 import { Export } from '../../ui/Export'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
 import { amount, plain } from '../../ui/text'
 
@@ -109,10 +109,24 @@ function Shards({ replica, replicas }: { replica: string; replicas: Replica[] })
     { placeholderData: keepPreviousData },
   )
   if (list.error && !list.data)
-    return <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />
+    return (
+      <>
+        <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />
+        <Pager pages={pages} next="" size={size} total={undefined} />
+      </>
+    )
   if (!list.data) return <Waiting what="sources" />
   const shards = list.data.shards
-  if (shards.length === 0) return <p>There is no source here.</p>
+  const pager = <Pager pages={pages} next={list.data.nextPageToken} size={size} total={undefined} />
+  if (shards.length === 0)
+    return (
+      <>
+        <Empty pages={pages}>
+          <p>There is no source here.</p>
+        </Empty>
+        {pager}
+      </>
+    )
   return (
     <>
       <div className={list.isPlaceholderData || list.error ? 'table-wrap stale' : 'table-wrap'}>
@@ -156,7 +170,7 @@ function Shards({ replica, replicas }: { replica: string; replicas: Replica[] })
           note: s.note,
         }))}
       />
-      <Pager pages={pages} next={list.data.nextPageToken} size={size} total={undefined} />
+      {pager}
     </>
   )
 }

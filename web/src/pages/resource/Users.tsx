@@ -3,7 +3,7 @@ import { Link, useSearchParams } from 'react-router'
 import { ConfigService } from '../../gen/fairlead/console/v1/config_set_service_pb'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import type { ResourceKind } from '../../ui/resources'
 import { plain } from '../../ui/text'
 import { namesOf, rowsOf } from './entries'
@@ -56,7 +56,11 @@ export function Users({ of, name, entries }: { of: ResourceKind; name: string; e
         what="its users"
         of={got}
         count={next ? Math.max(1, users?.length ?? 1) : users?.length}
-        nothing={<p>No service that you may see gets {entry ? plain(entry, 253) : 'a value'} from it.</p>}
+        nothing={
+          <Empty pages={pages}>
+            <p>No service that you may see gets {entry ? plain(entry, 253) : 'a value'} from it.</p>
+          </Empty>
+        }
       >
         <thead>
           <tr>

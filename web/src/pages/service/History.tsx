@@ -11,17 +11,20 @@ import {
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
+import { useFreshness } from '../../live/asked'
 import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
 import { Export } from '../../ui/Export'
-import { Pager, usePages } from '../../ui/Pager'
-import { Failed, Waiting } from '../../ui/Panel'
+import { Empty, Pager, usePages } from '../../ui/Pager'
+import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
 import { Said } from '../../ui/Said'
 import { isoOf, plain, shortCommit } from '../../ui/text'
 
 const Back = lazy(() => import('./Back'))
+
+const size = 30
 
 const outcomes: Record<number, [Name, string]> = {
   [DeploymentOutcome.RUNNING]: ['progressing', 'on its way'],
@@ -44,18 +47,36 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
   const pages = usePages(service)
   const list = useQuery(RevisionService.method.listDeployments, {
     service,
-    pageSize: 30,
+    pageSize: size,
     pageToken: pages.token,
   })
   const rollback = useLever(RevisionService.method.rollbackService, changed)
+  const fresh = useFreshness([list])
+  const again = () => void list.refetch()
   if (list.error && !list.data)
-    return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
+    return (
+      <>
+        <Failed failure={failureOf(list.error)} again={again} />
+        <Pager pages={pages} next="" size={size} total={undefined} />
+      </>
+    )
   if (!list.data) return <Waiting what="the history" />
-  if (list.data.deployments.length === 0) return <p>Nothing was delivered yet.</p>
+  const pager = <Pager pages={pages} next={list.data.nextPageToken} size={size} total={undefined} />
+  if (list.data.deployments.length === 0)
+    return (
+      <>
+        <Stale of={fresh} again={again} />
+        <Empty pages={pages}>
+          <p>Nothing was delivered yet.</p>
+        </Empty>
+        {pager}
+      </>
+    )
   return (
     <>
+      <Stale of={fresh} again={again} />
       <Export name={`${service}-history`} columns={columns} rows={list.data.deployments.map(rowOf)} />
-      <div className="table-wrap">
+      <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
         <table>
           <thead>
             <tr>
@@ -134,7 +155,7 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
           </tbody>
         </table>
       </div>
-      <Pager pages={pages} next={list.data.nextPageToken} size={30} total={undefined} />
+      {pager}
     </>
   )
 }

@@ -15,7 +15,7 @@ import { Column } from '../../ui/Column'
 import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
 import { labelsOf } from '../../ui/Resources'
@@ -93,7 +93,11 @@ export function Services() {
         what="services"
         of={list}
         count={list.data?.services.length}
-        nothing={<Nothing filter={filter} />}
+        nothing={
+          <Empty pages={pages}>
+            <Nothing filter={filter} />
+          </Empty>
+        }
       >
         <thead>
           <tr>

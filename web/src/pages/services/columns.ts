@@ -1,8 +1,8 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { leversOf } from '../../state/levers'
 import { followedBy, sourceOf } from '../../state/sources'
 import { stateOf } from '../../state/states'
+import { isoOf } from '../../ui/text'
 
 // The columns beside the name, in their order.
 export const columns = [
@@ -56,7 +56,7 @@ export function rowOf(s: Service): Record<string, string> {
     name: s.metadata?.name ?? '',
     cluster: s.spec?.cluster ?? '',
     state: stateOf(s.status?.state),
-    since: s.status?.stateSince ? timestampDate(s.status.stateSince).toISOString() : '',
+    since: isoOf(s.status?.stateSince),
     git: s.status?.git?.revision?.commit ?? '',
     hub: s.status?.hub?.revision?.commit ?? '',
     applied: report?.appliedCommit ?? '',

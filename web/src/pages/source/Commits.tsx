@@ -1,4 +1,3 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { useQuery } from '@connectrpc/connect-query'
 import { keepPreviousData } from '@tanstack/react-query'
 import { Link, useSearchParams } from 'react-router'
@@ -9,7 +8,7 @@ import { Age } from '../../live/Age'
 import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
-import { plain, shortCommit } from '../../ui/text'
+import { isoOf, plain, shortCommit } from '../../ui/text'
 import { Revision } from './Revision'
 
 const size = 50
@@ -33,7 +32,7 @@ export function Commits({ source, heads }: { source: string; heads: Head[] }) {
   }
   const rows = commits.map((c) => ({
     commit: c.commit,
-    time: c.commitTime ? timestampDate(c.commitTime).toISOString() : '',
+    time: isoOf(c.commitTime),
     author: c.author,
     subject: c.subject,
   }))

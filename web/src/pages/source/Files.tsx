@@ -7,7 +7,7 @@ import { failureAt } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { Copied } from '../../ui/Copied'
 import { Export } from '../../ui/Export'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
 import { bytesOf, plain, shortCommit } from '../../ui/text'
 import { textOf } from './content'
@@ -83,7 +83,12 @@ function Folder({ source, revision, path }: { source: string; revision: string; 
     { refetchInterval: 30_000, placeholderData: keepPreviousData },
   )
   if (list.error && !list.data)
-    return <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />
+    return (
+      <>
+        <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />
+        <Pager pages={pages} next="" size={size} total={undefined} />
+      </>
+    )
   if (!list.data) return <Waiting what="the folder" />
   const { entries, revision: at } = list.data
   return (
@@ -102,7 +107,11 @@ function Folder({ source, revision, path }: { source: string; revision: string; 
           object: e.objectId,
         }))}
       />
-      {entries.length === 0 && <p>Nothing is in it.</p>}
+      {entries.length === 0 && (
+        <Empty pages={pages}>
+          <p>Nothing is in it.</p>
+        </Empty>
+      )}
       {entries.length > 0 && (
         <div className={list.isPlaceholderData || list.error ? 'table-wrap stale' : 'table-wrap'}>
           <table>

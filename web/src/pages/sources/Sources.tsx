@@ -1,4 +1,3 @@
-import { timestampDate } from '@bufbuild/protobuf/wkt'
 import { Link, useSearchParams } from 'react-router'
 import type { Source } from '../../gen/fairlead/console/v1/resources_pb'
 import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
@@ -10,11 +9,11 @@ import { shownRef, urlOf } from '../../state/sources'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Title } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { Search } from '../../ui/Search'
-import { plain, sentence, shortCommit } from '../../ui/text'
+import { isoOf, plain, sentence, shortCommit } from '../../ui/text'
 
 const size = 100
 const worstFirst = 'state desc, name'
@@ -40,7 +39,11 @@ export function Sources() {
         what="sources"
         of={list}
         count={list.data?.sources.length}
-        nothing={<p>{filter ? 'No source fits.' : 'There is no source that you may see.'}</p>}
+        nothing={
+          <Empty pages={pages}>
+            <p>{filter ? 'No source fits.' : 'There is no source that you may see.'}</p>
+          </Empty>
+        }
       >
         <thead>
           <tr>
@@ -110,5 +113,5 @@ const rowOf = (s: Source) => ({
   owner: s.status?.owner ?? '',
   heads: (s.status?.heads ?? []).map((h) => `${h.ref}=${h.revision?.commit ?? ''}`).join(' '),
   problem: s.status?.problem?.message ?? '',
-  since: s.status?.problem?.since ? timestampDate(s.status.problem.since).toISOString() : '',
+  since: isoOf(s.status?.problem?.since),
 })

@@ -1,0 +1,93 @@
+import { create, type DescMessage, type DescMethodUnary, type MessageInitShape } from '@bufbuild/protobuf'
+import { createRouterTransport } from '@connectrpc/connect'
+import { createConnectQueryKey, TransportProvider } from '@connectrpc/connect-query'
+import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { renderToStaticMarkup } from 'react-dom/server'
+import { MemoryRouter } from 'react-router'
+import { afterAll, describe, expect, test, vi } from 'vitest'
+import { EventService } from '../gen/fairlead/console/v1/event_service_pb'
+import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
+import { pageText } from '../ui/paging'
+
+// Parts of pages as they are drawn first, over answers that the hub gave before. Modules look at the address of the page when they are loaded.
+vi.hoisted(() => {
+  vi.stubGlobal('window', { location: new URL('https://hub.example') })
+  vi.stubGlobal('document', { addEventListener: () => {}, visibilityState: 'visible' })
+})
+// The stream is of a tab; what it would carry is asked once here.
+vi.mock('../live/live', async () => ({ useLive: (await import('@connectrpc/connect-query')).useQuery }))
+afterAll(() => vi.unstubAllGlobals())
+
+const transport = createRouterTransport(() => {})
+
+function drawing(address = '/') {
+  const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } })
+  return {
+    answer<I extends DescMessage, O extends DescMessage>(
+      schema: DescMethodUnary<I, O>,
+      input: MessageInitShape<I>,
+      answer: MessageInitShape<O>,
+    ) {
+      queries.setQueryData(
+        createConnectQueryKey({ schema, input, transport, cardinality: 'finite' }),
+        create(schema.output, answer),
+      )
+    },
+    draw: (what: React.ReactNode) =>
+      renderToStaticMarkup(
+        <TransportProvider transport={transport}>
+          <QueryClientProvider client={queries}>
+            <MemoryRouter initialEntries={[address]}>{what}</MemoryRouter>
+          </QueryClientProvider>
+        </TransportProvider>,
+      ),
+  }
+}
+
+describe('a later page that has no rows any more says so, and leads back', () => {
+  test('of events', async () => {
+    const { EventsOf } = await import('../ui/EventsOf')
+    const filter = 'severity >= WARNING'
+    const page = drawing(`/?${new URLSearchParams({ 'page.events': pageText(filter, 3, 'token') })}`)
+    page.answer(EventService.method.listEvents, { filter, pageSize: 50, pageToken: 'token' }, {})
+    const drawn = page.draw(<EventsOf filter={filter} size={50} />)
+    expect(drawn).toContain('This page has no rows any more.')
+    expect(drawn).toContain('First page</button>')
+    const first = drawing()
+    first.answer(EventService.method.listEvents, { filter, pageSize: 50, pageToken: '' }, {})
+    expect(first.draw(<EventsOf filter={filter} size={50} />)).toBe(
+      '<p>No event of the last seven days fits.</p>',
+    )
+  })
+  test('of what was delivered', async () => {
+    const { History } = await import('../pages/service/History')
+    const page = drawing(`/?${new URLSearchParams({ page: pageText('web', 2, 'token') })}`)
+    page.answer(
+      RevisionService.method.listDeployments,
+      { service: 'web', pageSize: 30, pageToken: 'token' },
+      {},
+    )
+    const web = create(ServiceSchema, { metadata: { name: 'web' } })
+    expect(page.draw(<History of={web} changed={() => {}} />)).toMatch(/no rows any more.*Back<\/button>/)
+  })
+})
+
+describe('a time', () => {
+  test('has an age that is not read aloud', async () => {
+    const { Said } = await import('../ui/Said')
+    const drawn = drawing().draw(<Said of="held since 2026-11-24T14:02:11Z." />)
+    expect(drawn).toMatch(
+      /<time [^>]*>[^<]*2026[^<]* <span aria-hidden="true">\(\w+ ago\)<\/span><\/time>\.$/,
+    )
+  })
+  test('that is none takes no page away', async () => {
+    const { At } = await import('../live/At')
+    const { Age } = await import('../live/Age')
+    const { isoOf } = await import('../ui/text')
+    const never = { $typeName: 'google.protobuf.Timestamp', seconds: 1n << 60n, nanos: 0 } as const
+    expect(drawing().draw(<At of={new Date('soon')} />)).toBe('<span>an unknown time</span>')
+    expect(drawing().draw(<Age of={never} />)).toBe('<span class="quiet">unknown</span>')
+    expect(isoOf(never)).toBe('')
+  })
+})
