@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'react'
 import { NavLink } from 'react-router'
 import { endSession, type Session } from '../hub/session'
 import { clock } from '../live/ages'
-import { every, staleAfter, useNow } from '../live/asked'
+import { every, hubFails, staleAfter, useNow } from '../live/asked'
 import { useStream } from '../live/live'
 import { plain } from '../ui/text'
 import { Keys, useKeys } from './Keys'
@@ -100,7 +100,7 @@ function Live() {
     .getAll()
     .filter((q) => q.isActive())
   const newest = Math.max(stream.asOf, 0, ...answers.map((q) => q.state.dataUpdatedAt))
-  const failed = !stream.live && answers.some((q) => q.state.status === 'error')
+  const failed = !stream.live && hubFails(answers)
   const live = newest > 0 && now - newest < staleAfter && !failed
   const wait = Math.ceil((stream.nextTry - now) / 1000)
   return (

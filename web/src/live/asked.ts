@@ -14,6 +14,15 @@ export type Answered = {
   isPlaceholderData?: boolean
 }
 
+// Whether something that the hub itself is asked for is not answered. What a cluster or a right refuses is an answer.
+export const hubFails = (of: { queryKey: readonly unknown[]; state: { status: string; error: unknown } }[]) =>
+  of.some(
+    (q) =>
+      q.state.status === 'error' &&
+      (q.queryKey[0] === 'connect-query' || q.queryKey[0] === 'session') &&
+      failureOf(q.state.error).away,
+  )
+
 // What a page shows is as old as its oldest answer.
 export function freshness(answers: Answered[], now: number): Freshness {
   const asOf = Math.min(...answers.map((a) => a.dataUpdatedAt))

@@ -1,8 +1,12 @@
-import { Code, ConnectError } from '@connectrpc/connect'
+import { Code, ConnectError, createClient } from '@connectrpc/connect'
+import { createConnectTransport } from '@connectrpc/connect-web'
 import { describe, expect, test } from 'vitest'
+import { Refused } from '../cluster/request'
+import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import { failureOf } from '../hub/errors'
 import { quote, toFilter } from '../hub/filter'
 import { renewAfter } from '../hub/session'
+import { hubFails } from '../live/asked'
 import { eventFilter } from '../pages/activity/filter'
 
 describe('what a person types becomes a filter of the hub', () => {
@@ -36,6 +40,26 @@ describe('an error tells the hub’s own sentence', () => {
       away: true,
       message: expect.stringContaining('does not answer'),
     }))
+  test('of a hub that is away, of a call', async () => {
+    const transport = createConnectTransport({
+      baseUrl: 'https://hub.example',
+      fetch: () => Promise.reject(new TypeError('Failed to fetch')),
+    })
+    const failed = await createClient(ServiceService, transport)
+      .getService({ name: 'web' })
+      .catch((e: unknown) => e)
+    expect(failureOf(failed)).toMatchObject({ away: true, code: 'Unavailable' })
+    expect(failureOf(failed).message).toContain('does not answer')
+  })
+  test('of a hub that is away, and of a cluster that is, or a right that is missing', () => {
+    const query = (key: string, error: unknown) => ({ queryKey: [key], state: { status: 'error', error } })
+    const cut = new TypeError('Failed to fetch')
+    expect(hubFails([query('connect-query', cut)])).toBe(true)
+    expect(hubFails([query('session', cut)])).toBe(true)
+    expect(hubFails([query('connect-query', new ConnectError('no', Code.PermissionDenied))])).toBe(false)
+    expect(hubFails([query('compare', new Refused('not connected', Code.Unavailable, 503))])).toBe(false)
+    expect(hubFails([{ queryKey: ['connect-query'], state: { status: 'success', error: cut } }])).toBe(false)
+  })
   test('of a session that is over', () =>
     expect(failureOf(new ConnectError('', Code.Unauthenticated)).signedOut).toBe(true))
 })
