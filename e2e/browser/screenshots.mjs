@@ -38,9 +38,26 @@ const shots = pages.flatMap(([name, path, whole, top]) => [
   [`${name}-phone`, path, "light", 390, whole, top],
 ]);
 
+// What the agent of a service finds is what the seeded console has of it, found now and about what the hub hands out.
+function compared(page, name) {
+  return page.evaluate(async (name) => {
+    const ask = async (method) => {
+      const headers = { "Content-Type": "application/json", "Connect-Protocol-Version": "1" };
+      const answer = await fetch(`/fairlead.console.v1.${method}`, { method: "POST", headers, body: JSON.stringify({ name }) });
+      if (!answer.ok) throw new Error(`${method}: ${await answer.text()}`);
+      return answer.json();
+    };
+    const { service } = await ask("ServiceService/GetService");
+    const { diff } = await ask("ObjectService/GetServiceDiff");
+    return { service: name, digest: service.status?.hub?.digest, observedTime: new Date().toISOString(), diff };
+  }, name);
+}
+
 // No cluster is behind a seeded console. What the page of a service asks of one is answered here.
 async function answerAsCluster(route) {
   const { pathname } = new URL(route.request().url());
+  const [, compares] = pathname.match(/\/fairlead\/v1\/services\/([^/]+)\/diff$/) ?? [];
+  if (compares) return route.fulfill({ json: await compared(route.request().frame().page(), compares) });
   const name = pathname.split("/").at(pathname.endsWith("/log") ? -2 : -1);
   const state = { waiting: { reason: "CrashLoopBackOff" } };
   const lastState = { terminated: { exitCode: 1 } };

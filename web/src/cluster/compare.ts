@@ -2,42 +2,70 @@ import { fromJsonString } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { type ServiceDetail, ServiceDetailSchema } from '../gen/fairlead/delivery/v1/detail_pb'
 import type { PackServiceResponse } from '../gen/fairlead/gitcache/v1/source_pb'
+import { type Clock, clock } from '../hub/clock'
 import { type Ask, Refused, read } from './request'
 
 // An answer has half a MiB of changes at most, by the contract.
 const mostAnswer = 4 << 20
 // A folder goes through the tunnel as it is, up to this.
 export const mostFolder = 32 << 20
-// How long an agent may take to hear of what the hub hands out, and what is between two questions.
+// How long an agent may take to hear of what the hub hands out, or be busy, with all questions; and what is between two of them.
 const patience = 15_000
 const pause = 1_000
 // A folder is sent whole each time.
 const pauseWithFolder = 4_000
+// How long one question may take: behind a network that is cut no answer comes, and no error. A folder is sent and rendered first.
+const mostWait = 30_000
+const mostWaitWithFolder = 120_000
 // A gitcache may have to fetch the revision first.
 const packTimeout = 180_000
 
 export type Folder = { commit: string; files: number; tar: Blob }
 
 // What a sync of a service would change in its cluster, as its agent finds now by dry runs of the API server, as the person. With a folder: what the
-// service would be with that. handedOut: the digest that the hub hands out; empty: any.
+// service would be with that. handedOut is the digest that the hub hands out by now; empty: any. refused gets the words of each answer after which the page
+// asks again: not each reason goes by.
 export async function compare(
   ask: Ask,
   service: string,
-  of: { handedOut?: string; folder?: Blob },
+  of: { handedOut?: () => string; folder?: Blob; refused?: (words: string) => void },
   signal: AbortSignal,
-  wait = sleep,
+  at: Clock = clock,
 ): Promise<ServiceDetail> {
-  const every = of.folder ? pauseWithFolder : pause
-  for (let waited = 0; ; waited += every) {
-    const late = waited >= patience
+  const began = at.now()
+  const late = () => at.now() - began >= patience
+  for (;;) {
     try {
-      const found = await once(ask, service, of.folder, signal)
-      if (of.folder || late || !of.handedOut || found.digest === of.handedOut) return found
+      const found = await bounded(of.folder ? mostWaitWithFolder : mostWait, signal, (ends) =>
+        once(ask, service, of.folder, ends),
+      )
+      const wanted = of.handedOut?.() ?? ''
+      if (of.folder || !wanted || found.digest === wanted || late()) return found
     } catch (e) {
-      if (late || !(e instanceof Refused) || e.status !== 503) throw e
+      if (!(e instanceof Refused) || e.status !== 503 || late()) throw e
+      of.refused?.(e.rawMessage)
     }
-    await wait(every, signal)
+    await at.wait(of.folder ? pauseWithFolder : pause, signal)
     signal.throwIfAborted()
+  }
+}
+
+async function bounded<T>(
+  most: number,
+  signal: AbortSignal,
+  act: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ends = new AbortController()
+  const stop = () => ends.abort(signal.reason)
+  signal.addEventListener('abort', stop)
+  const words = `No answer of the cluster came within ${most / 1000} s.`
+  const timer = setTimeout(() => ends.abort(new ConnectError(words, Code.DeadlineExceeded)), most)
+  try {
+    signal.throwIfAborted()
+    return await act(ends.signal)
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', stop)
   }
 }
 
@@ -94,12 +122,15 @@ export async function packed(
   return { ...out, tar }
 }
 
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    const timer = setTimeout(done, ms)
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer)
-      done()
-    })
-  })
+// What a service would be with another revision of its source. Nothing of the folder itself is in the result.
+export async function compareTo(
+  ask: Ask,
+  service: string,
+  revision: string,
+  pack: Pack,
+  refused: (words: string) => void,
+  signal: AbortSignal,
+): Promise<{ commit: string; files: number; found: ServiceDetail }> {
+  const { commit, files, tar } = await packed(service, revision, signal, pack)
+  return { commit, files, found: await compare(ask, service, { folder: tar, refused }, signal) }
 }

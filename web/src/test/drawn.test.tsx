@@ -91,3 +91,11 @@ describe('a time', () => {
     expect(isoOf(never)).toBe('')
   })
 })
+
+test('a comparison says when it is of other content than the hub hands out', async () => {
+  const { Other } = await import('../pages/service/Diff')
+  const of = (digest: string, handedOut: string) =>
+    drawing().draw(<Other digest={digest} handedOut={handedOut} />)
+  expect(of('sha256:old', 'sha256:new')).toContain('The hub hands out something else by now')
+  expect([of('sha256:new', 'sha256:new'), of('sha256:new', '')]).toEqual(['', ''])
+})

@@ -1,7 +1,7 @@
 import { create, toJsonString } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
-import { describe, expect, test } from 'vitest'
-import { compare, type Folder, packed } from '../cluster/compare'
+import { describe, expect, test, vi } from 'vitest'
+import { compare, compareTo, type Folder, packed } from '../cluster/compare'
 import { Refused } from '../cluster/request'
 import { type Service, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { TokenLimitsSchema } from '../gen/fairlead/console/v1/service_account_service_pb'
@@ -13,7 +13,14 @@ import { linesOf } from '../pages/service/lines'
 import { detach, orphaned } from '../ui/detach'
 
 const never = new AbortController().signal
-const now = () => Promise.resolve()
+// A clock that goes on while something waits.
+const clock = () => {
+  let time = 0
+  const wait = async (ms: number) => {
+    time += ms
+  }
+  return { now: () => time, wait }
+}
 
 describe('the difference of two texts', () => {
   test('is what diff -u writes', () => {
@@ -70,23 +77,64 @@ describe('a comparison with the cluster', () => {
 
   test('waits for an agent that has not heard of the newest content, or is busy', async () => {
     const { ask, asked } = answers(detail('old'), busy, detail('new'))
-    const found = await compare(ask, 'web', { handedOut: 'new' }, never, now)
+    const found = await compare(ask, 'web', { handedOut: () => 'new' }, never, clock())
     expect(found.digest).toBe('new')
     expect(asked.map(([path]) => path)).toEqual(Array(3).fill('/fairlead/v1/services/web/diff'))
     expect(asked[0]?.[1]?.method).toBeUndefined()
   })
   test('takes in the end what there is, and says why there is nothing', async () => {
-    expect((await compare(answers(detail('old')).ask, 'web', { handedOut: 'new' }, never, now)).digest).toBe(
-      'old',
-    )
-    await expect(compare(answers(busy).ask, 'web', {}, never, now)).rejects.toThrow('the agent stands by')
+    const old = compare(answers(detail('old')).ask, 'web', { handedOut: () => 'new' }, never, clock())
+    expect((await old).digest).toBe('old')
     const refused = answers(new Refused('you may not read', Code.PermissionDenied, 403))
-    await expect(compare(refused.ask, 'web', {}, never, now)).rejects.toThrow('you may not read')
+    await expect(compare(refused.ask, 'web', {}, never, clock())).rejects.toThrow('you may not read')
     expect(refused.asked.length).toBe(1)
+  })
+  test('asks again for 15 s, however long an answer takes, and says each time what the answer was', async () => {
+    const { ask, asked } = answers(busy)
+    const at = clock()
+    const slow: typeof ask = async (path, init) => {
+      await at.wait(4_000)
+      return ask(path, init)
+    }
+    const refused = vi.fn()
+    await expect(compare(slow, 'web', { refused }, never, at)).rejects.toThrow('the agent stands by')
+    expect(asked.length).toBe(4)
+    expect(refused.mock.calls).toEqual(Array(3).fill(['the agent stands by']))
+  })
+  test('is of what the hub hands out by then', async () => {
+    const { ask, asked } = answers(detail('new'), detail('newer'))
+    let handedOut = 'new'
+    const moving: typeof ask = async (path, init) => {
+      handedOut = 'newer'
+      return ask(path, init)
+    }
+    expect((await compare(moving, 'web', { handedOut: () => handedOut }, never, clock())).digest).toBe(
+      'newer',
+    )
+    expect(asked.length).toBe(2)
+  })
+  test('ends when no answer comes, as behind a network that is cut', async () => {
+    vi.useFakeTimers()
+    try {
+      const silent = (_: string, init?: RequestInit) =>
+        new Promise<Response>((_, fails) =>
+          init?.signal?.addEventListener('abort', () => fails(init.signal?.reason)),
+        )
+      const outcome = expect(compare(silent, 'web', {}, never)).rejects.toThrow('No answer of the cluster')
+      await vi.advanceTimersByTimeAsync(30_000)
+      await outcome
+      const given = new AbortController()
+      const ended = expect(compare(silent, 'web', {}, given.signal)).rejects.toThrow('a person went on')
+      given.abort(new Error('a person went on'))
+      await ended
+      expect(vi.getTimerCount()).toBe(0)
+    } finally {
+      vi.useRealTimers()
+    }
   })
   test('sends a folder once, and takes the first answer', async () => {
     const { ask, asked } = answers(detail('other'))
-    await compare(ask, 'web', { handedOut: 'new', folder: new Blob(['tar']) }, never, now)
+    await compare(ask, 'web', { handedOut: () => 'new', folder: new Blob(['tar']) }, never, clock())
     expect(asked.map(([, init]) => [init?.method, init?.headers])).toEqual([
       ['POST', { 'Content-Type': 'application/x-tar' }],
     ])
@@ -110,6 +158,9 @@ describe('a comparison with the cluster', () => {
     const got: Folder = await packed('web', 'c1', never, pack(abc))
     expect([got.commit, got.files, await got.tar.text()]).toEqual(['c1', 2, 'abc'])
     await expect(packed('web', 'c1', never, pack(`sha256:${sum}`))).rejects.toThrow('did not come whole')
+    const { ask } = answers(detail('other'))
+    const kept = await compareTo(ask, 'web', 'c1', pack(abc), vi.fn(), never)
+    expect(Object.keys(kept)).toEqual(['commit', 'files', 'found']) // and not the folder
   })
 })
 
@@ -138,17 +189,44 @@ describe('objects that outlive their service', () => {
   const at = (hub: string, cluster: string) =>
     service({ spec: {}, status: { hub: { digest: hub }, cluster: { report: { digest: cluster } } } })
   test('wait until the cluster has the new content, and no longer than a person waits', async () => {
-    const states = [at('a', 'a'), at('a', 'a'), at('b', 'a'), at('b', 'b'), at('c', 'c')]
-    await detach('web', never, hubOf(states), now)
-    expect(states.length).toBe(1)
+    const states = [at('a', 'a'), at('a', 'a'), at('b', 'a'), at('b', 'b'), at('c', 'c'), at('d', 'd')]
+    await detach('web', never, hubOf(states), clock())
+    expect(states.map((s) => s.status?.hub?.digest)).toEqual(['c', 'd'])
     const given = new AbortController()
-    const waits = detach('web', given.signal, hubOf([at('a', 'a')]), async () => given.abort())
+    const waits = detach('web', given.signal, hubOf([at('a', 'a')]), {
+      now: () => 0,
+      wait: async () => given.abort(),
+    })
     await expect(waits).rejects.toThrow('It was not deleted')
-    await expect(detach('web', never, hubOf([at('a', 'a')]), now)).rejects.toThrow('does not answer')
+    await expect(detach('web', never, hubOf([at('a', 'a')]), clock())).rejects.toThrow('does not answer')
+  })
+  test('wait over a network that is cut for a moment, and what ends the wait says what is left behind', async () => {
+    const states = [at('a', 'a'), new TypeError('Failed to fetch'), at('b', 'b')]
+    const failing = (of: (Service | Error)[]) => ({
+      ...hubOf([at('a', 'a')]),
+      getService: async () => {
+        const next = of.length > 1 ? of.shift() : of[0]
+        if (next instanceof Error) throw next
+        return { service: next }
+      },
+    })
+    await detach('web', never, failing(states), clock())
+    const refused = failing([at('a', 'a'), new ConnectError('you may not see it', Code.PermissionDenied)])
+    await expect(detach('web', never, refused, clock())).rejects.toThrow(
+      'you may not see it. It was not deleted, and has spec.sync.onDelete: orphan now.',
+    )
+    const cut = failing([at('a', 'a'), new TypeError('Failed to fetch')])
+    await expect(detach('web', never, cut, clock())).rejects.toThrow(
+      /The hub does not answer.*It was not deleted/,
+    )
   })
   test('can not be promised behind a rollback', async () => {
     const hub = { ...hubOf([at('a', 'a')]), updateService: async () => ({ service: at('a', 'a') }) }
-    await expect(detach('web', never, hub, now)).rejects.toBeInstanceOf(ConnectError)
+    const refused = expect.objectContaining({
+      code: Code.FailedPrecondition,
+      message: expect.stringContaining('is rolled back'),
+    })
+    await expect(detach('web', never, hub, clock())).rejects.toEqual(refused)
   })
 })
 

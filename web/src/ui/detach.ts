@@ -2,6 +2,9 @@ import { clone, create } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { type Service, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { DeletePolicy, SyncSpecSchema } from '../gen/fairlead/delivery/v1/options_pb'
+import { type Clock, clock } from '../hub/clock'
+import { failureOf } from '../hub/errors'
+import { sentence } from './text'
 
 // How long a cluster may take to learn that objects stay, and how often the hub is asked whether it has.
 const patience = 120_000
@@ -29,7 +32,12 @@ export function orphaned(of: Service): Service {
 }
 
 // Has the objects of a service stay in the cluster when it is deleted, and waits until the cluster knows, as `fairlead delete --detach` does.
-export async function detach(name: string, signal: AbortSignal, hub: Services, wait = sleep): Promise<void> {
+export async function detach(
+  name: string,
+  signal: AbortSignal,
+  hub: Services,
+  at: Clock = clock,
+): Promise<void> {
   const { service: before } = await hub.getService({ name })
   if (!before) return
   const { service: now } = await hub.updateService({ service: orphaned(before) })
@@ -39,23 +47,23 @@ export async function detach(name: string, signal: AbortSignal, hub: Services, w
       Code.FailedPrecondition,
     )
   const kept = 'It was not deleted, and has spec.sync.onDelete: orphan now.'
-  for (let waited = 0; waited < patience; waited += pause) {
-    const { service } = await hub.getService({ name })
-    const handed = service?.status?.hub?.digest ?? ''
-    if (handed !== before.status?.hub?.digest && service?.status?.cluster?.report?.digest === handed) return
-    await wait(pause, signal)
+  const began = at.now()
+  let away = ''
+  while (at.now() - began < patience) {
+    try {
+      const { service } = await hub.getService({ name })
+      away = ''
+      const handed = service?.status?.hub?.digest ?? ''
+      if (handed !== before.status?.hub?.digest && service?.status?.cluster?.report?.digest === handed) return
+    } catch (e) {
+      const failure = failureOf(e)
+      if (!failure.away)
+        throw new ConnectError(`${sentence(failure.message)} ${kept}`, ConnectError.from(e).code)
+      away = `${sentence(failure.message)} `
+    }
+    await at.wait(pause, signal)
     if (signal.aborted)
       throw new ConnectError(`Nobody waits for the cluster any more. ${kept}`, Code.Canceled)
   }
-  throw new ConnectError(`Its cluster does not answer. ${kept}`, Code.DeadlineExceeded)
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    const timer = setTimeout(done, ms)
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer)
-      done()
-    })
-  })
+  throw new ConnectError(`${away || 'Its cluster does not answer. '}${kept}`, Code.DeadlineExceeded)
 }

@@ -1,8 +1,9 @@
 import { createClient } from '@connectrpc/connect'
 import { useQuery as useMethod } from '@connectrpc/connect-query'
 import { useQuery } from '@tanstack/react-query'
+import { useRef, useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
-import { compare, packed } from '../../cluster/compare'
+import { compare, compareTo } from '../../cluster/compare'
 import { askOf } from '../../cluster/request'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
@@ -13,7 +14,7 @@ import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
 import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
-import { amount, plain, shortCommit } from '../../ui/text'
+import { amount, plain, sentence, shortCommit } from '../../ui/text'
 import { valuesOf } from './difference'
 
 const gitcache = createClient(SourceService, transport)
@@ -57,9 +58,15 @@ function DiffNow({ of }: { of: Service }) {
   const name = of.metadata?.name ?? ''
   const cluster = of.spec?.cluster ?? ''
   const handedOut = of.status?.hub?.digest ?? ''
+  const newest = useRef(handedOut)
+  newest.current = handedOut
+  const [refusal, setRefusal] = useState('')
   const now = useQuery({
     queryKey: ['compare', cluster, name],
-    queryFn: ({ signal }) => compare(askOf(cluster), name, { handedOut }, signal),
+    queryFn: ({ signal }) => {
+      setRefusal('')
+      return compare(askOf(cluster), name, { handedOut: () => newest.current, refused: setRefusal }, signal)
+    },
     ...once,
   })
   // Where the cluster can't be asked, what the agent found last still counts, with its age.
@@ -69,18 +76,24 @@ function DiffNow({ of }: { of: Service }) {
     { enabled: now.isError, refetchInterval: false },
   )
   const again = () => void now.refetch()
-  if (now.isFetching) return <Waiting what={`what a sync would change on ${plain(cluster, 63)}`} />
-  if (now.data?.detail.case === 'diff')
-    return <Changes of={now.data.detail.value} at={now.data.observedTime} again={again} />
+  if (now.isFetching)
+    return <Asking what={`what a sync would change on ${plain(cluster, 63)}`} refusal={refusal} />
+  if (now.data?.detail.case === 'diff' && !now.isError)
+    return (
+      <>
+        <Other digest={now.data.digest} handedOut={handedOut} />
+        <Changes of={now.data.detail.value} at={now.data.observedTime} again={again} />
+      </>
+    )
   const why = now.error ? failureAt('tunnel', now.error) : undefined
   if (last.data?.diff)
     return (
       <>
         <p className="notice">
-          The cluster can't be asked now: <Said of={why?.message ?? ''} max={600} /> This is what its agent
-          found last.
-          {last.data.digest !== handedOut && ' The hub hands out something else by now.'}
+          The cluster can't be asked now: <Said of={sentence(why?.message ?? '')} max={600} /> This is what
+          its agent found last.
         </p>
+        <Other digest={last.data.digest} handedOut={handedOut} />
         <Changes of={last.data.diff} at={last.data.observedTime} again={again} />
       </>
     )
@@ -95,30 +108,56 @@ function DiffNow({ of }: { of: Service }) {
   )
 }
 
+// A comparison that is about other content than the hub hands out says so: an agent may not have heard of that, and a page stays open.
+export function Other({ digest, handedOut }: { digest: string; handedOut: string }) {
+  if (handedOut === '' || digest === handedOut) return null
+  return (
+    <p className="notice">
+      The hub hands out something else by now: this is about what its agent had. Ask again once the agent has
+      the newest.
+    </p>
+  )
+}
+
+function Asking({ what, refusal }: { what: string; refusal: string }) {
+  return (
+    <>
+      <Waiting what={what} />
+      {refusal && (
+        <p className="quiet">
+          So far the answer is: <Said of={sentence(refusal)} max={600} /> The page asks again.
+        </p>
+      )}
+    </>
+  )
+}
+
 export function DiffTo({ of, revision }: { of: Service; revision: string }) {
   const name = of.metadata?.name ?? ''
   const cluster = of.spec?.cluster ?? ''
+  const [refusal, setRefusal] = useState('')
   const got = useQuery({
     queryKey: ['compare', cluster, name, revision],
-    queryFn: async ({ signal }) => {
-      const folder = await packed(name, revision, signal, gitcache.packService)
-      return { folder, found: await compare(askOf(cluster), name, { folder: folder.tar }, signal) }
+    queryFn: ({ signal }) => {
+      setRefusal('')
+      return compareTo(askOf(cluster), name, revision, gitcache.packService, setRefusal, signal)
     },
     ...once,
   })
   const again = () => void got.refetch()
   if (got.isFetching)
     return (
-      <Waiting
+      <Asking
         what={`${plain(shortCommit(revision), 255)}, and cluster ${plain(cluster, 63)} for a dry run of it`}
+        refusal={refusal}
       />
     )
   if (got.error || !got.data) return <Failed failure={failureOf(got.error)} again={again} />
-  const { folder, found } = got.data
+  const { commit, files, found } = got.data
   if (found.detail.case !== 'diff') return null
   return (
     <Changes of={found.detail.value} at={found.observedTime} again={again}>
-      {amount(folder.files, 'file')} of commit <span className="mono">{shortCommit(folder.commit)}</span>:{' '}
+      {amount(files, 'file')} of commit <span className="mono">{shortCommit(commit)}</span>:{' '}
     </Changes>
   )
 }
