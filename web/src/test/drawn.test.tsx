@@ -1,5 +1,5 @@
 import { create, type DescMessage, type DescMethodUnary, type MessageInitShape } from '@bufbuild/protobuf'
-import { createRouterTransport } from '@connectrpc/connect'
+import { Code, ConnectError, createRouterTransport } from '@connectrpc/connect'
 import { createConnectQueryKey, TransportProvider } from '@connectrpc/connect-query'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { renderToStaticMarkup } from 'react-dom/server'
@@ -8,6 +8,8 @@ import { afterAll, describe, expect, test, vi } from 'vitest'
 import { EventService } from '../gen/fairlead/console/v1/event_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
+import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
+import type { Pulled, useLever } from '../ui/Ask'
 import { pageText } from '../ui/paging'
 
 // Parts of pages as they are drawn first, over answers that the hub gave before. Modules look at the address of the page when they are loaded.
@@ -19,7 +21,16 @@ vi.hoisted(() => {
 vi.mock('../live/live', async () => ({ useLive: (await import('@connectrpc/connect-query')).useQuery }))
 afterAll(() => vi.unstubAllGlobals())
 
-const transport = createRouterTransport(() => {})
+const holds: { refuse?: ConnectError; asked: string[] } = { asked: [] }
+const transport = createRouterTransport(({ service }) =>
+  service(SyncService, {
+    holdService: ({ reason }) => {
+      holds.asked.push(reason)
+      if (holds.refuse) throw holds.refuse
+      return {}
+    },
+  }),
+)
 
 function drawing(address = '/') {
   const queries = new QueryClient({ defaultOptions: { queries: { retry: false } } })
@@ -98,4 +109,27 @@ test('a comparison says when it is of other content than the hub hands out', asy
     drawing().draw(<Other digest={digest} handedOut={handedOut} />)
   expect(of('sha256:old', 'sha256:new')).toContain('The hub hands out something else by now')
   expect([of('sha256:new', 'sha256:new'), of('sha256:new', '')]).toEqual(['', ''])
+})
+
+let hold: Pulled<typeof SyncService.method.holdService.input> | undefined
+function Holds({ use }: { use: typeof useLever }) {
+  hold = use(SyncService.method.holdService, () => {})
+  return null
+}
+
+test('two clicks send one request, and another one goes once it is answered', async () => {
+  const { useLever: use } = await import('../ui/Ask')
+  drawing().draw(<Holds use={use} />)
+  const click = (reason: string) => hold?.pull({ name: 'web', reason })
+  const clickUntil = (...reasons: string[]) =>
+    vi.waitFor(() => {
+      if (holds.asked.length < reasons.length) click(reasons.at(-1) ?? '')
+      expect(holds.asked).toEqual(reasons)
+    })
+  click('first')
+  click('first, again')
+  await clickUntil('first')
+  holds.refuse = new ConnectError('not now', Code.FailedPrecondition)
+  await clickUntil('first', 'second')
+  await clickUntil('first', 'second', 'third')
 })

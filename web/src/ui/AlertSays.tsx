@@ -36,15 +36,16 @@ export function AlertSays({ of }: { of: Alert }) {
 }
 
 function Group({ of }: { of: AlertGroup }) {
+  const shown = of.clusters.slice(0, few)
   return (
     <div className="cause">
       {of.group && `${plain(of.group, 120)}: `}
-      {of.clusters.slice(0, few).map((name) => (
+      {shown.map((name) => (
         <span key={name}>
           <Link to={`/cluster/${name}`}>{name}</Link>{' '}
         </span>
       ))}
-      {of.total > few && `and ${(of.total - few).toLocaleString()} more `}
+      {of.total > shown.length && `and ${(of.total - shown.length).toLocaleString()} more `}
       <span className="quiet">
         {of.flapsSinceTime ? (
           <>

@@ -1,10 +1,12 @@
 import type { DescMessage, DescMethodUnary, MessageInitShape } from '@bufbuild/protobuf'
 import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { useMutation } from '@connectrpc/connect-query'
-import { useEffect, useRef, useState } from 'react'
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { useLocation } from 'react-router'
 import { failureOf } from '../hub/errors'
+import { useOnce } from './once'
 import { Failed } from './Panel'
+import { plain } from './text'
 import { tray } from './tray'
 
 export type Pulled<I extends DescMessage> = {
@@ -21,21 +23,28 @@ export function useLever<I extends DescMessage, O extends DescMessage>(
   changed: () => void,
 ): Pulled<I> {
   const then = useRef<() => void>(undefined)
+  const once = useOnce()
   const m = useMutation(method, {
     onSuccess: () => {
       then.current?.()
       changed()
     },
+    onSettled: once.settled,
   })
+  const { reset } = m
   return {
-    pull: (request, done) => {
-      then.current = done
-      m.mutate(request)
-    },
+    pull: (request, done) =>
+      once.send(() => {
+        then.current = done
+        m.mutate(request)
+      }),
     pending: m.isPending,
     error: m.error,
     done: m.isSuccess,
-    reset: m.reset,
+    // What is on its way has its outcome on the page.
+    reset: useCallback(() => {
+      if (!once.sent) reset()
+    }, [once, reset]),
   }
 }
 
@@ -68,11 +77,21 @@ export function Ask<I extends DescMessage>({
   children?: React.ReactNode
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
+  const opener = useRef<HTMLButtonElement>(null)
+  // What a person typed and chose stays with them until the hub has taken it in. What they chose may be gone from the page by then: the hub says so.
   const [reason, setReason] = useState('')
+  const [choice, setChoice] = useState<string>()
+  const [hours, setHours] = useState('')
+  const least = ends === 'always' ? '2' : '0'
   const { done, reset } = lever
   useEffect(() => {
-    if (done) dialog.current?.close()
+    if (!done) return
+    dialog.current?.close()
+    setReason('')
+    setChoice(undefined)
+    setHours('')
   }, [done])
+  useLayoutEffect(() => () => handOnFocus(opener.current, dialog.current), [])
   // What the hub took in before this button came back says nothing of what it would do now.
   useEffect(() => reset(), [reset])
   // A link in it leads to what it would do, which must not lie behind it.
@@ -82,6 +101,7 @@ export function Ask<I extends DescMessage>({
   return (
     <>
       <button
+        ref={opener}
         type="button"
         onClick={() => {
           lever.reset()
@@ -95,20 +115,19 @@ export function Ask<I extends DescMessage>({
           The hub has taken it in.
         </span>
       )}
-      <dialog ref={dialog} aria-label={title}>
-        <h2>{title}</h2>
-        <p>{words}</p>
+      <dialog ref={dialog} aria-label={plain(title, 400)}>
+        <h2>{plain(title, 400)}</h2>
+        <p>{plain(words)}</p>
         {children && <div className="quiet asked">{children}</div>}
         <form
           onSubmit={(e) => {
             e.preventDefault()
-            const typed = new FormData(e.currentTarget)
-            const hours = Number(typed.get('hours') ?? 0)
+            const until = ends ? Number(hours || least) : 0
             lever.pull(
               request(
                 reason,
-                String(typed.get('choice') ?? choices?.[0]?.[1] ?? ''),
-                hours > 0 ? { untilTime: timestampFromMs(Date.now() + hours * 3_600_000) } : {},
+                choice ?? choices?.[0]?.[1] ?? '',
+                until > 0 ? { untilTime: timestampFromMs(Date.now() + until * 3_600_000) } : {},
               ),
               undo && (() => tray.add(title, undo)),
             )
@@ -116,13 +135,20 @@ export function Ask<I extends DescMessage>({
         >
           {choices?.map(([text, value], i) => (
             <label key={value} className="choice">
-              <input type="radio" name="choice" value={value} defaultChecked={i === 0} /> {text}
+              <input
+                type="radio"
+                name="choice"
+                value={value}
+                checked={choice === undefined ? i === 0 : choice === value}
+                onChange={() => setChoice(value)}
+              />{' '}
+              {plain(text, 400)}
             </label>
           ))}
           {ends && (
             <label>
               Ends
-              <select name="hours">
+              <select name="hours" value={hours || least} onChange={(e) => setHours(e.target.value)}>
                 {ends !== 'always' && <option value="0">when somebody ends it</option>}
                 <option value="2">in two hours</option>
                 <option value="24">in a day</option>
@@ -149,4 +175,11 @@ export function Ask<I extends DescMessage>({
       </dialog>
     </>
   )
+}
+
+// A button that goes while it has the focus, or its dialog has, leaves it to the heading of the page, and not to nothing.
+function handOnFocus(opener: HTMLElement | null, dialog: HTMLElement | null) {
+  const at = document.activeElement
+  if (at && (at === opener || dialog?.contains(at)))
+    document.querySelector('h1')?.focus({ preventScroll: true })
 }

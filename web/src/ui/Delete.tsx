@@ -8,6 +8,7 @@ import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { transport } from '../hub/transport'
 import type { Loss } from './deletion'
 import { Lose } from './Lose'
+import { useOnce } from './once'
 import type { ResourceKind } from './resources'
 import { tray } from './tray'
 
@@ -27,7 +28,9 @@ export function Delete({
 }) {
   const navigate = useNavigate()
   const given = useRef<AbortController>(undefined)
+  const once = useOnce()
   const sent = useMutation({
+    onSettled: once.settled,
     mutationFn: async ({ keep, confirmation }: { keep: Loss['keep']; confirmation: string }) => {
       given.current = new AbortController()
       const { signal } = given.current
@@ -63,12 +66,12 @@ export function Delete({
       }
       sure={wanted ? 'Delete it all the same' : 'Delete'}
       sent={{
-        send: (keep) => sent.mutate({ keep, confirmation: wanted?.confirmation ?? '' }),
+        send: (keep) => once.send(() => sent.mutate({ keep, confirmation: wanted?.confirmation ?? '' })),
         error: sent.error,
         isPending: sent.isPending,
         reset: () => {
           given.current?.abort()
-          sent.reset()
+          if (!once.sent) sent.reset()
         },
       }}
     />

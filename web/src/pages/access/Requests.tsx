@@ -17,6 +17,7 @@ import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
+import { useOnce } from '../../ui/once'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Failed } from '../../ui/Panel'
 import { isoOf, plain } from '../../ui/text'
@@ -207,7 +208,9 @@ function NewRequest({ changed }: { changed: () => void }) {
   const [params] = useSearchParams()
   const form = useRef<HTMLFormElement>(null)
   const [cluster, setCluster] = useState(params.get('cluster') ?? '')
+  const once = useOnce()
   const made = useMutation(LendingService.method.createAccessRequest, {
+    onSettled: once.settled,
     onSuccess: () => {
       form.current?.reset()
       setCluster('')
@@ -223,12 +226,14 @@ function NewRequest({ changed }: { changed: () => void }) {
         onSubmit={(e) => {
           e.preventDefault()
           const typed = new FormData(e.currentTarget)
-          made.mutate({
-            cluster: cluster.trim(),
-            role: String(typed.get('role') ?? '').trim(),
-            reason: String(typed.get('reason') ?? ''),
-            duration: durationFromMs(Number(typed.get('minutes')) * 60_000),
-          })
+          once.send(() =>
+            made.mutate({
+              cluster: cluster.trim(),
+              role: String(typed.get('role') ?? '').trim(),
+              reason: String(typed.get('reason') ?? ''),
+              duration: durationFromMs(Number(typed.get('minutes')) * 60_000),
+            }),
+          )
         }}
       >
         <label>

@@ -5,6 +5,7 @@ import { type Kind, pathOf } from '../../cluster/kinds'
 import type { Ask } from '../../cluster/request'
 import { type Right, useRight } from '../../cluster/rights'
 import { failureOf } from '../../hub/errors'
+import { useOnce } from '../../ui/once'
 import { Failed } from '../../ui/Panel'
 import { amount, plain } from '../../ui/text'
 import type { Thing } from './Thing'
@@ -155,8 +156,10 @@ export function Act({
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
   const [name, setName] = useState('')
+  const once = useOnce()
   const sent = useMutation({
     mutationFn: act,
+    onSettled: once.settled,
     onSuccess: () => {
       dialog.current?.close()
       done()
@@ -172,7 +175,7 @@ export function Act({
         title={right.allowed ? undefined : plain(right.reason, 400)}
         onClick={() => {
           if (!right.allowed) return
-          sent.reset()
+          if (!once.sent) sent.reset()
           setName('')
           dialog.current?.showModal()
           if (ask) asked.mutate()
@@ -196,7 +199,8 @@ export function Act({
         <form
           onSubmit={(e) => {
             e.preventDefault()
-            sent.mutate(new FormData(e.currentTarget))
+            const typed = new FormData(e.currentTarget)
+            once.send(() => sent.mutate(typed))
           }}
         >
           {fields}

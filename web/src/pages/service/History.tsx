@@ -50,7 +50,6 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
     pageSize: size,
     pageToken: pages.token,
   })
-  const rollback = useLever(RevisionService.method.rollbackService, changed)
   const fresh = useFreshness([list])
   const again = () => void list.refetch()
   if (list.error && !list.data)
@@ -126,28 +125,7 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
                     <td key={name}>{text}</td>
                   ))}
                   <td>
-                    <Ask
-                      verb="Roll back"
-                      title={`Roll ${service} back to #${d.number}`}
-                      words={`Commit ${shortCommit(d.commit?.commit)} with the spec of then is delivered.`}
-                      lever={rollback}
-                      wants
-                      choices={[
-                        ['Until the ref points to another commit', 'next'],
-                        ['Until somebody unpins it', 'stay'],
-                      ]}
-                      ends
-                      request={(reason, way, until) => ({
-                        service,
-                        deployment: d.number,
-                        reason,
-                        keep: way === 'stay',
-                        ...until,
-                      })}
-                    >
-                      {insteadOf(of, d)} {ofHold(of)}
-                      <Preview of={of} to={d} />
-                    </Ask>
+                    <RollBack of={of} to={d} changed={changed} />
                   </td>
                 </tr>
               )
@@ -157,6 +135,36 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
       </div>
       {pager}
     </>
+  )
+}
+
+// Each deployment has its own: what the hub answers to one is said beside that one.
+function RollBack({ of, to, changed }: { of: Service; to: Deployment; changed: () => void }) {
+  const service = of.metadata?.name ?? ''
+  const rollback = useLever(RevisionService.method.rollbackService, changed)
+  return (
+    <Ask
+      verb="Roll back"
+      title={`Roll ${service} back to #${to.number}`}
+      words={`Commit ${shortCommit(to.commit?.commit)} with the spec of then is delivered.`}
+      lever={rollback}
+      wants
+      choices={[
+        ['Until the ref points to another commit', 'next'],
+        ['Until somebody unpins it', 'stay'],
+      ]}
+      ends
+      request={(reason, way, until) => ({
+        service,
+        deployment: to.number,
+        reason,
+        keep: way === 'stay',
+        ...until,
+      })}
+    >
+      {insteadOf(of, to)} {ofHold(of)}
+      <Preview of={of} to={to} />
+    </Ask>
   )
 }
 

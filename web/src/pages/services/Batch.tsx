@@ -56,8 +56,11 @@ export function Batch({
           key={v.name}
           type="button"
           onClick={() => {
-            setVerb(v)
-            setOutcomes(undefined)
+            // What is on its way has its outcomes first.
+            if (left === 0) {
+              setVerb(v)
+              setOutcomes(undefined)
+            }
             dialog.current?.showModal()
           }}
         >
