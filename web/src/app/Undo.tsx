@@ -37,6 +37,7 @@ function Tray() {
                 {d.state === 'done' ? 'Undo' : 'Try again'}
               </button>
             )}
+            {d.state === 'undone' && d.note && <div className="quiet">{plain(d.note, 600)}</div>}
             {d.state === 'failed' && (
               <div className="cause">
                 <Said of={failureOf(d.failure).message} max={600} />

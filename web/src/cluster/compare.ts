@@ -2,7 +2,7 @@ import { fromJsonString } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { type ServiceDetail, ServiceDetailSchema } from '../gen/fairlead/delivery/v1/detail_pb'
 import type { PackServiceResponse } from '../gen/fairlead/gitcache/v1/source_pb'
-import { type Clock, clock } from '../hub/clock'
+import { type Clock, clock, within } from '../hub/clock'
 import { type Ask, Refused, read } from './request'
 
 // An answer has half a MiB of changes at most, by the contract.
@@ -36,7 +36,7 @@ export async function compare(
   const late = () => at.now() - began >= patience
   for (;;) {
     try {
-      const found = await bounded(of.folder ? mostWaitWithFolder : mostWait, signal, (ends) =>
+      const found = await within(of.folder ? mostWaitWithFolder : mostWait, signal, (ends) =>
         once(ask, service, of.folder, ends),
       )
       const wanted = of.handedOut?.() ?? ''
@@ -47,25 +47,6 @@ export async function compare(
     }
     await at.wait(of.folder ? pauseWithFolder : pause, signal)
     signal.throwIfAborted()
-  }
-}
-
-async function bounded<T>(
-  most: number,
-  signal: AbortSignal,
-  act: (signal: AbortSignal) => Promise<T>,
-): Promise<T> {
-  const ends = new AbortController()
-  const stop = () => ends.abort(signal.reason)
-  signal.addEventListener('abort', stop)
-  const words = `No answer of the cluster came within ${most / 1000} s.`
-  const timer = setTimeout(() => ends.abort(new ConnectError(words, Code.DeadlineExceeded)), most)
-  try {
-    signal.throwIfAborted()
-    return await act(ends.signal)
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', stop)
   }
 }
 

@@ -1,6 +1,7 @@
+import { within } from '../hub/clock'
 import { amount } from '../ui/text'
 import { type Kind, pathOf } from './kinds'
-import { type Ask, json } from './request'
+import { type Ask, json, Refused } from './request'
 import type { Metadata } from './table'
 
 export type Consequence = string
@@ -13,6 +14,8 @@ type Of = {
 // Kinds that are counted in a namespace; more are said to be left out.
 const mostKinds = 80
 const atOnce = 8
+// How long the count of one kind may take.
+const mostWait = 30_000
 
 // What goes with an object, or holds its deletion up, as far as the cluster tells the person.
 export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of): Promise<Consequence[]> {
@@ -29,10 +32,14 @@ export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of
       inside.slice(0, mostKinds).map((k) => ({ kind: k, path: pathOf(k, name) })),
     )
     const found = counted.filter((c) => c.count > 0).map((c) => `${c.count} ${c.kind.kind}`)
-    out.push(
-      found.length > 0 ? `Everything in it goes: ${found.join(', ')}.` : 'Nothing is in it that you may see.',
-    )
     const unseen = counted.filter((c) => c.count < 0).length + Math.max(0, inside.length - mostKinds)
+    out.push(
+      found.length > 0
+        ? `Everything in it goes: ${found.join(', ')}.`
+        : unseen > 0
+          ? 'Everything in it goes. You may see nothing of it.'
+          : 'Nothing is in it.',
+    )
     if (unseen > 0) out.push(`${amount(unseen, 'kind')} in it could not be counted.`)
   } else if (key === 'apiextensions.k8s.io/customresourcedefinitions') {
     const { group = '', names } = (of.spec ?? {}) as {
@@ -60,9 +67,11 @@ export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of
   return out
 }
 
-// How many objects there are; -1: the person may not see them.
+// How many objects there are; -1: the cluster does not say, as where the person may not see them. A cluster that says nothing at all is an error: what goes
+// with a deletion is not made up.
 async function counts(ask: Ask, of: { kind: Kind; path: string }[], fieldSelector = '') {
   const out: { kind: Kind; count: number }[] = []
+  const failures: unknown[] = []
   const waiting = [...of]
   const work = async () => {
     for (let next = waiting.shift(); next; next = waiting.shift()) {
@@ -74,21 +83,30 @@ async function counts(ask: Ask, of: { kind: Kind; path: string }[], fieldSelecto
         ...(fieldSelector ? { fieldSelector } : {}),
       })
       try {
-        const list = await json<{
-          rows?: unknown[]
-          metadata?: { remainingItemCount?: number; continue?: string }
-        }>(ask(`${path}?${query}`, { headers: { Accept: 'application/json;as=Table;v=v1;g=meta.k8s.io' } }))
+        const list = await within(mostWait, undefined, (signal) =>
+          json<{
+            rows?: unknown[]
+            metadata?: { remainingItemCount?: number; continue?: string }
+          }>(
+            ask(`${path}?${query}`, {
+              signal,
+              headers: { Accept: 'application/json;as=Table;v=v1;g=meta.k8s.io' },
+            }),
+          ),
+        )
         const count = (list.rows?.length ?? 0) + (list.metadata?.remainingItemCount ?? 0)
         // A list by fields does not say how many remain.
         out.push({
           kind,
           count: list.metadata?.continue && list.metadata.remainingItemCount === undefined ? -1 : count,
         })
-      } catch {
+      } catch (e) {
+        if (!(e instanceof Refused) || e.status >= 500) failures.push(e)
         out.push({ kind, count: -1 })
       }
     }
   }
   await Promise.all(Array.from({ length: atOnce }, work))
+  if (failures.length > 0 && failures.length === of.length) throw failures[0]
   return out.sort((a, b) => a.kind.kind.localeCompare(b.kind.kind))
 }

@@ -1,3 +1,5 @@
+import { Code, ConnectError } from '@connectrpc/connect'
+
 // Time, for what waits: tests have one of their own.
 export type Clock = { now: () => number; wait: (ms: number, signal: AbortSignal) => Promise<void> }
 
@@ -15,4 +17,24 @@ function sleep(ms: number, signal: AbortSignal): Promise<void> {
     signal.addEventListener('abort', end)
     if (signal.aborted) end()
   })
+}
+
+// Asks a cluster, and no longer than so many milliseconds: behind a network that is cut no answer comes, and no error.
+export async function within<T>(
+  most: number,
+  signal: AbortSignal | undefined,
+  act: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ends = new AbortController()
+  const stop = () => ends.abort(signal?.reason)
+  signal?.addEventListener('abort', stop)
+  const words = `No answer of the cluster came within ${most / 1000} s.`
+  const timer = setTimeout(() => ends.abort(new ConnectError(words, Code.DeadlineExceeded)), most)
+  try {
+    signal?.throwIfAborted()
+    return await act(ends.signal)
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', stop)
+  }
 }

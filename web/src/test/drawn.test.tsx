@@ -1,16 +1,25 @@
 import { create, type DescMessage, type DescMethodUnary, type MessageInitShape } from '@bufbuild/protobuf'
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { Code, ConnectError, createRouterTransport } from '@connectrpc/connect'
 import { createConnectQueryKey, TransportProvider } from '@connectrpc/connect-query'
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { MemoryRouter } from 'react-router'
 import { afterAll, describe, expect, test, vi } from 'vitest'
+import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
+import {
+  type ClusterViewSchema,
+  ClusterViewService,
+} from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { EventService } from '../gen/fairlead/console/v1/event_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
+import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
+import { SectionState } from '../gen/fairlead/delivery/v1/views_pb'
 import type { Pulled, useLever } from '../ui/Ask'
 import { pageText } from '../ui/paging'
+import { kindNamed, type ResourceKind } from '../ui/resources'
 
 // Parts of pages as they are drawn first, over answers that the hub gave before. Modules look at the address of the page when they are loaded.
 vi.hoisted(() => {
@@ -132,4 +141,54 @@ test('two clicks send one request, and another one goes once it is answered', as
   holds.refuse = new ConnectError('not now', Code.FailedPrecondition)
   await clickUntil('first', 'second')
   await clickUntil('first', 'second', 'third')
+})
+
+describe('a service that was deleted', () => {
+  const deleted = async (onDelete: DeletePolicy) => {
+    const { default: Deleted } = await import('../ui/Deleted')
+    const page = drawing()
+    const time = timestampFromMs(Date.now() - 60_000)
+    page.answer(
+      RevisionService.method.listRevisions,
+      { kind: Kind.SERVICE, name: 'web', pageSize: 2 },
+      {
+        revisions: [
+          { action: 'deleted', author: 'user:ada', time },
+          { resource: { resource: { case: 'service', value: { spec: { sync: { onDelete } } } } } },
+        ],
+      },
+    )
+    return page.draw(<Deleted of={kindNamed('Service') as ResourceKind} name="web" back={() => {}} />)
+  }
+  test('says beforehand that it comes back as one whose objects stay', async () => {
+    const drawn = await deleted(DeletePolicy.ORPHAN)
+    expect(drawn).toContain('spec.sync.onDelete: orphan, as when it was deleted')
+    expect(drawn).toContain('which stayed in the cluster')
+  })
+  test('says nothing of that where its objects went', async () => {
+    const drawn = await deleted(DeletePolicy.UNSPECIFIED)
+    expect(drawn).toContain('its objects are applied anew')
+    expect(drawn).not.toContain('orphan')
+  })
+})
+
+describe('the view of a cluster', () => {
+  const viewed = async (view: MessageInitShape<typeof ClusterViewSchema>) => {
+    const { View } = await import('../pages/cluster/View')
+    const page = drawing()
+    page.answer(ClusterViewService.method.getClusterView, { cluster: 'edge-1' }, { view })
+    return page.draw(<View cluster="edge-1" />)
+  }
+  const sections = [{ name: 'pods', state: SectionState.WHOLE, sample: 8, withheld: 12n }]
+  test('that follows it is fresh', async () => {
+    const drawn = await viewed({ connected: true, sections })
+    expect(drawn).toMatch(/class="columns"/)
+    expect(drawn).toContain('One of 8 objects was counted, and the figures multiplied.')
+    expect(drawn).toContain('12 more are counted and not listed.')
+  })
+  test('whose pushes the hub refuses never looks fresh', async () => {
+    const drawn = await viewed({ connected: true, sections, unfollowed: 'the hub refuses its views' })
+    expect(drawn).toMatch(/class="columns away"/)
+    expect(drawn).toContain('the hub refuses its views')
+  })
 })

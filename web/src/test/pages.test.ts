@@ -1,18 +1,23 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf'
-import { Code, ConnectError } from '@connectrpc/connect'
-import { expect, test, vi } from 'vitest'
+import { timestampFromMs } from '@bufbuild/protobuf/wkt'
+import { Code, ConnectError, createRouterTransport } from '@connectrpc/connect'
+import { afterAll, describe, expect, test, vi } from 'vitest'
 import { isNewer } from '../app/newer'
 import { castOf, playTimes } from '../cluster/cast'
+import { consequencesOf } from '../cluster/consequences'
 import { eventsOfObjects } from '../cluster/events'
+import type { Kind as ClusterKind } from '../cluster/kinds'
 import { podsOfObject } from '../cluster/pods'
 import { Refused } from '../cluster/request'
 import { findingOf } from '../cluster/why'
 import { RoleService } from '../gen/fairlead/console/v1/access_service_pb'
+import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import { ConfigSetSchema, ConfigUserSchema } from '../gen/fairlead/console/v1/config_set_service_pb'
 import { GrantService } from '../gen/fairlead/console/v1/grant_service_pb'
+import { ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
 import { ClusterStatusSchema, ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
-import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
+import { DeletePolicy, SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { pageVersion, traceAddress } from '../hub/about'
 import { failureAt } from '../hub/errors'
 import { answerOf } from '../live/answers'
@@ -24,9 +29,14 @@ import { textOf } from '../pages/source/content'
 import { connectionOf } from '../state/states'
 import { undoAll, undoOf } from '../state/undo'
 import { lossOf } from '../ui/deletion'
+import { lossOfService } from '../ui/losses'
 import { kindNamed, kinds, manifest, type ResourceKind } from '../ui/resources'
 import { bytesOf } from '../ui/text'
 import { Tray } from '../ui/tray'
+
+// Modules look at the address of the page when they are loaded.
+vi.hoisted(() => vi.stubGlobal('window', { location: new URL('https://hub.example') }))
+afterAll(() => vi.unstubAllGlobals())
 
 test('a trace has the address that the hub gives, and nothing else comes into it', () => {
   const id = '0af7651916cd43dd8448eb211c80319c'
@@ -340,6 +350,9 @@ test('what was done is undone once, or tried again, and five are kept', async ()
   await tray.undo(last().id)
   expect(last().state).toBe('undone')
   expect(undo).toHaveBeenCalledTimes(2)
+  tray.add('Delete web', async () => 'It has onDelete: orphan.')
+  await tray.undo(last().id)
+  expect(last()).toMatchObject({ state: 'undone', note: 'It has onDelete: orphan.' })
   for (let i = 0; i < 7; i++) tray.add(`Pin ${i}`, undo)
   expect(tray.snapshot().map((d) => d.what)).toEqual(['Pin 6', 'Pin 5', 'Pin 4', 'Pin 3', 'Pin 2'])
 })
@@ -464,9 +477,103 @@ test('the roles that are always there are asked of the method: the stream has th
   expect(answerOf(GrantService.method.listGrants, { pageSize: 100 })).toBeDefined()
 })
 
+describe('what is said of a deletion', () => {
+  const web = create(ServiceSchema, { metadata: { name: 'web' }, spec: { cluster: 'edge-1' } })
+  const at = (connected: boolean | undefined, objects: number) =>
+    createRouterTransport((router) => {
+      router.rpc(ObjectService.method.listObjects, () => ({
+        objects: Array.from({ length: objects }, (_, i) => ({
+          object: { kind: 'ConfigMap', name: `c${i}` },
+          observedTime: timestampFromMs(60_000),
+        })),
+      }))
+      router.rpc(ClusterService.method.getCluster, () => {
+        if (connected === undefined) throw new ConnectError('you may not see it', Code.NotFound)
+        return { cluster: { status: { connected } } }
+      })
+    })
+  const loss = (connected: boolean | undefined, objects = 2, of = web) =>
+    lossOfService(of, at(connected, objects), () => 360_000)
+  test('is what the cluster told, with its age', async () => {
+    const told = [
+      'Cluster edge-1 told of its objects 5m ago.',
+      'Cluster edge-1 loses 2 objects:',
+      '2 ConfigMap',
+    ]
+    expect((await loss(true)).says).toEqual(told)
+    expect((await loss(undefined)).says).toEqual(told)
+    expect((await loss(true, 0)).says).toEqual(['Cluster edge-1 has told of no objects of it.'])
+    expect((await loss(true)).keep?.says).toBe(
+      'Cluster edge-1 keeps 2 objects, without the mark of the service.',
+    )
+  })
+  test('waits for a cluster that is away', async () => {
+    const { says, keep } = await loss(false)
+    expect(says[0]).toBe('Cluster edge-1 is not connected: nothing is deleted there until it is back.')
+    expect(keep?.says).toContain('unless it is back within two minutes the service is not deleted')
+  })
+  test('is nothing where the objects stay', async () => {
+    const orphan = create(ServiceSchema, {
+      metadata: { name: 'web' },
+      spec: { cluster: 'edge-1', sync: { onDelete: DeletePolicy.ORPHAN } },
+    })
+    expect(await loss(true, 2, orphan)).toEqual({
+      says: [
+        'Cluster edge-1 told of its objects 5m ago.',
+        'Cluster edge-1 keeps 2 objects: spec.sync.onDelete is orphan.',
+      ],
+      grave: false,
+    })
+  })
+})
+
+describe('what goes with a namespace', () => {
+  const kind = (name: string, plural: string, namespaced = true): ClusterKind => ({
+    group: '',
+    version: 'v1',
+    kind: name,
+    plural,
+    namespaced,
+    verbs: ['list', 'delete'],
+    short: [],
+    parts: [],
+  })
+  const namespaces = kind('Namespace', 'namespaces', false)
+  const kinds = [kind('ConfigMap', 'configmaps'), kind('Pod', 'pods')]
+  const shop = { metadata: { name: 'shop' } }
+  const said = (ask: Parameters<typeof consequencesOf>[0]) => consequencesOf(ask, namespaces, kinds, shop)
+  const list = (n: number) => ({ rows: Array(n).fill({}), metadata: {} })
+  test('is counted', async () => {
+    expect(
+      await said(
+        cluster({
+          '/api/v1/namespaces/shop/configmaps': list(1),
+          '/api/v1/namespaces/shop/pods': list(0),
+        }),
+      ),
+    ).toEqual(['Everything in it goes: 1 ConfigMap.'])
+  })
+  test('is not called nothing where it is not known', async () => {
+    expect(await said(cluster({ '/api/v1/namespaces/shop/pods': list(0) }))).toEqual([
+      'Everything in it goes. You may see nothing of it.',
+      '1 kind in it could not be counted.',
+    ])
+  })
+  test('is not made up of a cluster that does not answer', async () => {
+    await expect(said(() => Promise.reject(new TypeError('Failed to fetch')))).rejects.toThrow(
+      'Failed to fetch',
+    )
+    const away = new Refused('cluster "edge-1" is not connected', Code.Unavailable, 503)
+    await expect(said(() => Promise.reject(away))).rejects.toThrow('is not connected')
+  })
+})
+
 test('what goes with a service is counted by kind, and what takes others along stands by its name', () => {
   const object = (kind: string, name: string, group = '') => ({ group, kind, name })
-  expect(lossOf([], 'edge-1')).toEqual({ says: ['Cluster edge-1 has no objects of it.'], grave: false })
+  expect(lossOf([], 'edge-1')).toEqual({
+    says: ['Cluster edge-1 has told of no objects of it.'],
+    grave: false,
+  })
   expect(lossOf([object('ConfigMap', 'a')], 'edge-1')).toEqual({
     says: ['Cluster edge-1 loses 1 object:', '1 ConfigMap'],
     grave: false,

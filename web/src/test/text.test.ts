@@ -85,6 +85,23 @@ test('an exported table is no formula, and keeps its quotes', () =>
     ),
   ).toBe('name,why\r\n"\'=HYPERLINK(""x"")","a, b"\r\nweb,"two\nlines"\r\n'))
 
+test.each([
+  ['=1+1', "'=1+1"],
+  ['+1', "'+1"],
+  ['-1', "'-1"],
+  ['@SUM(A1)', "'@SUM(A1)"],
+  ['  =1', "'  =1"],
+  ['\uff1d1', "'\uff1d1"],
+  ['\t=1', '"\t\'=1"'],
+  ['x;=1', '"x;\'=1"'],
+  ['two\n=1', '"two\n\'=1"'],
+  ['a=1; b-c', '"a=1; b-c"'],
+  ['9a1b-2', '9a1b-2'],
+  ['', ''],
+])('a cell of %j is exported as %s', (text, cell) =>
+  expect(toCsv(['c'], [{ c: text }])).toBe(`c\r\n${cell}\r\n`),
+)
+
 test('many are done so many at once, and each has its outcome', async () => {
   let running = 0
   let most = 0
@@ -212,4 +229,8 @@ test('what is chosen stands in the address while that has an end', () => {
   expect(chosenText(['web', 'ConfigMap/shop/a'])).toBe('web,ConfigMap/shop/a')
   expect(chosenText([])).toBe('')
   expect(chosenText(Array.from({ length: 101 }, (_, i) => `web-${i}`))).toBeUndefined()
+  const names = (n: number) => Array.from({ length: n }, (_, i) => `web-${i}`)
+  expect(chosenIn(names(100).join(','))).toEqual(names(100))
+  for (const n of [101, 100_000]) expect(chosenIn(names(n).join(','))).toEqual([])
+  expect(chosenText(Array.from({ length: 100 }, (_, i) => `${i}${'x'.repeat(400)}`))).toBeUndefined()
 })

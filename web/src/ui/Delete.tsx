@@ -7,6 +7,7 @@ import { ConfirmationWantedSchema } from '../gen/fairlead/console/v1/apply_servi
 import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { transport } from '../hub/transport'
 import type { Loss } from './deletion'
+import { orphanSays } from './detach'
 import { Lose } from './Lose'
 import { useOnce } from './once'
 import type { ResourceKind } from './resources'
@@ -44,9 +45,12 @@ export function Delete({
     onSuccess: () => {
       // The values of a Secret go with it: it can't be made again.
       if (of.name !== 'Secret')
-        tray.add(`Delete ${of.path} ${name}`, () =>
-          createClient(RevisionService, transport).undeleteResource({ kind: of.kind, name }),
-        )
+        tray.add(`Delete ${of.path} ${name}`, async () => {
+          const hub = createClient(RevisionService, transport)
+          const { resource } = await hub.undeleteResource({ kind: of.kind, name })
+          const stays = resource?.resource.case === 'service' ? orphanSays(resource.resource.value) : ''
+          return stays && `It has ${stays}.`
+        })
       navigate(to)
     },
   })

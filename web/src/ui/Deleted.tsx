@@ -6,6 +6,7 @@ import { Age } from '../live/Age'
 import { useNow } from '../live/asked'
 import { useLever } from './Ask'
 import Changes from './Changes'
+import { orphanSays } from './detach'
 import { Failed } from './Panel'
 import type { ResourceKind } from './resources'
 import { plain } from './text'
@@ -18,15 +19,18 @@ export default function Deleted({ of, name, back }: { of: ResourceKind; name: st
   const now = useNow()
   const list = useQuery(
     RevisionService.method.listRevisions,
-    { kind: of.kind, name, pageSize: 1 },
+    // The one of the deletion has no resource: what comes back is what the one before it wrote.
+    { kind: of.kind, name, pageSize: 2 },
     { retry: false },
   )
   const undelete = useLever(RevisionService.method.undeleteResource, () => {
     back()
     void list.refetch()
   })
-  const last = list.data?.revisions[0]
+  const [last, written] = list.data?.revisions ?? []
   if (last?.action !== 'deleted') return null
+  const before = written?.resource?.resource
+  const stays = before?.case === 'service' ? orphanSays(before.value) : ''
   const left = last.time ? timestampMs(last.time) + undoable - now : 0
   return (
     <>
@@ -46,7 +50,9 @@ export default function Deleted({ of, name, back }: { of: ResourceKind; name: st
             <div className="quiet">
               It comes back as it was, with its labels
               {of.name === 'Service' &&
-                ' and levers; its objects are applied anew, without what was kept in them'}
+                (stays
+                  ? ` and levers; its objects, which stayed in the cluster, are applied over. It has ${stays}`
+                  : ' and levers; its objects are applied anew, without what was kept in them')}
               {of.name === 'Cluster' && '; its agent needs a new join token'}.
             </div>
           </>

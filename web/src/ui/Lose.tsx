@@ -5,6 +5,9 @@ import type { Loss } from './deletion'
 import { Failed } from './Panel'
 import { plain } from './text'
 
+// So many consequences are listed.
+const most = 100
+
 const none: Loss = { says: [], grave: false }
 
 export type Sent = {
@@ -67,9 +70,10 @@ export function Lose({
         {asked.isPending && <p role="status">Asking what goes with it…</p>}
         {asked.error ? <Failed failure={failureOf(asked.error)} again={() => asked.mutate()} /> : null}
         <ul>
-          {words.slice(0, 100).map((s) => (
+          {words.slice(0, most).map((s) => (
             <li key={s}>{plain(s, 400)}</li>
           ))}
+          {words.length > most && <li>and {(words.length - most).toLocaleString()} more</li>}
         </ul>
         <p className="quiet">{note}</p>
         <form

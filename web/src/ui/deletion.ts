@@ -13,7 +13,8 @@ const few = 10
 
 // What a cluster loses with a service: CRDs and namespaces, which take others along, by name, and the others as a count of each kind.
 export function lossOf(objects: Pick<ManagedObject, 'group' | 'kind' | 'name'>[], cluster: string): Loss {
-  if (objects.length === 0) return { says: [`Cluster ${cluster} has no objects of it.`], grave: false }
+  if (objects.length === 0)
+    return { says: [`Cluster ${cluster} has told of no objects of it.`], grave: false }
   const says: string[] = []
   const counts = new Map<string, number>()
   for (const o of objects) {

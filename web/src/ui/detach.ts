@@ -31,6 +31,12 @@ export function orphaned(of: Service): Service {
   return out
 }
 
+// What is said of a service that comes back as it was when it was deleted, and whose next deletion would leave its objects, too.
+export const orphanSays = (of: Service | undefined): string =>
+  of?.spec?.sync?.onDelete === DeletePolicy.ORPHAN
+    ? 'spec.sync.onDelete: orphan, as when it was deleted: its next deletion leaves its objects in the cluster, too, unless its YAML says otherwise'
+    : ''
+
 // Has the objects of a service stay in the cluster when it is deleted, and waits until the cluster knows, as `fairlead delete --detach` does.
 export async function detach(
   name: string,

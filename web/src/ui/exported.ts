@@ -2,11 +2,15 @@ import { toYaml } from './yaml'
 
 export type Row = Record<string, string>
 
-// A table as other programs read it. What could be taken for a formula by one of them is quoted.
+// Where a program that reads a table may find the beginning of a cell: at its beginning, and behind what some of them take for the end of a cell or a line
+// whatever is quoted.
+const formula = /(^|[;\t\r\n])( *)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g
+
+// A table as other programs read it, by RFC 4180. What one of them could take for a formula has an apostrophe before it, which they take for the mark of a text.
 export function toCsv(columns: string[], rows: Row[]): string {
   const cell = (text: string) => {
-    const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
-    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
+    const safe = text.replace(formula, "$1'$2")
+    return /[",;\t\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
   }
   return [columns, ...rows.map((r) => columns.map((c) => r[c] ?? ''))]
     .map((l) => `${l.map(cell).join(',')}\r\n`)

@@ -1,45 +1,84 @@
-import { createClient } from '@connectrpc/connect'
+import { timestampMs } from '@bufbuild/protobuf/wkt'
+import { createClient, type Transport } from '@connectrpc/connect'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
+import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
-import { ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
+import { type ClusterObject, ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import type { Service } from '../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import type { ManagedObject } from '../gen/fairlead/delivery/v1/detail_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
 import { quote } from '../hub/filter'
 import { transport } from '../hub/transport'
+import { age } from '../live/ages'
 import { type Loss, lossOf } from './deletion'
 import { detach } from './detach'
 import { amount } from './text'
 
-// What goes with a service, as `fairlead delete service` shows it.
-export async function lossOfService(of: Service): Promise<Loss> {
+// What goes with a service, as `fairlead delete service` shows it: what its cluster told last, how old that is, and whether the cluster hears of it now.
+export async function lossOfService(of: Service, at: Transport = transport, now = Date.now): Promise<Loss> {
   const cluster = of.spec?.cluster ?? ''
   if (of.spec?.catalog) return { says: ['The hub says next what of the catalog goes with it.'], grave: false }
-  const hub = createClient(ObjectService, transport)
-  const objects: ManagedObject[] = []
-  let pageToken = ''
-  do {
-    const page = await hub.listObjects({ service: of.metadata?.name ?? '', pageSize: 1000, pageToken })
-    for (const { object } of page.objects) if (object) objects.push(object)
-    pageToken = page.nextPageToken
-  } while (pageToken !== '')
+  const name = of.metadata?.name ?? ''
+  const [told, isAway] = await Promise.all([objectsOf(name, at), away(cluster, at)])
+  const objects = told.flatMap(({ object }): ManagedObject[] => (object ? [object] : []))
+  const times = told.flatMap(({ observedTime }) => (observedTime ? [timestampMs(observedTime)] : []))
+  const asOf =
+    times.length > 0 ? [`Cluster ${cluster} told of its objects ${age(now() - Math.min(...times))} ago.`] : []
   if (of.spec?.sync?.onDelete === DeletePolicy.ORPHAN)
     return {
-      says: [`Cluster ${cluster} keeps ${amount(objects.length, 'object')}: spec.sync.onDelete is orphan.`],
+      says: [
+        ...(isAway
+          ? [
+              `Cluster ${cluster} is not connected: its objects have the mark of the service until it is back.`,
+            ]
+          : []),
+        ...asOf,
+        `Cluster ${cluster} keeps ${amount(objects.length, 'object')}: spec.sync.onDelete is orphan.`,
+      ],
       grave: false,
     }
   const loss = lossOf(objects, cluster)
-  if (objects.length === 0) return loss
-  const name = of.metadata?.name ?? ''
+  const says = [
+    ...(isAway ? [`Cluster ${cluster} is not connected: nothing is deleted there until it is back.`] : []),
+    ...asOf,
+    ...loss.says,
+  ]
+  if (objects.length === 0) return { ...loss, says }
+  const keeps = `Cluster ${cluster} keeps ${amount(objects.length, 'object')}, without the mark of the service.`
   return {
     ...loss,
+    says,
     keep: {
       choice: 'Leave its objects in the cluster',
-      says: `Cluster ${cluster} keeps ${amount(objects.length, 'object')}, without the mark of the service.`,
-      waits: `Waiting until cluster ${cluster} knows that the objects stay…`,
-      first: (signal) => detach(name, signal, createClient(ServiceService, transport)),
+      says: isAway
+        ? `${keeps} It is not connected: unless it is back within two minutes the service is not deleted, and has spec.sync.onDelete: orphan.`
+        : keeps,
+      waits: `Waiting until cluster ${cluster} knows that the objects stay. If you close this, the service is not deleted, and has spec.sync.onDelete: orphan.`,
+      first: (signal) => detach(name, signal, createClient(ServiceService, at)),
     },
+  }
+}
+
+async function objectsOf(service: string, at: Transport): Promise<ClusterObject[]> {
+  const hub = createClient(ObjectService, at)
+  const objects: ClusterObject[] = []
+  let pageToken = ''
+  do {
+    const page = await hub.listObjects({ service, pageSize: 1000, pageToken })
+    objects.push(...page.objects)
+    pageToken = page.nextPageToken
+  } while (pageToken !== '')
+  return objects
+}
+
+// Whether a cluster is away, as far as the person may know.
+async function away(name: string, at: Transport): Promise<boolean> {
+  try {
+    const { cluster } = await createClient(ClusterService, at).getCluster({ name })
+    return cluster !== undefined && !cluster.status?.connected
+  } catch {
+    return false
   }
 }
 

@@ -17,12 +17,18 @@ function sumOf(text: string): string {
   return sum.toString(36)
 }
 
-// Names that are chosen, in the address. More of them are no part of it: an address has an end.
+// Names that are chosen, in the address. More of them are no part of it: an address has an end. One that has more was not made here, and chooses nothing.
 const most = 100
+const longest = most * 400
 
-export const chosenIn = (text: string): string[] => [...new Set(text.split(',').filter(Boolean))]
+export function chosenIn(text: string): string[] {
+  if (text.length > longest) return []
+  const names = [...new Set(text.split(',').filter(Boolean))]
+  return names.length > most ? [] : names
+}
 
 export const chosenText = (names: Iterable<string>): string | undefined => {
   const all = [...names]
-  return all.length > most ? undefined : all.join(',')
+  const text = all.join(',')
+  return all.length > most || text.length > longest ? undefined : text
 }

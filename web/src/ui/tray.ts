@@ -3,9 +3,12 @@ export type Done = {
   id: number
   what: string
   at: number
+  // Undoes it. A text that comes back is said with it.
   undo: () => Promise<unknown>
   state: 'done' | 'undoing' | 'undone' | 'failed'
   failure?: unknown
+  // What is said of what was undone.
+  note?: string
 }
 
 // So many are kept, the newest.
@@ -35,8 +38,8 @@ export class Tray {
     if (!done || done.state === 'undoing' || done.state === 'undone') return
     this.#change(id, { state: 'undoing' })
     try {
-      await done.undo()
-      this.#change(id, { state: 'undone', at: Date.now() })
+      const note = await done.undo()
+      this.#change(id, { state: 'undone', at: Date.now(), ...(typeof note === 'string' ? { note } : {}) })
     } catch (failure) {
       this.#change(id, { state: 'failed', failure })
     }

@@ -124,7 +124,7 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   if (list.error && !list.data)
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
   if (!list.data) return <Waiting what="objects" />
-  const words = find.toLowerCase().split(/\s+/)
+  const words = find.slice(0, 256).toLowerCase().split(/\s+/)
   const fitting = objects.filter((o) => {
     const text = `${o.object?.kind} ${o.object?.namespace} ${o.object?.name}`.toLowerCase()
     return words.every((w) => text.includes(w))
