@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
-import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
+import { type Project, ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { WindowAction, WindowDrift } from '../gen/fairlead/delivery/v1/windows_pb'
@@ -181,6 +181,34 @@ test.each([
   ['-5s', '-5s'],
 ])('a length of time %s is %s in a file', (json, text) => {
   expect(lengthOf(json)).toBe(text)
+})
+
+test.each([
+  ['300s', 300n, 0],
+  ['1h30m', 5400n, 0],
+  ['1h0.3s', 3600n, 300_000_000],
+  ['500ms', 0n, 500_000_000],
+  ['1.5h', 5400n, 0],
+  ['0.000000001s', 0n, 1],
+  ['20us', 0n, 20_000],
+  ['100s', 100n, 0],
+])('a length of time %s in a file is read as `fairlead apply -f` does', (text, seconds, nanos) => {
+  const windows = `- name: a\n      action: deny\n      duration: ${text}`
+  const { resources, problems } = read(
+    `apiVersion: fairlead.dev/v1\nkind: Project\nmetadata:\n  name: shop\nspec:\n  windows:\n    ${windows}\n`,
+    '',
+  )
+  expect(problems).toEqual([])
+  const project = resources[0]?.resource.value as Project
+  expect(project.spec?.windows[0]?.duration).toMatchObject({ seconds, nanos })
+})
+test('what is no length of time is not taken for one', () => {
+  const of = (text: string) =>
+    read(
+      `apiVersion: fairlead.dev/v1\nkind: Project\nmetadata:\n  name: a\nspec:\n  windows:\n    - duration: ${text}\n`,
+      '',
+    )
+  for (const text of ['5', 'soon', '5 m', 's']) expect(of(text).problems).toHaveLength(1)
 })
 
 test('a service says nothing of the sync that a person asked for', () => {

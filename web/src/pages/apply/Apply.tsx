@@ -16,6 +16,7 @@ import type { YamlEditor } from '../../heavy/yaml'
 import { failureOf } from '../../hub/errors'
 import { Difference } from '../../ui/Difference'
 import { useDraft } from '../../ui/draft'
+import { useOnce } from '../../ui/once'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
 import { Said } from '../../ui/Said'
@@ -95,8 +96,9 @@ function Editor({
   const [shown, setShown] = useState('') // the text that the last dry run was of
   const [sent, setSent] = useState<Resource[]>([]) // what stood in it
   const editor = useRef<YamlEditor>(undefined)
-  const apply = useMutation(ApplyService.method.apply)
-  const [confirmation, setConfirmation] = useState<{ text: string; consequences: string[] }>()
+  const once = useOnce()
+  const apply = useMutation(ApplyService.method.apply, { onSettled: once.settled })
+  const [confirmation, setConfirmation] = useState<{ text: string; consequences: string[]; of: string }>()
 
   const send = (dryRun: boolean, confirmed = '') => {
     const found = read(text, etag)
@@ -106,27 +108,30 @@ function Editor({
       apply.reset()
       return
     }
-    apply.mutate(
-      { resources: found.resources, dryRun, confirmation: confirmed },
-      {
-        onSuccess: () => {
-          setShown(text)
-          setSent(found.resources)
+    once.send(() =>
+      apply.mutate(
+        { resources: found.resources, dryRun, confirmation: confirmed },
+        {
+          onSuccess: () => {
+            setShown(text)
+            setSent(found.resources)
+          },
+          onError: (e) => {
+            const error = ConnectError.from(e)
+            setProblems(
+              error.findDetails(ApplyProblemsSchema).flatMap((d) =>
+                d.problems.map((p) => ({
+                  line: found.lineOf(p.index, p.field),
+                  message: `${p.field ? `${p.field}: ` : ''}${p.message}`,
+                })),
+              ),
+            )
+            const [wanted] = error.findDetails(ConfirmationWantedSchema)
+            if (wanted)
+              setConfirmation({ text: wanted.confirmation, consequences: wanted.consequences, of: text })
+          },
         },
-        onError: (e) => {
-          const error = ConnectError.from(e)
-          setProblems(
-            error.findDetails(ApplyProblemsSchema).flatMap((d) =>
-              d.problems.map((p) => ({
-                line: found.lineOf(p.index, p.field),
-                message: `${p.field ? `${p.field}: ` : ''}${p.message}`,
-              })),
-            ),
-          )
-          const [wanted] = error.findDetails(ConfirmationWantedSchema)
-          if (wanted) setConfirmation({ text: wanted.confirmation, consequences: wanted.consequences })
-        },
-      },
+      ),
     )
   }
   const dry = apply.variables?.dryRun
@@ -165,7 +170,7 @@ function Editor({
         </div>
       )}
       {apply.error && problems.length === 0 && !confirmation && <Failed failure={failureOf(apply.error)} />}
-      {confirmation && (
+      {confirmation?.of === text && (
         <div className="notice bad" role="alert">
           <p>
             <Said of={failureOf(apply.error).message} />
@@ -174,6 +179,9 @@ function Editor({
             {confirmation.consequences.slice(0, 30).map((c) => (
               <li key={c}>{plain(c, 400)}</li>
             ))}
+            {confirmation.consequences.length > 30 && (
+              <li>and {(confirmation.consequences.length - 30).toLocaleString()} more</li>
+            )}
           </ul>
           <button type="button" onClick={() => send(false, confirmation.text)}>
             Do it

@@ -190,11 +190,25 @@ function walkField(field: DescField, value: JsonValue, path: Path, complain: Com
 export const words = (field: DescField): string[] =>
   (field.enum?.values ?? []).filter((v) => v.number !== 0).map((v) => wordOf(field.enum as DescEnum, v.name))
 
+const units: Record<string, number> = {
+  ns: 1e-9,
+  us: 1e-6,
+  µs: 1e-6,
+  μs: 1e-6,
+  ms: 1e-3,
+  s: 1,
+  m: 60,
+  h: 3600,
+}
+const part = /(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)/g
+const length = new RegExp(`^[+-]?(${part.source})+$`)
+
+// A length of time as `fairlead apply -f` reads it, 1h30m or 500ms, in seconds, which the API's JSON has, to the nanosecond.
 function seconds(value: JsonValue): JsonValue {
-  const found = typeof value === 'string' ? /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?$/.exec(value) : null
-  if (!found || value === '') return value
-  const [, h = '0', m = '0', s = '0'] = found
-  return `${Number(h) * 3600 + Number(m) * 60 + Number(s)}s`
+  if (typeof value !== 'string' || !length.test(value)) return value
+  let sum = 0
+  for (const [, n, unit = ''] of value.matchAll(part)) sum += Number(n) * (units[unit] ?? 0)
+  return `${value.startsWith('-') ? '-' : ''}${sum.toFixed(9).replace(/\.?0+$/, '')}s`
 }
 
 // The field that stands at a place of the text, and what is typed of it. A value has the field whose key stands before it.
