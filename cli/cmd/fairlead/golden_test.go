@@ -51,7 +51,7 @@ func TestEveryVerbHasAScript(t *testing.T) {
 		}
 		lines = append(lines, strings.Split(string(text), "\n")...)
 	}
-	root := command.Root(command.IO{
+	root := command.NewRoot(command.IO{
 		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now,
 	})
 	root.InitDefaultCompletionCmd("completion")
@@ -87,7 +87,7 @@ func collectVerbs(cmd *cobra.Command, path, pattern string, verbs map[string]*re
 func TestHelpFitsAScreen(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	root := command.Root(command.IO{
+	root := command.NewRoot(command.IO{
 		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard, Now: time.Now,
 	})
 	root.SetOut(&out)

@@ -194,7 +194,7 @@ func words(line string) (list []string) {
 var placeholder = regexp.MustCompile(`^[^a-z]|[|…]`)
 
 func exists(args []string) error {
-	root := command.Root(command.IO{
+	root := command.NewRoot(command.IO{
 		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now,
 	})
 	root.InitDefaultCompletionCmd("completion")

@@ -19,7 +19,7 @@ What ` + "`fairlead COMMAND --help`" + ` prints, of all commands; ` + "`make gen
 
 // describeCommands writes a section for each command that people may call.
 func describeCommands() string {
-	root := command.Root(command.IO{
+	root := command.NewRoot(command.IO{
 		Getenv: func(string) string { return "" },
 		Stdin:  strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
 		Now: func() time.Time { return time.Time{} },

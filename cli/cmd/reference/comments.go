@@ -17,11 +17,11 @@ import (
 func readComments(gen string, messages []protoreflect.MessageDescriptor) (schema.Comments, error) {
 	r := reader{gen: gen, files: map[string]*goFile{}, words: schema.Comments{}}
 	for _, md := range messages {
-		of, err := r.file(md.ParentFile())
+		of, err := r.readFile(md.ParentFile())
 		if err != nil {
 			return nil, err
 		}
-		r.message(of, md)
+		r.readMessage(of, md)
 		for i := range md.Fields().Len() {
 			fd := md.Fields().Get(i)
 			if fd.IsMap() {
@@ -30,11 +30,11 @@ func readComments(gen string, messages []protoreflect.MessageDescriptor) (schema
 			if fd.Kind() != protoreflect.EnumKind {
 				continue
 			}
-			of, err := r.file(fd.Enum().ParentFile())
+			of, err := r.readFile(fd.Enum().ParentFile())
 			if err != nil {
 				return nil, err
 			}
-			r.enum(of, fd.Enum())
+			r.readEnum(of, fd.Enum())
 		}
 	}
 	return r.words, nil
@@ -53,7 +53,7 @@ type goFile struct {
 	values map[string]string            // comments of constants
 }
 
-func (r reader) file(fd protoreflect.FileDescriptor) (*goFile, error) {
+func (r reader) readFile(fd protoreflect.FileDescriptor) (*goFile, error) {
 	path := filepath.Join(r.gen, filepath.FromSlash(strings.TrimSuffix(fd.Path(), ".proto")+".pb.go"))
 	if of := r.files[path]; of != nil {
 		return of, nil
@@ -65,22 +65,22 @@ func (r reader) file(fd protoreflect.FileDescriptor) (*goFile, error) {
 	of := &goFile{map[string]string{}, map[string]map[string]string{}, map[string]string{}}
 	for _, decl := range parsed.Decls {
 		if general, ok := decl.(*ast.GenDecl); ok {
-			of.note(general)
+			of.noteTypes(general)
 		}
 	}
 	r.files[path] = of
 	return of, nil
 }
 
-func (f *goFile) note(decl *ast.GenDecl) {
+func (f *goFile) noteTypes(decl *ast.GenDecl) {
 	for _, spec := range decl.Specs {
 		switch spec := spec.(type) {
 		case *ast.ValueSpec:
 			for _, name := range spec.Names {
-				f.values[name.Name] = flow(spec.Doc)
+				f.values[name.Name] = joinParagraphs(spec.Doc)
 			}
 		case *ast.TypeSpec:
-			f.types[spec.Name.Name] = flow(decl.Doc)
+			f.types[spec.Name.Name] = joinParagraphs(decl.Doc)
 			if of, ok := spec.Type.(*ast.StructType); ok {
 				f.noteFields(spec.Name.Name, of)
 			}
@@ -97,15 +97,15 @@ func (f *goFile) noteFields(name string, of *ast.StructType) {
 		_, rest, ok := strings.Cut(field.Tag.Value, ",name=")
 		if ok {
 			proto, _, _ := strings.Cut(rest, ",")
-			fields[proto] = flow(field.Doc)
+			fields[proto] = joinParagraphs(field.Doc)
 		}
 	}
 	f.fields[name] = fields
 }
 
-func (r reader) message(of *goFile, md protoreflect.MessageDescriptor) {
+func (r reader) readMessage(of *goFile, md protoreflect.MessageDescriptor) {
 	name := goName(md)
-	r.keep(md.FullName(), of.types[name])
+	r.keepComment(md.FullName(), of.types[name])
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		text, ok := of.fields[name][string(fd.Name())]
@@ -114,22 +114,22 @@ func (r reader) message(of *goFile, md protoreflect.MessageDescriptor) {
 				text, ok = fields[string(fd.Name())]
 			}
 		}
-		r.keep(fd.FullName(), text)
+		r.keepComment(fd.FullName(), text)
 	}
 }
 
-func (r reader) enum(of *goFile, ed protoreflect.EnumDescriptor) {
+func (r reader) readEnum(of *goFile, ed protoreflect.EnumDescriptor) {
 	for i := range ed.Values().Len() {
 		value := ed.Values().Get(i)
 		prefix := goName(ed)
 		if parent, ok := ed.Parent().(protoreflect.MessageDescriptor); ok {
 			prefix = goName(parent)
 		}
-		r.keep(value.FullName(), of.values[prefix+"_"+string(value.Name())])
+		r.keepComment(value.FullName(), of.values[prefix+"_"+string(value.Name())])
 	}
 }
 
-func (r reader) keep(name protoreflect.FullName, text string) {
+func (r reader) keepComment(name protoreflect.FullName, text string) {
 	if text != "" {
 		r.words[name] = text
 	}
@@ -140,8 +140,8 @@ func goName(d protoreflect.Descriptor) string {
 	return strings.ReplaceAll(strings.TrimPrefix(string(d.FullName()), string(d.ParentFile().Package())+"."), ".", "_")
 }
 
-// flow is a comment with a line for each paragraph.
-func flow(doc *ast.CommentGroup) string {
+// joinParagraphs returns a comment with a line for each paragraph.
+func joinParagraphs(doc *ast.CommentGroup) string {
 	var paragraphs []string
 	for paragraph := range strings.SplitSeq(doc.Text(), "\n\n") {
 		if text := strings.Join(strings.Fields(paragraph), " "); text != "" {

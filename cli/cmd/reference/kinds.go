@@ -35,7 +35,7 @@ func describeKinds(messages []protoreflect.MessageDescriptor, words schema.Comme
 		}
 		seen[md.Name()] = true
 		if isKind(md) {
-			if err := p.kind(md); err != nil {
+			if err := p.writeKind(md); err != nil {
 				return "", err
 			}
 		}
@@ -45,8 +45,8 @@ func describeKinds(messages []protoreflect.MessageDescriptor, words schema.Comme
 		if isKind(md) || specOf(md) {
 			continue
 		}
-		p.head("##", md)
-		if err := p.table(md); err != nil {
+		p.writeHead("##", md)
+		if err := p.writeTable(md); err != nil {
 			return "", err
 		}
 	}
@@ -73,25 +73,25 @@ type page struct {
 	text  strings.Builder
 }
 
-func (p *page) kind(md protoreflect.MessageDescriptor) error {
-	p.head("##", md)
+func (p *page) writeKind(md protoreflect.MessageDescriptor) error {
+	p.writeHead("##", md)
 	spec := md.Fields().ByName("spec")
 	if spec == nil || !specOf(spec.Message()) {
-		return p.table(md)
+		return p.writeTable(md)
 	}
 	// Links lead to the name of a message, also where another one has the spec as a part.
-	p.head("###", spec.Message())
-	return p.table(spec.Message())
+	p.writeHead("###", spec.Message())
+	return p.writeTable(spec.Message())
 }
 
-func (p *page) head(level string, md protoreflect.MessageDescriptor) {
+func (p *page) writeHead(level string, md protoreflect.MessageDescriptor) {
 	fmt.Fprintf(&p.text, "%s %s\n\n", level, md.Name())
 	if text := p.words[md.FullName()]; text != "" {
-		fmt.Fprintf(&p.text, "%s\n\n", escape(text))
+		fmt.Fprintf(&p.text, "%s\n\n", escapeMarkdown(text))
 	}
 }
 
-func (p *page) table(md protoreflect.MessageDescriptor) error {
+func (p *page) writeTable(md protoreflect.MessageDescriptor) error {
 	var rows strings.Builder
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
@@ -106,7 +106,7 @@ func (p *page) table(md protoreflect.MessageDescriptor) error {
 		if schema.MustBeThere(fd, rules) {
 			name = "**" + name + "**"
 		}
-		fmt.Fprintf(&rows, "| %s | %s | %s |\n", name, typeOf(fd), p.meaning(fd, rules))
+		fmt.Fprintf(&rows, "| %s | %s | %s |\n", name, typeOf(fd), p.fieldMeaning(fd, rules))
 	}
 	if rows.Len() == 0 {
 		p.text.WriteString("It has no fields: `{}`.\n\n")
@@ -122,12 +122,12 @@ func typeOf(fd protoreflect.FieldDescriptor) string {
 	case fd.IsMap():
 		return "map of " + typeOf(fd.MapValue())
 	case fd.IsList():
-		return "list of " + single(fd)
+		return "list of " + typeName(fd)
 	}
-	return single(fd)
+	return typeName(fd)
 }
 
-func single(fd protoreflect.FieldDescriptor) string {
+func typeName(fd protoreflect.FieldDescriptor) string {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
 		switch fd.Message().FullName() {
@@ -150,13 +150,13 @@ func single(fd protoreflect.FieldDescriptor) string {
 	}
 }
 
-// meaning is the comment of a field, with the comments of its values and its bounds.
-func (p *page) meaning(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) string {
-	parts := []string{escape(p.words[fd.FullName()])}
+// fieldMeaning is the comment of a field, with the comments of its values and its bounds.
+func (p *page) fieldMeaning(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) string {
+	parts := []string{escapeMarkdown(p.words[fd.FullName()])}
 	if fd.Kind() == protoreflect.EnumKind {
 		for i, name := range manifest.EnumNames(fd.Enum()) {
 			if of := p.words[fd.Enum().Values().Get(i+1).FullName()]; of != "" {
-				parts = append(parts, "`"+name+"`: "+escape(of))
+				parts = append(parts, "`"+name+"`: "+escapeMarkdown(of))
 			}
 		}
 	}
@@ -172,8 +172,8 @@ func (p *page) meaning(fd protoreflect.FieldDescriptor, rules *validate.FieldRul
 	return strings.TrimSpace(strings.Join(strings.Fields(strings.Join(parts, " ")), " "))
 }
 
-// escape keeps Markdown from reading a comment as more than words. What stands between backticks is left as it is.
-func escape(text string) string {
+// escapeMarkdown keeps Markdown from reading a comment as more than words. What stands between backticks is left as it is.
+func escapeMarkdown(text string) string {
 	parts := strings.Split(text, "`")
 	for i := range parts {
 		if i%2 == 0 {

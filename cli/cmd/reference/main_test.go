@@ -36,9 +36,9 @@ func TestReferenceSaysWhatFieldsMean(t *testing.T) {
 	}
 	kinds := string(made[filepath.Join("docs", "reference", "kinds.md")])
 	for _, want := range []string{
-		"\n## Sink\n\nSink is where events are sent to",                                        // the comment of a kind
-		"| **`url`** | text | https://host/path, ssh://",                                       // of a field that is required
-		"| `interval` | duration | How often the index is asked for.",                          // of one that is not
+		"\n## Sink\n\nSink is where events are sent to",                                         // the comment of a kind
+		"| **`url`** | text | https://host/path, ssh://",                                        // of a field that is required
+		"| `interval` | duration | How often the index is asked for.",                           // of one that is not
 		"`cosign`, `provenance`, `notation` | `cosign`: By cosign, with a key or without: in a", // of a value
 		"| [GitSource](#gitsource) |",
 		"\n## GitSource\n",

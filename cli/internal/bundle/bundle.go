@@ -1,5 +1,5 @@
 // Package bundle writes the archive of `fairlead debug bundle`: texts without their secrets, and profiles. Nothing gets into it but
-// through Text and Profile, and Text masks.
+// through AddText and AddProfile, and AddText masks.
 package bundle
 
 import (
@@ -41,24 +41,24 @@ func Create(name string, masker *Masker, now time.Time) (*Bundle, error) {
 	return b, nil
 }
 
-// Text adds a text without its secrets.
-func (b *Bundle) Text(name string, text []byte) error {
+// AddText adds a text without its secrets.
+func (b *Bundle) AddText(name string, text []byte) error {
 	if cut := len(text) - MaxFile; cut > 0 {
 		_, text, _ = bytes.Cut(text[cut:], []byte("\n"))
 		text = append(fmt.Appendf(nil, "(%d bytes before are left out)\n", cut), text...)
 	}
-	return b.add(name, b.masker.Mask(text))
+	return b.addFile(name, b.masker.Mask(text))
 }
 
-// Profile adds a profile of the Go runtime: names of functions and numbers, no data.
-func (b *Bundle) Profile(name string, profile []byte) error { return b.add(name, profile) }
+// AddProfile adds a profile of the Go runtime: names of functions and numbers, no data.
+func (b *Bundle) AddProfile(name string, profile []byte) error { return b.addFile(name, profile) }
 
-// Missing notes what could not be gathered.
-func (b *Bundle) Missing(what string, err error) {
+// NoteMissing notes what could not be gathered.
+func (b *Bundle) NoteMissing(what string, err error) {
 	b.Problems = append(b.Problems, what+": "+err.Error())
 }
 
-func (b *Bundle) add(name string, content []byte) error {
+func (b *Bundle) addFile(name string, content []byte) error {
 	header := &tar.Header{Name: path.Join(b.folder, name), Mode: 0o600, Size: int64(len(content)), ModTime: b.now}
 	if err := b.tar.WriteHeader(header); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
@@ -75,7 +75,7 @@ func (b *Bundle) Close() error {
 	if len(b.Problems) > 0 {
 		text = strings.Join(b.Problems, "\n") + "\n"
 	}
-	err := errors.Join(b.Text("missing.txt", []byte(text)), b.tar.Close(), b.gzip.Close(), b.file.Close())
+	err := errors.Join(b.AddText("missing.txt", []byte(text)), b.tar.Close(), b.gzip.Close(), b.file.Close())
 	if err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-func (a *app) admin() *cobra.Command {
+func (a *app) adminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
 		Short: "Administer the hub",
@@ -34,7 +34,7 @@ func (a *app) adminLoginLink() *cobra.Command {
 
 What the person may do, grants decide: see "fairlead get grants".`,
 		Example: "  fairlead admin login-link ada --group fairlead:admins",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().StringArrayVar(&groups, "group", nil, "group that the user is in; may be repeated")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
@@ -59,7 +59,7 @@ func (a *app) adminToken() *cobra.Command {
 
 It can't be renewed. What it is good for at clusters, grants decide: see "fairlead get grants".`,
 		Example: "  fairlead admin token bob --group dev > bob.token",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().StringArrayVar(&groups, "group", nil, "group that the user is in; may be repeated")
 	cmd.Flags().DurationVar(&lifetime, "lifetime", 12*time.Hour, "how long the token is good, at most 12h")
@@ -86,7 +86,7 @@ token and what it was renewed to, by the id that the audit trail has, as token:I
 A person may log in again, unless the identity provider refuses. An agent needs a new join token, see "fairlead cluster join";
 "fairlead token revoke" ends one API token.`,
 		Example: "  fairlead admin revoke user:ada",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			kind, name, _ := strings.Cut(args[0], ":")
 			if name == "" || kind != "user" && kind != "agent" && kind != "service" && kind != "token" {
@@ -112,7 +112,7 @@ func (a *app) adminRotateKey() *cobra.Command {
 		Short: "Make a new key that signs tokens, from 30 s later on",
 		Long: `Make a new key that signs tokens, from 30 s later on. The one before is trusted until the last token that it could have signed
 has expired, seven days later.`,
-		Args: wants(0, 0),
+		Args: wantArgs(0, 0),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()

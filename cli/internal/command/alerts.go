@@ -20,7 +20,7 @@ import (
 func (a *app) aboutAlert(cmd *cobra.Command, do func(ctx context.Context, h *hub.Hub, name string) (string, error)) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Alert {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			words, err := do(ctx, h, args[0])
@@ -33,7 +33,7 @@ func (a *app) aboutAlert(cmd *cobra.Command, do func(ctx context.Context, h *hub
 	return cmd
 }
 
-func (a *app) acknowledge() *cobra.Command {
+func (a *app) acknowledgeCommand() *cobra.Command {
 	var reason, group string
 	cmd := &cobra.Command{
 		Use: "acknowledge alert NAME --reason TEXT", Short: "Say that you work on what an alert has found",
@@ -43,7 +43,7 @@ Your name and reason are shown with the alert, and an event (alert.acknowledged)
 an event as before: "fairlead silence" has it make none for a while. This takes the role deployer at all clusters.`,
 		Example: `  fairlead acknowledge alert nodes --reason "the rack moves"
   fairlead acknowledge alert nodes --group eu-1 --reason "incident 7"`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().StringVar(&group, "group", "", "value of the label by which the alert groups clusters; default: all groups")
@@ -52,11 +52,11 @@ an event as before: "fairlead silence" has it make none for a while. This takes 
 			return "", errors.New("--reason is missing: say to others what you do about it")
 		}
 		_, err := h.Alerts.AcknowledgeAlert(ctx, &consolev1.AcknowledgeAlertRequest{Name: name, Group: group, Reason: reason})
-		return "is acknowledged" + because(reason), err
+		return "is acknowledged" + formatReason(reason), err
 	})
 }
 
-func (a *app) silence() *cobra.Command {
+func (a *app) silenceCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "silence alert NAME --for TIME --reason TEXT", Short: "Have an alert make no events for a while",
@@ -66,12 +66,12 @@ then. The end of what began before makes its event at once.
 This takes the role deployer at all clusters. "fairlead unsilence alert NAME" ends a silence.`,
 		Example: `  fairlead silence alert nodes --for 2h --reason "the rack moves"
   fairlead silence alert nodes --until 2026-11-30T06:00:00Z --reason "the sale"`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := a.endFlags(cmd)
 	return a.aboutAlert(cmd, func(ctx context.Context, h *hub.Hub, name string) (string, error) {
-		until, err := ends.time()
+		until, err := ends.endTime()
 		switch {
 		case err != nil:
 			return "", err
@@ -81,15 +81,15 @@ This takes the role deployer at all clusters. "fairlead unsilence alert NAME" en
 			return "", errors.New("--reason is missing: say to others why the alert is silent")
 		}
 		_, err = h.Alerts.SilenceAlert(ctx, &consolev1.SilenceAlertRequest{Name: name, Reason: reason, UntilTime: until})
-		return "is silent until " + until.AsTime().Local().Format(time.RFC3339) + because(reason), err
+		return "is silent until " + until.AsTime().Local().Format(time.RFC3339) + formatReason(reason), err
 	})
 }
 
-func (a *app) unsilence() *cobra.Command {
+func (a *app) unsilenceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "unsilence alert NAME", Short: "End the silence of an alert",
 		Long:    "End the silence of an alert. What it found meanwhile, and still holds, makes its event now.",
-		Example: "  fairlead unsilence alert nodes", Args: wants(2, 2),
+		Example: "  fairlead unsilence alert nodes", Args: wantArgs(2, 2),
 	}
 	return a.aboutAlert(cmd, func(ctx context.Context, h *hub.Hub, name string) (string, error) {
 		_, err := h.Alerts.SilenceAlert(ctx, &consolev1.SilenceAlertRequest{Name: name})
@@ -97,7 +97,7 @@ func (a *app) unsilence() *cobra.Command {
 	})
 }
 
-func (v view) alert(a *consolev1.Alert) (r row) {
+func (v view) alertRow(a *consolev1.Alert) (r row) {
 	s, name := a.GetStatus(), a.GetMetadata().GetName()
 	state, clusters := "Quiet", 0
 	if s == nil {
@@ -114,12 +114,12 @@ func (v view) alert(a *consolev1.Alert) (r row) {
 		if isSet(g.GetFlapsSinceTime()) {
 			since = g.GetFlapsSinceTime()
 		}
-		r.notes = append(r.notes, note{about: name, text: v.found(g), since: since})
+		r.notes = append(r.notes, note{about: name, text: v.describeGroup(g), since: since})
 	}
 	if silence := s.GetSilence(); silence != nil {
 		state += ", silent"
 		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("silent until %s, by %s%s: `fairlead unsilence alert %s` ends it",
-			silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(), because(silence.GetReason()), name)})
+			silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(), formatReason(silence.GetReason()), name)})
 	}
 	r.cells = []cell{
 		{"NAME", name},
@@ -133,8 +133,8 @@ func (v view) alert(a *consolev1.Alert) (r row) {
 	return r
 }
 
-// found says what an alert has found in a group.
-func (v view) found(g *consolev1.AlertGroup) string {
+// describeGroup says what an alert has found in a group.
+func (v view) describeGroup(g *consolev1.AlertGroup) string {
 	names := g.GetClusters()[:min(len(g.GetClusters()), maxAbout)]
 	text := plural.Of(int(g.GetTotal()), "cluster")
 	if g.GetGroup() != "" {
@@ -150,10 +150,10 @@ func (v view) found(g *consolev1.AlertGroup) string {
 		text += "; the alert begins and ends again and again there: its next event comes once it has not done so for 10m"
 	}
 	if n := g.GetUnknown(); n > 0 {
-		text += fmt.Sprintf("; %d of them give no answer, the first since %s ago", n, table.Age(v.now, g.GetUnknownSinceTime().AsTime()))
+		text += fmt.Sprintf("; %d of them give no answer, the first since %s ago", n, table.FormatAge(v.now, g.GetUnknownSinceTime().AsTime()))
 	}
 	if ack := g.GetAcknowledged(); ack != nil {
-		text += fmt.Sprintf(" (acknowledged by %s%s)", ack.GetAuthor(), because(ack.GetReason()))
+		text += fmt.Sprintf(" (acknowledged by %s%s)", ack.GetAuthor(), formatReason(ack.GetReason()))
 	}
 	return text
 }

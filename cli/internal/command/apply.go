@@ -21,7 +21,7 @@ import (
 // moreTimeout bounds the dry run that looks for further problems.
 const moreTimeout = 10 * time.Second
 
-func (a *app) apply() *cobra.Command {
+func (a *app) applyCommand() *cobra.Command {
 	var names, folders []string
 	w := writing{app: a}
 	cmd := &cobra.Command{
@@ -47,7 +47,7 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
   fairlead apply -k fleet/prod
   fairlead apply -f fleet/ --set fleet --prune --dry-run
   fairlead get service shop -o yaml | sed s/main/next/ | fairlead apply -f -`,
-		Args: wants(0, 0),
+		Args: wantArgs(0, 0),
 	}
 	cmd.Flags().StringArrayVarP(&names, "filename", "f", nil, "file, folder, or - for stdin; may be repeated")
 	cmd.Flags().StringArrayVarP(&folders, "kustomize", "k", nil, "folder with a kustomization.yaml; may be repeated")
@@ -58,7 +58,7 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 	cmd.Flags().BoolVarP(&w.yes, "yes", "y", false, "go on without asking")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(names)+len(folders) == 0 {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		if w.prune && w.set == "" {
 			return errors.New("--prune needs --set: only what is of that set is deleted")
@@ -68,11 +68,11 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 			return err
 		}
 		if len(problems) > 0 {
-			return nothingApplied(a.more(cmd, objects, problems))
+			return nothingApplied(a.addKindProblems(cmd, objects, problems))
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			w.hub = h
-			return w.write(ctx, objects)
+			return w.writeObjects(ctx, objects)
 		})(cmd, nil)
 	}
 	return cmd
@@ -84,8 +84,8 @@ type input struct {
 	data []byte
 }
 
-// read decodes and checks all files, and what folders are built to.
-func (a *app) read(ctx context.Context, names, folders []string) ([]*manifest.Object, error) {
+// readObjects decodes and checks all files, and what folders are built to.
+func (a *app) readObjects(ctx context.Context, names, folders []string) ([]*manifest.Object, error) {
 	objects, problems, err := a.readAll(ctx, names, folders)
 	if err == nil && len(problems) > 0 {
 		err = nothingApplied(problems)
@@ -98,7 +98,7 @@ func (a *app) read(ctx context.Context, names, folders []string) ([]*manifest.Ob
 
 // readAll returns what could be read besides what is wrong with the rest.
 func (a *app) readAll(ctx context.Context, names, folders []string) ([]*manifest.Object, manifest.Problems, error) {
-	inputs, err := a.inputs(ctx, names, folders)
+	inputs, err := a.openInputs(ctx, names, folders)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -134,9 +134,9 @@ func nothingApplied(problems manifest.Problems) error {
 	return fmt.Errorf("nothing was applied:\n%w", problems)
 }
 
-// more adds to the problems of some resources what the hub finds wrong with the others, so that all is told at once. The hub is asked for a dry run; without
+// addKindProblems adds to the problems of some resources what the hub finds wrong with the others, so that all is told at once. The hub is asked for a dry run; without
 // a login, or if it does not answer, the problems are those that the files have by themselves.
-func (a *app) more(cmd *cobra.Command, objects []*manifest.Object, problems manifest.Problems) manifest.Problems {
+func (a *app) addKindProblems(cmd *cobra.Command, objects []*manifest.Object, problems manifest.Problems) manifest.Problems {
 	good, all := problems.Without(objects)
 	if len(good) == 0 || partOf(good) < len(good) {
 		return problems
@@ -153,10 +153,10 @@ func (a *app) more(cmd *cobra.Command, objects []*manifest.Object, problems mani
 			req.Resources = append(req.Resources, r)
 		}
 		_, err := h.Applies.Apply(ctx, req)
-		found, _ := detail[*consolev1.ApplyProblems](err)
+		found, _ := findDetail[*consolev1.ApplyProblems](err)
 		for _, p := range found.GetProblems() {
 			i := int(p.GetIndex())
-			if i < 0 || i >= len(good) || comes(problems, all, p.GetMessage()) {
+			if i < 0 || i >= len(good) || problemsExplain(problems, all, p.GetMessage()) {
 				continue
 			}
 			problems = append(problems, good[i].Problem(p.GetField(), p.GetMessage()))
@@ -166,8 +166,8 @@ func (a *app) more(cmd *cobra.Command, objects []*manifest.Object, problems mani
 	return problems
 }
 
-// comes says whether what a message misses is one of the resources that problems are about, or may be one if not all of them say which that is.
-func comes(problems manifest.Problems, all bool, message string) bool {
+// problemsExplain says whether what a message misses is one of the resources that problems are about, or may be one if not all of them say which that is.
+func problemsExplain(problems manifest.Problems, all bool, message string) bool {
 	const missing = " does not exist"
 	return strings.Contains(message, missing) && (!all || slices.ContainsFunc(problems, func(p manifest.Problem) bool {
 		kind, name, _ := strings.Cut(p.Ref, "/")
@@ -175,7 +175,7 @@ func comes(problems manifest.Problems, all bool, message string) bool {
 	}))
 }
 
-func (a *app) inputs(ctx context.Context, names, folders []string) ([]input, error) {
+func (a *app) openInputs(ctx context.Context, names, folders []string) ([]input, error) {
 	var all []input
 	for _, name := range names {
 		files, err := a.filesOf(name)
@@ -191,7 +191,7 @@ func (a *app) inputs(ctx context.Context, names, folders []string) ([]input, err
 		}
 	}
 	for _, folder := range folders {
-		data, err := kustomized(ctx, folder)
+		data, err := buildKustomization(ctx, folder)
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ type auditQuery struct {
 	format string
 }
 
-func (a *app) audit() *cobra.Command {
+func (a *app) auditCommand() *cobra.Command {
 	q := auditQuery{filter: &consolev1.AuditFilter{}}
 	cmd := &cobra.Command{
 		Use:   "audit",
@@ -37,9 +37,9 @@ func (a *app) audit() *cobra.Command {
 Of requests to clusters, tunnel.request is one that was read and has ended, whole in one line; others are told when
 they begin (tunnel.request.begin) and when they end (tunnel.request.end), with the same request id.`,
 		Example: "  fairlead audit --user bob --since 1h\n  fairlead audit --cluster edge-1 --action tunnel.request --follow -o json",
-		Args:    wants(0, 0),
+		Args:    wantArgs(0, 0),
 	}
-	since := q.register(cmd)
+	since := q.addFlags(cmd)
 	cmd.Flags().IntVar(&q.limit, "limit", 100, "at most so many of the newest; 0: all")
 	cmd.Flags().BoolVarP(&q.follow, "follow", "f", false, "go on with what happens, until interrupted")
 	cmd.Flags().StringVarP(&q.format, "output", "o", formatTable, "form of the output: table, or json with one event per line")
@@ -47,22 +47,22 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 		if q.format != formatTable && q.format != formatJSON {
 			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
 		}
-		q.from(a.Now(), *since)
+		q.setTimes(a.Now(), *since)
 		return a.showAudit(ctx, h, q)
 	})
 	cmd.AddCommand(a.auditExport())
 	return cmd
 }
 
-// register adds the flags that choose events, and returns how far back is wanted.
-func (q *auditQuery) register(cmd *cobra.Command) *time.Duration {
+// addFlags adds the flags that choose events, and returns how far back is wanted.
+func (q *auditQuery) addFlags(cmd *cobra.Command) *time.Duration {
 	cmd.Flags().StringVar(&q.filter.Actor, "user", "", "only what this user did; also agent:NAME and service:NAME")
 	cmd.Flags().StringVar(&q.filter.Cluster, "cluster", "", "only what was about this cluster")
 	cmd.Flags().StringVar(&q.filter.Action, "action", "", "only this action, or those that begin so: tunnel.request")
 	return cmd.Flags().Duration("since", 0, "only what is not older than this, such as 1h")
 }
 
-func (q *auditQuery) from(now time.Time, since time.Duration) {
+func (q *auditQuery) setTimes(now time.Time, since time.Duration) {
 	if since > 0 {
 		q.filter.Since = timestamppb.New(now.Add(-since))
 	}
@@ -78,12 +78,12 @@ func (a *app) auditExport() *cobra.Command {
 
 The file is whole or not there, and only you can read it.`,
 		Example: "  fairlead audit export --since 720h -o october.jsonl\n  fairlead audit export | jq .actor",
-		Args:    wants(0, 0),
+		Args:    wantArgs(0, 0),
 	}
-	since := q.register(cmd)
+	since := q.addFlags(cmd)
 	cmd.Flags().StringVarP(&file, "output-file", "o", "", "file to write, instead of stdout")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-		q.from(a.Now(), *since)
+		q.setTimes(a.Now(), *since)
 		events, _, err := listAudit(ctx, h, q)
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func (a *app) showAudit(ctx context.Context, h *hub.Hub, q auditQuery) error {
 	}
 	stream, err := h.Audit.WatchAuditEvents(ctx, &consolev1.WatchAuditEventsRequest{Filter: q.filter, ResumeToken: resume})
 	if err != nil {
-		return h.Explain(err)
+		return h.ExplainError(err)
 	}
 	defer stream.Close()
 	for stream.Receive() {
@@ -124,7 +124,7 @@ func (a *app) showAudit(ctx context.Context, h *hub.Hub, q auditQuery) error {
 	if ctx.Err() != nil {
 		return nil // interrupted, as it is meant to end
 	}
-	return h.Explain(errors.Join(stream.Err()))
+	return h.ExplainError(errors.Join(stream.Err()))
 }
 
 // listAudit returns the newest events, the oldest of them first, and where to go on.
@@ -183,7 +183,7 @@ func eventLine(e *consolev1.AuditEvent, format string) (string, error) {
 		outcome = fmt.Sprintf(" %d", e.GetCode())
 	}
 	if d := e.GetDuration().AsDuration(); d > 0 {
-		outcome += fmt.Sprintf(" in %s, %s", d.Round(time.Millisecond), table.Bytes(e.GetBytesSent()+e.GetBytesReceived()))
+		outcome += fmt.Sprintf(" in %s, %s", d.Round(time.Millisecond), table.FormatBytes(e.GetBytesSent()+e.GetBytesReceived()))
 	}
 	if e.GetReason() != "" {
 		outcome += ": " + e.GetReason()
@@ -192,6 +192,6 @@ func eventLine(e *consolev1.AuditEvent, format string) (string, error) {
 	if as := e.GetImpersonated().GetName(); as != "" {
 		who += " as " + as
 	}
-	return table.Clean(fmt.Sprintf("%s %s %s %s%s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05.000"), who,
+	return table.CleanLine(fmt.Sprintf("%s %s %s %s%s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05.000"), who,
 		e.GetAction(), strings.TrimSpace(what), outcome)), nil
 }

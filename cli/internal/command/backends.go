@@ -11,7 +11,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-func (v view) backend(b *consolev1.Backend) (r row) {
+func (v view) backendRow(b *consolev1.Backend) (r row) {
 	name, state := b.GetMetadata().GetName(), "Ready"
 	switch problem := b.GetStatus().GetProblem(); {
 	case problem.GetMessage() != "":
@@ -24,7 +24,7 @@ func (v view) backend(b *consolev1.Backend) (r row) {
 	r.cells = []cell{
 		{"NAME", name},
 		{"STATE", state},
-		{"READ", v.ago(b.GetStatus().GetReadTime())},
+		{"READ", v.agoText(b.GetStatus().GetReadTime())},
 		{"AT", at},
 		{"PROJECTS", strings.Join(b.GetSpec().GetProjects(), ",")},
 	}
@@ -52,7 +52,7 @@ func (a *app) checkBackend() *cobra.Command {
 		Long: `Read from a backend of configuration now, and say how that went: whether it lets the hub in, or with a path, which
 keys are there. Values are not shown.`,
 		Example: "  fairlead admin check-backend vault\n  fairlead admin check-backend vault shop/db",
-		Args:    wants(1, 2),
+		Args:    wantArgs(1, 2),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()

@@ -38,7 +38,7 @@ sealed: keep the master key, which is not in it, apart from it. A file is there 
 With --keep the backup goes into a folder, under a name with the time in UTC. Once it is complete, the oldest backups of
 such names are deleted, so that N remain. One process at a time may back up into a folder.`,
 		Example: "  fairlead admin backup fairlead-$(date +%F).backup\n  fairlead admin backup /backups --keep 14",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().IntVar(&keep, "keep", 0, "back up into a folder, and keep so many of the newest backups there")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -125,7 +125,7 @@ func (a *app) deleteOldBackups(dir string, keep int) error {
 func (a *app) receiveBackup(ctx context.Context, h *hub.Hub, to io.Writer) (size int64, err error) {
 	stream, err := h.Admin.Backup(ctx, &consolev1.BackupRequest{})
 	if err != nil {
-		return 0, h.Explain(err)
+		return 0, h.ExplainError(err)
 	}
 	defer stream.Close()
 	sum, told := sha256.New(), int64(backupStep)
@@ -147,7 +147,7 @@ func (a *app) receiveBackup(ctx context.Context, h *hub.Hub, to io.Writer) (size
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return 0, h.Explain(err)
+		return 0, h.ExplainError(err)
 	}
 	return 0, errors.New("the console ended the backup before it was whole: try again")
 }
@@ -163,7 +163,7 @@ the end, or nothing has changed. All consoles must be stopped. What follows, and
 you confirm it, is told in docs/operate/backup.md.`,
 		Example: `  fairlead admin restore fairlead-2026-11-20.backup --data-dir /var/lib/fairlead/console
   FAIRLEAD_DATABASE_URL=postgres://... fairlead admin restore fairlead-2026-11-20.backup --master-key-file master.key`,
-		Args: wants(1, 1),
+		Args: wantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", "", "the console's data folder: console.db and master.key are there")
 	cmd.Flags().StringVar(&cfg.DatabaseURL, "database-url", a.Getenv("FAIRLEAD_DATABASE_URL"),

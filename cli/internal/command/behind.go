@@ -28,8 +28,8 @@ type distance struct {
 	apart bool
 }
 
-// behind counts, for services that are not in sync, the commits between what runs and what the ref points to. A service whose source can't be asked is left out.
-func (a *app) behind(ctx context.Context, h *hub.Hub, found []manifest.Message) map[string]distance {
+// findBehind counts, for services that are not in sync, the commits between what runs and what the ref points to. A service whose source can't be asked is left out.
+func (a *app) findBehind(ctx context.Context, h *hub.Hub, found []manifest.Message) map[string]distance {
 	var asked []*consolev1.Service
 	for _, m := range found {
 		s := m.(*consolev1.Service)
@@ -88,9 +88,9 @@ func countBehind(ctx context.Context, h *hub.Hub, s *consolev1.Service) (d dista
 	return d, nil
 }
 
-// sync says whether what the ref of a service points to runs in its cluster, or how many commits that change its folder are missing there; and how many objects
+// syncText says whether what the ref of a service points to runs in its cluster, or how many commits that change its folder are missing there; and how many objects
 // others have changed.
-func (v view) sync(s *consolev1.Service) string {
+func (v view) syncText(s *consolev1.Service) string {
 	status := s.GetStatus()
 	report := status.GetCluster().GetReport()
 	running, wanted := runningCommit(status), status.GetGit().GetRevision().GetCommit()

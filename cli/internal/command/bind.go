@@ -31,7 +31,7 @@ Without these flags the manifest is printed, for somebody who may apply it.
 A later "fairlead cluster join" or "helm upgrade" takes back what it is not given again: use the same --bind-admins and --bind, or the values
 rbac.bindAdmins and rbac.bind, there.`,
 		Example: "  fairlead cluster bind edge-1 --admins --context edge-1\n  fairlead cluster bind edge-1 --bind developers=view | kubectl --context edge-1 apply --server-side -f -",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&j.values.bindAdmins, "admins", false, "let the hub's administrators (group fairlead:admins) do everything in the cluster")
@@ -41,45 +41,45 @@ rbac.bindAdmins and rbac.bind, there.`,
 	cmd.MarkFlagsOneRequired("admins", "bind")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 		j.cluster = args[0]
-		return j.bind(ctx, h)
+		return j.applyBindings(ctx, h)
 	})
 	return cmd
 }
 
-func (j *joining) bind(ctx context.Context, h *hub.Hub) error {
-	if err := j.known(ctx, h); err != nil {
+func (j *joining) applyBindings(ctx context.Context, h *hub.Hub) error {
+	if err := j.requireCluster(ctx, h); err != nil {
 		return err
 	}
-	manifest, err := j.values.bindings()
+	manifest, err := j.values.renderBindings()
 	if err != nil {
 		return err
 	}
-	if !j.applies() {
+	if !j.appliesManifest() {
 		return j.app.printf("%s", manifest)
 	}
 	// A cluster without an agent is another one than the person means: the context is named wrongly more often than the cluster.
-	if _, err := j.kubectl(ctx, nil, kubectlTimeout, "get", "serviceaccount", "fairlead-agent", "--namespace", deploy.Namespace, "-o", "name"); err != nil {
+	if _, err := j.runKubectl(ctx, nil, kubectlTimeout, "get", "serviceaccount", "fairlead-agent", "--namespace", deploy.Namespace, "-o", "name"); err != nil {
 		return fmt.Errorf("look for the agent of cluster %s: %w", j.cluster, err)
 	}
-	out, err := j.kubectl(ctx, manifest, kubectlTimeout, "apply", "--server-side", "--field-manager=fairlead-join", "--force-conflicts", "-f", "-")
+	out, err := j.runKubectl(ctx, manifest, kubectlTimeout, "apply", "--server-side", "--field-manager=fairlead-join", "--force-conflicts", "-f", "-")
 	if err != nil {
 		return fmt.Errorf("apply the bindings: %w", err)
 	}
 	return j.app.printf("%s", out)
 }
 
-// known refuses a cluster that the hub doesn't have.
-func (j *joining) known(ctx context.Context, h *hub.Hub) error {
+// requireCluster refuses a cluster that the hub doesn't have.
+func (j *joining) requireCluster(ctx context.Context, h *hub.Hub) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: j.cluster}); err != nil {
-		return clusterKind().missing(j.cluster, err)
+		return clusterKind().explainMissing(j.cluster, err)
 	}
 	return nil
 }
 
-// bindings are the documents of the agent's chart that bind people's groups.
-func (v *agentValues) bindings() ([]byte, error) {
+// renderBindings renders the documents of the agent's chart that bind people's groups.
+func (v *agentValues) renderBindings() ([]byte, error) {
 	// The chart wants to know where the hub is, and how the agent joins; nothing of that is in the bindings.
 	values := map[string]any{"hub": map[string]any{"url": "https://hub"}, "join": map[string]any{"tokens": []any{"none"}}}
 	if err := v.bindTo(values); err != nil {

@@ -8,7 +8,7 @@ import (
 func TestBindingsAreThoseOfTheChartAndNothingElse(t *testing.T) {
 	t.Parallel()
 	values := agentValues{bindAdmins: true, bind: []string{"developers=view", "ops=cluster-admin"}}
-	manifest, err := values.bindings()
+	manifest, err := values.renderBindings()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestBindingsAreThoseOfTheChartAndNothingElse(t *testing.T) {
 		}
 	}
 	values = agentValues{bind: []string{"developers"}}
-	if _, err := values.bindings(); err == nil || !strings.Contains(err.Error(), "must be GROUP=ROLE") {
+	if _, err := values.renderBindings(); err == nil || !strings.Contains(err.Error(), "must be GROUP=ROLE") {
 		t.Errorf("a group without a role: %v", err)
 	}
 }

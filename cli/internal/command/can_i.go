@@ -24,7 +24,7 @@ func (a *app) canI() *cobra.Command {
 With a kind the verb is view, deploy, edit or delete. Without one it is about the Kubernetes API of --cluster: read,
 write, exec or secrets. Administrators may ask for others with --as.`,
 		Example: "  fairlead can-i edit Service/web\n  fairlead can-i edit Service --project shop --cluster edge-1\n  fairlead can-i exec --cluster edge-1 --as user:bob --group dev",
-		Args:    wants(1, 2),
+		Args:    wantArgs(1, 2),
 	}
 	cmd.Flags().StringVar(&in.Project, "project", "", "project that it would be in")
 	cmd.Flags().StringVar(&in.Cluster, "cluster", "", "cluster that it is about")

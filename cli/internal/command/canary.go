@@ -37,7 +37,7 @@ type canary struct {
 	name string // of the service
 }
 
-func (a *app) canary() *cobra.Command {
+func (a *app) canaryCommand() *cobra.Command {
 	c := canary{app: a}
 	cmd := &cobra.Command{
 		Use:   "canary",
@@ -48,7 +48,7 @@ to go. The folder should hold nothing that others depend on, such as one ConfigM
 
 It is what "helm test" of the hub's chart runs. It ends with exit code 1 if something does not work, and leaves nothing behind in either case.`,
 		Example: "  fairlead canary\n  fairlead canary --cluster edge-1 --source shop --path canary",
-		Args:    wants(0, 0),
+		Args:    wantArgs(0, 0),
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.cluster, "cluster", "", "cluster that the folder is delivered to; default: none")
@@ -75,7 +75,7 @@ func (c *canary) run(ctx context.Context, h *hub.Hub) error {
 		if f.wrong {
 			return fmt.Errorf("%s: %s", f.about, f.text)
 		}
-		if err := c.app.printf("ok    %s: %s\n", f.about, table.Clean(f.text)); err != nil {
+		if err := c.app.printf("ok    %s: %s\n", f.about, table.CleanLine(f.text)); err != nil {
 			return err
 		}
 	}
@@ -83,17 +83,17 @@ func (c *canary) run(ctx context.Context, h *hub.Hub) error {
 		return nil
 	}
 	c.name = "canary-" + strings.ToLower(rand.Text()[:8])
-	err := c.deliver(ctx, h)
+	err := c.deliverService(ctx, h)
 	if err != nil { // objects that are there are removed all the same
 		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
-		return errors.Join(err, c.remove(removing, h))
+		return errors.Join(err, c.removeService(removing, h))
 	}
 	return nil
 }
 
-// deliver makes the service, reads its objects, and deletes it.
-func (c *canary) deliver(ctx context.Context, h *hub.Hub) error {
+// deliverService makes the service, reads its objects, and deletes it.
+func (c *canary) deliverService(ctx context.Context, h *hub.Hub) error {
 	began := c.app.Now()
 	_, err := h.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: c.name},
@@ -102,10 +102,10 @@ func (c *canary) deliver(ctx context.Context, h *hub.Hub) error {
 	if err != nil {
 		return err
 	}
-	if err := c.await(ctx, "service "+c.name+" is healthy", func() error { return c.healthy(ctx, h) }); err != nil {
+	if err := c.awaitSuccess(ctx, "service "+c.name+" is healthy", func() error { return c.awaitHealthy(ctx, h) }); err != nil {
 		return err
 	}
-	if err := c.app.printf("ok    delivery: %s of %s is healthy in cluster %s (after %s)\n", c.path, c.source, c.cluster, c.since(began)); err != nil {
+	if err := c.app.printf("ok    delivery: %s of %s is healthy in cluster %s (after %s)\n", c.path, c.source, c.cluster, c.elapsedSince(began)); err != nil {
 		return err
 	}
 	objects, err := findObjects(ctx, h, objectFlags{service: c.name}, "")
@@ -123,20 +123,20 @@ func (c *canary) deliver(ctx context.Context, h *hub.Hub) error {
 		return err
 	}
 	began = c.app.Now()
-	if err := c.remove(ctx, h); err != nil {
+	if err := c.removeService(ctx, h); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "the objects are gone", func() error { return c.readBack(ctx, h, objects, http.StatusNotFound) }); err != nil {
+	if err := c.awaitSuccess(ctx, "the objects are gone", func() error { return c.readBack(ctx, h, objects, http.StatusNotFound) }); err != nil {
 		return err
 	}
-	return c.app.printf("ok    removal: the objects are gone (after %s)\n", c.since(began))
+	return c.app.printf("ok    removal: the objects are gone (after %s)\n", c.elapsedSince(began))
 }
 
-func (c *canary) since(began time.Time) time.Duration {
+func (c *canary) elapsedSince(began time.Time) time.Duration {
 	return c.app.Now().Sub(began).Round(100 * time.Millisecond)
 }
 
-func (c *canary) healthy(ctx context.Context, h *hub.Hub) error {
+func (c *canary) awaitHealthy(ctx context.Context, h *hub.Hub) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	res, err := h.Services.GetService(call, &consolev1.GetServiceRequest{Name: c.name})
@@ -161,9 +161,9 @@ func (c *canary) readBack(ctx context.Context, h *hub.Hub, objects []*consolev1.
 		if err != nil {
 			return err
 		}
-		status, text, _, err := fetch(ctx, h.HTTP, base+path)
+		status, text, _, err := fetchURL(ctx, h.HTTP, base+path)
 		if err != nil {
-			return fmt.Errorf("read %s through the tunnel: %s", path, hub.Unreachable(base, err))
+			return fmt.Errorf("read %s through the tunnel: %s", path, hub.ExplainUnreachable(base, err))
 		}
 		if status != want {
 			return fmt.Errorf("read %s through the tunnel: %d, want %d: %s", path, status, want, strings.TrimSpace(text))
@@ -180,7 +180,7 @@ func objectPath(ctx context.Context, hc *http.Client, base string, o *deliveryv1
 	}
 	status, text, err := readAll(ctx, hc, base+group, callTimeout)
 	if err != nil {
-		return "", fmt.Errorf("ask the cluster through the tunnel what it has: %s", hub.Unreachable(base, err))
+		return "", fmt.Errorf("ask the cluster through the tunnel what it has: %s", hub.ExplainUnreachable(base, err))
 	}
 	if status != http.StatusOK {
 		return "", fmt.Errorf("ask the cluster through the tunnel what it has in %s: %d: %s", group, status,
@@ -208,10 +208,10 @@ func objectPath(ctx context.Context, hc *http.Client, base string, o *deliveryv1
 	return "", fmt.Errorf("the cluster has no %s in %s", o.GetKind(), group)
 }
 
-// remove deletes the service, with what its deletion asks to have confirmed: the folder was named for this.
-func (c *canary) remove(ctx context.Context, h *hub.Hub) error {
-	err := c.app.confirmed(ctx, true, func(ctx context.Context, confirmation string) error {
-		return serviceKind().remove(ctx, h, c.name, confirmation)
+// removeService deletes the service, with what its deletion asks to have confirmed: the folder was named for this.
+func (c *canary) removeService(ctx context.Context, h *hub.Hub) error {
+	err := c.app.confirmAndDo(ctx, true, func(ctx context.Context, confirmation string) error {
+		return serviceKind().removeResource(ctx, h, c.name, confirmation)
 	})
 	if connect.CodeOf(err) == connect.CodeNotFound {
 		return nil
@@ -219,8 +219,8 @@ func (c *canary) remove(ctx context.Context, h *hub.Hub) error {
 	return err
 }
 
-// await repeats try until it returns nil, and says at the end what was seen last.
-func (c *canary) await(ctx context.Context, what string, try func() error) error {
+// awaitSuccess repeats try until it returns nil, and says at the end what was seen last.
+func (c *canary) awaitSuccess(ctx context.Context, what string, try func() error) error {
 	for {
 		err := try()
 		if err == nil {

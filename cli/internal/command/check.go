@@ -31,7 +31,7 @@ const (
 	maxAnswerBytes = 4 << 10
 )
 
-func (a *app) check() *cobra.Command {
+func (a *app) checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Check that the hub is reachable and well, and what is wrong otherwise",
@@ -42,7 +42,7 @@ console knows a Prometheus (--prometheus-url): critical ones are wrong. Ends wit
 
 What is no fault is a warning: pins and rollbacks, holds that are older than a day, services of the hub, agents and this command in other versions,
 certificates that end within two weeks, and disks that are nearly full.`,
-		Args: wants(0, 0),
+		Args: wantArgs(0, 0),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return a.runChecks(ctx, h) }),
 	}
 }
@@ -90,7 +90,7 @@ func (a *app) runChecks(ctx context.Context, h *hub.Hub) error {
 		case f.warns:
 			mark = "warn"
 		}
-		if err := a.printf("%s  %s: %s\n", mark, f.about, table.Clean(f.text)); err != nil {
+		if err := a.printf("%s  %s: %s\n", mark, f.about, table.CleanLine(f.text)); err != nil {
 			return err
 		}
 	}
@@ -114,7 +114,7 @@ func (a *app) checkToken(ctx context.Context, h *hub.Hub) finding {
 	}
 	ends := is.GetExpireTime().AsTime()
 	if ends.Sub(a.Now()) < tokenShort && h.Context.Name != hub.FromEnvironment {
-		return ok(about, "valid for %s only, and could not be renewed", table.Age(ends, a.Now()))
+		return ok(about, "valid for %s only, and could not be renewed", table.FormatAge(ends, a.Now()))
 	}
 	return ok(about, "valid until %s", ends.Local().Format(time.DateTime))
 }
@@ -148,15 +148,15 @@ func checkService(ctx context.Context, h *hub.Hub, name, url string) finding {
 		return wrong(name, "the hub did not say where it is: set --advertise-%ss at the console, then run `fairlead login` again", name)
 	}
 	about := name + " " + url
-	status, text, _, err := fetch(ctx, h.HTTP, url+"/readyz")
+	status, text, _, err := fetchURL(ctx, h.HTTP, url+"/readyz")
 	switch {
 	case err != nil:
-		return wrong(about, "%s", strings.TrimPrefix(hub.Unreachable(url, err), url+" "))
+		return wrong(about, "%s", strings.TrimPrefix(hub.ExplainUnreachable(url, err), url+" "))
 	case status != http.StatusOK:
 		return wrong(about, "%s: look at its log", strings.TrimSpace(text))
 	}
 	note := strings.TrimPrefix(strings.TrimSpace(text), "ok") // the reason, which only observers get, though everybody gets an answer
-	status, text, ends, err := fetch(ctx, h.HTTP, url+"/version")
+	status, text, ends, err := fetchURL(ctx, h.HTTP, url+"/version")
 	var v server.Version
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {
 		return wrong(about, "ready, but does not accept your token. %s", hub.LogInAgain(h.Context))
@@ -207,14 +207,14 @@ func checkVersions(services []finding) (out []finding) {
 func (a *app) checkCertificates(services []finding) (out []finding) {
 	for _, s := range services {
 		if left := s.ends.Sub(a.Now()); !s.ends.IsZero() && left < certificateShort {
-			out = append(out, warn(s.about, "its certificate ends in %s, at %s: renew it", table.Age(s.ends, a.Now()), s.ends.Local().Format(time.DateTime)))
+			out = append(out, warn(s.about, "its certificate ends in %s, at %s: renew it", table.FormatAge(s.ends, a.Now()), s.ends.Local().Format(time.DateTime)))
 		}
 	}
 	return out
 }
 
-// fetch asks for a URL. ends is when the certificate ends that it answers with; zero: there is none.
-func fetch(ctx context.Context, hc *http.Client, url string) (status int, body string, ends time.Time, err error) {
+// fetchURL asks for a URL. ends is when the certificate ends that it answers with; zero: there is none.
+func fetchURL(ctx context.Context, hc *http.Client, url string) (status int, body string, ends time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

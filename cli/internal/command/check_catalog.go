@@ -35,7 +35,7 @@ func (a *app) checkCatalog(ctx context.Context, h *hub.Hub) []finding {
 		{sinkKind(), v.sinkTrouble},
 		{backendKind(), v.backendTrouble},
 	} {
-		all, err := part.kind.all(ctx, h)
+		all, err := part.kind.readAll(ctx, h)
 		if connect.CodeOf(err) == connect.CodePermissionDenied {
 			continue // not for this person to look at
 		}
@@ -75,10 +75,10 @@ func (v view) clusterTrouble(m manifest.Message) (wrong, warning string) {
 
 func (v view) sourceTrouble(m manifest.Message) (wrong, warning string) {
 	s := m.(*consolev1.Source)
-	if !fails(s.GetStatus().GetProblem()) {
+	if !sourceFails(s.GetStatus().GetProblem()) {
 		return "", ""
 	}
-	return v.say(sourceNote(s)), ""
+	return v.noteText(sourceNote(s)), ""
 }
 
 func (v view) serviceTrouble(m manifest.Message) (wrong, warning string) {
@@ -89,14 +89,14 @@ func (v view) serviceTrouble(m manifest.Message) (wrong, warning string) {
 	guard := status.GetCluster().GetReport().GetGuard()
 	switch {
 	case guard != nil && state == consolev1.ServiceState_SERVICE_STATE_WAITING:
-		wrong = v.since(fmt.Sprintf("waits for a person: %s would be removed. See `fairlead trace service %s`, then `fairlead confirm prune %s %s`",
+		wrong = v.sinceText(fmt.Sprintf("waits for a person: %s would be removed. See `fairlead trace service %s`, then `fairlead confirm prune %s %s`",
 			plural.Part(guard.GetRemoving(), guard.GetObjectsTotal(), "object"), name, name, guard.GetId()), since)
 	case state == consolev1.ServiceState_SERVICE_STATE_FAILED, state == consolev1.ServiceState_SERVICE_STATE_DEGRADED,
 		state == consolev1.ServiceState_SERVICE_STATE_UNKNOWN,
 		long && (state == consolev1.ServiceState_SERVICE_STATE_PROGRESSING || state == consolev1.ServiceState_SERVICE_STATE_WAITING):
 		var parts []string
 		for _, n := range serviceNotes(s) {
-			parts = append(parts, v.say(n))
+			parts = append(parts, v.noteText(n))
 		}
 		wrong = strings.ToLower(stateName(state)) + " " + strings.Join(parts, "; ")
 	case status.GetWindows().GetFault() != "":
@@ -116,7 +116,7 @@ func (v view) globalTrouble(m manifest.Message) (wrong, warning string) {
 func (v view) sinkTrouble(m manifest.Message) (wrong, warning string) {
 	s := m.(*consolev1.Sink)
 	if p := s.GetStatus().GetProblem(); p.GetMessage() != "" && !s.GetSpec().GetDisabled() {
-		wrong = v.since(p.GetMessage(), p.GetSince())
+		wrong = v.sinceText(p.GetMessage(), p.GetSince())
 	}
 	if s.GetSpec().GetDisabled() {
 		warning = "is disabled: its events are not sent"
@@ -126,7 +126,7 @@ func (v view) sinkTrouble(m manifest.Message) (wrong, warning string) {
 
 func (v view) backendTrouble(m manifest.Message) (wrong, warning string) {
 	if p := m.(*consolev1.Backend).GetStatus().GetProblem(); p.GetMessage() != "" {
-		wrong = v.since(p.GetMessage()+"; services keep the values that they have", p.GetSince())
+		wrong = v.sinceText(p.GetMessage()+"; services keep the values that they have", p.GetSince())
 	}
 	return wrong, ""
 }

@@ -35,15 +35,15 @@ func (a *app) checkHub(ctx context.Context, h *hub.Hub) (findings []finding) {
 func (a *app) databaseFinding(is *consolev1.DatabaseState) finding {
 	v := view{now: a.Now()}
 	if is.GetProblem() != "" {
-		return wrong("database", "%s: %s", is.GetKind(), v.since(is.GetProblem(), is.GetSince()))
+		return wrong("database", "%s: %s", is.GetKind(), v.sinceText(is.GetProblem(), is.GetSince()))
 	}
 	text := strings.TrimSpace(is.GetKind() + " " + is.GetVersion())
 	if is.GetBytes() > 0 {
-		text += ", " + table.Bytes(is.GetBytes())
+		text += ", " + table.FormatBytes(is.GetBytes())
 	}
-	text += fmt.Sprintf(", answers in %s", rounded(is.GetRoundTrip().AsDuration()))
+	text += fmt.Sprintf(", answers in %s", roundDuration(is.GetRoundTrip().AsDuration()))
 	if isSet(is.GetWriteTime()) {
-		text += fmt.Sprintf(", the last write took %s", rounded(is.GetWriteDuration().AsDuration()))
+		text += fmt.Sprintf(", the last write took %s", roundDuration(is.GetWriteDuration().AsDuration()))
 	}
 	return ok("database", "%s", text)
 }
@@ -51,13 +51,13 @@ func (a *app) databaseFinding(is *consolev1.DatabaseState) finding {
 func (a *app) coordinationFinding(is *gitcachev1.GetCoordinationResponse) finding {
 	if is.GetProblem() != "" {
 		v := view{now: a.Now()}
-		return wrong("coordination", "%s, at %s: %s", is.GetKind(), is.GetReplica(), v.since(is.GetProblem(), is.GetSince()))
+		return wrong("coordination", "%s, at %s: %s", is.GetKind(), is.GetReplica(), v.sinceText(is.GetProblem(), is.GetSince()))
 	}
 	if is.GetKind() == "memory" {
 		return ok("coordination", "in memory: the hub is one process")
 	}
 	return ok("coordination", "%s answers %s in %s, for %s", is.GetKind(), is.GetReplica(),
-		rounded(is.GetRoundTrip().AsDuration()), table.Age(a.Now(), is.GetSince().AsTime()))
+		roundDuration(is.GetRoundTrip().AsDuration()), table.FormatAge(a.Now(), is.GetSince().AsTime()))
 }
 
 func (a *app) alertFindings(is *consolev1.AlertState) (findings []finding) {
@@ -75,13 +75,13 @@ func (a *app) alertFindings(is *consolev1.AlertState) (findings []finding) {
 		if alert.GetSeverity() == "critical" {
 			say = wrong
 		}
-		findings = append(findings, say("alert "+alert.GetName(), "%s", v.since(alert.GetSummary(), alert.GetActiveTime())))
+		findings = append(findings, say("alert "+alert.GetName(), "%s", v.sinceText(alert.GetSummary(), alert.GetActiveTime())))
 	}
 	return findings
 }
 
-// rounded is a duration as a person reads it.
-func rounded(d time.Duration) string {
+// roundDuration returns a duration as a person reads it.
+func roundDuration(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return d.Round(100 * time.Microsecond).String()
 	}

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/platform/durable"
 )
 
-func (a *app) cluster() *cobra.Command {
+func (a *app) clusterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cluster",
 		Aliases: []string{"clusters"},
@@ -35,7 +35,7 @@ func (a *app) clusterLeave() *cobra.Command {
 there or here: what is applied stays. It joins again with a new join token. If an agent has joined, it shows what that means and asks first; scripts say
 --yes, and --dry-run only shows it.`,
 		Example: "  fairlead cluster leave edge-1",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().BoolVarP(&p.yes, "yes", "y", false, "go on without asking")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "show what it means, and do nothing")
@@ -46,7 +46,7 @@ there or here: what is applied stays. It joins again with a new join token. If a
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		if _, err := h.Logins.LeaveCluster(ctx, &consolev1.LeaveClusterRequest{Cluster: args[0]}); err != nil {
-			return clusterKind().missing(args[0], err)
+			return clusterKind().explainMissing(args[0], err)
 		}
 		return a.printf("cluster/%s has left\n", args[0])
 	})
@@ -62,7 +62,7 @@ func (a *app) makeJoinToken() *cobra.Command {
 
 The token goes to stdout, and how to use it to stderr; or it goes to a file that only you can read.`,
 		Example: "  fairlead cluster join-token edge-1 > join-token",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&output, "output-file", "", "file for the token, instead of stdout")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return a.joinToken(ctx, h, args, output) })

@@ -30,12 +30,12 @@ type IO struct {
 
 // Run executes a command line (without the program's name).
 func Run(ctx context.Context, args []string, io IO) error {
-	root := Root(io) //nolint:contextcheck // Commands get theirs from ExecuteContext.
+	root := NewRoot(io) //nolint:contextcheck // Commands get theirs from ExecuteContext.
 	root.SetArgs(args)
 	root.SetIn(io.Stdin)
 	root.SetOut(io.Stdout)
 	root.SetErr(io.Stderr)
-	ctx, end, err := traced(ctx, root, args)
+	ctx, end, err := startTrace(ctx, root, args)
 	if err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func Run(ctx context.Context, args []string, io IO) error {
 	return err
 }
 
-// Root returns the command that all others are below.
-func Root(io IO) *cobra.Command { return (&app{IO: io}).root() }
+// NewRoot returns the command that all others are below.
+func NewRoot(io IO) *cobra.Command { return (&app{IO: io}).rootCommand() }
 
 // callTimeout bounds one call to the hub, so that a command never hangs without a word.
 const callTimeout = 30 * time.Second
@@ -57,7 +57,7 @@ type app struct {
 	noHeaders bool
 }
 
-func (a *app) root() *cobra.Command {
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fairlead",
 		Short: "Git to Kubernetes clusters, and a safe way to look into them",
@@ -86,32 +86,32 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.context, "context", "", "context to use; default: the current one")
 	root.PersistentFlags().StringVar(&a.server, "server", "", "`URL` of the hub, in place of a context: with FAIRLEAD_TOKEN, or one that you are logged in to")
 	root.MarkFlagsMutuallyExclusive("context", "server")
-	root.AddCommand(a.up(), a.newInstallation(), a.gitServer(), a.front(), a.pause(), a.apply(), a.export(), a.get(),
-		a.delete(), a.undo(), a.check(), a.kubeconfig(), a.kubectlCredential(), a.kubectl(), a.exec(), a.logs(),
-		a.audit(), a.events(), a.admin(), a.token(), a.canI(), a.cluster(), a.trace(), a.sources(), a.shards(),
-		a.login(), a.logout(), a.whoami(), a.contexts(), a.open(), a.version())
-	root.AddCommand(a.diff(), a.tree(), a.search(), a.config(), a.canary(), a.debug(), a.replay())
-	root.AddCommand(a.describe(), a.edit(), a.create(), a.restart(), a.portForward(), a.wait(), a.sink(), a.imagesOfReleases(), a.top(), a.schema())
-	root.AddCommand(a.levers()...)
+	root.AddCommand(a.upCommand(), a.newInstallation(), a.gitServer(), a.frontCommand(), a.pauseCommand(), a.applyCommand(), a.exportCommand(), a.getCommand(),
+		a.deleteCommand(), a.undoCommand(), a.checkCommand(), a.kubeconfigCommand(), a.kubectlCredential(), a.kubectlCommand(), a.execCommand(), a.logsCommand(),
+		a.auditCommand(), a.eventsCommand(), a.adminCommand(), a.tokenCommand(), a.canI(), a.clusterCommand(), a.traceCommand(), a.sourcesCommand(), a.shardsCommand(),
+		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.contextsCommand(), a.openCommand(), a.versionCommand())
+	root.AddCommand(a.diffCommand(), a.treeCommand(), a.searchCommand(), a.configCommand(), a.canaryCommand(), a.debugCommand(), a.replayCommand())
+	root.AddCommand(a.describeCommand(), a.editCommand(), a.createCommand(), a.restartCommand(), a.portForward(), a.waitCommand(), a.sinkCommand(), a.imagesOfReleases(), a.topCommand(), a.schemaCommand())
+	root.AddCommand(a.leverCommands()...)
 	answerOthers(root)
 	takeReferences(root)
-	a.complete(root)
+	a.addCompletion(root)
 	groupHelp(root)
 	return root
 }
 
-func (a *app) version() *cobra.Command {
+func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this command",
-		Args:  wants(0, 0),
+		Args:  wantArgs(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return a.printf("fairlead %s\n", version.String())
 		},
 	}
 }
 
-func (a *app) store() (*contexts.Store, error) {
+func (a *app) openStore() (*contexts.Store, error) {
 	path, err := contexts.DefaultPath(a.Getenv)
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (a *app) store() (*contexts.Store, error) {
 	return contexts.NewStore(path, contexts.NewDesktop(a.Getenv)), nil
 }
 
-func (a *app) connect(ctx context.Context) (*hub.Hub, error) {
+func (a *app) connectHub(ctx context.Context) (*hub.Hub, error) {
 	return a.connectServer(ctx)
 }
 
@@ -137,20 +137,20 @@ func onlyBelow(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), typo.Suggest(args[0], known))
 }
 
-// unlimited arguments, for wants.
+// unlimited arguments, for wantArgs.
 const unlimited = -1
 
-// wants accepts so many arguments, and says how the command is used if there are more or fewer.
-func wants(least, most int) cobra.PositionalArgs {
+// wantArgs accepts so many arguments, and says how the command is used if there are more or fewer.
+func wantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && (len(args) <= most || most == unlimited) {
 			return nil
 		}
-		return usage(cmd)
+		return usageError(cmd)
 	}
 }
 
-func usage(cmd *cobra.Command) error {
+func usageError(cmd *cobra.Command) error {
 	return fmt.Errorf("use it as `%s`: see `%s --help`", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 }
 
@@ -168,7 +168,7 @@ func (a *app) notef(format string, args ...any) {
 // hubCommand returns a function for cobra that runs do with the hub of the context.
 func (a *app) hubCommand(do func(ctx context.Context, h *hub.Hub, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		h, err := a.connect(cmd.Context())
+		h, err := a.connectHub(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -16,23 +16,23 @@ import (
 // completeTimeout bounds what a shell waits for while a person has pressed a key.
 const completeTimeout = 3 * time.Second
 
-// complete lets shells complete arguments and flags with what the hub has. The use line of each command says which
+// addCompletion lets shells complete arguments and flags with what the hub has. The use line of each command says which
 // argument is where: "hold service NAME", "kubeconfig CLUSTER", "get sources|clusters [NAME...]".
-func (a *app) complete(cmd *cobra.Command) {
+func (a *app) addCompletion(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		a.complete(sub)
+		a.addCompletion(sub)
 	}
 	if cmd.RunE != nil && cmd.ValidArgsFunction == nil {
-		words := placeholders(cmd.Use)
+		words := listPlaceholders(cmd.Use)
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.candidates(cmd, words, args, begun), cobra.ShellCompDirectiveNoFileComp
+			return a.completeArgument(cmd, words, args, begun), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	a.completeFlags(cmd)
 }
 
-// placeholders are the words behind the verb, up to the first flag or other way to write it.
-func placeholders(use string) []string {
+// listPlaceholders returns the words behind the verb, up to the first flag or other way to write it.
+func listPlaceholders(use string) []string {
 	use, _, _ = strings.Cut(use, " | ") // other ways to write it
 	words := strings.Fields(strings.NewReplacer("[", "", "]", "", "...", "").Replace(use))[1:]
 	if end := slices.IndexFunc(words, func(w string) bool { return w[0] == '-' || w == "|" }); end >= 0 {
@@ -53,13 +53,13 @@ func (a *app) completeFlags(cmd *cobra.Command) {
 			continue
 		}
 		do := func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.values(cmd.Context(), name, flag.Usage, begun), cobra.ShellCompDirectiveNoFileComp
+			return a.completeFlag(cmd.Context(), name, flag.Usage, begun), cobra.ShellCompDirectiveNoFileComp
 		}
 		_ = cmd.RegisterFlagCompletionFunc(name, do) // the flag is there, and nobody else has one for it
 	}
 }
 
-func (a *app) values(ctx context.Context, flag, usage, begun string) []string {
+func (a *app) completeFlag(ctx context.Context, flag, usage, begun string) []string {
 	switch flag {
 	case "output":
 		return slices.DeleteFunc([]string{formatTable, formatWide, formatJSON, formatYAML, formatName, formatJSONPath + "=", formatColumns + "=", formatJUnit}, func(format string) bool {
@@ -68,17 +68,17 @@ func (a *app) values(ctx context.Context, flag, usage, begun string) []string {
 	case "context":
 		return a.contextNames()
 	}
-	return a.names(ctx, strings.ReplaceAll(flag, "-", ""), begun)
+	return a.completeNames(ctx, strings.ReplaceAll(flag, "-", ""), begun)
 }
 
-// candidates are the arguments that can stand behind args.
-func (a *app) candidates(cmd *cobra.Command, words, args []string, begun string) []string {
+// completeArgument returns the arguments that can stand behind args.
+func (a *app) completeArgument(cmd *cobra.Command, words, args []string, begun string) []string {
 	if len(words) == 0 {
 		return nil
 	}
 	if kind, name, ok := strings.Cut(begun, "/"); ok && (len(args) == 0 || strings.Contains(args[0], "/")) && takesReference(words) {
 		var found []string
-		for _, name := range a.names(cmd.Context(), kind, name) {
+		for _, name := range a.completeNames(cmd.Context(), kind, name) {
 			found = append(found, kind+"/"+name)
 		}
 		return found
@@ -95,25 +95,25 @@ func (a *app) candidates(cmd *cobra.Command, words, args []string, begun string)
 	case word == "NAME" && cmd.Parent().Name() == "context":
 		return a.contextNames()
 	case word == "NAME" && len(args) > 0 && words[0] != "NAME":
-		return a.names(cmd.Context(), args[0], begun) // of the kind that stands before it
+		return a.completeNames(cmd.Context(), args[0], begun) // of the kind that stands before it
 	case word == "NAME":
-		return a.names(cmd.Context(), cmd.Parent().Name(), begun)
+		return a.completeNames(cmd.Context(), cmd.Parent().Name(), begun)
 	case strings.ToLower(word) == word:
 		return strings.Split(word, "|")
 	}
-	return a.names(cmd.Context(), word, begun)
+	return a.completeNames(cmd.Context(), word, begun)
 }
 
 func kindNames() []string {
 	var names []string
-	for _, k := range kinds() {
+	for _, k := range listKinds() {
 		names = append(names, k.plural())
 	}
 	return names
 }
 
 func (a *app) contextNames() []string {
-	store, err := a.store()
+	store, err := a.openStore()
 	if err != nil {
 		return nil
 	}
@@ -125,15 +125,15 @@ func (a *app) contextNames() []string {
 	return names
 }
 
-// names are those of a kind that begin as a person has begun. Errors are not reported: a shell has no place for them.
-func (a *app) names(ctx context.Context, kind, begun string) []string {
+// completeNames returns those of a kind that begin as a person has begun. Errors are not reported: a shell has no place for them.
+func (a *app) completeNames(ctx context.Context, kind, begun string) []string {
 	k, err := findKind(kind)
 	if err != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	h, err := a.connect(ctx)
+	h, err := a.connectHub(ctx)
 	if err != nil {
 		return nil
 	}

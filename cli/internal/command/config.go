@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/platform/plural"
 )
 
-func (a *app) config() *cobra.Command {
+func (a *app) configCommand() *cobra.Command {
 	var file, from, format string
 	cmd := &cobra.Command{
 		Use:   "config SERVICE | config -f FILE | config --from KIND/NAME [ENTRY]",
@@ -29,7 +29,7 @@ The exit code is 1 if an entry has no value: the service is held back then, or k
 With --from the services are listed that get values, or the value of one entry, from a configuration set, a project, a cluster, a Secret or a
 backend: OVER is the layer that a service gets the entry from instead.`,
 		Example: "  fairlead config web\n  fairlead config web -o wide\n  fairlead config -f web.yaml\n  fairlead config --from configset/base LOG_LEVEL\n  fairlead config --from secret/shop-db",
-		Args:    wants(0, 1),
+		Args:    wantArgs(0, 1),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with a service, or - for stdin")
 	cmd.Flags().StringVar(&from, "from", "", "list the services that get values from `KIND/NAME`")
@@ -40,7 +40,7 @@ backend: OVER is the layer that a service gets the entry from instead.`,
 			return a.configUsers(cmd, from, strings.Join(args, ""), format)
 		}
 		if (file == "") == (len(args) == 0) {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		req := &consolev1.PreviewConfigRequest{}
 		if file == "" {
@@ -67,7 +67,7 @@ backend: OVER is the layer that a service gets the entry from instead.`,
 
 // readService reads the one service that a file describes.
 func (a *app) readService(ctx context.Context, file string) (*consolev1.Service, error) {
-	objects, err := a.read(ctx, []string{file}, nil)
+	objects, err := a.readObjects(ctx, []string{file}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (a *app) configTable(res *consolev1.PreviewConfigResponse, wide bool) error
 		if wide {
 			cells = append(cells, strings.Join(e.GetOverrides(), ", "))
 		}
-		t.Row(cells...)
+		t.AddRow(cells...)
 	}
 	if len(res.GetEntries()) == 0 {
 		return a.printf("no configuration\n")

@@ -64,7 +64,7 @@ func (a *app) printConfigUsers(all *consolev1.ListConfigUsersResponse, format st
 	t := table.New("SERVICE", "CLUSTER", "ENTRY", "FROM", "OVER")
 	for _, u := range all.GetUsers() {
 		for _, e := range u.GetEntries() {
-			t.Row(u.GetService(), u.GetCluster(), e.GetName(), e.GetOrigin(), e.GetOverriddenBy())
+			t.AddRow(u.GetService(), u.GetCluster(), e.GetName(), e.GetOrigin(), e.GetOverriddenBy())
 		}
 	}
 	return a.writeTable(t)

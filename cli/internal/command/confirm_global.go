@@ -23,7 +23,7 @@ Within ten minutes no more services of a global service go than spec.maxDeletion
 nothing), so that a wrong label does not empty a fleet. This shows the others and, on a terminal or
 with --yes, deletes them.`,
 		Example: "  fairlead confirm global logs",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
@@ -32,7 +32,7 @@ with --yes, deletes them.`,
 		name := args[0]
 		current, err := h.Globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})
 		if err != nil {
-			return globalServiceKind().missing(name, err)
+			return globalServiceKind().explainMissing(name, err)
 		}
 		preview, err := h.Globals.PreviewGlobalService(ctx, &consolev1.PreviewGlobalServiceRequest{GlobalService: current.GetGlobalService()})
 		if err != nil {
@@ -47,7 +47,7 @@ with --yes, deletes them.`,
 		for _, service := range held.GetHeldBack() {
 			a.notef("  %s\n", service)
 		}
-		if !yes && !a.agreed() {
+		if !yes && !a.askAgreement() {
 			return errors.New("nothing was done: say --yes to go on")
 		}
 		if _, err := h.Globals.ConfirmGlobalService(ctx, &consolev1.ConfirmGlobalServiceRequest{Name: name, Confirmation: preview.GetConfirmation()}); err != nil {

@@ -23,7 +23,7 @@ deletes it, until an administrator confirms it. This shows which services cluste
 far as their agents have asked since, and, on a terminal or with --yes, lets them go. Make again before what is to
 stay: it is not held any more.`,
 		Example: "  fairlead confirm removals",
-		Args:    wants(0, 0),
+		Args:    wantArgs(0, 0),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
@@ -45,7 +45,7 @@ stay: it is not held any more.`,
 		if len(is.GetClusters()) == 0 {
 			a.notef("  no agent has asked so far that has a service which the catalog lacks\n")
 		}
-		if !yes && !a.agreed() {
+		if !yes && !a.askAgreement() {
 			return errors.New("nothing was done: say --yes to have them removed, with all of their objects")
 		}
 		if _, err := h.Admin.ConfirmRemovals(ctx, &consolev1.ConfirmRemovalsRequest{Id: is.GetId()}); err != nil {

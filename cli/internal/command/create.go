@@ -26,7 +26,7 @@ type creation struct {
 	dryRun bool
 }
 
-func (a *app) create() *cobra.Command {
+func (a *app) createCommand() *cobra.Command {
 	c := &creation{app: a}
 	var files []string
 	cmd := &cobra.Command{
@@ -57,36 +57,36 @@ changes it. -o yaml prints what would be written, for a file in Git, and writes 
 		},
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, folder, or - for stdin; may be repeated")
-	c.register(cmd)
+	c.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(files) == 0 {
-			return usage(cmd)
+			return usageError(cmd)
 		}
-		objects, err := a.read(cmd.Context(), files, nil)
+		objects, err := a.readObjects(cmd.Context(), files, nil)
 		if err != nil {
 			return err
 		}
-		return c.make(cmd, objects)
+		return c.createObjects(cmd, objects)
 	}
-	cmd.AddCommand(c.source(), c.cluster(), c.service(), c.project(), c.secret())
+	cmd.AddCommand(c.sourceCommand(), c.clusterCommand(), c.serviceCommand(), c.projectCommand(), c.secretCommand())
 	return cmd
 }
 
-func (c *creation) register(cmd *cobra.Command) {
+func (c *creation) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.format, "output", "o", "", "print it as yaml, and write nothing")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "have the hub check it, and write nothing")
 }
 
-// of is a command that makes one resource of a kind.
-func (c *creation) of(use, short, example string, build func(head *consolev1.Metadata) (manifest.Message, error)) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: wants(1, 1)}
+// kindCommand is a command that makes one resource of a kind.
+func (c *creation) kindCommand(use, short, example string, build func(head *consolev1.Metadata) (manifest.Message, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: wantArgs(1, 1)}
 	if k, err := findKind(cmd.Name()); err == nil { // its plural is a kind's name, too
 		cmd.Aliases = []string{k.plural()}
 	}
-	c.register(cmd)
+	c.addFlags(cmd)
 	cmd.Flags().StringArrayVar(&c.labels, "label", nil, "label, as `KEY=VALUE`; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		labels, err := pairs("label", c.labels)
+		labels, err := parsePairs("label", c.labels)
 		if err != nil {
 			return err
 		}
@@ -105,15 +105,15 @@ func (c *creation) of(use, short, example string, build func(head *consolev1.Met
 		if err != nil {
 			return fmt.Errorf("nothing was made:\n%w", err)
 		}
-		return c.make(cmd, objects)
+		return c.createObjects(cmd, objects)
 	}
 	return cmd
 }
 
-func (c *creation) source() *cobra.Command {
+func (c *creation) sourceCommand() *cobra.Command {
 	git := &consolev1.GitSource{}
 	var interval time.Duration
-	cmd := c.of("source NAME --url URL", "Make a source: a Git repository that the hub fetches", "  fairlead create source shop --url https://git.example.com/shop.git --secret shop-git",
+	cmd := c.kindCommand("source NAME --url URL", "Make a source: a Git repository that the hub fetches", "  fairlead create source shop --url https://git.example.com/shop.git --secret shop-git",
 		func(head *consolev1.Metadata) (manifest.Message, error) {
 			if interval != 0 {
 				git.Interval = durationpb.New(interval)
@@ -127,9 +127,9 @@ func (c *creation) source() *cobra.Command {
 	return cmd
 }
 
-func (c *creation) cluster() *cobra.Command {
+func (c *creation) clusterCommand() *cobra.Command {
 	spec := &consolev1.ClusterSpec{}
-	cmd := c.of("cluster NAME", "Make a cluster, for an agent to join as", "  fairlead create cluster edge-1 --label env=prod",
+	cmd := c.kindCommand("cluster NAME", "Make a cluster, for an agent to join as", "  fairlead create cluster edge-1 --label env=prod",
 		func(head *consolev1.Metadata) (manifest.Message, error) {
 			return &consolev1.Cluster{Metadata: head, Spec: spec}, nil
 		})
@@ -137,10 +137,10 @@ func (c *creation) cluster() *cobra.Command {
 	return cmd
 }
 
-func (c *creation) service() *cobra.Command {
+func (c *creation) serviceCommand() *cobra.Command {
 	spec := &consolev1.ServiceSpec{}
 	var createNamespace bool
-	cmd := c.of("service NAME --source SOURCE --cluster CLUSTER", "Make a service: a folder of a source that a cluster runs",
+	cmd := c.kindCommand("service NAME --source SOURCE --cluster CLUSTER", "Make a service: a folder of a source that a cluster runs",
 		"  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace",
 		func(head *consolev1.Metadata) (manifest.Message, error) {
 			if createNamespace {
@@ -159,10 +159,10 @@ func (c *creation) service() *cobra.Command {
 	return cmd
 }
 
-func (c *creation) project() *cobra.Command {
+func (c *creation) projectCommand() *cobra.Command {
 	spec := &consolev1.ProjectSpec{}
 	var clusters []string
-	cmd := c.of("project NAME", "Make a project, which bounds its services", "  fairlead create project shop --source 'shop-*' --cluster edge-1 --namespace shop",
+	cmd := c.kindCommand("project NAME", "Make a project, which bounds its services", "  fairlead create project shop --source 'shop-*' --cluster edge-1 --namespace shop",
 		func(head *consolev1.Metadata) (manifest.Message, error) {
 			if len(clusters) > 0 {
 				spec.Clusters = &consolev1.ClusterSelector{Names: clusters}
@@ -176,15 +176,15 @@ func (c *creation) project() *cobra.Command {
 	return cmd
 }
 
-func (c *creation) secret() *cobra.Command {
+func (c *creation) secretCommand() *cobra.Command {
 	var literals, files []string
-	cmd := c.of("secret NAME", "Make a Secret of the hub, such as a repository's credentials", "  fairlead create secret shop-git --from-literal username=git --from-file password=token.txt",
+	cmd := c.kindCommand("secret NAME", "Make a Secret of the hub, such as a repository's credentials", "  fairlead create secret shop-git --from-literal username=git --from-file password=token.txt",
 		func(head *consolev1.Metadata) (manifest.Message, error) {
-			data, err := pairs("from-literal", literals)
+			data, err := parsePairs("from-literal", literals)
 			if err != nil {
 				return nil, err
 			}
-			named, err := pairs("from-file", files)
+			named, err := parsePairs("from-file", files)
 			if err != nil {
 				return nil, err
 			}
@@ -202,8 +202,8 @@ func (c *creation) secret() *cobra.Command {
 	return cmd
 }
 
-// pairs reads KEY=VALUE.
-func pairs(flag string, list []string) (map[string]string, error) {
+// parsePairs reads KEY=VALUE.
+func parsePairs(flag string, list []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, text := range list {
 		key, value, ok := strings.Cut(text, "=")
@@ -215,8 +215,8 @@ func pairs(flag string, list []string) (map[string]string, error) {
 	return all, nil
 }
 
-// make writes resources if none of them is there yet, or prints them.
-func (c *creation) make(cmd *cobra.Command, objects []*manifest.Object) error {
+// createObjects writes resources if none of them is there yet, or prints them.
+func (c *creation) createObjects(cmd *cobra.Command, objects []*manifest.Object) error {
 	if c.format != "" {
 		if c.format != formatYAML {
 			return fmt.Errorf("unknown form of output %q: known is yaml", c.format)
@@ -232,23 +232,23 @@ func (c *creation) make(cmd *cobra.Command, objects []*manifest.Object) error {
 		return c.app.printf("%s", text)
 	}
 	return c.app.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-		if err := absent(ctx, h, objects); err != nil {
+		if err := requireAbsent(ctx, h, objects); err != nil {
 			return err
 		}
 		w := writing{app: c.app, hub: h, dryRun: c.dryRun}
-		return w.write(ctx, objects)
+		return w.writeObjects(ctx, objects)
 	})(cmd, nil)
 }
 
-// absent fails if one of the objects is there.
-func absent(ctx context.Context, h *hub.Hub, objects []*manifest.Object) error {
+// requireAbsent fails if one of the objects is there.
+func requireAbsent(ctx context.Context, h *hub.Hub, objects []*manifest.Object) error {
 	var there []error
 	for _, o := range objects {
 		k, err := findKind(string(o.Kind()))
 		if err != nil {
 			return err
 		}
-		_, err = k.one(ctx, h, o.Name())
+		_, err = k.readOne(ctx, h, o.Name())
 		switch {
 		case err == nil:
 			there = append(there, fmt.Errorf("%s %q is there already: change it with `fairlead apply -f FILE` or `fairlead edit %s %s`", k.singular(), o.Name(), k.singular(), o.Name()))

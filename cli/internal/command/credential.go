@@ -40,11 +40,11 @@ func (a *app) kubectlCredential() *cobra.Command {
 		Use:    credentialVerb,
 		Short:  "Give kubectl a token, as kubeconfigs of this command ask for it",
 		Hidden: true,
-		Args:   wants(0, 0),
+		Args:   wantArgs(0, 0),
 	}
 	cmd.Flags().DurationVar(&lifetime, "lifetime", credentialLifetime, "how long the token is good, from 10s to 12h")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-		token, until, err := a.credential(ctx, h, lifetime)
+		token, until, err := a.obtainCredential(ctx, h, lifetime)
 		if err != nil {
 			return err
 		}
@@ -57,8 +57,8 @@ func (a *app) kubectlCredential() *cobra.Command {
 	return cmd
 }
 
-// credential is a token to hand on, and until when it should be used. Requests that begin with it run until the login ends.
-func (a *app) credential(ctx context.Context, h *hub.Hub, lifetime time.Duration) (string, time.Time, error) {
+// obtainCredential returns a token to hand on, and until when it should be used. Requests that begin with it run until the login ends.
+func (a *app) obtainCredential(ctx context.Context, h *hub.Hub, lifetime time.Duration) (string, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lifetime), RequestsOutlive: true})

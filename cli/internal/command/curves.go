@@ -22,8 +22,8 @@ const (
 	sparkLevels, sparkGap = "▁▂▃▄▅▆▇█", "·"
 )
 
-// curves shows the last 24 hours of a cluster, or of all that fit.
-func (o *topping) curves(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+// showCurves shows the last 24 hours of a cluster, or of all that fit.
+func (o *topping) showCurves(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
 	got, err := h.Views.GetViewCurves(ctx, &consolev1.GetViewCurvesRequest{Cluster: name, Filter: o.filter})
 	if connect.CodeOf(err) == connect.CodeUnimplemented {
 		return errors.New("the hub is older than this command and has no curves: update it")
@@ -46,7 +46,7 @@ func (o *topping) curves(ctx context.Context, h *hub.Hub, to io.Writer, name str
 	if _, err := fmt.Fprintf(to, "%s, the last 24 hours:\n", of); err != nil {
 		return err
 	}
-	if err := o.write(t, to); err != nil {
+	if err := o.writeTable(t, to); err != nil {
 		return err
 	}
 	_, err = io.WriteString(to, notes)
@@ -60,7 +60,7 @@ func curveTable(got *consolev1.GetViewCurvesResponse, now time.Time) (t *table.T
 	for _, c := range got.GetCurves() {
 		line := sparkLine(got, c)
 		if gaps = gaps || strings.Contains(line, sparkGap); len(c.GetPoints()) == 0 {
-			t.Row(curveName(c.GetFigure()), "", "", "", line)
+			t.AddRow(curveName(c.GetFigure()), "", "", "", line)
 			continue
 		}
 		known = true
@@ -70,7 +70,7 @@ func curveTable(got *consolev1.GetViewCurvesResponse, now time.Time) (t *table.T
 			shown += ", " + curveAge(last, now)
 		}
 		fewer = fewer || last.GetClusters() < got.GetClusters()
-		t.Row(curveName(c.GetFigure()), shown, curveValue(c, highest.GetHighest()), curveAge(highest, now), line)
+		t.AddRow(curveName(c.GetFigure()), shown, curveValue(c, highest.GetHighest()), curveAge(highest, now), line)
 	}
 	if !known {
 		return nil, ""
@@ -119,7 +119,7 @@ func curveAge(p *consolev1.ViewCurvePoint, now time.Time) string {
 	if !p.GetTime().AsTime().Before(now) {
 		return "now"
 	}
-	return table.Age(now, p.GetTime().AsTime()) + " ago"
+	return table.FormatAge(now, p.GetTime().AsTime()) + " ago"
 }
 
 // highestOf is the latest of the highest points of a curve that has some.

@@ -35,7 +35,7 @@ const (
 	profileRetry, profileTries = time.Second, 40
 )
 
-func (a *app) debug() *cobra.Command {
+func (a *app) debugCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "debug", Short: "Gather what is needed to find out what is wrong"}
 	cmd.AddCommand(a.debugBundle())
 	return cmd
@@ -69,7 +69,7 @@ Logs and profiles are for administrators. What could not be gathered is named in
 		Example: `  fairlead debug bundle
   fairlead debug bundle --kube-context hub --namespace fairlead --cluster edge-1
   fairlead debug bundle --log ~/.local/share/fairlead/logs/agent-local-a.log`,
-		Args: wants(0, 0),
+		Args: wantArgs(0, 0),
 	}
 	f := cmd.Flags()
 	f.StringVarP(&b.out, "output-file", "o", "", "the archive; default: fairlead-debug-TIME.tar.gz in this folder")
@@ -92,7 +92,7 @@ func (b *bundling) run(ctx context.Context, h *hub.Hub) error {
 		return err
 	}
 	b.bundle = made
-	if err := b.gather(ctx, h); err != nil {
+	if err := b.gatherAll(ctx, h); err != nil {
 		made.Abandon()
 		return err
 	}
@@ -107,9 +107,9 @@ func (b *bundling) run(ctx context.Context, h *hub.Hub) error {
 	return b.app.printf("%s\n", b.out)
 }
 
-// gather returns errors of writing and of ctx only: what can't be had is noted as missing.
-func (b *bundling) gather(ctx context.Context, h *hub.Hub) error {
-	for _, step := range []func(context.Context, *hub.Hub) error{b.about, b.resources, b.events, b.services, b.installation, b.agents, b.files} {
+// gatherAll returns errors of writing and of ctx only: what can't be had is noted as missing.
+func (b *bundling) gatherAll(ctx context.Context, h *hub.Hub) error {
+	for _, step := range []func(context.Context, *hub.Hub) error{b.addVersions, b.addResources, b.addEvents, b.addServices, b.addInstallation, b.addAgents, b.addFiles} {
 		if err := errors.Join(step(ctx, h), ctx.Err()); err != nil {
 			return err
 		}
@@ -117,21 +117,21 @@ func (b *bundling) gather(ctx context.Context, h *hub.Hub) error {
 	return nil
 }
 
-// put adds a text, or notes why it is missing.
-func (b *bundling) put(name string, text []byte, err error) error {
+// addText adds a text, or notes why it is missing.
+func (b *bundling) addText(name string, text []byte, err error) error {
 	if err != nil {
-		b.bundle.Missing(name, err)
+		b.bundle.NoteMissing(name, err)
 	}
 	if len(text) == 0 {
 		return nil
 	}
-	return b.bundle.Text(name, text)
+	return b.bundle.AddText(name, text)
 }
 
-func (b *bundling) about(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) addVersions(ctx context.Context, h *hub.Hub) error {
 	text := fmt.Sprintf("fairlead debug bundle of %s\nhub %s, as %s\ncommand %s\n",
 		b.app.Now().UTC().Format(time.RFC3339), h.Context.URL, h.Context.User, version.String())
-	if err := b.put("about.txt", []byte(text), nil); err != nil {
+	if err := b.addText("about.txt", []byte(text), nil); err != nil {
 		return err
 	}
 	var said bytes.Buffer
@@ -140,16 +140,16 @@ func (b *bundling) about(ctx context.Context, h *hub.Hub) error {
 	if err := checking.runChecks(ctx, h); err != nil {
 		fmt.Fprintln(&said, err)
 	}
-	return b.put("check.txt", said.Bytes(), nil)
+	return b.addText("check.txt", said.Bytes(), nil)
 }
 
-// resources are all but Secrets, of which only names would be there.
-func (b *bundling) resources(ctx context.Context, h *hub.Hub) error {
-	for _, k := range kinds() {
+// addResources adds all but Secrets, of which only names would be there.
+func (b *bundling) addResources(ctx context.Context, h *hub.Hub) error {
+	for _, k := range listKinds() {
 		if k.kind == manifest.Secret {
 			continue
 		}
-		found, err := k.all(ctx, h)
+		found, err := k.readAll(ctx, h)
 		var text []byte
 		if err == nil {
 			for _, m := range found {
@@ -159,7 +159,7 @@ func (b *bundling) resources(ctx context.Context, h *hub.Hub) error {
 			}
 			text, err = manifest.YAML(found...)
 		}
-		if err := b.put("resources/"+k.plural()+".yaml", text, err); err != nil {
+		if err := b.addText("resources/"+k.plural()+".yaml", text, err); err != nil {
 			return err
 		}
 	}
@@ -170,20 +170,20 @@ func (b *bundling) resources(ctx context.Context, h *hub.Hub) error {
 		err = errors.Join(err, failed)
 		text = append(text, line+"\n"...)
 	}
-	return b.put("resources/sessions.jsonl", text, err)
+	return b.addText("resources/sessions.jsonl", text, err)
 }
 
-func (b *bundling) events(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) addEvents(ctx context.Context, h *hub.Hub) error {
 	list, _, err := listEvents(ctx, h, eventQuery{limit: bundleEvents})
 	var text []byte
 	for _, e := range list {
 		text = append(text, happenedLine(e)+"\n"...)
 	}
-	return b.put("events.txt", text, err)
+	return b.addText("events.txt", text, err)
 }
 
-// services are looked at one after the other: they may share a process, which makes one profile at a time.
-func (b *bundling) services(ctx context.Context, h *hub.Hub) error {
+// addServices asks services one after the other: they may share a process, which makes one profile at a time.
+func (b *bundling) addServices(ctx context.Context, h *hub.Hub) error {
 	for _, group := range []struct {
 		name string
 		urls []string
@@ -198,7 +198,7 @@ func (b *bundling) services(ctx context.Context, h *hub.Hub) error {
 			if i > 0 {
 				folder += "-" + strconv.Itoa(i+1)
 			}
-			if err := b.service(ctx, h, folder, url); err != nil {
+			if err := b.addService(ctx, h, folder, url); err != nil {
 				return err
 			}
 		}
@@ -206,7 +206,7 @@ func (b *bundling) services(ctx context.Context, h *hub.Hub) error {
 	return nil
 }
 
-func (b *bundling) service(ctx context.Context, h *hub.Hub, folder, url string) error {
+func (b *bundling) addService(ctx context.Context, h *hub.Hub, folder, url string) error {
 	for _, part := range []struct {
 		name, path string
 		profile    bool
@@ -226,11 +226,11 @@ func (b *bundling) service(ctx context.Context, h *hub.Hub, folder, url string) 
 		if part.name == "cpu.pb.gz" && b.cpu < time.Second {
 			continue
 		}
-		content, err := b.read(ctx, h, url+part.path, callTimeout+part.limit)
+		content, err := b.readURL(ctx, h, url+part.path, callTimeout+part.limit)
 		if err == nil && part.profile {
-			err = b.bundle.Profile(name, content)
+			err = b.bundle.AddProfile(name, content)
 		} else {
-			err = b.put(name, content, err)
+			err = b.addText(name, content, err)
 		}
 		if err != nil {
 			return err
@@ -239,13 +239,13 @@ func (b *bundling) service(ctx context.Context, h *hub.Hub, folder, url string) 
 	return nil
 }
 
-// read asks a service for something, again while it is busy with another profile.
-func (b *bundling) read(ctx context.Context, h *hub.Hub, url string, limit time.Duration) ([]byte, error) {
+// readURL asks a service for something, again while it is busy with another profile.
+func (b *bundling) readURL(ctx context.Context, h *hub.Hub, url string, limit time.Duration) ([]byte, error) {
 	for try := 1; ; try++ {
 		status, content, err := readAll(ctx, h.HTTP, url, limit)
 		switch {
 		case err != nil:
-			return nil, errors.New(hub.Unreachable(url, err))
+			return nil, errors.New(hub.ExplainUnreachable(url, err))
 		case status == http.StatusTooManyRequests && try < profileTries:
 			select {
 			case <-time.After(profileRetry):
@@ -276,8 +276,8 @@ func readAll(ctx context.Context, hc *http.Client, url string, limit time.Durati
 	return resp.StatusCode, content, err
 }
 
-// installation is what kubectl sees of the hub's own pods.
-func (b *bundling) installation(ctx context.Context, _ *hub.Hub) error {
+// addInstallation adds what kubectl sees of the hub's own pods.
+func (b *bundling) addInstallation(ctx context.Context, _ *hub.Hub) error {
 	if b.kubeconfig == "" && b.kubeContext == "" {
 		return nil
 	}
@@ -288,16 +288,16 @@ func (b *bundling) installation(ctx context.Context, _ *hub.Hub) error {
 	if b.kubeContext != "" {
 		at = append(at, "--context="+b.kubeContext)
 	}
-	return b.pods(ctx, "installation", b.namespace, at)
+	return b.addPods(ctx, "installation", b.namespace, at)
 }
 
-// agents are looked at through the tunnel, with the caller's rights.
-func (b *bundling) agents(ctx context.Context, h *hub.Hub) error {
+// addAgents asks agents through the tunnel, with the caller's rights.
+func (b *bundling) addAgents(ctx context.Context, h *hub.Hub) error {
 	clusters := b.clusters
 	if len(clusters) == 0 {
-		all, err := clusterKind().all(ctx, h)
+		all, err := clusterKind().readAll(ctx, h)
 		if err != nil {
-			b.bundle.Missing("clusters", err)
+			b.bundle.NoteMissing("clusters", err)
 		}
 		for _, m := range all {
 			if c := m.(*consolev1.Cluster); c.GetStatus().GetConnected() && len(clusters) < bundleClusters {
@@ -308,10 +308,10 @@ func (b *bundling) agents(ctx context.Context, h *hub.Hub) error {
 	for _, cluster := range clusters {
 		file, err := b.temporaryKubeconfig(ctx, h, cluster)
 		if err != nil {
-			b.bundle.Missing("clusters/"+cluster, err)
+			b.bundle.NoteMissing("clusters/"+cluster, err)
 			continue
 		}
-		err = b.pods(ctx, "clusters/"+cluster, deploy.Namespace, []string{"--kubeconfig=" + file})
+		err = b.addPods(ctx, "clusters/"+cluster, deploy.Namespace, []string{"--kubeconfig=" + file})
 		if err := errors.Join(err, os.RemoveAll(filepath.Dir(file))); err != nil {
 			return err
 		}
@@ -331,8 +331,8 @@ func (b *bundling) temporaryKubeconfig(ctx context.Context, h *hub.Hub, cluster 
 	return file, nil
 }
 
-// pods gathers what a namespace has of ours: states, events, and the logs of containers, also of those that ended before.
-func (b *bundling) pods(ctx context.Context, folder, namespace string, at []string) error {
+// addPods gathers what a namespace has of ours: states, events, and the logs of containers, also of those that ended before.
+func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []string) error {
 	kubectl := func(args ...string) ([]byte, error) {
 		return runKubectlAt(ctx, at, append(args, "--namespace="+namespace)...)
 	}
@@ -345,7 +345,7 @@ func (b *bundling) pods(ctx context.Context, folder, namespace string, at []stri
 		{"events.txt", []string{"get", "events", "--sort-by=.lastTimestamp"}},
 	} {
 		text, err := kubectl(part.args...)
-		if err := b.put(folder+"/"+part.name, text, err); err != nil {
+		if err := b.addText(folder+"/"+part.name, text, err); err != nil {
 			return err
 		}
 	}
@@ -365,7 +365,7 @@ func (b *bundling) pods(ctx context.Context, folder, namespace string, at []stri
 		err = json.Unmarshal(list, &pods)
 	}
 	if err != nil {
-		b.bundle.Missing(folder+"/logs", err)
+		b.bundle.NoteMissing(folder+"/logs", err)
 		return nil
 	}
 	for _, pod := range pods.Items {
@@ -381,7 +381,7 @@ func (b *bundling) pods(ctx context.Context, folder, namespace string, at []stri
 					args, name = append(args, "--previous"), name+".previous"
 				}
 				text, err := kubectl(args...)
-				if err := b.put(name+".log", text, err); err != nil {
+				if err := b.addText(name+".log", text, err); err != nil {
 					return err
 				}
 			}
@@ -407,11 +407,11 @@ func runKubectlAt(ctx context.Context, at []string, args ...string) ([]byte, err
 	return out, nil
 }
 
-// files are logs that the person names.
-func (b *bundling) files(context.Context, *hub.Hub) error {
+// addFiles adds logs that the person names.
+func (b *bundling) addFiles(context.Context, *hub.Hub) error {
 	for i, name := range b.logs {
 		text, err := os.ReadFile(name)
-		if err := b.put(fmt.Sprintf("logs/%d-%s", i+1, filepath.Base(name)), text, err); err != nil {
+		if err := b.addText(fmt.Sprintf("logs/%d-%s", i+1, filepath.Base(name)), text, err); err != nil {
 			return err
 		}
 	}

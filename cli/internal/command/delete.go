@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/platform/plural"
 )
 
-func (a *app) delete() *cobra.Command {
+func (a *app) deleteCommand() *cobra.Command {
 	d := deletion{app: a}
 	cmd := &cobra.Command{
 		Use:         "delete KIND NAME... | delete KIND/NAME... | delete -f FILE|DIR|- | delete KIND -l LABELS",
@@ -43,7 +43,7 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
   fairlead delete services -l env=test
   fairlead delete cluster edge-1 --yes`,
 	}
-	cmd.Args = d.check
+	cmd.Args = d.checkUsage
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "go on without asking")
 	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "of a service: show what would go, and do nothing")
 	cmd.Flags().BoolVar(&d.detach, "detach", false, "of a service: leave its objects in the cluster")
@@ -53,20 +53,20 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "detach")
 	cmd.MarkFlagsMutuallyExclusive("filename", "selector")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		refs, err := d.named(cmd.Context(), args)
+		refs, err := d.listNamed(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			d.hub = h
-			return d.all(ctx, refs)
+			return d.deleteAll(ctx, refs)
 		})(cmd, nil)
 	}
 	return cmd
 }
 
-// check says how the command is used.
-func (d *deletion) check(cmd *cobra.Command, args []string) error {
+// checkUsage says how the command is used.
+func (d *deletion) checkUsage(cmd *cobra.Command, args []string) error {
 	slash := len(args) > 0 && strings.Contains(args[0], "/")
 	switch {
 	case len(d.files) > 0 && len(args) > 0:
@@ -74,16 +74,16 @@ func (d *deletion) check(cmd *cobra.Command, args []string) error {
 	case d.selector != "" && (len(args) != 1 || slash):
 		return errors.New("--selector goes with one kind and no name: fairlead delete services -l env=test")
 	case len(d.files) == 0 && d.selector == "" && len(args) < 2 && !slash:
-		return usage(cmd)
+		return usageError(cmd)
 	}
 	return nil
 }
 
-// named are the resources that arguments or files name; with a selector one without a name.
-func (d *deletion) named(ctx context.Context, args []string) ([]resource, error) {
+// listNamed returns the resources that arguments or files name; with a selector one without a name.
+func (d *deletion) listNamed(ctx context.Context, args []string) ([]resource, error) {
 	var refs []resource
 	if len(d.files) > 0 {
-		objects, err := d.app.read(ctx, d.files, nil)
+		objects, err := d.app.readObjects(ctx, d.files, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (d *deletion) named(ctx context.Context, args []string) ([]resource, error)
 		}
 	} else {
 		var err error
-		if refs, err = references(args); err != nil {
+		if refs, err = parseReferences(args); err != nil {
 			return nil, err
 		}
 	}
@@ -108,11 +108,11 @@ func (d *deletion) named(ctx context.Context, args []string) ([]resource, error)
 	return refs, nil
 }
 
-// all deletes one resource after the other.
-func (d *deletion) all(ctx context.Context, refs []resource) error {
+// deleteAll deletes one resource after the other.
+func (d *deletion) deleteAll(ctx context.Context, refs []resource) error {
 	if d.selector != "" {
 		var err error
-		if refs, err = d.chosen(ctx, refs[0].kind); err != nil || len(refs) == 0 {
+		if refs, err = d.listChosen(ctx, refs[0].kind); err != nil || len(refs) == 0 {
 			return err
 		}
 	}
@@ -120,26 +120,26 @@ func (d *deletion) all(ctx context.Context, refs []resource) error {
 	for i, r := range refs {
 		runs[i] = []string{strings.ToLower(r.kind), r.name}
 	}
-	return each(runs, func(args []string) error {
+	return runEach(runs, func(args []string) error {
 		k, err := findKind(args[0])
 		if err != nil {
 			return err
 		}
-		return d.one(ctx, k, args[1])
+		return d.deleteOne(ctx, k, args[1])
 	}, func(args []string, err error) { d.app.notef("%s: %v\n", strings.Join(args, "/"), err) })
 }
 
-// chosen are the resources of a kind that the selector fits, if the person agrees.
-func (d *deletion) chosen(ctx context.Context, of string) ([]resource, error) {
+// listChosen returns the resources of a kind that the selector fits, if the person agrees.
+func (d *deletion) listChosen(ctx context.Context, of string) ([]resource, error) {
 	k, err := findKind(of)
 	if err != nil {
 		return nil, err
 	}
-	filter, err := selected(d.selector)
+	filter, err := selectorFilter(d.selector)
 	if err != nil {
 		return nil, err
 	}
-	found, err := k.those(ctx, d.hub, question{filter: filter})
+	found, err := k.readMatching(ctx, d.hub, question{filter: filter})
 	if err != nil {
 		return nil, err
 	}
@@ -152,26 +152,26 @@ func (d *deletion) chosen(ctx context.Context, of string) ([]resource, error) {
 		refs = append(refs, resource{k.singular(), m.GetMetadata().GetName()})
 		d.app.notef("%s/%s\n", k.singular(), m.GetMetadata().GetName())
 	}
-	if !d.yes && !d.dryRun && !d.app.agreed() {
+	if !d.yes && !d.dryRun && !d.app.askAgreement() {
 		return nil, errors.New("nothing was done: say --yes to go on")
 	}
 	return refs, nil
 }
 
-// one deletes a resource, after what the person has to know and agree to.
-func (d *deletion) one(ctx context.Context, k kind, name string) error {
+// deleteOne deletes a resource, after what the person has to know and agree to.
+func (d *deletion) deleteOne(ctx context.Context, k kind, name string) error {
 	if k.kind == manifest.Cluster && !d.yes {
 		if goOn, err := d.app.partFrom(ctx, d.hub, name, parting{}); err != nil || !goOn {
 			return d.unlessMissing(k, name, err)
 		}
 	}
 	if k.kind == manifest.Service {
-		if goOn, err := d.prepare(ctx, name); err != nil || !goOn {
+		if goOn, err := d.prepareService(ctx, name); err != nil || !goOn {
 			return d.unlessMissing(k, name, err)
 		}
 	}
-	err := d.app.confirmed(ctx, d.yes, func(ctx context.Context, confirmation string) error {
-		return k.remove(ctx, d.hub, name, confirmation)
+	err := d.app.confirmAndDo(ctx, d.yes, func(ctx context.Context, confirmation string) error {
+		return k.removeResource(ctx, d.hub, name, confirmation)
 	})
 	if err != nil {
 		return d.unlessMissing(k, name, err)
@@ -184,7 +184,7 @@ func (d *deletion) unlessMissing(k kind, name string, err error) error {
 	if d.ignoreMissing && isMissing(err) {
 		return nil
 	}
-	return k.missing(name, err)
+	return k.explainMissing(name, err)
 }
 
 // parting is how a cluster is parted from.
@@ -192,7 +192,7 @@ type parting struct{ yes, dryRun bool }
 
 // partFrom shows what it means that a cluster's agents lose their access, and asks. The result says whether to go on.
 func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) (bool, error) {
-	m, err := clusterKind().one(ctx, h, name)
+	m, err := clusterKind().readOne(ctx, h, name)
 	if err != nil {
 		return false, err
 	}
@@ -203,13 +203,13 @@ func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) 
 		}
 		return true, nil
 	}
-	services, err := serviceKind().those(ctx, h, question{filter: "cluster = " + name})
+	services, err := serviceKind().readMatching(ctx, h, question{filter: "cluster = " + name})
 	if err != nil {
 		return false, err
 	}
 	heard := ""
 	if seen := status.GetLastSeenTime(); isSet(seen) {
-		heard = ", heard of " + table.Age(a.Now(), seen.AsTime()) + " ago,"
+		heard = ", heard of " + table.FormatAge(a.Now(), seen.AsTime()) + " ago,"
 	}
 	text := fmt.Sprintf("the agent of cluster %q%s loses its access for good, and nobody reaches the cluster through the tunnel any more\n"+
 		"what is applied there of its %s stays, and nothing new is delivered until an agent joins with a new join token\n", name, heard, plural.Of(len(services), "service"))
@@ -220,7 +220,7 @@ func (a *app) partFrom(ctx context.Context, h *hub.Hub, name string, p parting) 
 		return true, nil
 	}
 	a.notef("%s", text)
-	if !a.agreed() {
+	if !a.askAgreement() {
 		return false, errors.New("nothing was done: say --yes to go on")
 	}
 	return true, nil
@@ -235,8 +235,8 @@ type deletion struct {
 	selector                           string
 }
 
-// prepare shows what goes with a service, and asks, or has the objects left behind. The result says whether to go on.
-func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
+// prepareService shows what goes with a service, and asks, or has the objects left behind. The result says whether to go on.
+func (d *deletion) prepareService(ctx context.Context, name string) (bool, error) {
 	got, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		return false, err
@@ -248,7 +248,7 @@ func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
 		}
 		return true, nil
 	}
-	objects, err := d.objects(ctx, name)
+	objects, err := d.listObjects(ctx, name)
 	if err != nil {
 		return false, err
 	}
@@ -273,14 +273,14 @@ func (d *deletion) prepare(ctx context.Context, name string) (bool, error) {
 		return true, nil
 	}
 	d.app.notef("%s", text)
-	if !d.app.agreed() {
+	if !d.app.askAgreement() {
 		return false, errors.New("nothing was done: say --yes to go on, or --detach to leave the objects in the cluster")
 	}
 	return true, nil
 }
 
-// objects are those that the cluster said last.
-func (d *deletion) objects(ctx context.Context, service string) (all []*deliveryv1.ManagedObject, err error) {
+// listObjects returns the objects that the cluster reported last.
+func (d *deletion) listObjects(ctx context.Context, service string) (all []*deliveryv1.ManagedObject, err error) {
 	for req := (&consolev1.ListObjectsRequest{Service: service, PageSize: 1000}); ; {
 		page, err := d.hub.Objects.ListObjects(ctx, req)
 		if err != nil {
@@ -332,14 +332,14 @@ func (d *deletion) letGo(ctx context.Context, s *consolev1.Service) error {
 		return fmt.Errorf("service %q is rolled back, and onDelete waits behind that: end the rollback first (`fairlead pin service %s --release`)", name, name)
 	}
 	d.app.notef("waiting until cluster %q knows that the objects stay\n", s.GetSpec().GetCluster())
-	if err := d.knows(ctx, before, out.GetService()); err != nil {
+	if err := d.awaitReport(ctx, before, out.GetService()); err != nil {
 		return fmt.Errorf("service %q was not deleted: %w. It has spec.sync.onDelete: orphan now", name, err)
 	}
 	return nil
 }
 
-// knows waits until the cluster has reported what the hub hands out since a change, however the objects are.
-func (d *deletion) knows(ctx context.Context, before, asked *consolev1.Service) error {
+// awaitReport waits until the cluster has reported what the hub hands out since a change, however the objects are.
+func (d *deletion) awaitReport(ctx context.Context, before, asked *consolev1.Service) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
 	pause := time.NewTicker(waitPause)

@@ -19,14 +19,14 @@ import (
 // describedEvents is how many events describe shows.
 const describedEvents = 10
 
-func (a *app) describe() *cobra.Command {
+func (a *app) describeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Show all that is known of a resource: spec, state, objects, events",
 		Long: `Show all that is known of a resource: its labels, its spec as files say it, how it is, and the newest events about it. Of a service also
 where its commit stands, and its objects in the cluster.`,
 		Example: "  fairlead describe service shop\n  fairlead describe cluster/edge-1",
-		Args:    wants(2, 2),
+		Args:    wantArgs(2, 2),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, err := findKind(args[0])
@@ -41,18 +41,18 @@ where its commit stands, and its objects in the cluster.`,
 }
 
 func (a *app) describeOne(ctx context.Context, h *hub.Hub, k kind, name string) error {
-	m, err := k.one(ctx, h, name)
+	m, err := k.readOne(ctx, h, name)
 	if err != nil {
 		return err
 	}
 	v := view{now: a.Now(), wide: true}
 	switch k.kind {
 	case manifest.Source:
-		v.live = a.live(ctx, h)
+		v.live = a.readLiveSources(ctx, h)
 	case manifest.Cluster:
 		v.figures = a.figuresOfOne(ctx, h, name)
 	}
-	text, err := v.described(k, m)
+	text, err := v.describeResource(k, m)
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (a *app) describeOne(ctx context.Context, h *hub.Hub, k kind, name string) 
 	return a.describeEvents(ctx, h, k, name)
 }
 
-// described is what is known of every resource: who it is, its spec, and how it is.
-func (v view) described(k kind, m manifest.Message) (string, error) {
+// describeResource returns what is known of every resource: who it is, its spec, and how it is.
+func (v view) describeResource(k kind, m manifest.Message) (string, error) {
 	var b strings.Builder
 	head := m.GetMetadata()
 	fmt.Fprintf(&b, "%s %s\n", k.kind, head.GetName())
@@ -76,7 +76,7 @@ func (v view) described(k kind, m manifest.Message) (string, error) {
 		fmt.Fprintf(&b, "label    %s=%s\n", key, head.GetLabels()[key])
 	}
 	if isSet(head.GetCreateTime()) {
-		fmt.Fprintf(&b, "created  %s\nchanged  %s, revision %d\n", v.ago(head.GetCreateTime()), v.ago(head.GetUpdateTime()), head.GetRevision())
+		fmt.Fprintf(&b, "created  %s\nchanged  %s, revision %d\n", v.agoText(head.GetCreateTime()), v.agoText(head.GetUpdateTime()), head.GetRevision())
 	}
 	spec, err := specText(m)
 	if err != nil {
@@ -86,10 +86,10 @@ func (v view) described(k kind, m manifest.Message) (string, error) {
 	if k.kind == manifest.Service {
 		return b.String(), nil // its trace says more
 	}
-	t, notes := v.table(k, []manifest.Message{m})
+	t, notes := v.buildTable(k, []manifest.Message{m})
 	b.WriteString("\nSTATE\n")
-	_ = t.List(indented{&b}) // A strings.Builder takes everything.
-	b.WriteString(v.notes(notes))
+	_ = t.PrintList(indented{&b}) // A strings.Builder takes everything.
+	b.WriteString(v.notesText(notes))
 	return b.String(), nil
 }
 
@@ -119,11 +119,11 @@ func specText(m manifest.Message) (string, error) {
 
 // describeService shows where a service's commit stands, and its objects.
 func (a *app) describeService(ctx context.Context, h *hub.Hub, s *consolev1.Service) error {
-	trail, err := a.follow(ctx, h, s.GetMetadata().GetName())
+	trail, err := a.followService(ctx, h, s.GetMetadata().GetName())
 	if err != nil {
 		return err
 	}
-	if err := a.printf("\nTRACE\n%s\nOBJECTS\n", trail.text(trail.steps())); err != nil {
+	if err := a.printf("\nTRACE\n%s\nOBJECTS\n", trail.renderText(trail.listSteps())); err != nil {
 		return err
 	}
 	return a.treeOf(ctx, h, s, false)
@@ -171,7 +171,7 @@ func eventsAbout(refs []resource) (string, error) {
 		case r.name == "":
 			return "", fmt.Errorf("name the %s whose events are wanted, as %s/NAME", k.singular(), k.singular())
 		}
-		terms = append(terms, field+" = "+table.Clean(r.name))
+		terms = append(terms, field+" = "+table.CleanLine(r.name))
 	}
 	slices.Sort(terms)
 	return strings.Join(slices.Compact(terms), " OR "), nil

@@ -30,7 +30,7 @@ import (
 // differs is the exit code of a diff that is not empty.
 const differs = 2
 
-func (a *app) diff() *cobra.Command {
+func (a *app) diffCommand() *cobra.Command {
 	var format string
 	var other content
 	cmd := &cobra.Command{
@@ -59,7 +59,7 @@ else follows it. It needs the same rights as --from.`,
   fairlead diff service shop --ref feature/new-cart
   fairlead diff service shop --ref refs/tags/v1.4.0
   fairlead hold service shop --mode dry-run --reason "a look first" --wait && fairlead diff service shop`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.Flags().StringArrayVar(&other.from, "from", nil,
@@ -68,7 +68,7 @@ else follows it. It needs the same rights as --from.`,
 	cmd.MarkFlagsMutuallyExclusive("from", "ref")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		if err := checkPlainFormat(format); err != nil {
 			return err
@@ -81,7 +81,7 @@ else follows it. It needs the same rights as --from.`,
 }
 
 func (a *app) showDiff(ctx context.Context, h *hub.Hub, name string, other content, format string) error {
-	got, err := a.compare(ctx, h, name, other)
+	got, err := a.compareService(ctx, h, name, other)
 	if err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ type content struct {
 	ref  string
 }
 
-// compare is what a sync would change, or would with other content.
-func (a *app) compare(ctx context.Context, h *hub.Hub, name string, other content) (*consolev1.GetServiceDiffResponse, error) {
+// compareService returns what a sync would change, or would with other content.
+func (a *app) compareService(ctx context.Context, h *hub.Hub, name string, other content) (*consolev1.GetServiceDiffResponse, error) {
 	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (a *app) compare(ctx context.Context, h *hub.Hub, name string, other conten
 	if err != nil {
 		return nil, fmt.Errorf("service %q: the cluster can't be asked now: %w; and the hub has no comparison of before", name, why)
 	}
-	fmt.Fprintf(a.Stderr, "the cluster can't be asked now: %v\nfound out %s ago\n", why, table.Age(a.Now(), last.GetObservedTime().AsTime()))
+	fmt.Fprintf(a.Stderr, "the cluster can't be asked now: %v\nfound out %s ago\n", why, table.FormatAge(a.Now(), last.GetObservedTime().AsTime()))
 	if service.GetStatus().GetHub().GetDigest() != last.GetDigest() {
 		fmt.Fprintln(a.Stderr, "something else is handed out by now: this is about what was before")
 	}
@@ -148,7 +148,7 @@ func (a *app) compareRef(ctx context.Context, h *hub.Hub, service *consolev1.Ser
 		_ = os.Remove(file.Name()) // the file is in the folder for temporary ones
 	}()
 	spec := service.GetSpec()
-	what, err := download(ctx, h, service.GetMetadata().GetName(), ref, file)
+	what, err := downloadRevision(ctx, h, service.GetMetadata().GetName(), ref, file)
 	if connect.CodeOf(err) == connect.CodeUnimplemented {
 		return nil, errors.New("the gitcaches are of an earlier version, which packs no other revision: upgrade them, or check the revision out and use --from")
 	}
@@ -287,13 +287,13 @@ func diffText(d *deliveryv1.Diff) string {
 	for _, o := range d.GetObjects() {
 		fmt.Fprintf(&b, "%s %s", signs[o.GetChange()], objectTitle(o.GetKind(), o.GetNamespace(), o.GetName()))
 		if o.GetMessage() != "" {
-			b.WriteString(": " + table.Clean(o.GetMessage()))
+			b.WriteString(": " + table.CleanLine(o.GetMessage()))
 		}
 		b.WriteString("\n")
 		for _, f := range o.GetFields() {
-			fmt.Fprintf(&b, "    %s: %s", table.Clean(f.GetPointer()), values(f))
+			fmt.Fprintf(&b, "    %s: %s", table.CleanLine(f.GetPointer()), formatValues(f))
 			if f.GetManager() != "" && f.GetManager() != "fairlead" {
-				fmt.Fprintf(&b, "  (set by %s)", table.Clean(f.GetManager()))
+				fmt.Fprintf(&b, "  (set by %s)", table.CleanLine(f.GetManager()))
 			}
 			b.WriteString("\n")
 		}
@@ -302,8 +302,8 @@ func diffText(d *deliveryv1.Diff) string {
 	return b.String()
 }
 
-func values(f *deliveryv1.FieldDiff) string {
-	live, wanted := table.Clean(f.GetLive()), table.Clean(f.GetWanted())
+func formatValues(f *deliveryv1.FieldDiff) string {
+	live, wanted := table.CleanLine(f.GetLive()), table.CleanLine(f.GetWanted())
 	switch {
 	case live == "" && wanted == "":
 		return "changes (not shown)"
@@ -317,10 +317,10 @@ func values(f *deliveryv1.FieldDiff) string {
 
 func objectTitle(kind, namespace, name string) string {
 	if name == "" { // the caller may not read it
-		return table.Clean(kind)
+		return table.CleanLine(kind)
 	}
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
-	return table.Clean(kind + " " + name)
+	return table.CleanLine(kind + " " + name)
 }

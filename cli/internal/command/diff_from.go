@@ -25,7 +25,7 @@ func packFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, from 
 	}
 	return worktree.Folder{
 		Dir: from[0], Path: spec.GetPath(), Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Beyond: namesBeyond(spec),
-	}.Pack(into)
+	}.PackFolder(into)
 }
 
 // namesBeyond tells whether a service names values files beside its folder.
@@ -46,7 +46,7 @@ func packParts(ctx context.Context, h *hub.Hub, service *consolev1.Service, all 
 		return artifact.Summary{}, err
 	}
 	if len(parts) == len(all) {
-		return worktree.Combine(into, strings.NewReader(""), parts)
+		return worktree.CombineParts(into, strings.NewReader(""), parts)
 	}
 	rest, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
@@ -56,11 +56,11 @@ func packParts(ctx context.Context, h *hub.Hub, service *consolev1.Service, all 
 		_ = rest.Close()
 		_ = os.Remove(rest.Name()) // the file is in the folder for temporary ones
 	}()
-	what, err := download(ctx, h, name, "HEAD", rest)
+	what, err := downloadRevision(ctx, h, name, "HEAD", rest)
 	if err != nil {
 		return artifact.Summary{}, fmt.Errorf("get the other sources of service %q: %w", name, err)
 	}
-	return worktree.Combine(into, io.NewSectionReader(rest, 0, what.size), parts)
+	return worktree.CombineParts(into, io.NewSectionReader(rest, 0, what.size), parts)
 }
 
 // partsFrom reads NAME=DIR of some of several sources.

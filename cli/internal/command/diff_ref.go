@@ -26,8 +26,8 @@ type packed struct {
 	size   int64
 }
 
-// download writes into a file what a service would get if it followed another revision of its source, as a gitcache packs it.
-func download(ctx context.Context, h *hub.Hub, service, revision string, into *os.File) (packed, error) {
+// downloadRevision writes into a file what a service would get if it followed another revision of its source, as a gitcache packs it.
+func downloadRevision(ctx context.Context, h *hub.Hub, service, revision string, into *os.File) (packed, error) {
 	return atGitcache(ctx, h, packTimeout, func(ctx context.Context, g hub.Gitcache) (p packed, err error) {
 		if _, err := into.Seek(0, io.SeekStart); err != nil { // another gitcache may have begun
 			return p, err
@@ -42,7 +42,7 @@ func download(ctx context.Context, h *hub.Hub, service, revision string, into *o
 			if first := from.Msg().GetService(); first != nil {
 				p.commit, p.files, digest = first.GetRevision().GetCommit(), int(first.GetArtifact().GetFiles()), first.GetArtifact().GetDigest()
 			}
-			if err := p.take(from.Msg().GetData(), into, sum); err != nil {
+			if err := p.addPiece(from.Msg().GetData(), into, sum); err != nil {
 				return p, err
 			}
 		}
@@ -56,8 +56,8 @@ func download(ctx context.Context, h *hub.Hub, service, revision string, into *o
 	})
 }
 
-// take adds a piece.
-func (p *packed) take(piece []byte, into io.Writer, sum hash.Hash) error {
+// addPiece adds a piece.
+func (p *packed) addPiece(piece []byte, into io.Writer, sum hash.Hash) error {
 	if p.size += int64(len(piece)); p.size > artifact.PreviewBytes {
 		return fmt.Errorf("the folder has more than %d MiB", artifact.PreviewBytes>>20)
 	}

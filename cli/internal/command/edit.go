@@ -24,7 +24,7 @@ type editing struct {
 	yes, dryRun bool
 }
 
-func (a *app) edit() *cobra.Command {
+func (a *app) editCommand() *cobra.Command {
 	e := editing{app: a}
 	cmd := &cobra.Command{
 		Use:   "edit KIND NAME",
@@ -34,7 +34,7 @@ else has changed since is not written over. What is wrong stays in a file, whose
 
 What is kept in Git belongs there: the next apply of it undoes an edit.`,
 		Example: "  fairlead edit service shop\n  EDITOR=\"code --wait\" fairlead edit service/shop --dry-run",
-		Args:    wants(2, 2),
+		Args:    wantArgs(2, 2),
 	}
 	cmd.Flags().BoolVar(&e.dryRun, "dry-run", false, "show what would change, and write nothing")
 	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, "go on without asking")
@@ -48,18 +48,18 @@ What is kept in Git belongs there: the next apply of it undoes an edit.`,
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			e.hub = h
-			return e.edit(ctx, k, args[0])
+			return e.editResource(ctx, k, args[0])
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
-func (e *editing) edit(ctx context.Context, k kind, name string) error {
-	m, err := k.one(ctx, e.hub, name)
+func (e *editing) editResource(ctx context.Context, k kind, name string) error {
+	m, err := k.readOne(ctx, e.hub, name)
 	if err != nil {
 		return err
 	}
-	before, err := editable(m)
+	before, err := renderEditable(m)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (e *editing) edit(ctx context.Context, k kind, name string) error {
 		e.app.notef("nothing was changed\n")
 		return os.Remove(file)
 	}
-	written, err := e.write(ctx, k, name, file, after)
+	written, err := e.writeEdit(ctx, k, name, file, after)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w\nwhat you wrote is in %s", err, file)
@@ -81,8 +81,8 @@ func (e *editing) edit(ctx context.Context, k kind, name string) error {
 	return os.Remove(file)
 }
 
-// editable is a resource as apply takes it, with the etag that keeps an edit from writing over one of somebody else.
-func editable(m manifest.Message) ([]byte, error) {
+// renderEditable renders a resource as apply takes it, with the etag that keeps an edit from writing over one of somebody else.
+func renderEditable(m manifest.Message) ([]byte, error) {
 	etag := m.GetMetadata().GetEtag()
 	head := asWritten(m).GetMetadata()
 	head.Etag = etag
@@ -112,8 +112,8 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 	return file.Name(), changed, err
 }
 
-// write shows what an edit would change, asks, and writes it. false: it was a dry run only.
-func (e *editing) write(ctx context.Context, k kind, name, file string, text []byte) (written bool, err error) {
+// writeEdit shows what an edit would change, asks, and writes it. false: it was a dry run only.
+func (e *editing) writeEdit(ctx context.Context, k kind, name, file string, text []byte) (written bool, err error) {
 	objects, err := manifest.Decode(file, text)
 	if err == nil {
 		err = manifest.Validate(objects)
@@ -125,7 +125,7 @@ func (e *editing) write(ctx context.Context, k kind, name, file string, text []b
 		return false, fmt.Errorf("nothing was changed: the text must be %s %q and nothing else; `fairlead create -f FILE` makes another one", k.singular(), name)
 	}
 	w := writing{app: e.app, hub: e.hub, yes: e.yes, dryRun: true}
-	err = w.write(ctx, objects)
+	err = w.writeObjects(ctx, objects)
 	if code, ok := errors.AsType[flags.Exit](err); err != nil && (!ok || code != differs) {
 		return false, err
 	}
@@ -134,9 +134,9 @@ func (e *editing) write(ctx context.Context, k kind, name, file string, text []b
 		return true, nil // the hub finds no difference
 	case e.dryRun:
 		return false, nil
-	case !e.yes && !e.app.agreed():
+	case !e.yes && !e.app.askAgreement():
 		return false, errors.New("nothing was changed: say --yes to go on")
 	}
 	w.dryRun = false
-	return true, w.write(ctx, objects)
+	return true, w.writeObjects(ctx, objects)
 }

@@ -146,15 +146,15 @@ func answerOthers(root *cobra.Command) {
 		at := slices.IndexFunc(root.Commands(), func(cmd *cobra.Command) bool { return cmd.Name() == first && !cmd.Hidden })
 		switch {
 		case two && at >= 0:
-			root.Commands()[at].AddCommand(answer(second, func(args []string) error { return adviceOn(first, append([]string{second}, args...)) }))
+			root.Commands()[at].AddCommand(answerCommand(second, func(args []string) error { return adviceOn(first, append([]string{second}, args...)) }))
 		case !two:
-			root.AddCommand(answer(first, func(args []string) error { return adviceOn(first, args) }))
+			root.AddCommand(answerCommand(first, func(args []string) error { return adviceOn(first, args) }))
 		}
 	}
 }
 
-// answer is a hidden command that takes all arguments.
-func answer(verb string, do func(args []string) error) *cobra.Command {
+// answerCommand returns a hidden command that takes all arguments.
+func answerCommand(verb string, do func(args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: verb, Hidden: true, DisableFlagParsing: true,
 		Short:             "Say which words work here",

@@ -23,7 +23,7 @@ type eventQuery struct {
 	format string
 }
 
-func (a *app) events() *cobra.Command {
+func (a *app) eventsCommand() *cobra.Command {
 	var q eventQuery
 	var since time.Duration
 	cmd := &cobra.Command{
@@ -34,7 +34,7 @@ func (a *app) events() *cobra.Command {
 repaired, roll backs, other configuration, guards that trip, clusters joined, lost and back. docs/events.md lists the types and the fields of the filter.
 With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
 		Example: "  fairlead events service/shop --watch\n  fairlead events --filter 'service = shop' --since 1h\n  fairlead events --filter 'severity >= WARNING AND cluster = edge-1' --watch",
-		Args:    wants(0, unlimited),
+		Args:    wantArgs(0, unlimited),
 	}
 	cmd.Flags().StringVar(&q.filter, "filter", "", "only those that fit, such as 'type : service AND severity >= WARNING'")
 	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older than this, such as 1h")
@@ -42,7 +42,7 @@ With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
 	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "go on with what happens, until interrupted")
 	cmd.Flags().StringVarP(&q.format, "output", "o", formatTable, "form of the output: table, or json with one event per line")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		if err := q.about(args); err != nil {
+		if err := q.addResources(args); err != nil {
 			return err
 		}
 		if q.format != formatTable && q.format != formatJSON {
@@ -60,17 +60,17 @@ With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
 	return cmd
 }
 
-// about adds to a filter which resources it is about.
-func (q *eventQuery) about(args []string) error {
+// addResources adds to a filter which resources it is about.
+func (q *eventQuery) addResources(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	refs, err := references(args)
+	refs, err := parseReferences(args)
 	if err != nil {
 		return err
 	}
 	filter, err := eventsAbout(refs)
-	q.filter = both(filter, q.filter)
+	q.filter = joinFilters(filter, q.filter)
 	return err
 }
 
@@ -87,7 +87,7 @@ func (a *app) showEvents(ctx context.Context, h *hub.Hub, q eventQuery) error {
 	}
 	stream, err := h.Events.WatchEvents(ctx, &consolev1.WatchEventsRequest{Filter: q.filter, ResumeToken: resume})
 	if err != nil {
-		return h.Explain(err)
+		return h.ExplainError(err)
 	}
 	defer stream.Close()
 	for stream.Receive() {
@@ -98,7 +98,7 @@ func (a *app) showEvents(ctx context.Context, h *hub.Hub, q eventQuery) error {
 	if ctx.Err() != nil {
 		return nil // interrupted, as it is meant to end
 	}
-	return h.Explain(stream.Err())
+	return h.ExplainError(stream.Err())
 }
 
 // listEvents returns the newest events, the oldest of them first, and where to go on.
@@ -164,5 +164,5 @@ func happenedLine(e *consolev1.Event) string {
 		text += " (" + strings.TrimPrefix(e.GetActor(), "user:") + ")"
 	}
 	level := manifest.Short(e.GetSeverity())
-	return fmt.Sprintf("%s %-7s %-22s %s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05"), level, table.Clean(e.GetType()), table.Clean(text))
+	return fmt.Sprintf("%s %-7s %-22s %s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05"), level, table.CleanLine(e.GetType()), table.CleanLine(text))
 }

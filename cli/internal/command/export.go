@@ -19,7 +19,7 @@ const (
 	declaredLabel = "fairlead.dev/declared-by"
 )
 
-func (a *app) export() *cobra.Command {
+func (a *app) exportCommand() *cobra.Command {
 	var project, set string
 	cmd := &cobra.Command{
 		Use:   "export [KIND...]",
@@ -33,7 +33,7 @@ hub, write them in.`,
 		Example: `  fairlead export > hub.yaml
   fairlead export services --project shop
   fairlead export --set fleet | fairlead apply -f - --set fleet --context other`,
-		Args: wants(0, unlimited),
+		Args: wantArgs(0, unlimited),
 	}
 	cmd.Flags().StringVar(&project, "project", "", "only the project with this `name` and what is of it")
 	cmd.Flags().StringVar(&set, "set", "", "only what is of the set with this `name`")
@@ -47,7 +47,7 @@ hub, write them in.`,
 			wanted[k.kind] = k
 		}
 		if len(args) == 0 {
-			for _, k := range kinds() {
+			for _, k := range listKinds() {
 				wanted[k.kind] = k
 			}
 		}
@@ -58,7 +58,7 @@ hub, write them in.`,
 				if !ok {
 					continue
 				}
-				found, err := k.all(ctx, h)
+				found, err := k.readAll(ctx, h)
 				if err != nil {
 					return err
 				}

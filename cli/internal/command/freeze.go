@@ -16,10 +16,10 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-func (a *app) freeze() *cobra.Command {
+func (a *app) freezeCommand() *cobra.Command {
 	var reason string
 	var leave bool
-	cmd := a.lever("freeze project|cluster NAME --reason TEXT", "Keep what all services of a project or cluster have applied", `Keep what all services of a project or cluster have applied, whatever is pushed.
+	cmd := a.leverCommand("freeze project|cluster NAME --reason TEXT", "Keep what all services of a project or cluster have applied", `Keep what all services of a project or cluster have applied, whatever is pushed.
 
 What others change is still undone, but for --leave-drift. It lasts until "fairlead unfreeze", or ends by itself with --for or --until: agents
 judge that by their own clock, also with the hub away. No file and no "fairlead apply" ends it. It takes the right to edit the project or the
@@ -29,7 +29,7 @@ Several projects or clusters are frozen at once by --filter: which ones is shown
 only shows it.`,
 		`  fairlead freeze project shop --reason "the sale" --for 48h
   fairlead freeze cluster edge-1 --reason "moves to another rack" --until 2026-11-30T06:00:00Z --leave-drift
-  fairlead freeze clusters --filter 'labels.env = prod' --reason "the sale" --for 48h`, wants(1, 2))
+  fairlead freeze clusters --filter 'labels.env = prod' --reason "the sale" --for 48h`, wantArgs(1, 2))
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().BoolVar(&leave, "leave-drift", false, "don't undo what others change meanwhile")
 	ends := a.endFlags(cmd)
@@ -37,7 +37,7 @@ only shows it.`,
 		if reason == "" {
 			return "", fmt.Errorf("--reason is missing: say to others why %s stands still", name)
 		}
-		until, err := ends.time()
+		until, err := ends.endTime()
 		if err != nil {
 			return "", err
 		}
@@ -46,15 +46,15 @@ only shows it.`,
 			req.Drift = deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE
 		}
 		out, err := h.Levers.Freeze(ctx, req)
-		return "is " + frozen(out.GetFreeze()), err
+		return "is " + describeFreeze(out.GetFreeze()), err
 	})
 }
 
-func (a *app) unfreeze() *cobra.Command {
-	cmd := a.lever("unfreeze project|cluster NAME", "End a freeze: apply what waits", `End a freeze: apply what waits.
+func (a *app) unfreezeCommand() *cobra.Command {
+	cmd := a.leverCommand("unfreeze project|cluster NAME", "End a freeze: apply what waits", `End a freeze: apply what waits.
 
 With --filter the freezes of several projects or clusters: of those that are frozen.`, `  fairlead unfreeze project shop
-  fairlead unfreeze clusters --filter 'labels.env = prod'`, wants(1, 2))
+  fairlead unfreeze clusters --filter 'labels.env = prod'`, wantArgs(1, 2))
 	open := func(m manifest.Message) bool { return freezeOf(m) == nil }
 	return a.freezeMany(cmd, "unfreeze", open, func(ctx context.Context, h *hub.Hub, kind, name string) (string, error) {
 		out, err := h.Levers.Unfreeze(ctx, &consolev1.UnfreezeRequest{Kind: kind, Name: name})
@@ -82,25 +82,25 @@ func (a *app) freezeMany(cmd *cobra.Command, verb string, skip func(manifest.Mes
 	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "with --filter: go on without asking")
 	cmd.Flags().BoolVar(&m.dryRun, "dry-run", false, "with --filter: only show which ones")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		k, err := freezable(args[0])
+		k, err := findFreezable(args[0])
 		switch {
 		case err != nil:
 			return err
 		case m.filter != "" && len(args) > 1:
 			return fmt.Errorf("--filter chooses %s: leave %q out", k.plural(), args[1])
 		case m.filter != "":
-			return m.all(ctx, h, k, verb, skip, do)
+			return m.freezeAll(ctx, h, k, verb, skip, do)
 		case len(args) == 1:
 			return fmt.Errorf("name a %s, or choose several by --filter", k.singular())
 		case m.yes || m.dryRun:
 			return errors.New("--yes and --dry-run go with --filter")
 		}
-		return m.one(ctx, h, k, args[1], do)
+		return m.freezeOne(ctx, h, k, args[1], do)
 	})
 	return cmd
 }
 
-func (m *frozenMany) one(ctx context.Context, h *hub.Hub, k kind, name string, do freezing) error {
+func (m *frozenMany) freezeOne(ctx context.Context, h *hub.Hub, k kind, name string, do freezing) error {
 	words, err := do(ctx, h, k.singular(), name)
 	if err != nil {
 		return err
@@ -108,10 +108,10 @@ func (m *frozenMany) one(ctx context.Context, h *hub.Hub, k kind, name string, d
 	return m.app.printf("%s/%s %s\n", k.singular(), name, words)
 }
 
-// all shows which ones a filter chooses, asks, and goes on with each. A resource that fails does not keep the others
+// freezeAll shows which ones a filter chooses, asks, and goes on with each. A resource that fails does not keep the others
 // from it.
-func (m *frozenMany) all(ctx context.Context, h *hub.Hub, k kind, verb string, skip func(manifest.Message) bool, do freezing) error {
-	found, err := k.those(ctx, h, question{filter: m.filter})
+func (m *frozenMany) freezeAll(ctx context.Context, h *hub.Hub, k kind, verb string, skip func(manifest.Message) bool, do freezing) error {
+	found, err := k.readMatching(ctx, h, question{filter: m.filter})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (m *frozenMany) all(ctx context.Context, h *hub.Hub, k kind, verb string, s
 	v := view{now: m.app.Now()}
 	t := v.newTable([]string{"NAME", "FREEZE"})
 	for _, f := range found {
-		v.row(t, []string{f.GetMetadata().GetName(), cmp.Or(frozen(freezeOf(f)), "none")})
+		v.addRow(t, []string{f.GetMetadata().GetName(), cmp.Or(describeFreeze(freezeOf(f)), "none")})
 	}
 	if m.dryRun {
 		return t.Write(m.app.Stdout)
@@ -132,14 +132,14 @@ func (m *frozenMany) all(ctx context.Context, h *hub.Hub, k kind, verb string, s
 		if err := t.Write(m.app.Stderr); err != nil {
 			return err
 		}
-		if !m.app.agreed() {
+		if !m.app.askAgreement() {
 			return errors.New("nothing was done: say --yes to go on")
 		}
 	}
 	failed := 0
 	for _, f := range found {
 		name := f.GetMetadata().GetName()
-		if err := m.one(ctx, h, k, name, do); err != nil {
+		if err := m.freezeOne(ctx, h, k, name, do); err != nil {
 			m.app.notef("%s/%s: %v\n", k.singular(), name, err)
 			failed++
 		}
@@ -159,8 +159,8 @@ func freezeOf(m manifest.Message) *deliveryv1.Freeze {
 	return of.GetFreeze()
 }
 
-// freezable is a kind whose services can be frozen together.
-func freezable(name string) (kind, error) {
+// findFreezable returns a kind whose services can be frozen together.
+func findFreezable(name string) (kind, error) {
 	k, err := findKind(name)
 	if err != nil {
 		return k, err
@@ -174,8 +174,8 @@ func freezable(name string) (kind, error) {
 	return k, fmt.Errorf("only projects and clusters can be frozen, not %q", name)
 }
 
-// frozen is a freeze in words; empty: there is none.
-func frozen(f *deliveryv1.Freeze) string {
+// describeFreeze returns a freeze in words; empty: there is none.
+func describeFreeze(f *deliveryv1.Freeze) string {
 	if f == nil {
 		return ""
 	}
@@ -183,7 +183,7 @@ func frozen(f *deliveryv1.Freeze) string {
 	if f.GetAuthor() != "" {
 		words += " by " + f.GetAuthor()
 	}
-	words += because(f.GetReason())
+	words += formatReason(f.GetReason())
 	if isSet(f.GetUntilTime()) {
 		words += " until " + f.GetUntilTime().AsTime().Local().Format(time.RFC3339)
 	}

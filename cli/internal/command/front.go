@@ -13,8 +13,8 @@ import (
 	"fairlead.dev/platform/telemetry"
 )
 
-// front is the one address of docker-compose.yml for people: a service like the others, with their flags, variables and healthcheck.
-func (a *app) front() *cobra.Command {
+// frontCommand is the one address of docker-compose.yml for people: a service like the others, with their flags, variables and healthcheck.
+func (a *app) frontCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "front",
 		Short:              "Serve the pages and all that they use at one address",

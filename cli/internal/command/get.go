@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-func (a *app) get() *cobra.Command {
+func (a *app) getCommand() *cobra.Command {
 	g := getting{app: a}
 	cmd := &cobra.Command{
 		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|agentconfigs|viewsets|alerts|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings|rows [NAME...]",
@@ -69,7 +69,7 @@ cluster sees none of its rows. "fairlead top" has the figures, which -o wide sho
   fairlead get pods --cluster edge-1
   fairlead get rows certificates --cluster edge-1
   fairlead get warnings --filter 'labels.env = prod' --watch`,
-		Args: wants(1, unlimited),
+		Args: wantArgs(1, unlimited),
 	}
 	cmd.Flags().StringVarP(&g.format, "output", "o", formatTable,
 		"form of the output: table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,...")
@@ -79,19 +79,19 @@ cluster sees none of its rows. "fairlead top" has the figures, which -o wide sho
 	cmd.Flags().StringVar(&g.sort, "sort", "", "in this order, such as 'update_time desc, name'; default: by name")
 	cmd.Flags().BoolVar(&g.notes, "notes", false, "show the notes of a service's chart (NOTES.txt) instead, without secrets")
 	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on with what changes, until interrupted")
-	g.chosen.register(cmd)
-	g.of.register(cmd)
+	g.chosen.addFlags(cmd)
+	g.of.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return g.run(cmd, args) }
 	return cmd
 }
 
 // run shows the resources of one kind after the other.
 func (g *getting) run(cmd *cobra.Command, args []string) error {
-	refs, err := references(args)
+	refs, err := parseReferences(args)
 	if err == nil && g.selector != "" {
 		var filter string
-		filter, err = selected(g.selector)
-		g.filter = both(filter, g.filter)
+		filter, err = selectorFilter(g.selector)
+		g.filter = joinFilters(filter, g.filter)
 	}
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (g *getting) run(cmd *cobra.Command, args []string) error {
 	}
 	var all []func(context.Context, *hub.Hub) error
 	for _, kind := range kinds {
-		what, err := g.what(kind, names[kind])
+		what, err := g.chooseShow(kind, names[kind])
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (g *getting) run(cmd *cobra.Command, args []string) error {
 	return g.app.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 		var missing []error
 		for i, show := range all {
-			if err := g.between(i); err != nil {
+			if err := g.printSeparator(i); err != nil {
 				return err
 			}
 			err := show(ctx, h)
@@ -124,8 +124,8 @@ func (g *getting) run(cmd *cobra.Command, args []string) error {
 	})(cmd, nil)
 }
 
-// between parts what is printed of one kind from the next one.
-func (g *getting) between(i int) error {
+// printSeparator parts what is printed of one kind from the next one.
+func (g *getting) printSeparator(i int) error {
 	switch {
 	case i == 0 || g.format == formatName:
 		return nil
@@ -159,11 +159,11 @@ func (g *getting) showNotes(ctx context.Context, h *hub.Hub, name string) error 
 		}
 		return g.app.showPlain(g.format, got)
 	}
-	return g.app.printf("%s\n", strings.TrimRight(terminal(got.GetText()), "\n"))
+	return g.app.printf("%s\n", strings.TrimRight(stripControls(got.GetText()), "\n"))
 }
 
-// terminal leaves out what a terminal would take for an order: notes are written by anybody.
-func terminal(text string) string {
+// stripControls leaves out what a terminal would take for an order: notes are written by anybody.
+func stripControls(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
@@ -172,8 +172,8 @@ func terminal(text string) string {
 	}, text)
 }
 
-// what returns the function that shows the resources of a kind: of the catalog, or what the hub knows besides.
-func (g *getting) what(name string, names []string) (func(context.Context, *hub.Hub, []string) error, error) {
+// chooseShow returns the function that shows the resources of a kind: of the catalog, or what the hub knows besides.
+func (g *getting) chooseShow(name string, names []string) (func(context.Context, *hub.Hub, []string) error, error) {
 	asked := g.question != question{} || g.watch
 	sessions := strings.EqualFold(name, "session") || strings.EqualFold(name, "sessions")
 	logins := strings.EqualFold(name, "login") || strings.EqualFold(name, "logins")
@@ -181,20 +181,20 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 		return nil, fmt.Errorf("--filter, --sort and --watch are for resources of the catalog, not for %s", name)
 	}
 	if look, ok := g.viewedOf(name); ok {
-		return look.run, look.check(names)
+		return look.run, look.checkQuestion(names)
 	}
 	switch {
 	case sessions:
 		return func(ctx context.Context, h *hub.Hub, clusters []string) error {
-			return g.app.sessions(ctx, h, clusters, g.format)
+			return g.app.showSessions(ctx, h, clusters, g.format)
 		}, nil
 	case logins:
 		return func(ctx context.Context, h *hub.Hub, ids []string) error {
-			return g.app.logins(ctx, h, ids, g.format)
+			return g.app.showLogins(ctx, h, ids, g.format)
 		}, nil
 	case isObjects(name):
 		return func(ctx context.Context, h *hub.Hub, names []string) error {
-			return g.app.objects(ctx, h, g.chosen, names, g.format)
+			return g.app.showManagedObjects(ctx, h, g.chosen, names, g.format)
 		}, nil
 	}
 	k, err := findKind(name)
@@ -211,7 +211,7 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 		}
 	}
 	if err == nil {
-		err = g.chosen.unused()
+		err = g.chosen.refuseFlags()
 	}
 	if err == nil {
 		err = checkFormat(g.format, k)
@@ -227,44 +227,44 @@ func (g *getting) what(name string, names []string) (func(context.Context, *hub.
 		return func(ctx context.Context, h *hub.Hub, names []string) error { return g.watchAlerts(ctx, h, k, names) }, nil
 	case g.watch:
 		return func(ctx context.Context, h *hub.Hub, names []string) error {
-			if err := there(ctx, h, k, names); err != nil {
+			if err := requireNames(ctx, h, k, names); err != nil {
 				return err
 			}
-			return g.app.watch(ctx, h, k, both(g.filter, namedFilter(names)), g.format)
+			return g.app.watchResources(ctx, h, k, joinFilters(g.filter, namedFilter(names)), g.format)
 		}, nil
 	}
-	return func(ctx context.Context, h *hub.Hub, names []string) error { return g.once(ctx, h, k, names) }, nil
+	return func(ctx context.Context, h *hub.Hub, names []string) error { return g.showOnce(ctx, h, k, names) }, nil
 }
 
 // watchAlerts asks again and again: what an alert finds depends on who asks, and streams of resources leave it out.
 func (g *getting) watchAlerts(ctx context.Context, h *hub.Hub, k kind, names []string) error {
-	return g.app.again(ctx, g.format, func(ctx context.Context) (string, error) {
-		found, err := read(ctx, h, k, g.question, names)
+	return g.app.repeatText(ctx, g.format, func(ctx context.Context) (string, error) {
+		found, err := readResources(ctx, h, k, g.question, names)
 		if err != nil {
 			return "", err
 		}
 		look := view{now: g.app.Now()}
-		t, notes := look.table(k, found)
+		t, notes := look.buildTable(k, found)
 		t.MaxCell = 0
 		var b strings.Builder
 		err = t.Write(&b)
-		return b.String() + look.notes(notes), err
+		return b.String() + look.notesText(notes), err
 	})
 }
 
-// there fails for a name that no resource has: a watch of it would show nothing for ever.
-func there(ctx context.Context, h *hub.Hub, k kind, names []string) error {
+// requireNames fails for a name that no resource has: a watch of it would show nothing for ever.
+func requireNames(ctx context.Context, h *hub.Hub, k kind, names []string) error {
 	for _, name := range names {
-		if _, err := k.one(ctx, h, name); err != nil {
+		if _, err := k.readOne(ctx, h, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// once shows resources as they are now. A name that no resource has does not keep the others from being shown, and is an error behind them.
-func (g *getting) once(ctx context.Context, h *hub.Hub, k kind, names []string) error {
-	found, missing := read(ctx, h, k, g.question, names)
+// showOnce shows resources as they are now. A name that no resource has does not keep the others from being shown, and is an error behind them.
+func (g *getting) showOnce(ctx context.Context, h *hub.Hub, k kind, names []string) error {
+	found, missing := readResources(ctx, h, k, g.question, names)
 	if missing != nil && (len(found) == 0 || !isMissing(missing)) {
 		return missing
 	}
@@ -279,23 +279,23 @@ func (g *getting) showFound(ctx context.Context, h *hub.Hub, k kind, found []man
 	}
 	v := view{now: g.app.Now(), wide: g.format == formatWide}
 	if v.wide && k.kind == manifest.Source && len(found) > 0 {
-		v.live = g.app.live(ctx, h)
+		v.live = g.app.readLiveSources(ctx, h)
 	}
 	if v.wide && k.kind == manifest.Cluster {
-		if v.figures, err = figures(ctx, h); err != nil {
+		if v.figures, err = readFigures(ctx, h); err != nil {
 			return err
 		}
 	}
 	if v.wide && k.kind == manifest.Service {
-		v.seen = g.app.seen(ctx, h, found)
+		v.seen = g.app.readSeenTimes(ctx, h, found)
 	}
 	if k.kind == manifest.Service && (g.format == formatTable || v.wide) {
-		v.behind = g.app.behind(ctx, h, found)
+		v.behind = g.app.findBehind(ctx, h, found)
 	}
 	if k.kind == manifest.Grant && (g.format == formatTable || v.wide) {
-		v.left = left(ctx, h, found)
+		v.left = findLeftGrants(ctx, h, found)
 	}
-	return g.app.show(k, found, g.format, named, v)
+	return g.app.showResources(k, found, g.format, named, v)
 }
 
 func checkFormat(format string, k kind) error {
@@ -308,16 +308,16 @@ func checkFormat(format string, k kind) error {
 	return nil
 }
 
-// read returns the resources of these names, or without any those that are asked for. The resources that are there come with the error of those that
+// readResources returns the resources of these names, or without any those that are asked for. The resources that are there come with the error of those that
 // are not.
-func read(ctx context.Context, h *hub.Hub, k kind, q question, names []string) ([]manifest.Message, error) {
+func readResources(ctx context.Context, h *hub.Hub, k kind, q question, names []string) ([]manifest.Message, error) {
 	if len(names) == 0 {
-		return k.those(ctx, h, q)
+		return k.readMatching(ctx, h, q)
 	}
 	var found []manifest.Message
 	var missing []error
 	for _, name := range names {
-		m, err := k.one(ctx, h, name)
+		m, err := k.readOne(ctx, h, name)
 		switch {
 		case err == nil:
 			found = append(found, m)
@@ -330,8 +330,8 @@ func read(ctx context.Context, h *hub.Hub, k kind, q question, names []string) (
 	return found, errors.Join(missing...)
 }
 
-// show prints resources; named says that they were asked for by name.
-func (a *app) show(k kind, found []manifest.Message, format string, named bool, v view) error {
+// showResources prints resources; named says that they were asked for by name.
+func (a *app) showResources(k kind, found []manifest.Message, format string, named bool, v view) error {
 	if format == formatYAML || format == formatJSON || isTemplate(format) {
 		for _, m := range found {
 			if s, ok := m.(*consolev1.Service); ok {
@@ -367,16 +367,16 @@ func (a *app) show(k kind, found []manifest.Message, format string, named bool, 
 		a.notef("no %s yet: %s\n", k.plural(), firstStep(k))
 		return nil
 	}
-	t, notes := v.table(k, found)
+	t, notes := v.buildTable(k, found)
 	if err := a.writeTable(t); err != nil {
 		return err
 	}
-	text := v.notes(notes)
+	text := v.notesText(notes)
 	if k.kind == manifest.Service && (named || v.wide) {
-		text += v.objects(found)
+		text += v.listUnhealthy(found)
 	}
 	if k.kind == manifest.Service && named && !v.wide {
-		text += v.tested(found)
+		text += v.listTests(found)
 	}
 	return a.printf("%s", text)
 }
@@ -392,7 +392,7 @@ func (a *app) fillResources(format string, found []manifest.Message, named bool)
 			return err
 		}
 	}
-	return a.fill(format, whole, rows)
+	return a.fillTemplate(format, whole, rows)
 }
 
 func jsonOf(found []manifest.Message, named bool) ([]byte, error) {
@@ -413,8 +413,8 @@ func firstStep(k kind) string {
 // fewClusters are read one by one; of more all are.
 const fewClusters = 20
 
-// seen is when the clusters of services were heard of last, by name.
-func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message) map[string]*timestamppb.Timestamp {
+// readSeenTimes returns when each of the clusters of services was heard of last, by name.
+func (a *app) readSeenTimes(ctx context.Context, h *hub.Hub, services []manifest.Message) map[string]*timestamppb.Timestamp {
 	names := map[string]bool{}
 	for _, m := range services {
 		if cluster := m.(*consolev1.Service).GetSpec().GetCluster(); cluster != "" {
@@ -428,7 +428,7 @@ func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message)
 	if len(names) <= fewClusters {
 		wanted = slices.Sorted(maps.Keys(names))
 	}
-	found, err := read(ctx, h, clusterKind(), question{}, wanted)
+	found, err := readResources(ctx, h, clusterKind(), question{}, wanted)
 	if err != nil {
 		a.notef("when clusters were seen last can't be shown: %v\n", err)
 	}
@@ -439,9 +439,9 @@ func (a *app) seen(ctx context.Context, h *hub.Hub, services []manifest.Message)
 	return seen
 }
 
-// left are the clusters that have left, of those that grants name. A cluster that can't be read is left out: a grant may name a cluster that is not
+// findLeftGrants returns the clusters that have left, of those that grants name. A cluster that can't be read is left out: a grant may name a cluster that is not
 // there, or that the caller may not see.
-func left(ctx context.Context, h *hub.Hub, grants []manifest.Message) map[string]bool {
+func findLeftGrants(ctx context.Context, h *hub.Hub, grants []manifest.Message) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range grants {
 		for _, name := range m.(*consolev1.Grant).GetSpec().GetClusters().GetNames() {
@@ -450,10 +450,10 @@ func left(ctx context.Context, h *hub.Hub, grants []manifest.Message) map[string
 	}
 	var found []manifest.Message
 	if len(names) > fewClusters {
-		found, _ = clusterKind().all(ctx, h)
+		found, _ = clusterKind().readAll(ctx, h)
 	} else {
 		for name := range names {
-			if m, err := clusterKind().one(ctx, h, name); err == nil {
+			if m, err := clusterKind().readOne(ctx, h, name); err == nil {
 				found = append(found, m)
 			}
 		}

@@ -36,8 +36,8 @@ func atGitcache[T any](ctx context.Context, h *hub.Hub, timeout time.Duration, a
 	return none, errors.Join(errs...)
 }
 
-// pages reads all pages of a list, or as many as are wanted; 0: all.
-func pages[T any](wanted int, read func(size int, token string) ([]T, string, error)) ([]T, error) {
+// readPages reads all pages of a list, or as many as are wanted; 0: all.
+func readPages[T any](wanted int, read func(size int, token string) ([]T, string, error)) ([]T, error) {
 	var all []T
 	for token := ""; ; {
 		size := pageSize
@@ -62,10 +62,10 @@ func pages[T any](wanted int, read func(size int, token string) ([]T, string, er
 // livePage is how many live states are asked for at a time.
 const livePage = 1000
 
-// live is what the gitcaches know of all sources right now, by name. Without it the console's word has to do.
-func (a *app) live(ctx context.Context, h *hub.Hub) map[string]*gitcachev1.LiveSource {
+// readLiveSources returns what the gitcaches know of all sources right now, by name. Without it the console's word has to do.
+func (a *app) readLiveSources(ctx context.Context, h *hub.Hub) map[string]*gitcachev1.LiveSource {
 	silent := map[string]bool{}
-	all, err := pages(0, func(_ int, token string) ([]*gitcachev1.LiveSource, string, error) {
+	all, err := readPages(0, func(_ int, token string) ([]*gitcachev1.LiveSource, string, error) {
 		page, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListSourcesResponse, error) {
 			return g.Sources.ListSources(ctx, &gitcachev1.ListSourcesRequest{PageSize: livePage, PageToken: token})
 		})

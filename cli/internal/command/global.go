@@ -17,7 +17,7 @@ const tracedAtOnce = 8
 // servicesOf are the services that come of a global service.
 func servicesOf(ctx context.Context, h *hub.Hub, global string) ([]*consolev1.Service, error) {
 	m := many{global: global}
-	found, err := serviceKind().those(ctx, h, question{filter: m.question()})
+	found, err := serviceKind().readMatching(ctx, h, question{filter: m.buildFilter()})
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func servicesOf(ctx context.Context, h *hub.Hub, global string) ([]*consolev1.Se
 
 // ofGlobal does something with each service of a global service.
 func (a *app) ofGlobal(ctx context.Context, h *hub.Hub, name string, do func(*consolev1.Service) error) error {
-	if _, err := globalServiceKind().one(ctx, h, name); err != nil {
+	if _, err := globalServiceKind().readOne(ctx, h, name); err != nil {
 		return err
 	}
 	services, err := servicesOf(ctx, h, name)
@@ -50,7 +50,7 @@ func (a *app) ofGlobal(ctx context.Context, h *hub.Hub, name string, do func(*co
 
 // traceGlobal says where each service of a global service stands: of those that are well in one line for all.
 func (a *app) traceGlobal(ctx context.Context, h *hub.Hub, name string) error {
-	m, err := globalServiceKind().one(ctx, h, name)
+	m, err := globalServiceKind().readOne(ctx, h, name)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *app) traceGlobal(ctx context.Context, h *hub.Hub, name string) error {
 	}
 	var stands []*consolev1.Service
 	for _, s := range services {
-		if s.GetStatus().GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY || len(pulls(s)) > 0 {
+		if s.GetStatus().GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY || len(listPulled(s)) > 0 {
 			stands = append(stands, s)
 		}
 	}
@@ -74,17 +74,17 @@ func (a *app) traceGlobal(ctx context.Context, h *hub.Hub, name string) error {
 		wg.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			t, err := a.follow(ctx, h, s.GetMetadata().GetName())
+			t, err := a.followService(ctx, h, s.GetMetadata().GetName())
 			if err != nil {
-				verdicts[i] = reason(err)
+				verdicts[i] = reasonLine(err)
 				return
 			}
-			verdicts[i] = t.verdict(t.steps())
+			verdicts[i] = t.verdictText(t.listSteps())
 		})
 	}
 	wg.Wait()
 	for i, s := range stands {
-		if err := a.printf("\n%s in cluster %s: %s\n  %s\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), stateOf(s), table.Clean(verdicts[i])); err != nil {
+		if err := a.printf("\n%s in cluster %s: %s\n  %s\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), stateOf(s), table.CleanLine(verdicts[i])); err != nil {
 			return err
 		}
 	}
@@ -100,5 +100,5 @@ func (v view) globalNote(g *consolev1.GlobalService) string {
 		return ""
 	}
 	return fmt.Sprintf("the guard keeps services of clusters that are not chosen any more: %s. To delete them: `fairlead confirm global %s`",
-		v.listed(g.GetStatus().GetHeldBack()), g.GetMetadata().GetName())
+		v.listNames(g.GetStatus().GetHeldBack()), g.GetMetadata().GetName())
 }

@@ -60,7 +60,7 @@ func rootUsage(root *cobra.Command) string {
 			}
 		}
 		slices.SortStableFunc(names, func(a, b string) int { return slices.Index(group.verbs, a) - slices.Index(group.verbs, b) })
-		b.WriteString(folded(group.title, names))
+		b.WriteString(foldWords(group.title, names))
 	}
 	b.WriteString("\nResources are named as KIND NAME... or KIND/NAME...; `fairlead get --help` lists the kinds.\n\nFlags:\n")
 	b.WriteString(root.Flags().FlagUsages())
@@ -68,8 +68,8 @@ func rootUsage(root *cobra.Command) string {
 	return b.String()
 }
 
-// folded is a title with words behind it, on as many lines as they need.
-func folded(title string, words []string) string {
+// foldWords returns a title with words behind it, on as many lines as they need.
+func foldWords(title string, words []string) string {
 	const indent = 14
 	var b strings.Builder
 	line := fmt.Sprintf("%-*s", indent, title)

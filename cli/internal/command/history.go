@@ -22,7 +22,7 @@ import (
 // historySize is how many entries of a history are shown unless told otherwise.
 const historySize = 20
 
-func (a *app) history() *cobra.Command {
+func (a *app) historyCommand() *cobra.Command {
 	var format string
 	var changes bool
 	var limit int32
@@ -36,14 +36,14 @@ Levers stand between them, on lines without a number, as do a deletion and its u
 With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
 		Example: `  fairlead history service shop
   fairlead history service shop --changes`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.Flags().BoolVar(&changes, "changes", false, "what was changed in the catalog")
 	cmd.Flags().Int32Var(&limit, "limit", historySize, "at most so many, up to 1000")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		if err := checkPlainFormat(format); err != nil {
 			return err
@@ -83,7 +83,7 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 	t := v.newTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY", "TESTS"})
 	for _, d := range got.GetDeployments() {
 		for len(pulled) > 0 && pulled[0].GetTime().AsTime().After(d.GetDeliverTime().AsTime()) {
-			v.row(t, leverCells(v, pulled[0]))
+			v.addRow(t, leverCells(v, pulled[0]))
 			pulled = pulled[1:]
 		}
 		committed, fetched := d.GetCommit().GetCommitTime(), d.GetFetchTime()
@@ -94,10 +94,10 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 		if author, _, _ := strings.Cut(d.GetAuthor(), " <"); author != "" {
 			why += ", " + author
 		}
-		v.row(t, []string{
-			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()), why, manifest.Short(d.GetOutcome()), v.ago(d.GetDeliverTime()),
-			took(committed, fetched), took(fetched, d.GetDeliverTime()), took(d.GetDeliverTime(), d.GetApplyTime()),
-			took(d.GetApplyTime(), d.GetHealthyTime()), summed(d.GetTests()),
+		v.addRow(t, []string{
+			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()), why, manifest.Short(d.GetOutcome()), v.agoText(d.GetDeliverTime()),
+			formatStep(committed, fetched), formatStep(fetched, d.GetDeliverTime()), formatStep(d.GetDeliverTime(), d.GetApplyTime()),
+			formatStep(d.GetApplyTime(), d.GetHealthyTime()), summarizeTests(d.GetTests()),
 		})
 	}
 	if err := a.writeTable(t); err != nil {
@@ -106,15 +106,15 @@ func (a *app) showDeployments(ctx context.Context, h *hub.Hub, name, format stri
 	if isDeleted {
 		return nil
 	}
-	return a.printf("%s", v.notes(v.pullNotes(now.GetService())))
+	return a.printf("%s", v.notesText(v.pullNotes(now.GetService())))
 }
 
 // revisionOf is a revision of a service as lists show it: of several sources with that of each.
 func revisionOf(s *consolev1.Service, r *artifactv1.Revision) string {
 	if len(s.GetSpec().GetSources()) > 0 {
-		return strings.TrimSpace(short(r.GetCommit()) + " " + r.GetSubject())
+		return strings.TrimSpace(shortHash(r.GetCommit()) + " " + r.GetSubject())
 	}
-	return short(r.GetCommit())
+	return shortHash(r.GetCommit())
 }
 
 // leversBetween are what operators pulled since the oldest of the deployments, the newest first.
@@ -159,21 +159,21 @@ func leverCells(v view, r *consolev1.Revision) []string {
 		}
 	}
 	if what == "pinned" || what == "rolled back" {
-		commit, lever = short(sync.GetPin()), s.GetLevers().GetPin()
+		commit, lever = shortHash(sync.GetPin()), s.GetLevers().GetPin()
 	}
 	what += ", " + r.GetAuthor()
 	switch r.GetAction() {
 	case "held", "pinned", "rolled back":
-		what += because(cmp.Or(lever.GetReason(), sync.GetReason()))
+		what += formatReason(cmp.Or(lever.GetReason(), sync.GetReason()))
 		if at := lever.GetUntilTime(); isSet(at) {
 			what += ", until " + at.AsTime().Local().Format(time.RFC3339)
 		}
 	}
-	return []string{"", commit, what, "", v.ago(r.GetTime()), "", "", "", "", ""}
+	return []string{"", commit, what, "", v.agoText(r.GetTime()), "", "", "", "", ""}
 }
 
-// took is how long a step took; empty if it, or the one before, is not known.
-func took(begin, end *timestamppb.Timestamp) string {
+// formatStep returns how long a step took; empty if it, or the one before, is not known.
+func formatStep(begin, end *timestamppb.Timestamp) string {
 	if begin == nil || end == nil {
 		return ""
 	}
@@ -196,10 +196,10 @@ func (a *app) showChanges(ctx context.Context, h *hub.Hub, name, format string, 
 	return nil
 }
 
-func (a *app) rollback() *cobra.Command {
+func (a *app) rollbackCommand() *cobra.Command {
 	var reason string
 	var keep bool
-	cmd := a.lever("rollback service NAME [NUMBER]", "Go back to what was delivered of a service before", `Go back to a deployment of "fairlead history service NAME": the one with the number, or else the last one before the
+	cmd := a.leverCommand("rollback service NAME [NUMBER]", "Go back to what was delivered of a service before", `Go back to a deployment of "fairlead history service NAME": the one with the number, or else the last one before the
 current one that was healthy and of another content. The service gets its spec of then, at the commit of then; its configuration stays as it is.
 What is applied to the service in the catalog meanwhile waits. When its ref
 points to another commit than now, the service follows it again by itself: push the repair, and it is delivered. With --keep it stays
@@ -209,7 +209,7 @@ the place of the hold, and is kept.
 Several services go back at once, each to the last one of its own, by --filter, --cluster or --global, or by the name of their global service: which
 ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
   fairlead rollback service shop 7 --keep
-  fairlead rollback globalservice logs --reason "2.0 loses lines"`, wants(1, 3))
+  fairlead rollback globalservice logs --reason "2.0 loses lines"`, wantArgs(1, 3))
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().BoolVar(&keep, "keep", false, "stay there, whatever is pushed")
 	ends := a.endFlags(cmd)
@@ -221,7 +221,7 @@ ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only sh
 				return nil, fmt.Errorf("%q is no number of a deployment: `fairlead history service %s` lists them", args[1], args[0])
 			}
 		}
-		until, err := ends.time()
+		until, err := ends.endTime()
 		if err != nil {
 			return nil, err
 		}
@@ -237,15 +237,15 @@ ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only sh
 			return nil, err
 		}
 		if sync := before.GetService().GetSpec().GetSync(); sync.GetMode() == deliveryv1.SyncMode_SYNC_MODE_HOLD {
-			a.notef("it was held%s: the rollback takes the place of the hold, and stays until `fairlead pin service %s --release`\n", because(sync.GetReason()), args[0])
+			a.notef("it was held%s: the rollback takes the place of the hold, and stays until `fairlead pin service %s --release`\n", formatReason(sync.GetReason()), args[0])
 		}
-		a.notef("back to deployment %d, %s\n", out.GetDeployment().GetNumber(), short(out.GetDeployment().GetCommit().GetCommit()))
+		a.notef("back to deployment %d, %s\n", out.GetDeployment().GetNumber(), shortHash(out.GetDeployment().GetCommit().GetCommit()))
 		return out.GetService(), nil
 	})
 }
 
-// because is a reason behind what it is for.
-func because(reason string) string {
+// formatReason returns a reason behind what it is for.
+func formatReason(reason string) string {
 	if reason == "" {
 		return ""
 	}

@@ -46,7 +46,7 @@ refused, since a version does not change; --replace overwrites it.
 
 Verify the bundle before: docs/operate/release.md has the commands.`,
 		Example: "  fairlead images mirror fairlead-bundle-v1.2.3.tar registry.example.com/fairlead\n  fairlead images mirror fairlead-bundle-v1.2.3.tar registry.example.com/fairlead --ca-file ca.crt --username ci --password-stdin < password",
-		Args:    wants(2, 2),
+		Args:    wantArgs(2, 2),
 	}
 	f := cmd.Flags()
 	f.StringVar(&caFile, "ca-file", "", "PEM `file` with the registry's authority, if it is one of your own")
@@ -74,20 +74,20 @@ Verify the bundle before: docs/operate/release.md has the commands.`,
 		if err != nil {
 			return err
 		}
-		return a.mirror(cmd.Context(), args[0], registry, replace)
+		return a.mirrorBundle(cmd.Context(), args[0], registry, replace)
 	}
 	return cmd
 }
 
-// mirror pushes all of a bundle, and says of each what was done. The first failure ends it: the next one would be the same.
-func (a *app) mirror(ctx context.Context, path string, registry *mirror.Registry, replace bool) error {
+// mirrorBundle pushes all of a bundle, and says of each what was done. The first failure ends it: the next one would be the same.
+func (a *app) mirrorBundle(ctx context.Context, path string, registry *mirror.Registry, replace bool) error {
 	bundle, err := mirror.Read(ctx, path)
 	if err != nil {
 		return err
 	}
 	for i, name := range bundle.Names {
 		a.notef("%d of %d: %s\n", i+1, len(bundle.Names), name)
-		r, err := registry.Push(ctx, bundle, name, replace)
+		r, err := registry.PushImage(ctx, bundle, name, replace)
 		if err != nil {
 			return explainRegistry(err)
 		}

@@ -25,9 +25,9 @@ certificate (less than 30 days are left), for another host or another URL.
   postgres/{password,url}     FAIRLEAD_DATABASE_URL_FILE of the console
   {redis,postgres}/{tls.crt,tls.key,ca.crt}  with --redis-host and --database-host: what servers beside the hub need to speak TLS`,
 		Example: "  fairlead init --dir fairlead-secrets --host hub.example.com",
-		Args:    wants(0, 0),
+		Args:    wantArgs(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			made, err := install.Ensure(o)
+			made, err := install.EnsureFiles(o)
 			for _, file := range made {
 				if err := a.printf("made %s\n", file); err != nil {
 					return err

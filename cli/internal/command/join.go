@@ -43,7 +43,7 @@ type agentValues struct {
 	bind        []string // GROUP=ROLE
 }
 
-func (v *agentValues) register(cmd *cobra.Command) {
+func (v *agentValues) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&v.image, "image", "", "image of the agent, such as registry.example.com/fairlead/agent:v1.0.0; default: fairlead/agent in the version of the console")
 	cmd.Flags().StringVarP(&v.file, "values", "f", "", "YAML file with values of the agent's Helm chart (deploy/charts/agent/values.yaml)")
 	cmd.Flags().BoolVar(&v.bindAdmins, "bind-admins", false,
@@ -52,7 +52,7 @@ func (v *agentValues) register(cmd *cobra.Command) {
 		"let a group of people do what a ClusterRole of the cluster says, through the tunnel, as `GROUP=ROLE` such as developers=view; the group as the cluster calls it; may be repeated (value rbac.bind)")
 }
 
-func (v *agentValues) read() (*structpb.Struct, error) {
+func (v *agentValues) readValues() (*structpb.Struct, error) {
 	values := map[string]any{}
 	if v.file != "" {
 		text, err := os.ReadFile(v.file)
@@ -117,8 +117,8 @@ func splitImage(text string) (repository, tag, digest string) {
 	return repository, tag, digest
 }
 
-func (v *agentValues) render(ctx context.Context, h *hub.Hub, cluster string) (*consolev1.RenderAgentManifestResponse, error) {
-	values, err := v.read()
+func (v *agentValues) renderManifest(ctx context.Context, h *hub.Hub, cluster string) (*consolev1.RenderAgentManifestResponse, error) {
+	values, err := v.readValues()
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (v *agentValues) render(ctx context.Context, h *hub.Hub, cluster string) (*
 	defer cancel()
 	res, err := h.Clusters.RenderAgentManifest(ctx, &consolev1.RenderAgentManifestRequest{Cluster: cluster, HubCa: h.Context.CA, Values: values})
 	if err != nil {
-		return nil, clusterKind().missing(cluster, err)
+		return nil, clusterKind().explainMissing(cluster, err)
 	}
 	return res, nil
 }
@@ -141,11 +141,11 @@ func (a *app) clusterManifest() *cobra.Command {
 It is the agent's Helm chart (deploy/charts/agent), filled in by the console with its URL, your authority of the hub, and the
 tokens. "fairlead cluster join NAME" does the same, and waits for the agent.`,
 		Example: "  fairlead cluster manifest edge-1 | kubectl --context edge-1 apply --server-side -f -",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
-	values.register(cmd)
+	values.addFlags(cmd)
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		res, err := values.render(ctx, h, args[0])
+		res, err := values.renderManifest(ctx, h, args[0])
 		if err != nil {
 			return err
 		}
@@ -192,16 +192,16 @@ cluster's entry in the catalog if this command made it. What another join of the
 People have the rights in the cluster that its RBAC gives their groups: --bind-admins and --bind give the first ones. A later join without one of
 them takes that binding back.`,
 		Example: "  fairlead cluster join edge-1 --context edge-1 --bind-admins --bind developers=view\n  fairlead cluster join edge-1",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	f := cmd.Flags()
-	j.values.register(cmd)
+	j.values.addFlags(cmd)
 	f.StringVar(&j.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default with --context: as kubectl finds it")
 	f.StringVar(&j.context, "context", "", "context of the kubeconfig; default with --kubeconfig: its current one")
 	f.StringVarP(&j.write, "output-file", "o", "", "file for the manifest, without --kubeconfig and --context; default: fairlead-agent-NAME.yaml")
 	f.DurationVar(&j.timeout, "timeout", joinTimeout, "how long to wait for the agent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if j.write != "" && j.applies() {
+		if j.write != "" && j.appliesManifest() {
 			return errors.New("--output-file goes with neither --kubeconfig nor --context: those apply the manifest at once")
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
@@ -212,10 +212,10 @@ them takes that binding back.`,
 	return cmd
 }
 
-func (j *joining) applies() bool { return j.kubeconfig != "" || j.context != "" }
+func (j *joining) appliesManifest() bool { return j.kubeconfig != "" || j.context != "" }
 
 func (j *joining) run(ctx context.Context, h *hub.Hub) error {
-	before, err := j.look(ctx, h)
+	before, err := j.readStatus(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -223,39 +223,39 @@ func (j *joining) run(ctx context.Context, h *hub.Hub) error {
 		return fmt.Errorf("cluster %s has an agent, and it is connected: see `fairlead get cluster %s`. If another is to take its place, first `fairlead cluster leave %s`", j.cluster, j.cluster, j.cluster)
 	}
 	j.again = isSet(before.GetJoinTime())
-	err = j.attempt(ctx, h, before.GetJoinTime())
+	err = j.attemptJoin(ctx, h, before.GetJoinTime())
 	after := context.WithoutCancel(ctx)
 	if err != nil && ctx.Err() == nil && !j.halfway {
-		return errors.Join(err, j.undo(after, h))
+		return errors.Join(err, j.undoJoin(after, h))
 	}
-	return errors.Join(err, j.unmark(after, h))
+	return errors.Join(err, j.unmarkCluster(after, h))
 }
 
-// attempt brings the agent in and waits for it.
-func (j *joining) attempt(ctx context.Context, h *hub.Hub, before *timestamppb.Timestamp) error {
-	res, err := j.values.render(ctx, h, j.cluster)
+// attemptJoin brings the agent in and waits for it.
+func (j *joining) attemptJoin(ctx context.Context, h *hub.Hub, before *timestamppb.Timestamp) error {
+	res, err := j.values.renderManifest(ctx, h, j.cluster)
 	if err != nil {
 		return err
 	}
-	if err := j.bring(ctx, []byte(res.GetManifest()), res.GetExpireTime().AsTime()); err != nil {
+	if err := j.bringManifest(ctx, []byte(res.GetManifest()), res.GetExpireTime().AsTime()); err != nil {
 		return err
 	}
-	return j.wait(ctx, h, before)
+	return j.awaitMilestones(ctx, h, before)
 }
 
-// bring gets the manifest into the cluster, or says how.
-func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) error {
-	if j.applies() {
-		before, err := j.kubectl(ctx, manifest, kubectlTimeout, "get", "--ignore-not-found", "-o", "name", "-f", "-")
+// bringManifest gets the manifest into the cluster, or says how.
+func (j *joining) bringManifest(ctx context.Context, manifest []byte, expire time.Time) error {
+	if j.appliesManifest() {
+		before, err := j.runKubectl(ctx, manifest, kubectlTimeout, "get", "--ignore-not-found", "-o", "name", "-f", "-")
 		if err != nil {
 			return fmt.Errorf("look for an agent in the cluster: %w", err)
 		}
 		j.clean, j.manifest = strings.TrimSpace(before) == "", manifest
-		out, err := j.kubectl(ctx, manifest, kubectlTimeout, "apply", "--server-side", "--field-manager=fairlead-join", "--force-conflicts", "-f", "-")
+		out, err := j.runKubectl(ctx, manifest, kubectlTimeout, "apply", "--server-side", "--field-manager=fairlead-join", "--force-conflicts", "-f", "-")
 		if err != nil {
 			return fmt.Errorf("apply the agent's manifest: %w", err)
 		}
-		gone, err := j.unbind(ctx)
+		gone, err := j.deleteBindings(ctx)
 		if err != nil {
 			return fmt.Errorf("delete bindings that were given before: %w", err)
 		}
@@ -282,8 +282,8 @@ func (j *joining) bring(ctx context.Context, manifest []byte, expire time.Time) 
 	return nil
 }
 
-// kubectl runs kubectl at the cluster that joins.
-func (j *joining) kubectl(ctx context.Context, stdin []byte, limit time.Duration, args ...string) (string, error) {
+// runKubectl runs kubectl at the cluster that joins.
+func (j *joining) runKubectl(ctx context.Context, stdin []byte, limit time.Duration, args ...string) (string, error) {
 	program, err := findKubectl()
 	if err != nil {
 		return "", err
@@ -324,7 +324,7 @@ type milestone struct {
 	stuck string
 }
 
-func milestones(before *timestamppb.Timestamp) []milestone {
+func listMilestones(before *timestamppb.Timestamp) []milestone {
 	joined := func(p progress) bool {
 		at := p.status.GetJoinTime()
 		return isSet(at) && !at.AsTime().Equal(before.AsTime())
@@ -355,14 +355,14 @@ func milestones(before *timestamppb.Timestamp) []milestone {
 	}
 }
 
-// wait prints what works as soon as it does.
-func (j *joining) wait(ctx context.Context, h *hub.Hub, before *timestamppb.Timestamp) error {
+// awaitMilestones prints what works as soon as it does.
+func (j *joining) awaitMilestones(ctx context.Context, h *hub.Hub, before *timestamppb.Timestamp) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.timeout, errLate)
 	defer cancel()
-	left := milestones(before)
+	left := listMilestones(before)
 	var last progress
 	for {
-		if p, err := j.progress(ctx, h); err == nil {
+		if p, err := j.readProgress(ctx, h); err == nil {
 			last = p
 		} else if ctx.Err() == nil {
 			last.problem = err
@@ -375,7 +375,7 @@ func (j *joining) wait(ctx context.Context, h *hub.Hub, before *timestamppb.Time
 			}
 			j.halfway = true
 			after := j.app.Now().Sub(j.began).Round(100 * time.Millisecond)
-			err = j.app.printf("ok    %s: %s (after %s)\n", m.name, table.Clean(text), after)
+			err = j.app.printf("ok    %s: %s (after %s)\n", m.name, table.CleanLine(text), after)
 			return true
 		})
 		if err != nil {
@@ -396,7 +396,7 @@ func (j *joining) wait(ctx context.Context, h *hub.Hub, before *timestamppb.Time
 // errLate ends the wait.
 var errLate = errors.New("the time to wait is over")
 
-func (j *joining) progress(ctx context.Context, h *hub.Hub) (progress, error) {
+func (j *joining) readProgress(ctx context.Context, h *hub.Hub) (progress, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	got, err := h.Clusters.GetCluster(call, &consolev1.GetClusterRequest{Name: j.cluster})
@@ -421,7 +421,7 @@ func (j *joining) gaveUp(ctx context.Context, m milestone, last progress) error 
 	if last.problem != nil {
 		text += fmt.Sprintf(" (and the hub can't say: %v)", last.problem)
 	}
-	if !j.applies() {
+	if !j.appliesManifest() {
 		return fmt.Errorf("%s. Look at it with `kubectl -n %s get pods` and `kubectl -n %s logs statefulset/fairlead-agent`", text, deploy.Namespace, deploy.Namespace)
 	}
 	about := context.WithoutCancel(ctx)
@@ -429,7 +429,7 @@ func (j *joining) gaveUp(ctx context.Context, m milestone, last progress) error 
 		{"get", "pods", "-n", deploy.Namespace, "-l", "app.kubernetes.io/component=agent"},
 		{"logs", "-n", deploy.Namespace, "statefulset/fairlead-agent", "--tail=5"},
 	} {
-		out, err := j.kubectl(about, nil, kubectlTimeout, args...)
+		out, err := j.runKubectl(about, nil, kubectlTimeout, args...)
 		if err != nil {
 			out = err.Error()
 		}

@@ -35,7 +35,7 @@ func TestImageGoesOverTheValuesOfTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := agentValues{image: "mirror/agent@sha256:0a", file: file}
-	got, err := values.read()
+	got, err := values.readValues()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestImageGoesOverTheValuesOfTheFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("replicas: 2\nreplicas: 3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := values.read(); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := values.readValues(); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("a value that is there twice: %v", err)
 	}
 }
@@ -134,7 +134,7 @@ func TestGroupsAreBoundBesidesThoseOfTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := agentValues{file: file, bindAdmins: true, bind: []string{"cn=dev,dc=example=view"}}
-	got, err := values.read()
+	got, err := values.readValues()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestGroupsAreBoundBesidesThoseOfTheFile(t *testing.T) {
 	}
 	for _, bad := range []string{"dev", "=view", "dev=", ""} {
 		values := agentValues{bind: []string{bad}}
-		if _, err := values.read(); err == nil || !strings.Contains(err.Error(), "GROUP=ROLE") {
+		if _, err := values.readValues(); err == nil || !strings.Contains(err.Error(), "GROUP=ROLE") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -34,22 +34,22 @@ const (
 	agentObjects = "app.kubernetes.io/name=fairlead,app.kubernetes.io/component=agent"
 )
 
-// look reads the cluster's status, of one that is made if it is missing.
-func (j *joining) look(ctx context.Context, h *hub.Hub) (*consolev1.ClusterStatus, error) {
+// readStatus reads the cluster's status, of one that is made if it is missing.
+func (j *joining) readStatus(ctx context.Context, h *hub.Hub) (*consolev1.ClusterStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	got, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: j.cluster})
 	switch {
 	case connect.CodeOf(err) == connect.CodeNotFound:
-		return j.mark(ctx, h, &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: j.cluster}})
+		return j.markCluster(ctx, h, &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: j.cluster}})
 	case err == nil && got.GetCluster().GetMetadata().GetLabels()[joiningLabel] != "":
-		return j.mark(ctx, h, got.GetCluster())
+		return j.markCluster(ctx, h, got.GetCluster())
 	}
 	return got.GetCluster().GetStatus(), err
 }
 
-// mark writes the cluster with this join's id.
-func (j *joining) mark(ctx context.Context, h *hub.Hub, cluster *consolev1.Cluster) (*consolev1.ClusterStatus, error) {
+// markCluster writes the cluster with this join's id.
+func (j *joining) markCluster(ctx context.Context, h *hub.Hub, cluster *consolev1.Cluster) (*consolev1.ClusterStatus, error) {
 	labels := maps.Clone(cluster.GetMetadata().GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
@@ -70,8 +70,8 @@ func (j *joining) mark(ctx context.Context, h *hub.Hub, cluster *consolev1.Clust
 	return written.GetCluster().GetStatus(), j.app.printf("cluster/%s created\n", j.cluster)
 }
 
-// unmark takes this join's id off the cluster.
-func (j *joining) unmark(ctx context.Context, h *hub.Hub) error {
+// unmarkCluster takes this join's id off the cluster.
+func (j *joining) unmarkCluster(ctx context.Context, h *hub.Hub) error {
 	if !j.marked {
 		return nil
 	}
@@ -93,13 +93,13 @@ func (j *joining) unmark(ctx context.Context, h *hub.Hub) error {
 	return err
 }
 
-// undo takes back what a join that failed has made, and nothing that another join has taken over meanwhile.
-func (j *joining) undo(ctx context.Context, h *hub.Hub) error {
-	return errors.Join(j.unapply(ctx), j.unmake(ctx, h), j.removeFile())
+// undoJoin takes back what a join that failed has made, and nothing that another join has taken over meanwhile.
+func (j *joining) undoJoin(ctx context.Context, h *hub.Hub) error {
+	return errors.Join(j.deleteManifest(ctx), j.deleteCluster(ctx, h), j.removeFile())
 }
 
-func (j *joining) unapply(ctx context.Context) error {
-	if !j.applies() || j.manifest == nil {
+func (j *joining) deleteManifest(ctx context.Context) error {
+	if !j.appliesManifest() || j.manifest == nil {
 		return nil
 	}
 	if !j.clean {
@@ -113,7 +113,7 @@ func (j *joining) unapply(ctx context.Context) error {
 		j.app.notef("What was applied stays: another `fairlead cluster join` has applied its own since.\n")
 		return nil
 	}
-	if _, err := j.kubectl(ctx, j.manifest, undoTimeout, "delete", "--ignore-not-found", "--wait", "-f", "-"); err != nil {
+	if _, err := j.runKubectl(ctx, j.manifest, undoTimeout, "delete", "--ignore-not-found", "--wait", "-f", "-"); err != nil {
 		return fmt.Errorf("delete what was applied: %w", err)
 	}
 	j.app.notef("What was applied is deleted again.\n")
@@ -122,7 +122,7 @@ func (j *joining) unapply(ctx context.Context) error {
 
 // appliedLast tells whether the cluster has the join tokens of this join, or none: its manifest may have been applied in part.
 func (j *joining) appliedLast(ctx context.Context) (bool, error) {
-	out, err := j.kubectl(ctx, nil, kubectlTimeout, "get", "secret", joinSecret, "--namespace", deploy.Namespace, "--ignore-not-found", "-o", "json")
+	out, err := j.runKubectl(ctx, nil, kubectlTimeout, "get", "secret", joinSecret, "--namespace", deploy.Namespace, "--ignore-not-found", "-o", "json")
 	if err != nil || strings.TrimSpace(out) == "" {
 		return err == nil, err
 	}
@@ -146,10 +146,10 @@ func (j *joining) appliedLast(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// unmake deletes the cluster with its join tokens, if this join made it and no other has begun since.
-func (j *joining) unmake(ctx context.Context, h *hub.Hub) error {
+// deleteCluster deletes the cluster with its join tokens, if this join made it and no other has begun since.
+func (j *joining) deleteCluster(ctx context.Context, h *hub.Hub) error {
 	if !j.made {
-		return j.unmark(ctx, h)
+		return j.unmarkCluster(ctx, h)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -184,9 +184,9 @@ func (j *joining) removeFile() error {
 	return nil
 }
 
-// unbind deletes the bindings of people's groups, and of the agent, that an earlier join gave and this one does not.
-func (j *joining) unbind(ctx context.Context) (string, error) {
-	out, err := j.kubectl(ctx, nil, kubectlTimeout, "get", "clusterrolebindings", "-l", agentObjects, "-o", "name")
+// deleteBindings deletes the bindings of people's groups, and of the agent, that an earlier join gave and this one does not.
+func (j *joining) deleteBindings(ctx context.Context) (string, error) {
+	out, err := j.runKubectl(ctx, nil, kubectlTimeout, "get", "clusterrolebindings", "-l", agentObjects, "-o", "name")
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +198,7 @@ func (j *joining) unbind(ctx context.Context) (string, error) {
 	if len(names) == 0 {
 		return "", nil
 	}
-	return j.kubectl(ctx, nil, kubectlTimeout, append([]string{"delete", "--ignore-not-found"}, names...)...)
+	return j.runKubectl(ctx, nil, kubectlTimeout, append([]string{"delete", "--ignore-not-found"}, names...)...)
 }
 
 // agentObject is one of the agent's manifest.

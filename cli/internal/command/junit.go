@@ -46,9 +46,9 @@ type (
 	}
 )
 
-// junit is a run as a JUnit report: a suite for each test, with its cases, or else with itself as the one case.
-func junit(service string, run *deliveryv1.TestRun) (string, error) {
-	out := junitReport{Name: service, junitCounts: junitCounts{Time: seconds(run.GetStartTime(), run.GetEndTime())}}
+// renderJUnit renders a run as a JUnit report: a suite for each test, with its cases, or else with itself as the one case.
+func renderJUnit(service string, run *deliveryv1.TestRun) (string, error) {
+	out := junitReport{Name: service, junitCounts: junitCounts{Time: formatSeconds(run.GetStartTime(), run.GetEndTime())}}
 	for _, r := range run.GetResults() {
 		suite := junitSuiteOf(r)
 		out.Tests += suite.Tests
@@ -59,9 +59,9 @@ func junit(service string, run *deliveryv1.TestRun) (string, error) {
 	}
 	if len(out.Suites) == 0 && wentWrong(run.GetOutcome()) { // nothing of it ran, which must not look green
 		one := junitCase{Class: service, Name: "tests", Time: "0"}
-		one.set(run.GetOutcome(), run.GetMessage())
+		one.setOutcome(run.GetOutcome(), run.GetMessage())
 		suite := junitSuite{Name: service}
-		suite.add(one)
+		suite.addCase(one)
 		out.Tests, out.Failures, out.Errors = suite.Tests, suite.Failures, suite.Errors
 		suite.Time = "0"
 		out.Suites = append(out.Suites, suite)
@@ -76,26 +76,26 @@ func junit(service string, run *deliveryv1.TestRun) (string, error) {
 func junitSuiteOf(r *deliveryv1.TestResult) junitSuite {
 	title := strings.TrimPrefix(r.GetNamespace()+"/"+r.GetName(), "/")
 	suite := junitSuite{Name: title, Log: r.GetLog()}
-	suite.Time = seconds(r.GetStartTime(), r.GetEndTime())
+	suite.Time = formatSeconds(r.GetStartTime(), r.GetEndTime())
 	if isSet(r.GetStartTime()) {
 		suite.Timestamp = r.GetStartTime().AsTime().Format("2006-01-02T15:04:05")
 	}
 	failing := false
 	for _, c := range r.GetCases() {
 		one := junitCase{Class: c.GetClass(), Name: c.GetName(), Time: fmt.Sprintf("%.3f", c.GetDuration().AsDuration().Seconds())}
-		one.set(c.GetOutcome(), c.GetMessage())
+		one.setOutcome(c.GetOutcome(), c.GetMessage())
 		failing = failing || wentWrong(c.GetOutcome())
-		suite.add(one)
+		suite.addCase(one)
 	}
 	if len(r.GetCases()) == 0 || !failing && r.GetOutcome() != deliveryv1.TestOutcome_TEST_OUTCOME_PASSED { // the run failed besides its cases
 		one := junitCase{Class: r.GetKind(), Name: title, Time: suite.Time}
-		one.set(r.GetOutcome(), r.GetMessage())
-		suite.add(one)
+		one.setOutcome(r.GetOutcome(), r.GetMessage())
+		suite.addCase(one)
 	}
 	return suite
 }
 
-func (s *junitSuite) add(c junitCase) {
+func (s *junitSuite) addCase(c junitCase) {
 	s.Cases = append(s.Cases, c)
 	s.Tests++
 	switch {
@@ -108,8 +108,8 @@ func (s *junitSuite) add(c junitCase) {
 	}
 }
 
-// set says how a case ended. A case that has not ended is skipped: a report of half a run is no failure.
-func (c *junitCase) set(o deliveryv1.TestOutcome, message string) {
+// setOutcome says how a case ended. A case that has not ended is skipped: a report of half a run is no failure.
+func (c *junitCase) setOutcome(o deliveryv1.TestOutcome, message string) {
 	said := &junitMessage{Message: strings.TrimSpace(testOutcome(o)), Text: message}
 	switch o {
 	case deliveryv1.TestOutcome_TEST_OUTCOME_PASSED:
@@ -122,7 +122,7 @@ func (c *junitCase) set(o deliveryv1.TestOutcome, message string) {
 	}
 }
 
-func seconds(begin, end *timestamppb.Timestamp) string {
+func formatSeconds(begin, end *timestamppb.Timestamp) string {
 	if !isSet(begin) || !isSet(end) {
 		return "0"
 	}

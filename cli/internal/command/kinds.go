@@ -27,8 +27,8 @@ type kind struct {
 func (k kind) singular() string { return k.Singular() }
 func (k kind) plural() string   { return k.Plural() }
 
-// kinds are in the order of their numbers, which is about that in which people meet them.
-func kinds() []kind {
+// listKinds returns all kinds in the order of their numbers, which is about that in which people meet them.
+func listKinds() []kind {
 	var out []kind
 	for _, k := range kindtable.All() {
 		out = append(out, kind{k, manifest.Kind(k.Name())})
@@ -50,23 +50,23 @@ func backendKind() kind       { return kindOf(manifest.Backend) }
 func sinkKind() kind          { return kindOf(manifest.Sink) }
 func globalServiceKind() kind { return kindOf(manifest.Global) }
 
-func (k kind) get(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+func (k kind) getResource(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
 	return h.Resource(ctx, k.Kind, name)
 }
 
-func (k kind) page(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
+func (k kind) readPage(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
 	return h.Resources(ctx, k.Kind, hub.Question{Filter: q.filter, Order: q.sort, Token: q.token, Size: pageSize})
 }
 
-// remove deletes a resource; confirmation is what a call before asked for.
-func (k kind) remove(ctx context.Context, h *hub.Hub, name, confirmation string) error {
+// removeResource deletes a resource; confirmation is what a call before asked for.
+func (k kind) removeResource(ctx context.Context, h *hub.Hub, name, confirmation string) error {
 	return h.Delete(ctx, k.Kind, name, confirmation)
 }
 
 // findKind takes a kind in singular or plural.
 func findKind(name string) (kind, error) {
 	var known []string
-	for _, k := range kinds() {
+	for _, k := range listKinds() {
 		if strings.EqualFold(name, k.singular()) || strings.EqualFold(name, k.plural()) {
 			return k, nil
 		}
@@ -79,19 +79,19 @@ func findKind(name string) (kind, error) {
 	return kind{}, errors.New(unknown)
 }
 
-// one reads a resource by name.
-func (k kind) one(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+// readOne reads a resource by name.
+func (k kind) readOne(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	m, err := k.get(ctx, h, name)
+	m, err := k.getResource(ctx, h, name)
 	if err != nil {
-		return nil, k.missing(name, err)
+		return nil, k.explainMissing(name, err)
 	}
 	return m, nil
 }
 
-// missing says where to look when there is no such resource.
-func (k kind) missing(name string, err error) error {
+// explainMissing says where to look when there is no such resource.
+func (k kind) explainMissing(name string, err error) error {
 	if isMissing(err) {
 		return fmt.Errorf("%w %s %q: see `fairlead get %s`", errMissing, k.singular(), name, k.plural())
 	}
@@ -112,13 +112,13 @@ func isMissing(err error) bool {
 // question is what is asked of a list.
 type question struct{ filter, sort, token string }
 
-// all reads every resource, page by page.
-func (k kind) all(ctx context.Context, h *hub.Hub) ([]manifest.Message, error) {
-	return k.those(ctx, h, question{})
+// readAll reads every resource, page by page.
+func (k kind) readAll(ctx context.Context, h *hub.Hub) ([]manifest.Message, error) {
+	return k.readMatching(ctx, h, question{})
 }
 
-// those reads every resource that is asked for, page by page.
-func (k kind) those(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, error) {
+// readMatching reads every resource that is asked for, page by page.
+func (k kind) readMatching(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, error) {
 	var all []manifest.Message
 	for {
 		page, next, err := k.onePage(ctx, h, q)
@@ -139,5 +139,5 @@ func (k kind) those(ctx context.Context, h *hub.Hub, q question) ([]manifest.Mes
 func (k kind) onePage(ctx context.Context, h *hub.Hub, q question) ([]manifest.Message, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return k.page(ctx, h, q)
+	return k.readPage(ctx, h, q)
 }

@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/platform/durable"
 )
 
-func (a *app) kubeconfig() *cobra.Command {
+func (a *app) kubeconfigCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "kubeconfig CLUSTER",
@@ -26,7 +26,7 @@ It holds no token: kubectl and others run this command for one that is good for 
 that is over. It works as long as you are logged in. Grants at the hub decide what you may do at the cluster
 ("fairlead get grants"), and besides the RBAC of the cluster, by your user and groups.`,
 		Example: "  fairlead kubeconfig edge-1 --output-file edge-1.kubeconfig\n  kubectl --kubeconfig edge-1.kubeconfig get namespaces",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of to stdout")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
@@ -36,7 +36,7 @@ that is over. It works as long as you are logged in. Grants at the hub decide wh
 }
 
 func (a *app) writeKubeconfig(ctx context.Context, h *hub.Hub, cluster, file string) error {
-	if _, err := clusterKind().one(ctx, h, cluster); err != nil {
+	if _, err := clusterKind().readOne(ctx, h, cluster); err != nil {
 		return err
 	}
 	if len(h.Context.Endpoints.Tunnels) == 0 {
@@ -77,7 +77,7 @@ func (a *app) kubeconfigFor(c contexts.Context, cluster string) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
 	}
-	store, err := a.store()
+	store, err := a.openStore()
 	if err != nil {
 		return nil, err
 	}

@@ -16,10 +16,10 @@ import (
 	"fairlead.dev/cli/internal/hub"
 )
 
-// through is a command that runs kubectl at a cluster. Flags of this command come before the cluster; what
+// passToKubectl returns a command that runs kubectl at a cluster. Flags of this command come before the cluster; what
 // comes behind it is kubectl's.
-func (a *app) through(cmd *cobra.Command, verb ...string) *cobra.Command {
-	cmd.Args = wants(1, unlimited)
+func (a *app) passToKubectl(cmd *cobra.Command, verb ...string) *cobra.Command {
+	cmd.Args = wantArgs(1, unlimited)
 	cmd.Flags().SetInterspersed(false)
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 		return a.runKubectl(ctx, h, args[0], append(verb, args[1:]...))
@@ -27,8 +27,8 @@ func (a *app) through(cmd *cobra.Command, verb ...string) *cobra.Command {
 	return cmd
 }
 
-func (a *app) kubectl() *cobra.Command {
-	return a.through(&cobra.Command{
+func (a *app) kubectlCommand() *cobra.Command {
+	return a.passToKubectl(&cobra.Command{
 		Use:     "kubectl CLUSTER -- ARGS...",
 		Short:   "Run kubectl at a cluster, through the tunnel",
 		Long:    "Run kubectl at a cluster, through the tunnel. It is looked for beside this program and in PATH.",
@@ -43,7 +43,7 @@ func (a *app) runKubectl(ctx context.Context, h *hub.Hub, cluster string, args [
 	if err != nil {
 		return err
 	}
-	store, err := a.store()
+	store, err := a.openStore()
 	if err != nil {
 		return err
 	}

@@ -14,16 +14,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kustomized builds a folder with kubectl, which has Kustomize in it: linked in, that would make this program half as
+// buildKustomization builds a folder with kubectl, which has Kustomize in it: linked in, that would make this program half as
 // large again. kubectl fetches nothing and runs no plugin: the files on the disk are applied.
-func kustomized(ctx context.Context, folder string) ([]byte, error) {
+func buildKustomization(ctx context.Context, folder string) ([]byte, error) {
 	if strings.Contains(folder, "://") {
 		return nil, fmt.Errorf("-k %s: must be a folder on this machine: nothing is fetched", folder)
 	}
-	if kustomization(folder) == "" {
+	if findKustomization(folder) == "" {
 		return nil, fmt.Errorf("-k %s: must be a folder with a kustomization.yaml", folder)
 	}
-	if err := local(folder, map[string]bool{}); err != nil {
+	if err := requireLocal(folder, map[string]bool{}); err != nil {
 		return nil, err
 	}
 	program, err := findKubectl()
@@ -43,8 +43,8 @@ func kustomized(ctx context.Context, folder string) ([]byte, error) {
 	return out, nil
 }
 
-// kustomization is the file that makes a folder one of Kustomize's, or "".
-func kustomization(folder string) string {
+// findKustomization returns the file that makes a folder one of Kustomize's, or "".
+func findKustomization(folder string) string {
 	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
 		if info, err := os.Stat(filepath.Join(folder, name)); err == nil && !info.IsDir() {
 			return filepath.Join(folder, name)
@@ -53,10 +53,10 @@ func kustomization(folder string) string {
 	return ""
 }
 
-// local refuses kustomizations, of a folder and those that it is made of, that name what is not there: Kustomize would
+// requireLocal refuses kustomizations, of a folder and those that it is made of, that name what is not there: Kustomize would
 // fetch that.
-func local(folder string, seen map[string]bool) error {
-	name := kustomization(folder)
+func requireLocal(folder string, seen map[string]bool) error {
+	name := findKustomization(folder)
 	if name == "" || seen[name] {
 		return nil // no folder of Kustomize's, or one that is looked at: it has the better words
 	}
@@ -75,8 +75,8 @@ func local(folder string, seen map[string]bool) error {
 			return fmt.Errorf("%s:%d: %s would fetch a chart, and nothing is fetched", name, fields[i].Line, fields[i].Value)
 		}
 		if !slices.Contains([]string{"resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators"}, fields[i].Value) {
-			if found := remote(fields[i+1]); found != nil {
-				return elsewhere(name, found)
+			if found := findRemote(fields[i+1]); found != nil {
+				return refuseElsewhere(name, found)
 			}
 			continue
 		}
@@ -86,9 +86,9 @@ func local(folder string, seen map[string]bool) error {
 			}
 			path := filepath.Join(folder, item.Value)
 			if _, err := os.Stat(path); err != nil {
-				return elsewhere(name, item)
+				return refuseElsewhere(name, item)
 			}
-			if err := local(path, seen); err != nil {
+			if err := requireLocal(path, seen); err != nil {
 				return err
 			}
 		}
@@ -96,8 +96,8 @@ func local(folder string, seen map[string]bool) error {
 	return nil
 }
 
-// remote finds a path that is an address.
-func remote(n *yaml.Node) *yaml.Node {
+// findRemote finds a path that is an address.
+func findRemote(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.ScalarNode && (strings.HasPrefix(n.Value, "http://") || strings.HasPrefix(n.Value, "https://")) {
 		return n
 	}
@@ -108,13 +108,13 @@ func remote(n *yaml.Node) *yaml.Node {
 		if n.Kind == yaml.MappingNode && n.Content[i-1].Value == "literals" {
 			continue
 		}
-		if found := remote(item); found != nil {
+		if found := findRemote(item); found != nil {
 			return found
 		}
 	}
 	return nil
 }
 
-func elsewhere(name string, n *yaml.Node) error {
+func refuseElsewhere(name string, n *yaml.Node) error {
 	return fmt.Errorf("%s:%d: %q is not on this machine, and nothing is fetched: copy it into the folder", name, n.Line, n.Value)
 }

@@ -42,7 +42,7 @@ func (a *app) requestAccess() *cobra.Command {
 
 Roles are viewer, deployer, operator, admin and those of "fairlead get roles"; view and edit, as Kubernetes has them, stand for viewer and operator.`,
 		Example: `  fairlead cluster access request edge-1 --role edit --for 1h --reason "incident 7: web does not start"`,
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&role, "role", "", "`role` to ask for")
 	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, from the approval on, such as 1h; 7 days at most")
@@ -81,7 +81,7 @@ func (a *app) listAccess() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "Show requests: your own, and those that you may decide about",
 		Example: "  fairlead cluster access list\n  fairlead cluster access list --all -o json",
-		Args:    wants(0, 0),
+		Args:    wantArgs(0, 0),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 200, "list so many of the newest at most")
 	cmd.Flags().BoolVar(&all, "all", false, "those that are over, too; they are kept for 90 days")
@@ -117,9 +117,9 @@ func (a *app) listAccess() *cobra.Command {
 			if isSet(r.GetUntilTime()) {
 				until = r.GetUntilTime().AsTime().Local().Format(time.RFC3339)
 			}
-			v.row(t, []string{
+			v.addRow(t, []string{
 				r.GetId(), accessState(r), r.GetCluster(), r.GetRole(), r.GetSubject(),
-				r.GetDuration().AsDuration().String(), v.ago(r.GetCreateTime()), r.GetReason(),
+				r.GetDuration().AsDuration().String(), v.agoText(r.GetCreateTime()), r.GetReason(),
 			}, r.GetDecider(), until)
 		}
 		return t.Write(a.Stdout)
@@ -137,7 +137,7 @@ func (a *app) accessVerb(use, short, long string, do func(ctx context.Context, h
 	var reason string
 	cmd := &cobra.Command{
 		Use: use + " ID", Short: short, Long: long,
-		Example: fmt.Sprintf("  fairlead cluster access %s 019a8b2f4c11d0e6a1b2c3d4e5f60718", use), Args: wants(1, 1),
+		Example: fmt.Sprintf("  fairlead cluster access %s 019a8b2f4c11d0e6a1b2c3d4e5f60718", use), Args: wantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody who sees the request and for the audit trail")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {

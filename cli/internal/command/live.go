@@ -29,8 +29,8 @@ type child struct{ kind, namespace, name, uid, state string }
 // children are those of each owner, by its UID.
 type children map[string][]child
 
-// made says where in the API of a cluster a kind's children are, and those of them.
-func made(kind string) []string {
+// childPaths says where in the API of a cluster a kind's children are, and those of them.
+func childPaths(kind string) []string {
 	const replicaSets, jobs, pods = "apis/apps/v1/replicasets", "apis/batch/v1/jobs", "api/v1/pods"
 	switch kind {
 	case "Deployment":
@@ -50,14 +50,14 @@ func liveChildren(ctx context.Context, h *hub.Hub, cluster string, objects []*co
 	}
 	found, asked := children{}, map[string]bool{}
 	for _, o := range objects {
-		for _, where := range made(o.GetObject().GetKind()) {
+		for _, where := range childPaths(o.GetObject().GetKind()) {
 			group, plural := where[:strings.LastIndexByte(where, '/')], where[strings.LastIndexByte(where, '/')+1:]
 			path := fmt.Sprintf("%s/namespaces/%s/%s", group, o.GetObject().GetNamespace(), plural)
 			if asked[path] {
 				continue
 			}
 			asked[path] = true
-			if err := found.read(ctx, h.HTTP, fmt.Sprintf("%s/clusters/%s/%s?limit=%d", h.Context.Endpoints.Tunnels[0], cluster, path, mostChildren)); err != nil {
+			if err := found.readList(ctx, h.HTTP, fmt.Sprintf("%s/clusters/%s/%s?limit=%d", h.Context.Endpoints.Tunnels[0], cluster, path, mostChildren)); err != nil {
 				return nil, fmt.Errorf("read %s in namespace %s of cluster %s: %w", plural, o.GetObject().GetNamespace(), cluster, err)
 			}
 		}
@@ -92,8 +92,8 @@ type reference struct {
 	Controller bool   `json:"controller"`
 }
 
-// cell is what a row says in a column, "" if there is no such.
-func (l *tableList) cell(row int, name string) string {
+// cellText is what a row says in a column, "" if there is no such.
+func (l *tableList) cellText(row int, name string) string {
 	for i, column := range l.Columns {
 		if column.Name == name && i < len(l.Rows[row].Cells) {
 			return fmt.Sprint(l.Rows[row].Cells[i])
@@ -102,8 +102,8 @@ func (l *tableList) cell(row int, name string) string {
 	return ""
 }
 
-// read takes the objects of a list whose controller is one of those that are shown.
-func (c children) read(ctx context.Context, client *http.Client, url string) error {
+// readList takes the objects of a list whose controller is one of those that are shown.
+func (c children) readList(ctx context.Context, client *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -122,12 +122,12 @@ func (c children) read(ctx context.Context, client *http.Client, url string) err
 	if err != nil {
 		return fmt.Errorf("read its answer: %w", err)
 	}
-	c.take(url, list)
+	c.addRows(url, list)
 	return nil
 }
 
-// take sorts the rows of a list under their controllers.
-func (c children) take(url string, list tableList) {
+// addRows sorts the rows of a list under their controllers.
+func (c children) addRows(url string, list tableList) {
 	kind := "Pod"
 	switch {
 	case strings.Contains(url, "/replicasets?"):
@@ -144,14 +144,14 @@ func (c children) take(url string, list tableList) {
 		one := child{kind: kind, namespace: meta.Namespace, name: meta.Name, uid: meta.UID}
 		switch kind {
 		case "ReplicaSet":
-			if list.cell(i, "Desired") == "0" && list.cell(i, "Current") == "0" { // of an earlier revision
+			if list.cellText(i, "Desired") == "0" && list.cellText(i, "Current") == "0" { // of an earlier revision
 				continue
 			}
-			one.state = fmt.Sprintf("%s of %s ready", list.cell(i, "Ready"), list.cell(i, "Desired"))
+			one.state = fmt.Sprintf("%s of %s ready", list.cellText(i, "Ready"), list.cellText(i, "Desired"))
 		case "Job":
-			one.state = strings.TrimSpace(list.cell(i, "Status") + " " + list.cell(i, "Completions"))
+			one.state = strings.TrimSpace(list.cellText(i, "Status") + " " + list.cellText(i, "Completions"))
 		default:
-			one.state = fmt.Sprintf("%s, %s ready", list.cell(i, "Status"), list.cell(i, "Ready"))
+			one.state = fmt.Sprintf("%s, %s ready", list.cellText(i, "Status"), list.cellText(i, "Ready"))
 		}
 		owner := meta.Owners[at].UID
 		c[owner] = append(c[owner], one)
@@ -164,15 +164,15 @@ func (c children) take(url string, list tableList) {
 // unlisted is the owner of what was not read: there are too many.
 const unlisted = "unlisted"
 
-// write adds the branches below an owner.
-func (c children) write(b *strings.Builder, indent, owner string) {
+// writeBranches adds the branches below an owner.
+func (c children) writeBranches(b *strings.Builder, indent, owner string) {
 	below := slices.SortedFunc(slices.Values(c[owner]), func(a, b child) int { return cmp.Compare(a.name, b.name) })
 	for i, one := range below {
 		branch, next := "├── ", "│   "
 		if i == len(below)-1 {
 			branch, next = "└── ", "    "
 		}
-		fmt.Fprintf(b, "%s%s%s  %s\n", indent, branch, objectTitle(one.kind, one.namespace, one.name), table.Clean(one.state))
-		c.write(b, indent+next, one.uid)
+		fmt.Fprintf(b, "%s%s%s  %s\n", indent, branch, objectTitle(one.kind, one.namespace, one.name), table.CleanLine(one.state))
+		c.writeBranches(b, indent+next, one.uid)
 	}
 }

@@ -25,7 +25,7 @@ const loginTimeout = 10 * time.Minute
 // maxSecretBytes bounds a file that should hold one secret.
 const maxSecretBytes = 4096
 
-func (a *app) login() *cobra.Command {
+func (a *app) loginCommand() *cobra.Command {
 	var l hub.Login
 	var secretFile, tokenFile, caFile string
 	cmd := &cobra.Command{
@@ -42,7 +42,7 @@ used if it is set. Only you can read it. "fairlead whoami" says who you are, and
 In CI no login is needed: with a token in $FAIRLEAD_TOKEN and the hub's URL in --server or $FAIRLEAD_SERVER (and, for a hub with a certificate
 of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and nothing is kept.`,
 		Example: "  fairlead login https://fairlead.example.com\n  fairlead login 'https://fairlead.example.com/v1/login/once#...'\n  fairlead login https://fairlead.example.com --hub-secret-file hub-secret",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&secretFile, "hub-secret-file", "", "file with the hub's secret, or - for stdin")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with a token that an administrator made, or - for stdin")
@@ -52,7 +52,7 @@ of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and 
 		"with --hub-secret-file: a program logs in, such as a test of the installation, and no person: the link for the first login stays good")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if secretFile != "" && tokenFile != "" {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		if l.Program && secretFile == "" {
 			return errors.New("--program goes with --hub-secret-file")
@@ -98,7 +98,7 @@ func (a *app) defaultUser() string {
 }
 
 func (a *app) doLogin(ctx context.Context, l hub.Login) error {
-	store, err := a.store()
+	store, err := a.openStore()
 	if err != nil {
 		return err
 	}
@@ -112,14 +112,14 @@ func (a *app) doLogin(ctx context.Context, l hub.Login) error {
 	if err != nil {
 		return err
 	}
-	if err := a.keep(store, c); err != nil {
+	if err := a.saveContext(store, c); err != nil {
 		return err
 	}
 	return a.printf("logged in to %s as %s until %s; context %q is the current one\n", c.URL, c.User, c.Expires.Local().Format(time.DateTime), c.Name)
 }
 
-// keep puts the token into the keyring, or else into the file. A person who names a file wants all of it there.
-func (a *app) keep(store *contexts.Store, c contexts.Context) error {
+// saveContext puts the token into the keyring, or else into the file. A person who names a file wants all of it there.
+func (a *app) saveContext(store *contexts.Store, c contexts.Context) error {
 	if a.Getenv("FAIRLEAD_CONFIG") == "" {
 		c.Keyring = true
 		err := store.Put(c)
@@ -177,13 +177,13 @@ func trimLineEnd(s string) string {
 	return s
 }
 
-func (a *app) contexts() *cobra.Command {
+func (a *app) contextsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "List the hubs that you are logged in to, or choose one",
 		Args:  onlyBelow,
 		RunE: func(*cobra.Command, []string) error {
-			store, err := a.store()
+			store, err := a.openStore()
 			if err != nil {
 				return err
 			}
@@ -193,9 +193,9 @@ func (a *app) contexts() *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use:   "use NAME",
 		Short: "Choose the context that commands use from now on",
-		Args:  wants(1, 1),
+		Args:  wantArgs(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			store, err := a.store()
+			store, err := a.openStore()
 			if err != nil {
 				return err
 			}
@@ -224,9 +224,9 @@ func (a *app) listContexts(store *contexts.Store) error {
 			mark = "*"
 		}
 		if left := c.Expires.Sub(a.Now()); left > 0 {
-			token = fmt.Sprintf("valid for %s", table.Age(c.Expires, a.Now()))
+			token = fmt.Sprintf("valid for %s", table.FormatAge(c.Expires, a.Now()))
 		}
-		t.Row(mark, c.Name, c.URL, c.User, token)
+		t.AddRow(mark, c.Name, c.URL, c.User, token)
 	}
 	return a.writeTable(t)
 }

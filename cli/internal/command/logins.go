@@ -14,15 +14,15 @@ import (
 	"fairlead.dev/platform/plural"
 )
 
-// logins shows the caller's logins, those of some ids or all.
-func (a *app) logins(ctx context.Context, h *hub.Hub, ids []string, format string) error {
+// showLogins shows the caller's logins, those of some ids or all.
+func (a *app) showLogins(ctx context.Context, h *hub.Hub, ids []string, format string) error {
 	list, err := listLogins(ctx, h)
 	if err != nil {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(l *consolev1.Login) bool { return len(ids) > 0 && !slices.Contains(ids, l.GetId()) })
 	return a.showListing(format, listing{
-		whole: &consolev1.ListLoginsResponse{Logins: list}, names: prefixed("login/", list, (*consolev1.Login).GetId),
+		whole: &consolev1.ListLoginsResponse{Logins: list}, names: prefixNames("login/", list, (*consolev1.Login).GetId),
 		none:  "no such login\n",
 		table: func(v view) *table.Table { return a.loginTable(v, list) },
 	})
@@ -35,10 +35,10 @@ func (a *app) loginTable(v view, list []*consolev1.Login) *table.Table {
 		if l.GetOwn() {
 			mark = "*"
 		}
-		v.row(t, []string{
-			mark, l.GetId(), clientText(l.GetClient()), v.ago(l.GetBeginTime()), v.ago(l.GetLastUseTime()),
-			cmp.Or(l.GetLastUseAddress(), l.GetBeginAddress(), "-"), cmp.Or(terminal(l.GetProgram()), "-"),
-		}, cmp.Or(l.GetAction(), "-"), cmp.Or(l.GetBeginAddress(), "-"), a.moment(l.GetExpireTime()))
+		v.addRow(t, []string{
+			mark, l.GetId(), clientText(l.GetClient()), v.agoText(l.GetBeginTime()), v.agoText(l.GetLastUseTime()),
+			cmp.Or(l.GetLastUseAddress(), l.GetBeginAddress(), "-"), cmp.Or(stripControls(l.GetProgram()), "-"),
+		}, cmp.Or(l.GetAction(), "-"), cmp.Or(l.GetBeginAddress(), "-"), a.formatMoment(l.GetExpireTime()))
 	}
 	return t
 }

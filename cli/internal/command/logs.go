@@ -46,7 +46,7 @@ type logging struct {
 	open map[string]bool
 }
 
-func (a *app) logs() *cobra.Command {
+func (a *app) logsCommand() *cobra.Command {
 	l := &logging{workload: workload{app: a}, seen: map[string]string{}, open: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
@@ -59,7 +59,7 @@ With a cluster it is kubectl logs: what stands behind the cluster is kubectl's.`
 		Example: `  fairlead logs service/web -f --since 10m
   fairlead logs globalservice/ingress --tail 20
   fairlead logs edge-1 -n shop deployment/web -f`,
-		Args: wants(1, unlimited),
+		Args: wantArgs(1, unlimited),
 	}
 	fs := cmd.Flags()
 	fs.SetInterspersed(false)
@@ -73,7 +73,7 @@ With a cluster it is kubectl logs: what stands behind the cluster is kubectl's.`
 		ref, ok := splitReference(args[0])
 		if !ok {
 			return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-				return a.runKubectl(ctx, h, args[0], append(append([]string{"logs"}, given(cmd)...), args[1:]...))
+				return a.runKubectl(ctx, h, args[0], append(append([]string{"logs"}, changedFlags(cmd)...), args[1:]...))
 			})(cmd, args)
 		}
 		if done, err := parseRest(cmd, args[1:]); done || err != nil {
@@ -81,7 +81,7 @@ With a cluster it is kubectl logs: what stands behind the cluster is kubectl's.`
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			l.hub = h
-			return l.show(ctx, ref)
+			return l.showLogs(ctx, ref)
 		})(cmd, nil)
 	}
 	return cmd
@@ -103,8 +103,8 @@ func parseRest(cmd *cobra.Command, args []string) (done bool, err error) {
 	return false, nil
 }
 
-// given are the flags that a person wrote before a cluster, for kubectl, which calls them alike.
-func given(cmd *cobra.Command) (flags []string) {
+// changedFlags are the flags that a person wrote before a cluster, for kubectl, which calls them alike.
+func changedFlags(cmd *cobra.Command) (flags []string) {
 	for _, name := range []string{"follow", "since", "tail", "container", "previous", "timestamps", "stdin", "tty"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			flags = append(flags, "--"+name+"="+f.Value.String())
@@ -113,13 +113,13 @@ func given(cmd *cobra.Command) (flags []string) {
 	return flags
 }
 
-func (l *logging) show(ctx context.Context, ref resource) error {
-	services, err := l.services(ctx, ref)
+func (l *logging) showLogs(ctx context.Context, ref resource) error {
+	services, err := l.listServices(ctx, ref)
 	if err != nil {
 		return err
 	}
 	l.several = len(services) > 1
-	find := func() ([]pod, error) { return l.pods(ctx, services) }
+	find := func() ([]pod, error) { return l.listPods(ctx, services) }
 	pods, err := find()
 	switch {
 	case err != nil:
@@ -127,12 +127,12 @@ func (l *logging) show(ctx context.Context, ref resource) error {
 	case len(pods) == 0 && !l.follow:
 		return fmt.Errorf("%s %q has no pods now: `fairlead tree %s %s` shows what it has", ref.kind, ref.name, ref.kind, ref.name)
 	}
-	if err := l.named(pods); err != nil {
+	if err := l.requireContainer(pods); err != nil {
 		return err
 	}
 	var streams sync.WaitGroup
 	defer streams.Wait()
-	l.start(ctx, &streams, pods, true)
+	l.startStreams(ctx, &streams, pods, true)
 	if !l.follow {
 		return nil
 	}
@@ -150,12 +150,12 @@ func (l *logging) show(ctx context.Context, ref resource) error {
 			}
 			continue
 		}
-		l.start(ctx, &streams, pods, false)
+		l.startStreams(ctx, &streams, pods, false)
 	}
 }
 
-// named fails if no pod has the container that is wanted.
-func (l *logging) named(pods []pod) error {
+// requireContainer fails if no pod has the container that is wanted.
+func (l *logging) requireContainer(pods []pod) error {
 	var names []string
 	for _, p := range pods {
 		names = append(names, p.containers...)
@@ -167,17 +167,17 @@ func (l *logging) named(pods []pod) error {
 	return fmt.Errorf("no pod has a container %q: they have %s", l.container, strings.Join(slices.Compact(names), ", "))
 }
 
-// start reads the containers that are not being read. first: as the person asked for; what comes later is read from its beginning.
-func (l *logging) start(ctx context.Context, streams *sync.WaitGroup, pods []pod, first bool) {
+// startStreams reads the containers that are not being read. first: as the person asked for; what comes later is read from its beginning.
+func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []pod, first bool) {
 	for _, p := range pods {
 		for _, container := range p.containers {
 			key := p.String() + " " + container
-			if l.container != "" && l.container != container || !l.begin(key) {
+			if l.container != "" && l.container != container || !l.beginStream(key) {
 				continue
 			}
 			streams.Go(func() {
-				defer l.end(key)
-				err := l.read(ctx, p, container, key, first)
+				defer l.endStream(key)
+				err := l.readStream(ctx, p, container, key, first)
 				if err != nil && ctx.Err() == nil && first {
 					l.app.notef("%s: %v\n", key, err)
 				}
@@ -186,7 +186,7 @@ func (l *logging) start(ctx context.Context, streams *sync.WaitGroup, pods []pod
 	}
 }
 
-func (l *logging) begin(key string) bool {
+func (l *logging) beginStream(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[key] || len(l.open) >= mostLogs {
@@ -196,14 +196,14 @@ func (l *logging) begin(key string) bool {
 	return true
 }
 
-func (l *logging) end(key string) {
+func (l *logging) endStream(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, key)
 }
 
-func (l *logging) read(ctx context.Context, p pod, container, key string, first bool) error {
-	resp, err := l.request(ctx, http.MethodGet, p.cluster, podPath(p)+"/log?"+l.query(container, key, first).Encode(), nil)
+func (l *logging) readStream(ctx context.Context, p pod, container, key string, first bool) error {
+	resp, err := l.sendRequest(ctx, http.MethodGet, p.cluster, podPath(p)+"/log?"+l.buildQuery(container, key, first).Encode(), nil)
 	if err != nil {
 		return err
 	}
@@ -217,14 +217,14 @@ func (l *logging) read(ctx context.Context, p pod, container, key string, first 
 		if err != nil {
 			return err
 		}
-		if err := l.print(p, container, key, string(line)); err != nil {
+		if err := l.printLine(p, container, key, string(line)); err != nil {
 			return err
 		}
 	}
 }
 
-// query asks for times, by which lines are known that were printed before.
-func (l *logging) query(container, key string, first bool) url.Values {
+// buildQuery asks for times, by which lines are known that were printed before.
+func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := url.Values{"container": {container}, "timestamps": {"true"}}
@@ -246,8 +246,8 @@ func (l *logging) query(container, key string, first bool) url.Values {
 	return q
 }
 
-// print prints a line with its pod and container before it, unless it was printed before.
-func (l *logging) print(p pod, container, key, line string) error {
+// printLine prints a line with its pod and container before it, unless it was printed before.
+func (l *logging) printLine(p pod, container, key, line string) error {
 	at, text, _ := strings.Cut(line, " ")
 	if _, err := time.Parse(time.RFC3339Nano, at); err != nil {
 		at, text = "", line // a part of a long line
@@ -268,9 +268,9 @@ func (l *logging) print(p pod, container, key, line string) error {
 		who = p.cluster + " " + who
 	}
 	if isTerminal(l.app.Stdout) {
-		text = terminal(text)
+		text = stripControls(text)
 	}
-	if l.app.colours() {
+	if l.app.hasColours() {
 		who = table.Paint(podColour(p.name), who)
 	}
 	return l.app.printf("%s | %s\n", who, text)

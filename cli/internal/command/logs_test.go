@@ -35,7 +35,7 @@ func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 			"container=web&follow=true&sinceTime=2026-01-31T12%3A00%3A00.000000001Z&timestamps=true",
 		},
 	} {
-		if got := test.logging.query("web", key, test.first).Encode(); got != test.want {
+		if got := test.logging.buildQuery("web", key, test.first).Encode(); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
@@ -62,7 +62,7 @@ func TestLinesOfLogsAreToldApartAndPrintedOnce(t *testing.T) {
 		l.workload = workload{app: &app{IO: IO{Stdout: &out, Getenv: func(string) string { return "" }}}}
 		l.seen = map[string]string{}
 		for _, line := range lines {
-			if err := l.print(pod{cluster: "edge-1", name: "web-0"}, "web", "key", line); err != nil {
+			if err := l.printLine(pod{cluster: "edge-1", name: "web-0"}, "web", "key", line); err != nil {
 				t.Fatal(err)
 			}
 		}

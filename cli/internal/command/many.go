@@ -37,8 +37,8 @@ func (a *app) manyFlags(cmd *cobra.Command) *many {
 	return m
 }
 
-// asked says whether a command line is about several services; global service is one of its ways to name them.
-func (m *many) asked(args []string) (bool, error) {
+// isAsked says whether a command line is about several services; global service is one of its ways to name them.
+func (m *many) isAsked(args []string) (bool, error) {
 	chooses := m.filter != "" || m.cluster != "" || m.global != ""
 	if k, err := findKind(args[0]); err == nil && k.kind == manifest.Global && len(args) == 2 {
 		if m.global != "" {
@@ -58,8 +58,8 @@ func (m *many) asked(args []string) (bool, error) {
 	return chooses, nil
 }
 
-// question is the filter of the hub that chooses them.
-func (m *many) question() string {
+// buildFilter returns the filter of the hub that chooses them.
+func (m *many) buildFilter() string {
 	var parts []string
 	if m.filter != "" {
 		parts = append(parts, "("+m.filter+")")
@@ -73,10 +73,10 @@ func (m *many) question() string {
 	return strings.Join(parts, " AND ")
 }
 
-// pull shows which services a lever is about, asks, and pulls it of each. A service that fails does not keep the others
+// pullLevers shows which services a lever is about, asks, and pulls it of each. A service that fails does not keep the others
 // from it.
-func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
-	found, err := serviceKind().those(ctx, h, question{filter: m.question()})
+func (m *many) pullLevers(ctx context.Context, h *hub.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
+	found, err := serviceKind().readMatching(ctx, h, question{filter: m.buildFilter()})
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*con
 	t := v.newTable([]string{"NAME", "CLUSTER", "STATE"})
 	for _, f := range found {
 		s := f.(*consolev1.Service)
-		v.row(t, []string{s.GetMetadata().GetName(), destination(s), stateOf(s)})
+		v.addRow(t, []string{s.GetMetadata().GetName(), destinationText(s), stateOf(s)})
 	}
 	if m.dryRun {
 		return m.app.writeTable(t)
@@ -98,7 +98,7 @@ func (m *many) pull(ctx context.Context, h *hub.Hub, verb string, skip func(*con
 		if err := t.Write(m.app.Stderr); err != nil {
 			return err
 		}
-		if !m.app.agreed() {
+		if !m.app.askAgreement() {
 			return errors.New("nothing was done: say --yes to go on")
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // objectFlags choose objects.
 type objectFlags struct{ service, cluster, namespace, kind, health string }
 
-func (f *objectFlags) register(cmd *cobra.Command) {
+func (f *objectFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.service, "service", "s", "", "of objects and pods: only those of this service")
 	cmd.Flags().StringVarP(&f.cluster, "cluster", "c", "", "of objects, nodes, pods and warnings: only those in this cluster")
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "of objects, pods and warnings: only those in this namespace")
@@ -26,8 +26,8 @@ func (f *objectFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.health, "health", "", "of objects: only those that are Healthy, Progressing, Degraded, Missing, Failed or Unknown")
 }
 
-// unused is an error if something was chosen that is for objects only.
-func (f *objectFlags) unused() error {
+// refuseFlags returns an error if something was chosen that is for objects only.
+func (f *objectFlags) refuseFlags() error {
 	if *f != (objectFlags{}) {
 		return errors.New("--service, --cluster, --namespace, --kind and --health are for `fairlead get objects`, and but for the last two for nodes, pods and warnings")
 	}
@@ -57,8 +57,8 @@ func findObjects(ctx context.Context, h *hub.Hub, f objectFlags, name string) ([
 	}
 }
 
-// objects prints the objects of services.
-func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []string, format string) error {
+// showManagedObjects prints the objects of services.
+func (a *app) showManagedObjects(ctx context.Context, h *hub.Hub, f objectFlags, names []string, format string) error {
 	if len(names) > 1 {
 		return errors.New("name one object, or none")
 	}
@@ -100,11 +100,11 @@ func (a *app) objects(ctx context.Context, h *hub.Hub, f objectFlags, names []st
 	for _, o := range found {
 		obj, report := o.GetObject(), o.GetReport()
 		if format == formatWide {
-			t.Row(o.GetCluster(), o.GetService(), obj.GetGroup(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), fmt.Sprint(obj.GetWave()),
-				obj.GetUid(), report.GetHealth(), v.ago(o.GetObservedTime()), report.GetMessage())
+			t.AddRow(o.GetCluster(), o.GetService(), obj.GetGroup(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), fmt.Sprint(obj.GetWave()),
+				obj.GetUid(), report.GetHealth(), v.agoText(o.GetObservedTime()), report.GetMessage())
 			continue
 		}
-		t.Row(o.GetCluster(), o.GetService(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), report.GetHealth(), report.GetMessage())
+		t.AddRow(o.GetCluster(), o.GetService(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), report.GetHealth(), report.GetMessage())
 	}
 	return a.writeTable(t)
 }
@@ -125,10 +125,10 @@ func (a *app) showObjects(format string, found []*consolev1.ClusterObject) error
 			return err
 		}
 	}
-	return a.fill(format, whole, rows)
+	return a.fillTemplate(format, whole, rows)
 }
 
-func (a *app) tree() *cobra.Command {
+func (a *app) treeCommand() *cobra.Command {
 	var live, watch bool
 	cmd := &cobra.Command{
 		Use:   "tree service|globalservice NAME",
@@ -140,7 +140,7 @@ controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of i
 
 Of a global service it is the tree of each of its services.`,
 		Example: "  fairlead tree service shop\n  fairlead tree service shop --live\n  fairlead tree globalservice logs",
-		Args:    wants(2, 2),
+		Args:    wantArgs(2, 2),
 	}
 	cmd.Flags().BoolVar(&live, "live", false, "show what controllers made of the objects, too: the cluster is asked through the tunnel")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "of a service: go on with what changes, until interrupted")
@@ -152,12 +152,12 @@ Of a global service it is the tree of each of its services.`,
 				return a.ofGlobal(ctx, h, args[0], func(s *consolev1.Service) error { return a.treeOf(ctx, h, s, live) })
 			})(cmd, args[1:])
 		case err != nil || k.kind != manifest.Service:
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			show := func(ctx context.Context) (string, error) { return a.treeNow(ctx, h, args[0], live) }
 			if watch {
-				return a.again(ctx, formatTable, show)
+				return a.repeatText(ctx, formatTable, show)
 			}
 			text, err := show(ctx)
 			if err != nil {
@@ -206,7 +206,7 @@ func (a *app) treeTextOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, 
 
 // treeOfCatalog is a service with those that its folder declares.
 func (a *app) treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Service) (string, error) {
-	list, err := read(ctx, h, serviceKind(), question{filter: "labels." + declaredLabel + " = " + s.GetMetadata().GetName()}, nil)
+	list, err := readResources(ctx, h, serviceKind(), question{filter: "labels." + declaredLabel + " = " + s.GetMetadata().GetName()}, nil)
 	if err != nil {
 		return "", err
 	}
@@ -250,10 +250,10 @@ func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject, below ch
 		fmt.Fprintf(&b, "%s%s  %s", branch, objectTitle(o.GetObject().GetKind(), o.GetObject().GetNamespace(),
 			o.GetObject().GetName()), o.GetReport().GetHealth())
 		if m := o.GetReport().GetMessage(); m != "" {
-			b.WriteString("  " + table.Clean(m))
+			b.WriteString("  " + table.CleanLine(m))
 		}
 		b.WriteString("\n")
-		below.write(&b, indent, o.GetObject().GetUid())
+		below.writeBranches(&b, indent, o.GetObject().GetUid())
 	}
 	for _, kind := range below[unlisted] {
 		fmt.Fprintf(&b, "There are more than %d objects of kind %s in a namespace: not all are shown.\n", mostChildren, kind.kind)

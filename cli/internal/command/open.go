@@ -21,7 +21,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-func (a *app) open() *cobra.Command {
+func (a *app) openCommand() *cobra.Command {
 	var only bool
 	cmd := &cobra.Command{
 		Use:   "open [KIND NAME]",
@@ -37,7 +37,7 @@ browser that may not read temporary files needs the address of --print. With --p
 	cmd.Flags().BoolVar(&only, "print", false, "print the address instead of opening it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) != 0 && len(args) != 2 {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		path := "/"
 		if len(args) == 2 {
@@ -109,13 +109,13 @@ func loginLink(ctx context.Context, h *hub.Hub, pages, path string) string {
 func (a *app) openPage(ctx context.Context, address, link string) error {
 	removePages(time.Now().Add(-openLifetime))
 	if link == "" {
-		return a.browse(ctx, address)
+		return a.openBrowser(ctx, address)
 	}
 	page, err := writePage(link)
 	if err != nil {
 		return err
 	}
-	if err := a.browse(ctx, page); err != nil {
+	if err := a.openBrowser(ctx, page); err != nil {
 		return errors.Join(err, os.RemoveAll(filepath.Dir(page)))
 	}
 	return nil
@@ -150,8 +150,8 @@ func removePages(before time.Time) {
 	}
 }
 
-// browse opens an address in the person's browser.
-func (a *app) browse(ctx context.Context, address string) error {
+// openBrowser opens an address in the person's browser.
+func (a *app) openBrowser(ctx context.Context, address string) error {
 	program := []string{"xdg-open"}
 	switch browser := a.Getenv("BROWSER"); {
 	case browser != "":

@@ -25,8 +25,8 @@ const (
 	formatColumns  = "custom-columns"
 )
 
-// templated are the forms that a template follows.
-func templated() []string { return []string{formatJSONPath, formatColumns} }
+// templateFormats are the forms that a template follows.
+func templateFormats() []string { return []string{formatJSONPath, formatColumns} }
 
 // checkOneOf says what a command can print. A template is parsed, so that its mistakes are found before the hub is asked.
 func checkOneOf(format string, known []string) error {
@@ -34,11 +34,11 @@ func checkOneOf(format string, known []string) error {
 	switch {
 	case !slices.Contains(known, form):
 		return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
-	case slices.Contains(templated(), form) && template == "":
+	case slices.Contains(templateFormats(), form) && template == "":
 		return fmt.Errorf("-o %s needs a template, such as %s", form, map[string]string{
 			formatJSONPath: "-o jsonpath='{.metadata.name}'", formatColumns: "-o custom-columns=NAME:.metadata.name,STATE:.status.state",
 		}[form])
-	case has && !slices.Contains(templated(), form):
+	case has && !slices.Contains(templateFormats(), form):
 		return fmt.Errorf("-o %s takes no template: leave %q out", form, "="+template)
 	case form == formatJSONPath:
 		_, err := parsePath(template)
@@ -53,11 +53,11 @@ func checkOneOf(format string, known []string) error {
 // isTemplate tells the forms with a template.
 func isTemplate(format string) bool {
 	form, _, _ := strings.Cut(format, "=")
-	return slices.Contains(templated(), form)
+	return slices.Contains(templateFormats(), form)
 }
 
-// fill prints JSON by the template of a format. rows are what custom-columns makes a row each of.
-func (a *app) fill(format string, whole []byte, rows [][]byte) error {
+// fillTemplate prints JSON by the template of a format. rows are what custom-columns makes a row each of.
+func (a *app) fillTemplate(format string, whole []byte, rows [][]byte) error {
 	form, template, _ := strings.Cut(format, "=")
 	if form == formatColumns {
 		return a.fillColumns(template, rows)
@@ -66,7 +66,7 @@ func (a *app) fill(format string, whole []byte, rows [][]byte) error {
 	if err != nil {
 		return err
 	}
-	text, err := found(path, whole)
+	text, err := findText(path, whole)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (a *app) fillColumns(template string, rows [][]byte) error {
 	for _, row := range rows {
 		var cells []string
 		for _, c := range columns {
-			text, err := found(c.path, row)
+			text, err := findText(c.path, row)
 			if err != nil {
 				return err
 			}
@@ -95,13 +95,13 @@ func (a *app) fillColumns(template string, rows [][]byte) error {
 			}
 			cells = append(cells, text)
 		}
-		t.Row(cells...)
+		t.AddRow(cells...)
 	}
 	return a.writeTable(t)
 }
 
-// found is what a path finds in JSON. A field that is missing is nothing, as resources leave out what is empty.
-func found(path *jsonpath.JSONPath, raw []byte) (string, error) {
+// findText returns what a path finds in JSON. A field that is missing is nothing, as resources leave out what is empty.
+func findText(path *jsonpath.JSONPath, raw []byte) (string, error) {
 	var tree any
 	if err := json.Unmarshal(raw, &tree); err != nil {
 		return "", fmt.Errorf("read resources: %w", err)
@@ -158,8 +158,8 @@ type listing struct {
 	table func(v view) *table.Table
 }
 
-// prefixed are the names of what is listed, each behind its kind.
-func prefixed[T any](kind string, list []T, id func(T) string) []string {
+// prefixNames returns the names of what is listed, each behind its kind.
+func prefixNames[T any](kind string, list []T, id func(T) string) []string {
 	names := make([]string, 0, len(list))
 	for _, one := range list {
 		names = append(names, kind+id(one))
@@ -198,14 +198,14 @@ func (a *app) writeTable(t *table.Table) error {
 	if !isTerminal(a.Stdout) {
 		t.MaxCell = 0
 	}
-	if a.colours() {
+	if a.hasColours() {
 		t.Colour = cellColour
 	}
 	return t.Write(a.Stdout)
 }
 
-// colours says whether what is printed may have colours.
-func (a *app) colours() bool {
+// hasColours says whether what is printed may have colours.
+func (a *app) hasColours() bool {
 	return isTerminal(a.Stdout) && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb"
 }
 

@@ -24,7 +24,7 @@ func TestTemplatesAreFilled(t *testing.T) {
 		if err := checkOneOf(format, []string{formatJSONPath, formatColumns}); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
-		if err := a.fill(format, []byte(whole), rows); err != nil || out.String() != want {
+		if err := a.fillTemplate(format, []byte(whole), rows); err != nil || out.String() != want {
 			t.Errorf("%s: %q, %v, want %q", format, out.String(), err, want)
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pause holds a container's network for others, which may then end and start again in it.
-func (a *app) pause() *cobra.Command {
+// pauseCommand holds a container's network for others, which may then end and start again in it.
+func (a *app) pauseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "pause",
 		Short:  "Do nothing until told to end",
 		Hidden: true,
-		Args:   wants(0, 0),
+		Args:   wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			<-cmd.Context().Done()
 			return nil

@@ -27,7 +27,7 @@ func (a *app) showPlain(format string, ms ...proto.Message) error {
 		return err
 	}
 	if isTemplate(format) {
-		return a.fill(format, text, [][]byte{text})
+		return a.fillTemplate(format, text, [][]byte{text})
 	}
 	return a.printf("%s", text)
 }

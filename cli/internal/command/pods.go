@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/platform/plural"
 )
 
-func (a *app) exec() *cobra.Command {
+func (a *app) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "exec CLUSTER [FLAGS OF KUBECTL] POD -- COMMAND... | exec service/NAME -- COMMAND...",
 		Annotations: map[string]string{readsReferences: "yes"},
@@ -26,7 +26,7 @@ func (a *app) exec() *cobra.Command {
 		Long: `Run a command in a pod, as kubectl exec does: in one of a service that is ready, or with a cluster in the one that is named. What stands behind the
 service or the cluster is kubectl's.`,
 		Example: "  fairlead exec -it service/web -- sh\n  fairlead exec edge-1 -n shop -it web-0 -- sh",
-		Args:    wants(1, unlimited),
+		Args:    wantArgs(1, unlimited),
 	}
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().BoolP("stdin", "i", false, "pass what is typed on")
@@ -36,7 +36,7 @@ service or the cluster is kubectl's.`,
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			ref, ok := splitReference(args[0])
 			if !ok {
-				return a.runKubectl(ctx, h, args[0], append(append([]string{"exec"}, given(cmd)...), args[1:]...))
+				return a.runKubectl(ctx, h, args[0], append(append([]string{"exec"}, changedFlags(cmd)...), args[1:]...))
 			}
 			at := slices.Index(args, "--")
 			if at < 0 || at == len(args)-1 {
@@ -47,7 +47,7 @@ service or the cluster is kubectl's.`,
 				return err
 			}
 			a.notef("in pod %s of cluster %s\n", p.name, p.cluster)
-			words := slices.Concat([]string{"exec", "-n", p.namespace, p.name}, given(cmd), args[1:at], args[at:])
+			words := slices.Concat([]string{"exec", "-n", p.namespace, p.name}, changedFlags(cmd), args[1:at], args[at:])
 			return a.runKubectl(ctx, h, p.cluster, words)
 		})(cmd, args)
 	}
@@ -56,7 +56,7 @@ service or the cluster is kubectl's.`,
 
 // oneService is the service that a reference names; of a global service it has to be the only one.
 func (w workload) oneService(ctx context.Context, ref resource) (*consolev1.Service, error) {
-	services, err := w.services(ctx, ref)
+	services, err := w.listServices(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (w workload) onePod(ctx context.Context, ref resource) (pod, error) {
 	if err != nil {
 		return pod{}, err
 	}
-	pods, err := w.pods(ctx, []*consolev1.Service{s})
+	pods, err := w.listPods(ctx, []*consolev1.Service{s})
 	if err != nil {
 		return pod{}, err
 	}
@@ -86,22 +86,22 @@ func (w workload) onePod(ctx context.Context, ref resource) (pod, error) {
 	return pods[max(0, slices.IndexFunc(pods, func(p pod) bool { return p.ready }))], nil
 }
 
-func (a *app) restart() *cobra.Command {
+func (a *app) restartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart service|globalservice NAME",
 		Short: "Start the pods of a service anew, some after the other",
 		Long: `Start the pods of a service anew, as kubectl rollout restart does: each Deployment, StatefulSet and DaemonSet of the service replaces its pods as its strategy
 says. What is in Git stays as it is. "fairlead wait service NAME --healthy" waits for the new pods.`,
 		Example: "  fairlead restart service/web\n  fairlead restart service web && fairlead wait service web --healthy",
-		Args:    wants(2, 2),
+		Args:    wantArgs(2, 2),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			w := workload{a, h}
-			services, err := w.services(ctx, resource{args[0], args[1]})
+			services, err := w.listServices(ctx, resource{args[0], args[1]})
 			if err != nil {
 				return err
 			}
 			for _, s := range services {
-				if err := w.restart(ctx, s); err != nil {
+				if err := w.restartPods(ctx, s); err != nil {
 					return err
 				}
 			}
@@ -110,14 +110,14 @@ says. What is in Git stays as it is. "fairlead wait service NAME --healthy" wait
 	}
 }
 
-// restart changes an annotation of each template of pods, so that their controllers replace the pods.
-func (w workload) restart(ctx context.Context, s *consolev1.Service) error {
+// restartPods changes an annotation of each template of pods, so that their controllers replace the pods.
+func (w workload) restartPods(ctx context.Context, s *consolev1.Service) error {
 	name, cluster := s.GetMetadata().GetName(), s.GetSpec().GetCluster()
 	objects, err := findObjects(ctx, w.hub, objectFlags{service: name}, "")
 	if err != nil {
 		return err
 	}
-	found := controllers(objects)
+	found := listControllers(objects)
 	if len(found) == 0 {
 		return fmt.Errorf("service %q has no Deployment, StatefulSet or DaemonSet in cluster %q: there is nothing to restart", name, cluster)
 	}
@@ -126,7 +126,7 @@ func (w workload) restart(ctx context.Context, s *consolev1.Service) error {
 	for _, o := range found {
 		path := fmt.Sprintf("apis/apps/v1/namespaces/%s/%ss/%s?fieldManager=fairlead-restart",
 			url.PathEscape(o.GetNamespace()), strings.ToLower(o.GetKind()), url.PathEscape(o.GetName()))
-		if err := w.ask(ctx, http.MethodPatch, cluster, path, patch, nil); err != nil {
+		if err := w.askCluster(ctx, http.MethodPatch, cluster, path, patch, nil); err != nil {
 			return err
 		}
 		if err := w.app.printf("%s restarted in cluster %s\n", objectTitle(o.GetKind(), o.GetNamespace(), o.GetName()), cluster); err != nil {
@@ -145,7 +145,7 @@ func (a *app) portForward() *cobra.Command {
 		Long: `Reach a port of a service from this machine, as kubectl port-forward does: that of its Service of Kubernetes, if it has one, or else of a pod. With
 several Services --to says which one.`,
 		Example: "  fairlead port-forward service/web 8080:80\n  fairlead port-forward service/shop 5432 --to Service/db",
-		Args:    wants(2, unlimited),
+		Args:    wantArgs(2, unlimited),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "which object of the service, as `KIND/NAME`")
 	cmd.Flags().StringVar(&address, "address", "", "where this machine listens; default: loopback")
@@ -159,7 +159,7 @@ several Services --to says which one.`,
 		if err != nil {
 			return err
 		}
-		namespace, target, err := w.forwarded(ctx, s, to)
+		namespace, target, err := w.forwardTarget(ctx, s, to)
 		if err != nil {
 			return err
 		}
@@ -172,8 +172,8 @@ several Services --to says which one.`,
 	return cmd
 }
 
-// forwarded is what ports are forwarded to: what the person named, the only Service of Kubernetes, or else a pod.
-func (w workload) forwarded(ctx context.Context, s *consolev1.Service, to string) (namespace, target string, err error) {
+// forwardTarget returns what ports are forwarded to: what the person named, the only Service of Kubernetes, or else a pod.
+func (w workload) forwardTarget(ctx context.Context, s *consolev1.Service, to string) (namespace, target string, err error) {
 	name := s.GetMetadata().GetName()
 	objects, err := findObjects(ctx, w.hub, objectFlags{service: name}, "")
 	if err != nil {

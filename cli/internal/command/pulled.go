@@ -22,8 +22,8 @@ type pulled struct {
 	end   string // the command that ends it
 }
 
-// pulls are what keeps a service from following its ref and its files, the mode first.
-func pulls(s *consolev1.Service) (out []pulled) {
+// listPulled returns what keeps a service from following its ref and its files, the mode first.
+func listPulled(s *consolev1.Service) (out []pulled) {
 	name, sync, levers := s.GetMetadata().GetName(), s.GetSpec().GetSync(), s.GetLevers()
 	resume := fmt.Sprintf("`fairlead resume service %s`", name)
 	if word := modeWord(sync.GetMode()); word != "" {
@@ -40,17 +40,17 @@ func pulls(s *consolev1.Service) (out []pulled) {
 	}
 	release := fmt.Sprintf("`fairlead pin service %s --release`", name)
 	if pin := sync.GetPin(); pin != "" {
-		p := pulled{word: "pinned", what: "pinned to " + short(pin), end: release}
+		p := pulled{word: "pinned", what: "pinned to " + shortHash(pin), end: release}
 		if l := levers.GetPin(); l.GetCommit() == pin {
 			p.lever, p.why = l, l.GetReason()
 			if n := l.GetDeployment(); n > 0 {
-				p.word, p.what = "rolled back", fmt.Sprintf("rolled back to deployment %d (%s)", n, short(pin))
+				p.word, p.what = "rolled back", fmt.Sprintf("rolled back to deployment %d (%s)", n, shortHash(pin))
 			}
 		} else if modeWord(sync.GetMode()) == "" {
 			p.why = sync.GetReason()
 		}
 		if s.GetSpec().GetUnpinAfter() != "" {
-			p.until = fmt.Sprintf("until %s moves on from %s", followed(s.GetSpec()), short(s.GetSpec().GetUnpinAfter()))
+			p.until = fmt.Sprintf("until %s moves on from %s", followedRef(s.GetSpec()), shortHash(s.GetSpec().GetUnpinAfter()))
 		}
 		out = append(out, p)
 	} else if l := levers.GetPin(); l != nil {
@@ -77,26 +77,26 @@ func modeWord(m deliveryv1.SyncMode) string {
 	return ""
 }
 
-// since is when a lever was pulled; unset: that is not known.
-func (p pulled) since() *timestamppb.Timestamp { return p.lever.GetSinceTime() }
+// sinceTime is when a lever was pulled; unset: that is not known.
+func (p pulled) sinceTime() *timestamppb.Timestamp { return p.lever.GetSinceTime() }
 
-// by says who did it.
-func (p pulled) by() string {
+// pulledBy says who did it.
+func (p pulled) pulledBy() string {
 	if p.lever == nil {
 		return "by its files"
 	}
 	return "by " + cmp.Or(p.lever.GetAuthor(), "nobody known")
 }
 
-// says is such as: held by user:ada (incident 7), until 2026-01-31T12:00:00Z (in 2h): `fairlead resume service web` ends it.
-func (v view) says(p pulled) string {
-	text := p.what + " " + p.by() + because(p.why)
+// describePulled returns a text such as: held by user:ada (incident 7), until 2026-01-31T12:00:00Z (in 2h): `fairlead resume service web` ends it.
+func (v view) describePulled(p pulled) string {
+	text := p.what + " " + p.pulledBy() + formatReason(p.why)
 	var until []string
 	if p.until != "" {
 		until = append(until, p.until)
 	}
 	if at := p.lever.GetUntilTime(); isSet(at) {
-		until = append(until, fmt.Sprintf("until %s (%s)", at.AsTime().Local().Format(time.RFC3339), v.until(at)))
+		until = append(until, fmt.Sprintf("until %s (%s)", at.AsTime().Local().Format(time.RFC3339), v.untilText(at)))
 	}
 	if len(until) > 0 {
 		text += ", " + strings.Join(until, " and ")
@@ -107,7 +107,7 @@ func (v view) says(p pulled) string {
 // stateOf is the state of a service, and what keeps it from following: Healthy, held.
 func stateOf(s *consolev1.Service) string {
 	words := []string{stateName(s.GetStatus().GetState())}
-	for _, p := range pulls(s) {
+	for _, p := range listPulled(s) {
 		if !strings.EqualFold(p.word, words[0]) {
 			words = append(words, p.word)
 		}
@@ -117,8 +117,8 @@ func stateOf(s *consolev1.Service) string {
 
 // pullNotes say of each lever of a service who pulled it, why, since when and until when.
 func (v view) pullNotes(s *consolev1.Service) (notes []note) {
-	for _, p := range pulls(s) {
-		notes = append(notes, note{about: s.GetMetadata().GetName(), text: v.says(p), since: p.since()})
+	for _, p := range listPulled(s) {
+		notes = append(notes, note{about: s.GetMetadata().GetName(), text: v.describePulled(p), since: p.sinceTime()})
 	}
 	return notes
 }
@@ -126,10 +126,10 @@ func (v view) pullNotes(s *consolev1.Service) (notes []note) {
 // leversStep says what keeps a service from following; it is left out where nothing does.
 func (t *trail) leversStep() (s step, any bool) {
 	s = step{name: "LEVERS", mark: markHeld}
-	for i, p := range pulls(t.service) {
-		s.say("%s", t.since(t.says(p), p.since()))
+	for i, p := range listPulled(t.service) {
+		s.addLine("%s", t.sinceText(t.describePulled(p), p.sinceTime()))
 		if i == 0 {
-			s.since, s.cause = p.since(), p.what+" "+p.by()+because(p.why)
+			s.since, s.cause = p.sinceTime(), p.what+" "+p.pulledBy()+formatReason(p.why)
 			s.next = p.end + " ends it"
 		}
 	}
@@ -142,8 +142,8 @@ const oldHold = 24 * time.Hour
 // leverTrouble is what a check says of a service's levers: pins, and holds that are older than a day.
 func (v view) leverTrouble(s *consolev1.Service) string {
 	var texts []string
-	for _, p := range pulls(s) {
-		since := p.since()
+	for _, p := range listPulled(s) {
+		since := p.sinceTime()
 		switch p.word {
 		case "pinned", "rolled back":
 		case "resumed", "released":
@@ -153,7 +153,7 @@ func (v view) leverTrouble(s *consolev1.Service) string {
 				continue
 			}
 		}
-		texts = append(texts, v.since(v.says(p), since))
+		texts = append(texts, v.sinceText(v.describePulled(p), since))
 	}
 	return strings.Join(texts, "; ")
 }

@@ -15,8 +15,8 @@ import (
 // resource is one, or a list of all of a kind (no name), that a command line names.
 type resource struct{ kind, name string }
 
-// references reads KIND, KIND NAME..., KIND,KIND and KIND/NAME....
-func references(args []string) ([]resource, error) {
+// parseReferences reads KIND, KIND NAME..., KIND,KIND and KIND/NAME....
+func parseReferences(args []string) ([]resource, error) {
 	var refs []resource
 	slashes := slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "/") })
 	if slashes {
@@ -65,7 +65,7 @@ func takeReferences(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		takeReferences(sub)
 	}
-	words := placeholders(cmd.Use)
+	words := listPlaceholders(cmd.Use)
 	if cmd.RunE == nil || cmd.Args == nil || cmd.Annotations[readsReferences] != "" || !takesReference(words) {
 		return
 	}
@@ -75,18 +75,18 @@ func takeReferences(cmd *cobra.Command) {
 		if err := foreignKind(cmd, words, args); err != nil {
 			return err
 		}
-		runs, err := split(words, args, several)
+		runs, err := splitReferences(words, args, several)
 		if err != nil {
 			return err
 		}
 		return arity(cmd, runs[0])
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		runs, err := split(words, args, several)
+		runs, err := splitReferences(words, args, several)
 		if err != nil {
 			return err
 		}
-		return each(runs, func(args []string) error { return run(cmd, args) }, func(args []string, err error) {
+		return runEach(runs, func(args []string) error { return run(cmd, args) }, func(args []string, err error) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", strings.Join(args, "/"), err)
 		})
 	}
@@ -117,15 +117,15 @@ func takesReference(words []string) bool {
 	return err == nil && words[0] == strings.ToUpper(words[0])
 }
 
-// split takes KIND/NAME apart, and makes one run of each name where several may stand.
-func split(words, args []string, several bool) ([][]string, error) {
+// splitReferences takes KIND/NAME apart, and makes one run of each name where several may stand.
+func splitReferences(words, args []string, several bool) ([][]string, error) {
 	if len(args) == 0 {
 		return [][]string{args}, nil
 	}
 	kind, name, ok := strings.Cut(args[0], "/")
 	_, unknown := findKind(kind)
 	if named := ok && unknown == nil; !named {
-		return repeated(args, several), nil
+		return repeatArguments(args, several), nil
 	}
 	if words[0] == strings.ToUpper(words[0]) && !strings.HasPrefix(words[0], "KIND") { // the name of a kind that goes without saying
 		if !strings.EqualFold(kind, words[0]) {
@@ -150,7 +150,7 @@ func split(words, args []string, several bool) ([][]string, error) {
 	return runs, nil
 }
 
-func repeated(args []string, several bool) [][]string {
+func repeatArguments(args []string, several bool) [][]string {
 	if !several || len(args) < 3 {
 		return [][]string{args}
 	}
@@ -161,8 +161,8 @@ func repeated(args []string, several bool) [][]string {
 	return runs
 }
 
-// each runs a command for each of several resources: one that fails does not keep the others from it. The exit code is that of the last failure.
-func each(runs [][]string, run func([]string) error, failed func([]string, error)) error {
+// runEach runs a command for each of several resources: one that fails does not keep the others from it. The exit code is that of the last failure.
+func runEach(runs [][]string, run func([]string) error, failed func([]string, error)) error {
 	if len(runs) == 1 {
 		return run(runs[0])
 	}

@@ -28,7 +28,7 @@ type replay struct {
 	output           string
 }
 
-func (a *app) replay() *cobra.Command {
+func (a *app) replayCommand() *cobra.Command {
 	var p replay
 	cmd := &cobra.Command{
 		Use:   "replay [ID]",
@@ -39,7 +39,7 @@ Without an ID it lists recordings, the newest first; with one it plays the recor
 It takes a role that may view the kind Recording, or an administrator; who reads a recording is in the audit trail. Recordings hold what was shown, and not
 what was typed. What a program in a pod printed is played as it was, with the codes that it had for the terminal.`,
 		Example: "  fairlead replay --cluster edge-1 --user ada\n  fairlead replay 019a8b2f4c11d0e6a1b2c3d4e5f60718 --speed 4 --idle-limit 1s\n  fairlead replay 019a8b2f4c11d0e6a1b2c3d4e5f60718 --output-file session.cast",
-		Args:    wants(0, 1),
+		Args:    wantArgs(0, 1),
 	}
 	cmd.Flags().StringVar(&p.cluster, "cluster", "", "list those of this cluster only")
 	cmd.Flags().StringVar(&p.subject, "user", "", "list those of this one only: a user's name, or serviceaccount:NAME")
@@ -99,7 +99,7 @@ func (a *app) listRecordings(ctx context.Context, h *hub.Hub, p replay) error {
 		if !isSet(r.GetEndTime()) {
 			lasted += ", no end yet"
 		}
-		v.row(t, []string{r.GetId(), r.GetSubject(), r.GetCluster(), r.GetNamespace(), r.GetPod(), v.ago(r.GetBeginTime()), lasted, table.Bytes(r.GetBytes())},
+		v.addRow(t, []string{r.GetId(), r.GetSubject(), r.GetCluster(), r.GetNamespace(), r.GetPod(), v.agoText(r.GetBeginTime()), lasted, table.FormatBytes(r.GetBytes())},
 			r.GetContainer(), r.GetVerb(), r.GetIncomplete())
 	}
 	return t.Write(a.Stdout)
@@ -135,7 +135,7 @@ func (a *app) exportRecording(ctx context.Context, h *hub.Hub, id, to string) er
 
 func (a *app) noteIncomplete(r *consolev1.Recording) {
 	if r.GetIncomplete() != "" {
-		a.notef("the recording does not hold all that was shown: %s\n", table.Clean(r.GetIncomplete()))
+		a.notef("the recording does not hold all that was shown: %s\n", table.CleanLine(r.GetIncomplete()))
 	}
 }
 
@@ -149,7 +149,7 @@ func (a *app) playRecording(ctx context.Context, h *hub.Hub, id string, p replay
 		_ = writer.CloseWithError(err) // nil: the end
 		read <- err
 	}()
-	err := p.play(ctx, reader, a.Stdout)
+	err := p.playRecord(ctx, reader, a.Stdout)
 	_ = reader.CloseWithError(err)
 	if failed := <-read; failed != nil {
 		return failed
@@ -158,8 +158,8 @@ func (a *app) playRecording(ctx context.Context, h *hub.Hub, id string, p replay
 	return err
 }
 
-// play writes what was shown at the pace at which it was.
-func (p replay) play(ctx context.Context, from io.Reader, to io.Writer) error {
+// playRecord writes what was shown at the pace at which it was.
+func (p replay) playRecord(ctx context.Context, from io.Reader, to io.Writer) error {
 	const maxLine = 4 << 20
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, maxLine)

@@ -25,14 +25,14 @@ func TestARecordingIsPlayedAtItsPace(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began, out := time.Now(), &strings.Builder{}
-			if err := tc.play.play(t.Context(), strings.NewReader(cast),
+			if err := tc.play.playRecord(t.Context(), strings.NewReader(cast),
 				out); err != nil || out.String() != "one two" || time.Since(began) != tc.lasts {
 				t.Errorf("%s: %q in %s, %v; want %s", name, out, time.Since(began), err, tc.lasts)
 			}
 		})
 	}
 	for _, broken := range []string{"{}\nnonsense\n", "{}\n[\"a\", 1, 2]\n", "{}\n[1]\n"} {
-		if err := (replay{speed: 1}).play(t.Context(), strings.NewReader(broken), &strings.Builder{}); err == nil {
+		if err := (replay{speed: 1}).playRecord(t.Context(), strings.NewReader(broken), &strings.Builder{}); err == nil {
 			t.Errorf("%q is played", broken)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	kindtable "fairlead.dev/platform/kind"
 )
 
-func (a *app) schema() *cobra.Command {
+func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [KIND...]",
 		Short: "Print a JSON Schema of the files that apply takes, for editors",
@@ -17,7 +17,7 @@ asked of a hub.`,
 		Example: `  fairlead schema > fairlead.schema.json
   # and in the first line of a file, for editors with the YAML language server:
   # yaml-language-server: $schema=fairlead.schema.json`,
-		Args: wants(0, unlimited),
+		Args: wantArgs(0, unlimited),
 		RunE: func(_ *cobra.Command, args []string) error {
 			wanted := kindtable.All()
 			if len(args) > 0 {

@@ -16,7 +16,7 @@ import (
 // mostFound is as many as the hub returns.
 const mostFound = 200
 
-func (a *app) search() *cobra.Command {
+func (a *app) searchCommand() *cobra.Command {
 	var only []string
 	var limit int32
 	var format string
@@ -28,7 +28,7 @@ hands out (at least 7 characters of it). Of several words each has to fit. What 
 
 The exit code is 1 if there is none.`,
 		Example: "  fairlead search web\n  fairlead search web edge-1\n  fairlead search env=prod --kind service -o name\n  fairlead search 9a1b2c3",
-		Args:    wants(1, 20),
+		Args:    wantArgs(1, 20),
 	}
 	cmd.Flags().StringSliceVar(&only, "kind", nil, "only of these `kinds`, with commas between them")
 	cmd.Flags().Int32Var(&limit, "limit", 50, fmt.Sprintf("show so many at most, up to %d", mostFound))
@@ -73,7 +73,7 @@ func (a *app) printFound(res *consolev1.SearchResponse, format, text string) err
 			singular = k.Singular()
 		}
 		if format == formatTable {
-			t.Row(singular, r.GetName(), r.GetState(), r.GetCluster(), r.GetProject(), r.GetField())
+			t.AddRow(singular, r.GetName(), r.GetState(), r.GetCluster(), r.GetProject(), r.GetField())
 		} else if err := a.printf("%s/%s\n", singular, r.GetName()); err != nil {
 			return err
 		}

@@ -10,10 +10,10 @@ import (
 // requirement is one part of a selector of labels: KEY, !KEY, KEY=VALUE, KEY!=VALUE, KEY in (A,B) or KEY notin (A,B).
 var requirement = regexp.MustCompile(`^\s*(?:(!?)\s*([^\s=!,()]+)|([^\s=!,()]+)\s*(==|=|!=)\s*([^\s=!,()]*)|([^\s=!,()]+)\s+(in|notin)\s*\(([^()]*)\))\s*$`)
 
-// selected turns a selector of labels, as kubectl takes it, into a filter of the hub.
-func selected(selector string) (string, error) {
+// selectorFilter turns a selector of labels, as kubectl takes it, into a filter of the hub.
+func selectorFilter(selector string) (string, error) {
 	var terms []string
-	for _, part := range requirements(selector) {
+	for _, part := range splitSelector(selector) {
 		m := requirement.FindStringSubmatch(part)
 		switch {
 		case m == nil:
@@ -23,9 +23,9 @@ func selected(selector string) (string, error) {
 		case m[2] != "":
 			terms = append(terms, "NOT labels : "+strconv.Quote(m[2]))
 		case m[4] == "!=":
-			terms = append(terms, label(m[3])+" != "+strconv.Quote(m[5]))
+			terms = append(terms, labelField(m[3])+" != "+strconv.Quote(m[5]))
 		case m[3] != "":
-			terms = append(terms, label(m[3])+" = "+strconv.Quote(m[5]))
+			terms = append(terms, labelField(m[3])+" = "+strconv.Quote(m[5]))
 		default:
 			terms = append(terms, anyOf(m[6], m[7], m[8]))
 		}
@@ -33,8 +33,8 @@ func selected(selector string) (string, error) {
 	return strings.Join(terms, " AND "), nil
 }
 
-// requirements are the parts of a selector: commas in parentheses belong to a part.
-func requirements(selector string) (parts []string) {
+// splitSelector returns the parts of a selector: commas in parentheses belong to a part.
+func splitSelector(selector string) (parts []string) {
 	depth, from := 0, 0
 	for i, r := range selector {
 		switch r {
@@ -51,7 +51,7 @@ func requirements(selector string) (parts []string) {
 	return append(parts, selector[from:])
 }
 
-func label(key string) string { return "labels." + key }
+func labelField(key string) string { return "labels." + key }
 
 // anyOf is "in" and "notin": a resource without the label fits only the second.
 func anyOf(key, operator, list string) string {
@@ -61,13 +61,13 @@ func anyOf(key, operator, list string) string {
 	}
 	var terms []string
 	for value := range strings.SplitSeq(list, ",") {
-		terms = append(terms, label(key)+compare+strconv.Quote(strings.TrimSpace(value)))
+		terms = append(terms, labelField(key)+compare+strconv.Quote(strings.TrimSpace(value)))
 	}
 	return "(" + strings.Join(terms, joint) + ")"
 }
 
-// both joins filters, either of which may be empty.
-func both(a, b string) string {
+// joinFilters joins filters, either of which may be empty.
+func joinFilters(a, b string) string {
 	switch {
 	case a == "":
 		return b

@@ -14,13 +14,13 @@ func TestSelectorsBecomeFilters(t *testing.T) {
 		" env = prod ":               `labels.env = "prod"`,
 		"app.kubernetes.io/name=web": `labels.app.kubernetes.io/name = "web"`,
 	} {
-		got, err := selected(selector)
+		got, err := selectorFilter(selector)
 		if err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", selector, got, err, want)
 		}
 	}
 	for _, wrong := range []string{"", "a=b=c", "a b", "env in prod", "a=b,", "(a)", `a="b"`} {
-		if got, err := selected(wrong); err == nil && wrong != `a="b"` {
+		if got, err := selectorFilter(wrong); err == nil && wrong != `a="b"` {
 			t.Errorf("%q became %q", wrong, got)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 )
 
-// sessions shows the agents' connections to the tunnels, of some clusters or all.
-func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, format string) error {
+// showSessions shows the agents' connections to the tunnels, of some clusters or all.
+func (a *app) showSessions(ctx context.Context, h *hub.Hub, clusters []string, format string) error {
 	list, err := a.listSessions(ctx, h)
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func (a *app) sessions(ctx context.Context, h *hub.Hub, clusters []string, forma
 		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), cmp.Compare(a.GetReplica(), b.GetReplica()), cmp.Compare(a.GetId(), b.GetId()))
 	})
 	return a.showListing(format, listing{
-		whole: &tunnelv1.ListSessionsResponse{Sessions: list}, names: prefixed("session/", list, (*tunnelv1.Session).GetId),
+		whole: &tunnelv1.ListSessionsResponse{Sessions: list}, names: prefixNames("session/", list, (*tunnelv1.Session).GetId),
 		none:  "no sessions: `fairlead get clusters` says which agents are connected\n",
 		table: func(v view) *table.Table { return sessionTable(v, list) },
 	})
@@ -34,7 +34,7 @@ func sessionTable(v view, list []*tunnelv1.Session) *table.Table {
 	t := v.newTable([]string{"CLUSTER", "REPLICA", "CONNECTED", "STREAMS", "RTT", "AGENT"}, "CARRIER", "SESSION")
 	for _, s := range list {
 		rtt := (time.Duration(s.GetRoundTripMicros()) * time.Microsecond).Round(100 * time.Microsecond)
-		v.row(t, []string{s.GetCluster(), s.GetReplica(), v.ago(s.GetConnectTime()), fmt.Sprint(s.GetStreams()), rtt.String(), s.GetAgentVersion()},
+		v.addRow(t, []string{s.GetCluster(), s.GetReplica(), v.agoText(s.GetConnectTime()), fmt.Sprint(s.GetStreams()), rtt.String(), s.GetAgentVersion()},
 			s.GetCarrier(), s.GetId())
 	}
 	return t

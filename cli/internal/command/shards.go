@@ -15,7 +15,7 @@ import (
 // moveTimeout bounds a move: it copies a repository from one gitcache to another.
 const moveTimeout = 5 * time.Minute
 
-func (a *app) shards() *cobra.Command {
+func (a *app) shardsCommand() *cobra.Command {
 	var format, replica string
 	cmd := &cobra.Command{
 		Use:     "shards",
@@ -25,7 +25,7 @@ func (a *app) shards() *cobra.Command {
 
 The sources are shared among the gitcaches by their names. When gitcaches come or go they are handed
 over, one after the other, each to one that has copied it before.`,
-		Args: wants(0, 0),
+		Args: wantArgs(0, 0),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.Flags().StringVar(&replica, "replica", "", "show only sources that this `gitcache` fetches or should fetch")
@@ -37,8 +37,8 @@ over, one after the other, each to one that has copied it before.`,
 			return a.showShards(ctx, h, replica, format)
 		})(cmd, nil)
 	}
-	cmd.AddCommand(a.drain("drain", "Make a gitcache hand over all sources, and take none until it is taken back", true),
-		a.drain("undrain", "Take a gitcache back that was drained", false), a.move())
+	cmd.AddCommand(a.drainCommand("drain", "Make a gitcache hand over all sources, and take none until it is taken back", true),
+		a.drainCommand("undrain", "Take a gitcache back that was drained", false), a.moveCommand())
 	return cmd
 }
 
@@ -49,7 +49,7 @@ func (a *app) showShards(ctx context.Context, h *hub.Hub, replica, format string
 	if err != nil {
 		return err
 	}
-	shards, err := pages(0, func(size int, token string) ([]*gitcachev1.Shard, string, error) {
+	shards, err := readPages(0, func(size int, token string) ([]*gitcachev1.Shard, string, error) {
 		page, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListShardsResponse, error) {
 			return g.Shards.ListShards(ctx, &gitcachev1.ListShardsRequest{PageSize: int32(size), PageToken: token, Replica: replica})
 		})
@@ -78,9 +78,9 @@ func (a *app) replicaTable(replicas []*gitcachev1.Replica) *table.Table {
 			state = "Draining"
 		}
 		if isSet(r.GetStartTime()) {
-			age = table.Age(a.Now(), r.GetStartTime().AsTime())
+			age = table.FormatAge(a.Now(), r.GetStartTime().AsTime())
 		}
-		t.Row(r.GetName(), state, fmt.Sprint(r.GetOwned()), fmt.Sprint(r.GetPreferred()), fmt.Sprint(r.GetCopies()), r.GetVersion(), age, r.GetUrl())
+		t.AddRow(r.GetName(), state, fmt.Sprint(r.GetOwned()), fmt.Sprint(r.GetPreferred()), fmt.Sprint(r.GetCopies()), r.GetVersion(), age, r.GetUrl())
 	}
 	return t
 }
@@ -95,17 +95,17 @@ func shardTable(shards []*gitcachev1.Shard) *table.Table {
 		if len(s.GetPreferred()) > 1 {
 			second = s.GetPreferred()[1]
 		}
-		t.Row(s.GetSource(), s.GetOwner(), fmt.Sprint(s.GetEpoch()), preferred, second, s.GetNote())
+		t.AddRow(s.GetSource(), s.GetOwner(), fmt.Sprint(s.GetEpoch()), preferred, second, s.GetNote())
 	}
 	return t
 }
 
-func (a *app) drain(verb, short string, draining bool) *cobra.Command {
+func (a *app) drainCommand(verb, short string, draining bool) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " REPLICA",
 		Short: short,
 		Long:  short + ".\n\nIt goes on serving what it has. `fairlead shards` shows how far it is.",
-		Args:  wants(1, 1),
+		Args:  wantArgs(1, 1),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			_, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.SetDrainingResponse, error) {
 				return g.Shards.SetDraining(ctx, &gitcachev1.SetDrainingRequest{Replica: args[0], Draining: draining})
@@ -123,13 +123,13 @@ func (a *app) drain(verb, short string, draining bool) *cobra.Command {
 	}
 }
 
-func (a *app) move() *cobra.Command {
+func (a *app) moveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "move SOURCE REPLICA",
 		Short: "Hand a source over to another gitcache",
 		Long: `Hand a source over to another gitcache. It returns when that has a copy and fetches from now on. There it
 stays until that gitcache drains or ends.`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			_, err := atGitcache(ctx, h, moveTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.MoveSourceResponse, error) {
 				return g.Shards.MoveSource(ctx, &gitcachev1.MoveSourceRequest{Source: args[0], Replica: args[1]})

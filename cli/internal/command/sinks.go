@@ -14,7 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-func (v view) sink(s *consolev1.Sink) (r row) {
+func (v view) sinkRow(s *consolev1.Sink) (r row) {
 	name, state, status := s.GetMetadata().GetName(), "Ready", s.GetStatus()
 	switch problem := status.GetProblem(); {
 	case s.GetSpec().GetDisabled():
@@ -35,7 +35,7 @@ func (v view) sink(s *consolev1.Sink) (r row) {
 		{"STATE", state},
 		{"TO", sinkTo(s.GetSpec())},
 		{"PROJECT", s.GetSpec().GetProject()},
-		{"SENT", v.ago(status.GetSendTime())},
+		{"SENT", v.agoText(status.GetSendTime())},
 		{"WAITING", waiting},
 	}
 	r.more = []cell{{"EVENTS", fmt.Sprint(status.GetSent())}, {"GIVEN-UP", fmt.Sprint(status.GetDropped())}, {"INTERVAL", interval}}
@@ -78,8 +78,8 @@ func sinkTo(spec *consolev1.SinkSpec) string {
 // testTimeout is longer than a console tries to send.
 const testTimeout = 30 * time.Second
 
-// sink is what people do with sinks besides reading and writing them.
-func (a *app) sink() *cobra.Command {
+// sinkCommand is what people do with sinks besides reading and writing them.
+func (a *app) sinkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sink",
 		Short: "Try where events are sent to",
@@ -105,18 +105,18 @@ func (a *app) testSink(verb string) *cobra.Command {
 		Long: `Send a test event to a sink now, and say what the other side answers. It is sent once, whatever else waits for the sink,
 by its template, to where its events go. Whoever may change the sink may test it.`,
 		Example: "  fairlead sink test chat",
-		Args:    wants(1, 1),
+		Args:    wantArgs(1, 1),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, testTimeout)
 			defer cancel()
 			res, err := h.Sinks.TestSink(ctx, &consolev1.TestSinkRequest{Name: args[0]})
 			if err != nil {
-				return sinkKind().missing(args[0], err)
+				return sinkKind().explainMissing(args[0], err)
 			}
 			if !res.GetAccepted() {
-				return fmt.Errorf("sink %q does not take it: %s", args[0], table.Clean(res.GetAnswer()))
+				return fmt.Errorf("sink %q does not take it: %s", args[0], table.CleanLine(res.GetAnswer()))
 			}
-			return a.printf("sink %q took it within %s: %s\n", args[0], res.GetDuration().AsDuration().Round(time.Millisecond), table.Clean(res.GetAnswer()))
+			return a.printf("sink %q took it within %s: %s\n", args[0], res.GetDuration().AsDuration().Round(time.Millisecond), table.CleanLine(res.GetAnswer()))
 		}),
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-func (a *app) sources() *cobra.Command {
+func (a *app) sourcesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "sources",
 		Aliases: []string{"source"},
@@ -34,18 +34,18 @@ func (a *app) sourcesRefresh() *cobra.Command {
 		Long: `Ask the repository now whether something is new, instead of at the next interval.
 
 It returns at once. What the repository answers is in "fairlead get source NAME" a moment later.`,
-		Args: wants(1, 1),
-		RunE: a.hubCommand(a.refresh),
+		Args: wantArgs(1, 1),
+		RunE: a.hubCommand(a.refreshSources),
 	}
 }
 
-// refresh asks any gitcache: it passes the wish on to the one that owns the source.
-func (a *app) refresh(ctx context.Context, h *hub.Hub, args []string) error {
+// refreshSources asks any gitcache: it passes the wish on to the one that owns the source.
+func (a *app) refreshSources(ctx context.Context, h *hub.Hub, args []string) error {
 	_, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.RefreshSourceResponse, error) {
 		return g.Sources.RefreshSource(ctx, &gitcachev1.RefreshSourceRequest{Name: args[0]})
 	})
 	if connect.CodeOf(err) == connect.CodeNotFound {
-		return sourceKind().missing(args[0], err)
+		return sourceKind().explainMissing(args[0], err)
 	}
 	if err != nil {
 		return fmt.Errorf("refresh source %q: %w", args[0], err)
@@ -70,7 +70,7 @@ func (a *app) sourcesLog() *cobra.Command {
 The repository itself is not asked: it works with the Git host down.`,
 		Example: `  fairlead sources log shop
   fairlead sources log shop --ref refs/tags/v1.4.0 -n 5`,
-		Args: wants(1, 1),
+		Args: wantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&ref, "ref", "", aboutRef)
 	cmd.Flags().IntVarP(&limit, "limit", "n", logSize, "show at most so many commits; 0: all")
@@ -83,7 +83,7 @@ The repository itself is not asked: it works with the Git host down.`,
 			return fmt.Errorf("--limit %d: must not be negative", limit)
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			commits, err := pages(limit, func(size int, token string) ([]*artifactv1.Revision, string, error) {
+			commits, err := readPages(limit, func(size int, token string) ([]*artifactv1.Revision, string, error) {
 				page, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
 					return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: args[0], Revision: ref, PageSize: int32(size), PageToken: token})
 				})
@@ -106,9 +106,9 @@ func (a *app) showLog(commits []*artifactv1.Revision, format string) error {
 	for _, c := range commits {
 		age := ""
 		if isSet(c.GetCommitTime()) {
-			age = table.Age(a.Now(), c.GetCommitTime().AsTime())
+			age = table.FormatAge(a.Now(), c.GetCommitTime().AsTime())
 		}
-		t.Row(c.GetCommit()[:min(shortHex, len(c.GetCommit()))], age, c.GetAuthor(), c.GetSubject())
+		t.AddRow(c.GetCommit()[:min(shortHex, len(c.GetCommit()))], age, c.GetAuthor(), c.GetSubject())
 	}
 	return a.writeTable(t)
 }
@@ -121,7 +121,7 @@ func (a *app) sourcesTree() *cobra.Command {
 		Long:  "Show what is in a folder of a source as the hub has fetched it. The repository itself is not asked.",
 		Example: `  fairlead sources tree shop
   fairlead sources tree shop deploy/prod --ref main`,
-		Args: wants(1, 2),
+		Args: wantArgs(1, 2),
 	}
 	cmd.Flags().StringVar(&ref, "ref", "", aboutRef)
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
@@ -135,7 +135,7 @@ func (a *app) sourcesTree() *cobra.Command {
 				folder = cleanPath(args[1])
 			}
 			var at *artifactv1.Revision
-			entries, err := pages(0, func(size int, token string) ([]*gitcachev1.TreeEntry, string, error) {
+			entries, err := readPages(0, func(size int, token string) ([]*gitcachev1.TreeEntry, string, error) {
 				page, err := atGitcache(ctx, h, callTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListTreeResponse, error) {
 					return g.Sources.ListTree(ctx, &gitcachev1.ListTreeRequest{
 						Source: args[0], Revision: ref,
@@ -165,9 +165,9 @@ func (a *app) showTree(tree *gitcachev1.ListTreeResponse, format string) error {
 		case gitcachev1.TreeEntry_KIND_FOLDER:
 			name += "/"
 		case gitcachev1.TreeEntry_KIND_FILE, gitcachev1.TreeEntry_KIND_EXECUTABLE, gitcachev1.TreeEntry_KIND_LINK:
-			size = table.Bytes(e.GetSize())
+			size = table.FormatBytes(e.GetSize())
 		}
-		t.Row(kind, size, e.GetObjectId()[:min(shortHex, len(e.GetObjectId()))], name)
+		t.AddRow(kind, size, e.GetObjectId()[:min(shortHex, len(e.GetObjectId()))], name)
 	}
 	return a.writeTable(t)
 }
@@ -181,7 +181,7 @@ func (a *app) sourcesCat() *cobra.Command {
 asked.`,
 		Example: `  fairlead sources cat shop deploy/web.yaml
   fairlead sources cat shop deploy/web.yaml --ref 1a2b3c4d | diff - web.yaml`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 	}
 	cmd.Flags().StringVar(&ref, "ref", "", aboutRef)
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {

@@ -26,25 +26,25 @@ const (
 	waitPause    = 500 * time.Millisecond
 )
 
-// levers are the verbs that change how a service is synced, and nothing else.
-func (a *app) levers() []*cobra.Command {
+// leverCommands are the verbs that change how a service is synced, and nothing else.
+func (a *app) leverCommands() []*cobra.Command {
 	return []*cobra.Command{
-		a.hold(), a.resume(), a.pin(), a.sync(), a.freeze(), a.unfreeze(), a.acknowledge(),
-		a.silence(), a.unsilence(), a.test(), a.confirm(), a.history(), a.rollback(),
+		a.holdCommand(), a.resumeCommand(), a.pinCommand(), a.syncCommand(), a.freezeCommand(), a.unfreezeCommand(), a.acknowledgeCommand(),
+		a.silenceCommand(), a.unsilenceCommand(), a.testCommand(), a.confirmCommand(), a.historyCommand(), a.rollbackCommand(),
 	}
 }
 
-// modes are those that hold takes, by name.
-func modes() map[string]deliveryv1.SyncMode {
+// syncModes are those that hold takes, by name.
+func syncModes() map[string]deliveryv1.SyncMode {
 	return map[string]deliveryv1.SyncMode{
 		"hold": deliveryv1.SyncMode_SYNC_MODE_HOLD, "suspend": deliveryv1.SyncMode_SYNC_MODE_SUSPEND, "dry-run": deliveryv1.SyncMode_SYNC_MODE_DRY_RUN,
 		"manual": deliveryv1.SyncMode_SYNC_MODE_MANUAL,
 	}
 }
 
-func (a *app) hold() *cobra.Command {
+func (a *app) holdCommand() *cobra.Command {
 	var mode, reason string
-	cmd := a.lever("hold service NAME --reason TEXT", "Keep what a service has applied, whatever is pushed", `Keep what a service has applied, whatever is pushed.
+	cmd := a.leverCommand("hold service NAME --reason TEXT", "Keep what a service has applied, whatever is pushed", `Keep what a service has applied, whatever is pushed.
 
 What others change of it is still undone. With --mode suspend nothing is touched at all; with --mode dry-run nothing
 is applied, and the agent tells what would be: see "fairlead diff service NAME"; with --mode manual "fairlead sync service NAME" applies what
@@ -58,13 +58,13 @@ asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairle
   fairlead hold service shop --mode dry-run --reason "before the migration"
   fairlead hold services --filter 'labels.env = prod' --reason "freeze" --until 2026-01-07T06:00:00Z
   fairlead hold services --cluster edge-1 --reason "the disks are replaced"
-  fairlead hold globalservice logs --reason "incident 8"`, wants(1, 2))
+  fairlead hold globalservice logs --reason "incident 8"`, wantArgs(1, 2))
 	cmd.Flags().StringVar(&mode, "mode", "hold", "hold, suspend, dry-run or manual")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := a.endFlags(cmd)
 	return a.pullMany(cmd, "hold", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
-		chosen, ok := modes()[mode]
-		until, err := ends.time()
+		chosen, ok := syncModes()[mode]
+		until, err := ends.endTime()
 		switch {
 		case err != nil:
 			return nil, err
@@ -78,13 +78,13 @@ asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairle
 	})
 }
 
-func (a *app) resume() *cobra.Command {
-	cmd := a.lever("resume service NAME", "End a hold: apply what is pushed", `End a hold: apply what is pushed. A pin stays.
+func (a *app) resumeCommand() *cobra.Command {
+	cmd := a.leverCommand("resume service NAME", "End a hold: apply what is pushed", `End a hold: apply what is pushed. A pin stays.
 
 Several services are resumed at once by --filter, --cluster or --global, or by the name of their global service: those of them that are held.`,
 		`  fairlead resume service shop --wait
   fairlead resume services --filter 'labels.env = prod'
-  fairlead resume globalservice logs`, wants(1, 2))
+  fairlead resume globalservice logs`, wantArgs(1, 2))
 	running := func(s *consolev1.Service) bool { return modeWord(s.GetSpec().GetSync().GetMode()) == "" }
 	return a.pullMany(cmd, "resume", running, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.ResumeService(ctx, &consolev1.ResumeServiceRequest{Name: args[0]})
@@ -92,24 +92,24 @@ Several services are resumed at once by --filter, --cluster or --global, or by t
 	})
 }
 
-func (a *app) pin() *cobra.Command {
+func (a *app) pinCommand() *cobra.Command {
 	var release, untilNext bool
 	var reason string
-	cmd := a.lever("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named (by 7 letters of its id or more, a branch or
+	cmd := a.leverCommand("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named (by 7 letters of its id or more, a branch or
 refs/tags/TAG; a branch that moves later moves no pin), or else the one that is applied now. It stays until "fairlead pin service NAME --release";
 with --until-next only until the ref points to another commit than now, which is delivered then; with --for or --until until that time. --release
 also ends a rollback.`, `  fairlead pin service shop --reason "2.0 is broken"
   fairlead pin service shop --until-next
   fairlead pin service shop 3f1c0d2e9b7a4c5d6e8f9012a3b4c5d6e7f80912 --wait
-  fairlead pin service shop --release`, wants(2, 3))
+  fairlead pin service shop --release`, wantArgs(2, 3))
 	cmd.Flags().BoolVar(&release, "release", false, "follow the ref again")
 	cmd.Flags().BoolVar(&untilNext, "until-next", false, "only until the ref points to another commit than now")
 	cmd.MarkFlagsMutuallyExclusive("release", "until-next")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := a.endFlags(cmd)
-	return a.pull(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return a.pullCommand(cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 		commit := ""
-		until, err := ends.time()
+		until, err := ends.endTime()
 		switch {
 		case err != nil:
 			return nil, err
@@ -160,10 +160,10 @@ func fullCommit(ctx context.Context, h *hub.Hub, service, name string) (string, 
 	return found.GetCommits()[0].GetCommit(), nil
 }
 
-func (a *app) sync() *cobra.Command {
+func (a *app) syncCommand() *cobra.Command {
 	var override bool
 	var only []string
-	cmd := a.lever("sync service NAME", "Render and compare a service anew, and apply it in manual mode", `Render a service anew and compare all of it with the cluster, whatever the agent remembers.
+	cmd := a.leverCommand("sync service NAME", "Render and compare a service anew, and apply it in manual mode", `Render a service anew and compare all of it with the cluster, whatever the agent remembers.
 Nothing of the kind is needed in daily life: what is pushed is applied, and what others change is undone, by itself. A service in manual mode
 is applied as the hub has it when the agent hears of the sync; what is pushed later waits for the next one.
 
@@ -174,7 +174,7 @@ agent does not find is told as the sync's problem (--wait fails by it), and the 
 		`  fairlead sync service shop --wait
   fairlead sync service shop --override
   fairlead sync service shop --only Deployment/web --only ConfigMap/web
-  fairlead sync services --cluster edge-1`, wants(1, 2))
+  fairlead sync services --cluster edge-1`, wantArgs(1, 2))
 	cmd.Flags().BoolVar(&override, "override", false, "also while windows or a freeze close the service")
 	cmd.Flags().StringArrayVar(&only, "only", nil, "apply only this object, as `KIND/NAME` or KIND/NAMESPACE/NAME; may be repeated")
 	return a.pullMany(cmd, "sync", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
@@ -183,7 +183,7 @@ agent does not find is told as the sync's problem (--wait fails by it), and the 
 	})
 }
 
-func (a *app) confirm() *cobra.Command {
+func (a *app) confirmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm prune SERVICE GUARD",
 		Short: "Let a removal go on that looked like an accident",
@@ -194,15 +194,15 @@ service's message names the guard, which stands for exactly these objects; after
 20 of the objects are listed by trace.`,
 		Example: `  fairlead trace service shop
   fairlead confirm prune shop 5be1f0c2a9d34417`,
-		Args: wants(3, 3),
+		Args: wantArgs(3, 3),
 	}
 	cmd.AddCommand(a.confirmGlobal(), a.confirmRemovals())
 	wait := waitFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if args[0] != "prune" {
-			return usage(cmd)
+			return usageError(cmd)
 		}
-		return a.change(wait, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		return a.changeSync(wait, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
 			out, err := h.Levers.ConfirmPrune(ctx, &consolev1.ConfirmPruneRequest{Name: args[0], Guard: args[1]})
 			return out.GetService(), err
 		})(cmd, args[1:])
@@ -226,8 +226,8 @@ func (a *app) endFlags(cmd *cobra.Command) *endings {
 	return e
 }
 
-// time is nil for no end.
-func (e *endings) time() (*timestamppb.Timestamp, error) {
+// endTime is nil for no end.
+func (e *endings) endTime() (*timestamppb.Timestamp, error) {
 	switch {
 	case e.cmd.Flags().Changed("for") && e.lasts <= 0:
 		return nil, errors.New("--for must be more than 0s")
@@ -256,20 +256,20 @@ func waitFlags(cmd *cobra.Command) *waiting {
 	return w
 }
 
-// lever is a command over one service; pull gives it what it does.
-func (a *app) lever(use, short, long, example string, args cobra.PositionalArgs) *cobra.Command {
+// leverCommand is a command over one service; pull gives it what it does.
+func (a *app) leverCommand(use, short, long, example string, args cobra.PositionalArgs) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: args}
 }
 
 type puller func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error)
 
-func (a *app) pull(cmd *cobra.Command, do puller) *cobra.Command {
+func (a *app) pullCommand(cmd *cobra.Command, do puller) *cobra.Command {
 	wait := waitFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
-			return usage(cmd)
+			return usageError(cmd)
 		}
-		return a.change(wait, do)(cmd, args[1:])
+		return a.changeSync(wait, do)(cmd, args[1:])
 	}
 	return cmd
 }
@@ -279,27 +279,27 @@ func (a *app) pullMany(cmd *cobra.Command, verb string, skip func(*consolev1.Ser
 	wait, several := waitFlags(cmd), a.manyFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service && k.kind != manifest.Global {
-			return usage(cmd)
+			return usageError(cmd)
 		}
-		all, err := several.asked(args)
+		all, err := several.isAsked(args)
 		if err != nil {
 			return err
 		}
 		if !all {
 			if k, _ := findKind(args[0]); k.kind == manifest.Global {
-				return usage(cmd)
+				return usageError(cmd)
 			}
-			return a.change(wait, do)(cmd, args[1:])
+			return a.changeSync(wait, do)(cmd, args[1:])
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			return several.pull(ctx, h, verb, skip, wait, do)
+			return several.pullLevers(ctx, h, verb, skip, wait, do)
 		})(cmd, nil)
 	}
 	return cmd
 }
 
-// change pulls a lever and says what the service is like then.
-func (a *app) change(wait *waiting, do puller) func(*cobra.Command, []string) error {
+// changeSync pulls a lever and says what the service is like then.
+func (a *app) changeSync(wait *waiting, do puller) func(*cobra.Command, []string) error {
 	return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return a.changeOne(ctx, h, wait, do, args) })
 }
 
@@ -313,26 +313,26 @@ func (a *app) changeOne(ctx context.Context, h *hub.Hub, wait *waiting, do pulle
 		return err
 	}
 	if wait.wait {
-		if service, err = a.settled(ctx, h, wait.timeout, before.GetService(), service); err != nil {
+		if service, err = a.awaitSettled(ctx, h, wait.timeout, before.GetService(), service); err != nil {
 			return err
 		}
 	}
-	return a.printf("service/%s %s\n", args[0], stands(service, wait.wait))
+	return a.printf("service/%s %s\n", args[0], describeSync(service, wait.wait))
 }
 
-// stands is a service's sync in words.
-func stands(s *consolev1.Service, waited bool) string {
-	sync, words := s.GetSpec().GetSync(), "follows "+followed(s.GetSpec())
+// describeSync returns a service's sync in words.
+func describeSync(s *consolev1.Service, waited bool) string {
+	sync, words := s.GetSpec().GetSync(), "follows "+followedRef(s.GetSpec())
 	if pin := sync.GetPin(); pin != "" {
-		words = "is pinned to " + short(pin)
+		words = "is pinned to " + shortHash(pin)
 		if n := s.GetLevers().GetPin().GetDeployment(); n > 0 {
-			words = fmt.Sprintf("is rolled back to deployment %d (%s)", n, short(pin))
+			words = fmt.Sprintf("is rolled back to deployment %d (%s)", n, shortHash(pin))
 		}
 		if s.GetSpec().GetUnpinAfter() != "" {
-			words += " until " + followed(s.GetSpec()) + " moves on"
+			words += " until " + followedRef(s.GetSpec()) + " moves on"
 		}
 	}
-	for name, mode := range modes() {
+	for name, mode := range syncModes() {
 		if sync.GetMode() == mode {
 			words += ", mode " + name
 		}
@@ -354,22 +354,22 @@ func stands(s *consolev1.Service, waited bool) string {
 	return words
 }
 
-// followed is what a service follows, pinned or not: a ref, or a chart and its version.
-func followed(spec *consolev1.ServiceSpec) string {
+// followedRef is what a service follows, pinned or not: a ref, or a chart and its version.
+func followedRef(spec *consolev1.ServiceSpec) string {
 	if spec.GetChart() != "" {
 		return catalog.ShowRef(catalog.RefOf(spec))
 	}
 	return cmp.Or(refsOf(spec), spec.GetRef(), "HEAD")
 }
 
-// settled waits until the cluster has done what was asked for.
-func (a *app) settled(ctx context.Context, h *hub.Hub, patience time.Duration, before, asked *consolev1.Service) (*consolev1.Service, error) {
+// awaitSettled waits until the cluster has done what was asked for.
+func (a *app) awaitSettled(ctx context.Context, h *hub.Hub, patience time.Duration, before, asked *consolev1.Service) (*consolev1.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pause := time.NewTicker(waitPause)
 	defer pause.Stop()
 	for last := asked; ; {
-		if done(before, asked, last) {
+		if isDone(before, asked, last) {
 			return last, cameAbout(before, asked, last)
 		}
 		select {
@@ -419,8 +419,8 @@ func standsStill(before, asked *consolev1.Service) bool {
 	return is.GetMode() > deliveryv1.SyncMode_SYNC_MODE_AUTO
 }
 
-// done says whether the hub hands out what was asked for, and the cluster is through with it.
-func done(before, asked, now *consolev1.Service) bool {
+// isDone says whether the hub hands out what was asked for, and the cluster is through with it.
+func isDone(before, asked, now *consolev1.Service) bool {
 	hub, report := now.GetStatus().GetHub(), now.GetStatus().GetCluster().GetReport()
 	was, is := before.GetSpec().GetSync(), asked.GetSpec().GetSync()
 	switch {

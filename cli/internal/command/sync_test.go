@@ -114,11 +114,11 @@ func TestWaitIsOverWhenTheClusterIsThrough(t *testing.T) {
 		"held":                        {service(2, "b", "", "b", held, hold), true},
 		"nothing waits":               {service(2, "b", "", "b", healthy, hold), true},
 	} {
-		if done(before, asked, c.now) != c.want {
+		if isDone(before, asked, c.now) != c.want {
 			t.Errorf("%s: not %v", name, c.want)
 		}
 	}
-	if !done(before, service(1, "a", "", "a", healthy, nil), before) {
+	if !isDone(before, service(1, "a", "", "a", healthy, nil), before) {
 		t.Error("nothing was changed, and it waits")
 	}
 }

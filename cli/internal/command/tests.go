@@ -28,7 +28,7 @@ const (
 	formatJUnit  = "junit"
 )
 
-func (a *app) test() *cobra.Command {
+func (a *app) testCommand() *cobra.Command {
 	t := testAsking{app: a}
 	cmd := &cobra.Command{
 		Use:   "test service NAME",
@@ -41,14 +41,14 @@ not be asked for, there are none, or nothing is known of their end within --time
 		Example: `  fairlead test service shop --wait
   fairlead test service shop --wait --timeout 30m --logs
   fairlead test results service shop -o junit > report.xml`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 	}
 	cmd.Flags().BoolVar(&t.wait, "wait", false, "until the tests have ended")
 	cmd.Flags().DurationVar(&t.timeout, "timeout", testPatience, "with --wait: how long at most")
 	cmd.Flags().BoolVar(&t.logs, "logs", false, "with --wait: show what the tests wrote")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		return a.hubCommand(t.run)(cmd, args[1:])
 	}
@@ -67,14 +67,14 @@ write JUnit reports. The hub keeps the last 20 runs of a service. -o junit is fo
 		Example: `  fairlead test results service shop
   fairlead test results service shop --run asked-1f6d2a90c3b4e587 --logs
   fairlead test results service shop -o junit > report.xml`,
-		Args: wants(2, 2),
+		Args: wantArgs(2, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json, yaml or junit")
 	cmd.Flags().StringVar(&run, "run", "", "the run with this `id`; default: the latest")
 	cmd.Flags().BoolVar(&logs, "logs", false, "show the end of what the tests wrote, too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != manifest.Service {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		if known := []string{formatTable, formatJSON, formatYAML, formatJUnit}; !slices.Contains(known, format) {
 			return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
@@ -104,7 +104,7 @@ func (t *testAsking) run(ctx context.Context, h *hub.Hub, args []string) error {
 		return t.app.printf("service/%s tests asked for: run %s. `fairlead test results service %s --run %s` shows how they went\n", name, id, name, id)
 	}
 	t.app.notef("run %s of service %s is asked for\n", id, name)
-	run, err := t.ended(ctx, h, name, id)
+	run, err := t.awaitRun(ctx, h, name, id)
 	if err != nil {
 		return err
 	}
@@ -120,8 +120,8 @@ func (t *testAsking) run(ctx context.Context, h *hub.Hub, args []string) error {
 	return flags.Exit(testsFailed)
 }
 
-// ended waits for the end of a run, and tells what happens in between.
-func (t *testAsking) ended(ctx context.Context, h *hub.Hub, name, id string) (*deliveryv1.TestRun, error) {
+// awaitRun waits for the end of a run, and tells what happens in between.
+func (t *testAsking) awaitRun(ctx context.Context, h *hub.Hub, name, id string) (*deliveryv1.TestRun, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -131,7 +131,7 @@ func (t *testAsking) ended(ctx context.Context, h *hub.Hub, name, id string) (*d
 	tell := func(about, text string) {
 		if told[about] != text {
 			told[about] = text
-			t.app.notef("%s\n", strings.TrimSpace(table.Clean(about+" "+text)))
+			t.app.notef("%s\n", strings.TrimSpace(table.CleanLine(about+" "+text)))
 		}
 	}
 	stands := "the agent has not told of it"
@@ -191,7 +191,7 @@ func testProgress(r *deliveryv1.TestResult) string {
 	if r.GetOutcome() == deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING && r.GetAttempts() > 1 {
 		text += fmt.Sprintf(", attempt %d", r.GetAttempts())
 	}
-	if spent := lasted(r.GetStartTime(), r.GetEndTime()); spent != "" {
+	if spent := formatDuration(r.GetStartTime(), r.GetEndTime()); spent != "" {
 		text += " after " + spent
 	}
 	if r.GetMessage() != "" && r.GetOutcome() != deliveryv1.TestOutcome_TEST_OUTCOME_PASSED {
@@ -208,7 +208,7 @@ func (a *app) showTests(ctx context.Context, h *hub.Hub, name, id, format string
 	run := got.GetRun()
 	switch format {
 	case formatJUnit:
-		text, err := junit(name, run)
+		text, err := renderJUnit(name, run)
 		if err != nil {
 			return err
 		}
@@ -230,9 +230,9 @@ func (a *app) showTests(ctx context.Context, h *hub.Hub, name, id, format string
 	}
 	t := v.newTable([]string{"EARLIER", "OUTCOME", "CAUSE", "COMMIT", "WHEN", "TOOK", "TESTS"})
 	for _, r := range earlier {
-		v.row(t, []string{
-			r.GetId(), testOutcome(r.GetOutcome()), manifest.Short(r.GetCause()), short(r.GetCommit()),
-			v.ago(r.GetStartTime()), lasted(r.GetStartTime(), r.GetEndTime()), testCount(r),
+		v.addRow(t, []string{
+			r.GetId(), testOutcome(r.GetOutcome()), manifest.Short(r.GetCause()), shortHash(r.GetCommit()),
+			v.agoText(r.GetStartTime()), formatDuration(r.GetStartTime(), r.GetEndTime()), testCount(r),
 		})
 	}
 	if err := a.printf("\n"); err != nil {
@@ -245,21 +245,21 @@ func (a *app) showTests(ctx context.Context, h *hub.Hub, name, id, format string
 func (v view) testRun(run *deliveryv1.TestRun, logs bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run %s %s", run.GetId(), testOutcome(run.GetOutcome()))
-	if took := lasted(run.GetStartTime(), run.GetEndTime()); took != "" {
+	if took := formatDuration(run.GetStartTime(), run.GetEndTime()); took != "" {
 		fmt.Fprintf(&b, " after %s", took)
 	}
-	for _, part := range []string{v.ago(run.GetStartTime()), testCause(run.GetCause())} {
+	for _, part := range []string{v.agoText(run.GetStartTime()), testCause(run.GetCause())} {
 		if part != "" {
 			b.WriteString(", " + part)
 		}
 	}
 	if run.GetCommit() != "" {
-		b.WriteString(", commit " + short(run.GetCommit()))
+		b.WriteString(", commit " + shortHash(run.GetCommit()))
 	}
 	if run.GetMessage() != "" {
 		b.WriteString(": " + run.GetMessage())
 	}
-	head := table.Clean(b.String())
+	head := table.CleanLine(b.String())
 	b.Reset()
 	b.WriteString(head + "\n")
 	if len(run.GetResults()) == 0 {
@@ -267,7 +267,7 @@ func (v view) testRun(run *deliveryv1.TestRun, logs bool) string {
 	}
 	t := table.New("TEST", "OUTCOME", "TOOK", "ATTEMPTS", "CASES", "MESSAGE")
 	for _, r := range run.GetResults() {
-		t.Row(testTitle(r), testOutcome(r.GetOutcome()), lasted(r.GetStartTime(), r.GetEndTime()), fmt.Sprint(r.GetAttempts()), caseCount(r), r.GetMessage())
+		t.AddRow(testTitle(r), testOutcome(r.GetOutcome()), formatDuration(r.GetStartTime(), r.GetEndTime()), fmt.Sprint(r.GetAttempts()), caseCount(r), r.GetMessage())
 	}
 	b.WriteByte('\n')
 	_ = t.Write(&b) // A strings.Builder takes everything.
@@ -290,7 +290,7 @@ func failedCases(b *strings.Builder, r *deliveryv1.TestResult) {
 			continue
 		}
 		if listed++; listed == 1 {
-			fmt.Fprintf(b, "\n%s:\n", table.Clean(testTitle(r)))
+			fmt.Fprintf(b, "\n%s:\n", table.CleanLine(testTitle(r)))
 		}
 		line := testOutcome(c.GetOutcome()) + " "
 		if c.GetClass() != "" {
@@ -300,7 +300,7 @@ func failedCases(b *strings.Builder, r *deliveryv1.TestResult) {
 		if c.GetMessage() != "" {
 			line += ": " + c.GetMessage()
 		}
-		fmt.Fprintf(b, "  %s\n", table.Clean(line))
+		fmt.Fprintf(b, "  %s\n", table.CleanLine(line))
 	}
 	if more := r.GetCasesFailed() - listed; more > 0 && listed > 0 {
 		fmt.Fprintf(b, "  and %d more\n", more)
@@ -316,9 +316,9 @@ func testLog(b *strings.Builder, r *deliveryv1.TestResult) {
 	if r.GetLogCut() {
 		cut = " (its end)"
 	}
-	fmt.Fprintf(b, "\n--- log of %s%s\n", table.Clean(testTitle(r)), cut)
+	fmt.Fprintf(b, "\n--- log of %s%s\n", table.CleanLine(testTitle(r)), cut)
 	for line := range strings.Lines(r.GetLog()) {
-		b.WriteString(table.Clean(line) + "\n")
+		b.WriteString(table.CleanLine(line) + "\n")
 	}
 }
 
@@ -382,8 +382,8 @@ func caseCount(r *deliveryv1.TestResult) string {
 	return text
 }
 
-// summed is the latest run of a service's tests in few words, like "failed, 1 of 3 passed"; empty: there was none.
-func summed(t *deliveryv1.TestSummary) string {
+// summarizeTests returns the latest run of a service's tests in few words, like "failed, 1 of 3 passed"; empty: there was none.
+func summarizeTests(t *deliveryv1.TestSummary) string {
 	if t.GetId() == "" {
 		return ""
 	}
@@ -394,8 +394,8 @@ func summed(t *deliveryv1.TestSummary) string {
 	return text
 }
 
-// lasted is how long something took; empty if its end is not known.
-func lasted(begin, end *timestamppb.Timestamp) string {
+// formatDuration returns how long something took; empty if its end is not known.
+func formatDuration(begin, end *timestamppb.Timestamp) string {
 	if !isSet(begin) || !isSet(end) {
 		return ""
 	}

@@ -72,7 +72,7 @@ and 1 more
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	logs := (view{now: noon()}).testRun(shopRun(), true)
-	if !strings.HasSuffix(logs, "\n--- log of shop/api (Job) (its end)\n"+table.Clean("one\x1b[31m")+"\ntwo\n") ||
+	if !strings.HasSuffix(logs, "\n--- log of shop/api (Job) (its end)\n"+table.CleanLine("one\x1b[31m")+"\ntwo\n") ||
 		strings.Contains(logs, "\x1b") {
 		t.Errorf("logs: %q", logs)
 	}
@@ -80,7 +80,7 @@ and 1 more
 
 func TestRunsOfTestsAreJUnit(t *testing.T) {
 	t.Parallel()
-	text, err := junit("shop", shopRun())
+	text, err := renderJUnit("shop", shopRun())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestRunsOfTestsAreJUnit(t *testing.T) {
 		t.Errorf("crash: %+v", crash)
 	}
 	// Tests that did not run at all are not green.
-	text, err = junit("shop", &deliveryv1.TestRun{
+	text, err = renderJUnit("shop", &deliveryv1.TestRun{
 		Id: "a", Outcome: deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, Message: "the service waits",
 	})
 	if err != nil || !strings.Contains(text, `errors="1"`) || !strings.Contains(text, "the service waits") {
@@ -161,7 +161,7 @@ func TestTestsAreShownWithTheirService(t *testing.T) {
 			strings.Contains(wide, "fairlead test results service shop-a") != c.noted {
 			t.Errorf("%s: get:\n%s", name, wide)
 		}
-		text := squeeze(tr.text(tr.steps()))
+		text := squeeze(tr.renderText(tr.listSteps()))
 		if !strings.Contains(text, c.trace) || !strings.Contains(text, c.verdict) ||
 			strings.Contains(text, "TESTS") != (c.tests != nil) {
 			t.Errorf("%s: trace:\n%s", name, text)

@@ -14,7 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-func (a *app) token() *cobra.Command {
+func (a *app) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "token",
 		Aliases: []string{"tokens"},
@@ -25,7 +25,7 @@ func (a *app) token() *cobra.Command {
 	cmd.AddCommand(a.tokenCreate(), a.tokenList(), &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Make a token, and what it was exchanged for, invalid everywhere within 30 s",
-		Args:  wants(1, 1),
+		Args:  wantArgs(1, 1),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
@@ -50,7 +50,7 @@ func (a *app) tokenCreate() *cobra.Command {
 
 It goes to stdout, this once. The console takes it as it is ("Authorization: Bearer ..."); "fairlead login URL --token-file FILE" takes it, too.`,
 		Example: "  fairlead token create --service-account ci --role deployer --project shop > ci.token",
-		Args:    wants(0, 0),
+		Args:    wantArgs(0, 0),
 	}
 	cmd.Flags().StringVar(&in.ServiceAccount, "service-account", "", "owner; default: you")
 	cmd.Flags().StringVar(&in.Description, "description", "", "what it is for")
@@ -80,7 +80,7 @@ func (a *app) tokenList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List your tokens; administrators see all",
-		Args:  wants(0, 0),
+		Args:  wantArgs(0, 0),
 	}
 	cmd.Flags().StringVar(&subject, "subject", "", "only those of user:NAME or serviceaccount:NAME")
 	cmd.RunE = a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
@@ -92,8 +92,8 @@ func (a *app) tokenList() *cobra.Command {
 				return err
 			}
 			for _, info := range res.GetTokens() {
-				t.Row(info.GetId(), info.GetSubject(), limitsText(info.GetLimits()), a.moment(info.GetExpireTime()),
-					a.moment(info.GetLastUseTime()), info.GetDescription())
+				t.AddRow(info.GetId(), info.GetSubject(), limitsText(info.GetLimits()), a.formatMoment(info.GetExpireTime()),
+					a.formatMoment(info.GetLastUseTime()), info.GetDescription())
 			}
 			listed += len(res.GetTokens())
 			if token = res.GetNextPageToken(); token == "" {
@@ -109,7 +109,7 @@ func (a *app) tokenList() *cobra.Command {
 	return cmd
 }
 
-func (a *app) moment(at *timestamppb.Timestamp) string {
+func (a *app) formatMoment(at *timestamppb.Timestamp) string {
 	if at == nil {
 		return "never"
 	}

@@ -27,7 +27,7 @@ type topping struct {
 	curve  bool
 }
 
-func (a *app) top() *cobra.Command {
+func (a *app) topCommand() *cobra.Command {
 	o := topping{app: a}
 	cmd := &cobra.Command{
 		Use:   "top fleet|cluster|service [NAME]",
@@ -51,7 +51,7 @@ warnings an hour, and what pods request of what nodes can give. The highest of a
   fairlead top cluster edge-1
   fairlead top cluster edge-1 --curve
   fairlead top service shop --watch`,
-		Args: wants(1, 2),
+		Args: wantArgs(1, 2),
 	}
 	cmd.Flags().StringVarP(&o.format, "output", "o", formatTable, "form of the output: table, json, yaml")
 	cmd.Flags().StringVar(&o.filter, "filter", "", "only clusters that fit, such as 'labels.env = prod AND nodes.not_ready > 0'")
@@ -61,13 +61,13 @@ warnings an hour, and what pods request of what nodes can give. The highest of a
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on with what changes, until interrupted")
 	cmd.Flags().BoolVar(&a.noHeaders, "no-headers", false, "print tables without their heads")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		show, err := o.what(args)
+		show, err := o.chooseShow(args)
 		if err != nil {
 			return err
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			if o.watch {
-				return o.app.again(ctx, o.format, func(ctx context.Context) (string, error) {
+				return o.app.repeatText(ctx, o.format, func(ctx context.Context) (string, error) {
 					var b strings.Builder
 					err := show(ctx, h, &b)
 					return b.String(), err
@@ -79,8 +79,8 @@ warnings an hour, and what pods request of what nodes can give. The highest of a
 	return cmd
 }
 
-// what returns the function that shows the requested figures.
-func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer) error, error) {
+// chooseShow returns the function that shows the requested figures.
+func (o *topping) chooseShow(args []string) (func(context.Context, *hub.Hub, io.Writer) error, error) {
 	name := strings.Join(args[1:], "")
 	if err := checkOneOf(o.format, []string{formatTable, formatJSON, formatYAML}); err != nil {
 		return nil, err
@@ -96,19 +96,19 @@ func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer
 	case o.curve && kind == "cluster" && name == "":
 		return nil, errors.New("name the cluster whose curves to show, or add several up: `fairlead top fleet --curve`")
 	case o.curve && name == "" && kind == "fleet", o.curve && kind == "cluster" && o.filter == "":
-		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.curves(ctx, h, to, name) }, nil
+		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.showCurves(ctx, h, to, name) }, nil
 	case kind == "fleet" && name == "":
-		return o.fleet, nil
+		return o.showFleet, nil
 	case kind == "fleet":
 		return nil, errors.New("the fleet has no name: choose clusters by --filter")
 	case kind == "cluster" && name == "":
-		return o.clusters, nil
+		return o.showClusters, nil
 	case kind == "cluster" && o.filter != "":
 		return nil, errors.New("--filter chooses by itself: leave the name out")
 	case kind == "cluster":
-		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.one(ctx, h, to, name) }, nil
+		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.showCluster(ctx, h, to, name) }, nil
 	case kind == "service":
-		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.services(ctx, h, to, name) }, nil
+		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.showServices(ctx, h, to, name) }, nil
 	}
 	if kind == "pod" || kind == "node" {
 		return nil, fmt.Errorf("`fairlead get %ss` lists those of all clusters, `fairlead kubectl CLUSTER -- top %ss` tells what those of a cluster use", kind, kind)
@@ -116,8 +116,8 @@ func (o *topping) what(args []string) (func(context.Context, *hub.Hub, io.Writer
 	return nil, fmt.Errorf("there are no figures of %q: there are fleet, cluster and service", args[0])
 }
 
-// write writes a table as wide as it has to be.
-func (o *topping) write(t *table.Table, to io.Writer) error {
+// writeTable writes a table as wide as it has to be.
+func (o *topping) writeTable(t *table.Table, to io.Writer) error {
 	if to == o.app.Stdout {
 		return o.app.writeTable(t)
 	}
@@ -175,12 +175,12 @@ func figureCells(f map[string]int64) []string {
 		nodes = about("nodes.total") + fmt.Sprintf("%d/%d", f["nodes.ready"], f["nodes.total"])
 	}
 	return []string{
-		nodes, share("requests.cpu", "nodes.cpu_allocatable", cores), share("requests.memory", "nodes.memory_allocatable", table.Bytes),
+		nodes, share("requests.cpu", "nodes.cpu_allocatable", formatCores), share("requests.memory", "nodes.memory_allocatable", table.FormatBytes),
 		count("pods.total"), count("pods.not_ready"), count("restarts.hour"), count("pulls.pods"), count("warnings.hour"),
 	}
 }
 
-func (o *topping) fleet(ctx context.Context, h *hub.Hub, to io.Writer) error {
+func (o *topping) showFleet(ctx context.Context, h *hub.Hub, to io.Writer) error {
 	var by []string
 	for key := range strings.SplitSeq(o.by, ",") {
 		if key != "" {
@@ -201,9 +201,9 @@ func (o *topping) fleet(ctx context.Context, h *hub.Hub, to io.Writer) error {
 	t := table.New(append(append(head, "CLUSTERS", "AWAY", "NO-VIEW"), figureHead()...)...)
 	for _, s := range got.GetSums() {
 		cells := append(slices.Clone(s.GetValues()), fmt.Sprint(s.GetClusters()), fmt.Sprint(s.GetAway()), fmt.Sprint(s.GetClusters()-s.GetViewed()))
-		t.Row(append(cells, figureCells(fairShares(s.GetFigures()))...)...)
+		t.AddRow(append(cells, figureCells(fairShares(s.GetFigures()))...)...)
 	}
-	return o.write(t, to)
+	return o.writeTable(t, to)
 }
 
 // allViews reads all pages.
@@ -221,7 +221,7 @@ func allViews(ctx context.Context, h *hub.Hub, q question) (out []*consolev1.Clu
 	}
 }
 
-func (o *topping) clusters(ctx context.Context, h *hub.Hub, to io.Writer) error {
+func (o *topping) showClusters(ctx context.Context, h *hub.Hub, to io.Writer) error {
 	q := o.question
 	if q.sort == "" {
 		q.sort = "pods.not_ready desc, nodes.not_ready desc, warnings.hour desc"
@@ -236,9 +236,9 @@ func (o *topping) clusters(ctx context.Context, h *hub.Hub, to io.Writer) error 
 	look := view{now: o.app.Now()}
 	t := table.New(append(append([]string{"CLUSTER"}, figureHead()...), "VIEW")...)
 	for _, v := range views {
-		t.Row(append(append([]string{v.GetCluster()}, figureCells(v.GetFigures())...), look.viewState(v))...)
+		t.AddRow(append(append([]string{v.GetCluster()}, figureCells(v.GetFigures())...), look.viewState(v))...)
 	}
-	return o.write(t, to)
+	return o.writeTable(t, to)
 }
 
 // viewState says how far a view can be trusted; empty: it is of now.
@@ -247,15 +247,15 @@ func (v view) viewState(of *consolev1.ClusterView) string {
 	case of.GetMissing() != "":
 		return of.GetMissing()
 	case !of.GetConnected():
-		return "away, as of " + v.ago(of.GetLastSeenTime())
+		return "away, as of " + v.agoText(of.GetLastSeenTime())
 	case of.GetUnfollowed() != "":
-		return of.GetUnfollowed() + "; as of " + v.ago(of.GetUpdateTime())
+		return of.GetUnfollowed() + "; as of " + v.agoText(of.GetUpdateTime())
 	}
 	return ""
 }
 
-// one shows all that the view of a cluster says, section by section.
-func (o *topping) one(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+// showCluster shows all that the view of a cluster says, section by section.
+func (o *topping) showCluster(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
 	got, err := h.Views.GetClusterView(ctx, &consolev1.GetClusterViewRequest{Cluster: name})
 	if err != nil {
 		return noViews(err)
@@ -266,16 +266,16 @@ func (o *topping) one(ctx context.Context, h *hub.Hub, to io.Writer, name string
 	v, look := got.GetView(), view{now: o.app.Now()}
 	state := look.viewState(v)
 	if state == "" {
-		state = "current, last change " + look.ago(v.GetUpdateTime())
+		state = "current, last change " + look.agoText(v.GetUpdateTime())
 	}
-	if _, err := fmt.Fprintf(to, "Cluster %s: %s\n", v.GetCluster(), table.Clean(state)); err != nil || v.GetMissing() != "" {
+	if _, err := fmt.Fprintf(to, "Cluster %s: %s\n", v.GetCluster(), table.CleanLine(state)); err != nil || v.GetMissing() != "" {
 		return err
 	}
 	t := table.New("SECTION", "FIGURES", "TRUST")
 	for _, s := range v.GetSections() {
-		t.Row(s.GetName(), figuresOf(s), trust(s))
+		t.AddRow(s.GetName(), figuresOf(s), describeTrust(s))
 	}
-	if err := o.write(t, to); err != nil {
+	if err := o.writeTable(t, to); err != nil {
 		return err
 	}
 	if v.GetRowsHidden() {
@@ -292,9 +292,9 @@ func figuresOf(s *deliveryv1.ViewSection) string {
 		show := fmt.Sprint(n)
 		switch {
 		case strings.Contains(name, "cpu"):
-			show = cores(n)
+			show = formatCores(n)
 		case strings.Contains(name, "memory"), strings.HasSuffix(name, "bytes"):
-			show = table.Bytes(n)
+			show = table.FormatBytes(n)
 		}
 		if n != 0 || name == "total" {
 			out = append(out, name+"="+show)
@@ -303,8 +303,8 @@ func figuresOf(s *deliveryv1.ViewSection) string {
 	return strings.Join(out, " ")
 }
 
-// trust says how far a section can be trusted; empty: it is whole.
-func trust(s *deliveryv1.ViewSection) string {
+// describeTrust says how far a section can be trusted; empty: it is whole.
+func describeTrust(s *deliveryv1.ViewSection) string {
 	var out []string
 	switch s.GetState() {
 	case deliveryv1.SectionState_SECTION_STATE_WHOLE:
@@ -329,7 +329,7 @@ func trust(s *deliveryv1.ViewSection) string {
 	return strings.Join(out, "; ")
 }
 
-func (o *topping) services(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+func (o *topping) showServices(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
 	req := &consolev1.ListViewRowsRequest{Section: "services", PageSize: 1000, Filter: o.filter, Service: name}
 	var rows []*consolev1.ClusterViewRow
 	for {
@@ -359,15 +359,15 @@ func (o *topping) services(ctx context.Context, h *hub.Hub, to io.Writer, name s
 	for _, r := range rows {
 		f, away := r.GetRow().GetFigures(), ""
 		if !r.GetConnected() {
-			away = "away, as of " + look.ago(r.GetLastSeenTime())
+			away = "away, as of " + look.agoText(r.GetLastSeenTime())
 		}
-		t.Row(r.GetRow().GetName(), r.GetCluster(), fmt.Sprint(f["pods"]), fmt.Sprint(f["ready"]), fmt.Sprint(f["not_ready"]), fmt.Sprint(f["restarts"]), away)
+		t.AddRow(r.GetRow().GetName(), r.GetCluster(), fmt.Sprint(f["pods"]), fmt.Sprint(f["ready"]), fmt.Sprint(f["not_ready"]), fmt.Sprint(f["restarts"]), away)
 	}
-	return o.write(t, to)
+	return o.writeTable(t, to)
 }
 
-// figures reads those of all clusters for a wide table, by cluster; nil: the hub has no views.
-func figures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.ClusterView, error) {
+// readFigures reads those of all clusters for a wide table, by cluster; nil: the hub has no views.
+func readFigures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.ClusterView, error) {
 	views, err := allViews(ctx, h, question{})
 	if errors.Is(err, errNoViews) {
 		return nil, nil //nolint:nilnil // nil has a meaning

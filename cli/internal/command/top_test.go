@@ -12,7 +12,7 @@ func TestFiguresOfASampleAreMarked(t *testing.T) {
 		"nodes.total": 3, "nodes.ready": 2, "nodes.cpu_allocatable": 4000, "requests.cpu": 1000, "requests.sampled": 1,
 		"pods.total": 1200, "pods.sampled": 1, "warnings.hour": 0,
 	})
-	want := []string{"2/3", "≈" + cores(1000) + "/" + cores(4000) + " (25%)", "-", "≈1200", "-", "-", "-", "0"}
+	want := []string{"2/3", "≈" + formatCores(1000) + "/" + formatCores(4000) + " (25%)", "-", "≈1200", "-", "-", "-", "0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -26,7 +26,7 @@ func TestSharesOfSumsAreOfTheClustersThatKnowBoth(t *testing.T) {
 		"shares.cpu_allocatable": 4000,
 		"requests.memory":        1 << 30, "nodes.memory_allocatable": 1 << 20,
 	}))
-	want := []string{"-", cores(1000) + "/" + cores(4000) + " (25%)", "1.0 GiB/-"}
+	want := []string{"-", formatCores(1000) + "/" + formatCores(4000) + " (25%)", "1.0 GiB/-"}
 	if !slices.Equal(got[:3], want) {
 		t.Errorf("got %q, want %q", got[:3], want)
 	}

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-func (a *app) trace() *cobra.Command {
+func (a *app) traceCommand() *cobra.Command {
 	var format string
 	var o tracedObject
 	var watch bool
@@ -43,18 +43,18 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
   fairlead trace service shop --watch
   fairlead trace service shop -o json
   fairlead trace globalservice logs`,
-		Args: wants(1, 2),
+		Args: wantArgs(1, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", formatTable, "form of the output: table, json or yaml")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes, until interrupted")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "of an object: the namespace that it is in")
 	cmd.Flags().StringVarP(&o.cluster, "cluster", "c", "", "of an object: the cluster that it is in")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.named(args) {
+		if o.takeName(args) {
 			return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return a.traceObject(ctx, h, o, format) })(cmd, nil)
 		}
 		if len(args) < 2 {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		k, err := findKind(args[0])
 		if err != nil || k.kind != manifest.Service && k.kind != manifest.Global {
@@ -71,15 +71,15 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			if watch {
-				return a.again(ctx, format, func(ctx context.Context) (string, error) {
-					t, err := a.follow(ctx, h, args[0])
+				return a.repeatText(ctx, format, func(ctx context.Context) (string, error) {
+					t, err := a.followService(ctx, h, args[0])
 					if err != nil {
 						return "", err
 					}
-					return t.text(t.steps()), nil
+					return t.renderText(t.listSteps()), nil
 				})
 			}
-			t, err := a.follow(ctx, h, args[0])
+			t, err := a.followService(ctx, h, args[0])
 			if err != nil {
 				return err
 			}
@@ -103,9 +103,9 @@ type trail struct {
 	noDistributors bool
 }
 
-// follow asks the console for the service, and then everybody at once for the rest.
-func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, error) {
-	m, err := serviceKind().one(ctx, h, name)
+// followService asks the console for the service, and then everybody at once for the rest.
+func (a *app) followService(ctx context.Context, h *hub.Hub, name string) (*trail, error) {
+	m, err := serviceKind().readOne(ctx, h, name)
 	if err != nil {
 		return nil, err
 	}
@@ -116,28 +116,28 @@ func (a *app) follow(ctx context.Context, h *hub.Hub, name string) (*trail, erro
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		res, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: catalog.SourceOf(spec)})
-		t.source, t.noSource = res.GetSource(), reason(err)
+		t.source, t.noSource = res.GetSource(), reasonLine(err)
 	})
 	wg.Go(func() {
 		if spec.GetCatalog() {
 			return
 		}
 		res, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: spec.GetCluster()})
-		t.cluster, t.noCluster = res.GetCluster(), reason(err)
+		t.cluster, t.noCluster = res.GetCluster(), reasonLine(err)
 	})
 	wg.Go(func() {
 		res, err := atGitcache(ctx, h, checkTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.GetSourceResponse, error) {
 			return g.Sources.GetSource(ctx, &gitcachev1.GetSourceRequest{Name: catalog.SourceOf(spec)})
 		})
-		t.live, t.noLive = res.GetSource(), reason(err)
+		t.live, t.noLive = res.GetSource(), reasonLine(err)
 	})
-	wg.Go(func() { t.distributors, t.noDistributors = sick(ctx, h) })
+	wg.Go(func() { t.distributors, t.noDistributors = sickDistributors(ctx, h) })
 	wg.Wait()
 	return t, nil
 }
 
-// sick says what is wrong with distributors, and whether none of them is ready.
-func sick(ctx context.Context, h *hub.Hub) (texts []string, none bool) {
+// sickDistributors says what is wrong with distributors, and whether none of them is ready.
+func sickDistributors(ctx context.Context, h *hub.Hub) (texts []string, none bool) {
 	found := make([]finding, len(h.Context.Endpoints.Distributors))
 	var wg sync.WaitGroup
 	for i, url := range h.Context.Endpoints.Distributors {
@@ -154,20 +154,20 @@ func sick(ctx context.Context, h *hub.Hub) (texts []string, none bool) {
 	return texts, none
 }
 
-// reason is an error in one line.
-func reason(err error) string {
+// reasonLine is an error in one line.
+func reasonLine(err error) string {
 	if err == nil {
 		return ""
 	}
-	return table.Clean(err.Error())
+	return table.CleanLine(err.Error())
 }
 
 func (a *app) showTrail(t *trail, format string) error {
-	steps := t.steps()
+	steps := t.listSteps()
 	if format == formatTable {
-		return a.printf("%s", t.text(steps))
+		return a.printf("%s", t.renderText(steps))
 	}
-	tree := map[string]any{"verdict": t.verdict(steps), "service": t.service}
+	tree := map[string]any{"verdict": t.verdictText(steps), "service": t.service}
 	if t.source != nil {
 		tree["source"] = t.source
 	}
@@ -182,7 +182,7 @@ func (a *app) showTrail(t *trail, format string) error {
 		states[strings.ToLower(s.name)] = strings.ToLower(string(s.mark))
 	}
 	tree["steps"] = states
-	if silent := t.silent(); len(silent) > 0 {
+	if silent := t.listSilent(); len(silent) > 0 {
 		tree["noAnswer"] = silent
 	}
 	write := manifest.Tree
@@ -194,13 +194,13 @@ func (a *app) showTrail(t *trail, format string) error {
 		return err
 	}
 	if isTemplate(format) {
-		return a.fill(format, text, [][]byte{text})
+		return a.fillTemplate(format, text, [][]byte{text})
 	}
 	return a.printf("%s", text)
 }
 
-// silent names the parts that did not answer, and why.
-func (t *trail) silent() []any {
+// listSilent names the parts that did not answer, and why.
+func (t *trail) listSilent() []any {
 	var all []any
 	for _, text := range append([]string{t.noSource, t.noCluster, t.noLive}, t.distributors...) {
 		if text != "" {
@@ -210,23 +210,23 @@ func (t *trail) silent() []any {
 	return all
 }
 
-// text is the trail for people.
-func (t *trail) text(steps []step) string {
+// renderText renders the trail for people.
+func (t *trail) renderText(steps []step) string {
 	var b strings.Builder
 	status := t.service.GetStatus()
 	fmt.Fprintf(&b, "%s: %s", t.service.GetMetadata().GetName(), stateOf(t.service))
 	if isSet(status.GetStateSince()) {
-		fmt.Fprintf(&b, " for %s", table.Age(t.now, status.GetStateSince().AsTime()))
+		fmt.Fprintf(&b, " for %s", table.FormatAge(t.now, status.GetStateSince().AsTime()))
 	}
 	b.WriteString("\n\n")
 	for _, s := range steps {
 		head := fmt.Sprintf("%-10s%-7s", s.name, s.mark)
 		for _, line := range s.lines {
-			fmt.Fprintf(&b, "%s%s\n", head, table.Clean(line))
+			fmt.Fprintf(&b, "%s%s\n", head, table.CleanLine(line))
 			head = strings.Repeat(" ", len(head))
 		}
 		view{now: t.now}.objectTable(&b, s.objects)
 	}
-	fmt.Fprintf(&b, "\n%s\n", table.Clean(t.verdict(steps)))
+	fmt.Fprintf(&b, "\n%s\n", table.CleanLine(t.verdictText(steps)))
 	return b.String()
 }

@@ -19,33 +19,33 @@ func (t *trail) deliveryStep() step {
 	name, c := t.service.GetSpec().GetCluster(), t.cluster
 	s := step{name: "DELIVERY", mark: markOK}
 	if spec := t.service.GetSpec(); spec.GetCatalog() {
-		s.say("to the catalog, with the rights of service account %s", spec.GetServiceAccount())
+		s.addLine("to the catalog, with the rights of service account %s", spec.GetServiceAccount())
 		return s
 	}
 	if c == nil {
 		s.mark = markNone
-		s.say("nothing is known of cluster %s (%s)", name, t.noCluster)
+		s.addLine("nothing is known of cluster %s (%s)", name, t.noCluster)
 		return s
 	}
 	status := c.GetStatus()
 	state, message := t.view.clusterState(c)
 	line := fmt.Sprintf("cluster %s, %s", name, strings.ToLower(state))
-	if seen := t.ago(status.GetLastSeenTime()); seen != "" {
+	if seen := t.agoText(status.GetLastSeenTime()); seen != "" {
 		line += ", seen " + seen
 	}
 	if next := status.GetNextPollTime(); isSet(next) {
 		if next.AsTime().After(t.now) {
-			line += fmt.Sprintf(", asks %s or when it is nudged", t.until(next))
+			line += fmt.Sprintf(", asks %s or when it is nudged", t.untilText(next))
 		} else if !status.GetConnected() {
-			line += ", should have asked " + t.ago(next)
+			line += ", should have asked " + t.agoText(next)
 		}
 	}
-	s.say("%s", line)
+	s.addLine("%s", line)
 	if status.GetAgentVersion() != "" {
-		s.say("agent %s, Kubernetes %s", status.GetAgentVersion(), cmp.Or(status.GetKubernetesVersion(), "not known"))
+		s.addLine("agent %s, Kubernetes %s", status.GetAgentVersion(), cmp.Or(status.GetKubernetesVersion(), "not known"))
 	}
 	if status.GetSkew() != "" {
-		s.say("the agent is %s", status.GetSkew())
+		s.addLine("the agent is %s", status.GetSkew())
 	}
 	if message == "" {
 		return s
@@ -75,44 +75,44 @@ func (t *trail) clusterStep() step {
 	}
 	if r == nil {
 		s.since = hub.GetResolveTime()
-		s.cause, s.next = fmt.Sprintf("the %s has not reported on it yet", strings.ToLower(s.name)), t.look()
-		s.say("has not reported on it yet")
+		s.cause, s.next = fmt.Sprintf("the %s has not reported on it yet", strings.ToLower(s.name)), t.lookHint()
+		s.addLine("has not reported on it yet")
 		return s
 	}
 	said := fmt.Sprintf("%s, %d of %d %s are healthy", manifest.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
-	s.say("%s", t.since(said, r.GetObservedTime()))
+	s.addLine("%s", t.sinceText(said, r.GetObservedTime()))
 	if r.GetAppliedDigest() != "" {
-		s.say("applied: %s", t.truth(r.GetAppliedDigest(), appliedCommit(r), r.GetAppliedTime(), "", nil))
+		s.addLine("applied: %s", t.truthText(r.GetAppliedDigest(), appliedCommit(r), r.GetAppliedTime(), "", nil))
 	}
 	if r.GetMessage() != "" {
-		s.say("%s", r.GetMessage())
+		s.addLine("%s", r.GetMessage())
 	}
-	s.objects = append(slices.Clone(r.GetObjects()), guarded(r.GetGuard())...)
-	t.judge(&s, hub, r)
+	s.objects = append(slices.Clone(r.GetObjects()), guardedObjects(r.GetGuard())...)
+	t.judgeReport(&s, hub, r)
 	if c := t.cluster; c != nil && !c.GetStatus().GetConnected() {
 		s.mark = markNone
-		s.say("said %s; not connected since, so nobody knows", cmp.Or(t.ago(truth.GetReceiveTime()), "once"))
+		s.addLine("said %s; not connected since, so nobody knows", cmp.Or(t.agoText(truth.GetReceiveTime()), "once"))
 	}
 	return s
 }
 
-// judge marks what a cluster says about what the hub hands out.
-func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceReport) {
+// judgeReport marks what a cluster says about what the hub hands out.
+func (t *trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceReport) {
 	failed := r.GetPhase() == deliveryv1.Phase_PHASE_FAILED || r.GetPhase() == deliveryv1.Phase_PHASE_DEGRADED
 	switch {
 	case r.GetDigest() != hub.GetDigest():
 		s.cause, s.next, s.since = fmt.Sprintf("the %s has not taken %s in yet", strings.ToLower(s.name),
-			short(hub.GetRevision().GetCommit())), t.look(), hub.GetResolveTime()
-		s.say("%s", s.cause)
+			shortHash(hub.GetRevision().GetCommit())), t.lookHint(), hub.GetResolveTime()
+		s.addLine("%s", s.cause)
 	case failed:
 		s.mark = markFail
 		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%s %s healthy",
 			plural.Part(r.GetObjectsHealthy(), r.GetObjectsTotal(), "object"), plural.Are(r.GetObjectsTotal())))
-		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folder(t.service), catalog.SourceOf(t.service.GetSpec()), t.lookInto())
+		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folderPath(t.service), catalog.SourceOf(t.service.GetSpec()), t.lookInto())
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.mark = markOK
 	default:
-		s.cause, s.next = cmp.Or(r.GetMessage(), manifest.Short(r.GetPhase())+" still"), t.look()
+		s.cause, s.next = cmp.Or(r.GetMessage(), manifest.Short(r.GetPhase())+" still"), t.lookHint()
 		name := t.service.GetMetadata().GetName()
 		switch {
 		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD, r.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS:
@@ -128,9 +128,9 @@ func (t *trail) judge(s *step, hub *consolev1.HubTruth, r *deliveryv1.ServiceRep
 func (t *trail) testsStep() step {
 	tests, name := t.service.GetStatus().GetCluster().GetReport().GetTests(), t.service.GetMetadata().GetName()
 	s := step{name: "TESTS", mark: markOK, since: cmp.Or(tests.GetEndTime(), tests.GetStartTime())}
-	s.say("%s", t.since("run "+tests.GetId()+" "+summed(tests), s.since))
+	s.addLine("%s", t.sinceText("run "+tests.GetId()+" "+summarizeTests(tests), s.since))
 	if !ofCurrent(t.service, tests) {
-		s.say("with what was handed out before")
+		s.addLine("with what was handed out before")
 		return s
 	}
 	if s.cause = failedTests(t.service); s.cause != "" {
@@ -139,8 +139,8 @@ func (t *trail) testsStep() step {
 	return s
 }
 
-// guarded lists what a guard keeps from being removed.
-func guarded(g *deliveryv1.Guard) []*deliveryv1.ObjectReport {
+// guardedObjects lists what a guard keeps from being removed.
+func guardedObjects(g *deliveryv1.Guard) []*deliveryv1.ObjectReport {
 	var list []*deliveryv1.ObjectReport
 	for _, o := range g.GetSample() {
 		list = append(list, &deliveryv1.ObjectReport{
@@ -159,7 +159,7 @@ func firstObject(r *deliveryv1.ServiceReport) string {
 	return ""
 }
 
-func (t *trail) look() string { return "wait, or " + t.lookInto() }
+func (t *trail) lookHint() string { return "wait, or " + t.lookInto() }
 
 func (t *trail) lookInto() string {
 	if t.service.GetSpec().GetCatalog() {
@@ -168,32 +168,32 @@ func (t *trail) lookInto() string {
 	return fmt.Sprintf("look into the cluster: fairlead kubeconfig %s", t.service.GetSpec().GetCluster())
 }
 
-func folder(s *consolev1.Service) string {
+func folderPath(s *consolev1.Service) string {
 	if s.GetSpec().GetPath() == "" {
 		return "the root"
 	}
 	return fmt.Sprintf("%q", s.GetSpec().GetPath())
 }
 
-// verdict says where the service stands, and what to do next. The first step that failed is the cause of the failures
+// verdictText says where the service stands, and what to do next. The first step that failed is the cause of the failures
 // after it.
-func (t *trail) verdict(steps []step) string {
+func (t *trail) verdictText(steps []step) string {
 	for _, m := range []mark{markFail, markWait} {
 		for _, s := range steps {
 			if s.mark == m && s.cause != "" {
-				return t.stands(s)
+				return t.describeStep(s)
 			}
 		}
 	}
 	runs := fmt.Sprintf("%s runs in cluster %s and is healthy",
-		short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())), t.service.GetSpec().GetCluster())
+		shortHash(appliedCommit(t.service.GetStatus().GetCluster().GetReport())), t.service.GetSpec().GetCluster())
 	if t.service.GetSpec().GetCatalog() {
-		runs = short(appliedCommit(t.service.GetStatus().GetCluster().GetReport())) + " is in the catalog"
+		runs = shortHash(appliedCommit(t.service.GetStatus().GetCluster().GetReport())) + " is in the catalog"
 	}
 	for _, s := range steps {
 		switch s.mark {
 		case markStale:
-			return runs + "; but " + t.stands(s)
+			return runs + "; but " + t.describeStep(s)
 		case markNone:
 			return fmt.Sprintf("%s; but nobody answers for %s. Next: run `fairlead check`.", runs, s.name)
 		}
@@ -206,10 +206,10 @@ func (t *trail) verdict(steps []step) string {
 	return runs + ": nothing to do."
 }
 
-func (t *trail) stands(s step) string {
+func (t *trail) describeStep(s step) string {
 	lasting := ""
 	if isSet(s.since) {
-		lasting = " for " + table.Age(t.now, s.since.AsTime())
+		lasting = " for " + table.FormatAge(t.now, s.since.AsTime())
 	}
 	verb := "it stands at"
 	if s.mark == markStale {

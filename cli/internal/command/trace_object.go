@@ -18,8 +18,8 @@ type tracedObject struct{ cluster, namespace, kind, name string }
 
 func (o tracedObject) String() string { return strings.ToLower(o.kind) + "/" + o.name }
 
-// named tells whether arguments name an object of a cluster, and takes it from them.
-func (o *tracedObject) named(args []string) bool {
+// takeName tells whether arguments name an object of a cluster, and takes it from them.
+func (o *tracedObject) takeName(args []string) bool {
 	o.kind, o.name = args[0], ""
 	if len(args) == 2 {
 		o.name = args[1]
@@ -45,7 +45,7 @@ func (a *app) traceObject(ctx context.Context, h *hub.Hub, o tracedObject, forma
 	if err != nil {
 		return err
 	}
-	t, err := a.follow(ctx, h, found.GetService())
+	t, err := a.followService(ctx, h, found.GetService())
 	if err != nil || format != formatTable {
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func (a *app) traceObject(ctx context.Context, h *hub.Hub, o tracedObject, forma
 	revision := t.service.GetStatus().GetGit().GetRevision()
 	err = a.printf("%s in cluster %s is of service %s, folder %q of source %s, commit %s by %s\n\n", objectTitle(obj.GetKind(), obj.GetNamespace(), obj.GetName()),
 		found.GetCluster(), found.GetService(), t.service.GetSpec().GetPath(), catalog.SourceOf(t.service.GetSpec()),
-		short(runningCommit(t.service.GetStatus())), revision.GetAuthor())
+		shortHash(runningCommit(t.service.GetStatus())), revision.GetAuthor())
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (a *app) traceObject(ctx context.Context, h *hub.Hub, o tracedObject, forma
 func (a *app) ownerOf(ctx context.Context, h *hub.Hub, o tracedObject) (*consolev1.ClusterObject, error) {
 	const most = 5 // owners of owners: a Pod of a Job of a CronJob has two
 	for range most {
-		found, err := o.inventory(ctx, h)
+		found, err := o.findReported(ctx, h)
 		if err != nil || found != nil {
 			return found, err
 		}
-		owner, err := o.owner(ctx, workload{a, h})
+		owner, err := o.findOwner(ctx, workload{a, h})
 		if err != nil {
 			return nil, err
 		}
@@ -80,8 +80,8 @@ func (a *app) ownerOf(ctx context.Context, h *hub.Hub, o tracedObject) (*console
 	return nil, fmt.Errorf("%s is not an object of a service", o)
 }
 
-// inventory is the object as agents reported it; nil: they did not.
-func (o tracedObject) inventory(ctx context.Context, h *hub.Hub) (*consolev1.ClusterObject, error) {
+// findReported returns the object as agents reported it; nil: they did not.
+func (o tracedObject) findReported(ctx context.Context, h *hub.Hub) (*consolev1.ClusterObject, error) {
 	listed, err := findObjects(ctx, h, objectFlags{cluster: o.cluster, namespace: o.namespace}, o.name)
 	if err != nil {
 		return nil, err
@@ -104,18 +104,18 @@ func (o tracedObject) inventory(ctx context.Context, h *hub.Hub) (*consolev1.Clu
 	return nil, fmt.Errorf("%s is in several places: name one of %s", o, strings.Join(places, ", "))
 }
 
-// owner asks the cluster what made an object.
-func (o tracedObject) owner(ctx context.Context, w workload) (tracedObject, error) {
+// findOwner asks the cluster what made an object.
+func (o tracedObject) findOwner(ctx context.Context, w workload) (tracedObject, error) {
 	paths := map[string]string{
 		"Pod":        "api/v1/namespaces/%s/pods/%s",
 		"ReplicaSet": "apis/apps/v1/namespaces/%s/replicasets/%s", "Job": "apis/batch/v1/namespaces/%s/jobs/%s",
 	}
 	path, ok := paths[kubernetesKind(o.kind)]
 	if !ok {
-		return o, fmt.Errorf("no service has %s%s: `fairlead get objects` lists those of services, and what nobody made through Fairlead is not among them", o, o.where())
+		return o, fmt.Errorf("no service has %s%s: `fairlead get objects` lists those of services, and what nobody made through Fairlead is not among them", o, o.whereText())
 	}
 	if o.cluster == "" {
-		return o, fmt.Errorf("no service has %s%s itself: name its cluster by --cluster, so that its owner can be found there", o, o.where())
+		return o, fmt.Errorf("no service has %s%s itself: name its cluster by --cluster, so that its owner can be found there", o, o.whereText())
 	}
 	if o.namespace == "" {
 		o.namespace = "default"
@@ -128,7 +128,7 @@ func (o tracedObject) owner(ctx context.Context, w workload) (tracedObject, erro
 			}
 		}
 	}
-	if err := w.ask(ctx, http.MethodGet, o.cluster, fmt.Sprintf(path, url.PathEscape(o.namespace), url.PathEscape(o.name)), nil, &got); err != nil {
+	if err := w.askCluster(ctx, http.MethodGet, o.cluster, fmt.Sprintf(path, url.PathEscape(o.namespace), url.PathEscape(o.name)), nil, &got); err != nil {
 		return o, err
 	}
 	for _, owner := range got.Metadata.OwnerReferences {
@@ -136,10 +136,10 @@ func (o tracedObject) owner(ctx context.Context, w workload) (tracedObject, erro
 			return tracedObject{o.cluster, o.namespace, owner.Kind, owner.Name}, nil
 		}
 	}
-	return o, errors.New(o.String() + o.where() + " has no owner, and no service has it: it was not made through Fairlead")
+	return o, errors.New(o.String() + o.whereText() + " has no owner, and no service has it: it was not made through Fairlead")
 }
 
-func (o tracedObject) where() string {
+func (o tracedObject) whereText() string {
 	var text string
 	if o.namespace != "" {
 		text += " in namespace " + o.namespace

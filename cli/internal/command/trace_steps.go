@@ -37,7 +37,7 @@ type step struct {
 	since       *timestamppb.Timestamp
 }
 
-func (t *trail) steps() []step {
+func (t *trail) listSteps() []step {
 	steps := []step{t.sourceStep(), t.commitStep()}
 	if s, any := t.leversStep(); any {
 		steps = append(steps, s)
@@ -49,49 +49,51 @@ func (t *trail) steps() []step {
 	return steps
 }
 
-func (s *step) say(format string, args ...any) {
+func (s *step) addLine(format string, args ...any) {
 	s.lines = append(s.lines, fmt.Sprintf(format, args...))
 }
 
-// wrong marks a step, with the cause as a line.
-func (s *step) wrong(v view, m mark, p *consolev1.Problem, next string) {
+// markWrong marks a step, with the cause as a line.
+func (s *step) markWrong(v view, m mark, p *consolev1.Problem, next string) {
 	s.mark, s.cause, s.since, s.next = m, p.GetMessage(), p.GetSince(), next
-	s.say("%s", v.since(p.GetMessage(), p.GetSince()))
+	s.addLine("%s", v.sinceText(p.GetMessage(), p.GetSince()))
 }
 
-func (t *trail) git() *consolev1.GitTruth { return t.service.GetStatus().GetGit() }
-func (t *trail) fetched() string          { return t.git().GetRevision().GetCommit() }
+func (t *trail) gitTruth() *consolev1.GitTruth { return t.service.GetStatus().GetGit() }
+func (t *trail) fetchedCommit() string         { return t.gitTruth().GetRevision().GetCommit() }
 
-// wanted is the commit that is to be handed out: the pin, or else the newest one.
-func (t *trail) wanted() string { return cmp.Or(t.service.GetSpec().GetSync().GetPin(), t.fetched()) }
+// wantedCommit is the commit that is to be handed out: the pin, or else the newest one.
+func (t *trail) wantedCommit() string {
+	return cmp.Or(t.service.GetSpec().GetSync().GetPin(), t.fetchedCommit())
+}
 
 // sourceStep is who polls the repository, and whether it answers.
 func (t *trail) sourceStep() step {
 	name := catalog.SourceOf(t.service.GetSpec())
 	s := step{name: "SOURCE", mark: markOK}
-	s.say("%s", strings.TrimSpace(name+"  "+withoutUser(cmp.Or(t.live.GetUrl(), catalog.UpstreamOf(t.source.GetSpec()).URL))))
+	s.addLine("%s", strings.TrimSpace(name+"  "+withoutUser(cmp.Or(t.live.GetUrl(), catalog.UpstreamOf(t.source.GetSpec()).URL))))
 	switch l := t.live; {
 	case l == nil:
 		s.mark = markNone
-		s.say("no gitcache says how it is (%s)", t.noLive)
-		s.say("below is what the console heard last%s", t.about(t.git().GetFetchTime()))
+		s.addLine("no gitcache says how it is (%s)", t.noLive)
+		s.addLine("below is what the console heard last%s", t.ageText(t.gitTruth().GetFetchTime()))
 	case l.GetOwner() == "":
 		s.mark, s.cause, s.next = t.unlessFetched(markWait), "no gitcache fetches it right now", "wait some seconds, or see `fairlead shards`"
-		s.say("%s", s.cause)
+		s.addLine("%s", s.cause)
 	case !isSet(l.GetLastPollTime()):
-		s.say("fetched by %s, which has not polled it yet or does not answer", l.GetOwner())
+		s.addLine("fetched by %s, which has not polled it yet or does not answer", l.GetOwner())
 	default:
-		s.say("fetched by %s, polled %s, next %s", l.GetOwner(), t.ago(l.GetLastPollTime()), cmp.Or(t.until(l.GetNextPollTime()), "when it is free"))
+		s.addLine("fetched by %s, polled %s, next %s", l.GetOwner(), t.agoText(l.GetLastPollTime()), cmp.Or(t.untilText(l.GetNextPollTime()), "when it is free"))
 	}
 	if p := t.sourceProblem(); p.GetMessage() != "" {
-		s.wrong(t.view, t.unlessFetched(markFail), p, fmt.Sprintf("put that right; `fairlead sources refresh %s` asks at once", name))
+		s.markWrong(t.view, t.unlessFetched(markFail), p, fmt.Sprintf("put that right; `fairlead sources refresh %s` asks at once", name))
 	}
 	return s
 }
 
 // unlessFetched is m, but of a source whose last commit is served on.
 func (t *trail) unlessFetched(m mark) mark {
-	if t.fetched() != "" {
+	if t.fetchedCommit() != "" {
 		return markStale
 	}
 	return m
@@ -99,7 +101,7 @@ func (t *trail) unlessFetched(m mark) mark {
 
 // sourceProblem is what the gitcaches say now or else the console said last, if it is about our ref.
 func (t *trail) sourceProblem() *consolev1.Problem {
-	p := t.git().GetProblem()
+	p := t.gitTruth().GetProblem()
 	if l := t.live.GetProblem(); p == nil && l.GetMessage() != "" && len(l.GetRefs()) == 0 {
 		p = l
 	}
@@ -109,9 +111,9 @@ func (t *trail) sourceProblem() *consolev1.Problem {
 	return &consolev1.Problem{Message: withoutName("source", catalog.SourceOf(t.service.GetSpec()), p.GetMessage()), Since: p.GetSince()}
 }
 
-// about is an age for the end of a line, if there is one.
-func (t *trail) about(at *timestamppb.Timestamp) string {
-	if age := t.ago(at); age != "" {
+// ageText is an age for the end of a line, if there is one.
+func (t *trail) ageText(at *timestamppb.Timestamp) string {
+	if age := t.agoText(at); age != "" {
 		return ", " + age
 	}
 	return ""
@@ -124,9 +126,9 @@ func (t *trail) commitStep() step {
 		return t.sourcesStep()
 	}
 	s := step{name: "COMMIT", mark: markOK}
-	ref, r := cmp.Or(spec.GetRef(), "the default branch"), t.git().GetRevision()
+	ref, r := cmp.Or(spec.GetRef(), "the default branch"), t.gitTruth().GetRevision()
 	if spec.GetChart() != "" {
-		s.name, ref = "CHART", followed(spec)
+		s.name, ref = "CHART", followedRef(spec)
 	}
 	isArtifact := catalog.IsArtifacts(t.source.GetSpec())
 	if isArtifact {
@@ -139,48 +141,48 @@ func (t *trail) commitStep() step {
 	if r.GetCommit() == "" {
 		s.mark, s.cause = markWait, fmt.Sprintf("nothing was fetched at %s yet", ref)
 		s.next = fmt.Sprintf("`fairlead sources refresh %s` asks at once; `fairlead sources log %s` shows what is there", catalog.SourceOf(spec), catalog.SourceOf(spec))
-		s.say("%s", s.cause)
+		s.addLine("%s", s.cause)
 		return s
 	}
 	age := ""
 	if isSet(r.GetCommitTime()) {
-		age = ", " + table.Age(t.now, r.GetCommitTime().AsTime()) + " old"
+		age = ", " + table.FormatAge(t.now, r.GetCommitTime().AsTime()) + " old"
 	}
-	author := by(r.GetAuthor())
+	author := authorText(r.GetAuthor())
 	if spec.GetChart() != "" || isArtifact || isBucket {
 		author = "" // a package names none
 	}
-	s.say("%s is %s%s: %q%s", ref, short(r.GetCommit()), age, r.GetSubject(), author)
+	s.addLine("%s is %s%s: %q%s", ref, shortHash(r.GetCommit()), age, r.GetSubject(), author)
 	h := headOf(t.source, catalog.RefOf(spec))
-	fetched := "fetched" + strings.TrimPrefix(t.about(t.git().GetFetchTime()), ",")
+	fetched := "fetched" + strings.TrimPrefix(t.ageText(t.gitTruth().GetFetchTime()), ",")
 	if h.GetResolvedRef() != "" && spec.GetChart() == "" {
 		fetched += ", by tag " + catalog.ShowRef(h.GetResolvedRef())
 	}
 	if h.GetSignedBy() != "" {
 		fetched += ", signed by " + h.GetSignedBy()
 	}
-	s.say("%s", fetched)
+	s.addLine("%s", fetched)
 	return s
 }
 
 // sourcesStep is what several sources are together.
 func (t *trail) sourcesStep() step {
-	spec, r := t.service.GetSpec(), t.git().GetRevision()
+	spec, r := t.service.GetSpec(), t.gitTruth().GetRevision()
 	s := step{name: "SOURCES", mark: markOK}
 	if r.GetCommit() == "" {
 		s.mark, s.cause = markWait, "they were not put together yet"
 		s.next = "`fairlead get sources` says which of them lacks something"
-		s.say("%s", s.cause)
+		s.addLine("%s", s.cause)
 	} else {
-		s.say("%s: %s, put together%s", short(r.GetCommit()), r.GetSubject(), strings.TrimPrefix(t.about(t.git().GetFetchTime()), ","))
+		s.addLine("%s: %s, put together%s", shortHash(r.GetCommit()), r.GetSubject(), strings.TrimPrefix(t.ageText(t.gitTruth().GetFetchTime()), ","))
 	}
 	for _, of := range spec.GetSources() {
-		s.say("%s is source %s at %s", of.GetName(), of.GetSource(), cmp.Or(catalog.ShowRef(catalog.RefOfPart(of)), "the default branch"))
+		s.addLine("%s is source %s at %s", of.GetName(), of.GetSource(), cmp.Or(catalog.ShowRef(catalog.RefOfPart(of)), "the default branch"))
 	}
 	return s
 }
 
-func by(author string) string {
+func authorText(author string) string {
 	if author == "" {
 		return ""
 	}
@@ -200,34 +202,34 @@ func headOf(s *consolev1.Source, ref string) *consolev1.Head {
 // hubStep is what distributors hand out.
 func (t *trail) hubStep() step {
 	truth := t.service.GetStatus().GetHub()
-	s := step{name: "HUB", mark: markOK, since: t.git().GetFetchTime()}
+	s := step{name: "HUB", mark: markOK, since: t.gitTruth().GetFetchTime()}
 	if truth.GetDigest() != "" {
-		digest := short(bare(truth.GetDigest()))
+		digest := shortHash(bareDigest(truth.GetDigest()))
 		if commit := truth.GetRevision().GetCommit(); commit != "" { // no revision until the first answer for a head
-			digest += " of " + short(commit)
+			digest += " of " + shortHash(commit)
 		}
-		s.say("%s%s", digest, t.about(truth.GetResolveTime()))
+		s.addLine("%s%s", digest, t.ageText(truth.GetResolveTime()))
 		if a := truth.GetArtifact(); a.GetDigest() != "" {
-			s.say("artifact %s, %s in %s", short(bare(a.GetDigest())), table.Bytes(a.GetSize()), plural.Of(a.GetFiles(), "file"))
+			s.addLine("artifact %s, %s in %s", shortHash(bareDigest(a.GetDigest())), table.FormatBytes(a.GetSize()), plural.Of(a.GetFiles(), "file"))
 		}
 	}
 	wait := "wait some seconds; if it stays, `fairlead check` says what is wrong with distributors"
 	switch p := truth.GetProblem(); {
 	case p.GetMessage() != "":
 		words := withoutName("service", t.service.GetMetadata().GetName(), p.GetMessage())
-		s.wrong(t.view, markFail, &consolev1.Problem{Message: words, Since: p.GetSince()}, "put that right and push, or change the service")
-	case t.wanted() == "" && truth.GetDigest() == "":
+		s.markWrong(t.view, markFail, &consolev1.Problem{Message: words, Since: p.GetSince()}, "put that right and push, or change the service")
+	case t.wantedCommit() == "" && truth.GetDigest() == "":
 		s.mark = markWait
-		s.say("waits for a commit")
+		s.addLine("waits for a commit")
 	case truth.GetDigest() == "":
-		s.mark, s.cause, s.next = markWait, fmt.Sprintf("no distributor has picked %s up yet", short(t.wanted())), wait
-		s.say("%s", s.cause)
-	case truth.GetRevision().GetCommit() != t.wanted():
-		s.mark, s.cause, s.next = markWait, fmt.Sprintf("%s is fetched and not handed out yet", short(t.wanted())), wait
-		s.say("%s", s.cause)
+		s.mark, s.cause, s.next = markWait, fmt.Sprintf("no distributor has picked %s up yet", shortHash(t.wantedCommit())), wait
+		s.addLine("%s", s.cause)
+	case truth.GetRevision().GetCommit() != t.wantedCommit():
+		s.mark, s.cause, s.next = markWait, fmt.Sprintf("%s is fetched and not handed out yet", shortHash(t.wantedCommit())), wait
+		s.addLine("%s", s.cause)
 	}
 	for _, text := range t.distributors {
-		s.say("%s", text)
+		s.addLine("%s", text)
 	}
 	if t.noDistributors && s.mark == markOK {
 		s.mark, s.cause, s.since = markStale, "no distributor answers, so nothing new can be handed out", nil

@@ -78,7 +78,7 @@ CLUSTER   ok     for 3m: healthy, 3 of 3 objects are healthy
 fedcba98 runs in cluster a and is healthy: nothing to do.
 `
 	tr := well()
-	if got := tr.text(tr.steps()); got != want {
+	if got := tr.renderText(tr.listSteps()); got != want {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -221,7 +221,7 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 		tr := well()
 		tr.service = proto.CloneOf(tr.service)
 		tt.change(tr, tr.service.GetStatus())
-		got := tr.text(tr.steps())
+		got := tr.renderText(tr.listSteps())
 		for _, want := range append(tt.lines, "\n\n"+tt.verdict+"\n") {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, got)

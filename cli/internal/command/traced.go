@@ -14,8 +14,8 @@ import (
 // flushLimit bounds the last export: a collector that is away holds nobody up.
 const flushLimit = 2 * time.Second
 
-// traced puts a command into a trace of its own, if there is a collector. end sends it.
-func traced(ctx context.Context, root *cobra.Command, args []string) (_ context.Context, end func(error), err error) {
+// startTrace puts a command into a trace of its own, if there is a collector. end sends it.
+func startTrace(ctx context.Context, root *cobra.Command, args []string) (_ context.Context, end func(error), err error) {
 	cmd, _, err := root.Find(args)
 	if err != nil || cmd.Name() == "up" { // a command that cannot run says so by itself; and a hub is traced by its services
 		return ctx, func(error) {}, nil //nolint:nilerr // as above

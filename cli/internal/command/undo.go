@@ -16,7 +16,7 @@ const undoFor = "1h"
 // maxDeleted is how many deletions are listed.
 const maxDeleted = 100
 
-func (a *app) undo() *cobra.Command {
+func (a *app) undoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undo [KIND NAME]",
 		Short: "Undo a deletion of the last hour",
@@ -26,25 +26,27 @@ has taken its name. What it names has to be there: undo its deletion first. With
 The objects of a service are applied anew: what was in them and in no manifest, such as the data of a volume, is not brought back. Secret values
 are not kept: a Secret, or what keeps secret values of its own, has to be written again. A cluster needs a new join token.`,
 		Example: "  fairlead undo\n  fairlead undo service shop",
-		Args:    wants(0, 2),
+		Args:    wantArgs(0, 2),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return a.listDeleted(ctx, h) })(cmd, nil)
 		}
 		if len(args) == 1 {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		k, err := findKind(args[0])
 		if err != nil {
 			return err
 		}
-		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return a.undelete(ctx, h, k, args[0]) })(cmd, args[1:])
+		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			return a.undeleteResource(ctx, h, k, args[0])
+		})(cmd, args[1:])
 	}
 	return cmd
 }
 
-func (a *app) undelete(ctx context.Context, h *hub.Hub, k kind, name string) error {
+func (a *app) undeleteResource(ctx context.Context, h *hub.Hub, k kind, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	out, err := h.History.UndeleteResource(ctx, &consolev1.UndeleteResourceRequest{Kind: k.Number(), Name: name})
@@ -74,13 +76,13 @@ func (a *app) listDeleted(ctx context.Context, h *hub.Hub) error {
 			continue
 		}
 		seen[name] = true
-		there, err := serviceKind().those(ctx, h, question{filter: "name = " + name})
+		there, err := serviceKind().readMatching(ctx, h, question{filter: "name = " + name})
 		if err != nil {
 			return err
 		}
 		if len(there) == 0 {
 			rows++
-			v.row(t, []string{name, e.GetCluster(), v.ago(e.GetTime()), e.GetActor()})
+			v.addRow(t, []string{name, e.GetCluster(), v.agoText(e.GetTime()), e.GetActor()})
 		}
 	}
 	if rows == 0 {

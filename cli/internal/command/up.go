@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/cli/internal/up"
 )
 
-func (a *app) up() *cobra.Command {
+func (a *app) upCommand() *cobra.Command {
 	var o up.Options
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -28,7 +28,7 @@ one while it runs.`,
 		Example: `  fairlead up
   fairlead up --empty
   fairlead up --kubeconfig ~/.kube/config --context kind-a --context kind-b --bind-admins`,
-		Args: wants(0, 0),
+		Args: wantArgs(0, 0),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.DataDir, "data-dir", "", "folder for everything that is kept; default: fairlead in $XDG_DATA_HOME or ~/.local/share")
@@ -64,7 +64,7 @@ one while it runs.`,
 
 // completeUp fills in what depends on the environment.
 func (a *app) completeUp(o *up.Options) (err error) {
-	if o.Store, err = a.store(); err != nil {
+	if o.Store, err = a.openStore(); err != nil {
 		return err
 	}
 	home := a.Getenv("HOME")

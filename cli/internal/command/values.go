@@ -25,7 +25,7 @@ type chartFlags struct {
 	chart, version string
 }
 
-func (f *chartFlags) register(cmd *cobra.Command) {
+func (f *chartFlags) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.values, "values", false, "show the default values of a chart of a source instead, as the chart has them")
 	flags.StringVar(&f.chart, "chart", "", "with --values: the name of the chart; default: the only one that services name")
@@ -54,7 +54,7 @@ func (g *getting) valuesOf(k kind, names []string, asked bool) (shower, error) {
 func (g *getting) showValues(ctx context.Context, h *hub.Hub, name string) error {
 	got, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: name})
 	if err != nil {
-		return sourceKind().missing(name, err)
+		return sourceKind().explainMissing(name, err)
 	}
 	ref, err := g.chartRef(got.GetSource())
 	if err != nil {

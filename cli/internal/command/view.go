@@ -48,7 +48,7 @@ type note struct {
 	since *timestamppb.Timestamp // Unset: not known.
 }
 
-func (v view) say(n note) string { return v.since(n.text, n.since) }
+func (v view) noteText(n note) string { return v.sinceText(n.text, n.since) }
 
 // row is what the table of its kind shows of a resource: cells always, more with -o wide, and notes below the table.
 type row struct {
@@ -62,21 +62,21 @@ type cell struct{ head, text string }
 // rowOf returns the function that makes the rows of a kind.
 func rowOf(k manifest.Kind) func(view, manifest.Message) row {
 	of, ok := map[manifest.Kind]func(view, manifest.Message) row{
-		manifest.Source:         rows(view.source),
-		manifest.Cluster:        rows(view.cluster),
-		manifest.Service:        rows(view.service),
-		manifest.Grant:          rows(view.grant),
-		manifest.Project:        rows(view.project),
-		manifest.ConfigSet:      rows(view.configSet),
-		manifest.Backend:        rows(view.backend),
-		manifest.Sink:           rows(view.sink),
-		manifest.Global:         rows(view.globalService),
-		manifest.Role:           rows(view.role),
-		manifest.ServiceAccount: rows(view.serviceAccount),
-		manifest.Secret:         rows(view.secret),
-		manifest.AgentConfig:    rows(view.agentConfig),
-		manifest.ViewSet:        rows(view.viewSet),
-		manifest.Alert:          rows(view.alert),
+		manifest.Source:         rowsOf(view.sourceRow),
+		manifest.Cluster:        rowsOf(view.clusterRow),
+		manifest.Service:        rowsOf(view.serviceRow),
+		manifest.Grant:          rowsOf(view.grantRow),
+		manifest.Project:        rowsOf(view.projectRow),
+		manifest.ConfigSet:      rowsOf(view.configSet),
+		manifest.Backend:        rowsOf(view.backendRow),
+		manifest.Sink:           rowsOf(view.sinkRow),
+		manifest.Global:         rowsOf(view.globalService),
+		manifest.Role:           rowsOf(view.roleRow),
+		manifest.ServiceAccount: rowsOf(view.serviceAccount),
+		manifest.Secret:         rowsOf(view.secretRow),
+		manifest.AgentConfig:    rowsOf(view.agentConfig),
+		manifest.ViewSet:        rowsOf(view.viewSet),
+		manifest.Alert:          rowsOf(view.alertRow),
 	}[k]
 	if !ok {
 		return view.plainRow
@@ -84,20 +84,20 @@ func rowOf(k manifest.Kind) func(view, manifest.Message) row {
 	return of
 }
 
-// rows makes a function for resources of any kind from one for those of its own.
-func rows[M manifest.Message](of func(view, M) row) func(view, manifest.Message) row {
+// rowsOf makes a function for resources of any kind from one for those of its own.
+func rowsOf[M manifest.Message](of func(view, M) row) func(view, manifest.Message) row {
 	return func(v view, m manifest.Message) row { return of(v, m.(M)) } //nolint:forcetypeassert // the table is asked by the kind of the message
 }
 
 // plainRow is of a kind that has no columns of its own.
 func (v view) plainRow(m manifest.Message) row {
-	return row{cells: []cell{{"NAME", m.GetMetadata().GetName()}, {"CHANGED", v.ago(m.GetMetadata().GetUpdateTime())}}}
+	return row{cells: []cell{{"NAME", m.GetMetadata().GetName()}, {"CHANGED", v.agoText(m.GetMetadata().GetUpdateTime())}}}
 }
 
-func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
+func (v view) buildTable(k kind, found []manifest.Message) (*table.Table, []note) {
 	v.alone = len(found) == 1
 	show := rowOf(k.kind)
-	heads, _ := v.split(show(v, k.New()))
+	heads, _ := v.splitRow(show(v, k.New()))
 	t := table.New(heads...)
 	if !v.wide {
 		t.MaxCell = maxCell
@@ -105,15 +105,15 @@ func (v view) table(k kind, found []manifest.Message) (*table.Table, []note) {
 	var notes []note
 	for _, m := range found {
 		r := show(v, m)
-		_, texts := v.split(r)
-		t.Row(texts...)
+		_, texts := v.splitRow(r)
+		t.AddRow(texts...)
 		notes = append(notes, r.notes...)
 	}
 	return t, notes
 }
 
-// split parts the heads of a row from its texts.
-func (v view) split(r row) (heads, texts []string) {
+// splitRow parts the heads of a row from its texts.
+func (v view) splitRow(r row) (heads, texts []string) {
 	cells := r.cells
 	if v.wide {
 		cells = slices.Concat(r.cells, r.more)
@@ -124,8 +124,8 @@ func (v view) split(r row) (heads, texts []string) {
 	return heads, texts
 }
 
-// paired makes cells of texts and their heads.
-func paired(heads, texts []string) []cell {
+// pairCells makes cells of texts and their heads.
+func pairCells(heads, texts []string) []cell {
 	out := make([]cell, len(heads))
 	for i := range heads {
 		out[i] = cell{heads[i], texts[i]}
@@ -144,19 +144,19 @@ func (v view) newTable(head []string, wideHead ...string) *table.Table {
 	return t
 }
 
-func (v view) row(t *table.Table, cells []string, wideCells ...string) {
+func (v view) addRow(t *table.Table, cells []string, wideCells ...string) {
 	if v.wide {
 		cells = append(cells, wideCells...)
 	}
-	t.Row(cells...)
+	t.AddRow(cells...)
 }
 
-// notes prints what stands below a table. The same is said once, of all that it is about.
-func (v view) notes(notes []note) string {
+// notesText prints what stands below a table. The same is said once, of all that it is about.
+func (v view) notesText(notes []note) string {
 	var texts []string
 	about := map[string][]string{}
 	for _, n := range notes {
-		text := table.Clean(v.say(n))
+		text := table.CleanLine(v.noteText(n))
 		if len(about[text]) == 0 {
 			texts = append(texts, text)
 		}
@@ -172,23 +172,23 @@ func (v view) notes(notes []note) string {
 			fmt.Fprintf(&b, "%d more: see -o wide\n", len(texts)-i)
 			break
 		}
-		fmt.Fprintf(&b, "%s: %s\n", v.listed(about[text]), text)
+		fmt.Fprintf(&b, "%s: %s\n", v.listNames(about[text]), text)
 	}
 	return b.String()
 }
 
-func (v view) listed(names []string) string {
+func (v view) listNames(names []string) string {
 	if more := len(names) - maxAbout; more > 0 && !v.wide {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxAbout], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }
 
-func (v view) source(s *consolev1.Source) (r row) {
+func (v view) sourceRow(s *consolev1.Source) (r row) {
 	name, problem := s.GetMetadata().GetName(), s.GetStatus().GetProblem()
 	state := "Ready"
 	switch {
-	case fails(problem):
+	case sourceFails(problem):
 		state = "Failing"
 		if len(problem.GetRefs()) > 0 {
 			state = "Degraded" // The other refs still arrive.
@@ -199,15 +199,15 @@ func (v view) source(s *consolev1.Source) (r row) {
 		state = "Pending"
 		r.notes = append(r.notes, note{about: name, text: "nothing was fetched yet"})
 	}
-	if text := v.newer(s); text != "" && (v.wide || v.alone) {
+	if text := v.newerVersions(s); text != "" && (v.wide || v.alone) {
 		r.notes = append(r.notes, note{about: name, text: text})
 	}
 	head, fetched := "", ""
 	for _, h := range s.GetStatus().GetHeads() {
 		if h.GetRef() == "HEAD" {
-			head = v.commit(h.GetRevision().GetCommit(), h.GetRevision().GetCommitTime())
+			head = v.commitText(h.GetRevision().GetCommit(), h.GetRevision().GetCommitTime())
 		}
-		if at := v.ago(h.GetFetchTime()); fetched == "" && at != "" {
+		if at := v.agoText(h.GetFetchTime()); fetched == "" && at != "" {
 			fetched = at
 		}
 	}
@@ -228,8 +228,8 @@ func (v view) source(s *consolev1.Source) (r row) {
 	return r
 }
 
-// newer says which newer versions there are than those that services get, outside of their ranges; empty: none.
-func (v view) newer(s *consolev1.Source) string {
+// newerVersions says which newer versions there are than those that services get, outside of their ranges; empty: none.
+func (v view) newerVersions(s *consolev1.Source) string {
 	var all []string
 	for _, h := range s.GetStatus().GetHeads() {
 		if h.GetNewerVersion() == "" {
@@ -245,7 +245,7 @@ func (v view) newer(s *consolev1.Source) string {
 		return ""
 	}
 	slices.Sort(all)
-	return "newer versions: " + v.listed(all)
+	return "newer versions: " + v.listNames(all)
 }
 
 // liveCells is what the gitcaches say, and of what they don't the console.
@@ -257,34 +257,34 @@ func (v view) liveCells(s *consolev1.Source) []cell {
 	}
 	requests, mirror := "", ""
 	if l.GetEpoch() > 0 || isSet(l.GetLastPollTime()) { // its owner has answered
-		epoch, requests, mirror = l.GetEpoch(), fmt.Sprint(l.GetUpstreamRequestsLastHour()), table.Bytes(l.GetMirrorBytes())
+		epoch, requests, mirror = l.GetEpoch(), fmt.Sprint(l.GetUpstreamRequestsLastHour()), table.FormatBytes(l.GetMirrorBytes())
 	}
 	return []cell{
 		{"HEADS", fmt.Sprint(len(s.GetStatus().GetHeads()))},
 		{"OWNER", owner},
 		{"EPOCH", fmt.Sprint(epoch)},
-		{"POLLED", v.ago(l.GetLastPollTime())},
-		{"NEXT-POLL", v.until(l.GetNextPollTime())},
-		{"STALE", strings.TrimSuffix(v.ago(l.GetStaleSince()), " ago")},
+		{"POLLED", v.agoText(l.GetLastPollTime())},
+		{"NEXT-POLL", v.untilText(l.GetNextPollTime())},
+		{"STALE", strings.TrimSuffix(v.agoText(l.GetStaleSince()), " ago")},
 		{"REQUESTS/H", requests},
 		{"MIRROR", mirror},
 		{"STANDBYS", strings.Join(l.GetStandbys(), ", ")},
 	}
 }
 
-// until says when a time comes.
-func (v view) until(at *timestamppb.Timestamp) string {
+// untilText says when a time comes.
+func (v view) untilText(at *timestamppb.Timestamp) string {
 	switch {
 	case !isSet(at):
 		return ""
 	case !at.AsTime().After(v.now):
 		return "now"
 	}
-	return "in " + table.Age(at.AsTime(), v.now)
+	return "in " + table.FormatAge(at.AsTime(), v.now)
 }
 
-// fails tells a problem of a source from one of refs that the Git host does not have: those are problems of the services that follow them.
-func fails(p *consolev1.Problem) bool {
+// sourceFails tells a problem of a source from one of refs that the Git host does not have: those are problems of the services that follow them.
+func sourceFails(p *consolev1.Problem) bool {
 	if p.GetMessage() == "" {
 		return false
 	}
@@ -313,7 +313,7 @@ func withoutUser(text string) string {
 	return u.String()
 }
 
-func (v view) cluster(c *consolev1.Cluster) (r row) {
+func (v view) clusterRow(c *consolev1.Cluster) (r row) {
 	s, name := c.GetStatus(), c.GetMetadata().GetName()
 	state, message := v.clusterState(c)
 	if message != "" {
@@ -330,17 +330,17 @@ func (v view) cluster(c *consolev1.Cluster) (r row) {
 	if text := v.figures[name].GetUnfollowed(); text != "" {
 		r.notes = append(r.notes, note{about: name, text: "its figures are of before: " + text})
 	}
-	if words := frozen(c.GetFreeze()); words != "" {
+	if words := describeFreeze(c.GetFreeze()); words != "" {
 		r.notes = append(r.notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
 	}
 	r.cells = []cell{
 		{"NAME", name},
 		{"STATE", state},
-		{"LAST-SEEN", v.ago(s.GetLastSeenTime())},
+		{"LAST-SEEN", v.agoText(s.GetLastSeenTime())},
 		{"AGENT", s.GetAgentVersion()},
 		{"KUBERNETES", s.GetKubernetesVersion()},
 	}
-	r.more = slices.Concat([]cell{{"JOINED", v.ago(s.GetJoinTime())}}, paired(figureHead(), figureCells(v.figures[name].GetFigures())),
+	r.more = slices.Concat([]cell{{"JOINED", v.agoText(s.GetJoinTime())}}, pairCells(figureHead(), figureCells(v.figures[name].GetFigures())),
 		[]cell{{"DESCRIPTION", c.GetSpec().GetDescription()}})
 	return r
 }
@@ -351,11 +351,11 @@ func (v view) clusterState(c *consolev1.Cluster) (state, message string) {
 	switch {
 	case isSet(s.GetLeaveTime()):
 		return "Left", fmt.Sprintf("left %s ago, and keeps what it has applied: `fairlead cluster join-token %s` lets an agent join again, `fairlead delete cluster %s` forgets it",
-			table.Age(v.now, s.GetLeaveTime().AsTime()), name, name)
+			table.FormatAge(v.now, s.GetLeaveTime().AsTime()), name, name)
 	case isSet(s.GetTokenReuseTime()):
 		return "Copied", fmt.Sprintf("%s ago a token of its agent was used that had been renewed before, so somebody may have a copy of the agent's data folder (%s): "+
 			"`fairlead cluster leave %s` ends it, then let the agent join again with `fairlead cluster join-token %s`",
-			table.Age(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
+			table.FormatAge(v.now, s.GetTokenReuseTime().AsTime()), s.GetTokenReuse(), name, name)
 	case s.GetConnected() && s.GetTokenUnbound():
 		return "Connected", "its agent's token is bound to no key, so a copy of it can't be told from it: upgrade the agent before the hub stops to accept it (--unsigned-members)"
 	case s.GetConnected() && s.GetClockSkew() != nil:
@@ -368,7 +368,7 @@ func (v view) clusterState(c *consolev1.Cluster) (state, message string) {
 		return "Disconnected", "an agent joined and was never heard of again: look at its log"
 	default:
 		return "Disconnected", fmt.Sprintf("not heard of for %s: is its agent running, and can it reach the hub?",
-			table.Age(v.now, s.GetLastSeenTime().AsTime()))
+			table.FormatAge(v.now, s.GetLastSeenTime().AsTime()))
 	}
 }
 
@@ -381,15 +381,15 @@ func clockTrouble(behind time.Duration) string {
 	return fmt.Sprintf("its clock is %s %s the hub's, and windows and freezes open and close by it: have its nodes set their clocks (NTP)", strings.TrimSuffix(behind.String(), "0s"), way)
 }
 
-func (v view) secret(s *consolev1.Secret) row {
+func (v view) secretRow(s *consolev1.Secret) row {
 	return row{cells: []cell{
 		{"NAME", s.GetMetadata().GetName()},
-		{"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
+		{"CHANGED", v.agoText(s.GetMetadata().GetUpdateTime())},
 		{"KEYS", strings.Join(slices.Sorted(maps.Keys(s.GetData())), ", ")},
 	}}
 }
 
-func (v view) grant(g *consolev1.Grant) row {
+func (v view) grantRow(g *consolev1.Grant) row {
 	var subjects []string
 	for _, s := range g.GetSpec().GetSubjects() {
 		switch {
@@ -429,29 +429,29 @@ func (v view) grant(g *consolev1.Grant) row {
 	}
 }
 
-func (v view) commit(hex string, at *timestamppb.Timestamp) string {
+func (v view) commitText(hex string, at *timestamppb.Timestamp) string {
 	if hex == "" {
 		return ""
 	}
-	short := short(hex)
+	short := shortHash(hex)
 	if !isSet(at) {
 		return short
 	}
-	return fmt.Sprintf("%s (%s)", short, table.Age(v.now, at.AsTime()))
+	return fmt.Sprintf("%s (%s)", short, table.FormatAge(v.now, at.AsTime()))
 }
 
-func (v view) ago(at *timestamppb.Timestamp) string {
+func (v view) agoText(at *timestamppb.Timestamp) string {
 	if !isSet(at) {
 		return ""
 	}
-	return table.Age(v.now, at.AsTime()) + " ago"
+	return table.FormatAge(v.now, at.AsTime()) + " ago"
 }
 
-func (v view) since(text string, at *timestamppb.Timestamp) string {
+func (v view) sinceText(text string, at *timestamppb.Timestamp) string {
 	if !isSet(at) {
 		return text
 	}
-	return fmt.Sprintf("for %s: %s", table.Age(v.now, at.AsTime()), text)
+	return fmt.Sprintf("for %s: %s", table.FormatAge(v.now, at.AsTime()), text)
 }
 
 // isSet tells a time from none at all.

@@ -16,7 +16,7 @@ func (v view) agentConfig(c *consolev1.AgentConfig) (r row) {
 		{"IN-FORCE", fmt.Sprint(s.GetInForce())},
 		{"ON-TRIAL", fmt.Sprint(s.GetOnTrial())},
 		{"REFUSED", fmt.Sprint(s.GetRefusedTotal())},
-		{"CHANGED", v.ago(c.GetMetadata().GetUpdateTime())},
+		{"CHANGED", v.agoText(c.GetMetadata().GetUpdateTime())},
 	}
 	r.more = []cell{{"DESCRIPTION", c.GetSpec().GetDescription()}}
 	if s.GetRefusedTotal() > 0 {
@@ -56,7 +56,7 @@ func (v view) viewSet(s *consolev1.ViewSet) (r row) {
 		{"CLUSTERS", fmt.Sprint(is.GetClusters())},
 		{"WHOLE", fmt.Sprint(is.GetWhole())},
 		{"TROUBLES", fmt.Sprint(is.GetTroublesTotal())},
-		{"CHANGED", v.ago(s.GetMetadata().GetUpdateTime())},
+		{"CHANGED", v.agoText(s.GetMetadata().GetUpdateTime())},
 	}
 	r.more = []cell{{"DESCRIPTION", s.GetSpec().GetDescription()}}
 	about := map[string][]string{}

@@ -11,14 +11,14 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-func (v view) project(p *consolev1.Project) row {
+func (v view) projectRow(p *consolev1.Project) row {
 	s := p.GetSpec()
 	return row{
 		cells: []cell{
-			{"NAME", p.GetMetadata().GetName()}, {"SERVICES", strconv.Itoa(int(p.GetStatus().GetServices()))}, {"CLUSTERS", chosen(s.GetClusters())},
+			{"NAME", p.GetMetadata().GetName()}, {"SERVICES", strconv.Itoa(int(p.GetStatus().GetServices()))}, {"CLUSTERS", describeSelector(s.GetClusters())},
 		},
 		more: []cell{
-			{"FREEZE", frozen(p.GetFreeze())},
+			{"FREEZE", describeFreeze(p.GetFreeze())},
 			{"WINDOWS", strconv.Itoa(len(s.GetWindows()))},
 			{"SOURCES", strings.Join(s.GetSources(), ", ")},
 			{"DESCRIPTION", s.GetDescription()},
@@ -35,7 +35,7 @@ func (v view) globalService(g *consolev1.GlobalService) (r row) {
 		{"HELD-BACK", strconv.Itoa(int(status.GetHeldBackTotal()))},
 	}
 	r.more = []cell{
-		{"CHOSEN", chosen(g.GetSpec().GetClusters())},
+		{"CHOSEN", describeSelector(g.GetSpec().GetClusters())},
 		{"SOURCE", sourcesOf(template)},
 		{"REF", cmp.Or(refsOf(template), template.GetRef())},
 		{"PATH", template.GetPath()},
@@ -54,7 +54,7 @@ func (v view) globalService(g *consolev1.GlobalService) (r row) {
 	return r
 }
 
-func (v view) role(r *consolev1.Role) row {
+func (v view) roleRow(r *consolev1.Role) row {
 	var rules []string
 	for _, rule := range r.GetSpec().GetRules() {
 		rules = append(rules, strings.Join(rule.GetVerbs(), ",")+" "+strings.Join(rule.GetKinds(), ","))
@@ -72,8 +72,8 @@ func (v view) serviceAccount(a *consolev1.ServiceAccount) row {
 	}
 }
 
-// chosen says which clusters are.
-func chosen(s *consolev1.ClusterSelector) string {
+// describeSelector says which clusters are.
+func describeSelector(s *consolev1.ClusterSelector) string {
 	switch {
 	case s.GetAll():
 		return "all"

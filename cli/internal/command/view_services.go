@@ -15,31 +15,31 @@ import (
 	"fairlead.dev/platform/plural"
 )
 
-func (v view) service(s *consolev1.Service) row {
+func (v view) serviceRow(s *consolev1.Service) row {
 	spec, status := s.GetSpec(), s.GetStatus()
 	report := status.GetCluster().GetReport()
 	truths := []string{
-		v.commit(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
-		v.commit(status.GetHub().GetRevision().GetCommit(), status.GetHub().GetResolveTime()),
-		v.commit(runningCommit(status), report.GetAppliedTime()),
+		v.commitText(status.GetGit().GetRevision().GetCommit(), commitTime(status.GetGit())),
+		v.commitText(status.GetHub().GetRevision().GetCommit(), status.GetHub().GetResolveTime()),
+		v.commitText(runningCommit(status), report.GetAppliedTime()),
 	}
 	if v.wide {
-		truths = v.truths(status)
+		truths = v.truthTexts(status)
 	}
 	return row{
 		cells: []cell{
 			{"NAME", s.GetMetadata().GetName()},
-			{"CLUSTER", destination(s)},
+			{"CLUSTER", destinationText(s)},
 			{"STATE", stateOf(s)},
-			{"SYNC", v.sync(s)},
+			{"SYNC", v.syncText(s)},
 			{"GIT", truths[0]},
 			{"HUB", truths[1]},
 			{"APPLIED", truths[2]},
 		},
 		more: []cell{
-			{"HEALTH", v.health(s)},
-			{"TESTS", v.tests(s)},
-			{"SEEN", v.ago(v.seen[spec.GetCluster()])},
+			{"HEALTH", v.healthText(s)},
+			{"TESTS", v.testsText(s)},
+			{"SEEN", v.agoText(v.seen[spec.GetCluster()])},
 			{"SOURCE", sourcesOf(spec)},
 			{"REF", refOf(spec)},
 			{"PATH", spec.GetPath()},
@@ -49,8 +49,8 @@ func (v view) service(s *consolev1.Service) row {
 	}
 }
 
-// destination is where a service's folder goes.
-func destination(s *consolev1.Service) string {
+// destinationText is where a service's folder goes.
+func destinationText(s *consolev1.Service) string {
 	if s.GetSpec().GetCatalog() {
 		return "(catalog)"
 	}
@@ -78,7 +78,7 @@ func refsOf(spec *consolev1.ServiceSpec) string {
 // refOf is what a service follows, and the pin that keeps it from that.
 func refOf(spec *consolev1.ServiceSpec) string {
 	if pin := spec.GetSync().GetPin(); pin != "" {
-		return strings.TrimSpace(cmp.Or(refsOf(spec), catalog.ShowRef(catalog.RefOf(spec))) + " pinned to " + short(pin))
+		return strings.TrimSpace(cmp.Or(refsOf(spec), catalog.ShowRef(catalog.RefOf(spec))) + " pinned to " + shortHash(pin))
 	}
 	if len(spec.GetSources()) > 0 {
 		return refsOf(spec)
@@ -89,32 +89,32 @@ func refOf(spec *consolev1.ServiceSpec) string {
 	return spec.GetRef()
 }
 
-// truths are the three with all that makes them comparable: whose digest and commit, how old, and how old
+// truthTexts are the three with all that makes them comparable: whose digest and commit, how old, and how old
 // the word itself is where nothing newer could be had.
-func (v view) truths(status *consolev1.ServiceStatus) []string {
+func (v view) truthTexts(status *consolev1.ServiceStatus) []string {
 	git, hub, report := status.GetGit(), status.GetHub(), status.GetCluster().GetReport()
 	return []string{
-		v.truth("", git.GetRevision().GetCommit(), commitTime(git), "stale", git.GetProblem()),
-		v.truth(hub.GetDigest(), hub.GetRevision().GetCommit(), hub.GetResolveTime(), "held up", hub.GetProblem()),
-		v.truth(report.GetAppliedDigest(), runningCommit(status), report.GetAppliedTime(), "", nil),
+		v.truthText("", git.GetRevision().GetCommit(), commitTime(git), "stale", git.GetProblem()),
+		v.truthText(hub.GetDigest(), hub.GetRevision().GetCommit(), hub.GetResolveTime(), "held up", hub.GetProblem()),
+		v.truthText(report.GetAppliedDigest(), runningCommit(status), report.GetAppliedTime(), "", nil),
 	}
 }
 
-// truth is like "01234567 of fedcba98 (80s, stale 5m)".
-func (v view) truth(digest, commit string, at *timestamppb.Timestamp, word string, p *consolev1.Problem) string {
-	what := short(commit)
+// truthText is like "01234567 of fedcba98 (80s, stale 5m)".
+func (v view) truthText(digest, commit string, at *timestamppb.Timestamp, word string, p *consolev1.Problem) string {
+	what := shortHash(commit)
 	if digest != "" {
-		what = short(bare(digest))
+		what = shortHash(bareDigest(digest))
 		if commit != "" {
-			what += " of " + short(commit)
+			what += " of " + shortHash(commit)
 		}
 	}
 	var ages []string
 	if isSet(at) && what != "" {
-		ages = append(ages, table.Age(v.now, at.AsTime()))
+		ages = append(ages, table.FormatAge(v.now, at.AsTime()))
 	}
 	if p.GetMessage() != "" {
-		ages = append(ages, strings.TrimSpace(word+" "+strings.TrimSuffix(v.ago(p.GetSince()), " ago")))
+		ages = append(ages, strings.TrimSpace(word+" "+strings.TrimSuffix(v.agoText(p.GetSince()), " ago")))
 	}
 	if len(ages) == 0 {
 		return what
@@ -122,33 +122,33 @@ func (v view) truth(digest, commit string, at *timestamppb.Timestamp, word strin
 	return strings.TrimSpace(fmt.Sprintf("%s (%s)", what, strings.Join(ages, ", ")))
 }
 
-// health is what the cluster says of the objects. Of a cluster that is not connected nobody knows: what it
+// healthText is what the cluster says of the objects. Of a cluster that is not connected nobody knows: what it
 // said last is told with its age.
-func (v view) health(s *consolev1.Service) string {
+func (v view) healthText(s *consolev1.Service) string {
 	r := s.GetStatus().GetCluster().GetReport()
 	if r == nil {
 		return ""
 	}
 	said := fmt.Sprintf("%s %d/%d", manifest.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
 	if s.GetStatus().GetState() == consolev1.ServiceState_SERVICE_STATE_UNKNOWN {
-		return strings.TrimSpace(fmt.Sprintf("unknown, was %s %s", said, v.ago(s.GetStatus().GetStateSince())))
+		return strings.TrimSpace(fmt.Sprintf("unknown, was %s %s", said, v.agoText(s.GetStatus().GetStateSince())))
 	}
 	if !isSet(r.GetObservedTime()) {
 		return said
 	}
-	return fmt.Sprintf("%s (%s)", said, table.Age(v.now, r.GetObservedTime().AsTime()))
+	return fmt.Sprintf("%s (%s)", said, table.FormatAge(v.now, r.GetObservedTime().AsTime()))
 }
 
-// tests is how the latest run of the tests went, and whether that was of something older.
-func (v view) tests(s *consolev1.Service) string {
+// testsText is how the latest run of the tests went, and whether that was of something older.
+func (v view) testsText(s *consolev1.Service) string {
 	t := s.GetStatus().GetCluster().GetReport().GetTests()
-	text := summed(t)
+	text := summarizeTests(t)
 	if text == "" {
 		return ""
 	}
 	var about []string
 	if at := cmp.Or(t.GetEndTime(), t.GetStartTime()); isSet(at) {
-		about = append(about, table.Age(v.now, at.AsTime()))
+		about = append(about, table.FormatAge(v.now, at.AsTime()))
 	}
 	if !ofCurrent(s, t) {
 		about = append(about, "older revision")
@@ -159,12 +159,12 @@ func (v view) tests(s *consolev1.Service) string {
 	return fmt.Sprintf("%s (%s)", text, strings.Join(about, ", "))
 }
 
-// tested lists how the latest runs of tests went.
-func (v view) tested(found []manifest.Message) string {
+// listTests lists how the latest runs of tests went.
+func (v view) listTests(found []manifest.Message) string {
 	var b strings.Builder
 	for _, m := range found {
 		s := m.(*consolev1.Service)
-		if text := v.tests(s); text != "" {
+		if text := v.testsText(s); text != "" {
 			fmt.Fprintf(&b, "\ntests of %s: %s\n", s.GetMetadata().GetName(), text)
 		}
 	}
@@ -259,27 +259,27 @@ func serviceNotes(s *consolev1.Service) []note {
 	return notes
 }
 
-// short is as much of a commit or digest as people read.
-func short(hex string) string { return hex[:min(shortHex, len(hex))] }
+// shortHash is as much of a commit or digest as people read.
+func shortHash(hex string) string { return hex[:min(shortHex, len(hex))] }
 
-// bare is a digest without the name of its algorithm.
-func bare(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
+// bareDigest is a digest without the name of its algorithm.
+func bareDigest(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
 
-// objects lists what is not healthy in the clusters, service by service.
-func (v view) objects(found []manifest.Message) string {
+// listUnhealthy lists what is not healthy in the clusters, service by service.
+func (v view) listUnhealthy(found []manifest.Message) string {
 	var b strings.Builder
 	for _, m := range found {
 		s := m.(*consolev1.Service)
 		report := s.GetStatus().GetCluster().GetReport()
-		message := table.Clean(report.GetMessage())
-		if strings.Contains(table.Clean(s.GetStatus().GetStateMessage()), message) {
+		message := table.CleanLine(report.GetMessage())
+		if strings.Contains(table.CleanLine(s.GetStatus().GetStateMessage()), message) {
 			message = "" // The note on the service says it.
 		}
 		if len(report.GetObjects()) == 0 && message == "" {
 			continue
 		}
 		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), manifest.Short(report.GetPhase()))
-		if at := v.ago(report.GetObservedTime()); at != "" {
+		if at := v.agoText(report.GetObservedTime()); at != "" {
 			fmt.Fprintf(&b, " for %s", strings.TrimSuffix(at, " ago"))
 		}
 		b.WriteString(":\n")
@@ -298,7 +298,7 @@ func (v view) objectTable(b *strings.Builder, objects []*deliveryv1.ObjectReport
 	}
 	t := table.New("OBJECT", "HEALTH", "MESSAGE")
 	for _, o := range objects {
-		t.Row(objectName(o), o.GetHealth(), v.objectMessage(o))
+		t.AddRow(objectName(o), o.GetHealth(), v.objectMessage(o))
 	}
 	_ = t.Write(indented{b}) // A strings.Builder takes everything.
 }
@@ -307,10 +307,10 @@ func (v view) objectTable(b *strings.Builder, objects []*deliveryv1.ObjectReport
 func (v view) objectMessage(o *deliveryv1.ObjectReport) string {
 	text := o.GetMessage()
 	if at := o.GetDriftTime(); isSet(at) {
-		text = strings.TrimSpace(fmt.Sprintf("%s (seen %s)", strings.TrimSuffix(text, "."), v.ago(at)))
+		text = strings.TrimSpace(fmt.Sprintf("%s (seen %s)", strings.TrimSuffix(text, "."), v.agoText(at)))
 	}
 	if at := o.GetNextAttemptTime(); isSet(at) {
-		text = strings.TrimSpace(fmt.Sprintf("%s (next attempt %s)", strings.TrimSuffix(text, "."), v.until(at)))
+		text = strings.TrimSpace(fmt.Sprintf("%s (next attempt %s)", strings.TrimSuffix(text, "."), v.untilText(at)))
 	}
 	return text
 }

@@ -80,11 +80,11 @@ func services() []manifest.Message {
 func render(t *testing.T, v view, k kind, found []manifest.Message) string {
 	t.Helper()
 	var b strings.Builder
-	tb, notes := v.table(k, found)
+	tb, notes := v.buildTable(k, found)
 	if err := tb.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	return b.String() + v.notes(notes)
+	return b.String() + v.notesText(notes)
 }
 
 func TestServicesShowThreeTruthsAndEveryCause(t *testing.T) {
@@ -152,7 +152,7 @@ shop-b in cluster b, failed for 3m:
   shop: Deployment.apps/web  Failed   spec.replicas: [31mnot a number
   Namespace/shop             Missing  -
 `
-	if got := (view{now: noon()}).objects(services()); got != want {
+	if got := (view{now: noon()}).listUnhealthy(services()); got != want {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -316,7 +316,7 @@ func TestWideSourcesShowWhatGitcachesKnow(t *testing.T) {
 		},
 		"silent": {Owner: "gitcache-9"},
 	}}
-	tab, _ := v.table(sourceKind(), []manifest.Message{source("known"), source("silent"), source("unknown")})
+	tab, _ := v.buildTable(sourceKind(), []manifest.Message{source("known"), source("silent"), source("unknown")})
 	var b strings.Builder
 	if err := tab.Write(&b); err != nil {
 		t.Fatal(err)

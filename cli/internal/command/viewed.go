@@ -46,8 +46,8 @@ func isViewed(name string) bool {
 	return ok
 }
 
-// check says what can't be asked for.
-func (v viewed) check(names []string) error {
+// checkQuestion says what can't be asked for.
+func (v viewed) checkQuestion(names []string) error {
 	switch {
 	case v.section == rowsOfSet && len(names) != 1:
 		return errors.New("name the ViewSet whose rows to show, such as `fairlead get rows certificates`; `fairlead get viewsets` lists them")
@@ -72,23 +72,23 @@ func (v viewed) run(ctx context.Context, h *hub.Hub, names []string) error {
 		}
 	}
 	if v.getting.watch {
-		return v.getting.app.again(ctx, v.getting.format, func(ctx context.Context) (string, error) {
-			rows, gaps, err := v.find(ctx, h)
+		return v.getting.app.repeatText(ctx, v.getting.format, func(ctx context.Context) (string, error) {
+			rows, gaps, err := v.findRows(ctx, h)
 			if err != nil {
 				return "", err
 			}
 			var b strings.Builder
 			if len(rows) == 0 {
-				b.WriteString(v.none(gaps) + "\n")
+				b.WriteString(v.noRowsText(gaps) + "\n")
 			} else {
-				t := v.table(rows)
+				t := v.buildTable(rows)
 				t.MaxCell = 0
 				err = t.Write(&b)
 			}
 			return b.String() + v.gapNotes(gaps), err
 		})
 	}
-	rows, gaps, err := v.find(ctx, h)
+	rows, gaps, err := v.findRows(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -96,16 +96,16 @@ func (v viewed) run(ctx context.Context, h *hub.Hub, names []string) error {
 		return v.plainRows(rows, gaps)
 	}
 	if len(rows) == 0 {
-		v.getting.app.notef("%s\n", v.none(gaps))
-	} else if err := v.getting.app.writeTable(v.table(rows)); err != nil {
+		v.getting.app.notef("%s\n", v.noRowsText(gaps))
+	} else if err := v.getting.app.writeTable(v.buildTable(rows)); err != nil {
 		return err
 	}
 	v.getting.app.notef("%s", v.gapNotes(gaps))
 	return nil
 }
 
-// none says what it means that there are no rows. With gaps it means little: the notes about them say what is not known.
-func (v viewed) none(gaps []*consolev1.RowsGap) string {
+// noRowsText says what it means that there are no rows. With gaps it means little: the notes about them say what is not known.
+func (v viewed) noRowsText(gaps []*consolev1.RowsGap) string {
 	switch {
 	case len(gaps) > 0:
 		return fmt.Sprintf("no %s are listed", v.section)
@@ -134,14 +134,14 @@ func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.Ro
 			return err
 		}
 	}
-	return v.getting.app.fill(v.getting.format, whole, each)
+	return v.getting.app.fillTemplate(v.getting.format, whole, each)
 }
 
-// find reads all pages.
-func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
+// findRows reads all pages.
+func (v viewed) findRows(ctx context.Context, h *hub.Hub) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
 	filter := v.getting.filter
 	if v.getting.chosen.cluster != "" {
-		filter = both(fmt.Sprintf("name = %q", v.getting.chosen.cluster), filter)
+		filter = joinFilters(fmt.Sprintf("name = %q", v.getting.chosen.cluster), filter)
 	}
 	section := v.section
 	if section == rowsOfSet {
@@ -171,7 +171,7 @@ func (v viewed) find(ctx context.Context, h *hub.Hub) (rows []*consolev1.Cluster
 func (v *viewed) readColumns(ctx context.Context, h *hub.Hub) error {
 	got, err := h.ViewSets.GetViewSet(ctx, &consolev1.GetViewSetRequest{Name: v.set})
 	if connect.CodeOf(err) == connect.CodeNotFound {
-		if rows, _, wrong := v.find(ctx, h); wrong == nil && len(rows) > 0 {
+		if rows, _, wrong := v.findRows(ctx, h); wrong == nil && len(rows) > 0 {
 			return nil
 		}
 	}
@@ -189,23 +189,23 @@ func noViews(err error) error {
 	return err
 }
 
-// table is what a person reads. A cell never has what a terminal takes for an order: names and texts are those of any cluster.
-func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
+// buildTable returns what a person reads. A cell never has what a terminal takes for an order: names and texts are those of any cluster.
+func (v viewed) buildTable(rows []*consolev1.ClusterViewRow) *table.Table {
 	look := view{now: v.getting.app.Now(), wide: v.getting.format == formatWide}
 	ages := func(r *consolev1.ClusterViewRow) string {
 		if r.GetConnected() {
 			return ""
 		}
-		return "away, as of " + look.ago(r.GetLastSeenTime())
+		return "away, as of " + look.agoText(r.GetLastSeenTime())
 	}
 	switch v.section {
 	case "nodes":
 		t := look.newTable([]string{"CLUSTER", "NODE", "STATUS", "VERSION", "CPU", "MEMORY", "VIEW"})
 		for _, r := range rows {
 			n := r.GetRow()
-			look.row(t, []string{
+			look.addRow(t, []string{
 				r.GetCluster(), n.GetName(), n.GetReason(), n.GetVersion(),
-				cores(n.GetFigures()["cpu_allocatable"]), table.Bytes(n.GetFigures()["memory_allocatable"]), ages(r),
+				formatCores(n.GetFigures()["cpu_allocatable"]), table.FormatBytes(n.GetFigures()["memory_allocatable"]), ages(r),
 			})
 		}
 		return t
@@ -213,9 +213,9 @@ func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
 		t := look.newTable([]string{"CLUSTER", "NAMESPACE", "POD", "STATUS", "RESTARTS", "SINCE", "SERVICE", "VIEW"}, "NODE")
 		for _, r := range rows {
 			p := r.GetRow()
-			look.row(t, []string{
+			look.addRow(t, []string{
 				r.GetCluster(), p.GetNamespace(), p.GetName(), p.GetReason(),
-				fmt.Sprint(p.GetFigures()["restarts"]), look.ago(p.GetSinceTime()), p.GetService(), ages(r),
+				fmt.Sprint(p.GetFigures()["restarts"]), look.agoText(p.GetSinceTime()), p.GetService(), ages(r),
 			}, p.GetNode())
 		}
 		return t
@@ -225,10 +225,10 @@ func (v viewed) table(rows []*consolev1.ClusterViewRow) *table.Table {
 	t := look.newTable([]string{"CLUSTER", "NAMESPACE", "OBJECT", "REASON", "COUNT", "LAST", "VIEW", "MESSAGE"}, "FIRST")
 	for _, r := range rows {
 		w := r.GetRow()
-		look.row(t, []string{
+		look.addRow(t, []string{
 			r.GetCluster(), w.GetNamespace(), w.GetKind() + "/" + w.GetName(), w.GetReason(),
-			fmt.Sprint(w.GetFigures()["hour"]), look.ago(w.GetLastTime()), ages(r), w.GetText(),
-		}, look.ago(w.GetSinceTime()))
+			fmt.Sprint(w.GetFigures()["hour"]), look.agoText(w.GetLastTime()), ages(r), w.GetText(),
+		}, look.agoText(w.GetSinceTime()))
 	}
 	return t
 }
@@ -250,32 +250,32 @@ func (v viewed) setTable(look view, rows []*consolev1.ClusterViewRow, ages func(
 	t := look.newTable(append(heads, "VIEW"), "SERVICE")
 	for _, r := range rows {
 		o := r.GetRow()
-		cells := []string{r.GetCluster(), o.GetNamespace(), o.GetName(), o.GetReason(), look.ago(o.GetSinceTime())}
+		cells := []string{r.GetCluster(), o.GetNamespace(), o.GetName(), o.GetReason(), look.agoText(o.GetSinceTime())}
 		for i := range most {
 			text := ""
 			if i < len(o.GetCells()) {
 				text = o.GetCells()[i]
 			}
 			if i < len(v.columns) && v.columns[i].GetType() == "date" {
-				text = look.date(text)
+				text = look.dateText(text)
 			}
 			cells = append(cells, text)
 		}
-		look.row(t, append(cells, ages(r)), o.GetService())
+		look.addRow(t, append(cells, ages(r)), o.GetService())
 	}
 	return t
 }
 
-// date says how long ago a time was, or until when it is.
-func (v view) date(text string) string {
+// dateText says how long ago a time was, or until when it is.
+func (v view) dateText(text string) string {
 	at, err := time.Parse(time.RFC3339, text)
 	switch {
 	case err != nil:
 		return text
 	case at.After(v.now):
-		return "in " + table.Age(at, v.now)
+		return "in " + table.FormatAge(at, v.now)
 	}
-	return table.Age(v.now, at) + " ago"
+	return table.FormatAge(v.now, at) + " ago"
 }
 
 // gapNotes say what rows do not show. The same is said once, of all clusters that it is about.
@@ -302,13 +302,13 @@ func (v viewed) gapNotes(gaps []*consolev1.RowsGap) string {
 		if n := withheld[reason]; n > 0 {
 			count = fmt.Sprintf(" (%d %s are counted and not listed)", n, v.section)
 		}
-		fmt.Fprintf(&b, "%s%s: %s%s\n", strings.Join(of[:min(len(of), named)], ", "), more, table.Clean(reason), count)
+		fmt.Fprintf(&b, "%s%s: %s%s\n", strings.Join(of[:min(len(of), named)], ", "), more, table.CleanLine(reason), count)
 	}
 	return b.String()
 }
 
-// cores shows thousandths of a core.
-func cores(milli int64) string {
+// formatCores shows thousandths of a core.
+func formatCores(milli int64) string {
 	if milli%1000 == 0 {
 		return fmt.Sprint(milli / 1000)
 	}

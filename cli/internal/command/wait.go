@@ -37,7 +37,7 @@ type awaited struct {
 	behind map[string]bool
 }
 
-func (a *app) wait() *cobra.Command {
+func (a *app) waitCommand() *cobra.Command {
 	w := awaited{app: a, behind: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use:   "wait service NAME",
@@ -52,40 +52,40 @@ The exit code says how it ended:
   4  it took longer than --timeout
   5  it waits for a person: a hold, a pin, manual mode, dry run, a closed window, or a removal to confirm`,
 		Example: "  fairlead wait service/shop --commit \"$GIT_COMMIT\" --healthy --timeout 10m",
-		Args:    wants(2, 2),
+		Args:    wantArgs(2, 2),
 	}
 	cmd.Flags().StringVar(&w.commit, "commit", "", "the commit that is waited for, by 7 letters of its id or more")
 	cmd.Flags().BoolVar(&w.healthy, "healthy", false, "until the objects are healthy, too")
 	cmd.Flags().DurationVar(&w.timeout, "timeout", waitPatience, "how long at most")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := findKind(args[0]); err != nil || k.kind != serviceKind().kind {
-			return usage(cmd)
+			return usageError(cmd)
 		}
 		if w.commit != "" && !commitID.MatchString(w.commit) {
 			return fmt.Errorf("--commit: %q must be 7 or more of the digits 0-9 and a-f", w.commit)
 		}
 		return a.hubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
 			w.hub = h
-			return w.until(ctx, args[0])
+			return w.waitUntil(ctx, args[0])
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
-// until waits, and says how it ended.
-func (w awaited) until(ctx context.Context, name string) error {
+// waitUntil waits, and says how it ended.
+func (w awaited) waitUntil(ctx context.Context, name string) error {
 	late := time.NewTimer(w.timeout)
 	defer late.Stop()
 	pause := time.NewTicker(waitPause)
 	defer pause.Stop()
 	said := ""
 	for {
-		m, err := serviceKind().one(ctx, w.hub, name)
+		m, err := serviceKind().readOne(ctx, w.hub, name)
 		if err != nil {
 			return err
 		}
 		last, _ := m.(*consolev1.Service)
-		code, why := w.stands(ctx, last)
+		code, why := w.judgeService(ctx, last)
 		if code == 0 {
 			return w.app.printf("service/%s: %s\n", name, why)
 		}
@@ -101,14 +101,14 @@ func (w awaited) until(ctx context.Context, name string) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late.C:
-			return w.late(last)
+			return w.lateError(last)
 		case <-pause.C:
 		}
 	}
 }
 
-// late says what a service is like when the time is over.
-func (w awaited) late(s *consolev1.Service) error {
+// lateError says what a service is like when the time is over.
+func (w awaited) lateError(s *consolev1.Service) error {
 	w.app.notef("service/%s: not there after %s: `fairlead trace service %s` says where it stands\n",
 		s.GetMetadata().GetName(), w.timeout, s.GetMetadata().GetName())
 	switch s.GetStatus().GetState() {
@@ -118,8 +118,8 @@ func (w awaited) late(s *consolev1.Service) error {
 	return flags.Exit(waitTooLong)
 }
 
-// stands says how far a service is: 0 it is there, -1 it goes on, or an exit code.
-func (w awaited) stands(ctx context.Context, s *consolev1.Service) (code int, why string) {
+// judgeService says how far a service is: 0 it is there, -1 it goes on, or an exit code.
+func (w awaited) judgeService(ctx context.Context, s *consolev1.Service) (code int, why string) {
 	status := s.GetStatus()
 	state := stateName(status.GetState())
 	if message := status.GetStateMessage(); message != "" {
@@ -130,11 +130,11 @@ func (w awaited) stands(ctx context.Context, s *consolev1.Service) (code int, wh
 		wanted = status.GetGit().GetRevision().GetCommit()
 	}
 	hub, report := status.GetHub(), status.GetCluster().GetReport()
-	handed := wanted != "" && hub.GetDigest() != "" && w.has(ctx, s, hub.GetRevision().GetCommit(), wanted)
+	handed := wanted != "" && hub.GetDigest() != "" && w.hasCommit(ctx, s, hub.GetRevision().GetCommit(), wanted)
 	applied := handed && report.GetAppliedDigest() == hub.GetDigest()
 	switch {
 	case applied && (!w.healthy || status.GetState() == consolev1.ServiceState_SERVICE_STATE_HEALTHY):
-		if is := short(runningCommit(status)) + " is applied"; !strings.Contains(state, is) {
+		if is := shortHash(runningCommit(status)) + " is applied"; !strings.Contains(state, is) {
 			state = is + ". " + state
 		}
 		return 0, state
@@ -143,7 +143,7 @@ func (w awaited) stands(ctx context.Context, s *consolev1.Service) (code int, wh
 	case handed && report.GetDigest() == hub.GetDigest() && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED:
 		return waitFailed, state
 	case !handed && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED &&
-		w.has(ctx, s, status.GetGit().GetRevision().GetCommit(), wanted) && wanted != "":
+		w.hasCommit(ctx, s, status.GetGit().GetRevision().GetCommit(), wanted) && wanted != "":
 		return waitFailed, state // the commit that Git has can't be handed out
 	}
 	return -1, state
@@ -155,7 +155,7 @@ func needsPerson(s *consolev1.Service) bool {
 	case consolev1.ServiceState_SERVICE_STATE_HELD, consolev1.ServiceState_SERVICE_STATE_DIFFERS:
 		switch s.GetSpec().GetSync().GetMode() {
 		case deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED, deliveryv1.SyncMode_SYNC_MODE_AUTO:
-			return s.GetStatus().GetWindows().GetClosed() || !outdated(s)
+			return s.GetStatus().GetWindows().GetClosed() || !isOutdated(s)
 		}
 		return true
 	case consolev1.ServiceState_SERVICE_STATE_WAITING: // else for another service
@@ -169,15 +169,15 @@ func needsPerson(s *consolev1.Service) bool {
 // one, brings no report.
 const reportPatience = time.Minute
 
-// outdated tells that the cluster's report is of before the service's newest change: a hold of then may be over.
-func outdated(s *consolev1.Service) bool {
+// isOutdated tells that the cluster's report is of before the service's newest change: a hold of then may be over.
+func isOutdated(s *consolev1.Service) bool {
 	cluster, changed := s.GetStatus().GetCluster(), s.GetMetadata().GetUpdateTime().AsTime()
 	return cluster.GetReceiveTime().AsTime().Before(changed) && time.Since(changed) < reportPatience ||
 		cluster.GetReport().GetDigest() != s.GetStatus().GetHub().GetDigest()
 }
 
-// has tells whether a commit is the wanted one, or has it behind it.
-func (w awaited) has(ctx context.Context, s *consolev1.Service, commit, wanted string) bool {
+// hasCommit tells whether a commit is the wanted one, or has it behind it.
+func (w awaited) hasCommit(ctx context.Context, s *consolev1.Service, commit, wanted string) bool {
 	if commit == "" || strings.HasPrefix(commit, strings.ToLower(wanted)) {
 		return commit != ""
 	}

@@ -13,14 +13,14 @@ import (
 	"fairlead.dev/platform/manifest"
 )
 
-// watch shows resources of a kind, and what becomes of them until the person has seen enough.
-func (a *app) watch(ctx context.Context, h *hub.Hub, k kind, filter, format string) error {
+// watchResources shows resources of a kind, and what becomes of them until the person has seen enough.
+func (a *app) watchResources(ctx context.Context, h *hub.Hub, k kind, filter, format string) error {
 	if !slices.Contains([]string{formatTable, formatWide, formatName}, format) {
 		return fmt.Errorf("--watch can't be shown as %s: use table, wide or name", format)
 	}
 	stream, err := h.Live.WatchResources(ctx, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{k.Number()}, Filter: filter})
 	if err != nil {
-		return h.Explain(err)
+		return h.ExplainError(err)
 	}
 	defer stream.Close()
 	var first []manifest.Message // the resources that are there
@@ -30,7 +30,7 @@ func (a *app) watch(ctx context.Context, h *hub.Hub, k kind, filter, format stri
 		found := messagesOf(changes.GetResources())
 		switch {
 		case stream.Msg().GetSnapshotEnd() != nil:
-			err = a.show(k, first, format, false, view{now: a.Now(), wide: format == formatWide})
+			err = a.showResources(k, first, format, false, view{now: a.Now(), wide: format == formatWide})
 			begun, first = true, nil
 		case !begun:
 			first = append(first, found...)
@@ -44,7 +44,7 @@ func (a *app) watch(ctx context.Context, h *hub.Hub, k kind, filter, format stri
 	if ctx.Err() != nil {
 		return nil // interrupted, as it is meant to end
 	}
-	return h.Explain(stream.Err())
+	return h.ExplainError(stream.Err())
 }
 
 const (
@@ -57,8 +57,8 @@ const (
 // ages are those in a text, which change all the time.
 var ages = regexp.MustCompile(`\b[0-9.]+(ms|s|m|h|d)\b`)
 
-// again prints a text whenever it says something new, until the person has seen enough: on a terminal in its place, else one after the other.
-func (a *app) again(ctx context.Context, format string, text func(context.Context) (string, error)) error {
+// repeatText prints a text whenever it says something new, until the person has seen enough: on a terminal in its place, else one after the other.
+func (a *app) repeatText(ctx context.Context, format string, text func(context.Context) (string, error)) error {
 	if format != formatTable {
 		return fmt.Errorf("--watch can't be shown as %s: leave out -o", format)
 	}
@@ -96,11 +96,11 @@ func (a *app) again(ctx context.Context, format string, text func(context.Contex
 func (a *app) showChanged(k kind, found []manifest.Message, deleted []*consolev1.Deleted, format string) error {
 	if len(found) > 0 {
 		if format == formatName {
-			if err := a.show(k, found, format, false, view{}); err != nil {
+			if err := a.showResources(k, found, format, false, view{}); err != nil {
 				return err
 			}
 		} else {
-			t, _ := view{now: a.Now(), wide: format == formatWide}.table(k, found)
+			t, _ := view{now: a.Now(), wide: format == formatWide}.buildTable(k, found)
 			t.Headless = true // the head stands above
 			if err := a.writeTable(t); err != nil {
 				return err

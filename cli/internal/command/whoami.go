@@ -14,11 +14,11 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-func (a *app) whoami() *cobra.Command {
+func (a *app) whoamiCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
 		Short: "Say who the hub says that you are, and what you may",
-		Args:  wants(0, 0),
+		Args:  wantArgs(0, 0),
 		RunE: a.hubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
@@ -54,7 +54,7 @@ func (a *app) whoami() *cobra.Command {
 	}
 }
 
-func (a *app) logout() *cobra.Command {
+func (a *app) logoutCommand() *cobra.Command {
 	others := false
 	cmd := &cobra.Command{
 		Use:   "logout [ID... | --others]",
@@ -65,10 +65,10 @@ reached, the context is forgotten all the same, and the token ends by itself.
 With IDs of "fairlead get logins" those logins of yours end instead, and with --others all but the one that is used here: in browsers and of commands, with
 the shells and streams that run by them. API tokens stay: "fairlead token revoke" ends them.`,
 		Example: "  fairlead logout\n  fairlead get logins\n  fairlead logout 7YCZWJ3CYZ2OZ4QPAMUVTGCIZV\n  fairlead logout --others",
-		Args:    wants(0, unlimited),
+		Args:    wantArgs(0, unlimited),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if others && len(args) > 0 {
-				return usage(cmd)
+				return usageError(cmd)
 			}
 			if others || len(args) > 0 {
 				return a.endLogins(args)(cmd, nil)
@@ -76,11 +76,11 @@ the shells and streams that run by them. API tokens stay: "fairlead token revoke
 			if a.Getenv(hub.FromEnvironment) != "" {
 				return errors.New("the token is in FAIRLEAD_TOKEN, and not of a login: `fairlead token revoke ID` revokes it")
 			}
-			store, err := a.store()
+			store, err := a.openStore()
 			if err != nil {
 				return err
 			}
-			h, err := a.connect(cmd.Context())
+			h, err := a.connectHub(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ the shells and streams that run by them. API tokens stay: "fairlead token revoke
 
 // connectServer connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if there is one.
 func (a *app) connectServer(ctx context.Context) (*hub.Hub, error) {
-	store, err := a.store()
+	store, err := a.openStore()
 	if err != nil {
 		return nil, err
 	}

@@ -33,15 +33,15 @@ type workload struct {
 	hub *hub.Hub
 }
 
-// services are those that a reference names: a service, or all services of a global service.
-func (w workload) services(ctx context.Context, ref resource) ([]*consolev1.Service, error) {
+// listServices returns those that a reference names: a service, or all services of a global service.
+func (w workload) listServices(ctx context.Context, ref resource) ([]*consolev1.Service, error) {
 	k, err := findKind(ref.kind)
 	if err != nil {
 		return nil, err
 	}
 	switch k.kind {
 	case manifest.Service:
-		m, err := k.one(ctx, w.hub, ref.name)
+		m, err := k.readOne(ctx, w.hub, ref.name)
 		if err != nil {
 			return nil, err
 		}
@@ -51,10 +51,10 @@ func (w workload) services(ctx context.Context, ref resource) ([]*consolev1.Serv
 		}
 		return []*consolev1.Service{s}, nil
 	case manifest.Global:
-		if _, err := k.one(ctx, w.hub, ref.name); err != nil {
+		if _, err := k.readOne(ctx, w.hub, ref.name); err != nil {
 			return nil, err
 		}
-		found, err := serviceKind().those(ctx, w.hub, question{filter: label(globalLabel) + ` = "` + ref.name + `"`})
+		found, err := serviceKind().readMatching(ctx, w.hub, question{filter: labelField(globalLabel) + ` = "` + ref.name + `"`})
 		if err != nil {
 			return nil, err
 		}
@@ -69,8 +69,8 @@ func (w workload) services(ctx context.Context, ref resource) ([]*consolev1.Serv
 	return nil, fmt.Errorf("only services and globalservices run something, not %q", ref.kind)
 }
 
-// pods are those of services, as their clusters have them now.
-func (w workload) pods(ctx context.Context, services []*consolev1.Service) ([]pod, error) {
+// listPods returns the pods of services, as their clusters have them now.
+func (w workload) listPods(ctx context.Context, services []*consolev1.Service) ([]pod, error) {
 	var all []pod
 	for _, s := range services {
 		objects, err := findObjects(ctx, w.hub, objectFlags{service: s.GetMetadata().GetName()}, "")
@@ -83,7 +83,7 @@ func (w workload) pods(ctx context.Context, services []*consolev1.Service) ([]po
 		}
 		for _, one := range podsAmong(objects, below) {
 			one.cluster = s.GetSpec().GetCluster()
-			found, err := w.pod(ctx, one)
+			found, err := w.readPod(ctx, one)
 			if errors.Is(err, errGone) {
 				continue // since the list was read
 			}
@@ -104,19 +104,19 @@ func podsAmong(objects []*consolev1.ClusterObject, below children) (pods []pod) 
 		}
 	}
 	for _, o := range objects {
-		pods = append(pods, below.pods(o.GetObject().GetUid())...)
+		pods = append(pods, below.podsBelow(o.GetObject().GetUid())...)
 	}
 	slices.SortFunc(pods, func(a, b pod) int { return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name)) })
 	return slices.CompactFunc(pods, func(a, b pod) bool { return a.namespace == b.namespace && a.name == b.name })
 }
 
-// pods are those below an owner.
-func (c children) pods(owner string) (pods []pod) {
+// podsBelow are those below an owner.
+func (c children) podsBelow(owner string) (pods []pod) {
 	for _, one := range c[owner] {
 		if one.kind == "Pod" {
 			pods = append(pods, pod{namespace: one.namespace, name: one.name})
 		}
-		pods = append(pods, c.pods(one.uid)...)
+		pods = append(pods, c.podsBelow(one.uid)...)
 	}
 	return pods
 }
@@ -124,8 +124,8 @@ func (c children) pods(owner string) (pods []pod) {
 // errGone: the cluster does not have it any more.
 var errGone = errors.New("it is gone")
 
-// pod reads what a pod runs, and whether it is ready.
-func (w workload) pod(ctx context.Context, p pod) (pod, error) {
+// readPod reads what a pod runs, and whether it is ready.
+func (w workload) readPod(ctx context.Context, p pod) (pod, error) {
 	var got struct {
 		Spec struct {
 			Containers []struct {
@@ -136,7 +136,7 @@ func (w workload) pod(ctx context.Context, p pod) (pod, error) {
 			Conditions []struct{ Type, Status string } `json:"conditions"`
 		} `json:"status"`
 	}
-	if err := w.ask(ctx, http.MethodGet, p.cluster, podPath(p), nil, &got); err != nil {
+	if err := w.askCluster(ctx, http.MethodGet, p.cluster, podPath(p), nil, &got); err != nil {
 		return pod{}, err
 	}
 	p.containers = nil
@@ -156,11 +156,11 @@ func podPath(p pod) string {
 // askBytes bounds what a cluster answers.
 const askBytes = 8 << 20
 
-// ask asks a cluster, and reads its answer into out, if that is not nil.
-func (w workload) ask(ctx context.Context, method, cluster, path string, body, out any) error {
+// askCluster asks a cluster, and reads its answer into out, if that is not nil.
+func (w workload) askCluster(ctx context.Context, method, cluster, path string, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := w.request(ctx, method, cluster, path, body)
+	resp, err := w.sendRequest(ctx, method, cluster, path, body)
 	if err != nil {
 		return err
 	}
@@ -171,8 +171,8 @@ func (w workload) ask(ctx context.Context, method, cluster, path string, body, o
 	return json.NewDecoder(io.LimitReader(resp.Body, askBytes)).Decode(out)
 }
 
-// request sends a request to a cluster. A refusal by the cluster is an error with the cluster's own words.
-func (w workload) request(ctx context.Context, method, cluster, path string, body any) (*http.Response, error) {
+// sendRequest sends a request to a cluster. A refusal by the cluster is an error with the cluster's own words.
+func (w workload) sendRequest(ctx context.Context, method, cluster, path string, body any) (*http.Response, error) {
 	if len(w.hub.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
 	}
@@ -207,8 +207,8 @@ func (w workload) request(ctx context.Context, method, cluster, path string, bod
 	return nil, fmt.Errorf("cluster %s: %s", cluster, cmp.Or(status.Message, resp.Status))
 }
 
-// controllers are the objects of a service that have a template of pods.
-func controllers(objects []*consolev1.ClusterObject) (found []*deliveryv1.ManagedObject) {
+// listControllers returns the objects of a service that have a template of pods.
+func listControllers(objects []*consolev1.ClusterObject) (found []*deliveryv1.ManagedObject) {
 	for _, o := range objects {
 		if obj := o.GetObject(); obj.GetGroup() == "apps" && slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, obj.GetKind()) {
 			found = append(found, obj)

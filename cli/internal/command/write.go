@@ -39,14 +39,14 @@ type writing struct {
 	differ bool // a dry run has found something to do
 }
 
-// write sends objects: all at once, or in parts if they are many.
-func (w *writing) write(ctx context.Context, objects []*manifest.Object) error {
+// writeObjects sends objects: all at once, or in parts if they are many.
+func (w *writing) writeObjects(ctx context.Context, objects []*manifest.Object) error {
 	for total, done := len(objects), 0; ; {
 		n := partOf(objects)
 		if n < total && w.prune {
 			return fmt.Errorf("these are %d resources, more than can be written at once: prune them in smaller sets", total)
 		}
-		if err := w.part(ctx, objects[:n]); err != nil {
+		if err := w.writePart(ctx, objects[:n]); err != nil {
 			if done > 0 {
 				return fmt.Errorf("%w\n%s %s applied, as printed above; of the rest, nothing", err, plural.Part(done, total, "resource"), plural.Are(total))
 			}
@@ -77,7 +77,7 @@ func partOf(objects []*manifest.Object) (n int) {
 	return n
 }
 
-func (w *writing) part(ctx context.Context, objects []*manifest.Object) error {
+func (w *writing) writePart(ctx context.Context, objects []*manifest.Object) error {
 	req := &consolev1.ApplyRequest{Set: w.set, Prune: w.prune, DryRun: w.dryRun}
 	for _, o := range objects {
 		r, err := manifest.Resource(o.Message)
@@ -87,28 +87,28 @@ func (w *writing) part(ctx context.Context, objects []*manifest.Object) error {
 		req.Resources = append(req.Resources, r)
 	}
 	var res *consolev1.ApplyResponse
-	err := w.app.confirmed(ctx, w.yes, func(ctx context.Context, confirmation string) (err error) {
+	err := w.app.confirmAndDo(ctx, w.yes, func(ctx context.Context, confirmation string) (err error) {
 		req.Confirmation = confirmation
 		res, err = w.hub.Applies.Apply(ctx, req)
 		return err
 	})
 	if err != nil {
-		return located(err, objects)
+		return locateProblems(err, objects)
 	}
 	for _, r := range res.GetResults() {
-		if err := w.tell(r); err != nil {
+		if err := w.printApplied(r); err != nil {
 			return err
 		}
 	}
-	w.touched(res)
+	w.reportTouched(res)
 	return nil
 }
 
 // shownTouched is how many services are named that get another configuration.
 const shownTouched = 20
 
-// touched says which services get another configuration by what was applied.
-func (w *writing) touched(res *consolev1.ApplyResponse) {
+// reportTouched says which services get another configuration by what was applied.
+func (w *writing) reportTouched(res *consolev1.ApplyResponse) {
 	total := int(res.GetTouchedTotal())
 	if total == 0 {
 		return
@@ -135,12 +135,12 @@ func (w *writing) touched(res *consolev1.ApplyResponse) {
 	if more := total - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	w.app.notef("%s %s another configuration: %s\n", plural.Of(total, "service"), verb, table.Clean(strings.Join(names, "; ")))
+	w.app.notef("%s %s another configuration: %s\n", plural.Of(total, "service"), verb, table.CleanLine(strings.Join(names, "; ")))
 }
 
-// located puts what the hub says of resources where they are written.
-func located(err error, objects []*manifest.Object) error {
-	found, ok := detail[*consolev1.ApplyProblems](err)
+// locateProblems puts what the hub says of resources where they are written.
+func locateProblems(err error, objects []*manifest.Object) error {
+	found, ok := findDetail[*consolev1.ApplyProblems](err)
 	if !ok {
 		return err
 	}
@@ -157,8 +157,8 @@ func located(err error, objects []*manifest.Object) error {
 	return fmt.Errorf("nothing was applied:\n%w", problems)
 }
 
-// detail finds a detail of an error of the hub.
-func detail[M proto.Message](err error) (found M, ok bool) {
+// findDetail finds a detail of an error of the hub.
+func findDetail[M proto.Message](err error) (found M, ok bool) {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {
 		return found, false
@@ -173,7 +173,7 @@ func detail[M proto.Message](err error) (found M, ok bool) {
 	return found, false
 }
 
-func (w *writing) tell(r *consolev1.Applied) error {
+func (w *writing) printApplied(r *consolev1.Applied) error {
 	what := kindText(r.GetKind()) + "/" + r.GetName() + " " + manifest.Short(r.GetOutcome())
 	if w.dryRun && r.GetOutcome() != consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED {
 		w.differ = true
@@ -190,15 +190,15 @@ func kindText(k consolev1.Kind) string {
 	return strings.ReplaceAll(manifest.Short(k), "-", "")
 }
 
-// confirmed calls do, and again with a confirmation if it asks for one and a person (or yes) agrees.
-func (a *app) confirmed(ctx context.Context, yes bool, do func(ctx context.Context, confirmation string) error) error {
+// confirmAndDo calls do, and again with a confirmation if it asks for one and a person (or yes) agrees.
+func (a *app) confirmAndDo(ctx context.Context, yes bool, do func(ctx context.Context, confirmation string) error) error {
 	call := func(confirmation string) error {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
 		return do(ctx, confirmation)
 	}
 	err := call("")
-	wanted, ok := detail[*consolev1.ConfirmationWanted](err)
+	wanted, ok := findDetail[*consolev1.ConfirmationWanted](err)
 	if !ok {
 		return err
 	}
@@ -206,14 +206,14 @@ func (a *app) confirmed(ctx context.Context, yes bool, do func(ctx context.Conte
 	for _, line := range wanted.GetConsequences() {
 		a.notef("  %s\n", line)
 	}
-	if !yes && !a.agreed() {
+	if !yes && !a.askAgreement() {
 		return errors.New("nothing was done: say --yes to go on")
 	}
 	return call(wanted.GetConfirmation())
 }
 
-// agreed asks on a terminal.
-func (a *app) agreed() bool {
+// askAgreement asks on a terminal.
+func (a *app) askAgreement() bool {
 	if !isTerminal(a.Stdin) {
 		return false
 	}

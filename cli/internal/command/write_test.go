@@ -39,7 +39,7 @@ func TestApplyGoesInPartsOfThreeMiB(t *testing.T) {
 			t.Errorf("%s: parts of %v, want %v", name, got, tc.want)
 		}
 	}
-	err := (&writing{prune: true}).write(t.Context(), of(1000, 1000, 1000, 1000)) // and the hub, which is none here, hears nothing
+	err := (&writing{prune: true}).writeObjects(t.Context(), of(1000, 1000, 1000, 1000)) // and the hub, which is none here, hears nothing
 	if err == nil || !strings.Contains(err.Error(), "prune them in smaller sets") {
 		t.Errorf("with --prune: %v", err)
 	}

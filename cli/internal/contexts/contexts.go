@@ -76,36 +76,36 @@ func (s *Store) Path() string { return s.path }
 
 // Get returns the context of that name, or the current one for "".
 func (s *Store) Get(name string) (Context, error) {
-	f, err := s.load()
+	f, err := s.loadFile()
 	if err != nil {
 		return Context{}, err
 	}
 	if name == "" {
 		name = f.Current
 	}
-	i := f.index(name)
+	i := f.contextIndex(name)
 	switch {
 	case i >= 0:
 		return s.withToken(f.Contexts[i])
 	case len(f.Contexts) == 0:
 		return Context{}, fmt.Errorf("not logged in to any hub: run `fairlead login URL`, or `fairlead up` to try one here (looked in %s)", s.path)
 	case name == "":
-		return Context{}, fmt.Errorf("no context is chosen: give --context, or run `fairlead context use NAME`; known are %s", f.names())
+		return Context{}, fmt.Errorf("no context is chosen: give --context, or run `fairlead context use NAME`; known are %s", f.contextNames())
 	default:
-		return Context{}, fmt.Errorf("no context %q in %s: known are %s", name, s.path, f.names())
+		return Context{}, fmt.Errorf("no context %q in %s: known are %s", name, s.path, f.contextNames())
 	}
 }
 
 // List returns all contexts by name, and the name of the current one. Tokens in the keyring are left there.
 func (s *Store) List() ([]Context, string, error) {
-	f, err := s.load()
+	f, err := s.loadFile()
 	return f.Contexts, f.Current, err
 }
 
 // Put adds or replaces a context and makes it the current one.
 func (s *Store) Put(c Context) error {
-	return s.change(func(f *file) error {
-		if err := s.put(f, c); err != nil {
+	return s.changeFile(func(f *file) error {
+		if err := s.putContext(f, c); err != nil {
 			return err
 		}
 		f.Current = c.Name
@@ -115,23 +115,23 @@ func (s *Store) Put(c Context) error {
 
 // Update replaces a context that is there, and leaves alone which one is current.
 func (s *Store) Update(c Context) error {
-	return s.change(func(f *file) error {
-		if f.index(c.Name) < 0 {
+	return s.changeFile(func(f *file) error {
+		if f.contextIndex(c.Name) < 0 {
 			return fmt.Errorf("context %q is gone", c.Name)
 		}
-		return s.put(f, c)
+		return s.putContext(f, c)
 	})
 }
 
 // Remove forgets a context and its token. No context is the current one afterwards if it was that.
 func (s *Store) Remove(name string) error {
-	return s.change(func(f *file) error {
-		i := f.index(name)
+	return s.changeFile(func(f *file) error {
+		i := f.contextIndex(name)
 		if i < 0 {
 			return nil
 		}
 		if f.Contexts[i].Keyring {
-			if err := s.keyring.Set(s.account(name), ""); err != nil {
+			if err := s.keyring.Set(s.keyringAccount(name), ""); err != nil {
 				return fmt.Errorf("keyring: %w", err)
 			}
 		}
@@ -145,7 +145,7 @@ func (s *Store) Remove(name string) error {
 
 // At returns the context of the hub with a URL: the current one, if it is that, and else the first; false: there is none.
 func (s *Store) At(url string) (Context, bool, error) {
-	f, err := s.load()
+	f, err := s.loadFile()
 	if err != nil {
 		return Context{}, false, err
 	}
@@ -163,28 +163,28 @@ func (s *Store) At(url string) (Context, bool, error) {
 
 // Use makes a context the current one.
 func (s *Store) Use(name string) error {
-	return s.change(func(f *file) error {
-		if f.index(name) < 0 {
-			return fmt.Errorf("no context %q in %s: known are %s", name, s.path, f.names())
+	return s.changeFile(func(f *file) error {
+		if f.contextIndex(name) < 0 {
+			return fmt.Errorf("no context %q in %s: known are %s", name, s.path, f.contextNames())
 		}
 		f.Current = name
 		return nil
 	})
 }
 
-func (f *file) index(name string) int {
+func (f *file) contextIndex(name string) int {
 	return slices.IndexFunc(f.Contexts, func(c Context) bool { return c.Name == name })
 }
 
-// put brings the token where it belongs, and the rest into the file.
-func (s *Store) put(f *file, c Context) error {
+// putContext brings the token where it belongs, and the rest into the file.
+func (s *Store) putContext(f *file, c Context) error {
 	if c.Keyring {
-		if err := s.keyring.Set(s.account(c.Name), c.Token); err != nil {
+		if err := s.keyring.Set(s.keyringAccount(c.Name), c.Token); err != nil {
 			return fmt.Errorf("keyring: %w", err)
 		}
 		c.Token = ""
 	}
-	f.put(c)
+	f.putContext(c)
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (s *Store) withToken(c Context) (Context, error) {
 	if !c.Keyring {
 		return c, nil
 	}
-	token, err := s.keyring.Get(s.account(c.Name))
+	token, err := s.keyring.Get(s.keyringAccount(c.Name))
 	if err != nil {
 		return c, fmt.Errorf("the token of context %q is in the keyring: %w. Unlock it, or run `fairlead login %s --context %s` again", c.Name, err, c.URL, c.Name)
 	}
@@ -201,11 +201,11 @@ func (s *Store) withToken(c Context) (Context, error) {
 	return c, nil
 }
 
-// account is what the keyring knows a token by: contexts of several files may have the same name.
-func (s *Store) account(name string) string { return name + " in " + s.path }
+// keyringAccount is what the keyring knows a token by: contexts of several files may have the same name.
+func (s *Store) keyringAccount(name string) string { return name + " in " + s.path }
 
-func (f *file) put(c Context) {
-	if i := f.index(c.Name); i >= 0 {
+func (f *file) putContext(c Context) {
+	if i := f.contextIndex(c.Name); i >= 0 {
 		f.Contexts[i] = c
 	} else {
 		f.Contexts = append(f.Contexts, c)
@@ -213,7 +213,7 @@ func (f *file) put(c Context) {
 	slices.SortFunc(f.Contexts, func(a, b Context) int { return strings.Compare(a.Name, b.Name) })
 }
 
-func (f *file) names() string {
+func (f *file) contextNames() string {
 	var names []string
 	for _, c := range f.Contexts {
 		names = append(names, c.Name)
@@ -221,7 +221,7 @@ func (f *file) names() string {
 	return strings.Join(names, ", ")
 }
 
-func (s *Store) load() (file, error) {
+func (s *Store) loadFile() (file, error) {
 	var f file
 	info, err := os.Stat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -244,8 +244,8 @@ func (s *Store) load() (file, error) {
 	return f, nil
 }
 
-// change loads, changes and writes the file while no other fairlead does.
-func (s *Store) change(do func(*file) error) (err error) {
+// changeFile loads, changes and writes the file while no other fairlead does.
+func (s *Store) changeFile(do func(*file) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
@@ -254,7 +254,7 @@ func (s *Store) change(do func(*file) error) (err error) {
 		return fmt.Errorf("write configuration: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	f, err := s.load()
+	f, err := s.loadFile()
 	if err != nil {
 		return err
 	}

@@ -32,17 +32,17 @@ const (
 
 // Set keeps a secret.
 func (d Desktop) Set(account, secret string) error {
-	_, err := d.within(func() (string, error) { return "", keyring.Set(keyringService, account, secret) })
+	_, err := d.callWithin(func() (string, error) { return "", keyring.Set(keyringService, account, secret) })
 	return err
 }
 
 // Get reads a secret.
 func (d Desktop) Get(account string) (string, error) {
-	return d.within(func() (string, error) { return keyring.Get(keyringService, account) })
+	return d.callWithin(func() (string, error) { return keyring.Get(keyringService, account) })
 }
 
-func (d Desktop) within(do func() (string, error)) (string, error) {
-	if !d.there() {
+func (d Desktop) callWithin(do func() (string, error)) (string, error) {
+	if !d.keyringThere() {
 		return "", errors.New("there is no desktop session")
 	}
 	type answer struct {
@@ -64,8 +64,8 @@ func (d Desktop) within(do func() (string, error)) (string, error) {
 	}
 }
 
-// there says whether a keyring may be there. Where D-Bus is not, asking for it would start one.
-func (d Desktop) there() bool {
+// keyringThere says whether a keyring may be there. Where D-Bus is not, asking for it would start one.
+func (d Desktop) keyringThere() bool {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || d.getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return true
 	}

@@ -69,7 +69,7 @@ func New(cfg Config, log *slog.Logger) (*Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	services, err := transport(cfg.CAFile)
+	services, err := newTransport(cfg.CAFile)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +97,8 @@ func New(cfg Config, log *slog.Logger) (*Front, error) {
 	}}, nil
 }
 
-// transport dials the services, by HTTP/2 but for upgrades.
-func transport(caFile string) (*http.Transport, error) {
+// newTransport dials the services, by HTTP/2 but for upgrades.
+func newTransport(caFile string) (*http.Transport, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
 		text, err := os.ReadFile(caFile)

@@ -19,7 +19,7 @@ const maxDiscovery = 1 << 20
 
 // deviceFlow logs a person in at the identity provider (RFC 8628) and returns the ID token.
 func deviceFlow(ctx context.Context, at *consolev1.OIDCOptions, tell func(url, code string)) (string, error) {
-	endpoint, err := discover(ctx, at.GetIssuer())
+	endpoint, err := discoverEndpoint(ctx, at.GetIssuer())
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +44,7 @@ func deviceFlow(ctx context.Context, at *consolev1.OIDCOptions, tell func(url, c
 	return id, nil
 }
 
-func discover(ctx context.Context, issuer string) (oauth2.Endpoint, error) {
+func discoverEndpoint(ctx context.Context, issuer string) (oauth2.Endpoint, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration", nil)
 	if err != nil {
 		return oauth2.Endpoint{}, fmt.Errorf("identity provider: %w", err)

@@ -30,7 +30,7 @@ func (e explainer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		res, err := next(ctx, req)
 		if err != nil {
-			return nil, e.explain(err)
+			return nil, e.explainError(err)
 		}
 		return res, nil
 	}
@@ -60,8 +60,8 @@ type explained struct {
 func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.err }
 
-func (e explainer) explain(err error) error {
-	said := message(err)
+func (e explainer) explainError(err error) error {
+	said := hubMessage(err)
 	text := ""
 	switch code := connect.CodeOf(err); {
 	case errors.Is(err, context.Canceled):
@@ -87,7 +87,7 @@ func (e explainer) explain(err error) error {
 	case connect.IsWireError(err):
 		text = said
 	default:
-		text = Unreachable(e.at.URL, err)
+		text = ExplainUnreachable(e.at.URL, err)
 	}
 	return explained{text, err}
 }
@@ -106,16 +106,16 @@ func cutAdvice(text string) string {
 	return text
 }
 
-// message returns what the hub said, without the code.
-func message(err error) string {
+// hubMessage returns what the hub said, without the code.
+func hubMessage(err error) string {
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		return e.Message()
 	}
 	return err.Error()
 }
 
-// Unreachable says why a URL gave no answer, and what to do.
-func Unreachable(at string, err error) string {
+// ExplainUnreachable says why a URL gave no answer, and what to do.
+func ExplainUnreachable(at string, err error) string {
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
 	var dns *net.DNSError
@@ -129,7 +129,7 @@ func Unreachable(at string, err error) string {
 	case errors.Is(err, context.DeadlineExceeded), os.IsTimeout(err):
 		return fmt.Sprintf("%s did not answer in time. Is the hub overloaded, or the network between slow?", at)
 	default:
-		return fmt.Sprintf("%s can't be reached: %s. Is the hub running there%s?", at, cause(err), howToStart(at))
+		return fmt.Sprintf("%s can't be reached: %s. Is the hub running there%s?", at, findCause(err), howToStart(at))
 	}
 }
 
@@ -142,9 +142,9 @@ func howToStart(at string) string {
 	return " (`fairlead up`)"
 }
 
-// cause digs out what the system said: "connection refused" of
+// findCause digs out what the system said: "connection refused" of
 // "Post \"https://...\": dial tcp 127.0.0.1:7400: connect: connection refused".
-func cause(err error) string {
+func findCause(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
 		if call, ok := errors.AsType[*os.SyscallError](op.Err); ok {
@@ -152,5 +152,5 @@ func cause(err error) string {
 		}
 		return op.Err.Error()
 	}
-	return message(err)
+	return hubMessage(err)
 }

@@ -79,7 +79,7 @@ func Connect(ctx context.Context, store *contexts.Store, name string) (*Hub, err
 	if err != nil {
 		return nil, err
 	}
-	if renewed, ok := h.renew(ctx, time.Now()); ok {
+	if renewed, ok := h.renewToken(ctx, time.Now()); ok {
 		// The token is good even if it can't be kept; the next command tries again.
 		_ = store.Update(renewed)
 		return newHub(renewed)
@@ -110,7 +110,7 @@ func ConnectToken(ctx context.Context, at, ca, token string) (*Hub, error) {
 	} else if err != nil {
 		return h, nil // a token that can't lend does for the console
 	}
-	lent := take(c, res.GetToken(), res.GetEndpoints(), time.Now())
+	lent := contextOf(c, res.GetToken(), res.GetEndpoints(), time.Now())
 	h.Context.Endpoints = lent.Endpoints
 	console := h.HTTP.Transport
 	plain, err := newHTTPClient(ca)
@@ -198,13 +198,13 @@ func newHTTPClient(ca string) (*http.Client, error) {
 	}
 	hc, err := client.New(cfg)
 	if err == nil {
-		hc.Transport = named{hc.Transport, program()}
+		hc.Transport = named{hc.Transport, programName()}
 	}
 	return hc, err
 }
 
-// program is what the command calls itself: a person sees it in the list of logins.
-func program() string { return fmt.Sprintf("fairlead/%s (%s)", version.String(), runtime.GOOS) }
+// programName is what the command calls itself: a person sees it in the list of logins.
+func programName() string { return fmt.Sprintf("fairlead/%s (%s)", version.String(), runtime.GOOS) }
 
 // named says with each request which program asks.
 type named struct {
@@ -232,8 +232,8 @@ func (h *Hub) Tunnel(baseURL string) tunnelv1connect.TunnelServiceClient {
 	return tunnelv1connect.NewTunnelServiceClient(h.HTTP, baseURL, append(client.Options(), connect.WithInterceptors(newExplainer(at)))...)
 }
 
-// Explain puts an error of a stream into words: the others are so already.
-func (h *Hub) Explain(err error) error { return newExplainer(h.Context).explain(err) }
+// ExplainError puts an error of a stream into words: the others are so already.
+func (h *Hub) ExplainError(err error) error { return newExplainer(h.Context).explainError(err) }
 
 // Gitcache is one gitcache.
 type Gitcache struct {
@@ -252,9 +252,9 @@ func (h *Hub) Gitcache(baseURL string) Gitcache {
 	}
 }
 
-// renew returns the context with a fresh token if a third of the life of the old one is over and the
+// renewToken returns the context with a fresh token if a third of the life of the old one is over and the
 // hub gives one.
-func (h *Hub) renew(ctx context.Context, now time.Time) (contexts.Context, bool) {
+func (h *Hub) renewToken(ctx context.Context, now time.Time) (contexts.Context, bool) {
 	c := h.Context
 	if now.Before(c.Issued.Add(c.Expires.Sub(c.Issued)/3)) || now.After(c.Expires) {
 		return c, false
@@ -265,7 +265,7 @@ func (h *Hub) renew(ctx context.Context, now time.Time) (contexts.Context, bool)
 	if err != nil {
 		return c, false
 	}
-	return take(c, res.GetToken(), res.GetEndpoints(), now), true
+	return contextOf(c, res.GetToken(), res.GetEndpoints(), now), true
 }
 
 // Login is what makes a context.
@@ -305,10 +305,10 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 	opts := append(client.Options(), connect.WithInterceptors(at))
 	switch {
 	case l.Link != "" || l.Token == "" && l.HubSecret == "":
-		return l.person(ctx, c, consolev1connect.NewLoginServiceClient(hc, base, opts...))
+		return l.loginPerson(ctx, c, consolev1connect.NewLoginServiceClient(hc, base, opts...))
 	case l.Token != "":
 		opts = append(opts, client.WithToken(identity.StaticToken(l.Token)))
-		return l.take(ctx, c, consolev1connect.NewIdentityServiceClient(hc, base, opts...), consolev1connect.NewAccessServiceClient(hc, base, opts...))
+		return l.takeToken(ctx, c, consolev1connect.NewIdentityServiceClient(hc, base, opts...), consolev1connect.NewAccessServiceClient(hc, base, opts...))
 	}
 	api := consolev1connect.NewIdentityServiceClient(hc, base, opts...)
 	res, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
@@ -318,18 +318,18 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 	if err != nil {
 		return c, err
 	}
-	return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
+	return contextOf(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 }
 
-// person logs in by a link, or else at the identity provider.
-func (l Login) person(ctx context.Context, c contexts.Context, api consolev1connect.LoginServiceClient) (contexts.Context, error) {
+// loginPerson logs in by a link, or else at the identity provider.
+func (l Login) loginPerson(ctx context.Context, c contexts.Context, api consolev1connect.LoginServiceClient) (contexts.Context, error) {
 	if l.Link != "" {
 		res, err := api.ExchangeLoginLink(ctx, &consolev1.ExchangeLoginLinkRequest{Link: l.Link})
 		if err != nil {
 			return c, err
 		}
 		c.User = res.GetUser()
-		return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
+		return contextOf(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 	}
 	options, err := api.GetLoginOptions(ctx, &consolev1.GetLoginOptionsRequest{})
 	if err != nil {
@@ -347,11 +347,11 @@ func (l Login) person(ctx context.Context, c contexts.Context, api consolev1conn
 		return c, err
 	}
 	c.User = res.GetUser()
-	return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
+	return contextOf(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 }
 
-// take makes a context of a token that somebody else got. The hub says whose it is.
-func (l Login) take(ctx context.Context, c contexts.Context, api consolev1connect.IdentityServiceClient,
+// takeToken makes a context of a token that somebody else got. The hub says whose it is.
+func (l Login) takeToken(ctx context.Context, c contexts.Context, api consolev1connect.IdentityServiceClient,
 	access consolev1connect.AccessServiceClient,
 ) (contexts.Context, error) {
 	caller, err := access.GetCaller(ctx, &consolev1.GetCallerRequest{})
@@ -367,10 +367,10 @@ func (l Login) take(ctx context.Context, c contexts.Context, api consolev1connec
 	if err != nil {
 		return c, err
 	}
-	return take(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
+	return contextOf(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 }
 
-func take(c contexts.Context, token *consolev1.Token, endpoints *consolev1.Endpoints, now time.Time) contexts.Context {
+func contextOf(c contexts.Context, token *consolev1.Token, endpoints *consolev1.Endpoints, now time.Time) contexts.Context {
 	c.Token, c.Issued, c.Expires = token.GetToken(), now.UTC(), token.GetExpireTime().AsTime()
 	c.Endpoints = contexts.Endpoints{
 		Gitcaches: endpoints.GetGitcaches(), Distributors: endpoints.GetDistributors(), Tunnels: endpoints.GetTunnels(),

@@ -14,7 +14,7 @@ import (
 func TestAnErrorOfAnOrderNamesTheFlag(t *testing.T) {
 	t.Parallel()
 	said := connect.NewWireError(connect.CodeInvalidArgument, errors.New(`order_by: there is no field "nope"`))
-	err := newExplainer(contexts.Context{}).explain(said)
+	err := newExplainer(contexts.Context{}).explainError(said)
 	if err.Error() != `--sort: there is no field "nope"` || connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("got %v", err)
 	}

@@ -21,7 +21,7 @@ type Question struct {
 
 // Resource returns the resource of a kind with a name.
 func (h *Hub) Resource(ctx context.Context, k kind.Kind, name string) (kind.Message, error) {
-	res, err := h.call(ctx, k, "Get", map[protoreflect.Name]any{"name": name})
+	res, err := h.callKind(ctx, k, "Get", map[protoreflect.Name]any{"name": name})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (h *Hub) Resource(ctx context.Context, k kind.Kind, name string) (kind.Mess
 
 // Resources returns a page of the resources of a kind, and the token of the next page.
 func (h *Hub) Resources(ctx context.Context, k kind.Kind, q Question) (found []kind.Message, next string, err error) {
-	res, err := h.call(ctx, k, "List", map[protoreflect.Name]any{"page_size": q.Size, "page_token": q.Token, "filter": q.Filter, "order_by": q.Order})
+	res, err := h.callKind(ctx, k, "List", map[protoreflect.Name]any{"page_size": q.Size, "page_token": q.Token, "filter": q.Filter, "order_by": q.Order})
 	if err != nil {
 		return nil, "", err
 	}
@@ -63,15 +63,15 @@ func (h *Hub) Delete(ctx context.Context, k kind.Kind, name, confirmation string
 	if confirmation != "" {
 		fields["confirmation"] = confirmation
 	}
-	_, err := h.call(ctx, k, "Delete", fields)
+	_, err := h.callKind(ctx, k, "Delete", fields)
 	return err
 }
 
 // anyMessage is a request or response of a kind that is known by its description only.
 type anyMessage struct{ proto.Message }
 
-// call calls the service of a kind with these fields in the request.
-func (h *Hub) call(ctx context.Context, k kind.Kind, verb string, fields map[protoreflect.Name]any) (protoreflect.Message, error) {
+// callKind calls the service of a kind with these fields in the request.
+func (h *Hub) callKind(ctx context.Context, k kind.Kind, verb string, fields map[protoreflect.Name]any) (protoreflect.Message, error) {
 	method := k.Method(verb)
 	in, err := newMessage(method.Input())
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *Hub) call(ctx context.Context, k kind.Kind, verb string, fields map[pro
 		}
 		in.ProtoReflect().Set(fd, protoreflect.ValueOf(value))
 	}
-	opts := append(h.options(), connect.WithSchema(method), connect.WithResponseInitializer(func(_ connect.Spec, out any) error {
+	opts := append(h.clientOptions(), connect.WithSchema(method), connect.WithResponseInitializer(func(_ connect.Spec, out any) error {
 		m, err := newMessage(method.Output())
 		if to, ok := out.(*anyMessage); ok {
 			to.Message = m
@@ -107,7 +107,7 @@ func newMessage(of protoreflect.MessageDescriptor) (proto.Message, error) {
 	return t.New().Interface(), nil
 }
 
-// options are those of all clients of the console.
-func (h *Hub) options() []connect.ClientOption {
+// clientOptions are those of all clients of the console.
+func (h *Hub) clientOptions() []connect.ClientOption {
 	return append(client.Options(), connect.WithInterceptors(newExplainer(h.Context)))
 }

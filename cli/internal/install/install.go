@@ -37,38 +37,38 @@ type Options struct {
 	Git bool
 }
 
-// Ensure makes what is missing, and returns the files that it wrote.
-func Ensure(o Options) (made []string, err error) {
+// EnsureFiles makes what is missing, and returns the files that it wrote.
+func EnsureFiles(o Options) (made []string, err error) {
 	for _, url := range []struct{ flag, value string }{{"--redis-url", o.RedisURL}, {"--database-url", o.DatabaseURL}} {
 		if !strings.Contains(url.value, placeholder) {
 			return nil, fmt.Errorf("%s: must have %s where the password belongs", url.flag, placeholder)
 		}
 	}
 	w := &writer{dir: o.Dir}
-	ca := w.certificate(o.Hosts)
+	ca := w.writeCertificate(o.Hosts)
 	// The API wants what the console would make: 32 bytes as base64.
-	w.once("console/master.key", key)
-	w.once("hub/hub.secret", key)
-	w.once("metrics/metrics.token", password)
-	w.put("metrics/ca.crt", ca)
-	w.put("redis/url", strings.ReplaceAll(o.RedisURL, placeholder, w.once("redis/password", password)))
-	w.put("postgres/url", strings.ReplaceAll(o.DatabaseURL, placeholder, w.once("postgres/password", password)))
+	w.writeSecretOnce("console/master.key", newKey)
+	w.writeSecretOnce("hub/hub.secret", newKey)
+	w.writeSecretOnce("metrics/metrics.token", newPassword)
+	w.writeFile("metrics/ca.crt", ca)
+	w.writeFile("redis/url", strings.ReplaceAll(o.RedisURL, placeholder, w.writeSecretOnce("redis/password", newPassword)))
+	w.writeFile("postgres/url", strings.ReplaceAll(o.DatabaseURL, placeholder, w.writeSecretOnce("postgres/password", newPassword)))
 	w.serverOf("redis", o.RedisHosts)
 	w.serverOf("postgres", o.DatabaseHosts)
 	if o.Git {
-		w.secret(w.once("git/password", password), ca)
+		w.writeGitSecret(w.writeSecretOnce("git/password", newPassword), ca)
 	}
 	return w.made, w.err
 }
 
-// key is 32 random bytes; password is as hard to guess and needs no escaping in URLs and configurations.
-func key() string {
+// newKey returns 32 random bytes; newPassword is as hard to guess and needs no escaping in URLs and configurations.
+func newKey() string {
 	b := make([]byte, 32)
 	_, _ = rand.Read(b) // never fails
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-func password() string { return rand.Text() }
+func newPassword() string { return rand.Text() }
 
 // writer writes files below a folder until one fails.
 type writer struct {
@@ -77,14 +77,14 @@ type writer struct {
 	err  error
 }
 
-// certificate has the authority's key apart from what services get. certificate returns the authority's certificate.
-func (w *writer) certificate(hosts []string) (authority string) {
+// writeCertificate has the authority's key apart from what services get. certificate returns the authority's certificate.
+func (w *writer) writeCertificate(hosts []string) (authority string) {
 	files, err := localca.Ensure(filepath.Join(w.dir, "ca"), hosts...)
 	if err != nil {
 		w.err = err
 		return ""
 	}
-	return w.copy(files, "tls")
+	return w.copyCertificate(files, "tls")
 }
 
 // serverOf has the certificate of a server beside its password: its key is no key of the hub's, so that who has it is not the hub.
@@ -97,12 +97,12 @@ func (w *writer) serverOf(folder string, hosts []string) {
 		w.err = err
 		return
 	}
-	w.copy(files, folder)
+	w.copyCertificate(files, folder)
 }
 
-// copy writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is replaced by the next run. copy
+// copyCertificate writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is replaced by the next run. copy
 // returns the authority's certificate.
-func (w *writer) copy(files localca.Files, folder string) (authority string) {
+func (w *writer) copyCertificate(files localca.Files, folder string) (authority string) {
 	for _, file := range []struct{ from, to string }{{files.KeyFile, "tls.key"}, {files.CertFile, "tls.crt"}, {files.CAFile, "ca.crt"}} {
 		content, err := os.ReadFile(file.from)
 		if err != nil {
@@ -110,13 +110,13 @@ func (w *writer) copy(files localca.Files, folder string) (authority string) {
 			return ""
 		}
 		authority = string(content)
-		w.put(folder+"/"+file.to, authority)
+		w.writeFile(folder+"/"+file.to, authority)
 	}
 	return authority
 }
 
-// once makes a file with a new secret if there is none, and returns what is in it.
-func (w *writer) once(name string, secret func() string) string {
+// writeSecretOnce makes a file with a new secret if there is none, and returns what is in it.
+func (w *writer) writeSecretOnce(name string, secret func() string) string {
 	if w.err != nil {
 		return ""
 	}
@@ -129,12 +129,12 @@ func (w *writer) once(name string, secret func() string) string {
 		return ""
 	}
 	made := secret()
-	w.put(name, made+"\n")
+	w.writeFile(name, made+"\n")
 	return made
 }
 
-// put writes a file unless that is in it.
-func (w *writer) put(name, content string) {
+// writeFile writes a file unless that is in it.
+func (w *writer) writeFile(name, content string) {
 	if w.err != nil {
 		return
 	}
@@ -150,8 +150,8 @@ func (w *writer) put(name, content string) {
 	}
 }
 
-// secret writes the account of the Git server as a secret of the catalog.
-func (w *writer) secret(password, authority string) {
+// writeGitSecret writes the account of the Git server as a secret of the catalog.
+func (w *writer) writeGitSecret(password, authority string) {
 	manifest := map[string]any{
 		"apiVersion": "fairlead.dev/v1", "kind": "Secret", "metadata": map[string]any{"name": GitUser},
 		"data": map[string]string{"username": GitUser, "password": password, "ca.crt": authority},
@@ -161,5 +161,5 @@ func (w *writer) secret(password, authority string) {
 		w.err = errors.Join(w.err, fmt.Errorf("write secret: %w", err))
 		return
 	}
-	w.put("git/secret.yaml", string(text))
+	w.writeFile("git/secret.yaml", string(text))
 }

@@ -52,7 +52,7 @@ func read(t *testing.T, dir string) map[string]string {
 func TestAnInstallationIsMadeOnceAndKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	made, err := install.Ensure(options(dir))
+	made, err := install.EnsureFiles(options(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestAnInstallationIsMadeOnceAndKept(t *testing.T) {
 		!strings.Contains(first["git/secret.yaml"], "BEGIN CERTIFICATE") {
 		t.Error("git/secret.yaml has no password or no authority")
 	}
-	if made, err := install.Ensure(options(dir)); err != nil || len(made) > 0 {
+	if made, err := install.EnsureFiles(options(dir)); err != nil || len(made) > 0 {
 		t.Errorf("again: %v, %v", made, err)
 	}
 	for name, content := range read(t, dir) {
@@ -93,13 +93,13 @@ func TestAnotherHostKeepsAllSecrets(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := options(dir)
-	if _, err := install.Ensure(o); err != nil {
+	if _, err := install.EnsureFiles(o); err != nil {
 		t.Fatal(err)
 	}
 	before := read(t, dir)
 	o.Hosts = append(o.Hosts, "another.example.com")
 	o.RedisURL = "redis://:{password}@another:6379/0"
-	if _, err := install.Ensure(o); err != nil {
+	if _, err := install.EnsureFiles(o); err != nil {
 		t.Fatal(err)
 	}
 	changed := map[string]bool{
@@ -116,7 +116,7 @@ func TestAURLWithoutRoomForThePasswordIsRefused(t *testing.T) {
 	t.Parallel()
 	o := options(t.TempDir())
 	o.DatabaseURL = "postgres://fairlead@postgres/fairlead"
-	if _, err := install.Ensure(o); err == nil || !strings.Contains(err.Error(), "--database-url") {
+	if _, err := install.EnsureFiles(o); err == nil || !strings.Contains(err.Error(), "--database-url") {
 		t.Errorf("got %v", err)
 	}
 	if left := read(t, o.Dir); len(left) > 0 {
@@ -129,11 +129,11 @@ func TestServersBesideTheHubHaveKeysOfTheirOwn(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
 	o.RedisHosts, o.DatabaseHosts = []string{"redis", "localhost"}, []string{"postgres"}
-	if _, err := install.Ensure(o); err != nil {
+	if _, err := install.EnsureFiles(o); err != nil {
 		t.Fatal(err)
 	}
 	files := read(t, dir)
-	if again, err := install.Ensure(o); err != nil || len(again) > 0 {
+	if again, err := install.EnsureFiles(o); err != nil || len(again) > 0 {
 		t.Errorf("made again: %q, %v", again, err)
 	}
 	roots := x509.NewCertPool()

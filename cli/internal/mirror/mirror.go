@@ -52,7 +52,7 @@ func Open(address string, o Options) (*Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry %q: must be a host and a path in lower case, such as registry.example.com/fairlead", address)
 	}
-	if host := hostname(parsed.Registry); r.plain && !loopback.Host(host) {
+	if host := dockerHostname(parsed.Registry); r.plain && !loopback.Host(host) {
 		return nil, fmt.Errorf("registry %q: http:// is for addresses of this machine only, because images and passwords would go to %s in clear text", address, host)
 	}
 	client, err := httpClient(o.CA)
@@ -73,7 +73,7 @@ func Open(address string, o Options) (*Registry, error) {
 	return r, nil
 }
 
-func hostname(host string) string {
+func dockerHostname(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		host = host[:i]
 	}
@@ -147,9 +147,9 @@ func (e *OtherError) Error() string {
 	return fmt.Sprintf("%s is there as %s, and the bundle has %s: a version does not change. --replace puts the bundle's in its place", e.Reference, e.Found, e.Wanted)
 }
 
-// Push brings one name of the bundle into the registry, and returns when it is there whole: the tag comes last. With replace it takes the
+// PushImage brings one name of the bundle into the registry, and returns when it is there whole: the tag comes last. With replace it takes the
 // place of other content of the same tag.
-func (r *Registry) Push(ctx context.Context, b *Bundle, name string, replace bool) (Result, error) {
+func (r *Registry) PushImage(ctx context.Context, b *Bundle, name string, replace bool) (Result, error) {
 	result := Result{Reference: r.base + "/" + name}
 	root, err := b.store.Resolve(ctx, name)
 	if err != nil {

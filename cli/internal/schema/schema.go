@@ -68,7 +68,7 @@ func describeKinds(kinds []kind.Kind, words Comments) (object, error) {
 	var choices []object
 	for _, k := range kinds {
 		md := k.New().ProtoReflect().Descriptor()
-		reference, err := w.message(md)
+		reference, err := w.defineMessage(md)
 		if err != nil {
 			return nil, err
 		}
@@ -95,8 +95,8 @@ type writer struct {
 	definitions object
 }
 
-// message defines a message unless that is done, and returns a reference to it.
-func (w writer) message(md protoreflect.MessageDescriptor) (object, error) {
+// defineMessage defines a message unless that is done, and returns a reference to it.
+func (w writer) defineMessage(md protoreflect.MessageDescriptor) (object, error) {
 	name := string(md.FullName())
 	reference := object{"$ref": "#/definitions/" + name}
 	if _, ok := w.definitions[name]; ok {
@@ -118,7 +118,7 @@ func (w writer) message(md protoreflect.MessageDescriptor) (object, error) {
 			properties[fd.JSONName()] = object{"description": "The hub fills it in; it is skipped when a file is applied."}
 			continue
 		}
-		property, needed, err := w.field(fd)
+		property, needed, err := w.describeField(fd)
 		if err != nil {
 			return nil, err
 		}
@@ -130,11 +130,11 @@ func (w writer) message(md protoreflect.MessageDescriptor) (object, error) {
 	if len(required) > 0 {
 		definition["required"] = required
 	}
-	return reference, w.oneofs(md, definition)
+	return reference, w.requireOneofs(md, definition)
 }
 
-// oneofs asks for exactly one field of each oneof that must be set.
-func (w writer) oneofs(md protoreflect.MessageDescriptor, definition object) error {
+// requireOneofs asks for exactly one field of each oneof that must be set.
+func (w writer) requireOneofs(md protoreflect.MessageDescriptor, definition object) error {
 	var all []object
 	for i := range md.Oneofs().Len() {
 		of := md.Oneofs().Get(i)
@@ -157,24 +157,24 @@ func (w writer) oneofs(md protoreflect.MessageDescriptor, definition object) err
 	return nil
 }
 
-// field describes the value of a field, and says whether it must be there.
-func (w writer) field(fd protoreflect.FieldDescriptor) (property object, needed bool, err error) {
+// describeField describes the value of a field, and says whether it must be there.
+func (w writer) describeField(fd protoreflect.FieldDescriptor) (property object, needed bool, err error) {
 	rules, err := protovalidate.ResolveFieldRules(fd)
 	if err != nil {
 		return nil, false, fmt.Errorf("rules of %s: %w", fd.FullName(), err)
 	}
 	switch {
 	case fd.IsMap():
-		property, err = w.mapping(fd, rules.GetMap())
+		property, err = w.describeMap(fd, rules.GetMap())
 	case fd.IsList():
-		property, err = w.list(fd, rules.GetRepeated())
+		property, err = w.describeList(fd, rules.GetRepeated())
 	default:
-		property, err = w.single(fd, rules)
+		property, err = w.describeValue(fd, rules)
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	if text := w.describe(fd); text != "" {
+	if text := w.fieldComment(fd); text != "" {
 		if _, isReference := property["$ref"]; isReference { // beside it nothing else counts
 			property = object{"allOf": []object{property}}
 		}
@@ -183,8 +183,8 @@ func (w writer) field(fd protoreflect.FieldDescriptor) (property object, needed 
 	return property, MustBeThere(fd, rules), nil
 }
 
-// describe is what a person reads of a field: its comment, and those of the values that it may have.
-func (w writer) describe(fd protoreflect.FieldDescriptor) string {
+// fieldComment is what a person reads of a field: its comment, and those of the values that it may have.
+func (w writer) fieldComment(fd protoreflect.FieldDescriptor) string {
 	text := w.words[fd.FullName()]
 	if fd.Kind() != protoreflect.EnumKind {
 		return text
@@ -220,7 +220,7 @@ func MustBeThere(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) bo
 	case fd.Kind() == protoreflect.StringKind:
 		of := rules.GetString()
 		pattern := patternOf(rules)
-		return of.GetMinLen() > 0 || of.GetMinBytes() > 0 || pattern != "" && !fits(pattern, "")
+		return of.GetMinLen() > 0 || of.GetMinBytes() > 0 || pattern != "" && !matchesPattern(pattern, "")
 	}
 	return false
 }
@@ -241,17 +241,17 @@ func patternOf(rules *validate.FieldRules) string {
 	return ""
 }
 
-func fits(pattern, text string) bool {
+func matchesPattern(pattern, text string) bool {
 	ok, err := regexp.MatchString(pattern, text)
 	return ok || err != nil
 }
 
-func (w writer) mapping(fd protoreflect.FieldDescriptor, rules *validate.MapRules) (object, error) {
-	value, err := w.single(fd.MapValue(), rules.GetValues())
+func (w writer) describeMap(fd protoreflect.FieldDescriptor, rules *validate.MapRules) (object, error) {
+	value, err := w.describeValue(fd.MapValue(), rules.GetValues())
 	if err != nil {
 		return nil, err
 	}
-	key, err := w.single(fd.MapKey(), rules.GetKeys())
+	key, err := w.describeValue(fd.MapKey(), rules.GetKeys())
 	if err != nil {
 		return nil, err
 	}
@@ -265,8 +265,8 @@ func (w writer) mapping(fd protoreflect.FieldDescriptor, rules *validate.MapRule
 	return property, nil
 }
 
-func (w writer) list(fd protoreflect.FieldDescriptor, rules *validate.RepeatedRules) (object, error) {
-	item, err := w.single(fd, rules.GetItems())
+func (w writer) describeList(fd protoreflect.FieldDescriptor, rules *validate.RepeatedRules) (object, error) {
+	item, err := w.describeValue(fd, rules.GetItems())
 	if err != nil {
 		return nil, err
 	}
@@ -283,8 +283,8 @@ func (w writer) list(fd protoreflect.FieldDescriptor, rules *validate.RepeatedRu
 	return property, nil
 }
 
-// single describes one value, of a field or of a list or map.
-func (w writer) single(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) (object, error) {
+// describeValue describes one value, of a field or of a list or map.
+func (w writer) describeValue(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) (object, error) {
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
 		switch fd.Message().FullName() {
@@ -293,9 +293,9 @@ func (w writer) single(fd protoreflect.FieldDescriptor, rules *validate.FieldRul
 		case "google.protobuf.Timestamp":
 			return object{"type": "string", "format": "date-time"}, nil
 		}
-		return w.message(fd.Message())
+		return w.defineMessage(fd.Message())
 	case protoreflect.StringKind:
-		return text(rules), nil
+		return describeString(rules), nil
 	case protoreflect.BoolKind:
 		return object{"type": "boolean"}, nil
 	case protoreflect.EnumKind:
@@ -306,15 +306,15 @@ func (w writer) single(fd protoreflect.FieldDescriptor, rules *validate.FieldRul
 		return object{"type": "number"}, nil
 	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:
 		property := object{"type": "integer"}
-		bound(property, rules)
+		copyBounds(property, rules)
 		return property, nil
 	default:
 		return nil, fmt.Errorf("the schema does not know how files have %s, which is a %s", fd.FullName(), fd.Kind())
 	}
 }
 
-// text describes a string. Its lengths are characters in both languages; a length in bytes is at most that in characters.
-func text(of *validate.FieldRules) object {
+// describeString describes a string. Its lengths are characters in both languages; a length in bytes is at most that in characters.
+func describeString(of *validate.FieldRules) object {
 	property, rules := object{"type": "string"}, of.GetString()
 	if rules.HasMinLen() {
 		property["minLength"] = rules.GetMinLen()
@@ -334,8 +334,8 @@ func text(of *validate.FieldRules) object {
 	return property
 }
 
-// bound copies the bounds of a number, of whatever type the number is.
-func bound(property object, rules *validate.FieldRules) {
+// copyBounds copies the bounds of a number, of whatever type the number is.
+func copyBounds(property object, rules *validate.FieldRules) {
 	words := map[protoreflect.Name]string{"gte": "minimum", "lte": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
 	rules.ProtoReflect().Range(func(_ protoreflect.FieldDescriptor, of protoreflect.Value) bool {
 		message, ok := of.Interface().(protoreflect.Message)

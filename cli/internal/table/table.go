@@ -48,19 +48,19 @@ func Paint(colour Colour, text string) string {
 // New returns a table with the given head.
 func New(head ...string) *Table { return &Table{rows: [][]string{head}} }
 
-// Row adds a row.
-func (t *Table) Row(cells ...string) {
+// AddRow adds a row.
+func (t *Table) AddRow(cells ...string) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
-		if row[i] = Clean(c); row[i] == "" {
+		if row[i] = CleanLine(c); row[i] == "" {
 			row[i] = "-"
 		}
 	}
 	t.rows = append(t.rows, row)
 }
 
-// cut shortens a cell to MaxCell.
-func (t *Table) cut(text string) string {
+// cutCell shortens a cell to MaxCell.
+func (t *Table) cutCell(text string) string {
 	if t.MaxCell > 0 && utf8.RuneCountInString(text) > t.MaxCell {
 		return string([]rune(text)[:t.MaxCell-1]) + "…"
 	}
@@ -73,11 +73,11 @@ func (t *Table) Write(w io.Writer) error {
 	if t.Headless {
 		rows = rows[1:]
 	}
-	widths := t.widths(rows)
+	widths := t.columnWidths(rows)
 	var b strings.Builder
 	for n, row := range rows {
 		for i, c := range row {
-			c = t.cut(c)
+			c = t.cutCell(c)
 			padding := ""
 			if i < len(row)-1 {
 				padding = strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)) + gap
@@ -93,8 +93,8 @@ func (t *Table) Write(w io.Writer) error {
 	return err
 }
 
-// List prints each row as lines of a head and its cell.
-func (t *Table) List(w io.Writer) error {
+// PrintList prints each row as lines of a head and its cell.
+func (t *Table) PrintList(w io.Writer) error {
 	width := 0
 	for _, head := range t.rows[0] {
 		width = max(width, utf8.RuneCountInString(head))
@@ -109,21 +109,21 @@ func (t *Table) List(w io.Writer) error {
 	return err
 }
 
-// widths are those of the columns of rows, in characters.
-func (t *Table) widths(rows [][]string) (widths []int) {
+// columnWidths are those of the columns of rows, in characters.
+func (t *Table) columnWidths(rows [][]string) (widths []int) {
 	for _, row := range rows {
 		for i, c := range row {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(t.cut(c)))
+			widths[i] = max(widths[i], utf8.RuneCountInString(t.cutCell(c)))
 		}
 	}
 	return widths
 }
 
-// Clean makes one line of a text and takes out what a terminal would not show as text.
-func Clean(text string) string {
+// CleanLine makes one line of a text and takes out what a terminal would not show as text.
+func CleanLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -137,8 +137,8 @@ func Clean(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// Age says how long ago a time was, as kubectl does: 12s, 3m, 5h, 2d.
-func Age(now, then time.Time) string {
+// FormatAge says how long ago a time was, as kubectl does: 12s, 3m, 5h, 2d.
+func FormatAge(now, then time.Time) string {
 	age := max(0, now.Sub(then))
 	switch {
 	case age < 2*time.Minute:
@@ -152,8 +152,8 @@ func Age(now, then time.Time) string {
 	}
 }
 
-// Bytes says how much that is: 812 B, 1.2 KiB, 3.4 GiB.
-func Bytes(n int64) string {
+// FormatBytes says how much that is: 812 B, 1.2 KiB, 3.4 GiB.
+func FormatBytes(n int64) string {
 	const unit = 1024
 	if n < unit {
 		return fmt.Sprintf("%d B", n)

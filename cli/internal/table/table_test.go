@@ -12,8 +12,8 @@ func TestColumnsAlign(t *testing.T) {
 	t.Parallel()
 	tb := table.New("NAME", "STATE", "MESSAGE")
 	tb.MaxCell = 12
-	tb.Row("shöp", "", "a\x1b[31m b\nc")
-	tb.Row("longer-name", "Healthy", strings.Repeat("x", 20))
+	tb.AddRow("shöp", "", "a\x1b[31m b\nc")
+	tb.AddRow("longer-name", "Healthy", strings.Repeat("x", 20))
 	var b strings.Builder
 	if err := tb.Write(&b); err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestColumnsAlign(t *testing.T) {
 func TestATableWithoutAHeadIsAsWideAsItsRows(t *testing.T) {
 	t.Parallel()
 	tb := table.New("A-LONG-HEAD", "STATE")
-	tb.Row("a", "Healthy")
+	tb.AddRow("a", "Healthy")
 	tb.Headless = true
 	var b strings.Builder
 	if err := tb.Write(&b); err != nil {
@@ -41,8 +41,8 @@ func TestATableWithoutAHeadIsAsWideAsItsRows(t *testing.T) {
 func TestColoursTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	tb := table.New("STATE", "NAME")
-	tb.Row("Failed", "Failed")
-	tb.Row("Progressing", "b")
+	tb.AddRow("Failed", "Failed")
+	tb.AddRow("Progressing", "b")
 	tb.Colour = func(head, cell string) table.Colour {
 		if head == "STATE" && cell == "Failed" {
 			return table.Red
@@ -65,7 +65,7 @@ func TestAge(t *testing.T) {
 		-time.Hour: "0s", 0: "0s", 119 * time.Second: "119s", 2 * time.Minute: "2m", 119 * time.Minute: "119m",
 		47 * time.Hour: "47h", 49 * time.Hour: "2d",
 	} {
-		if got := table.Age(now, now.Add(-age)); got != want {
+		if got := table.FormatAge(now, now.Add(-age)); got != want {
 			t.Errorf("%v: %s, want %s", age, got, want)
 		}
 	}
@@ -74,9 +74,9 @@ func TestAge(t *testing.T) {
 func FuzzClean(f *testing.F) {
 	f.Add("a\x1b]0;title\x07\u202eb\u2028c\xff")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, r := range table.Clean(text) {
+		for _, r := range table.CleanLine(text) {
 			if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == '\u202e' || r == '\u2028' {
-				t.Fatalf("%q is left in %q", r, table.Clean(text))
+				t.Fatalf("%q is left in %q", r, table.CleanLine(text))
 			}
 		}
 	})
@@ -87,7 +87,7 @@ func TestBytes(t *testing.T) {
 	for n, want := range map[int64]string{
 		0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", 1 << 62: "4.0 EiB",
 	} {
-		if got := table.Bytes(n); got != want {
+		if got := table.FormatBytes(n); got != want {
 			t.Errorf("%d: got %q, want %q", n, got, want)
 		}
 	}

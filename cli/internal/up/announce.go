@@ -27,9 +27,9 @@ type readiness struct {
 	Seconds float64   `json:"seconds"` // How long it took.
 }
 
-// announce tells people, and programs, that everything is up.
-func (u *up) announce(clusters []cluster, previous string) error {
-	if _, err := fmt.Fprint(u.options.Stdout, u.summary(clusters, previous)); err != nil {
+// announceReady tells people, and programs, that everything is up.
+func (u *up) announceReady(clusters []cluster, previous string) error {
+	if _, err := fmt.Fprint(u.options.Stdout, u.summaryText(clusters, previous)); err != nil {
 		return err
 	}
 	if u.options.ReadyFile == "" {
@@ -53,8 +53,8 @@ func (u *up) announce(clusters []cluster, previous string) error {
 	return nil
 }
 
-// summary is what runs where, and what to do with it.
-func (u *up) summary(clusters []cluster, previous string) string {
+// summaryText is what runs where, and what to do with it.
+func (u *up) summaryText(clusters []cluster, previous string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nFairlead is up after %.1f s.\n\n", time.Since(u.began).Seconds())
 	for _, p := range u.hub.parts {
@@ -67,12 +67,12 @@ func (u *up) summary(clusters []cluster, previous string) string {
 		if c.Context != "" {
 			where = "context " + c.Context + " of " + where
 		}
-		fmt.Fprintf(&b, "  %-12s %s%s, with an agent (%s)\n", "cluster", c.Name, c.kind(), where)
+		fmt.Fprintf(&b, "  %-12s %s%s, with an agent (%s)\n", "cluster", c.Name, c.kindText(), where)
 	}
 	if u.pretended != "" {
 		fmt.Fprintf(&b, "  %-12s pretended, nothing runs in them: %s\n", "pods", u.pretended)
 	}
-	fmt.Fprintf(&b, "  %-12s %s (logs in %s)\n", "data", u.data.path, u.data.join("logs"))
+	fmt.Fprintf(&b, "  %-12s %s (logs in %s)\n", "data", u.data.path, u.data.joinPath("logs"))
 	if previous != "" && previous != contextName {
 		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", contextName, previous)
 	}
@@ -85,7 +85,7 @@ func (u *up) summary(clusters []cluster, previous string) string {
 
 // firstSteps are a few commands that work as they stand here.
 func (u *up) firstSteps(clusters []cluster) string {
-	fairlead, kubectl := self(), u.kubectlCommand()
+	fairlead, kubectl := selfPath(), u.kubectlCommand()
 	var b strings.Builder
 	if file := os.Getenv("FAIRLEAD_CONFIG"); file != "" {
 		fmt.Fprintf(&b, "  export FAIRLEAD_CONFIG=%s\n", u.options.Store.Path())
@@ -111,28 +111,28 @@ func (u *up) firstSteps(clusters []cluster) string {
 func (u *up) kubectlCommand() string {
 	if path, err := os.Executable(); err == nil {
 		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(path), "kubectl")); err == nil {
-			return called(beside)
+			return callPath(beside)
 		}
 	}
 	if _, err := exec.LookPath("kubectl"); err == nil {
 		return "kubectl"
 	}
-	path, args := u.kubectl()
+	path, args := u.findKubectl()
 	return strings.Join(append([]string{path}, args...), " ")
 }
 
-// self is how to call this program from the current folder.
-func self() string {
+// selfPath is how to call this program from the current folder.
+func selfPath() string {
 	path, err := os.Executable()
 	if err != nil {
 		return "fairlead"
 	}
-	return called(path)
+	return callPath(path)
 }
 
-// called is how to call a program from the current folder: by its name if it is in PATH, by a relative
+// callPath returns how to call a program from the current folder: by its name if it is in PATH, by a relative
 // path if it is below.
-func called(path string) string {
+func callPath(path string) string {
 	name := filepath.Base(path)
 	if found, err := exec.LookPath(name); err == nil && found == path {
 		return name

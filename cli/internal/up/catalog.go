@@ -31,8 +31,8 @@ const (
 	loginInterval = 4 * time.Hour
 )
 
-// login makes the local context from the hub secret.
-func (u *up) login(ctx context.Context) (contexts.Context, error) {
+// loginLocal makes the local context from the hub secret.
+func (u *up) loginLocal(ctx context.Context) (contexts.Context, error) {
 	secret, err := os.ReadFile(u.hub.secretFile)
 	if err != nil {
 		return contexts.Context{}, fmt.Errorf("read hub secret: %w", err)
@@ -60,7 +60,7 @@ func (u *up) stayLoggedIn(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		c, err := u.login(ctx)
+		c, err := u.loginLocal(ctx)
 		if err == nil {
 			err = u.options.Store.Update(c)
 		}
@@ -70,9 +70,9 @@ func (u *up) stayLoggedIn(ctx context.Context) {
 	}
 }
 
-// seed puts the sample and the clusters into the catalog. A resource that was there once and was deleted by a person
+// seedCatalog puts the sample and the clusters into the catalog. A resource that was there once and was deleted by a person
 // stays deleted; clusters are needed for their agents and are always made.
-func (u *up) seed(ctx context.Context, api *hubapi.Hub, clusters []cluster) error {
+func (u *up) seedCatalog(ctx context.Context, api *hubapi.Hub, clusters []cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	if err := u.seedSource(ctx, api); err != nil {
@@ -86,7 +86,7 @@ func (u *up) seed(ctx context.Context, api *hubapi.Hub, clusters []cluster) erro
 			return fmt.Errorf("make service for cluster %q: %w", c.Name, err)
 		}
 	}
-	return u.data.save()
+	return u.data.saveState()
 }
 
 // seedSource makes the source, or follows the Git server to another port.
@@ -164,7 +164,7 @@ func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster, moved b
 	if err := u.forgetAgent(c); err != nil {
 		return err
 	}
-	dir, err := u.data.dir("agents", c.Name)
+	dir, err := u.data.makeDir("agents", c.Name)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster, moved b
 	if err != nil {
 		return fmt.Errorf("join cluster %s: %w", c.Name, err)
 	}
-	tokenFile := u.data.join("agents", c.Name+".join-token")
+	tokenFile := u.data.joinPath("agents", c.Name+".join-token")
 	if err := durable.WriteFile(tokenFile, []byte(res.GetJoinToken()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("join cluster %s: %w", c.Name, err)
 	}
@@ -191,14 +191,14 @@ func (u *up) startAgent(ctx context.Context, api *hubapi.Hub, c cluster, moved b
 	if u.hub.files.CAFile != "" {
 		args = append(args, "--hub-ca-file", u.hub.files.CAFile)
 	}
-	return u.agents.keep(&child{name: "agent " + c.Name, path: u.options.Agent, args: args})
+	return u.agents.keepRunning(&child{name: "agent " + c.Name, path: u.options.Agent, args: args})
 }
 
 // awaitConnected returns when the hub has heard of all agents since a time: what it heard in the last
 // run does not count.
 func awaitConnected(ctx context.Context, api *hubapi.Hub, clusters []cluster, since time.Time) error {
 	for _, c := range clusters {
-		err := await(ctx, "the agent of cluster "+c.Name, func(ctx context.Context) error {
+		err := awaitSuccess(ctx, "the agent of cluster "+c.Name, func(ctx context.Context) error {
 			res, err := api.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: c.Name})
 			if err != nil {
 				return err
@@ -222,15 +222,15 @@ func (u *up) passOnPushes(ctx context.Context, api *hubapi.Hub) {
 		case <-ctx.Done():
 			return
 		case name := <-u.pushes:
-			if err := u.refresh(ctx, api, u.git.URL(name)); err != nil && ctx.Err() == nil {
+			if err := u.refreshSources(ctx, api, u.git.URL(name)); err != nil && ctx.Err() == nil {
 				u.sayf("a push could not be passed on (%v): it will be found at the source's next poll", err)
 			}
 		}
 	}
 }
 
-// refresh refreshes every source of a URL.
-func (u *up) refresh(ctx context.Context, api *hubapi.Hub, url string) error {
+// refreshSources refreshes every source of a URL.
+func (u *up) refreshSources(ctx context.Context, api *hubapi.Hub, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, refreshLimit)
 	defer cancel()
 	for token := ""; ; {

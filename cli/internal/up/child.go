@@ -47,7 +47,7 @@ func (c *child) run(ctx context.Context) error {
 	wait := restartFloor
 	for {
 		began := time.Now()
-		err := c.once(ctx)
+		err := c.runOnce(ctx)
 		if ctx.Err() != nil {
 			return err
 		}
@@ -67,11 +67,11 @@ func (c *child) run(ctx context.Context) error {
 	}
 }
 
-// once runs the program to its end. Its error tells how it ended; nil if it was asked to end and did.
-func (c *child) once(ctx context.Context) error {
+// runOnce runs the program to its end. Its error tells how it ended; nil if it was asked to end and did.
+func (c *child) runOnce(ctx context.Context) error {
 	cmd := exec.Command(c.path, c.args...) //nolint:noctx // Ended by Stop below, not at once.
 	cmd.Env = childEnvironment(os.Environ())
-	c.said.forget()
+	c.said.forgetTail()
 	cmd.Stderr = io.MultiWriter(c.log, &c.said)
 	var lines lineWriter
 	if c.line != nil {
@@ -86,7 +86,7 @@ func (c *child) once(ctx context.Context) error {
 	}
 	select {
 	case <-running.Ended():
-		return ending(running.Wait(), &c.said)
+		return endError(running.Wait(), &c.said)
 	case <-ctx.Done():
 	}
 	if err := running.Stop(c.grace); err != nil {
@@ -95,8 +95,8 @@ func (c *child) once(ctx context.Context) error {
 	return nil
 }
 
-// ending tells how a program ended, with its last words unless it had no chance to say any.
-func ending(err error, tail *tailWriter) error {
+// endError tells how a program ended, with its last words unless it had no chance to say any.
+func endError(err error, tail *tailWriter) error {
 	var exit *exec.ExitError
 	if err == nil {
 		err = errors.New("it ended by itself")
@@ -104,7 +104,7 @@ func ending(err error, tail *tailWriter) error {
 	if errors.As(err, &exit) && !exit.Exited() {
 		return err
 	}
-	return fmt.Errorf("%w%s", err, tail.quoted())
+	return fmt.Errorf("%w%s", err, tail.quoteLast())
 }
 
 // childEnvironment leaves our own settings out: FAIRLEAD_DATA_DIR of ours would be a flag of an agent.
@@ -157,14 +157,14 @@ func (w *tailWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (w *tailWriter) forget() {
+func (w *tailWriter) forgetTail() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tail = nil
 }
 
-// quoted returns the last line for an error message.
-func (w *tailWriter) quoted() string {
+// quoteLast returns the last line for an error message.
+func (w *tailWriter) quoteLast() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	text := strings.TrimSpace(string(w.tail))

@@ -22,8 +22,8 @@ func newChildren(data *dataDir, sayf func(format string, args ...any)) *children
 	return &children{data: data, sayf: sayf, ctx: ctx, end: cancel}
 }
 
-// keep starts a program and keeps it running until stop.
-func (cs *children) keep(c *child) error {
+// keepRunning starts a program and keeps it running until stopAll.
+func (cs *children) keepRunning(c *child) error {
 	log, err := cs.data.openLog(strings.ReplaceAll(c.name, " ", "-"))
 	if err != nil {
 		return err
@@ -44,8 +44,8 @@ func (cs *children) keep(c *child) error {
 	return nil
 }
 
-// stop ends all of them at once, each within its grace.
-func (cs *children) stop() {
+// stopAll ends all of them at once, each within its grace.
+func (cs *children) stopAll() {
 	cs.end()
 	cs.group.Wait()
 }

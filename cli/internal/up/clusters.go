@@ -28,8 +28,8 @@ type cluster struct {
 	local      bool
 }
 
-// kind says what is special about a cluster, for people.
-func (c cluster) kind() string {
+// kindText says what is special about a cluster, for people.
+func (c cluster) kindText() string {
 	if c.RealPods {
 		return " with a real node"
 	}
@@ -103,9 +103,9 @@ func clusterName(context string) string {
 
 // startLocal keeps a local cluster running, and returns its kubeconfig once it is ready.
 func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err error) {
-	program, limit, hint := u.kubelocal, clusterLimit, ""
+	program, limit, hint := u.kubelocalChild, clusterLimit, ""
 	if c.RealPods {
-		program, limit, hint = u.nodelocal, nodeLimit, "; --nodelocal= does without a real node"
+		program, limit, hint = u.nodelocalChild, nodeLimit, "; --nodelocal= does without a real node"
 	}
 	local, err := program(c.Name)
 	if err != nil {
@@ -120,7 +120,7 @@ func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err 
 			}
 		}
 	}
-	if err := u.children.keep(local); err != nil {
+	if err := u.children.keepRunning(local); err != nil {
 		return "", err
 	}
 	timer := time.NewTimer(limit)
@@ -131,14 +131,14 @@ func (u *up) startLocal(ctx context.Context, c cluster) (kubeconfig string, err 
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	case <-timer.C:
-		return "", fmt.Errorf("cluster %s is not ready after %s%s (see %s%s)", c.Name, limit, local.said.quoted(),
-			u.data.join("logs", "cluster-"+c.Name+".log"), hint)
+		return "", fmt.Errorf("cluster %s is not ready after %s%s (see %s%s)", c.Name, limit, local.said.quoteLast(),
+			u.data.joinPath("logs", "cluster-"+c.Name+".log"), hint)
 	}
 }
 
-// kubelocal is the program that runs a cluster with pretended nodes.
-func (u *up) kubelocal(name string) (*child, error) {
-	dir, err := u.data.dir("clusters", name)
+// kubelocalChild is the program that runs a cluster with pretended nodes.
+func (u *up) kubelocalChild(name string) (*child, error) {
+	dir, err := u.data.makeDir("clusters", name)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ subjects:
 
 // bindAdmins writes adminsBinding into a cluster.
 func (u *up) bindAdmins(ctx context.Context, c cluster) error {
-	kubectl, args := u.kubectl()
+	kubectl, args := u.findKubectl()
 	args = append(args, "--kubeconfig", c.Kubeconfig)
 	if c.Context != "" {
 		args = append(args, "--context", c.Context)
@@ -186,8 +186,8 @@ func (u *up) bindAdmins(ctx context.Context, c cluster) error {
 	return nil
 }
 
-// kubectl returns a kubectl: the one inside kubelocal, or the user's.
-func (u *up) kubectl() (path string, args []string) {
+// findKubectl returns a kubectl: the one inside kubelocal, or the user's.
+func (u *up) findKubectl() (path string, args []string) {
 	if u.options.Kubelocal != "" {
 		return u.options.Kubelocal, []string{"kubectl"}
 	}

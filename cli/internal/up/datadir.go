@@ -47,7 +47,7 @@ func openDataDir(path string, empty bool) (*dataDir, error) {
 		return nil, err
 	}
 	d := &dataDir{path: path, lock: lock}
-	if err := d.open(empty); err != nil {
+	if err := d.openEmpty(empty); err != nil {
 		return nil, errors.Join(err, lock.Release())
 	}
 	return d, nil
@@ -72,13 +72,13 @@ func checkOurs(path string) error {
 	return nil
 }
 
-func (d *dataDir) open(empty bool) error {
+func (d *dataDir) openEmpty(empty bool) error {
 	if empty {
-		if err := d.wipe(); err != nil {
+		if err := d.wipeFolder(); err != nil {
 			return fmt.Errorf("empty data folder: %w", err)
 		}
 	}
-	data, err := os.ReadFile(d.join(markerFile))
+	data, err := os.ReadFile(d.joinPath(markerFile))
 	if err == nil {
 		err = json.Unmarshal(data, &d.state)
 	}
@@ -88,11 +88,11 @@ func (d *dataDir) open(empty bool) error {
 	if d.state.Seeded == nil {
 		d.state.Seeded = map[string]bool{}
 	}
-	return d.save()
+	return d.saveState()
 }
 
-// wipe removes what is in the folder, the marker last: an interrupted wipe can be repeated.
-func (d *dataDir) wipe() error {
+// wipeFolder removes what is in the folder, the marker last: an interrupted wipe can be repeated.
+func (d *dataDir) wipeFolder() error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return err
@@ -101,49 +101,49 @@ func (d *dataDir) wipe() error {
 		if e.Name() == markerFile {
 			continue
 		}
-		if err := os.RemoveAll(d.join(e.Name())); err != nil {
+		if err := os.RemoveAll(d.joinPath(e.Name())); err != nil {
 			return err
 		}
 	}
-	if err := os.Remove(d.join(markerFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(d.joinPath(markerFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// save keeps the state.
-func (d *dataDir) save() error {
+// saveState keeps the state.
+func (d *dataDir) saveState() error {
 	data, err := json.MarshalIndent(d.state, "", "  ")
 	if err != nil {
 		return fmt.Errorf("keep state: %w", err)
 	}
-	if err := durable.WriteFile(d.join(markerFile), append(data, '\n'), 0o600); err != nil {
+	if err := durable.WriteFile(d.joinPath(markerFile), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("keep state: %w", err)
 	}
 	return nil
 }
 
-func (d *dataDir) join(parts ...string) string {
+func (d *dataDir) joinPath(parts ...string) string {
 	return filepath.Join(append([]string{d.path}, parts...)...)
 }
 
-// dir makes a folder inside and returns its path.
-func (d *dataDir) dir(parts ...string) (string, error) {
-	path := d.join(parts...)
+// makeDir makes a folder inside and returns its path.
+func (d *dataDir) makeDir(parts ...string) (string, error) {
+	path := d.joinPath(parts...)
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return "", fmt.Errorf("data folder: %w", err)
 	}
 	return path, nil
 }
 
-func (d *dataDir) release() error { return d.lock.Release() }
+func (d *dataDir) releaseLock() error { return d.lock.Release() }
 
 // maxLogBytes is when a log is set aside at the next start: one older log is kept.
 const maxLogBytes = 8 << 20
 
 // openLog opens a log for appending.
 func (d *dataDir) openLog(name string) (*os.File, error) {
-	dir, err := d.dir("logs")
+	dir, err := d.makeDir("logs")
 	if err != nil {
 		return nil, err
 	}

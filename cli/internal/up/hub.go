@@ -73,7 +73,7 @@ type builder struct {
 
 // newHub puts the services together and binds their addresses.
 func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, error) {
-	files, err := o.certificate(d)
+	files, err := o.findCertificate(d)
 	if err != nil {
 		return nil, err
 	}
@@ -81,47 +81,47 @@ func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, e
 	if err != nil {
 		return nil, err
 	}
-	at := func(port int) string { return "https://" + address(o.AdvertiseHost, port) }
+	at := func(port int) string { return "https://" + hostPort(o.AdvertiseHost, port) }
 	p := d.state.Ports
 	h := &hub{
 		urls:       urls{Console: at(p.Console), Gitcache: at(p.Gitcache), Distributor: at(p.Distributor), Tunnel: at(p.Tunnel), Front: at(p.Front)},
 		files:      files,
-		secretFile: d.join("hub-secret"),
+		secretFile: d.joinPath("hub-secret"),
 		close:      []func(context.Context) error{func(context.Context) error { return coordinator.Close() }},
 	}
 	b := &builder{o, d, logs, coordinator, h}
-	for _, build := range []func(context.Context) (part, error){b.console, b.gitcache, b.distributor, b.tunnel, b.front} {
+	for _, build := range []func(context.Context) (part, error){b.buildConsole, b.buildGitcache, b.buildDistributor, b.buildTunnel, b.buildFront} {
 		made, err := build(ctx)
 		if err == nil {
 			err = made.service.Listen()
 		}
 		if err != nil {
-			return nil, errors.Join(err, h.end(ctx))
+			return nil, errors.Join(err, h.endServices(ctx))
 		}
 		h.parts = append(h.parts, made)
 	}
 	return h, nil
 }
 
-// certificate is the user's, or else one of our own authority.
-func (o Options) certificate(d *dataDir) (localca.Files, error) {
+// findCertificate returns the user's, or else one of our own authority.
+func (o Options) findCertificate(d *dataDir) (localca.Files, error) {
 	if o.CertFile != "" {
 		return localca.Files{CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile}, nil
 	}
-	return localca.Ensure(d.join("tls"), loopback, "localhost", "::1", o.AdvertiseHost)
+	return localca.Ensure(d.joinPath("tls"), loopback, "localhost", "::1", o.AdvertiseHost)
 }
 
-func (b *builder) listener(port int) server.Config {
-	cfg := server.Config{Listen: address(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile}
+func (b *builder) listenerConfig(port int) server.Config {
+	cfg := server.Config{Listen: hostPort(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile}
 	// The front dials from this machine and says who called it. Where nobody else can call, there is nobody to tell apart.
 	if !net.ParseIP(b.options.ListenHost).IsLoopback() {
-		cfg.TrustedProxies = b.own()
+		cfg.TrustedProxies = b.ownAddresses()
 	}
 	return cfg
 }
 
-// own are the addresses from which this machine dials its own services.
-func (b *builder) own() []string {
+// ownAddresses are the addresses from which this machine dials its own services.
+func (b *builder) ownAddresses() []string {
 	own := []string{loopback, "::1"}
 	if ip := net.ParseIP(b.options.ListenHost); !ip.IsUnspecified() {
 		return append(own, b.options.ListenHost)
@@ -138,8 +138,8 @@ func (b *builder) own() []string {
 	return own
 }
 
-// observe gives a service its log and telemetry: each has a registry of its own, as in production.
-func (b *builder) observe(ctx context.Context, name string) (*slog.Logger, *telemetry.Telemetry, error) {
+// newTelemetry gives a service its log and telemetry: each has a registry of its own, as in production.
+func (b *builder) newTelemetry(ctx context.Context, name string) (*slog.Logger, *telemetry.Telemetry, error) {
 	log := telemetry.NewLogger(b.logs, b.options.LogLevel, telemetry.FormatText, name)
 	tel, flush, err := telemetry.Setup(ctx, telemetry.Config{Service: name, Version: version.String(), Log: log})
 	if err != nil {
@@ -149,74 +149,74 @@ func (b *builder) observe(ctx context.Context, name string) (*slog.Logger, *tele
 	return log, tel, nil
 }
 
-// replica is what the services besides the console have in common.
-func (b *builder) replica(name string, port int, url string) replica.Config {
+// replicaConfig is what the services besides the console have in common.
+func (b *builder) replicaConfig(name string, port int, url string) replica.Config {
 	return replica.Config{
-		Server: b.listener(port), DataDir: b.data.join(name), ConsoleURL: b.hub.urls.Console,
+		Server: b.listenerConfig(port), DataDir: b.data.joinPath(name), ConsoleURL: b.hub.urls.Console,
 		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: url,
 	}
 }
 
-func (b *builder) console(ctx context.Context) (part, error) {
-	log, tel, err := b.observe(ctx, "console")
+func (b *builder) buildConsole(ctx context.Context) (part, error) {
+	log, tel, err := b.newTelemetry(ctx, "console")
 	if err != nil {
 		return part{}, err
 	}
 	u := b.hub.urls
 	s, err := console.New(console.Config{
-		Server: b.listener(b.data.state.Ports.Console), DataDir: b.data.join("console"), HubSecretFile: b.hub.secretFile,
+		Server: b.listenerConfig(b.data.state.Ports.Console), DataDir: b.data.joinPath("console"), HubSecretFile: b.hub.secretFile,
 		AdvertiseConsole: u.Console, AdvertisePages: u.Front, AdvertiseGitcaches: []string{u.Gitcache},
 		AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
-		AllowAddresses: b.allowed(),
+		AllowAddresses: b.allowedAddresses(),
 	}, console.Deps{Log: log, Telemetry: tel})
 	return part{"console", u.Console, s}, err
 }
 
-// allowed are the addresses of Git hosts, sinks and backends that are not public: the local Git server is on this machine.
-func (b *builder) allowed() []string {
+// allowedAddresses are the addresses of Git hosts, sinks and backends that are not public: the local Git server is on this machine.
+func (b *builder) allowedAddresses() []string {
 	return append([]string{"127.0.0.0/8", "::1/128"}, b.options.AllowAddresses...)
 }
 
-func (b *builder) gitcache(ctx context.Context) (part, error) {
-	log, tel, err := b.observe(ctx, "gitcache")
+func (b *builder) buildGitcache(ctx context.Context) (part, error) {
+	log, tel, err := b.newTelemetry(ctx, "gitcache")
 	if err != nil {
 		return part{}, err
 	}
 	u := b.hub.urls.Gitcache
 	s, err := gitcache.New(gitcache.Config{
-		Config: b.replica("gitcache", b.data.state.Ports.Gitcache, u), Replica: "up",
-		AllowAddresses: b.allowed(),
+		Config: b.replicaConfig("gitcache", b.data.state.Ports.Gitcache, u), Replica: "up",
+		AllowAddresses: b.allowedAddresses(),
 	}, gitcache.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"gitcache", u, s}, err
 }
 
-func (b *builder) distributor(ctx context.Context) (part, error) {
-	log, tel, err := b.observe(ctx, "distributor")
+func (b *builder) buildDistributor(ctx context.Context) (part, error) {
+	log, tel, err := b.newTelemetry(ctx, "distributor")
 	if err != nil {
 		return part{}, err
 	}
 	u := b.hub.urls.Distributor
-	s, err := distributor.New(distributor.Config{Config: b.replica("distributor", b.data.state.Ports.Distributor, u)},
+	s, err := distributor.New(distributor.Config{Config: b.replicaConfig("distributor", b.data.state.Ports.Distributor, u)},
 		distributor.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"distributor", u, s}, err
 }
 
-func (b *builder) tunnel(ctx context.Context) (part, error) {
-	log, tel, err := b.observe(ctx, "tunnel")
+func (b *builder) buildTunnel(ctx context.Context) (part, error) {
+	log, tel, err := b.newTelemetry(ctx, "tunnel")
 	if err != nil {
 		return part{}, err
 	}
 	u := b.hub.urls.Tunnel
-	s, err := tunnel.New(tunnel.Config{Config: b.replica("tunnel", b.data.state.Ports.Tunnel, u)},
+	s, err := tunnel.New(tunnel.Config{Config: b.replicaConfig("tunnel", b.data.state.Ports.Tunnel, u)},
 		tunnel.Deps{Log: log, Telemetry: tel, Coordinator: b.coordinator})
 	return part{"tunnel", u, s}, err
 }
 
-// front has no state and no telemetry of its own: the services behind it count what it passes on.
-func (b *builder) front(context.Context) (part, error) {
+// buildFront has no state and no telemetry of its own: the services behind it count what it passes on.
+func (b *builder) buildFront(context.Context) (part, error) {
 	u, files := b.hub.urls, b.hub.files
 	f, err := front.New(front.Config{ //nolint:contextcheck // streams end with its Run
-		Listen: address(b.options.ListenHost, b.data.state.Ports.Front), CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile,
+		Listen: hostPort(b.options.ListenHost, b.data.state.Ports.Front), CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile,
 		Console: u.Console, Gitcache: u.Gitcache, Tunnel: u.Tunnel,
 	}, telemetry.NewLogger(b.logs, b.options.LogLevel, telemetry.FormatText, "front"))
 	return part{"front", u.Front, f}, err
@@ -255,11 +255,11 @@ func (h *hub) run(ctx context.Context) error {
 	for err := range failed {
 		errs = append(errs, err)
 	}
-	return errors.Join(append(errs, h.end(ctx))...)
+	return errors.Join(append(errs, h.endServices(ctx))...)
 }
 
-// end flushes telemetry and closes coordination, also when ctx has ended.
-func (h *hub) end(ctx context.Context) error {
+// endServices flushes telemetry and closes coordination, also when ctx has ended.
+func (h *hub) endServices(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushLimit)
 	defer cancel()
 	var errs []error
@@ -274,7 +274,7 @@ func (h *hub) awaitReady(ctx context.Context, hc *http.Client, say func(format s
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for _, p := range h.parts {
-		if err := await(ctx, p.name+" to be ready", func(ctx context.Context) error { return ready(ctx, hc, p.url) }); err != nil {
+		if err := awaitSuccess(ctx, p.name+" to be ready", func(ctx context.Context) error { return checkReady(ctx, hc, p.url) }); err != nil {
 			return err
 		}
 		say("%-12s %s", p.name, p.url)
@@ -282,7 +282,7 @@ func (h *hub) awaitReady(ctx context.Context, hc *http.Client, say func(format s
 	return nil
 }
 
-func ready(ctx context.Context, hc *http.Client, url string) error {
+func checkReady(ctx context.Context, hc *http.Client, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
 		return err
@@ -299,8 +299,8 @@ func ready(ctx context.Context, hc *http.Client, url string) error {
 	return nil
 }
 
-// await repeats try until it returns nil, and returns its last error when ctx ends before.
-func await(ctx context.Context, what string, try func(context.Context) error) error {
+// awaitSuccess repeats try until it returns nil, and returns its last error when ctx ends before.
+func awaitSuccess(ctx context.Context, what string, try func(context.Context) error) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {

@@ -12,14 +12,14 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// live brings everything up and stays until ctx ends or a part of the hub fails. Failed ends in the
+// serveClusters brings everything up and stays until ctx ends or a part of the hub fails. Failed ends in the
 // latter case; its own error is told by who runs the hub.
-func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) error {
+func (u *up) serveClusters(ctx, failed context.Context, clusters []cluster, moved bool) error {
 	rising, fall := context.WithCancelCause(ctx)
 	defer fall(nil)
 	defer context.AfterFunc(failed, func() { fall(context.Cause(failed)) })()
 
-	previous, err := u.rise(rising, clusters, moved)
+	previous, err := u.startClusters(rising, clusters, moved)
 	defer u.restoreContext(previous)
 	if ctx.Err() != nil || failed.Err() != nil {
 		return nil // Asked to end, or told elsewhere.
@@ -41,7 +41,7 @@ func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) e
 	if u.link, err = loginLink(living, api); err != nil {
 		return err
 	}
-	if u.options.prepares(clusters) {
+	if u.options.preparesClusters(clusters) {
 		err := u.addClusters(living, api, clusters, moved, previous)
 		if err == nil {
 			u.link, err = loginLink(living, api) // The one of before may be used, or over: that took minutes.
@@ -53,8 +53,8 @@ func (u *up) live(ctx, failed context.Context, clusters []cluster, moved bool) e
 			return err
 		}
 	}
-	u.undescribe(living, api)
-	if err := u.announce(clusters, previous); err != nil {
+	u.undescribeClusters(living, api)
+	if err := u.announceReady(clusters, previous); err != nil {
 		return err
 	}
 	<-rising.Done()
@@ -70,11 +70,11 @@ func loginLink(ctx context.Context, api *hubapi.Hub) (string, error) {
 	return made.GetLink(), nil
 }
 
-// rise starts the clusters and, at the same time, brings the hub up; then it joins the clusters to the
+// startClusters starts the clusters and, at the same time, brings the hub up; then it joins the clusters to the
 // hub. previous is the name of the context that was the current one before. Clusters that have to be prepared are left
 // to addClusters.
-func (u *up) rise(ctx context.Context, clusters []cluster, moved bool) (previous string, err error) {
-	if u.options.prepares(clusters) {
+func (u *up) startClusters(ctx context.Context, clusters []cluster, moved bool) (previous string, err error) {
+	if u.options.preparesClusters(clusters) {
 		return u.raiseHub(ctx, clusters)
 	}
 	group, inner := errgroup.WithContext(ctx)
@@ -88,11 +88,11 @@ func (u *up) rise(ctx context.Context, clusters []cluster, moved bool) (previous
 	if err := group.Wait(); err != nil {
 		return previous, err
 	}
-	return previous, u.join(ctx, clusters, moved)
+	return previous, u.joinAgents(ctx, clusters, moved)
 }
 
-// join starts the agents, and waits until the hub has heard of them.
-func (u *up) join(ctx context.Context, clusters []cluster, moved bool) error {
+// joinAgents starts the agents, and waits until the hub has heard of them.
+func (u *up) joinAgents(ctx context.Context, clusters []cluster, moved bool) error {
 	api, err := hubapi.Connect(ctx, u.options.Store, contextName)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (u *up) join(ctx context.Context, clusters []cluster, moved bool) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		u.sayf("%v; its log is in %s", err, u.data.join("logs"))
+		u.sayf("%v; its log is in %s", err, u.data.joinPath("logs"))
 		return nil // The agent goes on trying.
 	}
 	if len(clusters) > 0 {
@@ -139,7 +139,7 @@ func (u *up) raiseCluster(ctx context.Context, c *cluster) (err error) {
 		if c.Kubeconfig, err = u.startLocal(ctx, *c); err != nil {
 			return err
 		}
-		u.sayf("%-12s %s%s", "cluster", c.Name, c.kind())
+		u.sayf("%-12s %s%s", "cluster", c.Name, c.kindText())
 	}
 	if !c.local && !u.options.BindAdmins {
 		return nil
@@ -162,7 +162,7 @@ func (u *up) raiseHub(ctx context.Context, clusters []cluster) (previous string,
 	if _, previous, err = u.options.Store.List(); err != nil {
 		return "", err
 	}
-	c, err := u.login(ctx)
+	c, err := u.loginLocal(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -174,5 +174,5 @@ func (u *up) raiseHub(ctx context.Context, clusters []cluster) (previous string,
 		return previous, err
 	}
 	defer api.HTTP.CloseIdleConnections()
-	return previous, u.seed(ctx, api, clusters)
+	return previous, u.seedCatalog(ctx, api, clusters)
 }

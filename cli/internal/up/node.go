@@ -67,11 +67,11 @@ func (u *up) checkNode(ctx context.Context, name string) error {
 }
 
 // nodeDir keeps a cluster with a real node, apart from the same cluster with pretended ones: they have nothing in common.
-func (u *up) nodeDir(name string) string { return u.data.join("nodes", name) }
+func (u *up) nodeDir(name string) string { return u.data.joinPath("nodes", name) }
 
-// nodelocal is the program that runs a cluster with one real node.
-func (u *up) nodelocal(name string) (*child, error) {
-	dir, err := u.data.dir("nodes", name)
+// nodelocalChild is the program that runs a cluster with one real node.
+func (u *up) nodelocalChild(name string) (*child, error) {
+	dir, err := u.data.makeDir("nodes", name)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +90,12 @@ func (u *up) forgetAgent(c cluster) error {
 	if !c.local || u.data.state.RealPods[c.Name] == c.RealPods {
 		return nil
 	}
-	if err := os.RemoveAll(u.data.join("agents", c.Name)); err != nil {
+	if err := os.RemoveAll(u.data.joinPath("agents", c.Name)); err != nil {
 		return fmt.Errorf("forget the agent of cluster %s: %w", c.Name, err)
 	}
 	if u.data.state.RealPods == nil {
 		u.data.state.RealPods = map[string]bool{}
 	}
 	u.data.state.RealPods[c.Name] = c.RealPods
-	return u.data.save()
+	return u.data.saveState()
 }

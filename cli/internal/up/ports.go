@@ -37,7 +37,7 @@ func choosePorts(ctx context.Context, base int, host string, last ports) (ports,
 	}
 	if base > 0 {
 		p := fixedPorts(base)
-		return p, p.check(ctx, host)
+		return p, p.checkFree(ctx, host)
 	}
 	// A folder of a version without a front keeps the ports that agents and clones know.
 	if last != (ports{}) && last.Front == 0 {
@@ -47,14 +47,14 @@ func choosePorts(ctx context.Context, base int, host string, last ports) (ports,
 		}
 		last.Front = other.Front
 	}
-	if last != (ports{}) && last.check(ctx, host) == nil {
+	if last != (ports{}) && last.checkFree(ctx, host) == nil {
 		return last, nil
 	}
 	return freePorts(host)
 }
 
-// check tells which ports are taken before anything is started.
-func (p ports) check(ctx context.Context, host string) error {
+// checkFree tells which ports are taken before anything is started.
+func (p ports) checkFree(ctx context.Context, host string) error {
 	var taken []string
 	for _, l := range []struct {
 		name, host string
@@ -67,7 +67,7 @@ func (p ports) check(ctx context.Context, host string) error {
 		{"front", host, p.Front},
 		{"Git server", loopback, p.Git},
 	} {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address(l.host, l.port))
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", hostPort(l.host, l.port))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			taken = append(taken, fmt.Sprintf("%d (%s)", l.port, l.name))
 			continue
@@ -111,4 +111,4 @@ func freePorts(host string) (p ports, err error) {
 	return p, nil
 }
 
-func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

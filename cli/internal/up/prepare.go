@@ -25,19 +25,19 @@ const (
 
 // addClusters builds what the local clusters need, starts them, and has them join the hub, which people use meanwhile.
 func (u *up) addClusters(ctx context.Context, api *hubapi.Hub, clusters []cluster, moved bool, previous string) error {
-	if _, err := fmt.Fprint(u.options.Stdout, u.early(clusters, previous)); err != nil {
+	if _, err := fmt.Fprint(u.options.Stdout, u.earlyText(clusters, previous)); err != nil {
 		return err
 	}
 	steps := []struct {
 		described string
 		do        func() error
 	}{
-		{describedBuilding, func() error { return u.prepare(ctx, clusters) }},
+		{describedBuilding, func() error { return u.prepareClusters(ctx, clusters) }},
 		{describedStarting, func() error { return u.raiseClusters(ctx, clusters) }},
-		{describedJoining, func() error { return u.join(ctx, clusters, moved) }},
+		{describedJoining, func() error { return u.joinAgents(ctx, clusters, moved) }},
 	}
 	for _, step := range steps {
-		u.describe(ctx, api, clusters, step.described)
+		u.describeClusters(ctx, api, clusters, step.described)
 		if err := step.do(); err != nil {
 			return err
 		}
@@ -45,14 +45,14 @@ func (u *up) addClusters(ctx context.Context, api *hubapi.Hub, clusters []cluste
 	return nil
 }
 
-// early is what can be used before there are clusters.
-func (u *up) early(clusters []cluster, previous string) string {
+// earlyText is what can be used before there are clusters.
+func (u *up) earlyText(clusters []cluster, previous string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nThe hub, its Git server and this command are ready after %.1f s; clusters join by themselves when they are built.\n\n", time.Since(u.began).Seconds())
 	fmt.Fprintf(&b, "  %-12s %s\n", "git", u.git.URL(sampleName))
 	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once, within 10 minutes; later: fairlead open)\n", "pages", u.link)
 	for _, c := range clusters {
-		fmt.Fprintf(&b, "  %-12s %s, once it is there: `%s get clusters -o wide` shows how far it is\n", "cluster", c.Name, self())
+		fmt.Fprintf(&b, "  %-12s %s, once it is there: `%s get clusters -o wide` shows how far it is\n", "cluster", c.Name, selfPath())
 	}
 	if previous != "" && previous != contextName {
 		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", contextName, previous)
@@ -60,8 +60,8 @@ func (u *up) early(clusters []cluster, previous string) string {
 	return b.String() + "\n"
 }
 
-// prepare runs the program that builds, shows what it says, and finds what it built.
-func (u *up) prepare(ctx context.Context, clusters []cluster) error {
+// prepareClusters runs the program that builds, shows what it says, and finds what it built.
+func (u *up) prepareClusters(ctx context.Context, clusters []cluster) error {
 	began := time.Now()
 	u.sayf("building what clusters need: `%s`", u.options.Prepare)
 	cmd := exec.Command(u.options.Prepare) //nolint:noctx // Ended by Stop below, not at once.
@@ -101,29 +101,29 @@ func (u *up) raiseClusters(ctx context.Context, clusters []cluster) error {
 	return group.Wait()
 }
 
-// describe shows how far local clusters are, unless a person describes them otherwise. The description is for people only: a failure is said and
+// describeClusters shows how far local clusters are, unless a person describes them otherwise. The description is for people only: a failure is said and
 // stops nothing.
-func (u *up) describe(ctx context.Context, api *hubapi.Hub, clusters []cluster, text string) {
+func (u *up) describeClusters(ctx context.Context, api *hubapi.Hub, clusters []cluster, text string) {
 	for _, c := range clusters {
 		if !c.local {
 			continue
 		}
-		if err := describe(ctx, api, c.Name, text); err != nil && ctx.Err() == nil {
+		if err := describeCluster(ctx, api, c.Name, text); err != nil && ctx.Err() == nil {
 			u.sayf("describe cluster %s: %v", c.Name, err)
 		}
 	}
 }
 
-// undescribe takes off what describe has shown, in this run or in one that was interrupted: also of local clusters that this run is without.
-func (u *up) undescribe(ctx context.Context, api *hubapi.Hub) {
+// undescribeClusters takes off what describeClusters has shown, in this run or in one that was interrupted: also of local clusters that this run is without.
+func (u *up) undescribeClusters(ctx context.Context, api *hubapi.Hub) {
 	for _, name := range localNames() {
-		if err := describe(ctx, api, name, ""); err != nil && connect.CodeOf(err) != connect.CodeNotFound && ctx.Err() == nil {
+		if err := describeCluster(ctx, api, name, ""); err != nil && connect.CodeOf(err) != connect.CodeNotFound && ctx.Err() == nil {
 			u.sayf("describe cluster %s: %v", name, err)
 		}
 	}
 }
 
-func describe(ctx context.Context, api *hubapi.Hub, name, text string) error {
+func describeCluster(ctx context.Context, api *hubapi.Hub, name, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	got, err := api.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: name})

@@ -95,7 +95,7 @@ type up struct {
 
 // Run runs everything until ctx ends, and then ends everything.
 func Run(ctx context.Context, o Options) (err error) {
-	if err := o.complete(); err != nil {
+	if err := o.completeOptions(); err != nil {
 		return err
 	}
 	clusters, err := o.planClusters()
@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, data.release()) }()
+	defer func() { err = errors.Join(err, data.releaseLock()) }()
 	// A program that waits for the ready file must not find that of an earlier run, nor that of one that has ended.
 	if err := removeFile(o.ReadyFile); err != nil {
 		return fmt.Errorf("ready file: %w", err)
@@ -140,8 +140,8 @@ func removeFile(name string) error {
 	return nil
 }
 
-// complete checks the options and fills in what was left out.
-func (o *Options) complete() error {
+// completeOptions checks the options and fills in what was left out.
+func (o *Options) completeOptions() error {
 	var err error
 	if o.DataDir, err = filepath.Abs(o.DataDir); err != nil {
 		return err
@@ -167,13 +167,13 @@ func (o *Options) complete() error {
 
 // findPrograms finds what is run beside the hub, before anything is started.
 func (o *Options) findPrograms(clusters []cluster) (err error) {
-	if len(clusters) == 0 || o.prepares(clusters) {
+	if len(clusters) == 0 || o.preparesClusters(clusters) {
 		return nil
 	}
-	if o.Agent, err = find("agent", o.Agent, "--agent"); err != nil {
+	if o.Agent, err = findProgram("agent", o.Agent, "--agent"); err != nil {
 		return err
 	}
-	o.Kubelocal, err = find("kubelocal", o.Kubelocal, "--kubelocal")
+	o.Kubelocal, err = findProgram("kubelocal", o.Kubelocal, "--kubelocal")
 	if err != nil && clusters[0].local {
 		return fmt.Errorf("%w. `make up` builds it; or use clusters of your own with --kubeconfig and --context", err)
 	}
@@ -183,11 +183,13 @@ func (o *Options) findPrograms(clusters []cluster) (err error) {
 	return nil
 }
 
-// prepares tells whether the clusters wait for a program that builds what they need.
-func (o *Options) prepares(clusters []cluster) bool { return o.Prepare != "" && len(clusters) > 0 }
+// preparesClusters tells whether the clusters wait for a program that builds what they need.
+func (o *Options) preparesClusters(clusters []cluster) bool {
+	return o.Prepare != "" && len(clusters) > 0
+}
 
-// find looks where the person says, beside this program, and in PATH.
-func find(name, given, flag string) (string, error) {
+// findProgram looks where the person says, beside this program, and in PATH.
+func findProgram(name, given, flag string) (string, error) {
 	if given != "" {
 		path, err := exec.LookPath(given)
 		if err != nil {
@@ -221,11 +223,11 @@ func (u *up) run(ctx context.Context, clusters []cluster, logs io.Writer) (err e
 		return err
 	}
 	u.sayf("data in %s", u.data.path)
-	if !u.options.prepares(clusters) {
+	if !u.options.preparesClusters(clusters) {
 		u.planNodes(ctx, clusters)
 	}
 	u.children, u.agents = newChildren(u.data, u.sayf), newChildren(u.data, u.sayf)
-	defer u.children.stop()
+	defer u.children.stopAll()
 	if err := u.startGit(ctx, logs); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
@@ -239,9 +241,9 @@ func (u *up) run(ctx context.Context, clusters []cluster, logs io.Writer) (err e
 	running.Go(func() error { return u.git.Run(inner) })
 	running.Go(func() error { return u.hub.run(inner) })
 
-	err = u.live(ctx, failed, clusters, moved)
+	err = u.serveClusters(ctx, failed, clusters, moved)
 	u.sayf("stopping")
-	u.agents.stop()
+	u.agents.stopAll()
 	end()
 	return errors.Join(err, running.Wait())
 }
@@ -254,12 +256,12 @@ func (u *up) settlePorts(ctx context.Context) (moved bool, err error) {
 		return false, err
 	}
 	u.data.state.Ports = chosen
-	return last != (ports{}) && last != chosen, u.data.save()
+	return last != (ports{}) && last != chosen, u.data.saveState()
 }
 
 func (u *up) startGit(ctx context.Context, logs io.Writer) (err error) {
 	u.git, err = gitserver.New(gitserver.Config{
-		Dir: u.data.join("git"), Listen: address(loopback, u.data.state.Ports.Git),
+		Dir: u.data.joinPath("git"), Listen: hostPort(loopback, u.data.state.Ports.Git),
 		Log:          telemetry.NewLogger(logs, u.options.LogLevel, telemetry.FormatText, "git"),
 		CreateOnPush: true,
 		AfterPush: func(name string) {

@@ -31,24 +31,24 @@ func TestDataFolderIsOursOrUntouched(t *testing.T) {
 	}
 	d.state.Seeded["source/sample"] = true
 	d.state.Ports = fixedPorts(7400)
-	if err := d.save(); err != nil {
+	if err := d.saveState(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(d.join("file"), nil, 0o600); err != nil {
+	if err := os.WriteFile(d.joinPath("file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.release(); err != nil {
+	if err := d.releaseLock(); err != nil {
 		t.Fatal(err)
 	}
 	for _, empty := range []bool{false, true} {
 		if d, err = openDataDir(path, empty); err != nil {
 			t.Fatal(err)
 		}
-		_, err := os.Stat(d.join("file"))
+		_, err := os.Stat(d.joinPath("file"))
 		if kept := err == nil && d.state.Seeded["source/sample"] && d.state.Ports == fixedPorts(7400); kept == empty {
 			t.Errorf("empty %v: kept %v", empty, kept)
 		}
-		if err := d.release(); err != nil {
+		if err := d.releaseLock(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,7 +251,7 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 		}
 	}
 	// A description of a person's stays.
-	if err := describe(t.Context(), api, localNames()[1], ""); err != nil {
+	if err := describeCluster(t.Context(), api, localNames()[1], ""); err != nil {
 		t.Fatal(err)
 	}
 	own := &consolev1.Cluster{
@@ -260,7 +260,7 @@ func TestHubIsUsedWhileKubernetesIsBuilt(t *testing.T) {
 	if _, err := api.Clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{Cluster: own}); err != nil {
 		t.Fatal(err)
 	}
-	if err := describe(t.Context(), api, localNames()[1], describedStarting); err != nil {
+	if err := describeCluster(t.Context(), api, localNames()[1], describedStarting); err != nil {
 		t.Fatal(err)
 	}
 	got, err := api.Clusters.GetCluster(t.Context(), &consolev1.GetClusterRequest{Name: localNames()[1]})

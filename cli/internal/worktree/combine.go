@@ -19,16 +19,16 @@ type Part struct {
 	Folders []Folder
 }
 
-// Combine packs several sources side by side: of parts what the working trees have, and of all others what is in the hub's artifact. Nothing is in it
+// CombineParts packs several sources side by side: of parts what the working trees have, and of all others what is in the hub's artifact. Nothing is in it
 // if there are no others.
-func Combine(w io.Writer, hub io.Reader, parts []Part) (artifact.Summary, error) {
+func CombineParts(w io.Writer, hub io.Reader, parts []Part) (artifact.Summary, error) {
 	c := combined{}
 	err := artifact.Walk(hub, limits, func(e artifact.Entry, content io.Reader) error {
 		name, _, _ := strings.Cut(e.Path, "/")
 		if slices.ContainsFunc(parts, func(p Part) bool { return p.Name == name }) {
 			return nil
 		}
-		return c.add(e.Path, e, content)
+		return c.addEntry(e.Path, e, content)
 	})
 	if err != nil {
 		return artifact.Summary{}, err
@@ -40,7 +40,7 @@ func Combine(w io.Writer, hub io.Reader, parts []Part) (artifact.Summary, error)
 			}
 		}
 	}
-	return c.write(w)
+	return c.writeArtifact(w)
 }
 
 // combined are files by their paths. Limits keep what is read small.
@@ -51,7 +51,7 @@ type combinedFile struct {
 	content []byte
 }
 
-func (c combined) add(at string, e artifact.Entry, content io.Reader) error {
+func (c combined) addEntry(at string, e artifact.Entry, content io.Reader) error {
 	text, err := io.ReadAll(content)
 	c[at] = combinedFile{e, text}
 	return err
@@ -60,7 +60,7 @@ func (c combined) add(at string, e artifact.Entry, content io.Reader) error {
 // addFolder adds a folder as the hub does: at its place in the repository, below a folder of the source's name.
 func (c combined) addFolder(name string, folder Folder) error {
 	var packed bytes.Buffer
-	if _, err := folder.Pack(&packed); err != nil {
+	if _, err := folder.PackFolder(&packed); err != nil {
 		return err
 	}
 	return artifact.Walk(&packed, limits, func(e artifact.Entry, content io.Reader) error {
@@ -68,11 +68,11 @@ func (c combined) addFolder(name string, folder Folder) error {
 		if e.Base != "" { // then paths are those of the repository
 			at = e.Path
 		}
-		return c.add(path.Join(name, at), e, content)
+		return c.addEntry(path.Join(name, at), e, content)
 	})
 }
 
-func (c combined) write(w io.Writer) (artifact.Summary, error) {
+func (c combined) writeArtifact(w io.Writer) (artifact.Summary, error) {
 	out := artifact.NewWriter(w, limits)
 	var errs error
 	for _, at := range slices.Sorted(maps.Keys(c)) {

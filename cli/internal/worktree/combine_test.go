@@ -14,11 +14,11 @@ func combinedOf(t *testing.T, hub map[string]string, parts ...Part) string {
 	t.Helper()
 	var theirs, out bytes.Buffer
 	if len(hub) > 0 {
-		if _, err := (Folder{Dir: tree(t, hub)}).Pack(&theirs); err != nil {
+		if _, err := (Folder{Dir: tree(t, hub)}).PackFolder(&theirs); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Combine(&out, &theirs, parts); err != nil {
+	if _, err := CombineParts(&out, &theirs, parts); err != nil {
 		t.Fatal(err)
 	}
 	var all []string

@@ -30,9 +30,9 @@ type Folder struct {
 	Beyond bool
 }
 
-// Pack writes the folder as an artifact. A folder that refers to files beside it comes with all of the working tree.
-func (f Folder) Pack(w io.Writer) (artifact.Summary, error) {
-	own, err := f.own()
+// PackFolder writes the folder as an artifact. A folder that refers to files beside it comes with all of the working tree.
+func (f Folder) PackFolder(w io.Writer) (artifact.Summary, error) {
+	own, err := f.listOwn()
 	if err != nil {
 		return artifact.Summary{}, err
 	}
@@ -44,21 +44,21 @@ func (f Folder) Pack(w io.Writer) (artifact.Summary, error) {
 		return artifact.Summary{}, err
 	}
 	if !beyond {
-		return write(w, own.root, "", own.files)
+		return writeFiles(w, own.root, "", own.files)
 	}
 	all := lister{root: f.Dir, except: f.Path}
 	none, err := filter.Parse(nil, nil)
 	if err != nil {
 		return artifact.Summary{}, err
 	}
-	if err := all.walk("", none.Begin()); err != nil {
+	if err := all.walkFolder("", none.Begin()); err != nil {
 		return artifact.Summary{}, fmt.Errorf("read %s: %w", f.Dir, err)
 	}
 	for _, file := range own.files {
 		file.path = path.Join(f.Path, file.path)
 		all.files = append(all.files, file)
 	}
-	out, err := write(w, f.Dir, f.Path, all.files)
+	out, err := writeFiles(w, f.Dir, f.Path, all.files)
 	if errors.Is(err, artifact.ErrRefused) {
 		err = fmt.Errorf("%w (folder %s refers to files beside it, so all of %s is sent)", err, f.Path, f.Dir)
 	}
@@ -72,8 +72,8 @@ func (f Folder) refersBeyond(own *lister) (bool, error) {
 	return own.refersBeyond()
 }
 
-// own lists the files of the folder itself.
-func (f Folder) own() (*lister, error) {
+// listOwn lists the files of the folder itself.
+func (f Folder) listOwn() (*lister, error) {
 	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s is no folder: name the root of the repository's working tree", f.Dir)
 	}
@@ -85,7 +85,7 @@ func (f Folder) own() (*lister, error) {
 	if info, err := os.Lstat(own.root); f.Path != "" && (err != nil || !info.IsDir()) {
 		return nil, fmt.Errorf("%s has no folder %q, which is the path of the service: name the root of the repository's working tree", f.Dir, f.Path)
 	}
-	if err := own.walk("", rules.Begin()); err != nil {
+	if err := own.walkFolder("", rules.Begin()); err != nil {
 		return nil, fmt.Errorf("read %s: %w", own.root, err)
 	}
 	return own, nil
@@ -106,8 +106,8 @@ type lister struct {
 	files  []file
 }
 
-// walk lists a folder, as far as its rules let it through. Links are listed, and not followed.
-func (l *lister) walk(at string, rules *filter.Folder) error {
+// walkFolder lists a folder, as far as its rules let it through. Links are listed, and not followed.
+func (l *lister) walkFolder(at string, rules *filter.Folder) error {
 	entries, err := os.ReadDir(filepath.Join(l.root, filepath.FromSlash(at)))
 	if err != nil {
 		return err
@@ -129,9 +129,9 @@ func (l *lister) walk(at string, rules *filter.Folder) error {
 		case verdict == filter.Out:
 			continue
 		case entry.IsDir():
-			err = l.walk(name, rules.Enter(entry.Name(), verdict))
+			err = l.walkFolder(name, rules.Enter(entry.Name(), verdict))
 		default:
-			err = l.add(name, entry)
+			err = l.addEntry(name, entry)
 		}
 		if err != nil {
 			return err
@@ -156,7 +156,7 @@ func (l *lister) readRules(at string, entries []fs.DirEntry, rules *filter.Folde
 	return rules.Read(content)
 }
 
-func (l *lister) add(name string, entry fs.DirEntry) error {
+func (l *lister) addEntry(name string, entry fs.DirEntry) error {
 	one := file{path: name}
 	switch entry.Type() {
 	case 0:
@@ -213,8 +213,8 @@ func (l *lister) refersBeyond() (bool, error) {
 	return false, nil
 }
 
-// write packs files in the order of an artifact.
-func write(w io.Writer, root, base string, files []file) (artifact.Summary, error) {
+// writeFiles packs files in the order of an artifact.
+func writeFiles(w io.Writer, root, base string, files []file) (artifact.Summary, error) {
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	out := artifact.NewWriter(w, limits)
 	if base != "" {

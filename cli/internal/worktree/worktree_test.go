@@ -37,7 +37,7 @@ func tree(t *testing.T, files map[string]string) string {
 func packed(t *testing.T, f Folder) (paths, base string) {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := f.Pack(&out); err != nil {
+	if _, err := f.PackFolder(&out); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -104,12 +104,12 @@ func TestWhatCantBeSentIsSaid(t *testing.T) {
 		"none": "name the root of the repository's working tree", "link": "has no folder \"link\"",
 		"empty": "nothing is left", "beyond": "refers to files beside it, so all of " + dir + " is sent",
 	} {
-		if _, err := (Folder{Dir: dir, Path: path}).Pack(io.Discard); err == nil ||
+		if _, err := (Folder{Dir: dir, Path: path}).PackFolder(io.Discard); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if _, err := (Folder{Dir: filepath.Join(dir, "none")}).Pack(io.Discard); err == nil ||
+	if _, err := (Folder{Dir: filepath.Join(dir, "none")}).PackFolder(io.Discard); err == nil ||
 		!strings.Contains(err.Error(), "is no folder") {
 		t.Errorf("got %v", err)
 	}
