@@ -21,9 +21,11 @@ import (
 const (
 	// handshakeTimeout bounds how long a TLS handshake waits for the other side's bytes.
 	handshakeTimeout = 10 * time.Second
-	// turnTimeout bounds all the waits of a handshake for its turn to compute. Clients of ours wait as long: in a
-	// storm, who waits gets in, and who gives up and comes again costs all of it twice.
-	turnTimeout = 30 * time.Second
+	// lineTimeout bounds how long a connection waits for those of its network before it, and turnTimeout all the waits of its handshake for turns to
+	// compute. Clients of ours give a handshake 30 s, so that who is let in has time left. With a line as long as the patience of those in it, each
+	// would be let in the moment it gives up: in a storm all work would be in vain.
+	lineTimeout = 10 * time.Second
+	turnTimeout = 10 * time.Second
 	// handshakesPerCPU compute at a time. Calls of those who are in compete with them: with one per CPU, a few
 	// thousand calls would leave next to nothing to who wants in.
 	handshakesPerCPU = 4
@@ -67,6 +69,7 @@ type door struct {
 	shaking   *shares.Shares
 	arrivals  *shares.Line // of networks, in connections that are new
 	newTime   time.Duration
+	lineTime  time.Duration
 	strangers *shares.Room
 	callers   callerShares // of the connections that are no stranger's any more
 	trusted   proxies      // callers for others, and no strangers
@@ -90,6 +93,7 @@ type places struct {
 	connections int64         // of all
 	perNetwork  int64         // of one network without an identity
 	newTime     time.Duration // after which a connection is new no more
+	lineTime    time.Duration // that a connection waits for those before it
 }
 
 // openDoor takes the listener over. Close ends all that goes on in it.
@@ -106,7 +110,7 @@ func openDoor(l net.Listener, config *tls.Config, bounds places, trusted proxies
 	d := &door{
 		Listener: l, tls: config, log: log, limit: limit, turns: make(chan struct{}, handshakesPerCPU*runtime.GOMAXPROCS(0)),
 		shaking: shares.New(shaking), arrivals: shares.NewLine(int(min(newPerNetwork, perNetwork))),
-		newTime: bounds.newTime, strangers: shares.NewRoom(int(perNetwork), int(strangers)), callers: newCallerShares(limit), trusted: trusted,
+		newTime: bounds.newTime, lineTime: bounds.lineTime, strangers: shares.NewRoom(int(perNetwork), int(strangers)), callers: newCallerShares(limit), trusted: trusted,
 		ready: make(chan net.Conn), failed: make(chan struct{}), ctx: ctx, cancel: cancel,
 	}
 	d.all.Go(d.accept)
@@ -191,14 +195,16 @@ func (d *door) meet(g *guest) {
 	}
 }
 
-// arrive makes a handshake, after those of the connection's network that are new already; nil: it failed.
+// arrive makes a handshake, after those of the connection's network that are new already; nil: it failed. Who waits in vain is reset, and learns
+// at once that it may try elsewhere, or later.
 func (d *door) arrive(g *guest) *tls.Conn {
 	if g.network == "" {
 		return d.handshake(g)
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, turnTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, d.lineTime)
 	defer cancel()
 	if err := d.arrivals.Take(ctx, g.network); err != nil {
+		_ = g.SetLinger(0)
 		_ = g.Close()
 		return nil
 	}
@@ -352,14 +358,20 @@ func (t *turning) readInTurn(p []byte) (int, error) {
 	return n, err
 }
 
+// errLeft: nothing is computed for a caller that has gone.
+var errLeft = errors.New("the caller has left while it waited for its turn")
+
 func (t *turning) take() error {
 	select {
 	case t.door.turns <- struct{}{}:
 		t.held = true
-		return nil
 	case <-t.ctx.Done():
 		return t.ctx.Err()
 	}
+	if hasLeft(t.TCPConn) {
+		return errLeft
+	}
+	return nil
 }
 
 func (t *turning) release() {

@@ -201,7 +201,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		drain:        newDrain(),
 		open:         newBodies(),
 		tls:          cfg.CertFile != "",
-		places:       places{mostConnections(), strangersPerNetwork, newTime},
+		places:       places{mostConnections(), strangersPerNetwork, newTime, lineTimeout},
 	}
 	var err error
 	if s.scrapers, err = telemetry.NewScrapers(cfg.MetricsTokenFile); err != nil {
