@@ -6,10 +6,12 @@ package resolve
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -31,8 +33,9 @@ const (
 	maxPerSource = 2
 	maxAsked     = 256
 	slowTime     = 5 * time.Second
-	// warmTime is how long a question's downloads may hold up its nudges; they go on behind that. coldTime
-	// is for how long downloads that fail are tried again first.
+	// warmTime is how long a download may hold up its nudges; it goes on behind that, and those of its question that have not begun are not
+	// waited for. As long as they come, all of a question are waited for, however busy the machine is. coldTime is for how long downloads that fail
+	// are tried again first.
 	warmTime = 10 * time.Second
 	coldTime = 30 * time.Second
 	// maxWarming bounds the downloads per question at a time.
@@ -267,14 +270,21 @@ func (r *Resolver) ask(ctx context.Context, b *batch) {
 		"distributor.resolve", trace.WithAttributes(attribute.String("source", b.wants[0].Source)))
 	defer span.End()
 	answers := r.origin.Resolve(ctx, b.wants)
-	warmth, cancel := context.WithTimeout(ctx, warmTime)
-	defer cancel()
-	var mu sync.Mutex // guards what b holds
+	var mu sync.Mutex    // guards what b holds
+	var late atomic.Bool // a download took too long: what they come from may hang
 	warming := errgroup.Group{}
 	warming.SetLimit(maxWarming)
 	for _, a := range answers {
 		warming.Go(func() error {
+			warmth, cancel := context.WithTimeout(ctx, warmTime)
+			defer cancel()
+			if late.Load() {
+				cancel()
+			}
 			told, cold := r.warm(warmth, a, b.tired[a.Want])
+			if errors.Is(warmth.Err(), context.DeadlineExceeded) {
+				late.Store(true)
+			}
 			if ctx.Err() != nil {
 				return nil // a failure because we stop says nothing
 			}

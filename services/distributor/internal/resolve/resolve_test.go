@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,6 +303,34 @@ func TestContentThatCanNotBeFetchedIsDeliveredAfterAWhile(t *testing.T) {
 			t.Error("never delivered")
 		}
 		n.mu.Unlock()
+		stop()
+	})
+}
+
+// On a busy machine all of a question takes longer than one download may. What comes is waited for.
+func TestSlowDownloadsThatComeAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{open: map[plan.Want]bool{}, answer: good}
+		var here atomic.Int64
+		n.warm = func(ctx context.Context, _ plan.Want) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(3 * time.Second):
+				here.Add(1)
+				return nil
+			}
+		}
+		for i := range 64 {
+			n.open[want("a", i)] = true
+		}
+		_, stop := n.start(t)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if len(n.got) != 64 || len(n.asked) != 1 || here.Load() != 64 {
+			t.Errorf("%d are told after %d questions, and %d are here", len(n.got), len(n.asked), here.Load())
+		}
 		stop()
 	})
 }

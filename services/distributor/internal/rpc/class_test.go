@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"connectrpc.com/connect"
 )
@@ -16,7 +17,7 @@ func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) 
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var away, through atomic.Int64
-		c := newClass(2, 3, func() { away.Add(1) })
+		c := newClass(2, 3, 0, func() { away.Add(1) })
 		ctx := context.Background()
 		for range 2 {
 			if err := c.enter(ctx); err != nil {
@@ -75,7 +76,7 @@ func TestClassLetsSomeWorkSomeWaitAndTellsTheOthersWhenToComeBack(t *testing.T) 
 func TestNudgedAgentsGoBeforePollingOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newClass(1, 4, func() {})
+		c := newClass(1, 4, 0, func() {})
 		ctx := context.Background()
 		if err := c.enter(ctx); err != nil {
 			t.Fatal(err)
@@ -117,5 +118,48 @@ func TestNudgedAgentsGoBeforePollingOnes(t *testing.T) {
 		if c.free != 1 || c.waiting() != 0 {
 			t.Errorf("%d turns are free, %d wait", c.free, c.waiting())
 		}
+	})
+}
+
+// A call that would get its turn when its caller has given up is refused, however many may wait.
+func TestALineIsNoLongerThanItsCallersWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const perSecond = 100
+		c := newClass(1, 1<<20, 10*time.Second, func() {})
+		if err := c.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			<-time.After(time.Second)
+			c.pace.Note(perSecond, true)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var refused, urgent atomic.Int64
+		for range 3000 {
+			go func() {
+				if connect.CodeOf(c.enter(ctx)) == connect.CodeUnavailable {
+					refused.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := c.waiting(); n < 900 || n > 1100 || refused.Load() != 3000-n {
+			t.Errorf("%d wait for 10 s at %d a second, %d are refused", n, perSecond, refused.Load())
+		}
+		before := c.waiting()
+		for range 10 {
+			go func() {
+				if connect.CodeOf(c.enterUrgent(ctx)) == connect.CodeUnavailable {
+					urgent.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if c.waiting() != before || urgent.Load() != 0 || c.urgent.Len() != 10 {
+			t.Errorf("%d wait, %d of them nudged, and %d nudged ones are refused", c.waiting(), c.urgent.Len(), urgent.Load())
+		}
+		cancel()
+		synctest.Wait()
 	})
 }

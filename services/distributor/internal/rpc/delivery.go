@@ -64,8 +64,8 @@ func NewDelivery(d Deps) *Delivery {
 	return &Delivery{
 		deps:   d,
 		claims: claims{of: map[string]claim{}},
-		syncs:  newClass(syncsAtOnce, syncsWaiting, d.Metrics.Away.WithLabelValues("sync").Inc),
-		opens:  newClass(opensAtOnce, opensWaiting, d.Metrics.Away.WithLabelValues("watch").Inc),
+		syncs:  newClass(syncsAtOnce, syncsWaiting, syncsPatience, d.Metrics.Away.WithLabelValues("sync").Inc),
+		opens:  newClass(opensAtOnce, opensWaiting, 0, d.Metrics.Away.WithLabelValues("watch").Inc),
 	}
 }
 

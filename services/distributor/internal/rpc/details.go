@@ -37,7 +37,7 @@ type Details struct {
 
 // NewDetails returns the handler. away counts who is turned away.
 func NewDetails(c DetailKeeper, away func()) *Details {
-	return &Details{console: c, turns: newClass(detailsAtOnce, detailsWaiting, away), away: away}
+	return &Details{console: c, turns: newClass(detailsAtOnce, detailsWaiting, 0, away), away: away}
 }
 
 // ReportDetails implements DetailService.
