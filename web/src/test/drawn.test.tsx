@@ -192,3 +192,9 @@ describe('the view of a cluster', () => {
     expect(drawn).toContain('the hub refuses its views')
   })
 })
+
+test('an address with odd hours does not take the audit trail away', async () => {
+  const { Audit } = await import('../pages/activity/Audit')
+  for (const hours of ['1e300', 'Infinity', 'soon', '-1'])
+    expect(drawing(`/activity?tab=audit&hours=${hours}`).draw(<Audit />)).toContain('the audit trail')
+})

@@ -8,7 +8,7 @@ import { At } from '../../live/At'
 import { Ask, useLever } from '../../ui/Ask'
 import { Copied } from '../../ui/Copied'
 import { Export } from '../../ui/Export'
-import { Pager, usePages } from '../../ui/Pager'
+import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Failed, Waiting } from '../../ui/Panel'
 import { isoOf, plain } from '../../ui/text'
 import { commandOf, limitsSay } from './limits'
@@ -69,7 +69,9 @@ export function Tokens() {
       {list.error && <Failed failure={failureOf(list.error)} again={again} />}
       {list.isPending && <Waiting what="tokens" />}
       {list.data && tokens.length === 0 && (
-        <p>{subject ? `${plain(subject, 300)} has no API token.` : 'You have no API tokens.'}</p>
+        <Empty pages={pages}>
+          <p>{subject ? `${plain(subject, 300)} has no API token.` : 'You have no API tokens.'}</p>
+        </Empty>
       )}
       {tokens.length > 0 && (
         <div className={list.error ? 'table-wrap stale' : 'table-wrap'}>

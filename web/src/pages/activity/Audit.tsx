@@ -5,10 +5,11 @@ import { useSearchParams } from 'react-router'
 import { AuditService } from '../../gen/fairlead/console/v1/audit_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
+import { useFreshness } from '../../live/asked'
 import { State } from '../../state/State'
 import { Export } from '../../ui/Export'
-import { Pager, usePages } from '../../ui/Pager'
-import { Failed, Waiting } from '../../ui/Panel'
+import { Empty, Pager, usePages } from '../../ui/Pager'
+import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { isoOf, plain } from '../../ui/text'
 
@@ -19,7 +20,8 @@ const fields = ['actor', 'action', 'cluster'] as const
 export function Audit() {
   const [params, setParams] = useSearchParams()
   const [actor, action, cluster] = fields.map((f) => params.get(f) ?? '') as [string, string, string]
-  const hours = Number(params.get('hours') ?? 0)
+  // An address may say anything; the trail has no ten years.
+  const hours = Math.min(Number(params.get('hours') ?? 0), 87_600)
   // The minute keeps the question the same while the page is open.
   const since =
     hours > 0
@@ -31,6 +33,7 @@ export function Audit() {
     { filter: { actor, action, cluster, ...since }, pageSize: size, pageToken: pages.token },
     { placeholderData: keepPreviousData },
   )
+  const fresh = useFreshness([list])
   const events = list.data?.events ?? []
   const rows = events.map((e) => ({
     time: isoOf(e.time),
@@ -76,10 +79,15 @@ export function Audit() {
       {list.error && !list.data && (
         <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
       )}
+      {list.data && <Stale of={fresh} again={() => void list.refetch()} />}
       {list.isPending && <Waiting what="the audit trail" />}
-      {list.data && events.length === 0 && <p>Nothing fits.</p>}
+      {list.data && events.length === 0 && (
+        <Empty pages={pages}>
+          <p>Nothing fits.</p>
+        </Empty>
+      )}
       {events.length > 0 && (
-        <div className="table-wrap">
+        <div className={fresh.stale || fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
           <table>
             <thead>
               <tr>

@@ -45,6 +45,7 @@ export function Cluster() {
     groupBy: ['state'],
   })
   const fresh = useFreshness([got])
+  const counted = useFreshness([services])
   const missing = isMissing(got.error)
   const known = missing ? undefined : got.data
   const status = known?.cluster?.status
@@ -154,8 +155,11 @@ export function Cluster() {
               </dd>
             </dl>
           </section>
-          <section className="panel">
+          <section className={counted.stale || counted.failure ? 'panel stale' : 'panel'}>
             <h2>Services</h2>
+            {services.error && !services.data && (
+              <Failed failure={failureOf(services.error)} again={() => void services.refetch()} />
+            )}
             <div className="counters">
               {worstFirst.map((s) => {
                 const count = services.data?.counts.find((c) => c.values[0] === s)?.count

@@ -115,12 +115,16 @@ function Shards({ replica, replicas }: { replica: string; replicas: Replica[] })
         <Pager pages={pages} next="" size={size} total={undefined} />
       </>
     )
+  const failed = list.error && (
+    <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />
+  )
   if (!list.data) return <Waiting what="sources" />
   const shards = list.data.shards
   const pager = <Pager pages={pages} next={list.data.nextPageToken} size={size} total={undefined} />
   if (shards.length === 0)
     return (
       <>
+        {failed}
         <Empty pages={pages}>
           <p>There is no source here.</p>
         </Empty>
@@ -129,6 +133,7 @@ function Shards({ replica, replicas }: { replica: string; replicas: Replica[] })
     )
   return (
     <>
+      {failed}
       <div className={list.isPlaceholderData || list.error ? 'table-wrap stale' : 'table-wrap'}>
         <table>
           <thead>

@@ -47,9 +47,7 @@ export function Commits({ source, heads }: { source: string; heads: Head[] }) {
         )}
         <Export name={`${source}-commits`} columns={['commit', 'time', 'author', 'subject']} rows={rows} />
       </div>
-      {list.error && !list.data && (
-        <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />
-      )}
+      {list.error && <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />}
       {list.isPending && <Waiting what="commits" />}
       {list.data && commits.length === 0 && (
         <p>

@@ -93,6 +93,7 @@ function Folder({ source, revision, path }: { source: string; revision: string; 
   const { entries, revision: at } = list.data
   return (
     <>
+      {list.error && <Failed failure={failureAt('gitcache', list.error)} again={() => void list.refetch()} />}
       <p className="quiet">
         as of commit <span className="mono">{shortCommit(at?.commit)}</span> {plain(at?.subject ?? '', 200)}{' '}
         <Age of={at?.commitTime} />
