@@ -1,4 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect'
+import { within } from '../hub/clock'
 
 // The API server of a cluster answers below the address of the pages, as the person: the session's cookie goes with each request. Bytes come through
 // the tunnel, never through the console.
@@ -40,14 +41,29 @@ const mostError = 64 << 10
 // An object or a page of a list. etcd holds 1.5 MiB of one object; a page of 500 rows has some 500 KiB.
 const mostJson = 32 << 20
 
+// How long the answer to a change may take. An API server ends a request after 60 s.
+const mostChange = 70_000
+const unheard =
+  'No answer of the cluster came within 70 s. Whether it did what was asked is not known: look before you try again.'
+
 export function askOf(cluster: string): Ask {
   return async (path, init = {}) => {
     const changes = init.method !== undefined && init.method !== 'GET'
-    const answer = await fetch(at(cluster, path), {
-      ...init,
-      redirect: 'error',
-      headers: { Accept: 'application/json', ...(changes ? { 'Fairlead-Csrf': '1' } : {}), ...init.headers },
-    })
+    const send = (signal: AbortSignal | null | undefined) =>
+      fetch(at(cluster, path), {
+        ...init,
+        ...(signal ? { signal } : {}),
+        redirect: 'error',
+        headers: {
+          Accept: 'application/json',
+          ...(changes ? { 'Fairlead-Csrf': '1' } : {}),
+          ...init.headers,
+        },
+      })
+    // Who waits for a change can do nothing else with the object meanwhile.
+    const answer = await (changes && !init.signal
+      ? within(mostChange, undefined, send, unheard)
+      : send(init.signal))
     if (!answer.ok) throw await refusal(answer)
     return answer
   }

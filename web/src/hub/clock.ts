@@ -24,11 +24,11 @@ export async function within<T>(
   most: number,
   signal: AbortSignal | undefined,
   act: (signal: AbortSignal) => Promise<T>,
+  words = `No answer of the cluster came within ${most / 1000} s.`,
 ): Promise<T> {
   const ends = new AbortController()
   const stop = () => ends.abort(signal?.reason)
   signal?.addEventListener('abort', stop)
-  const words = `No answer of the cluster came within ${most / 1000} s.`
   const timer = setTimeout(() => ends.abort(new ConnectError(words, Code.DeadlineExceeded)), most)
   try {
     signal?.throwIfAborted()

@@ -5,7 +5,7 @@ import { kindsOf, pathOf, sectioned } from '../cluster/kinds'
 import { type LogLine, Logs, merge, parsed } from '../cluster/logs'
 import { listsFor, owners, readOwned } from '../cluster/owned'
 import { diffLines, patchOf } from '../cluster/patch'
-import { type Ask, json, linesOf, read, refusal } from '../cluster/request'
+import { type Ask, askOf, json, linesOf, read, refusal } from '../cluster/request'
 import { Watched } from '../cluster/table'
 
 const body = (...chunks: string[]) =>
@@ -342,4 +342,28 @@ test('a list that goes on is told, and one that is refused fails', async () => {
   expect((await readOwned(ask, ['Pod/a'])).cut).toEqual(['Pods of namespace a'])
   expect(asked).toEqual(['/api/v1/namespaces/a/pods?limit=500&includeObject=Metadata'])
   await expect(readOwned(() => Promise.reject(new Error('no')), ['Pod/a'])).rejects.toThrow('no')
+})
+
+test('a change that no answer comes to ends, and its outcome is not made up', async () => {
+  vi.useFakeTimers()
+  const sent: (RequestInit | undefined)[] = []
+  vi.stubGlobal('fetch', (_: string, init?: RequestInit) => {
+    sent.push(init)
+    return new Promise((_, fails) =>
+      init?.signal?.addEventListener('abort', () => fails(init.signal?.reason)),
+    )
+  })
+  try {
+    const deleted = expect(askOf('edge-1')('/api/v1/pods/a', { method: 'DELETE' })).rejects.toThrow(
+      'is not known: look before you try again',
+    )
+    await vi.advanceTimersByTimeAsync(70_000)
+    await deleted
+    void askOf('edge-1')('/api/v1/pods?watch=1')
+    expect(sent.map((init) => init?.signal === undefined)).toEqual([false, true])
+    expect(vi.getTimerCount()).toBe(0)
+  } finally {
+    vi.useRealTimers()
+    vi.unstubAllGlobals()
+  }
 })
