@@ -12,7 +12,7 @@ import (
 )
 
 // Declarations is a Hook: it keeps what comes of a service's folder from being changed past that, and deletes it with the service.
-type Declarations struct{ *Catalog }
+type Declarations struct{ Catalog *Catalog }
 
 // Wrote refuses what the next commit would undo: only how a service is synced is its own.
 func (Declarations) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {

@@ -149,7 +149,7 @@ func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Se
 
 // bringing is a folder on its way into the catalog.
 type bringing struct {
-	*Catalog
+	catalog   *Catalog
 	by        By
 	service   Service
 	delivered Delivered
@@ -166,7 +166,7 @@ var errGuarded = errors.New("has to be confirmed")
 
 // ApplyFolder brings a folder into the catalog, all of it or nothing, and notes in the same transaction how that went.
 func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content, traceID string) (a Answer, err error) {
-	b := &bringing{Catalog: c, delivered: d, content: content}
+	b := &bringing{catalog: c, delivered: d, content: content}
 	var refused error
 	err = c.store.Write(ctx, "console", func(ctx context.Context, tx *store.Tx) (err error) {
 		if b.service, a, err = c.folderOf(ctx, tx.View, d); err != nil || a != (Answer{}) {
@@ -228,7 +228,7 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	if unread {
-		if _, err := b.PutIn(ctx, b.write(tx), edits); err != nil && !errors.Is(err, errLate) {
+		if _, err := b.catalog.PutIn(ctx, b.write(tx), edits); err != nil && !errors.Is(err, errLate) {
 			return err
 		}
 		return refuse(Invalid, "%s", b.content.Refusal)
@@ -242,7 +242,7 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	edits = append(edits, gone...)
-	if b.written, err = b.PutIn(ctx, b.write(tx), edits); err != nil {
+	if b.written, err = b.catalog.PutIn(ctx, b.write(tx), edits); err != nil {
 		return err
 	}
 	if b.dry {
@@ -257,7 +257,7 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 }
 
 func (b *bringing) write(tx *store.Tx) Write {
-	return Write{Tx: tx, By: b.by, End: b.now().Add(folderTime), Declarer: b.service.Meta.Name}
+	return Write{Tx: tx, By: b.by, End: b.catalog.now().Add(folderTime), Declarer: b.service.Meta.Name}
 }
 
 // prepare looks at what the folder may declare, and returns it with what it says of how services are synced, by index, where that is
@@ -368,7 +368,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 			return cmp.Or(err, taken(ref))
 		}
 	}
-	if b.Catalog.guard.MayTouch(ctx, b.by, ref, current) != nil {
+	if b.catalog.guard.MayTouch(ctx, b.by, ref, current) != nil {
 		return nil //nolint:nilerr // writing it is refused, in words that tell nothing
 	}
 	switch owner := current.Labels[DeclaredLabel]; {
@@ -624,8 +624,8 @@ func (b *bringing) note(ctx context.Context, tx *store.Tx, r Report) error {
 	if err != nil {
 		return err
 	}
-	if b.observer != nil {
-		tx.Tell(b.observer.Gather(b.observer.ClusterSaid(b.service, before, r))...)
+	if b.catalog.observer != nil {
+		tx.Tell(b.catalog.observer.Gather(b.catalog.observer.ClusterSaid(b.service, before, r))...)
 	}
 	return tx.PutReport(ctx, row, stepsOf(row.Service, r))
 }

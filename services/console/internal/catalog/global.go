@@ -183,7 +183,7 @@ type Planned struct {
 
 // Globals is a Hook: it keeps the services of global services as these and the clusters want them, in the
 // transaction of the write that causes it.
-type Globals struct{ *Catalog }
+type Globals struct{ Catalog *Catalog }
 
 // Wrote follows global services and clusters, and refuses changes past them of the services.
 func (g Globals) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {
@@ -457,7 +457,7 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 
 // held tells that the guard does not let all go that leave, unless it holds something back already.
 func (g Globals) held(ctx context.Context, w *Write, global GlobalService, leaving, free int) error {
-	if leaving <= free || g.observer == nil {
+	if leaving <= free || g.Catalog.observer == nil {
 		return nil
 	}
 	all, err := ofGlobal(ctx, w.Tx.View, global.Meta.Name)
@@ -466,7 +466,7 @@ func (g Globals) held(ctx context.Context, w *Write, global GlobalService, leavi
 	}
 	held, err := heldBack(ctx, w.Tx.View, global, all)
 	if err == nil && len(held) == leaving {
-		w.Tx.Tell(g.observer.GlobalHeld(w.By, global, leaving-free)...)
+		w.Tx.Tell(g.Catalog.observer.GlobalHeld(w.By, global, leaving-free)...)
 	}
 	return err
 }

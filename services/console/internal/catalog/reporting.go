@@ -12,12 +12,12 @@ import (
 
 // reporting writes reports: what they are compared with comes from memory, and from the database where that does not know enough.
 type reporting struct {
-	*Catalog
-	acks   []map[string]uint64
-	known  map[string]*heard // by the names of services, before these reports; nil: the service is gone, or not meant for who reports
-	hubs   map[string][]byte // the hub's truth of services that have another digest applied, by uid
-	rows   map[string]*news  // by the names of services
-	events []store.Event
+	catalog *Catalog
+	acks    []map[string]uint64
+	known   map[string]*heard // by the names of services, before these reports; nil: the service is gone, or not meant for who reports
+	hubs    map[string][]byte // the hub's truth of services that have another digest applied, by uid
+	rows    map[string]*news  // by the names of services
+	events  []store.Event
 }
 
 // news is what is written of a service: the last of its reports, and what all of them say of its deployments.
@@ -73,7 +73,7 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 		}
 	}
 	if !fresh {
-		b.memory.recall(b.known)
+		b.catalog.memory.recall(b.known)
 	}
 	var ask []ClusterReports
 	var again []string // uids of services that have another digest applied
@@ -96,7 +96,7 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 	if len(ask)+len(again) == 0 {
 		return nil
 	}
-	return b.store.Read(ctx, func(ctx context.Context, v store.View) error {
+	return b.catalog.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		if len(ask) > 0 {
 			found, err := b.read(ctx, v, ask)
 			if err != nil {
@@ -193,8 +193,8 @@ func (b *reporting) tell(h *heard, r *Report) error {
 	} else if same {
 		before.AppliedDigest = r.AppliedDigest
 	}
-	if b.observer != nil {
-		for _, e := range b.observer.ClusterSaid(h.service(r.Service), before, *r) {
+	if b.catalog.observer != nil {
+		for _, e := range b.catalog.observer.ClusterSaid(h.service(r.Service), before, *r) {
 			e.Of = h.key()
 			b.events = append(b.events, e)
 		}
@@ -243,7 +243,7 @@ func (b *reporting) write(ctx context.Context) (lost map[string]bool, err error)
 		row.Basis = &store.Basis{Revision: n.next.revision, Sequence: b.known[name].sequence}
 		rows, steps = append(rows, row), append(steps, n.steps...)
 	}
-	kept, err := b.store.PutReports(ctx, rows, steps, b.events...)
+	kept, err := b.catalog.store.PutReports(ctx, rows, steps, b.events...)
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +255,6 @@ func (b *reporting) write(ctx context.Context) (lost map[string]bool, err error)
 			lost[name] = true
 		}
 	}
-	b.memory.keep(written, lost)
+	b.catalog.memory.keep(written, lost)
 	return lost, nil
 }

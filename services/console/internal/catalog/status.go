@@ -41,7 +41,7 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) (acks 
 func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
 	acks := make([]map[string]uint64, len(in))
 	for tries := 1; ; tries++ {
-		b := &reporting{Catalog: c, acks: acks, known: map[string]*heard{}, rows: map[string]*news{}}
+		b := &reporting{catalog: c, acks: acks, known: map[string]*heard{}, rows: map[string]*news{}}
 		if err := b.prepare(ctx, in, tries > 1); err != nil {
 			return nil, err
 		}

@@ -177,7 +177,7 @@ func (c *Catalog) tell(ctx context.Context, by By, written []Written) {
 
 // PutIn is PutAll within a transaction. The results are in the order of the edits.
 func (c *Catalog) PutIn(ctx context.Context, of Write, edits []Edit) ([]Written, error) {
-	w := &writing{Catalog: c, Write: of, edits: edits, out: make([]Written, len(edits)), failed: map[store.Ref]bool{}}
+	w := &writing{catalog: c, Write: of, edits: edits, out: make([]Written, len(edits)), failed: map[store.Ref]bool{}}
 	if err := w.once(); err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (c *Catalog) PutIn(ctx context.Context, of Write, edits []Edit) ([]Written,
 
 // writing is a PutIn on its way.
 type writing struct {
-	*Catalog
+	catalog *Catalog
 	Write
 	edits []Edit
 	out   []Written
@@ -264,7 +264,7 @@ func (w *writing) put(ctx context.Context, kind store.Kind) error {
 		}
 		err := w.open(ctx, e, w.out[i].Before)
 		if err == nil {
-			err = w.complete(e, w.out[i].Before)
+			err = w.catalog.complete(e, w.out[i].Before)
 			w.out[i].Notes = e.notes
 		}
 		if err != nil {
@@ -336,7 +336,7 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 	}
 	creates := e.want.ETag == MustBeNew || e.want.ETag == "" && e.want.AllowMissing
 	if current != nil || !creates {
-		hidden := w.guard.MayTouch(ctx, w.By, e.ref(), current)
+		hidden := w.catalog.guard.MayTouch(ctx, w.By, e.ref(), current)
 		if _, refused := errors.AsType[*Error](hidden); !refused || !creates {
 			return hidden
 		}
@@ -346,7 +346,7 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}
 	draft := store.Resource{Kind: e.draft.Kind, Name: e.draft.Name, Labels: e.draft.Labels, Spec: spec}
-	if err := w.guard.MayMake(ctx, w.By, draft); err != nil || current == nil {
+	if err := w.catalog.guard.MayMake(ctx, w.By, draft); err != nil || current == nil {
 		return err
 	}
 	return taken(e.ref())
@@ -407,7 +407,7 @@ func (w *writing) change(ctx context.Context, i int) error {
 	if bytes.Equal(before.Spec, d.Spec) && bytes.Equal(before.Sealed, d.Sealed) && maps.Equal(before.Labels, d.Labels) {
 		w.out[i].After, w.out[i].Outcome = before, Unchanged
 		// Else "unchanged" would tell anybody what is there, the values of a secret included.
-		return w.fault(i, w.guard.MayWrite(ctx, w.By, *before))
+		return w.fault(i, w.catalog.guard.MayWrite(ctx, w.By, *before))
 	}
 	if err := forgetMoved(ctx, w.Tx, *before, d); err != nil {
 		return err
@@ -431,11 +431,11 @@ type Clearer interface {
 var errLate = errors.New("takes too long")
 
 func (w *writing) hook(ctx context.Context, i int) error {
-	if !w.End.IsZero() && w.now().After(w.End) {
+	if !w.End.IsZero() && w.catalog.now().After(w.End) {
 		return errLate
 	}
 	of := w.forHooks(i)
-	for _, hook := range w.hooks {
+	for _, hook := range w.catalog.hooks {
 		if err := hook.Wrote(ctx, of, w.out[i].Before, w.out[i].After); err != nil {
 			return w.fault(i, err)
 		}
@@ -446,7 +446,7 @@ func (w *writing) hook(ctx context.Context, i int) error {
 // forHooks is the write for the hooks of one of its resources.
 func (w *writing) forHooks(i int) *Write {
 	of := w.Write
-	of.catalog, of.side, of.notes = w.Catalog, &w.out[i].Side, &w.out[i].Notes
+	of.catalog, of.side, of.notes = w.catalog, &w.out[i].Side, &w.out[i].Notes
 	return &of
 }
 
@@ -468,7 +468,7 @@ func (w *writing) hookAll(ctx context.Context, of []int) error {
 	if len(written) == 0 || len(w.faults) > 0 {
 		return nil
 	}
-	for _, hook := range w.hooks {
+	for _, hook := range w.catalog.hooks {
 		if b, ok := hook.(Batcher); ok {
 			err := b.WroteAll(ctx, w.Tx, written)
 			refusal, ok := errors.AsType[*Error](err)
@@ -547,7 +547,7 @@ func (w *writing) namedFirst(of []int) []int {
 
 // absent refuses a reference to what does not exist.
 func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
-	if err := w.guard.MayName(ctx, w.By, ref); err != nil {
+	if err := w.catalog.guard.MayName(ctx, w.By, ref); err != nil {
 		return err
 	}
 	return &Error{
@@ -573,7 +573,7 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 		if ok {
 			before = &current
 		}
-		if err = w.guard.MayTouch(ctx, w.By, e.ref(), before); err != nil {
+		if err = w.catalog.guard.MayTouch(ctx, w.By, e.ref(), before); err != nil {
 			err = w.fault(i, err)
 			if err != nil {
 				return err
@@ -661,7 +661,7 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 
 func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) error {
 	of := w.forHooks(i)
-	for _, hook := range w.hooks {
+	for _, hook := range w.catalog.hooks {
 		if c, ok := hook.(Clearer); ok {
 			if err := c.Clear(ctx, of, current); err != nil {
 				return err
@@ -694,7 +694,7 @@ func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	if w.By.all() {
 		return listing(shown, more), nil
 	}
-	sees, err := w.guard.Sees(ctx)
+	sees, err := w.catalog.guard.Sees(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -23,7 +23,7 @@ func quiet(t *testing.T) *Board {
 	service.essence = &essence
 	b.kind(store.KindService)["web"] = service
 	b.index(nil, service)
-	l := &look{Board: b, exprs: map[store.Kind]*filter.Expr{store.KindService: nil}}
+	l := &look{board: b, exprs: map[store.Kind]*filter.Expr{store.KindService: nil}}
 	b.looks[l] = true
 	return b
 }

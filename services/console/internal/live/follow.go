@@ -55,17 +55,17 @@ type Follower struct {
 
 // look is a follower on its way.
 type look struct {
-	*Board
-	*Follower
-	exprs map[store.Kind]*filter.Expr
-	sees  Sees
-	nonce string
-	at    int64
+	board    *Board
+	follower *Follower
+	exprs    map[store.Kind]*filter.Expr
+	sees     Sees
+	nonce    string
+	at       int64
 }
 
 // Follow tells a follower until ctx ends or sending fails.
 func (b *Board) Follow(ctx context.Context, f *Follower) error {
-	l := &look{Board: b, Follower: f, exprs: map[store.Kind]*filter.Expr{}}
+	l := &look{board: b, follower: f, exprs: map[store.Kind]*filter.Expr{}}
 	if err := l.parse(); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (b *Board) Follow(ctx context.Context, f *Follower) error {
 			continue
 		case !told:
 			told = true // at once: there is nothing newer
-			if err := l.Send(Message{Kind: Heartbeat, Token: l.token()}); err != nil {
+			if err := l.follower.Send(Message{Kind: Heartbeat, Token: l.token()}); err != nil {
 				return err
 			}
 		}
@@ -107,7 +107,7 @@ func (b *Board) Follow(ctx context.Context, f *Follower) error {
 			if b.Hub.Age() > staleAfter {
 				return watch.ErrStale
 			}
-			if err := l.Send(Message{Kind: Heartbeat, Token: l.token()}); err != nil {
+			if err := l.follower.Send(Message{Kind: Heartbeat, Token: l.token()}); err != nil {
 				return err
 			}
 		}
@@ -119,8 +119,8 @@ const staleAfter = 15 * time.Second
 
 // parse reads the filter for each kind. Of a kind that does not have its fields nothing fits.
 func (l *look) parse() (err error) {
-	for _, kind := range l.Kinds {
-		expr, failed := filter.Parse(l.Filter, Fields(kind))
+	for _, kind := range l.follower.Kinds {
+		expr, failed := filter.Parse(l.follower.Filter, Fields(kind))
 		if failed != nil {
 			err = failed
 			continue
@@ -137,41 +137,41 @@ func (l *look) token() string { return l.nonce + "." + strconv.FormatInt(l.at, 1
 
 // resume says whether the board still knows the place of the token.
 func (l *look) resume() bool {
-	nonce, number, _ := strings.Cut(l.Token, ".")
+	nonce, number, _ := strings.Cut(l.follower.Token, ".")
 	at, err := strconv.ParseInt(number, 10, 64)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil || nonce != l.Board.nonce || at > l.number || len(l.ring) > 0 && at < l.ring[0].number-1 || len(l.ring) == 0 && at < l.number {
+	l.board.mu.Lock()
+	defer l.board.mu.Unlock()
+	if err != nil || nonce != l.board.nonce || at > l.board.number || len(l.board.ring) > 0 && at < l.board.ring[0].number-1 || len(l.board.ring) == 0 && at < l.board.number {
 		return false
 	}
-	if at <= l.unsaid && l.exprs[store.KindService] != nil {
+	if at <= l.board.unsaid && l.exprs[store.KindService] != nil {
 		return false
 	}
 	l.nonce, l.at = nonce, at
-	l.looks[l] = true
+	l.board.looks[l] = true
 	return true
 }
 
 func (l *look) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.looks, l)
+	l.board.mu.Lock()
+	defer l.board.mu.Unlock()
+	delete(l.board.looks, l)
 }
 
 // next returns what is behind the place. false: the ring does not reach back to it, or the board began anew.
 func (l *look) next() (deltas []delta, moved <-chan struct{}, ok bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	behind := int(l.number - l.at)
-	if l.nonce != l.Board.nonce || behind > len(l.ring) {
+	l.board.mu.RLock()
+	defer l.board.mu.RUnlock()
+	behind := int(l.board.number - l.at)
+	if l.nonce != l.board.nonce || behind > len(l.board.ring) {
 		return nil, nil, false
 	}
-	return l.ring[len(l.ring)-behind:], l.moved, true
+	return l.board.ring[len(l.board.ring)-behind:], l.board.moved, true
 }
 
 // pass tells what the follower may see of deltas. Of a resource only the last one counts.
 func (l *look) pass(ctx context.Context, deltas []delta) (err error) {
-	if l.sees, err = l.Viewer.Viewer(ctx, false); err != nil {
+	if l.sees, err = l.board.Viewer.Viewer(ctx, false); err != nil {
 		return err
 	}
 	if l.sees != nil && slices.ContainsFunc(deltas, changesRights) {
@@ -185,14 +185,14 @@ func (l *look) pass(ctx context.Context, deltas []delta) (err error) {
 		}
 		last[uid] = i
 	}
-	now := l.Now()
+	now := l.board.Now()
 	var m Message
 	flush := func() error {
 		if len(m.Items)+len(m.Deleted) == 0 {
 			return nil
 		}
 		m.Kind, m.Token = Changes, l.token()
-		err := l.Send(m)
+		err := l.follower.Send(m)
 		m = Message{}
 		return err
 	}
@@ -243,21 +243,21 @@ func (l *look) fits(r *row, now time.Time) bool {
 
 // snapshot sends all that fits. Changes in the meantime are told behind it.
 func (l *look) snapshot(ctx context.Context) (err error) {
-	if l.sees, err = l.Viewer.Viewer(ctx, true); err != nil {
+	if l.sees, err = l.board.Viewer.Viewer(ctx, true); err != nil {
 		return err
 	}
 	names := map[store.Kind][]string{}
-	now := l.Now()
-	l.mu.Lock()
-	l.looks[l] = true
-	l.nonce, l.at = l.Board.nonce, l.number
-	for _, r := range l.byUID {
+	now := l.board.Now()
+	l.board.mu.Lock()
+	l.board.looks[l] = true
+	l.nonce, l.at = l.board.nonce, l.board.number
+	for _, r := range l.board.byUID {
 		if l.fits(r, now) {
 			names[r.kind] = append(names[r.kind], r.name)
 		}
 	}
-	l.mu.Unlock()
-	if err := l.Send(Message{Kind: SnapshotBegin}); err != nil {
+	l.board.mu.Unlock()
+	if err := l.follower.Send(Message{Kind: SnapshotBegin}); err != nil {
 		return err
 	}
 	for _, kind := range store.Kinds() {
@@ -267,16 +267,16 @@ func (l *look) snapshot(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
-			if err := l.Send(Message{Kind: Changes, Items: items}); err != nil {
+			if err := l.follower.Send(Message{Kind: Changes, Items: items}); err != nil {
 				return err
 			}
 		}
 	}
-	return l.Send(Message{Kind: SnapshotEnd, Token: l.token()})
+	return l.follower.Send(Message{Kind: SnapshotEnd, Token: l.token()})
 }
 
 func (l *look) items(ctx context.Context, kind store.Kind, names []string) (items []*Item, err error) {
-	err = l.Store.Read(ctx, func(ctx context.Context, v store.View) error {
+	err = l.board.Store.Read(ctx, func(ctx context.Context, v store.View) error {
 		found, err := v.Named(ctx, kind, names)
 		if err != nil {
 			return err
@@ -287,7 +287,7 @@ func (l *look) items(ctx context.Context, kind store.Kind, names []string) (item
 				rows = append(rows, r)
 			}
 		}
-		values, err := l.Board.Kinds.Load(ctx, l.Loader, v, kind, rows)
+		values, err := l.board.Kinds.Load(ctx, l.board.Loader, v, kind, rows)
 		for _, value := range values {
 			items = append(items, &Item{Kind: kind, Value: value})
 		}

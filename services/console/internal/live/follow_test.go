@@ -31,7 +31,7 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 		}
 	}
 	l := &look{
-		Board: New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: log}), Follower: &Follower{},
+		board: New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: log}), follower: &Follower{},
 		sees: func(_ store.Kind, name, _, _ string) bool { return name == "mine" },
 	}
 	items, err := l.items(t.Context(), store.KindCluster, []string{"mine", "theirs"})

@@ -40,7 +40,7 @@ type Found struct {
 
 // match is a row that fits, and how well.
 type match struct {
-	*row
+	row          *row
 	field        string
 	sum, badness int
 }
@@ -58,19 +58,19 @@ func (b *Board) Search(ctx context.Context, text string, kinds []store.Kind, lim
 	if len(words) == 0 {
 		return nil, 0, catalog.Refuse(catalog.Invalid, "text: has no word")
 	}
-	found := slices.DeleteFunc(b.matches(words, kinds), func(m match) bool { return !m.seenBy(sees) })
+	found := slices.DeleteFunc(b.matches(words, kinds), func(m match) bool { return !m.row.seenBy(sees) })
 	slices.SortFunc(found, better)
 	total = len(found)
 	for _, m := range found[:min(total, cmp.Or(limit, defaultFound))] {
-		out = append(out, Found{Kind: m.kind, Name: m.name, Field: m.field, State: m.state.Value(), Cluster: m.cluster.Value(), Project: m.project.Value()})
+		out = append(out, Found{Kind: m.row.kind, Name: m.row.name, Field: m.field, State: m.row.state.Value(), Cluster: m.row.cluster.Value(), Project: m.row.project.Value()})
 	}
 	return out, total, nil
 }
 
 // better puts what fits better first, then what is worse off.
 func better(x, y match) int {
-	return cmp.Or(cmp.Compare(x.sum, y.sum), cmp.Compare(y.badness, x.badness), cmp.Compare(len(x.name), len(y.name)),
-		cmp.Compare(x.name, y.name), cmp.Compare(x.kind, y.kind))
+	return cmp.Or(cmp.Compare(x.sum, y.sum), cmp.Compare(y.badness, x.badness), cmp.Compare(len(x.row.name), len(y.row.name)),
+		cmp.Compare(x.row.name, y.row.name), cmp.Compare(x.row.kind, y.row.kind))
 }
 
 // matches are the rows that all words fit.
@@ -95,7 +95,7 @@ func (b *Board) matches(words []string, kinds []store.Kind) (out []match) {
 func (m *match) fit(words []string) bool {
 	worst := -1
 	for _, want := range words {
-		rank, field := m.rank(want)
+		rank, field := m.row.rank(want)
 		if rank == noFit {
 			return false
 		}

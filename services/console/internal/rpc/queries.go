@@ -55,7 +55,7 @@ func (s *lives) WatchQueries(ctx context.Context, req *consolev1.WatchQueriesReq
 
 // queries is one stream.
 type queries struct {
-	*lives
+	lives  *lives
 	stream *connect.ServerStream[consolev1.WatchQueriesResponse]
 	list   []*query
 	viewed []*viewQuery
@@ -120,7 +120,7 @@ func (w *queries) begin(ctx context.Context, list []*consolev1.Query) error {
 func (w *queries) stand(q *consolev1.Query) (made *query, err error) {
 	made = &query{name: q.GetName(), items: map[string]sentItem{}}
 	if counts := q.GetCounts(); counts != nil {
-		made.standing, err = w.Board.Stand(live.Question{
+		made.standing, err = w.lives.Board.Stand(live.Question{
 			Kind: decodeKind(counts.GetKind()), Filter: counts.GetFilter(), Count: true, By: counts.GetGroupBy(),
 			OnlyChanges: q.GetOnlyChanges(),
 		})
@@ -134,7 +134,7 @@ func (w *queries) stand(q *consolev1.Query) (made *query, err error) {
 	for _, k := range q.GetKnown() {
 		made.items[k.GetName()] = sentItem{version: k.GetVersion()}
 	}
-	made.standing, err = w.Board.Stand(live.Question{
+	made.standing, err = w.lives.Board.Stand(live.Question{
 		Kind: decodeKind(list.GetKind()), Filter: list.GetFilter(), Order: list.GetOrderBy(), Token: list.GetPageToken(), Size: int(list.GetPageSize()),
 	})
 	return made, err
@@ -158,7 +158,7 @@ func validMask(kind consolev1.Kind, mask *fieldmaskpb.FieldMask) error {
 // refuse tells that a query can't be answered. An error that concerns all queries ends the stream.
 func (w *queries) refuse(ctx context.Context, name string, err error) error {
 	refused := new(connect.Error)
-	if errors.As(w.fail(ctx, err), &refused) && (refused.Code() == connect.CodeInvalidArgument || refused.Code() == connect.CodeNotFound) {
+	if errors.As(w.lives.fail(ctx, err), &refused) && (refused.Code() == connect.CodeInvalidArgument || refused.Code() == connect.CodeNotFound) {
 		return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Problem{
 			Problem: &consolev1.QueryProblem{Code: int32(refused.Code()), Message: refused.Message()},
 		}})
@@ -178,7 +178,7 @@ func (w *queries) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	views := newViewPace(w.Views, w.Board)
+	views := newViewPace(w.lives.Views, w.lives.Board)
 	defer views.pause.Stop()
 	if err := w.answerViews(ctx, views); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (w *queries) run(ctx context.Context) error {
 }
 
 func (w *queries) beat(ctx context.Context) error {
-	if err := w.Board.Stale(); err != nil {
+	if err := w.lives.Board.Stale(); err != nil {
 		return err
 	}
 	return w.send(ctx, "", &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
@@ -254,7 +254,7 @@ var alreadyMoved = func() <-chan struct{} {
 
 // answer sends the answers that are not the ones of before. moved is closed when there may be others.
 func (w *queries) answer(ctx context.Context) (moved <-chan struct{}, err error) {
-	moved = w.Board.Moved()
+	moved = w.lives.Board.Moved()
 	if err := w.answerEach(ctx); err != nil {
 		return nil, err
 	}
@@ -382,7 +382,7 @@ func (w *queries) follow(ctx context.Context, q *consolev1.Query) error {
 	resume := q.GetResumeToken()
 	for {
 		if resume == "" {
-			page, err := w.Events.List(ctx, q.GetEvents().GetFilter(), int(q.GetEvents().GetPageSize()), "")
+			page, err := w.lives.Events.List(ctx, q.GetEvents().GetFilter(), int(q.GetEvents().GetPageSize()), "")
 			if err != nil {
 				return err
 			}
@@ -392,7 +392,7 @@ func (w *queries) follow(ctx context.Context, q *consolev1.Query) error {
 			}
 			resume = page.Resume
 		}
-		err := w.Events.Follow(ctx, q.GetEvents().GetFilter(), resume, func(list []*consolev1.Event, token string) error {
+		err := w.lives.Events.Follow(ctx, q.GetEvents().GetFilter(), resume, func(list []*consolev1.Event, token string) error {
 			if len(list) == 0 {
 				return nil // the stream has heartbeats of its own
 			}

@@ -152,7 +152,7 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 // batch encodes the items of a message. Items of a kind that asks the database for each are looked up together, when the first of them is
 // wanted.
 type batch struct {
-	*lives
+	lives *lives
 	items []*live.Item
 	known map[*live.Item]*consolev1.Resource
 }
@@ -162,7 +162,7 @@ func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resourc
 	if known, ok := s.known[item]; ok {
 		return known, nil
 	}
-	of := s.Kinds.Stored(item.Kind)
+	of := s.lives.Kinds.Stored(item.Kind)
 	if of == nil {
 		return nil, fmt.Errorf("encode a %T: people do not look at these", item.Value)
 	}
@@ -175,7 +175,7 @@ func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resourc
 			}
 		}
 	}
-	shown, err := of.Shared(ctx, s.Catalog, each(together, func(one *live.Item) any { return one.Value }))
+	shown, err := of.Shared(ctx, s.lives.Catalog, each(together, func(one *live.Item) any { return one.Value }))
 	if err != nil {
 		return nil, err
 	}

@@ -33,12 +33,12 @@ func viewQueryOf(q *consolev1.Query) *viewQuery {
 	switch of := q.GetQuery().(type) {
 	case *consolev1.Query_View:
 		return &viewQuery{name: q.GetName(), ask: func(ctx context.Context, w *queries) (*consolev1.WatchQueriesResponse, error) {
-			view, err := w.Views.Get(ctx, of.View.GetCluster())
+			view, err := w.lives.Views.Get(ctx, of.View.GetCluster())
 			return &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_View{View: &consolev1.GetClusterViewResponse{View: view}}}, err
 		}}
 	case *consolev1.Query_Views:
 		return &viewQuery{name: q.GetName(), ask: func(ctx context.Context, w *queries) (*consolev1.WatchQueriesResponse, error) {
-			list, err := w.Views.List(ctx, of.Views)
+			list, err := w.lives.Views.List(ctx, of.Views)
 			return &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Views{Views: list}}, err
 		}}
 	}
