@@ -41,7 +41,7 @@ func All(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer)
 
 // bench is a world that figures are taken in.
 type bench struct {
-	*World
+	world *World
 
 	out   io.Writer
 	peers string // the program of e2e/agentbench
@@ -54,7 +54,7 @@ func open(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer
 		return nil, err
 	}
 	b = &bench{out: stdout}
-	b.World, err = Start(ctx, bins, dir)
+	b.world, err = Start(ctx, bins, dir)
 	return b, err
 }
 
@@ -62,7 +62,7 @@ func (b *bench) stop() error {
 	if b.proxy != nil {
 		b.proxy.Stop()
 	}
-	return b.Stop()
+	return b.world.Stop()
 }
 
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }
@@ -77,7 +77,7 @@ func Applies(ctx context.Context, bins stack.Binaries, dir string, stdout io.Wri
 	if b.peers, err = buildPeers(ctx, dir); err != nil {
 		return err
 	}
-	if b.proxy, err = StartProxy(ctx, filepath.Join(b.dir, "peers"), b.Kube); err != nil {
+	if b.proxy, err = StartProxy(ctx, filepath.Join(b.world.dir, "peers"), b.world.Kube); err != nil {
 		return err
 	}
 	for _, measure := range []func(context.Context) error{b.cold, b.unchanged, b.onePercent, b.small, b.drift, b.unhealthy, b.restart} {
@@ -116,17 +116,17 @@ func (b *bench) peer(ctx context.Context, name string, objects []Object) (cost, 
 	if err != nil {
 		return cost{}, err
 	}
-	file := filepath.Join(b.dir, "objects.json")
+	file := filepath.Join(b.world.dir, "objects.json")
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return cost{}, err
 	}
-	mark, before, begin := b.proxy.Mark(), gitcache.CPU(b.APIServer()), time.Now()
+	mark, before, begin := b.proxy.Mark(), gitcache.CPU(b.world.APIServer()), time.Now()
 	out, err := process.Run(ctx, nil, "", b.peers, name, b.proxy.Kubeconfig, file)
 	if err != nil {
 		return cost{}, err
 	}
 	c := cost{
-		wall: time.Since(begin).Seconds(), server: (gitcache.CPU(b.APIServer()) - before).Seconds(),
+		wall: time.Since(begin).Seconds(), server: (gitcache.CPU(b.world.APIServer()) - before).Seconds(),
 		requests: b.proxy.Since(mark, func(r Request) bool { return r.Verb != "discover" }),
 	}
 	var said struct{ Seconds, CPUSeconds float64 }
@@ -137,19 +137,19 @@ func (b *bench) peer(ctx context.Context, name string, objects []Object) (cost, 
 
 // ours measures what the agent does about a service because of something.
 func (b *bench) ours(ctx context.Context, cause func(ctx context.Context) error) (c cost, err error) {
-	mark, server, cpu, begin := b.Proxy.Mark(), gitcache.CPU(b.APIServer()), gitcache.CPU(b.Agent.Pid()), time.Now()
-	before, err := b.Metric(ctx, "fairlead_agent_apply_seconds_sum")
+	mark, server, cpu, begin := b.world.Proxy.Mark(), gitcache.CPU(b.world.APIServer()), gitcache.CPU(b.world.Agent.Pid()), time.Now()
+	before, err := b.world.Metric(ctx, "fairlead_agent_apply_seconds_sum")
 	if err != nil {
 		return c, err
 	}
 	if err := cause(ctx); err != nil {
 		return c, err
 	}
-	after, err := b.Metric(ctx, "fairlead_agent_apply_seconds_sum")
+	after, err := b.world.Metric(ctx, "fairlead_agent_apply_seconds_sum")
 	return cost{
-		seconds: after - before, wall: time.Since(begin).Seconds(), cpu: (gitcache.CPU(b.Agent.Pid()) - cpu).Seconds(),
-		server:   (gitcache.CPU(b.APIServer()) - server).Seconds(),
-		requests: b.Proxy.Since(mark, func(r Request) bool { return r.Verb != "watch" }),
+		seconds: after - before, wall: time.Since(begin).Seconds(), cpu: (gitcache.CPU(b.world.Agent.Pid()) - cpu).Seconds(),
+		server:   (gitcache.CPU(b.world.APIServer()) - server).Seconds(),
+		requests: b.world.Proxy.Since(mark, func(r Request) bool { return r.Verb != "watch" }),
 	}, err
 }
 
@@ -174,7 +174,7 @@ func (b *bench) cold(ctx context.Context) error {
 	var ratios []float64
 	for round := range rounds {
 		theirs := "cold-peer-" + strconv.Itoa(round)
-		if err := b.Kube.Namespace(ctx, theirs); err != nil {
+		if err := b.world.Kube.Namespace(ctx, theirs); err != nil {
 			return err
 		}
 		plain, err := b.peer(ctx, "ssa", Mixed(theirs, load, nil))
@@ -183,7 +183,7 @@ func (b *bench) cold(ctx context.Context) error {
 		}
 		b.tell("cold, plain apply", plain)
 		name := "cold-" + strconv.Itoa(round)
-		own, err := b.ours(ctx, func(ctx context.Context) error { return b.Deploy(ctx, name, Mixed(name, load, nil)) })
+		own, err := b.ours(ctx, func(ctx context.Context) error { return b.world.Deploy(ctx, name, Mixed(name, load, nil)) })
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (b *bench) cold(ctx context.Context) error {
 			return err
 		}
 		if round > 0 { // the first stays, for what comes next
-			if err := errors.Join(b.Remove(ctx, name), b.clear(ctx, name)); err != nil {
+			if err := errors.Join(b.world.Remove(ctx, name), b.clear(ctx, name)); err != nil {
 				return err
 			}
 		}
@@ -207,11 +207,11 @@ const unchangedName = "cold-0"
 
 // clear removes a namespace, and waits until it is gone, so that its controllers don't disturb what comes next.
 func (b *bench) clear(ctx context.Context, namespace string) error {
-	if err := b.Kube.Delete(ctx, "/api/v1/namespaces/"+namespace); err != nil {
+	if err := b.world.Kube.Delete(ctx, "/api/v1/namespaces/"+namespace); err != nil {
 		return err
 	}
-	return b.await(ctx, namespace+" is gone", func(ctx context.Context) error {
-		_, err := b.Kube.Get(ctx, "/api/v1/namespaces/"+namespace)
+	return b.world.await(ctx, namespace+" is gone", func(ctx context.Context) error {
+		_, err := b.world.Kube.Get(ctx, "/api/v1/namespaces/"+namespace)
 		if IsCode(err, 404) {
 			return nil
 		}
@@ -243,7 +243,7 @@ func (w *World) Sync(ctx context.Context, name string) error {
 
 // unchanged compares what it takes to find 5,000 objects as they should be.
 func (b *bench) unchanged(ctx context.Context) error {
-	if err := b.Kube.Namespace(ctx, "flux"); err != nil {
+	if err := b.world.Kube.Namespace(ctx, "flux"); err != nil {
 		return err
 	}
 	objects := Mixed("flux", load, nil)
@@ -273,7 +273,7 @@ func (b *bench) unchanged(ctx context.Context) error {
 		// Several in a row: one is below what the kernel can count.
 		own, err := b.ours(ctx, func(ctx context.Context) error {
 			for range loops {
-				if err := b.Sync(ctx, unchangedName); err != nil {
+				if err := b.world.Sync(ctx, unchangedName); err != nil {
 					return err
 				}
 			}
@@ -311,21 +311,21 @@ func (b *bench) idle(ctx context.Context) (float64, error) {
 
 // untouched wakes the agent for another service, while the digest of the 5,000 objects stays.
 func (b *bench) untouched(ctx context.Context) error {
-	if err := b.Deploy(ctx, "beside", []Object{configMap("beside", "one", "first")}); err != nil {
+	if err := b.world.Deploy(ctx, "beside", []Object{configMap("beside", "one", "first")}); err != nil {
 		return err
 	}
 	if err := b.noted(ctx, unchangedName); err != nil {
 		return err
 	}
 	const verifications = "fairlead_agent_verifications_total"
-	before, err := b.Metric(ctx, verifications)
+	before, err := b.world.Metric(ctx, verifications)
 	if err != nil {
 		return err
 	}
-	mark := b.Proxy.Mark()
+	mark := b.world.Proxy.Mark()
 	own, err := b.ours(ctx, func(ctx context.Context) error {
 		for range loops {
-			if err := b.Sync(ctx, "beside"); err != nil {
+			if err := b.world.Sync(ctx, "beside"); err != nil {
 				return err
 			}
 		}
@@ -334,7 +334,7 @@ func (b *bench) untouched(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := b.Metric(ctx, verifications)
+	after, err := b.world.Metric(ctx, verifications)
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (b *bench) untouched(ctx context.Context) error {
 	dryRuns := len(about(own.requests, func(r Request) bool { return r.Verb == "dryrun" && !beside(r) }))
 	verified := min(dryRuns, int(after-before))
 	b.say("BENCH agent.verified_meanwhile %d requests", verified)
-	b.say("BENCH agent.watched_meanwhile %d requests", len(b.Proxy.Since(mark, func(r Request) bool { return r.Verb == "watch" })))
+	b.say("BENCH agent.watched_meanwhile %d requests", len(b.world.Proxy.Since(mark, func(r Request) bool { return r.Verb == "watch" })))
 	b.say("BENCH agent.unchanged_requests %d requests", len(own.requests)-len(about(own.requests, beside))-verified)
 	b.say("BENCH agent.unchanged_ms %.0f ms", 1000*own.cpu/loops)
 	return nil
@@ -352,13 +352,13 @@ func (b *bench) untouched(ctx context.Context) error {
 
 // noted waits until the inventory of a service says which digest is applied: one that changed nothing is noted within a minute.
 func (b *bench) noted(ctx context.Context, name string) error {
-	svc, err := b.Service(ctx, name)
+	svc, err := b.world.Service(ctx, name)
 	if err != nil {
 		return err
 	}
 	digest := svc.GetStatus().GetCluster().GetReport().GetAppliedDigest()
-	return b.await(ctx, "the inventory of "+name+" is written", func(ctx context.Context) error {
-		inventory, err := b.Kube.Get(ctx, "/api/v1/namespaces/fairlead-system/configmaps/inventory."+name)
+	return b.world.await(ctx, "the inventory of "+name+" is written", func(ctx context.Context) error {
+		inventory, err := b.world.Kube.Get(ctx, "/api/v1/namespaces/fairlead-system/configmaps/inventory."+name)
 		if err != nil {
 			return err
 		}
@@ -371,13 +371,13 @@ func (b *bench) noted(ctx context.Context, name string) error {
 
 // hits counts how often the agent leaves an object alone, over syncs of a service in which nothing changed.
 func (b *bench) hits(ctx context.Context, figure, name string, objects int) error {
-	mark := b.Proxy.Mark()
+	mark := b.world.Proxy.Mark()
 	for range rounds {
-		if err := b.Sync(ctx, name); err != nil {
+		if err := b.world.Sync(ctx, name); err != nil {
 			return err
 		}
 	}
-	sent := b.Proxy.Since(mark, in(name), func(r Request) bool { return r.writes() || r.Verb == "dryrun" })
+	sent := b.world.Proxy.Since(mark, in(name), func(r Request) bool { return r.writes() || r.Verb == "dryrun" })
 	b.say("BENCH agent.%s %.4f", figure, 1-float64(len(sent))/float64(rounds*objects))
 	return nil
 }
@@ -385,11 +385,11 @@ func (b *bench) hits(ctx context.Context, figure, name string, objects int) erro
 // onePercent pushes a commit that changes 50 of 5,000 objects.
 func (b *bench) onePercent(ctx context.Context) error {
 	own, err := b.ours(ctx, func(ctx context.Context) error {
-		commit, err := b.PushObjects(ctx, unchangedName, Mixed(unchangedName, load, func(i int) bool { return i%100 == 7 }))
+		commit, err := b.world.PushObjects(ctx, unchangedName, Mixed(unchangedName, load, func(i int) bool { return i%100 == 7 }))
 		if err != nil {
 			return err
 		}
-		return b.Settled(ctx, unchangedName, commit)
+		return b.world.Settled(ctx, unchangedName, commit)
 	})
 	if err != nil {
 		return err
@@ -406,13 +406,13 @@ func (b *bench) small(ctx context.Context) error {
 	var ratios []float64
 	for round := range rounds {
 		name := "small-" + strconv.Itoa(round)
-		uncached, err := b.ours(ctx, func(ctx context.Context) error { return b.Deploy(ctx, name, Mixed(name, small, nil)) })
+		uncached, err := b.ours(ctx, func(ctx context.Context) error { return b.world.Deploy(ctx, name, Mixed(name, small, nil)) })
 		if err != nil {
 			return err
 		}
 		cached, err := b.ours(ctx, func(ctx context.Context) error {
 			for range loops {
-				if err := b.Sync(ctx, name); err != nil {
+				if err := b.world.Sync(ctx, name); err != nil {
 					return err
 				}
 			}
@@ -432,16 +432,16 @@ func (b *bench) small(ctx context.Context) error {
 func (b *bench) drift(ctx context.Context) error {
 	var all []time.Duration
 	objects := Mixed(unchangedName, load, nil)
-	mark := b.Proxy.Mark()
+	mark := b.world.Proxy.Mark()
 	for i := range edits {
-		took, err := b.repaired(ctx, pathOf(objects[i*17]))
+		took, err := b.world.repaired(ctx, pathOf(objects[i*17]))
 		if err != nil {
 			return err
 		}
 		all = append(all, took)
 	}
 	slices.Sort(all)
-	b.say("%d edits: repaired after %v at the median; requests %s", edits, all[edits/2].Round(time.Millisecond), tally(b.Proxy.Since(mark)))
+	b.say("%d edits: repaired after %v at the median; requests %s", edits, all[edits/2].Round(time.Millisecond), tally(b.world.Proxy.Since(mark)))
 	b.say("BENCH agent.drift_repair_p95_ms %d ms", all[edits*95/100].Milliseconds())
 	return nil
 }
@@ -487,7 +487,7 @@ func (w *World) repaired(ctx context.Context, path string) (time.Duration, error
 // unhealthy makes a tenth of a service's objects wait for what never comes.
 func (b *bench) unhealthy(ctx context.Context) error {
 	const name, count = "unhealthy", 500
-	if err := b.Kube.Namespace(ctx, name); err != nil {
+	if err := b.world.Kube.Namespace(ctx, name); err != nil {
 		return err
 	}
 	objects := Light(name, count)
@@ -496,14 +496,14 @@ func (b *bench) unhealthy(ctx context.Context) error {
 		field(obj, "spec", "template", "spec").(Object)["nodeSelector"] = Object{"no-node": "has-it"}
 		objects[i] = obj
 	}
-	if _, err := b.PushObjects(ctx, name, objects); err != nil {
+	if _, err := b.world.PushObjects(ctx, name, objects); err != nil {
 		return err
 	}
-	if err := b.Serve(ctx, name, nil); err != nil {
+	if err := b.world.Serve(ctx, name, nil); err != nil {
 		return err
 	}
-	err := b.await(ctx, name+" is applied", func(ctx context.Context) error {
-		svc, err := b.Service(ctx, name)
+	err := b.world.await(ctx, name+" is applied", func(ctx context.Context) error {
+		svc, err := b.world.Service(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -516,33 +516,33 @@ func (b *bench) unhealthy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mark := b.Proxy.Mark()
+	mark := b.world.Proxy.Mark()
 	if err := b.hits(ctx, "hit_ratio_10pct_unhealthy", name, count); err != nil {
 		return err
 	}
-	b.say("requests about them meanwhile: %s", tally(b.Proxy.Since(mark, in(name))))
-	return b.Remove(ctx, name)
+	b.say("requests about them meanwhile: %s", tally(b.world.Proxy.Since(mark, in(name))))
+	return b.world.Remove(ctx, name)
 }
 
 // restart kills the agent, and counts what the next one asks until it knows all objects.
 func (b *bench) restart(ctx context.Context) error {
-	want, err := b.Metric(ctx, "fairlead_agent_objects", `state="all"`)
+	want, err := b.world.Metric(ctx, "fairlead_agent_objects", `state="all"`)
 	if err != nil {
 		return err
 	}
-	if err := b.Agent.Kill(); err != nil {
+	if err := b.world.Agent.Kill(); err != nil {
 		return err
 	}
-	mark, begin := b.Proxy.Mark(), time.Now()
-	if err := b.Agent.Start(); err != nil {
+	mark, begin := b.world.Proxy.Mark(), time.Now()
+	if err := b.world.Agent.Start(); err != nil {
 		return err
 	}
-	err = b.await(ctx, "the agent knows all objects", func(ctx context.Context) error {
-		all, err := b.Metric(ctx, "fairlead_agent_objects", `state="all"`)
+	err = b.world.await(ctx, "the agent knows all objects", func(ctx context.Context) error {
+		all, err := b.world.Metric(ctx, "fairlead_agent_objects", `state="all"`)
 		if err != nil {
 			return err
 		}
-		unseen, err := b.Metric(ctx, "fairlead_agent_objects", `state="unseen"`)
+		unseen, err := b.world.Metric(ctx, "fairlead_agent_objects", `state="unseen"`)
 		if err == nil && (all != want || unseen != 0) {
 			err = fmt.Errorf("it knows of %.0f of %.0f, and has not seen %.0f", all, want, unseen)
 		}
@@ -551,7 +551,7 @@ func (b *bench) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requests := b.Proxy.Since(mark)
+	requests := b.world.Proxy.Since(mark)
 	b.say("restart with %.0f objects: known after %v; requests %s", want, time.Since(begin).Round(time.Millisecond), tally(requests))
 	b.say("BENCH agent.restart_writes %d requests", len(about(requests, func(r Request) bool { return r.writes() || r.Verb == "dryrun" })))
 	return nil

@@ -28,45 +28,45 @@ func Memory(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 	var live []float64 // bytes of heap, by size
 	sizes := []int{1000, 10_000, 100_000}
 	for _, size := range sizes {
-		if err := resetPeak(b.Agent.Pid()); err != nil {
+		if err := resetPeak(b.world.Agent.Pid()); err != nil {
 			return err
 		}
 		for ; have < size; have += min(perService, size-have) {
 			name := "memory-" + strconv.Itoa(have)
 			begin := time.Now()
-			if err := b.Deploy(ctx, name, Light(name, min(perService, size-have))); err != nil {
+			if err := b.world.Deploy(ctx, name, Light(name, min(perService, size-have))); err != nil {
 				return err
 			}
 			b.say("%d objects: %s settled after %v", have+min(perService, size-have), name, time.Since(begin).Round(time.Second))
 		}
-		peak := status(b.Agent.Pid(), "VmHWM:")
+		peak := status(b.world.Agent.Pid(), "VmHWM:")
 		heap, err := b.rest(ctx)
 		if err != nil {
 			return err
 		}
 		live = append(live, heap)
-		rss := status(b.Agent.Pid(), "VmRSS:")
+		rss := status(b.world.Agent.Pid(), "VmRSS:")
 		b.say("BENCH agent.rss_mib_%dk %.0f MiB", size/1000, rss)
 		b.say("BENCH agent.peak_vs_rss_%dk %.2f x", size/1000, peak/rss)
 	}
-	bytes, err := b.Metric(ctx, "fairlead_agent_memory_bytes")
+	bytes, err := b.world.Metric(ctx, "fairlead_agent_memory_bytes")
 	if err != nil {
 		return err
 	}
-	objects, err := b.Metric(ctx, "fairlead_agent_objects", `state="all"`)
+	objects, err := b.world.Metric(ctx, "fairlead_agent_objects", `state="all"`)
 	if err != nil {
 		return err
 	}
 	b.say("BENCH agent.heap_bytes_per_object %.0f B", bytes/objects)
 	b.say("BENCH agent.live_heap_bytes_per_object %.0f B", (live[2]-live[1])/float64(sizes[2]-sizes[1]))
-	idle := gitcache.CPU(b.Agent.Pid())
+	idle := gitcache.CPU(b.world.Agent.Pid())
 	const quiet = time.Minute
-	mark := b.Proxy.Mark()
+	mark := b.world.Proxy.Mark()
 	if err := wait(ctx, quiet); err != nil {
 		return err
 	}
-	b.say("BENCH agent.idle_cores_100k %.4f cores", (gitcache.CPU(b.Agent.Pid())-idle).Seconds()/quiet.Seconds())
-	b.say("BENCH agent.idle_requests_100k %d requests", len(b.Proxy.Since(mark)))
+	b.say("BENCH agent.idle_cores_100k %.4f cores", (gitcache.CPU(b.world.Agent.Pid())-idle).Seconds()/quiet.Seconds())
+	b.say("BENCH agent.idle_requests_100k %d requests", len(b.world.Proxy.Since(mark)))
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (b *bench) rest(ctx context.Context) (float64, error) {
 	if err := wait(ctx, calm); err != nil {
 		return 0, err
 	}
-	return b.Metric(ctx, "go_memstats_heap_alloc_bytes")
+	return b.world.Metric(ctx, "go_memstats_heap_alloc_bytes")
 }
 
 // wait lets time pass.

@@ -47,7 +47,7 @@ func Storms(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 		{"fight", Fight()},
 	} {
 		begin := time.Now()
-		said, err := one.storm(ctx, b.World)
+		said, err := one.storm(ctx, b.world)
 		if err != nil {
 			said += fmt.Sprintf(" failed: %v", err)
 			failed = append(failed, fmt.Errorf("storm of %s: %w", one.name, err))

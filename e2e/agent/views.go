@@ -54,10 +54,10 @@ func Views(ctx context.Context, bins stack.Binaries, dir string, stdout io.Write
 
 // makePods makes pods that are ready. No scheduler takes them, and no kubelet, so that nobody changes them but the bench.
 func (b *bench) makePods(ctx context.Context) error {
-	if err := b.Kube.Namespace(ctx, viewedIn); err != nil {
+	if err := b.world.Kube.Namespace(ctx, viewedIn); err != nil {
 		return err
 	}
-	if err := b.takesPods(ctx, viewedIn); err != nil {
+	if err := b.world.takesPods(ctx, viewedIn); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -65,7 +65,7 @@ func (b *bench) makePods(ctx context.Context) error {
 	group.SetLimit(writers)
 	for i := range viewedPods {
 		group.Go(func() error {
-			if err := b.Kube.Create(making, "/api/v1/namespaces/"+viewedIn+"/pods", waitingPod(viewedIn, i)); err != nil {
+			if err := b.world.Kube.Create(making, "/api/v1/namespaces/"+viewedIn+"/pods", waitingPod(viewedIn, i)); err != nil {
 				return err
 			}
 			return b.setReady(making, i, true)
@@ -107,7 +107,7 @@ func podName(i int) string { return fmt.Sprintf("web-7d9c6b5f4-%05d", i) }
 func (b *bench) setReady(ctx context.Context, i int, ready bool) error {
 	is := map[bool]string{true: "True", false: "False"}[ready]
 	at := time.Now().UTC().Format(time.RFC3339)
-	_, err := b.Kube.Edit(ctx, "/api/v1/namespaces/"+viewedIn+"/pods/"+podName(i)+"/status", Object{"status": Object{
+	_, err := b.world.Kube.Edit(ctx, "/api/v1/namespaces/"+viewedIn+"/pods/"+podName(i)+"/status", Object{"status": Object{
 		"phase": "Running", "podIP": fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255), "startTime": at,
 		"conditions": []any{
 			Object{"type": "Initialized", "status": "True", "lastTransitionTime": at}, Object{"type": "Ready", "status": is, "lastTransitionTime": at},
@@ -139,8 +139,8 @@ func (w *World) figures(ctx context.Context) (map[string]int64, error) {
 }
 
 func (b *bench) awaitFigures(ctx context.Context, what string, ok func(map[string]int64) bool) error {
-	return b.await(ctx, what, func(ctx context.Context) error {
-		figures, err := b.figures(ctx)
+	return b.world.await(ctx, what, func(ctx context.Context) error {
+		figures, err := b.world.figures(ctx)
 		if err == nil && !ok(figures) {
 			err = fmt.Errorf("the hub has %v", figures)
 		}
@@ -158,7 +158,7 @@ func (b *bench) viewDelay(ctx context.Context) error {
 			return err
 		}
 		for {
-			figures, err := b.figures(ctx)
+			figures, err := b.world.figures(ctx)
 			if err != nil {
 				return err
 			}
@@ -185,8 +185,8 @@ func (b *bench) viewDelay(ctx context.Context) error {
 
 // viewUnderLoad changes pods all the time.
 func (b *bench) viewUnderLoad(ctx context.Context) error {
-	cpu, begin := gitcache.CPU(b.Agent.Pid()), time.Now()
-	before, err := b.Metric(ctx, pushedBytes)
+	cpu, begin := gitcache.CPU(b.world.Agent.Pid()), time.Now()
+	before, err := b.world.Metric(ctx, pushedBytes)
 	if err != nil {
 		return err
 	}
@@ -215,12 +215,12 @@ func (b *bench) viewUnderLoad(ctx context.Context) error {
 		return failed
 	}
 	took := time.Since(begin).Seconds()
-	after, err := b.Metric(ctx, pushedBytes)
+	after, err := b.world.Metric(ctx, pushedBytes)
 	if err != nil {
 		return err
 	}
 	b.say("BENCH views.changes_per_second %.0f changes/s", float64(changes)/took)
-	b.say("BENCH views.agent_cores_100_changes_per_s %.3f cores", (gitcache.CPU(b.Agent.Pid())-cpu).Seconds()/took)
+	b.say("BENCH views.agent_cores_100_changes_per_s %.3f cores", (gitcache.CPU(b.world.Agent.Pid())-cpu).Seconds()/took)
 	b.say("BENCH views.pushed_bytes_per_minute_100_changes_per_s %.0f bytes", (after-before)/took*60)
 	return nil
 }
@@ -241,14 +241,14 @@ func (b *bench) quietView(ctx context.Context) error {
 	if err := wait(ctx, time.Minute); err != nil {
 		return err
 	}
-	before, err := b.Metric(ctx, pushedBytes)
+	before, err := b.world.Metric(ctx, pushedBytes)
 	if err != nil {
 		return err
 	}
 	if err := wait(ctx, viewQuiet); err != nil {
 		return err
 	}
-	after, err := b.Metric(ctx, pushedBytes)
+	after, err := b.world.Metric(ctx, pushedBytes)
 	b.say("BENCH views.bytes_per_cluster_hour_quiet %.0f bytes", (after-before)*float64(time.Hour/viewQuiet))
 	return err
 }
@@ -259,11 +259,11 @@ func (b *bench) viewMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.Apply(ctx, "apiVersion: fairlead.dev/v1\nkind: AgentConfig\nmetadata: {name: no-views}\nspec:\n  clusters: {all: true}\n  settings: {off: [views]}\n"); err != nil {
+	if err := b.world.Apply(ctx, "apiVersion: fairlead.dev/v1\nkind: AgentConfig\nmetadata: {name: no-views}\nspec:\n  clusters: {all: true}\n  settings: {off: [views]}\n"); err != nil {
 		return err
 	}
-	err = b.await(ctx, "the agent keeps no view", func(ctx context.Context) error {
-		list, err := b.views.ListClusterViews(ctx, &consolev1.ListClusterViewsRequest{Filter: "name = " + cluster})
+	err = b.world.await(ctx, "the agent keeps no view", func(ctx context.Context) error {
+		list, err := b.world.views.ListClusterViews(ctx, &consolev1.ListClusterViewsRequest{Filter: "name = " + cluster})
 		if err == nil && (len(list.GetViews()) != 1 || list.GetViews()[0].GetUnfollowed() == "") {
 			err = errors.New("it does")
 		}
@@ -276,7 +276,7 @@ func (b *bench) viewMemory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := process.Run(ctx, nil, "", b.peers, "informers", b.Kubeconfig())
+	out, err := process.Run(ctx, nil, "", b.peers, "informers", b.world.Kubeconfig())
 	if err != nil {
 		return err
 	}
@@ -292,17 +292,17 @@ func (b *bench) viewMemory(ctx context.Context) error {
 
 // restingAgent starts the agent anew, and returns its resident memory in MiB when it has come to rest.
 func (b *bench) restingAgent(ctx context.Context) (float64, error) {
-	if err := b.Agent.Kill(); err != nil {
+	if err := b.world.Agent.Kill(); err != nil {
 		return 0, err
 	}
-	if err := b.Agent.Start(); err != nil {
+	if err := b.world.Agent.Start(); err != nil {
 		return 0, err
 	}
-	if err := b.ready(ctx); err != nil {
+	if err := b.world.ready(ctx); err != nil {
 		return 0, err
 	}
 	if _, err := b.rest(ctx); err != nil {
 		return 0, err
 	}
-	return status(b.Agent.Pid(), "VmRSS:"), nil
+	return status(b.world.Agent.Pid(), "VmRSS:"), nil
 }

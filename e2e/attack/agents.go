@@ -75,7 +75,7 @@ func (t *Try) renew(ctx context.Context, token, request string) (Answer, error) 
 // renewedTwice renews one token as two machines that both have the agent's data folder: the second is refused, and people are told.
 func (t *Try) renewedTwice(ctx context.Context) (string, error) {
 	const name, first, second = "copied-agent", "renewal-of-the-first-machine", "renewal-of-the-second-machine"
-	c, err := t.join(ctx, name)
+	c, err := t.world.join(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -94,13 +94,13 @@ func (t *Try) renewedTwice(ctx context.Context) (string, error) {
 	return a.String(), t.until(ctx, func() (Answer, error) {
 		seen := Answer{}
 		var trail struct{ Events []json.RawMessage }
-		if err := t.must(ctx, console, consoleV1+"AuditService/ListAuditEvents", t.callers.admin, map[string]any{"pageSize": 100, "filter": map[string]any{"action": "token.reuse", "cluster": name}}, &trail); err != nil {
+		if err := t.must(ctx, console, consoleV1+"AuditService/ListAuditEvents", t.world.callers.admin, map[string]any{"pageSize": 100, "filter": map[string]any{"action": "token.reuse", "cluster": name}}, &trail); err != nil {
 			return seen, err
 		}
 		var told struct {
 			Cluster struct{ Status struct{ TokenReuse string } }
 		}
-		if err := t.must(ctx, console, clusterService+"GetCluster", t.callers.admin, map[string]any{"name": name}, &told); err != nil {
+		if err := t.must(ctx, console, clusterService+"GetCluster", t.world.callers.admin, map[string]any{"name": name}, &told); err != nil {
 			return seen, err
 		}
 		seen.Body = fmt.Sprintf("%d events in the trail, the cluster says %q", len(trail.Events), told.Cluster.Status.TokenReuse)
@@ -113,11 +113,11 @@ func (t *Try) renewedTwice(ctx context.Context) (string, error) {
 
 // copiedSession opens sessions for a cluster with the token of its agent, which was copied without the key.
 func (t *Try) copiedSession(ctx context.Context) (string, error) {
-	token, err := t.agentToken("b")
+	token, err := t.world.agentToken("b")
 	if err != nil {
 		return "", err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Hub[tunnel]+tunnelSessions+"Connect", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.world.Hub[tunnel]+tunnelSessions+"Connect", http.NoBody)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func (t *Try) copiedSession(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("it is refused otherwise: %w", err)
 	}
 	for range 20 {
-		if a, err := t.get(ctx, t.Hub[tunnel]+"/clusters/b/api/v1/namespaces/default", t.callers.admin); err != nil || a.Code != http.StatusOK {
+		if a, err := t.get(ctx, t.world.Hub[tunnel]+"/clusters/b/api/v1/namespaces/default", t.world.callers.admin); err != nil || a.Code != http.StatusOK {
 			return a.String(), errors.Join(err, errors.New("the agent's own session does not answer"))
 		}
 	}
@@ -159,7 +159,7 @@ func (t *Try) hog(ctx context.Context, syncs, calls int) (string, error) {
 	var wrong error
 	ask := func(procedure, message string) {
 		asking.Go(func() {
-			a, err := t.call(ctx, distributor, deliveryService+procedure, t.evil.token, message)
+			a, err := t.call(ctx, distributor, deliveryService+procedure, t.world.evil.token, message)
 			mu.Lock()
 			defer mu.Unlock()
 			codes[procedure][a.Code]++
@@ -209,12 +209,12 @@ func (t *Try) connections(ctx context.Context, n int) (string, error) {
 			mu.Lock()
 			held = append(held, conn)
 			mu.Unlock()
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Hub[distributor]+deliveryService+"Sync", strings.NewReader("{}"))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.world.Hub[distributor]+deliveryService+"Sync", strings.NewReader("{}"))
 			if err != nil {
 				return err
 			}
 			req.Header.Set("Content-Type", contentTypeProtocol)
-			if err := errors.Join(t.authorize(req, t.evil.token), req.Write(conn)); err != nil {
+			if err := errors.Join(t.world.authorize(req, t.world.evil.token), req.Write(conn)); err != nil {
 				return err
 			}
 			resp, err := http.ReadResponse(bufio.NewReader(conn), req)
@@ -254,29 +254,29 @@ func (t *Try) diffLeak(ctx context.Context) (string, error) {
 	plain := func(value string) string {
 		return "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: leak}\ndata: {text: " + value + "}\n"
 	}
-	repo, err := t.Clone(ctx)
+	repo, err := t.world.Clone(ctx)
 	if err != nil {
 		return "", err
 	}
-	kube := t.Clusters[1].Kubeconfig
-	if _, err := t.Kubectl(ctx, kube, "create", "namespace", name); err != nil {
+	kube := t.world.Clusters[1].Kubeconfig
+	if _, err := t.world.Kubectl(ctx, kube, "create", "namespace", name); err != nil {
 		return "", err
 	}
 	if _, err := repo.Push(ctx, "a secret", map[string]string{name + "/a.yaml": secret(old) + plain("before")}); err != nil {
 		return "", err
 	}
 	service := "apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: " + name + "}\nspec: {source: sample, path: " + name + ", cluster: b, namespace: " + name + ", sync: {mode: %s}}\n"
-	if err := t.apply(ctx, fmt.Sprintf(service, "auto")); err != nil {
+	if err := t.world.apply(ctx, fmt.Sprintf(service, "auto")); err != nil {
 		return "", err
 	}
 	if err := t.awaitState(ctx, name, true); err != nil {
 		return "", err
 	}
-	if err := t.apply(ctx, fmt.Sprintf(service, "dry-run")); err != nil {
+	if err := t.world.apply(ctx, fmt.Sprintf(service, "dry-run")); err != nil {
 		return "", err
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"stringData\":{\"password\":\"%[1]s\"}}"}},"stringData":{"password":%[1]q,"other":%[1]q}}`, live)
-	if _, err := t.Kubectl(ctx, kube, "-n", name, "patch", "secret", "leak", "--type=merge", "-p", patch); err != nil {
+	if _, err := t.world.Kubectl(ctx, kube, "-n", name, "patch", "secret", "leak", "--type=merge", "-p", patch); err != nil {
 		return "", err
 	}
 	if _, err := repo.Push(ctx, "another secret", map[string]string{name + "/a.yaml": secret(wanted) + plain("after")}); err != nil {
@@ -287,9 +287,9 @@ func (t *Try) diffLeak(ctx context.Context) (string, error) {
 		encoded := base([]byte(value))
 		secrets = append(secrets, value, encoded, strings.TrimRight(encoded, "="), base([]byte(encoded)), hex.EncodeToString([]byte(value)))
 	}
-	diff := t.Hub[tunnel] + "/clusters/b/fairlead/v1/services/" + name + "/diff"
+	diff := t.world.Hub[tunnel] + "/clusters/b/fairlead/v1/services/" + name + "/diff"
 	err = process.Await(ctx, "the diff has the plain value", func(ctx context.Context) error {
-		a, err := t.get(ctx, diff, t.callers.admin)
+		a, err := t.get(ctx, diff, t.world.callers.admin)
 		if err != nil {
 			return err
 		}
@@ -306,8 +306,8 @@ func (t *Try) diffLeak(ctx context.Context) (string, error) {
 		}
 		return nil
 	}
-	for who, token := range map[string]string{"an administrator": t.callers.admin, "a reader": t.callers.reader, "a stranger": t.callers.stranger} {
-		for _, url := range []string{diff, t.Hub[tunnel] + "/clusters/b/api/v1/namespaces/" + name + "/events", t.Hub[tunnel] + "/clusters/b/api/v1/namespaces/fairlead-system/configmaps"} {
+	for who, token := range map[string]string{"an administrator": t.world.callers.admin, "a reader": t.world.callers.reader, "a stranger": t.world.callers.stranger} {
+		for _, url := range []string{diff, t.world.Hub[tunnel] + "/clusters/b/api/v1/namespaces/" + name + "/events", t.world.Hub[tunnel] + "/clusters/b/api/v1/namespaces/fairlead-system/configmaps"} {
 			a, err := t.get(ctx, url, token)
 			if err := errors.Join(err, look(who+" at "+url, a.Body)); err != nil {
 				return a.String(), err
@@ -325,16 +325,16 @@ func (t *Try) diffLeak(ctx context.Context) (string, error) {
 			if err := errors.Join(err, look(who+" at "+procedure, a.Body)); err != nil {
 				return a.String(), err
 			}
-			if token == t.callers.admin && a.Code != http.StatusOK {
+			if token == t.world.callers.admin && a.Code != http.StatusOK {
 				return a.String(), fmt.Errorf("%s is refused to an administrator, so that this tries nothing", procedure)
 			}
 		}
 	}
-	printed, err := t.Fairlead(ctx, "diff", "service", name)
+	printed, err := t.world.Fairlead(ctx, "diff", "service", name)
 	if err != nil && strings.Contains(err.Error(), "exit status 2") { // there is a difference
 		err = nil
 	}
-	log, lost := t.Process("agent-b").Log()
+	log, lost := t.world.Process("agent-b").Log()
 	return fmt.Sprintf("%d looks, the diff: %s", looks, printed), errors.Join(err, lost, look("the command line", printed), look("the agent's log", log))
 }
 
@@ -379,7 +379,7 @@ func listeners(pid int) ([]string, error) {
 
 // fromAPod calls all that the agent listens at, as another pod of its cluster can: there are probes, and nothing else.
 func (t *Try) fromAPod(ctx context.Context) (string, error) {
-	at, err := listeners(t.Process(agent).Pid())
+	at, err := listeners(t.world.Process(agent).Pid())
 	if err != nil {
 		return "", err
 	}
@@ -388,10 +388,10 @@ func (t *Try) fromAPod(ctx context.Context) (string, error) {
 		return fmt.Sprint(at), errors.New("the agent listens elsewhere than at its probes")
 	}
 	url := "http://" + address
-	if a, err := t.get(ctx, url+"/metrics", t.metrics); err != nil || a.Code != http.StatusOK || !strings.Contains(a.Body, "fairlead_agent_") {
+	if a, err := t.get(ctx, url+"/metrics", t.world.metrics); err != nil || a.Code != http.StatusOK || !strings.Contains(a.Body, "fairlead_agent_") {
 		return a.String(), errors.Join(err, errors.New("with the metrics token there are none, so that this tries nothing"))
 	}
-	names := append(t.planted.all(), "victim", t.Dir, strings.TrimPrefix(t.Hub[console], "https://"), "cluster-admin")
+	names := append(t.world.planted.all(), "victim", t.world.Dir, strings.TrimPrefix(t.world.Hub[console], "https://"), "cluster-admin")
 	for _, path := range []string{"/healthz", "/readyz", "/hubz"} {
 		a, err := t.get(ctx, url+path, "")
 		if err != nil {
@@ -407,7 +407,7 @@ func (t *Try) fromAPod(ctx context.Context) (string, error) {
 		"/", "/metrics", "/metrics/", "//metrics", "/%6detrics", "/healthz/../metrics", "/debug/pprof/", "/debug/vars", "/debug/logs", "/version", "/api/v1/secrets", "/apis", "/fairlead/v1/services/victim/diff",
 		"/clusters/a/api/v1/secrets", "/relay/a/api", tunnelSessions + "Connect", deliveryService + "Sync", "/token", "/key", "/.git/config",
 	} {
-		for _, token := range []string{"", t.callers.admin, t.callers.services[tunnel], "x"} {
+		for _, token := range []string{"", t.world.callers.admin, t.world.callers.services[tunnel], "x"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 				a, err := t.send(ctx, method, url+path, token, strings.NewReader("{}"), "Impersonate-User", "system:admin", "X-Remote-User", "ada", "Fairlead-Relay", "1", "X-Forwarded-For", "127.0.0.1")
 				if err != nil {
@@ -453,18 +453,18 @@ type neighbour struct {
 
 // newNeighbour makes the service, and waits until it is applied.
 func (t *Try) newNeighbour(ctx context.Context, name string) (*neighbour, error) {
-	repo, err := t.Clone(ctx)
+	repo, err := t.world.Clone(ctx)
 	if err != nil {
 		return nil, err
 	}
 	n := &neighbour{try: t, repo: repo, name: name}
-	if _, err := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, "create", "namespace", name); err != nil {
+	if _, err := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, "create", "namespace", name); err != nil {
 		return nil, err
 	}
 	if _, err := n.push(ctx); err != nil {
 		return nil, err
 	}
-	if err := t.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: sample, path: %[1]s, cluster: a, namespace: %[1]s}\n", name)); err != nil {
+	if err := t.world.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: sample, path: %[1]s, cluster: a, namespace: %[1]s}\n", name)); err != nil {
 		return nil, err
 	}
 	return n, n.applied(ctx)
@@ -481,7 +481,7 @@ func (n *neighbour) push(ctx context.Context) (string, error) {
 func (n *neighbour) applied(ctx context.Context) error {
 	want := fmt.Sprintf("push %d", n.pushes)
 	return process.Await(ctx, n.name+" is applied", func(ctx context.Context) error {
-		out, err := n.try.Kubectl(ctx, n.try.Clusters[0].Kubeconfig, "-n", n.name, "get", "configmap", "marker", "-o", "jsonpath={.data.text}")
+		out, err := n.try.world.Kubectl(ctx, n.try.world.Clusters[0].Kubeconfig, "-n", n.name, "get", "configmap", "marker", "-o", "jsonpath={.data.text}")
 		if err == nil && out != want {
 			err = fmt.Errorf("it has %q", out)
 		}
@@ -498,7 +498,7 @@ func (n *neighbour) ship(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	begin := time.Now()
-	if err := n.try.must(ctx, gitcache, gitcacheSources+"RefreshSource", n.try.callers.admin, map[string]any{"name": "sample"}, nil); err != nil {
+	if err := n.try.must(ctx, gitcache, gitcacheSources+"RefreshSource", n.try.world.callers.admin, map[string]any{"name": "sample"}, nil); err != nil {
 		return 0, err
 	}
 	err := n.applied(ctx)
@@ -512,7 +512,7 @@ func (t *Try) storm(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, "create", "namespace", name); err != nil {
+	if _, err := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, "create", "namespace", name); err != nil {
 		return "", err
 	}
 	var text strings.Builder
@@ -522,7 +522,7 @@ func (t *Try) storm(ctx context.Context) (string, error) {
 	if _, err := n.repo.Push(ctx, "a storm to be", map[string]string{name + "/a.yaml": text.String()}); err != nil {
 		return "", err
 	}
-	if err := t.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: sample, path: %[1]s, cluster: a, namespace: %[1]s}\n", name)); err != nil {
+	if err := t.world.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: sample, path: %[1]s, cluster: a, namespace: %[1]s}\n", name)); err != nil {
 		return "", err
 	}
 	if err := t.awaitState(ctx, name, true); err != nil {
@@ -532,7 +532,7 @@ func (t *Try) storm(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	kube, err := e2eagent.OpenKube(t.Clusters[0].Kubeconfig)
+	kube, err := e2eagent.OpenKube(t.world.Clusters[0].Kubeconfig)
 	if err != nil {
 		return "", err
 	}
@@ -575,7 +575,7 @@ func (t *Try) storm(ctx context.Context) (string, error) {
 		return answer, errors.New("it holds up another service")
 	}
 	return answer, process.Await(ctx, "the objects are as they should be", func(ctx context.Context) error {
-		out, err := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, "-n", name, "get", "configmaps", "-o", "jsonpath={range .items[*]}{.metadata.name}={.data.text} {end}")
+		out, err := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, "-n", name, "get", "configmaps", "-o", "jsonpath={range .items[*]}{.metadata.name}={.data.text} {end}")
 		if err != nil {
 			return err
 		}
@@ -593,14 +593,14 @@ func (t *Try) fakeOwner(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	kube := t.Clusters[0].Kubeconfig
+	kube := t.world.Clusters[0].Kubeconfig
 	goes := name + "/goes.yaml"
 	if _, err := n.repo.Push(ctx, "one more", map[string]string{goes: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: goes}\ndata: {text: x}\n"}); err != nil {
 		return "", err
 	}
 	var text string
 	err = process.Await(ctx, "the object is there", func(ctx context.Context) (err error) {
-		text, err = t.Kubectl(ctx, kube, "-n", name, "get", "configmap", "goes", "-o", "json")
+		text, err = t.world.Kubectl(ctx, kube, "-n", name, "get", "configmap", "goes", "-o", "json")
 		return err
 	})
 	if err != nil {
@@ -624,15 +624,15 @@ func (t *Try) fakeOwner(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := t.Kubectl(ctx, kube, "create", "namespace", others); err != nil {
+	if _, err := t.world.Kubectl(ctx, kube, "create", "namespace", others); err != nil {
 		return "", err
 	}
-	if _, err := process.Run(ctx, nil, string(forged), t.bins.Kubelocal, "kubectl", "--kubeconfig", kube, "create", "--field-manager=fairlead", "-f", "-"); err != nil {
+	if _, err := process.Run(ctx, nil, string(forged), t.world.bins.Kubelocal, "kubectl", "--kubeconfig", kube, "create", "--field-manager=fairlead", "-f", "-"); err != nil {
 		return "", err
 	}
 	gone := func(what string) error {
 		return process.Await(ctx, what+" is removed", func(ctx context.Context) error {
-			out, err := t.Kubectl(ctx, kube, "-n", name, "get", "configmap", what, "--ignore-not-found", "-o", "name")
+			out, err := t.world.Kubectl(ctx, kube, "-n", name, "get", "configmap", what, "--ignore-not-found", "-o", "name")
 			if err == nil && out != "" {
 				err = errors.New("it is there")
 			}
@@ -645,13 +645,13 @@ func (t *Try) fakeOwner(ctx context.Context) (string, error) {
 	if err := gone("goes"); err != nil {
 		return "", err
 	}
-	if err := t.must(ctx, console, serviceService+"DeleteService", t.callers.admin, map[string]any{"name": name}, nil); err != nil {
+	if err := t.must(ctx, console, serviceService+"DeleteService", t.world.callers.admin, map[string]any{"name": name}, nil); err != nil {
 		return "", err
 	}
 	if err := gone("marker"); err != nil {
 		return "", err
 	}
-	left, err := t.Kubectl(ctx, kube, "get", "configmaps", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {end}`)
+	left, err := t.world.Kubectl(ctx, kube, "get", "configmaps", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {end}`)
 	if err != nil {
 		return "", err
 	}

@@ -53,13 +53,13 @@ func (t *Try) appToken(ctx context.Context) (string, error) {
 	entries := []entry{}
 	for _, module := range []string{"bank/payroll", "studio/lib"} {
 		path := strings.ReplaceAll(module, "/", "-")
-		fmt.Fprintf(&modules, "[submodule %q]\n\tpath = %s\n\turl = %s/%s.git\n", path, path, t.git.URL, module)
+		fmt.Fprintf(&modules, "[submodule %q]\n\tpath = %s\n\turl = %s/%s.git\n", path, path, t.world.git.URL, module)
 		entries = append(entries, entry{"160000", path, ""})
 	}
 	if err := t.bare(ctx, name, append([]entry{{"100644", ".gitmodules", modules.String()}}, entries...)); err != nil {
 		return "", err
 	}
-	target, err := url.Parse(t.GitURL)
+	target, err := url.Parse(t.world.GitURL)
 	if err != nil {
 		return "", err
 	}
@@ -87,9 +87,9 @@ func (t *Try) appToken(ctx context.Context) (string, error) {
 		}
 	}
 	api := &installation{}
-	t.git.at("studio", answer)
-	t.git.at("bank", answer)
-	t.git.at("api", api.ServeHTTP)
+	t.world.git.at("studio", answer)
+	t.world.git.at("bank", answer)
+	t.world.git.at("api", api.ServeHTTP)
 	const bits = 2048
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *Try) appToken(ctx context.Context) (string, error) {
 	private := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	secret := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: " + name + "}\ndata:\n  githubAppID: \"7\"\n  githubAppInstallationID: \"42\"\n  githubAppPrivateKey: |\n    " +
 		strings.ReplaceAll(strings.TrimSpace(private), "\n", "\n    ") + "\n---\n"
-	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/studio/app.git', secret: "+name+", submodules: true", secret)
+	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/studio/app.git', secret: "+name+", submodules: true", secret)
 	if err != nil {
 		return told, err
 	}

@@ -104,7 +104,7 @@ func backends() (attacks []Attack) {
 // checkBackend has the console read from a Vault at an address, which need not be written.
 func (t *Try) checkBackend(ctx context.Context, address string) (problem string, keys []string, err error) {
 	spec := map[string]any{"vault": map[string]any{"address": address, "secret": "backend-token"}, "interval": "5s"}
-	a, err := t.call(ctx, console, consoleV1+"BackendService/CheckBackend", t.callers.admin, map[string]any{
+	a, err := t.call(ctx, console, consoleV1+"BackendService/CheckBackend", t.world.callers.admin, map[string]any{
 		"backend": map[string]any{"metadata": map[string]any{"name": "tried"}, "spec": spec}, "path": "shop/db",
 	})
 	if err != nil {
@@ -132,10 +132,10 @@ func (t *Try) inwardBackend(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	redis := strings.TrimSuffix(strings.TrimPrefix(t.redis.URL(), "redis://"), "/0")
+	redis := strings.TrimSuffix(strings.TrimPrefix(t.world.redis.URL(), "redis://"), "/0")
 	addresses := []string{
 		inside.URL, "http://localhost:" + port, "http://[::1]:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://0.0.0.0:" + port, "http://[::]:" + port, "http://127.1.2.3:" + port,
-		"http://" + redis, t.Hub[gitcache], "https://169.254.169.254", "http://169.254.169.254/latest/meta-data", "https://[::ffff:169.254.169.254]", "https://[fd00:ec2::254]", "https://100.100.100.200",
+		"http://" + redis, t.world.Hub[gitcache], "https://169.254.169.254", "http://169.254.169.254/latest/meta-data", "https://[::ffff:169.254.169.254]", "https://[fd00:ec2::254]", "https://100.100.100.200",
 		"https://168.63.129.16", "https://224.0.0.1", "https://[ff02::1]", "https://[fe80::1]", "https://[64:ff9b::a9fe:a9fe]", "https://[2002:a9fe:a9fe::1]", "https://255.255.255.255",
 	}
 	var problem string
@@ -171,7 +171,7 @@ func hostileBackend(ctx context.Context, answer http.HandlerFunc) (*httptest.Ser
 // honestBackend is the twin: what is at the address that the console may dial is read.
 func (t *Try) honestBackend(ctx context.Context) error {
 	secret := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: backend-token}\ndata: {token: " + backendToken + "}\n"
-	if err := t.apply(ctx, secret); err != nil {
+	if err := t.world.apply(ctx, secret); err != nil {
 		return err
 	}
 	server, err := hostileBackend(ctx, func(w http.ResponseWriter, r *http.Request) {

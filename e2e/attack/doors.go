@@ -60,7 +60,7 @@ func doors() []Attack {
 				map[string]any{"service": "x\u0000"},
 			} {
 				var err error
-				if last, err = t.call(ctx, distributor, deliveryService+"Report", t.evil.token, map[string]any{"reports": []any{report}}); err != nil {
+				if last, err = t.call(ctx, distributor, deliveryService+"Report", t.world.evil.token, map[string]any{"reports": []any{report}}); err != nil {
 					return "", err
 				}
 				if last.Code >= http.StatusInternalServerError {
@@ -71,31 +71,31 @@ func doors() []Attack {
 		}},
 		{Name: "reports with zeros, which PostgreSQL does not take", Part: distributor, Run: func(ctx context.Context, t *Try) (string, error) { return t.zeros(ctx) }},
 		{Name: "catalog: grant that is wider than one's own", Part: console, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.applied(ctx, t.callers.deployer, http.StatusForbidden, map[string]any{"grant": map[string]any{
+			return t.applied(ctx, t.world.callers.deployer, http.StatusForbidden, map[string]any{"grant": map[string]any{
 				"metadata": map[string]any{"name": "shop-deployer"}, "spec": map[string]any{"role": "admin", "subjects": []any{map[string]any{"user": "dora"}}, "clusters": map[string]any{"all": true}},
 			}})
 		}},
 		{Name: "catalog: service moved into another project and cluster", CVE: []string{"CVE-2024-31990"}, Part: console, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.applied(ctx, t.callers.deployer, 0, t.shop(map[string]any{"project": "victim", "cluster": "a", "namespace": "victim"}))
+			return t.applied(ctx, t.world.callers.deployer, 0, t.shop(map[string]any{"project": "victim", "cluster": "a", "namespace": "victim"}))
 		}},
 		{Name: "catalog: service that is nobody's project's", CVE: []string{"CVE-2024-31990"}, Part: console, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.applied(ctx, t.callers.deployer, 0, t.shop(map[string]any{"project": "", "namespace": "kube-system"}))
+			return t.applied(ctx, t.world.callers.deployer, 0, t.shop(map[string]any{"project": "", "namespace": "kube-system"}))
 		}},
 		{Name: "catalog: account of kube-system for a service", CVE: []string{"CVE-2021-41254"}, Part: console, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.applied(ctx, t.callers.deployer, 0, t.shop(map[string]any{"sync": map[string]any{"impersonate": "kube-system/clusterrole-aggregation-controller"}}))
+			return t.applied(ctx, t.world.callers.deployer, 0, t.shop(map[string]any{"sync": map[string]any{"impersonate": "kube-system/clusterrole-aggregation-controller"}}))
 		}},
 		{Name: "catalog: values of another project's configuration set", Part: console, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.applied(ctx, t.callers.deployer, 0, t.shop(map[string]any{"configSets": []string{"victim"}}))
+			return t.applied(ctx, t.world.callers.deployer, 0, t.shop(map[string]any{"configSets": []string{"victim"}}))
 		}},
 		{Name: "catalog: folder that declares the catalog, by an account of others", CVE: []string{"CVE-2023-22736"}, Part: console, Run: func(ctx context.Context, t *Try) (string, error) {
 			spec := map[string]any{"source": "sample", "path": "shop", "project": "shop", "catalog": true, "serviceAccount": "victim"}
-			return t.applied(ctx, t.callers.deployer, 0, map[string]any{"service": map[string]any{"metadata": map[string]any{"name": "declares"}, "spec": spec}})
+			return t.applied(ctx, t.world.callers.deployer, 0, map[string]any{"service": map[string]any{"metadata": map[string]any{"name": "declares"}, "spec": spec}})
 		}},
 		{Name: "catalog: commit that no ref reaches, by a deployer's pin", Part: console, Run: func(ctx context.Context, t *Try) (string, error) {
-			if err := t.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Role\nmetadata: {name: releaser}\nspec: {rules: [{verbs: [view, deploy], kinds: [Service]}], kubernetes: viewer}\n---\napiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: releaser}\nspec: {subjects: [{user: rolf}], role: releaser, clusters: {all: true}, projects: [shop]}\n"); err != nil {
+			if err := t.world.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Role\nmetadata: {name: releaser}\nspec: {rules: [{verbs: [view, deploy], kinds: [Service]}], kubernetes: viewer}\n---\napiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: releaser}\nspec: {subjects: [{user: rolf}], role: releaser, clusters: {all: true}, projects: [shop]}\n"); err != nil {
 				return "", err
 			}
-			token, err := t.login(ctx, "rolf")
+			token, err := t.world.login(ctx, "rolf")
 			if err != nil {
 				return "", err
 			}
@@ -119,12 +119,12 @@ const hookToken = "a-token-of-a-webhook-that-nobody-guesses" //nolint:gosec // o
 
 // hook sends a webhook.
 func (t *Try) hook(ctx context.Context, name, body string, headers ...string) (Answer, error) {
-	return t.send(ctx, http.MethodPost, t.Hub[gitcache]+"/v1/webhooks/"+name, "", strings.NewReader(body), headers...)
+	return t.send(ctx, http.MethodPost, t.world.Hub[gitcache]+"/v1/webhooks/"+name, "", strings.NewReader(body), headers...)
 }
 
 // hooked makes a source that takes webhooks, and waits until it does.
 func (t *Try) hooked(ctx context.Context, name string) error {
-	err := t.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: %[1]s}\ndata: {token: %[2]s}\n---\napiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: %[1]s}\nspec: {git: {url: %[3]q, webhookSecret: %[1]s}}\n", name, hookToken, t.GitURL))
+	err := t.world.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: %[1]s}\ndata: {token: %[2]s}\n---\napiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: %[1]s}\nspec: {git: {url: %[3]q, webhookSecret: %[1]s}}\n", name, hookToken, t.world.GitURL))
 	if err != nil {
 		return err
 	}
@@ -224,22 +224,22 @@ func (t *Try) foreignDigest(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	own, err := t.agentToken("a")
+	own, err := t.world.agentToken("a")
 	if err != nil {
 		return "", err
 	}
-	twin, err := t.get(ctx, t.Hub[distributor]+"/v1/artifacts/"+digest, own)
+	twin, err := t.get(ctx, t.world.Hub[distributor]+"/v1/artifacts/"+digest, own)
 	if err != nil || twin.Code != http.StatusOK {
 		return twin.String(), errors.Join(err, errors.New("its own cluster is refused, so that this tries nothing"))
 	}
 	var last Answer
 	for _, part := range []string{distributor, gitcache} {
-		foreign, err := t.get(ctx, t.Hub[part]+"/v1/artifacts/"+digest, t.evil.token)
+		foreign, err := t.get(ctx, t.world.Hub[part]+"/v1/artifacts/"+digest, t.world.evil.token)
 		if err != nil {
 			return "", err
 		}
 		none := "sha256:" + strings.Repeat("0", 64)
-		missing, err := t.get(ctx, t.Hub[part]+"/v1/artifacts/"+none, t.evil.token)
+		missing, err := t.get(ctx, t.world.Hub[part]+"/v1/artifacts/"+none, t.world.evil.token)
 		if err != nil {
 			return "", err
 		}
@@ -254,7 +254,7 @@ func (t *Try) foreignDigest(ctx context.Context) (string, error) {
 // lyingReport tells the hub of a service of another cluster.
 func (t *Try) lyingReport(ctx context.Context) (string, error) {
 	const lie = "reported-by-the-attacker"
-	a, err := t.call(ctx, distributor, deliveryService+"Report", t.evil.token, map[string]any{"reports": []any{map[string]any{"service": "victim", "sequence": "18446744073709551615", "phase": "PHASE_FAILED", "message": lie}}})
+	a, err := t.call(ctx, distributor, deliveryService+"Report", t.world.evil.token, map[string]any{"reports": []any{map[string]any{"service": "victim", "sequence": "18446744073709551615", "phase": "PHASE_FAILED", "message": lie}}})
 	if err != nil {
 		return "", err
 	}
@@ -281,7 +281,7 @@ func (t *Try) shop(change map[string]any) map[string]any {
 
 // applied applies a resource that has to be refused; 0 is any refusal.
 func (t *Try) applied(ctx context.Context, token string, code int, resource map[string]any) (string, error) {
-	twin, err := t.call(ctx, console, consoleV1+"ApplyService/Apply", t.callers.deployer, map[string]any{"dryRun": true, "resources": []any{t.shop(nil)}})
+	twin, err := t.call(ctx, console, consoleV1+"ApplyService/Apply", t.world.callers.deployer, map[string]any{"dryRun": true, "resources": []any{t.shop(nil)}})
 	if err != nil || twin.Code != http.StatusOK {
 		return twin.String(), errors.Join(err, errors.New("what the deployer may write is refused, so that this tries nothing"))
 	}
@@ -289,7 +289,7 @@ func (t *Try) applied(ctx context.Context, token string, code int, resource map[
 	if err != nil {
 		return "", err
 	}
-	if err := silentOf(a.Body, t.planted.secret, t.planted.config, t.planted.object); err != nil {
+	if err := silentOf(a.Body, t.world.planted.secret, t.world.planted.config, t.world.planted.object); err != nil {
 		return a.String(), err
 	}
 	if code == 0 {
@@ -302,12 +302,12 @@ func (t *Try) filters(ctx context.Context) (string, error) {
 	codes := map[int]int{}
 	for _, text := range []string{`' OR 1=1 --`, `'; DROP TABLE resources; --`, `name : "%"`, `name : "_"`, `name : "'"`, `name = "\\"`, `labels.x' = "y"`, `name : "\u0000"`, `"`, `name = $1`, "name = \"" + strings.Repeat("x", 2000) + "\""} {
 		for _, field := range []string{"filter", "orderBy", "pageToken"} {
-			a, err := t.call(ctx, console, serviceService+"ListServices", t.callers.viewer, map[string]any{field: text})
+			a, err := t.call(ctx, console, serviceService+"ListServices", t.world.callers.viewer, map[string]any{field: text})
 			if err != nil {
 				return "", err
 			}
 			codes[a.Code]++
-			if err := silentOf(a.Body, t.planted.all()...); err != nil {
+			if err := silentOf(a.Body, t.world.planted.all()...); err != nil {
 				return a.String(), err
 			}
 			if a.Code != http.StatusOK && a.Code != http.StatusBadRequest {
@@ -326,7 +326,7 @@ func (t *Try) costlyFilters(ctx context.Context) (string, error) {
 	var last Answer
 	for _, text := range []string{strings.Repeat("NOT ", 500) + "name = x", strings.Repeat("(", 1000) + "name = x" + strings.Repeat(")", 1000), strings.Repeat("NOT ", 100_000) + "name = x", `name : "` + strings.Repeat("*a", 900) + `"`} {
 		var err error
-		if last, err = t.call(ctx, console, serviceService+"ListServices", t.callers.admin, map[string]any{"filter": text}); err != nil {
+		if last, err = t.call(ctx, console, serviceService+"ListServices", t.world.callers.admin, map[string]any{"filter": text}); err != nil {
 			return "", err
 		}
 		if last.Code >= http.StatusInternalServerError {
@@ -347,11 +347,11 @@ func (t *Try) inwardSink(ctx context.Context) (string, error) {
 	var last Answer
 	for i, url := range []string{"https" + strings.TrimPrefix(inside.URL, "http"), "https://169.254.169.254/", "https://[::ffff:127.0.0.1]/", "https://10.0.0.1/"} {
 		name := fmt.Sprintf("inward-%d", i)
-		if err := t.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Sink\nmetadata: {name: %s}\nspec: {webhook: {url: %q, key: {secret: some-key-of-a-webhook}}}\n", name, url)); err != nil {
+		if err := t.world.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Sink\nmetadata: {name: %s}\nspec: {webhook: {url: %q, key: {secret: some-key-of-a-webhook}}}\n", name, url)); err != nil {
 			continue // refused when it was written
 		}
 		var err error
-		if last, err = t.call(ctx, console, consoleV1+"SinkService/TestSink", t.callers.admin, map[string]any{"name": name}); err != nil {
+		if last, err = t.call(ctx, console, consoleV1+"SinkService/TestSink", t.world.callers.admin, map[string]any{"name": name}); err != nil {
 			return "", err
 		}
 		if !strings.Contains(last.Body, "address") || strings.Contains(last.Body, `"accepted":true`) {
@@ -364,7 +364,7 @@ func (t *Try) inwardSink(ctx context.Context) (string, error) {
 // zeros has the attacker's agent report texts that a database could refuse: what is reported after them has to arrive.
 func (t *Try) zeros(ctx context.Context) (string, error) {
 	const name = "zeros"
-	if err := t.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %s}\nspec: {source: sample, path: shop, cluster: evil, namespace: x}\n", name)); err != nil {
+	if err := t.world.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %s}\nspec: {source: sample, path: shop, cluster: evil, namespace: x}\n", name)); err != nil {
 		return "", err
 	}
 	report := func(sequence int, message string) map[string]any {
@@ -374,7 +374,7 @@ func (t *Try) zeros(ctx context.Context) (string, error) {
 		}
 	}
 	for i, message := range []string{"a\u0000b", "\u0000", "\ufffe\u0000\U0010ffff", strings.Repeat("\u0000", 8000)} {
-		a, err := t.call(ctx, distributor, deliveryService+"Report", t.evil.token, map[string]any{"reports": []any{report(i+1, message)}})
+		a, err := t.call(ctx, distributor, deliveryService+"Report", t.world.evil.token, map[string]any{"reports": []any{report(i+1, message)}})
 		if err != nil {
 			return "", err
 		}
@@ -386,7 +386,7 @@ func (t *Try) zeros(ctx context.Context) (string, error) {
 	clean := map[string]any{"service": name, "sequence": "100", "phase": "PHASE_DEGRADED", "message": last}
 	var text string
 	err := t.until(ctx, func() (Answer, error) {
-		if err := t.must(ctx, distributor, deliveryService+"Report", t.evil.token, map[string]any{"reports": []any{clean}}, nil); err != nil {
+		if err := t.must(ctx, distributor, deliveryService+"Report", t.world.evil.token, map[string]any{"reports": []any{clean}}, nil); err != nil {
 			return Answer{}, err
 		}
 		var err error
@@ -400,12 +400,12 @@ func (t *Try) zeros(ctx context.Context) (string, error) {
 
 // forgedForm uses the cookie of somebody who is logged in from pages of others.
 func (t *Try) forgedForm(ctx context.Context) (string, error) {
-	in, err := t.send(ctx, http.MethodPost, t.Hub[console]+"/v1/session", t.callers.admin, nil, "Fairlead-Csrf", "1")
+	in, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+"/v1/session", t.world.callers.admin, nil, "Fairlead-Csrf", "1")
 	if err != nil {
 		return "", err
 	}
 	cookie, _, _ := strings.Cut(in.Header.Get("Set-Cookie"), ";")
-	twin, err := t.send(ctx, http.MethodPost, t.Hub[console]+serviceService+"ListServices", "", strings.NewReader("{}"), "Content-Type", "application/json", "Cookie", cookie, "Origin", t.Hub[console], "Fairlead-Csrf", "1")
+	twin, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+serviceService+"ListServices", "", strings.NewReader("{}"), "Content-Type", "application/json", "Cookie", cookie, "Origin", t.world.Hub[console], "Fairlead-Csrf", "1")
 	if err != nil || twin.Code != http.StatusOK {
 		return twin.String(), errors.Join(err, errors.New("the page of the hub is refused, so that this tries nothing"))
 	}
@@ -417,12 +417,12 @@ func (t *Try) forgedForm(ctx context.Context) (string, error) {
 		{"Content-Type", "application/json", "Origin", "null", "Fairlead-Csrf", "1"},
 		{"Content-Type", "application/json"},
 		{"Content-Type", "application/json", "Sec-Fetch-Site", "same-site", "Fairlead-Csrf", "1"},
-		{"Content-Type", "application/x-www-form-urlencoded", "Origin", t.Hub[console]},
-		{"Content-Type", "application/json", "Origin", t.Hub[console]},
-		{"Content-Type", "application/json", "Origin", t.Hub[console] + ".evil.example", "Fairlead-Csrf", "1"},
-		{"Content-Type", "application/json", "Origin", strings.Replace(t.Hub[console], "https", "http", 1), "Fairlead-Csrf", "1"},
+		{"Content-Type", "application/x-www-form-urlencoded", "Origin", t.world.Hub[console]},
+		{"Content-Type", "application/json", "Origin", t.world.Hub[console]},
+		{"Content-Type", "application/json", "Origin", t.world.Hub[console] + ".evil.example", "Fairlead-Csrf", "1"},
+		{"Content-Type", "application/json", "Origin", strings.Replace(t.world.Hub[console], "https", "http", 1), "Fairlead-Csrf", "1"},
 	} {
-		if last, err = t.send(ctx, http.MethodPost, t.Hub[console]+consoleV1+"GrantService/UpdateGrant", "", strings.NewReader(grant), append(headers, "Cookie", cookie)...); err != nil {
+		if last, err = t.send(ctx, http.MethodPost, t.world.Hub[console]+consoleV1+"GrantService/UpdateGrant", "", strings.NewReader(grant), append(headers, "Cookie", cookie)...); err != nil {
 			return "", err
 		}
 		if last.Code/100 != 4 {
@@ -438,7 +438,7 @@ func (t *Try) forgedForm(ctx context.Context) (string, error) {
 // spoiledRedis takes all out of Redis and puts other types and values in its place. Artifacts that were fetched are served on,
 // and everything heals.
 func (t *Try) spoiledRedis(ctx context.Context) (string, error) {
-	options, err := redis9.ParseURL(t.redis.URL())
+	options, err := redis9.ParseURL(t.world.redis.URL())
 	if err != nil {
 		return "", err
 	}
@@ -467,7 +467,7 @@ func (t *Try) spoiledRedis(ctx context.Context) (string, error) {
 		}
 	}
 	for _, part := range []string{console, gitcache, distributor, tunnel, agent} {
-		if err := t.serves(ctx, part); err != nil {
+		if err := t.world.serves(ctx, part); err != nil {
 			return fmt.Sprintf("%d keys were spoiled", len(keys)), fmt.Errorf("%s meanwhile: %w", part, err)
 		}
 	}
@@ -479,7 +479,7 @@ func (t *Try) spoiledRedis(ctx context.Context) (string, error) {
 
 // copied uses the token of a real agent without the key that it is bound to.
 func (t *Try) copied(ctx context.Context) (string, error) {
-	token, err := t.agentToken("b")
+	token, err := t.world.agentToken("b")
 	if err != nil {
 		return "", err
 	}
@@ -504,7 +504,7 @@ func (t *Try) copied(ctx context.Context) (string, error) {
 			if strings.HasPrefix(try.path, "/v1/") {
 				method = http.MethodGet
 			}
-			a, err := t.send(ctx, method, t.Hub[try.part]+try.path, "", strings.NewReader("{}"), headers...)
+			a, err := t.send(ctx, method, t.world.Hub[try.part]+try.path, "", strings.NewReader("{}"), headers...)
 			if err != nil {
 				return "", err
 			}
@@ -520,7 +520,7 @@ func (t *Try) copied(ctx context.Context) (string, error) {
 // forgedMembers puts copies of the hub's members into Redis whose addresses are the attacker's, over TLS and without. No part may send
 // a credential there.
 func (t *Try) forgedMembers(ctx context.Context) (string, error) {
-	options, err := redis9.ParseURL(t.redis.URL())
+	options, err := redis9.ParseURL(t.world.redis.URL())
 	if err != nil {
 		return "", err
 	}
@@ -578,8 +578,8 @@ func (t *Try) forgedMembers(ctx context.Context) (string, error) {
 		case <-end.C:
 			waiting = false
 		case <-tick.C: // requests for which a replica asks others: a cluster without a session, a source
-			_, _ = t.get(ctx, t.Hub[tunnel]+"/clusters/joined-once/version", t.callers.admin)                                                    // its answer is not what counts
-			_, _ = t.call(ctx, gitcache, gitcacheSources+"RefreshSource", t.callers.admin, map[string]any{"source": "sample", "name": "sample"}) // as above
+			_, _ = t.get(ctx, t.world.Hub[tunnel]+"/clusters/joined-once/version", t.world.callers.admin)                                              // its answer is not what counts
+			_, _ = t.call(ctx, gitcache, gitcacheSources+"RefreshSource", t.world.callers.admin, map[string]any{"source": "sample", "name": "sample"}) // as above
 		}
 	}
 	for _, host := range []*gitHost{plain, secured} {

@@ -46,7 +46,7 @@ func leftAlone(p procedure) bool {
 }
 
 func (t *Try) badFields(ctx context.Context, p procedure) (string, error) {
-	token := t.callers.admin
+	token := t.world.callers.admin
 	codes := map[int]int{}
 	for _, f := range []filling{
 		{"\x00", math.MaxInt64, 1},
@@ -79,7 +79,7 @@ func (t *Try) binary(ctx context.Context, p procedure, token string, body []byte
 	if p.IsStreamingServer() || p.IsStreamingClient() {
 		return t.streamAs(ctx, p.part, p.path(), token, "application/connect+proto", string(body))
 	}
-	a, err := t.send(ctx, http.MethodPost, t.Hub[p.part]+p.path(), token, strings.NewReader(string(body)), "Content-Type", "application/proto")
+	a, err := t.send(ctx, http.MethodPost, t.world.Hub[p.part]+p.path(), token, strings.NewReader(string(body)), "Content-Type", "application/proto")
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Answer{Code: http.StatusGatewayTimeout}, nil
 	}

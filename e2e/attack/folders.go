@@ -63,17 +63,17 @@ func folders() []folder {
 		{name: "object for another namespace within lists within a list", files: map[string]string{"a.yaml": `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"tenant-in-list","namespace":"kube-system"}}]}]}`}, words: []string{"a.yaml"}, absent: []string{"-n", "kube-system", "configmap", "tenant-in-list"}},
 		{name: "object for the agent's namespace of a project that bounds kinds only", cve: "CVE-2022-46167", project: "kinds", files: map[string]string{"a.yaml": strings.Replace(configMap("x"), "{name: x}", "{name: tenant-was-here, namespace: fairlead-system}", 1)}, words: []string{"fairlead-system"}, absent: []string{"-n", "fairlead-system", "configmap", "tenant-was-here"}},
 		{name: "namespace that lifts the pods' security", files: map[string]string{"ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {pod-security.kubernetes.io/enforce: privileged}}\n"}, words: []string{"ns.yaml"}, check: func(ctx context.Context, t *Try) error {
-			out, err := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, "get", "namespace", "default", "-o", "jsonpath={.metadata.labels}")
+			out, err := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, "get", "namespace", "default", "-o", "jsonpath={.metadata.labels}")
 			return errors.Join(err, silentOf(out, "privileged"))
 		}},
 		{name: "chart that asks the DNS", cve: "CVE-2023-25165", files: chart(configMap(`[{{ getHostByName "localhost" }}]`)), harmless: true, check: func(ctx context.Context, t *Try) error {
-			out, err := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, "get", "configmaps", "-A", "-o", "jsonpath={.items[*].data.text}")
+			out, err := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, "get", "configmaps", "-A", "-o", "jsonpath={.items[*].data.text}")
 			return errors.Join(err, silentOf(out, "[127.0.0.1]", "[::1]"))
 		}},
 		{name: "chart that reads the environment", files: chart(configMap(`{{ env "PATH" }}{{ expandenv "$HOME" }}`)), words: []string{"env"}},
 		{name: "chart that reads files beside it", cve: "CVE-2022-24348", files: chart(configMap(`[{{ .Files.Get "../victim/a.yaml" }}{{ .Files.Get "/etc/passwd" }}]`)), harmless: true, check: func(ctx context.Context, t *Try) error {
-			out, err := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, "-n", "tenant", "get", "configmaps", "-o", "json")
-			return errors.Join(err, silentOf(out, t.planted.content, "root:"))
+			out, err := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, "-n", "tenant", "get", "configmaps", "-o", "json")
+			return errors.Join(err, silentOf(out, t.world.planted.content, "root:"))
 		}},
 		{name: "chart whose values are a link out of it", cve: "CVE-2022-24904", files: map[string]string{"Chart.yaml": chartYAML, "templates/a.yaml": configMap("{{ .Values | toJson | b64enc }}")}, links: map[string]string{"values.yaml": "/etc/hostname"}, words: []string{"values.yaml"}},
 		{name: "chart whose lock is a link", cve: "CVE-2025-53547", files: chart(configMap("x")), links: map[string]string{"Chart.lock": "../../../../../../../etc/hostname"}, words: []string{"Chart.lock"}},
@@ -106,11 +106,11 @@ func folders() []folder {
 			return errors.Join(err, silentOf(strings.ToLower(a), "leaked-in-an-error", "bgvha2vklwlulwfulwvycm9y"))
 		}},
 		{name: "object of another service", project: "neighbours", spec: "namespace: victim", files: map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: victim, namespace: victim}\ndata: {text: stolen}\n"}, words: []string{"service"}, check: func(ctx context.Context, t *Try) error {
-			out, err := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, "-n", "victim", "get", "configmap", "victim", "-o", "jsonpath={.data.text}")
+			out, err := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, "-n", "victim", "get", "configmap", "victim", "-o", "jsonpath={.data.text}")
 			return errors.Join(err, silentOf(out, "stolen"))
 		}},
 		{name: "file with terminal commands in its name and errors", files: map[string]string{"a\x1b]0;evil\x07.yaml": "{{{ \x1b[2J"}, words: []string{".yaml"}, check: func(ctx context.Context, t *Try) error {
-			out, err := t.Fairlead(ctx, "get", "service", "file-with-terminal-commands-in-its-name-and-errors")
+			out, err := t.world.Fairlead(ctx, "get", "service", "file-with-terminal-commands-in-its-name-and-errors")
 			return errors.Join(err, silentOf(out, "\x1b", "\x07"))
 		}},
 	}
@@ -222,7 +222,7 @@ func (s status) trouble() string {
 
 // service returns all that an administrator is told of a service.
 func (t *Try) service(ctx context.Context, name string) (string, error) {
-	a, err := t.call(ctx, console, serviceService+"GetService", t.callers.admin, map[string]any{"name": name})
+	a, err := t.call(ctx, console, serviceService+"GetService", t.world.callers.admin, map[string]any{"name": name})
 	if err == nil && a.Code != http.StatusOK {
 		err = errors.New(a.String())
 	}
@@ -231,7 +231,7 @@ func (t *Try) service(ctx context.Context, name string) (string, error) {
 
 // folder waits until the agent has judged a folder.
 func (t *Try) folder(ctx context.Context, f folder) (string, error) {
-	if err := t.deploy(ctx); err != nil {
+	if err := t.world.deploy(ctx); err != nil {
 		return "", fmt.Errorf("push the hostile folders: %w", err)
 	}
 	var told status
@@ -265,12 +265,12 @@ func (t *Try) folder(ctx context.Context, f folder) (string, error) {
 		err = says(strings.ReplaceAll(told.trouble(), f.slug(), ""), f.words...)
 	}
 	if len(f.absent) > 0 {
-		out, missing := t.Kubectl(ctx, t.Clusters[0].Kubeconfig, append([]string{"get", "--ignore-not-found", "-o", "name"}, f.absent...)...)
+		out, missing := t.world.Kubectl(ctx, t.world.Clusters[0].Kubeconfig, append([]string{"get", "--ignore-not-found", "-o", "name"}, f.absent...)...)
 		if missing != nil || strings.TrimSpace(out) != "" {
 			err = errors.Join(err, missing, fmt.Errorf("the cluster has %q", out))
 		}
 	}
-	err = errors.Join(err, silentOf(told.trouble(), t.planted.all()...))
+	err = errors.Join(err, silentOf(told.trouble(), t.world.planted.all()...))
 	if f.check != nil {
 		err = errors.Join(err, f.check(ctx, t))
 	}

@@ -259,7 +259,7 @@ func gitHosts() (attacks []Attack) {
 
 // want makes a source and a service that wants it, in the attacker's cluster, and waits until something is wrong.
 func (t *Try) want(ctx context.Context, name, spec, before string) (string, error) {
-	if err := t.apply(ctx, before+wanting(name, "main", spec)); err != nil {
+	if err := t.world.apply(ctx, before+wanting(name, "main", spec)); err != nil {
 		return "", err
 	}
 	return t.refused(ctx, name)
@@ -281,7 +281,7 @@ func (t *Try) refused(ctx context.Context, name string) (told string, err error)
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			return err
 		}
-		a, err := t.call(ctx, console, sourceService+"GetSource", t.callers.admin, map[string]any{"name": name})
+		a, err := t.call(ctx, console, sourceService+"GetSource", t.world.callers.admin, map[string]any{"name": name})
 		if err != nil {
 			return err
 		}
@@ -310,9 +310,9 @@ func gitName(name string) string {
 
 func (t *Try) lyingHost(ctx context.Context, name string, answer http.HandlerFunc) (string, error) {
 	name = gitName(name)
-	t.git.at(name+".git", answer)
-	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/"+name+".git'", "")
-	return told, errors.Join(err, silentOf(told, "\x1b", t.Dir))
+	t.world.git.at(name+".git", answer)
+	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/"+name+".git'", "")
+	return told, errors.Join(err, silentOf(told, "\x1b", t.world.Dir))
 }
 
 // tree makes a bare repository and waits until it is refused.
@@ -327,13 +327,13 @@ func (t *Try) tree(ctx context.Context, tr tree) (string, error) {
 	}
 	wire := func(b []byte) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...) }
 	key := "'ssh-ed25519 " + base64.StdEncoding.EncodeToString(append(wire([]byte("ssh-ed25519")), wire(public)...)) + "'"
-	told, err := t.want(ctx, name, "url: '"+strings.Replace(t.GitURL, "sample", name, 1)+"'"+strings.ReplaceAll(tr.spec, "KEY", key), "")
+	told, err := t.want(ctx, name, "url: '"+strings.Replace(t.world.GitURL, "sample", name, 1)+"'"+strings.ReplaceAll(tr.spec, "KEY", key), "")
 	return told, errors.Join(err, says(strings.ReplaceAll(told, name, ""), tr.words...))
 }
 
 // gitIn runs a command of Git in a repository of the Git server.
 func (t *Try) gitIn(ctx context.Context, name string, stdin []byte, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + filepath.Join(t.Dir, "git", name+".git")}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir=" + filepath.Join(t.world.Dir, "git", name+".git")}, args...)...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@example.com", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@example.com")
 	out, err := cmd.Output()
@@ -379,11 +379,11 @@ func (t *Try) bare(ctx context.Context, name string, entries []entry) error {
 // payroll has a repository name one of another owner at its host as a submodule, whose password could read it, too.
 func (t *Try) payroll(ctx context.Context) (string, error) {
 	const name = "git-payroll"
-	modules := "[submodule \"x\"]\n\tpath = sub\n\turl = " + t.git.URL + "/corp/payroll.git\n"
+	modules := "[submodule \"x\"]\n\tpath = sub\n\turl = " + t.world.git.URL + "/corp/payroll.git\n"
 	if err := t.bare(ctx, name, []entry{{"100644", ".gitmodules", modules}, {"160000", "sub", ""}}); err != nil {
 		return "", err
 	}
-	target, err := url.Parse(t.GitURL)
+	target, err := url.Parse(t.world.GitURL)
 	if err != nil {
 		return "", err
 	}
@@ -402,16 +402,16 @@ func (t *Try) payroll(ctx context.Context) (string, error) {
 			next.ServeHTTP(w, r)
 		}
 	}
-	t.git.at("acme", locked(real))
-	t.git.at("corp", locked(http.NotFoundHandler()))
-	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/acme/app.git', secret: "+name+", submodules: true", "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
+	t.world.git.at("acme", locked(real))
+	t.world.git.at("corp", locked(http.NotFoundHandler()))
+	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/acme/app.git', secret: "+name+", submodules: true", "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
 	if err != nil {
 		return told, err
 	}
-	if !slices.ContainsFunc(t.git.asked("acme"), func(authorization string) bool { return authorization != "" }) {
+	if !slices.ContainsFunc(t.world.git.asked("acme"), func(authorization string) bool { return authorization != "" }) {
 		return told, errors.New("the source was sent no password, so that this tries nothing")
 	}
-	if slices.ContainsFunc(t.git.asked("corp"), func(authorization string) bool { return authorization != "" }) {
+	if slices.ContainsFunc(t.world.git.asked("corp"), func(authorization string) bool { return authorization != "" }) {
 		return told, errors.New("the other owner's repository was asked for with the password")
 	}
 	return told, errors.Join(says(told, "submodule"), silentOf(told, "leaked-password"))
@@ -446,13 +446,13 @@ func (t *Try) twins(ctx context.Context) (string, error) {
 	if err := t.bare(ctx, name, entries); err != nil {
 		return "", err
 	}
-	if err := t.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: "+name+"}\nspec: {git: {url: '"+strings.Replace(t.GitURL, "sample", name, 1)+"', interval: 5s}}\n"); err != nil {
+	if err := t.world.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: "+name+"}\nspec: {git: {url: '"+strings.Replace(t.world.GitURL, "sample", name, 1)+"', interval: 5s}}\n"); err != nil {
 		return "", err
 	}
 	for file, content := range contents {
 		var read struct{ Content []byte }
 		err := process.Await(ctx, "the file is read", func(ctx context.Context) error {
-			return t.must(ctx, gitcache, gitcacheSources+"ReadFile", t.callers.admin, map[string]any{"source": name, "path": file}, &read)
+			return t.must(ctx, gitcache, gitcacheSources+"ReadFile", t.world.callers.admin, map[string]any{"source": name, "path": file}, &read)
 		})
 		if err != nil {
 			return "", err
@@ -469,7 +469,7 @@ func (t *Try) credentialRedirect(ctx context.Context) (string, error) {
 	const name = "git-redirect"
 	other := newGitHost()
 	defer other.Close()
-	t.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
+	t.world.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			w.Header().Set("Www-Authenticate", "Basic")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -477,12 +477,12 @@ func (t *Try) credentialRedirect(ctx context.Context) (string, error) {
 		}
 		http.Redirect(w, r, other.URL+r.URL.RequestURI(), http.StatusFound) //nolint:gosec // this is the attack
 	})
-	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
+	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
 	if err != nil {
 		return told, err
 	}
 	sent := false
-	for _, authorization := range t.git.asked(name + ".git") {
+	for _, authorization := range t.world.git.asked(name + ".git") {
 		sent = sent || authorization != ""
 	}
 	if !sent {
@@ -499,7 +499,7 @@ func (t *Try) credentialRedirect(ctx context.Context) (string, error) {
 // echo has a host repeat the password in all that it says.
 func (t *Try) echo(ctx context.Context) (string, error) {
 	const name = "git-echo"
-	t.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
+	t.world.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			w.Header().Set("Www-Authenticate", "Basic")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -509,11 +509,11 @@ func (t *Try) echo(ctx context.Context) (string, error) {
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 		_, _ = io.WriteString(w, advertisement+pktLine("ERR \x1b[2J\x1b]0;x\x07 your password "+password+" and "+r.Header.Get("Authorization")+"\n")+"0000") // as above
 	})
-	told, err := t.want(ctx, name, "url: '"+t.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
+	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
 	if err != nil {
 		return told, err
 	}
-	log, err := t.Process(gitcache).Log()
+	log, err := t.world.Process(gitcache).Log()
 	basic := base64.StdEncoding.EncodeToString([]byte("app:leaked-password"))
 	return told, errors.Join(err, says(told, "your password"), silentOf(told, "leaked-password", basic, "\x1b", "\x07"), silentOf(log, "leaked-password", basic))
 }
@@ -525,7 +525,7 @@ func (t *Try) inward(ctx context.Context) (string, error) {
 	for i, host := range hosts {
 		name := fmt.Sprintf("git-inward-%d", i)
 		source := fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: %s}\nspec: {git: {url: 'https://%s/x.git'}}\n", name, host)
-		if err := t.apply(ctx, source); err != nil {
+		if err := t.world.apply(ctx, source); err != nil {
 			last = err.Error() // refused when it was written
 			continue
 		}
@@ -554,7 +554,7 @@ func (t *Try) badURLs(ctx context.Context) (string, error) {
 	var last Answer
 	for _, url := range urls {
 		var err error
-		last, err = t.call(ctx, console, sourceService+"UpdateSource", t.callers.admin, map[string]any{"allowMissing": true, "source": map[string]any{
+		last, err = t.call(ctx, console, sourceService+"UpdateSource", t.world.callers.admin, map[string]any{"allowMissing": true, "source": map[string]any{
 			"metadata": map[string]any{"name": "bad-url"}, "spec": map[string]any{"git": map[string]any{"url": url}},
 		}})
 		if err != nil {

@@ -52,15 +52,15 @@ func (h *hostile) at(path string, answer http.HandlerFunc) {
 
 // carrier dials the tunnel with a token, as an agent.
 func (t *Try) carrier(ctx context.Context, token string) (*muxws.Conn, error) {
-	hc, err := client.New(client.Config{CAFile: t.CAFile})
+	hc, err := client.New(client.Config{CAFile: t.world.CAFile})
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Hub[tunnel]+tunnelSessions+"Connect", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.world.Hub[tunnel]+tunnelSessions+"Connect", http.NoBody)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.authorize(req, token); err != nil {
+	if err := t.world.authorize(req, token); err != nil {
 		return nil, err
 	}
 	return muxws.Dial(ctx, hc, req.URL.String(), req.Header)
@@ -113,7 +113,7 @@ func hostileAnswers() []Attack {
 			return t.redirects(ctx, "https://evil.example/x", "//evil.example/x", `\\evil.example\x`, "http://127.0.0.1/x", "https:evil.example", "javascript:alert(1)", "\thttps://evil.example", "https://hub@evil.example/", "data:text/html,x")
 		}},
 		{Name: "redirects of a cluster to another cluster", CVE: []string{"CVE-2020-8559"}, Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.redirects(ctx, "/clusters/a/api/v1/namespaces/victim/secrets", "../../../../../a/api/v1/secrets", "/../a/api", "/%2e%2e/a/api", "..%2f..%2fa/api", t.Hub[tunnel]+"/clusters/a/api", "/..;/a/api", "?/../../a", "//clusters/a/api")
+			return t.redirects(ctx, "/clusters/a/api/v1/namespaces/victim/secrets", "../../../../../a/api/v1/secrets", "/../a/api", "/%2e%2e/a/api", "..%2f..%2fa/api", t.world.Hub[tunnel]+"/clusters/a/api", "/..;/a/api", "?/../../a", "//clusters/a/api")
 		}},
 		{Name: "fields of a cluster's answer that act on the hub's address", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) { return t.fields(ctx) }},
 		{Name: "1xx answers without end", CVE: []string{"CVE-2024-24791"}, Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) { return t.informational(ctx) }},
@@ -152,7 +152,7 @@ func hostileAnswers() []Attack {
 		{Name: "session that says it is another cluster's", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) { return t.asOther(ctx) }},
 		{Name: "frames that break the tunnel's protocol", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) { return t.frames(ctx) }},
 		{Name: "session of a person, of a service and of nobody", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
-			for _, token := range []string{"", t.callers.admin, t.callers.services[tunnel], t.callers.services[gitcache]} {
+			for _, token := range []string{"", t.world.callers.admin, t.world.callers.services[tunnel], t.world.callers.services[gitcache]} {
 				conn, err := t.carrier(ctx, token)
 				if err == nil {
 					conn.CloseWith(1000, "bye")
@@ -169,9 +169,9 @@ func hostileAnswers() []Attack {
 
 // fromEvil has the attacker's cluster answer the administrator once.
 func (t *Try) fromEvil(ctx context.Context, answer http.HandlerFunc) (Answer, error) {
-	path := "/api/v1/namespaces/" + fmt.Sprint("n", t.tries.Add(1))
-	t.hostile.at(path, answer)
-	return t.get(ctx, t.Hub[tunnel]+"/clusters/evil"+path, t.callers.admin)
+	path := "/api/v1/namespaces/" + fmt.Sprint("n", t.world.tries.Add(1))
+	t.world.hostile.at(path, answer)
+	return t.get(ctx, t.world.Hub[tunnel]+"/clusters/evil"+path, t.world.callers.admin)
 }
 
 func (t *Try) redirects(ctx context.Context, targets ...string) (string, error) {
@@ -190,7 +190,7 @@ func (t *Try) redirects(ctx context.Context, targets ...string) (string, error) 
 			if at == "" {
 				continue
 			}
-			from, _ := url.Parse(t.Hub[tunnel] + "/clusters/evil/api/v1/namespaces/x") // the path was asked for a moment ago
+			from, _ := url.Parse(t.world.Hub[tunnel] + "/clusters/evil/api/v1/namespaces/x") // the path was asked for a moment ago
 			to, err := from.Parse(at)
 			if err != nil || to.Host != from.Host || !strings.HasPrefix(to.EscapedPath(), "/clusters/evil/") || strings.Contains(strings.ToLower(to.EscapedPath()), "..") || strings.Contains(strings.ToLower(to.EscapedPath()), "%2e%2e") {
 				return at, fmt.Errorf("%q leads to %v", target, to)
@@ -234,7 +234,7 @@ func (t *Try) fields(ctx context.Context) (string, error) {
 
 func (t *Try) informational(ctx context.Context) (string, error) {
 	const sent = 10_000
-	t.hostile.at("/api/v1/namespaces/hints", func(w http.ResponseWriter, _ *http.Request) {
+	t.world.hostile.at("/api/v1/namespaces/hints", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "<https://evil.example/x.js>; rel=preload")
 		w.Header().Set("Set-Cookie", "x=y")
 		for range sent {
@@ -247,7 +247,7 @@ func (t *Try) informational(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, "GET /clusters/evil/api/v1/namespaces/hints HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer "+t.callers.admin+"\r\nConnection: close\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET /clusters/evil/api/v1/namespaces/hints HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer "+t.world.callers.admin+"\r\nConnection: close\r\n\r\n"); err != nil {
 		return "", err
 	}
 	answers := bufio.NewReader(conn)
@@ -271,7 +271,7 @@ func (t *Try) informational(ctx context.Context) (string, error) {
 
 // page lets a browser that is logged in look at a page out of a cluster.
 func (t *Try) page(ctx context.Context) (string, error) {
-	in, err := t.send(ctx, http.MethodPost, t.Hub[console]+"/v1/session", t.callers.admin, nil, "Fairlead-Csrf", "1")
+	in, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+"/v1/session", t.world.callers.admin, nil, "Fairlead-Csrf", "1")
 	if err != nil {
 		return "", err
 	}
@@ -279,13 +279,13 @@ func (t *Try) page(ctx context.Context) (string, error) {
 	if cookie == "" {
 		return in.String(), errors.New("there is no session, so that this tries nothing")
 	}
-	t.hostile.at("/api/v1/namespaces/page", func(w http.ResponseWriter, _ *http.Request) {
+	t.world.hostile.at("/api/v1/namespaces/page", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		w.Header().Set("Content-Security-Policy", "default-src *")
 		w.Header().Set("X-Content-Type-Options", "")
 		_, _ = io.WriteString(w, "<script>fetch('/fairlead.console.v1.GrantService/UpdateGrant')</script>") // read below
 	})
-	a, err := t.send(ctx, http.MethodGet, t.Hub[tunnel]+"/clusters/evil/api/v1/namespaces/page", "", nil, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
+	a, err := t.send(ctx, http.MethodGet, t.world.Hub[tunnel]+"/clusters/evil/api/v1/namespaces/page", "", nil, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
 	if err != nil {
 		return "", err
 	}
@@ -298,7 +298,7 @@ func (t *Try) page(ctx context.Context) (string, error) {
 
 // endlessAnswer has a cluster send zeros without end to a caller that does not read.
 func (t *Try) endlessAnswer(ctx context.Context) (string, error) {
-	t.hostile.at("/api/v1/namespaces/endless", func(w http.ResponseWriter, r *http.Request) {
+	t.world.hostile.at("/api/v1/namespaces/endless", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		zeros := make([]byte, 64<<10)
 		for r.Context().Err() == nil {
@@ -316,7 +316,7 @@ func (t *Try) endlessAnswer(ctx context.Context) (string, error) {
 				return
 			}
 			defer func() { _ = conn.Close() }()
-			_, _ = io.WriteString(conn, "GET /clusters/evil/api/v1/namespaces/endless HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer "+t.callers.admin+"\r\n\r\n") // seen below
+			_, _ = io.WriteString(conn, "GET /clusters/evil/api/v1/namespaces/endless HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer "+t.world.callers.admin+"\r\n\r\n") // seen below
 			head := make([]byte, 12)
 			if _, err := io.ReadFull(conn, head); err == nil && string(head) == "HTTP/1.1 200" {
 				answered.Add(1)
@@ -333,12 +333,12 @@ func (t *Try) endlessAnswer(ctx context.Context) (string, error) {
 
 // asOther opens a session with the attacker's token that claims to be of another cluster.
 func (t *Try) asOther(ctx context.Context) (string, error) {
-	stop, err := t.session(ctx, t.evil.token, map[string]string{"cluster": "a", "name": "a", "subject": "agent:a", "version": "9.9.9"}, t.hostile)
+	stop, err := t.session(ctx, t.world.evil.token, map[string]string{"cluster": "a", "name": "a", "subject": "agent:a", "version": "9.9.9"}, t.world.hostile)
 	if err == nil {
 		defer stop()
 	}
 	for range 20 {
-		a, err := t.get(ctx, t.Hub[tunnel]+"/clusters/a/api/v1/namespaces/default", t.callers.admin)
+		a, err := t.get(ctx, t.world.Hub[tunnel]+"/clusters/a/api/v1/namespaces/default", t.world.callers.admin)
 		if err != nil {
 			return "", err
 		}
@@ -372,7 +372,7 @@ func (t *Try) frames(ctx context.Context) (string, error) {
 		"pongs that nobody wanted": {good, slices.Concat(slices.Repeat([][]byte{mux.AppendFrame(nil, mux.TypePong, 0, make([]byte, 8))}, 10_000)...), mux.AppendFrame(nil, 99, 0, nil)},
 	}
 	for name, batches := range lies {
-		conn, err := t.carrier(ctx, t.evil.token)
+		conn, err := t.carrier(ctx, t.world.evil.token)
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
@@ -400,7 +400,7 @@ func (t *Try) frames(ctx context.Context) (string, error) {
 	}
 	// The session that keeps to the protocol lives.
 	err := process.Await(ctx, "the other session answers", func(ctx context.Context) error {
-		a, err := t.get(ctx, t.Hub[tunnel]+"/clusters/evil/version", t.callers.admin)
+		a, err := t.get(ctx, t.world.Hub[tunnel]+"/clusters/evil/version", t.world.callers.admin)
 		if err == nil && a.Code != http.StatusOK {
 			err = errors.New(a.String())
 		}

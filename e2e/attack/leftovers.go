@@ -32,13 +32,13 @@ func (t *Try) askedFor(ctx context.Context) (string, error) {
 	}
 	var none, made Answer
 	var err error
-	if none, err = ask(t.callers.stranger, "no-such-cluster"); err != nil {
+	if none, err = ask(t.world.callers.stranger, "no-such-cluster"); err != nil {
 		return "", err
 	}
-	if made, err = ask(t.callers.stranger, "a"); err != nil || made.Code != none.Code || made.Code == http.StatusOK || strings.ReplaceAll(made.Body, `"a\"`, `"no-such-cluster\"`) != strings.ReplaceAll(none.Body, `"a\"`, `"no-such-cluster\"`) {
+	if made, err = ask(t.world.callers.stranger, "a"); err != nil || made.Code != none.Code || made.Code == http.StatusOK || strings.ReplaceAll(made.Body, `"a\"`, `"no-such-cluster\"`) != strings.ReplaceAll(none.Body, `"a\"`, `"no-such-cluster\"`) {
 		return made.String() + " / " + none.String(), errors.Join(err, errors.New("a person without a grant can tell which clusters there are"))
 	}
-	if made, err = ask(t.callers.viewer, "a"); err != nil || made.Code != http.StatusOK {
+	if made, err = ask(t.world.callers.viewer, "a"); err != nil || made.Code != http.StatusOK {
 		return made.String(), errors.Join(err, errors.New("a person who sees the cluster can't ask, so that this tries nothing"))
 	}
 	var told struct {
@@ -47,7 +47,7 @@ func (t *Try) askedFor(ctx context.Context) (string, error) {
 	if err := json.Unmarshal([]byte(made.Body), &told); err != nil || told.Request.State != "ACCESS_REQUEST_STATE_WAITING" {
 		return made.String(), errors.Join(err, errors.New("the request does not wait"))
 	}
-	for name, token := range map[string]string{"the requester": t.callers.viewer, "a deployer of the project": t.callers.deployer, "a stranger": t.callers.stranger, "a reader of another cluster": t.callers.reader, "an agent": t.evil.token, "a service": t.callers.services[tunnel]} {
+	for name, token := range map[string]string{"the requester": t.world.callers.viewer, "a deployer of the project": t.world.callers.deployer, "a stranger": t.world.callers.stranger, "a reader of another cluster": t.world.callers.reader, "an agent": t.world.evil.token, "a service": t.world.callers.services[tunnel]} {
 		a, err := t.call(ctx, console, lendingService+"ApproveAccessRequest", token, map[string]any{"id": told.Request.ID, "reason": "granted"})
 		if err != nil {
 			return "", err
@@ -58,11 +58,11 @@ func (t *Try) askedFor(ctx context.Context) (string, error) {
 	}
 	var last Answer
 	for _, path := range []string{"/api/v1/namespaces/victim/secrets", "/api/v1/namespaces/shop/pods", "/api/v1/namespaces"} {
-		if last, err = t.get(ctx, t.Hub[tunnel]+"/clusters/a"+path, t.callers.viewer); err != nil || last.Code != http.StatusForbidden {
+		if last, err = t.get(ctx, t.world.Hub[tunnel]+"/clusters/a"+path, t.world.callers.viewer); err != nil || last.Code != http.StatusForbidden {
 			return last.String(), errors.Join(err, fmt.Errorf("%s is served to who asked", path))
 		}
 	}
-	a, err := t.call(ctx, console, lendingService+"RevokeAccessRequest", t.callers.viewer, map[string]any{"id": told.Request.ID})
+	a, err := t.call(ctx, console, lendingService+"RevokeAccessRequest", t.world.callers.viewer, map[string]any{"id": told.Request.ID})
 	if err != nil || a.Code != http.StatusOK {
 		return a.String(), errors.Join(err, errors.New("it can't be taken back"))
 	}
@@ -82,7 +82,7 @@ type delivered struct {
 // ticket waits until the service of an attacker's cluster is delivered, and returns its artifact and the ticket for it.
 func (t *Try) ticket(ctx context.Context, c cluster) (digest, ticket string, err error) {
 	service := "apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: " + c.name + "}\nspec: {source: sample, path: shop, cluster: " + c.name + ", namespace: shop}\n"
-	if err := t.apply(ctx, service); err != nil {
+	if err := t.world.apply(ctx, service); err != nil {
 		return "", "", err
 	}
 	err = process.Await(ctx, "the service is delivered to "+c.name, func(ctx context.Context) error {
@@ -108,7 +108,7 @@ func (t *Try) ticket(ctx context.Context, c cluster) (digest, ticket string, err
 // oldTicket deletes a cluster and makes another one of its name, whose agent shows the ticket of the first at the gitcache.
 func (t *Try) oldTicket(ctx context.Context) (string, error) {
 	const name = "ticketed"
-	first, err := t.join(ctx, name)
+	first, err := t.world.join(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -117,17 +117,17 @@ func (t *Try) oldTicket(ctx context.Context) (string, error) {
 		return "", err
 	}
 	fetch := func(token, ticket string) (Answer, error) {
-		return t.send(ctx, http.MethodGet, t.Hub[gitcache]+"/v1/artifacts/"+digest, token, http.NoBody, "Fairlead-Artifact-Ticket", ticket)
+		return t.send(ctx, http.MethodGet, t.world.Hub[gitcache]+"/v1/artifacts/"+digest, token, http.NoBody, "Fairlead-Artifact-Ticket", ticket)
 	}
 	if a, err := fetch(first.token, old); err != nil || a.Code != http.StatusOK {
 		return a.String(), errors.Join(err, errors.New("the ticket opens nothing before, so that this tries nothing"))
 	}
 	for _, gone := range []string{"ServiceService/DeleteService", "ClusterService/DeleteCluster"} {
-		if err := t.must(ctx, console, consoleV1+gone, t.callers.admin, map[string]any{"name": name}, nil); err != nil {
+		if err := t.must(ctx, console, consoleV1+gone, t.world.callers.admin, map[string]any{"name": name}, nil); err != nil {
 			return "", err
 		}
 	}
-	next, err := t.join(ctx, name)
+	next, err := t.world.join(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +140,7 @@ func (t *Try) oldTicket(ctx context.Context) (string, error) {
 		return a.String(), errors.Join(err, errors.New("the next cluster's own ticket opens nothing, so that this tries nothing"))
 	}
 	var last Answer
-	for _, try := range [][2]string{{next.token, old}, {t.evil.token, own}, {t.evil.token, old}, {next.token, own + "x"}} {
+	for _, try := range [][2]string{{next.token, old}, {t.world.evil.token, own}, {t.world.evil.token, old}, {next.token, own + "x"}} {
 		if last, err = fetch(try[0], try[1]); err != nil || last.Code/100 != 4 {
 			return last.String(), errors.Join(err, errors.New("a ticket opens an artifact to a cluster that it is not for"))
 		}
@@ -150,16 +150,16 @@ func (t *Try) oldTicket(ctx context.Context) (string, error) {
 
 // writtenDown looks for secrets in what the parts wrote while they were attacked.
 func (t *Try) writtenDown(ctx context.Context) (string, error) {
-	hubSecret, err := os.ReadFile(t.HubSecret())
+	hubSecret, err := os.ReadFile(t.world.HubSecret())
 	if err != nil {
 		return "", err
 	}
-	secrets := []string{t.planted.secret, t.planted.object, strings.TrimSpace(string(hubSecret)), t.metrics, t.evil.token, t.callers.admin, t.callers.stranger, t.callers.viewer, t.callers.deployer, t.callers.reader}
-	for _, token := range t.callers.services {
+	secrets := []string{t.world.planted.secret, t.world.planted.object, strings.TrimSpace(string(hubSecret)), t.world.metrics, t.world.evil.token, t.world.callers.admin, t.world.callers.stranger, t.world.callers.viewer, t.world.callers.deployer, t.world.callers.reader}
+	for _, token := range t.world.callers.services {
 		secrets = append(secrets, token)
 	}
 	for _, name := range []string{"a", "b"} {
-		token, err := t.agentToken(name)
+		token, err := t.world.agentToken(name)
 		if err != nil {
 			return "", err
 		}
@@ -174,13 +174,13 @@ func (t *Try) writtenDown(ctx context.Context) (string, error) {
 		return nil
 	}
 	var errs []error
-	for _, name := range t.Parts() {
-		log, err := t.Process(name).Log()
+	for _, name := range t.world.Parts() {
+		log, err := t.world.Process(name).Log()
 		errs = append(errs, err, look("the log of "+name, log))
 	}
 	for _, part := range hubParts() {
 		for _, path := range []string{"/metrics", "/readyz", "/version", "/debug/log"} {
-			a, err := t.get(ctx, t.Hub[part]+path, t.callers.admin)
+			a, err := t.get(ctx, t.world.Hub[part]+path, t.world.callers.admin)
 			errs = append(errs, err, look(path+" of "+part, a.Body))
 		}
 	}

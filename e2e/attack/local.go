@@ -49,7 +49,7 @@ func (w *World) startUp(ctx context.Context) (*stack.Stack, error) {
 
 // rebound sends what a page can send to loopback addresses, by a name of the attacker that leads there: to the browser it is of the page's own origin.
 func (t *Try) rebound(ctx context.Context) (string, error) {
-	local, err := t.startUp(ctx)
+	local, err := t.world.startUp(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +175,7 @@ func notFound(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.Statu
 
 // hubsCertificate is the certificate of the hub's parts.
 func (t *Try) hubsCertificate() (*tls.Certificate, error) {
-	files, err := filepath.Glob(filepath.Join(t.Dir, "tls", "*.key"))
+	files, err := filepath.Glob(filepath.Join(t.world.Dir, "tls", "*.key"))
 	if err != nil {
 		return nil, err
 	}
@@ -203,21 +203,21 @@ func (t *Try) swapped(ctx context.Context) (string, error) {
 		http.Redirect(w, r, behind.URL+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 	})
 	defer redirecting.Close()
-	text, err := os.ReadFile(t.ConfigFile())
+	text, err := os.ReadFile(t.world.ConfigFile())
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp(t.Dir, "swapped-")
+	dir, err := os.MkdirTemp(t.world.Dir, "swapped-")
 	if err != nil {
 		return "", err
 	}
 	tokenFile := filepath.Join(dir, "token")
-	if err := os.WriteFile(tokenFile, []byte(t.callers.admin), 0o600); err != nil {
+	if err := os.WriteFile(tokenFile, []byte(t.world.callers.admin), 0o600); err != nil {
 		return "", err
 	}
 	config := func(name, at string) (string, error) {
 		file := filepath.Join(dir, name+".yaml")
-		return file, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), t.Hub[console], at)), 0o600)
+		return file, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), t.world.Hub[console], at)), 0o600)
 	}
 	none := filepath.Join(dir, "none.yaml")
 	swapped, err := config("swapped", evil.URL)
@@ -228,7 +228,7 @@ func (t *Try) swapped(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	secret := t.HubSecret()
+	secret := t.world.HubSecret()
 	plain := "http://127.evil.example"
 	var words []string
 	for _, try := range []struct {
@@ -238,25 +238,25 @@ func (t *Try) swapped(ctx context.Context) (string, error) {
 		says   string
 	}{
 		{none, nil, []string{"login", evil.URL, "--hub-secret-file", secret}, "authority"},
-		{none, nil, []string{"login", evil.URL, "--hub-secret-file", secret, "--ca-file", t.CAFile}, "authority"},
+		{none, nil, []string{"login", evil.URL, "--hub-secret-file", secret, "--ca-file", t.world.CAFile}, "authority"},
 		{none, nil, []string{"login", evil.URL, "--token-file", tokenFile}, "authority"},
 		{none, nil, []string{"login", evil.URL + "/v1/login/once#abcdefghijklmnopqrstuvwxyz"}, "authority"},
 		{none, nil, []string{"login", plain, "--hub-secret-file", secret}, "only sent over https"},
 		{none, nil, []string{"login", "http://evil.example", "--token-file", tokenFile}, "only sent over https"},
-		{none, []string{"FAIRLEAD_TOKEN=" + t.callers.admin, "FAIRLEAD_SERVER=" + evil.URL}, []string{"get", "services"}, "authority"},
-		{none, []string{"FAIRLEAD_TOKEN=" + t.callers.admin}, []string{"get", "services", "--server", plain}, "only sent over https"},
-		{t.ConfigFile(), nil, []string{"get", "services", "--server", evil.URL}, "not logged in"},
+		{none, []string{"FAIRLEAD_TOKEN=" + t.world.callers.admin, "FAIRLEAD_SERVER=" + evil.URL}, []string{"get", "services"}, "authority"},
+		{none, []string{"FAIRLEAD_TOKEN=" + t.world.callers.admin}, []string{"get", "services", "--server", plain}, "only sent over https"},
+		{t.world.ConfigFile(), nil, []string{"get", "services", "--server", evil.URL}, "not logged in"},
 		{swapped, nil, []string{"get", "services"}, "authority"},
 		{swapped, nil, []string{"diff", "service", "victim"}, "authority"},
-		{none, nil, []string{"login", redirecting.URL, "--hub-secret-file", secret, "--ca-file", t.CAFile}, ""},
-		{none, nil, []string{"login", redirecting.URL, "--token-file", tokenFile, "--ca-file", t.CAFile}, ""},
+		{none, nil, []string{"login", redirecting.URL, "--hub-secret-file", secret, "--ca-file", t.world.CAFile}, ""},
+		{none, nil, []string{"login", redirecting.URL, "--token-file", tokenFile, "--ca-file", t.world.CAFile}, ""},
 		{led, nil, []string{"get", "services"}, ""},
 	} {
-		out, err := process.Run(ctx, append([]string{"FAIRLEAD_CONFIG=" + try.config}, try.env...), "", filepath.Join(t.bins.Dir, "fairlead"), try.args...)
+		out, err := process.Run(ctx, append([]string{"FAIRLEAD_CONFIG=" + try.config}, try.env...), "", filepath.Join(t.world.bins.Dir, "fairlead"), try.args...)
 		if err == nil {
 			return out, fmt.Errorf("%q succeeds", try.args)
 		}
-		if wrong := errors.Join(says(err.Error(), try.says), silentOf(err.Error()+out, t.callers.admin)); wrong != nil {
+		if wrong := errors.Join(says(err.Error(), try.says), silentOf(err.Error()+out, t.world.callers.admin)); wrong != nil {
 			return err.Error(), fmt.Errorf("%q: %w", try.args, wrong)
 		}
 		words = append(words, oneLine(err.Error()))
@@ -288,7 +288,7 @@ func (t *Try) swappedForAgent(ctx context.Context) (string, error) {
 		http.Redirect(w, r, behind.URL+r.URL.RequestURI(), http.StatusPermanentRedirect)
 	})
 	defer redirecting.Close()
-	dir, err := os.MkdirTemp(t.Dir, "swapped-agent-")
+	dir, err := os.MkdirTemp(t.world.Dir, "swapped-agent-")
 	if err != nil {
 		return "", err
 	}
@@ -304,7 +304,7 @@ func (t *Try) swappedForAgent(ctx context.Context) (string, error) {
 		}
 	}
 	for _, file := range []string{"token", "key"} {
-		text, err := os.ReadFile(filepath.Join(t.Dir, "agent-b.data", file))
+		text, err := os.ReadFile(filepath.Join(t.world.Dir, "agent-b.data", file))
 		if err != nil {
 			return "", err
 		}
@@ -329,7 +329,7 @@ func (t *Try) swappedForAgent(ctx context.Context) (string, error) {
 		{"joined-" + name, evil.URL, joined},
 		{"redirected-" + name, redirecting.URL, filepath.Join(dir, "redirected")},
 	} {
-		p := process.New(dir, a.name, filepath.Join(t.bins.Dir, "agent"), "--hub-url", a.hub, "--hub-ca-file", t.CAFile, "--join-token-file", filepath.Join(dir, "join"),
+		p := process.New(dir, a.name, filepath.Join(t.world.bins.Dir, "agent"), "--hub-url", a.hub, "--hub-ca-file", t.world.CAFile, "--join-token-file", filepath.Join(dir, "join"),
 			"--data-dir", a.data, "--kubeconfig", kubeconfig, "--log-level", "debug")
 		if err := p.Start(); err != nil {
 			return "", err
@@ -359,7 +359,7 @@ func (t *Try) swappedForAgent(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token, err := t.agentToken("b")
+	token, err := t.world.agentToken("b")
 	if err != nil {
 		return "", err
 	}

@@ -205,10 +205,10 @@ func gigabyte(w io.Writer, before string) {
 
 // register has cluster a's API server hand groups to the lying server, and takes that back in the end.
 func (t *Try) register(ctx context.Context, api *lyingAPI, groups ...string) (undo func(), err error) {
-	kube := t.Clusters[0].Kubeconfig
+	kube := t.world.Clusters[0].Kubeconfig
 	undo = func() {
 		for _, group := range groups {
-			_, _ = t.Kubectl(context.WithoutCancel(ctx), kube, "delete", "--ignore-not-found", "--wait=false", "apiservice", "v1."+group) // the cluster ends with the stack
+			_, _ = t.world.Kubectl(context.WithoutCancel(ctx), kube, "delete", "--ignore-not-found", "--wait=false", "apiservice", "v1."+group) // the cluster ends with the stack
 		}
 		api.CloseClientConnections()
 		api.Close()
@@ -221,12 +221,12 @@ func (t *Try) register(ctx context.Context, api *lyingAPI, groups ...string) (un
 	for _, group := range groups {
 		objects += fmt.Sprintf(`,{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.%[1]s"},"spec":{"group":%[1]q,"version":"v1","groupPriorityMinimum":100,"versionPriority":100,"insecureSkipTLSVerify":true,"service":{"name":"evil","namespace":"default","port":%[2]s}}}`, group, port)
 	}
-	if _, err := process.Run(ctx, nil, objects+"]}", t.bins.Kubelocal, "kubectl", "--kubeconfig", kube, "apply", "-f", "-"); err != nil {
+	if _, err := process.Run(ctx, nil, objects+"]}", t.world.bins.Kubelocal, "kubectl", "--kubeconfig", kube, "apply", "-f", "-"); err != nil {
 		return undo, err
 	}
 	for _, group := range groups {
 		err := process.Await(ctx, "the API server knows the group", func(ctx context.Context) error {
-			_, err := t.Kubectl(ctx, kube, "-n", "tenant", "get", "things."+group)
+			_, err := t.world.Kubectl(ctx, kube, "-n", "tenant", "get", "things."+group)
 			return err
 		})
 		if err != nil {
@@ -247,7 +247,7 @@ func (n *neighbour) thingOf(ctx context.Context, names ...string) error {
 	if _, err := n.repo.Push(ctx, "things", files); err != nil {
 		return err
 	}
-	return n.try.apply(ctx, resources.String())
+	return n.try.world.apply(ctx, resources.String())
 }
 
 // lyingStatus answers with an error of the Kubernetes API.
@@ -260,7 +260,7 @@ func lyingStatus(code int, text string) http.HandlerFunc {
 
 // lyingServer applies objects of kinds whose API server lies, each in another way, while another service of the cluster is pushed to.
 func (t *Try) lyingServer(ctx context.Context) (string, error) {
-	if err := t.deploy(ctx); err != nil {
+	if err := t.world.deploy(ctx); err != nil {
 		return "", err
 	}
 	elsewhere := newGitHost()
@@ -354,7 +354,7 @@ func (t *Try) lyingServer(ctx context.Context) (string, error) {
 // again when the server is back.
 func (t *Try) silentServer(ctx context.Context) (string, error) {
 	const name = "fell-silent"
-	if err := t.deploy(ctx); err != nil {
+	if err := t.world.deploy(ctx); err != nil {
 		return "", err
 	}
 	api := newLyingAPI()
@@ -390,7 +390,7 @@ func (t *Try) silentServer(ctx context.Context) (string, error) {
 // lookupHeap renders a chart that looks up 500 objects of 1 MiB.
 func (t *Try) lookupHeap(ctx context.Context) (string, error) {
 	const name, objects = "lookup-heap", 500
-	if err := t.deploy(ctx); err != nil {
+	if err := t.world.deploy(ctx); err != nil {
 		return "", err
 	}
 	api, group := newLyingAPI(), groupOf(name)
@@ -433,7 +433,7 @@ func (t *Try) lookupHeap(ctx context.Context) (string, error) {
 	if _, err := n.repo.Push(ctx, "a chart that looks up much", files); err != nil {
 		return "", err
 	}
-	if err := t.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: sample, path: %[1]s, cluster: a, namespace: tenant, project: tenant}\n", name)); err != nil {
+	if err := t.world.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: %[1]s}\nspec: {source: sample, path: %[1]s, cluster: a, namespace: tenant, project: tenant}\n", name)); err != nil {
 		return "", err
 	}
 	took, err := n.ship(ctx)

@@ -142,12 +142,12 @@ func (t *Try) lyingProvider(ctx context.Context, l lie) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.provider.forge(c.code, l.make(t.provider))
+	t.world.provider.forge(c.code, l.make(t.world.provider))
 	a, err := t.finish(ctx, c)
 	if err != nil {
 		return "", err
 	}
-	if t.provider.exchanges(c.code) == 0 {
+	if t.world.provider.exchanges(c.code) == 0 {
 		return a.String(), errors.New("the provider was not asked, so that this tries nothing")
 	}
 	return refusedLogin(a)
@@ -176,14 +176,14 @@ func (t *Try) manyCodes(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if n := t.provider.exchanges(code); n > 0 {
+		if n := t.world.provider.exchanges(code); n > 0 {
 			return a.String(), errors.New("the provider is asked with a guessed code")
 		}
 		if a.Code == http.StatusTooManyRequests {
 			if a.Header.Get("Retry-After") == "" {
 				return a.String(), errors.New("it does not say when to come again")
 			}
-			other := t.newTry()
+			other := t.world.newTry()
 			defer other.close()
 			return fmt.Sprintf("one exchange; after %d codes: %s", n, a), other.goodLogin(ctx)
 		}
@@ -274,7 +274,7 @@ func (t *Try) changedCookie(ctx context.Context) (string, error) {
 		}
 		tried++
 	}
-	if n := t.provider.exchanges(c.code); n > 0 {
+	if n := t.world.provider.exchanges(c.code); n > 0 {
 		return "", fmt.Errorf("the provider was asked %d times", n)
 	}
 	return fmt.Sprintf("%d changed cookies are refused", tried), t.goodLogin(ctx)
@@ -286,7 +286,7 @@ func (t *Try) reservedClaims(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.provider.forge(c.code, t.provider.with(map[string]any{
+	t.world.provider.forge(c.code, t.world.provider.with(map[string]any{
 		"email": "gus@example.com", "email_verified": true, "groups": []string{identity.AdminsGroup, "fairlead:x", "system:masters", "system:nodes", "kubeadm:cluster-admins", "developers"},
 	}))
 	a, err := t.finish(ctx, c)
@@ -304,11 +304,11 @@ func (t *Try) reservedClaims(ctx context.Context) (string, error) {
 		}
 	}
 	for _, cluster := range []string{"a", "b"} {
-		look, err := t.send(ctx, http.MethodGet, t.Hub[tunnel]+"/clusters/"+cluster+"/api/v1/namespaces/victim/secrets", "", nil, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
+		look, err := t.send(ctx, http.MethodGet, t.world.Hub[tunnel]+"/clusters/"+cluster+"/api/v1/namespaces/victim/secrets", "", nil, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
 		if err != nil {
 			return "", err
 		}
-		if look.Code == http.StatusOK || silentOf(look.Body, t.planted.object) != nil {
+		if look.Code == http.StatusOK || silentOf(look.Body, t.world.planted.object) != nil {
 			return look.String(), errors.New("the groups open a cluster")
 		}
 	}
@@ -342,12 +342,12 @@ func (t *Try) strangeIDTokens(ctx context.Context) (string, error) {
 	now := time.Now()
 	claims := func(changes map[string]any) map[string]any {
 		all := map[string]any{
-			"iss": t.provider.URL, "aud": clientID, "azp": clientID, "sub": "id9", "email": "ida@example.com", "email_verified": true, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
+			"iss": t.world.provider.URL, "aud": clientID, "azp": clientID, "sub": "id9", "email": "ida@example.com", "email_verified": true, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
 		}
 		maps.Copy(all, changes)
 		return all
 	}
-	good, err := t.provider.with(nil)(claims(nil))
+	good, err := t.world.provider.with(nil)(claims(nil))
 	if err != nil {
 		return "", err
 	}
@@ -362,7 +362,7 @@ func (t *Try) strangeIDTokens(ctx context.Context) (string, error) {
 		"another client's": {"aud": "another-client", "azp": "another-client"}, "another issuer's": {"iss": "https://evil.example"},
 		"old": {"iat": now.Add(-time.Hour).Unix()}, "expired": {"exp": now.Add(-time.Hour).Unix()}, "nobody's": {"sub": ""}, "without an expiry": {"exp": nil},
 	} {
-		if strange[name], err = t.provider.with(nil)(claims(changes)); err != nil {
+		if strange[name], err = t.world.provider.with(nil)(claims(changes)); err != nil {
 			return "", err
 		}
 	}
@@ -380,7 +380,7 @@ func (t *Try) strangeIDTokens(ctx context.Context) (string, error) {
 
 // lateLink uses the link that the console printed when nobody had logged in yet.
 func (t *Try) lateLink(ctx context.Context) (string, error) {
-	log, err := t.Process(console).Log()
+	log, err := t.world.Process(console).Log()
 	if err != nil {
 		return "", err
 	}
@@ -401,14 +401,14 @@ const proxied = "127.251.0.1"
 
 // failingPeers guesses from so many networks that the console can't keep each of them: others still log in.
 func (t *Try) failingPeers(ctx context.Context, n int) (string, error) {
-	from := t.newTry()
+	from := t.world.newTry()
 	defer from.close()
 	from.addr = []byte{127, 251, 0, 1}
 	from.client = from.newClient(from.addr, true)
 	codes := map[int]int{}
 	for i := range n {
 		network := fmt.Sprintf("2001:db8:%x:%x::1", i>>8, i&0xff)
-		a, err := from.send(ctx, http.MethodPost, t.Hub[console]+identityService+"JoinCluster", "", strings.NewReader(`{"joinToken":"fairlead-join-00000000000000000000"}`),
+		a, err := from.send(ctx, http.MethodPost, t.world.Hub[console]+identityService+"JoinCluster", "", strings.NewReader(`{"joinToken":"fairlead-join-00000000000000000000"}`),
 			"Content-Type", contentTypeProtocol, "X-Forwarded-For", network)
 		if err != nil {
 			return "", err
@@ -420,8 +420,8 @@ func (t *Try) failingPeers(ctx context.Context, n int) (string, error) {
 	if codes[http.StatusUnauthorized] == 0 {
 		return fmt.Sprint(codes), errors.New("no guess was looked at, so that this tries nothing")
 	}
-	other := t.newTry()
+	other := t.world.newTry()
 	defer other.close()
-	_, err := other.login(ctx, "otto")
+	_, err := other.world.login(ctx, "otto")
 	return fmt.Sprintf("%d guesses, answered with %v; another logs in", n, codes), err
 }

@@ -184,7 +184,7 @@ var authRequest = regexp.MustCompile(`authRequestID=([^&"]+)`)
 
 // atProvider begins a login at the console and finishes it at the provider.
 func (t *Try) atProvider(ctx context.Context, back string) (c coming, err error) {
-	begin, err := t.get(ctx, t.Hub[console]+"/v1/login?return="+url.QueryEscape(back), "")
+	begin, err := t.get(ctx, t.world.Hub[console]+"/v1/login?return="+url.QueryEscape(back), "")
 	if err != nil {
 		return c, err
 	}
@@ -199,13 +199,13 @@ func (t *Try) atProvider(ctx context.Context, back string) (c coming, err error)
 	if found == nil {
 		return c, fmt.Errorf("the provider does not ask who it is: %s", page)
 	}
-	host, _, _ := strings.Cut(strings.TrimPrefix(t.provider.URL, "http://"), ":")
+	host, _, _ := strings.Cut(strings.TrimPrefix(t.world.provider.URL, "http://"), ":")
 	form := url.Values{"username": {"test-user@" + host}, "password": {"verysecure"}, "id": {found[1]}}
-	in, err := t.send(ctx, http.MethodPost, t.provider.URL+"/login/username", "", strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded")
+	in, err := t.send(ctx, http.MethodPost, t.world.provider.URL+"/login/username", "", strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded")
 	if err != nil {
 		return c, err
 	}
-	leads, err := t.get(ctx, absolute(t.provider.URL, in.Header.Get("Location")), "")
+	leads, err := t.get(ctx, absolute(t.world.provider.URL, in.Header.Get("Location")), "")
 	if err != nil {
 		return c, err
 	}
@@ -214,11 +214,11 @@ func (t *Try) atProvider(ctx context.Context, back string) (c coming, err error)
 		return c, err
 	}
 	c.state, c.code = to.Query().Get("state"), to.Query().Get("code")
-	if c.state == "" || c.code == "" || !strings.HasPrefix(to.String(), t.Hub[console]+"/v1/login/callback?") {
+	if c.state == "" || c.code == "" || !strings.HasPrefix(to.String(), t.world.Hub[console]+"/v1/login/callback?") {
 		return c, fmt.Errorf("the provider leads to %s", to)
 	}
-	c.person = fmt.Sprintf("person-%d@example.com", t.tries.Add(1))
-	t.provider.forge(c.code, t.provider.with(t.provider.named(c.person)))
+	c.person = fmt.Sprintf("person-%d@example.com", t.world.tries.Add(1))
+	t.world.provider.forge(c.code, t.world.provider.with(t.world.provider.named(c.person)))
 	return c, nil
 }
 
@@ -236,7 +236,7 @@ func (t *Try) finish(ctx context.Context, c coming) (Answer, error) {
 		headers = []string{"Cookie", c.cookie}
 	}
 	query := url.Values{"state": {c.state}, "code": {c.code}}
-	return t.send(ctx, http.MethodGet, t.Hub[console]+"/v1/login/callback?"+query.Encode(), "", nil, headers...)
+	return t.send(ctx, http.MethodGet, t.world.Hub[console]+"/v1/login/callback?"+query.Encode(), "", nil, headers...)
 }
 
 // sessionOf is the cookie of the session that an answer begins; empty: it begins none.
@@ -252,7 +252,7 @@ func sessionOf(a Answer) string {
 
 // whose returns whom a session is of.
 func (t *Try) whose(ctx context.Context, cookie string) (user string, groups []string, err error) {
-	a, err := t.send(ctx, http.MethodGet, t.Hub[console]+"/v1/session", "", nil, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
+	a, err := t.send(ctx, http.MethodGet, t.world.Hub[console]+"/v1/session", "", nil, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
 	if err != nil {
 		return "", nil, err
 	}

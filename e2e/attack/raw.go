@@ -23,13 +23,13 @@ const answerWithin = 15 * time.Second
 
 // dial opens a TLS connection to a part, for bytes as they are given.
 func (t *Try) dial(ctx context.Context, part, protocol string) (*tls.Conn, error) {
-	u, err := url.Parse(t.Hub[part])
+	u, err := url.Parse(t.world.Hub[part])
 	if err != nil {
 		return nil, err
 	}
 	dialer := tls.Dialer{
 		NetDialer: &net.Dialer{LocalAddr: &net.TCPAddr{IP: t.addr}},
-		Config:    &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12, NextProtos: []string{protocol}},
+		Config:    &tls.Config{RootCAs: t.world.roots, MinVersion: tls.VersionTLS12, NextProtos: []string{protocol}},
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", u.Host)
 	if err != nil {

@@ -84,7 +84,7 @@ func requests() (attacks []Attack) {
 		attacks,
 		Attack{Name: "administrator as system:masters", CVE: []string{"CVE-2021-31999"}, Part: agent, Run: func(ctx context.Context, t *Try) (string, error) {
 			who := `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
-			a, err := t.send(ctx, http.MethodPost, t.Hub[tunnel]+"/clusters/a/apis/authentication.k8s.io/v1/selfsubjectreviews", t.callers.admin, strings.NewReader(who),
+			a, err := t.send(ctx, http.MethodPost, t.world.Hub[tunnel]+"/clusters/a/apis/authentication.k8s.io/v1/selfsubjectreviews", t.world.callers.admin, strings.NewReader(who),
 				"Content-Type", "application/json", "Impersonate-User", "system:admin", "Impersonate-Group", "system:masters", "Impersonate-Uid", "0")
 			if err != nil {
 				return "", err
@@ -92,11 +92,11 @@ func requests() (attacks []Attack) {
 			return a.want(http.StatusForbidden, http.StatusBadRequest)
 		}},
 		Attack{Name: "agent's token at the tunnel as a person", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.noPerson(ctx, t.evil.token)
+			return t.noPerson(ctx, t.world.evil.token)
 		}},
 		Attack{Name: "services' tokens at the tunnel as a person", CVE: []string{"CVE-2024-5798"}, Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
 			var said []string
-			for role, token := range t.callers.services {
+			for role, token := range t.world.callers.services {
 				answer, err := t.noPerson(ctx, token)
 				if err != nil {
 					return answer, fmt.Errorf("the token of %s: %w", role, err)
@@ -113,14 +113,14 @@ func (t *Try) noPerson(ctx context.Context, token string) (string, error) {
 	var last Answer
 	for _, cluster := range []string{"a", "b", "evil"} {
 		for _, door := range []string{"/clusters/", "/relay/"} {
-			a, err := t.get(ctx, t.Hub[tunnel]+door+cluster+"/api/v1/namespaces/victim/secrets", token)
+			a, err := t.get(ctx, t.world.Hub[tunnel]+door+cluster+"/api/v1/namespaces/victim/secrets", token)
 			if err != nil {
 				return "", err
 			}
-			if err := silentOf(a.Body, t.planted.object); err != nil {
+			if err := silentOf(a.Body, t.world.planted.object); err != nil {
 				return a.String(), err
 			}
-			if door == "/relay/" && token == t.callers.services[tunnel] {
+			if door == "/relay/" && token == t.world.callers.services[tunnel] {
 				continue // its door: what it may say there is in the relay's own tests
 			}
 			if a.Code != http.StatusForbidden && a.Code != http.StatusUnauthorized {
@@ -134,7 +134,7 @@ func (t *Try) noPerson(ctx context.Context, token string) (string, error) {
 
 // request sends a request as a viewer of cluster b.
 func (t *Try) request(ctx context.Context, r request) (string, error) {
-	good, err := t.get(ctx, t.Hub[tunnel]+"/clusters/b/api/v1/namespaces/victim/configmaps", t.callers.reader)
+	good, err := t.get(ctx, t.world.Hub[tunnel]+"/clusters/b/api/v1/namespaces/victim/configmaps", t.world.callers.reader)
 	if err != nil || good.Code != http.StatusOK {
 		return good.String(), fmt.Errorf("what the reader may see is refused, so that this tries nothing: %w", err)
 	}
@@ -148,7 +148,7 @@ func (t *Try) request(ctx context.Context, r request) (string, error) {
 			fields += "Content-Type: application/json\r\n"
 		}
 	}
-	raw := r.line + " HTTP/1.1\r\nHost: hub\r\n" + strings.ReplaceAll(fields, "TOKEN", t.callers.reader) + "\r\n" + r.body
+	raw := r.line + " HTTP/1.1\r\nHost: hub\r\n" + strings.ReplaceAll(fields, "TOKEN", t.world.callers.reader) + "\r\n" + r.body
 	answers, err := t.say(ctx, tunnel, raw)
 	if err != nil {
 		return "", err
@@ -158,7 +158,7 @@ func (t *Try) request(ctx context.Context, r request) (string, error) {
 			return summed(answers), errors.New("secrets came back")
 		}
 		switch {
-		case r.served && i == 0 && a.Code == http.StatusOK && !strings.Contains(a.Body, t.planted.secret):
+		case r.served && i == 0 && a.Code == http.StatusOK && !strings.Contains(a.Body, t.world.planted.secret):
 		case !slices.Contains(append(r.codes, 400, 431), a.Code):
 			return summed(answers), fmt.Errorf("the status is %d, not %v", a.Code, r.codes)
 		}

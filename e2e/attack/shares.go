@@ -24,21 +24,21 @@ func shares() []Attack {
 		{Name: "one person's watches", CVE: []string{"CVE-2022-31080"}, Part: console, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, console, 96, func() (string, error) {
 				return t.hoard(ctx, 300, http.StatusTooManyRequests, func(ctx context.Context) (Answer, error) {
-					return t.hold(ctx, t.Hub[console]+consoleV1+"LiveService/WatchResources", t.callers.viewer, true)
+					return t.hold(ctx, t.world.Hub[console]+consoleV1+"LiveService/WatchResources", t.world.callers.viewer, true)
 				})
 			})
 		}},
 		{Name: "one person's watches of a cluster", CVE: []string{"CVE-2022-31080"}, Part: tunnel, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, tunnel, 128, func() (string, error) {
 				return t.hoard(ctx, 700, http.StatusTooManyRequests, func(ctx context.Context) (Answer, error) {
-					return t.hold(ctx, t.Hub[tunnel]+"/clusters/b/api/v1/namespaces/victim/configmaps?watch=true", t.callers.reader, false)
+					return t.hold(ctx, t.world.Hub[tunnel]+"/clusters/b/api/v1/namespaces/victim/configmaps?watch=true", t.world.callers.reader, false)
 				})
 			})
 		}},
 		{Name: "one agent's streams", CVE: []string{"CVE-2022-31079"}, Part: distributor, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, distributor, 64, func() (string, error) {
 				return t.hoard(ctx, 100, http.StatusServiceUnavailable, func(ctx context.Context) (Answer, error) {
-					return t.hold(ctx, t.Hub[distributor]+deliveryService+"Watch", t.evil.token, true)
+					return t.hold(ctx, t.world.Hub[distributor]+deliveryService+"Watch", t.world.evil.token, true)
 				})
 			})
 		}},
@@ -63,7 +63,7 @@ func (t *Try) hold(ctx context.Context, url, token string, stream bool) (Answer,
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := t.authorize(req, token); err != nil {
+	if err := t.world.authorize(req, token); err != nil {
 		return Answer{}, err
 	}
 	if stream {
@@ -143,12 +143,12 @@ func (t *Try) ranges(ctx context.Context, n int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token, err := t.agentToken("a")
+	token, err := t.world.agentToken("a")
 	if err != nil {
 		return "", err
 	}
 	ask := func() (Answer, error) {
-		return t.send(ctx, http.MethodGet, t.Hub[distributor]+"/v1/artifacts/"+digest, token, nil, "Range", "bytes=0-0")
+		return t.send(ctx, http.MethodGet, t.world.Hub[distributor]+"/v1/artifacts/"+digest, token, nil, "Range", "bytes=0-0")
 	}
 	if one, err := ask(); err != nil || one.Code != http.StatusPartialContent || len(one.Body) != 1 {
 		return one.String(), errors.Join(err, errors.New("one range is refused, so that this tries nothing"))
@@ -209,7 +209,7 @@ func (t *Try) mute(ctx context.Context) (string, error) {
 		})
 	}
 	defer func() { stop(); attackers.Wait() }()
-	host := t.newTry()
+	host := t.world.newTry()
 	defer host.close()
 	counted := 0
 	for range 5 {
@@ -242,11 +242,11 @@ func (t *Try) twoCallers(ctx context.Context) (string, error) {
 		credential := ""
 		switch i % 4 {
 		case 0:
-			credential = "Authorization: Bearer " + t.callers.admin + "\r\n"
+			credential = "Authorization: Bearer " + t.world.callers.admin + "\r\n"
 		case 1:
-			credential = "Authorization: Bearer " + t.callers.stranger + "\r\n"
+			credential = "Authorization: Bearer " + t.world.callers.stranger + "\r\n"
 		case 2:
-			credential = "Authorization: Bearer " + t.callers.services[gitcache] + "\r\n"
+			credential = "Authorization: Bearer " + t.world.callers.services[gitcache] + "\r\n"
 		}
 		if _, err := io.WriteString(conn, "GET /clusters/a/api/v1/namespaces HTTP/1.1\r\nHost: hub\r\n"+credential+"\r\n"); err != nil {
 			return fmt.Sprint(codes), err
@@ -269,11 +269,11 @@ func (t *Try) twoCallers(ctx context.Context) (string, error) {
 
 // sentTo are the fields of a service's token as the service sends it to another one.
 func (t *Try) sentTo(ctx context.Context, to, role string) ([]string, error) {
-	secret, err := os.ReadFile(t.HubSecret())
+	secret, err := os.ReadFile(t.world.HubSecret())
 	if err != nil {
 		return nil, err
 	}
-	token, header := t.callers.services[role], http.Header{}
+	token, header := t.world.callers.services[role], http.Header{}
 	err = identitytest.SendTo(to, token, string(secret)).SetHeader(ctx, token, header)
 	fields := []string{"Content-Type", contentTypeProtocol}
 	if header.Get("Authorization") == "" {
@@ -288,12 +288,12 @@ func (t *Try) sentTo(ctx context.Context, to, role string) ([]string, error) {
 // otherAudience sends what a service sends to the console to all the other parts.
 func (t *Try) otherAudience(ctx context.Context) (string, error) {
 	var words []string
-	for role := range t.callers.services {
+	for role := range t.world.callers.services {
 		fields, err := t.sentTo(ctx, console, role)
 		if err != nil {
 			return "", err
 		}
-		good, err := t.send(ctx, http.MethodPost, t.Hub[console]+consoleV1+"AccessService/GetCaller", "", strings.NewReader("{}"), fields...)
+		good, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+consoleV1+"AccessService/GetCaller", "", strings.NewReader("{}"), fields...)
 		if err != nil || good.Code != http.StatusOK {
 			return good.String(), errors.Join(err, fmt.Errorf("the token of %s opens nothing, so that this tries nothing", role))
 		}
@@ -301,7 +301,7 @@ func (t *Try) otherAudience(ctx context.Context) (string, error) {
 			if part == "relay" {
 				part = tunnel
 			}
-			a, err := t.send(ctx, http.MethodPost, t.Hub[part]+path, "", strings.NewReader("{}"), fields...)
+			a, err := t.send(ctx, http.MethodPost, t.world.Hub[part]+path, "", strings.NewReader("{}"), fields...)
 			if err != nil {
 				return "", err
 			}
@@ -316,7 +316,7 @@ func (t *Try) otherAudience(ctx context.Context) (string, error) {
 
 // anySecret asks for Secrets as a gitcache: one that a source names, and others.
 func (t *Try) anySecret(ctx context.Context) (string, error) {
-	if err := t.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: of-a-source}\ndata: {token: x}\n---\napiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: with-a-secret}\nspec: {git: {url: %q, webhookSecret: of-a-source}}\n", t.GitURL)); err != nil {
+	if err := t.world.apply(ctx, fmt.Sprintf("apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: of-a-source}\ndata: {token: x}\n---\napiVersion: fairlead.dev/v1\nkind: Source\nmetadata: {name: with-a-secret}\nspec: {git: {url: %q, webhookSecret: of-a-source}}\n", t.world.GitURL)); err != nil {
 		return "", err
 	}
 	ask := func(role, name string) (Answer, error) {
@@ -324,7 +324,7 @@ func (t *Try) anySecret(ctx context.Context) (string, error) {
 		if err != nil {
 			return Answer{}, err
 		}
-		return t.send(ctx, http.MethodPost, t.Hub[console]+consoleV1+"SecretService/AccessSecret", "", strings.NewReader(fmt.Sprintf(`{"name":%q}`, name)), fields...)
+		return t.send(ctx, http.MethodPost, t.world.Hub[console]+consoleV1+"SecretService/AccessSecret", "", strings.NewReader(fmt.Sprintf(`{"name":%q}`, name)), fields...)
 	}
 	if a, err := ask(gitcache, "of-a-source"); err != nil || a.Code != http.StatusOK {
 		return a.String(), errors.Join(err, errors.New("what a source names is refused, so that this tries nothing"))
@@ -335,7 +335,7 @@ func (t *Try) anySecret(ctx context.Context) (string, error) {
 		if last, err = ask(try[0], try[1]); err != nil {
 			return "", err
 		}
-		if last.Code/100 != 4 || silentOf(last.Body, t.planted.secret) != nil {
+		if last.Code/100 != 4 || silentOf(last.Body, t.world.planted.secret) != nil {
 			return last.String(), fmt.Errorf("%s is given %s", try[0], try[1])
 		}
 	}
@@ -344,10 +344,10 @@ func (t *Try) anySecret(ctx context.Context) (string, error) {
 
 // borrowedSecret writes a source, with the right to write sources, whose webhooks are checked by a Secret that the writer may not see.
 func (t *Try) borrowedSecret(ctx context.Context) (string, error) {
-	if err := t.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Role\nmetadata: {name: source-writer}\nspec: {rules: [{verbs: [view, edit], kinds: [Source]}]}\n---\napiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: source-writer}\nspec: {subjects: [{user: sven}], role: source-writer, clusters: {all: true}}\n"); err != nil {
+	if err := t.world.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Role\nmetadata: {name: source-writer}\nspec: {rules: [{verbs: [view, edit], kinds: [Source]}]}\n---\napiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: source-writer}\nspec: {subjects: [{user: sven}], role: source-writer, clusters: {all: true}}\n"); err != nil {
 		return "", err
 	}
-	token, err := t.login(ctx, "sven")
+	token, err := t.world.login(ctx, "sven")
 	if err != nil {
 		return "", err
 	}
@@ -367,7 +367,7 @@ func (t *Try) borrowedSecret(ctx context.Context) (string, error) {
 			return last.String(), fmt.Errorf("%s names a Secret of others", field)
 		}
 	}
-	return last.String(), silentOf(last.Body, t.planted.secret)
+	return last.String(), silentOf(last.Body, t.world.planted.secret)
 }
 
 // plainFlip asks what a service would be configured with if a secret value of others were plain.
@@ -377,13 +377,13 @@ func (t *Try) plainFlip(ctx context.Context) (string, error) {
 		{"secret": "victim", "key": "password", "plain": true},
 		{"backend": "files", "path": "victim.yaml", "key": "password", "plain": true},
 	} {
-		for _, caller := range []string{t.callers.deployer, t.callers.viewer} {
+		for _, caller := range []string{t.world.callers.deployer, t.world.callers.viewer} {
 			draft := t.shop(map[string]any{"config": map[string]any{"flipped": map[string]any{"ref": ref}}})["service"]
 			var err error
 			if last, err = t.call(ctx, console, consoleV1+"ConfigService/PreviewConfig", caller, map[string]any{"draft": draft}); err != nil {
 				return "", err
 			}
-			if err := silentOf(last.Body, t.planted.secret); err != nil || last.Code >= http.StatusInternalServerError {
+			if err := silentOf(last.Body, t.world.planted.secret); err != nil || last.Code >= http.StatusInternalServerError {
 				return last.String(), errors.Join(err, errors.New("it is shown"))
 			}
 		}
@@ -395,7 +395,7 @@ func (t *Try) plainFlip(ctx context.Context) (string, error) {
 func (t *Try) unseen(ctx context.Context) (string, error) {
 	var told struct{ Events []json.RawMessage }
 	count := func() (Answer, error) {
-		a, err := t.call(ctx, console, consoleV1+"AuditService/ListAuditEvents", t.callers.admin, map[string]any{"pageSize": 1000, "filter": map[string]any{"action": "login.service"}})
+		a, err := t.call(ctx, console, consoleV1+"AuditService/ListAuditEvents", t.world.callers.admin, map[string]any{"pageSize": 1000, "filter": map[string]any{"action": "login.service"}})
 		if err == nil {
 			told.Events = nil
 			err = json.Unmarshal([]byte(a.Body), &told)
@@ -406,7 +406,7 @@ func (t *Try) unseen(ctx context.Context) (string, error) {
 		return "", err
 	}
 	before := len(told.Events)
-	if _, err := t.serviceToken(ctx, distributor); err != nil {
+	if _, err := t.world.serviceToken(ctx, distributor); err != nil {
 		return "", err
 	}
 	err := t.until(ctx, func() (Answer, error) {

@@ -18,7 +18,7 @@ import (
 type signer struct{ file, public string }
 
 func (t *Try) newSigner(ctx context.Context) (*signer, error) {
-	dir, err := os.MkdirTemp(t.Dir, "signer-")
+	dir, err := os.MkdirTemp(t.world.Dir, "signer-")
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (t *Try) signatures(ctx context.Context) (string, error) {
 		return err
 	}
 	deliver := func(name, ref string) error {
-		return t.apply(ctx, wanting(name, ref, "url: '"+strings.Replace(t.GitURL, "sample", name, 1)+"', verification: {keys: ['"+key.public+"']}"))
+		return t.world.apply(ctx, wanting(name, ref, "url: '"+strings.Replace(t.world.GitURL, "sample", name, 1)+"', verification: {keys: ['"+key.public+"']}"))
 	}
 	const twin = "signed-well"
 	if err := errors.Join(publish(twin, func() string { return "tree " + good + "\n" + people + header(signature) + message }, false), deliver(twin, "main")); err != nil {

@@ -158,23 +158,23 @@ func (t *Try) uninvited(p procedure) []caller {
 	person := reads(name) || slices.Contains(aboutOneself(), name) || slices.Contains(open(), name)
 	// A person who sees a cluster may ask for access to it: that is no right (see askedFor).
 	member := person || name == "CreateAccessRequest"
-	all := t.planted.all()
+	all := t.world.planted.all()
 	list := []caller{
 		{"nobody", "", slices.Contains(open(), name), all},
-		{"a person without a grant", t.callers.stranger, person, all},
-		{"a viewer of another project", t.callers.viewer, member, []string{t.planted.secret, t.planted.config, t.planted.object}},
-		{"a deployer of another project", t.callers.deployer, member, []string{t.planted.secret, t.planted.config, t.planted.object}},
-		{"the agent of another cluster", t.evil.token, agentMay(p), all},
+		{"a person without a grant", t.world.callers.stranger, person, all},
+		{"a viewer of another project", t.world.callers.viewer, member, []string{t.world.planted.secret, t.world.planted.config, t.world.planted.object}},
+		{"a deployer of another project", t.world.callers.deployer, member, []string{t.world.planted.secret, t.world.planted.config, t.world.planted.object}},
+		{"the agent of another cluster", t.world.evil.token, agentMay(p), all},
 	}
-	for role, token := range t.callers.services {
-		list = append(list, caller{"the service " + role, token, roleMay(role, p), []string{t.planted.secret}})
+	for role, token := range t.world.callers.services {
+		list = append(list, caller{"the service " + role, token, roleMay(role, p), []string{t.world.planted.secret}})
 	}
 	return list
 }
 
 // strangers calls one procedure as everybody, empty and about the victim's things.
 func (t *Try) strangers(ctx context.Context, p procedure) (string, error) {
-	if _, ok := t.Hub[p.part]; !ok {
+	if _, ok := t.world.Hub[p.part]; !ok {
 		return "", fmt.Errorf("say in partsOf which part serves %s", p.path())
 	}
 	about, err := protojson.Marshal(victims(p.Input(), 0))
@@ -253,12 +253,12 @@ func (t *Try) any(ctx context.Context, p procedure, token, message string) (Answ
 
 // untouched fails if something of the victim's has changed.
 func (t *Try) untouched(ctx context.Context) error {
-	now, err := t.victimsRevisions(ctx)
+	now, err := t.world.victimsRevisions(ctx)
 	if err != nil {
 		return err
 	}
-	if now != t.before {
-		return fmt.Errorf("what is the victim's has changed:\n%s\nwas\n%s", now, t.before)
+	if now != t.world.before {
+		return fmt.Errorf("what is the victim's has changed:\n%s\nwas\n%s", now, t.world.before)
 	}
 	return nil
 }

@@ -31,12 +31,12 @@ func (t *Try) stream(ctx context.Context, part, procedure, token, message string
 func (t *Try) streamAs(ctx context.Context, part, procedure, token, contentType, message string) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, listening)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.Hub[part]+procedure, bytes.NewReader(envelope(message)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.world.Hub[part]+procedure, bytes.NewReader(envelope(message)))
 	if err != nil {
 		return Answer{}, err
 	}
 	req.Header.Set("Content-Type", contentType)
-	if err := t.authorize(req, token); err != nil {
+	if err := t.world.authorize(req, token); err != nil {
 		return Answer{}, err
 	}
 	resp, err := t.client.Do(req)
@@ -88,7 +88,7 @@ func (t *Try) listen(ctx context.Context, url, token string, began func()) error
 	if err != nil {
 		return err
 	}
-	if err := t.authorize(req, token); err != nil {
+	if err := t.world.authorize(req, token); err != nil {
 		return err
 	}
 	resp, err := t.client.Do(req)

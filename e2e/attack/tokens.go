@@ -88,7 +88,7 @@ func tokens() (attacks []Attack) {
 		attacks,
 		Attack{Name: "two Authorization fields, folded and with underscores", CVE: []string{"CVE-2025-64484"}, Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) { return t.twoTokens(ctx) }},
 		Attack{Name: "token in the query", Part: tunnel, Run: func(ctx context.Context, t *Try) (string, error) {
-			a, err := t.get(ctx, t.Hub[tunnel]+"/clusters/a/api/v1/namespaces?access_token="+t.callers.admin+"&token="+t.callers.admin, "")
+			a, err := t.get(ctx, t.world.Hub[tunnel]+"/clusters/a/api/v1/namespaces?access_token="+t.world.callers.admin+"&token="+t.world.callers.admin, "")
 			if err != nil {
 				return "", err
 			}
@@ -115,7 +115,7 @@ func tokens() (attacks []Attack) {
 
 // forged sends a forged token to every part that listens.
 func (t *Try) forged(ctx context.Context, f form) (string, error) {
-	parts := strings.Split(t.callers.admin, ".")
+	parts := strings.Split(t.world.callers.admin, ".")
 	if len(parts) != 3 {
 		return "", errors.New("the administrator's token is no JWT: this tries nothing")
 	}
@@ -123,7 +123,7 @@ func (t *Try) forged(ctx context.Context, f form) (string, error) {
 	var words []string
 	for _, part := range hubParts() {
 		path := map[string]string{console: "/version", gitcache: "/version", distributor: "/version", tunnel: "/clusters/a/api/v1/namespaces"}[part]
-		good, err := t.get(ctx, t.Hub[part]+path, t.callers.admin)
+		good, err := t.get(ctx, t.world.Hub[part]+path, t.world.callers.admin)
 		if err != nil || good.Code != http.StatusOK {
 			return good.String(), fmt.Errorf("the right token is refused by %s, so that this tries nothing: %w", part, err)
 		}
@@ -146,10 +146,10 @@ func (t *Try) forged(ctx context.Context, f form) (string, error) {
 }
 
 func (t *Try) twoTokens(ctx context.Context) (string, error) {
-	good := "Authorization: Bearer " + t.callers.admin + "\r\n"
-	poor := "Authorization: Bearer " + t.callers.stranger + "\r\n"
+	good := "Authorization: Bearer " + t.world.callers.admin + "\r\n"
+	poor := "Authorization: Bearer " + t.world.callers.stranger + "\r\n"
 	var words []string
-	for _, heads := range []string{good + poor, poor + good, "Authorization: Bearer " + t.callers.stranger + ",\r\n " + t.callers.admin + "\r\n", "Authorization: Bearer\r\n\t" + t.callers.admin + "x\r\n", poor + strings.Replace(good, "Authorization", "Authorization_", 1), poor + strings.Replace(good, "Authorization:", "Authorization :", 1), poor + strings.Replace(good, "Authorization", "X-Forwarded-Authorization", 1), poor + "X-Forwarded-User: ada\r\nX-Forwarded-Groups: fairlead:admins\r\nX_Forwarded_User: ada\r\nX-Auth-Request-User: ada\r\n"} {
+	for _, heads := range []string{good + poor, poor + good, "Authorization: Bearer " + t.world.callers.stranger + ",\r\n " + t.world.callers.admin + "\r\n", "Authorization: Bearer\r\n\t" + t.world.callers.admin + "x\r\n", poor + strings.Replace(good, "Authorization", "Authorization_", 1), poor + strings.Replace(good, "Authorization:", "Authorization :", 1), poor + strings.Replace(good, "Authorization", "X-Forwarded-Authorization", 1), poor + "X-Forwarded-User: ada\r\nX-Forwarded-Groups: fairlead:admins\r\nX_Forwarded_User: ada\r\nX-Auth-Request-User: ada\r\n"} {
 		answers, err := t.say(ctx, tunnel, "GET /clusters/a/api/v1/namespaces HTTP/1.1\r\nHost: hub\r\n"+heads+"Connection: close\r\n\r\n")
 		if err != nil {
 			return "", err
@@ -195,7 +195,7 @@ func (t *Try) guess(ctx context.Context) (string, error) {
 			if a.Header.Get("Retry-After") == "" {
 				return a.String(), errors.New("it does not say when to come again")
 			}
-			_, err := t.login(ctx, "nora")
+			_, err := t.world.login(ctx, "nora")
 			return fmt.Sprintf("after %d guesses: %s", n, a), err
 		}
 		if a.Code != http.StatusUnauthorized {
@@ -206,18 +206,18 @@ func (t *Try) guess(ctx context.Context) (string, error) {
 }
 
 func (t *Try) joinTwice(ctx context.Context) (string, error) {
-	if err := t.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: joined-once}\n"); err != nil {
+	if err := t.world.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: joined-once}\n"); err != nil {
 		return "", err
 	}
 	var made struct{ JoinToken string }
-	if err := t.must(ctx, console, identityService+"CreateJoinToken", t.callers.admin, map[string]any{"cluster": "joined-once"}, &made); err != nil {
+	if err := t.must(ctx, console, identityService+"CreateJoinToken", t.world.callers.admin, map[string]any{"cluster": "joined-once"}, &made); err != nil {
 		return "", err
 	}
 	var wg sync.WaitGroup
 	codes := make([]int, 8)
 	for i := range codes {
 		wg.Go(func() {
-			hand := t.newTry()
+			hand := t.world.newTry()
 			defer hand.close()
 			if a, err := hand.joinWith(ctx, made.JoinToken); err == nil {
 				codes[i] = a.Code
@@ -243,7 +243,7 @@ func (t *Try) joinTwice(ctx context.Context) (string, error) {
 // lent is an administrator's token of ten minutes, tried at all that makes something lasting.
 func (t *Try) lent(ctx context.Context) (string, error) {
 	var lent struct{ Token struct{ Token string } }
-	if err := t.must(ctx, console, identityService+"RenewToken", t.callers.admin, map[string]any{"lifetime": "600s"}, &lent); err != nil {
+	if err := t.must(ctx, console, identityService+"RenewToken", t.world.callers.admin, map[string]any{"lifetime": "600s"}, &lent); err != nil {
 		return "", err
 	}
 	token := lent.Token.Token
@@ -278,14 +278,14 @@ func (t *Try) lent(ctx context.Context) (string, error) {
 		}
 		words = append(words, fmt.Sprint(a.Code))
 	}
-	session, err := t.send(ctx, http.MethodPost, t.Hub[console]+"/v1/session", token, nil, "Fairlead-Csrf", "1")
+	session, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+"/v1/session", token, nil, "Fairlead-Csrf", "1")
 	if err != nil {
 		return "", err
 	}
 	if session.Code == http.StatusOK { // a page may use a lent token; what it makes of it is as lent
 		cookie, _, _ := strings.Cut(session.Header.Get("Set-Cookie"), ";")
-		a, err := t.send(ctx, http.MethodPost, t.Hub[console]+identityService+"CreateJoinToken", "", strings.NewReader(`{"cluster":"evil"}`),
-			"Content-Type", "application/json", "Cookie", cookie, "Origin", t.Hub[console], "Fairlead-Csrf", "1")
+		a, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+identityService+"CreateJoinToken", "", strings.NewReader(`{"cluster":"evil"}`),
+			"Content-Type", "application/json", "Cookie", cookie, "Origin", t.world.Hub[console], "Fairlead-Csrf", "1")
 		if err != nil || a.Code == http.StatusOK {
 			return a.String(), errors.Join(err, errors.New("a session of a lent token makes a join token"))
 		}
@@ -294,11 +294,11 @@ func (t *Try) lent(ctx context.Context) (string, error) {
 }
 
 func (t *Try) revoked(ctx context.Context) (string, error) {
-	token, err := t.login(ctx, "rena")
+	token, err := t.world.login(ctx, "rena")
 	if err != nil {
 		return "", err
 	}
-	if err := t.must(ctx, console, identityService+"RevokeTokens", t.callers.admin, map[string]any{"subject": "user:rena"}, nil); err != nil {
+	if err := t.must(ctx, console, identityService+"RevokeTokens", t.world.callers.admin, map[string]any{"subject": "user:rena"}, nil); err != nil {
 		return "", err
 	}
 	var words []string
@@ -307,7 +307,7 @@ func (t *Try) revoked(ctx context.Context) (string, error) {
 		if part == tunnel {
 			path = "/clusters/a/version"
 		}
-		a, took, err := t.untilRefused(ctx, t.Hub[part]+path, token)
+		a, took, err := t.untilRefused(ctx, t.world.Hub[part]+path, token)
 		if err != nil {
 			return a.String(), fmt.Errorf("%s: %w", part, err)
 		}
@@ -347,14 +347,14 @@ func (t *Try) untilRefused(ctx context.Context, url, token string) (a Answer, to
 // revokedWatch opens a watch of a cluster and revokes its token: the watch has to end.
 func (t *Try) revokedWatch(ctx context.Context) (string, error) {
 	const within = 40 * time.Second
-	if err := t.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: watcher}\nspec: {subjects: [{user: walt}], role: viewer, clusters: {names: [a]}}\n"); err != nil {
+	if err := t.world.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: watcher}\nspec: {subjects: [{user: walt}], role: viewer, clusters: {names: [a]}}\n"); err != nil {
 		return "", err
 	}
-	token, err := t.login(ctx, "walt")
+	token, err := t.world.login(ctx, "walt")
 	if err != nil {
 		return "", err
 	}
-	url := t.Hub[tunnel] + "/clusters/a/api/v1/namespaces/victim/configmaps?watch=true"
+	url := t.world.Hub[tunnel] + "/clusters/a/api/v1/namespaces/victim/configmaps?watch=true"
 	ctx, cancel := context.WithTimeout(ctx, within+time.Minute)
 	defer cancel()
 	if err := t.awaitCode(ctx, strings.TrimSuffix(url, "?watch=true"), token, http.StatusOK); err != nil {
@@ -374,7 +374,7 @@ func (t *Try) revokedWatch(ctx context.Context) (string, error) {
 		return "", err
 	}
 	revokedAt := time.Now()
-	if err := t.must(ctx, console, identityService+"RevokeTokens", t.callers.admin, map[string]any{"subject": "user:walt"}, nil); err != nil {
+	if err := t.must(ctx, console, identityService+"RevokeTokens", t.world.callers.admin, map[string]any{"subject": "user:walt"}, nil); err != nil {
 		return "", err
 	}
 	took := (<-ended).Sub(revokedAt)
@@ -386,7 +386,7 @@ func (t *Try) revokedWatch(ctx context.Context) (string, error) {
 
 func (t *Try) linkTwice(ctx context.Context) (string, error) {
 	var made struct{ Link string }
-	if err := t.must(ctx, console, loginService+"CreateLoginLink", t.callers.admin, map[string]any{"user": "lena"}, &made); err != nil {
+	if err := t.must(ctx, console, loginService+"CreateLoginLink", t.world.callers.admin, map[string]any{"user": "lena"}, &made); err != nil {
 		return "", err
 	}
 	if _, err := t.get(ctx, made.Link, ""); err != nil { // as a mail scanner does
@@ -406,7 +406,7 @@ func (t *Try) reservedGroups(ctx context.Context) (string, error) {
 	var a Answer
 	for _, group := range []string{"system:masters", "system:nodes", "system:serviceaccounts:kube-system"} {
 		var err error
-		if a, err = t.call(ctx, console, loginService+"CreateLoginLink", t.callers.admin, map[string]any{"user": "gina", "groups": []string{group}}); err != nil {
+		if a, err = t.call(ctx, console, loginService+"CreateLoginLink", t.world.callers.admin, map[string]any{"user": "gina", "groups": []string{group}}); err != nil {
 			return "", err
 		}
 		if a.Code != http.StatusBadRequest {
@@ -418,17 +418,17 @@ func (t *Try) reservedGroups(ctx context.Context) (string, error) {
 
 // madeAgain deletes a cluster and makes another one of its name: the credential of the first opens nothing of the second.
 func (t *Try) madeAgain(ctx context.Context) (string, error) {
-	old, err := t.join(ctx, "made-again")
+	old, err := t.world.join(ctx, "made-again")
 	if err != nil {
 		return "", err
 	}
 	if err := t.awaitCall(ctx, distributor, deliveryService+"Sync", old.token, http.StatusOK); err != nil {
 		return "", fmt.Errorf("the agent is not served before, so that this tries nothing: %w", err)
 	}
-	if err := t.must(ctx, console, clusterService+"DeleteCluster", t.callers.admin, map[string]any{"name": "made-again"}, nil); err != nil {
+	if err := t.must(ctx, console, clusterService+"DeleteCluster", t.world.callers.admin, map[string]any{"name": "made-again"}, nil); err != nil {
 		return "", err
 	}
-	if _, err := t.join(ctx, "made-again"); err != nil {
+	if _, err := t.world.join(ctx, "made-again"); err != nil {
 		return "", err
 	}
 	a, err := t.call(ctx, console, identityService+"RenewToken", old.token, map[string]any{})

@@ -68,14 +68,14 @@ func wire() (attacks []Attack) {
 
 // flat measures a part's memory around what is done: it may grow by so many MiB at most, while another address logs in.
 func (t *Try) flat(ctx context.Context, part string, mib int64, do func() (string, error)) (string, error) {
-	pid := t.Process(part).Pid()
+	pid := t.world.Process(part).Pid()
 	before := e2egitcache.RSS(pid)
 	peak := before
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	var other error
 	watching.Go(func() {
-		neighbour := t.newTry()
+		neighbour := t.world.newTry()
 		defer neighbour.close()
 		for tick := time.NewTicker(50 * time.Millisecond); ; {
 			select {
@@ -168,7 +168,7 @@ func (t *Try) oddPaths(ctx context.Context, part string) (string, error) {
 		if code == http.StatusOK || code >= http.StatusInternalServerError {
 			return body, fmt.Errorf("%q is answered with %d", path, code)
 		}
-		if err := silentOf(body, t.planted.all()...); err != nil {
+		if err := silentOf(body, t.world.planted.all()...); err != nil {
 			return body, err
 		}
 	}
@@ -263,11 +263,11 @@ func (t *Try) pings(ctx context.Context, part string) (string, error) {
 func (t *Try) probes(ctx context.Context, part string) (string, error) {
 	var words []string
 	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/vars", "/version", "/v1/session", "/v1/artifacts/sha256:" + strings.Repeat("0", 64), "/api/v1/settings", "/api/v1/session", "/readyz", "/healthz", "/.git/config"} {
-		a, err := t.get(ctx, t.Hub[part]+path, "")
+		a, err := t.get(ctx, t.world.Hub[part]+path, "")
 		if err != nil {
 			return "", err
 		}
-		if err := errors.Join(silentOf(a.Body, t.planted.all()...), silentOf(a.Body, t.redis.URL(), t.Dir, "goroutine ", "go_memstats")); err != nil {
+		if err := errors.Join(silentOf(a.Body, t.world.planted.all()...), silentOf(a.Body, t.world.redis.URL(), t.world.Dir, "goroutine ", "go_memstats")); err != nil {
 			return a.String(), fmt.Errorf("%s: %w", path, err)
 		}
 		public := path == "/readyz" || path == "/healthz"
@@ -389,7 +389,7 @@ func (t *Try) bombs(ctx context.Context, n int) (string, error) {
 	group.SetLimit(16)
 	for range n {
 		group.Go(func() error {
-			a, err := t.send(ctx, http.MethodPost, t.Hub[console]+tokenService+"ExchangeToken", "", bytes.NewReader(packed.Bytes()), "Content-Type", "application/json", "Content-Encoding", "gzip")
+			a, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+tokenService+"ExchangeToken", "", bytes.NewReader(packed.Bytes()), "Content-Type", "application/json", "Content-Encoding", "gzip")
 			if err == nil && a.Code != http.StatusBadRequest && a.Code != http.StatusTooManyRequests && a.Code != http.StatusRequestEntityTooLarge {
 				err = fmt.Errorf("answered with %s", a)
 			}
@@ -405,7 +405,7 @@ func (t *Try) lies(ctx context.Context) (string, error) {
 	var words []string
 	for _, length := range []uint32{1 << 30, 1<<32 - 1, 5 << 20} {
 		body := append(binary.BigEndian.AppendUint32([]byte{0}, length), "{}"...)
-		a, err := t.send(ctx, http.MethodPost, t.Hub[console]+consoleV1+"LiveService/WatchResources", t.callers.stranger, bytes.NewReader(body), "Content-Type", "application/connect+json")
+		a, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+consoleV1+"LiveService/WatchResources", t.world.callers.stranger, bytes.NewReader(body), "Content-Type", "application/connect+json")
 		if err != nil {
 			return "", err
 		}
@@ -420,7 +420,7 @@ func (t *Try) lies(ctx context.Context) (string, error) {
 // deep sends messages that are nested deeper than any that is meant.
 func (t *Try) deep(ctx context.Context) (string, error) {
 	const levels = 10_000
-	text, err := t.call(ctx, console, consoleV1+"ApplyService/Apply", t.callers.stranger, `{"x":`+strings.Repeat(`{"x":`, levels)+"1"+strings.Repeat("}", levels)+"}")
+	text, err := t.call(ctx, console, consoleV1+"ApplyService/Apply", t.world.callers.stranger, `{"x":`+strings.Repeat(`{"x":`, levels)+"1"+strings.Repeat("}", levels)+"}")
 	if err != nil {
 		return "", err
 	}
@@ -431,7 +431,7 @@ func (t *Try) deep(ctx context.Context) (string, error) {
 	for range levels { // groups within groups: field 15, which no message has
 		nested = append(nested, 15<<3|3)
 	}
-	a, err := t.send(ctx, http.MethodPost, t.Hub[console]+consoleV1+"ApplyService/Apply", t.callers.stranger, bytes.NewReader(nested), "Content-Type", "application/proto")
+	a, err := t.send(ctx, http.MethodPost, t.world.Hub[console]+consoleV1+"ApplyService/Apply", t.world.callers.stranger, bytes.NewReader(nested), "Content-Type", "application/proto")
 	if err != nil {
 		return "", err
 	}

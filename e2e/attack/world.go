@@ -402,30 +402,30 @@ func (w *World) serves(ctx context.Context, part string) error {
 func (t *Try) twin(ctx context.Context, part string) error {
 	switch part {
 	case console:
-		return t.must(ctx, console, serviceService+"GetService", t.callers.admin, map[string]any{"name": "shop"}, nil)
+		return t.must(ctx, console, serviceService+"GetService", t.world.callers.admin, map[string]any{"name": "shop"}, nil)
 	case gitcache:
-		return t.must(ctx, gitcache, gitcacheSources+"ListSources", t.callers.admin, map[string]any{}, nil)
+		return t.must(ctx, gitcache, gitcacheSources+"ListSources", t.world.callers.admin, map[string]any{}, nil)
 	case distributor:
-		token, err := t.agentToken("b")
+		token, err := t.world.agentToken("b")
 		if err != nil {
 			return err
 		}
 		return t.must(ctx, distributor, deliveryService+"Sync", token, map[string]any{}, nil)
 	case tunnel, agent, "agent-b":
 		cluster := map[string]string{"agent-b": "b"}[part]
-		a, err := t.get(ctx, t.Hub[tunnel]+"/clusters/"+cmp.Or(cluster, "a")+"/api/v1/namespaces/default", t.callers.admin)
+		a, err := t.get(ctx, t.world.Hub[tunnel]+"/clusters/"+cmp.Or(cluster, "a")+"/api/v1/namespaces/default", t.world.callers.admin)
 		if err == nil && a.Code != http.StatusOK {
 			err = errors.New(a.String())
 		}
 		return err
 	case up:
-		if t.up.Stack == nil {
+		if t.world.up.Stack == nil {
 			return errors.New("it was not started")
 		}
-		_, err := t.up.Fairlead(ctx, "get", "services")
+		_, err := t.world.up.Fairlead(ctx, "get", "services")
 		return err
 	case redis:
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimSuffix(strings.TrimPrefix(t.redis.URL(), "redis://"), "/0"))
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimSuffix(strings.TrimPrefix(t.world.redis.URL(), "redis://"), "/0"))
 		if err == nil {
 			err = conn.Close()
 		}
@@ -438,14 +438,14 @@ func (t *Try) twin(ctx context.Context, part string) error {
 // Try is one attack under way. A Try has an address of its own on the loopback network, so that what the hub does about
 // this address is not about the others.
 type Try struct {
-	*World
+	world  *World
 	addr   net.IP
 	client *http.Client
 }
 
 func (w *World) newTry() *Try {
 	n := w.tries.Add(1)
-	t := &Try{World: w, addr: net.IPv4(127, byte(10+n>>16), byte(n>>8), byte(n))}
+	t := &Try{world: w, addr: net.IPv4(127, byte(10+n>>16), byte(n>>8), byte(n))}
 	t.client = t.newClient(t.addr, true)
 	return t
 }
@@ -457,7 +457,7 @@ func (t *Try) newClient(from net.IP, http2 bool) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
 	transport := &http.Transport{
 		DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 16, ForceAttemptHTTP2: http2,
-		TLSClientConfig: &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig: &tls.Config{RootCAs: t.world.roots, MinVersion: tls.VersionTLS12},
 	}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -499,7 +499,7 @@ func (t *Try) send(ctx context.Context, method, url, token string, body io.Reade
 	if err != nil {
 		return Answer{}, err
 	}
-	if err := t.authorize(req, token); err != nil {
+	if err := t.world.authorize(req, token); err != nil {
 		return Answer{}, err
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -531,7 +531,7 @@ func (t *Try) call(ctx context.Context, part, procedure, token string, message a
 		}
 		text = string(b)
 	}
-	return t.send(ctx, http.MethodPost, t.Hub[part]+procedure, token, strings.NewReader(text), "Content-Type", contentTypeProtocol)
+	return t.send(ctx, http.MethodPost, t.world.Hub[part]+procedure, token, strings.NewReader(text), "Content-Type", contentTypeProtocol)
 }
 
 // must makes a call that has to succeed, and decodes its answer.

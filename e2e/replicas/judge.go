@@ -131,17 +131,17 @@ func (v *view) judge(is map[string]seen) error {
 func (t *Told) judgeEvents(list []*consolev1.Event, views ...*eventView) error {
 	var wrong []error
 	for _, v := range views {
-		v.mu.Lock()
+		v.seen.mu.Lock()
 		if len(v.events) != len(list) {
-			wrong = append(wrong, fmt.Errorf("%s: was told %d events of %d", v.name, len(v.events), len(list)))
+			wrong = append(wrong, fmt.Errorf("%s: was told %d events of %d", v.seen.name, len(v.events), len(list)))
 		}
 		for i := range min(len(list), len(v.events)) {
 			if got, want := v.events[i].GetId(), list[i].GetId(); got != want {
-				wrong = append(wrong, fmt.Errorf("%s: event %d is %s, want %s", v.name, i, got, want))
+				wrong = append(wrong, fmt.Errorf("%s: event %d is %s, want %s", v.seen.name, i, got, want))
 				break
 			}
 		}
-		v.mu.Unlock()
+		v.seen.mu.Unlock()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -50,7 +50,7 @@ func TestNothingIsLostWhoeverDies(t *testing.T) {
 	}
 	catalogs := []*view{newView("hub service 0"), newView("hub service 1"), newView("hub service 2")}
 	people := []*view{newView("person 0"), newView("person 1")}
-	readers := []*eventView{{view: newView("reader 0")}, {view: newView("reader 1")}}
+	readers := []*eventView{{seen: newView("reader 0")}, {seen: newView("reader 1")}}
 	watching, end := context.WithCancel(ctx)
 	var watchers, clients sync.WaitGroup
 	defer watchers.Wait()
@@ -78,7 +78,7 @@ func TestNothingIsLostWhoeverDies(t *testing.T) {
 	t.Log(told.describe())
 	finish(ctx, t, p)
 	views := append(catalogs, people...)
-	await(ctx, t, append(views, readers[0].view, readers[1].view)...)
+	await(ctx, t, append(views, readers[0].seen, readers[1].seen)...)
 	settle(ctx, t, p, people)
 	end()
 	watchers.Wait()

@@ -183,12 +183,12 @@ func (v *view) followLive(ctx context.Context, p *Pair) {
 
 // eventView is what somebody who follows events was told, in order.
 type eventView struct {
-	*view
+	seen   *view
 	events []*consolev1.Event
 }
 
 func (v *eventView) follow(ctx context.Context, p *Pair, token string) {
-	around(ctx, p, v.view, func(ctx context.Context, r *Replica) error {
+	around(ctx, p, v.seen, func(ctx context.Context, r *Replica) error {
 		stream, err := r.events.WatchEvents(ctx, &consolev1.WatchEventsRequest{ResumeToken: token})
 		if err != nil {
 			return err
@@ -196,12 +196,12 @@ func (v *eventView) follow(ctx context.Context, p *Pair, token string) {
 		defer stream.Close()
 		for stream.Receive() {
 			m := stream.Msg()
-			v.mu.Lock()
+			v.seen.mu.Lock()
 			v.events = append(v.events, m.GetEvents()...)
 			for _, e := range m.GetEvents() {
-				v.done = v.done || e.GetCommit() == endCommit
+				v.seen.done = v.seen.done || e.GetCommit() == endCommit
 			}
-			v.mu.Unlock()
+			v.seen.mu.Unlock()
 			token = m.GetResumeToken()
 			if hop() {
 				return errHop
