@@ -30,15 +30,27 @@ func (b *Backoff) Next() time.Duration {
 	return b.Floor + rand.N(max(bound-b.Floor, 1)) //nolint:gosec // spread, not secrecy
 }
 
-// After is Next, and besides what the hub asked for in Retry-After when it refused.
+// After is how long to wait after an error. If the hub said when it has a turn, that counts, and up to as much again after failures before: the hub
+// knows how long its line is, and who stays away for longer comes when the line is long gone. Otherwise it is Next.
 func (b *Backoff) After(err error) time.Duration {
 	wait := b.Next()
-	if refused, ok := errors.AsType[*connect.Error](err); ok {
-		if s, err := strconv.Atoi(refused.Meta().Get("Retry-After")); err == nil && s > 0 {
-			wait += min(time.Duration(s)*time.Second, maxRetryAfter)
-		}
+	if asked := askedFor(err); asked > 0 {
+		return asked + min(wait, asked)
 	}
 	return wait
+}
+
+// askedFor is how long the hub wants to be left alone, as it said in Retry-After when it refused; 0: it said nothing.
+func askedFor(err error) time.Duration {
+	refused, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return 0
+	}
+	s, err := strconv.Atoi(refused.Meta().Get("Retry-After"))
+	if err != nil || s <= 0 {
+		return 0
+	}
+	return min(time.Duration(s)*time.Second, maxRetryAfter)
 }
 
 // Reset forgets the failures.

@@ -100,3 +100,25 @@ func TestBackoffHonoursWhatTheHubAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// An agent that was refused often comes back when the hub says that it has a turn, and not minutes later.
+func TestWhoWasRefusedOftenStillComesWhenTheHubSays(t *testing.T) {
+	t.Parallel()
+	refused := connect.NewError(connect.CodeUnavailable, errors.New("busy"))
+	refused.Meta().Set("Retry-After", "5")
+	backoff := hub.Backoff{Floor: 200 * time.Millisecond, Max: 2 * time.Minute}
+	longest := time.Duration(0)
+	for range 1000 {
+		wait := backoff.After(refused)
+		if wait < 5*time.Second {
+			t.Fatalf("waits %s, less than asked for", wait)
+		}
+		longest = max(longest, wait)
+	}
+	if longest > 10*time.Second {
+		t.Errorf("waits up to %s where the hub asked for 5s", longest)
+	}
+	if wait := backoff.After(errors.New("no connection")); wait > 2*time.Minute {
+		t.Errorf("waits %s", wait)
+	}
+}

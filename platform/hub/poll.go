@@ -129,6 +129,10 @@ func (p *Poller) Run(ctx context.Context) error {
 			p.synced.Store(true)
 			p.last.SetToCurrentTime()
 		}
+		nudge, soon := p.nudge, p.soon
+		if askedFor(err) > 0 {
+			nudge, soon = nil, nil // the hub has no turn for this agent before, whatever is new
+		}
 		within = ""
 		timer := time.NewTimer(wait)
 		select {
@@ -136,17 +140,31 @@ func (p *Poller) Run(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
-			nudged = false
-		case <-p.soon:
+			within, nudged = p.missed()
+		case <-soon:
 			timer.Stop()
 			nudged = false
 		case <-loaded:
 			timer.Stop()
 			loaded, nudged = nil, false
-		case within = <-p.nudge:
+		case within = <-nudge:
 			timer.Stop()
 			nudged = true
 		}
+	}
+}
+
+// missed takes what came while the agent did not listen: the next Sync is for it.
+func (p *Poller) missed() (within string, nudged bool) {
+	select {
+	case <-p.soon:
+	default:
+	}
+	select {
+	case within = <-p.nudge:
+		return within, true
+	default:
+		return "", false
 	}
 }
 
