@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/server/internal/socket"
 	"fairlead.dev/platform/shares"
 )
 
@@ -29,11 +30,6 @@ const (
 	// handshakesPerCPU compute at a time. Calls of those who are in compete with them: with one per CPU, a few
 	// thousand calls would leave next to nothing to who wants in.
 	handshakesPerCPU = 4
-	// descriptorsKept is the part of the process' descriptors that connections leave to everything else: files,
-	// calls to other services. One in so many.
-	descriptorsKept = 4
-	// leastKept of them: a service has some 25 for itself (database, Redis, other services, files).
-	leastKept = 32
 	// strangersPerNetwork bounds the connections of one network on which nobody has shown an identity; one more cuts the oldest. The first
 	// request of who has one comes with the connection.
 	strangersPerNetwork = 1024
@@ -368,7 +364,7 @@ func (t *turning) take() error {
 	case <-t.ctx.Done():
 		return t.ctx.Err()
 	}
-	if hasLeft(t.TCPConn) {
+	if socket.HasLeft(t.TCPConn) {
 		return errLeft
 	}
 	return nil

@@ -33,6 +33,7 @@ import (
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/loopback"
+	"fairlead.dev/platform/server/internal/socket"
 	"fairlead.dev/platform/telemetry"
 )
 
@@ -70,9 +71,6 @@ const (
 	silentProbes   = 3
 	// A peer that takes no byte at all for this long is gone; not so on a connection that was upgraded.
 	writeStall = 60 * time.Second
-	// mostUnsent is what the kernel keeps of an answer beyond what is on its way, in bytes; more would not be faster. Its own bound is
-	// 4 MiB, which a reader that stalls has taken from it before anybody notices.
-	mostUnsent = 128 << 10
 	// leftoverTime bounds how long net/http may wait, when a handler has returned, for what that left of
 	// a body: the time for a small rest, so that the connection can be used again.
 	leftoverTime = 5 * time.Second
@@ -201,7 +199,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		drain:        newDrain(),
 		open:         newBodies(),
 		tls:          cfg.CertFile != "",
-		places:       places{mostConnections(), strangersPerNetwork, newTime, lineTimeout},
+		places:       places{socket.MostConnections(), strangersPerNetwork, newTime, lineTimeout},
 	}
 	var err error
 	if s.scrapers, err = telemetry.NewScrapers(cfg.MetricsTokenFile); err != nil {
@@ -278,11 +276,11 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 			MaxReceiveBufferPerStream:     streamWindow,
 			SendPingTimeout:               pingAfter,
 			PingTimeout:                   pingWait,
-			WriteByteTimeout:              unwrittenLimit,
+			WriteByteTimeout:              socket.WriteLimit(writeStall),
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
 			if state == http.StateHijacked {
-				allowSilence(c)
+				socket.AllowSilence(c)
 			}
 		},
 		ConnContext: withGuest,
@@ -452,7 +450,7 @@ func (s *Server) Listen() error {
 	}
 	config := net.ListenConfig{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentIdle, Interval: silentInterval, Count: silentProbes},
-		Control:         boundSilence,
+		Control:         socket.BoundSilence(writeStall),
 	}
 	listener, err := config.Listen(context.Background(), "tcp", s.listen)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
@@ -35,7 +37,7 @@ func TestUpgradedConnectionMayPause(t *testing.T) {
 			return
 		}
 		if err := raw.Control(func(fd uintptr) {
-			millis, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+			millis, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
 			if err != nil {
 				t.Error(err)
 			}
@@ -80,7 +82,7 @@ func TestKernelGivesUpAPeerThatTakesNothing(t *testing.T) {
 			return
 		}
 		if err := raw.Control(func(fd uintptr) {
-			millis, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout)
+			millis, err := syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
 			if err != nil {
 				t.Error(err)
 			}

@@ -1,4 +1,4 @@
-package server
+package socket
 
 import (
 	"syscall"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasLeft tells whether the other side has closed a connection, or lost it: what it sent before may be unread.
-func hasLeft(c syscall.Conn) bool {
+// HasLeft tells whether the other side has closed a connection, or lost it: what it sent before may be unread.
+func HasLeft(c syscall.Conn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return true

@@ -1,7 +1,0 @@
-//go:build !unix
-
-package server
-
-import "math"
-
-func mostConnections() int64 { return math.MaxInt32 }
