@@ -1,9 +1,9 @@
 //go:build !unix
 
-package mirror
+package host
 
-func descriptors(most int) int { return most }
+func LimitDescriptors(most int) int { return most }
 
-func yieldProcessor(int) {}
+func YieldProcessor(int) {}
 
-func diskFree(string) float64 { return 1 }
+func FreeShare(string) float64 { return 1 }

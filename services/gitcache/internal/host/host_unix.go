@@ -1,11 +1,11 @@
 //go:build unix
 
-package mirror
+package host
 
 import "syscall"
 
-// descriptors lowers a number of packs to what an eighth of this process's descriptors allow.
-func descriptors(most int) int {
+// LimitDescriptors lowers a number of packs to what an eighth of this process's descriptors allow.
+func LimitDescriptors(most int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return most
@@ -13,11 +13,11 @@ func descriptors(most int) int {
 	return int(min(uint64(most), max(uint64(limit.Cur)/16, 1))) //nolint:unconvert // not above most; signed on some systems
 }
 
-// yieldProcessor lets everything else on the machine go before a group of processes. A failure does no harm.
-func yieldProcessor(group int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, group, 10) }
+// YieldProcessor lets everything else on the machine go before a group of processes. A failure does no harm.
+func YieldProcessor(group int) { _ = syscall.Setpriority(syscall.PRIO_PGRP, group, 10) }
 
-// diskFree is the part of a folder's disk that is free, as this process may use it.
-func diskFree(dir string) float64 {
+// FreeShare is the part of a folder's disk that is free, as this process may use it.
+func FreeShare(dir string) float64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
 		return 1

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"fairlead.dev/platform/subprocess"
+	"fairlead.dev/services/gitcache/internal/host"
 )
 
 // maxGitObjects that Git's program is given: it takes about 200 bytes of memory for each, besides what
@@ -80,7 +81,7 @@ func (m *Mirror) packObjects(ctx context.Context, git string, old, stay []string
 	if err != nil {
 		return fmt.Errorf("start git: %w", err)
 	}
-	yieldProcessor(p.Pid())
+	host.YieldProcessor(p.Pid())
 	stop := context.AfterFunc(ctx, p.Kill)
 	defer stop()
 	if err := p.Wait(); err != nil {

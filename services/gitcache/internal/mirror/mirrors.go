@@ -23,6 +23,7 @@ import (
 	"regexp"
 	"sync"
 
+	"fairlead.dev/services/gitcache/internal/host"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -44,7 +45,7 @@ func Open(dir string, log *slog.Logger) (*Mirrors, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make folder of mirrors: %w", err)
 	}
-	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), bounds: pack.UsualBounds(), free: diskFree, open: map[string]*Mirror{}}, nil
+	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), bounds: pack.UsualBounds(), free: host.FreeShare, open: map[string]*Mirror{}}, nil
 }
 
 // AllowExpansion bounds what all objects of a pack that comes are together, in times of its size. Call it before any mirror is opened.

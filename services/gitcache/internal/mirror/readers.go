@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"fairlead.dev/services/gitcache/internal/host"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -48,7 +49,7 @@ type member struct {
 }
 
 func newReaders() *readers {
-	return &readers{cache: pack.NewCache(cacheBytes), most: descriptors(maxOpen)}
+	return &readers{cache: pack.NewCache(cacheBytes), most: host.LimitDescriptors(maxOpen)}
 }
 
 // acquirePack opens a pack, or keeps it open, until it is released.
