@@ -192,7 +192,7 @@ func (v *View) podSection(s *deliveryv1.ViewSection) {
 	f := counts{"total": total, "not_ready": notReady}
 	f.zeros("pending", "running", "succeeded", "failed", "unknown")
 	for phase, n := range phases {
-		f.add(strings.ToLower(cmp.Or(phase, "unknown")), n)
+		f.addPhase(phase, n, "pending", "running", "succeeded", "failed")
 	}
 	names := slices.SortedFunc(maps.Keys(states), func(a, b string) int { return cmp.Or(cmp.Compare(states[b], states[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
@@ -332,7 +332,7 @@ func (v *View) claimSection(s *deliveryv1.ViewSection) {
 	})
 	for c := range v.claims.all() {
 		f.add("total", 1)
-		f.add(strings.ToLower(cmp.Or(c.phase, "pending")), 1)
+		f.addPhase(cmp.Or(c.phase, "pending"), 1, "bound", "pending", "lost", "terminating")
 		if c.phase == "Bound" {
 			f.add("bound_bytes", c.bytes)
 		} else {
@@ -484,6 +484,16 @@ func (m *made) figures() map[string]int64 {
 type counts map[string]int64
 
 func (c counts) add(name string, n int64) { c[name] += n }
+
+// addPhase adds to the figure of a phase, or to unknown if it is none of those: the API server lets in phases that Kubernetes does not have, and any number
+// of them.
+func (c counts) addPhase(phase string, n int64, known ...string) {
+	name := strings.ToLower(phase)
+	if !slices.Contains(known, name) {
+		name = "unknown"
+	}
+	c.add(name, n)
+}
 
 // zeros makes figures known that nothing adds to.
 func (c counts) zeros(names ...string) {
