@@ -43,7 +43,8 @@ type ClusterView struct {
 	Sections []*v1.ViewSection `protobuf:"bytes,8,rep,name=sections,proto3" json:"sections,omitempty"`
 	// Rows of Kubernetes objects were left out: the caller may not read the Kubernetes API of the cluster.
 	RowsHidden bool `protobuf:"varint,9,opt,name=rows_hidden,json=rowsHidden,proto3" json:"rows_hidden,omitempty"`
-	// Why the view does not follow the cluster although its agent is connected: it pushes no views any more. Empty: it does.
+	// Why the view does not follow the cluster although its agent is connected: it pushes no views any more, or the hub refuses them. Empty: it
+	// does.
 	Unfollowed    string `protobuf:"bytes,10,opt,name=unfollowed,proto3" json:"unfollowed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -395,7 +396,8 @@ type ViewSum struct {
 	// In the order of group_by; empty: the clusters have no such label.
 	Values   []string `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
 	Clusters int32    `protobuf:"varint,2,opt,name=clusters,proto3" json:"clusters,omitempty"`
-	// Clusters of which there is a view, and of these the ones whose agent is not connected or pushes no views any more: their last figures count.
+	// Clusters of which there is a view, and of these the ones whose agent is not connected, pushes no views any more, or has
+	// them refused by the hub: their last figures count.
 	Viewed int32 `protobuf:"varint,3,opt,name=viewed,proto3" json:"viewed,omitempty"`
 	Away   int32 `protobuf:"varint,4,opt,name=away,proto3" json:"away,omitempty"`
 	// Of a sample the figure sampled is the number of clusters. shares.cpu_requested, shares.cpu_allocatable, shares.memory_requested and
@@ -575,7 +577,8 @@ type ListViewRowsResponse struct {
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many fit on all pages.
 	TotalSize int32 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
-	// What the rows do not show: clusters whose rows the caller may not see, have no such view, or have more rows than the view lists.
+	// What the rows do not show: clusters whose rows the caller may not see, have no such view, are not of now although the agent is connected, or are more than
+	// the view lists.
 	Gaps          []*RowsGap `protobuf:"bytes,4,rep,name=gaps,proto3" json:"gaps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -643,11 +646,13 @@ type ClusterViewRow struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Row     *v1.ViewRow            `protobuf:"bytes,2,opt,name=row,proto3" json:"row,omitempty"`
-	// The agent is connected: the row is of now. Else it is of last_seen_time.
-	Connected     bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
-	LastSeenTime  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The agent is connected: the row is of now, unless unfollowed_time is set. Else it is of last_seen_time.
+	Connected    bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
+	LastSeenTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
+	// The row is of this time although the agent is connected: the agent pushes no views any more, or the hub refuses them. A gap says why.
+	UnfollowedTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=unfollowed_time,json=unfollowedTime,proto3" json:"unfollowed_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ClusterViewRow) Reset() {
@@ -704,6 +709,13 @@ func (x *ClusterViewRow) GetConnected() bool {
 func (x *ClusterViewRow) GetLastSeenTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.LastSeenTime
+	}
+	return nil
+}
+
+func (x *ClusterViewRow) GetUnfollowedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnfollowedTime
 	}
 	return nil
 }
@@ -1218,12 +1230,13 @@ const file_fairlead_console_v1_cluster_view_service_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1d\n" +
 	"\n" +
 	"total_size\x18\x03 \x01(\x05R\ttotalSize\x120\n" +
-	"\x04gaps\x18\x04 \x03(\v2\x1c.fairlead.console.v1.RowsGapR\x04gaps\"\xbb\x01\n" +
+	"\x04gaps\x18\x04 \x03(\v2\x1c.fairlead.console.v1.RowsGapR\x04gaps\"\x80\x02\n" +
 	"\x0eClusterViewRow\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12/\n" +
 	"\x03row\x18\x02 \x01(\v2\x1d.fairlead.delivery.v1.ViewRowR\x03row\x12\x1c\n" +
 	"\tconnected\x18\x03 \x01(\bR\tconnected\x12@\n" +
-	"\x0elast_seen_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\"W\n" +
+	"\x0elast_seen_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12C\n" +
+	"\x0funfollowed_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x0eunfollowedTime\"W\n" +
 	"\aRowsGap\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
@@ -1314,29 +1327,30 @@ var file_fairlead_console_v1_cluster_view_service_proto_depIdxs = []int32{
 	9,  // 10: fairlead.console.v1.ListViewRowsResponse.gaps:type_name -> fairlead.console.v1.RowsGap
 	21, // 11: fairlead.console.v1.ClusterViewRow.row:type_name -> fairlead.delivery.v1.ViewRow
 	19, // 12: fairlead.console.v1.ClusterViewRow.last_seen_time:type_name -> google.protobuf.Timestamp
-	0,  // 13: fairlead.console.v1.WatchClusterViewsResponse.views:type_name -> fairlead.console.v1.ClusterView
-	22, // 14: fairlead.console.v1.WatchClusterViewsResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
-	14, // 15: fairlead.console.v1.GetViewCurvesResponse.curves:type_name -> fairlead.console.v1.ViewCurve
-	23, // 16: fairlead.console.v1.GetViewCurvesResponse.step:type_name -> google.protobuf.Duration
-	19, // 17: fairlead.console.v1.GetViewCurvesResponse.begin_time:type_name -> google.protobuf.Timestamp
-	19, // 18: fairlead.console.v1.GetViewCurvesResponse.end_time:type_name -> google.protobuf.Timestamp
-	15, // 19: fairlead.console.v1.ViewCurve.points:type_name -> fairlead.console.v1.ViewCurvePoint
-	19, // 20: fairlead.console.v1.ViewCurvePoint.time:type_name -> google.protobuf.Timestamp
-	1,  // 21: fairlead.console.v1.ClusterViewService.GetClusterView:input_type -> fairlead.console.v1.GetClusterViewRequest
-	3,  // 22: fairlead.console.v1.ClusterViewService.ListClusterViews:input_type -> fairlead.console.v1.ListClusterViewsRequest
-	6,  // 23: fairlead.console.v1.ClusterViewService.ListViewRows:input_type -> fairlead.console.v1.ListViewRowsRequest
-	12, // 24: fairlead.console.v1.ClusterViewService.GetViewCurves:input_type -> fairlead.console.v1.GetViewCurvesRequest
-	10, // 25: fairlead.console.v1.ClusterViewService.WatchClusterViews:input_type -> fairlead.console.v1.WatchClusterViewsRequest
-	2,  // 26: fairlead.console.v1.ClusterViewService.GetClusterView:output_type -> fairlead.console.v1.GetClusterViewResponse
-	4,  // 27: fairlead.console.v1.ClusterViewService.ListClusterViews:output_type -> fairlead.console.v1.ListClusterViewsResponse
-	7,  // 28: fairlead.console.v1.ClusterViewService.ListViewRows:output_type -> fairlead.console.v1.ListViewRowsResponse
-	13, // 29: fairlead.console.v1.ClusterViewService.GetViewCurves:output_type -> fairlead.console.v1.GetViewCurvesResponse
-	11, // 30: fairlead.console.v1.ClusterViewService.WatchClusterViews:output_type -> fairlead.console.v1.WatchClusterViewsResponse
-	26, // [26:31] is the sub-list for method output_type
-	21, // [21:26] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	19, // 13: fairlead.console.v1.ClusterViewRow.unfollowed_time:type_name -> google.protobuf.Timestamp
+	0,  // 14: fairlead.console.v1.WatchClusterViewsResponse.views:type_name -> fairlead.console.v1.ClusterView
+	22, // 15: fairlead.console.v1.WatchClusterViewsResponse.heartbeat:type_name -> fairlead.console.v1.Heartbeat
+	14, // 16: fairlead.console.v1.GetViewCurvesResponse.curves:type_name -> fairlead.console.v1.ViewCurve
+	23, // 17: fairlead.console.v1.GetViewCurvesResponse.step:type_name -> google.protobuf.Duration
+	19, // 18: fairlead.console.v1.GetViewCurvesResponse.begin_time:type_name -> google.protobuf.Timestamp
+	19, // 19: fairlead.console.v1.GetViewCurvesResponse.end_time:type_name -> google.protobuf.Timestamp
+	15, // 20: fairlead.console.v1.ViewCurve.points:type_name -> fairlead.console.v1.ViewCurvePoint
+	19, // 21: fairlead.console.v1.ViewCurvePoint.time:type_name -> google.protobuf.Timestamp
+	1,  // 22: fairlead.console.v1.ClusterViewService.GetClusterView:input_type -> fairlead.console.v1.GetClusterViewRequest
+	3,  // 23: fairlead.console.v1.ClusterViewService.ListClusterViews:input_type -> fairlead.console.v1.ListClusterViewsRequest
+	6,  // 24: fairlead.console.v1.ClusterViewService.ListViewRows:input_type -> fairlead.console.v1.ListViewRowsRequest
+	12, // 25: fairlead.console.v1.ClusterViewService.GetViewCurves:input_type -> fairlead.console.v1.GetViewCurvesRequest
+	10, // 26: fairlead.console.v1.ClusterViewService.WatchClusterViews:input_type -> fairlead.console.v1.WatchClusterViewsRequest
+	2,  // 27: fairlead.console.v1.ClusterViewService.GetClusterView:output_type -> fairlead.console.v1.GetClusterViewResponse
+	4,  // 28: fairlead.console.v1.ClusterViewService.ListClusterViews:output_type -> fairlead.console.v1.ListClusterViewsResponse
+	7,  // 29: fairlead.console.v1.ClusterViewService.ListViewRows:output_type -> fairlead.console.v1.ListViewRowsResponse
+	13, // 30: fairlead.console.v1.ClusterViewService.GetViewCurves:output_type -> fairlead.console.v1.GetViewCurvesResponse
+	11, // 31: fairlead.console.v1.ClusterViewService.WatchClusterViews:output_type -> fairlead.console.v1.WatchClusterViewsResponse
+	27, // [27:32] is the sub-list for method output_type
+	22, // [22:27] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_cluster_view_service_proto_init() }

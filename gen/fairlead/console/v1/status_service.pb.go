@@ -1157,9 +1157,11 @@ func (x *RecordViewsRequest) GetClusters() []*ClusterPush {
 
 // ClusterPush is what the agent of a cluster pushed.
 type ClusterPush struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Push          *v1.PushViewRequest    `protobuf:"bytes,2,opt,name=push,proto3" json:"push,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Cluster string                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Push    *v1.PushViewRequest    `protobuf:"bytes,2,opt,name=push,proto3" json:"push,omitempty"`
+	// Why the distributor refused the push, and left it out; empty: it did not. People see it beside the view of before.
+	Refused       string `protobuf:"bytes,3,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1206,6 +1208,13 @@ func (x *ClusterPush) GetPush() *v1.PushViewRequest {
 		return x.Push
 	}
 	return nil
+}
+
+func (x *ClusterPush) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 type RecordViewsResponse struct {
@@ -1475,10 +1484,11 @@ const file_fairlead_console_v1_status_service_proto_rawDesc = "" +
 	"\x12RecordSeenResponse\x12!\n" +
 	"\fviews_wanted\x18\x01 \x03(\tR\vviewsWanted\"_\n" +
 	"\x12RecordViewsRequest\x12I\n" +
-	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterPushB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\bclusters\"k\n" +
+	"\bclusters\x18\x01 \x03(\v2 .fairlead.console.v1.ClusterPushB\v\xbaH\b\x92\x01\x05\b\x01\x10\xe8\aR\bclusters\"\x8f\x01\n" +
 	"\vClusterPush\x12!\n" +
 	"\acluster\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\acluster\x129\n" +
-	"\x04push\x18\x02 \x01(\v2%.fairlead.delivery.v1.PushViewRequestR\x04push\"Y\n" +
+	"\x04push\x18\x02 \x01(\v2%.fairlead.delivery.v1.PushViewRequestR\x04push\x12\"\n" +
+	"\arefused\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\arefused\"Y\n" +
 	"\x13RecordViewsResponse\x12B\n" +
 	"\bclusters\x18\x01 \x03(\v2&.fairlead.delivery.v1.PushViewResponseR\bclusters\"[\n" +
 	"\x16RecordTokenUsesRequest\x12A\n" +
