@@ -205,6 +205,21 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 			!v.GetUpdateTime().AsTime().Equal(kept) || v.GetFigures()["pods.total"] != 100 {
 			t.Errorf("of a cluster whose pushes are refused: %v, and %q before", v, why)
 		}
+		// The row of the view of before is of then, and it is said why. A cluster whose first push was refused has none.
+		rows, err := p.admin.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{Section: "pods", Filter: "name != edge-9"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gaps := map[string]string{}
+		for _, g := range rows.GetGaps() {
+			gaps[g.GetCluster()] = g.GetReason()
+		}
+		if got := rows.GetRows(); len(got) != 1 || got[0].GetCluster() != "edge-1" || !got[0].GetUnfollowedTime().AsTime().Equal(kept) {
+			t.Errorf("rows of views that are refused since: %v", got)
+		}
+		if gaps["edge-1"] != why || !strings.HasPrefix(gaps["edge-8"], refused) {
+			t.Errorf("what is said of them: %v", gaps)
+		}
 		// A change that makes a view too large: the whole one may be smaller.
 		d.push(t, "edge-1", whole(8, 1, large(40, "x")))
 		change := large(40, "y")

@@ -357,11 +357,8 @@ func (o *topping) showServices(ctx context.Context, h *hub.Hub, to io.Writer, na
 	look := view{now: o.app.Now()}
 	t := table.New("SERVICE", "CLUSTER", "PODS", "READY", "NOT-READY", "RESTARTS", "VIEW")
 	for _, r := range rows {
-		f, away := r.GetRow().GetFigures(), ""
-		if !r.GetConnected() {
-			away = "away, as of " + look.agoText(r.GetLastSeenTime())
-		}
-		t.AddRow(r.GetRow().GetName(), r.GetCluster(), fmt.Sprint(f["pods"]), fmt.Sprint(f["ready"]), fmt.Sprint(f["not_ready"]), fmt.Sprint(f["restarts"]), away)
+		f := r.GetRow().GetFigures()
+		t.AddRow(r.GetRow().GetName(), r.GetCluster(), fmt.Sprint(f["pods"]), fmt.Sprint(f["ready"]), fmt.Sprint(f["not_ready"]), fmt.Sprint(f["restarts"]), look.rowState(r))
 	}
 	return o.writeTable(t, to)
 }

@@ -327,8 +327,11 @@ func (v view) clusterRow(c *consolev1.Cluster) (r row) {
 	if text := configTrouble(s.GetAgentConfig()); text != "" {
 		r.notes = append(r.notes, note{about: name, text: text, since: s.GetAgentConfig().GetSinceTime()})
 	}
-	if text := v.figures[name].GetUnfollowed(); text != "" {
-		r.notes = append(r.notes, note{about: name, text: "its figures are of before: " + text})
+	switch of := v.figures[name]; {
+	case of.GetMissing() != "" && of.GetConnected():
+		r.notes = append(r.notes, note{about: name, text: "its figures are not known: " + of.GetMissing()})
+	case of.GetUnfollowed() != "":
+		r.notes = append(r.notes, note{about: name, text: "its figures are of before: " + of.GetUnfollowed()})
 	}
 	if words := describeFreeze(c.GetFreeze()); words != "" {
 		r.notes = append(r.notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})

@@ -87,6 +87,32 @@ func render(t *testing.T, v view, k kind, found []manifest.Message) string {
 	return b.String() + v.notesText(notes)
 }
 
+// Figures of a connected cluster that are not of now have a note, also where the hub never kept one.
+func TestWideClustersSayWhyTheirFiguresAreNotOfNow(t *testing.T) {
+	t.Parallel()
+	const refused = "the hub has refused all pushes of the agent since 2026-03-01T11:00:00Z: a view of 70000 bytes"
+	connected := &consolev1.ClusterStatus{Connected: true, LastSeenTime: before(time.Second), AgentVersion: "v1"}
+	v := view{now: noon(), wide: true, figures: map[string]*consolev1.ClusterView{
+		"before": {Connected: true, Unfollowed: refused}, "never": {Connected: true, Missing: refused}, "away": {Missing: refused},
+	}}
+	got := render(t, v, clusterKind(), []manifest.Message{
+		&consolev1.Cluster{Metadata: meta("away"), Status: &consolev1.ClusterStatus{LastSeenTime: before(time.Hour), AgentVersion: "v1"}},
+		&consolev1.Cluster{Metadata: meta("before"), Status: connected}, &consolev1.Cluster{Metadata: meta("never"), Status: connected},
+	})
+	for _, want := range []string{"\nbefore: its figures are of before: " + refused, "\nnever: its figures are not known: " + refused} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "away: its figures") {
+		t.Errorf("of a cluster that is away it says\n%s", got)
+	}
+	row := &consolev1.ClusterViewRow{Cluster: "before", Connected: true, UnfollowedTime: before(time.Hour)}
+	if got := v.rowState(row); got != "as of 60m ago" {
+		t.Errorf("a row of before is %q", got)
+	}
+}
+
 func TestServicesShowThreeTruthsAndEveryCause(t *testing.T) {
 	t.Parallel()
 	want := `NAME    CLUSTER  STATE    SYNC      GIT             HUB              APPLIED

@@ -192,12 +192,7 @@ func noViews(err error) error {
 // buildTable returns what a person reads. A cell never has what a terminal takes for an order: names and texts are those of any cluster.
 func (v viewed) buildTable(rows []*consolev1.ClusterViewRow) *table.Table {
 	look := view{now: v.getting.app.Now(), wide: v.getting.format == formatWide}
-	ages := func(r *consolev1.ClusterViewRow) string {
-		if r.GetConnected() {
-			return ""
-		}
-		return "away, as of " + look.agoText(r.GetLastSeenTime())
-	}
+	ages := look.rowState
 	switch v.section {
 	case "nodes":
 		t := look.newTable([]string{"CLUSTER", "NODE", "STATUS", "VERSION", "CPU", "MEMORY", "VIEW"})
@@ -231,6 +226,17 @@ func (v viewed) buildTable(rows []*consolev1.ClusterViewRow) *table.Table {
 		}, look.agoText(w.GetSinceTime()))
 	}
 	return t
+}
+
+// rowState says how far a row can be trusted; empty: it is of now. What keeps the view of a connected cluster from following it is in a gap.
+func (v view) rowState(of *consolev1.ClusterViewRow) string {
+	switch {
+	case !of.GetConnected():
+		return "away, as of " + v.agoText(of.GetLastSeenTime())
+	case of.GetUnfollowedTime() != nil:
+		return "as of " + v.agoText(of.GetUnfollowedTime())
+	}
+	return ""
 }
 
 // setTable has the columns of a ViewSet behind what every row has.

@@ -375,6 +375,12 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 		if err != nil {
 			return nil, err
 		}
+		var unfollowed *timestamppb.Timestamp
+		if why := s.unfollowed(); why != "" {
+			unfollowed = stamp(s.view.received)
+			gap = cmp.Or(gap, &consolev1.RowsGap{Cluster: s.Name()})
+			gap.Reason = strings.TrimPrefix(gap.GetReason()+"; "+why, "; ")
+		}
 		if gap != nil && len(out.GetGaps()) < maxGaps {
 			out.Gaps = append(out.Gaps, gap)
 		}
@@ -384,7 +390,9 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 				continue
 			}
 			if len(out.GetRows()) < most {
-				out.Rows = append(out.Rows, &consolev1.ClusterViewRow{Cluster: s.Name(), Row: r, Connected: s.Connected(), LastSeenTime: stamp(s.LastSeen())})
+				out.Rows = append(out.Rows, &consolev1.ClusterViewRow{
+					Cluster: s.Name(), Row: r, Connected: s.Connected(), LastSeenTime: stamp(s.LastSeen()), UnfollowedTime: unfollowed,
+				})
 				if len(out.GetRows()) == most {
 					out.NextPageToken = (&filter.Place{Name: s.Name(), Values: []filter.Value{{Number: int64(i)}}}).Token(question)
 				}
