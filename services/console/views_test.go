@@ -241,6 +241,58 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 	})
 }
 
+// What a distributor refused is said as what the console refuses, until the next push that is kept.
+func TestPeopleSeeWhatADistributorRefuses(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		d.push(t, "edge-1", whole(1, 1, podSection("a")))
+		p.follows(t, "edge-1")
+		const why = "a push of 200000 bytes: the most are 131072 bytes"
+		resp, err := d.status.RecordViews(t.Context(), &consolev1.RecordViewsRequest{Clusters: []*consolev1.ClusterPush{{Cluster: "edge-1", Refused: why}}})
+		if err != nil || resp.GetClusters()[0].GetRefused() != why {
+			t.Fatal(resp, err)
+		}
+		until(t, "the view says why it is of before", func() bool { return strings.HasSuffix(p.admin.view(t, "edge-1").GetUnfollowed(), why) })
+		if got := p.admin.podNames(t, "edge-1"); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("the view of before has pods %v", got)
+		}
+		d.push(t, "edge-1", whole(1, 3, podSection("b")))
+		if v := p.admin.view(t, "edge-1"); v.GetUnfollowed() != "" {
+			t.Errorf("after a push that was kept: %v", v)
+		}
+	})
+}
+
+// An agent that starts again and again, each time with others of its sections unread, makes no view that is refused: what stayed of before is withheld.
+func TestRowsOfBeforeMakeNoViewTooLarge(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, db string) {
+		p := newPeople(t, db)
+		d := p.service(t, identity.ServiceDistributor)
+		names := []string{"pods", "nodes", "warnings"}
+		for start := range uint64(3) {
+			var sections []*deliveryv1.ViewSection
+			for n, name := range names {
+				s := large(25, "x")
+				if s.Name = name; n != int(start) { //nolint:gosec // small
+					s = &deliveryv1.ViewSection{Name: name, State: deliveryv1.SectionState_SECTION_STATE_READING}
+				}
+				sections = append(sections, s)
+			}
+			if answer := d.push(t, "edge-1", whole(start+1, 1, sections...)); answer.GetRefused() != "" {
+				t.Errorf("start %d: refused: %s", start, answer.GetRefused())
+			}
+		}
+		for _, s := range p.admin.view(t, "edge-1").GetSections() {
+			if n := int64(len(s.GetRows())) + s.GetWithheld(); n != 50 || s.GetFigures()["total"] != 100 {
+				t.Errorf("section %s has %d rows and figures %v", s.GetName(), n, s.GetFigures())
+			}
+		}
+	})
+}
+
 // Random pushes, some lost, some twice, some late, of several processes of an agent: the console has what the agent had
 // when it was acknowledged last.
 func TestRandomPushesConverge(t *testing.T) {

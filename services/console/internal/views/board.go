@@ -317,6 +317,10 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 				answers[i] = &deliveryv1.PushViewResponse{} // the cluster is gone
 				continue
 			}
+			if why := p.GetRefused(); why != "" { // by the distributor
+				answers[i], refused[uid] = &deliveryv1.PushViewResponse{Refused: why}, why
+				continue
+			}
 			now := next[uid]
 			if now == nil {
 				now = &deliveryv1.PushViewRequest{}

@@ -9,7 +9,8 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// Bounds of the view of one cluster: four times the bytes that agents keep to, and the sections that a push may have.
+// Bounds of the view of one cluster, and the sections that a push may have. The largest push that an agent makes has 24 KiB (its TestLargestViewFitsTheHub); the
+// rest is for rows of before that stay while an agent knows nothing of their sections.
 const maxViewBytes, maxSections = 64 << 10, 32
 
 // merge returns the view that a push makes of the current one, nil if the push changes nothing, and the answer to the agent. A view is a whole push.
@@ -37,6 +38,10 @@ func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewReque
 		}
 	}
 	size := proto.Size(out)
+	if size > maxViewBytes && push.GetBase() == 0 {
+		withholdKept(out, push)
+		size = proto.Size(out)
+	}
 	switch {
 	case size <= maxViewBytes && len(out.GetSections()) <= maxSections:
 		return out, &deliveryv1.PushViewResponse{}
@@ -47,6 +52,22 @@ func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewReque
 		Refused: fmt.Sprintf("a view of %d bytes in %d sections: the most are %d bytes in %d sections", size,
 			len(out.GetSections()), maxViewBytes, maxSections),
 	}
+}
+
+// withholdKept withholds the rows of sections of which a push knows nothing: an agent that starts again and again, each time with others of its sections unread,
+// would add up more than a view may have.
+func withholdKept(view, push *deliveryv1.PushViewRequest) {
+	for _, s := range view.GetSections() {
+		if isUnread(section(push, s.GetName())) {
+			s.Rows, s.Withheld = nil, s.GetWithheld()+int64(len(s.GetRows()))
+		}
+	}
+}
+
+// isUnread tells whether the agent knows nothing of a section yet.
+func isUnread(s *deliveryv1.ViewSection) bool {
+	unknown := s.GetState() == deliveryv1.SectionState_SECTION_STATE_READING || s.GetState() == deliveryv1.SectionState_SECTION_STATE_STALE
+	return unknown && len(s.GetFigures()) == 0
 }
 
 // section is the one of a name, nil if there is none.
@@ -65,9 +86,8 @@ func mergeSection(was, change *deliveryv1.ViewSection, whole bool) *deliveryv1.V
 		Name: change.GetName(), State: change.GetState(), Reason: change.GetReason(), Figures: change.GetFigures(),
 		Withheld: change.GetWithheld(), Sample: change.GetSample(),
 	}
-	unknown := change.GetState() == deliveryv1.SectionState_SECTION_STATE_READING || change.GetState() == deliveryv1.SectionState_SECTION_STATE_STALE
 	switch {
-	case was != nil && unknown && len(change.GetFigures()) == 0: // the agent knows nothing: what was known last stays
+	case was != nil && isUnread(change): // the agent knows nothing: what was known last stays
 		out.Figures, out.Rows, out.Withheld, out.Sample = was.GetFigures(), was.GetRows(), was.GetWithheld(), was.GetSample()
 		return out
 	case whole || change.GetAllRows():

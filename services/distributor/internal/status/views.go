@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +21,10 @@ const (
 	viewsWaiting      = 2048
 	viewsWaitingBytes = 32 << 20
 	maxViewBatchBytes = 2 << 20
-	// maxPushBytes bounds a push as the console bounds a view, four times what agents keep to.
-	maxPushBytes = 64 << 10
+	// maxPushBytes bounds a push: twice what the console bounds a view to, so that a view that is a little too large is refused there.
+	maxPushBytes = 128 << 10
+	// maxRefusal bounds what the console is told of a push that was refused, in bytes.
+	maxRefusal = 512
 	// viewPause is between two calls to the console: views that come meanwhile go together, in one transaction.
 	viewPause = 100 * time.Millisecond
 )
@@ -57,12 +60,14 @@ func NewViews(c ViewConsole) *Views {
 	return &Views{console: c, queue: make(chan *viewJob, viewsWaiting)}
 }
 
-// Record returns what the console says of a push. It keeps the push until it has returned, or the console has it.
+// Record returns what the console says of a push. It keeps the push until it has returned, or the console has it. Of a push that is too large the console is
+// told that, in place of the push: people look there, and not into the log of the agent.
 func (v *Views) Record(ctx context.Context, cluster string, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewResponse, error) {
 	said := &consolev1.ClusterPush{Cluster: cluster, Push: push}
 	j := &viewJob{size: int64(proto.Size(said)), done: make(chan viewOutcome, 1)}
 	if j.size > maxPushBytes {
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("a push of %d bytes: the most are %d bytes", j.size, maxPushBytes))
+		said = refusalOf(cluster, fmt.Sprintf("a push of %d bytes: the most are %d bytes", j.size, maxPushBytes))
+		j.size = int64(proto.Size(said))
 	}
 	j.waiting.Store(said)
 	defer v.bytes.Add(-j.size)
@@ -81,6 +86,11 @@ func (v *Views) Record(ctx context.Context, cluster string, push *deliveryv1.Pus
 	case o := <-j.done:
 		return o.answer, o.err
 	}
+}
+
+// refusalOf is what the console is told of a push that is not kept.
+func refusalOf(cluster, why string) *consolev1.ClusterPush {
+	return &consolev1.ClusterPush{Cluster: cluster, Refused: strings.ToValidUTF8(why[:min(len(why), maxRefusal)], "")}
 }
 
 // Pause is when a caller that met ErrBusy may come again.
@@ -134,7 +144,8 @@ func (v *Views) gather(first *viewJob) (batch []*viewJob, left *viewJob) {
 	}
 }
 
-// send tells the console of a batch. If the batch is refused for what is in it the pushes are sent one by one: the others must not suffer.
+// send tells the console of a batch. If the batch is refused for what is in it the pushes are sent one by one: the others must not suffer. Of one that is not
+// what the contract says the console is told that.
 func (v *Views) send(ctx context.Context, batch []*viewJob) {
 	if len(batch) == 0 {
 		return
@@ -145,6 +156,10 @@ func (v *Views) send(ctx context.Context, batch []*viewJob) {
 			v.send(ctx, []*viewJob{j})
 		}
 		return
+	}
+	if refused, ok := errors.AsType[*connect.Error](err); ok && refused.Code() == connect.CodeInvalidArgument && batch[0].sent.GetRefused() == "" {
+		batch[0].sent = refusalOf(batch[0].sent.GetCluster(), refused.Message())
+		err = v.call(ctx, batch)
 	}
 	if err != nil {
 		for _, j := range batch {
@@ -169,7 +184,11 @@ func (v *Views) call(ctx context.Context, batch []*viewJob) error {
 	}
 	v.pace.Note(len(batch), len(v.queue) > 0)
 	for i, j := range batch {
-		j.done <- viewOutcome{answer: resp.GetClusters()[i]}
+		answer := resp.GetClusters()[i]
+		if why := j.sent.GetRefused(); why != "" { // a console of before took it for a push that changes nothing
+			answer = &deliveryv1.PushViewResponse{Refused: why}
+		}
+		j.done <- viewOutcome{answer: answer}
 	}
 	return nil
 }

@@ -76,19 +76,51 @@ func TestPushesThatNobodyWaitsForTakeNoMemory(t *testing.T) {
 	}
 }
 
-// A push that the console would refuse, with all that came with it, does not get there.
-func TestPushThatIsTooLargeIsRefusedBeforeItWaits(t *testing.T) {
+// strictConsole keeps what it is given, and refuses calls with a push of the name. It answers as one that knows no refusals of distributors.
+type strictConsole struct {
+	given   chan *consolev1.ClusterPush
+	refuses string
+}
+
+func (c strictConsole) RecordViews(_ context.Context,
+	req *consolev1.RecordViewsRequest,
+) (*consolev1.RecordViewsResponse, error) {
+	resp := &consolev1.RecordViewsResponse{}
+	for _, p := range req.GetClusters() {
+		if p.GetCluster() == c.refuses && p.GetPush() != nil {
+			return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("validation error: push.sections"))
+		}
+	}
+	for _, p := range req.GetClusters() {
+		c.given <- p
+		resp.Clusters = append(resp.Clusters, &deliveryv1.PushViewResponse{})
+	}
+	return resp, nil
+}
+
+// A push that is too large, or that the console can't take, does not get there, and the console and the agent are told why.
+func TestTheConsoleIsToldOfPushesThatAreRefused(t *testing.T) {
 	t.Parallel()
-	c := viewConsole{make(chan struct{}, 1), make(chan struct{})}
-	close(c.end)
+	c := strictConsole{make(chan *consolev1.ClusterPush, 1), "odd"}
 	v := status.NewViews(c)
 	defer run(t, v.Run)()
-	_, err := v.Record(t.Context(), "c", push(64<<10))
-	if connect.CodeOf(err) != connect.CodeInvalidArgument ||
-		!strings.Contains(err.Error(), "the most are 65536 bytes") {
-		t.Errorf("too large: %v", err)
-	}
-	if _, err := v.Record(t.Context(), "c", push(63<<10)); err != nil {
-		t.Error(err)
+	for _, tc := range []struct {
+		cluster string
+		size    int
+		want    string
+	}{
+		{"c", 128 << 10, "a push of 131"},
+		{"c", 127 << 10, ""},
+		{"odd", 10, "validation error: push.sections"},
+	} {
+		answer, err := v.Record(t.Context(), tc.cluster, push(tc.size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := <-c.given
+		if refused := given.GetRefused(); refused != answer.GetRefused() || !strings.HasPrefix(refused, tc.want) || (refused == "") != (tc.want == "") ||
+			(given.GetPush() == nil) != (tc.want != "") || given.GetCluster() != tc.cluster {
+			t.Errorf("of %d bytes of %s the console is told %q with a push %v, the agent %q", tc.size, tc.cluster, refused, given.GetPush() != nil, answer.GetRefused())
+		}
 	}
 }
