@@ -269,6 +269,50 @@ func TestAlertsFollowViewsOverConsoles(t *testing.T) {
 	await(t, "the sink is told of the end", func() bool { return len(to.got(t)) == 2 })
 }
 
+// What a group did within half an hour is in the database: a console that restarts between two turns goes on to count them, and one that restarts while the
+// group flaps tells nothing further of it.
+func TestAConsoleThatRestartsKeepsThatAnAlertFlaps(t *testing.T) {
+	t.Parallel()
+	longform.Only(t, "rounds of alerts for half a minute")
+	onBoth(t, func(t *testing.T, db string) {
+		h := newHub(t, db)
+		r := h.start(t)
+		r.admin(t).must(t, newCluster("edge-1"), newAlert("pods", "pods.not_ready > 0"))
+		r.follows(t, "edge-1")
+		sequence, pods := uint64(0), podSection("a")
+		turn := func() {
+			t.Helper()
+			sequence++
+			r.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, sequence, pods))
+			if pods = podSection("a"); sequence%2 == 1 {
+				pods = podSection()
+			}
+		}
+		const flapped = `alert.firing "" 1, alert.resolved "" 0, alert.firing "" 1, alert.firing "" 0`
+		for n, told := range []string{
+			`alert.firing "" 1`, `alert.firing "" 1, alert.resolved "" 0`, `alert.firing "" 1, alert.resolved "" 0, alert.firing "" 1`, flapped,
+		} {
+			if n == 2 {
+				r.stop()
+				r = h.start(t)
+			}
+			turn()
+			admin := r.admin(t)
+			await(t, "it tells "+told, func() bool { return admin.alertEvents(t, "pods") == told })
+		}
+		r.stop()
+		r = h.start(t)
+		turn()
+		admin := r.admin(t)
+		s := admin.awaitAlert(t, "pods", func(s *consolev1.AlertStatus) bool {
+			return len(s.GetFiring()) == 1 && s.GetFiring()[0].GetTotal() == 1
+		})
+		if got := admin.alertEvents(t, "pods"); got != flapped || s.GetFiring()[0].GetFlapsSinceTime() == nil {
+			t.Errorf("told %s, of %v", got, s)
+		}
+	})
+}
+
 // A filter may name the reasons of warnings, and a part of it that decides alone is enough.
 func TestAlertsKnowReasonsOfWarnings(t *testing.T) {
 	t.Parallel()

@@ -173,7 +173,7 @@ func (k *Keeper) end(of store.AlertState) (out store.AlertChange, err error) {
 		out.Events = append(out.Events, event.AlertEnds(s.Name, of.Alert, group, s.Severity, "The alert was deleted.", g.Begin(), k.Now()))
 	}
 	for name, g := range s.Groups {
-		if g.Told > 0 {
+		if g.isTold() {
 			tell(name, g)
 		}
 	}

@@ -37,9 +37,11 @@ type State struct {
 	Unknown int       `json:"-"`
 	// Groups are those in which there is something to remember, by the value of the label.
 	Groups map[string]*Group `json:"groups,omitempty"`
-	// Others are the groups without events of their own, if there are some; their Told counts groups.
-	Others  *Group `json:"others,omitempty"`
-	Silence *Note  `json:"silence,omitempty"`
+	// Others are the groups without events of their own, if there are some, or they flap; their Told counts groups. OtherTurns are the Turns of Others while there
+	// are none.
+	Others     *Group      `json:"others,omitempty"`
+	OtherTurns []time.Time `json:"otherTurns,omitempty"`
+	Silence    *Note       `json:"silence,omitempty"`
 }
 
 // Group is a part of the clusters.
@@ -48,7 +50,7 @@ type Group struct {
 	Members map[string]*Member `json:"members,omitempty"`
 	// Since is when the group began to fire; zero: it does not.
 	Since time.Time `json:"since,omitzero"`
-	// Told is the number of clusters in the last event; 0: there is none.
+	// Told is the number of clusters in the last event; 0: there is none, or it said at an end that the group flaps.
 	Told int `json:"told,omitempty"`
 	// Other says that the group is one of OtherGroups.
 	Other bool  `json:"other,omitempty"`
@@ -129,7 +131,7 @@ func (s *State) Look(rule Rule, all []Seen, now time.Time) (turns []Turn) {
 		maps.DeleteFunc(g.Members, func(_ string, m *Member) bool { return !m.chosen }) // gone, or chosen no more
 	}
 	turns = s.settle(rule, sizes, step, now)
-	if turn := s.settleOthers(now); turn != nil {
+	if turn := s.settleOthers(rule.MoreThan, step, now); turn != nil {
 		turns = append(turns, *turn)
 	}
 	return turns
@@ -186,14 +188,14 @@ func (s *State) settle(rule Rule, sizes map[string]int, step time.Duration, now 
 	for _, name := range names {
 		g := s.Groups[name]
 		met := g.met()
-		if turn := g.turn(rule.MoreThan, step, now, s.Silence != nil); turn != nil {
+		if turn := g.turn(len(met), len(met) > rule.MoreThan, g.isDoubtful(rule.MoreThan), step, now, s.Silence != nil); turn != nil {
 			turn.Group, turn.Names, turn.Clusters, turn.Of = name, met, len(met), sizes[name]
 			turns = append(turns, *turn)
 		}
 		if len(g.Members)+len(g.Turns) == 0 && g.Begin().IsZero() {
 			delete(s.Groups, name)
 		}
-		if g.Told > 0 {
+		if g.isTold() {
 			told++
 		}
 	}
@@ -223,11 +225,10 @@ func (s *State) settle(rule Rule, sizes map[string]int, step time.Duration, now 
 	return turns
 }
 
-// turn notes whether the group fires, and returns what is to be told of that, if it is what was told before that ends, or that the group flaps. A
-// silent alert tells ends only.
-func (g *Group) turn(moreThan int, step time.Duration, now time.Time, silent bool) *Turn {
-	fires := len(g.met()) > moreThan
-	g.Turns = slices.DeleteFunc(g.Turns, func(at time.Time) bool { return now.Sub(at) >= flapWithin })
+// turn notes whether the group fires, and returns what is to be told of that, if it is what was told before that ends, that the group flaps, or that it fires
+// and has ceased to flap. met are the clusters that would be told. doubtful: what is unknown decides whether the group fires. A silent alert tells ends only.
+func (g *Group) turn(met int, fires, doubtful bool, step time.Duration, now time.Time, silent bool) *Turn {
+	g.Turns = recent(g.Turns, now)
 	begin, turned := g.Begin(), fires == g.Since.IsZero()
 	if turned {
 		g.Since = time.Time{}
@@ -237,21 +238,26 @@ func (g *Group) turn(moreThan int, step time.Duration, now time.Time, silent boo
 	}
 	switch {
 	case !g.Flaps.IsZero():
-		if g.Calm = g.calmer(turned, moreThan, step); g.Calm < flapCalm {
+		if g.Calm = g.calmer(turned, doubtful, step); g.Calm < flapCalm || fires && g.Told == 0 && silent {
 			return nil
 		}
 		g.Flaps, g.Calm = time.Time{}, 0
-		if fires {
-			return nil // as was told
+		switch {
+		case !fires:
+			*g = Group{Members: g.Members}
+			return &Turn{Calmed: true, Since: begin}
+		case g.Told == 0: // the last event said that the group had ended
+			g.Told = met
+			return &Turn{Fires: true, Grown: true, Since: g.Since}
 		}
-		*g = Group{Members: g.Members}
-		return &Turn{Calmed: true, Since: begin}
+		return nil // as was told
 	case !turned || fires:
 		return nil
 	case g.Told == 0:
 		*g = Group{Members: g.Members, Turns: g.Turns}
 		return nil
 	case !silent && g.flaps(now):
+		g.Told = 0
 		return &Turn{Fires: true, Grown: true, Flaps: true, Since: begin}
 	}
 	*g = Group{Members: g.Members, Turns: g.Turns}
@@ -267,11 +273,24 @@ func (g *Group) flaps(now time.Time) bool {
 	return true
 }
 
-// calmer is Calm after a round. Calm stays as it is while clusters without an answer decide whether the group fires: it may have turned.
-func (g *Group) calmer(turned bool, moreThan int, step time.Duration) time.Duration {
-	if turned {
+// recent are the turns that count for flapping.
+func recent(turns []time.Time, now time.Time) []time.Time {
+	return slices.DeleteFunc(turns, func(at time.Time) bool { return now.Sub(at) >= flapWithin })
+}
+
+// calmer is Calm after a round. Calm stays as it is while the group is doubtful: it may have turned.
+func (g *Group) calmer(turned, doubtful bool, step time.Duration) time.Duration {
+	switch {
+	case turned:
 		return 0
+	case doubtful:
+		return g.Calm
 	}
+	return g.Calm + step
+}
+
+// isDoubtful tells whether clusters without an answer decide whether the group fires.
+func (g *Group) isDoubtful(moreThan int) bool {
 	met, unknown := 0, 0
 	for _, m := range g.Members {
 		switch {
@@ -281,11 +300,11 @@ func (g *Group) calmer(turned bool, moreThan int, step time.Duration) time.Durat
 			met++
 		}
 	}
-	if met <= moreThan && met+unknown > moreThan {
-		return g.Calm
-	}
-	return g.Calm + step
+	return met <= moreThan && met+unknown > moreThan
 }
+
+// isTold tells whether an event of the group is to be followed by one of its end.
+func (g *Group) isTold() bool { return g.Told > 0 || !g.Flaps.IsZero() }
 
 // Begin is since when the group fires, or flaps; zero: it does neither.
 func (g *Group) Begin() time.Time {
@@ -296,28 +315,40 @@ func (g *Group) Begin() time.Time {
 }
 
 // settleOthers says whether the groups without events of their own turn, all together.
-func (s *State) settleOthers(now time.Time) *Turn {
-	turn := &Turn{Group: OtherGroups, Fires: true}
+func (s *State) settleOthers(moreThan int, step time.Duration, now time.Time) *Turn {
+	var names []string
+	clusters, doubtful := 0, true // none of them fires for sure
 	for _, name := range slices.Sorted(maps.Keys(s.Groups)) {
 		if g := s.Groups[name]; g.Other {
-			turn.Names = append(turn.Names, name)
-			turn.Clusters += len(g.met())
+			names = append(names, name)
+			clusters += len(g.met())
+			doubtful = doubtful && g.isDoubtful(moreThan)
 		}
 	}
-	switch n := len(turn.Names); {
-	case n == 0 && s.Others == nil:
+	switch {
+	case s.Others == nil && len(names) == 0:
+		s.OtherTurns = recent(s.OtherTurns, now)
 		return nil
-	case n == 0:
-		turn.Fires, turn.Since, s.Others = false, s.Others.Since, nil
-		return turn
 	case s.Others == nil:
-		s.Others = &Group{Since: now, Told: n}
-	case s.Silence == nil && grown(s.Others.Told, n):
-		s.Others.Told, turn.Grown = n, true
-	default:
-		return nil
+		s.Others, s.OtherTurns = &Group{Turns: s.OtherTurns}, nil
 	}
-	turn.Since = s.Others.Since
+	g, silent := s.Others, s.Silence != nil
+	turn := g.turn(len(names), len(names) > 0, len(names) > 0 && doubtful, step, now, silent)
+	switch {
+	case turn != nil || silent || g.Since.IsZero() || !g.Flaps.IsZero():
+	case g.Told == 0:
+		turn = &Turn{Fires: true, Since: g.Since, Flaps: g.flaps(now)}
+		g.Told = len(names)
+	case grown(g.Told, len(names)):
+		turn = &Turn{Fires: true, Since: g.Since, Grown: true}
+		g.Told = len(names)
+	}
+	if g.Begin().IsZero() {
+		s.Others, s.OtherTurns = nil, g.Turns
+	}
+	if turn != nil {
+		turn.Group, turn.Names, turn.Clusters = OtherGroups, names, clusters
+	}
 	return turn
 }
 

@@ -164,7 +164,7 @@ func TestAGroupThatFlapsIsToldOfOnce(t *testing.T) {
 		letters, want string
 	}{
 		"calm at last":        {Rule{}, "xoxoxoxoxooooooxxoo", "0m fires, 2m over, 4m fires, 6m flaps, 28m calm, 30m fires, 34m over"},
-		"fires at last":       {Rule{}, "xoxoxoxxxxxxxxo", "0m fires, 2m over, 4m fires, 6m flaps, 28m over"},
+		"fires at last":       {Rule{}, "xoxoxoxxxxxxxxo", "0m fires, 2m over, 4m fires, 6m flaps, 22m fires, 28m over"},
 		"a turn begins anew":  {Rule{}, "xoxoooooxooooooo", "0m fires, 2m over, 4m fires, 6m flaps, 28m calm"},
 		"slow turns":          {Rule{}, "x" + strings.Repeat("o", 16) + "xo", "0m fires, 2m over, 34m fires, 36m over"},
 		"away before it ends": {Rule{Recover: 3 * time.Minute}, "xooxo?????????ooooooo", "0m fires, 4m over, 6m fires, 28m flaps, 38m calm"},
@@ -173,6 +173,93 @@ func TestAGroupThatFlapsIsToldOfOnce(t *testing.T) {
 		if got, s := minutes(t, tc.rule, tc.letters); got != tc.want {
 			t.Errorf("%s: told %s, want %s; it remembers %+v", name, got, tc.want, s.Groups[""])
 		}
+	}
+}
+
+// What a group that flaps was told of last may not be that it had ended, while it fires on. In a silence the group flaps on.
+func TestAGroupThatFlappedAtItsEndAndFiresOnIsToldOf(t *testing.T) {
+	t.Parallel()
+	s, now := &State{}, time.Unix(1e9, 0)
+	var told []string
+	look := func(holds bool) {
+		told = nil
+		for _, turn := range s.Look(Rule{}, []Seen{{Cluster: "c", Holds: holds}}, now) {
+			told = append(told, turn.words("pods", Spec{When: "pods.failed > 0"}))
+		}
+		now = now.Add(lookEvery)
+	}
+	for n := range flapTurns {
+		look(n%2 == 0)
+	}
+	if got := fmt.Sprint(told); !strings.Contains(got, "flaps") || !strings.Contains(got, "holds at 0 of 1 cluster now") {
+		t.Fatalf("told %s", got)
+	}
+	s.Silence = &Note{Until: now.Add(flapCalm + time.Minute)}
+	for range flapCalm/lookEvery + 3 {
+		if look(true); len(told) > 0 {
+			t.Fatalf("told %v", told)
+		}
+	}
+	s.Silence = nil
+	if look(true); len(told) != 1 || !strings.Contains(told[0], "holds at 1 of 1 cluster: c.") {
+		t.Errorf("told %q", told)
+	}
+	if look(true); len(told) > 0 {
+		t.Errorf("told %q", told)
+	}
+	if look(false); len(told) != 1 || !strings.Contains(told[0], "It is over") {
+		t.Errorf("told %q", told)
+	}
+}
+
+// The groups that share events flap together as any group does.
+func TestOtherGroupsThatFlapAreToldOfOnce(t *testing.T) {
+	t.Parallel()
+	s, now := &State{}, time.Unix(1e9, 0)
+	var told []string
+	look := func(groups int) {
+		t.Helper()
+		var all []Seen
+		for n := range groups {
+			all = append(all, Seen{Cluster: fmt.Sprint("c", n), Group: fmt.Sprintf("g%02d", n), Holds: true})
+		}
+		for _, turn := range s.Look(Rule{}, all, now) {
+			if turn.Group == OtherGroups {
+				told = append(told, fmt.Sprint(turn.Fires, turn.Flaps, turn.Calmed, turn.Clusters))
+			}
+		}
+		text, err := json.Marshal(s) // as over a restart
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = &State{Looked: now}
+		if err := json.Unmarshal(text, s); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(lookEvery)
+	}
+	for n := range 20 {
+		look(mostGroups + 3*((n+1)%2))
+	}
+	if got := fmt.Sprint(told); got != "[true false false 3 false false false 0 true false false 3 true true false 0]" {
+		t.Errorf("while they flap it told %s", got)
+	}
+	told = nil
+	for range flapCalm/lookEvery + 2 {
+		look(mostGroups)
+	}
+	if got := fmt.Sprint(told); got != "[false false true 0]" || s.Others != nil || len(s.OtherTurns) > 0 {
+		t.Errorf("once they are calm it told %s and remembers %+v", got, s.Others)
+	}
+	told = nil
+	for n := range 8 {
+		look(mostGroups + 3*((n+1)%2))
+	}
+	for range flapCalm/lookEvery + 2 {
+		look(mostGroups + 4)
+	}
+	if got := fmt.Sprint(told); got != "[true false false 3 false false false 0 true false false 3 true true false 0 true false false 4]" {
+		t.Errorf("when they fire on it told %s", got)
 	}
 }
 
