@@ -3,6 +3,7 @@ package filter_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -81,4 +82,51 @@ func TestTokensOfOtherQuestionsAreRefused(t *testing.T) {
 			t.Errorf("%+v: got %v", c, err)
 		}
 	}
+}
+
+// fleet is rows in the order of their names, as a list of clusters has them before a figure orders them.
+func fleet(n int) []*namedRow {
+	random := rand.New(rand.NewPCG(1, 2))
+	rows := make([]*namedRow, n)
+	for i := range rows {
+		rows[i] = &namedRow{row{"size": {Number: random.Int64N(1000)}}, fmt.Sprintf("edge-%05d", i)}
+	}
+	return rows
+}
+
+func worstFirst(t testing.TB) filter.Order {
+	t.Helper()
+	order, err := filter.ParseOrder("size desc", fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return order
+}
+
+// A page keeps the places of its own rows, and of few others.
+func TestPageOfALongListKeepsFewPlaces(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	rows, order := fleet(10_000), worstFirst(t)
+	kept := testing.AllocsPerRun(5, func() {
+		if page := filter.PageOf(rows, order, nil, 100); len(page.Rows) != 100 || page.Last == nil {
+			t.Errorf("%d rows", len(page.Rows))
+		}
+	})
+	if kept > 2000 {
+		t.Errorf("a page of 100 of %d rows takes %.0f allocations", len(rows), kept)
+	}
+}
+
+// A page of 100 of 10,000 rows, beside an order of all of them that is cut.
+func BenchmarkPageOf10000(b *testing.B) {
+	rows, order := fleet(10_000), worstFirst(b)
+	b.Run("page", func(b *testing.B) {
+		for b.Loop() {
+			filter.PageOf(rows, order, nil, 100)
+		}
+	})
+	b.Run("order of all", func(b *testing.B) {
+		for b.Loop() {
+			filter.PageOf(rows, order, nil, len(rows))
+		}
+	})
 }

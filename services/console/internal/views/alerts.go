@@ -48,7 +48,7 @@ func sections() (out []string) {
 
 // Subject is a cluster that a question is about.
 type Subject struct {
-	seen
+	*seen
 	current bool // the view is of now
 }
 
@@ -66,7 +66,7 @@ func (b *Board) Subjects(ctx context.Context) ([]Subject, error) {
 	defer b.mu.RUnlock()
 	for i, c := range clusters {
 		s := b.of(c)
-		out[i] = Subject{s, s.view != nil && c.Connected() && s.unfollowed() == ""}
+		out[i] = Subject{&s, s.view != nil && c.Connected() && s.unfollowed() == ""}
 	}
 	return out, nil
 }

@@ -303,13 +303,13 @@ func (t *total) point(step int64) *consolev1.ViewCurvePoint {
 }
 
 // chosen is the cluster of a name, or those that fit.
-func chosen(all []seen, cluster, question string) ([]seen, error) {
+func chosen(all []*seen, cluster, question string) ([]*seen, error) {
 	if cluster != "" && question != "" {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: the cluster is named: leave one of them out")
 	}
 	if cluster != "" {
 		one, err := named(all, cluster)
-		return []seen{one}, err
+		return []*seen{one}, err
 	}
 	expr, err := filter.Parse(question, fieldsOf(all, question))
 	if err != nil {
@@ -360,7 +360,7 @@ func sampledOf(figure string) string {
 }
 
 // sampled counts the clusters of which a figure is an estimate now.
-func (f curveFigure) sampled(clusters []seen) (n int32) {
+func (f curveFigure) sampled(clusters []*seen) (n int32) {
 	for _, s := range clusters {
 		if s.view == nil {
 			continue

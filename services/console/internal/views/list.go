@@ -57,7 +57,7 @@ type seen struct {
 }
 
 // Field implements filter.Row: figures, and what clusters can be asked for.
-func (s seen) Field(name string) (filter.Value, bool) {
+func (s *seen) Field(name string) (filter.Value, bool) {
 	if !isFigure(name) {
 		return s.Cluster.Field(name)
 	}
@@ -77,7 +77,7 @@ func (s seen) Field(name string) (filter.Value, bool) {
 
 // fieldsOf are the fields of clusters, the figures of known, and those others of the caller's views that the texts name. So nobody learns from an error the
 // figures of clusters that they do not see, and no agent can take a figure's place, or a label's: "labels." belongs to clusters' labels.
-func fieldsOf(all []seen, texts ...string) filter.Fields {
+func fieldsOf(all []*seen, texts ...string) filter.Fields {
 	out := live.Fields(store.KindCluster)
 	for _, name := range known() {
 		out[name] = filter.Number
@@ -110,7 +110,7 @@ func fieldsOf(all []seen, texts ...string) filter.Fields {
 }
 
 // look returns the clusters that the caller sees, by name.
-func (b *Board) look(ctx context.Context, fresh bool) (all []seen, sees live.Sees, err error) {
+func (b *Board) look(ctx context.Context, fresh bool) (all []*seen, sees live.Sees, err error) {
 	if sees, err = b.Rights.Viewer(ctx, fresh); err != nil {
 		return nil, nil, err
 	}
@@ -125,23 +125,25 @@ func (b *Board) look(ctx context.Context, fresh bool) (all []seen, sees live.See
 	case <-time.After(loadedWithin):
 		return nil, nil, ErrBegins
 	}
-	all = make([]seen, len(clusters))
+	rows := make([]seen, len(clusters)) // filters and orders ask rows by their addresses, and copy none
+	all = make([]*seen, len(clusters))
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for i, c := range clusters {
-		all[i] = b.of(c)
+		rows[i] = b.of(c)
+		all[i] = &rows[i]
 	}
 	return all, sees, nil
 }
 
 // fitting are the clusters of all that fit; all is not to be used afterwards.
-func fitting(all []seen, expr *filter.Expr) []seen {
+func fitting(all []*seen, expr *filter.Expr) []*seen {
 	now := time.Now()
-	return slices.DeleteFunc(all, func(s seen) bool { return !expr.Match(s, now) })
+	return slices.DeleteFunc(all, func(s *seen) bool { return !expr.Match(s, now) })
 }
 
 // show is a view without rows.
-func show(s seen) *consolev1.ClusterView {
+func show(s *seen) *consolev1.ClusterView {
 	out := &consolev1.ClusterView{Cluster: s.Name(), Labels: s.Labels(), Connected: s.Connected(), LastSeenTime: stamp(s.LastSeen())}
 	if s.view == nil {
 		out.Missing = missing(s)
@@ -152,7 +154,7 @@ func show(s seen) *consolev1.ClusterView {
 }
 
 // unfollowed says why the view of a connected cluster is not of now; empty: it is, or the cluster is away.
-func (s seen) unfollowed() string {
+func (s *seen) unfollowed() string {
 	version, views := s.Agent()
 	switch {
 	case s.view == nil, !s.Connected():
@@ -176,7 +178,7 @@ func noViews(version string) string {
 }
 
 // missing says why there is no view.
-func missing(s seen) string {
+func missing(s *seen) string {
 	version, views := s.Agent()
 	switch {
 	case s.LastSeen().IsZero():
@@ -230,10 +232,10 @@ func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView
 }
 
 // named is the one of a name.
-func named(all []seen, cluster string) (seen, error) {
-	at, ok := slices.BinarySearchFunc(all, cluster, func(s seen, name string) int { return cmp.Compare(s.Name(), name) })
+func named(all []*seen, cluster string) (*seen, error) {
+	at, ok := slices.BinarySearchFunc(all, cluster, func(s *seen, name string) int { return cmp.Compare(s.Name(), name) })
 	if !ok {
-		return seen{}, catalog.Refuse(catalog.NotFound, "there is no cluster %q that you may see", cluster)
+		return nil, catalog.Refuse(catalog.NotFound, "there is no cluster %q that you may see", cluster)
 	}
 	return all[at], nil
 }
@@ -297,7 +299,7 @@ func shares() [2]shared {
 }
 
 // sums adds views up by the values of labels.
-func sums(fits []seen, by []string) []*consolev1.ViewSum {
+func sums(fits []*seen, by []string) []*consolev1.ViewSum {
 	type group struct {
 		*consolev1.ViewSum
 		figures sum
@@ -404,7 +406,7 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 }
 
 // rowsOf returns the rows of a cluster that fit, and what they do not show.
-func (b *Board) rowsOf(s seen, req *consolev1.ListViewRowsRequest, sees live.Sees,
+func (b *Board) rowsOf(s *seen, req *consolev1.ListViewRowsRequest, sees live.Sees,
 	mayRead bool,
 ) (rows []*deliveryv1.ViewRow, gap *consolev1.RowsGap, err error) {
 	if s.view == nil {

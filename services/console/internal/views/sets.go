@@ -35,7 +35,7 @@ func (b *Board) SetStatuses(ctx context.Context, sets []*consolev1.ViewSet) erro
 }
 
 // count adds a cluster to the status of a ViewSet.
-func (s seen) count(status *consolev1.ViewSetStatus, name string) error {
+func (s *seen) count(status *consolev1.ViewSetStatus, name string) error {
 	status.Clusters++
 	if s.view != nil && s.isWhole(name) {
 		status.Whole++
@@ -51,7 +51,7 @@ func (s seen) count(status *consolev1.ViewSetStatus, name string) error {
 
 // gapOfSet says why a cluster that a ViewSet chooses has no rows of it, if its section does not say so already. Of another
 // cluster nothing is missing that has no such section.
-func (s seen) gapOfSet(set *consolev1.ViewSet, name string, told *consolev1.RowsGap) (*consolev1.RowsGap, error) {
+func (s *seen) gapOfSet(set *consolev1.ViewSet, name string, told *consolev1.RowsGap) (*consolev1.RowsGap, error) {
 	if s.view != nil && (s.view.rows[name] || s.isWhole(name)) {
 		return told, nil
 	}
@@ -63,13 +63,13 @@ func (s seen) gapOfSet(set *consolev1.ViewSet, name string, told *consolev1.Rows
 }
 
 // isWhole says whether the view has a section whose figures are of now.
-func (s seen) isWhole(name string) bool {
+func (s *seen) isWhole(name string) bool {
 	_, counted := s.view.figures.get(name + ".total")
 	return counted && strings.Contains(s.view.whole, " "+name+" ")
 }
 
 // lacks says why a view does not have a section of a ViewSet.
-func (s seen) lacks(name string) (string, error) {
+func (s *seen) lacks(name string) (string, error) {
 	if s.view == nil {
 		return missing(s), nil
 	}
