@@ -123,6 +123,46 @@ func TestPollsOfSeveralConfigurationsAreNoSilence(t *testing.T) {
 	}
 }
 
+// A configuration makes polls rarer and spreads them wider, and never more frequent or closer together than the hub has them by itself.
+func TestPollsAreOnlyNarrowed(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		poll        *deliveryv1.AgentPoll
+		least, most time.Duration
+	}{
+		{&deliveryv1.AgentPoll{Interval: durationpb.New(5 * time.Second), Jitter: 1}, 108 * time.Second, 132 * time.Second},
+		{&deliveryv1.AgentPoll{Interval: durationpb.New(3 * time.Minute)}, 162 * time.Second, 198 * time.Second},
+		{&deliveryv1.AgentPoll{Jitter: 50}, time.Minute, 3 * time.Minute},
+	} {
+		with := deps(t)
+		d := rpc.NewDelivery(with)
+		with.Plan.Update(time.Now(), func(u *plan.Update) {
+			u.Current()
+			u.AgentConfigs([]*consolev1.AgentConfig{{Metadata: &consolev1.Metadata{Name: "polls"}, Spec: &consolev1.AgentConfigSpec{
+				Clusters: &consolev1.ClusterSelector{All: true}, Settings: &deliveryv1.AgentSettings{Poll: tc.poll},
+			}}})
+			u.Labels("edge-1", nil)
+			u.At(5, 5)
+		})
+		has := with.Plan.AgentConfig("edge-1").GetDigest()
+		var least, most time.Duration
+		for i := range 200 {
+			resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{AgentConfig: &deliveryv1.AgentConfigState{Wanted: has, InForce: has}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := resp.GetNextPoll().AsDuration()
+			if least = min(least, next); i == 0 {
+				least = next
+			}
+			most = max(most, next)
+		}
+		if width := tc.most - tc.least; least < tc.least || most > tc.most || most-least < width/2 {
+			t.Errorf("with %v polls are %s to %s apart, want %s to %s", tc.poll, least, most, tc.least, tc.most)
+		}
+	}
+}
+
 // TestAConfigurationIsSentAfterTheCatalogWasPutBack: the agent has seen what the console's database has no more.
 func TestAConfigurationIsSentAfterTheCatalogWasPutBack(t *testing.T) {
 	t.Parallel()
