@@ -190,6 +190,7 @@ func (l *loop) runTenure(ctx context.Context, lease *coordination.Lease) error {
 	}
 	t.warmMirror(ctx)
 	l.changeState(func(s *State) { s.Heads = sortHeads(t.heads) })
+	t.measureMirror() // upstream may be away: what is here is known without it
 	for {
 		if err := t.takeStep(ctx); err != nil || ctx.Err() != nil {
 			return ignoreEnd(ctx, err)
