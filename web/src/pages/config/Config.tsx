@@ -31,7 +31,7 @@ export function Config() {
 }
 
 function setSays(c: ConfigSet) {
-  const names = Object.keys(c.spec?.entries ?? {})
+  const names = Object.keys(c.spec?.entries ?? {}).sort()
   return (
     <>
       {c.status?.problem && <State of="failed" note={c.status.problem.message} />}{' '}
@@ -49,4 +49,4 @@ function setSays(c: ConfigSet) {
 
 // The values never leave the hub.
 const secretSays = (s: Secret) =>
-  `keys ${plain(Object.keys(s.data).join(', '), 400)}; values are written, never shown`
+  `keys ${plain(Object.keys(s.data).sort().join(', '), 400)}; values are written, never shown`

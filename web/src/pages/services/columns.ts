@@ -2,7 +2,7 @@ import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { leversOf } from '../../state/levers'
 import { followedBy, sourceOf } from '../../state/sources'
 import { stateOf } from '../../state/states'
-import { isoOf } from '../../ui/text'
+import { isoOf, pairsOf } from '../../ui/text'
 
 // The columns beside the name, in their order.
 export const columns = [
@@ -65,8 +65,6 @@ export function rowOf(s: Service): Record<string, string> {
     project: s.spec?.project ?? '',
     ref: followedBy(s.spec),
     path: s.spec?.path ?? '',
-    labels: Object.entries(s.metadata?.labels ?? {})
-      .map(([k, v]) => `${k}=${v}`)
-      .join(' '),
+    labels: pairsOf(s.metadata?.labels),
   }
 }
