@@ -15,13 +15,16 @@ const sinceChoices: [string, string][] = [
   ['86400', 'a day'],
 ]
 
-// The merged log of containers. Which of them, since when and what is searched stand in the address.
+// The merged log of containers. Which of them, since when, what is searched and how lines are drawn stand in the address. A pause is of the tab: no other
+// has its lines.
 export function LogView({ ask, name, containers }: { ask: Ask; name: string; containers: Container[] }) {
   const [params, setParams] = useSearchParams()
   const since = Number(params.get('since') ?? 0)
   const previous = params.get('prev') === '1'
   const only = params.get('pod') ?? ''
   const grep = params.get('grep') ?? ''
+  const wrap = params.get('wrap') === '1'
+  const times = params.get('times') !== '0'
   const set = (key: string, value: string) =>
     setParams(
       (before) => {
@@ -42,8 +45,6 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
     return () => logs.end()
   }, [logs])
   const version = useSyncExternalStore(logs.subscribe, logs.snapshot)
-  const [wrap, setWrap] = useState(false)
-  const [times, setTimes] = useState(true)
   const [frozen, setFrozen] = useState<{ lines: LogLine[]; total: number }>()
   const total = logs.dropped + logs.lines.length
   const matcher = useMemo(() => matcherOf(grep), [grep])
@@ -105,10 +106,15 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
           {frozen ? `Paused, ${(total - frozen.total).toLocaleString()} new` : 'Pause'}
         </button>
         <label>
-          <input type="checkbox" checked={wrap} onChange={(e) => setWrap(e.target.checked)} /> wrap
+          <input type="checkbox" checked={wrap} onChange={(e) => set('wrap', e.target.checked ? '1' : '')} />{' '}
+          wrap
         </label>
         <label>
-          <input type="checkbox" checked={times} onChange={(e) => setTimes(e.target.checked)} />{' '}
+          <input
+            type="checkbox"
+            checked={times}
+            onChange={(e) => set('times', e.target.checked ? '' : '0')}
+          />{' '}
           <span title="in your time zone; in UTC in a download">times</span>
         </label>
         <button

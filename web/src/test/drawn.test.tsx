@@ -198,3 +198,13 @@ test('an address with odd hours does not take the audit trail away', async () =>
   for (const hours of ['1e300', 'Infinity', 'soon', '-1'])
     expect(drawing(`/activity?tab=audit&hours=${hours}`).draw(<Audit />)).toContain('the audit trail')
 })
+
+test('a question about access stands in its form as it was asked, also one without a kind', async () => {
+  const { Access } = await import('../pages/access/Access')
+  const form = (address: string) => drawing(address).draw(<Access />)
+  const selected = (drawn: string) => [...drawn.matchAll(/<option([^>]*) selected="">/g)].map(([, v]) => v)
+  const api = form('/access?tab=check&verb=exec&cluster=edge-1&groups=web-team%2C+shop')
+  expect(selected(api)).toEqual(['', ' value=""'])
+  expect(api).toContain('value="web-team shop"')
+  expect(selected(form('/access'))).toEqual(['', ''])
+})

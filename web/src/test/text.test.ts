@@ -8,6 +8,7 @@ import { inParallel } from '../hub/parallel'
 import { read } from '../pages/apply/documents'
 import { leversOf } from '../state/levers'
 import { toCsv } from '../ui/exported'
+import { isOpen, withPart } from '../ui/opened'
 import { chosenIn, chosenText, pageIn, pageText } from '../ui/paging'
 import { kindNamed, lengthOf, manifest, type ResourceKind } from '../ui/resources'
 import { amount, plain } from '../ui/text'
@@ -261,4 +262,22 @@ test('what is chosen stands in the address while that has an end', () => {
   expect(chosenIn(names(100).join(','))).toEqual(names(100))
   for (const n of [101, 100_000]) expect(chosenIn(names(n).join(','))).toEqual([])
   expect(chosenText(Array.from({ length: 100 }, (_, i) => `${i}${'x'.repeat(400)}`))).toBeUndefined()
+})
+
+test('parts that a person opens or shuts stand in the address, those that are so by themselves do not', () => {
+  const before = new URLSearchParams('tab=history&open=change.1&shut=Deployment')
+  expect(isOpen(before, 'change.1', false)).toBe(true)
+  expect(isOpen(before, 'change.2', false)).toBe(false)
+  expect(isOpen(before, 'Deployment', true)).toBe(false)
+  expect(isOpen(before, 'ConfigMap', true)).toBe(true)
+
+  expect(String(withPart(before, 'change.1', false, false))).toBe('tab=history&shut=Deployment')
+  expect(String(withPart(before, 'Deployment', true, true))).toBe('tab=history&open=change.1')
+  expect(withPart(before, 'a&b=c, d', false, true).getAll('open')).toEqual(['change.1', 'a&b=c, d'])
+  // What opens by itself later stays open for the person who had opened it.
+  expect(isOpen(withPart(before, 'Pod', false, true), 'Pod', true)).toBe(true)
+
+  let many = new URLSearchParams()
+  for (let i = 0; i < 200; i++) many = withPart(many, `part ${i}`, false, true)
+  expect(many.getAll('open')).toHaveLength(100)
 })

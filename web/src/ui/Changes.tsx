@@ -1,10 +1,10 @@
 import { useQuery } from '@connectrpc/connect-query'
-import { useState } from 'react'
 import { type Revision, RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { failureOf } from '../hub/errors'
 import { Age } from '../live/Age'
 import { Difference } from './Difference'
 import { Export } from './Export'
+import { Opened } from './Opened'
 import { Pager, usePages } from './Pager'
 import { Failed, Waiting } from './Panel'
 import type { ResourceKind } from './resources'
@@ -55,7 +55,6 @@ export default function Changes({ of, name }: { of: ResourceKind; name: string }
 }
 
 function Change({ of }: { of: Revision }) {
-  const [open, setOpen] = useState(false)
   const words = (
     <>
       #{String(of.revision)} {plain(of.action, 100)} by {plain(of.author, 300) || 'somebody'}{' '}
@@ -64,9 +63,8 @@ function Change({ of }: { of: Revision }) {
   )
   if (of.diff === '') return words
   return (
-    <details onToggle={(e) => setOpen(e.currentTarget.open)}>
-      <summary>{words}</summary>
-      {open && <Difference text={of.diff} />}
-    </details>
+    <Opened name={`change.${of.revision}.${of.action}`} summary={words}>
+      {() => <Difference text={of.diff} />}
+    </Opened>
   )
 }

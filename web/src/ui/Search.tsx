@@ -7,11 +7,14 @@ export function Search({
   hint,
   name = 'q',
   label = 'Filter',
+  apart = false,
 }: {
   hint: string
   // Of the address.
   name?: string
   label?: string
+  // Not the filter of the page: / leads to another one, and its pages stay.
+  apart?: boolean
 }) {
   const [params, setParams] = useSearchParams()
   const q = params.get(name) ?? ''
@@ -29,7 +32,7 @@ export function Search({
       setParams(
         (before) => {
           const next = new URLSearchParams(before)
-          next.delete('page')
+          if (!apart) next.delete('page')
           if (typed === '') next.delete(name)
           else next.set(name, typed)
           return next
@@ -38,11 +41,11 @@ export function Search({
       )
     }, 120)
     return () => clearTimeout(wait)
-  }, [typed, q, name, setParams])
+  }, [typed, q, name, apart, setParams])
   return (
     <input
       type="search"
-      data-search
+      data-search={apart ? undefined : ''}
       value={typed}
       placeholder={hint}
       aria-label={label}

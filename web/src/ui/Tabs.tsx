@@ -10,8 +10,7 @@ export function Tabs({ names, without = [] }: { names: string[]; without?: strin
     next.set('tab', name)
     if (name !== current)
       for (const key of [...next.keys()])
-        if (without.includes(key) || key === 'sel' || key === 'find' || /^page(\.|$)/.test(key))
-          next.delete(key)
+        if (without.includes(key) || /^(sel|find|open|shut|more|page(\..*)?)$/.test(key)) next.delete(key)
     return `?${next}`
   }
   return (

@@ -1,5 +1,4 @@
 import { useQuery } from '@connectrpc/connect-query'
-import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import type { Role } from '../../gen/fairlead/console/v1/access_service_pb'
 import { AccessService } from '../../gen/fairlead/console/v1/access_service_pb'
@@ -13,7 +12,7 @@ import { Resources } from '../../ui/Resources'
 import { kindAt, kinds, type ResourceKind } from '../../ui/resources'
 import { Said } from '../../ui/Said'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { amount, plain } from '../../ui/text'
+import { amount, pairsOf, plain } from '../../ui/text'
 import { Recordings } from './Recordings'
 import { Requests } from './Requests'
 import { Tokens } from './Tokens'
@@ -60,9 +59,7 @@ export function grantSays(g: Grant): string {
     ? 'all clusters'
     : names.length
       ? names.join(', ')
-      : `clusters with ${Object.entries(labels)
-          .map(([k, v]) => `${k}=${v}`)
-          .join(', ')}`
+      : `clusters with ${pairsOf(labels, ', ')}`
   const only = g.spec?.projects.length ? `, only in projects ${g.spec.projects.join(', ')}` : ''
   return plain(`${who.join(', ')}: ${g.spec?.role} on ${where}${only}`, 600)
 }
@@ -89,13 +86,15 @@ function Check() {
     { enabled: asked.verb !== '', refetchInterval: false },
   )
   const caller = useQuery(AccessService.method.getCaller, {}, { refetchInterval: 60_000 })
-  const [kind, setKind] = useState(asked.kind || 'Service')
+  // A question without a kind is about the API of Kubernetes; without a question the form begins with a service.
+  const kind = asked.verb === '' ? asked.kind || 'Service' : asked.kind
   return (
     <div className="columns">
       <section className="panel">
         <h2>May somebody do something?</h2>
         <form
           className="fields"
+          key={String(params)}
           onSubmit={(e) => {
             e.preventDefault()
             const typed = new FormData(e.currentTarget)
@@ -128,7 +127,7 @@ function Check() {
           </label>
           <label>
             On a
-            <select name="kind" value={kind} onChange={(e) => setKind(e.target.value)}>
+            <select name="kind" defaultValue={kind}>
               {kinds.map((k) => (
                 <option key={k.name}>{k.name}</option>
               ))}
@@ -154,7 +153,7 @@ function Check() {
           </p>
         )}
       </section>
-      <section className="panel">
+      <section className="panel" aria-label="You">
         <h2>You</h2>
         {caller.error && <Failed failure={failureOf(caller.error)} />}
         {!caller.data && !caller.error && <Waiting what="your rights" />}

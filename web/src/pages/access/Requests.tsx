@@ -17,6 +17,7 @@ import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
+import { Opened } from '../../ui/Opened'
 import { useOnce } from '../../ui/once'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Failed } from '../../ui/Panel'
@@ -67,7 +68,13 @@ export function Requests() {
           <input
             type="checkbox"
             checked={all}
-            onChange={(e) => setParams({ tab: 'requests', ...(e.target.checked ? { all: '1' } : {}) })}
+            onChange={(e) =>
+              setParams((now) => {
+                now.delete('all')
+                if (e.target.checked) now.set('all', '1')
+                return now
+              })
+            }
           />{' '}
           also those that are over
         </label>
@@ -218,8 +225,12 @@ function NewRequest({ changed }: { changed: () => void }) {
     },
   })
   return (
-    <details className="panel" open={params.has('cluster')}>
-      <summary>Ask for access to a cluster</summary>
+    <Opened
+      name="ask"
+      byItself={params.has('cluster')}
+      className="panel"
+      summary="Ask for access to a cluster"
+    >
       <form
         ref={form}
         className="fields"
@@ -276,6 +287,6 @@ function NewRequest({ changed }: { changed: () => void }) {
           Ask
         </button>
       </form>
-    </details>
+    </Opened>
   )
 }

@@ -8,6 +8,7 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { State } from '../../state/State'
 import { Export } from '../../ui/Export'
+import { Opened } from '../../ui/Opened'
 import { Empty, Pager, usePages } from '../../ui/Pager'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
@@ -122,14 +123,13 @@ export function Audit() {
                   <td>
                     <Said of={e.reason} max={600} />
                     {(e.before || e.after) && (
-                      <details>
-                        <summary>before and after</summary>
+                      <Opened name={e.id} summary="before and after">
                         <pre>
                           <del>{plain(e.before, 20_000)}</del>
                           {'\n'}
                           <ins>{plain(e.after, 20_000)}</ins>
                         </pre>
-                      </details>
+                      </Opened>
                     )}
                   </td>
                 </tr>

@@ -1,14 +1,15 @@
 import { useQuery } from '@tanstack/react-query'
-import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
+import { useEffect, useMemo, useRef, useSyncExternalStore } from 'react'
 import { Link, Navigate, useParams, useSearchParams } from 'react-router'
 import { addressOf, discover, type Kind, pathOf, sectioned } from '../../cluster/kinds'
 import { type Ask, askOf, json } from '../../cluster/request'
-import { type Row, Watched } from '../../cluster/table'
+import { pageSize, type Row, Watched } from '../../cluster/table'
 import { failureOf } from '../../hub/errors'
 import { clock } from '../../live/ages'
 import { staleAfter, useNow } from '../../live/asked'
 import { Since } from '../../live/Since'
 import { Export } from '../../ui/Export'
+import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Search } from '../../ui/Search'
 import { plain } from '../../ui/text'
@@ -80,29 +81,30 @@ export default function Explore() {
 }
 
 function Kinds({ cluster, all, current }: { cluster: string; all: Kind[]; current: Kind | undefined }) {
-  const [find, setFind] = useState('')
   const [params] = useSearchParams()
+  const find = params.get('kinds') ?? ''
   const ns = params.get('ns')
+  const kept = (k: Kind) =>
+    String(
+      new URLSearchParams({
+        ...(ns && k.namespaced ? { ns } : {}),
+        ...(find ? { kinds: find } : {}),
+      }),
+    )
   const word = find.trim().toLowerCase()
   const fitting = all.filter((k) =>
     [k.kind.toLowerCase(), k.plural, k.group, ...k.short].some((t) => t.includes(word)),
   )
   return (
     <nav className="kinds panel" aria-label="Kinds">
-      <input
-        type="search"
-        aria-label="Find a kind"
-        placeholder="kind or group"
-        value={find}
-        onChange={(e) => setFind(e.target.value)}
-      />
+      <Search name="kinds" label="Find a kind" hint="kind or group" apart />
       {sectioned(fitting).map((s) => (
         <section key={s.name}>
           <h2>{plain(s.name, 80)}</h2>
           {s.kinds.map((k) => (
             <Link
               key={`${k.group}/${k.plural}`}
-              to={addressOf(cluster, k, ns && k.namespaced ? `ns=${encodeURIComponent(ns)}` : '')}
+              to={addressOf(cluster, k, kept(k))}
               aria-current={k === current ? 'page' : undefined}
               title={`${plain(k.plural, 80)} ${plain(k.group, 80)} ${plain(k.version, 40)}`}
             >
@@ -124,8 +126,8 @@ function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind 
   const ns = kind.namespaced ? (params.get('ns') ?? '') : ''
   const q = (params.get('q') ?? '').trim()
   const selector = /[=!]|\b(not)?in\b/.test(q) ? q : ''
-  const [tokens, setTokens] = useState<string[]>([])
-  const token = tokens.at(-1) ?? ''
+  const pages = usePages(`${kind.group}/${kind.plural}\n${ns}\n${selector}`, 'rows')
+  const { token } = pages
   const list = useMemo(
     () =>
       new Watched(
@@ -254,17 +256,7 @@ function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind 
           </table>
         </div>
       )}
-      {(tokens.length > 0 || shown.next) && (
-        <nav className="pager" aria-label="Pages of the list">
-          <button type="button" disabled={tokens.length === 0} onClick={() => setTokens(tokens.slice(0, -1))}>
-            Back
-          </button>
-          <span>Page {tokens.length + 1}</span>
-          <button type="button" disabled={!shown.next} onClick={() => setTokens([...tokens, shown.next])}>
-            Next
-          </button>
-        </nav>
-      )}
+      <Pager pages={pages} next={shown.next} size={pageSize} total={undefined} />
     </>
   )
 }

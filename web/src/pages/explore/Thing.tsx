@@ -12,6 +12,7 @@ import type { Metadata } from '../../cluster/table'
 import { failureOf } from '../../hub/errors'
 import { every, useFreshness } from '../../live/asked'
 import { Since } from '../../live/Since'
+import { Opened } from '../../ui/Opened'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
 import { Tabs, useTab } from '../../ui/Tabs'
@@ -312,8 +313,7 @@ function Yaml({ of }: { of: Thing }) {
   return (
     <section className="panel">
       {managers.length > 0 && (
-        <details>
-          <summary>{managers.length} managers of fields</summary>
+        <Opened name="managers" summary={`${managers.length} managers of fields`}>
           <ul className="lines">
             {managers.map((m, i) => (
               // biome-ignore lint/suspicious/noArrayIndexKey: a manager may be there several times, and the list is drawn whole
@@ -323,7 +323,7 @@ function Yaml({ of }: { of: Thing }) {
               </li>
             ))}
           </ul>
-        </details>
+        </Opened>
       )}
       <pre>{plain(text, mostYaml)}</pre>
     </section>

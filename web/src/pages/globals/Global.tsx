@@ -11,6 +11,7 @@ import { useLive } from '../../live/live'
 import Changes from '../../ui/Changes'
 import { Delete } from '../../ui/Delete'
 import Deleted from '../../ui/Deleted'
+import { Opened } from '../../ui/Opened'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
 import { Said } from '../../ui/Said'
@@ -101,10 +102,9 @@ function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
               </div>
             )}
             {s.diff && (
-              <details>
-                <summary>what changes</summary>
+              <Opened name={s.name} summary="what changes">
                 <pre>{plain(s.diff, 20_000)}</pre>
-              </details>
+              </Opened>
             )}
           </li>
         ))}

@@ -1,5 +1,6 @@
 import type { Service } from '../../gen/fairlead/console/v1/resources_pb'
 import { Until } from '../../live/Until'
+import { Opened } from '../../ui/Opened'
 import { Said } from '../../ui/Said'
 import { Windows } from '../../ui/Windows'
 
@@ -35,10 +36,12 @@ export function Closed({ of }: { of: Service }) {
         </div>
       )}
       {own.length > 0 && (
-        <details>
-          <summary>{own.length === 1 ? 'Its own window' : `Its own ${own.length} windows`}</summary>
+        <Opened
+          name="windows"
+          summary={own.length === 1 ? 'Its own window' : `Its own ${own.length} windows`}
+        >
           <Windows of={own} name={of.metadata?.name ?? ''} />
-        </details>
+        </Opened>
       )}
     </section>
   )

@@ -12,6 +12,7 @@ import { SourceService } from '../../gen/fairlead/gitcache/v1/source_pb'
 import { failureAt, failureOf } from '../../hub/errors'
 import { transport } from '../../hub/transport'
 import { Age } from '../../live/Age'
+import { Opened } from '../../ui/Opened'
 import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { amount, plain, sentence, shortCommit } from '../../ui/text'
@@ -184,11 +185,17 @@ function Changes({
         </button>
       </p>
       {diff.objects.map((o) => (
-        <details key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`} open={diff.objects.length <= 20}>
-          <summary>
-            {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}{' '}
-            <span className="quiet">{words[o.change] ?? ''}</span>
-          </summary>
+        <Opened
+          key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`}
+          name={`${o.group}/${o.kind}/${o.namespace}/${o.name}`}
+          byItself={diff.objects.length <= 20}
+          summary={
+            <>
+              {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}{' '}
+              <span className="quiet">{words[o.change] ?? ''}</span>
+            </>
+          }
+        >
           {o.message && (
             <div className="notice">
               <Said of={o.message} />
@@ -203,7 +210,7 @@ function Changes({
               </li>
             ))}
           </ul>
-        </details>
+        </Opened>
       ))}
     </div>
   )

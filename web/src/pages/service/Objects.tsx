@@ -12,6 +12,7 @@ import { healthState } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
 import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
+import { Opened } from '../../ui/Opened'
 import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { Search } from '../../ui/Search'
@@ -98,12 +99,16 @@ function Reason({ of }: { of: ObjectReport | undefined }) {
 // Pages of a thousand objects that are asked for without a person's wish.
 const byItself = 5
 
+// Pages beyond those that a person has asked for. An address may say anything.
+const pagesIn = (text: string | null) => Math.min(Math.max(0, Math.trunc(Number(text)) || 0), 1000)
+
 // All objects, by kind; a kind with many is opened on demand.
 export function Objects({ service, cluster }: { service: string; cluster: string }) {
   const [chosen, setChosen] = useChosen()
   const [params, setParams] = useSearchParams()
   const as = params.get('as') ?? 'kind'
   const find = params.get('find') ?? ''
+  const more = pagesIn(params.get('more'))
   const list = useInfiniteQuery(
     ObjectService.method.listObjects,
     { service, pageSize: 1000, pageToken: '' },
@@ -112,8 +117,8 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = list
   const pages = list.data?.pages.length ?? 0
   useEffect(() => {
-    if (hasNextPage && !isFetchingNextPage && pages < byItself) void fetchNextPage()
-  }, [hasNextPage, isFetchingNextPage, fetchNextPage, pages])
+    if (hasNextPage && !isFetchingNextPage && pages < byItself + more) void fetchNextPage()
+  }, [hasNextPage, isFetchingNextPage, fetchNextPage, pages, more])
   const objects = list.data?.pages.flatMap((p) => p.objects) ?? []
   const owned = useOwned(cluster, objects, as === 'tree')
   const setAs = (chosen: string) =>
@@ -121,6 +126,17 @@ export function Objects({ service, cluster }: { service: string; cluster: string
       now.set('as', chosen)
       return now
     })
+  // A page that failed is asked for again.
+  const showMore = () => {
+    if (pages < byItself + more) return void fetchNextPage()
+    setParams(
+      (now) => {
+        now.set('more', String(more + 1))
+        return now
+      },
+      { replace: true },
+    )
+  }
   if (list.error && !list.data)
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
   if (!list.data) return <Waiting what="objects" />
@@ -160,10 +176,16 @@ export function Objects({ service, cluster }: { service: string; cluster: string
       {as === 'tree' && <OwnedSays of={owned} />}
       <SyncChosen service={service} chosen={chosen} clear={() => setChosen(new Set())} />
       {grouped(fitting, as).map(({ kind, list: of, worst }) => (
-        <details key={kind} open={of.length <= 10 || worst !== 'healthy'}>
-          <summary>
-            <State of={worst} /> {plain(kind, 120)} {of.length > 1 && of.length}
-          </summary>
+        <Opened
+          key={kind}
+          name={kind}
+          byItself={of.length <= 10 || worst !== 'healthy'}
+          summary={
+            <>
+              <State of={worst} /> {plain(kind, 120)} {of.length > 1 && of.length}
+            </>
+          }
+        >
           <ul className="lines">
             {of.slice(0, 500).map((o) => (
               <li key={`${o.object?.kind} ${o.object?.namespace}/${o.object?.name}`}>
@@ -192,10 +214,10 @@ export function Objects({ service, cluster }: { service: string; cluster: string
             ))}
             {of.length > 500 && <li className="quiet">and {of.length - 500} more</li>}
           </ul>
-        </details>
+        </Opened>
       ))}
       {list.hasNextPage && (
-        <button type="button" onClick={() => void list.fetchNextPage()}>
+        <button type="button" disabled={isFetchingNextPage} onClick={showMore}>
           Show more
         </button>
       )}

@@ -7,6 +7,7 @@ import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
+import { Opened } from '../../ui/Opened'
 import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { plain, shortCommit } from '../../ui/text'
@@ -69,22 +70,28 @@ export function Tests({ service, changed }: { service: string; changed: () => vo
             </p>
           )}
           {r.results.map((t) => (
-            <details key={`${t.kind}/${t.namespace}/${t.name}`} open={t.outcome === TestOutcome.FAILED}>
-              <summary>
-                <Outcome of={t.outcome} /> {plain(`${t.kind} ${t.namespace}/${t.name}`, 300)}{' '}
-                {t.casesPassed + t.casesFailed > 0 && (
-                  <span className="quiet">
-                    {t.casesPassed} passed, {t.casesFailed} failed
-                  </span>
-                )}
-              </summary>
+            <Opened
+              key={`${t.kind}/${t.namespace}/${t.name}`}
+              name={`${r.id} ${t.kind}/${t.namespace}/${t.name}`}
+              byItself={t.outcome === TestOutcome.FAILED}
+              summary={
+                <>
+                  <Outcome of={t.outcome} /> {plain(`${t.kind} ${t.namespace}/${t.name}`, 300)}{' '}
+                  {t.casesPassed + t.casesFailed > 0 && (
+                    <span className="quiet">
+                      {t.casesPassed} passed, {t.casesFailed} failed
+                    </span>
+                  )}
+                </>
+              }
+            >
               {t.message && (
                 <p>
                   <Said of={t.message} max={2000} />
                 </p>
               )}
               {t.log && <pre>{plain(t.log, 64 << 10)}</pre>}
-            </details>
+            </Opened>
           ))}
         </section>
       ))}
