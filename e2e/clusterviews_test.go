@@ -64,7 +64,6 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	},
 		strings.TrimSpace(link), seeded.Failing, seeded.Charts, c.Cluster(17), os.Getenv("SHOTS"))
 	seesTheHub(ctx, t, c)
-	sharesLinks(ctx, t, c)
 }
 
 // seesTheHub has a person look at how the hub is, end logins, and change a configuration, and has somebody copy the
@@ -86,21 +85,6 @@ func seesTheHub(ctx context.Context, t *testing.T, c *seeded.Console) {
 		}
 		return c.CopyToken(ctx, cluster)
 	}, append(args, c.Cluster(cluster), c.Service(seeded.Configured), os.Getenv("SHOTS"))...)
-}
-
-// sharesLinks has a person open what another one looks at, by its address.
-func sharesLinks(ctx context.Context, t *testing.T, c *seeded.Console) {
-	t.Helper()
-	links := make([]string, 0, 2)
-	for _, user := range []string{"ada", "grace"} {
-		link, err := c.LoginLinkOf(ctx, user)
-		if err != nil {
-			t.Fatal(err)
-		}
-		links = append(links, strings.TrimSpace(link))
-	}
-	inChromium(ctx, t, "links.mjs", func(event string) error { return fmt.Errorf("the script says %q", event) },
-		append(links, seeded.Failing, seeded.Large, "shop", seeded.Charts, c.Cluster(2), os.Getenv("SHOTS"))...)
 }
 
 // stopAtEnd stops a console when the test ends.

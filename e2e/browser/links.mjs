@@ -9,6 +9,7 @@ const [executablePath, link, othersLink, failing, large, source, charts, cluster
 const apart = [
   ['nav[aria-label="Views"]', "saved views stay in the browser of the person who named them"],
   ["details.menu", "a menu that is open is about to be used and closes with the page"],
+  ['.notice.bad[role="status"]', "how long ago the hub answered is of the tab that asked"],
   ["dialog", "what is typed into the dialog of an action is not sent yet"],
   [".pager button:first-child", "which page came before is known to the tab that showed it; otherwise the button leads to the first one"],
   ['section[aria-label="You"]', "the rights of the person who looks"],
