@@ -21,15 +21,7 @@ func TestPersonSeesWhatIsInClustersInABrowser(t *testing.T) {
 	needsABrowser(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	bins, err := stack.FindBinaries(ctx, "..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := seeded.Start(ctx, bins, t.TempDir(), seeded.Size{Clusters: 20, Services: 150, Sources: 4, Objects: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopAtEnd(t, c)
+	c := startSeeded(ctx, t, seeded.Size{Clusters: 20, Services: 150, Sources: 4, Objects: 20})
 	link, err := c.LoginLink(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +77,21 @@ func seesTheHub(ctx context.Context, t *testing.T, c *seeded.Console) {
 		}
 		return c.CopyToken(ctx, cluster)
 	}, append(args, c.Cluster(cluster), c.Service(seeded.Configured), os.Getenv("SHOTS"))...)
+}
+
+// startSeeded starts a console with a fleet of a size. It stops when the test ends.
+func startSeeded(ctx context.Context, t *testing.T, size seeded.Size) *seeded.Console {
+	t.Helper()
+	bins, err := stack.FindBinaries(ctx, "..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := seeded.Start(ctx, bins, t.TempDir(), size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopAtEnd(t, c)
+	return c
 }
 
 // stopAtEnd stops a console when the test ends.

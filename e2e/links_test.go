@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"fairlead.dev/e2e/seeded"
-	"fairlead.dev/e2e/stack"
 )
 
 // A link that is copied from any state of a page opens that state for another person.
@@ -20,15 +19,7 @@ func TestPersonOpensWhatAnotherOneSeesInABrowser(t *testing.T) {
 	needsABrowser(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
-	bins, err := stack.FindBinaries(ctx, "..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := seeded.Start(ctx, bins, t.TempDir(), seeded.Size{Clusters: 20, Services: 150, Sources: 4, Objects: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopAtEnd(t, c)
+	c := startSeeded(ctx, t, seeded.Size{Clusters: 20, Services: 150, Sources: 4, Objects: 20})
 	links := make([]string, 0, 2)
 	for _, user := range []string{"ada", "grace"} {
 		link, err := c.LoginLinkOf(ctx, user)
