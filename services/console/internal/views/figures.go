@@ -91,6 +91,20 @@ func (t *nameTable) forget(key string) {
 	}
 }
 
+// sharesPrefix is before figures of sums that no agent counts.
+const sharesPrefix = "shares."
+
+// share is a pair of figures that are compared. They come from two sections, and an agent may know one of them alone: a share is of the clusters
+// whose names hold both.
+type share struct{ part, whole, ofPart, ofWhole string }
+
+func shares() []share {
+	return []share{
+		{"requests.cpu", "nodes.cpu_allocatable", sharesPrefix + "cpu_requested", sharesPrefix + "cpu_allocatable"},
+		{"requests.memory", "nodes.memory_allocatable", sharesPrefix + "memory_requested", sharesPrefix + "memory_allocatable"},
+	}
+}
+
 // sum adds figures up. The zero value is empty.
 type sum struct{ of map[*names][]int64 }
 
@@ -111,12 +125,23 @@ func (s *sum) add(f figures) {
 	}
 }
 
-// byName are the sums, by name.
+// byName are the sums, by name, with those of shares.
 func (s *sum) byName() map[string]int64 {
 	out := map[string]int64{}
 	for names, total := range s.of {
 		for i, n := range total {
-			out[names.list[i]] += n
+			if name := names.list[i]; !strings.HasPrefix(name, sharesPrefix) {
+				out[name] += n
+			}
+		}
+		of := figures{names, total}
+		for _, share := range shares() {
+			part, okPart := of.get(share.part)
+			whole, okWhole := of.get(share.whole)
+			if okPart && okWhole {
+				out[share.ofPart] += part
+				out[share.ofWhole] += whole
+			}
 		}
 	}
 	return out

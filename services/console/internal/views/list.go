@@ -288,33 +288,22 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 	return out, nil
 }
 
-// sharesPrefix is before figures of sums that no agent counts.
-const sharesPrefix = "shares."
-
-type shared struct{ name, part, whole string }
-
-// shares are figures that are compared. They come from two sections, and an agent may know one of them alone: a share is of the clusters that know both.
-func shares() [2]shared {
-	return [2]shared{{"cpu", "requests.cpu", "nodes.cpu_allocatable"}, {"memory", "requests.memory", "nodes.memory_allocatable"}}
-}
-
 // sums adds views up by the values of labels.
 func sums(fits []*seen, by []string) []*consolev1.ViewSum {
 	type group struct {
 		*consolev1.ViewSum
 		figures sum
-		shares  map[string]int64
 	}
 	found := map[string]*group{}
+	values := make([]string, len(by))
 	for _, s := range fits {
-		values := make([]string, len(by))
 		for i, key := range by {
 			values[i] = s.Label(strings.TrimPrefix(key, labelPrefix))
 		}
 		key := strings.Join(values, "\x00")
 		of := found[key]
 		if of == nil {
-			of = &group{ViewSum: &consolev1.ViewSum{Values: values}, shares: map[string]int64{}}
+			of = &group{ViewSum: &consolev1.ViewSum{Values: slices.Clone(values)}}
 			found[key] = of
 		}
 		of.Clusters++
@@ -326,22 +315,10 @@ func sums(fits []*seen, by []string) []*consolev1.ViewSum {
 			of.Away++
 		}
 		of.figures.add(s.view.figures)
-		for _, share := range shares() {
-			part, okPart := s.view.figures.get(share.part)
-			whole, okWhole := s.view.figures.get(share.whole)
-			if okPart && okWhole {
-				of.shares[share.name+"_requested"] += part
-				of.shares[share.name+"_allocatable"] += whole
-			}
-		}
 	}
 	var out []*consolev1.ViewSum
 	for _, of := range found {
 		of.Figures = of.figures.byName()
-		maps.DeleteFunc(of.Figures, func(name string, _ int64) bool { return strings.HasPrefix(name, sharesPrefix) })
-		for name, n := range of.shares {
-			of.Figures[sharesPrefix+name] = n
-		}
 		out = append(out, of.ViewSum)
 	}
 	slices.SortFunc(out, func(a, b *consolev1.ViewSum) int { return slices.Compare(a.GetValues(), b.GetValues()) })
