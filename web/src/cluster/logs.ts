@@ -59,6 +59,7 @@ export class Logs {
     const from = this.containers.length > 1 ? `${of.pod}/${of.container}` : of.container
     let last = '' // time of the last line
     let atLast = 0 // lines that had this time
+    let said = false // that it was resumed, with nothing new since
     this.running++
     for (let tries = 0; !signal.aborted; tries++) {
       try {
@@ -70,7 +71,10 @@ export class Logs {
         else query.set('tailLines', '5000')
         const path = `/api/v1/namespaces/${encodeURIComponent(of.namespace)}/pods/${encodeURIComponent(of.pod)}/log`
         const answer = await this.ask(`${path}?${query}`, { signal, headers: { Accept: 'text/plain, */*' } })
-        if (last && tries > 0) this.note(from, 'cut, resumed where it ended')
+        if (last && tries > 0 && !said) {
+          said = true
+          this.note(from, 'cut, resumed where it ended')
+        }
         let repeated = atLast
         const resumedAt = last
         if (answer.body)
@@ -84,6 +88,7 @@ export class Logs {
               last = line.time
             }
             tries = 0
+            said = false
             this.add(line)
           }
         if (this.options.previous || (await this.isOver(of))) {

@@ -219,6 +219,23 @@ test('a log that is cut goes on without a line twice', async () => {
   expect(asked[2]).toContain('sinceTime=2026-01-01T00%3A00%3A00.200000000Z')
 })
 
+test('a log that has nothing new is said to be resumed once', async () => {
+  const first = '2026-01-01T00:00:00Z one\n'
+  let asked = 0
+  const ask: Ask = async (path) => {
+    if (!path.includes('/log')) return Response.json({ status: { phase: asked > 8 ? 'Failed' : 'Running' } })
+    asked++
+    return new Response(body(asked > 5 ? `${first}2026-01-01T00:00:01Z two\n` : first))
+  }
+  const of = { namespace: 'd', pod: 'p', container: 'c' }
+  const logs = new Logs(ask, [of], { since: 0, previous: false }, () => 0)
+  logs.begin()
+  await vi.waitFor(() => expect(logs.lines.at(-1)?.text).toBe('the container has ended'))
+  logs.end()
+  const resumed = 'cut, resumed where it ended'
+  expect(logs.lines.map((l) => l.text)).toEqual(['one', resumed, 'two', resumed, 'the container has ended'])
+})
+
 test('a terminal sends its size, pastes in pieces, and says how the command ended', async () => {
   const sent: Uint8Array[] = []
   const socket = {
