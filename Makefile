@@ -141,8 +141,8 @@ checklist: install build ## kubectl through the tunnel in full size: 1 GB both w
 	go test -count=1 -v -timeout 60m -run '^TestKubernetesClientsSeeNoDifference$$' fairlead.dev/e2e/foreign -args -long && \
 	go test -count=1 -v -timeout 60m -run '^TestCharts$$' fairlead.dev/e2e/charts -args -packages
 
-states: install build ## Each page where something is wrong: no network, refused, not there, an empty hub, a hub that restarts, a session that ends, a link that another person opens
-	@STATES=1 SHOTS=$(SHOTS) go test -count=1 -v -vet=off -timeout 30m -run '^TestPerson(IsToldWhatIsWrongOnEachPage|OpensWhatAnotherOneSees)InABrowser$$' fairlead.dev/e2e
+states: install build ## Each page where something is wrong: no network, refused, not there, an empty hub, a hub that restarts, a session that ends
+	@STATES=1 SHOTS=$(SHOTS) go test -count=1 -v -vet=off -timeout 30m -run '^TestPersonIsToldWhatIsWrongOnEachPageInABrowser$$' fairlead.dev/e2e
 
 chaos: install build ## Twenty rounds of faults over three gitcaches (ARGS="-seed N" repeats a run)
 	@go test -count=1 -v -timeout 60m -run '^TestOneFetcherAndRightBytesWhateverHappens$$' fairlead.dev/e2e/gitcache -args -long $(ARGS)

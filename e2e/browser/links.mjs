@@ -62,7 +62,8 @@ async function looks([apart, wanted]) {
       .replace(/\s+/g, " ");
   const look = () => {
     const main = document.querySelector("main");
-    if (!main?.querySelector("h1") || /\bAsking\b/.test(main.innerText)) return "";
+    // Rows that are grey are of the question before, until the answer comes.
+    if (!main?.querySelector("h1") || /\bAsking\b/.test(main.innerText) || main.querySelector(".stale")) return "";
     const left = apart.flatMap((css) => [...main.querySelectorAll(css)]);
     let text = runs(main.innerText);
     for (const e of left) text = text.replace(runs(e.innerText).trim(), "");
@@ -78,6 +79,7 @@ async function looks([apart, wanted]) {
   const end = performance.now() + 20_000;
   let now = "";
   for (let since = performance.now(); performance.now() < end; ) {
+    await new Promise((idle) => requestIdleCallback(idle, { timeout: 5000 })); // what an address brings is drawn by then
     const next = look();
     if (next !== now || next === "") since = performance.now();
     now = next;
@@ -93,7 +95,18 @@ await act(executablePath, folder, async ({ logIn, wrong }) => {
   const idle = [first, await first.context().newPage()];
   for (const p of [page, ...idle]) p.setDefaultTimeout(20_000);
   idle[1].on("pageerror", (e) => wrong.push(`script: ${e.message}`));
-  const look = (p, wanted) => p.evaluate(looks, [apart.map(([css]) => css), wanted]);
+  // What the pages have asked for and not got yet. Streams and watches are answered as long as they are open.
+  const flying = new Map([page, ...idle].map((p) => [p, new Set()]));
+  for (const [p, asked] of flying) {
+    p.on("request", (r) => /\/fairlead\.|\/clusters\//.test(r.url()) && !/\/Watch|[?&](watch=1|follow=true)/.test(r.url()) && asked.add(r));
+    for (const over of ["requestfinished", "requestfailed"]) p.on(over, (r) => asked.delete(r));
+  }
+  async function look(p, wanted) {
+    for (let end = Date.now() + 20_000; ; ) {
+      const shown = await p.evaluate(looks, [apart.map(([css]) => css), wanted]);
+      if (wanted !== undefined || flying.get(p).size === 0 || Date.now() > end) return shown;
+    }
+  }
 
   // The other person opens addresses, two at once, while the first one goes on.
   const waits = [];
@@ -359,7 +372,7 @@ await act(executablePath, folder, async ({ logIn, wrong }) => {
     await page.waitForURL(/since=3600/);
     await clicks("wrap", /wrap=1/);
     await clicks("times", /times=0/);
-    await page.getByText("1 of 2 lines").waitFor();
+    await page.getByText("2 of 3 lines").waitFor(); // the answers that are made up end: the log says once that it was resumed
   });
 
   // Sources.
