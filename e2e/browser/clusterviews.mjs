@@ -48,6 +48,10 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByRole("region", { name: "Warnings" }).getByText("41 times").waitFor();
   await page.getByRole("region", { name: "The last 24 hours" }).getByText(/Pods not ready \d+/).waitFor();
   await check(page, "cluster-view");
+  const view = page.waitForEvent("download");
+  await page.getByRole("region", { name: "In the cluster" }).getByRole("button", { name: "CSV" }).first().click();
+  const seen = (await (await (await view).createReadStream()).toArray()).join("");
+  if (!seen.includes("\r\npods,CrashLoopBackOff,Pod,shop,broken-5f6d-abcde,")) wrong.push(`CSV of a cluster: ${seen.slice(0, 400)}`);
   await page.locator(".live-mark", { hasText: "live" }).waitFor();
   asked.length = 0;
   await outside("recover");

@@ -21,6 +21,14 @@ export function clock(time: number): string {
   })
 }
 
+// A time of today by its clock, and one of another day with the day: 14:02:11, 2026-11-24 14:02.
+export function shortTime(at: Date, now: number): string {
+  const [day = '', time = ''] = moment(at.toISOString()).split(' ')
+  return day === moment(new Date(now).toISOString()).slice(0, 10)
+    ? time.slice(0, 8)
+    : `${day} ${time.slice(0, 5)}`
+}
+
 // A time of a log, to the millisecond, in the zone of the person: 2026-11-24 14:02:11.123.
 export function moment(text: string): string {
   const at = new Date(text)

@@ -6,12 +6,17 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { MemoryRouter } from 'react-router'
 import { afterAll, describe, expect, test, vi } from 'vitest'
+import { AdminService } from '../gen/fairlead/console/v1/admin_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import {
   type ClusterViewSchema,
   ClusterViewService,
 } from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { EventService } from '../gen/fairlead/console/v1/event_service_pb'
+import {
+  PlannedAction,
+  PreviewGlobalServiceResponseSchema,
+} from '../gen/fairlead/console/v1/global_service_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
@@ -64,6 +69,8 @@ function drawing(address = '/') {
       ),
   }
 }
+
+const words = (drawn: string) => drawn.replace(/<[^>]*>/g, ' ').replace(/\s+/g, ' ')
 
 describe('a later page that has no rows any more says so, and leads back', () => {
   test('of events', async () => {
@@ -191,6 +198,63 @@ describe('the view of a cluster', () => {
     expect(drawn).toMatch(/class="columns away"/)
     expect(drawn).toContain('the hub refuses its views')
   })
+})
+
+test('what a global service does on each cluster is counted, and can be saved', async () => {
+  const { Planned } = await import('../ui/Planned')
+  const of = create(PreviewGlobalServiceResponseSchema, {
+    services: [
+      { name: 'web-edge-1', cluster: 'edge-1', action: PlannedAction.CREATE, problem: 'the name is taken' },
+      { name: 'web-edge-2', cluster: 'edge-2', action: PlannedAction.DELETE },
+      { name: 'web-edge-3', cluster: 'edge-3', action: PlannedAction.KEEP },
+    ],
+    created: 1,
+    deleted: 1,
+    unchanged: 1,
+    heldBack: true,
+  })
+  const drawn = drawing().draw(<Planned of={of} name="web" />)
+  expect(words(drawn)).toContain(
+    'Fits 2 clusters: 1 created, 0 changed, 1 deleted, 0 detached, 1 the same; the guard holds',
+  )
+  expect(words(drawn)).toMatch(/web-edge-1 edge-1 created the name is taken web-edge-2 edge-2 deleted/)
+  expect(drawn).not.toContain('href="/service/web-edge-1"') // it is not there yet
+  expect(drawn).toContain('CSV</button>')
+})
+
+describe('tables of what a cluster tells can be saved', () => {
+  test('its events, with their time of day', async () => {
+    const { EventTable } = await import('../cluster/EventTable')
+    const event = { metadata: { uid: '1' }, reason: 'BackOff', lastTimestamp: '2026-01-02T03:04:05Z' }
+    const drawn = drawing().draw(<EventTable events={[event]} file="web-events" />)
+    expect(drawn).toContain('CSV</button>')
+    expect(words(drawn)).toMatch(/2026-01-0\d \d\d:\d\d \d+d/)
+  })
+  test('objects that are not well', async () => {
+    const { View } = await import('../pages/cluster/View')
+    const page = drawing()
+    const rows = [{ key: '1', kind: 'Pod', namespace: 'shop', name: 'web-0', reason: 'CrashLoopBackOff' }]
+    const whole = { state: SectionState.WHOLE }
+    const sections = [
+      { name: 'pods', rows, ...whole },
+      { name: 'claims', ...whole },
+    ]
+    page.answer(ClusterViewService.method.getClusterView, { cluster: 'edge-1' }, { view: { sections } })
+    expect(page.draw(<View cluster="edge-1" />)).toContain('<button type="button">CSV</button>')
+  })
+})
+
+test('removals that the hub holds are confirmed after a question', async () => {
+  const { Hub } = await import('../pages/hub/Hub')
+  const page = drawing('/hub')
+  const clusters = [
+    { cluster: 'edge-1', services: ['a', 'b'] },
+    { cluster: 'edge-2', services: ['c'] },
+  ]
+  const holdTime = timestampFromMs(Date.now() - 60_000)
+  page.answer(AdminService.method.getRemovals, {}, { holdTime, id: '1', reason: 'restored', clusters })
+  const drawn = page.draw(<Hub />)
+  expect(drawn).toMatch(/<dialog aria-label="Remove 3 services from 2 clusters">/)
 })
 
 test('an address with odd hours does not take the audit trail away', async () => {

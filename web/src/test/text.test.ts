@@ -5,6 +5,7 @@ import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { WindowAction, WindowDrift } from '../gen/fairlead/delivery/v1/windows_pb'
 import { inParallel } from '../hub/parallel'
+import { shortTime } from '../live/ages'
 import { read } from '../pages/apply/documents'
 import { leversOf } from '../state/levers'
 import { toCsv } from '../ui/exported'
@@ -280,4 +281,10 @@ test('parts that a person opens or shuts stand in the address, those that are so
   let many = new URLSearchParams()
   for (let i = 0; i < 200; i++) many = withPart(many, `part ${i}`, false, true)
   expect(many.getAll('open')).toHaveLength(100)
+})
+
+test('a time of today is its clock, and one of another day has the day', () => {
+  const now = new Date(2026, 10, 25, 14, 0, 0).getTime()
+  expect(shortTime(new Date(2026, 10, 25, 0, 2, 11), now)).toBe('00:02:11')
+  expect(shortTime(new Date(2026, 10, 24, 23, 59, 59), now)).toBe('2026-11-24 23:59')
 })

@@ -2,8 +2,9 @@ import { useQuery } from '@connectrpc/connect-query'
 import { ClusterViewService } from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { failureOf } from '../hub/errors'
 import { Age } from '../live/Age'
+import { useFreshness } from '../live/asked'
 import { curveHeight, drawn, stepsOf } from '../state/curves'
-import { Failed } from './Panel'
+import { Failed, Stale, Waiting } from './Panel'
 import { amount, plain } from './text'
 
 // A curve has a new step every 5 minutes. That of a cluster says by the minute what its open step knows.
@@ -18,6 +19,7 @@ export function Curves({ cluster = '' }: { cluster?: string }) {
     { cluster },
     { refetchInterval: cluster ? often : seldom, refetchOnWindowFocus: true, staleTime: often },
   )
+  const fresh = useFreshness([got])
   if (got.error && !got.data)
     return (
       <section className="panel" aria-label="The last 24 hours">
@@ -25,13 +27,21 @@ export function Curves({ cluster = '' }: { cluster?: string }) {
         <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
       </section>
     )
-  const curves = got.data ? drawn(got.data) : []
-  if (!got.data || curves.length === 0) return null
+  if (!got.data)
+    return (
+      <section className="panel" aria-label="The last 24 hours">
+        <h2>The last 24 hours</h2>
+        <Waiting what="curves" />
+      </section>
+    )
+  const curves = drawn(got.data)
+  if (curves.length === 0) return null
   const { clusters } = got.data
   return (
     <section className="panel" aria-label="The last 24 hours">
       <h2>The last 24 hours</h2>
-      <ul className="curves">
+      {fresh.failure && <Stale of={fresh} again={() => void got.refetch()} />}
+      <ul className={fresh.failure ? 'curves stale' : 'curves'}>
         {curves.map((c) => (
           <li key={c.figure}>
             <div>

@@ -1,9 +1,9 @@
 import { Link } from 'react-router'
 import { type Event, EventService, Severity } from '../gen/fairlead/console/v1/event_service_pb'
 import { failureOf } from '../hub/errors'
-import { Age } from '../live/Age'
 import { useFreshness } from '../live/asked'
 import { useLive } from '../live/live'
+import { When } from '../live/When'
 import { State } from '../state/State'
 import { Export } from './Export'
 import { Empty, Pager, usePages } from './Pager'
@@ -58,7 +58,7 @@ export function EventsOf({ filter, size, name = 'events' }: { filter: string; si
             {list.data.events.map((e) => (
               <tr key={e.id}>
                 <td>
-                  <Age of={e.time} />
+                  <When of={e.time} />
                 </td>
                 <td>
                   {e.severity === Severity.ERROR && <State of="failed" word="error" />}{' '}

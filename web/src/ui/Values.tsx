@@ -1,8 +1,9 @@
 import { useQuery } from '@connectrpc/connect-query'
 import { ConfigService, type PreviewConfigRequest } from '../gen/fairlead/console/v1/config_set_service_pb'
 import { failureOf } from '../hub/errors'
+import { useFreshness } from '../live/asked'
 import { Export } from './Export'
-import { Failed, Waiting } from './Panel'
+import { Failed, Stale, Waiting } from './Panel'
 import { Said } from './Said'
 import { plain } from './text'
 
@@ -11,6 +12,7 @@ export function Values({ of }: { of: PreviewConfigRequest['of'] }) {
   // A draft does not change, and what is typed into it is kept no longer than it is shown.
   const once = of?.case === 'draft' ? { refetchInterval: false as const, gcTime: 0 } : {}
   const got = useQuery(ConfigService.method.previewConfig, { of }, once)
+  const fresh = useFreshness([got])
   if (got.error && !got.data)
     return <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
   if (!got.data) return <Waiting what="the configuration" />
@@ -21,6 +23,7 @@ export function Values({ of }: { of: PreviewConfigRequest['of'] }) {
   const { entries } = got.data
   return (
     <>
+      {fresh.failure && <Stale of={fresh} again={() => void got.refetch()} />}
       <Export
         name={of?.case === 'service' ? `${of.value}-configuration` : 'configuration'}
         columns={['name', 'value', 'from', 'over', 'problem']}
@@ -32,7 +35,7 @@ export function Values({ of }: { of: PreviewConfigRequest['of'] }) {
           problem: e.problem || e.stale,
         }))}
       />
-      <div className="table-wrap">
+      <div className={fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
         <table>
           <thead>
             <tr>

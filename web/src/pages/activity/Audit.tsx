@@ -4,8 +4,8 @@ import { keepPreviousData } from '@tanstack/react-query'
 import { useSearchParams } from 'react-router'
 import { AuditService } from '../../gen/fairlead/console/v1/audit_service_pb'
 import { failureOf } from '../../hub/errors'
-import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
+import { When } from '../../live/When'
 import { State } from '../../state/State'
 import { Export } from '../../ui/Export'
 import { Opened } from '../../ui/Opened'
@@ -103,7 +103,7 @@ export function Audit() {
               {events.map((e) => (
                 <tr key={e.id}>
                   <td>
-                    <Age of={e.time} />
+                    <When of={e.time} />
                   </td>
                   <td>
                     {plain(`${e.actor?.kind ?? ''} ${e.actor?.name ?? ''}`, 300)}

@@ -11,6 +11,10 @@ import {
   ConfirmationWantedSchema,
   type Resource,
 } from '../../gen/fairlead/console/v1/apply_service_pb'
+import {
+  type GlobalService,
+  GlobalServiceService,
+} from '../../gen/fairlead/console/v1/global_service_service_pb'
 import type { Metadata, Service } from '../../gen/fairlead/console/v1/resources_pb'
 import type { YamlEditor } from '../../heavy/yaml'
 import { failureOf } from '../../hub/errors'
@@ -18,6 +22,7 @@ import { Difference } from '../../ui/Difference'
 import { useDraft } from '../../ui/draft'
 import { useOnce } from '../../ui/once'
 import { Failed, Title, Waiting } from '../../ui/Panel'
+import { Planned } from '../../ui/Planned'
 import { held, kindNamed, kinds, manifest, type ResourceKind } from '../../ui/resources'
 import { Said } from '../../ui/Said'
 import { amount, plain } from '../../ui/text'
@@ -216,6 +221,11 @@ function Results({ of, sent, dry }: { of: ApplyResponse; sent: Resource[]; dry: 
       r.case === 'service' ? [[r.value.metadata?.name, r.value] as const] : [],
     ),
   )
+  const globals = new Map(
+    sent.flatMap(({ resource: r }) =>
+      r.case === 'globalService' ? [[r.value.metadata?.name, r.value] as const] : [],
+    ),
+  )
   return (
     <section className="panel" role="status" aria-label="What changes">
       <h2>{dry ? 'What would change' : 'Written'}</h2>
@@ -224,6 +234,7 @@ function Results({ of, sent, dry }: { of: ApplyResponse; sent: Resource[]; dry: 
         {of.results.map((r) => {
           const kind = kinds.find((k) => k.kind === r.kind)
           const draft = dry && kind?.name === 'Service' ? drafts.get(r.name) : undefined
+          const global = dry && kind?.name === 'GlobalService' ? globals.get(r.name) : undefined
           return (
             <li key={`${r.kind} ${r.name}`}>
               {kind?.name} {dry ? r.name : <Link to={`/${kind?.path}/${r.name}`}>{r.name}</Link>}{' '}
@@ -231,6 +242,7 @@ function Results({ of, sent, dry }: { of: ApplyResponse; sent: Resource[]; dry: 
               {r.note && <div className="notice">{plain(r.note, 1000)}</div>}
               {r.diff && <Difference text={r.diff} />}
               {draft && <Configuration draft={draft} />}
+              {global && <OnClusters draft={global} />}
             </li>
           )
         })}
@@ -247,6 +259,22 @@ function Configuration({ draft }: { draft: Service }) {
       <summary>Its configuration, and where each value would come from</summary>
       {open && <Values of={{ case: 'draft', value: draft }} />}
     </details>
+  )
+}
+
+// Which clusters a global service that is not written yet fits, and what it would do on each.
+function OnClusters({ draft }: { draft: GlobalService }) {
+  const preview = useQuery(
+    GlobalServiceService.method.previewGlobalService,
+    { globalService: draft },
+    { refetchInterval: false, gcTime: 0, staleTime: Number.POSITIVE_INFINITY },
+  )
+  if (preview.error) return <Failed failure={failureOf(preview.error)} again={() => void preview.refetch()} />
+  if (!preview.data) return <Waiting what="the clusters that it fits" />
+  return (
+    <section aria-label="On the clusters">
+      <Planned of={preview.data} name={draft.metadata?.name ?? ''} />
+    </section>
   )
 }
 

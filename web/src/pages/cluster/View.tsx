@@ -27,9 +27,10 @@ import {
   type Word,
 } from '../../state/views'
 import { Curves } from '../../ui/Curves'
+import { Export } from '../../ui/Export'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
-import { amount, plain } from '../../ui/text'
+import { amount, isoOf, plain } from '../../ui/text'
 
 // What the agent sees in its cluster, as it pushed it. The cluster is not asked, so that one that is away shows its last view.
 export function View({ cluster }: { cluster: string }) {
@@ -69,6 +70,13 @@ export function View({ cluster }: { cluster: string }) {
               the cluster is away: as of <Age of={view.lastSeenTime} /> ago
             </>
           )}
+        </span>
+        <span className="end">
+          <Export
+            name={`${cluster}-view`}
+            columns={rowColumns}
+            rows={view.sections.flatMap((s) => s.rows.map((r) => rowOf(s.name, r)))}
+          />
         </span>
       </div>
       <Stale of={fresh} again={again} />
@@ -279,6 +287,35 @@ function OfSet({ of, section }: { of: { cluster: string; hidden: boolean }; sect
     </Part>
   )
 }
+
+const rowColumns = [
+  'section',
+  'reason',
+  'kind',
+  'namespace',
+  'name',
+  'service',
+  'node',
+  'since',
+  'text',
+  'figures',
+]
+
+const rowOf = (section: string, r: ViewRow) => ({
+  section,
+  reason: r.reason,
+  kind: r.kind,
+  namespace: r.namespace,
+  name: r.name,
+  service: r.service,
+  node: r.node,
+  since: isoOf(r.sinceTime),
+  text: r.text,
+  figures: Object.entries(r.figures)
+    .map(([name, n]) => `${name}=${n}`)
+    .sort()
+    .join(' '),
+})
 
 function Part({
   title,

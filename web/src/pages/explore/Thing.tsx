@@ -349,10 +349,18 @@ function Events({ cluster, ask, kind, of }: { cluster: string; ask: Ask; kind: K
       )
     },
   })
+  const fresh = useFreshness([got])
   if (got.error && !got.data)
     return <Failed failure={failureOf(got.error)} again={() => void got.refetch()} />
   if (!got.data) return <Waiting what="events" />
   // An object of before that had the same name has another uid.
   const mine = (got.data.items ?? []).filter((e) => !e.involvedObject?.uid || e.involvedObject.uid === uid)
-  return <EventTable events={newestFirst(mine)} />
+  return (
+    <>
+      {got.error && <Stale of={fresh} again={() => void got.refetch()} />}
+      <div className={got.error ? 'stale' : ''}>
+        <EventTable events={newestFirst(mine)} file={`${name}-events`} />
+      </div>
+    </>
+  )
 }

@@ -73,7 +73,7 @@ export function Fleet() {
       </div>
       <Inside group={group} />
       <Curves />
-      <div className="columns">
+      <div className={fresh.stale || fresh.failure ? 'columns stale' : 'columns'}>
         <Alerts />
         <NeedsAPerson />
         <Clusters cells={cells} group={group} />
@@ -84,14 +84,27 @@ export function Fleet() {
   )
 }
 
+// What a panel says until it has an answer, and where it gets none.
+function Told({
+  of,
+  what,
+}: {
+  of: { error: unknown; isPending: boolean; refetch: () => unknown }
+  what: string
+}) {
+  if (of.error) return <Failed failure={failureOf(of.error)} again={() => void of.refetch()} />
+  return of.isPending ? <Waiting what={what} /> : null
+}
+
 // Alerts that fire; nothing where none does.
 function Alerts() {
   const list = useLive(AlertService.method.listAlerts, { pageSize: 200 })
   const firing = list.data?.alerts.filter((a) => a.status?.firing.length) ?? []
-  if (firing.length === 0) return null
+  if (firing.length === 0 && !list.error) return null
   return (
     <section className="panel">
       <h2>Alerts</h2>
+      <Told of={list} what="alerts" />
       <ul className="lines">
         {firing.map((a) => (
           <li key={a.metadata?.name}>
@@ -115,7 +128,7 @@ function NeedsAPerson() {
   return (
     <section className="panel">
       <h2>Needs a person</h2>
-      {list.error && <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />}
+      <Told of={list} what="services" />
       {list.data?.services.length === 0 && <p>Nothing does.</p>}
       <ul className="lines">
         {list.data?.services.map((s) => (
@@ -209,7 +222,7 @@ function Changed() {
   return (
     <section className="panel">
       <h2>Changed in the last hour</h2>
-      {list.error && <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />}
+      <Told of={list} what="events" />
       {list.data?.events.length === 0 && <p>Nothing did.</p>}
       <ul className="lines">
         {list.data?.events.map((e) => (
@@ -233,7 +246,7 @@ function Trouble() {
   return (
     <section className="panel">
       <h2>Sources in trouble</h2>
-      {list.error && <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />}
+      <Told of={list} what="sources" />
       {list.data?.sources.length === 0 && <p>None is.</p>}
       <ul className="lines">
         {list.data?.sources.map((s) => (

@@ -7,7 +7,7 @@ import { useLive } from '../../live/live'
 import { figureColumns, follows, summed } from '../../state/views'
 import { Export } from '../../ui/Export'
 import { FigureCells } from '../../ui/Figures'
-import { Failed, Stale } from '../../ui/Panel'
+import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { plain } from '../../ui/text'
 
@@ -33,7 +33,14 @@ export function Inside({ group }: { group: string }) {
         <Failed failure={failureOf(list.error)} again={again} />
       </section>
     )
-  if (!list.data || list.data.totalSize === 0) return null
+  if (!list.data)
+    return (
+      <section className="panel" aria-label="In the clusters">
+        <h2>In the clusters</h2>
+        <Waiting what="what agents see" />
+      </section>
+    )
+  if (list.data.totalSize === 0) return null
   const troubled = list.data.views.filter((v) => figureColumns.some((c) => c.bad(v.figures)))
   return (
     <section className="panel" aria-label="In the clusters">

@@ -1,5 +1,4 @@
-import { useMutation, useQuery } from '@connectrpc/connect-query'
-import { useRef } from 'react'
+import { useQuery } from '@connectrpc/connect-query'
 import { Link, useParams } from 'react-router'
 import {
   type GlobalService,
@@ -7,24 +6,18 @@ import {
   PlannedAction,
 } from '../../gen/fairlead/console/v1/global_service_service_pb'
 import { failureOf, isMissing } from '../../hub/errors'
+import { clock } from '../../live/ages'
+import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
+import { Ask, useLever } from '../../ui/Ask'
 import Changes from '../../ui/Changes'
 import { Delete } from '../../ui/Delete'
 import Deleted from '../../ui/Deleted'
-import { Opened } from '../../ui/Opened'
-import { Failed, Title, Waiting } from '../../ui/Panel'
+import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Planned } from '../../ui/Planned'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
-import { Said } from '../../ui/Said'
 import { amount, plain } from '../../ui/text'
 import { Says } from './Globals'
-
-const actions: Record<number, string> = {
-  [PlannedAction.CREATE]: 'created',
-  [PlannedAction.UPDATE]: 'changed',
-  [PlannedAction.DELETE]: 'deleted',
-  [PlannedAction.DETACH]: 'detached: it stays, on its own',
-  [PlannedAction.KEEP]: 'the same',
-}
 
 const kind = kindNamed('GlobalService') as ResourceKind
 
@@ -63,85 +56,58 @@ export function Global() {
   )
 }
 
+// In the dialog of a confirmation so many are named.
+const mostNamed = 20
+
 function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
   const preview = useQuery(
     GlobalServiceService.method.previewGlobalService,
     { globalService: of },
     { refetchInterval: 30_000 },
   )
-  const confirm = useMutation(GlobalServiceService.method.confirmGlobalService, { onSuccess: changed })
-  const dialog = useRef<HTMLDialogElement>(null)
+  const again = () => void preview.refetch()
+  const confirm = useLever(GlobalServiceService.method.confirmGlobalService, () => {
+    changed()
+    again()
+  })
+  const fresh = useFreshness([preview])
+  const name = of.metadata?.name ?? ''
   const plan = preview.data
-  if (preview.error && !plan)
-    return <Failed failure={failureOf(preview.error)} again={() => void preview.refetch()} />
+  if (preview.error && !plan) return <Failed failure={failureOf(preview.error)} again={again} />
   if (!plan) return <Waiting what="what it would do now" />
-  const news = plan.services.filter((s) => s.action !== PlannedAction.KEEP || s.problem)
+  const gone = plan.services.filter((s) => s.action === PlannedAction.DELETE)
   return (
-    <section className="panel">
+    <section className="panel" aria-label="What it would do now">
       <div className="head">
         <h2>What it would do now</h2>
+        <span className="quiet">asked {clock(preview.dataUpdatedAt)}</span>
         {plan.heldBack && plan.confirmation && (
-          <button type="button" className="end" onClick={() => dialog.current?.showModal()}>
-            Confirm {plan.deleted} removals
-          </button>
+          <span className="end">
+            <Ask
+              verb={`Delete ${amount(plan.deleted, 'service')}`}
+              title={`Delete ${amount(plan.deleted, 'service')} of ${name}`}
+              words="Their objects are removed from the clusters. Exactly these are confirmed; if they become others, they have to be confirmed anew."
+              lever={confirm}
+              request={() => ({ name, confirmation: plan.confirmation })}
+            >
+              <ul className="lines">
+                {gone.slice(0, mostNamed).map((s) => (
+                  <li key={s.name}>
+                    {plain(s.name, 253)} <span className="quiet">{plain(s.cluster, 63)}</span>
+                  </li>
+                ))}
+                {plan.deleted > Math.min(gone.length, mostNamed) && (
+                  <li>and {(plan.deleted - Math.min(gone.length, mostNamed)).toLocaleString()} more</li>
+                )}
+              </ul>
+            </Ask>
+          </span>
         )}
       </div>
-      <p>
-        {plan.created} created, {plan.updated} changed, {plan.deleted} deleted, {plan.detached} detached,{' '}
-        {plan.unchanged} the same
-        {plan.heldBack && '; the guard holds the deletions back until a person confirms them'}
-      </p>
-      <ul className="lines">
-        {news.slice(0, 200).map((s) => (
-          <li key={s.name}>
-            <Link to={`/service/${s.name}`}>{s.name}</Link> <span className="quiet">{s.cluster}</span>{' '}
-            {actions[s.action] ?? ''}
-            {s.problem && (
-              <div className="notice bad">
-                <Said of={s.problem} max={600} />
-              </div>
-            )}
-            {s.diff && (
-              <Opened name={s.name} summary="what changes">
-                <pre>{plain(s.diff, 20_000)}</pre>
-              </Opened>
-            )}
-          </li>
-        ))}
-        {news.length > 200 && <li className="quiet">and {news.length - 200} more</li>}
-      </ul>
-      <dialog ref={dialog} aria-label="Confirm removals">
-        <h2>Delete {amount(plan.deleted, 'service')}</h2>
-        <p>Their objects are removed from the clusters. Exactly these are confirmed:</p>
-        <ul className="lines">
-          {news
-            .filter((s) => s.action === PlannedAction.DELETE)
-            .slice(0, 20)
-            .map((s) => (
-              <li key={s.name}>
-                {s.name} <span className="quiet">{s.cluster}</span>
-              </li>
-            ))}
-        </ul>
-        {confirm.error && <Failed failure={failureOf(confirm.error)} />}
-        <div className="actions">
-          <button
-            type="button"
-            disabled={confirm.isPending}
-            onClick={() =>
-              confirm.mutate(
-                { name: of.metadata?.name ?? '', confirmation: plan.confirmation },
-                { onSuccess: () => dialog.current?.close() },
-              )
-            }
-          >
-            Delete {amount(plan.deleted, 'service')}
-          </button>
-          <button type="button" onClick={() => dialog.current?.close()}>
-            Cancel
-          </button>
-        </div>
-      </dialog>
+      {fresh.failure && <Stale of={fresh} again={again} />}
+      <div className={fresh.failure ? 'stale' : ''}>
+        <Planned of={plan} name={name} />
+      </div>
     </section>
   )
 }

@@ -9,6 +9,7 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { AlertSays } from '../../ui/AlertSays'
+import { Ask, useLever } from '../../ui/Ask'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
@@ -49,7 +50,7 @@ export function Hub() {
 // Removals that the hub holds because they look like an accident.
 function Removals() {
   const got = useQuery(AdminService.method.getRemovals, {})
-  const confirm = useMutation(AdminService.method.confirmRemovals, { onSuccess: () => got.refetch() })
+  const confirm = useLever(AdminService.method.confirmRemovals, () => void got.refetch())
   if (got.error && !got.data) {
     const failure = failureOf(got.error)
     return failure.code === 'PermissionDenied' ? null : (
@@ -74,10 +75,16 @@ function Removals() {
               </li>
             ))}
           </ul>
-          {confirm.error && <Failed failure={failureOf(confirm.error)} />}
-          <button type="button" disabled={confirm.isPending} onClick={() => confirm.mutate({ id })}>
-            Remove these from their clusters
-          </button>
+          <Ask
+            verb="Remove these from their clusters"
+            title={`Remove ${amount(
+              clusters.reduce((n, c) => n + c.services.length, 0),
+              'service',
+            )} from ${amount(clusters.length, 'cluster')}`}
+            words="Their objects are deleted in the clusters, with the data that they hold. Exactly those that are listed are confirmed."
+            lever={confirm}
+            request={() => ({ id })}
+          />
         </>
       )}
     </section>

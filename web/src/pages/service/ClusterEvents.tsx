@@ -51,7 +51,7 @@ export default function ClusterEvents({ service, cluster }: { service: string; c
       )}
       {got.data && (
         <div className={got.error ? 'stale' : ''}>
-          <EventTable events={got.data.events.slice(0, 200)} named />
+          <EventTable events={got.data.events.slice(0, 200)} file={`${service}-cluster-events`} named />
           {(got.data.partial || got.data.events.length > 200) && (
             <p className="quiet">
               There are more than are shown here, or some that you may not see:{' '}

@@ -10,8 +10,8 @@ import {
 } from '../../gen/fairlead/console/v1/revision_service_pb'
 import { SyncMode } from '../../gen/fairlead/delivery/v1/options_pb'
 import { failureOf } from '../../hub/errors'
-import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
+import { When } from '../../live/When'
 import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
@@ -112,7 +112,7 @@ export function History({ of, changed }: { of: Service; changed: () => void }) {
                     )}
                   </td>
                   <td>
-                    <Age of={d.deliverTime ?? d.fetchTime} />
+                    <When of={d.deliverTime ?? d.fetchTime} />
                   </td>
                   <td>
                     {causes[d.cause] ?? ''} {plain(d.author, 100)}

@@ -7,6 +7,7 @@ import { inParallel } from '../../hub/parallel'
 import { transport } from '../../hub/transport'
 import { State } from '../../state/State'
 import { undoAll } from '../../state/undo'
+import { useOnce } from '../../ui/once'
 import { amount, plain } from '../../ui/text'
 import { tray } from '../../ui/tray'
 import { pull as pullLever, type Undo, verbs } from './verbs'
@@ -29,6 +30,7 @@ export function Batch({
   const [verb, setVerb] = useState(verbs[0])
   const [outcomes, setOutcomes] = useState<Outcome[]>()
   const [left, setLeft] = useState(0)
+  const once = useOnce()
   const names = [...chosen]
   if (names.length === 0) return null
   const refused = outcomes?.filter((o) => o.error) ?? []
@@ -82,7 +84,8 @@ export function Batch({
         <form
           onSubmit={(e) => {
             e.preventDefault()
-            void pull(String(new FormData(e.currentTarget).get('reason') ?? ''))
+            const reason = String(new FormData(e.currentTarget).get('reason') ?? '')
+            once.send(() => void pull(reason).finally(once.settled))
           }}
         >
           {verb.wants && !outcomes && (

@@ -2,9 +2,9 @@ import { useMutation, useQuery } from '@connectrpc/connect-query'
 import { type LiveSource, SourceService } from '../../gen/fairlead/gitcache/v1/source_pb'
 import { failureAt } from '../../hub/errors'
 import { Age } from '../../live/Age'
-import { every } from '../../live/asked'
+import { every, useFreshness } from '../../live/asked'
 import { Until } from '../../live/Until'
-import { Failed } from '../../ui/Panel'
+import { Failed, Stale } from '../../ui/Panel'
 import { bytesOf, plain } from '../../ui/text'
 
 // What the gitcaches know of a source right now: which replica fetches it, its polls, and what they cost its host.
@@ -17,6 +17,7 @@ export function Polls({ name, changed }: { name: string; changed: () => void }) 
     },
   })
   const of = got.data?.source
+  const fresh = useFreshness([got])
   return (
     <section className="panel" aria-label="Polls">
       <div className="head">
@@ -37,6 +38,12 @@ export function Polls({ name, changed }: { name: string; changed: () => void }) 
         <Failed failure={failureAt('gitcache', got.error)} again={() => void got.refetch()} />
       )}
       {got.isPending && <p className="quiet">Asking the gitcaches…</p>}
+      {of && fresh.failure && (
+        <Stale
+          of={{ ...fresh, failure: failureAt('gitcache', got.error) }}
+          again={() => void got.refetch()}
+        />
+      )}
       {of && (
         <div className={got.error ? 'stale' : ''}>
           <Numbers of={of} />
