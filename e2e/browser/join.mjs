@@ -29,7 +29,12 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await check(page, "join-done");
   await page.getByRole("link", { name: `Open ${cluster}` }).click();
   await page.getByText("there and back").waitFor();
+  await page.goBack();
+  await steps.getByText("no service is meant for this cluster yet").waitFor();
   await outside("ship");
+  await steps.getByText("It has applied a first service").waitFor();
+  await steps.getByText("done").nth(3).waitFor();
+  await page.getByRole("link", { name: `Open ${cluster}` }).click();
   await page.getByRole("link", { name: "All services of this cluster" }).click();
   await page.getByRole("link", { name: cluster, exact: true }).first().click();
   await page.getByRole("heading", { name: `${cluster} healthy` }).waitFor();

@@ -8,17 +8,21 @@ import { MemoryRouter } from 'react-router'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { AdminService } from '../gen/fairlead/console/v1/admin_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
+import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import {
   type ClusterViewSchema,
   ClusterViewService,
 } from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { EventService } from '../gen/fairlead/console/v1/event_service_pb'
 import {
+  GlobalServiceService,
   PlannedAction,
   PreviewGlobalServiceResponseSchema,
 } from '../gen/fairlead/console/v1/global_service_service_pb'
+import { AccessRequestState, LendingService } from '../gen/fairlead/console/v1/lending_service_pb'
+import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
-import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
+import { DeploymentOutcome, RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
 import { SectionState } from '../gen/fairlead/delivery/v1/views_pb'
@@ -255,6 +259,86 @@ test('removals that the hub holds are confirmed after a question', async () => {
   page.answer(AdminService.method.getRemovals, {}, { holdTime, id: '1', reason: 'restored', clusters })
   const drawn = page.draw(<Hub />)
   expect(drawn).toMatch(/<dialog aria-label="Remove 3 services from 2 clusters">/)
+})
+
+test('what waits for a person besides services is on the fleet', async () => {
+  const { default: Waits } = await import('../pages/fleet/Waits')
+  const page = drawing()
+  expect(page.draw(<Waits />)).toBe('')
+  const createTime = timestampFromMs(Date.now() - 60_000)
+  const asks = {
+    id: '1',
+    subject: 'user:ada',
+    cluster: 'edge-1',
+    role: 'operator',
+    reason: 'down',
+    createTime,
+  }
+  page.answer(
+    LendingService.method.listAccessRequests,
+    { pageSize: 100 },
+    {
+      requests: [
+        { ...asks, state: AccessRequestState.WAITING },
+        { ...asks, id: '2', subject: 'user:bob', state: AccessRequestState.APPROVED },
+      ],
+    },
+  )
+  page.answer(
+    GlobalServiceService.method.listGlobalServices,
+    { pageSize: 1000, readMask: { paths: ['metadata.name', 'status'] } },
+    {
+      globalServices: [
+        { metadata: { name: 'calm' }, status: { clusters: 3 } },
+        { metadata: { name: 'node-exporter' }, status: { heldBackTotal: 12 } },
+      ],
+    },
+  )
+  const drawn = words(page.draw(<Waits />))
+  expect(drawn).toMatch(/node-exporter global service .*deletes 12 services when a person confirms it/)
+  expect(drawn).toMatch(/request of user:ada edge-1 · 1m.* role operator: down/)
+  expect(drawn).not.toMatch(/bob|calm|removals of the hub/)
+})
+
+test('the first step of a delivery that failed is not shown as one that waits', async () => {
+  const { Delivery } = await import('../pages/service/Delivery')
+  const page = drawing()
+  const time = timestampFromMs(Date.now() - 60_000)
+  const failed = { number: 3n, outcome: DeploymentOutcome.FAILED, message: 'no such image', fetchTime: time }
+  page.answer(
+    RevisionService.method.listDeployments,
+    { service: 'web', pageSize: 1 },
+    { deployments: [{ ...failed, commit: { commit: 'abc', commitTime: time }, deliverTime: time }] },
+  )
+  const drawn = page.draw(<Delivery service="web" version="" />)
+  expect(drawn).toMatch(/failed[^<]*"[^>]*>(<[^>]*>|[^<])*not applied/)
+  expect(words(drawn)).toContain('no such image')
+})
+
+test('a cluster in the list has the number of its services, as the worst one is', async () => {
+  const { Clusters } = await import('../pages/clusters/Clusters')
+  const page = drawing('/clusters')
+  const readMask = { paths: ['metadata.name', 'metadata.labels', 'status'] }
+  page.answer(
+    ClusterService.method.listClusters,
+    { filter: '', orderBy: 'connected', pageSize: 100, pageToken: '', readMask },
+    { clusters: [{ metadata: { name: 'edge-1' } }, { metadata: { name: 'edge-2' } }] },
+  )
+  page.answer(
+    LiveService.method.countResources,
+    { kind: Kind.SERVICE, groupBy: ['cluster', 'state'] },
+    {
+      counts: [
+        { values: ['edge-1', 'healthy'], count: 4 },
+        { values: ['edge-1', 'failed'], count: 1 },
+      ],
+    },
+  )
+  const drawn = page.draw(<Clusters />)
+  expect(drawn.match(/aria-label="[^"]*services?: [^"]*"/g)).toEqual([
+    'aria-label="5 services: 1 failed, 4 healthy"',
+  ])
+  expect(words(drawn)).toContain('1 failed of 5')
 })
 
 test('an address with odd hours does not take the audit trail away', async () => {

@@ -151,8 +151,10 @@ const words = {
 
 function Decide({ verb, of, changed }: { verb: keyof typeof words; of: AccessRequest; changed: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null)
+  const once = useOnce()
   const { approveAccessRequest, denyAccessRequest, revokeAccessRequest } = LendingService.method
   const done = {
+    onSettled: once.settled,
     onSuccess: () => {
       dialog.current?.close()
       changed()
@@ -168,7 +170,7 @@ function Decide({ verb, of, changed }: { verb: keyof typeof words; of: AccessReq
       <button
         type="button"
         onClick={() => {
-          sent.reset()
+          if (!once.sent) sent.reset()
           dialog.current?.showModal()
         }}
       >
@@ -181,7 +183,8 @@ function Decide({ verb, of, changed }: { verb: keyof typeof words; of: AccessReq
         <form
           onSubmit={(e) => {
             e.preventDefault()
-            sent.mutate({ id: of.id, reason: String(new FormData(e.currentTarget).get('reason') ?? '') })
+            const reason = String(new FormData(e.currentTarget).get('reason') ?? '')
+            once.send(() => sent.mutate({ id: of.id, reason }))
           }}
         >
           <label>

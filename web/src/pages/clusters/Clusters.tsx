@@ -1,11 +1,14 @@
 import { Link, useSearchParams } from 'react-router'
+import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
+import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
 import type { Cluster, ClusterStatus } from '../../gen/fairlead/console/v1/resources_pb'
-import { toFilter } from '../../hub/filter'
+import { quote, toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
-import { State } from '../../state/State'
-import { connectionOf } from '../../state/states'
+import { countedBy } from '../../state/counted'
+import { State as Shown } from '../../state/State'
+import { connectionOf, type State, worst, worstFirst } from '../../state/states'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
@@ -14,7 +17,7 @@ import { Title } from '../../ui/Panel'
 import { labelsOf } from '../../ui/Resources'
 import { Search } from '../../ui/Search'
 import { Tabs, useTab } from '../../ui/Tabs'
-import { isoOf, plain } from '../../ui/text'
+import { amount, isoOf, plain } from '../../ui/text'
 import { ByFigures } from './ByFigures'
 
 const size = 100
@@ -58,6 +61,11 @@ function Listed() {
     },
     { keep: true },
   )
+  const counts = useLive(LiveService.method.countResources, {
+    kind: Kind.SERVICE,
+    groupBy: ['cluster', 'state'],
+  })
+  const states = countedBy(counts.data?.counts ?? [])
   return (
     <>
       <List
@@ -75,6 +83,7 @@ function Listed() {
             <Column title="Name" field="name" first="connected" />
             <Column title="Connected" field="connected" first="connected" />
             <Column title="Last seen" field="last_seen_time" first="connected" />
+            <th scope="col">Services</th>
             <th scope="col">Kubernetes</th>
             <Column title="Agent" field="agent_version" first="connected" />
             <th scope="col">Labels</th>
@@ -93,6 +102,9 @@ function Listed() {
               <td>
                 <Age of={c.status?.lastSeenTime} />
               </td>
+              <td>
+                <ServicesOf of={states.get(c.metadata?.name ?? '')} cluster={c.metadata?.name ?? ''} />
+              </td>
               <td>{plain(c.status?.kubernetesVersion ?? '')}</td>
               <td>{plain(c.status?.agentVersion ?? '')}</td>
               <td className="quiet">{labelsOf(c.metadata)}</td>
@@ -101,24 +113,49 @@ function Listed() {
         </tbody>
       </List>
       <div className="head">
-        <Export name="clusters" columns={columns} rows={(list.data?.clusters ?? []).map(rowOf)} />
+        <Export
+          name="clusters"
+          columns={columns}
+          rows={(list.data?.clusters ?? []).map((c) => rowOf(c, states.get(c.metadata?.name ?? '')))}
+        />
         <Pager pages={pages} next={list.data?.nextPageToken ?? ''} size={size} total={undefined} />
       </div>
     </>
   )
 }
 
-function Connection({ of }: { of: ClusterStatus | undefined }) {
-  const [state, word] = connectionOf(of)
-  return <State of={state} word={word} />
+// How many services a cluster has, as its worst one is.
+function ServicesOf({ of, cluster }: { of: Map<State, number> | undefined; cluster: string }) {
+  if (!of) return null
+  const total = [...of.values()].reduce((sum, n) => sum + n, 0)
+  const words = worstFirst.filter((s) => of.get(s)).map((s) => `${of.get(s)} ${s}`)
+  const as = worst(of.keys()) ?? 'healthy'
+  return (
+    <Link
+      to={`/services?q=${encodeURIComponent(`cluster = ${quote(cluster)}`)}`}
+      title={words.join(', ')}
+      aria-label={`${amount(total, 'service')}: ${words.join(', ')}`}
+    >
+      <Shown of={as} word={as === 'healthy' ? total.toLocaleString() : `${of.get(as)} ${as} of ${total}`} />
+    </Link>
+  )
 }
 
-const columns = ['name', 'connected', 'last_seen', 'kubernetes', 'agent', 'labels']
+function Connection({ of }: { of: ClusterStatus | undefined }) {
+  const [state, word] = connectionOf(of)
+  return <Shown of={state} word={word} />
+}
 
-const rowOf = (c: Cluster) => ({
+const columns = ['name', 'connected', 'last_seen', 'services', 'kubernetes', 'agent', 'labels']
+
+const rowOf = (c: Cluster, services: Map<State, number> | undefined) => ({
   name: c.metadata?.name ?? '',
   connected: String(c.status?.connected ?? false),
   last_seen: isoOf(c.status?.lastSeenTime),
+  services: worstFirst
+    .filter((s) => services?.get(s))
+    .map((s) => `${s}=${services?.get(s)}`)
+    .join(' '),
   kubernetes: c.status?.kubernetesVersion ?? '',
   agent: c.status?.agentVersion ?? '',
   labels: labelsOf(c.metadata, Number.MAX_SAFE_INTEGER),

@@ -1,3 +1,4 @@
+import { lazy } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import { AlertService } from '../../gen/fairlead/console/v1/alert_service_pb'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
@@ -15,9 +16,12 @@ import { stateOf, worstFirst } from '../../state/states'
 import { AlertSays } from '../../ui/AlertSays'
 import { Curves } from '../../ui/Curves'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
+import { Part } from '../../ui/Part'
 import { Said } from '../../ui/Said'
 import { type Cell, cellsOf, groups, sums } from './cells'
 import { Inside } from './Inside'
+
+const Waits = lazy(() => import('./Waits'))
 
 // The grid draws so many cells; beyond, only the clusters that are not well.
 const most = 400
@@ -129,7 +133,10 @@ function NeedsAPerson() {
     <section className="panel">
       <h2>Needs a person</h2>
       <Told of={list} what="services" />
-      {list.data?.services.length === 0 && <p>Nothing does.</p>}
+      {list.data?.services.length === 0 && <p>No service does.</p>}
+      <Part what="decisions that wait">
+        <Waits />
+      </Part>
       <ul className="lines">
         {list.data?.services.map((s) => (
           <li key={s.metadata?.name}>

@@ -1,6 +1,6 @@
+import { type Count, countedBy } from '../../state/counted'
 import { isState, type State, worst, worstFirst } from '../../state/states'
 
-export type Count = { values: string[]; count: number }
 export type Cell = { name: string; group: string; state: State; words: string }
 
 // How many services there are in each state, of counts by cluster and state.
@@ -15,13 +15,7 @@ export function sums(counts: Count[]): Map<State, number> {
 
 // A cell is as its worst service. What a cluster that is away said last is nobody's state now.
 export function cellsOf(clusters: Count[], services: Count[]): Cell[] {
-  const of = new Map<string, Map<State, number>>()
-  for (const one of services) {
-    const [cluster = '', state = ''] = one.values
-    const known = of.get(cluster) ?? new Map<State, number>()
-    known.set(isState(state) ? state : 'unknown', one.count)
-    of.set(cluster, known)
-  }
+  const of = countedBy(services)
   const cells = clusters.map(({ values }): Cell => {
     const [name = '', connected = '', group = ''] = values
     const states = of.get(name) ?? new Map<State, number>()

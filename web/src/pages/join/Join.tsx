@@ -10,6 +10,7 @@ import { age } from '../../live/ages'
 import { useNow } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
+import { stateOf } from '../../state/states'
 import { Copied } from '../../ui/Copied'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { plain } from '../../ui/text'
@@ -67,13 +68,13 @@ function Walk({ name }: { name: string }) {
   const cluster = useLive(ClusterService.method.getCluster, { name })
   const first = useLive(ServiceService.method.listServices, {
     filter: `cluster = ${quote(name)}`,
-    orderBy: 'state desc',
+    orderBy: 'state',
     pageSize: 1,
-    readMask: { paths: ['metadata.name', 'status.state'] },
+    readMask: { paths: ['metadata.name', 'status.state', 'status.cluster.report.applied_commit'] },
   })
   const status = cluster.data?.cluster?.status
   const reached = status?.joinTime && (status.connected || timestampMs(status.joinTime) > began)
-  const services = first.data?.services.length ?? 0
+  const best = first.data?.services[0]
   return (
     <>
       <Title tab={`Join ${name}`}>Join {plain(name, 80)}</Title>
@@ -103,10 +104,18 @@ function Walk({ name }: { name: string }) {
           </Step>
           <Step
             done={Boolean(status?.connected && status.nextPollTime)}
-            note={services ? '' : 'no service is meant for this cluster yet'}
+            note={best ? '' : 'no service is meant for this cluster yet'}
           >
             It has asked what to apply
           </Step>
+          {best && (
+            <Step
+              done={Boolean(best.status?.cluster?.report?.appliedCommit)}
+              note={`${plain(best.metadata?.name ?? '', 63)} ${stateOf(best.status?.state)}`}
+            >
+              It has applied a first service
+            </Step>
+          )}
         </ol>
         {status?.connected ? (
           <p>

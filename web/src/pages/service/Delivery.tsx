@@ -3,11 +3,22 @@ import { useQuery } from '@connectrpc/connect-query'
 import { useEffect } from 'react'
 import { DeploymentOutcome, RevisionService } from '../../gen/fairlead/console/v1/revision_service_pb'
 import { traceAddress, useHub } from '../../hub/about'
+import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
+import type { State as Name } from '../../state/states'
 import { Copied } from '../../ui/Copied'
+import { Failed } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
 import { plain, shortCommit } from '../../ui/text'
 import { took } from './History'
+
+// How the first step is shown that was not done.
+const stuckAs: Record<number, Name> = {
+  [DeploymentOutcome.RUNNING]: 'progressing',
+  [DeploymentOutcome.DEGRADED]: 'degraded',
+  [DeploymentOutcome.FAILED]: 'failed',
+}
 
 // The last delivery, step by step, with how long each took.
 export function Delivery({ service, version }: { service: string; version: string }) {
@@ -16,6 +27,13 @@ export function Delivery({ service, version }: { service: string; version: strin
   // biome-ignore lint/correctness/useExhaustiveDependencies: another version of the service is a reason to ask
   useEffect(() => void refetch(), [version, refetch])
   const d = list.data?.deployments[0]
+  if (list.error && !list.data)
+    return (
+      <section className="panel" aria-label="Last delivery">
+        <h2>Last delivery</h2>
+        <Failed failure={failureOf(list.error)} again={() => void refetch()} />
+      </section>
+    )
   if (!d) return null
   const steps: [string, Timestamp | undefined][] = [
     ['commit', d.commit?.commitTime],
@@ -25,7 +43,8 @@ export function Delivery({ service, version }: { service: string; version: strin
     ['healthy', d.healthyTime],
   ]
   let before: Timestamp | undefined
-  const running = d.outcome === DeploymentOutcome.RUNNING
+  const stuck = stuckAs[d.outcome] ?? 'pending'
+  const failed = stuck === 'failed' || stuck === 'degraded'
   const next = steps.findIndex(([, at]) => !at)
   const trace = d.commit?.traceparent.split('-')[1] ?? ''
   return (
@@ -40,12 +59,20 @@ export function Delivery({ service, version }: { service: string; version: strin
           before = at ?? before
           return (
             <li key={name}>
-              <State of={at ? 'healthy' : running && i === next ? 'progressing' : 'pending'} word={name} />{' '}
+              <State
+                of={at ? 'healthy' : i === next ? stuck : 'pending'}
+                word={!at && i === next && failed ? `not ${name}` : name}
+              />{' '}
               <span className="quiet">{wait && i > 0 ? `+${wait}` : at ? <Age of={at} /> : ''}</span>
             </li>
           )
         })}
       </ol>
+      {d.message && (
+        <div className="cause">
+          <Said of={d.message} max={600} />
+        </div>
+      )}
       {trace && <Trace service={service} id={trace} />}
     </section>
   )
