@@ -53,6 +53,7 @@ import (
 	"fairlead.dev/services/agent/internal/report"
 	"fairlead.dev/services/agent/internal/set"
 	"fairlead.dev/services/agent/internal/trial"
+	"fairlead.dev/services/agent/internal/upgrade"
 	"fairlead.dev/services/agent/internal/views"
 	"fairlead.dev/services/agent/internal/watch"
 )
@@ -62,6 +63,8 @@ const (
 	maxArtifactBytes = 1 << 30
 	// previewsAtOnce bounds the folders that people have compared: each takes up to artifact.PreviewBytes of the disk until its turn.
 	previewsAtOnce = 4
+	// defaultUpgradePatience is also the chart's.
+	defaultUpgradePatience = 5 * time.Minute
 	// versionInterval is between two looks at the API server's version; a failed one is repeated sooner.
 	versionInterval, versionRetry = time.Hour, 15 * time.Second
 	// belongFloor and belongMax bound the wait for an API server that does not say which cluster it is.
@@ -100,6 +103,8 @@ type Config struct {
 	Pod string
 	// LeaderElect: several agents of the cluster run, and one of them works.
 	LeaderElect bool
+	// UpgradePatience is how long the pods of another release of the agent may take to be ready.
+	UpgradePatience time.Duration
 }
 
 // RegisterFlags adds the flags of the configuration.
@@ -133,6 +138,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Pod, "pod", "", "`namespace/name` of the pod that the agent runs in: what keeps it running is removed by no service (default: found out, unless the host's name is not the pod's)")
 	fs.BoolVar(&c.LeaderElect, "leader-elect", false,
 		"run beside other agents of the same cluster, each with a --data-dir and a join token of its own: the one that holds the Lease agent in namespace fairlead-system works, the others stand by; all let people in through the tunnel")
+	fs.DurationVar(&c.UpgradePatience, "upgrade-patience", defaultUpgradePatience,
+		"how long the pods of another release of the agent, which a service brings in, may take to be ready before the agent goes back: more where images take long to pull")
 	fs.StringVar(&c.HealthListen, "health-listen", "",
 		"address for /healthz, /readyz and /hubz (is the hub reached?), and for /metrics if it is loopback or there is a --metrics-token-file (default: off)")
 	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "",
@@ -161,6 +168,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--pod %q must be namespace/name", c.Pod)
 	case slices.ContainsFunc(c.Accounts, func(pattern string) bool { return strings.Count(pattern, "/") != 1 }):
 		return fmt.Errorf("--impersonate-accounts %q: each must be namespace/name", strings.Join(c.Accounts, ","))
+	case c.UpgradePatience < 0:
+		return errors.New("--upgrade-patience must not be negative")
 	case c.DataDir == "":
 		return errors.New("--data-dir is missing: a folder that survives a restart of the agent")
 	}
@@ -439,7 +448,7 @@ func (a *Agent) wire() error {
 		_, wanted := a.desired.Get(service)
 		return wanted != desired.Remove
 	}
-	applier := apply.New(self, a.width, a.memory, a.watcher)
+	applier := apply.New(&upgrade.Self{Self: self, Patience: a.cfg.UpgradePatience}, a.width, a.memory, a.watcher)
 	applier.Register(a.telemetry.Registry)
 	pruner := prune.New(self, a.inventory, stays, a.width)
 	a.controller = reconcile.New(reconcile.Deps{

@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"strings"
 
+	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/upgrade"
 )
 
 // accountNamespace is where Kubernetes tells a pod its namespace.
@@ -22,4 +26,12 @@ func (a *Agent) self() *cluster.Self {
 		return &cluster.Self{Cluster: a.cluster}
 	}
 	return &cluster.Self{Cluster: a.cluster, Namespace: strings.TrimSpace(string(namespace)), Pod: host}
+}
+
+// WatchUpgradeVerb is the first argument of the agent's program in the Job that watches an upgrade of the agent.
+const WatchUpgradeVerb = upgrade.Verb
+
+// WatchUpgrade waits until the next release of the agent is ready, or goes back to the one before. The agent starts it as a Job.
+func WatchUpgrade(ctx context.Context, args []string, getenv func(string) string) error {
+	return upgrade.RunCommand(ctx, telemetry.NewLogger(os.Stderr, slog.LevelInfo, "json", "agent"), args, getenv)
 }

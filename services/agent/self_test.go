@@ -43,19 +43,26 @@ func TestAgentOfItsOwnService(t *testing.T) {
 	files["agent.yaml"] = ownDeployment("2", "nodeSelector: {"+ns+": here}")
 	files["later.yaml"] = strings.Replace(files["later.yaml"], `{x: "1"}`, `{x: "2"}`, 1)
 	digest := w.hub.pushSynced(t, name, ns, files, spec)
-	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
-		return r.GetPhase() == applying &&
-			strings.Contains(r.GetMessage(), "Deployment "+ns+"/agent is not healthy yet")
-	})
-	stop() // as the Deployment's controller has it
+	waits := func(what string) {
+		t.Helper()
+		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+			return r.GetPhase() == applying && strings.Contains(r.GetMessage(), what)
+		})
+	}
+	waits("runs, which goes back if the agent's next release is not ready")
+	w.sayAsWatcher("watching")
+	waits("Deployment " + ns + "/agent is not healthy yet") // the agent's pod is gone, and the agent is not
+	stop()                                                  // as the Deployment's controller has it
 	w.pod = ns + "/" + w.podOf("2")
 	w.start()
+	waits("Deployment " + ns + "/agent waits until the agent's next release is ready")
 	w.mustData("later", "1")
 	nodes, err := kube.Cluster(t).Kubectl(t.Context(), "", "get", "nodes", "-o", "name")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubectl(w, "", "label", strings.Fields(nodes)[0], ns+"=here")
+	w.sayAsWatcher("ended")
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.mustData("later", "2")
 
@@ -98,6 +105,12 @@ func TestAgentOfItsOwnService(t *testing.T) {
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == removed })
 	needed("left with the service")
 	w.mustBeGone("v1", "ConfigMap", ns, "free")
+}
+
+// sayAsWatcher says what the agent's program does in the Job that watches an upgrade: no container runs here.
+func (w *world) sayAsWatcher(state string) {
+	w.t.Helper()
+	kubectl(w, "", "annotate", "jobs", "--all", "--overwrite", "--namespace="+w.namespace, "fairlead.dev/upgrade="+state)
 }
 
 // podOf is the pod of a release of the agent's Deployment.

@@ -2,8 +2,11 @@
 package main
 
 import (
+	"context"
+	"io"
 	"log/slog"
 
+	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/service"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent"
@@ -11,7 +14,13 @@ import (
 
 func main() {
 	var cfg agent.Config
-	service.Main("agent", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+	run := service.Command("agent", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
 		return agent.New(cfg, agent.Deps{Log: log, Telemetry: tel})
+	})
+	flags.Main(func(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
+		if len(args) > 0 && args[0] == agent.WatchUpgradeVerb {
+			return agent.WatchUpgrade(ctx, args[1:], getenv)
+		}
+		return run(ctx, args, getenv, stdout)
 	})
 }

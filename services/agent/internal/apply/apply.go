@@ -30,6 +30,7 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/order"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/upgrade"
 )
 
 // API is what is needed of the cluster; *cluster.Cluster has it.
@@ -370,10 +371,12 @@ func (a *Applier) sendOne(ctx context.Context, r Request, p *Progress, item set.
 		}
 	}
 	answer, err := a.applyObject(ctx, r, item, false)
-	unknown := (*cluster.UnknownKindError)(nil)
+	unknown, waits := (*cluster.UnknownKindError)(nil), (*upgrade.WaitError)(nil)
 	switch {
 	case err == nil:
 		return answer, "", nil
+	case errors.As(err, &waits):
+		return nil, waits.Why, nil
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && !errors.As(err, &unknown):
 		a.memory.Doubt(item.Key) // the request may have arrived
 	case errors.As(err, &unknown) && !unknown.Wide && (p.own[item.GVK().GroupKind()] || item.Flags&object.LateKind != 0) && a.now().Sub(p.since) < kindPatience:

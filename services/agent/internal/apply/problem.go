@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/upgrade"
 )
 
 const (
@@ -77,6 +78,9 @@ func isImmutable(err error) bool {
 func describeError(secret bool, err error) *Problem {
 	if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) {
 		return &Problem{Text: strings.TrimSuffix(unknown.Error(), "."), Advice: triedAgain}
+	}
+	if waits := (*upgrade.WaitError)(nil); errors.As(err, &waits) {
+		return &Problem{Text: "it " + waits.Why, Advice: triedAgain}
 	}
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {

@@ -41,7 +41,7 @@ func (s *Self) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObj
 	if err != nil {
 		return nil, err
 	}
-	needed, err := s.needs(access.Own(ctx), ref)
+	needed, err := s.Needs(access.Own(ctx), ref)
 	if err != nil {
 		return nil, fmt.Errorf("find out whether the agent itself needs it: %w", err)
 	}
@@ -72,7 +72,7 @@ func (s *Self) Delete(ctx context.Context, ref object.Ref, uid types.UID) error 
 
 // spare refuses what the agent needs.
 func (s *Self) spare(ctx context.Context, ref object.Ref) error {
-	needed, err := s.needs(access.Own(ctx), ref)
+	needed, err := s.Needs(access.Own(ctx), ref)
 	if err != nil {
 		return fmt.Errorf("find out whether the agent itself needs it: %w", err)
 	}
@@ -85,8 +85,8 @@ func (s *Self) spare(ctx context.Context, ref object.Ref) error {
 	}}
 }
 
-// needs tells whether the agent's pod would end, or could do less, without the object.
-func (s *Self) needs(ctx context.Context, ref object.Ref) (bool, error) {
+// Needs tells whether the agent's pod would end, or could do less, without the object.
+func (s *Self) Needs(ctx context.Context, ref object.Ref) (bool, error) {
 	role := ref.Group == rbacGroup
 	if s.Pod == "" || ref.Namespace != s.Namespace && !role && ref.Kind != "Namespace" {
 		return false, nil
