@@ -11,7 +11,7 @@ import (
 )
 
 const usage = `usage:
-  registrylocal serve FOLDER [-auth none|basic|token] [-plain] [-notify URL -token TOKEN]
+  registrylocal serve FOLDER [-auth none|basic|token] [-plain] [-listen ADDRESS] [-notify URL -token TOKEN]
   registrylocal helm-push FOLDER REPOSITORY:TAG PACKAGE
   registrylocal oras-push FOLDER REPOSITORY:TAG ARTIFACT-TYPE FILE:MEDIA-TYPE...
   registrylocal oras-pull FOLDER REPOSITORY:TAG|REPOSITORY@DIGEST TO`

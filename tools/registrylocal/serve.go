@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,20 +93,25 @@ func serve(ctx context.Context, folder string, args []string) error {
 	auth := flags.String("auth", "none", "none, basic or token")
 	plain := flags.Bool("plain", false, "HTTP without TLS")
 	notify := flags.String("notify", "", "URL that is told of pushes")
+	host := flags.String("listen", "127.0.0.1", "address of the registry and of its token service")
 	token := flags.String("token", "", "what notifications bring in their Authorization header")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	authority, err := newAuthority(folder)
+	address, err := netip.ParseAddr(*host)
+	if err != nil {
+		return fmt.Errorf("-listen: %w", err)
+	}
+	authority, err := newAuthority(folder, address)
 	if err != nil {
 		return err
 	}
 	// The registry's own listener comes first: its address is part of what is configured.
-	registry, err := net.Listen("tcp", "127.0.0.1:0")
+	registry, err := net.Listen("tcp", net.JoinHostPort(*host, "0"))
 	if err != nil {
 		return err
 	}
-	tokens, err := net.Listen("tcp", "127.0.0.1:0")
+	tokens, err := net.Listen("tcp", net.JoinHostPort(*host, "0"))
 	if err != nil {
 		return err
 	}
@@ -189,7 +195,7 @@ type authority struct {
 	config *tls.Config
 }
 
-func newAuthority(folder string) (*authority, error) {
+func newAuthority(folder string, address netip.Addr) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -198,7 +204,7 @@ func newAuthority(folder string) (*authority, error) {
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: issuer}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(certLife),
 		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IPAddresses: []net.IP{address.AsSlice()},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

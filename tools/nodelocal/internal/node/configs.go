@@ -26,11 +26,13 @@ oom_score = 0
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %q
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
       SystemdCgroup = false
-`, containerdSocket, pauseImage, layout.Programs, filepath.Join(dir, "cni"))
+`, containerdSocket, pauseImage, layout.Programs, filepath.Join(dir, "cni"), layout.InLab("registries"))
 }
 
 // cniConfig: each pod is a link of its own that the node routes. With a bridge, what one pod answers another of the same node
