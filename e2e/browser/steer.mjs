@@ -95,6 +95,9 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await other.getByText("There is no recording that you may view.").waitFor();
 
   // What the hub runs.
+  await page.goto(`${hub}/hub`);
+  await page.getByRole("region", { name: "Replicas" }).getByRole("row", { name: /gitcache/ }).getByText("serves").first().waitFor();
+  await check(page, "hub-replicas");
   await page.goto(`${hub}/hub?tab=gitcaches`);
   await page.getByRole("link", { name: "sample" }).waitFor();
   await page.getByRole("button", { name: "Drain" }).click();

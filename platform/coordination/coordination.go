@@ -79,6 +79,14 @@ type Member struct {
 	MAC     string `json:"mac,omitempty"`
 }
 
+// What replicas say of themselves in Meta: MetaVersion is that of the build, MetaStarted since when the process runs (RFC 3339), and MetaDraining is
+// set while a replica hands over what it has.
+const (
+	MetaVersion  = "version"
+	MetaStarted  = "started"
+	MetaDraining = "draining"
+)
+
 // Membership says which replicas live.
 //
 // Join MUST make m a member for ttl from now, replacing what it said before: repeat it well before

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/platform/pieces"
 	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/version"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/edge"
 	"fairlead.dev/services/distributor/internal/folders"
@@ -44,8 +45,9 @@ type Deps = replica.Deps
 
 // Service is a distributor. New, then Listen, then Run.
 type Service struct {
-	cfg  Config
-	deps Deps
+	cfg   Config
+	deps  Deps
+	began time.Time
 
 	replica  *replica.Replica
 	store    *artifact.Store
@@ -73,7 +75,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		cfg: cfg, deps: deps, answers: make(chan plan.Answer, maxAnswers),
+		cfg: cfg, deps: deps, began: time.Now(), answers: make(chan plan.Answer, maxAnswers),
 		tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/distributor"),
 	}
 	s.nudges = nudge.New(s.pressure.Share)
@@ -183,5 +185,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) member() coordination.Member {
 	url := s.replica.Advertised()
-	return coordination.Member{ID: url, URL: url}
+	return coordination.Member{ID: url, URL: url, Meta: map[string]string{
+		coordination.MetaVersion: version.String(), coordination.MetaStarted: s.began.UTC().Format(time.RFC3339),
+	}}
 }

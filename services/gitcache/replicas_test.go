@@ -386,6 +386,35 @@ func TestAnEmptyOwnerCopiesFromWhoComesLater(t *testing.T) {
 	}
 }
 
+func TestReplicasOfOtherServicesAreListed(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	one := f.begin("one")
+	_, c := f.member("other", t.TempDir())
+	meta := map[string]string{"version": "v1.2.3", "started": "2026-11-25T10:00:00Z", "draining": "1"}
+	for group, m := range map[string]coordination.Member{
+		"tunnel": {ID: "t", URL: "http://127.0.0.1:1", Meta: meta}, "distributor": {ID: "d", URL: "http://127.0.0.1:2"}, "agents": {ID: "x", URL: "http://127.0.0.1:3"},
+	} {
+		if err := signing(c).Join(t.Context(), group, m, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the replicas are listed", func() error {
+		resp, err := one.shards().ListReplicas(t.Context(), &gitcachev1.ListReplicasRequest{})
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, r := range resp.GetOthers() {
+			got = append(got, fmt.Sprint(r.GetService(), " ", r.GetName(), " ", r.GetVersion(), " ", r.GetDraining(), " ", r.GetStartTime().GetSeconds()))
+		}
+		if want := []string{"distributor d  false 0", "tunnel t v1.2.3 true 1795600800"}; !slices.Equal(got, want) {
+			return fmt.Errorf("got %q, want %q: %s", got, want, resp.GetOthersMissing())
+		}
+		return nil
+	})
+}
+
 func TestAReplicaDrainsWhenAnAdministratorSaysSo(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 6)

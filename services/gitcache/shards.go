@@ -130,6 +130,7 @@ func (s *Service) preferred() int {
 func (s *Service) shardMounts(trail connect.HandlerOption) []server.Mount {
 	seen := &rpc.Shards{
 		Ready: s.replica.Catalog.Ready, Rights: s.rights(), Replica: s.cfg.Replica, Kind: s.replica.Coordinator.Kind(), Store: s.pulse,
+		Members: s.replica.Coordinator.Members,
 		Shards: shards.New(shards.Deps{
 			Replica: s.cfg.Replica, Sources: s.copies.Shards, Peers: s.peers, Holders: s.replica.Coordinator.Holders, Move: s.mover.Move, Kept: s.kept,
 		}),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
@@ -64,23 +65,52 @@ func (a *app) showShards(ctx context.Context, h *hub.Hub, replica, format string
 	if err := a.writeTable(a.replicaTable(replicas.GetReplicas())); err != nil {
 		return err
 	}
+	if err := a.showOthers(replicas); err != nil {
+		return err
+	}
 	if err := a.printf("\n"); err != nil {
 		return err
 	}
 	return a.writeTable(shardTable(shards))
 }
 
+// showOthers lists the replicas of the other services that share the store, if there are any.
+func (a *app) showOthers(of *gitcachev1.ListReplicasResponse) error {
+	if of.GetOthersMissing() != "" {
+		return a.printf("\nDistributors and tunnels are not listed: %s\n", of.GetOthersMissing())
+	}
+	if len(of.GetOthers()) == 0 {
+		return nil
+	}
+	t := table.New("SERVICE", "REPLICA", "STATE", "VERSION", "AGE", "URL")
+	for _, r := range of.GetOthers() {
+		t.AddRow(r.GetService(), r.GetName(), replicaState(r.GetDraining()), r.GetVersion(), a.age(r.GetStartTime()), r.GetUrl())
+	}
+	if err := a.printf("\n"); err != nil {
+		return err
+	}
+	return a.writeTable(t)
+}
+
+func replicaState(draining bool) string {
+	if draining {
+		return "Draining"
+	}
+	return "Ready"
+}
+
+// age is how long ago something was; empty for never.
+func (a *app) age(at *timestamppb.Timestamp) string {
+	if !isSet(at) {
+		return ""
+	}
+	return table.FormatAge(a.Now(), at.AsTime())
+}
+
 func (a *app) replicaTable(replicas []*gitcachev1.Replica) *table.Table {
 	t := table.New("REPLICA", "STATE", "OWNED", "PREFERRED", "COPIES", "VERSION", "AGE", "URL")
 	for _, r := range replicas {
-		state, age := "Ready", ""
-		if r.GetDraining() {
-			state = "Draining"
-		}
-		if isSet(r.GetStartTime()) {
-			age = table.FormatAge(a.Now(), r.GetStartTime().AsTime())
-		}
-		t.AddRow(r.GetName(), state, fmt.Sprint(r.GetOwned()), fmt.Sprint(r.GetPreferred()), fmt.Sprint(r.GetCopies()), r.GetVersion(), age, r.GetUrl())
+		t.AddRow(r.GetName(), replicaState(r.GetDraining()), fmt.Sprint(r.GetOwned()), fmt.Sprint(r.GetPreferred()), fmt.Sprint(r.GetCopies()), r.GetVersion(), a.age(r.GetStartTime()), r.GetUrl())
 	}
 	return t
 }

@@ -26,6 +26,7 @@ import { DeploymentOutcome, RevisionService } from '../gen/fairlead/console/v1/r
 import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
 import { SectionState } from '../gen/fairlead/delivery/v1/views_pb'
+import { ShardService } from '../gen/fairlead/gitcache/v1/shard_pb'
 import type { Pulled, useLever } from '../ui/Ask'
 import { pageText } from '../ui/paging'
 import { kindNamed, type ResourceKind } from '../ui/resources'
@@ -339,6 +340,23 @@ test('a cluster in the list has the number of its services, as the worst one is'
     'aria-label="5 services: 1 failed, 4 healthy"',
   ])
   expect(words(drawn)).toContain('1 failed of 5')
+})
+
+test('replicas of the hub are listed, and those of another version say so', async () => {
+  const { Replicas } = await import('../pages/hub/Replicas')
+  const page = drawing()
+  page.answer(
+    ShardService.method.listReplicas,
+    {},
+    {
+      replicas: [{ name: 'gitcache-0', version: 'v2' }],
+      others: [{ service: 'tunnel', name: 'tunnel-0', version: 'v1', draining: true }],
+    },
+  )
+  const drawn = words(page.draw(<Replicas version="v2" />))
+  expect(drawn).toMatch(/gitcache gitcache-0 serves v2 not known/)
+  expect(drawn).toMatch(/tunnel tunnel-0 drains v1 not the version of the console/)
+  expect(drawn).not.toContain('share a Redis')
 })
 
 test('an address with odd hours does not take the audit trail away', async () => {

@@ -63,7 +63,11 @@ func (*ListReplicasRequest) Descriptor() ([]byte, []int) {
 type ListReplicasResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the order of their names.
-	Replicas      []*Replica `protobuf:"bytes,1,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Replicas []*Replica `protobuf:"bytes,1,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// Replicas of the services that share the store with the gitcaches, by service and name.
+	Others []*HubReplica `protobuf:"bytes,2,rep,name=others,proto3" json:"others,omitempty"`
+	// Why others are missing, in words; empty: they are not.
+	OthersMissing string `protobuf:"bytes,3,opt,name=others_missing,json=othersMissing,proto3" json:"others_missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -105,6 +109,108 @@ func (x *ListReplicasResponse) GetReplicas() []*Replica {
 	return nil
 }
 
+func (x *ListReplicasResponse) GetOthers() []*HubReplica {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+func (x *ListReplicasResponse) GetOthersMissing() string {
+	if x != nil {
+		return x.OthersMissing
+	}
+	return ""
+}
+
+// HubReplica is a replica of a distributor or tunnel.
+type HubReplica struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// distributor or tunnel.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Where the others reach it.
+	Url      string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
+	Draining bool   `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Empty and unset: it is of a version that does not say.
+	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	StartTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HubReplica) Reset() {
+	*x = HubReplica{}
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HubReplica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HubReplica) ProtoMessage() {}
+
+func (x *HubReplica) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HubReplica.ProtoReflect.Descriptor instead.
+func (*HubReplica) Descriptor() ([]byte, []int) {
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HubReplica) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *HubReplica) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HubReplica) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *HubReplica) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *HubReplica) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *HubReplica) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
 type Replica struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -124,7 +230,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[2]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -136,7 +242,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[2]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -149,7 +255,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Replica) GetName() string {
@@ -222,7 +328,7 @@ type ListShardsRequest struct {
 
 func (x *ListShardsRequest) Reset() {
 	*x = ListShardsRequest{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[3]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -234,7 +340,7 @@ func (x *ListShardsRequest) String() string {
 func (*ListShardsRequest) ProtoMessage() {}
 
 func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[3]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -247,7 +353,7 @@ func (x *ListShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsRequest.ProtoReflect.Descriptor instead.
 func (*ListShardsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListShardsRequest) GetPageSize() int32 {
@@ -282,7 +388,7 @@ type ListShardsResponse struct {
 
 func (x *ListShardsResponse) Reset() {
 	*x = ListShardsResponse{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[4]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +400,7 @@ func (x *ListShardsResponse) String() string {
 func (*ListShardsResponse) ProtoMessage() {}
 
 func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[4]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +413,7 @@ func (x *ListShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListShardsResponse.ProtoReflect.Descriptor instead.
 func (*ListShardsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListShardsResponse) GetShards() []*Shard {
@@ -340,7 +446,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[5]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +458,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[5]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +471,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Shard) GetSource() string {
@@ -411,7 +517,7 @@ type GetCoordinationRequest struct {
 
 func (x *GetCoordinationRequest) Reset() {
 	*x = GetCoordinationRequest{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +529,7 @@ func (x *GetCoordinationRequest) String() string {
 func (*GetCoordinationRequest) ProtoMessage() {}
 
 func (x *GetCoordinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[6]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +542,7 @@ func (x *GetCoordinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCoordinationRequest.ProtoReflect.Descriptor instead.
 func (*GetCoordinationRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{7}
 }
 
 type GetCoordinationResponse struct {
@@ -458,7 +564,7 @@ type GetCoordinationResponse struct {
 
 func (x *GetCoordinationResponse) Reset() {
 	*x = GetCoordinationResponse{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +576,7 @@ func (x *GetCoordinationResponse) String() string {
 func (*GetCoordinationResponse) ProtoMessage() {}
 
 func (x *GetCoordinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[7]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +589,7 @@ func (x *GetCoordinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCoordinationResponse.ProtoReflect.Descriptor instead.
 func (*GetCoordinationResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetCoordinationResponse) GetReplica() string {
@@ -538,7 +644,7 @@ type SetDrainingRequest struct {
 
 func (x *SetDrainingRequest) Reset() {
 	*x = SetDrainingRequest{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +656,7 @@ func (x *SetDrainingRequest) String() string {
 func (*SetDrainingRequest) ProtoMessage() {}
 
 func (x *SetDrainingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[8]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +669,7 @@ func (x *SetDrainingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrainingRequest.ProtoReflect.Descriptor instead.
 func (*SetDrainingRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SetDrainingRequest) GetReplica() string {
@@ -588,7 +694,7 @@ type SetDrainingResponse struct {
 
 func (x *SetDrainingResponse) Reset() {
 	*x = SetDrainingResponse{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +706,7 @@ func (x *SetDrainingResponse) String() string {
 func (*SetDrainingResponse) ProtoMessage() {}
 
 func (x *SetDrainingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[9]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +719,7 @@ func (x *SetDrainingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrainingResponse.ProtoReflect.Descriptor instead.
 func (*SetDrainingResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{10}
 }
 
 type MoveSourceRequest struct {
@@ -626,7 +732,7 @@ type MoveSourceRequest struct {
 
 func (x *MoveSourceRequest) Reset() {
 	*x = MoveSourceRequest{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[10]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +744,7 @@ func (x *MoveSourceRequest) String() string {
 func (*MoveSourceRequest) ProtoMessage() {}
 
 func (x *MoveSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[10]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +757,7 @@ func (x *MoveSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveSourceRequest.ProtoReflect.Descriptor instead.
 func (*MoveSourceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MoveSourceRequest) GetSource() string {
@@ -676,7 +782,7 @@ type MoveSourceResponse struct {
 
 func (x *MoveSourceResponse) Reset() {
 	*x = MoveSourceResponse{}
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[11]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +794,7 @@ func (x *MoveSourceResponse) String() string {
 func (*MoveSourceResponse) ProtoMessage() {}
 
 func (x *MoveSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[11]
+	mi := &file_fairlead_gitcache_v1_shard_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +807,7 @@ func (x *MoveSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveSourceResponse.ProtoReflect.Descriptor instead.
 func (*MoveSourceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_gitcache_v1_shard_proto_rawDescGZIP(), []int{12}
 }
 
 var File_fairlead_gitcache_v1_shard_proto protoreflect.FileDescriptor
@@ -709,9 +815,20 @@ var File_fairlead_gitcache_v1_shard_proto protoreflect.FileDescriptor
 const file_fairlead_gitcache_v1_shard_proto_rawDesc = "" +
 	"\n" +
 	" fairlead/gitcache/v1/shard.proto\x12\x14fairlead.gitcache.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x15\n" +
-	"\x13ListReplicasRequest\"Q\n" +
+	"\x13ListReplicasRequest\"\xb2\x01\n" +
 	"\x14ListReplicasResponse\x129\n" +
-	"\breplicas\x18\x01 \x03(\v2\x1d.fairlead.gitcache.v1.ReplicaR\breplicas\"\xec\x01\n" +
+	"\breplicas\x18\x01 \x03(\v2\x1d.fairlead.gitcache.v1.ReplicaR\breplicas\x128\n" +
+	"\x06others\x18\x02 \x03(\v2 .fairlead.gitcache.v1.HubReplicaR\x06others\x12%\n" +
+	"\x0eothers_missing\x18\x03 \x01(\tR\rothersMissing\"\xbd\x01\n" +
+	"\n" +
+	"HubReplica\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03url\x18\x03 \x01(\tR\x03url\x12\x1a\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"start_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\"\xec\x01\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x1a\n" +
@@ -779,45 +896,48 @@ func file_fairlead_gitcache_v1_shard_proto_rawDescGZIP() []byte {
 	return file_fairlead_gitcache_v1_shard_proto_rawDescData
 }
 
-var file_fairlead_gitcache_v1_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_fairlead_gitcache_v1_shard_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_fairlead_gitcache_v1_shard_proto_goTypes = []any{
 	(*ListReplicasRequest)(nil),     // 0: fairlead.gitcache.v1.ListReplicasRequest
 	(*ListReplicasResponse)(nil),    // 1: fairlead.gitcache.v1.ListReplicasResponse
-	(*Replica)(nil),                 // 2: fairlead.gitcache.v1.Replica
-	(*ListShardsRequest)(nil),       // 3: fairlead.gitcache.v1.ListShardsRequest
-	(*ListShardsResponse)(nil),      // 4: fairlead.gitcache.v1.ListShardsResponse
-	(*Shard)(nil),                   // 5: fairlead.gitcache.v1.Shard
-	(*GetCoordinationRequest)(nil),  // 6: fairlead.gitcache.v1.GetCoordinationRequest
-	(*GetCoordinationResponse)(nil), // 7: fairlead.gitcache.v1.GetCoordinationResponse
-	(*SetDrainingRequest)(nil),      // 8: fairlead.gitcache.v1.SetDrainingRequest
-	(*SetDrainingResponse)(nil),     // 9: fairlead.gitcache.v1.SetDrainingResponse
-	(*MoveSourceRequest)(nil),       // 10: fairlead.gitcache.v1.MoveSourceRequest
-	(*MoveSourceResponse)(nil),      // 11: fairlead.gitcache.v1.MoveSourceResponse
-	(*timestamppb.Timestamp)(nil),   // 12: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
+	(*HubReplica)(nil),              // 2: fairlead.gitcache.v1.HubReplica
+	(*Replica)(nil),                 // 3: fairlead.gitcache.v1.Replica
+	(*ListShardsRequest)(nil),       // 4: fairlead.gitcache.v1.ListShardsRequest
+	(*ListShardsResponse)(nil),      // 5: fairlead.gitcache.v1.ListShardsResponse
+	(*Shard)(nil),                   // 6: fairlead.gitcache.v1.Shard
+	(*GetCoordinationRequest)(nil),  // 7: fairlead.gitcache.v1.GetCoordinationRequest
+	(*GetCoordinationResponse)(nil), // 8: fairlead.gitcache.v1.GetCoordinationResponse
+	(*SetDrainingRequest)(nil),      // 9: fairlead.gitcache.v1.SetDrainingRequest
+	(*SetDrainingResponse)(nil),     // 10: fairlead.gitcache.v1.SetDrainingResponse
+	(*MoveSourceRequest)(nil),       // 11: fairlead.gitcache.v1.MoveSourceRequest
+	(*MoveSourceResponse)(nil),      // 12: fairlead.gitcache.v1.MoveSourceResponse
+	(*timestamppb.Timestamp)(nil),   // 13: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 14: google.protobuf.Duration
 }
 var file_fairlead_gitcache_v1_shard_proto_depIdxs = []int32{
-	2,  // 0: fairlead.gitcache.v1.ListReplicasResponse.replicas:type_name -> fairlead.gitcache.v1.Replica
-	12, // 1: fairlead.gitcache.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
-	5,  // 2: fairlead.gitcache.v1.ListShardsResponse.shards:type_name -> fairlead.gitcache.v1.Shard
-	12, // 3: fairlead.gitcache.v1.GetCoordinationResponse.since:type_name -> google.protobuf.Timestamp
-	12, // 4: fairlead.gitcache.v1.GetCoordinationResponse.ask_time:type_name -> google.protobuf.Timestamp
-	13, // 5: fairlead.gitcache.v1.GetCoordinationResponse.round_trip:type_name -> google.protobuf.Duration
-	0,  // 6: fairlead.gitcache.v1.ShardService.ListReplicas:input_type -> fairlead.gitcache.v1.ListReplicasRequest
-	3,  // 7: fairlead.gitcache.v1.ShardService.ListShards:input_type -> fairlead.gitcache.v1.ListShardsRequest
-	6,  // 8: fairlead.gitcache.v1.ShardService.GetCoordination:input_type -> fairlead.gitcache.v1.GetCoordinationRequest
-	8,  // 9: fairlead.gitcache.v1.ShardService.SetDraining:input_type -> fairlead.gitcache.v1.SetDrainingRequest
-	10, // 10: fairlead.gitcache.v1.ShardService.MoveSource:input_type -> fairlead.gitcache.v1.MoveSourceRequest
-	1,  // 11: fairlead.gitcache.v1.ShardService.ListReplicas:output_type -> fairlead.gitcache.v1.ListReplicasResponse
-	4,  // 12: fairlead.gitcache.v1.ShardService.ListShards:output_type -> fairlead.gitcache.v1.ListShardsResponse
-	7,  // 13: fairlead.gitcache.v1.ShardService.GetCoordination:output_type -> fairlead.gitcache.v1.GetCoordinationResponse
-	9,  // 14: fairlead.gitcache.v1.ShardService.SetDraining:output_type -> fairlead.gitcache.v1.SetDrainingResponse
-	11, // 15: fairlead.gitcache.v1.ShardService.MoveSource:output_type -> fairlead.gitcache.v1.MoveSourceResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	3,  // 0: fairlead.gitcache.v1.ListReplicasResponse.replicas:type_name -> fairlead.gitcache.v1.Replica
+	2,  // 1: fairlead.gitcache.v1.ListReplicasResponse.others:type_name -> fairlead.gitcache.v1.HubReplica
+	13, // 2: fairlead.gitcache.v1.HubReplica.start_time:type_name -> google.protobuf.Timestamp
+	13, // 3: fairlead.gitcache.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
+	6,  // 4: fairlead.gitcache.v1.ListShardsResponse.shards:type_name -> fairlead.gitcache.v1.Shard
+	13, // 5: fairlead.gitcache.v1.GetCoordinationResponse.since:type_name -> google.protobuf.Timestamp
+	13, // 6: fairlead.gitcache.v1.GetCoordinationResponse.ask_time:type_name -> google.protobuf.Timestamp
+	14, // 7: fairlead.gitcache.v1.GetCoordinationResponse.round_trip:type_name -> google.protobuf.Duration
+	0,  // 8: fairlead.gitcache.v1.ShardService.ListReplicas:input_type -> fairlead.gitcache.v1.ListReplicasRequest
+	4,  // 9: fairlead.gitcache.v1.ShardService.ListShards:input_type -> fairlead.gitcache.v1.ListShardsRequest
+	7,  // 10: fairlead.gitcache.v1.ShardService.GetCoordination:input_type -> fairlead.gitcache.v1.GetCoordinationRequest
+	9,  // 11: fairlead.gitcache.v1.ShardService.SetDraining:input_type -> fairlead.gitcache.v1.SetDrainingRequest
+	11, // 12: fairlead.gitcache.v1.ShardService.MoveSource:input_type -> fairlead.gitcache.v1.MoveSourceRequest
+	1,  // 13: fairlead.gitcache.v1.ShardService.ListReplicas:output_type -> fairlead.gitcache.v1.ListReplicasResponse
+	5,  // 14: fairlead.gitcache.v1.ShardService.ListShards:output_type -> fairlead.gitcache.v1.ListShardsResponse
+	8,  // 15: fairlead.gitcache.v1.ShardService.GetCoordination:output_type -> fairlead.gitcache.v1.GetCoordinationResponse
+	10, // 16: fairlead.gitcache.v1.ShardService.SetDraining:output_type -> fairlead.gitcache.v1.SetDrainingResponse
+	12, // 17: fairlead.gitcache.v1.ShardService.MoveSource:output_type -> fairlead.gitcache.v1.MoveSourceResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_gitcache_v1_shard_proto_init() }
@@ -831,7 +951,7 @@ func file_fairlead_gitcache_v1_shard_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_gitcache_v1_shard_proto_rawDesc), len(file_fairlead_gitcache_v1_shard_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,13 +25,10 @@ const (
 
 // Keys of what a member says of itself.
 const (
-	metaDraining = "draining"
-	metaVersion  = "version"
-	metaStarted  = "started"
-	metaOwned    = "owned"
-	metaCopies   = "copies"
-	metaCutOff   = "cutOff"
-	metaSilence  = "silence" // seconds since it heard the console
+	metaOwned   = "owned"
+	metaCopies  = "copies"
+	metaCutOff  = "cutOff"
+	metaSilence = "silence" // seconds since it heard the console
 )
 
 // known is a member as it was listed last.
@@ -40,7 +37,7 @@ type known struct {
 	seen time.Time // in a list
 }
 
-func (k known) drains() bool { return k.Meta[metaDraining] != "" }
+func (k known) drains() bool { return k.Meta[coordination.MetaDraining] != "" }
 
 // Run makes this replica known and learns of the others until ctx ends. With coordination down it
 // remembers whom it knew.
@@ -66,7 +63,7 @@ func (p *Peers) Run(ctx context.Context) error {
 func (p *Peers) self() coordination.Member {
 	load := p.cfg.Load()
 	meta := map[string]string{
-		metaVersion: version.String(), metaStarted: p.began.UTC().Format(time.RFC3339),
+		coordination.MetaVersion: version.String(), coordination.MetaStarted: p.began.UTC().Format(time.RFC3339),
 		metaOwned: strconv.Itoa(load.Owned), metaCopies: strconv.Itoa(load.Copies),
 	}
 	meta[metaSilence] = strconv.Itoa(int(p.silence().Seconds()))
@@ -74,7 +71,7 @@ func (p *Peers) self() coordination.Member {
 	draining, cutOff := p.draining, p.cutOff
 	p.mu.Unlock()
 	if draining {
-		meta[metaDraining] = "1"
+		meta[coordination.MetaDraining] = "1"
 	}
 	if cutOff {
 		meta[metaCutOff] = "1"
@@ -233,8 +230,8 @@ func (p *Peers) Replicas() []shards.Replica {
 
 // replicaOf reads what anybody may have written into the store: what can't be read is left out.
 func replicaOf(m coordination.Member) shards.Replica {
-	r := shards.Replica{Name: m.ID, URL: m.URL, Version: m.Meta[metaVersion], Draining: m.Meta[metaDraining] != "", CutOff: m.Meta[metaCutOff] != ""}
-	r.Started, _ = time.Parse(time.RFC3339, m.Meta[metaStarted])
+	r := shards.Replica{Name: m.ID, URL: m.URL, Version: m.Meta[coordination.MetaVersion], Draining: m.Meta[coordination.MetaDraining] != "", CutOff: m.Meta[metaCutOff] != ""}
+	r.Started, _ = time.Parse(time.RFC3339, m.Meta[coordination.MetaStarted])
 	r.Owned, _ = strconv.Atoi(m.Meta[metaOwned])
 	r.Copies, _ = strconv.Atoi(m.Meta[metaCopies])
 	return r

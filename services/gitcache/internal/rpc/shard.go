@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/pulse"
 	"fairlead.dev/services/gitcache/internal/hub"
 	"fairlead.dev/services/gitcache/internal/rights"
@@ -23,12 +27,14 @@ type Shards struct {
 	Ready  func() error
 	Rights rights.Rights
 	Shards *shards.Shards
+	// Members lists who is in a group of the store by which replicas agree.
+	Members func(ctx context.Context, group string) ([]coordination.Member, error)
 	// Replica is this one's name, Kind that of the store by which replicas agree, and Store how the store answers.
 	Replica, Kind string
 	Store         *pulse.Pulse
 }
 
-// ListReplicas returns the gitcaches that live.
+// ListReplicas returns the gitcaches that live, and the replicas of other services.
 func (s *Shards) ListReplicas(ctx context.Context, _ *gitcachev1.ListReplicasRequest) (*gitcachev1.ListReplicasResponse, error) {
 	if err := s.Ready(); err != nil {
 		return nil, connect.NewError(connect.CodeUnavailable, err)
@@ -43,7 +49,28 @@ func (s *Shards) ListReplicas(ctx context.Context, _ *gitcachev1.ListReplicasReq
 			Preferred: int32(r.Preferred), Version: r.Version, StartTime: hub.Timestamp(r.Started),
 		})
 	}
+	if err := s.others(ctx, resp); err != nil {
+		resp.OthersMissing = err.Error()
+	}
 	return resp, nil
+}
+
+// others adds the replicas of the services that share the store.
+func (s *Shards) others(ctx context.Context, to *gitcachev1.ListReplicasResponse) error {
+	for _, service := range []string{identity.ServiceDistributor, identity.ServiceTunnel} {
+		members, err := s.Members(ctx, service)
+		if err != nil {
+			return fmt.Errorf("list replicas of the %s: %w", service, err)
+		}
+		for _, m := range members {
+			began, _ := time.Parse(time.RFC3339, m.Meta[coordination.MetaStarted])
+			to.Others = append(to.Others, &gitcachev1.HubReplica{
+				Service: service, Name: m.ID, Url: m.URL, Draining: m.Meta[coordination.MetaDraining] != "",
+				Version: m.Meta[coordination.MetaVersion], StartTime: hub.Timestamp(began),
+			})
+		}
+	}
+	return nil
 }
 
 // GetCoordination returns how this replica reaches the store by which the replicas agree.

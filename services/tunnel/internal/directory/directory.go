@@ -19,6 +19,7 @@ import (
 
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/version"
 )
 
 const (
@@ -47,10 +48,8 @@ const (
 	maxLookups = 50_000
 )
 
-const (
-	metaDraining = "draining"
-	metaReplica  = "replica"
-)
+// metaReplica names the replica that holds a session.
+const metaReplica = "replica"
 
 // Replica is another replica of the tunnel.
 type Replica struct {
@@ -69,10 +68,11 @@ type Deps struct {
 
 // Directory is one replica's view. New, then Run.
 type Directory struct {
-	deps Deps
-	id   string
-	wake chan struct{} // there is something in waiting
-	look chan struct{} // a caller misses a replica
+	deps  Deps
+	id    string
+	began time.Time
+	wake  chan struct{} // there is something in waiting
+	look  chan struct{} // a caller misses a replica
 
 	mu       sync.Mutex // guards what follows
 	draining bool
@@ -104,7 +104,7 @@ type lookup struct {
 func New(deps Deps) *Directory {
 	id := rand.Text()
 	return &Directory{
-		deps: deps, id: id, wake: make(chan struct{}, 1), look: make(chan struct{}, 1), known: make(map[string]known),
+		deps: deps, id: id, began: time.Now(), wake: make(chan struct{}, 1), look: make(chan struct{}, 1), known: make(map[string]known),
 		lookups: make(map[string]*lookup), own: map[string]string{id: mark}, waiting: map[string]string{id: mark},
 		shunned: make(map[string]time.Time), looked: make(map[string]time.Time), news: make(chan struct{}),
 	}
@@ -182,9 +182,11 @@ func (d *Directory) announce(ctx context.Context) {
 func (d *Directory) self() coordination.Member {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m := coordination.Member{ID: d.id, URL: d.deps.URL()}
+	m := coordination.Member{ID: d.id, URL: d.deps.URL(), Meta: map[string]string{
+		coordination.MetaVersion: version.String(), coordination.MetaStarted: d.began.UTC().Format(time.RFC3339),
+	}}
 	if d.draining {
-		m.Meta = map[string]string{metaDraining: "1"}
+		m.Meta[coordination.MetaDraining] = "1"
 	}
 	return m
 }
@@ -264,7 +266,7 @@ func (d *Directory) remember(members []coordination.Member) {
 		}
 		// A replica does not start with an address that fails here: this one is forged.
 		if client.CheckPeer(m.URL) == nil {
-			next[m.ID] = known{Replica{ID: m.ID, URL: m.URL, Draining: m.Meta[metaDraining] != ""}, now}
+			next[m.ID] = known{Replica{ID: m.ID, URL: m.URL, Draining: m.Meta[coordination.MetaDraining] != ""}, now}
 		}
 	}
 	d.mu.Lock()

@@ -14,6 +14,7 @@ import { State } from '../../state/State'
 import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { bytesOf, plain } from '../../ui/text'
+import { Replicas } from './Replicas'
 
 // How the hub is: its version, what it stands on, and the alerts that fire. The last three are for administrators.
 export function Condition() {
@@ -31,6 +32,7 @@ export function Condition() {
         {database && <Database of={database} />}
         {database && <Coordination />}
       </div>
+      <Replicas version={got.data.version} />
     </>
   )
 }

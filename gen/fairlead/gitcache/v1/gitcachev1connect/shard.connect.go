@@ -50,7 +50,7 @@ const (
 
 // ShardServiceClient is a client for the fairlead.gitcache.v1.ShardService service.
 type ShardServiceClient interface {
-	// ListReplicas returns the gitcaches that live. Called by users.
+	// ListReplicas returns the gitcaches that live, and the distributors and tunnels. Called by users.
 	ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error)
 	// ListShards returns a page of sources in the order of their names: who owns each and who should.
 	// Called by users.
@@ -174,7 +174,7 @@ func (c *shardServiceClient) MoveSource(ctx context.Context, req *v1.MoveSourceR
 
 // ShardServiceHandler is an implementation of the fairlead.gitcache.v1.ShardService service.
 type ShardServiceHandler interface {
-	// ListReplicas returns the gitcaches that live. Called by users.
+	// ListReplicas returns the gitcaches that live, and the distributors and tunnels. Called by users.
 	ListReplicas(context.Context, *v1.ListReplicasRequest) (*v1.ListReplicasResponse, error)
 	// ListShards returns a page of sources in the order of their names: who owns each and who should.
 	// Called by users.

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/gitcache/v1/shard.proto.
  */
 export const file_fairlead_gitcache_v1_shard: GenFile = /*@__PURE__*/
-  fileDesc("CiBmYWlybGVhZC9naXRjYWNoZS92MS9zaGFyZC5wcm90bxIUZmFpcmxlYWQuZ2l0Y2FjaGUudjEiFQoTTGlzdFJlcGxpY2FzUmVxdWVzdCJHChRMaXN0UmVwbGljYXNSZXNwb25zZRIvCghyZXBsaWNhcxgBIAMoCzIdLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlJlcGxpY2EiqQEKB1JlcGxpY2ESDAoEbmFtZRgBIAEoCRILCgN1cmwYAiABKAkSEAoIZHJhaW5pbmcYAyABKAgSDQoFb3duZWQYBCABKAUSDgoGY29waWVzGAUgASgFEhEKCXByZWZlcnJlZBgGIAEoBRIPCgd2ZXJzaW9uGAcgASgJEi4KCnN0YXJ0X3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIksKEUxpc3RTaGFyZHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEg8KB3JlcGxpY2EYAyABKAkiWgoSTGlzdFNoYXJkc1Jlc3BvbnNlEisKBnNoYXJkcxgBIAMoCzIbLmZhaXJsZWFkLmdpdGNhY2hlLnYxLlNoYXJkEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJWCgVTaGFyZBIOCgZzb3VyY2UYASABKAkSDQoFb3duZXIYAiABKAkSDQoFZXBvY2gYAyABKAMSEQoJcHJlZmVycmVkGAQgAygJEgwKBG5vdGUYBSABKAkiGAoWR2V0Q29vcmRpbmF0aW9uUmVxdWVzdCLRAQoXR2V0Q29vcmRpbmF0aW9uUmVzcG9uc2USDwoHcmVwbGljYRgBIAEoCRIMCgRraW5kGAIgASgJEg8KB3Byb2JsZW0YAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGFza190aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgpyb3VuZF90cmlwGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjcKElNldERyYWluaW5nUmVxdWVzdBIPCgdyZXBsaWNhGAEgASgJEhAKCGRyYWluaW5nGAIgASgIIhUKE1NldERyYWluaW5nUmVzcG9uc2UiNAoRTW92ZVNvdXJjZVJlcXVlc3QSDgoGc291cmNlGAEgASgJEg8KB3JlcGxpY2EYAiABKAkiFAoSTW92ZVNvdXJjZVJlc3BvbnNlMqQECgxTaGFyZFNlcnZpY2USagoMTGlzdFJlcGxpY2FzEikuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFJlcGxpY2FzUmVxdWVzdBoqLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpc3RSZXBsaWNhc1Jlc3BvbnNlIgOQAgESZAoKTGlzdFNoYXJkcxInLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpc3RTaGFyZHNSZXF1ZXN0GiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTGlzdFNoYXJkc1Jlc3BvbnNlIgOQAgEScwoPR2V0Q29vcmRpbmF0aW9uEiwuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuR2V0Q29vcmRpbmF0aW9uUmVxdWVzdBotLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkdldENvb3JkaW5hdGlvblJlc3BvbnNlIgOQAgESZwoLU2V0RHJhaW5pbmcSKC5mYWlybGVhZC5naXRjYWNoZS52MS5TZXREcmFpbmluZ1JlcXVlc3QaKS5mYWlybGVhZC5naXRjYWNoZS52MS5TZXREcmFpbmluZ1Jlc3BvbnNlIgOQAgISZAoKTW92ZVNvdXJjZRInLmZhaXJsZWFkLmdpdGNhY2hlLnYxLk1vdmVTb3VyY2VSZXF1ZXN0GiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuTW92ZVNvdXJjZVJlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiBmYWlybGVhZC9naXRjYWNoZS92MS9zaGFyZC5wcm90bxIUZmFpcmxlYWQuZ2l0Y2FjaGUudjEiFQoTTGlzdFJlcGxpY2FzUmVxdWVzdCKRAQoUTGlzdFJlcGxpY2FzUmVzcG9uc2USLwoIcmVwbGljYXMYASADKAsyHS5mYWlybGVhZC5naXRjYWNoZS52MS5SZXBsaWNhEjAKBm90aGVycxgCIAMoCzIgLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkh1YlJlcGxpY2ESFgoOb3RoZXJzX21pc3NpbmcYAyABKAkiiwEKCkh1YlJlcGxpY2ESDwoHc2VydmljZRgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3VybBgDIAEoCRIQCghkcmFpbmluZxgEIAEoCBIPCgd2ZXJzaW9uGAUgASgJEi4KCnN0YXJ0X3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqkBCgdSZXBsaWNhEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEhAKCGRyYWluaW5nGAMgASgIEg0KBW93bmVkGAQgASgFEg4KBmNvcGllcxgFIAEoBRIRCglwcmVmZXJyZWQYBiABKAUSDwoHdmVyc2lvbhgHIAEoCRIuCgpzdGFydF90aW1lGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJLChFMaXN0U2hhcmRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIPCgdyZXBsaWNhGAMgASgJIloKEkxpc3RTaGFyZHNSZXNwb25zZRIrCgZzaGFyZHMYASADKAsyGy5mYWlybGVhZC5naXRjYWNoZS52MS5TaGFyZBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiVgoFU2hhcmQSDgoGc291cmNlGAEgASgJEg0KBW93bmVyGAIgASgJEg0KBWVwb2NoGAMgASgDEhEKCXByZWZlcnJlZBgEIAMoCRIMCgRub3RlGAUgASgJIhgKFkdldENvb3JkaW5hdGlvblJlcXVlc3Qi0QEKF0dldENvb3JkaW5hdGlvblJlc3BvbnNlEg8KB3JlcGxpY2EYASABKAkSDAoEa2luZBgCIAEoCRIPCgdwcm9ibGVtGAMgASgJEikKBXNpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghhc2tfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoKcm91bmRfdHJpcBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI3ChJTZXREcmFpbmluZ1JlcXVlc3QSDwoHcmVwbGljYRgBIAEoCRIQCghkcmFpbmluZxgCIAEoCCIVChNTZXREcmFpbmluZ1Jlc3BvbnNlIjQKEU1vdmVTb3VyY2VSZXF1ZXN0Eg4KBnNvdXJjZRgBIAEoCRIPCgdyZXBsaWNhGAIgASgJIhQKEk1vdmVTb3VyY2VSZXNwb25zZTKkBAoMU2hhcmRTZXJ2aWNlEmoKDExpc3RSZXBsaWNhcxIpLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpc3RSZXBsaWNhc1JlcXVlc3QaKi5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0UmVwbGljYXNSZXNwb25zZSIDkAIBEmQKCkxpc3RTaGFyZHMSJy5mYWlybGVhZC5naXRjYWNoZS52MS5MaXN0U2hhcmRzUmVxdWVzdBooLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkxpc3RTaGFyZHNSZXNwb25zZSIDkAIBEnMKD0dldENvb3JkaW5hdGlvbhIsLmZhaXJsZWFkLmdpdGNhY2hlLnYxLkdldENvb3JkaW5hdGlvblJlcXVlc3QaLS5mYWlybGVhZC5naXRjYWNoZS52MS5HZXRDb29yZGluYXRpb25SZXNwb25zZSIDkAIBEmcKC1NldERyYWluaW5nEiguZmFpcmxlYWQuZ2l0Y2FjaGUudjEuU2V0RHJhaW5pbmdSZXF1ZXN0GikuZmFpcmxlYWQuZ2l0Y2FjaGUudjEuU2V0RHJhaW5pbmdSZXNwb25zZSIDkAICEmQKCk1vdmVTb3VyY2USJy5mYWlybGVhZC5naXRjYWNoZS52MS5Nb3ZlU291cmNlUmVxdWVzdBooLmZhaXJsZWFkLmdpdGNhY2hlLnYxLk1vdmVTb3VyY2VSZXNwb25zZSIDkAICYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.gitcache.v1.ListReplicasRequest
@@ -37,6 +37,20 @@ export type ListReplicasResponse = Message<"fairlead.gitcache.v1.ListReplicasRes
    * @generated from field: repeated fairlead.gitcache.v1.Replica replicas = 1;
    */
   replicas: Replica[];
+
+  /**
+   * Replicas of the services that share the store with the gitcaches, by service and name.
+   *
+   * @generated from field: repeated fairlead.gitcache.v1.HubReplica others = 2;
+   */
+  others: HubReplica[];
+
+  /**
+   * Why others are missing, in words; empty: they are not.
+   *
+   * @generated from field: string others_missing = 3;
+   */
+  othersMissing: string;
 };
 
 /**
@@ -45,6 +59,56 @@ export type ListReplicasResponse = Message<"fairlead.gitcache.v1.ListReplicasRes
  */
 export const ListReplicasResponseSchema: GenMessage<ListReplicasResponse> = /*@__PURE__*/
   messageDesc(file_fairlead_gitcache_v1_shard, 1);
+
+/**
+ * HubReplica is a replica of a distributor or tunnel.
+ *
+ * @generated from message fairlead.gitcache.v1.HubReplica
+ */
+export type HubReplica = Message<"fairlead.gitcache.v1.HubReplica"> & {
+  /**
+   * distributor or tunnel.
+   *
+   * @generated from field: string service = 1;
+   */
+  service: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Where the others reach it.
+   *
+   * @generated from field: string url = 3;
+   */
+  url: string;
+
+  /**
+   * @generated from field: bool draining = 4;
+   */
+  draining: boolean;
+
+  /**
+   * Empty and unset: it is of a version that does not say.
+   *
+   * @generated from field: string version = 5;
+   */
+  version: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp start_time = 6;
+   */
+  startTime?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message fairlead.gitcache.v1.HubReplica.
+ * Use `create(HubReplicaSchema)` to create a new message.
+ */
+export const HubReplicaSchema: GenMessage<HubReplica> = /*@__PURE__*/
+  messageDesc(file_fairlead_gitcache_v1_shard, 2);
 
 /**
  * @generated from message fairlead.gitcache.v1.Replica
@@ -102,7 +166,7 @@ export type Replica = Message<"fairlead.gitcache.v1.Replica"> & {
  * Use `create(ReplicaSchema)` to create a new message.
  */
 export const ReplicaSchema: GenMessage<Replica> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 2);
+  messageDesc(file_fairlead_gitcache_v1_shard, 3);
 
 /**
  * @generated from message fairlead.gitcache.v1.ListShardsRequest
@@ -135,7 +199,7 @@ export type ListShardsRequest = Message<"fairlead.gitcache.v1.ListShardsRequest"
  * Use `create(ListShardsRequestSchema)` to create a new message.
  */
 export const ListShardsRequestSchema: GenMessage<ListShardsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 3);
+  messageDesc(file_fairlead_gitcache_v1_shard, 4);
 
 /**
  * @generated from message fairlead.gitcache.v1.ListShardsResponse
@@ -159,7 +223,7 @@ export type ListShardsResponse = Message<"fairlead.gitcache.v1.ListShardsRespons
  * Use `create(ListShardsResponseSchema)` to create a new message.
  */
 export const ListShardsResponseSchema: GenMessage<ListShardsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 4);
+  messageDesc(file_fairlead_gitcache_v1_shard, 5);
 
 /**
  * @generated from message fairlead.gitcache.v1.Shard
@@ -202,7 +266,7 @@ export type Shard = Message<"fairlead.gitcache.v1.Shard"> & {
  * Use `create(ShardSchema)` to create a new message.
  */
 export const ShardSchema: GenMessage<Shard> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 5);
+  messageDesc(file_fairlead_gitcache_v1_shard, 6);
 
 /**
  * @generated from message fairlead.gitcache.v1.GetCoordinationRequest
@@ -215,7 +279,7 @@ export type GetCoordinationRequest = Message<"fairlead.gitcache.v1.GetCoordinati
  * Use `create(GetCoordinationRequestSchema)` to create a new message.
  */
 export const GetCoordinationRequestSchema: GenMessage<GetCoordinationRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 6);
+  messageDesc(file_fairlead_gitcache_v1_shard, 7);
 
 /**
  * @generated from message fairlead.gitcache.v1.GetCoordinationResponse
@@ -267,7 +331,7 @@ export type GetCoordinationResponse = Message<"fairlead.gitcache.v1.GetCoordinat
  * Use `create(GetCoordinationResponseSchema)` to create a new message.
  */
 export const GetCoordinationResponseSchema: GenMessage<GetCoordinationResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 7);
+  messageDesc(file_fairlead_gitcache_v1_shard, 8);
 
 /**
  * @generated from message fairlead.gitcache.v1.SetDrainingRequest
@@ -289,7 +353,7 @@ export type SetDrainingRequest = Message<"fairlead.gitcache.v1.SetDrainingReques
  * Use `create(SetDrainingRequestSchema)` to create a new message.
  */
 export const SetDrainingRequestSchema: GenMessage<SetDrainingRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 8);
+  messageDesc(file_fairlead_gitcache_v1_shard, 9);
 
 /**
  * @generated from message fairlead.gitcache.v1.SetDrainingResponse
@@ -302,7 +366,7 @@ export type SetDrainingResponse = Message<"fairlead.gitcache.v1.SetDrainingRespo
  * Use `create(SetDrainingResponseSchema)` to create a new message.
  */
 export const SetDrainingResponseSchema: GenMessage<SetDrainingResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 9);
+  messageDesc(file_fairlead_gitcache_v1_shard, 10);
 
 /**
  * @generated from message fairlead.gitcache.v1.MoveSourceRequest
@@ -324,7 +388,7 @@ export type MoveSourceRequest = Message<"fairlead.gitcache.v1.MoveSourceRequest"
  * Use `create(MoveSourceRequestSchema)` to create a new message.
  */
 export const MoveSourceRequestSchema: GenMessage<MoveSourceRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 10);
+  messageDesc(file_fairlead_gitcache_v1_shard, 11);
 
 /**
  * @generated from message fairlead.gitcache.v1.MoveSourceResponse
@@ -337,7 +401,7 @@ export type MoveSourceResponse = Message<"fairlead.gitcache.v1.MoveSourceRespons
  * Use `create(MoveSourceResponseSchema)` to create a new message.
  */
 export const MoveSourceResponseSchema: GenMessage<MoveSourceResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_gitcache_v1_shard, 11);
+  messageDesc(file_fairlead_gitcache_v1_shard, 12);
 
 /**
  * ShardService shows and moves the ownership of sources among the gitcaches. Rendezvous hashing says
@@ -348,7 +412,7 @@ export const MoveSourceResponseSchema: GenMessage<MoveSourceResponse> = /*@__PUR
  */
 export const ShardService: GenService<{
   /**
-   * ListReplicas returns the gitcaches that live. Called by users.
+   * ListReplicas returns the gitcaches that live, and the distributors and tunnels. Called by users.
    *
    * @generated from rpc fairlead.gitcache.v1.ShardService.ListReplicas
    */

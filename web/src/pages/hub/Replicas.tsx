@@ -1,0 +1,92 @@
+import { useQuery } from '@connectrpc/connect-query'
+import { type HubReplica, type Replica, ShardService } from '../../gen/fairlead/gitcache/v1/shard_pb'
+import { failureAt } from '../../hub/errors'
+import { Age } from '../../live/Age'
+import { useFreshness } from '../../live/asked'
+import { State } from '../../state/State'
+import { Export } from '../../ui/Export'
+import { Failed, Stale, Waiting } from '../../ui/Panel'
+import { Said } from '../../ui/Said'
+import { isoOf, plain } from '../../ui/text'
+
+const columns = ['service', 'replica', 'state', 'version', 'since', 'url']
+
+// The gitcaches, distributors and tunnels of the hub. version: of the console, from which theirs may differ while the hub is upgraded.
+export function Replicas({ version }: { version: string }) {
+  const got = useQuery(ShardService.method.listReplicas, {}, { refetchInterval: 15_000 })
+  const fresh = useFreshness([got])
+  const again = () => void got.refetch()
+  const of: [string, Replica | HubReplica][] = [
+    ...(got.data?.replicas ?? []).map((r): [string, Replica] => ['gitcache', r]),
+    ...(got.data?.others ?? []).map((r): [string, HubReplica] => [r.service, r]),
+  ]
+  return (
+    <section className="panel" aria-label="Replicas">
+      <div className="head">
+        <h2>Replicas</h2>
+        <span className="end">
+          <Export
+            name="replicas"
+            columns={columns}
+            rows={of.map(([service, r]) => ({
+              service,
+              replica: r.name,
+              state: r.draining ? 'drains' : 'serves',
+              version: r.version,
+              since: isoOf(r.startTime),
+              url: r.url,
+            }))}
+          />
+        </span>
+      </div>
+      {got.error && !got.data && <Failed failure={failureAt('gitcache', got.error)} again={again} />}
+      {got.isPending && <Waiting what="the replicas of the hub" />}
+      {got.data && fresh.failure && (
+        <Stale of={{ ...fresh, failure: failureAt('gitcache', got.error) }} again={again} />
+      )}
+      {got.data?.othersMissing && (
+        <div className="notice bad">
+          Distributors and tunnels are missing: <Said of={got.data.othersMissing} max={600} />
+        </div>
+      )}
+      {got.data && got.data.others.length === 0 && !got.data.othersMissing && (
+        <p className="quiet">
+          Distributors and tunnels are listed where they share a Redis with the gitcaches.
+        </p>
+      )}
+      {of.length > 0 && (
+        <div className={fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+          <table>
+            <thead>
+              <tr>
+                {['Service', 'Replica', 'State', 'Version', 'Up since'].map((t) => (
+                  <th scope="col" key={t}>
+                    {t}
+                  </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {of.map(([service, r]) => (
+                <tr key={`${service} ${r.name}`}>
+                  <td>{service}</td>
+                  <td className="name">{plain(r.name, 253)}</td>
+                  <td>
+                    <State of={r.draining ? 'held' : 'healthy'} word={r.draining ? 'drains' : 'serves'} />
+                  </td>
+                  <td>
+                    {plain(r.version, 64) || 'not known'}
+                    {r.version !== '' && r.version !== version && (
+                      <div className="cause">not the version of the console</div>
+                    )}
+                  </td>
+                  <td>{r.startTime ? <Age of={r.startTime} /> : 'not known'}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  )
+}
