@@ -10,6 +10,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Service is all that decides what an agent does for one service. A fact that is not in here may change without a
@@ -36,6 +37,17 @@ type Digest [sha256.Size]byte
 func (d Digest) String() string { return digestPrefix + hex.EncodeToString(d[:]) }
 
 const digestPrefix = "sha256:"
+
+// ParseDigest reads what String returns of a digest. False: the text is something else.
+func ParseDigest(text string) (d Digest, ok bool) {
+	const digits = "0123456789abcdef"
+	encoded, ok := strings.CutPrefix(text, digestPrefix)
+	if !ok || len(encoded) != hex.EncodedLen(len(d)) || strings.Trim(encoded, digits) != "" {
+		return Digest{}, false
+	}
+	_, err := hex.Decode(d[:], []byte(encoded))
+	return d, err == nil
+}
 
 // DigestOf changes when, and only when, there is something for the agent to do.
 func DigestOf(s Service) (d Digest) {

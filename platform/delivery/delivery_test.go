@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -66,4 +67,17 @@ func TestSetDigestTellsSetsApart(t *testing.T) {
 			t.Fatalf("%v and %v", a, b)
 		}
 	})
+}
+
+func TestADigestIsReadBackAndNothingElse(t *testing.T) {
+	t.Parallel()
+	d := delivery.DigestOf(delivery.Service{Name: "hello"})
+	if got, ok := delivery.ParseDigest(d.String()); !ok || got != d {
+		t.Errorf("got %s of %s", got, d)
+	}
+	for _, text := range []string{"", "d1", "sha256:", d.String()[1:], d.String() + "0", strings.ToUpper(d.String()), d.String()[:70], d.String()[:70] + "g"} {
+		if got, ok := delivery.ParseDigest(text); ok {
+			t.Errorf("got %s of %q", got, text)
+		}
+	}
 }

@@ -2,10 +2,12 @@ package catalog
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"time"
 	"unique"
 
+	digests "fairlead.dev/platform/delivery"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -15,7 +17,7 @@ type Essence struct {
 	ref           unique.Handle[string]       // in Git
 	of            unique.Handle[store.HubRef] // whose commit the hub hands out
 	commit        unique.Handle[string]       // that the hub hands out
-	digest        unique.Handle[string]       // that the hub hands out
+	digest        mark                        // that the hub hands out
 	phase         unique.Handle[string]       // that the cluster reports
 	sequence      int64                       // of that report
 	resolved      int64                       // microseconds, as all times here; 0: never
@@ -44,7 +46,7 @@ func (s *Service) Essence() Essence {
 	hub, report := &s.Status.Hub, s.Status.Cluster.Report
 	e := Essence{
 		ref: unique.Make(s.Spec.EffectiveRef()), of: unique.Make(store.HubRef{Source: hub.Source, Ref: hub.Ref}),
-		commit: unique.Make(hub.Revision.Commit), digest: unique.Make(hub.Digest), resolved: store.Micros(hub.ResolveTime),
+		commit: unique.Make(hub.Revision.Commit), digest: markOf(hub.Digest), resolved: store.Micros(hub.ResolveTime),
 	}
 	e.set(ofCatalog, s.Spec.Catalog)
 	e.set(hasDigest, hub.Digest != "")
@@ -79,10 +81,9 @@ func (e *Essence) Report(row store.Report) bool {
 	case e.has(hasReport) && row.Sequence <= e.sequence: // it was read with what is kept
 		return true
 	}
-	hub := HubTruth{Digest: text(e.digest)}
 	e.set(hasReport, true)
-	e.set(reportsDigest, hub.reportedBy(report))
-	e.set(appliedDigest, hub.appliedBy(report))
+	e.set(reportsDigest, markOf(report.Digest) == e.digest) // as reportedBy and appliedBy without Alike
+	e.set(appliedDigest, markOf(report.AppliedDigest) == e.digest)
 	e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), row.Sequence, store.Micros(report.ObservedTime)
 	if e.reported == 0 {
 		e.reported = store.Micros(row.ReceiveTime)
@@ -175,6 +176,20 @@ func (e *Essence) set(flag essenceFlags, is bool) {
 }
 
 func (e *Essence) has(flag essenceFlags) bool { return e.flags&flag != 0 }
+
+// mark tells whether two digests are the same. Each service has others: as texts they would be a quarter of a console's memory.
+type mark digests.Digest
+
+func markOf(digest string) mark {
+	if digest == "" {
+		return mark{}
+	}
+	d, ok := digests.ParseDigest(digest)
+	if !ok {
+		d = sha256.Sum256([]byte(digest))
+	}
+	return mark(d)
+}
 
 func text(h unique.Handle[string]) string {
 	if h == (unique.Handle[string]{}) {

@@ -1,10 +1,13 @@
 package catalog
 
 import (
+	"cmp"
+	"context"
 	"sync"
 	"time"
 	"unique"
 
+	digests "fairlead.dev/platform/delivery"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -20,15 +23,25 @@ type heard struct {
 	revision         int64 // of the service
 	sequence         int64 // store.NoReport: there is no report, and the rest is empty
 
-	phase, digest, applied unique.Handle[string]
-	appliedTime, observed  int64 // nanoseconds since 1970; 0: none
-	rest                   *heardRest
+	phase                 unique.Handle[string]
+	digest, applied       digests.Digest // zero: none, or a text of another form in rest
+	appliedTime, observed int64          // nanoseconds since 1970; 0: none
+	rest                  *heardRest
 }
 
 // heardRest is what few services have.
 type heardRest struct {
-	message, guard string
-	repairs        uint64
+	message, guard  string
+	repairs         uint64
+	digest, applied string
+}
+
+// unheard is what is known of a service that no report was heard of.
+func unheard(uid string, spec *ServiceSpec, clusterUID string, revision int64) *heard {
+	return &heard{
+		uid: uid, cluster: unique.Make(spec.Cluster), project: unique.Make(spec.Project), clusterUID: unique.Make(clusterUID),
+		revision: revision, sequence: store.NoReport, phase: unique.Make(""),
+	}
 }
 
 // service is as much of the service as events tell of.
@@ -46,11 +59,12 @@ func (h *heard) report() *Report {
 		return nil
 	}
 	r := &Report{
-		Sequence: uint64(h.sequence), Phase: Phase(h.phase.Value()), Digest: h.digest.Value(), AppliedDigest: h.applied.Value(),
+		Sequence: uint64(h.sequence), Phase: Phase(h.phase.Value()), Digest: unpacked(h.digest), AppliedDigest: unpacked(h.applied),
 		AppliedTime: fromNanos(h.appliedTime), ObservedTime: fromNanos(h.observed),
 	}
 	if h.rest != nil {
 		r.Message, r.Repairs = h.rest.message, h.rest.repairs
+		r.Digest, r.AppliedDigest = cmp.Or(h.rest.digest, r.Digest), cmp.Or(h.rest.applied, r.AppliedDigest)
 		if h.rest.guard != "" {
 			r.Guard = &Guard{ID: h.rest.guard}
 		}
@@ -62,9 +76,10 @@ func (h *heard) report() *Report {
 func (h *heard) after(r *Report) *heard {
 	next := *h
 	next.sequence = int64(r.Sequence)
-	next.phase, next.digest, next.applied = unique.Make(string(r.Phase)), unique.Make(r.Digest), unique.Make(r.AppliedDigest)
-	next.appliedTime, next.observed, next.rest = nanos(r.AppliedTime), nanos(r.ObservedTime), nil
+	next.phase, next.appliedTime, next.observed, next.rest = unique.Make(string(r.Phase)), nanos(r.AppliedTime), nanos(r.ObservedTime), nil
 	rest := heardRest{message: r.Message, repairs: r.Repairs}
+	next.digest, rest.digest = packed(r.Digest)
+	next.applied, rest.applied = packed(r.AppliedDigest)
 	if r.Guard != nil {
 		rest.guard = r.Guard.ID
 	}
@@ -72,6 +87,35 @@ func (h *heard) after(r *Report) *heard {
 		next.rest = &rest
 	}
 	return &next
+}
+
+// replaces says whether the last report has something else applied than this one.
+func (h *heard) replaces(r *Report) bool {
+	applied, other := h.applied, ""
+	if h.rest != nil {
+		other = h.rest.applied
+	}
+	if h.sequence == store.NoReport || applied == (digests.Digest{}) && other == "" {
+		return false
+	}
+	now, text := packed(r.AppliedDigest)
+	return now != applied || text != other
+}
+
+// packed is a digest in little space, or as the text that it is.
+func packed(text string) (d digests.Digest, other string) {
+	if d, ok := digests.ParseDigest(text); ok && d != (digests.Digest{}) {
+		return d, ""
+	}
+	return digests.Digest{}, text
+}
+
+// unpacked is the text of what packed returned.
+func unpacked(d digests.Digest) string {
+	if d == (digests.Digest{}) {
+		return ""
+	}
+	return d.String()
 }
 
 func nanos(t time.Time) int64 {
@@ -93,6 +137,7 @@ type memory struct {
 	most     int // services
 	mu       sync.Mutex
 	services map[string]*heard // by name; guarded by mu
+	clusters map[string]string // uids by name, some of them old; guarded by mu
 }
 
 // recall fills in what is known of services.
@@ -122,5 +167,70 @@ func (m *memory) keep(of map[string]*heard, others map[string]bool) {
 			}
 		}
 		m.services[name] = h
+	}
+}
+
+// meet remembers services that no report was heard of yet.
+func (m *memory) meet(of map[string]*heard) {
+	m.mu.Lock()
+	for name := range of {
+		if m.services[name] != nil {
+			delete(of, name)
+		}
+	}
+	m.mu.Unlock()
+	m.keep(of, nil)
+}
+
+// placeHeard gives services the uids of their clusters, and leaves out those that have none.
+func (c *Catalog) placeHeard(ctx context.Context, v store.View, met map[string]*heard) error {
+	uids := map[string]string{}
+	for _, h := range met {
+		uids[h.cluster.Value()] = ""
+	}
+	others := c.memory.place(uids)
+	rows, err := v.Named(ctx, store.KindCluster, others)
+	if err != nil {
+		return err
+	}
+	for name, r := range rows {
+		uids[name] = r.UID
+	}
+	c.memory.placed(uids)
+	for name, h := range met {
+		if uid := uids[h.cluster.Value()]; uid != "" {
+			h.clusterUID = unique.Make(uid)
+		} else {
+			delete(met, name)
+		}
+	}
+	return nil
+}
+
+// place fills in the uids of clusters that are known, and returns the names of the others.
+func (m *memory) place(uids map[string]string) (others []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range uids {
+		if uid, ok := m.clusters[name]; ok {
+			uids[name] = uid
+		} else {
+			others = append(others, name)
+		}
+	}
+	return others
+}
+
+// placed remembers uids of clusters.
+func (m *memory) placed(uids map[string]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.clusters == nil || len(m.clusters) > m.most {
+		m.clusters = map[string]string{}
+	}
+	for name, uid := range uids {
+		if uid != "" {
+			m.clusters[name] = uid
+		}
 	}
 }

@@ -3,20 +3,15 @@ package catalog
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
-	"unique"
-
-	"fairlead.dev/services/console/internal/store"
 )
 
 func TestWhatIsHeardOfAReportIsWhatEventsComeOf(t *testing.T) {
 	t.Parallel()
-	none := unique.Make("")
-	h := &heard{
-		uid: "u", cluster: unique.Make("edge-1"), project: unique.Make("shop"), clusterUID: unique.Make("c"),
-		sequence: store.NoReport, phase: none, digest: none, applied: none,
-	}
+	digest := "sha256:" + strings.Repeat("0f", 32)
+	h := unheard("u", &ServiceSpec{Cluster: "edge-1", Project: "shop"}, "c", 1)
 	if r := h.report(); r != nil {
 		t.Errorf("there is no report, and it is %+v", r)
 	}
@@ -32,7 +27,14 @@ func TestWhatIsHeardOfAReportIsWhatEventsComeOf(t *testing.T) {
 			Guard: &Guard{ID: "g"}, Repairs: 7,
 		},
 		{Sequence: 4, Phase: PhaseHealthy, Digest: "e", AppliedDigest: "e"},
+		{Sequence: 5, Phase: PhaseProgressing, Digest: digest, AppliedDigest: "e"},
+		{Sequence: 6, Phase: PhaseHealthy, Digest: digest, AppliedDigest: digest},
+		{Sequence: 7, Phase: PhaseHealthy, Digest: strings.ToUpper(digest), AppliedDigest: digest + "0"},
 	} {
+		before := h.report()
+		if got, other := h.replaces(&want), before != nil && before.AppliedDigest != "" && before.AppliedDigest != want.AppliedDigest; got != other {
+			t.Errorf("report %d has another digest applied than the one before: %v, want %v", want.Sequence, got, other)
+		}
 		h = h.after(&want)
 		if got := h.report(); !reflect.DeepEqual(*got, want) {
 			t.Errorf("got %+v, want %+v", *got, want)
@@ -57,5 +59,18 @@ func TestTheMemoryOfServicesIsBounded(t *testing.T) {
 	m.keep(nil, map[string]bool{"9": true})
 	if m.recall(known); known["9"] != nil {
 		t.Error("it is not forgotten")
+	}
+}
+
+// A service that is met is no news to a console that has heard reports of it.
+func TestWhatIsHeardStays(t *testing.T) {
+	t.Parallel()
+	m := memory{most: 3}
+	is := unheard("u", &ServiceSpec{Cluster: "edge-1"}, "c", 1).after(&Report{Sequence: 7})
+	m.keep(map[string]*heard{"web": is}, nil)
+	m.meet(map[string]*heard{"web": unheard("u", &ServiceSpec{Cluster: "edge-1"}, "c", 1), "api": unheard("v", &ServiceSpec{}, "c", 1)})
+	known := map[string]*heard{"web": nil, "api": nil}
+	if m.recall(known); known["web"] != is || known["api"] == nil {
+		t.Errorf("known are %v", known)
 	}
 }

@@ -66,6 +66,7 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	states, read := map[string][]byte{}, map[string][]byte{}
 	var events []store.Event
 	var begun []store.Deployment
+	met := map[string]*heard{} // by name; the first reports of these are going to come
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		names := map[string]bool{}
 		uids := map[string]bool{}
@@ -105,11 +106,17 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if err != nil {
 				return err
 			}
+			if !known && service.Spec.Cluster != "" {
+				met[s.Service] = unheard(s.UID, &service.Spec, "", service.Meta.Revision)
+			}
 			n := &said{service, before, after}
 			if after.Digest != "" && after.Digest != before.Digest {
 				moved = append(moved, &delivery{service: services[s.Service], spec: &n.service.Spec, hub: after, revision: s.Revision})
 			}
 			news = append(news, n)
+		}
+		if err := c.placeHeard(ctx, v, met); err != nil {
+			return err
 		}
 		var deployed map[string]deployed
 		if begun, deployed, err = c.deployments(ctx, v, moved, refs); err != nil {
@@ -150,7 +157,11 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	if err != nil {
 		return nil, err
 	}
-	return c.store.PutHub(ctx, states, read, begun, keptSteps, events...)
+	lost, err = c.store.PutHub(ctx, states, read, begun, keptSteps, events...)
+	if err == nil {
+		c.memory.meet(met)
+	}
+	return lost, err
 }
 
 // reportsOf returns what clusters say of services, by uid.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"unique"
 
 	"fairlead.dev/services/console/internal/store"
 )
@@ -85,7 +84,7 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 			switch {
 			case !h.meant(cr.Cluster) || r.Sequence > math.MaxInt64 || int64(r.Sequence) <= h.sequence: // what is refused is not refused by what may be old
 				unknown.Reports = append(unknown.Reports, *r)
-			case h.sequence != store.NoReport && h.applied.Value() != "" && h.applied.Value() != r.AppliedDigest:
+			case h.replaces(r):
 				again = append(again, h.uid)
 			}
 		}
@@ -136,11 +135,7 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 			if !known || !ok || service.Spec.Cluster != cr.Cluster {
 				continue
 			}
-			h := &heard{
-				uid: service.Meta.UID, cluster: unique.Make(cr.Cluster), project: unique.Make(service.Spec.Project), clusterUID: unique.Make(cluster.UID),
-				revision: service.Meta.Revision, sequence: store.NoReport,
-				phase: unique.Make(""), digest: unique.Make(""), applied: unique.Make(""),
-			}
+			h := unheard(service.Meta.UID, &service.Spec, cluster.UID, service.Meta.Revision)
 			if row, ok := kept[h.key()]; ok {
 				before, err := decodeReport(row)
 				if err != nil {
@@ -148,7 +143,7 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 				}
 				h = h.after(&before)
 			}
-			if digest := h.applied.Value(); digest != "" && digest != r.AppliedDigest {
+			if h.replaces(r) {
 				again = append(again, h.uid)
 			}
 			b.known[r.Service] = h
@@ -217,11 +212,11 @@ func (b *reporting) tell(h *heard, r *Report) error {
 // sameContent says whether a service has the same content applied as before, under another digest: a lever was pulled in between.
 func (b *reporting) sameContent(h *heard, r *Report) (bool, error) {
 	state := b.hubs[h.uid]
-	if h.sequence == store.NoReport || state == nil || h.applied.Value() == r.AppliedDigest {
+	if state == nil || !h.replaces(r) {
 		return false, nil
 	}
 	hub, _, err := decodeHub(state)
-	return slices.Contains(append(hub.Alike, hub.Digest), r.AppliedDigest) && slices.Contains(hub.Alike, h.applied.Value()), err
+	return slices.Contains(append(hub.Alike, hub.Digest), r.AppliedDigest) && slices.Contains(hub.Alike, h.report().AppliedDigest), err
 }
 
 // progress says whether more is to come of what the report says.
