@@ -15,7 +15,8 @@ import (
 // As the agent's reporter has them.
 const (
 	reportGather  = 100 * time.Millisecond
-	reportHold    = time.Second // of progress
+	reportHold    = time.Second // of progress, and longestHold while the hub wants it
+	longestHold   = 15 * time.Second
 	reportBatch   = 200
 	reportTimeout = 30 * time.Second
 )
@@ -29,13 +30,14 @@ type reporter struct {
 	sequence uint64
 	pending  map[string]*deliveryv1.ServiceReport
 	held     map[string]time.Time // until when progress is kept back
+	hold     time.Duration        // of progress that comes
 }
 
 func newReporter(d *platform.Distributors) *reporter {
 	// Above those of an earlier run, as the agent's disk would have it.
 	return &reporter{
 		distributors: d, wake: make(chan struct{}, 1), sequence: uint64(time.Now().UnixMicro()),
-		pending: map[string]*deliveryv1.ServiceReport{}, held: map[string]time.Time{},
+		pending: map[string]*deliveryv1.ServiceReport{}, held: map[string]time.Time{}, hold: reportHold,
 	}
 }
 
@@ -55,13 +57,36 @@ func (r *reporter) set(s *deliveryv1.ServiceDelivery, phase deliveryv1.Phase) {
 	report.Sequence = r.sequence
 	r.pending[s.GetName()] = report
 	if delete(r.held, s.GetName()); phase != deliveryv1.Phase_PHASE_HEALTHY {
-		r.held[s.GetName()] = now.AsTime().Add(reportHold)
+		r.held[s.GetName()] = now.AsTime().Add(r.hold)
 	}
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// holdProgress is as the agent's.
+func (r *reporter) holdProgress(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = min(max(d, reportHold), longestHold)
+}
+
+// rest is until when all that is pending is kept back; zero: something is not.
+func (r *reporter) rest() (until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.pending {
+		at, held := r.held[name]
+		if !held {
+			return time.Time{}
+		}
+		if until.IsZero() || at.Before(until) {
+			until = at
+		}
+	}
+	return until
 }
 
 // left is how many services' states are not acknowledged.
@@ -83,6 +108,13 @@ func (r *reporter) run(ctx context.Context) error {
 			if pause(ctx, wait) != nil {
 				return nil //nolint:nilerr // told to stop
 			}
+			if wait = time.Until(r.rest()); wait > 0 {
+				if !r.awaits(ctx, wait) {
+					return nil
+				}
+				wait = reportGather
+				continue
+			}
 			wait = reportGather
 			if err := r.send(ctx); err != nil {
 				wait = backoff.After(err)
@@ -91,6 +123,19 @@ func (r *reporter) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// awaits ends when something new is set, or after a time. False: ctx ended.
+func (r *reporter) awaits(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.wake:
+	case <-timer.C:
+	}
+	return true
 }
 
 func (r *reporter) send(ctx context.Context) error {

@@ -58,6 +58,8 @@ type PollDeps struct {
 	AgentVersion      string
 	// Capabilities are what the agent can do now.
 	Capabilities func() []deliveryv1.AgentCapability
+	// HoldProgress is told for how long the hub wants progress to be kept back before it is reported; 0: it wants nothing of the kind. nil: nobody is told.
+	HoldProgress func(time.Duration)
 	// View is the view that the hub has acknowledged, and ViewLost is called when a Sync says that the hub has it no more; nil: there are no views.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
@@ -202,6 +204,9 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	}
 	if p.ViewSets != nil {
 		p.ViewSets.Take(answer.GetViewSets())
+	}
+	if p.HoldProgress != nil { // before there is some
+		p.HoldProgress(answer.GetProgressHold().AsDuration())
 	}
 	switch result := answer.GetResult().(type) {
 	case *deliveryv1.SyncResponse_NotModified:

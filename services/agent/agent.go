@@ -508,6 +508,7 @@ func (a *Agent) wire() error {
 		NoViews:           a.noViews,
 		Config:            a.config,
 		ViewSets:          sets,
+		HoldProgress:      a.reporter.HoldProgress,
 		Tracer:            tracer,
 		Metrics:           a.telemetry.Registry,
 		Log:               a.log,

@@ -417,6 +417,9 @@ type SyncResponse struct {
 	// request's revision, or knows of none; the agent keeps the one that it has. It may go back: then the
 	// catalog's database was put back to an earlier state.
 	Revision int64 `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// For how long the agent keeps back states that are going to be others soon, such as progress, before it reports them. The hub asks for it while
+	// more reports come than it can write; unset: as long as the agent does by itself.
+	ProgressHold *durationpb.Duration `protobuf:"bytes,6,opt,name=progress_hold,json=progressHold,proto3" json:"progress_hold,omitempty"`
 	// The hub has lost the view of the request: push the whole view.
 	ViewWanted bool `protobuf:"varint,20,opt,name=view_wanted,json=viewWanted,proto3" json:"view_wanted,omitempty"`
 	// What the agent is to be configured with, if its digest is not that of agent_config.wanted of the request; unset: nothing new.
@@ -503,6 +506,13 @@ func (x *SyncResponse) GetRevision() int64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *SyncResponse) GetProgressHold() *durationpb.Duration {
+	if x != nil {
+		return x.ProgressHold
+	}
+	return nil
 }
 
 func (x *SyncResponse) GetViewWanted() bool {
@@ -1718,14 +1728,15 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\x12S\n" +
 	"\fcapabilities\x18\x03 \x03(\x0e2%.fairlead.delivery.v1.AgentCapabilityB\b\xbaH\x05\x92\x01\x02\x10@R\fcapabilities\x12.\n" +
 	"\x04time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xe7\x03\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa7\x04\n" +
 	"\fSyncResponse\x12F\n" +
 	"\fnot_modified\x18\x01 \x01(\v2!.fairlead.delivery.v1.NotModifiedH\x00R\vnotModified\x12C\n" +
 	"\vhave_wanted\x18\x02 \x01(\v2 .fairlead.delivery.v1.HaveWantedH\x00R\n" +
 	"haveWanted\x129\n" +
 	"\achanges\x18\x03 \x01(\v2\x1d.fairlead.delivery.v1.ChangesH\x00R\achanges\x126\n" +
 	"\tnext_poll\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\bnextPoll\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\x03R\brevision\x12\x1f\n" +
+	"\brevision\x18\x05 \x01(\x03R\brevision\x12>\n" +
+	"\rprogress_hold\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\fprogressHold\x12\x1f\n" +
 	"\vview_wanted\x18\x14 \x01(\bR\n" +
 	"viewWanted\x12L\n" +
 	"\fagent_config\x18\x1e \x01(\v2).fairlead.delivery.v1.AgentConfigDeliveryR\vagentConfig\x12B\n" +
@@ -1913,46 +1924,47 @@ var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	7,  // 7: fairlead.delivery.v1.SyncResponse.have_wanted:type_name -> fairlead.delivery.v1.HaveWanted
 	8,  // 8: fairlead.delivery.v1.SyncResponse.changes:type_name -> fairlead.delivery.v1.Changes
 	25, // 9: fairlead.delivery.v1.SyncResponse.next_poll:type_name -> google.protobuf.Duration
-	26, // 10: fairlead.delivery.v1.SyncResponse.agent_config:type_name -> fairlead.delivery.v1.AgentConfigDelivery
-	27, // 11: fairlead.delivery.v1.SyncResponse.view_sets:type_name -> fairlead.delivery.v1.ViewSetDelivery
-	9,  // 12: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
-	28, // 13: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
-	29, // 14: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
-	30, // 15: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
-	31, // 16: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
-	21, // 17: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
-	32, // 18: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
-	33, // 19: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
-	34, // 20: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
-	35, // 21: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
-	36, // 22: fairlead.delivery.v1.ServiceDelivery.window_sets:type_name -> fairlead.delivery.v1.WindowSet
-	12, // 23: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
-	13, // 24: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
-	14, // 25: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	18, // 26: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	17, // 27: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	1,  // 28: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	24, // 29: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	24, // 30: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	20, // 31: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	19, // 32: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	24, // 33: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	20, // 34: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	37, // 35: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
-	38, // 36: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	24, // 37: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
-	24, // 38: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
-	2,  // 39: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	10, // 40: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	15, // 41: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	5,  // 42: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	11, // 43: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	16, // 44: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	42, // [42:45] is the sub-list for method output_type
-	39, // [39:42] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	25, // 10: fairlead.delivery.v1.SyncResponse.progress_hold:type_name -> google.protobuf.Duration
+	26, // 11: fairlead.delivery.v1.SyncResponse.agent_config:type_name -> fairlead.delivery.v1.AgentConfigDelivery
+	27, // 12: fairlead.delivery.v1.SyncResponse.view_sets:type_name -> fairlead.delivery.v1.ViewSetDelivery
+	9,  // 13: fairlead.delivery.v1.Changes.services:type_name -> fairlead.delivery.v1.ServiceDelivery
+	28, // 14: fairlead.delivery.v1.ServiceDelivery.revision:type_name -> fairlead.artifact.v1.Revision
+	29, // 15: fairlead.delivery.v1.ServiceDelivery.artifact:type_name -> fairlead.artifact.v1.Artifact
+	30, // 16: fairlead.delivery.v1.ServiceDelivery.render:type_name -> fairlead.delivery.v1.RenderSpec
+	31, // 17: fairlead.delivery.v1.ServiceDelivery.sync:type_name -> fairlead.delivery.v1.SyncSpec
+	21, // 18: fairlead.delivery.v1.ServiceDelivery.cluster_labels:type_name -> fairlead.delivery.v1.ServiceDelivery.ClusterLabelsEntry
+	32, // 19: fairlead.delivery.v1.ServiceDelivery.configuration:type_name -> fairlead.delivery.v1.Configuration
+	33, // 20: fairlead.delivery.v1.ServiceDelivery.rules:type_name -> fairlead.delivery.v1.ObjectRules
+	34, // 21: fairlead.delivery.v1.ServiceDelivery.tests:type_name -> fairlead.delivery.v1.TestSpec
+	35, // 22: fairlead.delivery.v1.ServiceDelivery.test_request:type_name -> fairlead.delivery.v1.TestRequest
+	36, // 23: fairlead.delivery.v1.ServiceDelivery.window_sets:type_name -> fairlead.delivery.v1.WindowSet
+	12, // 24: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
+	13, // 25: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
+	14, // 26: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
+	18, // 27: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	17, // 28: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	1,  // 29: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	24, // 30: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	24, // 31: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	20, // 32: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	19, // 33: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	24, // 34: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	20, // 35: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	37, // 36: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
+	38, // 37: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	24, // 38: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
+	24, // 39: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
+	2,  // 40: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	10, // 41: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	15, // 42: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	5,  // 43: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	11, // 44: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	16, // 45: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	43, // [43:46] is the sub-list for method output_type
+	40, // [40:43] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }

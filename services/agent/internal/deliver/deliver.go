@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -37,6 +38,8 @@ type Deps struct {
 	// NoViews tells that views are off.
 	NoViews func() bool
 	Config  hub.Config
+	// HoldProgress is told for how long the hub wants progress to be kept back.
+	HoldProgress func(time.Duration)
 	// ViewSets are those of the view; nil: the agent keeps none.
 	ViewSets hub.ViewSets
 	Tracer   trace.Tracer
@@ -49,7 +52,7 @@ func New(deps Deps) *hub.Poller {
 	return hub.NewPoller(hub.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
 		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
-		Config: deps.Config, ViewSets: deps.ViewSets,
+		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress,
 		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }

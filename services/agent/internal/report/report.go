@@ -27,8 +27,8 @@ const (
 	// gather is how long changes are collected before they are sent together.
 	gather = 100 * time.Millisecond
 	// hold is how long a state that is going to be another one soon is kept back: what is overtaken meanwhile is never sent, and in a fleet that gets
-	// all at once that is most of it.
-	hold = time.Second
+	// all at once that is most of it. A busy hub may want it to be longer, up to longestHold.
+	hold, longestHold = time.Second, 15 * time.Second
 	// batch is the most reports in one call; the contract allows 500. With batchBytes in them no more are
 	// added: one alone has half a MiB at most, and a distributor reads 4.
 	batch, batchBytes = 200, 1 << 20
@@ -47,11 +47,13 @@ type Reporter struct {
 	now          func() time.Time
 	wake         chan struct{}
 
-	mu sync.Mutex // guards states, their files, and from
+	mu sync.Mutex // guards what follows, and the files of states
 	// states holds the latest report of each service.
 	states map[string]*state
 	// from is above which counting begins.
 	from uint64
+	// hold is how long passing states are kept back.
+	hold time.Duration
 }
 
 type state struct {
@@ -71,7 +73,7 @@ func Open(dir string, distributors *hub.Distributors, metrics prometheus.Registe
 	if err := durable.Sweep(dir); err != nil {
 		return nil, err
 	}
-	r := &Reporter{dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1), states: map[string]*state{}}
+	r := &Reporter{dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1), states: map[string]*state{}, hold: hold}
 	// Of a service that this disk knows nothing of, the hub may have reports of before the disk was lost. With a counter that began at zero again, a report
 	// with the number of the last one of these would pass for it.
 	r.from = uint64(r.now().UnixMicro())
@@ -136,7 +138,7 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	return nil
 }
 
-// sendFrom is when a state may be sent: a passing one after hold, counted from the first of several in a row. The caller holds mu.
+// sendFrom is when a state may be sent: a passing one once it was held back, counted from the first of several in a row. The caller holds mu.
 func (r *Reporter) sendFrom(before *state, report *deliveryv1.ServiceReport) time.Time {
 	switch {
 	case !passes(report.GetPhase()):
@@ -144,7 +146,14 @@ func (r *Reporter) sendFrom(before *state, report *deliveryv1.ServiceReport) tim
 	case before != nil && !before.acked && !before.from.IsZero():
 		return before.from
 	}
-	return r.now().Add(hold)
+	return r.now().Add(r.hold)
+}
+
+// HoldProgress has passing states that are set from now on kept back for so long, where that is longer than by itself.
+func (r *Reporter) HoldProgress(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = min(max(d, hold), longestHold)
 }
 
 // Latest is what was set last about a service, also before a restart; nil: nothing. The report must not be changed.

@@ -139,6 +139,35 @@ func TestLatestStateSurvivesARestart(t *testing.T) {
 }
 
 // The agent's disk was lost when the hub had as many reports of a service as come now.
+// What is over before a busy hub wants to hear of it is never sent.
+func TestProgressIsKeptBackAsTheHubWants(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	r := open(t, t.TempDir(), distributors)
+	progress := func(service string) {
+		t.Helper()
+		if err := r.Set(&deliveryv1.ServiceReport{Service: service, Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: "begins"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receiver.refuse = func(req *deliveryv1.ReportRequest) error {
+		for _, one := range req.GetReports() {
+			if one.GetService() == "web" && one.GetMessage() == "begins" {
+				t.Error("progress was sent")
+			}
+		}
+		return nil
+	}
+	r.HoldProgress(time.Hour) // which is bounded, and far longer than this takes
+	progress("web")
+	r.HoldProgress(0)
+	run(t, r)
+	progress("api")
+	receiver.await(t, "api", "begins") // a second later: as usual
+	set(t, r, "web", "done")
+	receiver.await(t, "web", "done")
+}
+
 func TestReportsAfterALostDiskAreNotTakenForThoseBefore(t *testing.T) {
 	t.Parallel()
 	receiver, distributors := newReceiver(t)

@@ -136,6 +136,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 		resp.Result = &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}
 	default:
 		resp.Result = &deliveryv1.SyncResponse_Changes{Changes: d.changes(ctx, cluster, diff, configured)}
+		resp.ProgressHold = d.progressHold()
 	}
 	return resp, nil
 }
@@ -294,6 +295,19 @@ func (d *Delivery) nextPoll() time.Duration {
 // all at once, that is longer: what is ready reaches the agent by a nudge, and a question before that is in vain.
 func (d *Delivery) pendingPoll() time.Duration {
 	return time.Duration(float64(soon) * (1 + pendingGrows*d.deps.Pressure()))
+}
+
+// longestHold is how long agents keep progress back at most: people look at what stands for longer.
+const longestHold = 15 * time.Second
+
+// progressHold is how long an agent keeps progress back that it is going to make: while more is reported than the console writes, most of it would be
+// overtaken in the line. nil: as usual.
+func (d *Delivery) progressHold() *durationpb.Duration {
+	hold := max(d.deps.Reports.Takes(), time.Duration(d.deps.Pressure()*float64(longestHold)))
+	if hold < time.Second {
+		return nil
+	}
+	return durationpb.New(min(hold, longestHold))
 }
 
 // spread is a time from nine tenths of d to eleven: polls drift apart by themselves.

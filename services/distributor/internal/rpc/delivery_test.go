@@ -20,6 +20,8 @@ import (
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -226,4 +228,27 @@ func TestStormOfReportsHoldsNoSyncUp(t *testing.T) {
 		cancel()
 		all.Wait()
 	})
+}
+
+// An agent that gets something from a busy hub keeps its progress back.
+func TestABusyHubAsksForLessProgress(t *testing.T) {
+	t.Parallel()
+	for pressure, want := range map[float64]time.Duration{0: 0, 0.05: 0, 0.2: 3 * time.Second, 1: 15 * time.Second} {
+		with := deps(t)
+		with.Pressure = func() float64 { return pressure }
+		with.Tickets.Secret = hubsecret.Text("secret")
+		with.Plan.Update(time.Now(), func(u *plan.Update) { u.Current() })
+		d := rpc.NewDelivery(with)
+		resp, err := d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{Digest: delivery.SetDigest(map[string]string{"old": "d"}), Have: []*deliveryv1.ServiceDigest{{Service: "old", Digest: "d"}}})
+		if err != nil || resp.GetChanges() == nil {
+			t.Fatalf("got %v, %v", resp, err)
+		}
+		if got := resp.GetProgressHold().AsDuration(); got != want {
+			t.Errorf("pressure %v: %s, want %s", pressure, got, want)
+		}
+		resp, err = d.Sync(asAgent(t.Context()), &deliveryv1.SyncRequest{})
+		if err != nil || resp.GetNotModified() == nil || resp.ProgressHold != nil {
+			t.Errorf("pressure %v: got %v, %v for nothing new", pressure, resp, err)
+		}
+	}
 }

@@ -123,9 +123,11 @@ func (r *Reports) Record(ctx context.Context, cluster string, reports []*deliver
 
 // Full says that a caller who comes now would wait for longer than callers wait.
 func (r *Reports) Full() bool {
-	waiting := len(r.queue)
-	return waiting > leastWaiting && r.pace.Takes(int64(waiting)) > patience
+	return len(r.queue) > leastWaiting && r.Takes() > patience
 }
+
+// Takes is how long the line takes that waits for the console.
+func (r *Reports) Takes() time.Duration { return r.pace.Takes(int64(len(r.queue))) }
 
 // Pause is when a caller that met ErrBusy may come again.
 func (r *Reports) Pause() time.Duration { return r.pace.Pause(int64(len(r.queue))) }
