@@ -49,6 +49,19 @@ await act(executablePath, folder, async ({ logIn, check, wrong }) => {
   await page.unroute("**/fairlead.console.v1.LiveService/*");
   if (await page.evaluate(() => globalThis.stolen)) wrong.push("an error has run in a page");
 
+  // A hub that was upgraded has another document; the page says so, and the person chooses when.
+  await page.route(`${hub}/`, (route) =>
+    route.request().resourceType() === "fetch"
+      ? route.fulfill({ contentType: "text/html", body: '<script type="module" crossorigin src="/assets/index-newer.js"></script>' })
+      : route.continue(),
+  );
+  await page.goto(`${hub}/clusters`);
+  await page.getByText("The hub has a newer version of this page.").waitFor();
+  await check(page, "newer");
+  await page.unroute(`${hub}/`);
+  await page.getByRole("button", { name: "Load it" }).click();
+  await page.getByText("The hub has a newer version of this page.").waitFor({ state: "detached" });
+
   // Signed out everywhere by another browser, while a stream runs: the page says so within 30 s, and keeps what was typed.
   await page.goto(`${hub}/apply?kind=Sink`);
   await type(page, "typed and not sent");
