@@ -27,7 +27,9 @@ func kubernetesFiles() ([]file, error) {
 }
 
 // shell is what the stand-ins' entrypoints and health checks are written in.
-func shell() []string { return []string{"/bin/sh", "/bin/cat", "/bin/cp", "/bin/mkdir"} }
+func shell() []string {
+	return []string{"/bin/sh", "/bin/cat", "/bin/cp", "/bin/mkdir", "/bin/rm", "/bin/tar"}
+}
 
 // redisFiles do what the public image does: they run the command that is given.
 func redisFiles() ([]file, error) {
