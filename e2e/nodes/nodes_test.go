@@ -469,7 +469,7 @@ type world struct {
 	startTook                      time.Duration // until all nodes were ready, with their images
 }
 
-// start runs a lab whose nodes have the product's images, those of the databases, and further stand-ins.
+// start runs a lab whose nodes have the product's images, those of the databases, and further stand-ins or archives (.tar).
 func start(t *testing.T, nodes int, more ...string) *world {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -490,7 +490,15 @@ func start(t *testing.T, nodes int, more ...string) *world {
 		"start", "--dir", w.lab, "--nodes", strconv.Itoa(nodes), "--kubelocal", bins.Kubelocal,
 		"--image", filepath.Join(filepath.Dir(w.program), "testpod.tar"),
 	}
-	for _, image := range w.makeImages(t, more) {
+	var standIns []string
+	for _, one := range more {
+		if filepath.Ext(one) == ".tar" {
+			args = append(args, "--image", one)
+		} else {
+			standIns = append(standIns, one)
+		}
+	}
+	for _, image := range w.makeImages(t, standIns) {
 		args = append(args, "--image", image)
 	}
 	lab := process.New(w.dir, "nodelocal", w.program, args...)
