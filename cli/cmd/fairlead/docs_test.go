@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -117,7 +118,7 @@ func applyPage(t *testing.T, page string,
 	fairlead := func(stdin string, args ...string) string {
 		t.Helper()
 		var out, errs bytes.Buffer
-		err := command.Run(t.Context(), args, command.IO{
+		err := command.Run(t.Context(), args, app.IO{
 			Getenv: func(name string) string {
 				return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name]
 			},

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 	"fairlead.dev/platform/steady"
 )
@@ -51,7 +52,7 @@ func TestEveryVerbHasAScript(t *testing.T) {
 		}
 		lines = append(lines, strings.Split(string(text), "\n")...)
 	}
-	root := command.NewRoot(command.IO{
+	root := command.NewRoot(app.IO{
 		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now,
 	})
 	root.InitDefaultCompletionCmd("completion")
@@ -87,7 +88,7 @@ func collectVerbs(cmd *cobra.Command, path, pattern string, verbs map[string]*re
 func TestHelpFitsAScreen(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	root := command.NewRoot(command.IO{
+	root := command.NewRoot(app.IO{
 		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: &out, Stderr: io.Discard, Now: time.Now,
 	})
 	root.SetOut(&out)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 	"fairlead.dev/platform/flags"
 )
@@ -14,5 +15,5 @@ import (
 func main() { flags.Main(run) }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
-	return command.Run(ctx, args, command.IO{Getenv: getenv, Stdin: os.Stdin, Stdout: stdout, Stderr: os.Stderr, Now: time.Now})
+	return command.Run(ctx, args, app.IO{Getenv: getenv, Stdin: os.Stdin, Stdout: stdout, Stderr: os.Stderr, Now: time.Now})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
@@ -194,7 +195,7 @@ func words(line string) (list []string) {
 var placeholder = regexp.MustCompile(`^[^a-z]|[|…]`)
 
 func exists(args []string) error {
-	root := command.NewRoot(command.IO{
+	root := command.NewRoot(app.IO{
 		Getenv: os.Getenv, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Now: time.Now,
 	})
 	root.InitDefaultCompletionCmd("completion")

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
@@ -88,7 +89,7 @@ func TestTestsAreWaitedFor(t *testing.T) {
 	url, secret := startConsole(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	run := func(ctx context.Context, stdin string, out, errs *written, args ...string) error {
-		return command.Run(ctx, args, command.IO{
+		return command.Run(ctx, args, app.IO{
 			Getenv: func(name string) string {
 				return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name]
 			},

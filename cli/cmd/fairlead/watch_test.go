@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 )
 
@@ -48,7 +49,7 @@ func TestWatchShowsWhatChanges(t *testing.T) {
 	url, secret := startConsole(t)
 	config := filepath.Join(t.TempDir(), "config.yaml")
 	run := func(ctx context.Context, stdin string, out *written, args ...string) error {
-		return command.Run(ctx, args, command.IO{
+		return command.Run(ctx, args, app.IO{
 			Getenv: func(name string) string {
 				return map[string]string{"FAIRLEAD_CONFIG": config, "USER": "ada"}[name]
 			},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 )
 
@@ -19,7 +20,7 @@ What ` + "`fairlead COMMAND --help`" + ` prints, of all commands; ` + "`make gen
 
 // describeCommands writes a section for each command that people may call.
 func describeCommands() string {
-	root := command.NewRoot(command.IO{
+	root := command.NewRoot(app.IO{
 		Getenv: func(string) string { return "" },
 		Stdin:  strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
 		Now: func() time.Time { return time.Time{} },

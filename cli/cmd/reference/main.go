@@ -23,7 +23,7 @@ func run(_ context.Context, args []string, _ func(string) string, stdout io.Writ
 	if len(args) > 0 {
 		return fmt.Errorf("reference takes no arguments: run it in the root of the checkout")
 	}
-	made, err := makeFiles(".")
+	made, err := makeFiles(".") //nolint:contextcheck // no command runs
 	if err != nil {
 		return err
 	}

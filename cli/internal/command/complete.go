@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/resource"
 )
 
 // completeTimeout bounds what a shell waits for while a person has pressed a key.
@@ -18,31 +20,21 @@ const completeTimeout = 3 * time.Second
 
 // addCompletion lets shells complete arguments and flags with what the hub has. The use line of each command says which
 // argument is where: "hold service NAME", "kubeconfig CLUSTER", "get sources|clusters [NAME...]".
-func (a *app) addCompletion(cmd *cobra.Command) {
+func addCompletion(a *app.App, cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		a.addCompletion(sub)
+		addCompletion(a, sub)
 	}
 	if cmd.RunE != nil && cmd.ValidArgsFunction == nil {
-		words := listPlaceholders(cmd.Use)
+		words := resource.ListPlaceholders(cmd.Use)
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.completeArgument(cmd, words, args, begun), cobra.ShellCompDirectiveNoFileComp
+			return completeArgument(a, cmd, words, args, begun), cobra.ShellCompDirectiveNoFileComp
 		}
 	}
-	a.completeFlags(cmd)
-}
-
-// listPlaceholders returns the words behind the verb, up to the first flag or other way to write it.
-func listPlaceholders(use string) []string {
-	use, _, _ = strings.Cut(use, " | ") // other ways to write it
-	words := strings.Fields(strings.NewReplacer("[", "", "]", "", "...", "").Replace(use))[1:]
-	if end := slices.IndexFunc(words, func(w string) bool { return w[0] == '-' || w == "|" }); end >= 0 {
-		words = words[:end]
-	}
-	return words
+	completeFlags(a, cmd)
 }
 
 // completeFlags completes forms of output as the flag's help lists them, and flags that are called as a kind is.
-func (a *app) completeFlags(cmd *cobra.Command) {
+func completeFlags(a *app.App, cmd *cobra.Command) {
 	names := []string{"output", "cluster", "project", "role", "service", "service-account"}
 	if !cmd.HasParent() {
 		names = []string{"context"} // others of this name are of a kubeconfig
@@ -53,32 +45,32 @@ func (a *app) completeFlags(cmd *cobra.Command) {
 			continue
 		}
 		do := func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return a.completeFlag(cmd.Context(), name, flag.Usage, begun), cobra.ShellCompDirectiveNoFileComp
+			return completeFlag(cmd.Context(), a, name, flag.Usage, begun), cobra.ShellCompDirectiveNoFileComp
 		}
 		_ = cmd.RegisterFlagCompletionFunc(name, do) // the flag is there, and nobody else has one for it
 	}
 }
 
-func (a *app) completeFlag(ctx context.Context, flag, usage, begun string) []string {
+func completeFlag(ctx context.Context, a *app.App, flag, usage, begun string) []string {
 	switch flag {
 	case "output":
-		return slices.DeleteFunc([]string{formatTable, formatWide, formatJSON, formatYAML, formatName, formatJSONPath + "=", formatColumns + "=", formatJUnit}, func(format string) bool {
+		return slices.DeleteFunc([]string{app.FormatTable, app.FormatWide, app.FormatJSON, app.FormatYAML, app.FormatName, app.FormatJSONPath + "=", app.FormatColumns + "=", app.FormatJUnit}, func(format string) bool {
 			return !regexp.MustCompile(`\b` + format + `\b`).MatchString(usage)
 		})
 	case "context":
-		return a.contextNames()
+		return contextNames(a)
 	}
-	return a.completeNames(ctx, strings.ReplaceAll(flag, "-", ""), begun)
+	return completeNames(ctx, a, strings.ReplaceAll(flag, "-", ""), begun)
 }
 
 // completeArgument returns the arguments that can stand behind args.
-func (a *app) completeArgument(cmd *cobra.Command, words, args []string, begun string) []string {
+func completeArgument(a *app.App, cmd *cobra.Command, words, args []string, begun string) []string {
 	if len(words) == 0 {
 		return nil
 	}
-	if kind, name, ok := strings.Cut(begun, "/"); ok && (len(args) == 0 || strings.Contains(args[0], "/")) && takesReference(words) {
+	if kind, name, ok := strings.Cut(begun, "/"); ok && (len(args) == 0 || strings.Contains(args[0], "/")) && resource.TakesReference(words) {
 		var found []string
-		for _, name := range a.completeNames(cmd.Context(), kind, name) {
+		for _, name := range completeNames(cmd.Context(), a, kind, name) {
 			found = append(found, kind+"/"+name)
 		}
 		return found
@@ -93,27 +85,27 @@ func (a *app) completeArgument(cmd *cobra.Command, words, args []string, begun s
 	case strings.HasPrefix(word, "KIND"):
 		return kindNames()
 	case word == "NAME" && cmd.Parent().Name() == "context":
-		return a.contextNames()
+		return contextNames(a)
 	case word == "NAME" && len(args) > 0 && words[0] != "NAME":
-		return a.completeNames(cmd.Context(), args[0], begun) // of the kind that stands before it
+		return completeNames(cmd.Context(), a, args[0], begun) // of the kind that stands before it
 	case word == "NAME":
-		return a.completeNames(cmd.Context(), cmd.Parent().Name(), begun)
+		return completeNames(cmd.Context(), a, cmd.Parent().Name(), begun)
 	case strings.ToLower(word) == word:
 		return strings.Split(word, "|")
 	}
-	return a.completeNames(cmd.Context(), word, begun)
+	return completeNames(cmd.Context(), a, word, begun)
 }
 
 func kindNames() []string {
 	var names []string
-	for _, k := range listKinds() {
-		names = append(names, k.plural())
+	for _, k := range resource.ListKinds() {
+		names = append(names, k.Plural())
 	}
 	return names
 }
 
-func (a *app) contextNames() []string {
-	store, err := a.openStore()
+func contextNames(a *app.App) []string {
+	store, err := a.OpenStore()
 	if err != nil {
 		return nil
 	}
@@ -126,14 +118,14 @@ func (a *app) contextNames() []string {
 }
 
 // completeNames returns those of a kind that begin as a person has begun. Errors are not reported: a shell has no place for them.
-func (a *app) completeNames(ctx context.Context, kind, begun string) []string {
-	k, err := findKind(kind)
+func completeNames(ctx context.Context, a *app.App, kind, begun string) []string {
+	k, err := resource.FindKind(kind)
 	if err != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	h, err := a.connectHub(ctx)
+	h, err := a.ConnectHub(ctx)
 	if err != nil {
 		return nil
 	}
@@ -142,12 +134,12 @@ func (a *app) completeNames(ctx context.Context, kind, begun string) []string {
 }
 
 // namesOf asks for one page: of more names a person types another letter.
-func namesOf(ctx context.Context, h *hub.Hub, k kind, begun string) []string {
-	var q question
+func namesOf(ctx context.Context, h *hub.Hub, k resource.Kind, begun string) []string {
+	var q resource.Question
 	if begun != "" {
-		q.filter = "name : " + strconv.Quote(begun)
+		q.Filter = "name : " + strconv.Quote(begun)
 	}
-	found, _, err := k.onePage(ctx, h, q)
+	found, _, err := k.OnePage(ctx, h, q)
 	if err != nil {
 		return nil
 	}

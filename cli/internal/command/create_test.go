@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/clitest"
 )
 
 func TestCreateSaysHowFilesAndKindsAreWritten(t *testing.T) {
@@ -24,9 +27,9 @@ func TestCreateSaysHowFilesAndKindsAreWritten(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			env := map[string]string{"FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml")}
-			err := Run(t.Context(), strings.Fields(line), IO{
+			err := Run(t.Context(), strings.Fields(line), app.IO{
 				Getenv: func(name string) string { return env[name] }, Stdin: strings.NewReader(""),
-				Stdout: io.Discard, Stderr: io.Discard, Now: noon,
+				Stdout: io.Discard, Stderr: io.Discard, Now: clitest.Noon,
 			})
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got %v\nwant %s", err, want)

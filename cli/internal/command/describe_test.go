@@ -12,6 +12,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/clitest"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 )
@@ -85,9 +87,9 @@ func TestDescribedClusterNeedsNoViewOfAnother(t *testing.T) {
 				"FAIRLEAD_TOKEN": "t", "FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml"),
 			}
 			var stdout, stderr bytes.Buffer
-			err := Run(t.Context(), []string{"describe", "cluster", "edge-1", "--server", server.URL}, IO{
+			err := Run(t.Context(), []string{"describe", "cluster", "edge-1", "--server", server.URL}, app.IO{
 				Getenv: func(name string) string { return env[name] }, Stdin: strings.NewReader(""), Stdout: &stdout,
-				Stderr: &stderr, Now: noon,
+				Stderr: &stderr, Now: clitest.Noon,
 			})
 			if err != nil || !strings.Contains(stdout.String(), tt.shown) || stderr.String() != tt.noted {
 				t.Errorf("%v\n%s\n%s", err, &stdout, &stderr)

@@ -22,6 +22,7 @@ import (
 	orascontent "oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/content/oci"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/platform/registrytest"
 )
 
@@ -129,7 +130,7 @@ func addFiles(archive *tar.Writer, files fs.FS) error {
 // mirrored runs `fairlead images mirror` and returns what it printed, and the error's text.
 func mirrored(ctx context.Context, password string, args ...string) (stdout, failed string) {
 	var out bytes.Buffer
-	err := Run(ctx, append([]string{"images", "mirror"}, args...), IO{
+	err := Run(ctx, append([]string{"images", "mirror"}, args...), app.IO{
 		Getenv: func(string) string { return "" }, Stdin: strings.NewReader(password + "\n"), Stdout: &out,
 		Stderr: io.Discard, Now: time.Now,
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/platform/version"
 )
 
@@ -15,7 +16,7 @@ func TestVersionIsPrintedByVerbAndByFlag(t *testing.T) {
 		var out bytes.Buffer
 		if err := Run(t.Context(), []string{
 			arg,
-		}, IO{Getenv: func(string) string { return "" }, Stdout: &out, Stderr: io.Discard, Now: time.Now}); err != nil {
+		}, app.IO{Getenv: func(string) string { return "" }, Stdout: &out, Stderr: io.Discard, Now: time.Now}); err != nil {
 			t.Fatal(err)
 		}
 		if want := "fairlead " + version.String() + "\n"; out.String() != want {

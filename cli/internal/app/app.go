@@ -1,0 +1,150 @@
+// Package app is what the commands share: what a command has of the world, the hub of its context, the forms of output, and
+// questions to the person. It knows no command.
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/contexts"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/platform/typo"
+)
+
+// IO is what a command has of the world.
+type IO struct {
+	Getenv func(string) string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Now    func() time.Time
+}
+
+// App is one run of the command: what it has of the world, and the flags that all commands share.
+type App struct {
+	IO
+	Context, Server string
+	// NoHeaders leaves the heads of tables out.
+	NoHeaders bool
+}
+
+// OpenStore opens the contexts of this person.
+func (a *App) OpenStore() (*contexts.Store, error) {
+	path, err := contexts.DefaultPath(a.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return contexts.NewStore(path, contexts.NewDesktop(a.Getenv)), nil
+}
+
+// OnlyBelow is for a command that only has others below it: another word is none of them.
+func OnlyBelow(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, below := range cmd.Commands() {
+		if below.IsAvailableCommand() {
+			known = append(known, below.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), typo.Suggest(args[0], known))
+}
+
+// Unlimited arguments, for wantArgs.
+const Unlimited = -1
+
+// WantArgs accepts so many arguments, and says how the command is used if there are more or fewer.
+func WantArgs(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (len(args) <= most || most == Unlimited) {
+			return nil
+		}
+		return UsageError(cmd)
+	}
+}
+
+// UsageError says how a command is used.
+func UsageError(cmd *cobra.Command) error {
+	return fmt.Errorf("use it as `%s`: see `%s --help`", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
+}
+
+// Printf writes to stdout: a result that can't be written is an error.
+func (a *App) Printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(a.Stdout, format, args...)
+	return err
+}
+
+// Notef writes to stderr what a person may want to know.
+func (a *App) Notef(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, format, args...)
+}
+
+// HubCommand returns a function for cobra that runs do with the hub of the context.
+func (a *App) HubCommand(do func(ctx context.Context, h *hub.Hub, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		h, err := a.ConnectHub(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer h.HTTP.CloseIdleConnections()
+		return do(cmd.Context(), h, args)
+	}
+}
+
+// DefaultUser is who logs in with the secret of a hub and gives no name.
+func (a *App) DefaultUser() string {
+	if user := a.Getenv("USER"); user != "" {
+		return user
+	}
+	return "admin"
+}
+
+// ConnectHub connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if there is one.
+func (a *App) ConnectHub(ctx context.Context) (*hub.Hub, error) {
+	store, err := a.OpenStore()
+	if err != nil {
+		return nil, err
+	}
+	at, token := a.Server, a.Getenv(hub.FromEnvironment)
+	if at == "" && token != "" {
+		at = a.Getenv("FAIRLEAD_SERVER")
+	}
+	at = strings.TrimRight(at, "/")
+	if at == "" && token == "" {
+		return hub.Connect(ctx, store, a.Context)
+	}
+	var ca string
+	if at == "" {
+		of, err := store.Get(a.Context)
+		if err != nil {
+			return nil, fmt.Errorf("FAIRLEAD_TOKEN is set, and it is not known for which hub: give --server URL, or set FAIRLEAD_SERVER (%w)", err)
+		}
+		at, ca = of.URL, of.CA
+	} else {
+		of, found, err := store.At(at)
+		switch {
+		case err != nil:
+			return nil, err
+		case token == "" && !found:
+			return nil, fmt.Errorf("not logged in to %s: run `fairlead login %s`, or set FAIRLEAD_TOKEN", at, at)
+		case token == "":
+			return hub.Connect(ctx, store, of.Name)
+		}
+		ca = of.CA
+	}
+	if name := a.Getenv("FAIRLEAD_CA_FILE"); name != "" {
+		pem, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("FAIRLEAD_CA_FILE: %w", err)
+		}
+		ca = string(pem)
+	}
+	return hub.ConnectToken(ctx, at, ca, strings.TrimSpace(token))
+}

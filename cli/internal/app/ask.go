@@ -1,0 +1,77 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+)
+
+// FindDetail finds a detail of an error of the hub.
+func FindDetail[M proto.Message](err error) (found M, ok bool) {
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return found, false
+	}
+	for _, d := range e.Details() {
+		if m, err := d.Value(); err == nil {
+			if found, ok = m.(M); ok {
+				return found, true
+			}
+		}
+	}
+	return found, false
+}
+
+// ConfirmAndDo calls do, and again with a confirmation if it asks for one and a person (or yes) agrees.
+func (a *App) ConfirmAndDo(ctx context.Context, yes bool, do func(ctx context.Context, confirmation string) error) error {
+	call := func(confirmation string) error {
+		ctx, cancel := context.WithTimeout(ctx, hub.WriteTimeout)
+		defer cancel()
+		return do(ctx, confirmation)
+	}
+	err := call("")
+	wanted, ok := FindDetail[*consolev1.ConfirmationWanted](err)
+	if !ok {
+		return err
+	}
+	a.Notef("%s\n", strings.TrimSuffix(err.Error(), ": confirm it"))
+	for _, line := range wanted.GetConsequences() {
+		a.Notef("  %s\n", line)
+	}
+	if !yes && !a.AskAgreement() {
+		return errors.New("nothing was done: say --yes to go on")
+	}
+	return call(wanted.GetConfirmation())
+}
+
+// AskAgreement asks on a terminal.
+func (a *App) AskAgreement() bool {
+	if !IsTerminal(a.Stdin) {
+		return false
+	}
+	a.Notef("Go on? [y/N] ")
+	var answer string
+	if _, err := fmt.Fscanln(a.Stdin, &answer); err != nil {
+		return false
+	}
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(answer))
+}
+
+// IsTerminal says whether a person reads or writes there.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

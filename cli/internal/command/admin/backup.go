@@ -1,0 +1,197 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/console"
+)
+
+// backupStep is after how many bytes progress is told.
+const backupStep = 64 << 20
+
+// backupName is the name that a backup gets in a folder, as a layout of time.Format: later ones sort behind earlier ones.
+const backupName = "fairlead-20060102T150405Z.backup"
+
+func adminBackup(a *app.App) *cobra.Command {
+	var keep int
+	cmd := &cobra.Command{
+		Use:   "backup FILE | DIR --keep N",
+		Short: "Back up the console's database while it runs",
+		Long: `Back up the console's database while it runs, as of one moment.
+
+The file is the same for SQLite and PostgreSQL, and "fairlead admin restore" brings it into either. Secrets in it are
+sealed: keep the master key, which is not in it, apart from it. A file is there when it is whole, and only then.
+
+With --keep the backup goes into a folder, under a name with the time in UTC. Once it is complete, the oldest backups of
+such names are deleted, so that N remain. One process at a time may back up into a folder.`,
+		Example: "  fairlead admin backup fairlead-$(date +%F).backup\n  fairlead admin backup /backups --keep 14",
+		Args:    app.WantArgs(1, 1),
+	}
+	cmd.Flags().IntVar(&keep, "keep", 0, "back up into a folder, and keep so many of the newest backups there")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		rotate := cmd.Flags().Changed("keep")
+		if rotate && keep < 1 {
+			return fmt.Errorf("--keep %d: must be at least 1, the backup that is made now", keep)
+		}
+		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			if !rotate {
+				return backUp(ctx, a, h, args[0])
+			}
+			if err := sweepBackups(a, args[0]); err != nil {
+				return err
+			}
+			if err := backUp(ctx, a, h, filepath.Join(args[0], a.Now().UTC().Format(backupName))); err != nil {
+				return err
+			}
+			return deleteOldBackups(a, args[0], keep)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+func backUp(ctx context.Context, a *app.App, h *hub.Hub, path string) error {
+	var size int64
+	err := durable.Replace(path, 0o600, func(to io.Writer) (err error) {
+		size, err = receiveBackup(ctx, a, h, to)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return a.Printf("%s: %d bytes\n", path, size)
+}
+
+// halfBackupStays is how long a half-written backup stays that nobody writes to: another command may be writing to the same folder.
+const halfBackupStays = time.Hour
+
+// sweepBackups makes the folder if it is missing, and deletes what backups left there that were killed: it would fill the folder.
+func sweepBackups(a *app.App, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, ".fairlead-*.backup.*"))
+	if err != nil {
+		return fmt.Errorf("backups in %s: %w", dir, err)
+	}
+	for _, path := range left {
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() ||
+			!durable.IsTemp(filepath.Base(path)) || a.Now().Sub(info.ModTime()) < halfBackupStays {
+			continue
+		}
+		if err := durable.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteOldBackups deletes all but the newest backups of a folder. Files with other names stay.
+func deleteOldBackups(a *app.App, dir string, keep int) error {
+	entries, err := os.ReadDir(dir) // sorted by name, and so by time
+	if err != nil {
+		return err
+	}
+	names := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		if _, err := time.Parse(backupName, entry.Name()); err == nil && entry.Type().IsRegular() {
+			names = append(names, entry.Name())
+		}
+	}
+	for _, name := range names[:max(0, len(names)-keep)] {
+		path := filepath.Join(dir, name)
+		if err := durable.Remove(path); err != nil {
+			return err
+		}
+		if err := a.Printf("%s: deleted\n", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func receiveBackup(ctx context.Context, a *app.App, h *hub.Hub, to io.Writer) (size int64, err error) {
+	stream, err := h.Admin.Backup(ctx, &consolev1.BackupRequest{})
+	if err != nil {
+		return 0, h.ExplainError(err)
+	}
+	defer stream.Close()
+	sum, told := sha256.New(), int64(backupStep)
+	for stream.Receive() {
+		m := stream.Msg()
+		if m.GetSha256() != "" {
+			if m.GetSha256() != hex.EncodeToString(sum.Sum(nil)) {
+				return 0, errors.New("the backup was damaged on its way: try again")
+			}
+			return size, nil
+		}
+		_, _ = sum.Write(m.GetData()) // a hash takes everything
+		if _, err := to.Write(m.GetData()); err != nil {
+			return 0, err
+		}
+		if size += int64(len(m.GetData())); size >= told {
+			a.Notef("%d MiB\n", size>>20)
+			told += backupStep
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return 0, h.ExplainError(err)
+	}
+	return 0, errors.New("the console ended the backup before it was whole: try again")
+}
+
+func adminRestore(a *app.App) *cobra.Command {
+	var cfg console.Config
+	var opts console.RestoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Restore the console's database from a backup",
+		Long: `Restore the console's database from a backup: into SQLite or PostgreSQL, whichever it was made of. All of it is there in
+the end, or nothing has changed. All consoles must be stopped. What follows, and why nothing is removed from clusters until
+you confirm it, is told in docs/operate/backup.md.`,
+		Example: `  fairlead admin restore fairlead-2026-11-20.backup --data-dir /var/lib/fairlead/console
+  FAIRLEAD_DATABASE_URL=postgres://... fairlead admin restore fairlead-2026-11-20.backup --master-key-file master.key`,
+		Args: app.WantArgs(1, 1),
+	}
+	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", "", "the console's data folder: console.db and master.key are there")
+	cmd.Flags().StringVar(&cfg.DatabaseURL, "database-url", a.Getenv("FAIRLEAD_DATABASE_URL"),
+		"sqlite:<file> or postgres://...; default: console.db in --data-dir")
+	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; default: master.key in --data-dir")
+	cmd.Flags().BoolVar(&opts.Replace, "replace", false, "lose what is in the database")
+	cmd.Flags().Lookup("database-url").DefValue = ""
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cfg.DataDir == "" && cfg.MasterKeyFile != "" {
+			cfg.DataDir = filepath.Dir(cfg.MasterKeyFile)
+		}
+		file, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		last := int64(0)
+		opts.Progress = func(table string, rows int64) {
+			if rows > last {
+				a.Notef("%-16s %d rows\n", table, rows-last)
+			}
+			last = rows
+		}
+		if err := console.Restore(cmd.Context(), cfg, file, opts); err != nil {
+			return fmt.Errorf("restore %s: %w", args[0], err)
+		}
+		return a.Printf("restored: start the consoles, make again what the backup lacks, then see `fairlead confirm removals`\n")
+	}
+	return cmd
+}

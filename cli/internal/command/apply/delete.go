@@ -1,0 +1,329 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/input"
+	"fairlead.dev/cli/internal/resource"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/plural"
+)
+
+func deleteCommand(a *app.App) *cobra.Command {
+	d := deletion{app: a}
+	cmd := &cobra.Command{
+		Use:         "delete KIND NAME... | delete KIND/NAME... | delete -f FILE|DIR|- | delete KIND -l LABELS",
+		Annotations: map[string]string{resource.ReadsReferences: "yes"},
+		Short:       "Delete resources",
+		Long: `Delete resources.
+
+Deleting a service removes its objects from the cluster: it shows what goes, with CRDs and namespaces by name, for everything of them goes along,
+and asks first. --dry-run shows it and does nothing; --detach leaves the objects in the cluster, without the service's mark. Deleting
+a cluster ends its agent's access, which asks first if an agent has joined. What another resource still names, and a service that others wait for
+(dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without. "fairlead undo" undoes a deletion for an hour.
+
+With -f the resources go that the files describe, those first that name others; only kind and name count. With --selector those
+of a kind go that have these labels: which ones is shown, and asked. One that can't be deleted does not keep the others from it.`,
+		Example: `  fairlead delete service shop
+  fairlead delete service/shop source/shop --yes
+  fairlead delete service shop --dry-run
+  fairlead delete service shop --detach
+  fairlead delete -f shop.yaml --yes
+  fairlead delete services -l env=test
+  fairlead delete cluster edge-1 --yes`,
+	}
+	cmd.Args = d.checkUsage
+	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "go on without asking")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "of a service: show what would go, and do nothing")
+	cmd.Flags().BoolVar(&d.detach, "detach", false, "of a service: leave its objects in the cluster")
+	cmd.Flags().StringArrayVarP(&d.files, "filename", "f", nil, "file, folder, or - for stdin, that names the resources; may be repeated")
+	cmd.Flags().StringVarP(&d.selector, "selector", "l", "", "those with these labels, such as env=test,tier!=db")
+	cmd.Flags().BoolVar(&d.ignoreMissing, "ignore-not-found", false, "what is not there is no error")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "detach")
+	cmd.MarkFlagsMutuallyExclusive("filename", "selector")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		refs, err := d.listNamed(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			d.hub = h
+			return d.deleteAll(ctx, refs)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// checkUsage says how the command is used.
+func (d *deletion) checkUsage(cmd *cobra.Command, args []string) error {
+	slash := len(args) > 0 && strings.Contains(args[0], "/")
+	switch {
+	case len(d.files) > 0 && len(args) > 0:
+		return fmt.Errorf("-f names the resources: leave %q out", args[0])
+	case d.selector != "" && (len(args) != 1 || slash):
+		return errors.New("--selector goes with one kind and no name: fairlead delete services -l env=test")
+	case len(d.files) == 0 && d.selector == "" && len(args) < 2 && !slash:
+		return app.UsageError(cmd)
+	}
+	return nil
+}
+
+// listNamed returns the resources that arguments or files name; with a selector one without a name.
+func (d *deletion) listNamed(ctx context.Context, args []string) ([]resource.Reference, error) {
+	var refs []resource.Reference
+	if len(d.files) > 0 {
+		objects, err := input.ReadObjects(ctx, d.app, d.files, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range slices.Backward(objects) {
+			refs = append(refs, resource.Reference{Kind: string(o.Kind()), Name: o.Name()})
+		}
+	} else {
+		var err error
+		if refs, err = resource.ParseReferences(args); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range refs {
+		k, err := resource.FindKind(r.Kind)
+		if err != nil {
+			return nil, err
+		}
+		if (d.dryRun || d.detach) && k.ID != manifest.Service {
+			return nil, errors.New("--dry-run and --detach are for services: the objects of no other kind are in a cluster")
+		}
+	}
+	return refs, nil
+}
+
+// deleteAll deletes one resource after the other.
+func (d *deletion) deleteAll(ctx context.Context, refs []resource.Reference) error {
+	if d.selector != "" {
+		var err error
+		if refs, err = d.listChosen(ctx, refs[0].Kind); err != nil || len(refs) == 0 {
+			return err
+		}
+	}
+	runs := make([][]string, len(refs))
+	for i, r := range refs {
+		runs[i] = []string{strings.ToLower(r.Kind), r.Name}
+	}
+	return resource.RunEach(runs, func(args []string) error {
+		k, err := resource.FindKind(args[0])
+		if err != nil {
+			return err
+		}
+		return d.deleteOne(ctx, k, args[1])
+	}, func(args []string, err error) { d.app.Notef("%s: %v\n", strings.Join(args, "/"), err) })
+}
+
+// listChosen returns the resources of a kind that the selector fits, if the person agrees.
+func (d *deletion) listChosen(ctx context.Context, of string) ([]resource.Reference, error) {
+	k, err := resource.FindKind(of)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := resource.SelectorFilter(d.selector)
+	if err != nil {
+		return nil, err
+	}
+	found, err := k.ReadMatching(ctx, d.hub, resource.Question{Filter: filter})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		d.app.Notef("no %s have these labels\n", k.Plural())
+		return nil, nil
+	}
+	var refs []resource.Reference
+	for _, m := range found {
+		refs = append(refs, resource.Reference{Kind: k.Singular(), Name: m.GetMetadata().GetName()})
+		d.app.Notef("%s/%s\n", k.Singular(), m.GetMetadata().GetName())
+	}
+	if !d.yes && !d.dryRun && !d.app.AskAgreement() {
+		return nil, errors.New("nothing was done: say --yes to go on")
+	}
+	return refs, nil
+}
+
+// deleteOne deletes a resource, after what the person has to know and agree to.
+func (d *deletion) deleteOne(ctx context.Context, k resource.Kind, name string) error {
+	if k.ID == manifest.Cluster && !d.yes {
+		if goOn, err := d.app.AskToPart(ctx, d.hub, name, app.Parting{}); err != nil || !goOn {
+			return d.unlessMissing(k, name, err)
+		}
+	}
+	if k.ID == manifest.Service {
+		if goOn, err := d.prepareService(ctx, name); err != nil || !goOn {
+			return d.unlessMissing(k, name, err)
+		}
+	}
+	err := d.app.ConfirmAndDo(ctx, d.yes, func(ctx context.Context, confirmation string) error {
+		return k.RemoveResource(ctx, d.hub, name, confirmation)
+	})
+	if err != nil {
+		return d.unlessMissing(k, name, err)
+	}
+	return d.app.Printf("%s/%s deleted\n", k.Singular(), name)
+}
+
+// unlessMissing says where to look for what is not there, or nothing where that is no error.
+func (d *deletion) unlessMissing(k resource.Kind, name string, err error) error {
+	if d.ignoreMissing && resource.IsMissing(err) {
+		return nil
+	}
+	return k.ExplainMissing(name, err)
+}
+
+// deletion is what a person wants to delete, and how.
+type deletion struct {
+	app                                *app.App
+	hub                                *hub.Hub
+	yes, dryRun, detach, ignoreMissing bool
+	files                              []string
+	selector                           string
+}
+
+// prepareService shows what goes with a service, and asks, or has the objects left behind. The result says whether to go on.
+func (d *deletion) prepareService(ctx context.Context, name string) (bool, error) {
+	got, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
+	if err != nil {
+		return false, err
+	}
+	s := got.GetService()
+	if s.GetSpec().GetCatalog() {
+		if d.dryRun || d.detach {
+			return false, fmt.Errorf("the folder of service %q goes to the catalog: without --yes the hub shows what goes with it, and asks; spec.sync.onDelete: orphan leaves it there", name)
+		}
+		return true, nil
+	}
+	objects, err := d.listObjects(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	if s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
+		d.app.Notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), name)
+		return !d.dryRun, nil
+	}
+	switch {
+	case d.detach && len(objects) > 0:
+		return true, d.letGo(ctx, s)
+	case len(objects) == 0:
+		if d.dryRun {
+			return false, d.app.Printf("service %q has no objects in cluster %q\n", name, s.GetSpec().GetCluster())
+		}
+		return true, nil
+	}
+	text := fmt.Sprintf("with service %q cluster %q loses %s:\n%s", name, s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), goingText(objects))
+	if d.dryRun {
+		return false, d.app.Printf("%s", text)
+	}
+	if d.yes {
+		return true, nil
+	}
+	d.app.Notef("%s", text)
+	if !d.app.AskAgreement() {
+		return false, errors.New("nothing was done: say --yes to go on, or --detach to leave the objects in the cluster")
+	}
+	return true, nil
+}
+
+// listObjects returns the objects that the cluster reported last.
+func (d *deletion) listObjects(ctx context.Context, service string) (all []*deliveryv1.ManagedObject, err error) {
+	for req := (&consolev1.ListObjectsRequest{Service: service, PageSize: 1000}); ; {
+		page, err := d.hub.Objects.ListObjects(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page.GetObjects() {
+			all = append(all, o.GetObject())
+		}
+		if req.PageToken = page.GetNextPageToken(); req.GetPageToken() == "" {
+			return all, nil
+		}
+	}
+}
+
+// goingText lists objects that go: CRDs and namespaces, which take others along, by name, and the others as a count of each kind.
+func goingText(objects []*deliveryv1.ManagedObject) string {
+	var b strings.Builder
+	counts := map[string]int{}
+	for _, o := range objects {
+		switch {
+		case o.GetKind() == "CustomResourceDefinition" && o.GetGroup() == "apiextensions.k8s.io":
+			fmt.Fprintf(&b, "  CustomResourceDefinition %s, with all resources of that kind\n", o.GetName())
+		case o.GetKind() == "Namespace" && o.GetGroup() == "":
+			fmt.Fprintf(&b, "  Namespace %s, with everything that is in it\n", o.GetName())
+		default:
+			counts[o.GetKind()]++
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&b, "  %d %s\n", counts[kind], kind)
+	}
+	return b.String()
+}
+
+// letGo waits until the agent knows that the objects stay.
+func (d *deletion) letGo(ctx context.Context, s *consolev1.Service) error {
+	name := s.GetMetadata().GetName()
+	before := proto.CloneOf(s)
+	resource.OfFiles(s)
+	if s.Spec.Sync == nil {
+		s.Spec.Sync = &deliveryv1.SyncSpec{}
+	}
+	s.Spec.Sync.OnDelete = deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+	out, err := d.hub.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{Service: s})
+	if err != nil {
+		return err
+	}
+	if out.GetService().GetSpec().GetSync().GetOnDelete() != deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
+		return fmt.Errorf("service %q is rolled back, and onDelete waits behind that: end the rollback first (`fairlead pin service %s --release`)", name, name)
+	}
+	d.app.Notef("waiting until cluster %q knows that the objects stay\n", s.GetSpec().GetCluster())
+	if err := d.awaitReport(ctx, before, out.GetService()); err != nil {
+		return fmt.Errorf("service %q was not deleted: %w. It has spec.sync.onDelete: orphan now", name, err)
+	}
+	return nil
+}
+
+// awaitReport waits until the cluster has reported what the hub hands out since a change, however the objects are.
+func (d *deletion) awaitReport(ctx context.Context, before, asked *consolev1.Service) error {
+	ctx, cancel := context.WithTimeout(ctx, detachPatience)
+	defer cancel()
+	pause := time.NewTicker(app.WaitPause)
+	defer pause.Stop()
+	for {
+		now, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: asked.GetMetadata().GetName()})
+		if err == nil {
+			handed := now.GetService().GetStatus().GetHub().GetDigest()
+			if handed != before.GetStatus().GetHub().GetDigest() && now.GetService().GetStatus().GetCluster().GetReport().GetDigest() == handed {
+				return nil
+			}
+		} else if ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("its cluster does not answer: %s", now.GetService().GetStatus().GetStateMessage())
+		case <-pause.C:
+		}
+	}
+}
+
+// detachPatience is how long a cluster may take to learn that objects stay.
+const detachPatience = 2 * time.Minute

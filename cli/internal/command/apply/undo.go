@@ -1,0 +1,96 @@
+package apply
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/view"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// undoFor is how long the hub lets a deletion be undone.
+const undoFor = "1h"
+
+// maxDeleted is how many deletions are listed.
+const maxDeleted = 100
+
+func undoCommand(a *app.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "undo [KIND NAME]",
+		Short: "Undo a deletion of the last hour",
+		Long: `Undo a deletion of the last hour: the resource is there again as it was, with its labels and, of a service, its levers, unless another one
+has taken its name. What it names has to be there: undo its deletion first. Without a KIND and NAME the services are listed that were deleted within the last hour.
+
+The objects of a service are applied anew: what was in them and in no manifest, such as the data of a volume, is not brought back. Secret values
+are not kept: a Secret, or what keeps secret values of its own, has to be written again. A cluster needs a new join token.`,
+		Example: "  fairlead undo\n  fairlead undo service shop",
+		Args:    app.WantArgs(0, 2),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return listDeleted(ctx, a, h) })(cmd, nil)
+		}
+		if len(args) == 1 {
+			return app.UsageError(cmd)
+		}
+		k, err := resource.FindKind(args[0])
+		if err != nil {
+			return err
+		}
+		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			return undeleteResource(ctx, a, h, k, args[0])
+		})(cmd, args[1:])
+	}
+	return cmd
+}
+
+func undeleteResource(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, hub.WriteTimeout)
+	defer cancel()
+	out, err := h.History.UndeleteResource(ctx, &consolev1.UndeleteResourceRequest{Kind: k.Number(), Name: name})
+	if err != nil {
+		return err
+	}
+	if out.GetResource().GetService().GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
+		a.Notef("it has spec.sync.onDelete: orphan, as it had when it was deleted\n")
+	}
+	return a.Printf("%s/%s is there again\n", k.Singular(), name)
+}
+
+// listDeleted lists the services whose deletion can be undone.
+func listDeleted(ctx context.Context, a *app.App, h *hub.Hub) error {
+	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	defer cancel()
+	found, err := h.Events.ListEvents(ctx, &consolev1.ListEventsRequest{Filter: "type = service.deleted AND time > " + undoFor, PageSize: maxDeleted})
+	if err != nil {
+		return err
+	}
+	v := view.View{Now: a.Now()}
+	t := v.NewTable([]string{"SERVICE", "CLUSTER", "DELETED", "BY"})
+	rows, seen := 0, map[string]bool{}
+	for _, e := range found.GetEvents() {
+		name := e.GetService()
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		there, err := resource.ServiceKind().ReadMatching(ctx, h, resource.Question{Filter: "name = " + name})
+		if err != nil {
+			return err
+		}
+		if len(there) == 0 {
+			rows++
+			v.AddRow(t, []string{name, e.GetCluster(), v.AgoText(e.GetTime()), e.GetActor()})
+		}
+	}
+	if rows == 0 {
+		a.Notef("no service was deleted within the last hour that is not there again\n")
+		return nil
+	}
+	return a.WriteTable(t)
+}

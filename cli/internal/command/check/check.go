@@ -1,0 +1,115 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/probe"
+	"fairlead.dev/cli/internal/table"
+	"fairlead.dev/cli/internal/view"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/version"
+)
+
+const (
+	// tokenShort is when a token's end is worth a word: commands renew it long before.
+	tokenShort = time.Hour
+	// certificateShort is when a certificate's end is worth a word: what renews them does so long before.
+	certificateShort = 14 * 24 * time.Hour
+)
+
+func checkCommand(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check that the hub is reachable and well, and what is wrong otherwise",
+		Long: `Check that every service of the hub is reachable and ready, that your token is good, that clusters are
+connected, that sources can be fetched, sinks take events and backends can be read, and that services are what Git says: those that failed, wait
+for a person, or are on their way for more than 15 minutes are wrong. Administrators see besides how database and Redis answer, and which alerts fire where the
+console knows a Prometheus (--prometheus-url): critical ones are wrong. Ends with exit code 1 if something is wrong.
+
+What is no fault is a warning: pins and rollbacks, holds that are older than a day, services of the hub, agents and this command in other versions,
+certificates that end within two weeks, and disks that are nearly full.`,
+		Args: app.WantArgs(0, 0),
+		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return runChecks(ctx, a, h) }),
+	}
+}
+
+func runChecks(ctx context.Context, a *app.App, h *hub.Hub) error {
+	findings := []probe.Finding{probe.OK("client", "%s", version.String()), checkToken(ctx, a, h)}
+	services := probe.CheckServices(ctx, h)
+	findings = append(findings, services...)
+	findings = append(findings, checkVersions(services)...)
+	findings = append(findings, checkCertificates(a, services)...)
+	findings = append(findings, checkCatalog(ctx, a, h)...)
+	findings = append(findings, checkRemovals(ctx, h)...)
+	findings = append(findings, checkHub(ctx, a, h)...)
+	bad := 0
+	for _, f := range findings {
+		mark := "ok  "
+		switch {
+		case f.Wrong:
+			mark = "FAIL"
+			bad++
+		case f.Warns:
+			mark = "warn"
+		}
+		if err := a.Printf("%s  %s: %s\n", mark, f.About, table.CleanLine(f.Text)); err != nil {
+			return err
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d checks failed", bad, len(findings))
+	}
+	return nil
+}
+
+// checkToken asks the hub, which knows of a token that was revoked, and of one that is in no context.
+func checkToken(ctx context.Context, a *app.App, h *hub.Hub) probe.Finding {
+	ctx, cancel := context.WithTimeout(ctx, probe.CheckTimeout)
+	defer cancel()
+	is, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
+	if err != nil {
+		return probe.Wrong("token", "%v", err)
+	}
+	about := "token of " + is.GetSubject()
+	if !view.IsSet(is.GetExpireTime()) {
+		return probe.OK(about, "valid without an end")
+	}
+	ends := is.GetExpireTime().AsTime()
+	if ends.Sub(a.Now()) < tokenShort && h.Context.Name != hub.FromEnvironment {
+		return probe.OK(about, "valid for %s only, and could not be renewed", table.FormatAge(ends, a.Now()))
+	}
+	return probe.OK(about, "valid until %s", ends.Local().Format(time.DateTime))
+}
+
+// checkVersions says which services of the hub are of another version than the first one, and whether this command is.
+func checkVersions(services []probe.Finding) (out []probe.Finding) {
+	first := ""
+	for _, s := range services {
+		switch {
+		case s.Version == "":
+		case first == "":
+			if first = s.Version; first != version.String() {
+				out = append(out, probe.Warn("client", "is %s, and the hub is %s: get the command of that version", version.String(), first))
+			}
+		case s.Version != first:
+			out = append(out, probe.Warn(s.About, "is version %s, and the console is %s: finish the upgrade", s.Version, first))
+		}
+	}
+	return out
+}
+
+// checkCertificates says which certificates end soon.
+func checkCertificates(a *app.App, services []probe.Finding) (out []probe.Finding) {
+	for _, s := range services {
+		if left := s.Ends.Sub(a.Now()); !s.Ends.IsZero() && left < certificateShort {
+			out = append(out, probe.Warn(s.About, "its certificate ends in %s, at %s: renew it", table.FormatAge(s.Ends, a.Now()), s.Ends.Local().Format(time.DateTime)))
+		}
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package get
+
+import (
+	"context"
+	"sync"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/view"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/manifest"
+)
+
+const (
+	// mostCounted services that are not in sync are counted at a gitcache, and so many at once; of the others it is said that they are behind.
+	mostCounted, countWidth = 50, 4
+	// mostBehind is how many commits are counted, and mostPages how many answers of a gitcache that takes.
+	mostBehind, mostPages = 100, 5
+)
+
+// findBehind counts, for services that are not in sync, the commits between what runs and what the ref points to. A service whose source can't be asked is left out.
+func findBehind(ctx context.Context, a *app.App, h *hub.Hub, found []manifest.Message) map[string]view.Distance {
+	var asked []*consolev1.Service
+	for _, m := range found {
+		s := m.(*consolev1.Service)
+		status := s.GetStatus()
+		running, wanted := view.RunningCommit(status), status.GetGit().GetRevision().GetCommit()
+		if running != "" && wanted != "" && running != wanted && len(asked) < mostCounted {
+			asked = append(asked, s)
+		}
+	}
+	var mu sync.Mutex
+	out := map[string]view.Distance{}
+	var problem error
+	slots := make(chan struct{}, countWidth)
+	var counting sync.WaitGroup
+	for _, s := range asked {
+		counting.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			d, err := countBehind(ctx, h, s)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				problem = err
+				return
+			}
+			out[s.GetMetadata().GetName()] = d
+		})
+	}
+	counting.Wait()
+	if problem != nil {
+		a.Notef("how far some services are behind can't be counted: %v\n", problem)
+	}
+	return out
+}
+
+func countBehind(ctx context.Context, h *hub.Hub, s *consolev1.Service) (d view.Distance, err error) {
+	request := &gitcachev1.ListCommitsRequest{
+		Source: catalog.SourceOf(s.GetSpec()), Revision: s.GetStatus().GetGit().GetRevision().GetCommit(), Path: s.GetSpec().GetPath(),
+		Until: view.RunningCommit(s.GetStatus()), PageSize: mostBehind,
+	}
+	for range mostPages {
+		page, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
+			return g.Sources.ListCommits(ctx, request)
+		})
+		if err != nil {
+			return d, err
+		}
+		d.Commits += len(page.GetCommits())
+		d.Apart = !page.GetReachedUntil() && page.GetNextPageToken() == ""
+		d.More = page.GetNextPageToken() != ""
+		if !d.More || d.Commits >= mostBehind {
+			break
+		}
+		request.PageToken = page.GetNextPageToken()
+	}
+	return d, nil
+}

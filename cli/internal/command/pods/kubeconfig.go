@@ -1,0 +1,31 @@
+package pods
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/kubectl"
+)
+
+func kubeconfigCommand(a *app.App) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "kubeconfig CLUSTER",
+		Short: "Print a kubeconfig that reaches a cluster through the tunnel",
+		Long: `Print a kubeconfig that reaches a cluster through the tunnel.
+
+It holds no token: kubectl and others run this command for one that is good for ten minutes, and again when
+that is over. It works as long as you are logged in. Grants at the hub decide what you may do at the cluster
+("fairlead get grants"), and besides the RBAC of the cluster, by your user and groups.`,
+		Example: "  fairlead kubeconfig edge-1 --output-file edge-1.kubeconfig\n  kubectl --kubeconfig edge-1.kubeconfig get namespaces",
+		Args:    app.WantArgs(1, 1),
+	}
+	cmd.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of to stdout")
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return kubectl.WriteKubeconfig(ctx, a, h, args[0], file)
+	})
+	return cmd
+}

@@ -1,0 +1,289 @@
+package pods
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/kubectl"
+	"fairlead.dev/cli/internal/object"
+	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
+)
+
+const (
+	// logsPause is how often pods are looked for that came while their logs are followed.
+	logsPause = 2 * time.Second
+	// logLine bounds a line that is kept together, in bytes: of a longer one each part is a line.
+	logLine = 64 << 10
+	// mostLogs bounds the streams of one command.
+	mostLogs = 200
+)
+
+// logging is what a person wants to see of the logs of a service.
+type logging struct {
+	object.Workload
+
+	follow, previous, timestamps bool
+	since                        time.Duration
+	tail                         int64
+	container                    string
+	several                      bool // clusters
+
+	mu sync.Mutex // guards what is printed and seen
+	// seen is when the last line was written that was printed of a container, and open which ones are being read.
+	seen map[string]string
+	open map[string]bool
+}
+
+func logsCommand(a *app.App) *cobra.Command {
+	l := &logging{Workload: object.Workload{App: a}, seen: map[string]string{}, open: map[string]bool{}}
+	cmd := &cobra.Command{
+		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
+		Annotations: map[string]string{resource.ReadsReferences: "yes"},
+		Short:       "Show what the pods of a service write, or a pod of a cluster",
+		Long: `Show what the pods of a service write: of all its pods and containers, each line with the pod and container before it, and of a global service
+from all clusters. With -f it goes on, also with pods that come later.
+
+With a cluster it is kubectl logs: what stands behind the cluster is kubectl's.`,
+		Example: `  fairlead logs service/web -f --since 10m
+  fairlead logs globalservice/ingress --tail 20
+  fairlead logs edge-1 -n shop deployment/web -f`,
+		Args: app.WantArgs(1, app.Unlimited),
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(false)
+	fs.BoolVarP(&l.follow, "follow", "f", false, "go on with what is written, until interrupted")
+	fs.DurationVar(&l.since, "since", 0, "only what is not older than this, such as 10m")
+	fs.Int64Var(&l.tail, "tail", -1, "at most so many lines of each container; -1: all")
+	fs.StringVarP(&l.container, "container", "c", "", "only containers of this `name`")
+	fs.BoolVarP(&l.previous, "previous", "p", false, "of the containers that ran before, if they were started again")
+	fs.BoolVar(&l.timestamps, "timestamps", false, "with the time of each line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ref, ok := resource.SplitReference(args[0])
+		if !ok {
+			return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+				return kubectl.Run(ctx, a, h, args[0], append(append([]string{"logs"}, changedFlags(cmd)...), args[1:]...))
+			})(cmd, args)
+		}
+		if done, err := parseRest(cmd, args[1:]); done || err != nil {
+			return err
+		}
+		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+			l.Hub = h
+			return l.showLogs(ctx, ref)
+		})(cmd, nil)
+	}
+	return cmd
+}
+
+// parseRest reads flags behind the first argument. done: help was asked for, and shown.
+func parseRest(cmd *cobra.Command, args []string) (done bool, err error) {
+	fs := cmd.Flags()
+	fs.SetInterspersed(true)
+	if err := fs.Parse(args); err != nil {
+		return false, cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, _ := fs.GetBool("help"); help {
+		return true, cmd.Help()
+	}
+	if fs.NArg() > 0 {
+		return false, fmt.Errorf("%q is too much: name one service, as service/NAME", fs.Arg(0))
+	}
+	return false, nil
+}
+
+// changedFlags are the flags that a person wrote before a cluster, for kubectl, which calls them alike.
+func changedFlags(cmd *cobra.Command) (flags []string) {
+	for _, name := range []string{"follow", "since", "tail", "container", "previous", "timestamps", "stdin", "tty"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			flags = append(flags, "--"+name+"="+f.Value.String())
+		}
+	}
+	return flags
+}
+
+func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
+	services, err := l.ListServices(ctx, ref)
+	if err != nil {
+		return err
+	}
+	l.several = len(services) > 1
+	find := func() ([]object.Pod, error) { return l.ListPods(ctx, services) }
+	pods, err := find()
+	switch {
+	case err != nil:
+		return err
+	case len(pods) == 0 && !l.follow:
+		return fmt.Errorf("%s %q has no pods now: `fairlead tree %s %s` shows what it has", ref.Kind, ref.Name, ref.Kind, ref.Name)
+	}
+	if err := l.requireContainer(pods); err != nil {
+		return err
+	}
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	l.startStreams(ctx, &streams, pods, true)
+	if !l.follow {
+		return nil
+	}
+	tick := time.NewTicker(logsPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // interrupted, as it is meant to end
+		case <-tick.C:
+		}
+		if pods, err = find(); err != nil {
+			if ctx.Err() == nil {
+				l.App.Notef("%v\n", err) // logs that are being read go on
+			}
+			continue
+		}
+		l.startStreams(ctx, &streams, pods, false)
+	}
+}
+
+// requireContainer fails if no pod has the container that is wanted.
+func (l *logging) requireContainer(pods []object.Pod) error {
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Containers...)
+	}
+	if l.container == "" || len(pods) == 0 || slices.Contains(names, l.container) {
+		return nil
+	}
+	slices.Sort(names)
+	return fmt.Errorf("no pod has a container %q: they have %s", l.container, strings.Join(slices.Compact(names), ", "))
+}
+
+// startStreams reads the containers that are not being read. first: as the person asked for; what comes later is read from its beginning.
+func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []object.Pod, first bool) {
+	for _, p := range pods {
+		for _, container := range p.Containers {
+			key := p.String() + " " + container
+			if l.container != "" && l.container != container || !l.beginStream(key) {
+				continue
+			}
+			streams.Go(func() {
+				defer l.endStream(key)
+				err := l.readStream(ctx, p, container, key, first)
+				if err != nil && ctx.Err() == nil && first {
+					l.App.Notef("%s: %v\n", key, err)
+				}
+			})
+		}
+	}
+}
+
+func (l *logging) beginStream(key string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[key] || len(l.open) >= mostLogs {
+		return false
+	}
+	l.open[key] = true
+	return true
+}
+
+func (l *logging) endStream(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, key)
+}
+
+func (l *logging) readStream(ctx context.Context, p object.Pod, container, key string, first bool) error {
+	resp, err := l.SendRequest(ctx, http.MethodGet, p.Cluster, object.PodPath(p)+"/log?"+l.buildQuery(container, key, first).Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewReaderSize(resp.Body, logLine)
+	for {
+		line, _, err := lines.ReadLine()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.printLine(p, container, key, string(line)); err != nil {
+			return err
+		}
+	}
+}
+
+// buildQuery asks for times, by which lines are known that were printed before.
+func (l *logging) buildQuery(container, key string, first bool) url.Values {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q := url.Values{"container": {container}, "timestamps": {"true"}}
+	if l.follow {
+		q.Set("follow", "true")
+	}
+	if l.previous {
+		q.Set("previous", "true")
+	}
+	switch since := l.seen[key]; {
+	case since != "":
+		q.Set("sinceTime", since)
+	case first && l.since > 0:
+		q.Set("sinceSeconds", strconv.FormatInt(max(1, int64(l.since.Seconds())), 10))
+	}
+	if first && l.tail >= 0 {
+		q.Set("tailLines", strconv.FormatInt(l.tail, 10))
+	}
+	return q
+}
+
+// printLine prints a line with its pod and container before it, unless it was printed before.
+func (l *logging) printLine(p object.Pod, container, key, line string) error {
+	at, text, _ := strings.Cut(line, " ")
+	if _, err := time.Parse(time.RFC3339Nano, at); err != nil {
+		at, text = "", line // a part of a long line
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at != "" {
+		if at <= l.seen[key] {
+			return nil
+		}
+		l.seen[key] = at
+	}
+	if l.timestamps && at != "" {
+		text = at + " " + text
+	}
+	who := p.Name + " " + container
+	if l.several {
+		who = p.Cluster + " " + who
+	}
+	if app.IsTerminal(l.App.Stdout) {
+		text = app.StripControls(text)
+	}
+	if l.App.HasColours() {
+		who = table.Paint(podColour(p.Name), who)
+	}
+	return l.App.Printf("%s | %s\n", who, text)
+}
+
+// podColour is one of a few, the same for a pod each time.
+func podColour(name string) table.Colour {
+	all := []table.Colour{"\x1b[36m", "\x1b[35m", "\x1b[34m", table.Green, table.Yellow, "\x1b[96m", "\x1b[95m", "\x1b[94m"}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(name)) // a hash never fails
+	return all[sum.Sum32()%uint32(len(all))]
+}

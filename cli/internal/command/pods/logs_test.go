@@ -1,0 +1,90 @@
+package pods
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/object"
+)
+
+// The first look at a container asks for what the person wants, a later one for the lines since the last one that was
+// printed.
+func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
+	t.Parallel()
+	const key, last = "edge-1 shop/web-0 web", "2026-01-31T12:00:00.000000001Z"
+	for name, test := range map[string]struct {
+		logging *logging
+		first   bool
+		want    string
+	}{
+		"all": {&logging{tail: -1}, true, "container=web&timestamps=true"},
+		"ten minutes": {
+			&logging{tail: -1, since: 10 * time.Minute, follow: true}, true,
+			"container=web&follow=true&sinceSeconds=600&timestamps=true",
+		},
+		"less than a second": {
+			&logging{tail: -1, since: time.Millisecond}, true, "container=web&sinceSeconds=1&timestamps=true",
+		},
+		"the end of before": {
+			&logging{tail: 20, previous: true}, true, "container=web&previous=true&tailLines=20&timestamps=true",
+		},
+		"a pod that came later": {
+			&logging{tail: 20, since: time.Hour, follow: true}, false, "container=web&follow=true&timestamps=true",
+		},
+		"a stream that ended": {
+			&logging{tail: 20, since: time.Hour, follow: true, seen: map[string]string{key: last}}, false,
+			"container=web&follow=true&sinceTime=2026-01-31T12%3A00%3A00.000000001Z&timestamps=true",
+		},
+	} {
+		if got := test.logging.buildQuery("web", key, test.first).Encode(); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// A line has its pod before it, and its cluster if there are several; a line that a later look repeats is printed once.
+func TestLinesOfLogsAreToldApartAndPrintedOnce(t *testing.T) {
+	t.Parallel()
+	lines := []string{
+		"2026-01-31T12:00:00Z one", "2026-01-31T12:00:01Z two", "2026-01-31T12:00:01Z two", "the rest of a long line",
+	}
+	for name, test := range map[string]struct {
+		logging *logging
+		want    string
+	}{
+		"one cluster": {&logging{}, "web-0 web | one\nweb-0 web | two\nweb-0 web | the rest of a long line\n"},
+		"several": {
+			&logging{several: true, timestamps: true},
+			"edge-1 web-0 web | 2026-01-31T12:00:00Z one\nedge-1 web-0 web | 2026-01-31T12:00:01Z two\nedge-1 web-0 web | the rest of a long line\n",
+		},
+	} {
+		var out bytes.Buffer
+		l := test.logging
+		l.Workload = object.Workload{App: &app.App{IO: app.IO{Stdout: &out, Getenv: func(string) string { return "" }}}}
+		l.seen = map[string]string{}
+		for _, line := range lines {
+			if err := l.printLine(object.Pod{Cluster: "edge-1", Name: "web-0"}, "web", "key", line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := out.String(); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestAPodKeepsItsColour(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, name := range []string{"web-0", "web-1", "web-2", "web-3", "db-0"} {
+		if podColour(name) != podColour(name) || podColour(name) == "" {
+			t.Errorf("pod %s has the colours %q and %q", name, podColour(name), podColour(name))
+		}
+		seen[string(podColour(name))] = true
+	}
+	if len(seen) < 2 {
+		t.Errorf("all pods have the colour %v", seen)
+	}
+}

@@ -1,0 +1,151 @@
+// Package input reads resources from files, folders, stdin and URLs, as -f and -k name them.
+package input
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/platform/manifest"
+)
+
+// input is what stands in a file, or what was built of a folder.
+type input struct {
+	name string
+	data []byte
+}
+
+// ReadObjects decodes and checks all files, and what folders are built to.
+func ReadObjects(ctx context.Context, a *app.App, names, folders []string) ([]*manifest.Object, error) {
+	objects, problems, err := ReadAll(ctx, a, names, folders)
+	if err == nil && len(problems) > 0 {
+		err = NothingApplied(problems)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return objects, nil
+}
+
+// ReadAll returns what could be read besides what is wrong with the rest.
+func ReadAll(ctx context.Context, a *app.App, names, folders []string) ([]*manifest.Object, manifest.Problems, error) {
+	inputs, err := openInputs(ctx, a, names, folders)
+	if err != nil {
+		return nil, nil, err
+	}
+	var objects []*manifest.Object
+	var problems manifest.Problems
+	collect := func(err error) error {
+		var some manifest.Problems
+		if err != nil && !errors.As(err, &some) {
+			return err
+		}
+		problems = append(problems, some...)
+		return nil
+	}
+	for _, in := range inputs {
+		decoded, err := manifest.Decode(in.name, in.data)
+		if err := collect(err); err != nil {
+			return nil, nil, err
+		}
+		objects = append(objects, decoded...)
+	}
+	if err := collect(manifest.Validate(objects)); err != nil {
+		return nil, nil, err
+	}
+	if len(objects)+len(problems) == 0 {
+		return nil, nil, fmt.Errorf("no resources in %s", strings.Join(append(names, folders...), ", "))
+	}
+	manifest.Sort(objects)
+	return objects, problems, nil
+}
+
+// NothingApplied is the error of files that have problems.
+func NothingApplied(problems manifest.Problems) error {
+	problems.Sort()
+	return fmt.Errorf("nothing was applied:\n%w", problems)
+}
+
+func openInputs(ctx context.Context, a *app.App, names, folders []string) ([]input, error) {
+	var all []input
+	for _, name := range names {
+		files, err := filesOf(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			data, err := readFile(a, file)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, input{DisplayName(file), data})
+		}
+	}
+	for _, folder := range folders {
+		data, err := buildKustomization(ctx, folder)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, input{folder + " (built)", data})
+	}
+	return all, nil
+}
+
+// DisplayName is a file as messages name it.
+func DisplayName(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+// filesOf returns the files that a name stands for.
+func filesOf(name string) ([]string, error) {
+	if name == "-" {
+		return []string{name}, nil
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+			files = append(files, filepath.Join(name, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("folder %s has no files *.yaml, *.yml or *.json; subfolders are not looked into", name)
+	}
+	return files, nil
+}
+
+func readFile(a *app.App, name string) ([]byte, error) {
+	in := a.Stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, manifest.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", DisplayName(name), err)
+	}
+	return data, nil
+}

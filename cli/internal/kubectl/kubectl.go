@@ -1,0 +1,73 @@
+// Package kubectl runs the person's own kubectl with a kubeconfig that leads through the tunnel.
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hub"
+)
+
+// Timeout bounds one call of kubectl: webhooks of a cluster may take their time.
+const Timeout = time.Minute
+
+// Run becomes kubectl, so that terminals, signals and the exit code are its own. The kubeconfig stays: it
+// holds no token.
+func Run(ctx context.Context, a *app.App, h *hub.Hub, cluster string, args []string) error {
+	program, err := Find()
+	if err != nil {
+		return err
+	}
+	store, err := a.OpenStore()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(filepath.Dir(store.Path()), "kubeconfigs")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	file := filepath.Join(dir, filepath.Base(h.Context.Name)+"."+filepath.Base(cluster))
+	if err := WriteKubeconfig(ctx, a, h, cluster, file); err != nil {
+		return err
+	}
+	if i := slices.Index(args, "--"); i == 0 {
+		args = args[1:] // the arguments behind "--" are kubectl's as they are
+	}
+	args = withServerPath(args)
+	h.HTTP.CloseIdleConnections()
+	err = syscall.Exec(program, append([]string{program, "--kubeconfig", file}, args...), os.Environ())
+	return fmt.Errorf("run %s: %w", program, err)
+}
+
+// withServerPath has kubectl proxy lead to the cluster: its path at the hub is a part of the server's URL, which kubectl proxy leaves out unless it is
+// told.
+func withServerPath(args []string) []string {
+	const flag = "--append-server-path"
+	if len(args) == 0 || args[0] != "proxy" || slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") }) {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), 1, flag)
+}
+
+// Find returns the kubectl of this machine.
+func Find() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), "kubectl")); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		return "", errors.New("kubectl is neither beside this program nor in PATH: install it, see https://kubernetes.io/docs/tasks/tools/; `make up` puts one into bin/")
+	}
+	return filepath.Abs(path)
+}

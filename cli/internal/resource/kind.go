@@ -1,0 +1,153 @@
+// Package resource is how a command line names resources of the hub (kinds, references, selectors), and how commands read them.
+package resource
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/hub"
+	kindtable "fairlead.dev/platform/kind"
+	"fairlead.dev/platform/manifest"
+)
+
+// PageSize of lists: a thousand are bounded in bytes by the server's own limit per message.
+const PageSize = 500
+
+// Kind is a kind of resources.
+type Kind struct {
+	kindtable.Kind
+	ID manifest.Kind
+}
+
+// ListKinds returns all kinds in the order of their numbers, which is about that in which people meet them.
+func ListKinds() []Kind {
+	var out []Kind
+	for _, k := range kindtable.All() {
+		out = append(out, Kind{k, manifest.Kind(k.Name())})
+	}
+	slices.SortFunc(out, func(a, b Kind) int { return cmp.Compare(a.Number(), b.Number()) })
+	return out
+}
+
+// kindOf is the kind of resources that a command is made for.
+func kindOf(name manifest.Kind) Kind {
+	k, _ := kindtable.Named(string(name)) // the tests look up each
+	return Kind{k, name}
+}
+
+// SourceKind is the kind of sources.
+func SourceKind() Kind { return kindOf(manifest.Source) }
+
+// ClusterKind is the kind of clusters.
+func ClusterKind() Kind { return kindOf(manifest.Cluster) }
+
+// ServiceKind is the kind of services.
+func ServiceKind() Kind { return kindOf(manifest.Service) }
+
+// BackendKind is the kind of backends.
+func BackendKind() Kind { return kindOf(manifest.Backend) }
+
+// SinkKind is the kind of sinks.
+func SinkKind() Kind { return kindOf(manifest.Sink) }
+
+// GlobalServiceKind is the kind of global services.
+func GlobalServiceKind() Kind { return kindOf(manifest.Global) }
+
+func (k Kind) getResource(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+	return h.Resource(ctx, k.Kind, name)
+}
+
+func (k Kind) readPage(ctx context.Context, h *hub.Hub, q Question) ([]manifest.Message, string, error) {
+	return h.Resources(ctx, k.Kind, hub.Question{Filter: q.Filter, Order: q.Sort, Token: q.token, Size: PageSize})
+}
+
+// RemoveResource deletes a resource; confirmation is what a call before asked for.
+func (k Kind) RemoveResource(ctx context.Context, h *hub.Hub, name, confirmation string) error {
+	return h.Delete(ctx, k.Kind, name, confirmation)
+}
+
+// FindKind takes a kind in singular or plural.
+func FindKind(name string) (Kind, error) {
+	var known []string
+	for _, k := range ListKinds() {
+		if strings.EqualFold(name, k.Singular()) || strings.EqualFold(name, k.Plural()) {
+			return k, nil
+		}
+		known = append(known, k.Plural())
+	}
+	unknown := fmt.Sprintf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions", "logins"), ", "))
+	if advice := KindElsewhere(name); advice != "" {
+		unknown += "; " + advice
+	}
+	return Kind{}, errors.New(unknown)
+}
+
+// ReadOne reads a resource by name.
+func (k Kind) ReadOne(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	defer cancel()
+	m, err := k.getResource(ctx, h, name)
+	if err != nil {
+		return nil, k.ExplainMissing(name, err)
+	}
+	return m, nil
+}
+
+// ExplainMissing says where to look when there is no such resource.
+func (k Kind) ExplainMissing(name string, err error) error {
+	if IsMissing(err) {
+		return fmt.Errorf("%w %s %q: see `fairlead get %s`", errMissing, k.Singular(), name, k.Plural())
+	}
+	return err
+}
+
+// errMissing begins what is said of a resource that is not there.
+var errMissing = errors.New("no")
+
+// IsMissing tells that a resource is not there from all else.
+func IsMissing(err error) bool {
+	if errors.Is(err, errMissing) {
+		return true
+	}
+	return connect.CodeOf(err) == connect.CodeNotFound && !strings.Contains(err.Error(), "may not view") // which says more
+}
+
+// Question is what is asked of a list.
+type Question struct{ Filter, Sort, token string }
+
+// ReadAll reads every resource, page by page.
+func (k Kind) ReadAll(ctx context.Context, h *hub.Hub) ([]manifest.Message, error) {
+	return k.ReadMatching(ctx, h, Question{})
+}
+
+// ReadMatching reads every resource that is asked for, page by page.
+func (k Kind) ReadMatching(ctx context.Context, h *hub.Hub, q Question) ([]manifest.Message, error) {
+	var all []manifest.Message
+	for {
+		page, next, err := k.OnePage(ctx, h, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if next == "" {
+			return all, nil
+		}
+		if next == q.token {
+			return nil, fmt.Errorf("list %s: the hub repeats a page", k.Plural())
+		}
+		q.token = next
+	}
+}
+
+// OnePage reads a page of a list.
+func (k Kind) OnePage(ctx context.Context, h *hub.Hub, q Question) ([]manifest.Message, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	defer cancel()
+	return k.readPage(ctx, h, q)
+}

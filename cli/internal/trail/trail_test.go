@@ -1,0 +1,214 @@
+package trail
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"fairlead.dev/cli/internal/clitest"
+	"fairlead.dev/cli/internal/view"
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+)
+
+// well is the trail of a service with which nothing is wrong.
+func well() *Trail {
+	return &Trail{
+		View:    view.View{Now: clitest.Noon()},
+		Service: clitest.WellService(),
+		Source: &consolev1.Source{
+			Metadata: clitest.Meta("shop"),
+			Spec: &consolev1.SourceSpec{
+				Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/shop.git"},
+			},
+			Status: &consolev1.SourceStatus{
+				Heads: []*consolev1.Head{{Ref: "refs/heads/main", Revision: clitest.WellRevision(), SignedBy: "SHA256:key"}},
+			},
+		},
+		Cluster: &consolev1.Cluster{Metadata: clitest.Meta("a"), Status: &consolev1.ClusterStatus{
+			JoinTime: clitest.Before(time.Hour), LastSeenTime: clitest.Before(20 * time.Second),
+			NextPollTime: clitest.Before(-100 * time.Second), AgentVersion: "v1", KubernetesVersion: "v1.36.3", Connected: true,
+		}},
+		Live: &gitcachev1.LiveSource{
+			Name: "shop", Owner: "gitcache-0", LastPollTime: clitest.Before(40 * time.Second),
+			NextPollTime: clitest.Before(-80 * time.Second), Url: "https://git.example.com/shop.git",
+		},
+	}
+}
+
+func TestTraceOfAServiceThatIsWell(t *testing.T) {
+	t.Parallel()
+	want := `shop-a: Healthy for 3m
+
+SOURCE    ok     shop https://git.example.com/shop.git
+                 fetched by gitcache-0, polled 40s ago, next in 80s
+COMMIT    ok     main is fedcba98, 5m old: "Add the shop" by Kim
+                 fetched 4m ago, signed by SHA256:key
+HUB       ok     01234567 of fedcba98, 3m ago
+                 artifact abcdef01, 2.0 KiB in 3 files
+DELIVERY  ok     cluster a, connected, seen 20s ago, asks in 100s or when it is nudged
+                 agent v1, Kubernetes v1.36.3
+CLUSTER   ok     for 3m: healthy, 3 of 3 objects are healthy
+                 applied: 01234567 of fedcba98 (3m)
+
+fedcba98 runs in cluster a and is healthy: nothing to do.
+`
+	tr := well()
+	if got := tr.RenderText(tr.ListSteps()); got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// Every break on the way is found where it is, with its age and the next step.
+func TestTraceSaysWhereItStands(t *testing.T) {
+	t.Parallel()
+	problem := func(text string) *consolev1.Problem {
+		return &consolev1.Problem{Message: text, Since: clitest.Before(time.Hour)}
+	}
+	for name, tt := range map[string]struct {
+		change  func(*Trail, *consolev1.ServiceStatus)
+		lines   []string
+		verdict string
+	}{
+		"the Git host is away": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Git.Problem = problem(`source "shop": connection refused. Check it.`)
+			},
+			[]string{"SOURCE    stale  shop", " for 60m: connection refused. Check it.", "CLUSTER   ok"},
+			"fedcba98 runs in cluster a and is healthy; but nothing newer comes from SOURCE for 60m: connection refused. Check it. Next: put that right; `fairlead sources refresh shop` asks at once.",
+		},
+		"nothing was ever fetched": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Git, s.Hub, s.Cluster = &consolev1.GitTruth{Problem: problem("401.")}, nil, nil
+			},
+			[]string{
+				"SOURCE    FAIL", "COMMIT    wait   nothing was fetched at main yet",
+				"HUB       wait   waits for a commit",
+			},
+			"it stands at SOURCE for 60m: 401. Next: put that right; `fairlead sources refresh shop` asks at once.",
+		},
+		"no gitcache answers": {
+			func(tr *Trail, _ *consolev1.ServiceStatus) { tr.Live, tr.noLive = nil, "can't be reached" },
+			[]string{
+				"SOURCE    ?      shop https://git.example.com/shop.git",
+				"no gitcache says how it is (can't be reached)", "what the console heard last, 4m ago",
+			},
+			"fedcba98 runs in cluster a and is healthy; but nobody answers for SOURCE. Next: run `fairlead check`.",
+		},
+		"the ref is not there": {
+			func(_ *Trail, s *consolev1.ServiceStatus) { s.Git, s.Hub, s.Cluster = nil, nil, nil },
+			[]string{"COMMIT    wait   nothing was fetched at main yet"},
+			"it stands at COMMIT: nothing was fetched at main yet. Next: `fairlead sources refresh shop` asks at once; `fairlead sources log shop` shows what is there.",
+		},
+		"the folder is gone": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Hub.Problem = problem(`service "shop-a": folder "deploy" is not in commit fedcba98.`)
+			},
+			[]string{
+				"HUB       FAIL   01234567 of fedcba98, 3m ago", `for 60m: folder "deploy" is not in commit fedcba98.`,
+			},
+			`it stands at HUB for 60m: folder "deploy" is not in commit fedcba98. Next: put that right and push, or change the service.`,
+		},
+		"a newer commit": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Git.Revision = &artifactv1.Revision{Commit: "99999999aa"}
+			},
+			[]string{"main is 99999999: \"\"", "HUB       wait", "CLUSTER   ok"},
+			"it stands at HUB for 4m: 99999999 is fetched and not handed out yet. Next: wait some seconds; if it stays, `fairlead check` says what is wrong with distributors.",
+		},
+		"all distributors are down": {
+			func(tr *Trail, _ *consolev1.ServiceStatus) {
+				tr.distributors, tr.noDistributors = []string{"distributor x: is down"}, true
+			},
+			[]string{"HUB       stale", "distributor x: is down"},
+			"fedcba98 runs in cluster a and is healthy; but nothing newer comes from HUB: no distributor answers, so nothing new can be handed out. Next: `fairlead check` says more.",
+		},
+		"a distributor is ready and something is wrong with it": {
+			func(tr *Trail, _ *consolev1.ServiceStatus) {
+				tr.distributors = []string{"distributor x: ready, version v1, but the disk is nearly full"}
+			},
+			[]string{"HUB       ok", "the disk is nearly full"},
+			"fedcba98 runs in cluster a and is healthy: nothing to do.",
+		},
+		"no agent": {
+			func(tr *Trail, s *consolev1.ServiceStatus) { tr.Cluster.Status, s.Cluster = nil, nil },
+			[]string{"DELIVERY  wait   cluster a, pending", "CLUSTER   wait   has not reported on it yet"},
+			"it stands at DELIVERY: no agent has joined cluster a. Next: run `fairlead cluster join-token a`.",
+		},
+		"disconnected is never green": {
+			func(tr *Trail, _ *consolev1.ServiceStatus) {
+				c := tr.Cluster.Status
+				c.Connected, c.LastSeenTime, c.NextPollTime = false, clitest.Before(10*time.Minute), clitest.Before(8*time.Minute)
+			},
+			[]string{
+				"DELIVERY  FAIL   cluster a, disconnected, seen 10m ago, should have asked 8m ago", "CLUSTER   ?",
+				"said 3m ago; not connected since, so nobody knows",
+			},
+			"it stands at DELIVERY for 10m: cluster a is not connected. Next: see that its agent runs and reaches the hub: its log says why it does not.",
+		},
+		"being applied": {
+			func(_ *Trail, s *consolev1.ServiceStatus) { s.Cluster.Report.Digest = "sha256:older" },
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: the cluster has not taken fedcba98 in yet. Next: wait, or look into the cluster: fairlead kubeconfig a.",
+		},
+		"held": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "Held (incident 7)."
+			},
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: Held (incident 7). Next: `fairlead diff service shop-a` shows what waits, `fairlead resume service shop-a` ends a hold of the hub.",
+		},
+		"a dry run": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_DIFFERS, "Nothing is applied, this is a dry run."
+			},
+			[]string{"CLUSTER   wait   for 3m: differs"},
+			"it stands at CLUSTER for 3m: Nothing is applied, this is a dry run. Next: `fairlead diff service shop-a` shows what waits, `fairlead resume service shop-a` ends a hold of the hub.",
+		},
+		"a removal to confirm": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				r := s.Cluster.Report
+				r.Phase, r.Message = deliveryv1.Phase_PHASE_WAITING, "would remove 8 of 12 objects."
+				r.Guard = &deliveryv1.Guard{
+					Id: "5be1",
+					Sample: []*deliveryv1.ManagedObject{
+						{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "prices"},
+					},
+				}
+			},
+			[]string{"CLUSTER   wait", "\n  shop: ConfigMap/prices  Guarded  would be removed"},
+			"it stands at CLUSTER for 3m: would remove 8 of 12 objects. Next: `fairlead confirm prune shop-a 5be1`, or put the manifests back and push.",
+		},
+		"an object fails": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				r := s.Cluster.Report
+				r.Phase, r.ObjectsHealthy = deliveryv1.Phase_PHASE_DEGRADED, 2
+				r.Objects = []*deliveryv1.ObjectReport{
+					{Group: "apps", Kind: "Deployment", Name: "web", Health: "Degraded", Message: "no image \x1b[31m"},
+				}
+			},
+			[]string{
+				"CLUSTER   FAIL   for 3m: degraded, 2 of 3 objects are healthy",
+				"\n  Deployment.apps/web  Degraded  no image [31m",
+			},
+			`it stands at CLUSTER for 3m: Deployment.apps/web is degraded: no image [31m. Next: put it right in "deploy" of source shop and push, or look into the cluster: fairlead kubeconfig a.`,
+		},
+	} {
+		tr := well()
+		tr.Service = proto.CloneOf(tr.Service)
+		tt.change(tr, tr.Service.GetStatus())
+		got := tr.RenderText(tr.ListSteps())
+		for _, want := range append(tt.lines, "\n\n"+tt.verdict+"\n") {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, got)
+			}
+		}
+		if strings.Contains(got, "s3cret") {
+			t.Errorf("%s: a password is shown:\n%s", name, got)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package view
+
+import (
+	"time"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/manifest"
+)
+
+// FreezeOf is the freeze of a project or cluster; nil: there is none.
+func FreezeOf(m manifest.Message) *deliveryv1.Freeze {
+	of, ok := m.(interface{ GetFreeze() *deliveryv1.Freeze })
+	if !ok {
+		return nil
+	}
+	return of.GetFreeze()
+}
+
+// DescribeFreeze returns a freeze in words; empty: there is none.
+func DescribeFreeze(f *deliveryv1.Freeze) string {
+	if f == nil {
+		return ""
+	}
+	words := "frozen"
+	if f.GetAuthor() != "" {
+		words += " by " + f.GetAuthor()
+	}
+	words += FormatReason(f.GetReason())
+	if IsSet(f.GetUntilTime()) {
+		words += " until " + f.GetUntilTime().AsTime().Local().Format(time.RFC3339)
+	}
+	return words
+}
+
+// FormatReason returns a reason behind what it is for.
+func FormatReason(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
