@@ -221,7 +221,7 @@ func (m *memory) place(uids map[string]string) (others []string) {
 	return others
 }
 
-// placed remembers uids of clusters.
+// placed remembers uids of clusters: of one that was made anew, the new one.
 func (m *memory) placed(uids map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,5 +73,16 @@ func TestWhatIsHeardStays(t *testing.T) {
 	known := map[string]*heard{"web": nil, "api": nil}
 	if m.recall(known); known["web"] != is || known["api"] == nil {
 		t.Errorf("known are %v", known)
+	}
+}
+
+func TestAClusterThatIsMadeAnewIsFound(t *testing.T) {
+	t.Parallel()
+	m := memory{most: 3}
+	m.placed(map[string]string{"edge-1": "old", "edge-2": ""})
+	m.placed(map[string]string{"edge-1": "new"})
+	uids := map[string]string{"edge-1": "", "edge-2": ""}
+	if others := m.place(uids); uids["edge-1"] != "new" || !slices.Equal(others, []string{"edge-2"}) {
+		t.Errorf("known are %v, and not %v", uids, others)
 	}
 }

@@ -120,6 +120,11 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 	for _, s := range services {
 		uids = append(uids, s.Meta.UID)
 	}
+	placed := make(map[string]string, len(clusters))
+	for name, cluster := range clusters {
+		placed[name] = cluster.UID
+	}
+	b.catalog.memory.placed(placed)
 	kept, err := v.Reports(ctx, uids)
 	if err != nil {
 		return nil, err
