@@ -1,6 +1,8 @@
+import { useQuery } from '@connectrpc/connect-query'
 import { Link, useParams } from 'react-router'
 import { Kind } from '../../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
+import { ClusterViewService } from '../../gen/fairlead/console/v1/cluster_view_service_pb'
 import { LiveService } from '../../gen/fairlead/console/v1/live_service_pb'
 import { failureOf, isMissing } from '../../hub/errors'
 import { quote } from '../../hub/filter'
@@ -44,6 +46,12 @@ export function Cluster() {
     filter,
     groupBy: ['state'],
   })
+  // What the agent sees is asked for at once, and shown when the cluster is known to be there. This page is not drawn again with it.
+  useQuery(
+    ClusterViewService.method.getClusterView,
+    { cluster: name },
+    { refetchInterval: false, refetchOnWindowFocus: false, notifyOnChangeProps: [] },
+  )
   const fresh = useFreshness([got])
   const counted = useFreshness([services])
   const missing = isMissing(got.error)
