@@ -337,7 +337,7 @@ test('a cluster in the list has the number of its services, as the worst one is'
   )
   const drawn = page.draw(<Clusters />)
   expect(drawn.match(/aria-label="[^"]*services?: [^"]*"/g)).toEqual([
-    'aria-label="5 services: 1 failed, 4 healthy"',
+    'aria-label="1 failed of 5 services: 1 failed, 4 healthy"',
   ])
   expect(words(drawn)).toContain('1 failed of 5')
 })

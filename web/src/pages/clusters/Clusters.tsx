@@ -130,13 +130,14 @@ function ServicesOf({ of, cluster }: { of: Map<State, number> | undefined; clust
   const total = [...of.values()].reduce((sum, n) => sum + n, 0)
   const words = worstFirst.filter((s) => of.get(s)).map((s) => `${of.get(s)} ${s}`)
   const as = worst(of.keys()) ?? 'healthy'
+  const before = as === 'healthy' ? '' : `${of.get(as)?.toLocaleString()} ${as} of `
   return (
     <Link
       to={`/services?q=${encodeURIComponent(`cluster = ${quote(cluster)}`)}`}
       title={words.join(', ')}
-      aria-label={`${amount(total, 'service')}: ${words.join(', ')}`}
+      aria-label={`${before}${amount(total, 'service')}: ${words.join(', ')}`} // begins with what is seen
     >
-      <Shown of={as} word={as === 'healthy' ? total.toLocaleString() : `${of.get(as)} ${as} of ${total}`} />
+      <Shown of={as} word={before + total.toLocaleString()} />
     </Link>
   )
 }
