@@ -121,7 +121,7 @@ Of a global service it is the tree of each of its services.`,
 			return app.UsageError(cmd)
 		}
 		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			show := func(ctx context.Context) (string, error) { return treeNow(ctx, a, h, args[0], live) }
+			show := func(ctx context.Context) (string, error) { return treeNow(ctx, h, args[0], live) }
 			if watch {
 				return a.RepeatText(ctx, app.FormatTable, show)
 			}
@@ -136,24 +136,24 @@ Of a global service it is the tree of each of its services.`,
 }
 
 // treeNow is a service with its objects, as it is now.
-func treeNow(ctx context.Context, a *app.App, h *hub.Hub, name string, live bool) (string, error) {
+func treeNow(ctx context.Context, h *hub.Hub, name string, live bool) (string, error) {
 	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		return "", err
 	}
-	return treeTextOf(ctx, a, h, got.GetService(), live)
+	return treeTextOf(ctx, h, got.GetService(), live)
 }
 
 // treeOf prints a service with its objects.
 func treeOf(ctx context.Context, a *app.App, h *hub.Hub, s *consolev1.Service, live bool) error {
-	text, err := treeTextOf(ctx, a, h, s, live)
+	text, err := treeTextOf(ctx, h, s, live)
 	if err != nil {
 		return err
 	}
 	return a.Printf("%s", text)
 }
 
-func treeTextOf(ctx context.Context, a *app.App, h *hub.Hub, s *consolev1.Service, live bool) (string, error) {
+func treeTextOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, live bool) (string, error) {
 	if s.GetSpec().GetCatalog() {
 		return treeOfCatalog(ctx, h, s)
 	}
