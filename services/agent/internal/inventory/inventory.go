@@ -58,11 +58,11 @@ type Entry struct {
 	Wave int32
 	// Hook: it was made at a moment of a sync, and is not looked after.
 	Hook bool
+	// Leaving: it left the manifests, and is still there; with a Sum because removing was switched off.
+	Leaving bool
 	// Expires: it goes by itself once it is done. Ended is when it was; zero: it is not, as far as is known.
 	Expires bool
 	Ended   time.Time
-	// Leaving: it left the manifests, and is still there; with a Sum because removing was switched off.
-	Leaving bool
 }
 
 // Going tells that the entry's object is on its way out of the cluster, or gone.
@@ -197,8 +197,7 @@ type Store struct {
 	records map[string]stored
 	// broken holds the services whose inventory can't be read. The services stand still; the others go on.
 	broken map[string]error
-	// owners says which service an object belongs to, here or soon.
-	owners map[object.Key]string
+	owners owners
 	// claimed are the objects of a service that are in owners and not in its record.
 	claimed map[string][]object.Key
 	// seals are of services whose records have none yet.
@@ -233,7 +232,7 @@ func (s stored) now() Record {
 // New returns a store over the ConfigMaps of Namespace. Load fills it.
 func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
 	return &Store{
-		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: map[object.Key]string{},
+		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: newOwners(),
 		claimed: map[string][]object.Key{}, seals: map[string]string{},
 		track: func(string, []Entry) {}, offer: func(string) {},
 	}
@@ -253,10 +252,10 @@ func (s *Store) Load(ctx context.Context) error {
 	}
 	records, broken, orphans := assemble(found)
 	s.mu.Lock()
-	s.records, s.broken, s.owners, s.claimed = records, broken, map[object.Key]string{}, map[string][]object.Key{}
+	s.records, s.broken, s.owners, s.claimed = records, broken, newOwners(), map[string][]object.Key{}
 	for service, kept := range records {
 		for _, entry := range kept.record.Entries {
-			s.owners[entry.Key] = service
+			s.owners.give(entry.Key, service)
 		}
 		s.track(service, watched(kept.record.Entries))
 	}
@@ -400,7 +399,7 @@ func (s *Store) Claim(service string, keys []object.Key) map[object.Key]string {
 	defer s.mu.Unlock()
 	taken := map[object.Key]string{}
 	for _, key := range keys {
-		if owner, ok := s.owners[key]; ok && owner != service {
+		if owner := s.owners.of(key); owner != "" && owner != service {
 			taken[key] = owner
 		}
 	}
@@ -408,8 +407,8 @@ func (s *Store) Claim(service string, keys []object.Key) map[object.Key]string {
 		return taken
 	}
 	for _, key := range keys {
-		if s.owners[key] != service {
-			s.owners[key] = service
+		if s.owners.of(key) != service {
+			s.owners.give(key, service)
 			s.claimed[service] = append(s.claimed[service], key)
 		}
 	}
@@ -427,21 +426,19 @@ func (s *Store) Release(service string) {
 func (s *Store) own(service string, entries []Entry) {
 	before := s.records[service].record.Entries
 	for _, entry := range before {
-		if s.owners[entry.Key] == service {
-			delete(s.owners, entry.Key)
-		}
+		s.owners.take(entry.Key, service)
 	}
 	for _, key := range s.claimed[service] {
-		delete(s.owners, key)
+		s.owners.take(key, service)
 	}
 	delete(s.claimed, service)
 	for _, entry := range entries {
-		s.owners[entry.Key] = service
+		s.owners.give(entry.Key, service)
 	}
 	s.track(service, watched(entries))
 	for heir, kept := range s.records {
 		if slices.ContainsFunc(kept.record.Left, func(key object.Key) bool {
-			return s.owners[key] == "" && slices.ContainsFunc(before, func(entry Entry) bool { return entry.Key == key })
+			return s.owners.of(key) == "" && slices.ContainsFunc(before, func(entry Entry) bool { return entry.Key == key })
 		}) {
 			s.offer(heir)
 		}
@@ -452,7 +449,7 @@ func (s *Store) own(service string, entries []Entry) {
 func (s *Store) Inherits(record Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(record.Left, func(key object.Key) bool { return s.owners[key] == "" })
+	return slices.ContainsFunc(record.Left, func(key object.Key) bool { return s.owners.of(key) == "" })
 }
 
 // Heir names a service that left this object to another one; "": there is none for which may is true.
@@ -490,9 +487,19 @@ func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (held, u
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var first object.Key
-	for key, service := range s.owners {
+	consider := func(key object.Key, service string) {
 		if match(key) && (held == "" || object.Compare(key, first) < 0) {
 			first, held = key, fmt.Sprintf("%s of service %q", key, service)
+		}
+	}
+	for service, kept := range s.records {
+		for _, entry := range kept.record.Entries {
+			consider(entry.Key, service)
+		}
+	}
+	for service, keys := range s.claimed {
+		for _, key := range keys {
+			consider(key, service)
 		}
 	}
 	return held, unreadable

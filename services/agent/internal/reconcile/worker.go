@@ -60,8 +60,6 @@ type worker struct {
 	backoff hub.Backoff
 	// fault is the last problem of an apply.
 	fault problem
-	// made are the objects that the last attempt sent, for the list of those that are there when it fails.
-	made map[object.Key]inventory.Entry
 	// told is the last problem that was logged, or what is waited for.
 	told string
 	// others holds sentences on definitions of kinds that are left to who has them.
@@ -97,6 +95,8 @@ type round struct {
 	// problem is why the last piece of work failed, and gate what a wave waits for.
 	problem *problem
 	gate    *apply.Gate
+	// made are the objects that an attempt sent, for the list of those that are there when it fails.
+	made map[object.Key]inventory.Entry
 }
 
 // attempt is how far the worker has come with what is wanted. It begins anew with each other want.
@@ -312,7 +312,6 @@ func (w *worker) fetch() outcome {
 	w.traced, w.span = telemetry.Of(w.order.ctx, service.Traceparent, w.site.controller.Tracer, "agent.apply",
 		trace.WithAttributes(attribute.String("service", w.site.name), attribute.String("digest", service.Digest),
 			attribute.String("revision", service.Commit)))
-	w.made = nil
 	if err := w.site.controller.Artifacts.Prepare(w.order.patience, service); err != nil {
 		return w.endApply(nil, retriedProblem(err).withState(staysAsItWas(record)))
 	}

@@ -156,30 +156,34 @@ func (m *memory) keep(of map[string]*heard, others map[string]bool) {
 	for name := range others {
 		delete(m.services, name)
 	}
-	if m.services == nil {
-		m.services = map[string]*heard{}
-	}
 	for name, h := range of {
-		if _, known := m.services[name]; !known && len(m.services) >= m.most {
-			for other := range m.services { // any: it is read again when it reports
-				delete(m.services, other)
-				break
-			}
-		}
-		m.services[name] = h
+		m.remember(name, h)
 	}
 }
 
 // meet remembers services that no report was heard of yet.
 func (m *memory) meet(of map[string]*heard) {
 	m.mu.Lock()
-	for name := range of {
-		if m.services[name] != nil {
-			delete(of, name)
+	defer m.mu.Unlock()
+	for name, h := range of {
+		if m.services[name] == nil {
+			m.remember(name, h)
 		}
 	}
-	m.mu.Unlock()
-	m.keep(of, nil)
+}
+
+// remember makes room for a service where there is none. The caller holds mu.
+func (m *memory) remember(name string, h *heard) {
+	if m.services == nil {
+		m.services = map[string]*heard{}
+	}
+	if m.services[name] == nil && len(m.services) >= m.most {
+		for other := range m.services { // any: it is read again when it reports
+			delete(m.services, other)
+			break
+		}
+	}
+	m.services[name] = h
 }
 
 // placeHeard gives services the uids of their clusters, and leaves out those that have none.
