@@ -11,6 +11,8 @@ const (
 	paceOver, paceWeight = time.Second, 4
 	// A caller that is refused comes back after leastPause, and after unknownPause at most while no rate is known; longestPause is what agents heed.
 	leastPause, unknownPause, longestPause = 2 * time.Second, 15 * time.Second, time.Minute
+	// jitter is the share of a pause that is left to chance.
+	jitter = 0.2
 )
 
 // Pace knows how fast a line is worked off. The zero value is ready.
@@ -19,6 +21,8 @@ type Pace struct {
 	rate  float64    // per second; 0: not known yet
 	done  int        // since begin
 	begin time.Time  // zero: nothing waits
+	// booked is when the line has come to all callers that were refused so far, if they come back and it moves as it does.
+	booked time.Time
 }
 
 // Note counts what was worked off. waits says whether more is in the line: a rate is measured only while there is, since a line that is empty now and
@@ -43,7 +47,7 @@ func (p *Pace) Note(n int, waits bool) {
 		p.begin, p.done = now, 0
 	}
 	if !waits {
-		p.begin = time.Time{}
+		p.begin, p.booked = time.Time{}, time.Time{}
 	}
 }
 
@@ -54,18 +58,31 @@ func (p *Pace) Takes(waiting int64) time.Duration {
 	if p.rate == 0 {
 		return 0
 	}
+	return p.takes(waiting)
+}
+
+// takes is Takes at a known rate. The caller holds mu.
+func (p *Pace) takes(waiting int64) time.Duration {
 	return time.Duration(min(float64(waiting)/p.rate, longestPause.Seconds()) * float64(time.Second))
 }
 
-// Pause is when a caller that is refused may come back: anything up to twice the time that a line of so many takes, so that those that come back are
-// as many as are worked off.
+// Pause is when a caller that is refused may come back: when the line of so many has come to an end, and those are worked off that were refused
+// before, each of whom has another time.
 func (p *Pace) Pause(waiting int64) time.Duration {
 	p.mu.Lock()
-	rate := p.rate
-	p.mu.Unlock()
-	most := unknownPause
-	if rate > 0 {
-		most = time.Duration(min(2*float64(waiting)/rate, longestPause.Seconds()) * float64(time.Second))
+	defer p.mu.Unlock()
+	if p.rate == 0 {
+		return leastPause + rand.N(unknownPause-leastPause) //nolint:gosec // jitter is no secret
 	}
-	return leastPause + rand.N(max(most-leastPause, time.Second)) //nolint:gosec // jitter is no secret
+	now := time.Now()
+	line := now.Add(p.takes(waiting))
+	if line.After(p.booked) {
+		p.booked = line
+	}
+	pause := p.booked.Sub(now)
+	if next := p.booked.Add(time.Duration(float64(time.Second) / p.rate)); next.Before(now.Add(longestPause)) {
+		p.booked = next
+	}
+	spread := time.Duration(jitter * float64(pause))
+	return max(pause-rand.N(spread+1), leastPause+rand.N(time.Second)) //nolint:gosec // jitter is no secret
 }

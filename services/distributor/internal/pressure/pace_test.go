@@ -6,36 +6,35 @@ import (
 	"time"
 )
 
-// A line of 4,000 at 200 a second takes 20 s: its callers come back within 40 s, spread over them.
+// A line of 4,000 at 200 a second takes 20 s. Those who are refused meanwhile come back after it, and no faster than it moves.
 func TestRefusedCallersComeBackAsFastAsTheLineMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p Pace
-		longest := func(waiting int64) (longest time.Duration) {
-			for range 1000 {
+		pauses := func(waiting int64, callers int) (shortest, longest time.Duration) {
+			shortest = time.Hour
+			for range callers {
 				pause := p.Pause(waiting)
-				if pause < leastPause {
-					t.Fatalf("pause of %s", pause)
-				}
-				longest = max(longest, pause)
+				shortest, longest = min(shortest, pause), max(longest, pause)
 			}
-			return longest
+			return shortest, longest
 		}
-		if got := longest(4000); got > unknownPause || got < unknownPause/2 {
-			t.Errorf("while nothing is known: up to %s", got)
+		if shortest, longest := pauses(4000, 1000); shortest < leastPause || longest > unknownPause || longest < unknownPause/2 {
+			t.Errorf("while nothing is known: %s to %s", shortest, longest)
 		}
 		for range 100 {
 			<-time.After(100 * time.Millisecond)
 			p.Note(20, true)
 		}
-		if got := longest(4000); got < 35*time.Second || got > 45*time.Second {
-			t.Errorf("at 200 a second: up to %s", got)
+		if shortest, longest := pauses(4000, 2000); shortest < 16*time.Second || longest < 25*time.Second || longest > 30*time.Second {
+			t.Errorf("2,000 callers after 20 s at 200 a second: %s to %s", shortest, longest)
 		}
-		if got := longest(4_000_000); got > longestPause || got < longestPause/2 {
-			t.Errorf("of far too many: up to %s", got)
+		if shortest, longest := pauses(4000, 20_000); shortest < 24*time.Second || longest > longestPause || longest < longestPause/2 {
+			t.Errorf("of far too many: %s to %s", shortest, longest)
 		}
-		if got := longest(0); got > leastPause+time.Second {
-			t.Errorf("of none: up to %s", got)
+		p.Note(20, false) // all that waited are through, so what was refused comes in time
+		if shortest, longest := pauses(0, 10); shortest < leastPause || longest > leastPause+time.Second {
+			t.Errorf("of none: %s to %s", shortest, longest)
 		}
 	})
 }
