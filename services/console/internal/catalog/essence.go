@@ -91,6 +91,25 @@ func (e *Essence) Report(row store.Report) bool {
 	return true
 }
 
+// Hub takes over what the hub hands out, of refs that are known. false: what comes of it has to be read.
+func (e *Essence) Hub(said store.Hub, refs map[store.HubRef]RefHub) bool {
+	told, ok := said.Value.(*HubTruth)
+	if !ok || e.has(hasAlike) || len(told.Alike) > 0 || e.has(hasReport) && markOf(told.Digest) != e.digest {
+		return false
+	}
+	truth := *told
+	if !truth.take(refs) {
+		return false
+	}
+	next := (&Service{Status: ServiceStatus{Hub: truth}}).Essence()
+	const others = ofCatalog | hasConfigProblem | hasReport | reportsDigest | appliedDigest
+	next.flags = next.flags&^others | e.flags&others
+	next.ref, next.configProblem = e.ref, e.configProblem
+	next.phase, next.sequence, next.reported = e.phase, e.sequence, e.reported
+	*e = next
+	return true
+}
+
 // Known is a service of which all is known but what hub and cluster say now.
 type Known struct {
 	UID, Cluster string // uids

@@ -71,6 +71,22 @@ func TestEssenceJudgesLikeTheWhole(t *testing.T) {
 				t.Fatalf("told %+v, read %+v", told, essence)
 			}
 		}
+		said := store.Hub{Value: new(s.Status.Hub)}
+		refs := map[store.HubRef]RefHub{}
+		if rapid.Bool().Draw(t, "of its ref") {
+			s.Status.Hub.Revision = Revision{}
+			said.Value = new(s.Status.Hub)
+			refs[store.HubRef{Source: "uid", Ref: "refs/heads/main"}] = RefHub{Revision: Revision{Commit: "c"}, ResolveTime: moment("resolve of the ref")}
+			s.Status.Hub.take(refs)
+			essence = s.Essence()
+		}
+		before := s
+		before.Status.Hub = HubTruth{Digest: pick("digest before", "", "d1", "d2"), Revision: Revision{Commit: "a"}, Problem: problem("hub before")}
+		told := before.Essence()
+		known := s.Status.Cluster.Report == nil || before.Status.Hub.Digest == s.Status.Hub.Digest
+		if took := told.Hub(said, refs); took != known || took && told != essence {
+			t.Fatalf("took %t, told %+v, read %+v", took, told, essence)
+		}
 		s.Status.Git = gitTruth(&source, s.Spec.EffectiveRef())
 		want, _, since := judge(s, cluster, now)
 		if got, at := essence.Judge(&source, &cluster, s.Meta.UpdateTime); got != want || !at.Equal(since) {
@@ -99,5 +115,20 @@ func TestEssenceFollowsTheRef(t *testing.T) {
 	}
 	if state, _ := essence.Judge(&source, &cluster, now); state != Healthy {
 		t.Errorf("%s when the hub hands the commit out", state)
+	}
+}
+
+// What is handed out from a commit that is kept with its ref, or again under another digest, is not told by the truth of the service alone.
+func TestEssenceReadsWhatATruthDoesNotSay(t *testing.T) {
+	t.Parallel()
+	for name, truth := range map[string]HubTruth{
+		"a ref that is not known": {Source: "uid", Ref: "refs/heads/main", Digest: "d"},
+		"the same content again":  {Digest: "d", Revision: Revision{Commit: "a"}, Alike: []string{"c"}},
+	} {
+		s := Service{}
+		essence := s.Essence()
+		if essence.Hub(store.Hub{Value: &truth}, nil) {
+			t.Errorf("%s: taken over", name)
+		}
 	}
 }

@@ -63,7 +63,7 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	states, read := map[string][]byte{}, map[string][]byte{}
+	states, read, values := map[string][]byte{}, map[string][]byte{}, map[string]any{}
 	var events []store.Event
 	var begun []store.Deployment
 	met := map[string]*heard{} // by name; the first reports of these are going to come
@@ -140,6 +140,8 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 			if states[n.service.Meta.UID], err = json.Marshal(n.after); err != nil {
 				return fmt.Errorf("encode hub truth of service %q: %w", n.service.Meta.Name, err)
 			}
+			truth := n.after
+			values[n.service.Meta.UID] = &truth
 			if c.observer == nil {
 				continue
 			}
@@ -157,7 +159,7 @@ func (c *Catalog) recordHub(ctx context.Context, in []ServiceHub, refs []RefHub)
 	if err != nil {
 		return nil, err
 	}
-	lost, err = c.store.PutHub(ctx, states, read, begun, keptSteps, events...)
+	lost, err = c.store.PutHub(ctx, states, read, values, begun, keptSteps, events...)
 	if err == nil {
 		c.memory.meet(met)
 	}
@@ -292,15 +294,26 @@ func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]Hub
 		return nil, err
 	}
 	for uid, h := range truths {
-		if r, ok := refs[store.HubRef{Source: h.Source, Ref: h.Ref}]; ok && h.follows() {
-			h.Revision, h.ofRef = r.Revision, true
-			if r.ResolveTime.After(h.ResolveTime) {
-				h.ResolveTime = r.ResolveTime
-			}
-			truths[uid] = h
-		}
+		h.take(refs)
+		truths[uid] = h
 	}
 	return truths, nil
+}
+
+// take takes over what the hub knows of the ref whose revision counts, and says whether all is known then.
+func (h *HubTruth) take(refs map[store.HubRef]RefHub) bool {
+	if !h.follows() {
+		return true
+	}
+	r, ok := refs[store.HubRef{Source: h.Source, Ref: h.Ref}]
+	if !ok {
+		return false
+	}
+	h.Revision, h.ofRef = r.Revision, true
+	if r.ResolveTime.After(h.ResolveTime) {
+		h.ResolveTime = r.ResolveTime
+	}
+	return true
 }
 
 // maxAlike is how many digests of the same content are kept: a cluster that is connected reports on one within seconds.

@@ -167,22 +167,21 @@ func (b *Board) renew(services []*row, essences map[string]catalog.Essence) {
 	b.announce()
 }
 
-// report gives a service the state that comes of a report, or has the service read anew: nothing is read of one that nobody looks at if
-// the report is all that is new. The caller holds mu.
-func (b *Board) report(report store.Report, now time.Time) {
-	known := b.byUID[report.Service]
+// hear gives a service the state that comes of what was said about it, or has the service read anew: nothing is read of one that nobody looks at if
+// change can tell what the service's essence is now. The caller holds mu.
+func (b *Board) hear(service string, now time.Time, change func(*row, *catalog.Essence) bool) {
+	known := b.byUID[service]
 	if known == nil {
 		return // the service will come with its status
 	}
 	ref := store.Ref{Kind: known.kind, Name: known.name}
 	r := b.rows[store.KindService][known.name]
-	if r == nil || r.uid != report.Service || r.essence == nil || b.urgent[ref] || b.later[ref] || b.lookedAt(r, now) {
+	if r == nil || r.uid != service || r.essence == nil || b.urgent[ref] || b.later[ref] || b.lookedAt(r, now) {
 		b.later[ref] = true
 		return
 	}
-	cluster := b.rows[store.KindCluster][r.cluster.Value()]
 	essence := *r.essence
-	if cluster == nil || cluster.uid != report.Cluster || !essence.Report(report) {
+	if !change(r, &essence) {
 		b.later[ref] = true
 		return
 	}

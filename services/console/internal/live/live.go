@@ -124,6 +124,8 @@ type Board struct {
 	urgent map[store.Ref]bool
 	later  map[store.Ref]bool
 	refs   map[string]bool // uids of sources of whose refs the hub said something
+	// hubRefs is what the hub said of refs since the board began.
+	hubRefs map[store.HubRef]catalog.RefHub
 	// dirty says which states are to be derived, and derived when they were last.
 	dirty   moved
 	derived time.Time
@@ -169,7 +171,7 @@ func New(d Deps) *Board {
 	b := &Board{
 		Deps: d, nonce: store.NewEventID(), wake: make(chan struct{}, 1), moved: make(chan struct{}),
 		rows: map[store.Kind]map[string]*row{}, services: map[word]map[string]struct{}{}, byUID: map[string]*row{}, urgent: map[store.Ref]bool{}, later: map[store.Ref]bool{}, seen: map[store.Touch]bool{},
-		looks: map[*look]bool{}, refs: map[string]bool{}, dirty: newMoved(), sources: map[word]*catalog.Source{},
+		looks: map[*look]bool{}, refs: map[string]bool{}, hubRefs: map[store.HubRef]catalog.RefHub{}, dirty: newMoved(), sources: map[word]*catalog.Source{},
 	}
 	d.Store.OnTouch(b.touched)
 	return b
@@ -183,6 +185,7 @@ func (b *Board) touched(t store.Touched) {
 	b.pending.Clusters = append(b.pending.Clusters, t.Clusters...)
 	b.pending.Sources = append(b.pending.Sources, t.Sources...)
 	b.pending.Reports = append(b.pending.Reports, t.Reports...)
+	b.pending.Hubs = append(b.pending.Hubs, t.Hubs...)
 	b.pendingMu.Unlock()
 	select {
 	case b.wake <- struct{}{}:
@@ -414,8 +417,14 @@ func (b *Board) touch(t store.Touched) {
 		}
 	}
 	stepped, now := b.stepped, b.Now()
+	for _, said := range t.Hubs { // first, since a report is about what the hub hands out
+		b.hear(said.Service, now, func(_ *row, essence *catalog.Essence) bool { return essence.Hub(said, b.hubRefs) })
+	}
 	for _, report := range t.Reports {
-		b.report(report, now)
+		b.hear(report.Service, now, func(r *row, essence *catalog.Essence) bool {
+			cluster := b.rows[store.KindCluster][r.cluster.Value()]
+			return cluster != nil && cluster.uid == report.Cluster && essence.Report(report)
+		})
 	}
 	if b.stepped != stepped {
 		b.announce()
@@ -608,6 +617,7 @@ func (b *Board) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (c
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.Copy(b.dirty.refs, refs)
+	maps.Copy(b.hubRefs, refs)
 	for _, l := range loaded {
 		rows := b.kind(l.row.kind)
 		current := rows[l.row.name]

@@ -26,8 +26,9 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 
 // PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by what stepsOf
 // makes of reports that are here already, and events about them. A truth is kept in the place of the one that the caller has read, nil for none;
-// lost are the services of which somebody else has written another one meanwhile, without what belongs to them.
-func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, begun []Deployment,
+// lost are the services of which somebody else has written another one meanwhile, without what belongs to them. values are what OnTouch is told of truths;
+// it is told of the service alone where there is none.
+func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, values map[string]any, begun []Deployment,
 	stepsOf func(Report) ([]Step, error), events ...Event,
 ) (lost []string, err error) {
 	if len(states) == 0 {
@@ -35,7 +36,8 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, begu
 	}
 	uids := sortedKeys(states)
 	var healthy []became
-	err = s.status(ctx, &Touched{Services: uids}, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
+	touched := Touched{Services: uids}
+	err = s.status(ctx, &touched, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
 		if len(begun) > 0 { // before any row: a console of an earlier version that writes the same ones takes it first
 			if err := s.dialect.lock(ctx, tx, s.dialect.lockBegun); err != nil {
 				return nil, err
@@ -47,12 +49,27 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, begu
 		ours := slices.DeleteFunc(slices.Clone(begun), func(d Deployment) bool { return !kept[ReportKey{Service: d.Service}] })
 		healthy, err = s.beginDeployments(ctx, tx, ours, stepsOf)
 		lost = slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return kept[ReportKey{Service: uid}] })
+		touched = hubsTold(uids, kept, values)
 		return kept, err
 	})
 	if err == nil {
 		s.tellHealthy(healthy)
 	}
 	return lost, err
+}
+
+// hubsTold is what there is to tell of truths that were written.
+func hubsTold(uids []string, kept map[ReportKey]bool, values map[string]any) (t Touched) {
+	for _, uid := range uids {
+		switch value := values[uid]; {
+		case !kept[ReportKey{Service: uid}]:
+		case value == nil:
+			t.Services = append(t.Services, uid)
+		default:
+			t.Hubs = append(t.Hubs, Hub{uid, value})
+		}
+	}
+	return t
 }
 
 // putHub writes hub truths, as putReports does reports, and returns those that it wrote.

@@ -12,6 +12,14 @@ type Touched struct {
 	Services, Clusters, Sources []string // uids
 	// Reports were written about other services, and nothing else was. They have a Value and no State.
 	Reports []Report
+	// Hubs were written about other services, and nothing else was.
+	Hubs []Hub
+}
+
+// Hub is the truth of the hub about a service, as the caller of PutHub has it.
+type Hub struct {
+	Service string
+	Value   any
 }
 
 // OnTouch has touched called after each commit of statuses by this console. touched must not block. Call it before Run
@@ -19,7 +27,7 @@ type Touched struct {
 func (s *Store) OnTouch(touched func(Touched)) { s.touched = touched }
 
 func (s *Store) tellTouched(t Touched) {
-	if s.touched != nil && len(t.Services)+len(t.Clusters)+len(t.Sources)+len(t.Reports) > 0 {
+	if s.touched != nil && len(t.Services)+len(t.Clusters)+len(t.Sources)+len(t.Reports)+len(t.Hubs) > 0 {
 		s.touched(t)
 	}
 }

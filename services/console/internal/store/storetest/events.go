@@ -33,7 +33,7 @@ func putHub(t *testing.T, s *store.Store, states map[string][]byte, begun []stor
 	stepsOf func(store.Report) ([]store.Step, error), events ...store.Event,
 ) error {
 	t.Helper()
-	_, err := s.PutHub(t.Context(), states, hubOf(t, s, slices.Collect(maps.Keys(states))), begun, stepsOf, events...)
+	_, err := s.PutHub(t.Context(), states, hubOf(t, s, slices.Collect(maps.Keys(states))), nil, begun, stepsOf, events...)
 	return err
 }
 
@@ -237,7 +237,7 @@ func testEventsOfStatuses(t *testing.T, open Open) {
 		for _, uid := range uids {
 			states[uid], keys = []byte(state), append(keys, store.ReportKey{Service: uid})
 		}
-		lost, err := at.PutHub(t.Context(), states, read, nil, nil, of(name, keys...)...)
+		lost, err := at.PutHub(t.Context(), states, read, nil, nil, nil, of(name, keys...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
