@@ -137,13 +137,18 @@ func (h *Hub) gather(now time.Time) []string {
 		h.due = map[string]time.Time{} // a map that has held many stays large
 	}
 	h.mu.Unlock()
-	uids := make(map[string]string, len(names))
-	for _, name := range names {
+	type place struct{ uid, name string }
+	places := make([]place, len(names))
+	for i, name := range names {
+		places[i].name = name
 		if t, ok := h.truth(name); ok {
-			uids[name] = t.UID
+			places[i].uid = t.UID
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(uids[a], uids[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.uid, b.uid), cmp.Compare(a.name, b.name)) })
+	for i, p := range places {
+		names[i] = p.name
+	}
 	return names
 }
 
