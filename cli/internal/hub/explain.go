@@ -15,6 +15,7 @@ import (
 
 	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/kind"
 )
 
 // explainer is the interceptor that turns the errors of calls into ones for people. The error that it returns still has
@@ -81,7 +82,7 @@ func (e explainer) explainError(err error) error {
 	case code == connect.CodePermissionDenied:
 		text = fmt.Sprintf("user %q may not do this: %s", e.at.User, said)
 	case code == connect.CodeNotFound && absent.MatchString(said):
-		text = fmt.Sprintf("%s: see `fairlead get %ss`", said, absent.FindStringSubmatch(said)[1])
+		text = said + whereListed(absent.FindStringSubmatch(said)[1])
 	case code == connect.CodeInvalidArgument && strings.HasPrefix(said, orderField):
 		text = "--sort: " + strings.TrimPrefix(said, orderField)
 	case connect.IsWireError(err):
@@ -90,6 +91,16 @@ func (e explainer) explainError(err error) error {
 		text = ExplainUnreachable(e.at.URL, err)
 	}
 	return explained{text, err}
+}
+
+// whereListed says which command lists what a word names; empty: none does.
+func whereListed(word string) string {
+	for _, k := range kind.All() {
+		if strings.EqualFold(word, k.Singular()) {
+			return fmt.Sprintf(": see `fairlead get %s`", k.Plural())
+		}
+	}
+	return ""
 }
 
 // LogInAgain says how a person gets a new token for a context.

@@ -20,6 +20,23 @@ func TestAnErrorOfAnOrderNamesTheFlag(t *testing.T) {
 	}
 }
 
+// The advice of an error names a command that there is.
+func TestAnErrorSaysWhereWhatThereIsIsListed(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		`source "shop" does not exist`:       "source \"shop\" does not exist: see `fairlead get sources`",
+		`service "shop" does not exist`:      "service \"shop\" does not exist: see `fairlead get services`",
+		`recording "12ab" does not exist`:    `recording "12ab" does not exist`,
+		`source "shop" has no ref "v1"`:      `source "shop" has no ref "v1"`,
+		`file "a" of "b" does not exist now`: `file "a" of "b" does not exist now`,
+	} {
+		err := newExplainer(contexts.Context{}).explainError(connect.NewWireError(connect.CodeNotFound, errors.New(said)))
+		if err.Error() != want || connect.CodeOf(err) != connect.CodeNotFound {
+			t.Errorf("%s: got %v, want %s", said, err, want)
+		}
+	}
+}
+
 func TestASecretIsSentInClearTextToThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{

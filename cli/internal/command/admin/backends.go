@@ -14,7 +14,7 @@ import (
 
 func checkBackend(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use:   "check-backend NAME [PATH]",
+		Use:   "check-backend BACKEND [PATH]",
 		Short: "Read from a backend of configuration now, and say how that went",
 		Long: `Read from a backend of configuration now, and say how that went: whether it lets the hub in, or with a path, which
 keys are there. Values are not shown.`,

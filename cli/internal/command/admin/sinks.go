@@ -39,7 +39,7 @@ func testSinkAsBefore(a *app.App) *cobra.Command {
 // testSink sends a test event.
 func testSink(a *app.App, verb string) *cobra.Command {
 	return &cobra.Command{
-		Use:   verb + " NAME",
+		Use:   verb + " SINK",
 		Short: "Send a test event to a sink now, and say what the other side answers",
 		Long: `Send a test event to a sink now, and say what the other side answers. It is sent once, whatever else waits for the sink,
 by its template, to where its events go. Whoever may change the sink may test it.`,

@@ -32,11 +32,11 @@ func sourcesCommand(a *app.App) *cobra.Command {
 
 func sourcesRefresh(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use:   "refresh NAME",
+		Use:   "refresh SOURCE",
 		Short: "Ask the repository now whether something is new, instead of at the next interval",
 		Long: `Ask the repository now whether something is new, instead of at the next interval.
 
-It returns at once. What the repository answers is in "fairlead get source NAME" a moment later.`,
+It returns at once. What the repository answers is in "fairlead get source SOURCE" a moment later.`,
 		Args: app.WantArgs(1, 1),
 		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return refreshSources(ctx, a, h, args) }),
 	}
@@ -66,7 +66,7 @@ func sourcesLog(a *app.App) *cobra.Command {
 	var ref, format string
 	var limit int
 	cmd := &cobra.Command{
-		Use:   "log NAME",
+		Use:   "log SOURCE",
 		Short: "Show the history of a source",
 		Long: `Show the history of a source as the hub has fetched it, newest first. Of merges, what was merged in is left out.
 
@@ -119,7 +119,7 @@ func showLog(a *app.App, commits []*artifactv1.Revision, format string) error {
 func sourcesTree(a *app.App) *cobra.Command {
 	var ref, format string
 	cmd := &cobra.Command{
-		Use:   "tree NAME [FOLDER]",
+		Use:   "tree SOURCE [FOLDER]",
 		Short: "Show what is in a folder of a source",
 		Long:  "Show what is in a folder of a source as the hub has fetched it. The repository itself is not asked.",
 		Example: `  fairlead sources tree shop
@@ -178,7 +178,7 @@ func showTree(a *app.App, tree *gitcachev1.ListTreeResponse, format string) erro
 func sourcesCat(a *app.App) *cobra.Command {
 	var ref string
 	cmd := &cobra.Command{
-		Use:   "cat NAME FILE",
+		Use:   "cat SOURCE FILE",
 		Short: "Print a file of a source",
 		Long: `Print a file of a source as the hub has fetched it, byte by byte, up to 1 MiB. The repository itself is not
 asked.`,
