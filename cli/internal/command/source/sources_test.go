@@ -309,7 +309,6 @@ func TestAFileOfASourceIsPrintedByteByByte(t *testing.T) {
 			Asked: `ReadFile {"source":"shop","revision":"1a2b3c4d","path":"deploy/web.yaml"}
 `,
 			Stdout: "a: \x00b\r\nno end of line",
-			"no end of line",
 		},
 		"an empty file": {
 			Line: "sources cat shop empty", Hub: []hubtest.Answer{file(gitcachev1.TreeEntry_KIND_EXECUTABLE, "")},
