@@ -41,7 +41,8 @@ func Run(ctx context.Context, args []string, io app.IO) error {
 	if err != nil {
 		return err
 	}
-	err = root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = explainFlags(cmd, err)
 	end(err)
 	return err
 }

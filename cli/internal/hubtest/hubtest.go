@@ -1,4 +1,5 @@
-// Package hubtest runs command lines against a hub whose answers a test gives, and compares all that a person sees with a text.
+// Package hubtest runs command lines against a hub whose answers a test gives, and compares all that a person sees with
+// a text.
 // What a real hub answers is tested by the scripts of cmd/fairlead and e2e.
 package hubtest
 
@@ -7,8 +8,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,7 +59,7 @@ func On[Req, Res any](procedure string, do func(*Req) (*Res, error)) Answer {
 // OnStream answers a procedure with several messages, and then with an error, if there is one.
 func OnStream[Req, Res any](procedure string, fails error, messages ...*Res) Answer {
 	return Answer{procedure, func(asked func(string)) http.Handler {
-		return connect.NewServerStreamHandlerSimple(procedure, func(_ context.Context, req *Req, out *connect.ServerStream[Res]) error {
+		do := func(_ context.Context, req *Req, out *connect.ServerStream[Res]) error {
 			asked(describe(procedure, req))
 			for _, m := range messages {
 				if err := out.Send(m); err != nil {
@@ -64,7 +67,8 @@ func OnStream[Req, Res any](procedure string, fails error, messages ...*Res) Ans
 				}
 			}
 			return fails
-		})
+		}
+		return connect.NewServerStreamHandlerSimple(procedure, do)
 	}}
 }
 
@@ -107,9 +111,12 @@ type Case struct {
 	// Env is what the environment has besides the token.
 	Env map[string]string
 	Hub []Answer
-	// Gitcaches are what the console says where its gitcaches are; nil: at the hub. Tunnels likewise.
-	Gitcaches, Tunnels []string
-	// NoHub has the command line go without --server and a token.
+	// Files are in Folder before, by name.
+	Files map[string]string
+	// Gitcaches are what the console says where its gitcaches are; nil: at the hub. Tunnels likewise. No distributor is known
+	// unless the case says so.
+	Gitcaches, Tunnels, Distributors []string
+	// NoHub has the command line go without a token, and without the --server that is added to lines that have none.
 	NoHub bool
 
 	// Asked are the requests that the hub got, one a line, in order. A hub that is asked in parallel is told by Any.
@@ -118,6 +125,8 @@ type Case struct {
 	Any bool
 	// Stdout and Stderr are all that is printed, Err is what the command ends with.
 	Stdout, Stderr, Err string
+	// Left are all files that are in Folder afterwards, by name; nil: they are not looked at.
+	Left map[string]string
 }
 
 // Run runs each case, with a hub for each.
@@ -141,12 +150,19 @@ func (c Case) run(t *testing.T) {
 	}
 	asked.endpoints = &consolev1.Endpoints{
 		Gitcaches: fill(c.Gitcaches, hub.URL, places), Tunnels: fill(c.Tunnels, hub.URL, places),
+		Distributors: fill(append([]string{}, c.Distributors...), hub.URL, places),
+	}
+	for name, text := range c.Files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	env := map[string]string{"FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml"), "FAIRLEAD_TOKEN": "token"}
-	args := append(splitLine(strings.NewReplacer(places...).Replace(c.Line)), "--server", hub.URL)
+	args := splitLine(strings.NewReplacer(places...).Replace(c.Line))
 	if c.NoHub {
 		delete(env, "FAIRLEAD_TOKEN")
-		args = args[:len(args)-2]
+	} else if !slices.Contains(args, "--server") {
+		args = append(args, "--server", hub.URL)
 	}
 	for name, value := range c.Env {
 		env[name] = strings.NewReplacer(places...).Replace(value)
@@ -170,6 +186,27 @@ func (c Case) run(t *testing.T) {
 			t.Errorf("fairlead %s: %s is\n%s\nwant\n%s", c.Line, seen.what, seen.got, seen.want)
 		}
 	}
+	if left := filesOf(t, folder); c.Left != nil && !maps.Equal(left, c.Left) {
+		t.Errorf("fairlead %s: left are %q\nwant %q", c.Line, left, c.Left)
+	}
+}
+
+// filesOf reads all files of a folder, by name.
+func filesOf(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		text, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[entry.Name()] = string(text)
+	}
+	return found
 }
 
 // start starts the hub of a case.

@@ -21,11 +21,12 @@ type input struct {
 	data []byte
 }
 
-// ReadObjects decodes and checks all files, and what folders are built to.
+// ReadObjects decodes and checks all files, and what folders are built to. All that is wrong with them is one error.
 func ReadObjects(ctx context.Context, a *app.App, names, folders []string) ([]*manifest.Object, error) {
 	objects, problems, err := ReadAll(ctx, a, names, folders)
 	if err == nil && len(problems) > 0 {
-		err = NothingApplied(problems)
+		problems.Sort()
+		err = fmt.Errorf("the files have mistakes, and nothing was done:\n%w", problems)
 	}
 	if err != nil {
 		return nil, err

@@ -45,6 +45,9 @@ backend: OVER is the layer that a service gets the entry from instead.`,
 		if (file == "") == (len(args) == 0) {
 			return app.UsageError(cmd)
 		}
+		if err := app.CheckOneOf(format, formats()); err != nil {
+			return err
+		}
 		req := &consolev1.PreviewConfigRequest{}
 		if file == "" {
 			req.Of = &consolev1.PreviewConfigRequest_Service{Service: args[0]}
@@ -68,6 +71,11 @@ backend: OVER is the layer that a service gets the entry from instead.`,
 	return cmd
 }
 
+// formats are the forms in which configuration is shown.
+func formats() []string {
+	return []string{app.FormatTable, app.FormatWide, app.FormatJSON, app.FormatYAML, app.FormatName}
+}
+
 // readService reads the one service that a file describes.
 func readService(ctx context.Context, a *app.App, file string) (*consolev1.Service, error) {
 	objects, err := input.ReadObjects(ctx, a, []string{file}, nil)
@@ -81,7 +89,7 @@ func readService(ctx context.Context, a *app.App, file string) (*consolev1.Servi
 		}
 	}
 	if len(found) != 1 {
-		return nil, fmt.Errorf("%s: has %s: give a file with one", file, plural.Of(len(found), "service"))
+		return nil, fmt.Errorf("%s has %s: give a file with one", input.DisplayName(file), plural.Of(len(found), "service"))
 	}
 	return found[0], nil
 }
@@ -97,10 +105,8 @@ func printConfig(a *app.App, res *consolev1.PreviewConfigResponse, format string
 				return err
 			}
 		}
-	case app.FormatTable, app.FormatWide:
-		err = configTable(a, res, format == app.FormatWide)
 	default:
-		return fmt.Errorf("configuration can be shown as table, wide, json, yaml or name, not as %s", format)
+		err = configTable(a, res, format == app.FormatWide)
 	}
 	if err != nil {
 		return err
@@ -117,11 +123,11 @@ func printConfig(a *app.App, res *consolev1.PreviewConfigResponse, format string
 		}
 	}
 	if missing > 0 {
-		have := "have"
-		if len(res.GetEntries()) == 1 {
-			have = "has"
+		have := "have no value: until they have"
+		if missing == 1 {
+			have = "has no value: until it has"
 		}
-		return fmt.Errorf("%s %s no value: until they have, the service keeps the configuration that it has, or is held back", plural.Part(missing, len(res.GetEntries()), "entry"), have)
+		return fmt.Errorf("%s %s one, the service keeps the configuration that it has, or is held back", plural.Part(missing, len(res.GetEntries()), "entry"), have)
 	}
 	return nil
 }

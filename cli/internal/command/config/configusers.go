@@ -16,12 +16,15 @@ import (
 
 // configUsers lists the services that get values, or one entry, from a resource.
 func configUsers(a *app.App, cmd *cobra.Command, from, entry, format string) error {
-	kindName, name, ok := strings.Cut(from, "/")
-	if !ok {
+	kindName, name, _ := strings.Cut(from, "/")
+	if name == "" {
 		return fmt.Errorf("--from %q: write KIND/NAME, such as configset/base", from)
 	}
 	k, err := resource.FindKind(kindName)
 	if err != nil {
+		return err
+	}
+	if err := app.CheckOneOf(format, formats()); err != nil {
 		return err
 	}
 	return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
@@ -56,9 +59,6 @@ func printConfigUsers(a *app.App, all *consolev1.ListConfigUsersResponse, format
 			}
 		}
 		return nil
-	case app.FormatTable, app.FormatWide:
-	default:
-		return fmt.Errorf("users of values can be shown as table, wide, json, yaml or name, not as %s", format)
 	}
 	if len(all.GetUsers()) == 0 {
 		return a.Printf("no service that you may see gets a value from it\n")

@@ -1,0 +1,55 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// What cobra says of flags that are missing, or that do not go together.
+var (
+	flagsMissing   = regexp.MustCompile(`^required flag\(s\) "(.*)" not set$`)
+	flagsExclusive = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
+	flagsTogether  = regexp.MustCompile(`^if any flags in the group \[(.*)\] are set they must all be set; missing \[(.*)\]$`)
+	flagsOne       = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required$`)
+)
+
+// explainFlags puts an error about the flags of a command into words that say what to type; other errors stay as they are.
+func explainFlags(cmd *cobra.Command, err error) error {
+	if err == nil || cmd == nil {
+		return err
+	}
+	text := err.Error()
+	if m := flagsMissing.FindStringSubmatch(text); m != nil {
+		text = joinFlags(strings.Split(m[1], `", "`), "and") + " must be given"
+	} else if m := flagsExclusive.FindStringSubmatch(text); m != nil {
+		text = joinFlags(strings.Fields(m[1]), "and") + " can't be given together"
+	} else if m := flagsTogether.FindStringSubmatch(text); m != nil {
+		text = fmt.Sprintf("%s must be given together: %s is missing",
+			joinFlags(strings.Fields(m[1]), "and"), joinFlags(strings.Fields(m[2]), "and"))
+	} else if m := flagsOne.FindStringSubmatch(text); m != nil {
+		text = joinFlags(strings.Fields(m[1]), "or") + " must be given"
+	} else {
+		return err
+	}
+	return errors.New(text + ": see `" + cmd.CommandPath() + " --help`")
+}
+
+// joinFlags lists flags by name: --a, --b and --c.
+func joinFlags(names []string, last string) string {
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i == 0:
+		case i == len(names)-1:
+			b.WriteString(" " + last + " ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString("--" + name)
+	}
+	return b.String()
+}
