@@ -44,11 +44,14 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
 		Args: app.WantArgs(1, 2),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable, "form of the output: table, json or yaml")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes, until interrupted")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "of a service: go on with what changes, until interrupted")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "of an object: the namespace that it is in")
 	cmd.Flags().StringVarP(&o.cluster, "cluster", "c", "", "of an object: the cluster that it is in")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.takeName(args) {
+			if watch {
+				return errOneService
+			}
 			return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return traceObject(ctx, a, h, o, format) })(cmd, nil)
 		}
 		if len(args) < 2 {
@@ -62,6 +65,9 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
 			return err
 		}
 		if k.ID == manifest.Global {
+			if watch {
+				return errOneService
+			}
 			if format != app.FormatTable {
 				return errors.New("of a global service the trace is for people: leave out -o, or trace its services one by one")
 			}
@@ -86,6 +92,9 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
 	}
 	return cmd
 }
+
+// errOneService refuses to watch what is not one service.
+var errOneService = errors.New("--watch follows one service: name that service")
 
 func showTrail(a *app.App, t *trail.Trail, format string) error {
 	steps := t.ListSteps()
