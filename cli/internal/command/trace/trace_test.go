@@ -475,7 +475,7 @@ ListObjects {"pageSize":1000,"cluster":"a","namespace":"shop","object":"web"}
 			Line: "trace pod/web-5f-x -n shop -c a -o jsonpath={.steps.cluster}",
 			Hub: hub(web, ownedBy(pods+"web-5f-x", "ReplicaSet", "web-5f"),
 				ownedBy(replicaSets+"web-5f", "Deployment", "web")),
-			Any:  true,
+			Any: true,
 			Asked: `GET /clusters/a/api/v1/namespaces/shop/pods/web-5f-x
 GET /clusters/a/apis/apps/v1/namespaces/shop/replicasets/web-5f
 GetCluster {"name":"a"}
