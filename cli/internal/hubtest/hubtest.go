@@ -111,8 +111,9 @@ type Case struct {
 	// Env is what the environment has besides the token.
 	Env map[string]string
 	Hub []Answer
-	// Files are in Folder before, by name.
-	Files map[string]string
+	// Files are in Folder before, by name; Prepare does what else has to be done there.
+	Files   map[string]string
+	Prepare func(t *testing.T, folder string)
 	// Gitcaches are what the console says where its gitcaches are; nil: at the hub. Tunnels likewise. No distributor is known
 	// unless the case says so.
 	Gitcaches, Tunnels, Distributors []string
@@ -156,6 +157,9 @@ func (c Case) run(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if c.Prepare != nil {
+		c.Prepare(t, folder)
 	}
 	env := map[string]string{"FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml"), "FAIRLEAD_TOKEN": "token"}
 	args := splitLine(strings.NewReplacer(places...).Replace(c.Line))

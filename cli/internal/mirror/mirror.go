@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -92,7 +93,7 @@ func httpClient(ca []byte) (*http.Client, error) {
 			roots = x509.NewCertPool()
 		}
 		if !roots.AppendCertsFromPEM(ca) {
-			return nil, errors.New("the authority's file has no certificate in PEM")
+			return nil, errors.New("the file with the registry's authority has no certificate in PEM")
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
@@ -108,6 +109,9 @@ type Bundle struct {
 
 // Read opens a bundle.
 func Read(ctx context.Context, path string) (*Bundle, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("read the bundle: %w", err)
+	}
 	store, err := oci.NewFromTar(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: it is no bundle of a release: %w", path, err)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -64,12 +65,16 @@ such names are deleted, so that N remain. One process at a time may back up into
 }
 
 func backUp(ctx context.Context, a *app.App, h *hub.Hub, path string) error {
+	if _, err := os.Stat(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("folder of the backup: %w", err)
+	}
 	var size int64
+	var broken error // at the hub, which is not the file's fault
 	err := durable.Replace(path, 0o600, func(to io.Writer) (err error) {
-		size, err = receiveBackup(ctx, a, h, to)
-		return err
+		size, broken, err = receiveBackup(ctx, a, h, to)
+		return cmp.Or(broken, err)
 	})
-	if err != nil {
+	if err := cmp.Or(broken, err); err != nil {
 		return err
 	}
 	return a.Printf("%s: %d bytes\n", path, size)
@@ -123,10 +128,11 @@ func deleteOldBackups(a *app.App, dir string, keep int) error {
 	return nil
 }
 
-func receiveBackup(ctx context.Context, a *app.App, h *hub.Hub, to io.Writer) (size int64, err error) {
+// receiveBackup copies a backup as it comes. broken is what the hub, or the way from there, did wrong.
+func receiveBackup(ctx context.Context, a *app.App, h *hub.Hub, to io.Writer) (size int64, broken, err error) {
 	stream, err := h.Admin.Backup(ctx, &consolev1.BackupRequest{})
 	if err != nil {
-		return 0, h.ExplainError(err)
+		return 0, h.ExplainError(err), nil
 	}
 	defer stream.Close()
 	sum, told := sha256.New(), int64(backupStep)
@@ -134,13 +140,13 @@ func receiveBackup(ctx context.Context, a *app.App, h *hub.Hub, to io.Writer) (s
 		m := stream.Msg()
 		if m.GetSha256() != "" {
 			if m.GetSha256() != hex.EncodeToString(sum.Sum(nil)) {
-				return 0, errors.New("the backup was damaged on its way: try again")
+				return 0, errors.New("the backup was damaged on its way: try again"), nil
 			}
-			return size, nil
+			return size, nil, nil
 		}
 		_, _ = sum.Write(m.GetData()) // a hash takes everything
 		if _, err := to.Write(m.GetData()); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		if size += int64(len(m.GetData())); size >= told {
 			a.Notef("%d MiB\n", size>>20)
@@ -148,9 +154,9 @@ func receiveBackup(ctx context.Context, a *app.App, h *hub.Hub, to io.Writer) (s
 		}
 	}
 	if err := stream.Err(); err != nil {
-		return 0, h.ExplainError(err)
+		return 0, h.ExplainError(err), nil
 	}
-	return 0, errors.New("the console ended the backup before it was whole: try again")
+	return 0, errors.New("the console ended the backup before it was whole: try again"), nil
 }
 
 func adminRestore(a *app.App) *cobra.Command {
