@@ -65,6 +65,9 @@ type Front struct {
 
 // New reads the certificates and puts the front together.
 func New(cfg Config, log *slog.Logger) (*Front, error) {
+	if cfg.CertFile == "" || cfg.KeyFile == "" {
+		return nil, errors.New("--tls-cert and --tls-key must be given: the front is reached by HTTPS only")
+	}
 	certificate, err := server.TLS(cfg.CertFile, cfg.KeyFile, log)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -37,11 +39,24 @@ type Options struct {
 	Git bool
 }
 
+// hostName is what a certificate can be for besides addresses.
+var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
+
 // EnsureFiles makes what is missing, and returns the files that it wrote.
 func EnsureFiles(o Options) (made []string, err error) {
 	for _, url := range []struct{ flag, value string }{{"--redis-url", o.RedisURL}, {"--database-url", o.DatabaseURL}} {
 		if !strings.Contains(url.value, placeholder) {
 			return nil, fmt.Errorf("%s: must have %s where the password belongs", url.flag, placeholder)
+		}
+	}
+	for _, hosts := range []struct {
+		flag  string
+		names []string
+	}{{"--host", o.Hosts}, {"--redis-host", o.RedisHosts}, {"--database-host", o.DatabaseHosts}} {
+		for _, name := range hosts.names {
+			if net.ParseIP(name) == nil && !hostName.MatchString(name) {
+				return nil, fmt.Errorf("%s %q: must be a name such as hub.example.com or *.example.com, or an IP address", hosts.flag, name)
+			}
 		}
 	}
 	w := &writer{dir: o.Dir}
