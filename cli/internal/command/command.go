@@ -66,7 +66,7 @@ func rootCommand(a *app.App) *cobra.Command {
 	}
 	root.SetVersionTemplate("fairlead {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if args := cmd.Flags().Args(); len(args) > 0 && resource.KindElsewhere(args[0]) != "" && !(cmd.Name() == "get" && get.IsViewed(args[0])) { // get deployments -A
+		if args := cmd.Flags().Args(); len(args) > 0 && resource.KindElsewhere(args[0]) != "" && (cmd.Name() != "get" || !get.IsViewed(args[0])) { // get deployments -A
 			if _, unknown := resource.FindKind(args[0]); unknown != nil {
 				return unknown
 			}

@@ -71,7 +71,7 @@ func wordsOf(line string) (words []string, ok bool) {
 			words = append(words, part)
 			continue
 		}
-		for _, word := range strings.Fields(part) {
+		for word := range strings.FieldsSeq(part) {
 			if strings.ContainsAny(word, "|>&;<#") {
 				return words, true
 			}

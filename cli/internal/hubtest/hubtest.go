@@ -38,6 +38,8 @@ const (
 	Away = "AWAY"
 	// Folder is a folder of the case's own.
 	Folder = "FOLDER"
+	// Config is the file with the person's contexts, which is not there.
+	Config = "CONFIG"
 )
 
 // Answer is what the hub answers to one procedure or path.
@@ -114,8 +116,8 @@ type Case struct {
 	// Files are in Folder before, by name; Prepare does what else has to be done there.
 	Files   map[string]string
 	Prepare func(t *testing.T, folder string)
-	// Gitcaches are what the console says where its gitcaches are; nil: at the hub. Tunnels likewise. No distributor is known
-	// unless the case says so.
+	// Gitcaches are what the console says where its gitcaches are; nil: at the hub. Tunnels likewise. No distributor is
+	// known unless the case says so.
 	Gitcaches, Tunnels, Distributors []string
 	// NoHub has the command line go without a token, and without the --server that is added to lines that have none.
 	NoHub bool
@@ -146,9 +148,8 @@ func (c Case) run(t *testing.T) {
 	hub, asked := c.start(t)
 	away, folder := closedAddress(t), t.TempDir()
 	places := []string{Hub, hub.URL, Away, away, Folder, folder}
-	for i := 0; i < len(places); i += 2 {
-		asked.places = append(asked.places, places[i+1], places[i])
-	}
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	back := strings.NewReplacer(hub.URL, Hub, away, Away, folder, Folder, config, Config).Replace
 	asked.endpoints = &consolev1.Endpoints{
 		Gitcaches: fill(c.Gitcaches, hub.URL, places), Tunnels: fill(c.Tunnels, hub.URL, places),
 		Distributors: fill(append([]string{}, c.Distributors...), hub.URL, places),
@@ -161,7 +162,7 @@ func (c Case) run(t *testing.T) {
 	if c.Prepare != nil {
 		c.Prepare(t, folder)
 	}
-	env := map[string]string{"FAIRLEAD_CONFIG": filepath.Join(t.TempDir(), "config.yaml"), "FAIRLEAD_TOKEN": "token"}
+	env := map[string]string{"FAIRLEAD_CONFIG": config, "FAIRLEAD_TOKEN": "token"}
 	args := splitLine(strings.NewReplacer(places...).Replace(c.Line))
 	if c.NoHub {
 		delete(env, "FAIRLEAD_TOKEN")
@@ -179,7 +180,6 @@ func (c Case) run(t *testing.T) {
 	}); err != nil {
 		failed = err.Error()
 	}
-	back := strings.NewReplacer(asked.places...).Replace
 	for _, seen := range []struct{ what, got, want string }{
 		{"stdout", back(stdout.String()), c.Stdout},
 		{"stderr", back(stderr.String()), c.Stderr},
@@ -250,7 +250,6 @@ func closedAddress(t *testing.T) string {
 // record is what a hub was asked, and what it says where its parts are.
 type record struct {
 	endpoints *consolev1.Endpoints // is set before the command runs
-	places    []string             // likewise
 
 	mu    sync.Mutex // guards lines
 	lines []string

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -27,7 +28,7 @@ const Draft = "http://json-schema.org/draft-07/schema#"
 const duration = `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$|^0$`
 
 //go:embed comments.json
-var comments []byte //nolint:gochecknoglobals // a constant
+var comments []byte
 
 // Comments are those of proto/, by the full names of messages, fields and values.
 type Comments map[protoreflect.FullName]string
@@ -212,11 +213,7 @@ func MustBeThere(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) bo
 	case fd.IsList():
 		return rules.GetRepeated().GetMinItems() > 0
 	case fd.Kind() == protoreflect.EnumKind:
-		for _, number := range rules.GetEnum().GetNotIn() {
-			if number == 0 {
-				return true
-			}
-		}
+		return slices.Contains(rules.GetEnum().GetNotIn(), 0)
 	case fd.Kind() == protoreflect.StringKind:
 		of := rules.GetString()
 		pattern := patternOf(rules)

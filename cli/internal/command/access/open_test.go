@@ -13,7 +13,8 @@ import (
 
 // TestBrowserGetsTheLoginLinkInAFile is not parallel: it sets the folder of temporary files.
 func TestBrowserGetsTheLoginLinkInAFile(t *testing.T) { //nolint:paralleltest // t.Setenv
-	t.Setenv("TMPDIR", t.TempDir())
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
 	const address, link = "https://hub/service/shop", "https://hub/v1/login/once?to=%2Fservice%2Fshop#fairlead-login-abc"
 	var out bytes.Buffer
 	browser := "echo"
@@ -53,7 +54,7 @@ func TestBrowserGetsTheLoginLinkInAFile(t *testing.T) { //nolint:paralleltest //
 	if err := openPage(t.Context(), a, address, link); err == nil {
 		t.Error("no error without a browser")
 	}
-	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(temporary, "*")); err != nil || len(left) != 0 {
 		t.Errorf("left are %v, %v", left, err)
 	}
 }

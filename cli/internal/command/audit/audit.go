@@ -194,6 +194,6 @@ func eventLine(e *consolev1.AuditEvent, format string) (string, error) {
 	if as := e.GetImpersonated().GetName(); as != "" {
 		who += " as " + as
 	}
-	return table.CleanLine(fmt.Sprintf("%s %s %s %s%s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05.000"), who,
-		e.GetAction(), strings.TrimSpace(what), outcome)), nil
+	did := strings.TrimSpace(e.GetAction() + " " + strings.TrimSpace(what))
+	return table.CleanLine(fmt.Sprintf("%s %s %s%s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05.000"), who, did, outcome)), nil
 }

@@ -23,7 +23,7 @@ import (
 func clusterBind(a *app.App) *cobra.Command {
 	j := joining{app: a}
 	cmd := &cobra.Command{
-		Use:   "bind NAME",
+		Use:   "bind CLUSTER",
 		Short: "Give groups of people rights in a cluster, such as the first administrator's",
 		Long: `Give groups of people rights in a cluster. Through the tunnel they may do what the cluster's RBAC gives their groups, and nothing before it
 gives them something: not even the hub's administrators (group fairlead:admins).

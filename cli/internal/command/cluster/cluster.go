@@ -31,7 +31,7 @@ func clusterCommand(a *app.App) *cobra.Command {
 func clusterLeave(a *app.App) *cobra.Command {
 	var p app.Parting
 	cmd := &cobra.Command{
-		Use:   "leave NAME",
+		Use:   "leave CLUSTER",
 		Short: "Take a cluster's credentials away; nothing is deleted, there or here",
 		Long: `Take the credentials of a cluster's agents away, everywhere within 30 s, and mark the cluster as left. Nothing is deleted,
 there or here: what is applied stays. It joins again with a new join token. If an agent has joined, it shows what that means and asks first; scripts say
@@ -58,7 +58,7 @@ there or here: what is applied stays. It joins again with a new join token. If a
 func makeJoinToken(a *app.App) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "join-token NAME",
+		Use:   "join-token CLUSTER",
 		Short: "Make a token with which one agent can join as this cluster",
 		Long: `Make a token with which one agent can join as this cluster. It works once, within 15 minutes.
 

@@ -136,7 +136,7 @@ func (v *agentValues) renderManifest(ctx context.Context, h *hub.Hub, cluster st
 func clusterManifest(a *app.App) *cobra.Command {
 	var values agentValues
 	cmd := &cobra.Command{
-		Use:   "manifest NAME",
+		Use:   "manifest CLUSTER",
 		Short: "Print what brings an agent into a cluster, for kubectl apply",
 		Long: `Print the manifest of a cluster's agent, with a fresh join token: a secret until the agent has joined, for 15 minutes.
 
@@ -180,7 +180,7 @@ type joining struct {
 func clusterJoin(a *app.App) *cobra.Command {
 	j := joining{app: a}
 	cmd := &cobra.Command{
-		Use:   "join NAME",
+		Use:   "join CLUSTER",
 		Short: "Bring an agent into a cluster, and wait until it works",
 		Long: `Bring an agent into a cluster, and wait until it has reached the hub, people reach the cluster through the tunnel, and it
 has asked for the first time what to apply. A cluster that the catalog does not have is made.

@@ -179,7 +179,7 @@ func (o *topping) showClusters(ctx context.Context, h *hub.Hub, to io.Writer) er
 		return err
 	}
 	if o.format != app.FormatTable {
-		return o.app.ShowPlain(o.format, &consolev1.ListClusterViewsResponse{Views: views, TotalSize: int32(len(views))}) //nolint:gosec // clusters
+		return o.app.ShowPlain(o.format, &consolev1.ListClusterViewsResponse{Views: views, TotalSize: int32(len(views))})
 	}
 	look := view.View{Now: o.app.Now()}
 	t := table.New(append(append([]string{"CLUSTER"}, view.FigureHead()...), "VIEW")...)

@@ -79,10 +79,11 @@ func TestAPodKeepsItsColour(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, name := range []string{"web-0", "web-1", "web-2", "web-3", "db-0"} {
-		if podColour(name) != podColour(name) || podColour(name) == "" {
-			t.Errorf("pod %s has the colours %q and %q", name, podColour(name), podColour(name))
+		first, again := podColour(name), podColour(name)
+		if first != again || first == "" {
+			t.Errorf("pod %s has the colours %q and %q", name, first, again)
 		}
-		seen[string(podColour(name))] = true
+		seen[string(first)] = true
 	}
 	if len(seen) < 2 {
 		t.Errorf("all pods have the colour %v", seen)
