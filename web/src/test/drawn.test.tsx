@@ -15,6 +15,7 @@ import {
 } from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { EventService } from '../gen/fairlead/console/v1/event_service_pb'
 import {
+  GlobalServiceSchema,
   GlobalServiceService,
   PlannedAction,
   PreviewGlobalServiceResponseSchema,
@@ -291,14 +292,31 @@ test('what waits for a person besides services is on the fleet', async () => {
     {
       globalServices: [
         { metadata: { name: 'calm' }, status: { clusters: 3 } },
-        { metadata: { name: 'node-exporter' }, status: { heldBackTotal: 12 } },
+        {
+          metadata: { name: 'node-exporter' },
+          status: { heldBackTotal: 12, heldBackSince: timestampFromMs(Date.now() - 7_200_000) },
+        },
       ],
     },
   )
   const drawn = words(page.draw(<Waits />))
-  expect(drawn).toMatch(/node-exporter global service .*deletes 12 services when a person confirms it/)
+  expect(drawn).toMatch(/node-exporter global service · 2h .*deletes 12 services when a person confirms it/)
   expect(drawn).toMatch(/request of user:ada edge-1 · 1m.* role operator: down/)
   expect(drawn).not.toMatch(/bob|calm|removals of the hub/)
+})
+
+test('a global service says for how long the guard holds back what it deletes', async () => {
+  const { Says } = await import('../pages/globals/Globals')
+  const says = (heldBackTotal: number, since?: number) => {
+    const heldBackSince = since === undefined ? undefined : timestampFromMs(Date.now() - since)
+    const status = { clusters: 3, healthy: 3, heldBackTotal, heldBackSince }
+    return words(
+      drawing().draw(<Says of={create(GlobalServiceSchema, { metadata: { name: 'logs' }, status })} />),
+    )
+  }
+  expect(says(0)).not.toContain('held back')
+  expect(says(1, 7_200_000)).toContain('1 removal waits for a person, held back for 2h')
+  expect(says(12)).toMatch(/12 removals wait for a person $/)
 })
 
 test('the first step of a delivery that failed is not shown as one that waits', async () => {
