@@ -6,7 +6,7 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { MemoryRouter } from 'react-router'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { AdminService } from '../gen/fairlead/console/v1/admin_service_pb'
+import { AdminService, GetHubResponseSchema } from '../gen/fairlead/console/v1/admin_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import {
@@ -371,9 +371,16 @@ test('replicas of the hub are listed, and those of another version say so', asyn
       others: [{ service: 'tunnel', name: 'tunnel-0', version: 'v1', draining: true }],
     },
   )
-  const drawn = words(page.draw(<Replicas version="v2" />))
+  const consoles = [
+    { name: 'console-0:7400', version: 'v2', answers: true },
+    { name: 'console-1:7400', version: 'v1' },
+  ]
+  const hub = create(GetHubResponseSchema, { version: 'v2', consoles })
+  const drawn = words(page.draw(<Replicas hub={hub} />))
+  expect(drawn).toMatch(/console console-0:7400 answers this page serves v2 not known/)
+  expect(drawn).toMatch(/console console-1:7400 serves v1 not the version of the console that answers/)
   expect(drawn).toMatch(/gitcache gitcache-0 serves v2 not known/)
-  expect(drawn).toMatch(/tunnel tunnel-0 drains v1 not the version of the console/)
+  expect(drawn).toMatch(/tunnel tunnel-0 drains v1 not the version of the console that answers/)
   expect(drawn).not.toContain('share a Redis')
 })
 
