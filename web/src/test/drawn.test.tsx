@@ -236,6 +236,17 @@ describe('tables of what a cluster tells can be saved', () => {
     expect(drawn).toContain('CSV</button>')
     expect(words(drawn)).toMatch(/2026-01-0\d \d\d:\d\d \d+d/)
   })
+  test('the conditions of an object', async () => {
+    const { Summary } = await import('../pages/explore/Thing')
+    const conditions = [
+      { type: 'Ready', status: 'False', reason: 'Crash', message: 'exit 1', lastTransitionTime: 7 },
+    ]
+    const drawn = drawing().draw(
+      <Summary of={{ metadata: { name: 'web' }, status: { conditions } }} secret={false} />,
+    )
+    expect(drawn).toContain('YAML</button>')
+    expect(words(drawn)).toMatch(/Ready False .*Crash exit 1/)
+  })
   test('objects that are not well', async () => {
     const { View } = await import('../pages/cluster/View')
     const page = drawing()
