@@ -468,6 +468,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		}
 		return errors.Join(err, s.server.Close())
 	}
+	if err := s.Listen(); err != nil { //nolint:contextcheck,nolintlint // As in firstLink.
+		return err
+	}
 	// The log's readers outlive the listener, so that streams end by its drain and not by an error.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

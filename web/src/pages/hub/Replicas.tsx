@@ -68,7 +68,7 @@ export function Replicas({ hub }: { hub: GetHubResponse }) {
         </p>
       )}
       {of.length > 0 && (
-        <div className={fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+        <div className={got.data && fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
           <table>
             <thead>
               <tr>
