@@ -20,10 +20,10 @@ type Console struct {
 
 // KeepConsole says that a console is there, and forgets those that are gone. It is no write of the catalog: LastWrite stays.
 func (s *Store) KeepConsole(ctx context.Context, c Console) error {
-	_, err := s.write.ExecContext(ctx, "INSERT INTO consoles (id, name, version, start_time, seen_time) VALUES ($1, $2, $3, $4, "+s.dialect.now+")"+
+	_, err := s.write.ExecContext(ctx, "INSERT INTO consoles (id, name, version, start_time, seen_time) VALUES ($1, $2, $3, $4, "+s.dialect.now+")"+ //nolint:gosec // one of two constants
 		" ON CONFLICT (id) DO UPDATE SET seen_time = excluded.seen_time", c.ID, c.Name, c.Version, Micros(c.Started))
 	if err == nil {
-		_, err = s.write.ExecContext(ctx, "DELETE FROM consoles WHERE seen_time < "+s.dialect.now+" - $1", consoleGone.Microseconds())
+		_, err = s.write.ExecContext(ctx, "DELETE FROM consoles WHERE seen_time < "+s.dialect.now+" - $1", consoleGone.Microseconds()) //nolint:gosec // one of two constants
 	}
 	if err != nil {
 		return fmt.Errorf("keep console: %w", s.classify(err))
@@ -41,7 +41,7 @@ func (s *Store) RemoveConsole(ctx context.Context, id string) error {
 
 // Consoles returns those that are there, in the order of their names.
 func (s *Store) Consoles(ctx context.Context) ([]Console, error) {
-	rows, err := s.read.QueryContext(ctx, "SELECT id, name, version, start_time FROM consoles WHERE seen_time >= "+s.dialect.now+" - $1 ORDER BY name, start_time, id",
+	rows, err := s.read.QueryContext(ctx, "SELECT id, name, version, start_time FROM consoles WHERE seen_time >= "+s.dialect.now+" - $1 ORDER BY name, start_time, id", //nolint:gosec // one of two constants
 		consoleGone.Microseconds())
 	list, err := collect(rows, err, func(rows *sql.Rows) (c Console, err error) {
 		var started int64
