@@ -174,10 +174,10 @@ bench: install build ## Run a benchmark: make bench BENCH=name
 figures: ## How readable the tree is: names, comments, sizes (ARGS="-list sentences" prints the places)
 	@GOWORK=off go -C tools run ./figures -root .. $(ARGS)
 
-screenshots: install build ## Take pictures of the pages over a seeded console, and of clusters, journeys and recordings over the real product (bin/screenshots; those of the documentation also in docs/pictures)
+screenshots: install build ## Take pictures of the pages over a seeded console, and of clusters, journeys and recordings over the real product (bin/screenshots, and journeys/ there; those of the documentation also in docs/pictures)
 	@mkdir -p docs/pictures
 	@go run fairlead.dev/e2e/cmd/seeded -screenshots bin/screenshots -pictures docs/pictures
-	@SHOTS=$(CURDIR)/bin/screenshots KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -vet=off -timeout 20m -run '^TestPerson' fairlead.dev/e2e
+	@SHOTS=$(CURDIR)/bin/screenshots/journeys KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -vet=off -timeout 20m -run '^TestPerson' fairlead.dev/e2e
 
 gen: ## Generate code from proto/, and the reference of YAML and commands
 	@tools/gen.sh

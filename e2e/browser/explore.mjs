@@ -166,7 +166,8 @@ try {
   // Deleting says what goes along, and a large thing wants its name.
   await open("core/v1/namespaces?obj=explored", "explored");
   await page.getByRole("button", { name: "Delete" }).click();
-  await page.locator("dialog[open]").getByText(/Everything in it goes: .*1 Deployment.* Pod/).waitFor();
+  await page.locator("dialog[open]").getByText("Everything in it goes:").waitFor();
+  for (const line of ["1 Deployment: web", /^\d Pods?: web-/]) await page.locator("dialog[open] li li").getByText(line).waitFor();
   await page.locator("dialog[open]").getByRole("button", { name: "Delete" }).isDisabled().then((d) => d || wrong.push("a namespace can be deleted without its name"));
   await check(page, "delete");
   await page.locator("dialog[open]").getByRole("button", { name: "Cancel" }).click();

@@ -23,6 +23,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByRole("region", { name: "Redis" }).getByRole("alert").waitFor();
   await page.getByRole("region", { name: "Alerts" }).getByText("FairleadDown", { exact: true }).waitFor();
   await page.getByRole("region", { name: "Alerts" }).getByText("<b>tunnel-0</b> is not there").waitFor();
+  await page.getByRole("region", { name: "Replicas" }).getByRole("row", { name: /^console .* answers this page/ }).waitFor();
   await check(page, "hub");
 
   // A person ends another login, and sees at once that it is over.

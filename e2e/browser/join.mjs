@@ -15,7 +15,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByText(`fairlead cluster join ${cluster} --context ${cluster}`).waitFor();
   const steps = page.getByRole("region", { name: "Steps" });
   await steps.getByText("waits").nth(2).waitFor();
-  await page.getByLabel("with kubectl and a file").click(); // chosen once the address says so
+  await page.getByLabel("with kubectl and a file").check(); // at once, though the address follows a moment later
   await page.waitForURL(/way=file/);
   const saved = page.waitForEvent("download");
   await page.getByRole("button", { name: "Download the file" }).click();

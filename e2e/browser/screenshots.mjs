@@ -17,7 +17,7 @@ const pages = [
   ["history", "/service/checkout?tab=history"],
   ["clusters", "/clusters"],
   ["clusters-figures", "/clusters?tab=figures"],
-  ["cluster", "/cluster/edge-0001", "CrashLoopBackOff", "h2:text('In the cluster')"],
+  ["cluster", "/cluster/edge-0001", "CrashLoopBackOff", ".head:has(h2:text('In the cluster'))"],
   ["cluster-away", "/cluster/edge-0013"],
   ["join", "/cluster/edge-0003/join"],
   ["global-service", "/globalservice/node-exporter"],
@@ -95,7 +95,11 @@ try {
     await page.getByRole("heading", { level: 1 }).waitFor();
     await page.getByText(/^Asking /).first().waitFor({ state: "detached" });
     if (whole) await page.getByText(whole).first().waitFor();
-    if (top) await page.locator(top).first().evaluate((e) => e.scrollIntoView());
+    if (top)
+      await page.locator(top).first().evaluate((e) => {
+        e.style.scrollMarginTop = "16px";
+        e.scrollIntoView();
+      });
     await page.evaluate(() => document.fonts.ready);
     await page.screenshot({ path: join(folder, `${name}.png`) });
     if (pictures && documented.includes(name)) {

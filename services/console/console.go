@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -246,6 +248,7 @@ type Service struct {
 	store      *store.Store
 	authority  *identity.Authority
 	database   *pulse.Pulse
+	presence   *condition.Presence
 	hub        *watch.Hub
 	board      *live.Board
 	views      *views.Board
@@ -296,6 +299,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.authority.Refused, s.authority.ReuseEvent = refusals.Login, event.Reused
 	s.database = pulse.New(s.store.Ping)
+	s.presence = &condition.Presence{Store: s.store, Self: store.Console{ID: rand.Text(), Version: version.String(), Started: time.Now()}, Log: deps.Log}
 	s.hub = watch.New(s.store, deps.Log)
 	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
 	s.hub.Hold = kept.Hold
@@ -392,7 +396,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) condition(cfg Config) *condition.Keeper {
 	elsewhere := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // an address says where
 	return &condition.Keeper{
-		Store: s.store, Database: s.database, Version: version.String(), Started: time.Now(), TraceURL: cfg.TraceURL,
+		Store: s.store, Database: s.database, Presence: s.presence, Version: s.presence.Self.Version, Started: s.presence.Self.Started, TraceURL: cfg.TraceURL,
 		Alerts: &condition.Alerts{URL: cfg.PrometheusURL, TokenFile: cfg.PrometheusTokenFile, HTTP: elsewhere},
 	}
 }
@@ -423,7 +427,20 @@ func prepare(cfg Config) (*seal.Box, error) {
 func (s *Service) Ample() {}
 
 // Listen binds the address, so that URL is known. Requests wait until Run.
-func (s *Service) Listen() error { return s.server.Listen() }
+func (s *Service) Listen() error {
+	err := s.server.Listen()
+	s.presence.Self.Name = s.name()
+	return err
+}
+
+// name is the host and the port of the listener: two consoles may be on one machine.
+func (s *Service) name() string {
+	host, _ := os.Hostname() // a console without one is told apart by its port
+	if u, err := url.Parse(s.server.URL()); err == nil && u.Port() != "" {
+		return net.JoinHostPort(host, u.Port())
+	}
+	return host
+}
 
 // URL is where the console is reached.
 func (s *Service) URL() string {
@@ -451,6 +468,9 @@ func (s *Service) Run(ctx context.Context) (err error) {
 		}
 		return errors.Join(err, s.server.Close())
 	}
+	if err := s.Listen(); err != nil { //nolint:contextcheck,nolintlint // As in firstLink.
+		return err
+	}
 	// The log's readers outlive the listener, so that streams end by its drain and not by an error.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -463,6 +483,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.authority.RunUses(background) })
 	group.Go(func() error { return s.database.Run(background) })
+	group.Go(func() error { return s.presence.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })
 	group.Go(func() error { return s.catalog.RunEndings(background) })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -270,6 +271,71 @@ func TestGuardLetsGoWhatItIsTold(t *testing.T) {
 	admin.must(t, without[most:]...)
 	if n := held(); n != clusters-most {
 		t.Errorf("%d are held back, want %d", n, clusters-most)
+	}
+}
+
+// The guard holds back since it kept the first of what it keeps now, also for a console that starts later.
+func TestGuardSaysSinceWhenItHoldsBack(t *testing.T) {
+	t.Parallel()
+	for name, db := range eitherDatabase(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, db)
+			r := h.start(t)
+			admin := r.admin(t)
+			in, out := func(name string) proto.Message { return newCluster(name, "env", "prod") }, func(name string) proto.Message { return newCluster(name) }
+			admin.must(t, newSource("shop"), in("a"), in("b"), in("c"), in("d"))
+			g := newGlobal("logs", prod())
+			g.Spec.MaxDeletions = 1
+			admin.putGlobal(t, g)
+			since := func() (at time.Time, held string) {
+				t.Helper()
+				got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{Name: "logs"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				status := got.GetGlobalService().GetStatus()
+				if at := status.GetHeldBackSince(); at != nil {
+					return at.AsTime(), strings.Join(status.GetHeldBack(), " ")
+				}
+				return time.Time{}, strings.Join(status.GetHeldBack(), " ")
+			}
+			want := func(what string, since, want time.Time, held, wantHeld string) {
+				t.Helper()
+				if !since.Equal(want) || held != wantHeld {
+					t.Errorf("%s: %q since %v, want %q since %v", what, held, since, wantHeld, want)
+				}
+			}
+			admin.must(t, out("a")) // may go
+			at, held := since()
+			want("within what may go", at, time.Time{}, held, "")
+			begin := time.Now().Truncate(time.Microsecond)
+			admin.must(t, out("b"))
+			end := time.Now()
+			first, held := since()
+			if first.Before(begin) || first.After(end) || held != "logs-b" {
+				t.Fatalf("%q since %v, want logs-b since %v to %v", held, first, begin, end)
+			}
+			admin.must(t, out("c"))
+			at, held = since()
+			want("one more", at, first, held, "logs-b logs-c")
+			r.stop()
+			admin = h.start(t).admin(t)
+			at, held = since()
+			want("after a restart", at, first, held, "logs-b logs-c")
+			admin.must(t, in("b"))
+			second, held := since()
+			if !second.After(first) || held != "logs-c" {
+				t.Errorf("the first is chosen again: %q since %v, want logs-c since later than %v", held, second, first)
+			}
+			admin.must(t, in("c"))
+			at, held = since()
+			want("all are chosen again", at, time.Time{}, held, "")
+			admin.must(t, out("b"))
+			if at, held = since(); !at.After(second) || held != "logs-b" {
+				t.Errorf("the first leaves again: %q since %v, want logs-b since later than %v", held, at, second)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,59 @@ func TestAddressesOfTracesAndAlertsAreChecked(t *testing.T) {
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
+	}
+}
+
+// Each console lists all that share its database, and which of them answers; one that ended is not there.
+func TestConsolesKnowEachOther(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, postgres.Database(t))
+	one, two := h.start(t), h.start(t)
+	admin, ofTwo := one.admin(t), two.admin(t)
+	port := func(r *running) string { return r.url[strings.LastIndex(r.url, ":"):] }
+	listed := func(a api, of ...*running) func() bool {
+		return func() bool {
+			is, err := a.admin.GetHub(t.Context(), &consolev1.GetHubRequest{Condition: true})
+			if err != nil || is.GetConsolesMissing() != "" || len(is.GetConsoles()) != len(of) {
+				return false
+			}
+			for _, c := range is.GetConsoles() {
+				if c.GetVersion() != version.String() || c.GetStartTime() == nil ||
+					!slices.ContainsFunc(of, func(r *running) bool { return strings.HasSuffix(c.GetName(), port(r)) }) ||
+					c.GetAnswers() != strings.HasSuffix(c.GetName(), port(of[0])) {
+					t.Fatalf("got %v", c)
+				}
+			}
+			return true
+		}
+	}
+	await(t, "the first one lists both", listed(admin, one, two))
+	await(t, "the second one lists both", listed(ofTwo, two, one))
+	two.stop()
+	await(t, "the first one is alone", listed(admin, one))
+
+	consoles := func(a api) int {
+		is, err := a.admin.GetHub(t.Context(), &consolev1.GetHubRequest{Condition: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(is.GetConsoles())
+	}
+	admin.must(t, newCluster("edge-1"))
+	admin.let(t, "seers", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}})
+	if n := consoles(one.user(t, "vera", "seers")); n != 1 {
+		t.Errorf("a viewer sees %d consoles", n)
+	}
+	if n := consoles(one.user(t, "bob")); n != 0 {
+		t.Errorf("a person without a grant sees %d consoles", n)
+	}
+}
+
+// A database that is not shared has the console that answers.
+func TestOneConsoleListsItself(t *testing.T) {
+	t.Parallel()
+	is, err := newHub(t, "").start(t).admin(t).admin.GetHub(t.Context(), &consolev1.GetHubRequest{Condition: true})
+	if err != nil || len(is.GetConsoles()) != 1 || !is.GetConsoles()[0].GetAnswers() {
+		t.Errorf("got %v, %v", is.GetConsoles(), err)
 	}
 }

@@ -16,8 +16,9 @@ func (v View) GlobalNote(g *consolev1.GlobalService) string {
 	if g.GetStatus().GetHeldBackTotal() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the guard keeps services of clusters that are not chosen any more: %s. To delete them: `fairlead confirm global %s`",
+	text := fmt.Sprintf("the guard keeps services of clusters that are not chosen any more: %s. To delete them: `fairlead confirm global %s`",
 		v.listNames(g.GetStatus().GetHeldBack()), g.GetMetadata().GetName())
+	return v.SinceText(text, g.GetStatus().GetHeldBackSince())
 }
 
 func (v View) projectRow(p *consolev1.Project) row {

@@ -1,10 +1,9 @@
 import { within } from '../hub/clock'
-import { amount } from '../ui/text'
+import type { Consequence } from '../ui/Consequences'
+import { amount, mostOfKind, ofKind } from '../ui/text'
 import { type Kind, pathOf } from './kinds'
 import { type Ask, json, Refused } from './request'
 import type { Metadata } from './table'
-
-export type Consequence = string
 
 type Of = {
   metadata: Metadata & { finalizers?: string[] }
@@ -31,11 +30,11 @@ export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of
       ask,
       inside.slice(0, mostKinds).map((k) => ({ kind: k, path: pathOf(k, name) })),
     )
-    const found = counted.filter((c) => c.count > 0).map((c) => `${c.count} ${c.kind.kind}`)
+    const found = counted.filter((c) => c.count > 0).map((c) => ofKind(c.kind.kind, c.names, c.count))
     const unseen = counted.filter((c) => c.count < 0).length + Math.max(0, inside.length - mostKinds)
     out.push(
       found.length > 0
-        ? `Everything in it goes: ${found.join(', ')}.`
+        ? { says: 'Everything in it goes:', each: found }
         : unseen > 0
           ? 'Everything in it goes. You may see nothing of it.'
           : 'Nothing is in it.',
@@ -67,10 +66,10 @@ export async function consequencesOf(ask: Ask, kind: Kind, kinds: Kind[], of: Of
   return out
 }
 
-// How many objects there are; -1: the cluster does not say, as where the person may not see them. A cluster that says nothing at all is an error: what goes
+// How many objects there are, and the names of the first of them; -1: the cluster does not say, as where the person may not see them. A cluster that says nothing at all is an error: what goes
 // with a deletion is not made up.
 async function counts(ask: Ask, of: { kind: Kind; path: string }[], fieldSelector = '') {
-  const out: { kind: Kind; count: number }[] = []
+  const out: { kind: Kind; count: number; names: string[] }[] = []
   const failures: unknown[] = []
   const waiting = [...of]
   const work = async () => {
@@ -78,14 +77,14 @@ async function counts(ask: Ask, of: { kind: Kind; path: string }[], fieldSelecto
       const { kind, path } = next
       // Rows without their objects: those of Secrets may hold values in annotations.
       const query = new URLSearchParams({
-        limit: '1',
+        limit: String(mostOfKind),
         includeObject: 'None',
         ...(fieldSelector ? { fieldSelector } : {}),
       })
       try {
         const list = await within(mostWait, undefined, (signal) =>
           json<{
-            rows?: unknown[]
+            rows?: { cells?: unknown[] }[]
             metadata?: { remainingItemCount?: number; continue?: string }
           }>(
             ask(`${path}?${query}`, {
@@ -94,15 +93,19 @@ async function counts(ask: Ask, of: { kind: Kind; path: string }[], fieldSelecto
             }),
           ),
         )
-        const count = (list.rows?.length ?? 0) + (list.metadata?.remainingItemCount ?? 0)
+        const rows = list.rows ?? []
+        const count = rows.length + (list.metadata?.remainingItemCount ?? 0)
+        // The first cell of a table of the API server is the name.
+        const names = rows.flatMap(({ cells: [name] = [] }) => (typeof name === 'string' ? [name] : []))
         // A list by fields does not say how many remain.
         out.push({
           kind,
           count: list.metadata?.continue && list.metadata.remainingItemCount === undefined ? -1 : count,
+          names,
         })
       } catch (e) {
         if (!(e instanceof Refused) || e.status >= 500) failures.push(e)
-        out.push({ kind, count: -1 })
+        out.push({ kind, count: -1, names: [] })
       }
     }
   }

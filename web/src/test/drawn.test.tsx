@@ -6,7 +6,7 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { renderToStaticMarkup } from 'react-dom/server'
 import { MemoryRouter } from 'react-router'
 import { afterAll, describe, expect, test, vi } from 'vitest'
-import { AdminService } from '../gen/fairlead/console/v1/admin_service_pb'
+import { AdminService, GetHubResponseSchema } from '../gen/fairlead/console/v1/admin_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import {
@@ -15,6 +15,7 @@ import {
 } from '../gen/fairlead/console/v1/cluster_view_service_pb'
 import { EventService } from '../gen/fairlead/console/v1/event_service_pb'
 import {
+  GlobalServiceSchema,
   GlobalServiceService,
   PlannedAction,
   PreviewGlobalServiceResponseSchema,
@@ -235,6 +236,17 @@ describe('tables of what a cluster tells can be saved', () => {
     expect(drawn).toContain('CSV</button>')
     expect(words(drawn)).toMatch(/2026-01-0\d \d\d:\d\d \d+d/)
   })
+  test('the conditions of an object', async () => {
+    const { Summary } = await import('../pages/explore/Thing')
+    const conditions = [
+      { type: 'Ready', status: 'False', reason: 'Crash', message: 'exit 1', lastTransitionTime: 7 },
+    ]
+    const drawn = drawing().draw(
+      <Summary of={{ metadata: { name: 'web' }, status: { conditions } }} secret={false} />,
+    )
+    expect(drawn).toContain('YAML</button>')
+    expect(words(drawn)).toMatch(/Ready False .*Crash exit 1/)
+  })
   test('objects that are not well', async () => {
     const { View } = await import('../pages/cluster/View')
     const page = drawing()
@@ -291,14 +303,31 @@ test('what waits for a person besides services is on the fleet', async () => {
     {
       globalServices: [
         { metadata: { name: 'calm' }, status: { clusters: 3 } },
-        { metadata: { name: 'node-exporter' }, status: { heldBackTotal: 12 } },
+        {
+          metadata: { name: 'node-exporter' },
+          status: { heldBackTotal: 12, heldBackSince: timestampFromMs(Date.now() - 7_200_000) },
+        },
       ],
     },
   )
   const drawn = words(page.draw(<Waits />))
-  expect(drawn).toMatch(/node-exporter global service .*deletes 12 services when a person confirms it/)
+  expect(drawn).toMatch(/node-exporter global service · 2h .*deletes 12 services when a person confirms it/)
   expect(drawn).toMatch(/request of user:ada edge-1 · 1m.* role operator: down/)
   expect(drawn).not.toMatch(/bob|calm|removals of the hub/)
+})
+
+test('a global service says for how long the guard holds back what it deletes', async () => {
+  const { Says } = await import('../pages/globals/Globals')
+  const says = (heldBackTotal: number, since?: number) => {
+    const heldBackSince = since === undefined ? undefined : timestampFromMs(Date.now() - since)
+    const status = { clusters: 3, healthy: 3, heldBackTotal, heldBackSince }
+    return words(
+      drawing().draw(<Says of={create(GlobalServiceSchema, { metadata: { name: 'logs' }, status })} />),
+    )
+  }
+  expect(says(0)).not.toContain('held back')
+  expect(says(1, 7_200_000)).toContain('1 removal waits for a person, held back for 2h')
+  expect(says(12)).toMatch(/12 removals wait for a person $/)
 })
 
 test('the first step of a delivery that failed is not shown as one that waits', async () => {
@@ -353,9 +382,16 @@ test('replicas of the hub are listed, and those of another version say so', asyn
       others: [{ service: 'tunnel', name: 'tunnel-0', version: 'v1', draining: true }],
     },
   )
-  const drawn = words(page.draw(<Replicas version="v2" />))
+  const consoles = [
+    { name: 'console-0:7400', version: 'v2', answers: true },
+    { name: 'console-1:7400', version: 'v1' },
+  ]
+  const hub = create(GetHubResponseSchema, { version: 'v2', consoles })
+  const drawn = words(page.draw(<Replicas hub={hub} />))
+  expect(drawn).toMatch(/console console-0:7400 answers this page serves v2 not known/)
+  expect(drawn).toMatch(/console console-1:7400 serves v1 not the version of the console that answers/)
   expect(drawn).toMatch(/gitcache gitcache-0 serves v2 not known/)
-  expect(drawn).toMatch(/tunnel tunnel-0 drains v1 not the version of the console/)
+  expect(drawn).toMatch(/tunnel tunnel-0 drains v1 not the version of the console that answers/)
   expect(drawn).not.toContain('share a Redis')
 })
 

@@ -31,7 +31,7 @@ import { undoAll, undoOf } from '../state/undo'
 import { lossOf } from '../ui/deletion'
 import { lossOfService } from '../ui/losses'
 import { kindNamed, kinds, manifest, type ResourceKind } from '../ui/resources'
-import { bytesOf } from '../ui/text'
+import { bytesOf, ofKind } from '../ui/text'
 import { Tray } from '../ui/tray'
 
 // Modules look at the address of the page when they are loaded.
@@ -497,8 +497,7 @@ describe('what is said of a deletion', () => {
   test('is what the cluster told, with its age', async () => {
     const told = [
       'Cluster edge-1 told of its objects 5m ago.',
-      'Cluster edge-1 loses 2 objects:',
-      '2 ConfigMap',
+      { says: 'Cluster edge-1 loses 2 objects:', each: ['2 ConfigMaps: c0, c1'] },
     ]
     expect((await loss(true)).says).toEqual(told)
     expect((await loss(undefined)).says).toEqual(told)
@@ -542,19 +541,32 @@ describe('what goes with a namespace', () => {
   const kinds = [kind('ConfigMap', 'configmaps'), kind('Pod', 'pods')]
   const shop = { metadata: { name: 'shop' } }
   const said = (ask: Parameters<typeof consequencesOf>[0]) => consequencesOf(ask, namespaces, kinds, shop)
-  const list = (n: number) => ({ rows: Array(n).fill({}), metadata: {} })
-  test('is counted', async () => {
+  const list = (names: string[], more = 0) => ({
+    rows: names.map((n) => ({ cells: [n, '1m'] })),
+    metadata: more ? { continue: 'x', remainingItemCount: more } : {},
+  })
+  test('is counted, and the first of each kind stand by their names', async () => {
     expect(
       await said(
         cluster({
-          '/api/v1/namespaces/shop/configmaps': list(1),
-          '/api/v1/namespaces/shop/pods': list(0),
+          '/api/v1/namespaces/shop/configmaps': list(['a', 'b', 'c'], 1),
+          '/api/v1/namespaces/shop/pods': list(['web-0']),
         }),
       ),
-    ).toEqual(['Everything in it goes: 1 ConfigMap.'])
+    ).toEqual([
+      { says: 'Everything in it goes:', each: ['4 ConfigMaps: a, b, c and 1 more', '1 Pod: web-0'] },
+    ])
+  })
+  test('is nothing where nothing is', async () => {
+    const empty = list([])
+    expect(
+      await said(
+        cluster({ '/api/v1/namespaces/shop/configmaps': empty, '/api/v1/namespaces/shop/pods': empty }),
+      ),
+    ).toEqual(['Nothing is in it.'])
   })
   test('is not called nothing where it is not known', async () => {
-    expect(await said(cluster({ '/api/v1/namespaces/shop/pods': list(0) }))).toEqual([
+    expect(await said(cluster({ '/api/v1/namespaces/shop/pods': list([]) }))).toEqual([
       'Everything in it goes. You may see nothing of it.',
       '1 kind in it could not be counted.',
     ])
@@ -575,7 +587,7 @@ test('what goes with a service is counted by kind, and what takes others along s
     grave: false,
   })
   expect(lossOf([object('ConfigMap', 'a')], 'edge-1')).toEqual({
-    says: ['Cluster edge-1 loses 1 object:', '1 ConfigMap'],
+    says: [{ says: 'Cluster edge-1 loses 1 object:', each: ['1 ConfigMap: a'] }],
     grave: false,
   })
   const crd = object('CustomResourceDefinition', 'boats.example.com', 'apiextensions.k8s.io')
@@ -583,16 +595,33 @@ test('what goes with a service is counted by kind, and what takes others along s
     lossOf([object('Service', 'b'), object('ConfigMap', 'a'), crd, object('Service', 'c')], 'edge-1'),
   ).toEqual({
     says: [
-      'Cluster edge-1 loses 4 objects:',
-      'CustomResourceDefinition boats.example.com, with all resources of that kind',
-      '1 ConfigMap',
-      '2 Service',
+      {
+        says: 'Cluster edge-1 loses 4 objects:',
+        each: [
+          'CustomResourceDefinition boats.example.com, with all resources of that kind',
+          '1 ConfigMap: a',
+          '2 Services: b, c',
+        ],
+      },
     ],
     grave: true,
   })
   expect(lossOf([object('Namespace', 'shop')], 'edge-1').grave).toBe(true)
   const many = (n: number) => Array.from({ length: n }, (_, i) => object('ConfigMap', `c${i}`))
   expect([lossOf(many(10), 'edge-1').grave, lossOf(many(11), 'edge-1').grave]).toEqual([false, true])
+})
+
+test('several objects of a kind have its plural, and no more than the first are named', () => {
+  for (const [kind, plural] of [
+    ['Ingress', 'Ingresses'],
+    ['NetworkPolicy', 'NetworkPolicies'],
+    ['Gateway', 'Gateways'],
+    ['Endpoints', 'Endpoints'],
+  ] as const)
+    expect(ofKind(kind, ['a', 'b'])).toBe(`2 ${plural}: a, b`)
+  expect(ofKind('Ingress', ['a'])).toBe('1 Ingress: a')
+  expect(ofKind('Pod', ['a', 'b', 'c', 'd'])).toBe('4 Pods: a, b, c and 1 more')
+  expect(ofKind('Pod', [], 1200)).toBe('1,200 Pods')
 })
 
 test('each kind is deleted by its own method', () => {

@@ -1,12 +1,10 @@
 import { useMutation } from '@tanstack/react-query'
 import { useEffect, useRef, useState } from 'react'
 import { failureOf } from '../hub/errors'
+import { Consequences } from './Consequences'
 import type { Loss } from './deletion'
 import { Failed } from './Panel'
 import { plain } from './text'
-
-// So many consequences are listed.
-const most = 100
 
 const none: Loss = { says: [], grave: false }
 
@@ -69,12 +67,7 @@ export function Lose({
         <h2>{plain(title, 320)}</h2>
         {asked.isPending && <p role="status">Asking what goes with it…</p>}
         {asked.error ? <Failed failure={failureOf(asked.error)} again={() => asked.mutate()} /> : null}
-        <ul>
-          {words.slice(0, most).map((s) => (
-            <li key={s}>{plain(s, 400)}</li>
-          ))}
-          {words.length > most && <li>and {(words.length - most).toLocaleString()} more</li>}
-        </ul>
+        <Consequences of={words} />
         <p className="quiet">{note}</p>
         <form
           onSubmit={(e) => {

@@ -38,6 +38,24 @@ export const sentence = (text: string) => (text === '' || /[.!?…)]$/.test(text
 export const amount = (n: number | bigint | undefined, one: string) =>
   `${n === undefined ? '–' : Number(n).toLocaleString()} ${Number(n) === 1 ? one : `${one}s`}`
 
+// The word for several objects of a kind: 2 Ingresses, 2 NetworkPolicies.
+const several = (kind: string) => {
+  if (kind === 'Endpoints') return kind
+  if (/[^aeiou]y$/.test(kind)) return `${kind.slice(0, -1)}ies`
+  return /(s|x|z|ch|sh)$/.test(kind) ? `${kind}es` : `${kind}s`
+}
+
+// So many objects of a kind are named.
+export const mostOfKind = 3
+
+// Objects of a kind, the first of them by name: 4 ConfigMaps: a, b, c and 1 more. More may be there than have a name.
+export function ofKind(kind: string, names: string[], count = names.length): string {
+  const shown = names.slice(0, mostOfKind).join(', ')
+  const more = count - Math.min(names.length, mostOfKind)
+  const rest = shown && more > 0 ? ` and ${more.toLocaleString()} more` : ''
+  return `${count.toLocaleString()} ${count === 1 ? kind : several(kind)}${shown && `: ${shown}${rest}`}`
+}
+
 // Labels in the order of their names: the hub sends them in any order, and another one with each answer.
 export const pairsOf = (labels: Record<string, string> | undefined, between = ' ') =>
   Object.entries(labels ?? {})

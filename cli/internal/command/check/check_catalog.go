@@ -115,7 +115,8 @@ func serviceTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 func globalTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 	g := m.(*consolev1.GlobalService)
 	if n := g.GetStatus().GetHeldBackTotal(); n > 0 {
-		wrong = fmt.Sprintf("the guard keeps %s of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global %s`", plural.Of(n, "service"), g.GetMetadata().GetName())
+		wrong = v.SinceText(fmt.Sprintf("the guard keeps %s of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global %s`",
+			plural.Of(n, "service"), g.GetMetadata().GetName()), g.GetStatus().GetHeldBackSince())
 	}
 	return wrong, ""
 }

@@ -258,10 +258,13 @@ func TestCheckFindsGlobalServicesWhoseGuardWaits(t *testing.T) {
 	t.Parallel()
 	v := view.View{Now: clitest.Noon()}
 	for held, want := range map[int32]string{
-		0: "", 3: "the guard keeps 3 services of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global logs`",
+		0: "", 3: "for 2h: the guard keeps 3 services of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global logs`",
 	} {
 		g := &consolev1.GlobalService{
 			Metadata: clitest.Meta("logs"), Status: &consolev1.GlobalServiceStatus{HeldBackTotal: held},
+		}
+		if held > 0 {
+			g.Status.HeldBackSince = clitest.Before(2 * time.Hour)
 		}
 		if wrong, warning := globalTrouble(v, g); wrong != want || warning != "" {
 			t.Errorf("%d held back: %q, %q; want %q", held, wrong, warning, want)

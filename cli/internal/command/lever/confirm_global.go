@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/plural"
 )
@@ -46,6 +47,9 @@ with --yes, deletes them.`,
 		}
 		a.Notef("%s of clusters that are not chosen any more %s deleted, with all objects\n",
 			plural.Of(held.GetHeldBackTotal(), "service"), plural.Are(held.GetHeldBackTotal()))
+		if since := (view.View{Now: a.Now()}).AgoText(held.GetHeldBackSince()); since != "" {
+			a.Notef("the guard began to hold them back %s\n", since)
+		}
 		for _, service := range held.GetHeldBack() {
 			a.Notef("  %s\n", service)
 		}

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/cli/internal/hub"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
@@ -24,7 +25,8 @@ func shardsCommand(a *app.App) *cobra.Command {
 		Use:     "shards",
 		Aliases: []string{"shard"},
 		Short:   "Show which gitcache fetches which source, and move them",
-		Long: `Show the gitcaches, and for each source which of them fetches it and which should.
+		Long: `Show the gitcaches, the other replicas of the hub with their versions, and for each source which
+gitcache fetches it and which should.
 
 The sources are shared among the gitcaches by their names. When gitcaches come or go they are handed
 over, one after the other, each to one that has copied it before.`,
@@ -61,13 +63,14 @@ func showShards(ctx context.Context, a *app.App, h *hub.Hub, replica, format str
 	if err != nil {
 		return err
 	}
+	consoles := askConsoles(ctx, h)
 	if format != app.FormatTable {
-		return a.ShowPlain(format, replicas, &gitcachev1.ListShardsResponse{Shards: shards})
+		return a.ShowPlain(format, consoles, replicas, &gitcachev1.ListShardsResponse{Shards: shards})
 	}
 	if err := a.WriteTable(replicaTable(a, replicas.GetReplicas())); err != nil {
 		return err
 	}
-	if err := showOthers(a, replicas); err != nil {
+	if err := showOthers(a, consoles, replicas); err != nil {
 		return err
 	}
 	if err := a.Printf("\n"); err != nil {
@@ -76,15 +79,37 @@ func showShards(ctx context.Context, a *app.App, h *hub.Hub, replica, format str
 	return a.WriteTable(shardTable(shards))
 }
 
-// showOthers lists the replicas of the other services that share the store, if there are any.
-func showOthers(a *app.App, of *gitcachev1.ListReplicasResponse) error {
-	if of.GetOthersMissing() != "" {
-		return a.Printf("\nDistributors and tunnels are not listed: %s\n", of.GetOthersMissing())
+// askConsoles returns the consoles of the hub, or why they are missing, and nothing else.
+func askConsoles(ctx context.Context, h *hub.Hub) *consolev1.GetHubResponse {
+	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	defer cancel()
+	is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{Condition: true})
+	out := &consolev1.GetHubResponse{Consoles: is.GetConsoles(), ConsolesMissing: is.GetConsolesMissing()}
+	if err != nil {
+		out.ConsolesMissing = err.Error()
 	}
-	if len(of.GetOthers()) == 0 {
+	return out
+}
+
+// showOthers lists the consoles, and the replicas of the other services that share the store of the gitcaches, if there are any.
+func showOthers(a *app.App, is *consolev1.GetHubResponse, of *gitcachev1.ListReplicasResponse) error {
+	if is.GetConsolesMissing() != "" {
+		if err := a.Printf("\nOther consoles are not listed: %s\n", is.GetConsolesMissing()); err != nil {
+			return err
+		}
+	}
+	if of.GetOthersMissing() != "" {
+		if err := a.Printf("\nDistributors and tunnels are not listed: %s\n", of.GetOthersMissing()); err != nil {
+			return err
+		}
+	}
+	if len(is.GetConsoles()) == 0 && len(of.GetOthers()) == 0 {
 		return nil
 	}
 	t := table.New("SERVICE", "REPLICA", "STATE", "VERSION", "AGE", "URL")
+	for _, c := range is.GetConsoles() {
+		t.AddRow("console", c.GetName(), replicaState(false), c.GetVersion(), formatAge(a, c.GetStartTime()), "")
+	}
 	for _, r := range of.GetOthers() {
 		t.AddRow(r.GetService(), r.GetName(), replicaState(r.GetDraining()), r.GetVersion(), formatAge(a, r.GetStartTime()), r.GetUrl())
 	}

@@ -26,7 +26,7 @@ const (
 
 type GetHubRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Say how the database is and which alerts fire, too, if the caller is an administrator.
+	// Say which consoles there are, too, and if the caller is an administrator how the database is and which alerts fire.
 	Condition     bool `protobuf:"varint,1,opt,name=condition,proto3" json:"condition,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -77,10 +77,15 @@ type GetHubResponse struct {
 	// Address of a trace, with {trace} in place of its id. Empty: the hub does not know where traces are shown.
 	TraceUrl string `protobuf:"bytes,3,opt,name=trace_url,json=traceUrl,proto3" json:"trace_url,omitempty"`
 	// Unset: not asked for, or the caller is no administrator. So are alerts.
-	Database      *DatabaseState `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
-	Alerts        *AlertState    `protobuf:"bytes,5,opt,name=alerts,proto3" json:"alerts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Database *DatabaseState `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
+	Alerts   *AlertState    `protobuf:"bytes,5,opt,name=alerts,proto3" json:"alerts,omitempty"`
+	// The consoles that share the database, the one that answers among them, by name. Empty: not asked for, or the caller has no grant. One that was
+	// killed is listed for 30 s more; those of versions that do not say that they are there are missing.
+	Consoles []*HubConsole `protobuf:"bytes,6,rep,name=consoles,proto3" json:"consoles,omitempty"`
+	// Why the others are missing, in words; empty: they are not.
+	ConsolesMissing string `protobuf:"bytes,7,opt,name=consoles_missing,json=consolesMissing,proto3" json:"consoles_missing,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetHubResponse) Reset() {
@@ -148,6 +153,91 @@ func (x *GetHubResponse) GetAlerts() *AlertState {
 	return nil
 }
 
+func (x *GetHubResponse) GetConsoles() []*HubConsole {
+	if x != nil {
+		return x.Consoles
+	}
+	return nil
+}
+
+func (x *GetHubResponse) GetConsolesMissing() string {
+	if x != nil {
+		return x.ConsolesMissing
+	}
+	return ""
+}
+
+// HubConsole is a console of the hub.
+type HubConsole struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its host, and the port on which it listens.
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version   string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Whether it is the one that answers.
+	Answers       bool `protobuf:"varint,4,opt,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HubConsole) Reset() {
+	*x = HubConsole{}
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HubConsole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HubConsole) ProtoMessage() {}
+
+func (x *HubConsole) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HubConsole.ProtoReflect.Descriptor instead.
+func (*HubConsole) Descriptor() ([]byte, []int) {
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HubConsole) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HubConsole) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *HubConsole) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *HubConsole) GetAnswers() bool {
+	if x != nil {
+		return x.Answers
+	}
+	return false
+}
+
 // DatabaseState is how the database is, as the console sees it.
 type DatabaseState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -173,7 +263,7 @@ type DatabaseState struct {
 
 func (x *DatabaseState) Reset() {
 	*x = DatabaseState{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +275,7 @@ func (x *DatabaseState) String() string {
 func (*DatabaseState) ProtoMessage() {}
 
 func (x *DatabaseState) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[2]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +288,7 @@ func (x *DatabaseState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DatabaseState.ProtoReflect.Descriptor instead.
 func (*DatabaseState) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *DatabaseState) GetKind() string {
@@ -280,7 +370,7 @@ type AlertState struct {
 
 func (x *AlertState) Reset() {
 	*x = AlertState{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +382,7 @@ func (x *AlertState) String() string {
 func (*AlertState) ProtoMessage() {}
 
 func (x *AlertState) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[3]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +395,7 @@ func (x *AlertState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertState.ProtoReflect.Descriptor instead.
 func (*AlertState) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *AlertState) GetConfigured() bool {
@@ -353,7 +443,7 @@ type HubAlert struct {
 
 func (x *HubAlert) Reset() {
 	*x = HubAlert{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +455,7 @@ func (x *HubAlert) String() string {
 func (*HubAlert) ProtoMessage() {}
 
 func (x *HubAlert) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[4]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +468,7 @@ func (x *HubAlert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HubAlert.ProtoReflect.Descriptor instead.
 func (*HubAlert) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HubAlert) GetName() string {
@@ -431,7 +521,7 @@ type GetRemovalsRequest struct {
 
 func (x *GetRemovalsRequest) Reset() {
 	*x = GetRemovalsRequest{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +533,7 @@ func (x *GetRemovalsRequest) String() string {
 func (*GetRemovalsRequest) ProtoMessage() {}
 
 func (x *GetRemovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[5]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +546,7 @@ func (x *GetRemovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRemovalsRequest.ProtoReflect.Descriptor instead.
 func (*GetRemovalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{6}
 }
 
 type GetRemovalsResponse struct {
@@ -476,7 +566,7 @@ type GetRemovalsResponse struct {
 
 func (x *GetRemovalsResponse) Reset() {
 	*x = GetRemovalsResponse{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +578,7 @@ func (x *GetRemovalsResponse) String() string {
 func (*GetRemovalsResponse) ProtoMessage() {}
 
 func (x *GetRemovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[6]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +591,7 @@ func (x *GetRemovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRemovalsResponse.ProtoReflect.Descriptor instead.
 func (*GetRemovalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetRemovalsResponse) GetHoldTime() *timestamppb.Timestamp {
@@ -543,7 +633,7 @@ type HeldRemovals struct {
 
 func (x *HeldRemovals) Reset() {
 	*x = HeldRemovals{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +645,7 @@ func (x *HeldRemovals) String() string {
 func (*HeldRemovals) ProtoMessage() {}
 
 func (x *HeldRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[7]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +658,7 @@ func (x *HeldRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldRemovals.ProtoReflect.Descriptor instead.
 func (*HeldRemovals) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HeldRemovals) GetCluster() string {
@@ -602,7 +692,7 @@ type ConfirmRemovalsRequest struct {
 
 func (x *ConfirmRemovalsRequest) Reset() {
 	*x = ConfirmRemovalsRequest{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +704,7 @@ func (x *ConfirmRemovalsRequest) String() string {
 func (*ConfirmRemovalsRequest) ProtoMessage() {}
 
 func (x *ConfirmRemovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[8]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +717,7 @@ func (x *ConfirmRemovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRemovalsRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRemovalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ConfirmRemovalsRequest) GetId() string {
@@ -645,7 +735,7 @@ type ConfirmRemovalsResponse struct {
 
 func (x *ConfirmRemovalsResponse) Reset() {
 	*x = ConfirmRemovalsResponse{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +747,7 @@ func (x *ConfirmRemovalsResponse) String() string {
 func (*ConfirmRemovalsResponse) ProtoMessage() {}
 
 func (x *ConfirmRemovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[9]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +760,7 @@ func (x *ConfirmRemovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRemovalsResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRemovalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{10}
 }
 
 type BackupRequest struct {
@@ -681,7 +771,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +783,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[10]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +796,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{11}
 }
 
 type BackupResponse struct {
@@ -721,7 +811,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +823,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[11]
+	mi := &file_fairlead_console_v1_admin_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +836,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_console_v1_admin_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -769,14 +859,23 @@ const file_fairlead_console_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"'fairlead/console/v1/admin_service.proto\x12\x13fairlead.console.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"-\n" +
 	"\rGetHubRequest\x12\x1c\n" +
-	"\tcondition\x18\x01 \x01(\bR\tcondition\"\xfb\x01\n" +
+	"\tcondition\x18\x01 \x01(\bR\tcondition\"\xe3\x02\n" +
 	"\x0eGetHubResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x129\n" +
 	"\n" +
 	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1b\n" +
 	"\ttrace_url\x18\x03 \x01(\tR\btraceUrl\x12>\n" +
 	"\bdatabase\x18\x04 \x01(\v2\".fairlead.console.v1.DatabaseStateR\bdatabase\x127\n" +
-	"\x06alerts\x18\x05 \x01(\v2\x1f.fairlead.console.v1.AlertStateR\x06alerts\"\x8d\x03\n" +
+	"\x06alerts\x18\x05 \x01(\v2\x1f.fairlead.console.v1.AlertStateR\x06alerts\x12;\n" +
+	"\bconsoles\x18\x06 \x03(\v2\x1f.fairlead.console.v1.HubConsoleR\bconsoles\x12)\n" +
+	"\x10consoles_missing\x18\a \x01(\tR\x0fconsolesMissing\"\x8f\x01\n" +
+	"\n" +
+	"HubConsole\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x18\n" +
+	"\aanswers\x18\x04 \x01(\bR\aanswers\"\x8d\x03\n" +
 	"\rDatabaseState\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x14\n" +
@@ -844,53 +943,56 @@ func file_fairlead_console_v1_admin_service_proto_rawDescGZIP() []byte {
 	return file_fairlead_console_v1_admin_service_proto_rawDescData
 }
 
-var file_fairlead_console_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_fairlead_console_v1_admin_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_fairlead_console_v1_admin_service_proto_goTypes = []any{
 	(*GetHubRequest)(nil),           // 0: fairlead.console.v1.GetHubRequest
 	(*GetHubResponse)(nil),          // 1: fairlead.console.v1.GetHubResponse
-	(*DatabaseState)(nil),           // 2: fairlead.console.v1.DatabaseState
-	(*AlertState)(nil),              // 3: fairlead.console.v1.AlertState
-	(*HubAlert)(nil),                // 4: fairlead.console.v1.HubAlert
-	(*GetRemovalsRequest)(nil),      // 5: fairlead.console.v1.GetRemovalsRequest
-	(*GetRemovalsResponse)(nil),     // 6: fairlead.console.v1.GetRemovalsResponse
-	(*HeldRemovals)(nil),            // 7: fairlead.console.v1.HeldRemovals
-	(*ConfirmRemovalsRequest)(nil),  // 8: fairlead.console.v1.ConfirmRemovalsRequest
-	(*ConfirmRemovalsResponse)(nil), // 9: fairlead.console.v1.ConfirmRemovalsResponse
-	(*BackupRequest)(nil),           // 10: fairlead.console.v1.BackupRequest
-	(*BackupResponse)(nil),          // 11: fairlead.console.v1.BackupResponse
-	nil,                             // 12: fairlead.console.v1.HubAlert.LabelsEntry
-	(*timestamppb.Timestamp)(nil),   // 13: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 14: google.protobuf.Duration
+	(*HubConsole)(nil),              // 2: fairlead.console.v1.HubConsole
+	(*DatabaseState)(nil),           // 3: fairlead.console.v1.DatabaseState
+	(*AlertState)(nil),              // 4: fairlead.console.v1.AlertState
+	(*HubAlert)(nil),                // 5: fairlead.console.v1.HubAlert
+	(*GetRemovalsRequest)(nil),      // 6: fairlead.console.v1.GetRemovalsRequest
+	(*GetRemovalsResponse)(nil),     // 7: fairlead.console.v1.GetRemovalsResponse
+	(*HeldRemovals)(nil),            // 8: fairlead.console.v1.HeldRemovals
+	(*ConfirmRemovalsRequest)(nil),  // 9: fairlead.console.v1.ConfirmRemovalsRequest
+	(*ConfirmRemovalsResponse)(nil), // 10: fairlead.console.v1.ConfirmRemovalsResponse
+	(*BackupRequest)(nil),           // 11: fairlead.console.v1.BackupRequest
+	(*BackupResponse)(nil),          // 12: fairlead.console.v1.BackupResponse
+	nil,                             // 13: fairlead.console.v1.HubAlert.LabelsEntry
+	(*timestamppb.Timestamp)(nil),   // 14: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 15: google.protobuf.Duration
 }
 var file_fairlead_console_v1_admin_service_proto_depIdxs = []int32{
-	13, // 0: fairlead.console.v1.GetHubResponse.start_time:type_name -> google.protobuf.Timestamp
-	2,  // 1: fairlead.console.v1.GetHubResponse.database:type_name -> fairlead.console.v1.DatabaseState
-	3,  // 2: fairlead.console.v1.GetHubResponse.alerts:type_name -> fairlead.console.v1.AlertState
-	13, // 3: fairlead.console.v1.DatabaseState.since:type_name -> google.protobuf.Timestamp
-	13, // 4: fairlead.console.v1.DatabaseState.ask_time:type_name -> google.protobuf.Timestamp
-	14, // 5: fairlead.console.v1.DatabaseState.round_trip:type_name -> google.protobuf.Duration
-	13, // 6: fairlead.console.v1.DatabaseState.write_time:type_name -> google.protobuf.Timestamp
-	14, // 7: fairlead.console.v1.DatabaseState.write_duration:type_name -> google.protobuf.Duration
-	13, // 8: fairlead.console.v1.AlertState.ask_time:type_name -> google.protobuf.Timestamp
-	4,  // 9: fairlead.console.v1.AlertState.alerts:type_name -> fairlead.console.v1.HubAlert
-	13, // 10: fairlead.console.v1.HubAlert.active_time:type_name -> google.protobuf.Timestamp
-	12, // 11: fairlead.console.v1.HubAlert.labels:type_name -> fairlead.console.v1.HubAlert.LabelsEntry
-	13, // 12: fairlead.console.v1.GetRemovalsResponse.hold_time:type_name -> google.protobuf.Timestamp
-	7,  // 13: fairlead.console.v1.GetRemovalsResponse.clusters:type_name -> fairlead.console.v1.HeldRemovals
-	13, // 14: fairlead.console.v1.HeldRemovals.since:type_name -> google.protobuf.Timestamp
-	0,  // 15: fairlead.console.v1.AdminService.GetHub:input_type -> fairlead.console.v1.GetHubRequest
-	10, // 16: fairlead.console.v1.AdminService.Backup:input_type -> fairlead.console.v1.BackupRequest
-	5,  // 17: fairlead.console.v1.AdminService.GetRemovals:input_type -> fairlead.console.v1.GetRemovalsRequest
-	8,  // 18: fairlead.console.v1.AdminService.ConfirmRemovals:input_type -> fairlead.console.v1.ConfirmRemovalsRequest
-	1,  // 19: fairlead.console.v1.AdminService.GetHub:output_type -> fairlead.console.v1.GetHubResponse
-	11, // 20: fairlead.console.v1.AdminService.Backup:output_type -> fairlead.console.v1.BackupResponse
-	6,  // 21: fairlead.console.v1.AdminService.GetRemovals:output_type -> fairlead.console.v1.GetRemovalsResponse
-	9,  // 22: fairlead.console.v1.AdminService.ConfirmRemovals:output_type -> fairlead.console.v1.ConfirmRemovalsResponse
-	19, // [19:23] is the sub-list for method output_type
-	15, // [15:19] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	14, // 0: fairlead.console.v1.GetHubResponse.start_time:type_name -> google.protobuf.Timestamp
+	3,  // 1: fairlead.console.v1.GetHubResponse.database:type_name -> fairlead.console.v1.DatabaseState
+	4,  // 2: fairlead.console.v1.GetHubResponse.alerts:type_name -> fairlead.console.v1.AlertState
+	2,  // 3: fairlead.console.v1.GetHubResponse.consoles:type_name -> fairlead.console.v1.HubConsole
+	14, // 4: fairlead.console.v1.HubConsole.start_time:type_name -> google.protobuf.Timestamp
+	14, // 5: fairlead.console.v1.DatabaseState.since:type_name -> google.protobuf.Timestamp
+	14, // 6: fairlead.console.v1.DatabaseState.ask_time:type_name -> google.protobuf.Timestamp
+	15, // 7: fairlead.console.v1.DatabaseState.round_trip:type_name -> google.protobuf.Duration
+	14, // 8: fairlead.console.v1.DatabaseState.write_time:type_name -> google.protobuf.Timestamp
+	15, // 9: fairlead.console.v1.DatabaseState.write_duration:type_name -> google.protobuf.Duration
+	14, // 10: fairlead.console.v1.AlertState.ask_time:type_name -> google.protobuf.Timestamp
+	5,  // 11: fairlead.console.v1.AlertState.alerts:type_name -> fairlead.console.v1.HubAlert
+	14, // 12: fairlead.console.v1.HubAlert.active_time:type_name -> google.protobuf.Timestamp
+	13, // 13: fairlead.console.v1.HubAlert.labels:type_name -> fairlead.console.v1.HubAlert.LabelsEntry
+	14, // 14: fairlead.console.v1.GetRemovalsResponse.hold_time:type_name -> google.protobuf.Timestamp
+	8,  // 15: fairlead.console.v1.GetRemovalsResponse.clusters:type_name -> fairlead.console.v1.HeldRemovals
+	14, // 16: fairlead.console.v1.HeldRemovals.since:type_name -> google.protobuf.Timestamp
+	0,  // 17: fairlead.console.v1.AdminService.GetHub:input_type -> fairlead.console.v1.GetHubRequest
+	11, // 18: fairlead.console.v1.AdminService.Backup:input_type -> fairlead.console.v1.BackupRequest
+	6,  // 19: fairlead.console.v1.AdminService.GetRemovals:input_type -> fairlead.console.v1.GetRemovalsRequest
+	9,  // 20: fairlead.console.v1.AdminService.ConfirmRemovals:input_type -> fairlead.console.v1.ConfirmRemovalsRequest
+	1,  // 21: fairlead.console.v1.AdminService.GetHub:output_type -> fairlead.console.v1.GetHubResponse
+	12, // 22: fairlead.console.v1.AdminService.Backup:output_type -> fairlead.console.v1.BackupResponse
+	7,  // 23: fairlead.console.v1.AdminService.GetRemovals:output_type -> fairlead.console.v1.GetRemovalsResponse
+	10, // 24: fairlead.console.v1.AdminService.ConfirmRemovals:output_type -> fairlead.console.v1.ConfirmRemovalsResponse
+	21, // [21:25] is the sub-list for method output_type
+	17, // [17:21] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_admin_service_proto_init() }
@@ -904,7 +1006,7 @@ func file_fairlead_console_v1_admin_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_console_v1_admin_service_proto_rawDesc), len(file_fairlead_console_v1_admin_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -428,13 +428,13 @@ func Detach(r store.Resource) Edit {
 // carryOut does what is planned, but for deletions beyond the guard.
 func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, global GlobalService, planned []Planned) error {
 	var edits []Edit
-	var leaving []Edit
+	var leaving []Planned
 	for _, p := range planned {
 		switch {
 		case p.Problem != "":
 			return refuse(Precondition, "global service %q: %s", global.Meta.Name, p.Problem)
 		case p.Action == PlanDelete:
-			leaving = append(leaving, p.edit)
+			leaving = append(leaving, p)
 		case p.Action != PlanKeep:
 			edits = append(edits, p.edit)
 		}
@@ -444,19 +444,29 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 		if err != nil {
 			return err
 		}
-		if err := g.held(ctx, w, global, len(leaving), free); err != nil {
+		if err := g.tellHeld(ctx, w, global, len(leaving), free); err != nil {
 			return err
 		}
-		leaving = leaving[:min(len(leaving), free)]
-		if err := w.Tx.CountDeletions(ctx, row.UID, len(leaving), w.Tx.Now().Add(-guardWindow)); err != nil {
+		free = min(len(leaving), free)
+		held := make([]string, 0, len(leaving)-free)
+		for _, p := range leaving[free:] {
+			held = append(held, p.Before.UID)
+		}
+		if err := w.Tx.HoldServices(ctx, held); err != nil {
+			return err
+		}
+		for _, p := range leaving[:free] {
+			edits = append(edits, p.edit)
+		}
+		if err := w.Tx.CountDeletions(ctx, row.UID, free, w.Tx.Now().Add(-guardWindow)); err != nil {
 			return err
 		}
 	}
-	return putSelf(ctx, w, append(edits, leaving...))
+	return putSelf(ctx, w, edits)
 }
 
-// held tells that the guard does not let all go that leave, unless it holds something back already.
-func (g Globals) held(ctx context.Context, w *Write, global GlobalService, leaving, free int) error {
+// tellHeld tells that the guard does not let all go that leave, unless it holds something back already.
+func (g Globals) tellHeld(ctx context.Context, w *Write, global GlobalService, leaving, free int) error {
 	if leaving <= free || g.Catalog.observer == nil {
 		return nil
 	}
@@ -564,6 +574,8 @@ type GlobalStatus struct {
 	Clusters, Healthy int
 	// HeldBack are the services that the guard keeps.
 	HeldBack []string
+	// HeldSince is since when the guard keeps the first of them. Zero: it keeps none, or it began under a hub that did not record it.
+	HeldSince time.Time
 }
 
 // GlobalStatuses returns the statuses of global services, in their order.
@@ -596,8 +608,12 @@ func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]G
 				}
 			}
 			out[i].Clusters = len(rows) - len(held)
-			for _, r := range held {
-				out[i].HeldBack = append(out[i].HeldBack, r.Name)
+			uids := make([]string, len(held))
+			for j, r := range held {
+				out[i].HeldBack, uids[j] = append(out[i].HeldBack, r.Name), r.UID
+			}
+			if out[i].HeldSince, err = v.HeldSince(ctx, uids); err != nil {
+				return err
 			}
 		}
 		return nil

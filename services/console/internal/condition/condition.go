@@ -18,6 +18,7 @@ type Keeper struct {
 	// Database is how the store answers.
 	Database *pulse.Pulse
 	Alerts   *Alerts
+	Presence *Presence
 	// Version is that of this console, which began at Started.
 	Version string
 	Started time.Time

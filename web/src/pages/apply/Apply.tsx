@@ -1,7 +1,7 @@
 import type { Message } from '@bufbuild/protobuf'
 import { ConnectError } from '@connectrpc/connect'
 import { useMutation, useQuery } from '@connectrpc/connect-query'
-import { useRef, useState } from 'react'
+import { Fragment, useRef, useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import {
   ApplyOutcome,
@@ -206,9 +206,9 @@ function Editor({
       <p className="quiet">
         As <code>fairlead apply -f</code> reads it; several documents stand between lines of <code>---</code>.{' '}
         {kinds.map((k) => (
-          <Link key={k.name} to={`/apply?kind=${k.name}`}>
-            {k.name}{' '}
-          </Link>
+          <Fragment key={k.name}>
+            <Link to={`/apply?kind=${k.name}`}>{k.name}</Link>{' '}
+          </Fragment>
         ))}
       </p>
     </>

@@ -1,10 +1,11 @@
 import { useMutation } from '@tanstack/react-query'
 import { useRef, useState } from 'react'
-import { type Consequence, consequencesOf } from '../../cluster/consequences'
+import { consequencesOf } from '../../cluster/consequences'
 import { type Kind, pathOf } from '../../cluster/kinds'
 import type { Ask } from '../../cluster/request'
 import { type Right, useRight } from '../../cluster/rights'
 import { failureOf } from '../../hub/errors'
+import { type Consequence, Consequences } from '../../ui/Consequences'
 import { useOnce } from '../../ui/once'
 import { Failed } from '../../ui/Panel'
 import { amount, plain } from '../../ui/text'
@@ -189,13 +190,7 @@ export function Act({
         {words && <p>{words}</p>}
         {asked.isPending && <p role="status">Asking the cluster what goes with it…</p>}
         {asked.error ? <Failed failure={failureOf(asked.error)} again={() => asked.mutate()} /> : null}
-        {asked.data && asked.data.length > 0 && (
-          <ul>
-            {asked.data.map((c) => (
-              <li key={c}>{plain(c, 400)}</li>
-            ))}
-          </ul>
-        )}
+        {asked.data && asked.data.length > 0 && <Consequences of={asked.data} />}
         <form
           onSubmit={(e) => {
             e.preventDefault()

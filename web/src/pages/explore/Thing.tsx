@@ -12,6 +12,7 @@ import type { Metadata } from '../../cluster/table'
 import { failureOf } from '../../hub/errors'
 import { every, useFreshness } from '../../live/asked'
 import { Since } from '../../live/Since'
+import { Export } from '../../ui/Export'
 import { Opened } from '../../ui/Opened'
 import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Part } from '../../ui/Part'
@@ -183,13 +184,10 @@ async function summaryOf(ask: Ask, path: string): Promise<Thing> {
   }
 }
 
-type Condition = {
-  type?: string
-  status?: string
-  reason?: string
-  message?: string
-  lastTransitionTime?: string
-}
+// A controller may write anything into the fields of a condition.
+type Condition = Partial<Record<'type' | 'status' | 'reason' | 'message' | 'lastTransitionTime', unknown>>
+const text = (of: unknown) => (of === undefined || of === null ? '' : String(of))
+
 type ContainerStatus = {
   name?: string
   ready?: boolean
@@ -199,7 +197,7 @@ type ContainerStatus = {
   lastState?: Record<string, { reason?: string; message?: string; exitCode?: number; finishedAt?: string }>
 }
 
-function Summary({ of, secret }: { of: Thing; secret: boolean }) {
+export function Summary({ of, secret }: { of: Thing; secret: boolean }) {
   const { metadata, status } = of
   const conditions = listOf<Condition>(status?.conditions)
   const containers = [
@@ -254,30 +252,47 @@ function Summary({ of, secret }: { of: Thing; secret: boolean }) {
           </ul>
         </section>
       )}
-      {conditions.length > 0 && (
-        <div className="table-wrap">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Condition</th>
-                <th scope="col">Status</th>
-                <th scope="col">Since</th>
-                <th scope="col">Why</th>
+      {conditions.length > 0 && <Conditions of={conditions} name={metadata.name ?? ''} />}
+    </>
+  )
+}
+
+function Conditions({ of, name }: { of: Condition[]; name: string }) {
+  return (
+    <>
+      <Export
+        name={`${name}-conditions`}
+        columns={['condition', 'status', 'since', 'reason', 'message']}
+        rows={of.map((c) => ({
+          condition: text(c.type),
+          status: text(c.status),
+          since: text(c.lastTransitionTime),
+          reason: text(c.reason),
+          message: text(c.message),
+        }))}
+      />
+      <div className="table-wrap">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Condition</th>
+              <th scope="col">Status</th>
+              <th scope="col">Since</th>
+              <th scope="col">Why</th>
+            </tr>
+          </thead>
+          <tbody>
+            {of.map((c) => (
+              <tr key={text(c.type)}>
+                <td className="name">{plain(text(c.type), 120)}</td>
+                <td>{plain(text(c.status), 40)}</td>
+                <td>{text(c.lastTransitionTime) && <Since of={text(c.lastTransitionTime)} />}</td>
+                <td>{plain(`${text(c.reason)} ${text(c.message)}`.trim(), 1000)}</td>
               </tr>
-            </thead>
-            <tbody>
-              {conditions.map((c) => (
-                <tr key={c.type}>
-                  <td className="name">{plain(c.type ?? '', 120)}</td>
-                  <td>{plain(c.status ?? '', 40)}</td>
-                  <td>{c.lastTransitionTime && <Since of={c.lastTransitionTime} />}</td>
-                  <td>{plain(`${c.reason ?? ''} ${c.message ?? ''}`.trim(), 1000)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
+            ))}
+          </tbody>
+        </table>
+      </div>
     </>
   )
 }

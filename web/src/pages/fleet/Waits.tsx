@@ -41,7 +41,15 @@ export default function Waits() {
       {held.slice(0, most).map((g) => (
         <li key={g.metadata?.name}>
           <State of="waiting" /> <Link to={`/globalservice/${g.metadata?.name}`}>{g.metadata?.name}</Link>{' '}
-          <span className="quiet">global service</span>
+          <span className="quiet">
+            global service
+            {g.status?.heldBackSince && (
+              <>
+                {' '}
+                · <Age of={g.status.heldBackSince} />
+              </>
+            )}
+          </span>
           <div className="quiet">
             deletes {amount(g.status?.heldBackTotal ?? 0, 'service')} when a person confirms it
           </div>

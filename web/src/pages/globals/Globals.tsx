@@ -1,5 +1,6 @@
 import { Link } from 'react-router'
 import type { GlobalService } from '../../gen/fairlead/console/v1/global_service_service_pb'
+import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { Title } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
@@ -16,7 +17,7 @@ export function Globals() {
 }
 
 export function Says({ of }: { of: GlobalService }) {
-  const { clusters = 0, healthy = 0, heldBackTotal = 0 } = of.status ?? {}
+  const { clusters = 0, healthy = 0, heldBackTotal = 0, heldBackSince } = of.status ?? {}
   const name = of.metadata?.name ?? ''
   return (
     <>
@@ -27,7 +28,17 @@ export function Says({ of }: { of: GlobalService }) {
       <Link to={`/services?q=${encodeURIComponent(`labels.fairlead.dev/global = ${name}`)}`}>
         its services
       </Link>{' '}
-      {heldBackTotal > 0 && <span className="cause">{heldBackTotal} removals wait for a person</span>}
+      {heldBackTotal > 0 && (
+        <span className="cause">
+          {heldBackTotal === 1 ? '1 removal waits' : `${heldBackTotal.toLocaleString()} removals wait`} for a
+          person
+          {heldBackSince && (
+            <>
+              , held back for <Age of={heldBackSince} />
+            </>
+          )}
+        </span>
+      )}
     </>
   )
 }

@@ -32,7 +32,7 @@ export function Condition() {
         {database && <Database of={database} />}
         {database && <Coordination />}
       </div>
-      <Replicas version={got.data.version} />
+      <Replicas hub={got.data} />
     </>
   )
 }

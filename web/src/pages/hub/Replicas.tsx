@@ -1,5 +1,6 @@
 import { useQuery } from '@connectrpc/connect-query'
-import { type HubReplica, type Replica, ShardService } from '../../gen/fairlead/gitcache/v1/shard_pb'
+import type { GetHubResponse } from '../../gen/fairlead/console/v1/admin_service_pb'
+import { type Replica, ShardService } from '../../gen/fairlead/gitcache/v1/shard_pb'
 import { failureAt } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
@@ -9,16 +10,23 @@ import { Failed, Stale, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { isoOf, plain } from '../../ui/text'
 
+type Row = [
+  service: string,
+  Pick<Replica, 'name' | 'draining' | 'version' | 'startTime' | 'url'> & { answers?: boolean },
+]
+
 const columns = ['service', 'replica', 'state', 'version', 'since', 'url']
 
-// The gitcaches, distributors and tunnels of the hub. version: of the console, from which theirs may differ while the hub is upgraded.
-export function Replicas({ version }: { version: string }) {
+// The consoles, gitcaches, distributors and tunnels of the hub. Their versions may differ from that of the console that answers while the hub is
+// upgraded.
+export function Replicas({ hub }: { hub: GetHubResponse }) {
   const got = useQuery(ShardService.method.listReplicas, {}, { refetchInterval: 15_000 })
   const fresh = useFreshness([got])
   const again = () => void got.refetch()
-  const of: [string, Replica | HubReplica][] = [
-    ...(got.data?.replicas ?? []).map((r): [string, Replica] => ['gitcache', r]),
-    ...(got.data?.others ?? []).map((r): [string, HubReplica] => [r.service, r]),
+  const of: Row[] = [
+    ...hub.consoles.map((c): Row => ['console', { ...c, draining: false, url: '' }]),
+    ...(got.data?.replicas ?? []).map((r): Row => ['gitcache', r]),
+    ...(got.data?.others ?? []).map((r): Row => [r.service, r]),
   ]
   return (
     <section className="panel" aria-label="Replicas">
@@ -44,6 +52,11 @@ export function Replicas({ version }: { version: string }) {
       {got.data && fresh.failure && (
         <Stale of={{ ...fresh, failure: failureAt('gitcache', got.error) }} again={again} />
       )}
+      {hub.consolesMissing && (
+        <div className="notice bad">
+          Other consoles are missing: <Said of={hub.consolesMissing} max={600} />
+        </div>
+      )}
       {got.data?.othersMissing && (
         <div className="notice bad">
           Distributors and tunnels are missing: <Said of={got.data.othersMissing} max={600} />
@@ -55,7 +68,7 @@ export function Replicas({ version }: { version: string }) {
         </p>
       )}
       {of.length > 0 && (
-        <div className={fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
+        <div className={got.data && fresh.failure ? 'table-wrap stale' : 'table-wrap'}>
           <table>
             <thead>
               <tr>
@@ -70,14 +83,17 @@ export function Replicas({ version }: { version: string }) {
               {of.map(([service, r]) => (
                 <tr key={`${service} ${r.name}`}>
                   <td>{service}</td>
-                  <td className="name">{plain(r.name, 253)}</td>
+                  <td className="name">
+                    {plain(r.name, 253)}
+                    {r.answers && <div className="quiet">answers this page</div>}
+                  </td>
                   <td>
                     <State of={r.draining ? 'held' : 'healthy'} word={r.draining ? 'drains' : 'serves'} />
                   </td>
                   <td>
                     {plain(r.version, 64) || 'not known'}
-                    {r.version !== '' && r.version !== version && (
-                      <div className="cause">not the version of the console</div>
+                    {r.version !== '' && r.version !== hub.version && (
+                      <div className="cause">not the version of the console that answers</div>
                     )}
                   </td>
                   <td>{r.startTime ? <Age of={r.startTime} /> : 'not known'}</td>

@@ -1,6 +1,6 @@
 import { timestampMs } from '@bufbuild/protobuf/wkt'
 import { useMutation } from '@connectrpc/connect-query'
-import { useEffect, useRef, useState } from 'react'
+import { startTransition, useEffect, useOptimistic, useRef, useState } from 'react'
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
@@ -150,7 +150,13 @@ function Step({ done, note, children }: { done: boolean; note: string; children:
 // The manifest has a secret for 15 minutes: it is made when somebody asks, and leaves the page with it.
 function Command({ name }: { name: string }) {
   const [params, setParams] = useSearchParams()
-  const way = params.get('way') === 'file' ? 'file' : 'fairlead'
+  // The address follows a moment later: until then the button would jump back to what it says.
+  const [way, setWay] = useOptimistic(params.get('way') === 'file' ? 'file' : 'fairlead')
+  const choose = (next: typeof way) =>
+    startTransition(() => {
+      setWay(next)
+      setParams(next === 'file' ? { way: next } : {}, { replace: true })
+    })
   const render = useMutation(ClusterService.method.renderAgentManifest)
   const save = useRef<HTMLAnchorElement>(null)
   const manifest = render.data?.manifest
@@ -170,20 +176,12 @@ function Command({ name }: { name: string }) {
       <h2>Run this where kubectl reaches the cluster</h2>
       <div className="actions">
         <label>
-          <input
-            type="radio"
-            checked={way === 'fairlead'}
-            onChange={() => setParams({}, { replace: true })}
-          />{' '}
-          with the command fairlead
+          <input type="radio" checked={way === 'fairlead'} onChange={() => choose('fairlead')} /> with the
+          command fairlead
         </label>
         <label>
-          <input
-            type="radio"
-            checked={way === 'file'}
-            onChange={() => setParams({ way: 'file' }, { replace: true })}
-          />{' '}
-          with kubectl and a file
+          <input type="radio" checked={way === 'file'} onChange={() => choose('file')} /> with kubectl and a
+          file
         </label>
       </div>
       {way === 'file' && (

@@ -77,6 +77,7 @@ func Run(t *testing.T, open func(t *testing.T) Open) {
 		"DeploymentsOutliveADeletionForAWhile": testDeletedServices,
 		"PlacesGoWithTheirBackend":             testPlaces,
 		"OneSendsToASinkAtATime":               testSinks,
+		"ConsolesAreThereWhileTheySaySo":       testConsoles,
 		"EventsComeOnceAndWithWhatTheyTell":    testEvents,
 		"EventFollowerMissesNothing":           testEventFollower,
 		"StatusesAreToldAndFound":              testTouch,

@@ -12,14 +12,14 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/admin_service.proto.
  */
 export const file_fairlead_console_v1_admin_service: GenFile = /*@__PURE__*/
-  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiIgoNR2V0SHViUmVxdWVzdBIRCgljb25kaXRpb24YASABKAgiywEKDkdldEh1YlJlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJdHJhY2VfdXJsGAMgASgJEjQKCGRhdGFiYXNlGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5EYXRhYmFzZVN0YXRlEi8KBmFsZXJ0cxgFIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQWxlcnRTdGF0ZSK5AgoNRGF0YWJhc2VTdGF0ZRIMCgRraW5kGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKAMSDwoHcHJvYmxlbRgEIAEoCRIpCgVzaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIYXNrX3RpbWUYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCnJvdW5kX3RyaXAYByABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoKd3JpdGVfdGltZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMQoOd3JpdGVfZHVyYXRpb24YCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24ijgEKCkFsZXJ0U3RhdGUSEgoKY29uZmlndXJlZBgBIAEoCBIPCgdwcm9ibGVtGAIgASgJEiwKCGFza190aW1lGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgZhbGVydHMYBCADKAsyHS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YkFsZXJ0IusBCghIdWJBbGVydBIMCgRuYW1lGAEgASgJEhAKCHNldmVyaXR5GAIgASgJEg8KB3N1bW1hcnkYAyABKAkSEwoLZGVzY3JpcHRpb24YBCABKAkSLwoLYWN0aXZlX3RpbWUYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjkKBmxhYmVscxgGIAMoCzIpLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViQWxlcnQuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIUChJHZXRSZW1vdmFsc1JlcXVlc3QilQEKE0dldFJlbW92YWxzUmVzcG9uc2USLQoJaG9sZF90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZyZWFzb24YAiABKAkSMwoIY2x1c3RlcnMYAyADKAsyIS5mYWlybGVhZC5jb25zb2xlLnYxLkhlbGRSZW1vdmFscxIKCgJpZBgEIAEoCSJcCgxIZWxkUmVtb3ZhbHMSDwoHY2x1c3RlchgBIAEoCRIQCghzZXJ2aWNlcxgCIAMoCRIpCgVzaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJAoWQ29uZmlybVJlbW92YWxzUmVxdWVzdBIKCgJpZBgBIAEoCSIZChdDb25maXJtUmVtb3ZhbHNSZXNwb25zZSIPCg1CYWNrdXBSZXF1ZXN0Ii4KDkJhY2t1cFJlc3BvbnNlEgwKBGRhdGEYASABKAwSDgoGc2hhMjU2GAIgASgJMpADCgxBZG1pblNlcnZpY2USVgoGR2V0SHViEiIuZmFpcmxlYWQuY29uc29sZS52MS5HZXRIdWJSZXF1ZXN0GiMuZmFpcmxlYWQuY29uc29sZS52MS5HZXRIdWJSZXNwb25zZSIDkAIBElMKBkJhY2t1cBIiLmZhaXJsZWFkLmNvbnNvbGUudjEuQmFja3VwUmVxdWVzdBojLmZhaXJsZWFkLmNvbnNvbGUudjEuQmFja3VwUmVzcG9uc2UwARJlCgtHZXRSZW1vdmFscxInLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0UmVtb3ZhbHNSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5HZXRSZW1vdmFsc1Jlc3BvbnNlIgOQAgESbAoPQ29uZmlybVJlbW92YWxzEisuZmFpcmxlYWQuY29uc29sZS52MS5Db25maXJtUmVtb3ZhbHNSZXF1ZXN0GiwuZmFpcmxlYWQuY29uc29sZS52MS5Db25maXJtUmVtb3ZhbHNSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CidmYWlybGVhZC9jb25zb2xlL3YxL2FkbWluX3NlcnZpY2UucHJvdG8SE2ZhaXJsZWFkLmNvbnNvbGUudjEiIgoNR2V0SHViUmVxdWVzdBIRCgljb25kaXRpb24YASABKAgimAIKDkdldEh1YlJlc3BvbnNlEg8KB3ZlcnNpb24YASABKAkSLgoKc3RhcnRfdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJdHJhY2VfdXJsGAMgASgJEjQKCGRhdGFiYXNlGAQgASgLMiIuZmFpcmxlYWQuY29uc29sZS52MS5EYXRhYmFzZVN0YXRlEi8KBmFsZXJ0cxgFIAEoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuQWxlcnRTdGF0ZRIxCghjb25zb2xlcxgGIAMoCzIfLmZhaXJsZWFkLmNvbnNvbGUudjEuSHViQ29uc29sZRIYChBjb25zb2xlc19taXNzaW5nGAcgASgJImwKCkh1YkNvbnNvbGUSDAoEbmFtZRgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEi4KCnN0YXJ0X3RpbWUYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg8KB2Fuc3dlcnMYBCABKAgiuQIKDURhdGFiYXNlU3RhdGUSDAoEa2luZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgDEg8KB3Byb2JsZW0YBCABKAkSKQoFc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGFza190aW1lGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBItCgpyb3VuZF90cmlwGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KCndyaXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDndyaXRlX2R1cmF0aW9uGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIo4BCgpBbGVydFN0YXRlEhIKCmNvbmZpZ3VyZWQYASABKAgSDwoHcHJvYmxlbRgCIAEoCRIsCghhc2tfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLQoGYWxlcnRzGAQgAygLMh0uZmFpcmxlYWQuY29uc29sZS52MS5IdWJBbGVydCLrAQoISHViQWxlcnQSDAoEbmFtZRgBIAEoCRIQCghzZXZlcml0eRgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEhMKC2Rlc2NyaXB0aW9uGAQgASgJEi8KC2FjdGl2ZV90aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBI5CgZsYWJlbHMYBiADKAsyKS5mYWlybGVhZC5jb25zb2xlLnYxLkh1YkFsZXJ0LkxhYmVsc0VudHJ5Gi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFAoSR2V0UmVtb3ZhbHNSZXF1ZXN0IpUBChNHZXRSZW1vdmFsc1Jlc3BvbnNlEi0KCWhvbGRfdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGcmVhc29uGAIgASgJEjMKCGNsdXN0ZXJzGAMgAygLMiEuZmFpcmxlYWQuY29uc29sZS52MS5IZWxkUmVtb3ZhbHMSCgoCaWQYBCABKAkiXAoMSGVsZFJlbW92YWxzEg8KB2NsdXN0ZXIYASABKAkSEAoIc2VydmljZXMYAiADKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiQKFkNvbmZpcm1SZW1vdmFsc1JlcXVlc3QSCgoCaWQYASABKAkiGQoXQ29uZmlybVJlbW92YWxzUmVzcG9uc2UiDwoNQmFja3VwUmVxdWVzdCIuCg5CYWNrdXBSZXNwb25zZRIMCgRkYXRhGAEgASgMEg4KBnNoYTI1NhgCIAEoCTKQAwoMQWRtaW5TZXJ2aWNlElYKBkdldEh1YhIiLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0SHViUmVxdWVzdBojLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0SHViUmVzcG9uc2UiA5ACARJTCgZCYWNrdXASIi5mYWlybGVhZC5jb25zb2xlLnYxLkJhY2t1cFJlcXVlc3QaIy5mYWlybGVhZC5jb25zb2xlLnYxLkJhY2t1cFJlc3BvbnNlMAESZQoLR2V0UmVtb3ZhbHMSJy5mYWlybGVhZC5jb25zb2xlLnYxLkdldFJlbW92YWxzUmVxdWVzdBooLmZhaXJsZWFkLmNvbnNvbGUudjEuR2V0UmVtb3ZhbHNSZXNwb25zZSIDkAIBEmwKD0NvbmZpcm1SZW1vdmFscxIrLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlybVJlbW92YWxzUmVxdWVzdBosLmZhaXJsZWFkLmNvbnNvbGUudjEuQ29uZmlybVJlbW92YWxzUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message fairlead.console.v1.GetHubRequest
  */
 export type GetHubRequest = Message<"fairlead.console.v1.GetHubRequest"> & {
   /**
-   * Say how the database is and which alerts fire, too, if the caller is an administrator.
+   * Say which consoles there are, too, and if the caller is an administrator how the database is and which alerts fire.
    *
    * @generated from field: bool condition = 1;
    */
@@ -67,6 +67,21 @@ export type GetHubResponse = Message<"fairlead.console.v1.GetHubResponse"> & {
    * @generated from field: fairlead.console.v1.AlertState alerts = 5;
    */
   alerts?: AlertState | undefined;
+
+  /**
+   * The consoles that share the database, the one that answers among them, by name. Empty: not asked for, or the caller has no grant. One that was
+   * killed is listed for 30 s more; those of versions that do not say that they are there are missing.
+   *
+   * @generated from field: repeated fairlead.console.v1.HubConsole consoles = 6;
+   */
+  consoles: HubConsole[];
+
+  /**
+   * Why the others are missing, in words; empty: they are not.
+   *
+   * @generated from field: string consoles_missing = 7;
+   */
+  consolesMissing: string;
 };
 
 /**
@@ -75,6 +90,44 @@ export type GetHubResponse = Message<"fairlead.console.v1.GetHubResponse"> & {
  */
 export const GetHubResponseSchema: GenMessage<GetHubResponse> = /*@__PURE__*/
   messageDesc(file_fairlead_console_v1_admin_service, 1);
+
+/**
+ * HubConsole is a console of the hub.
+ *
+ * @generated from message fairlead.console.v1.HubConsole
+ */
+export type HubConsole = Message<"fairlead.console.v1.HubConsole"> & {
+  /**
+   * Its host, and the port on which it listens.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: string version = 2;
+   */
+  version: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp start_time = 3;
+   */
+  startTime?: Timestamp | undefined;
+
+  /**
+   * Whether it is the one that answers.
+   *
+   * @generated from field: bool answers = 4;
+   */
+  answers: boolean;
+};
+
+/**
+ * Describes the message fairlead.console.v1.HubConsole.
+ * Use `create(HubConsoleSchema)` to create a new message.
+ */
+export const HubConsoleSchema: GenMessage<HubConsole> = /*@__PURE__*/
+  messageDesc(file_fairlead_console_v1_admin_service, 2);
 
 /**
  * DatabaseState is how the database is, as the console sees it.
@@ -147,7 +200,7 @@ export type DatabaseState = Message<"fairlead.console.v1.DatabaseState"> & {
  * Use `create(DatabaseStateSchema)` to create a new message.
  */
 export const DatabaseStateSchema: GenMessage<DatabaseState> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 2);
+  messageDesc(file_fairlead_console_v1_admin_service, 3);
 
 /**
  * AlertState is what a Prometheus says of the alerts of the hub (deploy/observability/rules).
@@ -187,7 +240,7 @@ export type AlertState = Message<"fairlead.console.v1.AlertState"> & {
  * Use `create(AlertStateSchema)` to create a new message.
  */
 export const AlertStateSchema: GenMessage<AlertState> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 3);
+  messageDesc(file_fairlead_console_v1_admin_service, 4);
 
 /**
  * HubAlert is an alert of that Prometheus that fires.
@@ -235,7 +288,7 @@ export type HubAlert = Message<"fairlead.console.v1.HubAlert"> & {
  * Use `create(HubAlertSchema)` to create a new message.
  */
 export const HubAlertSchema: GenMessage<HubAlert> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 4);
+  messageDesc(file_fairlead_console_v1_admin_service, 5);
 
 /**
  * @generated from message fairlead.console.v1.GetRemovalsRequest
@@ -248,7 +301,7 @@ export type GetRemovalsRequest = Message<"fairlead.console.v1.GetRemovalsRequest
  * Use `create(GetRemovalsRequestSchema)` to create a new message.
  */
 export const GetRemovalsRequestSchema: GenMessage<GetRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 5);
+  messageDesc(file_fairlead_console_v1_admin_service, 6);
 
 /**
  * @generated from message fairlead.console.v1.GetRemovalsResponse
@@ -289,7 +342,7 @@ export type GetRemovalsResponse = Message<"fairlead.console.v1.GetRemovalsRespon
  * Use `create(GetRemovalsResponseSchema)` to create a new message.
  */
 export const GetRemovalsResponseSchema: GenMessage<GetRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 6);
+  messageDesc(file_fairlead_console_v1_admin_service, 7);
 
 /**
  * @generated from message fairlead.console.v1.HeldRemovals
@@ -316,7 +369,7 @@ export type HeldRemovals = Message<"fairlead.console.v1.HeldRemovals"> & {
  * Use `create(HeldRemovalsSchema)` to create a new message.
  */
 export const HeldRemovalsSchema: GenMessage<HeldRemovals> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 7);
+  messageDesc(file_fairlead_console_v1_admin_service, 8);
 
 /**
  * @generated from message fairlead.console.v1.ConfirmRemovalsRequest
@@ -335,7 +388,7 @@ export type ConfirmRemovalsRequest = Message<"fairlead.console.v1.ConfirmRemoval
  * Use `create(ConfirmRemovalsRequestSchema)` to create a new message.
  */
 export const ConfirmRemovalsRequestSchema: GenMessage<ConfirmRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 8);
+  messageDesc(file_fairlead_console_v1_admin_service, 9);
 
 /**
  * @generated from message fairlead.console.v1.ConfirmRemovalsResponse
@@ -348,7 +401,7 @@ export type ConfirmRemovalsResponse = Message<"fairlead.console.v1.ConfirmRemova
  * Use `create(ConfirmRemovalsResponseSchema)` to create a new message.
  */
 export const ConfirmRemovalsResponseSchema: GenMessage<ConfirmRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 9);
+  messageDesc(file_fairlead_console_v1_admin_service, 10);
 
 /**
  * @generated from message fairlead.console.v1.BackupRequest
@@ -361,7 +414,7 @@ export type BackupRequest = Message<"fairlead.console.v1.BackupRequest"> & {
  * Use `create(BackupRequestSchema)` to create a new message.
  */
 export const BackupRequestSchema: GenMessage<BackupRequest> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 10);
+  messageDesc(file_fairlead_console_v1_admin_service, 11);
 
 /**
  * @generated from message fairlead.console.v1.BackupResponse
@@ -387,7 +440,7 @@ export type BackupResponse = Message<"fairlead.console.v1.BackupResponse"> & {
  * Use `create(BackupResponseSchema)` to create a new message.
  */
 export const BackupResponseSchema: GenMessage<BackupResponse> = /*@__PURE__*/
-  messageDesc(file_fairlead_console_v1_admin_service, 11);
+  messageDesc(file_fairlead_console_v1_admin_service, 12);
 
 /**
  * AdminService is for those who run the hub.
@@ -396,8 +449,8 @@ export const BackupResponseSchema: GenMessage<BackupResponse> = /*@__PURE__*/
  */
 export const AdminService: GenService<{
   /**
-   * GetHub returns the version of the console that answers, and where traces are shown; to administrators that ask for it besides how its database is, and
-   * which alerts fire. Called by users. It answers with the database away, too.
+   * GetHub returns the version of the console that answers, and where traces are shown; to callers that ask for it, besides, the consoles of the hub,
+   * and to administrators among them how the database is, and which alerts fire. Called by users. It answers with the database away, too.
    *
    * @generated from rpc fairlead.console.v1.AdminService.GetHub
    */

@@ -175,6 +175,8 @@ export type GlobalServiceStatus = Message<"fairlead.console.v1.GlobalServiceStat
   heldBackTotal: number;
 
   /**
+   * Since when the guard keeps the first of them. Unset: it keeps none, or began to under an earlier hub, which did not record it.
+   *
    * @generated from field: google.protobuf.Timestamp held_back_since = 5;
    */
   heldBackSince?: Timestamp | undefined;
