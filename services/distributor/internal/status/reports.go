@@ -8,7 +8,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,8 +53,6 @@ const (
 	// and as few events. A single report waits for nothing.
 	fewReporters = 8
 	callPause    = 100 * time.Millisecond
-	// callsAtOnce are under way while more waits than fits in one: the console reads and decodes the one while it writes the other.
-	callsAtOnce = 2
 	// maxBad is how many reports one after the other are taken for bad.
 	maxBad = 3
 )
@@ -72,7 +69,7 @@ type Reports struct {
 	bytes   atomic.Int64   // of what waits
 	sizes   *shares.Shares // the clusters' shares of the bytes
 	pace    pressure.Pace
-	piece   atomic.Int64 // bytes in the next call
+	piece   int // bytes in the next call; of Run's goroutine
 }
 
 type job struct {
@@ -89,9 +86,9 @@ type outcome struct {
 
 // NewReports returns Reports; Run works.
 func NewReports(c Console, log *slog.Logger) *Reports {
-	r := &Reports{console: c, queue: make(chan *job, maxWaiting), log: log, sizes: shares.New(maxClusterBytes)}
-	r.piece.Store(firstBatchBytes)
-	return r
+	return &Reports{
+		console: c, queue: make(chan *job, maxWaiting), log: log, sizes: shares.New(maxClusterBytes), piece: firstBatchBytes,
+	}
 }
 
 // Record returns once the reports are durable, or an error. Record keeps reports until it has returned.
@@ -137,9 +134,6 @@ func (r *Reports) Pause() time.Duration { return r.pace.Pause(int64(len(r.queue)
 
 // Run works until ctx ends.
 func (r *Reports) Run(ctx context.Context) error {
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	turns := make(chan struct{}, callsAtOnce)
 	var left *job // did not fit into the batch before
 	for ctx.Err() == nil {
 		first := left
@@ -150,21 +144,11 @@ func (r *Reports) Run(ctx context.Context) error {
 			case first = <-r.queue:
 			}
 		}
-		turns <- struct{}{} // calls end with ctx
 		var batch []*job
-		batch, left = r.gather(first)
-		whole := left != nil
-		calls.Go(func() {
-			defer func() { <-turns }()
-			if len(batch) > 0 {
-				r.send(ctx, batch, whole)
-			}
-		})
-		if whole {
-			continue
+		if batch, left = r.gather(first); len(batch) > 0 {
+			r.send(ctx, batch, left != nil)
 		}
-		calls.Wait() // what comes in meanwhile goes together
-		if len(batch) > fewReporters {
+		if len(batch) > fewReporters && left == nil {
 			select {
 			case <-ctx.Done():
 			case <-time.After(callPause):
@@ -179,7 +163,7 @@ func (r *Reports) gather(first *job) (batch []*job, left *job) {
 	size := 0
 	for j := first; ; {
 		if j.waiting.Load() != nil {
-			if size += j.size; len(batch) > 0 && size > int(r.piece.Load()) {
+			if size += j.size; len(batch) > 0 && size > r.piece {
 				return batch, j
 			}
 			if j.sent = j.waiting.Swap(nil); j.sent != nil {
@@ -201,8 +185,7 @@ func (r *Reports) gather(first *job) (batch []*job, left *job) {
 func (r *Reports) send(ctx context.Context, batch []*job, whole bool) {
 	begin := time.Now()
 	err := r.call(ctx, batch)
-	next := piece{leastBatchBytes, maxBatchBytes, reportsTime}.next(int(r.piece.Load()), whole, time.Since(begin), err)
-	r.piece.Store(int64(next))
+	r.piece = piece{leastBatchBytes, maxBatchBytes, reportsTime}.next(r.piece, whole, time.Since(begin), err)
 	if err == nil {
 		return
 	}

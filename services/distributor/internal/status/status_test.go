@@ -33,22 +33,13 @@ type console struct {
 	hub     []*consolev1.RecordHubRequest
 	seen    []*consolev1.RecordSeenRequest
 	calls   int
-	// underWay are calls that have begun and not ended, and mostUnderWay the most at a time.
-	underWay, mostUnderWay int
 }
 
 func (c *console) call(ctx context.Context, note func()) error {
 	c.mu.Lock()
 	c.calls++
 	calls, took := c.calls, c.took
-	c.underWay++
-	c.mostUnderWay = max(c.mostUnderWay, c.underWay)
 	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.underWay--
-		c.mu.Unlock()
-	}()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -388,38 +379,6 @@ func TestCallsAreBoundedInBytes(t *testing.T) {
 		}
 		stop()
 	})
-}
-
-// What does not fit into one call goes in two at a time, and what fits waits for the one before.
-func TestALongLineIsToldInTwoCallsAtATime(t *testing.T) {
-	t.Parallel()
-	for name, of := range map[string]struct{ clusters, bytes, most int }{
-		"long":  {40, 200 << 10, 2},
-		"short": {40, 1 << 10, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := &console{took: time.Second}
-				r := status.NewReports(c, quiet)
-				stop := run(t, r.Run)
-				var all sync.WaitGroup
-				for i := range of.clusters {
-					all.Go(func() {
-						<-time.After(time.Duration(i) * time.Millisecond)
-						if _, err := r.Record(context.Background(), fmt.Sprint("c", i), reports("s", of.bytes)); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				all.Wait()
-				if c.mostUnderWay != of.most {
-					t.Errorf("%d calls at a time, not %d", c.mostUnderWay, of.most)
-				}
-				stop()
-			})
-		})
-	}
 }
 
 func TestBadReportFailsNobodyElse(t *testing.T) {
