@@ -248,7 +248,7 @@ type Service struct {
 	store      *store.Store
 	authority  *identity.Authority
 	database   *pulse.Pulse
-	presence   *condition.Presence
+	consoles   *condition.Consoles
 	hub        *watch.Hub
 	board      *live.Board
 	views      *views.Board
@@ -299,7 +299,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.authority.Refused, s.authority.ReuseEvent = refusals.Login, event.Reused
 	s.database = pulse.New(s.store.Ping)
-	s.presence = &condition.Presence{Store: s.store, Self: store.Console{ID: rand.Text(), Version: version.String(), Started: time.Now()}, Log: deps.Log}
+	s.consoles = &condition.Consoles{Store: s.store, Self: store.Console{ID: rand.Text(), Version: version.String(), Started: time.Now()}, Log: deps.Log}
 	s.hub = watch.New(s.store, deps.Log)
 	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
 	s.hub.Hold = kept.Hold
@@ -396,7 +396,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) condition(cfg Config) *condition.Keeper {
 	elsewhere := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // an address says where
 	return &condition.Keeper{
-		Store: s.store, Database: s.database, Presence: s.presence, Version: s.presence.Self.Version, Started: s.presence.Self.Started, TraceURL: cfg.TraceURL,
+		Store: s.store, Database: s.database, Consoles: s.consoles, TraceURL: cfg.TraceURL,
 		Alerts: &condition.Alerts{URL: cfg.PrometheusURL, TokenFile: cfg.PrometheusTokenFile, HTTP: elsewhere},
 	}
 }
@@ -429,7 +429,7 @@ func (s *Service) Ample() {}
 // Listen binds the address, so that URL is known. Requests wait until Run.
 func (s *Service) Listen() error {
 	err := s.server.Listen()
-	s.presence.Self.Name = s.name()
+	s.consoles.Self.Name = s.name()
 	return err
 }
 
@@ -483,7 +483,7 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	group.Go(func() error { return s.authority.Run(background) })
 	group.Go(func() error { return s.authority.RunUses(background) })
 	group.Go(func() error { return s.database.Run(background) })
-	group.Go(func() error { return s.presence.Run(background) })
+	group.Go(func() error { return s.consoles.Run(background) })
 	group.Go(func() error { return s.renewer.Run(background) })
 	group.Go(func() error { return s.reader.Run(background) })
 	group.Go(func() error { return s.catalog.RunEndings(background) })

@@ -79,10 +79,10 @@ type GetHubResponse struct {
 	// Unset: not asked for, or the caller is no administrator. So are alerts.
 	Database *DatabaseState `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
 	Alerts   *AlertState    `protobuf:"bytes,5,opt,name=alerts,proto3" json:"alerts,omitempty"`
-	// The consoles that share the database, the one that answers among them, by name. Empty: not asked for, or the caller has no grant. One that was
-	// killed is listed for 30 s more; those of versions that do not say that they are there are missing.
+	// The consoles that share the database, by name; the answering one comes first while it has not recorded itself. Empty: not asked for, or the caller
+	// has no grant. A console that was killed is listed for 30 s more, also beside its successor of the same name. Consoles of earlier releases are missing.
 	Consoles []*HubConsole `protobuf:"bytes,6,rep,name=consoles,proto3" json:"consoles,omitempty"`
-	// Why the others are missing, in words; empty: they are not.
+	// Why the others are missing, in words. Empty: they are not, or the caller has no grant.
 	ConsolesMissing string `protobuf:"bytes,7,opt,name=consoles_missing,json=consolesMissing,proto3" json:"consoles_missing,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

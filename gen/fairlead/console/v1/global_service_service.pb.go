@@ -374,7 +374,7 @@ type GlobalServiceStatus struct {
 	// Services that the guard keeps from being deleted, up to a hundred of them.
 	HeldBack      []string `protobuf:"bytes,3,rep,name=held_back,json=heldBack,proto3" json:"held_back,omitempty"`
 	HeldBackTotal int32    `protobuf:"varint,4,opt,name=held_back_total,json=heldBackTotal,proto3" json:"held_back_total,omitempty"`
-	// Since when the guard keeps the first of them. Unset: it keeps none, or began to under an earlier hub, which did not record it.
+	// When the guard began to hold back the first of those whose beginning was recorded: earlier hubs recorded none. Unset: none was.
 	HeldBackSince *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=held_back_since,json=heldBackSince,proto3" json:"held_back_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

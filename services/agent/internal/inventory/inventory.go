@@ -255,7 +255,7 @@ func (s *Store) Load(ctx context.Context) error {
 	s.records, s.broken, s.owners, s.claimed = records, broken, newOwners(), map[string][]object.Key{}
 	for service, kept := range records {
 		for _, entry := range kept.record.Entries {
-			s.owners.give(entry.Key, service)
+			s.owners.set(entry.Key, service)
 		}
 		s.track(service, watched(kept.record.Entries))
 	}
@@ -408,7 +408,7 @@ func (s *Store) Claim(service string, keys []object.Key) map[object.Key]string {
 	}
 	for _, key := range keys {
 		if s.owners.of(key) != service {
-			s.owners.give(key, service)
+			s.owners.set(key, service)
 			s.claimed[service] = append(s.claimed[service], key)
 		}
 	}
@@ -426,14 +426,14 @@ func (s *Store) Release(service string) {
 func (s *Store) own(service string, entries []Entry) {
 	before := s.records[service].record.Entries
 	for _, entry := range before {
-		s.owners.take(entry.Key, service)
+		s.owners.unset(entry.Key, service)
 	}
 	for _, key := range s.claimed[service] {
-		s.owners.take(key, service)
+		s.owners.unset(key, service)
 	}
 	delete(s.claimed, service)
 	for _, entry := range entries {
-		s.owners.give(entry.Key, service)
+		s.owners.set(entry.Key, service)
 	}
 	s.track(service, watched(entries))
 	for heir, kept := range s.records {

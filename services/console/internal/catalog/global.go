@@ -452,7 +452,7 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 		for _, p := range leaving[free:] {
 			held = append(held, p.Before.UID)
 		}
-		if err := w.Tx.HoldServices(ctx, held); err != nil {
+		if err := w.Tx.HoldBack(ctx, held); err != nil {
 			return err
 		}
 		for _, p := range leaving[:free] {
@@ -574,8 +574,8 @@ type GlobalStatus struct {
 	Clusters, Healthy int
 	// HeldBack are the services that the guard keeps.
 	HeldBack []string
-	// HeldSince is since when the guard keeps the first of them. Zero: it keeps none, or it began under a hub that did not record it.
-	HeldSince time.Time
+	// HeldBackSince is when the guard began to hold back the first of those whose beginning was recorded: earlier hubs recorded none. Zero: none was.
+	HeldBackSince time.Time
 }
 
 // GlobalStatuses returns the statuses of global services, in their order.
@@ -612,7 +612,7 @@ func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]G
 			for j, r := range held {
 				out[i].HeldBack, uids[j] = append(out[i].HeldBack, r.Name), r.UID
 			}
-			if out[i].HeldSince, err = v.HeldSince(ctx, uids); err != nil {
+			if out[i].HeldBackSince, err = v.HeldBackSince(ctx, uids); err != nil {
 				return err
 			}
 		}

@@ -300,7 +300,7 @@ func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]Hub
 	return truths, nil
 }
 
-// take takes over what the hub knows of the ref whose revision counts, and says whether all is known then.
+// take sets the revision of the ref, if the truth follows one, and reports whether that revision is known.
 func (h *HubTruth) take(refs map[store.HubRef]RefHub) bool {
 	if !h.follows() {
 		return true

@@ -18,10 +18,7 @@ type Keeper struct {
 	// Database is how the store answers.
 	Database *pulse.Pulse
 	Alerts   *Alerts
-	Presence *Presence
-	// Version is that of this console, which began at Started.
-	Version string
-	Started time.Time
+	Consoles *Consoles
 	// TraceURL is where a trace is shown, with {trace} in place of its id; empty: not known.
 	TraceURL string
 }

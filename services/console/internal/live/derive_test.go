@@ -80,9 +80,10 @@ func TestABoardThatBeginsAnewForgetsSources(t *testing.T) {
 	t.Parallel()
 	b := quiet(t)
 	b.said(store.KindSource, "shop", 1, catalog.Source{Meta: catalog.Meta{Name: "shop"}})
+	b.hubRefs[store.HubRef{Source: "s", Ref: "refs/heads/main"}] = catalog.RefHub{}
 	b.begin(t.Context(), watch.Event{Kind: watch.Snapshot})
-	if len(b.sources) > 0 {
-		t.Errorf("sources are %v", b.sources)
+	if len(b.sources)+len(b.hubRefs) > 0 {
+		t.Errorf("sources are %v, refs %v", b.sources, b.hubRefs)
 	}
 }
 

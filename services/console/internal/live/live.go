@@ -282,6 +282,7 @@ func (b *Board) take(ctx context.Context, e watch.Event) {
 			delete(b.urgent, store.Ref{Kind: c.Kind, Name: c.Name})
 			if c.Kind == store.KindSource {
 				delete(b.sources, unique.Make(c.Name))
+				maps.DeleteFunc(b.hubRefs, func(r store.HubRef, _ catalog.RefHub) bool { return r.Source == c.UID })
 			}
 			continue
 		}
@@ -354,7 +355,7 @@ func (b *Board) lay(e watch.Event) (services []*row) {
 	}
 	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
 	b.byUID, b.urgent, b.later = byUID, urgent, map[store.Ref]bool{}
-	b.sources, b.dirty = map[word]*catalog.Source{}, newMoved()
+	b.sources, b.dirty, b.hubRefs = map[word]*catalog.Source{}, newMoved(), map[store.HubRef]catalog.RefHub{}
 	b.steps = nil
 	return services
 }
@@ -418,7 +419,10 @@ func (b *Board) touch(t store.Touched) {
 	}
 	stepped, now := b.stepped, b.Now()
 	for _, said := range t.Hubs { // first, since a report is about what the hub hands out
-		b.hear(said.Service, now, func(_ *row, essence *catalog.Essence) bool { return essence.Hub(said, b.hubRefs) })
+		b.hear(said.Service, now, func(_ *row, essence *catalog.Essence) bool {
+			// Another console may have written a later truth, which the board has read already.
+			return !b.Store.Shared() && essence.Hub(said, b.hubRefs)
+		})
 	}
 	for _, report := range t.Reports {
 		b.hear(report.Service, now, func(r *row, essence *catalog.Essence) bool {

@@ -65,22 +65,28 @@ func (s *admin) Backup(ctx context.Context, _ *consolev1.BackupRequest, stream *
 
 func (s *admin) GetHub(ctx context.Context, req *consolev1.GetHubRequest) (*consolev1.GetHubResponse, error) {
 	is := s.Condition
-	out := &consolev1.GetHubResponse{Version: is.Version, StartTime: stamp(is.Started), TraceUrl: is.TraceURL}
+	self := is.Consoles.Self
+	out := &consolev1.GetHubResponse{Version: self.Version, StartTime: stamp(self.Started), TraceUrl: is.TraceURL}
 	if !req.GetCondition() {
 		return out, nil
 	}
+	consoles, err := is.Consoles.List(ctx)
 	caller, _ := identity.FromContext(ctx)
-	if caller.Has(identity.RoleAdmin) {
+	switch {
+	case caller.Has(identity.RoleAdmin):
 		out.Database, out.Alerts = encodeDatabase(is.About(ctx), is.Database.Last()), encodeAlerts(is.Alerts.State(ctx))
-	} else if grants, err := s.Rights.Grants(ctx, caller); err != nil || len(grants) == 0 {
+	case err != nil: // grants are not asked for: the database would be waited for
 		return out, nil //nolint:nilerr // a person without rights that are known sees the version
+	default:
+		if grants, err := s.Rights.Grants(ctx, caller); err != nil || len(grants) == 0 {
+			return out, nil //nolint:nilerr // as above
+		}
 	}
-	consoles, err := is.Presence.List(ctx)
 	if err != nil {
-		out.ConsolesMissing = err.Error()
+		out.ConsolesMissing = "the catalog's database does not answer"
 	}
 	out.Consoles = each(consoles, func(c store.Console) *consolev1.HubConsole {
-		return &consolev1.HubConsole{Name: c.Name, Version: c.Version, StartTime: stamp(c.Started), Answers: c.ID == is.Presence.Self.ID}
+		return &consolev1.HubConsole{Name: c.Name, Version: c.Version, StartTime: stamp(c.Started), Answers: c.ID == self.ID}
 	})
 	return out, nil
 }

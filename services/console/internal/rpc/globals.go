@@ -126,7 +126,7 @@ func showGlobals(ctx context.Context, c *catalog.Catalog, list []catalog.GlobalS
 		out[i].Status = &consolev1.GlobalServiceStatus{
 			Clusters: int32(status.Clusters), Healthy: int32(status.Healthy),
 			HeldBack: status.HeldBack[:min(len(status.HeldBack), maxHeldBack)], HeldBackTotal: int32(len(status.HeldBack)),
-			HeldBackSince: stamp(status.HeldSince),
+			HeldBackSince: stamp(status.HeldBackSince),
 		}
 	}
 	return out, nil

@@ -18,7 +18,7 @@ type Console struct {
 	Started       time.Time
 }
 
-// KeepConsole says that a console is there, and forgets those that are gone. It is no write of the catalog: LastWrite stays.
+// KeepConsole records a sign of life of a console, and removes consoles that are gone. It does not count as LastWrite.
 func (s *Store) KeepConsole(ctx context.Context, c Console) error {
 	_, err := s.write.ExecContext(ctx, "INSERT INTO consoles (id, name, version, start_time, seen_time) VALUES ($1, $2, $3, $4, "+s.dialect.now+")"+ //nolint:gosec // one of two constants
 		" ON CONFLICT (id) DO UPDATE SET seen_time = excluded.seen_time", c.ID, c.Name, c.Version, Micros(c.Started))

@@ -29,23 +29,23 @@ func (t *Tx) CountDeletions(ctx context.Context, global string, n int, since tim
 	return nil
 }
 
-// HoldServices says that the guard keeps services, by their uids, from now on.
-func (t *Tx) HoldServices(ctx context.Context, services []string) error {
-	err := insert(ctx, t, "INSERT INTO held_services (service_uid, hold_time) VALUES ON CONFLICT (service_uid) DO UPDATE SET hold_time = excluded.hold_time", services,
+// HoldBack records that the guard holds services back, by their uids, from now on.
+func (t *Tx) HoldBack(ctx context.Context, services []string) error {
+	err := insert(ctx, t, "INSERT INTO held_back_services (service_uid, hold_time) VALUES ON CONFLICT (service_uid) DO UPDATE SET hold_time = excluded.hold_time", services,
 		func(uid string) []any { return []any{uid, Micros(t.now)} })
 	if err != nil {
-		return fmt.Errorf("hold services: %w", err)
+		return fmt.Errorf("hold services back: %w", err)
 	}
 	return nil
 }
 
-// HeldSince is when the guard began to keep the first of services, by their uids; zero: it is not known of any.
-func (v View) HeldSince(ctx context.Context, services []string) (since time.Time, err error) {
+// HeldBackSince is when the guard began to hold back the first of services, by their uids, as far as that is recorded; zero: of none.
+func (v View) HeldBackSince(ctx context.Context, services []string) (since time.Time, err error) {
 	for chunk := range slices.Chunk(services, chunkSize) {
 		in, args := v.dialect.list(chunk)
 		var first sql.NullInt64
-		if err := v.q.QueryRowContext(ctx, "SELECT MIN(hold_time) FROM held_services WHERE service_uid IN "+in, args...).Scan(&first); err != nil {
-			return time.Time{}, fmt.Errorf("read since when services are held: %w", err)
+		if err := v.q.QueryRowContext(ctx, "SELECT MIN(hold_time) FROM held_back_services WHERE service_uid IN "+in, args...).Scan(&first); err != nil {
+			return time.Time{}, fmt.Errorf("read since when services are held back: %w", err)
 		}
 		if at := FromMicros(first.Int64); first.Valid && (since.IsZero() || at.Before(since)) {
 			since = at

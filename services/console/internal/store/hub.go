@@ -26,8 +26,7 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 
 // PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by what stepsOf
 // makes of reports that are here already, and events about them. A truth is kept in the place of the one that the caller has read, nil for none;
-// lost are the services of which somebody else has written another one meanwhile, without what belongs to them. values are what OnTouch is told of truths;
-// it is told of the service alone where there is none.
+// lost are the services of which somebody else has written another one meanwhile, without what belongs to them. values are what OnTouch is told of truths.
 func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, values map[string]any, begun []Deployment,
 	stepsOf func(Report) ([]Step, error), events ...Event,
 ) (lost []string, err error) {
@@ -58,15 +57,11 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 	return lost, err
 }
 
-// hubsTold is what there is to tell of truths that were written.
+// hubsTold is what OnTouch is told after truths were written.
 func hubsTold(uids []string, kept map[ReportKey]bool, values map[string]any) (t Touched) {
 	for _, uid := range uids {
-		switch value := values[uid]; {
-		case !kept[ReportKey{Service: uid}]:
-		case value == nil:
-			t.Services = append(t.Services, uid)
-		default:
-			t.Hubs = append(t.Hubs, Hub{uid, value})
+		if kept[ReportKey{Service: uid}] {
+			t.Hubs = append(t.Hubs, Hub{uid, values[uid]})
 		}
 	}
 	return t

@@ -24,6 +24,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		{"service_details", "service_uid"},
 		{"deployments", "service_uid"},
 		{"test_runs", "service_uid"},
+		{"held_back_services", "service_uid"},
 		{"commit_statuses", "sink_uid"},
 	} {
 		for after, more := "", true; more; {

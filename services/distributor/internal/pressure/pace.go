@@ -21,7 +21,7 @@ type Pace struct {
 	rate  float64    // per second; 0: not known yet
 	done  int        // since begin
 	begin time.Time  // zero: nothing waits
-	// booked is when the line has come to all callers that were refused so far, if they come back and it moves as it does.
+	// booked is the time at which the line reaches the last refused caller, at the current rate.
 	booked time.Time
 }
 
@@ -66,8 +66,7 @@ func (p *Pace) takes(waiting int64) time.Duration {
 	return time.Duration(min(float64(waiting)/p.rate, longestPause.Seconds()) * float64(time.Second))
 }
 
-// Pause is when a caller that is refused may come back: when the line of so many has come to an end, and those are worked off that were refused
-// before, each of whom has another time.
+// Pause is when a refused caller may come back: once the line and the callers refused before it are worked off. Each caller gets a time of its own.
 func (p *Pace) Pause(waiting int64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A line of 4,000 at 200 a second takes 20 s. Those who are refused meanwhile come back after it, and no faster than it moves.
+// A line of 4,000 at 200 a second takes 20 s. Callers refused meanwhile come back after it, no faster than the line moves.
 func TestRefusedCallersComeBackAsFastAsTheLineMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

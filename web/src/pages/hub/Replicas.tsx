@@ -81,7 +81,7 @@ export function Replicas({ hub }: { hub: GetHubResponse }) {
             </thead>
             <tbody>
               {of.map(([service, r]) => (
-                <tr key={`${service} ${r.name}`}>
+                <tr key={`${service} ${r.name} ${isoOf(r.startTime)}`}>
                   <td>{service}</td>
                   <td className="name">
                     {plain(r.name, 253)}

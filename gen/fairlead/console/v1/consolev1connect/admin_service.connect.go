@@ -47,8 +47,8 @@ const (
 
 // AdminServiceClient is a client for the fairlead.console.v1.AdminService service.
 type AdminServiceClient interface {
-	// GetHub returns the version of the console that answers, and where traces are shown; to callers that ask for it, besides, the consoles of the hub,
-	// and to administrators among them how the database is, and which alerts fire. Called by users. It answers with the database away, too.
+	// GetHub returns the version of the console that answers, and where traces are shown. To callers with a grant that ask for it, it also returns the
+	// consoles of the hub, and to administrators the state of the database and the alerts that fire. Called by users. It answers with the database away, too.
 	GetHub(context.Context, *v1.GetHubRequest) (*v1.GetHubResponse, error)
 	// Backup streams all that the console keeps, as of one moment, in a form that either database is restored from by
 	// `fairlead admin restore`. Secrets in it stay sealed: the master key is not in it. Called by administrators.
@@ -144,8 +144,8 @@ func (c *adminServiceClient) ConfirmRemovals(ctx context.Context, req *v1.Confir
 
 // AdminServiceHandler is an implementation of the fairlead.console.v1.AdminService service.
 type AdminServiceHandler interface {
-	// GetHub returns the version of the console that answers, and where traces are shown; to callers that ask for it, besides, the consoles of the hub,
-	// and to administrators among them how the database is, and which alerts fire. Called by users. It answers with the database away, too.
+	// GetHub returns the version of the console that answers, and where traces are shown. To callers with a grant that ask for it, it also returns the
+	// consoles of the hub, and to administrators the state of the database and the alerts that fire. Called by users. It answers with the database away, too.
 	GetHub(context.Context, *v1.GetHubRequest) (*v1.GetHubResponse, error)
 	// Backup streams all that the console keeps, as of one moment, in a form that either database is restored from by
 	// `fairlead admin restore`. Secrets in it stay sealed: the master key is not in it. Called by administrators.

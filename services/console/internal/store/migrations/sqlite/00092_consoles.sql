@@ -1,5 +1,5 @@
 -- +goose Up
--- The consoles that share the database, each with when it said last that it is there, by the database's clock.
+-- The consoles that share the database. seen_time is the last sign of life, by the database's clock.
 CREATE TABLE consoles (
     id         TEXT   NOT NULL PRIMARY KEY,
     name       TEXT   NOT NULL,

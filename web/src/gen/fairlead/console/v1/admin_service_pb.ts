@@ -69,15 +69,15 @@ export type GetHubResponse = Message<"fairlead.console.v1.GetHubResponse"> & {
   alerts?: AlertState | undefined;
 
   /**
-   * The consoles that share the database, the one that answers among them, by name. Empty: not asked for, or the caller has no grant. One that was
-   * killed is listed for 30 s more; those of versions that do not say that they are there are missing.
+   * The consoles that share the database, by name; the answering one comes first while it has not recorded itself. Empty: not asked for, or the caller
+   * has no grant. A console that was killed is listed for 30 s more, also beside its successor of the same name. Consoles of earlier releases are missing.
    *
    * @generated from field: repeated fairlead.console.v1.HubConsole consoles = 6;
    */
   consoles: HubConsole[];
 
   /**
-   * Why the others are missing, in words; empty: they are not.
+   * Why the others are missing, in words. Empty: they are not, or the caller has no grant.
    *
    * @generated from field: string consoles_missing = 7;
    */
@@ -449,8 +449,8 @@ export const BackupResponseSchema: GenMessage<BackupResponse> = /*@__PURE__*/
  */
 export const AdminService: GenService<{
   /**
-   * GetHub returns the version of the console that answers, and where traces are shown; to callers that ask for it, besides, the consoles of the hub,
-   * and to administrators among them how the database is, and which alerts fire. Called by users. It answers with the database away, too.
+   * GetHub returns the version of the console that answers, and where traces are shown. To callers with a grant that ask for it, it also returns the
+   * consoles of the hub, and to administrators the state of the database and the alerts that fire. Called by users. It answers with the database away, too.
    *
    * @generated from rpc fairlead.console.v1.AdminService.GetHub
    */

@@ -175,7 +175,7 @@ export type GlobalServiceStatus = Message<"fairlead.console.v1.GlobalServiceStat
   heldBackTotal: number;
 
   /**
-   * Since when the guard keeps the first of them. Unset: it keeps none, or began to under an earlier hub, which did not record it.
+   * When the guard began to hold back the first of those whose beginning was recorded: earlier hubs recorded none. Unset: none was.
    *
    * @generated from field: google.protobuf.Timestamp held_back_since = 5;
    */
