@@ -47,6 +47,10 @@ func newDoor(t *testing.T, lineTime time.Duration) (d *door, give func(), comput
 				return
 			}
 			t.Cleanup(func() { _ = c.Close() })
+			go func() { // as the HTTP server does
+				_, _ = io.Copy(io.Discard, c) // until the caller goes
+				_ = c.Close()
+			}()
 		}
 	}()
 	network := addresses.Network(l.Addr().String())
