@@ -42,6 +42,9 @@ const (
 	Config = "CONFIG"
 )
 
+// away is what Away stands for: no test listens at port 1, since tests listen at ports that the kernel chooses, which are higher.
+const away = "http://127.0.0.1:1"
+
 // Answer is what the hub answers to one procedure or path.
 type Answer struct {
 	path    string
@@ -146,9 +149,10 @@ func Run(t *testing.T, cases map[string]Case) {
 func (c Case) run(t *testing.T) {
 	t.Helper()
 	hub, asked := c.start(t)
-	away, folder := closedAddress(t), t.TempDir()
+	folder := t.TempDir()
 	places := []string{Hub, hub.URL, Away, away, Folder, folder}
 	config := filepath.Join(t.TempDir(), "config.yaml")
+	// The hub stands before away, which may be how its address begins.
 	back := strings.NewReplacer(hub.URL, Hub, away, Away, folder, Folder, config, Config).Replace
 	asked.endpoints = &consolev1.Endpoints{
 		Gitcaches: fill(c.Gitcaches, hub.URL, places), Tunnels: fill(c.Tunnels, hub.URL, places),
@@ -237,14 +241,6 @@ func (c Case) start(t *testing.T) (*httptest.Server, *record) {
 	server.Start()
 	t.Cleanup(server.Close)
 	return server, asked
-}
-
-// closedAddress is that of a server that is gone.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	return server.URL
 }
 
 // record is what a hub was asked, and what it says where its parts are.

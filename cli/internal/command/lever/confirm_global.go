@@ -47,11 +47,11 @@ with --yes, deletes them.`,
 		}
 		a.Notef("%s of clusters that are not chosen any more %s deleted, with all objects\n",
 			plural.Of(held.GetHeldBackTotal(), "service"), plural.Are(held.GetHeldBackTotal()))
-		if since := (view.View{Now: a.Now()}).AgoText(held.GetHeldBackSince()); since != "" {
-			a.Notef("the guard began to hold them back %s\n", since)
-		}
 		for _, service := range held.GetHeldBack() {
 			a.Notef("  %s\n", service)
+		}
+		if since := held.GetHeldBackSince(); view.IsSet(since) {
+			a.Notef("the guard holds back the first of them since %s\n", a.FormatMoment(since))
 		}
 		if !yes && !a.AskAgreement() {
 			return errors.New("nothing was done: say --yes to go on")

@@ -20,6 +20,9 @@ const (
 	rollbackService = consolev1connect.RevisionServiceRollbackServiceProcedure
 	getRemovals     = consolev1connect.AdminServiceGetRemovalsProcedure
 	confirmRemovals = consolev1connect.AdminServiceConfirmRemovalsProcedure
+	getGlobal       = consolev1connect.GlobalServiceServiceGetGlobalServiceProcedure
+	previewGlobal   = consolev1connect.GlobalServiceServicePreviewGlobalServiceProcedure
+	confirmGlobal   = consolev1connect.GlobalServiceServiceConfirmGlobalServiceProcedure
 )
 
 // deployed is a service with two deployments, and a lever that was pulled between them.
@@ -247,6 +250,52 @@ ConfirmRemovals {"id":"r2"}
 ConfirmRemovals {"id":"r1"}
 `,
 			Err: "others are held now: look again",
+		},
+	})
+}
+
+func TestServicesThatTheGuardHoldsBackAreConfirmed(t *testing.T) {
+	t.Parallel()
+	holds := func(confirmation string, status *consolev1.GlobalServiceStatus) []hubtest.Answer {
+		return []hubtest.Answer{
+			hubtest.Returns[consolev1.GetGlobalServiceRequest](getGlobal, &consolev1.GetGlobalServiceResponse{
+				GlobalService: &consolev1.GlobalService{Metadata: clitest.Meta("logs"), Status: status},
+			}),
+			hubtest.On(previewGlobal, func(*consolev1.PreviewGlobalServiceRequest) (*consolev1.PreviewGlobalServiceResponse, error) {
+				return &consolev1.PreviewGlobalServiceResponse{Confirmation: confirmation}, nil
+			}),
+			hubtest.Returns[consolev1.ConfirmGlobalServiceRequest](confirmGlobal, &consolev1.ConfirmGlobalServiceResponse{}),
+		}
+	}
+	two := &consolev1.GlobalServiceStatus{
+		HeldBack: []string{"logs-a", "logs-b"}, HeldBackTotal: 2, HeldBackSince: clitest.Before(2 * time.Hour),
+	}
+	since := clitest.Noon().Add(-2 * time.Hour).Local().Format(time.DateTime)
+	hubtest.Run(t, map[string]hubtest.Case{
+		"two": {
+			Line: "confirm global logs --yes", Hub: holds("c1", two),
+			Asked: `GetGlobalService {"name":"logs"}
+PreviewGlobalService {"globalService":{"metadata":{"name":"logs"},"status":{"heldBack":["logs-a","logs-b"],"heldBackTotal":2,"heldBackSince":"2026-03-01T10:00:00Z"}}}
+ConfirmGlobalService {"name":"logs","confirmation":"c1"}
+`,
+			Stderr: "2 services of clusters that are not chosen any more are deleted, with all objects\n  logs-a\n  logs-b\n" +
+				"the guard holds back the first of them since " + since + "\n",
+			Stdout: "globalservice/logs confirmed\n",
+		},
+		"unasked, and since an earlier hub": {
+			Line: "confirm global logs", Hub: holds("c1", &consolev1.GlobalServiceStatus{HeldBack: []string{"logs-a"}, HeldBackTotal: 1}),
+			Asked: `GetGlobalService {"name":"logs"}
+PreviewGlobalService {"globalService":{"metadata":{"name":"logs"},"status":{"heldBack":["logs-a"],"heldBackTotal":1}}}
+`,
+			Stderr: "1 service of clusters that are not chosen any more is deleted, with all objects\n  logs-a\n",
+			Err:    "nothing was done: say --yes to go on",
+		},
+		"none": {
+			Line: "confirm global logs --yes", Hub: holds("", &consolev1.GlobalServiceStatus{}),
+			Asked: `GetGlobalService {"name":"logs"}
+PreviewGlobalService {"globalService":{"metadata":{"name":"logs"},"status":{}}}
+`,
+			Err: `globalservice "logs": nothing is held back`,
 		},
 	})
 }

@@ -108,7 +108,7 @@ func showOthers(a *app.App, is *consolev1.GetHubResponse, of *gitcachev1.ListRep
 	}
 	t := table.New("SERVICE", "REPLICA", "STATE", "VERSION", "AGE", "URL")
 	for _, c := range is.GetConsoles() {
-		t.AddRow("console", c.GetName(), replicaState(false), c.GetVersion(), formatAge(a, c.GetStartTime()), "")
+		t.AddRow("console", c.GetName(), consoleState(c.GetAnswers()), c.GetVersion(), formatAge(a, c.GetStartTime()), "")
 	}
 	for _, r := range of.GetOthers() {
 		t.AddRow(r.GetService(), r.GetName(), replicaState(r.GetDraining()), r.GetVersion(), formatAge(a, r.GetStartTime()), r.GetUrl())
@@ -122,6 +122,13 @@ func showOthers(a *app.App, is *consolev1.GetHubResponse, of *gitcachev1.ListRep
 func replicaState(draining bool) string {
 	if draining {
 		return "Draining"
+	}
+	return "Ready"
+}
+
+func consoleState(answers bool) string {
+	if answers {
+		return "Ready, answers"
 	}
 	return "Ready"
 }

@@ -8,6 +8,8 @@ import (
 
 	"fairlead.dev/cli/internal/clitest"
 	"fairlead.dev/cli/internal/hubtest"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 )
@@ -17,6 +19,7 @@ const (
 	listShards   = gitcachev1connect.ShardServiceListShardsProcedure
 	setDraining  = gitcachev1connect.ShardServiceSetDrainingProcedure
 	moveSource   = gitcachev1connect.ShardServiceMoveSourceProcedure
+	getHub       = consolev1connect.AdminServiceGetHubProcedure
 )
 
 // gitcaches answers with two gitcaches and the replicas of other services.
@@ -31,6 +34,11 @@ func gitcaches(missing string, others ...*gitcachev1.HubReplica) hubtest.Answer 
 		},
 		Others: others, OthersMissing: missing,
 	})
+}
+
+// consoles answers with the consoles of the hub.
+func consoles(missing string, list ...*consolev1.HubConsole) hubtest.Answer {
+	return hubtest.Returns[consolev1.GetHubRequest](getHub, &consolev1.GetHubResponse{Consoles: list, ConsolesMissing: missing})
 }
 
 // shards answers with a source at its place, one that is not, and one that nobody fetches, on two pages.
@@ -56,12 +64,15 @@ func TestShardsAreShown(t *testing.T) {
 		StartTime: clitest.Before(2 * time.Minute),
 	}
 	old := &gitcachev1.HubReplica{Service: "tunnel", Name: "tunnel-0", Url: "https://10.0.0.4:7403", Draining: true}
+	one := &consolev1.HubConsole{Name: "console-a:7400", Version: "v1.2.0", StartTime: clitest.Before(4 * time.Hour)}
+	answers := &consolev1.HubConsole{Name: "console-b:7400", Version: "v1.3.0", StartTime: clitest.Before(time.Minute), Answers: true}
 	hubtest.Run(t, map[string]hubtest.Case{
 		"all": {
-			Line: "shards", Hub: []hubtest.Answer{gitcaches(""), shards()},
+			Line: "shards", Hub: []hubtest.Answer{gitcaches(""), shards(), consoles("")},
 			Asked: `ListReplicas {}
 ListShards {"pageSize":500}
 ListShards {"pageSize":500,"pageToken":"web"}
+GetHub {"condition":true}
 `,
 			Stdout: `REPLICA     STATE     OWNED  PREFERRED  COPIES  VERSION  AGE  URL
 gitcache-0  Ready     2      1          1       v1.2.0   3h   https://10.0.0.1:7401
@@ -74,10 +85,11 @@ web     -           0      -           -           -
 `,
 		},
 		"with other replicas": {
-			Line: "shards", Hub: []hubtest.Answer{gitcaches("", distributor, old), shards()},
+			Line: "shards", Hub: []hubtest.Answer{gitcaches("", distributor, old), shards(), consoles("")},
 			Asked: `ListReplicas {}
 ListShards {"pageSize":500}
 ListShards {"pageSize":500,"pageToken":"web"}
+GetHub {"condition":true}
 `,
 			Stdout: `REPLICA     STATE     OWNED  PREFERRED  COPIES  VERSION  AGE  URL
 gitcache-0  Ready     2      1          1       v1.2.0   3h   https://10.0.0.1:7401
@@ -95,10 +107,11 @@ web     -           0      -           -           -
 		},
 		"where others are not known": {
 			Line: "shard --replica gitcache-0",
-			Hub:  []hubtest.Answer{gitcaches("the store is in the process"), shards()},
+			Hub:  []hubtest.Answer{gitcaches("the store is in the process"), shards(), consoles("")},
 			Asked: `ListReplicas {}
 ListShards {"pageSize":500,"replica":"gitcache-0"}
 ListShards {"pageSize":500,"pageToken":"web","replica":"gitcache-0"}
+GetHub {"condition":true}
 `,
 			Stdout: `REPLICA     STATE     OWNED  PREFERRED  COPIES  VERSION  AGE  URL
 gitcache-0  Ready     2      1          1       v1.2.0   3h   https://10.0.0.1:7401
@@ -112,13 +125,87 @@ shop    gitcache-0  12     gitcache-1  -           gitcache-1 drains
 web     -           0      -           -           -
 `,
 		},
-		"as JSON": {
-			Line: "shards -o json", Hub: []hubtest.Answer{gitcaches("", distributor), shards()},
+		"with two consoles": {
+			Line: "shards", Hub: []hubtest.Answer{gitcaches("", distributor), shards(), consoles("", one, answers)},
 			Asked: `ListReplicas {}
 ListShards {"pageSize":500}
 ListShards {"pageSize":500,"pageToken":"web"}
+GetHub {"condition":true}
+`,
+			Stdout: `REPLICA     STATE     OWNED  PREFERRED  COPIES  VERSION  AGE  URL
+gitcache-0  Ready     2      1          1       v1.2.0   3h   https://10.0.0.1:7401
+gitcache-1  Draining  0      1          0       -        -    https://10.0.0.2:7401
+
+SERVICE      REPLICA         STATE           VERSION  AGE  URL
+console      console-a:7400  Ready           v1.2.0   4h   -
+console      console-b:7400  Ready, answers  v1.3.0   60s  -
+distributor  distributor-0   Ready           v1.2.0   2m   https://10.0.0.3:7402
+
+SOURCE  OWNER       EPOCH  PREFERRED   COPY        NOTE
+base    gitcache-0  7      gitcache-0  gitcache-1  -
+shop    gitcache-0  12     gitcache-1  -           gitcache-1 drains
+web     -           0      -           -           -
+`,
+		},
+		"where other consoles are not known": {
+			Line: "shards", Hub: []hubtest.Answer{gitcaches(""), shards(), consoles("the database does not answer", answers)},
+			Asked: `ListReplicas {}
+ListShards {"pageSize":500}
+ListShards {"pageSize":500,"pageToken":"web"}
+GetHub {"condition":true}
+`,
+			Stdout: `REPLICA     STATE     OWNED  PREFERRED  COPIES  VERSION  AGE  URL
+gitcache-0  Ready     2      1          1       v1.2.0   3h   https://10.0.0.1:7401
+gitcache-1  Draining  0      1          0       -        -    https://10.0.0.2:7401
+
+Other consoles are not listed: the database does not answer
+
+SERVICE  REPLICA         STATE           VERSION  AGE  URL
+console  console-b:7400  Ready, answers  v1.3.0   60s  -
+
+SOURCE  OWNER       EPOCH  PREFERRED   COPY        NOTE
+base    gitcache-0  7      gitcache-0  gitcache-1  -
+shop    gitcache-0  12     gitcache-1  -           gitcache-1 drains
+web     -           0      -           -           -
+`,
+		},
+		"where no console is known": {
+			Line: "shards",
+			Hub: []hubtest.Answer{gitcaches(""), shards(), hubtest.Refuses[consolev1.GetHubRequest, consolev1.GetHubResponse](
+				getHub, connect.CodeUnavailable, "the console starts")},
+			Asked: `ListReplicas {}
+ListShards {"pageSize":500}
+ListShards {"pageSize":500,"pageToken":"web"}
+GetHub {"condition":true}
+`,
+			Stdout: `REPLICA     STATE     OWNED  PREFERRED  COPIES  VERSION  AGE  URL
+gitcache-0  Ready     2      1          1       v1.2.0   3h   https://10.0.0.1:7401
+gitcache-1  Draining  0      1          0       -        -    https://10.0.0.2:7401
+
+Other consoles are not listed: the console starts
+
+SOURCE  OWNER       EPOCH  PREFERRED   COPY        NOTE
+base    gitcache-0  7      gitcache-0  gitcache-1  -
+shop    gitcache-0  12     gitcache-1  -           gitcache-1 drains
+web     -           0      -           -           -
+`,
+		},
+		"as JSON": {
+			Line: "shards -o json", Hub: []hubtest.Answer{gitcaches("", distributor), shards(), consoles("", answers)},
+			Asked: `ListReplicas {}
+ListShards {"pageSize":500}
+ListShards {"pageSize":500,"pageToken":"web"}
+GetHub {"condition":true}
 `,
 			Stdout: `{
+  "consoles": [
+    {
+      "answers": true,
+      "name": "console-b:7400",
+      "startTime": "2026-03-01T11:59:00Z",
+      "version": "v1.3.0"
+    }
+  ],
   "others": [
     {
       "name": "distributor-0",
@@ -172,10 +259,11 @@ ListShards {"pageSize":500,"pageToken":"web"}
 `,
 		},
 		"as YAML": {
-			Line: "shards -o yaml", Hub: []hubtest.Answer{gitcaches(""), shards()},
+			Line: "shards -o yaml", Hub: []hubtest.Answer{gitcaches(""), shards(), consoles("")},
 			Asked: `ListReplicas {}
 ListShards {"pageSize":500}
 ListShards {"pageSize":500,"pageToken":"web"}
+GetHub {"condition":true}
 `,
 			Stdout: `replicas:
   - copies: 1

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/install"
@@ -149,18 +150,22 @@ func TestUpKeepsItsDataWhereTheEnvironmentSays(t *testing.T) {
 
 func TestPauseEndsWhenItIsTold(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	cmd := pauseCommand()
-	cmd.SetArgs(nil)
-	go func() { ended <- cmd.ExecuteContext(ctx) }()
-	select {
-	case err := <-ended:
-		t.Fatalf("it ended by itself: %v", err)
-	default:
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ended := make(chan error, 1)
+		cmd := pauseCommand()
+		cmd.SetArgs([]string{}) // nil would be those of the test
+		go func() { ended <- cmd.ExecuteContext(ctx) }()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended by itself: %v", err)
+		default:
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
