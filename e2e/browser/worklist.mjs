@@ -198,7 +198,9 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
     const other = await page.context().newPage();
     other.setDefaultTimeout(60_000);
     await other.goto(page.url());
-    await other.locator(rows).first().waitFor();
+    const alike = ([rows, texts, checked]) =>
+      `${[...document.querySelectorAll(rows)].map((e) => e.innerText)}` === texts && document.querySelectorAll("input[type=checkbox]:checked").length === checked;
+    await other.waitForFunction(alike, [rows, `${shown}`, chosen]).catch(() => undefined); // what differs is said below
     const theirs = await other.locator(rows).allInnerTexts();
     const also = await other.locator("input[type=checkbox]:checked").count();
     if (shown.length === 0 || `${theirs}` !== `${shown}` || also !== chosen) wrong.push(`${what}: the copied address shows ${theirs.length} rows and ${also} chosen, not ${shown.length} and ${chosen}`);

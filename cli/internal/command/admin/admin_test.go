@@ -198,7 +198,7 @@ CheckBackend {"backend":{"metadata":{"name":"vault"}}}
 			Asked: `GetBackend {"name":"vault"}
 CheckBackend {"backend":{"metadata":{"name":"vault"}},"path":"shop/dbb"}
 `,
-			Err: `backend "vault": read shop/dbb: there is no such secret`,
+			Err: `backend "vault": shop/dbb there is no such secret`,
 		},
 		"it is not there": {
 			Line: "admin check-backend valt",

@@ -36,10 +36,7 @@ keys are there. Values are not shown.`,
 			case err != nil:
 				return err
 			case res.GetProblem() != "":
-				if req.GetPath() != "" {
-					return fmt.Errorf("backend %q: read %s: %s", args[0], req.GetPath(), res.GetProblem())
-				}
-				return fmt.Errorf("backend %q: %s", args[0], res.GetProblem())
+				return fmt.Errorf("backend %q: %s", args[0], strings.TrimSpace(req.GetPath()+" "+res.GetProblem()))
 			case req.GetPath() == "":
 				return a.Printf("backend %q can be read\n", args[0])
 			}
