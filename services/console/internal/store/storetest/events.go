@@ -169,6 +169,7 @@ func testTouch(t *testing.T, open Open) {
 		defer mu.Unlock()
 		got.Services, got.Clusters, got.Sources = append(got.Services, touched.Services...), append(got.Clusters,
 			touched.Clusters...), append(got.Sources, touched.Sources...)
+		got.Hubs = append(got.Hubs, touched.Hubs...)
 	})
 	source, cluster := create(t, s, draft(store.KindSource, "shop", "{}")), create(t, s, draft(store.KindCluster, "edge-1", "{}"))
 	service := create(t, s, draft(store.KindService, "web", "{}"))
@@ -185,7 +186,7 @@ func testTouch(t *testing.T, open Open) {
 	write(t, s, func(ctx context.Context, tx *store.Tx) error { return tx.Leave(ctx, cluster.UID) })
 	mu.Lock()
 	defer mu.Unlock()
-	if !slices.Equal(got.Services, []string{service.UID, service.UID}) ||
+	if !slices.Equal(got.Services, []string{service.UID}) || !slices.Equal(got.Hubs, []store.Hub{{Service: service.UID}}) ||
 		!slices.Equal(got.Clusters, []string{cluster.UID, cluster.UID}) || !slices.Equal(got.Sources, []string{source.UID}) {
 		t.Errorf("told of %+v", got)
 	}
