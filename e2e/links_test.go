@@ -14,7 +14,7 @@ import (
 func TestPersonOpensWhatAnotherOneSeesInABrowser(t *testing.T) {
 	t.Parallel()
 	needsABrowser(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	defer cancel()
 	c := startSeeded(ctx, t, seeded.Size{Clusters: 20, Services: 150, Sources: 4, Objects: 20})
 	links := make([]string, 0, 2)

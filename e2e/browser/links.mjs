@@ -76,7 +76,7 @@ async function looks([apart, wanted]) {
     return [document.title, text, ...also].join("\n");
   };
   const long = wanted === undefined ? 150 : 2500;
-  const end = performance.now() + 20_000;
+  const end = performance.now() + 60_000;
   let now = "";
   for (let since = performance.now(); performance.now() < end; ) {
     await new Promise((idle) => requestIdleCallback(idle, { timeout: 5000 })); // what an address brings is drawn by then
@@ -93,7 +93,7 @@ await act(executablePath, folder, async ({ logIn, wrong }) => {
   const page = await logIn(link);
   const first = await logIn(othersLink);
   const idle = [first, await first.context().newPage()];
-  for (const p of [page, ...idle]) p.setDefaultTimeout(20_000);
+  for (const p of [page, ...idle]) p.setDefaultTimeout(60_000);
   idle[1].on("pageerror", (e) => wrong.push(`script: ${e.message}`));
   // What the pages have asked for and not got yet. Streams and watches are answered as long as they are open.
   const flying = new Map([page, ...idle].map((p) => [p, new Set()]));
@@ -102,7 +102,7 @@ await act(executablePath, folder, async ({ logIn, wrong }) => {
     for (const over of ["requestfinished", "requestfailed"]) p.on(over, (r) => asked.delete(r));
   }
   async function look(p, wanted) {
-    for (let end = Date.now() + 20_000; ; ) {
+    for (let end = Date.now() + 60_000; ; ) {
       const shown = await p.evaluate(looks, [apart.map(([css]) => css), wanted]);
       if (wanted !== undefined || flying.get(p).size === 0 || Date.now() > end) return shown;
     }

@@ -1,6 +1,9 @@
 package compose
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -39,6 +42,7 @@ func defaultStack(t *testing.T, e *engine) {
 		s.compose(t, "up", "--detach", "--wait", "--pull", "never")
 		s.awaitApplied(t, s.push(t))
 	})
+	t.Run("tries a step again while the hub is away", func(t *testing.T) { triesAgain(t, s) })
 	t.Run("bears the death of every container", func(t *testing.T) {
 		for _, service := range []string{
 			"console", "gitcache", "distributor", "tunnel", "redis", "postgres", "git", "kubernetes", "agent",
@@ -51,6 +55,28 @@ func defaultStack(t *testing.T, e *engine) {
 		}
 	})
 	t.Run("leaves nothing", func(t *testing.T) { s.downToNothing(t) })
+}
+
+// triesAgain has a step of the start fail, since there is no console, and waits until it has succeeded.
+func triesAgain(t *testing.T, s *composed) {
+	t.Helper()
+	s.without(t, "console", func() {
+		s.must(t, "start", s.one(t, "apply").ID)
+		s.await(t, "the step fails and is tried again", func(ctx context.Context) error {
+			found, err := s.containers(ctx, "apply")
+			if err == nil && found[0].RestartCount == 0 {
+				err = errors.New("it was not")
+			}
+			return err
+		})
+	})
+	s.await(t, "the step ends well", func(ctx context.Context) error {
+		found, err := s.containers(ctx, "apply")
+		if err == nil && (found[0].State.Status != "exited" || found[0].State.ExitCode != 0) {
+			err = fmt.Errorf("it is %s, with exit code %d", found[0].State.Status, found[0].State.ExitCode)
+		}
+		return err
+	})
 }
 
 // checkRights looks at what the engine was told about every container.

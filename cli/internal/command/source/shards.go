@@ -94,7 +94,11 @@ func askConsoles(ctx context.Context, h *hub.Hub) *consolev1.GetHubResponse {
 // showOthers lists the consoles, and the replicas of the other services that share the store of the gitcaches, if there are any.
 func showOthers(a *app.App, is *consolev1.GetHubResponse, of *gitcachev1.ListReplicasResponse) error {
 	if is.GetConsolesMissing() != "" {
-		if err := a.Printf("\nOther consoles are not listed: %s\n", is.GetConsolesMissing()); err != nil {
+		which := "Other consoles"
+		if len(is.GetConsoles()) == 0 {
+			which = "Consoles"
+		}
+		if err := a.Printf("\n%s are not listed: %s\n", which, is.GetConsolesMissing()); err != nil {
 			return err
 		}
 	}

@@ -182,7 +182,7 @@ GetHub {"condition":true}
 gitcache-0  Ready     2      1          1       v1.2.0   3h   https://10.0.0.1:7401
 gitcache-1  Draining  0      1          0       -        -    https://10.0.0.2:7401
 
-Other consoles are not listed: the console starts
+Consoles are not listed: the console starts
 
 SOURCE  OWNER       EPOCH  PREFERRED   COPY        NOTE
 base    gitcache-0  7      gitcache-0  gitcache-1  -
