@@ -28,8 +28,9 @@ const (
 	// stormBytes and stormPercent, whichever is more, is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its
 	// pages for long. With less than stormPercent a large heap would be collected several times per second.
 	stormBytes, stormPercent = 96 << 20, 50
-	// amplePercent is instead of stormPercent for who is Ample.
-	amplePercent = 100
+	// amplePercent is instead of stormPercent for who is Ample, and ampleLeast instead of leastPercent: a large heap of which little changes is collected
+	// for the little that is read, at the price of all of it.
+	amplePercent, ampleLeast = 100, 30
 	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
 	memoryShare = 85
 )
@@ -37,23 +38,23 @@ const (
 // Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the work of others.
 type Frugal interface{ Frugal() }
 
-// Ample is a service whose time counts more than its memory in a storm: all others wait for it. The memory of its container limits it all the same.
+// Ample is a service whose time counts more than its memory: all others wait for it. The memory of its container limits it all the same.
 type Ample interface{ Ample() }
 
 // collector finds the percentage.
 type collector struct {
-	percent, most int
-	storm         int    // percent that a large heap may grow by in a storm
-	room          uint64 // bytes
+	percent, least, most int
+	storm                int    // percent that a large heap may grow by in a storm
+	room                 uint64 // bytes
 }
 
 func newCollector(service Service) collector {
-	c := collector{percent: firstPercent, most: mostPercent, storm: stormPercent, room: roomBytes}
+	c := collector{percent: firstPercent, least: leastPercent, most: mostPercent, storm: stormPercent, room: roomBytes}
 	if _, frugal := service.(Frugal); frugal {
 		c.most, c.room = frugalPercent, frugalBytes
 	}
 	if _, ample := service.(Ample); ample {
-		c.storm = amplePercent
+		c.storm, c.least = amplePercent, ampleLeast
 	}
 	return c
 }
@@ -78,16 +79,16 @@ func (c *collector) next(cycles, base uint64) (giveBack bool) {
 	case cycles == 0:
 		c.percent /= 2
 	}
-	c.percent = max(c.percent, leastPercent)
+	c.percent = max(c.percent, c.least)
 	c.keepWithin(base)
-	return c.percent == leastPercent && before > leastPercent
+	return c.percent == c.least && before > c.least
 }
 
 // keepWithin lowers the percentage to what a heap may grow by.
 func (c *collector) keepWithin(base uint64) {
 	most := c.most
 	if base > 0 {
-		most = max(min(most, max(int(stormBytes*100/base), c.storm)), int(min(c.room*100/base, 1000)), leastPercent)
+		most = max(min(most, max(int(stormBytes*100/base), c.storm)), int(min(c.room*100/base, 1000)), c.least)
 	}
 	c.percent = min(c.percent, most)
 }

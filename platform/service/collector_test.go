@@ -96,7 +96,7 @@ func TestAmpleCollectorLetsALargeHeapDoubleInAStorm(t *testing.T) {
 	for range 20 {
 		c.next(0, huge)
 	}
-	if c.percent != leastPercent {
+	if c.percent != ampleLeast {
 		t.Errorf("calm: %d %%", c.percent)
 	}
 }

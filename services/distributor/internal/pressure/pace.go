@@ -11,6 +11,9 @@ const (
 	paceOver, paceWeight = time.Second, 4
 	// A caller that is refused comes back after leastPause, and after unknownPause at most while no rate is known; longestPause is what agents heed.
 	leastPause, unknownPause, longestPause = 2 * time.Second, 15 * time.Second, time.Minute
+	// overbooked is how many callers are told to come in the time in which the line takes one. A rate is of a moment, mostly a slow one, and a line that
+	// has run empty waits for those who were sent away: who comes too early is only sent away again.
+	overbooked = 2
 	// jitter is the share of a pause that is left to chance.
 	jitter = 0.2
 )
@@ -66,7 +69,7 @@ func (p *Pace) takes(waiting int64) time.Duration {
 	return time.Duration(min(float64(waiting)/p.rate, longestPause.Seconds()) * float64(time.Second))
 }
 
-// Pause is when a refused caller may come back: once the line and the callers refused before it are worked off. Each caller gets a time of its own.
+// Pause is when a refused caller may come back: once the line and the callers refused before it are worked off, if the line moves overbooked times as fast as now. Each caller gets a time of its own.
 func (p *Pace) Pause(waiting int64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,12 +77,12 @@ func (p *Pace) Pause(waiting int64) time.Duration {
 		return leastPause + rand.N(unknownPause-leastPause) //nolint:gosec // jitter is no secret
 	}
 	now := time.Now()
-	line := now.Add(p.takes(waiting))
+	line := now.Add(p.takes(waiting) / overbooked)
 	if line.After(p.booked) {
 		p.booked = line
 	}
 	pause := p.booked.Sub(now)
-	if next := p.booked.Add(time.Duration(float64(time.Second) / p.rate)); next.Before(now.Add(longestPause)) {
+	if next := p.booked.Add(time.Duration(float64(time.Second) / (overbooked * p.rate))); next.Before(now.Add(longestPause)) {
 		p.booked = next
 	}
 	spread := time.Duration(jitter * float64(pause))
