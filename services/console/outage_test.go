@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -127,7 +128,7 @@ func TestAShortLossOfTheDatabaseIsAWarningEach(t *testing.T) {
 	g.set(false)
 	const lost = "the change log can't be read"
 	await(t, "the loss", func() bool { return strings.Contains(h.logs.String(), lost) })
-	for range 20 { // requests while it is away
+	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); { // requests while it is away, until what looks every second has failed again
 		res, err := newHTTPClient(t).Get(r.url + "/readyz")
 		if err != nil {
 			t.Fatal(err)

@@ -25,10 +25,9 @@ import (
 const (
 	// webTabs is how many streams of the kind that pages hold are open at once, of webPeople people.
 	webTabs, webPeople = 100, 10
-	// webRate is changes a second, webBusy how long the streams are measured, and webHeap how long one page is.
+	// webRate is changes a second, and webBusy how long the streams are measured.
 	webRate = 20
 	webBusy = 30 * time.Second
-	webHeap = 10 * time.Minute
 )
 
 func webSize() seeded.Size {
@@ -170,7 +169,10 @@ func webPages(ctx context.Context, bins stack.Binaries, c *seeded.Console, stdou
 		case "break":
 			err = c.Break(ctx, 200, rest)
 		case "busy":
-			err = webChange(ctx, c, webHeap)
+			var long time.Duration
+			if long, err = time.ParseDuration(rest); err == nil {
+				err = webChange(ctx, c, long)
+			}
 		}
 		if err == nil && word != "BENCH" {
 			_, err = io.WriteString(answers, "\n")

@@ -14,6 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/views"
 )
@@ -40,9 +41,13 @@ type Keeper struct{ Deps }
 func (k *Keeper) Run(ctx context.Context) error {
 	ticker := time.NewTicker(askEvery)
 	defer ticker.Stop()
+	var away outage.Outage
 	for {
-		if err := k.round(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, views.ErrBegins) {
-			k.Log.WarnContext(ctx, "alerts are evaluated later", "err", err)
+		switch err := k.round(ctx); {
+		case err == nil:
+			away.Over(ctx, k.Log, k.Now(), "alerts are evaluated again")
+		case ctx.Err() == nil && !errors.Is(err, views.ErrBegins):
+			away.Failed(ctx, k.Log, k.Now(), "alerts are evaluated later", err)
 		}
 		select {
 		case <-ctx.Done():

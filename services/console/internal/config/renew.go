@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -43,10 +44,14 @@ func (r *Renewer) Older() float64 {
 func (r *Renewer) Run(ctx context.Context) error {
 	timer := time.NewTimer(renewEvery)
 	defer timer.Stop()
+	var away outage.Outage
 	for {
 		err := r.renew(ctx)
-		if err != nil && ctx.Err() == nil {
-			r.Log.WarnContext(ctx, "what older master keys have sealed stays so for now", "err", err)
+		switch {
+		case err == nil:
+			away.Over(ctx, r.Log, time.Now(), "what older master keys have sealed can be sealed anew")
+		case ctx.Err() == nil:
+			away.Failed(ctx, r.Log, time.Now(), "what older master keys have sealed stays so for now", err)
 		}
 		pause := renewEvery
 		if errors.Is(err, store.ErrUnavailable) {
