@@ -115,20 +115,7 @@ func (s *composed) await(t *testing.T, what string, probe func(context.Context) 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	// Each look starts processes: one after the other would take the CPU from what is waited for.
-	pace := time.NewTicker(time.Second)
-	defer pace.Stop()
-	err := process.Await(ctx, what, func(ctx context.Context) error {
-		err := probe(ctx)
-		if err != nil {
-			select {
-			case <-pace.C:
-			case <-ctx.Done():
-			}
-		}
-		return err
-	})
-	if err != nil {
+	if err := process.Await(ctx, what, probe); err != nil {
 		s.tell(t)
 		t.Fatal(err)
 	}
