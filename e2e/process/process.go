@@ -171,7 +171,7 @@ func Run(ctx context.Context, env []string, stdin, path string, args ...string) 
 	return stdout.String(), nil
 }
 
-// Await polls until ok returns nil, and returns its last error when ctx ends first. What ok costs, it may cost for a small part of the time only: many
+// Await polls until ok returns nil, and returns its last error when ctx ends first. What ok costs, it may cost for a part of the time only: many
 // a look starts a process, and looks of several tests would take all of a slow machine from what they wait for.
 func Await(ctx context.Context, what string, ok func(context.Context) error) error {
 	for {
@@ -180,7 +180,7 @@ func Await(ctx context.Context, what string, ok func(context.Context) error) err
 		if err == nil {
 			return nil
 		}
-		timer := time.NewTimer(min(max(100*time.Millisecond, 3*time.Since(began)), 3*time.Second))
+		timer := time.NewTimer(min(max(100*time.Millisecond, 2*time.Since(began)), time.Second))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
