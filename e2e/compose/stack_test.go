@@ -103,7 +103,7 @@ func (s *composed) push(t *testing.T) string {
 // awaitApplied waits until the cluster has what was pushed.
 func (s *composed) awaitApplied(t *testing.T, greeting string) {
 	t.Helper()
-	// One command that watches: one that asks again and again takes all of a small machine.
+	// The command watches: commands that ask again and again take all of a small machine.
 	s.await(t, "the cluster has "+greeting, func(ctx context.Context) error {
 		_, err := s.docker(ctx, s.args("exec", "--no-TTY", "kubernetes", "/kubelocal", "kubectl", "--kubeconfig=/data/kubeconfig",
 			"wait", "configmap", "hello", "--for=jsonpath={.data.greeting}="+greeting, "--timeout=1m")...)

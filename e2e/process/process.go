@@ -171,8 +171,8 @@ func Run(ctx context.Context, env []string, stdin, path string, args ...string) 
 	return stdout.String(), nil
 }
 
-// Await polls until ok returns nil, and returns its last error when ctx ends first. What ok costs, it may cost for a part of the time only: many
-// a look starts a process, and looks of several tests would take all of a slow machine from what they wait for.
+// Await polls until ok returns nil, and returns its last error when ctx ends first. After a look that took long comes
+// a longer pause: many looks start a process, and those of several tests would take all of a slow machine.
 func Await(ctx context.Context, what string, ok func(context.Context) error) error {
 	for {
 		began := time.Now()

@@ -28,8 +28,8 @@ const (
 	// stormBytes and stormPercent, whichever is more, is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its
 	// pages for long. With less than stormPercent a large heap would be collected several times per second.
 	stormBytes, stormPercent = 96 << 20, 50
-	// amplePercent is instead of stormPercent for who is Ample, and ampleLeast instead of leastPercent: a large heap of which little changes is collected
-	// for the little that is read, at the price of all of it.
+	// A service that is Ample has amplePercent instead of stormPercent, and ampleLeast instead of leastPercent: each collection looks at all of a large
+	// heap, however little of it has changed.
 	amplePercent, ampleLeast = 100, 30
 	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
 	memoryShare = 85

@@ -12,7 +12,7 @@ const (
 	// A caller that is refused comes back after leastPause, and after unknownPause at most while no rate is known; longestPause is what agents heed.
 	leastPause, unknownPause, longestPause = 2 * time.Second, 15 * time.Second, time.Minute
 	// overbooked is how many callers are told to come in the time in which the line takes one. A rate is of a moment, mostly a slow one, and a line that
-	// has run empty waits for those who were sent away: who comes too early is only sent away again.
+	// has run empty waits for the callers that were sent away. A caller that comes too early is only sent away again.
 	overbooked = 2
 	// jitter is the share of a pause that is left to chance.
 	jitter = 0.2
@@ -69,7 +69,8 @@ func (p *Pace) takes(waiting int64) time.Duration {
 	return time.Duration(min(float64(waiting)/p.rate, longestPause.Seconds()) * float64(time.Second))
 }
 
-// Pause is when a refused caller may come back: once the line and the callers refused before it are worked off, if the line moves overbooked times as fast as now. Each caller gets a time of its own.
+// Pause is when a refused caller may come back: once the line and the callers refused before it are worked off, if the line moves overbooked
+// times as fast as now. Each caller gets a time of its own.
 func (p *Pace) Pause(waiting int64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

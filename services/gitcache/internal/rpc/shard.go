@@ -50,7 +50,7 @@ func (s *Shards) ListReplicas(ctx context.Context, _ *gitcachev1.ListReplicasReq
 		})
 	}
 	if err := s.others(ctx, resp); err != nil {
-		resp.OthersMissing = "the store by which replicas agree does not give them" // why is told by GetCoordination and the log
+		resp.OthersMissing = "the store by which replicas agree does not give them" // GetCoordination tells why
 	}
 	return resp, nil
 }
