@@ -58,7 +58,7 @@ async function looks([apart, wanted]) {
     text
       .replace(/\b\d+[smhd](\d+[smh])?\b/g, "AGE")
       .replace(/\b\d{1,2}:\d\d(:\d\d)?( [AP]M)?\b/g, "TIME")
-      .replace(/\b[\d.]+ ms\b/g, "LONG")
+      .replace(/\b(less than )?[\d.]+ ms\b/g, "LONG")
       .replace(/\s+/g, " ");
   const look = () => {
     const main = document.querySelector("main");
@@ -297,7 +297,7 @@ await act(executablePath, folder, async ({ logIn, wrong }) => {
   await page.getByRole("link", { name: "web-team", exact: true }).click();
   await state("a change of a grant", async () => {
     await main.getByRole("region", { name: "Changes in the catalog" }).locator("summary").first().click();
-    await main.locator("details[open] pre").waitFor();
+    await main.locator("details[open] .cm-content").waitFor();
   });
 
   // Activity.

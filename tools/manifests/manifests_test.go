@@ -28,8 +28,8 @@ import (
 
 const (
 	deployDir = "../../deploy"
-	// patience covers two starts of a cluster on a busy machine.
-	patience = 5 * time.Minute
+	// patience covers two starts of a cluster, and some thirty calls of kubectl, on a machine that is starved.
+	patience = 20 * time.Minute
 )
 
 // digest of no image.
