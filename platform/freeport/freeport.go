@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	first = 10_000
+	// first is above 10080, the last port that browsers refuse to open.
+	first = 10_081
 	// usualEphemeral is where most systems begin to take ports of outgoing connections from, or further up.
 	usualEphemeral = 32_768
 	tries          = 10_000

@@ -33,6 +33,8 @@ func TestAddressesAreFreeAndApartFromThoseOfOutgoingConnections(t *testing.T) {
 			}
 			if n, err := strconv.Atoi(port); err != nil || n >= outgoing.Addr().(*net.TCPAddr).Port {
 				t.Errorf("%s may be that of an outgoing connection", a)
+			} else if n <= 10_080 {
+				t.Errorf("%s is of the ports among which are some that browsers refuse", a)
 			}
 			l, err := net.Listen("tcp", a)
 			if err != nil {
