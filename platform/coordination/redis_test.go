@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/platform/coordination/redistest"
 )
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 func openRedis(t *testing.T, url string) coordination.Coordinator {
 	t.Helper()

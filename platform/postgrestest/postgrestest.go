@@ -229,7 +229,8 @@ func (s *Server) launch() error {
 	}
 	defer func() { _ = log.Close() }() // the server has its own copy
 	cmd := s.command("postgres", "-D", s.data(), "-k", s.root, "-c", "listen_addresses="+s.Listen, "-c", "shared_buffers=16MB",
-		"-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB")
+		"-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB",
+		"-c", "autovacuum_naptime=10min") // a worker visits each database once in that time, and tests make a hundred
 	cmd.Stdout, cmd.Stderr = log, log
 	process, err := subprocess.Start(cmd)
 	if err != nil {

@@ -557,7 +557,7 @@ func (r *ref) follow(t *testing.T, admin api, service string) {
 // within waits until something is so.
 func within(t testing.TB, check func() error) {
 	t.Helper()
-	const patience = 2 * time.Minute
+	const patience = 5 * time.Minute
 	for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
 		err := check()
 		if err == nil {

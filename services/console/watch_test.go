@@ -111,7 +111,7 @@ func (f *follower) etagsOfClusters() map[string]string {
 }
 
 // patience bounds waits for what happens at once on a machine that has time.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // follow takes messages in until enough says so.
 func (f *follower) follow(t *testing.T, a api, enough func() bool) {

@@ -38,7 +38,7 @@ import (
 )
 
 // patience is how long a test waits for what should take milliseconds.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // asProcess makes the test's own binary a gitcache, for tests that kill one.
 const asProcess = "GITCACHE_TEST_PROCESS"

@@ -34,7 +34,7 @@ func (w *written) String() string {
 // until waits for a text.
 func (w *written) until(t *testing.T, text string) {
 	t.Helper()
-	const patience = 2 * time.Minute
+	const patience = 5 * time.Minute
 	for deadline := time.Now().Add(patience); !strings.Contains(w.String(), text); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%q is not in\n%s", text, w)

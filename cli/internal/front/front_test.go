@@ -20,7 +20,7 @@ import (
 )
 
 // patience is for a busy machine.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // world is a front before three services.
 type world struct {

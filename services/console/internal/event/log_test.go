@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 var postgres postgrestest.Server
 
