@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long anything here may take on a machine that does much else.
-const patience = 5 * time.Minute
+const patience = 20 * time.Minute
 
 // engine is a Docker Engine with network, mounts and processes apart from this machine's: what it starts ends with it,
 // and its ports and firewall rules are nobody else's.

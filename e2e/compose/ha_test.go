@@ -148,36 +148,37 @@ func (s *composed) joinAgents(t *testing.T, n int) []string {
 	const console = "https://console:7400"
 	hc := s.named(t)
 	open := consolev1connect.NewIdentityServiceClient(hc, console, client.Options()...)
-	admin, err := open.ExchangeHubSecret(t.Context(), &consolev1.ExchangeHubSecretRequest{
-		HubSecret: s.secret(t, "hub", "hub.secret"),
-		Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "test"},
+	var admin string
+	s.await(t, "an administrator has a token", func(ctx context.Context) error {
+		exchanged, err := open.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
+			HubSecret: s.secret(t, "hub", "hub.secret"),
+			Subject:   &consolev1.ExchangeHubSecretRequest_Administrator{Administrator: "test"},
+		})
+		admin = exchanged.GetToken().GetToken()
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := append([]connect.ClientOption{client.WithToken(identity.StaticToken(admin.GetToken().GetToken()))},
-		client.Options()...)
+	options := append([]connect.ClientOption{client.WithToken(identity.StaticToken(admin))}, client.Options()...)
 	clusters := consolev1connect.NewClusterServiceClient(hc, console, options...)
 	identities := consolev1connect.NewIdentityServiceClient(hc, console, options...)
 	tokens := make([]string, n)
 	for i := range tokens {
 		name := fmt.Sprintf("load-%d", i)
-		if _, err := clusters.UpdateCluster(t.Context(), &consolev1.UpdateClusterRequest{
-			AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: name}},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		created, err := identities.CreateJoinToken(t.Context(), &consolev1.CreateJoinTokenRequest{Cluster: name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		joined, err := open.JoinCluster(t.Context(), &consolev1.JoinClusterRequest{
-			JoinToken: created.GetJoinToken(), Key: identitytest.AgentKey().ForJoin(created.GetJoinToken()),
+		s.await(t, name+" has joined", func(ctx context.Context) error {
+			if _, err := clusters.UpdateCluster(ctx, &consolev1.UpdateClusterRequest{
+				AllowMissing: true, Cluster: &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: name}},
+			}); err != nil {
+				return err
+			}
+			created, err := identities.CreateJoinToken(ctx, &consolev1.CreateJoinTokenRequest{Cluster: name})
+			if err != nil {
+				return err
+			}
+			joined, err := open.JoinCluster(ctx, &consolev1.JoinClusterRequest{
+				JoinToken: created.GetJoinToken(), Key: identitytest.AgentKey().ForJoin(created.GetJoinToken()),
+			})
+			tokens[i] = joined.GetToken().GetToken()
+			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens[i] = joined.GetToken().GetToken()
 	}
 	return tokens
 }

@@ -53,10 +53,14 @@ func (s *composed) compose(t *testing.T, args ...string) string {
 	return s.must(t, s.args(args...)...)
 }
 
-// fairlead runs the command as people are told to.
-func (s *composed) fairlead(t *testing.T, args ...string) string {
+// fairlead has the command read something, as people are told to. It is tried again: a small machine that is busy may keep a hub from answering.
+func (s *composed) fairlead(t *testing.T, args ...string) (said string) {
 	t.Helper()
-	return s.compose(t, append([]string{"run", "--rm", "--no-TTY", "cli"}, args...)...)
+	s.await(t, "fairlead "+strings.Join(args, " "), func(ctx context.Context) (err error) {
+		said, err = s.docker(ctx, s.args(append([]string{"run", "--rm", "--no-TTY", "cli"}, args...)...)...)
+		return err
+	})
+	return said
 }
 
 // secret reads a file of a volume.
