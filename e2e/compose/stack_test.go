@@ -181,12 +181,19 @@ func (s *composed) one(t *testing.T, service string) container {
 	return found[0]
 }
 
-// die kills a service's container and waits until it is there again, healthy.
-func (s *composed) die(t *testing.T, service string) {
+// die kills the containers of services at once and waits until they are there again, healthy.
+func (s *composed) die(t *testing.T, services ...string) {
 	t.Helper()
-	before := s.one(t, service)
-	s.kill(t, before.ID)
-	s.awaitHealthy(t, service, before.RestartCount+1)
+	before := make([]container, len(services))
+	for i, service := range services {
+		before[i] = s.one(t, service)
+	}
+	for _, c := range before {
+		s.kill(t, c.ID)
+	}
+	for i, service := range services {
+		s.awaitHealthy(t, service, before[i].RestartCount+1)
+	}
 }
 
 // awaitHealthy waits until a service is healthy that was started again so often.
@@ -206,13 +213,19 @@ func (s *composed) awaitHealthy(t *testing.T, service string, restarts int) {
 	})
 }
 
-// without does something while a service is dead, and has it come back.
-func (s *composed) without(t *testing.T, service string, do func()) {
+// without does something while services are dead, and has them come back.
+func (s *composed) without(t *testing.T, do func(), services ...string) {
 	t.Helper()
-	s.must(t, "kill", s.one(t, service).ID) // the engine does not start it again
+	ids := make([]string, len(services))
+	for i, service := range services {
+		ids[i] = s.one(t, service).ID
+	}
+	s.must(t, append([]string{"kill"}, ids...)...) // the engine does not start them again
 	do()
-	s.must(t, "start", s.one(t, service).ID)
-	s.awaitHealthy(t, service, 0)
+	s.must(t, append([]string{"start"}, ids...)...)
+	for _, service := range services {
+		s.awaitHealthy(t, service, 0)
+	}
 }
 
 // throughTunnel reads what was pushed as a person does: at the tunnel's port, with a token of the command.
