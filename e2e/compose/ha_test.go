@@ -26,8 +26,8 @@ import (
 	"fairlead.dev/platform/identity/identitytest"
 )
 
-// highAvailability kills one of everything at once, and then the others, while agents ask all the time: no unchanged Sync fails, and
-// commits arrive.
+// highAvailability kills one of everything at once, and then the others, while agents ask all the time: no unchanged
+// Sync fails, and commits arrive.
 func highAvailability(t *testing.T, e *engine) {
 	s := e.up(t, "ha")
 	s.awaitApplied(t, s.push(t))

@@ -45,7 +45,7 @@ func defaultStack(t *testing.T, e *engine) {
 	t.Run("tries a step again while the hub is away", func(t *testing.T) { triesAgain(t, s) })
 	t.Run("bears the death of every container", func(t *testing.T) {
 		for _, services := range [][]string{
-			{"redis", "postgres", "git", "kubernetes"}, // what is kept elsewhere
+			{"redis", "postgres", "git", "kubernetes"}, // servers of others, which keep state
 			{"console", "gitcache", "distributor", "tunnel", "agent"},
 		} {
 			s.die(t, services...)

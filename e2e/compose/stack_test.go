@@ -53,7 +53,8 @@ func (s *composed) compose(t *testing.T, args ...string) string {
 	return s.must(t, s.args(args...)...)
 }
 
-// fairlead has the command read something, as people are told to. It is tried again: a small machine that is busy may keep a hub from answering.
+// fairlead has the command read something, as people are told to. It is tried again: a small machine that is busy may
+// keep a hub from answering.
 func (s *composed) fairlead(t *testing.T, args ...string) (said string) {
 	t.Helper()
 	s.await(t, "fairlead "+strings.Join(args, " "), func(ctx context.Context) (err error) {
