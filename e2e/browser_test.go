@@ -49,7 +49,7 @@ func needsABrowser(t *testing.T) {
 // says "done".
 func inChromium(ctx context.Context, t *testing.T, script string, outside func(event string) error, args ...string) {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
+	chromium, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
 		t.Fatal("no browser: run tools/install.sh")
 	}

@@ -258,7 +258,7 @@ func (h *hub) page(ctx context.Context, t *testing.T, site string) string {
 // browse opens pages in Chromium.
 func browse(ctx context.Context, t *testing.T, urls ...string) []said {
 	t.Helper()
-	chromium, err := exec.LookPath("chromium")
+	chromium, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
 		t.Fatal("no browser: run tools/install.sh")
 	}

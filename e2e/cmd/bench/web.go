@@ -136,7 +136,7 @@ func webChange(ctx context.Context, c *seeded.Console, long time.Duration) error
 // webPages has the browser measure. The browser asks for changes by lines, and goes on when a line comes back.
 func webPages(ctx context.Context, bins stack.Binaries, c *seeded.Console, stdout io.Writer) error {
 	root := filepath.Dir(bins.Dir)
-	chromium, err := exec.LookPath("chromium")
+	chromium, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
 		return errors.New("no browser: run tools/install.sh")
 	}

@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 // shoot takes the pictures. Those of the documentation go into another folder, too, if there is one.
 func shoot(ctx context.Context, bins stack.Binaries, link, dir, pictures string, stdout io.Writer) error {
 	root := filepath.Dir(bins.Dir)
-	chromium, err := exec.LookPath("chromium")
+	chromium, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
 		return errors.New("no browser: run tools/install.sh")
 	}
