@@ -96,6 +96,7 @@ type Poller struct {
 	soon   chan struct{}             // something may have been missed: a plain poll
 	nudged atomic.Pointer[lastNudge] // the last nudge, until an answer is as new; nil: none
 	synced atomic.Bool
+	quiet  quiet
 	seen   int64 // revision of the last answer that had one; of the goroutine of Run
 	syncs  *prometheus.CounterVec
 	last   prometheus.Gauge
@@ -105,8 +106,8 @@ type Poller struct {
 func NewPoller(deps PollDeps) *Poller {
 	p := &Poller{
 		PollDeps: deps, nudge: make(chan string, 1), soon: make(chan struct{}, 1),
-		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_syncs_total", Help: "Sync calls by result."}, []string{"result"}),
-		last:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_last_sync_timestamp_seconds", Help: "When the hub last answered a Sync."}),
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_syncs_total", Help: "Sync calls by result; left_out: not made, since heartbeats say that nothing is new."}, []string{"result"}),
+		last:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_last_sync_timestamp_seconds", Help: "When the hub last answered a Sync, or its heartbeats made one needless."}),
 	}
 	deps.Metrics.MustRegister(p.syncs, p.last)
 	return p
@@ -135,25 +136,36 @@ func (p *Poller) Run(ctx context.Context) error {
 		if askedFor(err) > 0 {
 			nudge, soon = nil, nil // the hub has no turn for this agent before, whatever is new
 		}
-		within = ""
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
+		within, nudged = "", false
+		for timer := time.NewTimer(wait); ; timer.Reset(wait) {
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return nil
+			case <-timer.C:
+				if within, nudged = p.missed(); !nudged && p.leavesOut() {
+					continue
+				}
+			case <-soon:
+			case <-loaded:
+				loaded = nil
+			case within = <-nudge:
+				nudged = true
+			}
 			timer.Stop()
-			return nil
-		case <-timer.C:
-			within, nudged = p.missed()
-		case <-soon:
-			timer.Stop()
-			nudged = false
-		case <-loaded:
-			timer.Stop()
-			loaded, nudged = nil, false
-		case within = <-nudge:
-			timer.Stop()
-			nudged = true
+			break
 		}
 	}
+}
+
+// leavesOut says whether a poll would bring nothing new, and counts it.
+func (p *Poller) leavesOut() bool {
+	if !p.quiet.lasts(p.request(false, nil)) {
+		return false
+	}
+	p.syncs.WithLabelValues("left_out").Inc()
+	p.last.SetToCurrentTime()
+	return true
 }
 
 // missed takes what came while the agent did not listen: the next Sync is for it.
@@ -180,13 +192,17 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	defer span.End()
 	var answer *deliveryv1.SyncResponse
 	last := p.nudged.Load()
+	var asked *deliveryv1.SyncRequest
+	p.quiet.end()
 	err := p.Distributors.Try(ctx, func(ctx context.Context, one Distributor) error {
 		ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 		defer cancel()
 		var err error
-		answer, err = one.RPC.Sync(ctx, p.request(sendHave, last))
+		asked = p.request(sendHave, last)
+		answer, err = one.RPC.Sync(ctx, asked)
 		if err == nil && answer.GetHaveWanted() != nil {
-			answer, err = one.RPC.Sync(ctx, p.request(true, last))
+			asked = p.request(true, last)
+			answer, err = one.RPC.Sync(ctx, asked)
 		}
 		return err
 	})
@@ -211,6 +227,7 @@ func (p *Poller) sync(ctx context.Context, sendHave bool, nudge string) (time.Du
 	switch result := answer.GetResult().(type) {
 	case *deliveryv1.SyncResponse_NotModified:
 		p.syncs.WithLabelValues("not_modified").Inc()
+		p.quiet.begin(asked, result.NotModified.GetWanted())
 	case *deliveryv1.SyncResponse_Changes:
 		p.syncs.WithLabelValues("changes").Inc()
 		if err := p.Wanted.Take(result.Changes, answer.GetRevision()); err != nil {

@@ -22,6 +22,7 @@ type busyHub struct {
 	deliveryv1connect.DeliveryServiceClient
 
 	refuses int
+	wanted  uint64 // said with "not modified"
 	begin   time.Time
 	asked   []time.Duration // since begin
 	haves   []bool          // whether a Sync said what the cluster has, as after a nudge
@@ -34,7 +35,8 @@ func (h *busyHub) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv
 		err.Meta().Set("Retry-After", "20")
 		return nil, err
 	}
-	return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}}, nil
+	nothing := &deliveryv1.NotModified{Wanted: h.wanted}
+	return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_NotModified{NotModified: nothing}}, nil
 }
 
 type oneService struct{}
@@ -43,19 +45,31 @@ func (oneService) Have() map[string]string               { return map[string]str
 func (oneService) Take(*deliveryv1.Changes, int64) error { return nil }
 func (oneService) Revision() int64                       { return 0 }
 
+// running runs a poller of one service until the returned function is called.
+func running(t *testing.T, h deliveryv1connect.DeliveryServiceClient, kubernetes func() string) (p *Poller, stop func()) {
+	t.Helper()
+	p = NewPoller(PollDeps{
+		Distributors: &Distributors{list: []Distributor{{URL: "https://hub", RPC: h}}}, Wanted: oneService{},
+		KubernetesVersion: kubernetes, Tracer: noop.NewTracerProvider().Tracer(""),
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	return p, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A hub that is busy nudges all the same. Who came at each nudge would be refused again and again.
 func TestANudgeWaitsForTheTimeThatTheHubAskedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &busyHub{refuses: 1, begin: time.Now()}
-		p := NewPoller(PollDeps{
-			Distributors: &Distributors{list: []Distributor{{URL: "https://hub", RPC: h}}}, Wanted: oneService{},
-			KubernetesVersion: func() string { return "" }, Tracer: noop.NewTracerProvider().Tracer(""),
-			Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.Run(ctx) }()
+		p, stop := running(t, h, func() string { return "" })
 		for range 15 {
 			<-time.After(time.Second)
 			signal(p.nudge, "")
@@ -64,10 +78,7 @@ func TestANudgeWaitsForTheTimeThatTheHubAskedFor(t *testing.T) {
 		<-time.After(40 * time.Second)
 		signal(p.nudge, "")
 		<-time.After(time.Second)
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		stop()
 		if len(h.asked) != 3 || h.asked[1] < 20*time.Second || h.asked[1] > 41*time.Second || !slices.Equal(h.haves, []bool{false, true, true}) {
 			t.Errorf("asked after %s, with what the cluster has: %v", h.asked, h.haves)
 		}

@@ -69,6 +69,8 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		case *deliveryv1.WatchResponse_Nudge:
 			p.nudged.Store(&lastNudge{event.Nudge.GetRevision(), time.Now()})
 			signal(p.nudge, event.Nudge.GetTraceparent())
+		case *deliveryv1.WatchResponse_Heartbeat:
+			p.quiet.hear(event.Heartbeat.GetWanted())
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {

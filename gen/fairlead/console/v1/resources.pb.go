@@ -1922,7 +1922,7 @@ type ClusterStatus struct {
 	KubernetesVersion string                 `protobuf:"bytes,4,opt,name=kubernetes_version,json=kubernetesVersion,proto3" json:"kubernetes_version,omitempty"`
 	// True while last_seen_time is recent enough to trust what the cluster said.
 	Connected bool `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
-	// About when the agent asks again if nothing nudges before.
+	// About when the agent asks again if nothing nudges before. It lies in the past while the agent's stream says that nothing is new.
 	NextPollTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_poll_time,json=nextPollTime,proto3" json:"next_poll_time,omitempty"`
 	// How far the agent is behind the hub, in words; empty: it is not.
 	Skew string `protobuf:"bytes,30,opt,name=skew,proto3" json:"skew,omitempty"`

@@ -561,7 +561,10 @@ func (*SyncResponse_HaveWanted) isSyncResponse_Result() {}
 func (*SyncResponse_Changes) isSyncResponse_Result() {}
 
 type NotModified struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names all that the hub has for the agent: its services, its configuration and the sets of its view. An agent that hears the same in
+	// each heartbeat leaves out polls, for some minutes, that would ask the same again. 0: there may be more, poll as ever.
+	Wanted        uint64 `protobuf:"fixed64,1,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,6 +597,13 @@ func (x *NotModified) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NotModified.ProtoReflect.Descriptor instead.
 func (*NotModified) Descriptor() ([]byte, []int) {
 	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *NotModified) GetWanted() uint64 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
 }
 
 type HaveWanted struct {
@@ -1073,7 +1083,9 @@ func (x *Nudge) GetRevision() int64 {
 }
 
 type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in NotModified, now; 0: not known.
+	Wanted        uint64 `protobuf:"fixed64,1,opt,name=wanted,proto3" json:"wanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1106,6 +1118,13 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
 	return file_fairlead_delivery_v1_delivery_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Heartbeat) GetWanted() uint64 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
 }
 
 type GoAway struct {
@@ -1741,8 +1760,9 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"viewWanted\x12L\n" +
 	"\fagent_config\x18\x1e \x01(\v2).fairlead.delivery.v1.AgentConfigDeliveryR\vagentConfig\x12B\n" +
 	"\tview_sets\x18\x1f \x01(\v2%.fairlead.delivery.v1.ViewSetDeliveryR\bviewSetsB\b\n" +
-	"\x06result\"\r\n" +
-	"\vNotModified\"\f\n" +
+	"\x06result\"%\n" +
+	"\vNotModified\x12\x16\n" +
+	"\x06wanted\x18\x01 \x01(\x06R\x06wanted\"\f\n" +
 	"\n" +
 	"HaveWanted\"f\n" +
 	"\aChanges\x12A\n" +
@@ -1780,8 +1800,9 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x05event\"E\n" +
 	"\x05Nudge\x12 \n" +
 	"\vtraceparent\x18\x01 \x01(\tR\vtraceparent\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"\v\n" +
-	"\tHeartbeat\"\b\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"#\n" +
+	"\tHeartbeat\x12\x16\n" +
+	"\x06wanted\x18\x01 \x01(\x06R\x06wanted\"\b\n" +
 	"\x06GoAway\"[\n" +
 	"\rReportRequest\x12J\n" +
 	"\areports\x18\x01 \x03(\v2#.fairlead.delivery.v1.ServiceReportB\v\xbaH\b\x92\x01\x05\b\x01\x10\xf4\x03R\areports\"[\n" +

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
@@ -20,6 +22,8 @@ var (
 // Difference is what an agent has to do to have what it should have.
 type Difference struct {
 	None bool // the agent has it, or may have newer
+	// Same: the agent has exactly what the plan has for it.
+	Same bool
 	// HaveWanted: something differs, but the agent did not say what it has.
 	HaveWanted bool
 	// Ahead: the agent has heard of a newer catalog than this one. Behind: and it differs. The agent is told only what it lacks.
@@ -46,7 +50,7 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen, nudged
 	}
 	d := Difference{Ahead: seen > p.low, Behind: seen > p.low, Pending: nudged > p.low || p.pending(c, nudged), Revision: p.high}
 	if digest == c.digest {
-		if d.None = true; d.Behind {
+		if d.None, d.Same = true, true; d.Behind {
 			d.Behind, d.Revision = false, 0
 		}
 		return d, nil
@@ -143,6 +147,18 @@ func (p *Plan) Changed(name string) (at time.Time, revision int64, err error) {
 		return time.Time{}, 0, err
 	}
 	return c.changed, min(c.revision, p.high), nil
+}
+
+// Wanted names all that the plan has for the agent of a cluster; 0: the plan does not know.
+func (p *Plan) Wanted(name string) uint64 {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	c, err := p.known(name)
+	if err != nil || !p.current || c.config == nil || c.sets == nil {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(c.digest + "\n" + c.config.GetDigest() + "\n" + c.sets.GetDigest()))
+	return max(binary.BigEndian.Uint64(sum[:]), 1)
 }
 
 // Uses says whether a service of the cluster is delivered with this artifact, or was just before.

@@ -90,6 +90,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	}
 	has := have(req.GetHave())
 	behind := d.behind() // before the plan is looked at: what it says after is no older
+	wanted := d.wanted(cluster)
 	diff, claimed, err := d.compare(cluster, req, has)
 	switch {
 	case err != nil:
@@ -131,7 +132,12 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	}
 	switch {
 	case diff.None:
-		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}
+		nothing := &deliveryv1.NotModified{}
+		// An agent that asks more often than it hears something goes on so.
+		if diff.Same && !diff.Ahead && !diff.Pending && resp.AgentConfig == nil && resp.ViewSets == nil && !resp.GetViewWanted() && wait > nudge.Beat {
+			nothing.Wanted = wanted
+		}
+		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: nothing}
 	case diff.HaveWanted:
 		resp.Result = &deliveryv1.SyncResponse_HaveWanted{HaveWanted: &deliveryv1.HaveWanted{}}
 	default:
@@ -180,6 +186,14 @@ func newSets(sets *deliveryv1.ViewSetDelivery, req *deliveryv1.SyncRequest) *del
 func (d *Delivery) behind() bool {
 	_, stale := d.deps.Stale()
 	return stale || !d.deps.Plan.Current()
+}
+
+// wanted names what there is for the agent of a cluster, if a poll would bring nothing else; 0: it might.
+func (d *Delivery) wanted(cluster string) uint64 {
+	if d.behind() || d.deps.Seen.IsViewWanted(cluster) {
+		return 0
+	}
+	return d.deps.Plan.Wanted(cluster)
 }
 
 func have(list []*deliveryv1.ServiceDigest) map[string]string {

@@ -82,6 +82,7 @@ func asAgent(ctx context.Context) context.Context {
 func handler(t *testing.T) (http.Handler, *nudge.Hub) {
 	t.Helper()
 	d := deps(t)
+	confirm(d.Plan)
 	_, h := deliveryv1connect.NewDeliveryServiceHandler(rpc.NewDelivery(d))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r.WithContext(asAgent(r.Context()))) }), d.Nudges
 }
@@ -120,6 +121,10 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		answer, err := client.Sync(context.Background(), &deliveryv1.SyncRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		beats, last, away := 0, begun, false
 		for stream.Receive() {
 			if away {
@@ -131,7 +136,9 @@ func TestStreamBeatsAndEndsItselfInTime(t *testing.T) {
 			last = time.Now()
 			switch {
 			case stream.Msg().GetHeartbeat() != nil:
-				beats++
+				if beats++; beats > 1 && stream.Msg().GetHeartbeat().GetWanted() != answer.GetNotModified().GetWanted() {
+					t.Errorf("heartbeat %d: %v, after %v", beats, stream.Msg(), answer)
+				}
 			case stream.Msg().GetGoAway() != nil:
 				away = true
 			default:
@@ -162,6 +169,7 @@ func TestUnchangedIsSaidInAFewBytesAndLessOftenUnderPressure(t *testing.T) {
 	} {
 		with := deps(t)
 		with.Pressure = func() float64 { return pressure }
+		confirm(with.Plan)
 		d := rpc.NewDelivery(with)
 		told := map[time.Duration]bool{}
 		for range 100 {
@@ -173,14 +181,112 @@ func TestUnchangedIsSaidInAFewBytesAndLessOftenUnderPressure(t *testing.T) {
 			if told[next] = true; next < mean*9/10 || next > mean*11/10 {
 				t.Fatalf("pressure %v: next poll in %s", pressure, next)
 			}
-			if n := proto.Size(resp); n > 36 {
-				t.Fatalf("%d bytes", n)
+			if n := proto.Size(resp); n > 45 || resp.GetNotModified().GetWanted() == 0 {
+				t.Fatalf("%d bytes: %v", n, resp)
 			}
 		}
 		if len(told) < 50 {
 			t.Errorf("pressure %v: %d different polls of 100", pressure, len(told))
 		}
 	}
+}
+
+// confirm has a plan be made from a catalog that the console has confirmed.
+func confirm(p *plan.Plan) {
+	p.Update(time.Now().Add(-time.Hour), func(u *plan.Update) {
+		u.AgentConfigs(nil)
+		u.ViewSets(nil)
+		u.Current()
+	})
+}
+
+// What an answer and the heartbeats after it say together is that there is nothing to ask for: only if that is so.
+func TestNothingNewIsNamedOnlyWhereThatIsCertain(t *testing.T) {
+	t.Parallel()
+	with := deps(t)
+	stale := false
+	with.Stale = func() (time.Time, bool) { return time.Now(), stale }
+	d := rpc.NewDelivery(with)
+	named := func(req *deliveryv1.SyncRequest) uint64 {
+		t.Helper()
+		resp, err := d.Sync(asAgent(t.Context()), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetNotModified().GetWanted()
+	}
+	all := &deliveryv1.SyncRequest{}
+	if named(all) != 0 {
+		t.Error("named from a catalog that nobody has confirmed")
+	}
+	confirm(with.Plan)
+	first := named(all)
+	if first == 0 || first != named(all) {
+		t.Errorf("named %d", first)
+	}
+	if named(&deliveryv1.SyncRequest{Digest: delivery.SetDigest(map[string]string{"old": "d"})}) != 0 {
+		t.Error("named to an agent that has something else")
+	}
+	if named(&deliveryv1.SyncRequest{Revision: 1 << 40}) != 0 {
+		t.Error("named to an agent that has heard of a newer catalog")
+	}
+	stale = true
+	if named(all) != 0 {
+		t.Error("named while the catalog may be behind")
+	}
+	stale = false
+	config := []*consolev1.AgentConfig{{Metadata: &consolev1.Metadata{Name: "all"}, Spec: &consolev1.AgentConfigSpec{Clusters: &consolev1.ClusterSelector{All: true}}}}
+	with.Plan.Update(time.Now(), func(u *plan.Update) { u.AgentConfigs(config) })
+	if again := named(all); again == 0 || again == first {
+		t.Errorf("another configuration has the name %d", again)
+	}
+	with.NextPoll = 20 * time.Second
+	d = rpc.NewDelivery(with)
+	if named(all) != 0 {
+		t.Error("named to an agent that asks more often than it hears a heartbeat")
+	}
+}
+
+// viewless is a console that has lost all views.
+type viewless struct{ nobody }
+
+func (viewless) RecordSeen(_ context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
+	var resp consolev1.RecordSeenResponse
+	for _, c := range req.GetClusters() {
+		resp.ViewsWanted = append(resp.ViewsWanted, c.GetCluster())
+	}
+	return &resp, nil
+}
+
+// The agent of a view that is lost has to ask, to hear of it.
+func TestALostViewIsSomethingNew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		with := deps(t)
+		confirm(with.Plan)
+		with.Seen = status.NewSeen(viewless{}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(asAgent(context.Background()))
+		done := make(chan error, 1)
+		go func() { done <- with.Seen.Run(ctx) }()
+		d := rpc.NewDelivery(with)
+		poll := &deliveryv1.SyncRequest{View: &deliveryv1.ViewState{Term: 1, Sequence: 1}}
+		var named []bool
+		for range 2 {
+			resp, err := d.Sync(ctx, poll)
+			if err != nil || resp.GetNotModified() == nil {
+				t.Fatalf("got %v, %v", resp, err)
+			}
+			named = append(named, resp.GetNotModified().GetWanted() != 0)
+			synctest.Wait() // the console says that it lacks the view
+		}
+		if !named[0] || named[1] {
+			t.Errorf("named %v", named)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // stuck is a console that takes reports and never answers.

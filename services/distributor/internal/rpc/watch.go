@@ -86,7 +86,7 @@ func (d *Delivery) first(ctx context.Context, cluster string) (*deliveryv1.Watch
 	if time.Since(changed) < 2*d.deps.NextPoll { // the longest that one may have been without
 		return nudgeNow("", revision), nil
 	}
-	return beat(), nil
+	return beat(0), nil // with the first message the agent asks
 }
 
 // isDraining says that the end of a stream is our own doing.
@@ -120,7 +120,8 @@ func (d *Delivery) wait(ctx context.Context, s *stream) error {
 //
 //go:noinline
 func (d *Delivery) tell(s *stream) (over bool, err error) {
-	m, now := beat(), time.Now()
+	var m *deliveryv1.WatchResponse
+	now := time.Now()
 	switch e, trace := s.watcher.Take(); {
 	case now.After(s.end):
 		return true, s.out.Send(goAway())
@@ -129,6 +130,8 @@ func (d *Delivery) tell(s *stream) (over bool, err error) {
 		m = nudgeNow(trace, revision)
 	case e == 0:
 		return false, nil // the nudge went with the one before
+	default:
+		m = beat(d.wanted(s.cluster))
 	}
 	if now.Sub(s.seen) >= seenEvery {
 		d.deps.Seen.Mark(s.cluster, now)
@@ -137,8 +140,8 @@ func (d *Delivery) tell(s *stream) (over bool, err error) {
 	return false, s.out.Send(m)
 }
 
-func beat() *deliveryv1.WatchResponse {
-	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{}}}
+func beat(wanted uint64) *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{Wanted: wanted}}}
 }
 
 func nudgeNow(trace string, revision int64) *deliveryv1.WatchResponse {

@@ -92,6 +92,13 @@ func (s *Seen) ViewWanted(cluster string) bool {
 	return wanted
 }
 
+// IsViewWanted says whether ViewWanted is going to say so.
+func (s *Seen) IsViewWanted(cluster string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted[cluster]
+}
+
 // skewOf is how far an agent's clock is behind, in whole minutes: less is not told, for a request takes its time, too.
 func skewOf(info *deliveryv1.AgentInfo, now time.Time) time.Duration {
 	if info.GetTime() == nil {

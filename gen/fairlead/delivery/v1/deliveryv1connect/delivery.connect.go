@@ -51,7 +51,7 @@ type DeliveryServiceClient interface {
 	// ask again), NotFound (the cluster is not in the catalog: keep what you have).
 	Sync(context.Context, *v1.SyncRequest) (*v1.SyncResponse, error)
 	// Watch streams nudges: "sync now". It carries no content, so losing one costs a poll interval
-	// at most. A heartbeat at least every 45 s; the server ends the stream after a jittered life.
+	// and a heartbeat at most. A heartbeat at least every 45 s; the server ends the stream after a jittered life.
 	Watch(context.Context, *v1.WatchRequest) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	// Report hands over the latest state of services. Acknowledged only once durable: repeat until then.
 	// Idempotent; an older sequence than the recorded one is acknowledged and dropped.
@@ -130,7 +130,7 @@ type DeliveryServiceHandler interface {
 	// ask again), NotFound (the cluster is not in the catalog: keep what you have).
 	Sync(context.Context, *v1.SyncRequest) (*v1.SyncResponse, error)
 	// Watch streams nudges: "sync now". It carries no content, so losing one costs a poll interval
-	// at most. A heartbeat at least every 45 s; the server ends the stream after a jittered life.
+	// and a heartbeat at most. A heartbeat at least every 45 s; the server ends the stream after a jittered life.
 	Watch(context.Context, *v1.WatchRequest, *connect.ServerStream[v1.WatchResponse]) error
 	// Report hands over the latest state of services. Acknowledged only once durable: repeat until then.
 	// Idempotent; an older sequence than the recorded one is acknowledged and dropped.

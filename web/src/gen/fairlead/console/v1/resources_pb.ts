@@ -977,7 +977,7 @@ export type ClusterStatus = Message<"fairlead.console.v1.ClusterStatus"> & {
   connected: boolean;
 
   /**
-   * About when the agent asks again if nothing nudges before.
+   * About when the agent asks again if nothing nudges before. It lies in the past while the agent's stream says that nothing is new.
    *
    * @generated from field: google.protobuf.Timestamp next_poll_time = 6;
    */
