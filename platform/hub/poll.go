@@ -106,8 +106,14 @@ type Poller struct {
 func NewPoller(deps PollDeps) *Poller {
 	p := &Poller{
 		PollDeps: deps, nudge: make(chan string, 1), soon: make(chan struct{}, 1),
-		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_agent_syncs_total", Help: "Sync calls by result; left_out: not made, since heartbeats say that nothing is new."}, []string{"result"}),
-		last:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_agent_last_sync_timestamp_seconds", Help: "When the hub last answered a Sync, or its heartbeats made one needless."}),
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_agent_syncs_total",
+			Help: "Sync calls by result; left_out: not made, since heartbeats say that nothing is new.",
+		}, []string{"result"}),
+		last: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_agent_last_sync_timestamp_seconds",
+			Help: "When the hub last answered a Sync, or its heartbeats made one needless.",
+		}),
 	}
 	deps.Metrics.MustRegister(p.syncs, p.last)
 	return p

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The heartbeats of a stream make polls needless as long as they say what the last answer was about, and the agent would ask the same.
+// The heartbeats of a stream make polls needless as long as they say what the last answer was about, and the agent
+// would ask the same.
 func TestPollsAreLeftOutWhileHeartbeatsSayTheSame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

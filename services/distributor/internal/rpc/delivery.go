@@ -134,7 +134,8 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	case diff.None:
 		nothing := &deliveryv1.NotModified{}
 		// An agent that asks more often than it hears something goes on so.
-		if diff.Same && !diff.Ahead && !diff.Pending && resp.AgentConfig == nil && resp.ViewSets == nil && !resp.GetViewWanted() && wait > nudge.Beat {
+		if diff.Same && !diff.Ahead && !diff.Pending && wait > nudge.Beat &&
+			resp.AgentConfig == nil && resp.ViewSets == nil && !resp.GetViewWanted() {
 			nothing.Wanted = wanted
 		}
 		resp.Result = &deliveryv1.SyncResponse_NotModified{NotModified: nothing}
