@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react'
 import { useSearchParams } from 'react-router'
 import { moment } from '../live/ages'
+import { put, useChange } from '../ui/address'
 import { save } from '../ui/exported'
 import { plain } from '../ui/text'
 import { type Container, type LogLine, Logs, mostContainers } from './logs'
@@ -18,23 +19,15 @@ const sinceChoices: [string, string][] = [
 // The merged log of containers. Which of them, since when, what is searched and how lines are drawn stand in the address. A pause is of the tab: no other
 // has its lines.
 export function LogView({ ask, name, containers }: { ask: Ask; name: string; containers: Container[] }) {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const since = Number(params.get('since') ?? 0)
   const previous = params.get('prev') === '1'
   const only = params.get('pod') ?? ''
   const grep = params.get('grep') ?? ''
   const wrap = params.get('wrap') === '1'
   const times = params.get('times') !== '0'
-  const set = (key: string, value: string) =>
-    setParams(
-      (before) => {
-        const next = new URLSearchParams(before)
-        if (value) next.set(key, value)
-        else next.delete(key)
-        return next
-      },
-      { replace: true },
-    )
+  const set = (key: string, value: string) => change((to) => put(to, key, value), { replace: true })
   const chosen = useMemo(
     () => containers.filter((c) => only === '' || `${c.pod}/${c.container}` === only),
     [containers, only],

@@ -9,7 +9,7 @@ import { shortTime } from '../live/ages'
 import { read } from '../pages/apply/documents'
 import { leversOf } from '../state/levers'
 import { toCsv } from '../ui/exported'
-import { isOpen, withPart } from '../ui/opened'
+import { isOpen, setPart } from '../ui/opened'
 import { chosenIn, chosenText, pageIn, pageText } from '../ui/paging'
 import { kindNamed, lengthOf, manifest, type ResourceKind } from '../ui/resources'
 import { amount, plain } from '../ui/text'
@@ -272,14 +272,19 @@ test('parts that a person opens or shuts stand in the address, those that are so
   expect(isOpen(before, 'Deployment', true)).toBe(false)
   expect(isOpen(before, 'ConfigMap', true)).toBe(true)
 
-  expect(String(withPart(before, 'change.1', false, false))).toBe('tab=history&shut=Deployment')
-  expect(String(withPart(before, 'Deployment', true, true))).toBe('tab=history&open=change.1')
-  expect(withPart(before, 'a&b=c, d', false, true).getAll('open')).toEqual(['change.1', 'a&b=c, d'])
+  const after = (name: string, byItself: boolean, open: boolean) => {
+    const params = new URLSearchParams(before)
+    setPart(params, name, byItself, open)
+    return params
+  }
+  expect(String(after('change.1', false, false))).toBe('tab=history&shut=Deployment')
+  expect(String(after('Deployment', true, true))).toBe('tab=history&open=change.1')
+  expect(after('a&b=c, d', false, true).getAll('open')).toEqual(['change.1', 'a&b=c, d'])
   // What opens by itself later stays open for the person who had opened it.
-  expect(isOpen(withPart(before, 'Pod', false, true), 'Pod', true)).toBe(true)
+  expect(isOpen(after('Pod', false, true), 'Pod', true)).toBe(true)
 
-  let many = new URLSearchParams()
-  for (let i = 0; i < 200; i++) many = withPart(many, `part ${i}`, false, true)
+  const many = new URLSearchParams()
+  for (let i = 0; i < 200; i++) setPart(many, `part ${i}`, false, true)
   expect(many.getAll('open')).toHaveLength(100)
 })
 

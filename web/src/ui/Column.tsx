@@ -1,4 +1,5 @@
 import { useSearchParams } from 'react-router'
+import { useChange } from './address'
 
 // A heading that sorts at the hub. The order is part of the address.
 // most: the first click puts the largest first.
@@ -13,7 +14,8 @@ export function Column({
   first: string
   most?: boolean
 }) {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const sort = params.get('sort') ?? first
   const [by, desc] = (sort.split(',')[0] ?? '').trim().split(' ')
   const mine = by === field
@@ -24,16 +26,7 @@ export function Column({
       aria-sort={mine ? (desc ? 'descending' : 'ascending') : 'none'}
       scope="col"
     >
-      <button
-        type="button"
-        onClick={() =>
-          setParams((before) => {
-            const to = new URLSearchParams(before)
-            to.set('sort', next)
-            return to
-          })
-        }
-      >
+      <button type="button" onClick={() => change((to) => to.set('sort', next))}>
         {title}
         {mine ? (desc ? ' ↓' : ' ↑') : ''}
       </button>

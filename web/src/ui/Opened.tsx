@@ -1,5 +1,6 @@
 import { useSearchParams } from 'react-router'
-import { isOpen, withPart } from './opened'
+import { useChange } from './address'
+import { isOpen, setPart } from './opened'
 
 // A part of a page that a person opens and shuts. Which are not as they are by themselves stands in the address.
 export function Opened({
@@ -17,7 +18,8 @@ export function Opened({
   // A function is called when the part is open, where drawing it is dear.
   children: React.ReactNode | (() => React.ReactNode)
 }) {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const open = isOpen(params, name, byItself)
   return (
     <details
@@ -25,7 +27,7 @@ export function Opened({
       open={open}
       onToggle={(e) => {
         const now = e.currentTarget.open
-        if (now !== open) setParams((before) => withPart(before, name, byItself, now), { replace: true })
+        if (now !== open) change((to) => setPart(to, name, byItself, now), { replace: true })
       }}
     >
       <summary>{summary}</summary>

@@ -1,23 +1,20 @@
 import { useRef } from 'react'
 import { useSearchParams } from 'react-router'
+import { put, useChange } from './address'
 import { pageIn, pageText } from './paging'
 
 // Lists of the hub go on behind a token. Which page is shown stands in the address, for the list that it is of: another filter or order begins with the
 // first page. A page back is one that was seen before, or the first one.
 export function usePages(of: string, name = '') {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const key = name ? `page.${name}` : 'page'
   const { number, token } = pageIn(params.get(key) ?? '', of)
   const seen = useRef<{ of: string; tokens: string[] }>({ of, tokens: [] })
   if (seen.current.of !== of) seen.current = { of, tokens: [] }
   seen.current.tokens[number - 1] = token
   const go = (number: number, token: string) =>
-    setParams((before) => {
-      const next = new URLSearchParams(before)
-      if (number <= 1) next.delete(key)
-      else next.set(key, pageText(of, number, token))
-      return next
-    })
+    change((to) => put(to, key, number <= 1 ? '' : pageText(of, number, token)))
   const before = seen.current.tokens[number - 2]
   return {
     token,

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'react'
 import { useSearchParams } from 'react-router'
+import { put, useChange } from './address'
 
 // The filter of a list is part of the address. Typing replaces it there, so that one step back leaves the page. An address that was typed here
 // may come back late: what was typed since stays.
@@ -16,7 +17,8 @@ export function Search({
   // Not the filter of the page: / leads to another one, and its pages stay.
   apart?: boolean
 }) {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const q = params.get(name) ?? ''
   const [typed, setTyped] = useState(q)
   const ours = useRef<string[]>([])
@@ -29,19 +31,16 @@ export function Search({
     if (typed === q) return
     const wait = setTimeout(() => {
       ours.current.push(typed)
-      setParams(
-        (before) => {
-          const next = new URLSearchParams(before)
-          if (!apart) next.delete('page')
-          if (typed === '') next.delete(name)
-          else next.set(name, typed)
-          return next
+      change(
+        (to) => {
+          if (!apart) to.delete('page')
+          put(to, name, typed)
         },
         { replace: true },
       )
     }, 120)
     return () => clearTimeout(wait)
-  }, [typed, q, name, apart, setParams])
+  }, [typed, q, name, apart, change])
   return (
     <input
       type="search"

@@ -1,11 +1,13 @@
 import { useEffect, useRef, useState } from 'react'
 import { useSearchParams } from 'react-router'
+import { put, useChange } from './address'
 import { chosenIn, chosenText } from './paging'
 
 // What a person has chosen of a list. It stands in the address while it is short enough for one. An address that was made here may come back late: what
 // was chosen since stays.
 export function useChosen(): [ReadonlySet<string>, (names: ReadonlySet<string>) => void] {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const text = params.get('sel') ?? ''
   const [chosen, setChosen] = useState<ReadonlySet<string>>(() => new Set(chosenIn(text)))
   const ours = useRef<string[]>([text])
@@ -18,15 +20,7 @@ export function useChosen(): [ReadonlySet<string>, (names: ReadonlySet<string>) 
     const next = chosenText(names) ?? ''
     setChosen(names)
     if (next !== text) ours.current.push(next)
-    setParams(
-      (before) => {
-        const to = new URLSearchParams(before)
-        if (next) to.set('sel', next)
-        else to.delete('sel')
-        return to
-      },
-      { replace: true },
-    )
+    change((to) => put(to, 'sel', next), { replace: true })
   }
   return [chosen, choose]
 }

@@ -5,12 +5,9 @@ const most = 100
 export const isOpen = (params: URLSearchParams, name: string, byItself: boolean): boolean =>
   params.getAll('open').includes(name) || (byItself && !params.getAll('shut').includes(name))
 
-// The address of a page on which a part was opened or shut.
-export function withPart(params: URLSearchParams, name: string, byItself: boolean, open: boolean) {
-  const next = new URLSearchParams(
-    [...params].filter(([k, v]) => v !== name || (k !== 'open' && k !== 'shut')),
-  )
+// Says in an address that a part was opened or shut.
+export function setPart(params: URLSearchParams, name: string, byItself: boolean, open: boolean) {
+  for (const key of ['open', 'shut']) params.delete(key, name)
   const key = open ? 'open' : 'shut'
-  if (open !== byItself && next.getAll(key).length < most) next.append(key, name)
-  return next
+  if (open !== byItself && params.getAll(key).length < most) params.append(key, name)
 }

@@ -15,6 +15,7 @@ import { age } from '../../live/ages'
 import { Until } from '../../live/Until'
 import { State } from '../../state/State'
 import type { State as Name } from '../../state/states'
+import { put, useChange } from '../../ui/address'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Opened } from '../../ui/Opened'
@@ -36,7 +37,8 @@ const states: Record<number, [Name, string]> = {
 
 // Access to clusters that is lent for a while: asked for by one person, and approved by another.
 export function Requests() {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const all = params.get('all') === '1'
   const pages = usePages(String(all))
   const list = useQuery(
@@ -68,13 +70,7 @@ export function Requests() {
           <input
             type="checkbox"
             checked={all}
-            onChange={(e) =>
-              setParams((now) => {
-                now.delete('all')
-                if (e.target.checked) now.set('all', '1')
-                return now
-              })
-            }
+            onChange={(e) => change((to) => put(to, 'all', e.target.checked ? '1' : ''))}
           />{' '}
           also those that are over
         </label>

@@ -8,6 +8,7 @@ import { failureOf } from '../../hub/errors'
 import { clock } from '../../live/ages'
 import { staleAfter, useNow } from '../../live/asked'
 import { Since } from '../../live/Since'
+import { put, useChange } from '../../ui/address'
 import { Export } from '../../ui/Export'
 import { Pager, usePages } from '../../ui/Pager'
 import { Failed, Title, Waiting } from '../../ui/Panel'
@@ -122,7 +123,8 @@ function Kinds({ cluster, all, current }: { cluster: string; all: Kind[]; curren
 export const isSecret = (k: Kind) => k.group === '' && k.plural === 'secrets'
 
 function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind }) {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const ns = kind.namespaced ? (params.get('ns') ?? '') : ''
   const q = (params.get('q') ?? '').trim()
   const selector = /[=!]|\b(not)?in\b/.test(q) ? q : ''
@@ -172,14 +174,7 @@ function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind 
             cluster={cluster}
             ask={ask}
             value={ns}
-            choose={(chosen) =>
-              setParams((before) => {
-                const next = new URLSearchParams(before)
-                if (chosen) next.set('ns', chosen)
-                else next.delete('ns')
-                return next
-              })
-            }
+            choose={(chosen) => change((to) => put(to, 'ns', chosen))}
           />
         )}
         <Search hint="words of the rows, or labels: app=web" />

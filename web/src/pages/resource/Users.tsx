@@ -1,6 +1,7 @@
 import { useQuery } from '@connectrpc/connect-query'
 import { Link, useSearchParams } from 'react-router'
 import { ConfigService } from '../../gen/fairlead/console/v1/config_set_service_pb'
+import { put, useChange } from '../../ui/address'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
 import { Empty, Pager, usePages } from '../../ui/Pager'
@@ -12,7 +13,8 @@ const size = 100
 
 // The services that get values from a resource, or of one entry: ?entry=NAME.
 export function Users({ of, name, entries }: { of: ResourceKind; name: string; entries: string[] }) {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const entry = params.get('entry') ?? ''
   const pages = usePages(`${of.path}/${name} ${entry}`, 'users')
   // The hub puts all of these services together for it: a page does not ask for that all the time.
@@ -23,12 +25,6 @@ export function Users({ of, name, entries }: { of: ResourceKind; name: string; e
   )
   const users = got.data?.users
   const next = got.data?.nextPageToken ?? ''
-  const choose = (chosen: string) =>
-    setParams((now) => {
-      now.delete('entry')
-      if (chosen) now.set('entry', chosen)
-      return now
-    })
   return (
     <section className="panel" aria-label="Who uses its values">
       <div className="head">
@@ -36,7 +32,7 @@ export function Users({ of, name, entries }: { of: ResourceKind; name: string; e
         {entries.length > 0 && (
           <label>
             Entry{' '}
-            <select value={entry} onChange={(e) => choose(e.target.value)}>
+            <select value={entry} onChange={(e) => change((to) => put(to, 'entry', e.target.value))}>
               <option value="">all</option>
               {[...new Set([...(entry ? [entry] : []), ...entries])].map((e) => (
                 <option key={e}>{e}</option>

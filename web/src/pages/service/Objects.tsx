@@ -10,6 +10,7 @@ import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { healthState } from '../../state/states'
 import { Ask, useLever } from '../../ui/Ask'
+import { useChange } from '../../ui/address'
 import { useChosen } from '../../ui/chosen'
 import { Export } from '../../ui/Export'
 import { Opened } from '../../ui/Opened'
@@ -105,7 +106,8 @@ const pagesIn = (text: string | null) => Math.min(Math.max(0, Math.trunc(Number(
 // All objects, by kind; a kind with many is opened on demand.
 export function Objects({ service, cluster }: { service: string; cluster: string }) {
   const [chosen, setChosen] = useChosen()
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const as = params.get('as') ?? 'kind'
   const find = params.get('find') ?? ''
   const more = pagesIn(params.get('more'))
@@ -121,21 +123,10 @@ export function Objects({ service, cluster }: { service: string; cluster: string
   }, [hasNextPage, isFetchingNextPage, fetchNextPage, pages, more])
   const objects = list.data?.pages.flatMap((p) => p.objects) ?? []
   const owned = useOwned(cluster, objects, as === 'tree')
-  const setAs = (chosen: string) =>
-    setParams((now) => {
-      now.set('as', chosen)
-      return now
-    })
   // A page that failed is asked for again.
   const showMore = () => {
     if (pages < byItself + more) return void fetchNextPage()
-    setParams(
-      (now) => {
-        now.set('more', String(more + 1))
-        return now
-      },
-      { replace: true },
-    )
+    change((to) => to.set('more', String(more + 1)), { replace: true })
   }
   if (list.error && !list.data)
     return <Failed failure={failureOf(list.error)} again={() => void list.refetch()} />
@@ -153,7 +144,11 @@ export function Objects({ service, cluster }: { service: string; cluster: string
       </p>
       <div className="actions">
         <Search name="find" label="Find an object" hint="kind, namespace or name" />
-        <select aria-label="Show as" value={as} onChange={(e) => setAs(e.target.value)}>
+        <select
+          aria-label="Show as"
+          value={as}
+          onChange={(e) => change((to) => to.set('as', e.target.value))}
+        >
           <option value="kind">by kind</option>
           <option value="tree">by kind, with what the cluster made of them</option>
           <option value="namespace">by namespace and kind</option>

@@ -23,7 +23,7 @@ import { Said } from '../../ui/Said'
 import { Search } from '../../ui/Search'
 import { plain, shortCommit } from '../../ui/text'
 import { Batch } from './Batch'
-import { columns, type Name, rowOf, sortable, titles, usual } from './columns'
+import { columns, type Name, rowOf, shownIn, sortable, titles } from './columns'
 import { Columns, Views } from './Views'
 
 const Gone = lazy(() => import('./Gone'))
@@ -65,7 +65,7 @@ export function Services() {
   )
   const counted = useLive(LiveService.method.countResources, { kind: Kind.SERVICE, filter }, { keep: true })
   const [chosen, setChosen] = useChosen()
-  const shown = new Set((params.get('cols') ?? usual.join(',')).split(','))
+  const shown = shownIn(params)
   const names = (list.data?.services ?? []).map((s) => s.metadata?.name ?? '')
   const total = counted.data?.counts.reduce((sum, c) => sum + c.count, 0)
   return (

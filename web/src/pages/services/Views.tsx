@@ -1,7 +1,8 @@
 import { useState } from 'react'
 import { Link, useSearchParams } from 'react-router'
+import { useChange } from '../../ui/address'
 import { plain } from '../../ui/text'
-import { columns, type Name, titles, usual } from './columns'
+import { columns, flip, titles } from './columns'
 
 type View = { name: string; query: string }
 
@@ -88,25 +89,18 @@ export function Views() {
 
 // Which columns there are is part of the address.
 export function Columns({ shown }: { shown: ReadonlySet<string> }) {
-  const [, setParams] = useSearchParams()
-  const flip = (c: Name, on: boolean) =>
-    setParams(
-      (before) => {
-        const list = columns.filter((x) => (x === c ? on : shown.has(x)))
-        const next = new URLSearchParams(before)
-        if (list.join() === usual.join()) next.delete('cols')
-        else next.set('cols', list.join(','))
-        return next
-      },
-      { replace: true },
-    )
+  const change = useChange()
   return (
     <details className="menu">
       <summary>Columns</summary>
       <div>
         {columns.map((c) => (
           <label key={c}>
-            <input type="checkbox" checked={shown.has(c)} onChange={(e) => flip(c, e.target.checked)} />{' '}
+            <input
+              type="checkbox"
+              checked={shown.has(c)}
+              onChange={(e) => change((to) => flip(to, c, e.target.checked), { replace: true })}
+            />{' '}
             {titles[c]}
           </label>
         ))}

@@ -23,6 +23,18 @@ export type Name = (typeof columns)[number]
 
 export const usual: Name[] = ['cluster', 'state', 'since', 'git', 'hub', 'applied', 'levers', 'source']
 
+// The columns that an address names.
+export const shownIn = (params: URLSearchParams): ReadonlySet<string> =>
+  new Set((params.get('cols') ?? usual.join(',')).split(','))
+
+// Shows or hides a column in an address.
+export function flip(params: URLSearchParams, column: Name, on: boolean) {
+  const shown = shownIn(params)
+  const next = columns.filter((c) => (c === column ? on : shown.has(c)))
+  if (next.join() === usual.join()) params.delete('cols')
+  else params.set('cols', next.join(','))
+}
+
 export const titles: Record<Name, string> = {
   cluster: 'Cluster',
   state: 'State',

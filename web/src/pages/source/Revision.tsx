@@ -1,9 +1,11 @@
 import { useSearchParams } from 'react-router'
+import { put, useChange } from '../../ui/address'
 import { plain } from '../../ui/text'
 
 // Chooses the revision that is shown: a ref that services name, or a commit. It stands in the address.
 export function Revision({ refs }: { refs: string[] }) {
-  const [params, setParams] = useSearchParams()
+  const [params] = useSearchParams()
+  const change = useChange()
   const revision = params.get('rev') ?? ''
   return (
     <form
@@ -12,12 +14,7 @@ export function Revision({ refs }: { refs: string[] }) {
       onSubmit={(e) => {
         e.preventDefault()
         const typed = String(new FormData(e.currentTarget).get('rev') ?? '').trim()
-        setParams((before) => {
-          const next = new URLSearchParams(before)
-          if (typed) next.set('rev', typed)
-          else next.delete('rev')
-          return next
-        })
+        change((to) => put(to, 'rev', typed))
       }}
     >
       <input
