@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -200,5 +201,28 @@ func TestAPageThatIsTooLargeIsAskedForInSmallerOnes(t *testing.T) {
 	all, err := c.Scan(t.Context(), raft, "", 100, func(*metav1.PartialObjectMetadata) { scanned++ })
 	if err != nil || !all || scanned != objects {
 		t.Errorf("%d of %d were scanned, all %v: %v", scanned, objects, all, err)
+	}
+}
+
+// The API server packs what is longer than 128 KiB for whoever takes it packed.
+func TestAnswersAreAskedForAsTheyAre(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if packed := r.Header.Get("Accept-Encoding"); packed != "" {
+			t.Errorf("%s: asked for in %s", r.URL.Path, packed)
+		}
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	t.Cleanup(server.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	c, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for _, client := range []rest.Interface{c.raw, c.streams.raw} {
+		if _, err := client.Get().AbsPath("/version").Do(t.Context()).Raw(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -99,6 +99,7 @@ func New(config *rest.Config) (*Cluster, error) {
 	config.Timeout = requestTimeout
 	config.Wrap(access.Transport)
 	config.UserAgent = "fairlead-agent/" + version.String()
+	config.DisableCompression = true // the API server is near: packing long lists costs it more than sending them
 	c := &Cluster{}
 	c.warnings = &warnings{seen: map[schema.GroupVersionKind]deprecated{}, resource: func(gvk schema.GroupVersionKind) (schema.GroupVersionResource, bool) {
 		kind, known := c.kinds.get(gvk)
