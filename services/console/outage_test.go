@@ -81,12 +81,28 @@ func (g *gate) pass(conn net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{conn, to}, {to, conn}} {
 		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
+			_, _ = io.Copy(through{g, way[0]}, way[1])
 			_ = conn.Close()
 			_ = to.Close()
 		})
 	}
 	both.Wait()
+}
+
+// through writes while the gate is open: when it closes, no connection is served longer than another.
+type through struct {
+	gate *gate
+	to   io.Writer
+}
+
+func (t through) Write(p []byte) (int, error) {
+	t.gate.mu.Lock()
+	open := t.gate.open
+	t.gate.mu.Unlock()
+	if !open {
+		return 0, net.ErrClosed
+	}
+	return t.to.Write(p)
 }
 
 func (g *gate) set(open bool) {

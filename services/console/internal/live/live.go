@@ -21,6 +21,7 @@ import (
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -240,18 +241,20 @@ func (b *Board) pause() time.Duration {
 // follow hands the change log to the board, from where it was.
 func (b *Board) follow(ctx context.Context, events chan<- watch.Event) {
 	token := ""
+	var away outage.Outage
 	for ctx.Err() == nil {
 		err := b.Hub.Stream(ctx, &watch.Follower{Token: token, Send: func(e watch.Event) error {
 			select {
 			case events <- e:
 				token = e.Token
+				away.Over(ctx, b.Log, b.Now(), "lists with a filter show what is new again")
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}})
 		if ctx.Err() == nil {
-			b.Log.WarnContext(ctx, "lists with a filter may show what was before", "err", err)
+			away.Failed(ctx, b.Log, b.Now(), "lists with a filter may show what was before", err)
 		}
 		select {
 		case <-ctx.Done():

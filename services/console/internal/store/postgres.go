@@ -66,7 +66,7 @@ func (s *Store) usePostgres(urls func() []string) error {
 	}))
 	s.write = sql.OpenDB(l)
 	s.write.SetMaxOpenConns(maxConns)
-	s.write.SetMaxIdleConns(maxConns / 2)
+	s.write.SetMaxIdleConns(maxConns) // a session costs the server more than a query
 	s.write.SetConnMaxIdleTime(connMaxIdle)
 	s.read = s.write
 	s.dialect = dialect{

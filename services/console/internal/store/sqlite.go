@@ -46,7 +46,8 @@ func (s *Store) useSQLite(file string) error {
 		return fmt.Errorf("open SQLite: %w", err)
 	}
 	s.read.SetMaxOpenConns(maxConns)
-	s.read.SetMaxIdleConns(maxConns / 2)
+	s.read.SetMaxIdleConns(maxConns)
+	s.read.SetConnMaxIdleTime(connMaxIdle)
 	s.dialect = dialect{
 		goose:   goose.DialectSQLite3,
 		folder:  "sqlite",
