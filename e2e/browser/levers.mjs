@@ -46,7 +46,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByRole("button", { name: "Hold", exact: true }).waitFor();
 
   // A pin, and an unpin: what is back is the same commit.
-  await pull("Pin", "stays here");
+  await pull("Pin", "stays here", "Until somebody unpins it"); // other tests push to the repository
   await page.getByText("stays here").first().waitFor();
   await pull("Unpin");
   await page.getByText("Pinned to").waitFor({ state: "detached" });

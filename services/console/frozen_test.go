@@ -32,7 +32,7 @@ var frozenEvent = regexp.MustCompile(`(INSERT INTO (?:events|audit) .* VALUES \(
 // the test begins: consoles delete those that are a week old.
 func newFrozenHub(t *testing.T) *hub {
 	t.Helper()
-	h := newHub(t, "")
+	h := newHub(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))
 	text, err := os.ReadFile("testdata/console-70da991.sql")
 	if err != nil {
 		t.Fatal(err)

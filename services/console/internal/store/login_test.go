@@ -12,11 +12,13 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// openAll holds as many connections at once as the store opens, twice what it keeps: half of them log in anew each
-// time.
+// openAll holds as many connections at once as the store opens. All log in anew each time.
 func openAll(ctx context.Context, s *store.Store) error {
 	for _, db := range s.Databases() {
-		for range db.Stats().MaxOpenConnections {
+		most := db.Stats().MaxOpenConnections
+		db.SetMaxIdleConns(0)
+		db.SetMaxIdleConns(most)
+		for range most {
 			c, err := db.Conn(ctx)
 			if err != nil {
 				return err
