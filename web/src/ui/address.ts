@@ -1,8 +1,8 @@
 import { useCallback } from 'react'
 import { useLocation, useNavigate } from 'react-router'
 
-// Changes what stands in the address after the question mark. A change begins with what the address says at that moment: what was drawn last may be older,
-// and would take back what a person did just before. One who has left the page by then, while it was still drawn, is not led back.
+// Changes the query of the address. A change begins with the query at that moment: the page may have been drawn with an older one, which would take back the
+// change before. A person who has followed a link by then, while this page was still drawn, is not led back.
 export function useChange() {
   const navigate = useNavigate()
   const { pathname } = useLocation()
@@ -18,7 +18,7 @@ export function useChange() {
   )
 }
 
-// Sets a value, or removes what is empty.
+// Sets a value of a query; an empty value removes the key.
 export function put(params: URLSearchParams, key: string, value: string) {
   if (value) params.set(key, value)
   else params.delete(key)

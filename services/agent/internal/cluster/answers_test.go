@@ -204,7 +204,7 @@ func TestAPageThatIsTooLargeIsAskedForInSmallerOnes(t *testing.T) {
 	}
 }
 
-// The API server packs what is longer than 128 KiB for whoever takes it packed.
+// The API server packs answers of more than 128 KiB for clients that take them packed.
 func TestAnswersAreAskedForAsTheyAre(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
