@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/services/agent/internal/bounds"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/reconcile"
+	"fairlead.dev/services/agent/internal/lookup"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -51,7 +51,7 @@ func (a *Agent) environment(ctx context.Context) (render.ClusterScope, error) {
 }
 
 // lookup reads the cluster for the templates of a service, within the bounds of its project.
-func (a *Agent) lookup(service desired.Service) reconcile.Lookup {
+func (a *Agent) lookup(service desired.Service) lookup.Ask {
 	return func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
 		kind, err := a.cluster.Kind(ctx, gvk)
 		if unknown := (*cluster.UnknownKindError)(nil); errors.As(err, &unknown) {

@@ -51,19 +51,16 @@ type content struct {
 	Answers []render.Answer `json:"answers"`
 }
 
-// Kept is what the cluster has of a service.
-type Kept struct {
+// kept is what the cluster has of a service.
+type kept struct {
 	service  string
 	version  string // resourceVersion of the Secret, "" if there is none
 	contents map[string]content
 }
 
-// Of are the answers of a content.
-func (k *Kept) Of(id string) []render.Answer { return k.contents[id].Answers }
-
-// Read reads what is kept of a service.
-func (s *Store) Read(ctx context.Context, service string) (*Kept, error) {
-	kept := &Kept{service: service, contents: map[string]content{}}
+// readKept reads what is kept of a service.
+func (s *Store) readKept(ctx context.Context, service string) (*kept, error) {
+	kept := &kept{service: service, contents: map[string]content{}}
 	found, err := s.secrets.Get(ctx, inventory.ValuesName(service), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return kept, nil
@@ -88,10 +85,10 @@ func (s *Store) Read(ctx context.Context, service string) (*Kept, error) {
 	return kept, nil
 }
 
-// Save writes the answers that a render of a content used. Kept ones that it did not use stay as long as there is room,
+// saveKept writes the answers that a render of a content used. Kept ones that it did not use stay as long as there is room,
 // for the cluster may be as it was before again. The answers of the content that is applied stay, too, and of others the
 // latest.
-func (s *Store) Save(ctx context.Context, kept *Kept, id, applied string, used []render.Answer) error {
+func (s *Store) saveKept(ctx context.Context, kept *kept, id, applied string, used []render.Answer) error {
 	before := kept.contents[id]
 	after, same := merge(before.Answers, used, time.Now())
 	if same {
@@ -120,7 +117,7 @@ func (s *Store) Save(ctx context.Context, kept *Kept, id, applied string, used [
 	return s.write(ctx, kept, secret, contents)
 }
 
-func (s *Store) write(ctx context.Context, kept *Kept, secret *unstructured.Unstructured, contents map[string]content) error {
+func (s *Store) write(ctx context.Context, kept *kept, secret *unstructured.Unstructured, contents map[string]content) error {
 	write := func() (*unstructured.Unstructured, error) {
 		if kept.version == "" {
 			return s.secrets.Create(ctx, secret, metav1.CreateOptions{FieldManager: object.FieldManager})

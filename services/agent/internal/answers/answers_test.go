@@ -90,23 +90,24 @@ func TestTheLastThreeContentsAreKept(t *testing.T) {
 		save := func(id, applied string) {
 			t.Helper()
 			time.Sleep(time.Minute) //nolint:forbidigo // of the bubble's clock
-			kept, err := s.Read(t.Context(), "web")
-			if err == nil {
-				err = s.Save(t.Context(), kept, id, applied, []render.Answer{answer(id, 0, time.Time{})})
+			memo := s.Memo("web", id, applied)
+			if _, err := memo.Recall(t.Context()); err != nil {
+				t.Fatal(err)
 			}
-			if err != nil {
+			memo.Note([]render.Answer{answer(id, 0, time.Time{})})
+			if err := memo.Save(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		want := func(ids string) {
 			t.Helper()
-			kept, err := s.Read(t.Context(), "web")
-			if err != nil {
-				t.Fatal(err)
-			}
 			got := ""
 			for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-				if of := kept.Of(id); len(of) == 1 && of[0].Template == id {
+				of, err := s.Memo("web", id, "").Recall(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(of) == 1 && of[0].Template == id {
 					got += id
 				}
 			}

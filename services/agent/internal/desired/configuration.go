@@ -39,8 +39,10 @@ func Values(c *deliveryv1.Configuration) (map[string]any, error) {
 	return out, nil
 }
 
+// Masked stands for a secret, or for a text that may have secrets in it.
+const Masked = "***"
+
 const (
-	masked = "***"
 	// shortest secret that is looked for in texts: anything shorter is in any text.
 	shortest = 4
 	// shortestLine of a secret of several lines that is looked for by itself.
@@ -62,7 +64,7 @@ func (s Service) Mask(more ...string) func(string) string {
 	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) }) // of one that begins with another no end is left
 	var pairs []string
 	for _, form := range found {
-		pairs = append(pairs, form, masked)
+		pairs = append(pairs, form, Masked)
 	}
 	return strings.NewReplacer(pairs...).Replace
 }

@@ -43,6 +43,9 @@ func (k Key) String() string {
 	return k.Kind + " " + k.Namespace + "/" + k.Name
 }
 
+// IsSecret tells whether the object is a Secret, whose values are shown to nobody.
+func (k Key) IsSecret() bool { return k.Group == "" && k.Kind == "Secret" }
+
 // Run names what a hook's object is made for. Hooks may share a name, as Helm allows: they run one after the other.
 type Run struct {
 	Key

@@ -114,8 +114,6 @@ func (s *site) compareAs(ctx context.Context, person access.Person, service desi
 	return out, nil
 }
 
-func isSecret(group, kind string) bool { return group == "" && kind == "Secret" }
-
 // readAs reads objects as a person.
 type readAs struct {
 	diff.API
@@ -153,7 +151,7 @@ func (r *readAs) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialO
 
 // refuseObject notes that the person may not read an object. An error names its kind and its namespace, which a remedy needs, and not the object.
 func (r *readAs) refuseObject(ref object.Ref) error {
-	if isSecret(ref.Group, ref.Kind) {
+	if ref.IsSecret() {
 		if r.hidden == nil {
 			r.hidden = map[object.Key]bool{}
 		}
@@ -167,11 +165,12 @@ func (r *readAs) refuseObject(ref object.Ref) error {
 // concealUnread leaves out what differs in Secrets, and the names of those that the person may not read.
 func (r *readAs) concealUnread(out *deliveryv1.Diff) {
 	for _, o := range out.GetObjects() {
-		if !isSecret(o.GetGroup(), o.GetKind()) {
+		key := object.Key{Group: o.GetGroup(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
+		if !key.IsSecret() {
 			continue
 		}
 		o.Fields = nil
-		if r.hidden[object.Key{Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName()}] {
+		if r.hidden[key] {
 			o.Namespace, o.Name, o.Message = "", "", "You may not read it in the cluster, and it is not named."
 			continue
 		}

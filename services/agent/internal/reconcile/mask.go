@@ -63,7 +63,7 @@ func (s *site) maskOf(service desired.Service, record inventory.Record, objects 
 		}
 		if err != nil {
 			s.log.Warn("what hooks say is not told, since secrets in it can't be looked for", "err", err)
-			return func(string) string { return withheld }
+			return func(string) string { return desired.Masked }
 		}
 		current, _ := s.controller.Desired.Get(s.name) // a render may have added to what is hidden
 		service.Hidden = current.Hidden
@@ -75,9 +75,6 @@ func (s *site) maskOf(service desired.Service, record inventory.Record, objects 
 	return func(text string) string { return mask()(text) }
 }
 
-// withheld stands for a text that may have secrets in it.
-const withheld = "***"
-
 // secretsOf are the values of the Secrets of a set.
 func secretsOf(objects *set.Set) ([]string, error) {
 	items, err := objects.Items()
@@ -87,7 +84,7 @@ func secretsOf(objects *set.Set) ([]string, error) {
 	var secrets []string
 	size := 0
 	for _, item := range items {
-		if item.Group != "" || item.Kind != "Secret" || item.Flags&object.Hold != 0 {
+		if !item.IsSecret() || item.Flags&object.Hold != 0 {
 			continue
 		}
 		secret, _, err := objects.Object(item)

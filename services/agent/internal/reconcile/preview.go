@@ -19,9 +19,11 @@ import (
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/lookup"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/veil"
 )
 
 // Content takes the place of what the hub has for a service, for a look.
@@ -34,7 +36,7 @@ type Content struct {
 
 // PreviewNow tells what a service would become with other content: it is rendered as the hub's would be, with the options, the configuration and the bounds of the
 // service, and compared as CompareNow does. Objects that templates look up are read as the person, within the bounds of the service. No secret is in the
-// render: see veil. PreviewNow applies and remembers nothing.
+// render: see package veil. PreviewNow applies and remembers nothing.
 func (c *Controller) PreviewNow(ctx context.Context, name string, person access.Person, content Content) (*deliveryv1.ServiceDetail, error) {
 	k, service, record, err := c.findCompared(ctx, name)
 	if err != nil {
@@ -49,8 +51,8 @@ func (c *Controller) PreviewNow(ctx context.Context, name string, person access.
 	ctx = access.As(ctx, service.Sync.GetImpersonate())
 	trial := service
 	trial.Artifact = content.Artifact
-	hidden := newVeil()
-	if trial.Configuration, err = hidden.coverConfiguration(service.Configuration); err != nil {
+	hidden := veil.New()
+	if trial.Configuration, err = hidden.CoverConfiguration(service.Configuration); err != nil {
 		return nil, err
 	}
 	preview := &preview{site: k.site, service: trial, record: record, person: person, veil: hidden, content: content}
@@ -68,14 +70,14 @@ func (c *Controller) PreviewNow(ctx context.Context, name string, person access.
 		return nil, err
 	}
 	defer release()
-	out, err := k.site.compareAs(ctx, person, service, record, objects, hidden.maskText, k.site.secretMask(service))
+	out, err := k.site.compareAs(ctx, person, service, record, objects, hidden.MaskText, k.site.secretMask(service))
 	if errors.Is(err, ErrMayNotRead) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, errors.New(hidden.describeFailure(err.Error()))
+		return nil, errors.New(hidden.DescribeFailure(err.Error()))
 	}
-	hidden.concealDiff(out)
+	hidden.ConcealDiff(out)
 	return &deliveryv1.ServiceDetail{Service: name, Digest: service.Digest, Detail: &deliveryv1.ServiceDetail_Diff{Diff: out}}, nil
 }
 
@@ -89,7 +91,7 @@ type preview struct {
 	service desired.Service
 	record  inventory.Record
 	person  access.Person
-	veil    *veil
+	veil    *veil.Veil
 	content Content
 	// refused: the person may not read what a template looks up.
 	refused error
@@ -114,8 +116,8 @@ func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error
 		return nil, err
 	}
 	defer building.Discard()
-	looked := newLookups(p.lookUp, p.service, p.record, func([]string) {})
-	in := render.Input{Lookup: looked.lookUp, Warn: building.Warn}
+	looked := lookup.New(p.lookUp, p.service, p.record, func([]string) {})
+	in := render.Input{Lookup: looked.LookUp, Warn: building.Warn}
 	if in.Folder, err = render.Scan(p.service, p.content.Open); err != nil {
 		return nil, err
 	}
@@ -135,7 +137,7 @@ func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error
 		}
 	}
 	err = p.site.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error {
-		isRevealed := p.veil.revealValues(obj)
+		isRevealed := p.veil.RevealValues(obj)
 		err := building.Add(ctx, obj, at)
 		if mistake := (*manifest.Error)(nil); isRevealed && errors.As(err, &mistake) {
 			return &manifest.Error{Position: at, Problem: "this object can't be applied. There are secret values in it, and what is wrong is not shown"}
@@ -155,7 +157,7 @@ func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error
 			return nil, err
 		}
 	}
-	for _, ref := range looked.found {
+	for _, ref := range looked.Found() {
 		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(p.service.Path, in.Folder.Root())}); err != nil {
 			return nil, err
 		}
@@ -166,7 +168,7 @@ func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error
 // lookUp reads the cluster as the person, within the bounds of the service.
 func (p *preview) lookUp(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
 	found, err := p.site.controller.Lookup(p.service)(access.AsPerson(ctx, p.person), gvk, namespace, name, func(obj *unstructured.Unstructured) {
-		p.veil.coverObject(obj)
+		p.veil.CoverObject(obj)
 		change(obj)
 	})
 	if apierrors.IsForbidden(err) {
@@ -191,8 +193,8 @@ func (p *preview) readGiven(ctx context.Context) (all []render.Given, err error)
 		}
 		hidden := from.GetKind() == "Secret"
 		if hidden {
-			if *text, err = p.veil.coverGiven(from, *text); err != nil {
-				return nil, err
+			if *text, err = p.veil.CoverGiven(from, *text); err != nil {
+				return nil, fmt.Errorf("render.helm.valuesFrom: Secret %s, key %s: %w", from.GetName(), keyOf(from), err)
 			}
 		}
 		all = append(all, render.Given{From: shownKey(ref, from), Text: *text, Path: from.GetTargetPath(), Secret: hidden})
@@ -222,7 +224,7 @@ func (p *preview) maskError(err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		text = "the rendered manifests were cleaned up meanwhile. Ask again"
 	}
-	text = p.veil.maskText(text)
+	text = p.veil.MaskText(text)
 	if kind != nil {
 		return fmt.Errorf("%w: %s", kind, text)
 	}

@@ -30,6 +30,7 @@ import (
 	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/journal"
+	"fairlead.dev/services/agent/internal/lookup"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/notice"
 	"fairlead.dev/services/agent/internal/object"
@@ -78,7 +79,7 @@ type Deps struct {
 	Renderer *render.Renderer
 	// Scope is what the templates of a service see; Lookup reads the cluster for them, as the service may.
 	Scope   func(ctx context.Context, service desired.Service) (render.Scope, error)
-	Lookup  func(service desired.Service) Lookup
+	Lookup  func(service desired.Service) lookup.Ask
 	Scopes  set.Scopes
 	Applier *apply.Applier
 	Pruner  *prune.Pruner

@@ -14,8 +14,10 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/lookup"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/object"
@@ -137,13 +139,13 @@ func (s *site) renderSet(ctx, patience context.Context, service desired.Service,
 		}
 	}
 	// A chart that leaves out what it found would have it removed, and made again by the next render.
-	for _, ref := range out.lookups.found {
+	for _, ref := range out.lookups.Found() {
 		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(service.Path, out.folder.Root())}); err != nil {
 			return nil, err
 		}
 	}
-	building.For(joinEnvironment(out.environment, out.kept.renewalTime(), out.versions))
-	if err := out.kept.saveAnswers(ctx); err != nil {
+	building.For(joinEnvironment(out.environment, out.kept.Renewal(), out.versions))
+	if err := out.kept.Save(ctx); err != nil {
 		return nil, err
 	}
 	if out.folder.Renderer == deliveryv1.Renderer_RENDERER_HELM && verdict.Apply { // else the render is not what is going to be applied
@@ -157,8 +159,8 @@ func (s *site) renderSet(ctx, patience context.Context, service desired.Service,
 // rendered is what a render says besides objects.
 type rendered struct {
 	folder  *render.Folder
-	lookups *lookups
-	kept    *memo
+	lookups *lookup.Lookups
+	kept    *answers.Memo
 	// environment that the objects depend on, and versions of the objects in the cluster that values are from.
 	environment, versions string
 	// notes of a chart.
@@ -167,12 +169,12 @@ type rendered struct {
 
 // renderInto renders a service's folder, and gives its objects to add.
 func (s *site) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, manifest.Position) error) (out rendered, err error) {
-	out.lookups = newLookups(s.controller.Lookup(service), service, record, func(values []string) { s.controller.Desired.Hide(s.name, values) })
-	out.kept = &memo{store: s.controller.Answers, service: s.name, id: service.Values(), applied: record.Applied.Values}
+	out.lookups = lookup.New(s.controller.Lookup(service), service, record, func(values []string) { s.controller.Desired.Hide(s.name, values) })
+	out.kept = s.controller.Answers.Memo(s.name, service.Values(), record.Applied.Values)
 	in := render.Input{
-		Recall:  out.kept.recallAnswers,
-		Answers: func(used []render.Answer) { out.kept.used = used },
-		Lookup:  out.lookups.lookUp,
+		Recall:  out.kept.Recall,
+		Answers: out.kept.Note,
+		Lookup:  out.lookups.LookUp,
 		Warn:    building.Warn,
 		Notes:   func(text string) { out.notes = text },
 		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
@@ -216,8 +218,8 @@ func (s *site) renderInto(ctx, patience context.Context, service desired.Service
 // tellNotes hands over the notes of a chart, when a render gave other ones than before. An agent that renders nothing tells none. Random
 // values and those of Secrets that the chart looked up are left out of them, as secrets are: most are passwords.
 func (s *site) tellNotes(service desired.Service, out rendered) error {
-	secrets := out.lookups.secrets
-	for _, answer := range out.kept.used {
+	secrets := slices.Clip(out.lookups.Secrets())
+	for _, answer := range out.kept.Used() {
 		secrets = append(secrets, desired.Texts(answer.Value)...)
 	}
 	notes := s.maskText(service, out.notes)

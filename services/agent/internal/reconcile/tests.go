@@ -68,7 +68,7 @@ func (s *site) testMask(service desired.Service, record inventory.Record) func(s
 			return func(text string) string { return s.maskText(service, text) }
 		}
 		if err != nil {
-			return func(string) string { return withheld }
+			return func(string) string { return desired.Masked }
 		}
 		defer func() { _ = objects.Close() }() // the set was only read
 		masked := s.maskOf(service, record, objects)

@@ -1,4 +1,7 @@
-package reconcile
+// Package lookup answers what the templates of a chart look up in the cluster. The service's own objects are shown as
+// those of its Helm release, and the values of Secrets that a template saw are noted: nobody is to read them in what
+// the chart says.
+package lookup
 
 import (
 	"context"
@@ -23,24 +26,27 @@ const (
 	releaseNamespace = "meta.helm.sh/release-namespace"
 )
 
-// Lookup is a render.Lookup that gives each object that it finds to change.
-type Lookup func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error)
+// Ask is a render.Lookup that gives each object that it finds to change.
+type Ask func(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured),
+) (json.RawMessage, error)
 
-// lookups answers the lookups of one render, and notes which objects of the service they found. One goroutine uses it.
-type lookups struct {
-	ask     Lookup
+// Lookups answers the lookups of one render, and notes which objects of the service they found. One goroutine uses it.
+type Lookups struct {
+	ask     Ask
 	service desired.Service
 	// own are the objects that the service has.
 	own map[object.Key]types.UID
 	// found are those of them that were asked for by name, each once.
 	found []object.Ref
-	// hide takes the values of the Secrets that were found, and secrets has them: what a chart says may quote them.
+	// hide takes the values of the Secrets that were found, and secrets has them.
 	hide    func(values []string)
 	secrets []string
 }
 
-func newLookups(ask Lookup, service desired.Service, record inventory.Record, hide func(values []string)) *lookups {
-	l := &lookups{ask: ask, service: service, hide: hide, own: make(map[object.Key]types.UID, len(record.Entries))}
+// New returns the lookups of a render of a service. hide takes the values of each Secret that a template sees.
+func New(ask Ask, service desired.Service, record inventory.Record, hide func(values []string)) *Lookups {
+	l := &Lookups{ask: ask, service: service, hide: hide, own: make(map[object.Key]types.UID, len(record.Entries))}
 	for _, entry := range record.Entries {
 		if entry.UID != "" && !entry.Going() {
 			l.own[entry.Key] = entry.UID
@@ -49,8 +55,10 @@ func newLookups(ask Lookup, service desired.Service, record inventory.Record, hi
 	return l
 }
 
-// lookUp is a render.Lookup.
-func (l *lookups) lookUp(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error) {
+// LookUp is a render.Lookup.
+func (l *Lookups) LookUp(
+	ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
+) (json.RawMessage, error) {
 	return l.ask(ctx, gvk, namespace, name, func(obj *unstructured.Unstructured) {
 		l.concealSecret(obj)
 		if l.markRelease(obj) && name != "" {
@@ -59,16 +67,24 @@ func (l *lookups) lookUp(ctx context.Context, gvk schema.GroupVersionKind, names
 	})
 }
 
+// Found are the service's own objects that templates asked for by name, each once.
+func (l *Lookups) Found() []object.Ref { return l.found }
+
+// Secrets are the texts of Secrets that templates saw: what a chart says may quote them.
+func (l *Lookups) Secrets() []string { return l.secrets }
+
 const (
-	// longestValue of a Secret that is looked for in texts, in bytes. A longer value is an archive, such as Helm's own releases.
+	// longestValue of a Secret that is looked for in texts, in bytes. A longer value is an archive, such as Helm's own
+	// releases.
 	longestValue = 16 << 10
-	// shortestValue of a Secret that is looked for in all that is told of a service. Shorter ones are words of any text, such as names.
+	// shortestValue of a Secret that is looked for in all that is told of a service. Shorter ones are words of any
+	// text, such as names.
 	shortestValue = 8
 )
 
 // concealSecret notes the values of an object that is a Secret.
-func (l *lookups) concealSecret(obj *unstructured.Unstructured) {
-	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) {
+func (l *Lookups) concealSecret(obj *unstructured.Unstructured) {
+	if !object.RefOf(obj).IsSecret() {
 		return
 	}
 	data, _, _ := unstructured.NestedStringMap(obj.Object, "data")
@@ -87,7 +103,7 @@ func (l *lookups) concealSecret(obj *unstructured.Unstructured) {
 }
 
 // markRelease shows an object of the service as one of its Helm release.
-func (l *lookups) markRelease(obj *unstructured.Unstructured) bool {
+func (l *Lookups) markRelease(obj *unstructured.Unstructured) bool {
 	key := object.RefOf(obj).Key
 	if uid, ok := l.own[key]; !ok || uid != obj.GetUID() {
 		return false

@@ -1,9 +1,14 @@
-package reconcile
+// Package veil keeps secrets out of a render of content that somebody chose for a look: a template can turn a value
+// around, cut it or encode it in a way that no mask finds again. The render gets a placeholder for each value, and what
+// it makes of a placeholder tells nothing of the value. Where a placeholder is whole in an object, the value takes its
+// place after the render, so that a comparison with the cluster is about the value.
+package veil
 
 import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,20 +19,20 @@ import (
 	"sigs.k8s.io/yaml"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// veil keeps secrets from a render of content that somebody chose for a look: a template can turn a value around, cut it or encode it in a way that no mask finds
-// again. The render gets a placeholder for each value, and what it makes of a placeholder tells nothing of the value. Where a placeholder is whole in an
-// object, the value takes its place after the render, so that the comparison is about the value.
-type veil struct {
+// Veil knows the values and the placeholders of one render, whose goroutines may all use it.
+type Veil struct {
 	mu sync.Mutex // guards the maps: a render asks for lookups while it gives objects
 	// values by placeholder.
 	values map[string]string
 	// looked are the placeholders of values that templates look up, which they may do twice.
 	looked map[lookedValue]string
-	// revealed are the objects that values were put into, with the leaves that came out of the render as they are, as JSON, by their pointers.
+	// revealed are the objects that values were put into, with the leaves that came out of the render as they are, as
+	// JSON, by their pointers.
 	revealed map[veiled]map[string]string
 }
 
@@ -37,13 +42,16 @@ type lookedValue struct{ namespace, name, key, value string }
 // veiled names an object before it has its namespace.
 type veiled struct{ group, kind, name string }
 
-func newVeil() *veil {
-	return &veil{values: map[string]string{}, looked: map[lookedValue]string{}, revealed: map[veiled]map[string]string{}}
+// New returns a Veil that covers nothing yet.
+func New() *Veil {
+	return &Veil{
+		values: map[string]string{}, looked: map[lookedValue]string{}, revealed: map[veiled]map[string]string{},
+	}
 }
 
-// coverValue returns a placeholder of a value, another one each time: equal ones would tell that values are equal, and the person may have made one of them.
-// An empty value stays empty: templates ask for that.
-func (v *veil) coverValue(value string) string {
+// coverValue returns a placeholder of a value, another one each time: equal ones would tell that values are equal, and
+// the person may have made one of them. An empty value stays empty: templates ask for that.
+func (v *Veil) coverValue(value string) string {
 	if value == "" {
 		return ""
 	}
@@ -54,8 +62,8 @@ func (v *veil) coverValue(value string) string {
 	return placeholder
 }
 
-// coverLooked is cover for a value that a template looks up: the same one when it does so again.
-func (v *veil) coverLooked(value lookedValue) string {
+// coverLooked is coverValue for a value that a template looks up: the same one when it does so again.
+func (v *Veil) coverLooked(value lookedValue) string {
 	v.mu.Lock()
 	known, ok := v.looked[value]
 	v.mu.Unlock()
@@ -70,7 +78,7 @@ func (v *veil) coverLooked(value lookedValue) string {
 }
 
 // coverTree covers the texts of a value, and takes numbers, and what is true, out of it. All names stay.
-func (v *veil) coverTree(value any) any {
+func (v *Veil) coverTree(value any) any {
 	switch value := value.(type) {
 	case string:
 		return v.coverValue(value)
@@ -90,8 +98,8 @@ func (v *veil) coverTree(value any) any {
 	return value
 }
 
-// coverConfiguration covers the secrets of a configuration.
-func (v *veil) coverConfiguration(c *deliveryv1.Configuration) (*deliveryv1.Configuration, error) {
+// CoverConfiguration covers the secrets of a configuration.
+func (v *Veil) CoverConfiguration(c *deliveryv1.Configuration) (*deliveryv1.Configuration, error) {
 	c = proto.CloneOf(c)
 	for _, e := range c.GetEntries() {
 		if !e.GetSecret() {
@@ -121,22 +129,22 @@ func (v *veil) coverConfiguration(c *deliveryv1.Configuration) (*deliveryv1.Conf
 	return c, nil
 }
 
-// coverGiven covers values that a chart gets from a Secret: those of a values file, or one.
-func (v *veil) coverGiven(from *deliveryv1.ValuesReference, text string) (string, error) {
+// CoverGiven covers values that a chart gets from a Secret: those of a values file, or one.
+func (v *Veil) CoverGiven(from *deliveryv1.ValuesReference, text string) (string, error) {
 	if from.GetTargetPath() != "" {
 		return v.coverValue(text), nil
 	}
 	var tree any
 	if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
-		return "", fmt.Errorf("render.helm.valuesFrom: Secret %s, key %s: these are no values", from.GetName(), keyOf(from)) // the decoder may quote it
+		return "", errors.New("these are no values") // the decoder may quote it
 	}
 	covered, err := yaml.Marshal(v.coverTree(tree))
 	return string(covered), err
 }
 
-// coverObject covers the values of an object that a template looked up.
-func (v *veil) coverObject(obj *unstructured.Unstructured) {
-	if gvk := obj.GroupVersionKind(); !isSecret(gvk.Group, gvk.Kind) {
+// CoverObject covers the values of an object that a template looked up.
+func (v *Veil) CoverObject(obj *unstructured.Unstructured) {
+	if !object.RefOf(obj).IsSecret() {
 		return
 	}
 	annotations := obj.GetAnnotations()
@@ -151,16 +159,17 @@ func (v *veil) coverObject(obj *unstructured.Unstructured) {
 		if err != nil {
 			value = []byte(text)
 		}
-		data[key] = base64.StdEncoding.EncodeToString([]byte(v.coverLooked(lookedValue{obj.GetNamespace(), obj.GetName(), key, string(value)})))
+		placeholder := v.coverLooked(lookedValue{obj.GetNamespace(), obj.GetName(), key, string(value)})
+		data[key] = base64.StdEncoding.EncodeToString([]byte(placeholder))
 	}
 	if data != nil {
 		obj.Object["data"] = data
 	}
 }
 
-// revealValues puts values in the place of whole placeholders, and tells whether there were any. Names, labels and annotations keep the placeholders: the API server
-// quotes them in what it says, and they are in its log.
-func (v *veil) revealValues(obj *unstructured.Unstructured) (isRevealed bool) {
+// RevealValues puts values in the place of whole placeholders, and tells whether there were any. Names, labels and
+// annotations keep the placeholders: the API server quotes them in what it says, and they are in its log.
+func (v *Veil) RevealValues(obj *unstructured.Unstructured) (isRevealed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.values) == 0 {
@@ -173,13 +182,13 @@ func (v *veil) revealValues(obj *unstructured.Unstructured) (isRevealed bool) {
 	}
 	replace := strings.NewReplacer(pairs...).Replace
 	same := map[string]string{}
-	gvk := obj.GroupVersionKind()
+	ref := object.RefOf(obj)
 	for key, value := range obj.Object {
 		each := replace
 		switch {
 		case key == "metadata" || key == "apiVersion" || key == "kind":
 			each = func(text string) string { return text }
-		case key == "data" && isSecret(gvk.Group, gvk.Kind):
+		case key == "data" && ref.IsSecret():
 			each = func(text string) string {
 				plain, err := base64.StdEncoding.DecodeString(text)
 				if err != nil {
@@ -193,13 +202,15 @@ func (v *veil) revealValues(obj *unstructured.Unstructured) (isRevealed bool) {
 		isRevealed = isRevealed || changed
 	}
 	if isRevealed {
-		v.revealed[veiled{gvk.Group, gvk.Kind, obj.GetName()}] = same
+		v.revealed[veiled{ref.Group, ref.Kind, ref.Name}] = same
 	}
 	return isRevealed
 }
 
 // changeTexts changes all texts of a value, and notes the leaves that it does not change.
-func changeTexts(pointer string, value any, change func(string) string, same map[string]string) (_ any, isChanged bool) {
+func changeTexts(
+	pointer string, value any, change func(string) string, same map[string]string,
+) (_ any, isChanged bool) {
 	switch value := value.(type) {
 	case string:
 		if changed := change(value); changed != value {
@@ -226,9 +237,10 @@ func changeTexts(pointer string, value any, change func(string) string, same map
 	return value, false
 }
 
-// concealDiff leaves out of a comparison what values may have become: of an object that values were put into, only leaves are shown that come out of the API server
-// as they came out of the render, and not what the API server says of it. No sum over values is told: guesses could be tried against it.
-func (v *veil) concealDiff(out *deliveryv1.Diff) {
+// ConcealDiff leaves out of a comparison what values may have become: of an object that values were put into, only
+// leaves are shown that come out of the API server as they came out of the render, and not what the API server says of
+// it. No sum over values is told: guesses could be tried against it.
+func (v *Veil) ConcealDiff(out *deliveryv1.Diff) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	out.Fingerprint = ""
@@ -248,28 +260,31 @@ func (v *veil) concealDiff(out *deliveryv1.Diff) {
 	}
 }
 
-// unsaid takes the place of what is said about an object with values in it. To look for values in it would confirm guesses that the person wrote beside them.
+// unsaid takes the place of what is said about an object with values in it. To look for values in it would confirm
+// guesses that the person wrote beside them.
 const unsaid = "There are secret values in it, and what the API server says of it is not shown."
 
-// describeFailure is what keeps a comparison from being made.
-func (v *veil) describeFailure(text string) string {
-	text = v.maskText(text)
+// DescribeFailure is what keeps a comparison from being made.
+func (v *Veil) DescribeFailure(text string) string {
+	text = v.MaskText(text)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.revealed) > 0 {
-		return "the cluster can't be asked about the objects of the folder now. There are secret values in them, and what the API server says is not shown. Ask again"
+		return "the cluster can't be asked about the objects of the folder now. " +
+			"There are secret values in them, and what the API server says is not shown. Ask again"
 	}
 	return text
 }
 
-// maskText takes placeholders out of a text. Values are not looked for: none was in the render, and one that is found in a text of the person's would be a guess
-// that is confirmed.
-func (v *veil) maskText(text string) string {
+// MaskText takes placeholders out of a text. Values are not looked for: none was in the render, and one that is found
+// in a text of the person's would be a guess that is confirmed.
+func (v *Veil) MaskText(text string) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var pairs []string
 	for placeholder := range v.values {
-		pairs = append(pairs, placeholder, withheld, base64.StdEncoding.EncodeToString([]byte(placeholder)), withheld)
+		pairs = append(pairs, placeholder, desired.Masked,
+			base64.StdEncoding.EncodeToString([]byte(placeholder)), desired.Masked)
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
 }
