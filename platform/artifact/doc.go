@@ -9,8 +9,8 @@
 // names that folder, and paths are those of the repository. Releases that know nothing of it refuse such an artifact.
 // Reading accepts nothing that writing can't make, so nothing can surprise whoever unpacks it.
 //
-// A symlink's target is any text, as in Git. Nothing of the artifact is unpacked to be used: Follow says where a link
-// leads, and that it leads out. Files and links that Extract writes to a disk stay within the root.
+// A symlink's target is any text, as in Git. Nothing of the artifact is unpacked to be used: package links
+// says where a link leads, and that it leads out. Files and links that Extract writes to a disk stay within the root.
 //
 // Bytes are never trusted by their name: Put and Fetch hash what comes in, Open hashes what a
 // restart or another hand left on the disk, and a response that went bad is cut off before its end.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sync/singleflight"
+
+	"fairlead.dev/platform/artifact/internal/patient"
 )
 
 // Path is where artifacts are served, below a service's URL: Path + digest.
@@ -186,7 +188,7 @@ func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.R
 	if r.Method == http.MethodHead {
 		return
 	}
-	to := newPatient(w, r)
+	to := patient.New(w, r)
 	var out io.WriteCloser
 	var err error
 	switch enc {
@@ -206,7 +208,7 @@ func sendEncoded(w http.ResponseWriter, r *http.Request, enc encoding, body io.R
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	to.finishWaiting()
+	to.Finish()
 }
 
 type plainWriter struct{ io.Writer }

@@ -6,11 +6,21 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"fairlead.dev/platform/artifact/internal/patient"
 )
 
 // copyBytes is how much of a body is in memory at a time. The last so many are sent only when all is known
 // to be good.
 const copyBytes = 64 << 10
+
+const (
+	// fileBytes is what a caller has to take of a file before its time is out; more, up to maxFileBytes, if it took
+	// what was before within quickTime.
+	fileBytes    = 128 << 10
+	maxFileBytes = 1 << 20
+	quickTime    = 10 * time.Millisecond
+)
 
 // buffers are those of bodies that are being sent. A caller that takes nothing any more keeps one or two.
 //
@@ -24,10 +34,10 @@ func sendStored(w http.ResponseWriter, r *http.Request, b *Blob) {
 		return
 	}
 	if r.ProtoMajor == 1 && r.TLS == nil && b.isTrusted() {
-		sendFile(newPatient(w, r), b)
+		sendFile(patient.New(w, r), b)
 		return
 	}
-	to, body := newPatient(w, r), b.compressedReader()
+	to, body := patient.New(w, r), b.compressedReader()
 	finishBody(to, body, copyChecked(to, body))
 }
 
@@ -35,11 +45,11 @@ func sendBody(w http.ResponseWriter, r *http.Request, body io.Reader) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	to := newPatient(w, r)
+	to := patient.New(w, r)
 	finishBody(to, body, copyHeldBack(to, body))
 }
 
-func finishBody(to *patient, body io.Reader, err error) {
+func finishBody(to *patient.Writer, body io.Reader, err error) {
 	if err != nil {
 		// A caller that hangs up may have seen what is bad, before we did: without a look at the rest it
 		// would be served again and again, and nobody would ever get it whole.
@@ -47,12 +57,12 @@ func finishBody(to *patient, body io.Reader, err error) {
 		// The status is out. Cutting the connection is what tells the caller.
 		panic(http.ErrAbortHandler)
 	}
-	to.finishWaiting()
+	to.Finish()
 }
 
 // sendFile has the kernel copy the file. If somebody touched it meanwhile all of it is looked at before the
 // last piece goes out.
-func sendFile(to *patient, b *Blob) {
+func sendFile(to *patient.Writer, b *Blob) {
 	to.WriteHeader(http.StatusOK)
 	var err error
 	piece := int64(fileBytes)
@@ -65,7 +75,7 @@ func sendFile(to *patient, b *Blob) {
 			break
 		}
 		begin := time.Now()
-		err = to.takeFile(b.file, n)
+		err = to.TakeFile(b.file, n)
 		if left -= n; time.Since(begin) < quickTime {
 			piece = min(2*piece, maxFileBytes)
 		} else {

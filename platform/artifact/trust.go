@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"fairlead.dev/platform/artifact/internal/changetime"
 )
 
 const (
@@ -29,7 +31,7 @@ func (b *Blob) isTrusted() bool {
 // isUntouched says whether the file is as it was at Open. Its time of change can't be set by anybody.
 func (b *Blob) isUntouched() bool {
 	info, err := b.file.Stat()
-	return err == nil && b.good.holdsFor(info) && changeTime(info).Equal(b.opened)
+	return err == nil && b.good.holdsFor(info) && changetime.Of(info).Equal(b.opened)
 }
 
 // confirmRead remembers that all of the file was just read, and good.
@@ -82,5 +84,5 @@ func (s *sumReader) Read(p []byte) (int, error) {
 
 // newBlob is an artifact's file, just opened.
 func (s *Store) newBlob(d Digest, f *os.File, info fs.FileInfo, good *check) *Blob {
-	return &Blob{digest: d, store: s, stored: f, file: f, good: *good, opened: changeTime(info)}
+	return &Blob{digest: d, store: s, stored: f, file: f, good: *good, opened: changetime.Of(info)}
 }

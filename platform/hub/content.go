@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/ticket"
 )
 
 // answerTime is how long one part of the hub may take to begin its answer while another could be asked: an
@@ -51,10 +52,10 @@ func (c *Content) Fetch(ctx context.Context, d artifact.Digest, ticket string) (
 }
 
 // begin waits for the begin of an answer, but not for ever.
-func begin(ctx context.Context, hc *http.Client, url string, d artifact.Digest, ticket string) (io.ReadCloser, error) {
+func begin(ctx context.Context, hc *http.Client, url string, d artifact.Digest, shown string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(answerTime, func() { cancel(errLate) })
-	body, err := artifact.Fetch(ctx, artifact.WithTicket(hc, ticket), url, d, 0)
+	body, err := artifact.Fetch(ctx, ticket.Show(hc, shown), url, d, 0)
 	inTime := late.Stop()
 	if inTime && err == nil {
 		return &ending{body, cancel}, nil

@@ -20,7 +20,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
-	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/ticket"
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/client"
@@ -122,7 +122,7 @@ func (r *Replica) OptionsTo(service string) []connect.ClientOption {
 func (r *Replica) Secret() *hubsecret.File { return r.secret }
 
 // Tickets are made and checked with the hub secret.
-func (r *Replica) Tickets() artifact.Tickets { return artifact.Tickets{Secret: r.secret} }
+func (r *Replica) Tickets() ticket.Signer { return ticket.Signer{Secret: r.secret} }
 
 // Relay hands users' requests on to other replicas of this service, as this service.
 func (r *Replica) Relay() http.RoundTripper {

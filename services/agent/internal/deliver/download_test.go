@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/ticket"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/services/agent/internal/deliver"
@@ -23,7 +24,7 @@ import (
 // With distributors that give nothing the content comes from a gitcache, for the ticket of its delivery.
 func TestContentComesFromAGitcacheWhenNoDistributorGivesIt(t *testing.T) {
 	t.Parallel()
-	tickets := artifact.Tickets{Secret: hubsecret.Text("the hub's secret")}
+	tickets := ticket.Signer{Secret: hubsecret.Text("the hub's secret")}
 	origin, err := artifact.OpenStore(t.TempDir(), artifact.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/links"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/manifest"
 )
@@ -40,7 +41,7 @@ type Folder struct {
 
 // node is a file, a link or a folder of the artifact.
 type node struct {
-	artifact.Node
+	links.Node
 	size int64
 }
 
@@ -55,13 +56,13 @@ type mark struct {
 func Scan(service desired.Service, open func() (io.ReadCloser, error)) (*Folder, error) {
 	f := &Folder{
 		Service: service, open: open, base: ".", marks: map[string][]mark{}, names: map[string]string{},
-		nodes: map[string]node{".": {Node: artifact.Node{Folder: true}}},
+		nodes: map[string]node{".": {Node: links.Node{Folder: true}}},
 	}
 	err := f.Walk(func(entry artifact.Entry, _ io.Reader) error {
 		f.base = path.Clean(entry.Base)
-		f.nodes[entry.Path] = node{Node: artifact.Node{Link: entry.Link}, size: entry.Size}
+		f.nodes[entry.Path] = node{Node: links.Node{Link: entry.Link}, size: entry.Size}
 		for dir := path.Dir(entry.Path); !f.nodes[dir].Folder; dir = path.Dir(dir) {
-			f.nodes[dir] = node{Node: artifact.Node{Folder: true}}
+			f.nodes[dir] = node{Node: links.Node{Folder: true}}
 		}
 		if renderer := madeFor(entry.Path); renderer != 0 {
 			dir := path.Dir(entry.Path)
@@ -86,7 +87,7 @@ func (f *Folder) findRoot() error {
 	asked := path.Join(f.base, f.Service.Render.GetPath())
 	root, err := f.Follow(asked)
 	switch {
-	case errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop):
+	case errors.Is(err, links.ErrOutside) || errors.Is(err, links.ErrLoop):
 		return f.Unfollowed(asked, err)
 	case err != nil || !f.nodes[root].Folder:
 		return f.Mistake(asked, "there is no such folder. Mend render.path, or push the folder")
@@ -119,7 +120,7 @@ func (f *Folder) Shown(name string) string {
 }
 
 // Node is what the artifact has at a path.
-func (f *Folder) Node(name string) (artifact.Node, bool) {
+func (f *Folder) Node(name string) (links.Node, bool) {
 	n, ok := f.nodes[name]
 	return n.Node, ok
 }
@@ -136,7 +137,7 @@ func (f *Folder) Paths() iter.Seq[string] {
 }
 
 // Follow finds where a path of the artifact leads, through links.
-func (f *Folder) Follow(name string) (string, error) { return artifact.Follow(name, f.Node) }
+func (f *Folder) Follow(name string) (string, error) { return links.Follow(name, f.Node) }
 
 // Unfollowed is the mistake of a link that leads nowhere.
 func (f *Folder) Unfollowed(name string, err error) error {

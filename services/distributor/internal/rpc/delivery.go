@@ -16,6 +16,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/ticket"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/hold"
@@ -44,7 +45,7 @@ type Deps struct {
 	// Pressure is how busy this process is, from 0 to 1.
 	Pressure func() float64
 	// Tickets are for the artifacts of what is delivered.
-	Tickets artifact.Tickets
+	Tickets ticket.Signer
 	Log     *slog.Logger
 }
 

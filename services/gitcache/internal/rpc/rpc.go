@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/ticket"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
@@ -72,7 +73,7 @@ func (a *Artifacts) Resolve(ctx context.Context, req *artifactv1.ResolveRequest)
 
 // Tickets gives agents what they have tickets for, and the hub's services all. An artifact that is refused is answered
 // as not found.
-func Tickets(tickets artifact.Tickets, refused func(r *http.Request, digest, reason string)) artifact.AuthorizeFunc {
+func Tickets(tickets ticket.Signer, refused func(r *http.Request, digest, reason string)) artifact.AuthorizeFunc {
 	return func(r *http.Request, d artifact.Digest) error {
 		id, _ := identity.FromContext(r.Context())
 		if id.Kind != identity.KindAgent || tickets.Valid(r, id.ClusterUID, d) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/ticket"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/gitcache/internal/rpc"
@@ -15,7 +16,7 @@ import (
 // A cluster that is deleted and made again by its name has nothing of the tickets of before.
 func TestTicketOfAClusterOpensNothingToTheNextOneOfItsName(t *testing.T) {
 	t.Parallel()
-	tickets := artifact.Tickets{Secret: hubsecret.Text("the hub secret of this test")}
+	tickets := ticket.Signer{Secret: hubsecret.Text("the hub secret of this test")}
 	make1, err := tickets.For("first")
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/links"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/kustomization"
@@ -212,10 +213,10 @@ func (d destination) isFolder() bool { return d.mode == modeFolder || d.mode == 
 
 // findPath follows a path.
 func (w *walker) findPath(p string) (destination, error) {
-	var links []Part
+	var followed []Part
 	var folders []string
 	entered := false
-	to, err := artifact.Follow(p, func(p string) (artifact.Node, bool) {
+	to, err := links.Follow(p, func(p string) (links.Node, bool) {
 		within := strings.HasPrefix(p, w.base+"/")
 		if entered && !within || !w.isInside(p) && !strings.HasPrefix(w.base, p+"/") {
 			w.out = true // also where it comes back: the same folder elsewhere would not
@@ -226,24 +227,24 @@ func (w *walker) findPath(p string) (destination, error) {
 			w.broken = err
 		}
 		if !ok || err != nil {
-			return artifact.Node{}, false
+			return links.Node{}, false
 		}
 		if is.mode != modeLink {
 			folder := is.mode == modeFolder || is.mode == modeSubmodule
 			if folder {
 				folders = append(folders, p)
 			}
-			return artifact.Node{Folder: folder}, true
+			return links.Node{Folder: folder}, true
 		}
-		links = append(links, Part{Path: p, Mode: is.mode, ID: is.id})
+		followed = append(followed, Part{Path: p, Mode: is.mode, ID: is.id})
 		target, ok := w.readLink(p, is.id)
-		return artifact.Node{Link: target}, ok
+		return links.Node{Link: target}, ok
 	})
 	if w.broken != nil {
 		return destination{}, w.broken
 	}
 	if err != nil {
-		w.out = w.out || errors.Is(err, artifact.ErrOutside)
+		w.out = w.out || errors.Is(err, links.ErrOutside)
 		return destination{}, err
 	}
 	is, _, err := w.lookUp(to)
@@ -251,7 +252,7 @@ func (w *walker) findPath(p string) (destination, error) {
 		is.id, err = submoduleTree(w.r, to, is.id)
 	}
 	passed := slices.DeleteFunc(folders, func(p string) bool { return to == p || strings.HasPrefix(to, p+"/") })
-	return destination{is, links, passed}, err
+	return destination{is, followed, passed}, err
 }
 
 // readLink reads a link. A link that no artifact holds leads nowhere.
@@ -312,7 +313,7 @@ func (w *walker) carryTo(to destination) {
 
 // leadsNowhere tells the errors of paths that lead nowhere.
 func leadsNowhere(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, links.ErrOutside) || errors.Is(err, links.ErrLoop)
 }
 
 // followLinks carries what links of the folder lead to: files, and in charts folders, as Helm does. A folder that the

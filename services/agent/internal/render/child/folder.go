@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/links"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -32,23 +32,23 @@ type folder struct {
 }
 
 // findNode follows a path to what is there. Errors are a disk's.
-func (f *folder) findNode(op, name string) (string, artifact.Node, error) {
+func (f *folder) findNode(op, name string) (string, links.Node, error) {
 	inner, ok := strings.CutPrefix(path.Clean(name), mount)
 	if !ok || inner != "" && inner[0] != '/' {
-		return "", artifact.Node{}, &fs.PathError{Op: op, Path: name, Err: syscall.ENOENT}
+		return "", links.Node{}, &fs.PathError{Op: op, Path: name, Err: syscall.ENOENT}
 	}
 	to, err := f.service.Follow(inner)
 	if err == nil {
 		is, _ := f.service.Node(to)
 		return to, is, nil
 	}
-	if errors.Is(err, artifact.ErrOutside) && f.outside == nil {
+	if errors.Is(err, links.ErrOutside) && f.outside == nil {
 		f.outside = err
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = syscall.ENOENT
 	}
-	return "", artifact.Node{}, &fs.PathError{Op: op, Path: name, Err: err}
+	return "", links.Node{}, &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 // Exists is os.Stat's word.

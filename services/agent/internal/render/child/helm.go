@@ -27,7 +27,7 @@ import (
 	"helm.sh/helm/v4/pkg/ignore"
 	"helm.sh/helm/v4/pkg/strvals"
 
-	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/links"
 	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/render"
 )
@@ -116,7 +116,7 @@ func (j *job) mergeValues(loaded *chart.Chart, contents map[string][]byte) (map[
 	for _, name := range j.spec.GetHelm().GetValuesFiles() {
 		name = path.Join(j.folder.Base(), name)
 		target, err := j.folder.Follow(name)
-		if errors.Is(err, artifact.ErrOutside) || errors.Is(err, artifact.ErrLoop) {
+		if errors.Is(err, links.ErrOutside) || errors.Is(err, links.ErrLoop) {
 			return nil, j.folder.Unfollowed(name, err)
 		}
 		text, ok := contents[target]

@@ -1,4 +1,5 @@
-package artifact
+// Package links follows the links of a tree that is on no disk, as a disk would.
+package links
 
 import (
 	"errors"

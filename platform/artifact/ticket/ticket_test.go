@@ -1,6 +1,7 @@
-package artifact_test
+package ticket_test
 
 import (
+	"crypto/sha256"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/ticket"
 	"fairlead.dev/platform/hubsecret"
 )
 
@@ -16,9 +18,9 @@ import (
 func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	tickets := artifact.Tickets{Secret: hubsecret.Text("the hub's secret"), Now: func() time.Time { return now }}
+	tickets := ticket.Signer{Secret: hubsecret.Text("the hub's secret"), Now: func() time.Time { return now }}
 	mine, other := digestOf([]byte("mine")), digestOf([]byte("other"))
-	ticket := func(cluster string) func(artifact.Digest) string {
+	madeFor := func(cluster string) func(artifact.Digest) string {
 		f, err := tickets.For(cluster)
 		if err != nil {
 			t.Fatal(err)
@@ -26,7 +28,7 @@ func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 		return f
 	}
 	valid := func(text, cluster string, d artifact.Digest) (ok bool) {
-		hc := artifact.WithTicket(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		hc := ticket.Show(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			ok = tickets.Valid(r, cluster, d)
 			return nil, io.EOF
 		})}, text)
@@ -39,14 +41,14 @@ func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 		}
 		return ok
 	}
-	good := ticket("edge-1")(mine)
+	good := madeFor("edge-1")(mine)
 	if !valid(good, "edge-1", mine) {
 		t.Error("it opens nothing")
 	}
 	for name, ok := range map[string]bool{
 		"another cluster":  valid(good, "edge-2", mine),
 		"another artifact": valid(good, "edge-1", other),
-		"no cluster":       valid(ticket("")(mine), "", mine),
+		"no cluster":       valid(madeFor("")(mine), "", mine),
 		"no ticket":        valid("", "edge-1", mine),
 		"cut":              valid(good[:20], "edge-1", mine),
 		"more":             valid(good+"A", "edge-1", mine),
@@ -58,7 +60,7 @@ func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 			t.Errorf("opened by %s", name)
 		}
 	}
-	if text := ticket("")(mine); text != "" {
+	if text := madeFor("")(mine); text != "" {
 		t.Errorf("a ticket for no cluster: %s", text)
 	}
 	const day = 24 * time.Hour
@@ -86,3 +88,8 @@ func TestTicketIsForOneClusterAndOneArtifact(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func digestOf(b []byte) artifact.Digest {
+	sum := sha256.Sum256(b)
+	return artifact.SumDigest(sum[:])
+}

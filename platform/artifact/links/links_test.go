@@ -1,4 +1,4 @@
-package artifact_test
+package links_test
 
 import (
 	"errors"
@@ -11,16 +11,19 @@ import (
 
 	"pgregory.net/rapid"
 
-	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/artifact/links"
 )
 
+// file is a file or, with a target, a link.
+type file struct{ body, link string }
+
 // nodes of files and links, with their folders.
-func nodes(files map[string]file) map[string]artifact.Node {
-	all := map[string]artifact.Node{}
+func nodes(files map[string]file) map[string]links.Node {
+	all := map[string]links.Node{}
 	for p, f := range files {
-		all[p] = artifact.Node{Link: f.link}
+		all[p] = links.Node{Link: f.link}
 		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
-			all[dir] = artifact.Node{Folder: true}
+			all[dir] = links.Node{Folder: true}
 		}
 	}
 	return all
@@ -28,7 +31,7 @@ func nodes(files map[string]file) map[string]artifact.Node {
 
 func follow(files map[string]file, p string) (string, error) {
 	all := nodes(files)
-	return artifact.Follow(p, func(p string) (artifact.Node, bool) { n, ok := all[p]; return n, ok })
+	return links.Follow(p, func(p string) (links.Node, bool) { n, ok := all[p]; return n, ok })
 }
 
 func TestFollowNamesTheLinkThatLeadsOut(t *testing.T) {
@@ -47,9 +50,9 @@ func TestFollowNamesTheLinkThatLeadsOut(t *testing.T) {
 		}
 	}
 	for p, want := range map[string]error{
-		"up": artifact.ErrOutside, "abs": artifact.ErrOutside, "round": artifact.ErrOutside,
-		"via": artifact.ErrOutside, "a/out": artifact.ErrOutside, "../x": artifact.ErrOutside,
-		"loop": artifact.ErrLoop, "gone": fs.ErrNotExist, "in/x": fs.ErrNotExist, "in/..": fs.ErrNotExist,
+		"up": links.ErrOutside, "abs": links.ErrOutside, "round": links.ErrOutside,
+		"via": links.ErrOutside, "a/out": links.ErrOutside, "../x": links.ErrOutside,
+		"loop": links.ErrLoop, "gone": fs.ErrNotExist, "in/x": fs.ErrNotExist, "in/..": fs.ErrNotExist,
 		"no": fs.ErrNotExist,
 	} {
 		got, err := follow(tree, p)
@@ -105,7 +108,7 @@ func TestFollowLeadsWhereADiskLeads(t *testing.T) {
 			switch {
 			case err == nil && (diskErr != nil || filepath.Join(root, got) != want):
 				rt.Fatalf("%q leads to %q, on a disk to %q, %v", p, got, want, diskErr)
-			case err != nil && inside && !errors.Is(err, artifact.ErrOutside): // by way of outside a disk may come back
+			case err != nil && inside && !errors.Is(err, links.ErrOutside): // by way of outside a disk may come back
 				rt.Fatalf("%q: %v, on a disk it leads to %q", p, err, want)
 			}
 		}
