@@ -11,6 +11,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"time"
+
+	"fairlead.dev/e2e/attack/githost"
 )
 
 // allowedInside is an address that the console's --allow-addresses lists, for the answers of a hostile backend.
@@ -126,7 +128,7 @@ func (t *Try) inwardBackend(ctx context.Context) (string, error) {
 	if err := t.honestBackend(ctx); err != nil {
 		return "", err
 	}
-	inside := newGitHost()
+	inside := githost.New()
 	defer inside.Close()
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(inside.URL, "http://"))
 	if err != nil {
@@ -147,10 +149,8 @@ func (t *Try) inwardBackend(ctx context.Context) (string, error) {
 			return problem, fmt.Errorf("%s is not refused for its address: %w", address, err)
 		}
 	}
-	inside.mu.Lock()
-	defer inside.mu.Unlock()
-	if len(inside.seen) > 0 {
-		return problem, fmt.Errorf("the server inside was asked for %v", inside.seen)
+	if seen := inside.Seen(); len(seen) > 0 {
+		return problem, fmt.Errorf("the server inside was asked for %v", seen)
 	}
 	return fmt.Sprintf("%d addresses; the last: %s", len(addresses), problem), nil
 }
@@ -197,7 +197,7 @@ func (t *Try) lyingBackend(ctx context.Context, answer func(inside string) http.
 	if err := t.honestBackend(ctx); err != nil {
 		return "", err
 	}
-	inside := newGitHost()
+	inside := githost.New()
 	defer inside.Close()
 	asked := make(chan struct{}, 100)
 	lying := answer(inside.URL + "/latest")
@@ -227,7 +227,7 @@ func (t *Try) lyingBackend(ctx context.Context, answer func(inside string) http.
 	case took > most:
 		return problem, fmt.Errorf("it took %s", took)
 	}
-	if len(inside.asked("latest")) > 0 {
+	if len(inside.Asked("latest")) > 0 {
 		return problem, errors.New("the redirect was followed")
 	}
 	return problem, errors.Join(says(problem, words...), silentOf(problem, backendToken, "<html>"))

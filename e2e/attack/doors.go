@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	redis9 "github.com/redis/go-redis/v9"
 
+	"fairlead.dev/e2e/attack/githost"
 	"fairlead.dev/platform/identity"
 )
 
@@ -342,7 +342,7 @@ func (t *Try) costlyFilters(ctx context.Context) (string, error) {
 
 // inwardSink has events sent to addresses inside.
 func (t *Try) inwardSink(ctx context.Context) (string, error) {
-	inside := newGitHost()
+	inside := githost.New()
 	defer inside.Close()
 	var last Answer
 	for i, url := range []string{"https" + strings.TrimPrefix(inside.URL, "http"), "https://169.254.169.254/", "https://[::ffff:127.0.0.1]/", "https://10.0.0.1/"} {
@@ -526,10 +526,9 @@ func (t *Try) forgedMembers(ctx context.Context) (string, error) {
 	}
 	client := redis9.NewClient(options)
 	defer func() { _ = client.Close() }()
-	plain := newGitHost()
+	plain := githost.New()
 	defer plain.Close()
-	secured := &gitHost{answers: map[string]http.HandlerFunc{}, seen: map[string][]string{}}
-	secured.Server = httptest.NewTLSServer(secured)
+	secured := githost.NewTLS()
 	defer secured.Close()
 	groups, err := client.Keys(ctx, "fairlead:{group/*}:members").Result()
 	if err != nil || len(groups) == 0 {
@@ -582,10 +581,8 @@ func (t *Try) forgedMembers(ctx context.Context) (string, error) {
 			_, _ = t.call(ctx, gitcache, gitcacheSources+"RefreshSource", t.world.callers.admin, map[string]any{"source": "sample", "name": "sample"}) // as above
 		}
 	}
-	for _, host := range []*gitHost{plain, secured} {
-		host.mu.Lock()
-		defer host.mu.Unlock()
-		for path, seen := range host.seen {
+	for _, host := range []*githost.Host{plain, secured} {
+		for path, seen := range host.Seen() {
 			for _, authorization := range seen {
 				if authorization != "" {
 					return path, fmt.Errorf("%s was sent a credential", host.URL)

@@ -3,20 +3,22 @@ package attack
 import (
 	"bytes"
 	"compress/gzip"
-	"compress/zlib"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha1" //nolint:gosec // packs end with it
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
@@ -27,129 +29,9 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/e2e/attack/githost"
 	"fairlead.dev/e2e/process"
 )
-
-// gitHost is a Git host that says what the attacks have it say.
-type gitHost struct {
-	*httptest.Server
-	mu      sync.Mutex // guards what follows
-	answers map[string]http.HandlerFunc
-	seen    map[string][]string // Authorization of the requests to a repository, "" for none
-}
-
-func newGitHost() *gitHost {
-	h := &gitHost{answers: map[string]http.HandlerFunc{}, seen: map[string][]string{}}
-	h.Server = httptest.NewServer(h)
-	return h
-}
-
-// ServeHTTP implements http.Handler: the first word of the path is the repository.
-func (h *gitHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	h.mu.Lock()
-	answer := h.answers[name]
-	h.seen[name] = append(h.seen[name], r.Header.Get("Authorization"))
-	h.mu.Unlock()
-	if answer == nil {
-		http.NotFound(w, r)
-		return
-	}
-	answer(w, r)
-}
-
-func (h *gitHost) at(name string, answer http.HandlerFunc) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.answers[name] = answer
-}
-
-func (h *gitHost) asked(name string) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.seen[name]
-}
-
-// advertisement begins a list of refs in version 0 of the protocol.
-const advertisement = "001e# service=git-upload-pack\n0000"
-
-func pktLine(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
-
-// lies answers the list of refs with one head, and every fetch with these bytes.
-func lies(pack []byte) http.HandlerFunc {
-	id := strings.Repeat("1", 40)
-	list := advertisement + pktLine(id+" HEAD\x00symref=HEAD:refs/heads/main ofs-delta\n") + pktLine(id+" refs/heads/main\n") + "0000"
-	return func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/info/refs") {
-			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-			_, _ = io.WriteString(w, list) // the gitcache says what it makes of it
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-		_, _ = w.Write(append([]byte("0008NAK\n"), pack...)) // as above
-	}
-}
-
-// packOf puts objects into a pack: header bytes, then content, deflated.
-func packOf(count uint32, objects ...[]byte) []byte {
-	pack := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte("PACK"), 2), count)
-	for _, object := range objects {
-		pack = append(pack, object...)
-	}
-	sum := sha1.Sum(pack) //nolint:gosec // as above
-	return append(pack, sum[:]...)
-}
-
-// Kinds of a pack's objects.
-const (
-	packCommit   = 1
-	packBlob     = 3
-	packOfsDelta = 6
-)
-
-// packed is one object: its kind, the size that it says it has, what stands between (a delta's base), and its content.
-func packed(kind byte, size uint64, base, content []byte) []byte {
-	head := []byte{kind<<4 | byte(size&15)}
-	for size >>= 4; size > 0; size >>= 7 {
-		head[len(head)-1] |= 0x80
-		head = append(head, byte(size&0x7f))
-	}
-	var body bytes.Buffer
-	w, _ := zlib.NewWriterLevel(&body, zlib.BestCompression) // a level that there is
-	_, _ = w.Write(content)                                  // never fails into memory
-	_ = w.Close()
-	return append(append(head, base...), body.Bytes()...)
-}
-
-// bomb is a pack of some 100 KB that makes 2,000 objects of 512 MiB.
-func bomb() []byte {
-	const deltas, copies, block = 2000, 32, 0xffffff
-	base := packed(packBlob, block, nil, make([]byte, block))
-	varint := func(n uint64) (b []byte) {
-		for ; n >= 0x80; n >>= 7 {
-			b = append(b, byte(n)|0x80)
-		}
-		return append(b, byte(n))
-	}
-	delta := append(varint(block), varint(copies*block)...)
-	for range copies {
-		delta = append(delta, 0x80|0x70, 0xff, 0xff, 0xff)
-	}
-	objects := [][]byte{base}
-	offset := len(base)
-	for range deltas {
-		back := []byte{byte(offset & 0x7f)}
-		for n := offset >> 7; n > 0; n >>= 7 {
-			n--
-			back = append([]byte{byte(n&0x7f) | 0x80}, back...)
-		}
-		object := packed(packOfsDelta, uint64(len(delta)), back, delta)
-		objects = append(objects, object)
-		offset += len(object)
-	}
-	return packOf(deltas+1, objects...)
-}
 
 // tree is a Git repository whose only commit has a tree that no honest client makes.
 type tree struct {
@@ -180,26 +62,26 @@ func trees() []tree {
 
 // gitHosts are attacks by the Git host of a source.
 func gitHosts() (attacks []Attack) {
-	huge := packOf(1, packed(packCommit, 1<<63, nil, []byte("x")))
+	huge := githost.Pack(1, githost.Object(githost.Commit, 1<<63, nil, []byte("x")))
 	lying := []struct {
 		name, cve string
 		answer    http.HandlerFunc
 	}{
-		{"pack that is cut off", "", lies(huge[:16])},
-		{"pack with an object of 2^63 bytes", "CVE-2023-49568", lies(huge)},
-		{"pack with bytes behind its end", "", lies(append(packOf(1, packed(packBlob, 1, nil, []byte("x"))), "more"...))},
-		{"pack with another sum", "", lies(append(bytes.Clone(huge[:len(huge)-20]), make([]byte, 20)...))},
-		{"pack that promises 2^32-1 objects", "CVE-2023-49568", lies(packOf(1<<32-1, packed(packBlob, 1, nil, []byte("x"))))},
-		{"delta that is based on itself", "", lies(packOf(1, packed(packOfsDelta, 4, []byte{0}, []byte{1, 1, 1, 'x'})))},
-		{"delta that is based before the pack", "", lies(packOf(1, packed(packOfsDelta, 4, []byte{0x7f}, []byte{1, 1, 1, 'x'})))},
-		{"pack without what was advertised", "", lies(packOf(1, packed(packBlob, 1, nil, []byte("x"))))},
+		{"pack that is cut off", "", githost.Lies(huge[:16])},
+		{"pack with an object of 2^63 bytes", "CVE-2023-49568", githost.Lies(huge)},
+		{"pack with bytes behind its end", "", githost.Lies(append(githost.Pack(1, githost.Object(githost.Blob, 1, nil, []byte("x"))), "more"...))},
+		{"pack with another sum", "", githost.Lies(append(bytes.Clone(huge[:len(huge)-20]), make([]byte, 20)...))},
+		{"pack that promises 2^32-1 objects", "CVE-2023-49568", githost.Lies(githost.Pack(1<<32-1, githost.Object(githost.Blob, 1, nil, []byte("x"))))},
+		{"delta that is based on itself", "", githost.Lies(githost.Pack(1, githost.Object(githost.OfsDelta, 4, []byte{0}, []byte{1, 1, 1, 'x'})))},
+		{"delta that is based before the pack", "", githost.Lies(githost.Pack(1, githost.Object(githost.OfsDelta, 4, []byte{0x7f}, []byte{1, 1, 1, 'x'})))},
+		{"pack without what was advertised", "", githost.Lies(githost.Pack(1, githost.Object(githost.Blob, 1, nil, []byte("x"))))},
 		{"no Git at all", "", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>log in</html>") }},
 		{"refs with dots, locks and line ends", "", func(w http.ResponseWriter, _ *http.Request) {
 			id := strings.Repeat("1", 40)
 			var list strings.Builder
-			list.WriteString(advertisement + pktLine(id+" refs/heads/main\x00 \n"))
+			list.WriteString(githost.Advertisement + githost.Line(id+" refs/heads/main\x00 \n"))
 			for _, name := range []string{"refs/heads/../../../x", "refs/heads/x.lock", "refs/heads/a\nb", "refs/heads/-x", "refs/heads/" + strings.Repeat("x", 10_000), "refs/heads/@{1}", "../../../../etc/x", "refs/heads/\x1b[2J"} {
-				list.WriteString(pktLine(id + " " + name + "\n"))
+				list.WriteString(githost.Line(id + " " + name + "\n"))
 			}
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			_, _ = io.WriteString(w, list.String()+"0000") // as above
@@ -207,8 +89,8 @@ func gitHosts() (attacks []Attack) {
 		{"list of refs without end", "CVE-2024-29893 CVE-2026-40924", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			id := strings.Repeat("1", 40)
-			_, err := io.WriteString(w, advertisement+pktLine(id+" refs/heads/a\x00side-band-64k\n"))
-			for more := strings.Repeat(pktLine(id+" refs/heads/a\n"), 1000); err == nil && r.Context().Err() == nil; {
+			_, err := io.WriteString(w, githost.Advertisement+githost.Line(id+" refs/heads/a\x00side-band-64k\n"))
+			for more := strings.Repeat(githost.Line(id+" refs/heads/a\n"), 1000); err == nil && r.Context().Err() == nil; {
 				_, err = io.WriteString(w, more)
 			}
 		}},
@@ -216,7 +98,7 @@ func gitHosts() (attacks []Attack) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			packed := gzip.NewWriter(w)
-			_, err := io.WriteString(packed, advertisement)
+			_, err := io.WriteString(packed, githost.Advertisement)
 			for zeros := make([]byte, 1<<20); err == nil && r.Context().Err() == nil; {
 				_, err = packed.Write(zeros)
 			}
@@ -250,7 +132,7 @@ func gitHosts() (attacks []Attack) {
 		Attack{Name: "Git host: commits whose signature is another's, one of two, cut, or on a tag only", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.signatures(ctx) }},
 		Attack{Name: "Git host: password is repeated in the error", CVE: []string{"CVE-2023-25163"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.echo(ctx) }},
 		Attack{Name: "Git host: delta bomb", CVE: []string{"CVE-2023-49568"}, Part: gitcache, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
-			return t.flat(ctx, gitcache, 192, func() (string, error) { return t.lyingHost(ctx, "delta bomb", lies(bomb())) })
+			return t.flat(ctx, gitcache, 192, func() (string, error) { return t.lyingHost(ctx, "delta bomb", githost.Lies(githost.Bomb())) })
 		}},
 		Attack{Name: "source: addresses inside, in every spelling", Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.inward(ctx) }},
 		Attack{Name: "source: URLs that are options or programs", CVE: []string{"CVE-2025-21613", "CVE-2017-1000117"}, Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.badURLs(ctx) }},
@@ -310,7 +192,7 @@ func gitName(name string) string {
 
 func (t *Try) lyingHost(ctx context.Context, name string, answer http.HandlerFunc) (string, error) {
 	name = gitName(name)
-	t.world.git.at(name+".git", answer)
+	t.world.git.At(name+".git", answer)
 	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/"+name+".git'", "")
 	return told, errors.Join(err, silentOf(told, "\x1b", t.world.Dir))
 }
@@ -402,16 +284,16 @@ func (t *Try) payroll(ctx context.Context) (string, error) {
 			next.ServeHTTP(w, r)
 		}
 	}
-	t.world.git.at("acme", locked(real))
-	t.world.git.at("corp", locked(http.NotFoundHandler()))
+	t.world.git.At("acme", locked(real))
+	t.world.git.At("corp", locked(http.NotFoundHandler()))
 	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/acme/app.git', secret: "+name+", submodules: true", "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
 	if err != nil {
 		return told, err
 	}
-	if !slices.ContainsFunc(t.world.git.asked("acme"), func(authorization string) bool { return authorization != "" }) {
+	if !slices.ContainsFunc(t.world.git.Asked("acme"), func(authorization string) bool { return authorization != "" }) {
 		return told, errors.New("the source was sent no password, so that this tries nothing")
 	}
-	if slices.ContainsFunc(t.world.git.asked("corp"), func(authorization string) bool { return authorization != "" }) {
+	if slices.ContainsFunc(t.world.git.Asked("corp"), func(authorization string) bool { return authorization != "" }) {
 		return told, errors.New("the other owner's repository was asked for with the password")
 	}
 	return told, errors.Join(says(told, "submodule"), silentOf(told, "leaked-password"))
@@ -467,9 +349,9 @@ func (t *Try) twins(ctx context.Context) (string, error) {
 // credentialRedirect has a host send the gitcache, which has a password for it, to another port.
 func (t *Try) credentialRedirect(ctx context.Context) (string, error) {
 	const name = "git-redirect"
-	other := newGitHost()
+	other := githost.New()
 	defer other.Close()
-	t.world.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
+	t.world.git.At(name+".git", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			w.Header().Set("Www-Authenticate", "Basic")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -482,13 +364,13 @@ func (t *Try) credentialRedirect(ctx context.Context) (string, error) {
 		return told, err
 	}
 	sent := false
-	for _, authorization := range t.world.git.asked(name + ".git") {
+	for _, authorization := range t.world.git.Asked(name + ".git") {
 		sent = sent || authorization != ""
 	}
 	if !sent {
 		return told, errors.New("the right host was sent no password, so that this tries nothing")
 	}
-	for _, authorization := range other.asked(name + ".git") {
+	for _, authorization := range other.Asked(name + ".git") {
 		if authorization != "" {
 			return told, errors.New("the other host got the password")
 		}
@@ -499,7 +381,7 @@ func (t *Try) credentialRedirect(ctx context.Context) (string, error) {
 // echo has a host repeat the password in all that it says.
 func (t *Try) echo(ctx context.Context) (string, error) {
 	const name = "git-echo"
-	t.world.git.at(name+".git", func(w http.ResponseWriter, r *http.Request) {
+	t.world.git.At(name+".git", func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			w.Header().Set("Www-Authenticate", "Basic")
 			w.WriteHeader(http.StatusUnauthorized)
@@ -507,7 +389,7 @@ func (t *Try) echo(ctx context.Context) (string, error) {
 		}
 		_, password, _ := r.BasicAuth()
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-		_, _ = io.WriteString(w, advertisement+pktLine("ERR \x1b[2J\x1b]0;x\x07 your password "+password+" and "+r.Header.Get("Authorization")+"\n")+"0000") // as above
+		_, _ = io.WriteString(w, githost.Advertisement+githost.Line("ERR \x1b[2J\x1b]0;x\x07 your password "+password+" and "+r.Header.Get("Authorization")+"\n")+"0000") // as above
 	})
 	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
 	if err != nil {
@@ -568,4 +450,87 @@ func (t *Try) badURLs(ctx context.Context) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d URLs are refused; the last: %s", len(urls), last), nil
+}
+
+// appToken has a repository of a GitHub App's installation name two more as submodules: one of the same owner, and one of another owner that the installation
+// covers, too.
+func (t *Try) appToken(ctx context.Context) (string, error) {
+	const name = "git-app"
+	var modules strings.Builder
+	entries := []entry{}
+	for _, module := range []string{"bank/payroll", "studio/lib"} {
+		path := strings.ReplaceAll(module, "/", "-")
+		fmt.Fprintf(&modules, "[submodule %q]\n\tpath = %s\n\turl = %s/%s.git\n", path, path, t.world.git.URL, module)
+		entries = append(entries, entry{"160000", path, ""})
+	}
+	if err := t.bare(ctx, name, append([]entry{{"100644", ".gitmodules", modules.String()}}, entries...)); err != nil {
+		return "", err
+	}
+	target, err := url.Parse(t.world.GitURL)
+	if err != nil {
+		return "", err
+	}
+	real := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host})
+		r.Out.URL.Path = "/" + name + ".git" + strings.TrimPrefix(r.In.URL.Path, "/studio/app.git")
+		r.Out.Header.Del("Authorization")
+	}}
+	var mu sync.Mutex
+	sent := map[string][]string{} // the tokens that repositories got
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		repository, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git")
+		_, password, ok := r.BasicAuth()
+		mu.Lock()
+		sent[repository] = append(sent[repository], password)
+		mu.Unlock()
+		switch {
+		case !ok:
+			w.Header().Set("Www-Authenticate", "Basic")
+			w.WriteHeader(http.StatusUnauthorized)
+		case repository == "studio/app":
+			real.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	}
+	api := &githost.Installation{}
+	t.world.git.At("studio", answer)
+	t.world.git.At("bank", answer)
+	t.world.git.At("api", api.ServeHTTP)
+	const bits = 2048
+	key, err := rsa.GenerateKey(rand.Reader, bits)
+	if err != nil {
+		return "", err
+	}
+	private := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	secret := "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: " + name + "}\ndata:\n  githubAppID: \"7\"\n  githubAppInstallationID: \"42\"\n  githubAppPrivateKey: |\n    " +
+		strings.ReplaceAll(strings.TrimSpace(private), "\n", "\n    ") + "\n---\n"
+	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/studio/app.git', secret: "+name+", submodules: true", secret)
+	if err != nil {
+		return told, err
+	}
+	// The submodules are asked for one by one; each may be what is said to be wrong first.
+	err = process.Await(ctx, "the repository is read by the App's token", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Contains(sent["studio/app"], "token-for-app") {
+			return fmt.Errorf("it was sent %q, so that this tries nothing", sent["studio/app"])
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for repository, tokens := range sent {
+		for _, token := range tokens {
+			if own := "token-for-" + repository[strings.Index(repository, "/")+1:]; token != "" && (token != own || strings.HasPrefix(repository, "bank/")) {
+				err = errors.Join(err, fmt.Errorf("%s was sent %q", repository, token))
+			}
+		}
+	}
+	for _, asked := range api.Asked() {
+		if asked != "app map[contents:read]" && asked != "lib map[contents:read]" {
+			err = errors.Join(err, fmt.Errorf("a token was asked for %q", asked))
+		}
+	}
+	return fmt.Sprintf("tokens asked for %q; %s", slices.Compact(slices.Sorted(slices.Values(api.Asked()))), told), errors.Join(err, silentOf(told, "token-for", "PRIVATE"))
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/e2e/attack/githost"
 	"fairlead.dev/e2e/process"
 )
 
@@ -263,7 +264,7 @@ func (t *Try) lyingServer(ctx context.Context) (string, error) {
 	if err := t.world.deploy(ctx); err != nil {
 		return "", err
 	}
-	elsewhere := newGitHost()
+	elsewhere := githost.New()
 	defer elsewhere.Close()
 	api := newLyingAPI()
 	lies := map[string]http.HandlerFunc{
@@ -341,10 +342,7 @@ func (t *Try) lyingServer(ctx context.Context) (string, error) {
 		}
 		words = append(words, fmt.Sprintf("%s told %d times", name, api.heard(groupOf(name))))
 	}
-	elsewhere.mu.Lock()
-	asked := len(elsewhere.seen)
-	elsewhere.mu.Unlock()
-	if asked > 0 {
+	if len(elsewhere.Seen()) > 0 {
 		return strings.Join(words, ", "), errors.New("the redirect was followed")
 	}
 	return fmt.Sprintf("%s; another service in %.1f s at most", strings.Join(words, ", "), longest.Seconds()), nil

@@ -10,27 +10,30 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
+	"fairlead.dev/e2e/attack/provider"
 	"fairlead.dev/platform/identity"
 )
 
 // lie is an ID token that the provider gives and that must log nobody in.
 type lie struct {
 	name, cve string
-	make      func(p *provider) forgery
+	make      func(p *provider.Provider) provider.Forgery
 }
 
 func idTokens() []lie {
-	changed := func(changes map[string]any) func(*provider) forgery {
-		return func(p *provider) forgery { return p.with(changes) }
+	changed := func(changes map[string]any) func(*provider.Provider) provider.Forgery {
+		return func(p *provider.Provider) provider.Forgery { return p.With(changes) }
 	}
-	unsigned := func(head string) func(*provider) forgery {
-		return func(*provider) forgery {
+	unsigned := func(head string) func(*provider.Provider) provider.Forgery {
+		return func(*provider.Provider) provider.Forgery {
 			return func(claims map[string]any) (string, error) {
 				text, err := json.Marshal(claims)
 				return base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + base64.RawURLEncoding.EncodeToString(text) + ".", err
@@ -40,21 +43,23 @@ func idTokens() []lie {
 	return []lie{
 		{"with no algorithm", "CVE-2022-29165", unsigned(`{"alg":"none"}`)},
 		{"with the algorithm of a signature and none", "CVE-2022-29165", unsigned(`{"alg":"RS256"}`)},
-		{"with a MAC by the public key", "", func(p *provider) forgery {
-			return func(claims map[string]any) (string, error) { return p.sign(jose.HS256, p.key.N.Bytes(), claims) }
+		{"with a MAC by the public key", "", func(p *provider.Provider) provider.Forgery {
+			return func(claims map[string]any) (string, error) {
+				return p.Sign(jose.HS256, p.PublicKey().N.Bytes(), claims)
+			}
 		}},
-		{"signed by another key", "", func(p *provider) forgery {
+		{"signed by another key", "", func(p *provider.Provider) provider.Forgery {
 			return func(claims map[string]any) (string, error) {
 				other, err := rsa.GenerateKey(rand.Reader, 2048)
 				if err != nil {
 					return "", err
 				}
-				return p.sign(jose.RS256, other, claims)
+				return p.Sign(jose.RS256, other, claims)
 			}
 		}},
-		{"whose claims were changed", "", func(p *provider) forgery {
+		{"whose claims were changed", "", func(p *provider.Provider) provider.Forgery {
 			return func(claims map[string]any) (string, error) {
-				good, err := p.with(nil)(claims)
+				good, err := p.With(nil)(claims)
 				claims["email"] = "ada"
 				text, encode := json.Marshal(claims)
 				parts := strings.Split(good, ".")
@@ -65,7 +70,7 @@ func idTokens() []lie {
 			}
 		}},
 		{"for another client", "CVE-2023-22482", changed(map[string]any{"aud": "another-client"})},
-		{"for two clients, of which neither asked", "CVE-2023-22482", changed(map[string]any{"aud": []string{clientID, "another-client"}, "azp": nil})},
+		{"for two clients, of which neither asked", "CVE-2023-22482", changed(map[string]any{"aud": []string{provider.ClientID, "another-client"}, "azp": nil})},
 		{"that another client asked for", "CVE-2023-22482", changed(map[string]any{"azp": "another-client"})},
 		{"of another issuer", "", changed(map[string]any{"iss": "https://evil.example"})},
 		{"with another login's nonce", "CVE-2024-23647", changed(map[string]any{"nonce": "AAAAAAAAAAAAAAAAAAAAAAAAAA"})},
@@ -142,12 +147,12 @@ func (t *Try) lyingProvider(ctx context.Context, l lie) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.world.provider.forge(c.code, l.make(t.world.provider))
+	t.world.provider.Forge(c.code, l.make(t.world.provider))
 	a, err := t.finish(ctx, c)
 	if err != nil {
 		return "", err
 	}
-	if t.world.provider.exchanges(c.code) == 0 {
+	if t.world.provider.Exchanges(c.code) == 0 {
 		return a.String(), errors.New("the provider was not asked, so that this tries nothing")
 	}
 	return refusedLogin(a)
@@ -176,7 +181,7 @@ func (t *Try) manyCodes(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if n := t.world.provider.exchanges(code); n > 0 {
+		if n := t.world.provider.Exchanges(code); n > 0 {
 			return a.String(), errors.New("the provider is asked with a guessed code")
 		}
 		if a.Code == http.StatusTooManyRequests {
@@ -274,7 +279,7 @@ func (t *Try) changedCookie(ctx context.Context) (string, error) {
 		}
 		tried++
 	}
-	if n := t.world.provider.exchanges(c.code); n > 0 {
+	if n := t.world.provider.Exchanges(c.code); n > 0 {
 		return "", fmt.Errorf("the provider was asked %d times", n)
 	}
 	return fmt.Sprintf("%d changed cookies are refused", tried), t.goodLogin(ctx)
@@ -286,7 +291,7 @@ func (t *Try) reservedClaims(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t.world.provider.forge(c.code, t.world.provider.with(map[string]any{
+	t.world.provider.Forge(c.code, t.world.provider.With(map[string]any{
 		"email": "gus@example.com", "email_verified": true, "groups": []string{identity.AdminsGroup, "fairlead:x", "system:masters", "system:nodes", "kubeadm:cluster-admins", "developers"},
 	}))
 	a, err := t.finish(ctx, c)
@@ -342,12 +347,12 @@ func (t *Try) strangeIDTokens(ctx context.Context) (string, error) {
 	now := time.Now()
 	claims := func(changes map[string]any) map[string]any {
 		all := map[string]any{
-			"iss": t.world.provider.URL, "aud": clientID, "azp": clientID, "sub": "id9", "email": "ida@example.com", "email_verified": true, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
+			"iss": t.world.provider.URL, "aud": provider.ClientID, "azp": provider.ClientID, "sub": "id9", "email": "ida@example.com", "email_verified": true, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
 		}
 		maps.Copy(all, changes)
 		return all
 	}
-	good, err := t.world.provider.with(nil)(claims(nil))
+	good, err := t.world.provider.With(nil)(claims(nil))
 	if err != nil {
 		return "", err
 	}
@@ -362,7 +367,7 @@ func (t *Try) strangeIDTokens(ctx context.Context) (string, error) {
 		"another client's": {"aud": "another-client", "azp": "another-client"}, "another issuer's": {"iss": "https://evil.example"},
 		"old": {"iat": now.Add(-time.Hour).Unix()}, "expired": {"exp": now.Add(-time.Hour).Unix()}, "nobody's": {"sub": ""}, "without an expiry": {"exp": nil},
 	} {
-		if strange[name], err = t.world.provider.with(nil)(claims(changes)); err != nil {
+		if strange[name], err = t.world.provider.With(nil)(claims(changes)); err != nil {
 			return "", err
 		}
 	}
@@ -424,4 +429,98 @@ func (t *Try) failingPeers(ctx context.Context, n int) (string, error) {
 	defer other.close()
 	_, err := other.world.login(ctx, "otto")
 	return fmt.Sprintf("%d guesses, answered with %v; another logs in", n, codes), err
+}
+
+// coming is a browser on its way back from the provider: what the console gave it, and what the provider did.
+type coming struct {
+	cookie, // name=value, sealed by the console
+	state, code string
+	person string // whom the provider names: another one each time, because a person has a bounded rate of logins
+}
+
+var authRequest = regexp.MustCompile(`authRequestID=([^&"]+)`)
+
+// atProvider begins a login at the console and finishes it at the provider.
+func (t *Try) atProvider(ctx context.Context, back string) (c coming, err error) {
+	begin, err := t.get(ctx, t.world.Hub[console]+"/v1/login?return="+url.QueryEscape(back), "")
+	if err != nil {
+		return c, err
+	}
+	if c.cookie, _, _ = strings.Cut(begin.Header.Get("Set-Cookie"), ";"); begin.Code != http.StatusSeeOther || c.cookie == "" {
+		return c, fmt.Errorf("no login begins: %s", begin)
+	}
+	page, err := t.get(ctx, begin.Header.Get("Location"), "")
+	if err != nil {
+		return c, err
+	}
+	found := authRequest.FindStringSubmatch(page.Header.Get("Location"))
+	if found == nil {
+		return c, fmt.Errorf("the provider does not ask who it is: %s", page)
+	}
+	host, _, _ := strings.Cut(strings.TrimPrefix(t.world.provider.URL, "http://"), ":")
+	form := url.Values{"username": {"test-user@" + host}, "password": {"verysecure"}, "id": {found[1]}}
+	in, err := t.send(ctx, http.MethodPost, t.world.provider.URL+"/login/username", "", strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded")
+	if err != nil {
+		return c, err
+	}
+	leads, err := t.get(ctx, absolute(t.world.provider.URL, in.Header.Get("Location")), "")
+	if err != nil {
+		return c, err
+	}
+	to, err := url.Parse(leads.Header.Get("Location"))
+	if err != nil {
+		return c, err
+	}
+	c.state, c.code = to.Query().Get("state"), to.Query().Get("code")
+	if c.state == "" || c.code == "" || !strings.HasPrefix(to.String(), t.world.Hub[console]+"/v1/login/callback?") {
+		return c, fmt.Errorf("the provider leads to %s", to)
+	}
+	c.person = fmt.Sprintf("person-%d@example.com", t.world.tries.Add(1))
+	t.world.provider.Forge(c.code, t.world.provider.With(t.world.provider.Named(c.person)))
+	return c, nil
+}
+
+func absolute(base, to string) string {
+	if strings.HasPrefix(to, "/") {
+		return base + to
+	}
+	return to
+}
+
+// finish comes back to the console.
+func (t *Try) finish(ctx context.Context, c coming) (Answer, error) {
+	var headers []string
+	if c.cookie != "" {
+		headers = []string{"Cookie", c.cookie}
+	}
+	query := url.Values{"state": {c.state}, "code": {c.code}}
+	return t.send(ctx, http.MethodGet, t.world.Hub[console]+"/v1/login/callback?"+query.Encode(), "", nil, headers...)
+}
+
+// sessionOf is the cookie of the session that an answer begins; empty: it begins none.
+func sessionOf(a Answer) string {
+	for _, line := range a.Header["Set-Cookie"] {
+		cookie, _, _ := strings.Cut(line, ";")
+		if value, ok := strings.CutPrefix(cookie, identity.SessionCookie+"="); ok && value != "" {
+			return cookie
+		}
+	}
+	return ""
+}
+
+// whose returns whom a session is of.
+func (t *Try) whose(ctx context.Context, cookie string) (user string, groups []string, err error) {
+	a, err := t.send(ctx, http.MethodGet, t.world.Hub[console]+"/v1/session", "", nil, "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
+	if err != nil {
+		return "", nil, err
+	}
+	var told struct {
+		User   string
+		Groups []string
+	}
+	if a.Code != http.StatusOK {
+		return "", nil, errors.New(a.String())
+	}
+	err = json.Unmarshal([]byte(a.Body), &told)
+	return told.User, told.Groups, err
 }

@@ -20,6 +20,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"fairlead.dev/e2e/attack/githost"
+	"fairlead.dev/e2e/attack/provider"
 	e2egitcache "fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
@@ -42,8 +44,8 @@ type World struct {
 	hostile    *hostile
 	before     string // revisions of what is the victim's
 	deployment deployment
-	git        *gitHost
-	provider   *provider
+	git        *githost.Host
+	provider   *provider.Provider
 	up         alone
 	metrics    string // the agents' token for metrics
 	bins       stack.Binaries
@@ -91,9 +93,9 @@ func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err 
 	if err != nil {
 		return w, err
 	}
-	w.provider = newProvider()
+	w.provider = provider.New()
 	w.closers = append(w.closers, func() error { w.provider.CloseClientConnections(); w.provider.Close(); return nil })
-	flags, err := w.provider.flags(dir)
+	flags, err := w.provider.Flags(dir)
 	if err != nil {
 		return w, err
 	}
@@ -108,7 +110,7 @@ func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err 
 	if w.Stack, err = stack.Apart(ctx, bins, dir, w.redis.URL(), database, flags, agents); err != nil {
 		return w, err
 	}
-	if err := w.provider.serve(ctx, w.Hub[console]); err != nil {
+	if err := w.provider.Serve(ctx, w.Hub[console]); err != nil {
 		return w, fmt.Errorf("start the identity provider: %w", err)
 	}
 	pem, err := os.ReadFile(w.CAFile)
@@ -128,7 +130,7 @@ func Start(ctx context.Context, bins stack.Binaries, dir string) (w *World, err 
 	if err := w.enroll(ctx); err != nil {
 		return w, fmt.Errorf("make credentials: %w", err)
 	}
-	w.git = newGitHost()
+	w.git = githost.New()
 	w.closers = append(w.closers, func() error { w.git.CloseClientConnections(); w.git.Close(); return nil })
 	if err := w.beHostile(ctx); err != nil {
 		return w, fmt.Errorf("open the session of a hostile cluster: %w", err)

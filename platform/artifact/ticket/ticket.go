@@ -1,5 +1,5 @@
-// Package ticket makes and checks tickets of downloads. A ticket shows one service of the hub what another one knows: that an
-// artifact is meant for a cluster.
+// Package ticket makes and checks tickets of downloads. A ticket shows one service of the hub what another one knows:
+// that an artifact is meant for a cluster.
 package ticket
 
 import (
@@ -40,8 +40,8 @@ func (t Signer) currentTime() time.Time {
 	return t.Now()
 }
 
-// For returns what makes tickets for a cluster, by its uid: not for another one that gets its name later. Without a uid,
-// which tokens of before there was one lack, tickets are empty.
+// For returns what makes tickets for a cluster, by its uid: not for another one that gets its name later. Without a
+// uid, which tokens of before there was one lack, tickets are empty.
 func (t Signer) For(uid string) (func(artifact.Digest) string, error) {
 	if _, err := t.Secret.First(); err != nil {
 		return nil, fmt.Errorf("make tickets: %w", err)

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
-	"google.golang.org/protobuf/types/dynamicpb"
 
+	"fairlead.dev/e2e/attack/messages"
 	// The packages whose procedures are walked.
 	_ "fairlead.dev/gen/fairlead/artifact/v1"
 	_ "fairlead.dev/gen/fairlead/console/v1"
@@ -177,7 +179,7 @@ func (t *Try) strangers(ctx context.Context, p procedure) (string, error) {
 	if _, ok := t.world.Hub[p.part]; !ok {
 		return "", fmt.Errorf("say in partsOf which part serves %s", p.path())
 	}
-	about, err := protojson.Marshal(victims(p.Input(), 0))
+	about, err := protojson.Marshal(messages.Victims(p.Input()))
 	if err != nil {
 		return "", err
 	}
@@ -263,113 +265,63 @@ func (t *Try) untouched(ctx context.Context) error {
 	return nil
 }
 
-// victims is a message about the victim's things: names where the fields are names, and something that passes where not.
-func victims(d protoreflect.MessageDescriptor, depth int) *dynamicpb.Message {
-	const deepest = 4
-	m := dynamicpb.NewMessage(d)
-	for i := range d.Fields().Len() {
-		f := d.Fields().Get(i)
-		if one := f.ContainingOneof(); one != nil && one.Fields().Get(0) != f || f.IsMap() || leftOut(f) {
+// badFields has an attack for each procedure of the API: an administrator sends what no field is meant for. The part says
+// what is wrong with each value and does not fail.
+func badFields() (attacks []Attack) {
+	for _, p := range procedures() {
+		if leftAlone(p) {
 			continue
 		}
-		var value protoreflect.Value
-		switch f.Kind() {
-		case protoreflect.StringKind:
-			text := textOf(f)
-			if text == "" {
-				continue
-			}
-			value = protoreflect.ValueOfString(text)
-		case protoreflect.MessageKind:
-			if f.Name() == "duration" {
-				lasts := dynamicpb.NewMessage(f.Message())
-				lasts.Set(f.Message().Fields().ByName("seconds"), protoreflect.ValueOfInt64(3600))
-				m.Set(f, protoreflect.ValueOfMessage(lasts))
-				continue
-			}
-			if depth == deepest || strings.HasPrefix(string(f.Message().FullName()), "google.") || f.Name() == "status" {
-				continue
-			}
-			value = protoreflect.ValueOfMessage(victims(f.Message(), depth+1))
-		case protoreflect.EnumKind:
-			kind := f.Enum().Values().ByName("KIND_SERVICE")
-			if kind == nil || f.IsList() {
-				continue
-			}
-			value = protoreflect.ValueOfEnum(kind.Number())
-		default:
-			continue
-		}
-		if f.Name() == "template" { // which goes to the clusters of the selector
-			spec := value.Message()
-			spec.Clear(spec.Descriptor().Fields().ByName("cluster"))
-		}
-		if !f.IsList() {
-			m.Set(f, value)
-			continue
-		}
-		if f.Kind() == protoreflect.MessageKind || f.Name() == "names" {
-			m.Mutable(f).List().Append(value)
-		}
+		attacks = append(attacks, Attack{
+			Name: "bad fields for " + strings.TrimPrefix(p.path(), "/fairlead."), Part: p.part,
+			Run: func(ctx context.Context, t *Try) (string, error) { return t.badFields(ctx, p) },
+		})
 	}
-	return m
+	return attacks
 }
 
-// leftOut are fields that can't stand beside the others of their message, or take more than names.
-func leftOut(f protoreflect.FieldDescriptor) bool {
-	if m := f.Message(); m != nil && m.FullName() == "fairlead.delivery.v1.SyncWindow" {
-		return true // a schedule, an action and a duration belong together
-	}
-	switch f.FullName().Parent() {
-	case "fairlead.console.v1.SourceSpec":
-		return f.Name() != "git"
-	case "fairlead.console.v1.RoleSpec":
-		return f.Name() == "rules"
-	case "fairlead.console.v1.ServiceSpec":
-		return slices.Contains([]protoreflect.Name{"chart", "version", "render", "sync", "service_account", "tests", "test_request"}, f.Name())
-	case "fairlead.console.v1.GlobalServiceSpec":
-		return f.Name() == "overrides"
-	case "fairlead.console.v1.GitSource":
-		return f.Name() == "verification"
-	case "fairlead.console.v1.RenewTokenRequest", "fairlead.console.v1.JoinClusterRequest":
-		return f.Name() == "key"
-	default:
-		return false
-	}
+// leftAlone are procedures that do the same to the whole hub, or to the caller, whatever is in their fields.
+func leftAlone(p procedure) bool {
+	return p.Input().Fields().Len() == 0 || p.Parent().Name() == "AdminService" || slices.Contains([]protoreflect.Name{"Logout", "RotateSigningKey", "DrainReplica"}, p.Name())
 }
 
-// textOf is what a field of text says about the victim's things; empty: nothing.
-func textOf(f protoreflect.FieldDescriptor) string {
-	if parent := f.FullName().Parent().Name(); f.Name() == "kind" && (parent == "FreezeRequest" || parent == "UnfreezeRequest") {
-		return "project"
+func (t *Try) badFields(ctx context.Context, p procedure) (string, error) {
+	token := t.world.callers.admin
+	codes := map[int]int{}
+	for _, f := range []messages.Filling{
+		{Text: "\x00", Number: math.MaxInt64, Many: 1},
+		{Text: strings.Repeat("x", 70_000), Number: math.MinInt64, Many: 1},
+		{Text: "\u202e'\"\\;--%s${x}{{.}}<img>\U0010ffff\ufffe", Number: -1, Many: 2},
+		{Many: 20_000},
+	} {
+		whole, err := proto.Marshal(f.Message(p.Input()))
+		if err != nil {
+			return "", err
+		}
+		for _, body := range [][]byte{whole, whole[:len(whole)/2], messages.NoText(p.Input())} {
+			a, err := t.binary(ctx, p, token, body)
+			if err != nil {
+				return "", err
+			}
+			if codes[a.Code]++; a.Code >= http.StatusInternalServerError && a.Code != http.StatusServiceUnavailable && a.Code != http.StatusNotImplemented {
+				return a.String(), fmt.Errorf("with %d items of %.20q and %d", f.Many, f.Text, f.Number)
+			}
+			if err := silentOf(strings.ToLower(a.Body), "sqlstate", "goroutine ", "panic:", "runtime error"); err != nil {
+				return a.String(), err
+			}
+		}
 	}
-	if f.FullName() == "fairlead.console.v1.SearchRequest.text" {
-		return "victim"
+	return fmt.Sprintf("answered with %v", codes), t.untouched(ctx)
+}
+
+// binary calls a procedure of any kind with the bytes of a message.
+func (t *Try) binary(ctx context.Context, p procedure, token string, body []byte) (Answer, error) {
+	if p.IsStreamingServer() || p.IsStreamingClient() {
+		return t.streamAs(ctx, p.part, p.path(), token, "application/connect+proto", string(body))
 	}
-	switch f.Name() {
-	case "name", "service", "global_service", "secret", "path", "namespace", "service_account":
-		return "victim"
-	case "cluster", "names":
-		return "a"
-	case "verb":
-		return "view"
-	case "section":
-		return "pods"
-	case "source":
-		return "sample"
-	case "ref", "revision":
-		return "main"
-	case "user", "subject":
-		return "user:ada"
-	case "role":
-		return "admin"
-	case "reason", "guard", "id", "confirmation":
-		return "x"
-	case "hub_secret", "join_token", "link", "id_token", "token":
-		return "xxxxxxxxxxxxxxxxxxxx"
-	case "url":
-		return "https://git.example.com/x.git"
-	default:
-		return ""
+	a, err := t.send(ctx, http.MethodPost, t.world.Hub[p.part]+p.path(), token, strings.NewReader(string(body)), "Content-Type", "application/proto")
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Answer{Code: http.StatusGatewayTimeout}, nil
 	}
+	return a, err
 }
