@@ -389,7 +389,7 @@ func (t *Try) echo(ctx context.Context) (string, error) {
 		}
 		_, password, _ := r.BasicAuth()
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-		_, _ = io.WriteString(w, githost.Advertisement+githost.Line("ERR \x1b[2J\x1b]0;x\x07 your password "+password+" and "+r.Header.Get("Authorization")+"\n")+"0000") // as above
+		_, _ = io.WriteString(w, githost.Advertisement+githost.Line("ERR \x1b[2J\x1b]0;x\x07 your password "+password+" and "+r.Header.Get("Authorization")+"\n")+"0000") //nolint:gosec // this is the attack
 	})
 	told, err := t.want(ctx, name, "url: '"+t.world.git.URL+"/"+name+".git', secret: "+name, "apiVersion: fairlead.dev/v1\nkind: Secret\nmetadata: {name: "+name+"}\ndata: {username: app, password: leaked-password}\n---\n")
 	if err != nil {
