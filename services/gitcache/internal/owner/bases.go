@@ -316,9 +316,9 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 	if b.g.lendsCredentials(u) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
 	}
-	holds := b.t.holds
+	pauses := b.t.pauses
 	for _, key := range []string{at, this} {
-		if err := holds.checkPaused(key); err != nil {
+		if err := pauses.Check(key); err != nil {
 			return object, "", err
 		}
 	}
@@ -327,7 +327,7 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 	if err != nil {
 		return object, "", b.holdOff(ctx, at, err)
 	}
-	holds.clearPause(at)
+	pauses.Clear(at)
 	i := slices.IndexFunc(names, func(name string) bool { _, ok := l.Refs[name]; return ok })
 	if i < 0 {
 		return object, "", b.holdOff(ctx, this, errors.New("the repository has no branch and no tag of that name. Push it there, or write a tag, a branch or a full commit id"))
@@ -336,7 +336,7 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 	if err := b.t.fetchInto(ctx, b.g.remoteOf(u), l, []plumbing.Hash{object}, b.g.targetOf(u)); err != nil {
 		return object, "", b.holdOff(ctx, this, b.g.explainError(u, err))
 	}
-	holds.clearPause(this)
+	pauses.Clear(this)
 	return object, resolved, nil
 }
 
@@ -347,7 +347,7 @@ func (b *bases) holdOff(ctx context.Context, key string, err error) error {
 	} else if ctx.Err() != nil {
 		return err
 	}
-	b.t.holds.addPause(key, err, mostBackoff)
+	b.t.pauses.Add(key, err, mostBackoff)
 	return err
 }
 

@@ -19,31 +19,31 @@ import (
 
 // bringModule fetches one commit of one submodule. A fetch that failed is not tried again with every poll.
 func (g *gatherer) bringModule(ctx context.Context, m submodule.Module) error {
-	holds, at := g.t.holds, m.URL.String()
+	pauses, at := g.t.pauses, m.URL.String()
 	if g.lendsCredentials(m.URL) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
 	}
 	this := at + " " + m.Commit.String()
 	for _, key := range []string{at, this} {
-		if err := holds.checkPaused(key); err != nil {
+		if err := pauses.Check(key); err != nil {
 			return err
 		}
 	}
 	l, err := g.listModule(ctx, m)
 	if err != nil {
 		if ctx.Err() == nil {
-			holds.addPause(at, err, mostBackoff)
+			pauses.Add(at, err, mostBackoff)
 		}
 		return err
 	}
 	if err = g.fetchModule(ctx, m, l); err != nil {
 		if ctx.Err() == nil {
-			holds.addPause(this, err, mostBackoff)
+			pauses.Add(this, err, mostBackoff)
 		}
 		return err
 	}
-	holds.clearPause(at)
-	holds.clearPause(this)
+	pauses.Clear(at)
+	pauses.Clear(this)
 	return nil
 }
 
@@ -77,8 +77,7 @@ func (g *gatherer) listNames(ctx context.Context, u *url.URL, names fetch.Names)
 
 // wasRefused tells whether a commit was asked for by itself before, in vain.
 func (g *gatherer) wasRefused(commit plumbing.Hash) bool {
-	_, held := g.t.holds[wantsKey([]plumbing.Hash{commit})]
-	return held
+	return g.t.pauses.Has(wantsKey([]plumbing.Hash{commit}))
 }
 
 // fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may have

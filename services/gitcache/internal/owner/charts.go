@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pause"
 )
 
 // A repository of charts is a source as any other: a chart and a version are a ref, the package of the version that fits
@@ -264,7 +265,7 @@ func (t *tenure) dropPackage(s Source, p *plan, object plumbing.Hash, err error)
 func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into fetch.Target, silent *silentHosts) error {
 	object, host := f.object, fetch.PackageHost(r, f.listed)
 	key := wantsKey([]plumbing.Hash{object})
-	if err := t.holds.checkPaused(key); err != nil {
+	if err := t.pauses.Check(key); err != nil {
 		return err
 	}
 	if !silent.mayAsk(host) {
@@ -281,7 +282,7 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 	t.loop.o.deps.Metrics.countFetch(n, err)
 	delete(t.unserved, object)
 	if err == nil {
-		t.holds.clearPause(key)
+		t.pauses.Clear(key)
 		t.grown = true
 		if len(t.fetched) >= maxFetched {
 			clear(t.fetched)
@@ -293,7 +294,7 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 	switch known, _ := errors.AsType[*fetch.Error](err); {
 	case known == nil:
 	case known.Kind == fetch.KindContent:
-		t.holds.addPause(key, err, mostSpoiled) // the same would come again
+		t.pauses.Add(key, err, pause.MostSpoiled) // the same would come again
 	case known.Kind == fetch.KindTimeout, known.Kind == fetch.KindUnreachable:
 		silent.addHost(host)
 		t.unserved[object] = silence{err, time.Now()}

@@ -232,7 +232,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 		t.seen[ref] = true
 		return nil
 	}
-	err := t.holds.checkPaused(id.String())
+	err := t.pauses.Check(id.String())
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 	}
 	err = fmt.Errorf("the sources of %s can't be put together: %w", c.s.nameUsers(ref), err)
 	if !errors.Is(err, context.Canceled) { // the end of the tenure puts nothing off
-		t.holds.addPause(id.String(), err, mostBackoff)
+		t.pauses.Add(id.String(), err, mostBackoff)
 	}
 	return err
 }
@@ -277,7 +277,7 @@ func (c *combining) finishAll(ctx context.Context) {
 		} else {
 			h.FetchTime, h.Traceparent, c.trace = m.newest.FetchTime, m.newest.Traceparent, m.newest.Traceparent
 		}
-		t.holds.clearPause(m.id.String())
+		t.pauses.Clear(m.id.String())
 		c.heads[m.ref], t.seen[m.ref] = h, true
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pause"
 )
 
 // record is a console that keeps what is published.
@@ -96,7 +97,7 @@ func newCombining(t *testing.T, console Console, open func()) *tenure {
 	return &tenure{
 		loop: newLoop(o, s), lease: lease, mirror: m, work: newWork(),
 		heads: map[string]mirror.Head{RefHead: fetched}, seen: map[string]bool{},
-		dirty: true, answers: map[lookOf]looked{}, lookHolds: holds{},
+		dirty: true, answers: map[lookOf]looked{}, lookPauses: pause.Pauses{},
 	}
 }
 

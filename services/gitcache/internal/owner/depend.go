@@ -378,7 +378,7 @@ func (d *dependencies) verifyChart(ctx context.Context, at *index, v helm.Versio
 	}
 	f := &found{listed: v}
 	key := "signature of " + f.signedName(at.remote) + at.repositoryKey()
-	if err := d.t.holds.checkPaused(key); err != nil {
+	if err := d.t.pauses.Check(key); err != nil {
 		return v, "", err
 	}
 	verdict, err := d.t.lookAtContent(ctx, by, at.remote, f, time.Now())
@@ -386,7 +386,7 @@ func (d *dependencies) verifyChart(ctx context.Context, at *index, v helm.Versio
 		d.forgetCredentials(at.repository, err)
 		return v, "", d.holdOff(ctx, key, err)
 	}
-	d.t.holds.clearPause(key)
+	d.t.pauses.Clear(key)
 	if verdict.no != nil {
 		return v, "", fmt.Errorf("it %w. %s", verdict.no, contentAdvice(by.of, verdict.no))
 	}
@@ -441,14 +441,14 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 	}
 	slices.Sort(refs)
 	at, key := &index{repository: of}, "index of "+of.repositoryKey()
-	if at.err = d.t.holds.checkPaused(key); at.err == nil {
+	if at.err = d.t.pauses.Check(key); at.err == nil {
 		at.remote, at.err = d.remoteOf(ctx, of)
 	}
 	if at.err == nil {
 		at.charts, at.err = d.t.loop.o.deps.Charts.ListCharts(ctx, at.remote, slices.Compact(refs), d.t.indexes[of.repositoryKey()])
 		if at.err == nil {
 			d.t.loop.o.deps.Metrics.countListing(at.charts.Bytes)
-			d.t.holds.clearPause(key)
+			d.t.pauses.Clear(key)
 		} else {
 			d.forgetCredentials(of, at.err)
 			at.err = d.holdOff(ctx, key, at.err)
@@ -461,7 +461,7 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 // downloadChart fetches a package into the mirror.
 func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Version) (plumbing.Hash, error) {
 	key := wantsKey([]plumbing.Hash{fetch.ChartID(v)}) + at.repositoryKey()
-	if err := d.t.holds.checkPaused(key); err != nil {
+	if err := d.t.pauses.Check(key); err != nil {
 		return plumbing.ZeroHash, err
 	}
 	ctx, span := telemetry.Child(ctx, d.t.loop.o.deps.Tracer,
@@ -474,7 +474,7 @@ func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Vers
 		d.forgetCredentials(at.repository, err)
 		return plumbing.ZeroHash, d.holdOff(ctx, key, err)
 	}
-	d.t.holds.clearPause(key)
+	d.t.pauses.Clear(key)
 	d.t.grown = true
 	return commit, nil
 }
@@ -487,7 +487,7 @@ func (d *dependencies) holdOff(ctx context.Context, key string, err error) error
 	} else if ctx.Err() != nil {
 		return err
 	}
-	d.t.holds.addPause(key, err, mostBackoff)
+	d.t.pauses.Add(key, err, mostBackoff)
 	return err
 }
 

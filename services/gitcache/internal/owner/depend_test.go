@@ -102,13 +102,13 @@ func TestARepositoryThatTakesTheTimeOfOthersIsPutOff(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), dependTime, errDependTime)
 		defer cancel()
 		<-ctx.Done()
-		if err := d.holdOff(ctx, "slow", ctx.Err()); !errors.Is(err, errDependTime) || d.t.holds.checkPaused("slow") == nil {
-			t.Errorf("got %v, held by %v", err, d.t.holds.checkPaused("slow"))
+		if err := d.holdOff(ctx, "slow", ctx.Err()); !errors.Is(err, errDependTime) || d.t.pauses.Check("slow") == nil {
+			t.Errorf("got %v, held by %v", err, d.t.pauses.Check("slow"))
 		}
 		over, stop := context.WithCancel(t.Context())
 		stop()
 		if err := d.holdOff(over, "ended", over.Err()); !errors.Is(err, context.Canceled) ||
-			d.t.holds.checkPaused("ended") != nil {
+			d.t.pauses.Check("ended") != nil {
 			t.Errorf("the end of a tenure puts off: %v", err)
 		}
 	})

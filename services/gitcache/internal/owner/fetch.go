@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/pack"
+	"fairlead.dev/services/gitcache/internal/pause"
 )
 
 // fetchWanted brings what the plan wants. How many fetch at once, over all and per host, is the budget's to
@@ -92,7 +93,7 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	slices.SortFunc(wants, func(a, b plumbing.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
 	key, repository := wantsKey(wants), "limits of "+r.URL.String()
-	if err := cmp.Or(t.holds.checkPaused(key), t.holds.checkPaused(repository)); err != nil {
+	if err := cmp.Or(t.pauses.Check(key), t.pauses.Check(repository)); err != nil {
 		return err
 	}
 	ctx, span := telemetry.Child(ctx, t.loop.o.deps.Tracer, "gitcache.fetch", trace.WithAttributes(attribute.Int("wants", len(wants))))
@@ -101,8 +102,8 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	span.SetAttributes(attribute.Int64("bytes", n))
 	t.loop.o.deps.Metrics.countFetch(n, err)
 	if err == nil {
-		t.holds.clearPause(key)
-		t.holds.clearPause(repository)
+		t.pauses.Clear(key)
+		t.pauses.Clear(repository)
 		t.grown = true
 		return nil
 	}
@@ -110,9 +111,9 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 	var known *fetch.Error
 	if errors.As(err, &known) && known.Kind == fetch.KindContent {
 		if _, ok := errors.AsType[*pack.LimitError](err); ok {
-			t.holds.pauseLong(key, repository, err)
+			t.pauses.AddLong(key, repository, err)
 		} else {
-			t.holds.addPause(key, err, mostSpoiled) // the same would come again
+			t.pauses.Add(key, err, pause.MostSpoiled) // the same would come again
 		}
 	}
 	return err

@@ -143,11 +143,11 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	return looked{commit: commit, err: err}
 }
 
-// setAside keeps what polls remember apart from a look, until the returned function is called. Looks have holds of their own: a person may look at
+// setAside keeps what polls remember apart from a look, until the returned function is called. Looks have pauses of their own: a person may look at
 // any revision, and one whose pack breaks a limit must not hold back what services follow.
 func (t *tenure) setAside() (back func()) {
 	kept := t.work
-	t.holds = t.lookHolds
+	t.pauses = t.lookPauses
 	if t.trust != nil {
 		own := *t.trust
 		t.trust = &own

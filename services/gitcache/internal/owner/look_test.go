@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/pack"
+	"fairlead.dev/services/gitcache/internal/pause"
 )
 
 // tooLarge is a host each pack of which breaks a limit.
@@ -36,7 +37,7 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	}
 	host := &tooLarge{}
 	o := New(Config{}, Deps{Fetcher: host, Metrics: metrics, Tracer: noop.NewTracerProvider().Tracer("")})
-	tn := &tenure{loop: newLoop(o, Source{Name: "shop"}), work: newWork(), lookHolds: holds{}}
+	tn := &tenure{loop: newLoop(o, Source{Name: "shop"}), work: newWork(), lookPauses: pause.Pauses{}}
 	fetches := func(commit string) bool {
 		before := host.fetches
 		if err := tn.fetchInto(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, nil, []plumbing.Hash{plumbing.NewHash(commit)}, nil); err == nil {
@@ -57,14 +58,14 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	if !fetches("03") {
 		t.Error("a look holds the polls back")
 	}
-	tn.holds.addPause("submodule", errors.New("down"), mostBackoff)
+	tn.pauses.Add("submodule", errors.New("down"), mostBackoff)
 	func() {
 		defer tn.setAside()()
-		for i := range 2 * maxHolds {
-			tn.holds.addPause(fmt.Sprint(i), errors.New("down"), mostBackoff)
+		for i := range 1000 {
+			tn.pauses.Add(fmt.Sprint(i), errors.New("down"), mostBackoff)
 		}
 	}()
-	if tn.holds.checkPaused("submodule") == nil {
+	if tn.pauses.Check("submodule") == nil {
 		t.Error("looks have polls try again at once what did not work")
 	}
 }

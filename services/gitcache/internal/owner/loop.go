@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pause"
 )
 
 const (
@@ -157,8 +158,8 @@ type tenure struct {
 	combines  int       // that lacked something, in a row
 	planned   time.Time // when the next poll was due before somebody asked for one; zero: nobody did
 
-	answers   map[lookOf]looked // of the last looks
-	lookHolds holds             // fetches that are not tried again with every look
+	answers    map[lookOf]looked // of the last looks
+	lookPauses pause.Pauses      // fetches that are not tried again with every look
 	work
 }
 
@@ -185,7 +186,7 @@ func (l *loop) runTenure(ctx context.Context, lease *coordination.Lease) error {
 	}()
 	l.o.deps.Turned()
 	t := &tenure{
-		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[lookOf]looked{}, lookHolds: holds{},
+		loop: l, lease: lease, mirror: m, heads: m.Heads(), seen: map[string]bool{}, work: newWork(), answers: map[lookOf]looked{}, lookPauses: pause.Pauses{},
 		dirty: true, pollAt: due.Next, due: due.Next, publishAt: time.Now(),
 	}
 	t.warmMirror(ctx)

@@ -35,7 +35,7 @@ func (t *tenure) wantedNames(s Source) (n fetch.Names) {
 // missesCommit tells whether a commit is not here and is going to be asked for.
 func (t *tenure) missesCommit(commit string) bool {
 	id := plumbing.NewHash(commit)
-	return t.holds.checkPaused(wantsKey([]plumbing.Hash{id})) == nil && !t.hasObject(id)
+	return t.pauses.Check(wantsKey([]plumbing.Hash{id})) == nil && !t.hasObject(id)
 }
 
 // noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not yet.

@@ -20,12 +20,13 @@ import (
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pause"
 )
 
 // work is what polls keep for the next ones.
 type work struct {
 	checked bool                              // that the mirror has the objects of its heads
-	holds   holds                             // fetches that are not tried again with every poll
+	pauses  pause.Pauses                      // fetches that are not tried again with every poll
 	trust   *trust                            // nil: nothing has to be signed
 	content *contentTrust                     // the same of charts and artifacts
 	whole   map[plumbing.Hash][]plumbing.Hash // the submodules of commits that have all of them here
@@ -52,7 +53,7 @@ type work struct {
 
 func newWork() work {
 	return work{
-		holds: holds{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{},
+		pauses: pause.Pauses{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{},
 		based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*fetch.Charts{},
 		failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, credentials: map[string]credentials{}, grown: true,
 	}

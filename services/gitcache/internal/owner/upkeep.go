@@ -19,7 +19,7 @@ func (t *tenure) lookAfter(ctx context.Context) {
 		return
 	}
 	t.measureMirror()
-	if t.holds.checkPaused(key) != nil {
+	if t.pauses.Check(key) != nil {
 		return
 	}
 	select {
@@ -32,11 +32,11 @@ func (t *tenure) lookAfter(ctx context.Context) {
 	switch {
 	case err == nil:
 		t.grown = false
-		t.holds.clearPause(key)
+		t.pauses.Clear(key)
 	case ctx.Err() != nil:
 		return
 	default:
-		t.holds.addPause(key, err, mostNeglect)
+		t.pauses.Add(key, err, mostNeglect)
 		t.loop.o.deps.Log.WarnContext(ctx, "mirror is not repacked; it goes on with more packs than it needs", "source", t.loop.currentSource().Name, "err", err)
 	}
 	t.loop.o.deps.Metrics.countUpkeep(err)

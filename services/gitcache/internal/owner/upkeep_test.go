@@ -1,8 +1,6 @@
 package owner
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -39,70 +37,6 @@ func TestRequestsAreCountedForAnHour(t *testing.T) {
 		nap(24 * time.Hour)
 		if got := h.sumRequests(time.Now()); got != 0 {
 			t.Errorf("%d requests after a day without any", got)
-		}
-	})
-}
-
-// A repository whose packs break a limit is checked every few minutes at most, however often it is pushed to, and then
-// ever more seldom.
-func TestARepositoryOverALimitIsHeldWhateverIsPushed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h, bad := holds{}, errors.New("too large")
-		for n := range 12 {
-			h.pauseLong(fmt.Sprint("wants ", n), "repository", bad)
-			pause := min(firstBackoff<<(limitTimes+n), mostSpoiled)
-			nap(pause/2 - 1)
-			if err := h.checkPaused("repository"); !errors.Is(err, bad) {
-				t.Fatalf("after the %dth pack others are fetched within %s", n+1, pause/2)
-			}
-			nap(pause + 1)
-			if err := h.checkPaused("repository"); err != nil {
-				t.Fatalf("after the %dth pack others wait longer than %s", n+1, pause*3/2)
-			}
-		}
-		h.clearPause("repository")
-		h.pauseLong("wants", "repository", bad)
-		nap(firstBackoff << limitTimes * 3 / 2)
-		if h.checkPaused("repository") != nil || h.checkPaused("wants") == nil {
-			t.Error("a repository that was fetched is held as long as before, or the pack itself is not")
-		}
-	})
-}
-
-func TestWhatDoesNotWorkIsTriedEverMoreSeldom(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		h, bad := holds{}, errors.New("bad")
-		for n := range 30 {
-			h.addPause("x", bad, time.Hour)
-			bound := min(firstBackoff<<n, time.Hour)
-			if n > 20 {
-				bound = time.Hour
-			}
-			if err := h.checkPaused("x"); !errors.Is(err, bad) {
-				t.Fatalf("it is tried at once: %v", err)
-			}
-			nap(bound/2 - 1)
-			if h.checkPaused("x") == nil {
-				t.Fatalf("the %dth pause is shorter than %s", n+1, bound/2)
-			}
-			nap(bound + 1)
-			if err := h.checkPaused("x"); err != nil {
-				t.Fatalf("the %dth pause is longer than %s", n+1, bound*3/2)
-			}
-		}
-		h.clearPause("x")
-		h.addPause("x", bad, time.Hour)
-		nap(firstBackoff * 3 / 2)
-		if err := h.checkPaused("x"); err != nil {
-			t.Error("what worked once is held as long as before")
-		}
-		for i := range 3 * maxHolds {
-			h.addPause(string(rune(i)), bad, time.Hour)
-		}
-		if len(h) > maxHolds {
-			t.Errorf("%d are remembered", len(h))
 		}
 	})
 }
