@@ -1,0 +1,44 @@
+#!/bin/sh
+# Builds a program of another project as a dependency, and an image of it for the nodes, into a cache outside of the work tree, unless they
+# are there already, and prints the folder. The build.sh of a tool folder calls it, in that folder; it has the go.mod.
+#   ../nodelocal/image.sh MODULE PACKAGE FROM TO
+# PACKAGE is relative to the module, and the last part of its path names the image, whose tag is the version of the module. FROM is a
+# file or a folder of the module, which the folder has as TO beside the image. Only the path goes to stdout. Safe to run several times at once.
+set -eu
+module=$1 package=$2 from=$3 to=$4
+tool=$(basename "$PWD") program=$(basename "$package")
+
+if [ -z "${HOME:-}" ]; then
+    HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
+    [ -n "$HOME" ] && [ -w "$HOME" ] || HOME="${TMPDIR:-/tmp}/fairlead-$(id -u)"
+    export HOME
+fi
+nodelocal=$(../nodelocal/build.sh)
+export GOWORK=off CGO_ENABLED=0
+
+cache="${FAIRLEAD_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fairlead}/$tool"
+version=$(awk -v module="$module" '$1 == module { print $2; exit }' go.mod)
+hash=$({ cat go.mod go.sum build.sh ../nodelocal/image.sh && go version; } | sha256sum | cut -c1-16)
+dir="$cache/$version-$hash"
+
+if [ ! -e "$dir/$program.tar" ]; then
+    mkdir -p "$cache"
+    exec 9>"$cache/lock"
+    flock 9
+    if [ ! -e "$dir/$program.tar" ]; then
+        echo "$tool: building $program $version from source (some ten minutes the first time, then cached in $cache)" >&2
+        temp=$(mktemp -d "$cache/building.XXXXXX")
+        trap 'rm -rf "$temp"' EXIT
+        mkdir "$temp/done"
+        GOMAXPROCS=16 go list -deps "$module/$package" >/dev/null 2>&1 || : # downloads at once; go build takes as many as there are processors
+        go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$temp/done/$program" "$module/$package" >&2 9>&-
+        "$nodelocal" image --tag "$program:$version" --entrypoint "$temp/done/$program" --out "$temp/done/$program.tar"
+        rm "$temp/done/$program"
+        cp -r "$(go list -m -f '{{.Dir}}' "$module")/$from" "$temp/done/$to"
+        chmod -R u+w "$temp/done/$to" # modules are read-only
+        mv -T "$temp/done" "$dir"
+        find "$cache" -mindepth 1 -maxdepth 1 -type d -mtime +14 -exec rm -rf {} +
+    fi
+fi
+touch "$dir"
+echo "$dir"
