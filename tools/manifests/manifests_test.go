@@ -61,7 +61,10 @@ func sets() map[string]map[string]any {
 			"distributor": map[string]any{
 				"kind": "DaemonSet", "cache": map[string]any{"hostPath": "/var/cache/fairlead"},
 			},
-			"tunnel": map[string]any{"autoscaling": map[string]any{"enabled": true}},
+			"tunnel": map[string]any{"autoscaling": map[string]any{
+				"enabled":  true,
+				"behavior": map[string]any{"scaleDown": map[string]any{"stabilizationWindowSeconds": 60}},
+			}},
 			"ingress": map[string]any{
 				"enabled": true, "className": "nginx", "hosts": map[string]any{"console": "console.example.com"},
 				"tlsSecret": "t",
