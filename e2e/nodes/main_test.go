@@ -20,6 +20,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, serveProxy(address))
 		os.Exit(1)
 	}
+	if arguments := os.Getenv(loadVariable); arguments != "" {
+		fmt.Fprintln(os.Stderr, dial(arguments))
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
