@@ -56,17 +56,7 @@ func (w Workload) ListServices(ctx context.Context, ref resource.Reference) ([]*
 		if _, err := k.ReadOne(ctx, w.Hub, ref.Name); err != nil {
 			return nil, err
 		}
-		found, err := resource.ServiceKind().ReadMatching(ctx, w.Hub, resource.Question{Filter: resource.LabelField(resource.GlobalLabel) + ` = "` + ref.Name + `"`})
-		if err != nil {
-			return nil, err
-		}
-		var all []*consolev1.Service
-		for _, m := range found {
-			if s, ok := m.(*consolev1.Service); ok {
-				all = append(all, s)
-			}
-		}
-		return all, nil
+		return ServicesOf(ctx, w.Hub, ref.Name)
 	}
 	return nil, fmt.Errorf("only services and globalservices run something, not %q", ref.Kind)
 }
