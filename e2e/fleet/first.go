@@ -76,7 +76,7 @@ func (r *Run) disturb(ctx context.Context, m *meter) error {
 		for _, name := range []string{"console", "distributor"} {
 			m.pause(name)
 			if name == "console" {
-				r.First.Written += gitcache.Written(r.hub.parts[name].Pid())
+				r.First.Written += r.hub.written()
 			}
 			if err := r.hub.parts[name].Kill(); err != nil {
 				return err
@@ -113,11 +113,16 @@ func burn(ctx context.Context, text string) error {
 	return nil
 }
 
-// database is the size of the files of the console's database.
-func (h *hub) database() (size int64) {
-	if h.cfg.Postgres {
+// written is what the console's process wrote, in bytes; 0 of one elsewhere.
+func (h *hub) written() int64 {
+	if h.cfg.Elsewhere != nil {
 		return 0
 	}
+	return gitcache.Written(h.parts["console"].Pid())
+}
+
+// database is the size of the files of the console's database; 0 over PostgreSQL and elsewhere.
+func (h *hub) database() (size int64) {
 	_ = filepath.WalkDir(h.dir("console"), func(path string, entry fs.DirEntry, err error) error { // files that go meanwhile are not counted
 		if ok, _ := filepath.Match("console.db*", filepath.Base(path)); err != nil || !ok {
 			return nil //nolint:nilerr // as above

@@ -65,6 +65,32 @@ type Config struct {
 	ViewsPerSecond float64
 	// Reconnect restarts the distributor at the end, and measures until all agents are back.
 	Reconnect bool
+	// Elsewhere is a hub that runs already; nil: the run starts one.
+	Elsewhere *Elsewhere
+}
+
+// Elsewhere is a hub that runs already, in pods for example, and stays when the run ends. Its processes are not measured.
+type Elsewhere struct {
+	URLs map[string]string // by part
+	// Secrets is the folder that `fairlead init --git` made for the hub. Its Secret "git" has to be in the hub.
+	Secrets string
+	// GitListen is an address of this machine that the gitcaches reach, of a host in the certificate.
+	GitListen string
+}
+
+func (e *Elsewhere) file(name string) string { return filepath.Join(e.Secrets, name) }
+
+// Validate says what is missing.
+func (e *Elsewhere) Validate() error {
+	for _, part := range hubParts() {
+		if e.URLs[part] == "" {
+			return fmt.Errorf("hub: the URL of its %s is missing", part)
+		}
+	}
+	if e.Secrets == "" || e.GitListen == "" {
+		return errors.New("hub: its secrets and an address for the Git server are needed")
+	}
+	return nil
 }
 
 // Validate says what is wrong.
@@ -84,8 +110,12 @@ func (c Config) Validate() error {
 		return fmt.Errorf("disturb: must be %s or %s", DisturbKill, DisturbStarve)
 	case c.Downloads < 0 || c.Downloads > 1 || c.Tunnels < 0 || c.Tunnels > 1 || c.ChangesPerHour < 0:
 		return errors.New("shares must be from 0 to 1")
+	case c.Elsewhere == nil:
+		return nil
+	case c.Postgres || c.Plaintext || c.Cold || c.Faults || c.Disturb != "" || c.Reconnect || c.ViewsPerSecond > 0:
+		return errors.New("hub: what is done to a hub's processes takes a hub that the run starts")
 	}
-	return nil
+	return c.Elsewhere.Validate()
 }
 
 // CacheDir is where what was prepared for a fleet of this size is kept between runs.

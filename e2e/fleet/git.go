@@ -20,15 +20,25 @@ import (
 
 // gitHost serves the sources' repositories from this process.
 type gitHost struct {
-	dir    string
-	listen string
-	server *gitserver.Server
-	stop   context.CancelFunc
-	ended  chan error
+	dir     string
+	listen  string
+	account *gitserver.Account // of a server for a hub elsewhere; nil: none
+	server  *gitserver.Server
+	stop    context.CancelFunc
+	ended   chan error
 }
 
 func startGit(ctx context.Context, cfg Config, listen string) (*gitHost, error) {
 	g := &gitHost{dir: filepath.Join(cfg.Dir, "git"), listen: listen}
+	if e := cfg.Elsewhere; e != nil {
+		password, err := os.ReadFile(e.file("git/password"))
+		if err != nil {
+			return nil, err
+		}
+		g.account = &gitserver.Account{
+			User: "git", Password: strings.TrimSpace(string(password)), CertFile: e.file("tls/tls.crt"), KeyFile: e.file("tls/tls.key"),
+		}
+	}
 	var err error
 	if g.server, err = g.newServer(); err != nil {
 		return nil, err
@@ -42,7 +52,7 @@ func startGit(ctx context.Context, cfg Config, listen string) (*gitHost, error) 
 }
 
 func (g *gitHost) newServer() (*gitserver.Server, error) {
-	return gitserver.New(gitserver.Config{Dir: g.dir, Listen: g.listen, Log: slog.New(slog.DiscardHandler)})
+	return gitserver.New(gitserver.Config{Dir: g.dir, Listen: g.listen, Account: g.account, Log: slog.New(slog.DiscardHandler)})
 }
 
 // serve begins, or begins again, to answer.

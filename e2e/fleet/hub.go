@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -51,8 +52,8 @@ func program(part string) string {
 type hub struct {
 	cfg   Config
 	urls  map[string]string
-	ca    string // PEM file; empty: plaintext
-	parts map[string]*process.Process
+	ca    string                      // PEM file; empty: plaintext
+	parts map[string]*process.Process // none of a hub that runs elsewhere
 	git   *gitHost
 	small bool               // the first distributor's cache has a small disk of its own
 	front *balancer.Balancer // nil: none
@@ -60,6 +61,27 @@ type hub struct {
 	db    postgrestest.Server
 	http  *http.Client
 	api   *api
+}
+
+// reachHub returns a hub that runs already.
+func reachHub(ctx context.Context, cfg Config) (h *hub, err error) {
+	h = &hub{cfg: cfg, urls: maps.Clone(cfg.Elsewhere.URLs), ca: cfg.Elsewhere.file("tls/ca.crt")}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.stop(ctx))
+		}
+	}()
+	if err := errors.Join(os.MkdirAll(cfg.Dir, 0o700), cfg.claim()); err != nil {
+		return h, err
+	}
+	if h.git, err = startGit(ctx, cfg, cfg.Elsewhere.GitListen); err != nil {
+		return h, err
+	}
+	if h.http, err = client.New(client.Config{CAFile: h.ca}); err != nil {
+		return h, err
+	}
+	h.api, err = newAPI(ctx, h.http, h.urls, cfg.Elsewhere.file("hub/hub.secret"))
+	return h, err
 }
 
 // startHub starts what the catalog can be written with; follow starts the rest. Processes that run after an error are
@@ -140,6 +162,9 @@ func (h *hub) distributorURLs() (urls []string) {
 
 // follow starts what follows the catalog.
 func (h *hub) follow(ctx context.Context) error {
+	if h.cfg.Elsewhere != nil {
+		return nil // it runs already
+	}
 	for _, name := range h.cfg.names()[1:] {
 		if err := h.startPart(ctx, name); err != nil {
 			return err

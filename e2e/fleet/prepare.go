@@ -66,11 +66,15 @@ func (r *Run) prepare(ctx context.Context) error {
 }
 
 func (r *Run) putSources(ctx context.Context) error {
+	secret := ""
+	if r.cfg.Elsewhere != nil {
+		secret = "git"
+	}
 	for i := range r.cfg.Sources {
 		_, err := r.hub.api.sources.UpdateSource(ctx, &consolev1.UpdateSourceRequest{AllowMissing: true, Source: &consolev1.Source{
 			Metadata: &consolev1.Metadata{Name: sourceName(i)},
 			Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{
-				Url: r.hub.git.server.URL(sourceName(i)), Interval: durationpb.New(sourceInterval),
+				Url: r.hub.git.server.URL(sourceName(i)), Secret: secret, Interval: durationpb.New(sourceInterval),
 			}},
 		}})
 		if err != nil {

@@ -15,8 +15,10 @@ func (r *Run) Print(w io.Writer) {
 	}
 	fmt.Fprintf(w, "\nFirst delivery of %d services to %d clusters: %.1f s\n", r.cfg.Clusters*r.cfg.Services, r.cfg.Clusters, r.Settled.Seconds())
 	printUsage(w, r.SettledUsage)
-	fmt.Fprintf(w, "the console wrote %d MiB for a database of %d MiB; %d calls of agents were made again\n",
-		r.First.Written>>20, r.First.Database>>20, r.First.Refused)
+	if r.cfg.Elsewhere == nil {
+		fmt.Fprintf(w, "the console wrote %d MiB for a database of %d MiB\n", r.First.Written>>20, r.First.Database>>20)
+	}
+	fmt.Fprintf(w, "%d calls of agents were made again\n", r.First.Refused)
 	fmt.Fprintf(w, "%d applies of a person meanwhile: p50 %.0f ms  p99 %.0f ms\n", r.First.Applies.Count,
 		ms(r.First.Applies.Quantile(0.5)), ms(r.First.Applies.Quantile(0.99)))
 	for _, text := range slices.Sorted(maps.Keys(r.First.ApplyErrors)) {

@@ -35,7 +35,9 @@ func (r *Run) meter() *meter {
 		m.pids[name], m.cpu[name] = pid, gitcache.CPU(pid)
 	}
 	for _, name := range hubParts() {
-		add(name, r.hub.parts[name].Pid())
+		if p := r.hub.parts[name]; p != nil {
+			add(name, p.Pid())
+		}
 	}
 	for i, pid := range r.simulators.pids {
 		add(simulatorName(i), pid)

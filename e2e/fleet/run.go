@@ -12,7 +12,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/delivery"
 )
@@ -83,7 +82,11 @@ func Do(ctx context.Context, cfg Config, progress io.Writer) (r *Run, err error)
 		return nil, err
 	}
 	r = &Run{cfg: cfg, progress: progress, begin: time.Now(), errors: newStats(), Logged: map[string]int{}}
-	if r.hub, err = startHub(ctx, cfg); err != nil {
+	begin := startHub
+	if cfg.Elsewhere != nil {
+		begin = reachHub
+	}
+	if r.hub, err = begin(ctx, cfg); err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, r.hub.stop(ctx)) }()
@@ -155,7 +158,7 @@ func (r *Run) Errors() map[string]int64 { return r.errors.Errors }
 // settle waits until every agent has something for each of its services, all reports are acknowledged and lists show them.
 func (r *Run) settle(ctx context.Context) error {
 	meter := r.meter()
-	written := gitcache.Written(r.hub.parts["console"].Pid())
+	written := r.hub.written()
 	stop := r.applying(ctx, &r.First)
 	defer stop()
 	want, disturbed := r.cfg.Clusters*r.cfg.Services, r.cfg.Disturb == ""
@@ -183,7 +186,7 @@ func (r *Run) settle(ctx context.Context) error {
 	}
 	stop()
 	r.Settled, r.SettledUsage = time.Since(meter.begin), meter.end(ctx, r.hub)
-	r.First.Written += gitcache.Written(r.hub.parts["console"].Pid()) - written
+	r.First.Written += r.hub.written() - written
 	r.First.Database = r.hub.database()
 	r.say("everything is delivered, reported and shown after %.1f s", r.Settled.Seconds())
 	return nil

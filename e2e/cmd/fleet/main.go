@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -48,13 +49,23 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	flags.DurationVar(&cfg.Hold, "hold", time.Minute, "how long each outage lasts")
 	flags.BoolVar(&cfg.Reconnect, "reconnect", false, "kill the distributor at the end, and wait until all agents are back")
 	flags.StringVar(&cfg.Disturb, "disturb", "", "what happens when half is delivered for the first time: kill (console and distributor, by SIGKILL) or starve (half of the processors are taken away for a minute)")
+	elsewhere := fleet.Elsewhere{URLs: map[string]string{}}
+	flags.Func("hub", "`PART=URL` of a hub that runs already, once for console, gitcache, distributor and tunnel; default: the run starts one", func(text string) error {
+		part, url, _ := strings.Cut(text, "=")
+		elsewhere.URLs[part], cfg.Elsewhere = url, &elsewhere
+		return nil
+	})
+	flags.StringVar(&elsewhere.Secrets, "secrets", "", "with -hub: the `folder` that \"fairlead init --git\" made for the hub, whose Secret \"git\" is in the hub")
+	flags.StringVar(&elsewhere.GitListen, "git-listen", "", "with -hub: `address` for the sources' Git server, which the gitcaches must reach")
 	floor := flags.Bool("floor", false, "measure a server that does nothing at the end, with the same agents")
 	flags.StringVar(&cfg.Dir, "dir", "", "`folder` for all data, with what was prepared for the next run of this size, and of no other; default: one in the user's cache")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if cfg.Bins, err = gitcache.Bins("."); err != nil {
-		return err
+	if cfg.Elsewhere == nil {
+		if cfg.Bins, err = gitcache.Bins("."); err != nil {
+			return err
+		}
 	}
 	if cfg.Executable, err = os.Executable(); err != nil {
 		return err
@@ -82,12 +93,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return seen.Fault()
 }
 
-// folder chooses where the data is. The data in PostgreSQL ends with the run, so nothing else is kept then.
+// folder chooses where the data is. The data in PostgreSQL ends with the run, and a hub elsewhere may be another one next time, so nothing is
+// kept then.
 func folder(cfg *fleet.Config) (end func() error, err error) {
 	if cfg.Dir != "" {
 		return func() error { return nil }, nil
 	}
-	if cfg.Postgres {
+	if cfg.Postgres || cfg.Elsewhere != nil {
 		cfg.Dir, err = os.MkdirTemp("", "fairlead-fleet-")
 		return func() error { return os.RemoveAll(cfg.Dir) }, err
 	}
