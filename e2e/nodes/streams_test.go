@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,49 @@ var (
 	streamFor = flag.Duration("stream-for", 75*time.Second, "with -long: how long streams stay open; more than the 60 s after which proxies like to cut")
 )
 
-const ingressPage = "../../deploy/kustomize/hub/values-ingress-http2.yaml"
+// front is a way in to the hub: Traefik with values that the docs have for it.
+type front struct {
+	values    string // file of deploy/kustomize/hub
+	gateway   bool   // HTTPRoutes of a Gateway, not an Ingress
+	protocols string // spoken to clients; a WebSocket is of HTTP/1.1, so one that prefers h2 speaks that, too
+	transport string // to the hub
+	two       bool   // whether requests of HTTP/2 come
+}
+
+var fronts = map[string]front{
+	"ingress-h2":     {values: "values-ingress-http2.yaml", protocols: "h2, http/1.1", two: true},
+	"ingress-http-1": {values: "values-ingress-http2.yaml", protocols: "http/1.1", transport: "disableHTTP2: true, "},
+	"gateway":        {values: "values-gateway.yaml", gateway: true, protocols: "h2, http/1.1", two: true},
+}
+
+// gateway leads to the hub by its HTTPRoutes, with the certificate of the hub.
+const gateway = `apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: traefik}
+spec: {controllerName: traefik.io/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: public, namespace: gateways}
+spec:
+  gatewayClassName: traefik
+  listeners:
+    - name: https
+      port: 8443
+      protocol: HTTPS
+      tls: {certificateRefs: [{name: fairlead-tls}]}
+      allowedRoutes: {namespaces: {from: All}}
+---
+`
+
+// typing types a line now and then, and never ends by itself: typeEvery is the seconds between two lines.
+const (
+	typing    = `n=0; while sleep 5; do n=$((n+1)); echo "typed $n"; done`
+	typeEvery = 5
+)
+
+// watchEnds is how long a watch lives at least until the API server itself ends it, without an error: kubectl ends then, too.
+const watchEnds = 30 * time.Minute
 
 // ingress is Traefik, at the names that the balancer has.
 const ingress = `apiVersion: rbac.authorization.k8s.io/v1
@@ -48,13 +91,13 @@ metadata: {name: balancer, namespace: hub}
 spec:
   selector: {matchLabels: {app: balancer}}
   template:
-    metadata: {labels: {app: balancer}, annotations: {speaks: "PROTOCOLS"}}
+    metadata: {labels: {app: balancer}}
     spec:
       containers:
         - name: traefik
           image: IMAGE
           args:
-            - --providers.kubernetesingress
+            - --providers.PROVIDER
             - --providers.kubernetescrd
             - --entryPoints.websecure.address=:8443
             - ARGUMENT
@@ -65,51 +108,61 @@ spec:
           readinessProbe: {httpGet: {path: /ping, port: 8082}, periodSeconds: 1}
 `
 
-// Streams of real containers get through the tunnel and an ingress by Traefik, with the values that the docs have for it, by HTTP/2
-// and where it speaks HTTP/1.1 only, on both sides: logs
-// that are followed, a watch and a forwarded port stay open, and files are copied both ways.
+// Streams of real containers get through the tunnel and Traefik, with the values that the docs have for an ingress and for a Gateway,
+// by HTTP/2 and where HTTP/1.1 only is spoken, on both sides: logs that are followed, a watch, a shell with a terminal and a
+// forwarded port stay open, and files are copied both ways. The kubeconfig's token lives for 10 minutes: streams that stay open for longer outlive it.
 func TestStreamsThroughAnIngress(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
 	}
 	t.Parallel()
 	traefik := buildIngress(t)
-	w := start(t, 1, filepath.Join(traefik, "traefik.tar"))
-	w.hubURL = "https://console.hub.svc"
+	for name, f := range fronts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, 1, filepath.Join(traefik, "traefik.tar"))
+			w.hubURL = "https://console.hub.svc"
+			w.installBehind(t, f, traefik)
+			w.logIn(t)
+			w.installAgent(t)
+			w.serveGit(t)
+			w.push(t, "first")
+			w.fairlead(t, catalog, "apply", "-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
+			w.awaitRunning(t, "first")
+			w.await(t, "the tunnel is up", func(ctx context.Context) error {
+				_, err := w.tryFairlead(ctx, "", "kubectl", "edge", "--", "get", "namespaces", "--request-timeout=10s")
+				return err
+			})
+			began := time.Now()
+			w.lookThroughTunnel(t, "first")
+			w.streamThroughTunnel(t)
+			w.copyThroughTunnel(t)
+			t.Logf("streams and copies took %.1f s", time.Since(began).Seconds())
+			log := w.kubectl(t, "", "logs", "--namespace=hub", "deployment/balancer", "--tail=-1")
+			if two := strings.Contains(log, "HTTP/2.0\""); two != f.two {
+				t.Errorf("the front had requests by HTTP/2: %t", two)
+			}
+			if w.webSockets(t) == 0 {
+				t.Error("the agent has had no WebSocket through the front")
+			}
+		})
+	}
+}
+
+// installBehind installs the hub and the front.
+func (w *world) installBehind(t *testing.T, f front, traefik string) {
+	t.Helper()
 	w.kubectl(t, readPage(t, filepath.Join(traefik, "crds.yaml")), "apply", "--server-side", "-f", "-")
 	w.kubectl(t, "", "create", "namespace", "hub")
-	page := readPage(t, ingressPage)
+	if f.gateway {
+		w.kubectl(t, "", "apply", "--server-side", "-f", filepath.Join(traefik, "gateway-crds"))
+		w.kubectl(t, "", "create", "namespace", "gateways")
+	}
+	page := readPage(t, filepath.Join("../../deploy/kustomize/hub", f.values))
 	_, values, _ := strings.Cut(page, "\nurls:\n")
 	values = strings.NewReplacer("fairlead.example.com", "hub.svc", "fairlead-ingress-tls", "fairlead-tls").Replace(values)
 	w.installHub(t, hubValues+"trustedProxies: [10.244.0.0/16]\nurls:\n"+values)
-	speak := func(protocol string) { w.speak(t, page, protocol) }
-	speak("both")
-	w.logIn(t)
-	w.installAgent(t)
-	w.serveGit(t)
-	w.push(t, "first")
-	w.fairlead(t, catalog, "apply", "-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
-	w.awaitRunning(t, "first")
-	for _, protocol := range []string{"h2", "http/1.1"} {
-		before := w.webSockets(t)
-		speak(protocol)
-		w.await(t, "people get through by "+protocol, func(ctx context.Context) error {
-			_, err := w.tryFairlead(ctx, "", "kubectl", "edge", "--", "get", "namespaces", "--request-timeout=10s")
-			return err
-		})
-		began := time.Now()
-		w.lookThroughTunnel(t, "first")
-		w.streamThroughTunnel(t, strings.ReplaceAll(protocol, "/", "-"))
-		w.copyThroughTunnel(t)
-		t.Logf("%s: streams and copies took %.1f s", protocol, time.Since(began).Seconds())
-		log := w.kubectl(t, "", "logs", "--namespace=hub", "deployment/balancer", "--tail=-1")
-		if two := strings.Contains(log, "HTTP/2.0\""); two != (protocol == "h2") {
-			t.Errorf("the ingress that speaks %s had requests by HTTP/2: %t", protocol, two)
-		}
-		if after := w.webSockets(t); after <= before {
-			t.Errorf("the agent has no WebSocket through the ingress that speaks %s", protocol)
-		}
-	}
+	w.startFront(t, f)
 }
 
 // webSockets counts the sessions that the agent has begun over a WebSocket.
@@ -132,44 +185,49 @@ func buildIngress(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// speak starts the ingress anew. A WebSocket is of HTTP/1.1, so that one that speaks h2 speaks that, too. What Traefik needs besides the values is in their comments.
-func (w *world) speak(t *testing.T, page, protocol string) {
+// startFront starts Traefik. What Traefik needs besides the values is in the comments of the ingress' values.
+func (w *world) startFront(t *testing.T, f front) {
 	t.Helper()
-	var transport strings.Builder
-	for _, line := range regexp.MustCompile(`(?m)^ *#   (.*)$`).FindAllStringSubmatch(page, -1) {
-		transport.WriteString(line[1] + "\n")
-	}
-	protocols, more := `"h2", "http/1.1"`, ""
-	switch protocol {
-	case "both":
-		protocols = `"http/1.1", "h2"`
-	case "http/1.1":
-		protocols, more = `"http/1.1"`, "disableHTTP2: true, "
-	}
+	page := readPage(t, "../../deploy/kustomize/hub/values-ingress-http2.yaml")
 	argument := regexp.MustCompile(`--entryPoints\S+readTimeout=0`).FindString(page)
 	version := regexp.MustCompile(`github.com/traefik/traefik/v3 (v\S+)`).FindStringSubmatch(readPage(t, "../../tools/ingresslocal/go.mod"))[1]
-	text := strings.NewReplacer(`"PROTOCOLS"`, "'"+protocols+"'", "PROTOCOLS", protocols, "IMAGE", "traefik:"+version, "ARGUMENT", argument).Replace(ingress)
-	text += "---\n" + strings.Replace(transport.String(), "spec: {", "spec: {"+more, 1)
+	provider := "kubernetesingress"
+	if f.gateway {
+		provider = "kubernetesgateway"
+	}
+	text := strings.NewReplacer("PROTOCOLS", f.protocols, "IMAGE", "traefik:"+version, "ARGUMENT", argument, "PROVIDER", provider).Replace(ingress)
+	if f.gateway {
+		w.kubectl(t, "", "create", "secret", "tls", "fairlead-tls", "--namespace=gateways",
+			"--cert="+filepath.Join(w.secrets, "tls/tls.crt"), "--key="+filepath.Join(w.secrets, "tls/tls.key"))
+		w.kubectl(t, "", "create", "configmap", "fairlead-ca", "--namespace=fairlead", "--from-file=ca.crt="+filepath.Join(w.secrets, "tls/ca.crt"))
+		text += "---\n" + gateway
+	} else {
+		text += "---\n"
+		for _, line := range regexp.MustCompile(`(?m)^ *#   (.*)$`).FindAllStringSubmatch(page, -1) {
+			text += strings.Replace(line[1], "spec: {", "spec: {"+f.transport, 1) + "\n"
+		}
+		text += "---\n"
+	}
 	services := strings.SplitAfter(balancer, "\n---\n")
-	text += "---\n" + strings.Join(services[len(services)-4:], "")
+	text += strings.Join(services[len(services)-4:], "")
 	w.kubectl(t, text, "apply", "-f", "-")
 	w.kubectl(t, "", "rollout", "status", "--namespace=hub", "deployment/balancer", "--timeout=3m")
-	w.await(t, "one ingress is left", func(ctx context.Context) error {
-		pods, err := w.tryKubectl(ctx, "", "get", "pods", "--namespace=hub", "--output=name")
-		if err == nil && len(strings.Fields(pods)) != 1 {
-			err = errors.New(pods)
+	trusted := []string{"SSL_CERT_FILE=" + filepath.Join(w.secrets, "tls/ca.crt")}
+	w.await(t, "the front leads to the hub", func(ctx context.Context) error {
+		answer, err := w.inLab(ctx, trusted, "", filepath.Join(filepath.Dir(w.program), "testpod"), "get", w.hubURL+"/readyz")
+		if err == nil && !strings.HasPrefix(answer, "ok") {
+			err = fmt.Errorf("it answers %q", answer)
 		}
 		return err
 	})
 }
 
 // streamThroughTunnel has streams open at once, until the container has written a line a second for as long as the test wants.
-func (w *world) streamThroughTunnel(t *testing.T, name string) {
+func (w *world) streamThroughTunnel(t *testing.T) {
 	t.Helper()
-	begin := func(what string, args ...string) *process.Process {
-		p := process.New(w.dir, name+"-"+what, w.program, append([]string{
-			"exec", "--dir", w.lab, "--", filepath.Join(w.bins.Dir, "fairlead"), "kubectl", "edge", "--",
-		}, args...)...)
+	kubectl := []string{filepath.Join(w.bins.Dir, "fairlead"), "kubectl", "edge", "--"}
+	begin := func(what string, command ...string) *process.Process {
+		p := process.New(w.dir, what, w.program, append([]string{"exec", "--dir", w.lab, "--"}, command...)...)
 		p.Env = []string{"FAIRLEAD_CONFIG=" + filepath.Join(w.dir, "fairlead.yaml"), "PATH=" + w.path + ":" + os.Getenv("PATH")}
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
@@ -179,9 +237,12 @@ func (w *world) streamThroughTunnel(t *testing.T, name string) {
 	}
 	port := "18080"
 	streams := map[string]*process.Process{
-		"logs":    begin("logs", "logs", "--namespace=web", "deployment/web", "--follow", "--tail=1"),
-		"watch":   begin("watch", "get", "configmaps", "--namespace=web", "--watch", "--output=name"),
-		"forward": begin("forward", "port-forward", "--namespace=web", "service/web", port+":80"),
+		"logs": begin("logs", append(kubectl, "logs", "--namespace=web", "deployment/web", "--follow", "--tail=1")...),
+		"watch": begin("watch", "sh", "-c", "while echo begun; $*; do :; done", "sh",
+			strings.Join(append(kubectl, "get", "configmaps", "--namespace=web", "--watch", "--output=name"), " ")),
+		"forward": begin("forward", append(kubectl, "port-forward", "--namespace=web", "service/web", port+":80")...),
+		"shell": begin("shell", "sh", "-c", typing+` | script --quiet --return --command "$*" /dev/null`, "sh",
+			strings.Join(append(kubectl, "exec", "--namespace=web", "-it", "deployment/web", "--", "/testpod", "echo"), " ")),
 	}
 	w.await(t, "the port is forwarded", func(ctx context.Context) error { return w.getForwarded(ctx, port) })
 	lines := int(streamFor.Seconds())
@@ -193,11 +254,22 @@ func (w *world) streamThroughTunnel(t *testing.T, name string) {
 		}
 		return err
 	})
-	w.kubectl(t, "", "create", "configmap", "seen-"+name, "--namespace=web")
+	w.awaitLong(t, deadline, "the shell answers what is typed", func(context.Context) error {
+		log, err := streams["shell"].Log()
+		// The terminal shows each word as it is typed, and the program writes it again.
+		if last := "typed " + strconv.Itoa(lines/typeEvery) + "\r\n"; err == nil && strings.Count(log, last) < 2 {
+			err = errors.New(log[max(0, len(log)-200):])
+		}
+		return err
+	})
+	w.kubectl(t, "", "create", "configmap", "seen", "--namespace=web")
 	w.await(t, "the watch tells of what is new", func(context.Context) error {
 		log, err := streams["watch"].Log()
-		if err == nil && !strings.Contains(log, "configmap/seen-"+name) {
+		if err == nil && !strings.Contains(log, "configmap/seen") {
 			err = errors.New(log)
+		}
+		if begun := strings.Count(log, "begun\n"); begun > 1+int(*streamFor/watchEnds) {
+			t.Errorf("the watch was begun %d times in %s", begun, *streamFor)
 		}
 		return err
 	})

@@ -3,4 +3,5 @@
 # same version, for kustomize.
 set -eu
 cd "$(dirname "$0")"
-exec ../nodelocal/image.sh sigs.k8s.io/metrics-server cmd/metrics-server manifests/base manifests
+exec ../nodelocal/image.sh sigs.k8s.io/metrics-server cmd/metrics-server \
+    sigs.k8s.io/metrics-server manifests/base manifests

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Builds a program of another project as a dependency, and an image of it for the nodes, into a cache outside of the work tree, unless they
 # are there already, and prints the folder. The build.sh of a tool folder calls it, in that folder; it has the go.mod.
-#   ../nodelocal/image.sh MODULE PACKAGE FROM TO
+#   ../nodelocal/image.sh MODULE PACKAGE [MODULE FROM TO]...
 # PACKAGE is relative to the module, and the last part of its path names the image, whose tag is the version of the module. FROM is a
-# file or a folder of the module, which the folder has as TO beside the image. Only the path goes to stdout. Safe to run several times at once.
+# file or a folder of a module, which the folder has as TO beside the image. Only the path goes to stdout. Safe to run several times at once.
 set -eu
-module=$1 package=$2 from=$3 to=$4
+module=$1 package=$2
+shift 2
 tool=$(basename "$PWD") program=$(basename "$package")
 
 if [ -z "${HOME:-}" ]; then
@@ -34,8 +35,11 @@ if [ ! -e "$dir/$program.tar" ]; then
         go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$temp/done/$program" "$module/$package" >&2 9>&-
         "$nodelocal" image --tag "$program:$version" --entrypoint "$temp/done/$program" --out "$temp/done/$program.tar"
         rm "$temp/done/$program"
-        cp -r "$(go list -m -f '{{.Dir}}' "$module")/$from" "$temp/done/$to"
-        chmod -R u+w "$temp/done/$to" # modules are read-only
+        while [ $# -gt 0 ]; do
+            cp -r "$(go list -m -f '{{.Dir}}' "$1")/$2" "$temp/done/$3"
+            chmod -R u+w "$temp/done/$3" # modules are read-only
+            shift 3
+        done
         mv -T "$temp/done" "$dir"
         find "$cache" -mindepth 1 -maxdepth 1 -type d -mtime +14 -exec rm -rf {} +
     fi
