@@ -156,8 +156,8 @@ skew: install build ## Each order of an upgrade from two earlier commits, there 
 faults: install build ## Links that lose one direction, between all pairs; few descriptors (some 15 minutes, as root; ARGS="-only 'redis to'")
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 90m fairlead.dev/e2e/faults -args -long $(ARGS)
 
-nodes: install build ## Charts, docs and faults on real nodes: install.md word by word, any user, the agent's own upgrade, pulls with a password, streams through an ingress, autoscaling by metrics-server, power and networks cut (some 45 minutes, and a build of Traefik the first time, as root; ARGS="-rounds 40 -copy-mib 5120 -stream-for 1h")
-	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 300m -parallel 1 -run '^Test(ThreeNodesUnderFaults|InstallPageWordByWord|AnyUserAnyVolumeLeastRights|AgentUpgradesItselfAndGoesBack|PullsWithAPassword|StreamsThroughAnIngress|AutoscalerFollowsLoad)$$' fairlead.dev/e2e/nodes -args -long $(ARGS)
+nodes: install build ## Charts, docs and faults on real nodes: install.md word by word, any user, upgrades, pulls with a password, streams through an ingress and a Gateway, autoscaling by metrics-server, 1,000 simulated clusters within the charts' limits, power and networks cut (some 75 minutes, and builds of Traefik and metrics-server the first time, as root; ARGS="-rounds 40 -copy-mib 5120 -stream-for 1h -halfway-for 1h")
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 600m -parallel 1 -skip '^Test(ChartsShipToRealPodsAndSurviveAPowerCut|UpRunsTheSampleOnARealNode)$$' fairlead.dev/e2e/nodes -args -long $(ARGS)
 
 soak: install build ## An hour at ten times the usual load, and nothing may grow (ARGS="-duration 10m")
 	@go run fairlead.dev/e2e/cmd/soak $(ARGS)

@@ -22,17 +22,37 @@ spec: {source: sample, path: apps/agent, cluster: edge, namespace: fairlead-syst
 const upgradePatience = 30 * time.Second
 
 // An agent that is a service of the hub upgrades itself, and goes back from a release whose probe fails, from one that ends
-// at once and from one whose image can't be had: it says so, goes on with other services, and takes the next release.
+// at once and from one whose image can't be had: it says so, goes on with other services, and takes the next release. Two agents, of which
+// one leads, do so too, and with least rights only their StatefulSet is in the folder: a ClusterRole is not theirs to change.
 func TestAgentUpgradesItselfAndGoesBack(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
 	}
 	t.Parallel()
-	w := start(t, 1)
+	for name, i := range map[string]itself{
+		"one with all rights":   {replicas: 1, values: "rbac: {bindAdmins: true}\n"},
+		"two with least rights": {replicas: 2, values: "rbac: {mode: least, bindAdmins: true}\nreplicas: 2\n", kind: "StatefulSet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start(t, 1).upgradeItself(t, i)
+		})
+	}
+}
+
+// itself is an agent that is a service of the hub.
+type itself struct {
+	replicas int
+	values   string // of its chart
+	kind     string // of its objects that are in the folder; empty: all but Secrets
+}
+
+func (w *world) upgradeItself(t *testing.T, i itself) {
+	t.Helper()
 	w.installHub(t, hubValues)
 	w.logIn(t)
 	w.restrict(t, "fairlead-system")
-	manifest := w.installAgentByManifest(t)
+	manifest := w.installAgentByManifest(t, i)
 	w.serveGit(t)
 	w.push(t, "first")
 	w.fairlead(t, catalog, "apply", "-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
@@ -40,7 +60,7 @@ func TestAgentUpgradesItselfAndGoesBack(t *testing.T) {
 	w.write(t, "apps/agent/agent.yaml", manifest)
 	w.push(t, "second")
 	w.fairlead(t, agentService, "apply", "-f", "-")
-	w.awaitAgent(t, "fairlead/agent:dev", "Healthy")
+	w.awaitAgents(t, i.replicas, "fairlead/agent:dev", "Healthy")
 	w.awaitRunning(t, "second")
 
 	w.mustRun(t, nil, w.program, "exec", "--dir", w.lab, "--node", "node-1", "--",
@@ -49,7 +69,7 @@ func TestAgentUpgradesItselfAndGoesBack(t *testing.T) {
 	w.write(t, "apps/agent/agent.yaml", next)
 	began := time.Now()
 	w.push(t, "third")
-	w.awaitAgent(t, "fairlead/agent:next", "Healthy")
+	w.awaitAgents(t, i.replicas, "fairlead/agent:next", "Healthy")
 	w.awaitRunning(t, "third")
 	t.Logf("the agent has upgraded itself in %.1f s", time.Since(began).Seconds())
 
@@ -64,26 +84,26 @@ func TestAgentUpgradesItselfAndGoesBack(t *testing.T) {
 		began := time.Now()
 		w.write(t, "apps/agent/agent.yaml", broken.manifest)
 		w.push(t, name)
-		w.awaitAgent(t, "fairlead/agent:next", "the agent went back from this release of itself", broken.why)
+		w.awaitAgents(t, i.replicas, "fairlead/agent:next", "the agent went back from this release of itself", broken.why)
 		w.awaitRunning(t, name)
 		t.Logf("%s: the agent went back and said so %.1f s after the push", name, time.Since(began).Seconds())
 	}
 
 	w.write(t, "apps/agent/agent.yaml", strings.ReplaceAll(manifest, "--log-level=info", "--log-level=debug"))
 	w.push(t, "mended")
-	w.awaitAgent(t, "fairlead/agent:dev", "Healthy")
+	w.awaitAgents(t, i.replicas, "fairlead/agent:dev", "Healthy")
 	w.awaitRunning(t, "mended")
 	if note := w.kubectl(t, "", "get", "statefulset/fairlead-agent", "--namespace=fairlead-system", "--output=jsonpath={.metadata.annotations}"); strings.Contains(note, "went-back") {
 		t.Errorf("after a release that is ready the agent's StatefulSet has %s", note)
 	}
 }
 
-// installAgentByManifest applies what `fairlead cluster manifest` prints, and returns it without the join token.
-func (w *world) installAgentByManifest(t *testing.T) string {
+// installAgentByManifest applies what `fairlead cluster manifest` prints, and returns what of it is for the folder.
+func (w *world) installAgentByManifest(t *testing.T, i itself) string {
 	t.Helper()
 	w.fairlead(t, "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: edge}\n", "apply", "-f", "-")
 	values := filepath.Join(w.dir, "agent.yaml")
-	if err := os.WriteFile(values, fmt.Appendf(nil, "rbac: {bindAdmins: true}\nupgradePatience: %s\n", upgradePatience), 0o600); err != nil {
+	if err := os.WriteFile(values, fmt.Appendf(nil, "%supgradePatience: %s\n", i.values, upgradePatience), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	manifest := w.fairlead(t, "", "cluster", "manifest", "edge", "--image", "fairlead/agent:dev", "--values", values)
@@ -91,21 +111,21 @@ func (w *world) installAgentByManifest(t *testing.T) string {
 	w.kubectl(t, "", "rollout", "status", "--namespace=fairlead-system", "statefulset/fairlead-agent", "--timeout=3m")
 	var kept []string
 	for part := range strings.SplitSeq(manifest, "\n---\n") {
-		if !strings.Contains(part, "kind: Secret\n") {
+		if i.kind == "" && !strings.Contains(part, "kind: Secret\n") || strings.Contains(part, "\nkind: "+i.kind+"\n") {
 			kept = append(kept, part)
 		}
 	}
 	return strings.Join(kept, "\n---\n")
 }
 
-// awaitAgent waits until the agent's pod runs an image and is ready, and the hub says some words about its service.
-func (w *world) awaitAgent(t *testing.T, image string, words ...string) {
+// awaitAgents waits until all pods of the agent run an image and are ready, and the hub says some words about its service.
+func (w *world) awaitAgents(t *testing.T, replicas int, image string, words ...string) {
 	t.Helper()
-	w.await(t, "the agent runs "+image, func(ctx context.Context) error {
-		pod, err := w.tryKubectl(ctx, "", "get", "pod/fairlead-agent-0", "--namespace=fairlead-system",
-			`--output=jsonpath={.spec.containers[0].image} {.status.conditions[?(@.type=="Ready")].status}`)
-		if err == nil && pod != image+" True" {
-			err = fmt.Errorf("the pod is %q", pod)
+	w.await(t, "agents run "+image, func(ctx context.Context) error {
+		pods, err := w.tryKubectl(ctx, "", "get", "pods", "--namespace=fairlead-system", "--selector=app.kubernetes.io/component=agent",
+			`--output=jsonpath={range .items[*]}{.spec.containers[0].image} {.status.conditions[?(@.type=="Ready")].status},{end}`)
+		if err == nil && pods != strings.Repeat(image+" True,", replicas) {
+			err = fmt.Errorf("the pods are %q", pods)
 		}
 		said, more := w.tryFairlead(ctx, "", "describe", "service", "agent")
 		for _, word := range words {

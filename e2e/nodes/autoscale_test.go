@@ -72,7 +72,7 @@ func TestAutoscalerFollowsLoad(t *testing.T) {
 	w.awaitRunning(t, "under load")
 	t.Logf("under load:\n%s", w.kubectl(t, "", "top", "pods", "--namespace=fairlead"))
 	before := w.generation(t)
-	if err := w.helm(t, "fairlead").upgrade(t.Context(), "fairlead", "hub",
+	if err := w.helm(t, "fairlead").upgrade(t.Context(), "fairlead", hubChart,
 		strings.Replace(scaleValues, "cpu: 30", "cpu: 40", 1), patience); err != nil {
 		t.Fatal(err)
 	}

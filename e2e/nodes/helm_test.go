@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,9 +34,15 @@ func newHelm(kubeconfig, namespace string) (*helm, error) {
 	return &helm{config, namespace}, nil
 }
 
-// install installs a chart of deploy/charts and waits until all of it is ready.
+// The charts of this commit.
+const (
+	hubChart   = "../../deploy/charts/hub"
+	agentChart = "../../deploy/charts/agent"
+)
+
+// install installs a chart and waits until all of it is ready.
 func (h *helm) install(ctx context.Context, release, chart, values string, limit time.Duration) error {
-	loaded, err := loader.Load(filepath.Join("../../deploy/charts", chart))
+	loaded, err := loader.Load(chart)
 	if err != nil {
 		return err
 	}
@@ -56,7 +61,7 @@ func (h *helm) install(ctx context.Context, release, chart, values string, limit
 
 // upgrade changes the values of a release, and waits until all of it is ready.
 func (h *helm) upgrade(ctx context.Context, release, chart, values string, limit time.Duration) error {
-	loaded, err := loader.Load(filepath.Join("../../deploy/charts", chart))
+	loaded, err := loader.Load(chart)
 	if err != nil {
 		return err
 	}
@@ -68,6 +73,16 @@ func (h *helm) upgrade(ctx context.Context, release, chart, values string, limit
 	upgrade.Namespace, upgrade.WaitStrategy, upgrade.Timeout = h.namespace, kube.StatusWatcherStrategy, limit
 	if _, err := upgrade.RunWithContext(ctx, release, loaded, set); err != nil {
 		return fmt.Errorf("upgrade %s: %w", release, err)
+	}
+	return nil
+}
+
+// rollback leads a release back to one of its revisions, and waits until all of it is ready.
+func (h *helm) rollback(release string, revision int, limit time.Duration) error {
+	rollback := action.NewRollback(h.config)
+	rollback.Version, rollback.WaitStrategy, rollback.Timeout = revision, kube.StatusWatcherStrategy, limit
+	if err := rollback.Run(release); err != nil {
+		return fmt.Errorf("roll %s back to revision %d: %w", release, revision, err)
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func TestThreeNodesUnderFaults(t *testing.T) {
 	figure(t, "push_to_running_pods_s", time.Since(began))
 
 	before := w.failedSyncs(t)
-	if err := w.helm(t, "fairlead").upgrade(t.Context(), "fairlead", "hub", haValues+"podAnnotations: {again: \"1\"}\n", patience); err != nil {
+	if err := w.helm(t, "fairlead").upgrade(t.Context(), "fairlead", hubChart, haValues+"podAnnotations: {again: \"1\"}\n", patience); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("BENCH nodes.upgrade_failed_syncs %d syncs", w.failedSyncs(t)-before)

@@ -191,12 +191,17 @@ test: {cluster: edge, source: sample, path: canary}
 // installHub returns how long it took from `helm install` until all was ready.
 func (w *world) installHub(t *testing.T, values string) time.Duration {
 	t.Helper()
+	return w.installHubBy(t, hubChart, values)
+}
+
+func (w *world) installHubBy(t *testing.T, chart, values string) time.Duration {
+	t.Helper()
 	w.makeSecrets(t)
 	w.kubectl(t, databases, "apply", "--namespace=data", "-f", "-")
 	w.restrict(t, "fairlead")
 	w.giveSecrets(t)
 	began := time.Now()
-	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", "hub", values, patience); err != nil {
+	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", chart, values, patience); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
@@ -259,10 +264,15 @@ func (w *world) logIn(t *testing.T) {
 
 func (w *world) installAgent(t *testing.T) {
 	t.Helper()
+	w.installAgentBy(t, agentChart, w.agentValues(t, "fairlead/agent"))
+}
+
+// agentValues are those of the agent's chart, with a token to join with.
+func (w *world) agentValues(t *testing.T, image string) string {
+	t.Helper()
 	w.fairlead(t, "apiVersion: fairlead.dev/v1\nkind: Cluster\nmetadata: {name: edge}\n", "apply", "-f", "-")
-	w.restrict(t, "fairlead-system")
 	values, err := json.Marshal(map[string]any{
-		"image": map[string]any{"repository": "fairlead/agent", "tag": "dev"},
+		"image": map[string]any{"repository": image, "tag": "dev"},
 		"hub":   map[string]any{"url": w.hubURL, "ca": w.read(t, "tls/ca.crt")},
 		"join":  map[string]any{"tokens": []string{strings.TrimSpace(w.fairlead(t, "", "cluster", "join-token", "edge"))}},
 		"rbac":  map[string]any{"bindAdmins": true},
@@ -270,8 +280,14 @@ func (w *world) installAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(values)
+}
+
+func (w *world) installAgentBy(t *testing.T, chart, values string) {
+	t.Helper()
+	w.restrict(t, "fairlead-system")
 	began := time.Now()
-	if err := w.helm(t, "fairlead-system").install(t.Context(), "fairlead-agent", "agent", string(values), patience); err != nil {
+	if err := w.helm(t, "fairlead-system").install(t.Context(), "fairlead-agent", chart, values, patience); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("agent installed and ready in %.1f s", time.Since(began).Seconds())
@@ -424,6 +440,7 @@ func (w *world) recordShell(t *testing.T) {
 // helmTest runs the tests of both charts. The tests leave nothing behind.
 func (w *world) helmTest(t *testing.T) {
 	t.Helper()
+	before := w.fairlead(t, "", "get", "services", "-o", "name")
 	began := time.Now()
 	for namespace, release := range map[string]string{"fairlead-system": "fairlead-agent", "fairlead": "fairlead"} {
 		if err := w.helm(t, namespace).test(release, patience); err != nil {
@@ -431,8 +448,8 @@ func (w *world) helmTest(t *testing.T) {
 		}
 	}
 	t.Logf("tested both charts in %.1f s", time.Since(began).Seconds())
-	if services := w.fairlead(t, "", "get", "services", "-o", "name"); services != "service/web\n" {
-		t.Errorf("services after the test: %q", services)
+	if services := w.fairlead(t, "", "get", "services", "-o", "name"); services != before {
+		t.Errorf("services after the test: %q, want %q", services, before)
 	}
 	if left := w.kubectl(t, "", "get", "configmaps", "--namespace=default", "--selector=is=canary", "--output=name"); left != "" {
 		t.Errorf("objects after the test: %q", left)
@@ -531,20 +548,27 @@ func start(t *testing.T, nodes int, more ...string) *world {
 // makeImages makes the product's images, and Redis and PostgreSQL of the distribution's packages.
 func (w *world) makeImages(t *testing.T, more []string) []string {
 	t.Helper()
-	names := append([]string{
-		"console", "gitcache", "distributor", "tunnel", "agent", "cli", "redis",
-		"postgres",
-	}, more...)
+	return makeImages(t, "../..", filepath.Join(w.dir, "images"), "fairlead", append([]string{
+		"console", "gitcache", "distributor", "tunnel", "agent", "cli", "redis", "postgres",
+	}, more...))
+}
+
+// makeImages returns the archives of images of a checkout, which are called registry/NAME:dev, and of stand-ins.
+func makeImages(t *testing.T, root, out, registry string, names []string) []string {
+	t.Helper()
 	began := time.Now()
-	out := filepath.Join(w.dir, "images")
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience) // programs are compiled
+	tool, err := filepath.Abs("../../tools/images")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*patience) // programs are compiled
 	defer cancel()
-	if _, err := process.Run(ctx, []string{"GOWORK=off"}, "", "go", "-C", filepath.Join(root, "tools/images"), "run", ".", "-root", root, "-out", out, "-stand-ins",
-		"-only", strings.Join(names, ",")); err != nil {
+	if _, err := process.Run(ctx, []string{"GOWORK=off"}, "", "go", "-C", tool, "run", ".", "-root", root, "-out", out, "-registry", registry,
+		"-stand-ins", "-only", strings.Join(names, ",")); err != nil {
 		t.Fatal(err)
 	}
 	found, err := filepath.Glob(filepath.Join(out, "*.tar"))

@@ -46,7 +46,7 @@ func TestPullsWithAPassword(t *testing.T) {
 	r.refuses(t, w)
 
 	values := strings.Replace(hubValues, "registry: fairlead,", "registry: "+r.Host+"/fairlead,", 1) + "imagePullSecrets: [{name: registry}]\n"
-	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", "hub", values, patience); err != nil {
+	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", hubChart, values, patience); err != nil {
 		t.Fatal(err)
 	}
 	w.logIn(t)
@@ -61,7 +61,7 @@ func TestPullsWithAPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.helm(t, "fairlead-system").install(t.Context(), "fairlead-agent", "agent", string(agent), patience); err != nil {
+	if err := w.helm(t, "fairlead-system").install(t.Context(), "fairlead-agent", agentChart, string(agent), patience); err != nil {
 		t.Fatal(err)
 	}
 	w.serveGit(t)

@@ -52,7 +52,7 @@ func TestAnyUserAnyVolumeLeastRights(t *testing.T) {
 	w.kubectl(t, "", "label", "namespace", "fairlead", "users=chosen")
 	w.giveSecrets(t)
 	const values = "image: {registry: fairlead, tag: dev}\nrunAsUser: 0\nsecrets: {metrics: fairlead-metrics}\ngitcache: {allowAddresses: [10.88.0.0/24]}\n"
-	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", "hub", values, patience); err != nil {
+	if err := w.helm(t, "fairlead").install(t.Context(), "fairlead", hubChart, values, patience); err != nil {
 		t.Fatal(err)
 	}
 	w.logIn(t)
@@ -109,7 +109,7 @@ func (w *world) installLeastAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.helm(t, "fairlead-system").install(t.Context(), "fairlead-agent", "agent", string(values), patience); err != nil {
+	if err := w.helm(t, "fairlead-system").install(t.Context(), "fairlead-agent", agentChart, string(values), patience); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -202,7 +202,7 @@ func (w *world) putCacheOnNode(t *testing.T, values string) {
 	w.kubectl(t, "", "label", "namespace", "fairlead", "--overwrite", "pod-security.kubernetes.io/enforce=privileged")
 	upgraded := make(chan error, 1)
 	go func() {
-		upgraded <- w.helm(t, "fairlead").upgrade(t.Context(), "fairlead", "hub", strings.Replace(values, "secrets: {", "secrets: {redis: fairlead-redis, ", 1)+
+		upgraded <- w.helm(t, "fairlead").upgrade(t.Context(), "fairlead", hubChart, strings.Replace(values, "secrets: {", "secrets: {redis: fairlead-redis, ", 1)+
 			"distributor: {kind: DaemonSet, cache: {hostPath: "+folder+"}}\n", patience)
 	}()
 	w.await(t, "a distributor says that it can't write to the folder", func(ctx context.Context) error {
