@@ -322,7 +322,7 @@ func seal(sent *deliveryv1.ServiceDelivery) {
 	}
 	sent.Digest = delivery.ServiceDigest(delivery.Service{
 		Name: sent.GetName(), Namespace: sent.GetNamespace(), Path: sent.GetPath(),
-		Artifact: sent.GetArtifact().GetDigest(), Options: string(options),
+		Artifact: sent.GetArtifact().GetDigest(), Config: sent.GetConfiguration().GetRevision(), Options: string(options),
 	})
 	if sent.GetTests() == nil && sent.GetTestRequest() == nil && sent.GetWindowSets() == nil {
 		return
@@ -386,9 +386,8 @@ func (h *testHub) awaitDetail(t *testing.T, service string,
 	wanted func(*deliveryv1.ServiceDetail) bool,
 ) *deliveryv1.ServiceDetail {
 	t.Helper()
-	deadline := time.AfterFunc(patience, h.cond.Broadcast)
-	defer deadline.Stop()
-	begin := time.Now()
+	begin, stop := h.remind()
+	defer stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for {
@@ -445,9 +444,8 @@ func (h *testHub) awaitConfig(t *testing.T, of func() *deliveryv1.AgentConfigSta
 	wanted func(*deliveryv1.AgentConfigState) bool,
 ) {
 	t.Helper()
-	deadline := time.AfterFunc(patience, h.cond.Broadcast)
-	defer deadline.Stop()
-	begin := time.Now()
+	begin, stop := h.remind()
+	defer stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for !wanted(of()) {
@@ -518,14 +516,24 @@ func (h *testHub) setHanging(hanging bool) {
 // patience of a test: a busy machine is slow, and a quiet one does not wait this long.
 const patience = 5 * time.Minute
 
+// remind wakes callers that wait when their patience has ended.
+func (h *testHub) remind() (begin time.Time, stop func()) {
+	begin = time.Now()
+	timer := time.AfterFunc(patience, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.cond.Broadcast()
+	})
+	return begin, func() { timer.Stop() }
+}
+
 // await waits for a report of the service that is as wanted, and returns it.
 func (h *testHub) await(t *testing.T, service string,
 	wanted func(*deliveryv1.ServiceReport) bool,
 ) *deliveryv1.ServiceReport {
 	t.Helper()
-	deadline := time.AfterFunc(patience, h.cond.Broadcast)
-	defer deadline.Stop()
-	begin := time.Now()
+	begin, stop := h.remind()
+	defer stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for {

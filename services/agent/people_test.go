@@ -234,7 +234,7 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 			templated("other", "1"),
 		"templates/s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {x: {{ .Values.configuration.password | b64enc }}}\n",
 	}
-	w.hub.push(t, name, w.namespace, plain)
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, plain), failed) // its configuration is missing, which alone mends it
 	w.hub.awaitPhase(t, name, w.hub.change(name, func(d *deliveryv1.ServiceDelivery) {
 		d.Configuration = &deliveryv1.Configuration{Revision: "1", Entries: []*deliveryv1.ConfigurationEntry{
 			{Name: "flag", Secret: true, Value: &deliveryv1.ConfigurationEntry_Flag{Flag: true}},
