@@ -149,7 +149,8 @@ func (p *Poller) Run(ctx context.Context) error {
 				timer.Stop()
 				return nil
 			case <-timer.C:
-				if within, nudged = p.missed(); !nudged && p.leavesOut() {
+				var asked bool
+				if within, nudged, asked = p.missed(); !nudged && !asked && p.leavesOut() {
 					continue
 				}
 			case <-soon:
@@ -174,17 +175,19 @@ func (p *Poller) leavesOut() bool {
 	return true
 }
 
-// missed takes what came while the agent did not listen: the next Sync is for it.
-func (p *Poller) missed() (within string, nudged bool) {
+// missed takes what came while the agent did not listen, or at the same time as its timer: the next Sync is for it. asked says that a Sync was
+// asked for without a nudge, as at the beginning of a stream: the nudges between two streams came to nobody.
+func (p *Poller) missed() (within string, nudged, asked bool) {
 	select {
 	case <-p.soon:
+		asked = true
 	default:
 	}
 	select {
 	case within = <-p.nudge:
-		return within, true
+		return within, true, asked
 	default:
-		return "", false
+		return "", false, asked
 	}
 }
 

@@ -69,3 +69,22 @@ func TestPollsAreLeftOutWhileHeartbeatsSayTheSame(t *testing.T) {
 
 // silent is a stream without heartbeats.
 const silent = 1
+
+// A stream that has just begun asks for a Sync. The Sync is not left out where the timer of the next poll fires at that moment: a
+// heartbeat of the stream before knows nothing of nudges that came between the two.
+func TestASyncThatAStreamAsksForIsNotLeftOut(t *testing.T) {
+	t.Parallel()
+	p := &Poller{soon: make(chan struct{}, 1), nudge: make(chan string, 1)}
+	if _, nudged, asked := p.missed(); nudged || asked {
+		t.Errorf("nobody has asked: nudged %t, asked %t", nudged, asked)
+	}
+	p.soon <- struct{}{}
+	if _, nudged, asked := p.missed(); nudged || !asked {
+		t.Errorf("a stream has asked: nudged %t, asked %t", nudged, asked)
+	}
+	p.soon <- struct{}{}
+	p.nudge <- "trace"
+	if within, nudged, asked := p.missed(); within != "trace" || !nudged || !asked {
+		t.Errorf("a stream has asked, and a nudge has come: within %q, nudged %t, asked %t", within, nudged, asked)
+	}
+}
