@@ -231,6 +231,10 @@ func TestSchemaRefusesUnknownAndWrongValues(t *testing.T) {
 		{"hub", map[string]any{"gitcache": map[string]any{"allowAdresses": []any{}}}, "allowAdresses"},
 		{"hub", map[string]any{"secrets": map[string]any{"tls": ""}}, "/secrets/tls"},
 		{"hub", map[string]any{"distributor": map[string]any{"kind": "Pod"}}, "/distributor/kind"},
+		{
+			"hub", map[string]any{"tunnel": map[string]any{"autoscaling": map[string]any{"behavior": map[string]any{"scaledown": 1}}}},
+			"scaledown",
+		},
 		{"hub", map[string]any{"console": map[string]any{"replicas": 2}}, "needs PostgreSQL"},
 		{"hub", map[string]any{"tunnel": map[string]any{"replicas": 2}}, "needs Redis"},
 		{"hub", map[string]any{"gitcache": map[string]any{"replicas": 2}}, "needs Redis"},
