@@ -123,6 +123,9 @@ func (h *hub) written() int64 {
 
 // database is the size of the files of the console's database; 0 over PostgreSQL and elsewhere.
 func (h *hub) database() (size int64) {
+	if h.cfg.Postgres || h.cfg.Elsewhere != nil {
+		return 0
+	}
 	_ = filepath.WalkDir(h.dir("console"), func(path string, entry fs.DirEntry, err error) error { // files that go meanwhile are not counted
 		if ok, _ := filepath.Match("console.db*", filepath.Base(path)); err != nil || !ok {
 			return nil //nolint:nilerr // as above

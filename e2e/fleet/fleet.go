@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -87,6 +89,9 @@ func (e *Elsewhere) Validate() error {
 			return fmt.Errorf("hub: the URL of its %s is missing", part)
 		}
 	}
+	if len(e.URLs) > len(hubParts()) {
+		return fmt.Errorf("hub: its parts are %s, not %s", strings.Join(hubParts(), ", "), strings.Join(slices.Sorted(maps.Keys(e.URLs)), ", "))
+	}
 	if e.Secrets == "" || e.GitListen == "" {
 		return errors.New("hub: its secrets and an address for the Git server are needed")
 	}
@@ -113,7 +118,7 @@ func (c Config) Validate() error {
 	case c.Elsewhere == nil:
 		return nil
 	case c.Postgres || c.Plaintext || c.Cold || c.Faults || c.Disturb != "" || c.Reconnect || c.ViewsPerSecond > 0:
-		return errors.New("hub: what is done to a hub's processes takes a hub that the run starts")
+		return errors.New("hub: faults, restarts and views need a hub that the run starts")
 	}
 	return c.Elsewhere.Validate()
 }

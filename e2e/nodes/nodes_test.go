@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -483,20 +484,27 @@ type world struct {
 	cluster                        string // its name in the hub
 	hubURL                         string // as the agent of the chart is told
 	kubeconfig                     string
-	startTook                      time.Duration // until all nodes were ready, with their images
+	startTook                      time.Duration          // until all nodes were ready, with their images
+	command                        atomic.Pointer[string] // the `fairlead` that tests run; another one may come while others run it
+}
+
+func requireRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("real nodes need root: the charts are installed on none")
+	}
 }
 
 // start runs a lab whose nodes have the product's images, those of the databases, and further stand-ins or archives (.tar).
 func start(t *testing.T, nodes int, more ...string) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("real nodes need root: the charts are installed on none")
-	}
+	requireRoot(t)
 	bins, err := stack.FindBinaries(t.Context(), "../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{bins: bins, dir: t.TempDir(), program: findNodelocal(t), cluster: "edge", hubURL: hubURL}
+	w.run(bins.Dir)
 	w.lab, w.secrets = filepath.Join(w.dir, "lab"), filepath.Join(w.dir, "secrets")
 	w.clone, w.path = filepath.Join(w.dir, "clone"), filepath.Join(w.dir, "path")
 	w.kubeconfig = filepath.Join(w.lab, "kubeconfig")
@@ -652,12 +660,18 @@ func (w *world) git(ctx context.Context, args ...string) error {
 	return err
 }
 
+// run has the test run the `fairlead` of a folder from now on.
+func (w *world) run(folder string) {
+	program := filepath.Join(folder, "fairlead")
+	w.command.Store(&program)
+}
+
 func (w *world) tryFairlead(ctx context.Context, stdin string, args ...string) (string, error) {
 	env := []string{
 		"FAIRLEAD_CONFIG=" + filepath.Join(w.dir, "fairlead.yaml"),
 		"PATH=" + w.path + ":" + os.Getenv("PATH"),
 	}
-	return w.inLab(ctx, env, stdin, append([]string{filepath.Join(w.bins.Dir, "fairlead")}, args...)...)
+	return w.inLab(ctx, env, stdin, append([]string{*w.command.Load()}, args...)...)
 }
 
 func (w *world) fairlead(t *testing.T, stdin string, args ...string) string {

@@ -115,6 +115,7 @@ func TestStreamsThroughAnIngress(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
 	}
+	requireRoot(t)
 	t.Parallel()
 	traefik := buildIngress(t)
 	for name, f := range fronts {
@@ -268,11 +269,12 @@ func (w *world) streamThroughTunnel(t *testing.T) {
 		if err == nil && !strings.Contains(log, "configmap/seen") {
 			err = errors.New(log)
 		}
-		if begun := strings.Count(log, "begun\n"); begun > 1+int(*streamFor/watchEnds) {
-			t.Errorf("the watch was begun %d times in %s", begun, *streamFor)
-		}
 		return err
 	})
+	log, err := streams["watch"].Log()
+	if begun := strings.Count(log, "begun\n"); err != nil || begun > 1+int(*streamFor/watchEnds) {
+		t.Errorf("the watch was begun %d times in %s: %v", begun, *streamFor, err)
+	}
 	if err := w.getForwarded(t.Context(), port); err != nil {
 		t.Errorf("the forwarded port after %s: %v", *streamFor, err)
 	}

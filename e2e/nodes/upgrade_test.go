@@ -24,13 +24,14 @@ var halfwayFor = flag.Duration("halfway-for", time.Minute, "with -long: how long
 // buildLimit is for the programs of an earlier commit.
 const buildLimit = 30 * time.Minute
 
-// A hub and an agent that were installed by the charts of the first version in pods are upgraded by Helm, the hub first, and go back, the
-// hub first, while commits flow: no Sync fails, what no commit changed is not applied again, and what was acknowledged is kept. In both mixed states they go on
-// for as long as the test wants. Then they are upgraded for good.
+// A hub and an agent that the charts of the first version in pods installed are upgraded by Helm, the hub first, and go back, the hub
+// first, while commits flow: no Sync fails, an object that no commit changed stays as it is, and acknowledged writes are kept. In both
+// mixed states they go on for as long as the test wants. Then the agent is upgraded first, and the hub follows.
 func TestUpgradeFromTheFirstVersionInPods(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
 	}
+	requireRoot(t)
 	t.Parallel()
 	earlier := checkOut(t, firstInPods)
 	w := start(t, 2, earlier.images(t)...)
@@ -45,8 +46,7 @@ func TestUpgradeFromTheFirstVersionInPods(t *testing.T) {
 	before, _, _ := strings.Cut(haValues, "test:") // the earlier chart has no tests
 	w.installHubBy(t, filepath.Join(earlier.tree, "deploy/charts/hub"), strings.Replace(before, "registry: fairlead", "registry: early", 1))
 	w.serveGit(t)
-	today := w.bins.Dir
-	w.bins.Dir = earlier.programs(t)
+	w.run(earlier.programs(t))
 	w.fairlead(t, "", "login", hubURL, "--hub-secret-file", filepath.Join(w.secrets, "hub/hub.secret"), "--ca-file", filepath.Join(w.secrets, "tls/ca.crt"))
 	values := w.agentValues(t, "early/agent")
 	w.installAgentBy(t, filepath.Join(earlier.tree, "deploy/charts/agent"), values)
@@ -64,7 +64,8 @@ func TestUpgradeFromTheFirstVersionInPods(t *testing.T) {
 		do()
 		load.pause(func() { w.awaitRunning(t, load.last()) })
 		if now := w.awaitStill(t); now != applied {
-			t.Errorf("%s: what no commit changed was %s, and is %s", what, applied, now)
+			t.Errorf("%s: an object that no commit changed was %s, and is %s", what, applied, now)
+			applied = now
 		}
 		t.Logf("%s: all is delivered %.1f s after its start", what, time.Since(began).Seconds())
 	}
@@ -79,7 +80,7 @@ func TestUpgradeFromTheFirstVersionInPods(t *testing.T) {
 	}
 
 	step("the hub is upgraded", func() { upgradeHub("accept") })
-	w.bins.Dir = today
+	w.run(w.bins.Dir)
 	halfway("a hub of today, an agent of before")
 	failed += w.failedSyncs(t)
 	step("the agent is upgraded", func() {
@@ -96,7 +97,7 @@ func TestUpgradeFromTheFirstVersionInPods(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	w.bins.Dir = earlier.programs(t)
+	w.run(earlier.programs(t))
 	halfway("a hub of before, an agent of today")
 	failed += w.failedSyncs(t)
 	step("the agent goes back", func() {
@@ -112,7 +113,7 @@ func TestUpgradeFromTheFirstVersionInPods(t *testing.T) {
 		}
 	})
 	step("the hub follows", func() { upgradeHub("accept") })
-	w.bins.Dir = today
+	w.run(w.bins.Dir)
 	step("what is not signed is refused again", func() { upgradeHub("refuse") })
 	load.pause(func() { w.awaitWell(t, "the second upgrade", load.last()) })
 	failed += w.failedSyncs(t)
@@ -139,7 +140,7 @@ metadata: {name: still}
 data: {a: b}
 `
 
-// awaitStill returns how often what no commit changes was applied, as its resource version and the time of its fields say.
+// awaitStill returns the version of an object that no commit changes, and since when its fields are as they are.
 func (w *world) awaitStill(t *testing.T) (applied string) {
 	t.Helper()
 	w.await(t, "what no commit changes is there", func(ctx context.Context) (err error) {

@@ -22,6 +22,7 @@ version=$(awk -v module="$module" '$1 == module { print $2; exit }' go.mod)
 hash=$({ cat go.mod go.sum build.sh ../nodelocal/image.sh && go version; } | sha256sum | cut -c1-16)
 dir="$cache/$version-$hash"
 
+touch -c "$dir" # in use: see the clean-up below
 if [ ! -e "$dir/$program.tar" ]; then
     mkdir -p "$cache"
     exec 9>"$cache/lock"
@@ -30,6 +31,7 @@ if [ ! -e "$dir/$program.tar" ]; then
         echo "$tool: building $program $version from source (some ten minutes the first time, then cached in $cache)" >&2
         temp=$(mktemp -d "$cache/building.XXXXXX")
         trap 'rm -rf "$temp"' EXIT
+        trap 'exit 1' INT TERM HUP
         mkdir "$temp/done"
         GOMAXPROCS=16 go list -deps "$module/$package" >/dev/null 2>&1 || : # downloads at once; go build takes as many as there are processors
         go build -trimpath -buildvcs=false -ldflags "-s -w" -o "$temp/done/$program" "$module/$package" >&2 9>&-
@@ -44,5 +46,5 @@ if [ ! -e "$dir/$program.tar" ]; then
         find "$cache" -mindepth 1 -maxdepth 1 -type d -mtime +14 -exec rm -rf {} +
     fi
 fi
-touch "$dir"
+touch -c "$dir"
 echo "$dir"

@@ -49,7 +49,7 @@ func TestFilesOfAFolderAreReadAndThoseBelowAreNot(t *testing.T) {
 	if got, err := names(t, cluster("e"), folder, "-"); err != nil || got != "cluster/a cluster/b cluster/c cluster/e" {
 		t.Errorf("the folder and stdin have %q: %v", got, err)
 	}
-	_, err := names(t, "", filepath.Join(write(t, map[string]string{"sub/a.yaml": cluster("a")})))
+	_, err := names(t, "", write(t, map[string]string{"sub/a.yaml": cluster("a")}))
 	if err == nil || !strings.Contains(err.Error(), "subfolders are not looked into") {
 		t.Errorf("a folder with subfolders only: %v", err)
 	}

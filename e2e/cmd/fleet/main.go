@@ -51,7 +51,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	flags.StringVar(&cfg.Disturb, "disturb", "", "what happens when half is delivered for the first time: kill (console and distributor, by SIGKILL) or starve (half of the processors are taken away for a minute)")
 	elsewhere := fleet.Elsewhere{URLs: map[string]string{}}
 	flags.Func("hub", "`PART=URL` of a hub that runs already, once for console, gitcache, distributor and tunnel; default: the run starts one", func(text string) error {
-		part, url, _ := strings.Cut(text, "=")
+		part, url, found := strings.Cut(text, "=")
+		if !found {
+			return errors.New("must be PART=URL")
+		}
 		elsewhere.URLs[part], cfg.Elsewhere = url, &elsewhere
 		return nil
 	})

@@ -132,7 +132,7 @@ func (w *world) try(t *testing.T, who identity.Identity, e catalog.Edit) error {
 	return err
 }
 
-// Each write is judged by what a resource was and by what it becomes, whoever brings it and whichever way.
+// Each write is judged by what a resource was and by what it becomes.
 func TestWritesAreJudgedByBothEnds(t *testing.T) {
 	t.Parallel()
 	lent := person("ada", identity.AdminsGroup)
@@ -162,8 +162,8 @@ func TestWritesAreJudgedByBothEnds(t *testing.T) {
 		"an admin gives no rights":                {staff("emil"), grant("more", catalog.GrantSpec{Users: []string{"emil"}, Role: "admin", Clusters: catalog.GrantClusters{All: true}}), "fairlead:admins"},
 		"a token that was handed on gives none":   {lent, grant("more", catalog.GrantSpec{Users: []string{"ada"}, Role: "admin", Clusters: catalog.GrantClusters{All: true}}), "a token that was handed on makes no grants"},
 		"a secret is configured by who sees it":   {staff("emil"), service("web", "shop", "edge-1", ofSecret), ""},
-		"a secret is configured by no other":      {staff("bob"), service("web", "shop", "edge-1", ofSecret), "secret"},
-		"a secret goes to no other place":         {staff("fritz"), sourceAt("https://evil.example.com/shop"), "secret"},
+		"a secret is configured by no other":      {staff("bob"), service("web", "shop", "edge-1", ofSecret), "that needs a grant"},
+		"a secret goes to no other place":         {staff("fritz"), sourceAt("https://evil.example.com/shop"), "that needs a grant"},
 		"a secret stays where it went":            {staff("fritz"), sourceAt("https://git.example.com/shop"), ""},
 		"an account without grants is no one's":   {staff("bob"), service("web", "shop", "edge-1", asAccount), "has no grants yet"},
 		"a token with limits is no account":       {bounded, service("web", "shop", "edge-1", asAccount), "a token with limits may not act as"},
@@ -181,7 +181,7 @@ func TestWritesAreJudgedByBothEnds(t *testing.T) {
 	}
 }
 
-// Whoever names an account in a folder's service acts as it, so takes all of its rights.
+// A person that names an account in a folder's service takes all of the account's rights.
 func TestAFolderActsAsAnAccountOfNoMoreRights(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -278,7 +278,7 @@ func TestWhatIsHiddenReadsAsWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A right that was granted counts at once. One that was taken away may count for as long as rules are used without a question.
+// A right that was granted counts at once. A right that was taken away may count for as long as rules are used without a question.
 func TestGrantsCountAtOnceAndEndSoon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,5 +1,5 @@
 // Package pause remembers what did not work, so that it is not tried again with every poll: objects that came and can't
-// be used, repositories of submodules that did not answer. What failed more often pauses longer.
+// be used, repositories of submodules that did not answer. A key that failed more often pauses longer.
 package pause
 
 import (

@@ -12,7 +12,7 @@ func nap(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
 
 // A repository whose packs break a limit is checked every few minutes at most, however often it is pushed to, and then
 // ever more seldom.
-func TestARepositoryOverALimitIsHeldWhateverIsPushed(t *testing.T) {
+func TestARepositoryOverALimitPausesWhateverIsPushed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, bad := Pauses{}, errors.New("too large")
@@ -32,7 +32,7 @@ func TestARepositoryOverALimitIsHeldWhateverIsPushed(t *testing.T) {
 		p.AddLong("wants", "repository", bad)
 		nap(first << limitTimes * 3 / 2)
 		if p.Check("repository") != nil || p.Check("wants") == nil {
-			t.Error("a repository that was fetched is held as long as before, or the pack itself is not")
+			t.Error("a repository that was fetched pauses as long as before, or the pack itself is not")
 		}
 	})
 }
@@ -63,7 +63,7 @@ func TestWhatDoesNotWorkIsTriedEverMoreSeldom(t *testing.T) {
 		p.Add("x", bad, time.Hour)
 		nap(first * 3 / 2)
 		if err := p.Check("x"); err != nil {
-			t.Error("what worked once is held as long as before")
+			t.Error("what worked once pauses as long as before")
 		}
 		for i := range 3 * maxPauses {
 			p.Add(string(rune(i)), bad, time.Hour)
