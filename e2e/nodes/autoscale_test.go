@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -51,7 +50,7 @@ func TestAutoscalerFollowsLoad(t *testing.T) {
 	}
 	requireRoot(t)
 	t.Parallel()
-	metrics := buildMetrics(t)
+	metrics := buildTool(t, "metricslocal")
 	w := start(t, 1, filepath.Join(metrics, "metrics-server.tar"))
 	w.installMetrics(t, metrics)
 	w.installHub(t, scaleValues)
@@ -93,20 +92,6 @@ func TestAutoscalerFollowsLoad(t *testing.T) {
 	if failed := w.failedSyncs(t); failed > 0 {
 		t.Errorf("%d Syncs of the agent failed", failed)
 	}
-}
-
-// buildMetrics returns the folder of the image and the manifests of metrics-server.
-func buildMetrics(t *testing.T) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // a first build
-	defer cancel()
-	command := exec.CommandContext(ctx, "../../tools/metricslocal/build.sh")
-	command.Stderr = os.Stderr
-	out, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // installMetrics installs metrics-server by its own manifests. The authority of the lab, which a pod's ServiceAccount

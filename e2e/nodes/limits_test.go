@@ -110,7 +110,7 @@ func (w *world) lookAtMemory(ctx context.Context, peaks map[string]memory) error
 		Pods []struct {
 			PodRef     struct{ Namespace, Name string }
 			Containers []struct {
-				Memory struct{ WorkingSetBytes, AvailableBytes int64 } // the second one is what is left of the limit
+				Memory struct{ WorkingSetBytes, AvailableBytes int64 } // AvailableBytes: the rest of the limit
 			}
 		}
 	}

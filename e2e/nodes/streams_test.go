@@ -117,7 +117,7 @@ func TestStreamsThroughAnIngress(t *testing.T) {
 	}
 	requireRoot(t)
 	t.Parallel()
-	traefik := buildIngress(t)
+	traefik := buildTool(t, "ingresslocal")
 	for name, f := range fronts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,12 +172,12 @@ func (w *world) webSockets(t *testing.T) int {
 	return strings.Count(w.kubectl(t, "", "logs", "--namespace=fairlead", "fairlead-tunnel-0", "--tail=-1"), `"carrier":"websocket"`)
 }
 
-// buildIngress returns the folder of Traefik's image.
-func buildIngress(t *testing.T) string {
+// buildTool returns the folder that a tool builds: an image for the nodes, and what belongs to it.
+func buildTool(t *testing.T, name string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // a first build
 	defer cancel()
-	command := exec.CommandContext(ctx, "../../tools/ingresslocal/build.sh")
+	command := exec.CommandContext(ctx, filepath.Join("../../tools", name, "build.sh"))
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
