@@ -85,7 +85,7 @@ func (l *admissions) rememberAdmission(r Remote, repository string, is admission
 }
 
 // authorizationFor is the header for the next request; "": none, as far as is known.
-func (l *admissions) authorizationFor(ctx context.Context, h *HTTP, r Remote, repository string) (string, error) {
+func (l *admissions) authorizationFor(ctx context.Context, g *Registries, r Remote, repository string) (string, error) {
 	is, ok := l.admissionOf(r, repository)
 	switch {
 	case !ok:
@@ -95,7 +95,7 @@ func (l *admissions) authorizationFor(ctx context.Context, h *HTTP, r Remote, re
 	case time.Now().Before(is.until):
 		return "Bearer " + is.token, nil
 	}
-	token, life, err := h.requestToken(ctx, r, repository, is.challenge)
+	token, life, err := g.requestToken(ctx, r, repository, is.challenge)
 	if err != nil {
 		return "", err
 	}
@@ -120,12 +120,12 @@ func (l *admissions) learnChallenge(r Remote, repository, authorization string, 
 }
 
 // requestToken gets one from the token service that the registry names: to pull from one repository.
-func (h *HTTP) requestToken(ctx context.Context, r Remote, repository string, c oci.Challenge) (token string, life time.Duration, err error) {
+func (g *Registries) requestToken(ctx context.Context, r Remote, repository string, c oci.Challenge) (token string, life time.Duration, err error) {
 	u, err := realmURL(r, c.Realm)
 	if err != nil {
 		return "", 0, err
 	}
-	if r.Credentials.Password != "" && !r.sendsTo(u) {
+	if r.Credentials.Password != "" && !sendsTo(r, u) {
 		return "", 0, &Error{Kind: KindCredentials, Message: fmt.Sprintf(
 			"%s wants a token of %s, which is another host, so the credentials were not sent there. If it is the registry's, add %s to tokenHosts of the source", r.URL.Host, u.Host, u.Host)}
 	}
@@ -135,7 +135,7 @@ func (h *HTTP) requestToken(ctx context.Context, r Remote, repository string, c 
 		query.Set("service", c.Service)
 	}
 	u.RawQuery = query.Encode()
-	err = h.getURL(ctx, r, u, lists, func(req *http.Request) {
+	err = g.client.getURL(ctx, r, u, lists, func(req *http.Request) {
 		req.Header.Del("Authorization")
 		if r.Credentials.Password != "" {
 			req.SetBasicAuth(r.Credentials.Username, r.Credentials.Password)
@@ -151,7 +151,7 @@ func (h *HTTP) requestToken(ctx context.Context, r Remote, repository string, c 
 			}
 			return e
 		}
-		text, err := io.ReadAll(&capped{r: body, left: oci.MaxTokenBytes + 1, most: oci.MaxTokenBytes, what: "token"})
+		text, err := io.ReadAll(capReader(body, oci.MaxTokenBytes, "token"))
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func realmURL(r Remote, realm string) (*url.URL, error) {
 }
 
 // sendsTo tells whether a token service gets the credentials: at the registry's own place, or where the source says so.
-func (r Remote) sendsTo(u *url.URL) bool {
+func sendsTo(r Remote, u *url.URL) bool {
 	if hostPort(u) == hostPort(r.URL) {
 		return true
 	}

@@ -40,7 +40,7 @@ const (
 
 // apps get tokens for installations of GitHub Apps, and keep them while they are good.
 type apps struct {
-	h      *HTTP
+	client *Client
 	flight singleflight.Group
 	// life ends with close, and with it requests that nobody waits for any more.
 	life  context.Context
@@ -74,9 +74,9 @@ type kept struct {
 	until time.Time
 }
 
-func newApps(h *HTTP) *apps {
+func newApps(c *Client) *apps {
 	life, close := context.WithCancel(context.Background())
-	return &apps{h: h, life: life, close: close, tokens: map[installation]*list.Element{}, recent: list.New()}
+	return &apps{client: c, life: life, close: close, tokens: map[installation]*list.Element{}, recent: list.New()}
 }
 
 // withLogin does what has to be done with a login. With a GitHub App that is a token, and one that the
@@ -186,13 +186,13 @@ func (a *apps) requestToken(ctx context.Context, r Remote, of installation) (str
 	if err != nil {
 		return "", err
 	}
-	x := &exchange{h: a.h, r: r, door: r.doorOf(u)}
-	leave, err := a.h.budget.enterHost(ctx, x.door, lists)
+	x := a.client.newExchange(r, u)
+	leave, err := x.enter(ctx, lists)
 	if err != nil {
 		return "", err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeoutCause(ctx, a.h.limits.ListTime, errDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.client.Limits().ListTime, errDeadline)
 	defer cancel()
 	// No more than Git needs of this repository, whatever else the App may do, and wherever.
 	body, err := json.Marshal(map[string]any{"repositories": []string{of.repository}, "permissions": map[string]string{"contents": "read"}})
@@ -208,7 +208,7 @@ func (a *apps) requestToken(ctx context.Context, r Remote, of installation) (str
 	req.Header.Set("User-Agent", "fairlead")
 	resp, err := x.stayingClient().Do(req)
 	if err != nil {
-		return "", transportError(ctx, u.Host, a.h.limits.ListTime, err)
+		return "", transportError(ctx, u.Host, a.client.Limits().ListTime, err)
 	}
 	defer resp.Body.Close()
 	defer drainBody(resp.Body, cancel)

@@ -11,12 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Masterminds/semver/v3"
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/services/gitcache/internal/archive"
-	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/oci"
 	tags "fairlead.dev/services/gitcache/internal/semver"
 )
@@ -71,16 +68,6 @@ type ArtifactFetcher interface {
 	FetchArtifact(ctx context.Context, r Remote, a Artifact, into Target) (commit plumbing.Hash, bytes int64, err error)
 }
 
-// ListArtifacts asks what tags stand for.
-func (f *Fetchers) ListArtifacts(ctx context.Context, r Remote, refs []string, layerType string, last *Artifacts) (*Artifacts, error) {
-	return f.http.listArtifacts(ctx, r, refs, layerType, last)
-}
-
-// FetchArtifact brings the layers of an artifact.
-func (f *Fetchers) FetchArtifact(ctx context.Context, r Remote, a Artifact, into Target) (plumbing.Hash, int64, error) {
-	return f.http.fetchArtifact(ctx, r, a, into, f.dir)
-}
-
 // artifactRepository is the name of the repository of a source.
 func artifactRepository(r Remote) string { return strings.TrimPrefix(r.URL.Path, "/") }
 
@@ -90,13 +77,14 @@ func isSingle(err error) bool {
 	return ok && (known.Kind == KindContent || known.Kind == KindNotFound || known.Kind == KindRefused)
 }
 
-func (h *HTTP) listArtifacts(ctx context.Context, r Remote, refs []string, layerType string, last *Artifacts) (*Artifacts, error) {
-	r, err := r.checkRegistry()
+// ListArtifacts asks what tags stand for.
+func (g *Registries) ListArtifacts(ctx context.Context, r Remote, refs []string, layerType string, last *Artifacts) (*Artifacts, error) {
+	r, err := checkRegistry(r)
 	if err != nil {
 		return nil, err
 	}
 	now := &Artifacts{Answers: map[string]Answer{}, manifests: manifests{}}
-	look := &looking{h: h, r: r, repository: artifactRepository(r), next: now.manifests, heads: map[string]oci.Digest{}}
+	look := &looking{g: g, r: r, repository: artifactRepository(r), next: now.manifests, heads: map[string]oci.Digest{}}
 	if last != nil {
 		look.last = last.manifests
 	}
@@ -126,7 +114,7 @@ func (h *HTTP) listArtifacts(ctx context.Context, r Remote, refs []string, layer
 
 // looking is one poll of a repository.
 type looking struct {
-	h          *HTTP
+	g          *Registries
 	r          Remote
 	repository string
 	last, next manifests
@@ -153,7 +141,7 @@ func (l *looking) resolveReference(ctx context.Context, ref string) (tag string,
 	}
 	if l.tags == nil {
 		l.tags = []string{}
-		n, err := l.h.listTags(ctx, l.r, l.repository, func(tag string) {
+		n, err := l.g.listTags(ctx, l.r, l.repository, func(tag string) {
 			l.tags = append(l.tags, tagPrefix+tag)
 		})
 		l.bytes += n
@@ -188,7 +176,7 @@ func (l *looking) findManifest(ctx context.Context, tag string, digest oci.Diges
 		known, ok := l.heads[tag]
 		if !ok {
 			var err error
-			if known, err = l.h.headManifest(ctx, l.r, l.repository, tag); err != nil {
+			if known, err = l.g.headManifest(ctx, l.r, l.repository, tag); err != nil {
 				return "", nil, unlessMissing(err)
 			}
 			l.heads[tag] = known
@@ -201,7 +189,7 @@ func (l *looking) findManifest(ctx context.Context, tag string, digest oci.Diges
 		m = l.next[key]
 	}
 	if m == nil {
-		is, n, err := l.h.imageManifest(ctx, l.r, l.repository, digest)
+		is, n, err := l.g.imageManifest(ctx, l.r, l.repository, digest)
 		l.bytes += n
 		if err != nil {
 			return digest, nil, unlessMissing(err)
@@ -212,16 +200,17 @@ func (l *looking) findManifest(ctx context.Context, tag string, digest oci.Diges
 	return digest, m, nil
 }
 
-func (h *HTTP) fetchArtifact(ctx context.Context, r Remote, a Artifact, into Target, dir string) (commit plumbing.Hash, n int64, err error) {
-	if r, err = r.checkRegistry(); err != nil {
+// FetchArtifact brings the layers of an artifact.
+func (g *Registries) FetchArtifact(ctx context.Context, r Remote, a Artifact, into Target) (commit plumbing.Hash, n int64, err error) {
+	if r, err = checkRegistry(r); err != nil {
 		return commit, 0, err
 	}
-	u, err := oci.Unpack(dir)
+	u, err := oci.Unpack(g.dir)
 	if err != nil {
 		return commit, 0, storageError(err)
 	}
 	for _, l := range a.Layers {
-		got, err := h.getBlob(ctx, r, artifactRepository(r), l, func(body io.Reader) error { return u.Add(ctx, body, l) })
+		got, err := g.getBlob(ctx, r, artifactRepository(r), l, func(body io.Reader) error { return u.Add(ctx, body, l) })
 		n += got
 		if err != nil {
 			u.Close()
@@ -234,7 +223,7 @@ func (h *HTTP) fetchArtifact(ctx context.Context, r Remote, a Artifact, into Tar
 		return commit, n, storageError(err)
 	}
 	defer objects.Close()
-	return objects.Commit, n, h.storeObjects(ctx, r, objects, into)
+	return objects.Commit, n, g.client.storeObjects(ctx, r, objects, into)
 }
 
 // describeSubject is what people read of an artifact: its repository's name and its tag, and nothing that changes with the time of a push.
@@ -244,130 +233,4 @@ func (a Artifact) describeSubject(repository string) string {
 		what = a.Manifest.Short()
 	}
 	return path.Base(repository) + " " + what
-}
-
-// storeObjects puts objects into the mirror.
-func (h *HTTP) storeObjects(ctx context.Context, r Remote, objects *archive.Objects, into Target) error {
-	checked, err := h.budget.checkTurn(ctx, r.doorOf(r.URL)) // few packs are checked at once: it takes memory
-	if err != nil {
-		return err
-	}
-	defer checked()
-	pack, err := objects.Pack()
-	if err == nil {
-		_, err = into.AddPack(ctx, pack)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	return storageError(err)
-}
-
-func storageError(err error) *Error {
-	return &Error{Kind: KindStorage, cause: err, Message: "what came can't be kept: " + cleanLine(err.Error())}
-}
-
-// listRegistryCharts chooses a version for each ref among the tags of the chart's repository. A version that is written whole is asked
-// for by its tag; for a range all tags are listed.
-func (h *HTTP) listRegistryCharts(ctx context.Context, r Remote, wants map[string]helm.Want, last *Charts) (*Charts, error) {
-	r, err := r.checkRegistry()
-	if err != nil {
-		return nil, err
-	}
-	now := &Charts{of: r.URL.String(), Choices: map[string]helm.Choice{}, looks: map[string]*looking{}}
-	for ref, want := range wants {
-		look := now.looks[want.Chart]
-		if look == nil {
-			look = &looking{h: h, r: r, repository: path.Join(artifactRepository(r), want.Chart), next: manifests{}, heads: map[string]oci.Digest{}}
-			if last != nil && last.looks[want.Chart] != nil {
-				look.last = last.looks[want.Chart].next
-			}
-			now.looks[want.Chart] = look
-		}
-		choice, err := look.chooseChart(ctx, want)
-		known, ok := errors.AsType[*Error](err)
-		switch {
-		case err == nil:
-		case ok && (isSingle(err) || known.Kind == KindCredentials):
-			choice.Err = err
-		default:
-			return nil, err
-		}
-		now.Choices[ref] = choice
-	}
-	for _, look := range now.looks {
-		now.Bytes += look.bytes
-		look.last, look.tags, look.heads = nil, nil, nil // of this poll only
-	}
-	return now, nil
-}
-
-// chooseChart chooses a version.
-func (l *looking) chooseChart(ctx context.Context, want helm.Want) (helm.Choice, error) {
-	if _, err := semver.StrictNewVersion(strings.TrimPrefix(want.Version, "v")); err == nil {
-		choice, err := l.findVersion(ctx, want, want.Version)
-		if err != nil || choice.Found() {
-			return choice, err
-		}
-	}
-	if l.tags == nil {
-		l.tags = []string{}
-		n, err := l.h.listTags(ctx, l.r, l.repository, func(tag string) { l.tags = append(l.tags, tag) })
-		l.bytes += n
-		if err != nil {
-			l.tags = nil
-			return helm.Choice{}, unlessMissing(err)
-		}
-	}
-	choice, err := helm.ChooseTag(l.tags, want)
-	if err != nil || !choice.Found() {
-		return choice, err
-	}
-	found, err := l.findVersion(ctx, want, choice.Version.Version)
-	found.Highest, found.Newest = choice.Highest, choice.Newest
-	return found, err
-}
-
-// findVersion finds the package of a version.
-func (l *looking) findVersion(ctx context.Context, want helm.Want, version string) (choice helm.Choice, err error) {
-	digest, m, err := l.findManifest(ctx, helm.TagOf(version), "")
-	if err != nil || m == nil {
-		return choice, err
-	}
-	layer, err := m.Chart()
-	if err != nil {
-		return choice, &Error{Kind: KindContent, Message: fmt.Sprintf("%s %s (%s) can't be used: %s", want.Chart, version, digest.Short(), cleanLine(err.Error()))}
-	}
-	choice.Highest = version
-	choice.Version = helm.Version{
-		Chart: want.Chart, Version: version, Digest: strings.TrimPrefix(string(layer.Digest), "sha256:"), Size: layer.Size, Created: m.Created,
-		Manifest: string(digest),
-	}
-	if prov, ok := m.Provenance(); ok {
-		choice.Version.Provenance, choice.Version.ProvenanceSize = string(prov.Digest), prov.Size
-	}
-	return choice, nil
-}
-
-// fetchRegistryChart brings the package of a version.
-func (h *HTTP) fetchRegistryChart(ctx context.Context, r Remote, v helm.Version, into Target, dir string) (commit plumbing.Hash, n int64, err error) {
-	if r, err = r.checkRegistry(); err != nil {
-		return commit, 0, err
-	}
-	var chart *archive.Objects
-	layer := oci.Layer{Digest: oci.Digest(catalog.DigestPrefix + v.Digest), Size: v.Size}
-	n, err = h.getBlob(ctx, r, path.Join(artifactRepository(r), v.Chart), layer, func(body io.Reader) (err error) {
-		chart, err = helm.Unpack(ctx, body, dir, v)
-		return err
-	})
-	if chart != nil {
-		defer chart.Close()
-	}
-	if err != nil {
-		return commit, n, err
-	}
-	return chart.Commit, n, h.storeObjects(ctx, r, chart, into)
 }

@@ -29,7 +29,7 @@ type Binary struct {
 
 // NewBinary makes a fetcher that sends its requests as h does.
 func NewBinary(h *HTTP, dir string) (*Binary, error) {
-	git, err := findGit(dir, h.limits)
+	git, err := findGit(dir, h.client.Limits())
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +42,12 @@ func (b *Binary) List(ctx context.Context, r Remote, _ Names) (*Listing, error) 
 }
 
 func (b *Binary) list(ctx context.Context, r Remote) (l *Listing, err error) {
-	leave, err := b.http.budget.enterHost(ctx, r.doorOf(r.URL), lists)
+	leave, err := b.http.newExchange(r, r.URL).enter(ctx, lists)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	limits := b.http.limits
+	limits := b.http.client.Limits()
 	limited, cancel := context.WithTimeoutCause(ctx, limits.ListTime, errDeadline)
 	defer cancel()
 	relay := newRelay(b.http, r, r.URL, limits.capList)
@@ -113,12 +113,13 @@ func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbi
 	if err != nil {
 		return 0, &Error{Kind: KindStorage, Message: "read the mirror: " + cleanLine(err.Error()), cause: err}
 	}
-	leave, err := b.http.budget.enterHost(ctx, r.doorOf(l.base), packs)
+	x := b.http.newExchange(r, l.base)
+	leave, err := x.enter(ctx, packs)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	limits := b.http.limits
+	limits := b.http.client.Limits()
 	limited, stop := context.WithTimeoutCause(ctx, limits.FetchTime, errDeadline)
 	defer stop()
 	limited, cancel := context.WithCancelCause(limited)
@@ -138,7 +139,7 @@ func (b *Binary) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbi
 			"--no-auto-maintenance", "--no-recurse-submodules", "--refmap=", "--stdin", remoteName)
 	})
 	if err == nil {
-		n, err = s.handOver(limited, limits, b.http.budget.unloadTarget(r.doorOf(l.base), into, leave))
+		n, err = s.handOver(limited, limits, x.unload(into, leave))
 	}
 	if err != nil {
 		if relay.firstError() != nil && limited.Err() == nil {

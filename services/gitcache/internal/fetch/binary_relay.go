@@ -40,7 +40,7 @@ type relay struct {
 }
 
 func newRelay(h *HTTP, r Remote, base *url.URL, limit func(io.Reader) *capped) *relay {
-	return &relay{x: &exchange{h: h, r: r, door: r.doorOf(base)}, r: r, token: rand.Text(), base: base, limit: limit}
+	return &relay{x: h.newExchange(r, base), r: r, token: rand.Text(), base: base, limit: limit}
 }
 
 // endpoint is where git finds a relay.
@@ -119,7 +119,7 @@ func (y *relay) relayList(w http.ResponseWriter, req *http.Request) error {
 	y.mu.Lock()
 	y.base = afterRedirect(resp.Request.URL, y.r.URL)
 	y.mu.Unlock()
-	return y.copyAnswer(w, resp, y.x.h.limits.capList)
+	return y.copyAnswer(w, resp, y.x.limits.capList)
 }
 
 func (y *relay) relayPack(w http.ResponseWriter, req *http.Request) error {
@@ -170,7 +170,7 @@ func (y *relay) copyAnswer(w http.ResponseWriter, resp *http.Response, limit fun
 	if y.idle != nil {
 		dog := y.idle()
 		defer dog.stopTimer()
-		dog.r = body
+		dog.watch(body)
 		body = dog
 	}
 	limited := limit(body)
@@ -217,5 +217,5 @@ func (y *relay) explainFailure(ctx context.Context, err error) error {
 	if failed == nil && ctx.Err() == nil {
 		return brokenError(y.r, "list of refs", err)
 	}
-	return transportError(ctx, y.r.URL.Host, y.x.h.limits.ListTime, errors.Join(failed, err))
+	return transportError(ctx, y.r.URL.Host, y.x.limits.ListTime, errors.Join(failed, err))
 }

@@ -31,18 +31,8 @@ const (
 	mostReadings = 3
 )
 
-// Bucket is a part of a bucket. Comparable; the zero value is for what is in none.
-type Bucket struct {
-	Is           bool // the remote is in a bucket
-	Name, Prefix string
-	Region       string
-	Versioned    bool // objects have versions, by which they are asked for
-	// Insecure: by HTTP without TLS. Unverified: whatever the host's certificate.
-	Insecure, Unverified bool
-}
-
 // keyPrefix is the beginning of the keys.
-func (b Bucket) keyPrefix() string {
+func keyPrefix(b Bucket) string {
 	if b.Prefix == "" {
 		return ""
 	}
@@ -114,22 +104,31 @@ func ParseBucketURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
+// Buckets is a BucketFetcher.
+type Buckets struct {
+	client *Client
+	dir    string // for objects on their way
+}
+
+// NewBuckets makes a fetcher that sends its requests by a client.
+func NewBuckets(c *Client, dir string) *Buckets { return &Buckets{client: c, dir: dir} }
+
 // ListBucket asks what there is.
-func (f *Fetchers) ListBucket(ctx context.Context, r Remote) (*BucketList, error) {
-	if err := r.checkBucket(); err != nil {
+func (h *Buckets) ListBucket(ctx context.Context, r Remote) (*BucketList, error) {
+	if err := checkBucket(r); err != nil {
 		return nil, err
 	}
-	return f.http.listBucket(ctx, r)
+	return h.listBucket(ctx, r)
 }
 
 // FetchBucket brings the objects of a list.
-func (f *Fetchers) FetchBucket(ctx context.Context, r Remote, l, last *BucketList, has func(plumbing.Hash) bool,
+func (h *Buckets) FetchBucket(ctx context.Context, r Remote, l, last *BucketList, has func(plumbing.Hash) bool,
 	into Target,
 ) (*BucketList, plumbing.Hash, int64, error) {
-	if err := r.checkBucket(); err != nil {
+	if err := checkBucket(r); err != nil {
 		return nil, plumbing.ZeroHash, 0, err
 	}
-	read := &reading{h: f.http, r: r, blobs: map[objectName]plumbing.Hash{}}
+	read := &reading{h: h, r: r, blobs: map[objectName]plumbing.Hash{}}
 	if last != nil && last.of == l.of {
 		for name, id := range last.blobs {
 			if has(id) {
@@ -137,12 +136,12 @@ func (f *Fetchers) FetchBucket(ctx context.Context, r Remote, l, last *BucketLis
 			}
 		}
 	}
-	now, commit, err := read.readUntilStable(ctx, l, into, f.dir)
+	now, commit, err := read.readUntilStable(ctx, l, into, h.dir)
 	return now, commit, read.bytes, err
 }
 
 // checkBucket says what of a source does not fit, before anybody is asked.
-func (r Remote) checkBucket() error {
+func checkBucket(r Remote) error {
 	c := r.Credentials
 	hasNone := c.AccessKey == "" && c.SecretKey == "" && c.Token == ""
 	switch {
@@ -158,8 +157,19 @@ func (r Remote) checkBucket() error {
 	return nil
 }
 
+// bucketExchange is a request of a bucket.
+type bucketExchange struct {
+	*Exchange
+
+	r Remote
+}
+
+func (h *Buckets) newExchange(r Remote) *bucketExchange {
+	return &bucketExchange{h.client.newExchange(r, r.URL), r}
+}
+
 // getSigned makes a signed request. Redirects are not followed: a signature is good for one host.
-func (x *exchange) getSigned(ctx context.Context, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
+func (x *bucketExchange) getSigned(ctx context.Context, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
 	return x.sendRequest(ctx, x.stayingClient(), u, func(req *http.Request) {
 		req.Header.Del("Authorization")
 		req.Header.Set("Accept-Encoding", "identity") // files are kept as they are
@@ -173,15 +183,15 @@ func (x *exchange) getSigned(ctx context.Context, u *url.URL, prepare func(*http
 	}, read)
 }
 
-func (h *HTTP) listBucket(ctx context.Context, r Remote) (*BucketList, error) {
-	x := &exchange{h: h, r: r, door: r.doorOf(r.URL)}
-	leave, err := h.budget.enterHost(ctx, x.door, lists)
+func (h *Buckets) listBucket(ctx context.Context, r Remote) (*BucketList, error) {
+	x := h.newExchange(r)
+	leave, err := x.enter(ctx, lists)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	l := &BucketList{of: fmt.Sprintf("%s %q", r.URL, r.Bucket.keyPrefix())}
-	first, end := bucket.Query(r.Bucket.keyPrefix(), r.Bucket.Versioned), time.Now().Add(h.limits.FetchTime)
+	l := &BucketList{of: fmt.Sprintf("%s %q", r.URL, keyPrefix(r.Bucket))}
+	first, end := bucket.Query(keyPrefix(r.Bucket), r.Bucket.Versioned), time.Now().Add(h.client.Limits().FetchTime)
 	seen := map[string]bool{}
 	for query := first; query != nil; {
 		at := query.Encode()
@@ -206,37 +216,37 @@ func (h *HTTP) listBucket(ctx context.Context, r Remote) (*BucketList, error) {
 		}
 	}
 	if l.Objects, err = bucket.Sort(l.Objects); err != nil {
-		return nil, r.unusableError(err)
+		return nil, unusableError(r, err)
 	}
 	return l, nil
 }
 
 // tooSlow is for a host whose answers took longer together than a fetch may.
-func (h *HTTP) tooSlow(r Remote) error {
-	return &Error{Kind: KindTimeout, Message: fmt.Sprintf("%s had not sent everything of bucket %q after %s. Fairlead tries again", r.URL.Host, r.Bucket.Name, h.limits.FetchTime)}
+func (h *Buckets) tooSlow(r Remote) error {
+	return &Error{Kind: KindTimeout, Message: fmt.Sprintf("%s had not sent everything of bucket %q after %s. Fairlead tries again", r.URL.Host, r.Bucket.Name, h.client.Limits().FetchTime)}
 }
 
 func (l *BucketList) tooLong(r Remote, why string) error {
-	return r.unusableError(fmt.Errorf("its list %s. Choose a smaller part with prefix", why))
+	return unusableError(r, fmt.Errorf("its list %s. Choose a smaller part with prefix", why))
 }
 
 // unusableError is what a bucket holds that can't be files.
-func (r Remote) unusableError(err error) *Error {
+func unusableError(r Remote, err error) *Error {
 	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("bucket %q at %s can't be used: %s", r.Bucket.Name, r.URL.Host, err)}
 }
 
-func (x *exchange) bucketPage(ctx context.Context, query url.Values) (page bucket.Page, n int64, err error) {
+func (x *bucketExchange) bucketPage(ctx context.Context, query url.Values) (page bucket.Page, n int64, err error) {
 	r := x.r
 	err = x.getSigned(ctx, bucket.Place(r.URL, r.Bucket.Name, query), func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
 		if resp.StatusCode != http.StatusOK {
 			return bucketError(r, resp, bucket.ReadProblem(body))
 		}
-		text, err := io.ReadAll(&capped{r: body, left: bucket.MaxPageBytes + 1, most: bucket.MaxPageBytes, what: "page of the list"})
+		text, err := io.ReadAll(capReader(body, bucket.MaxPageBytes, "page of the list"))
 		if n = int64(len(text)); err != nil {
 			return err
 		}
-		if page, err = bucket.Decode(text, r.Bucket.keyPrefix(), r.Bucket.Versioned); err != nil {
-			return r.unusableError(err)
+		if page, err = bucket.Decode(text, keyPrefix(r.Bucket), r.Bucket.Versioned); err != nil {
+			return unusableError(r, err)
 		}
 		return nil
 	})
@@ -245,7 +255,7 @@ func (x *exchange) bucketPage(ctx context.Context, query url.Values) (page bucke
 
 // reading is one fetch of a bucket.
 type reading struct {
-	h     *HTTP
+	h     *Buckets
 	r     Remote
 	blobs map[objectName]plumbing.Hash // of objects that are in the mirror, or were downloaded
 	bytes int64
@@ -289,13 +299,13 @@ func (f *reading) readMissing(ctx context.Context, l *BucketList, add func([]byt
 	if len(missing) == 0 {
 		return nil
 	}
-	x := &exchange{h: f.h, r: f.r, door: f.r.doorOf(f.r.URL)}
-	leave, err := f.h.budget.enterHost(ctx, x.door, packs)
+	x := f.h.newExchange(f.r)
+	leave, err := x.enter(ctx, packs)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	end, room := time.Now().Add(f.h.limits.FetchTime), semaphore.NewWeighted(bucket.MaxFileBytes)
+	end, room := time.Now().Add(f.h.client.Limits().FetchTime), semaphore.NewWeighted(bucket.MaxFileBytes)
 	var mu sync.Mutex // guards f.blobs and f.bytes, and is held while add is called
 	downloads, within := errgroup.WithContext(ctx)
 	downloads.SetLimit(objectsAtOnce)
@@ -328,7 +338,7 @@ func (f *reading) readMissing(ctx context.Context, l *BucketList, add func([]byt
 }
 
 // downloadObject downloads one that must be as it was listed.
-func (x *exchange) downloadObject(ctx context.Context, o bucket.Object) (content []byte, err error) {
+func (x *bucketExchange) downloadObject(ctx context.Context, o bucket.Object) (content []byte, err error) {
 	r, query := x.r, url.Values{}
 	if o.Version != "" {
 		query.Set("versionId", o.Version)
@@ -345,7 +355,7 @@ func (x *exchange) downloadObject(ctx context.Context, o bucket.Object) (content
 			case gone, resp.StatusCode == http.StatusPreconditionFailed:
 				return errChanged
 			case problem.Code == "InvalidObjectState":
-				return r.unusableError(fmt.Errorf("the object %q is archived, and can't be read. Restore it, or move it out of the prefix", archive.Shorten(o.Key)))
+				return unusableError(r, fmt.Errorf("the object %q is archived, and can't be read. Restore it, or move it out of the prefix", archive.Shorten(o.Key)))
 			}
 			return bucketError(r, resp, problem)
 		}
@@ -353,22 +363,22 @@ func (x *exchange) downloadObject(ctx context.Context, o bucket.Object) (content
 			return errChanged // of a host that does not know If-Match
 		}
 		if resp.ContentLength >= 0 && resp.ContentLength != o.Size {
-			return r.wrongSize(o)
+			return wrongSize(r, o)
 		}
 		content = make([]byte, o.Size)
 		if _, err := io.ReadFull(body, content); err != nil {
 			return cmp.Or(unlessEnd(err), io.ErrUnexpectedEOF)
 		}
 		if n, _ := io.ReadFull(body, make([]byte, 1)); n > 0 {
-			return r.wrongSize(o)
+			return wrongSize(r, o)
 		}
 		return nil
 	})
 	return content, err
 }
 
-func (r Remote) wrongSize(o bucket.Object) error {
-	return r.unusableError(fmt.Errorf("the object %q is not as long as the list says (%s). Upload it again", archive.Shorten(o.Key), plural.Of(o.Size, "byte")))
+func wrongSize(r Remote, o bucket.Object) error {
+	return unusableError(r, fmt.Errorf("the object %q is not as long as the list says (%s). Upload it again", archive.Shorten(o.Key), plural.Of(o.Size, "byte")))
 }
 
 // unlessEnd is nil for the end of a body of which nothing came.
@@ -386,21 +396,21 @@ func (f *reading) commitFiles(ctx context.Context, l *BucketList, b *archive.Bui
 		id := f.blobs[nameOf(o)]
 		if err := b.Put(o.Path, id); err != nil {
 			b.Close()
-			return commit, f.r.unusableError(err)
+			return commit, unusableError(f.r, err)
 		}
 		l.blobs[nameOf(o)] = id
 	}
-	objects, err := bucket.Commit(b, f.r.Bucket.describeSubject(len(l.Objects)))
+	objects, err := bucket.Commit(b, describeBucket(f.r.Bucket, len(l.Objects)))
 	if err != nil {
 		b.Close()
 		return commit, storageError(err)
 	}
 	defer objects.Close()
-	return objects.Commit, f.h.storeObjects(ctx, f.r, objects, into)
+	return objects.Commit, f.h.client.storeObjects(ctx, f.r, objects, into)
 }
 
-// describeSubject is what people read of a bucket's content.
-func (b Bucket) describeSubject(files int) string {
+// describeBucket is what people read of a bucket's content.
+func describeBucket(b Bucket, files int) string {
 	return fmt.Sprintf("%s: %s", cmp.Or(b.Name+"/"+b.Prefix, b.Name), plural.Of(files, "file"))
 }
 
@@ -435,7 +445,7 @@ func bucketError(r Remote, resp *http.Response, problem bucket.Problem) *Error {
 		say(KindCredentials, "bucket %q needs credentials, or does not exist. Name a secret with accesskey and secretkey in the source", r.Bucket.Name)
 	case e.Kind == KindCredentials:
 		say(KindCredentials, "the keys in secret %q may not read bucket %q. They need s3:%s and s3:%s", r.Secret,
-			r.Bucket.Name, r.Bucket.listingRight(), r.Bucket.gettingRight())
+			r.Bucket.Name, listingRight(r.Bucket), gettingRight(r.Bucket))
 	case problem.Code != "":
 		say(e.Kind, "%s", trimStop(cleanLine(r.redactText(problem.Code+": "+problem.Message))))
 	}
@@ -448,14 +458,14 @@ func hasEnded(code string) bool {
 }
 
 // listingRight and getting are the rights that a bucket's keys need.
-func (b Bucket) listingRight() string {
+func listingRight(b Bucket) string {
 	if b.Versioned {
 		return "ListBucketVersions"
 	}
 	return "ListBucket"
 }
 
-func (b Bucket) gettingRight() string {
+func gettingRight(b Bucket) string {
 	if b.Versioned {
 		return "GetObjectVersion"
 	}

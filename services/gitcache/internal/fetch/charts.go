@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -35,7 +34,7 @@ type Charts struct {
 	refs         []string
 	etag         string
 	lastModified string
-	looks        map[string]*looking // into repositories of a registry, by chart
+	polls        ChartPolls // of a registry
 }
 
 // ChartFetcher talks to chart repositories. All errors but the context's are an *Error.
@@ -60,25 +59,28 @@ func ParseChartsURL(raw string, in Registry) (*url.URL, error) {
 	return u, nil
 }
 
-// ListCharts asks for the index.
-func (f *Fetchers) ListCharts(ctx context.Context, r Remote, refs []string, last *Charts) (*Charts, error) {
-	return f.http.listCharts(ctx, r, refs, last)
+// Repositories is a ChartFetcher. Of charts in a registry it leaves to Registries what there is to ask.
+type Repositories struct {
+	client     *Client
+	registries *Registries
+	dir        string // for packages on their way
 }
 
-// FetchChart brings a package.
-func (f *Fetchers) FetchChart(ctx context.Context, r Remote, v helm.Version, into Target) (plumbing.Hash, int64, error) {
-	return f.http.fetchChart(ctx, r, v, into, f.dir)
+// NewRepositories makes a fetcher that sends its requests by a client.
+func NewRepositories(c *Client, g *Registries, dir string) *Repositories {
+	return &Repositories{client: c, registries: g, dir: dir}
 }
 
 // checkCharts says what of a source does not fit, before anybody is asked.
-func (r Remote) checkCharts() error {
+func checkCharts(r Remote) error {
 	if r.Credentials.GitHubApp != (GitHubApp{}) {
 		return r.misfitError("it has a GitHub App, which is for Git. Add a username and password, or a token")
 	}
 	return r.checkHTTP()
 }
 
-func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Charts) (*Charts, error) {
+// ListCharts asks for the index.
+func (p *Repositories) ListCharts(ctx context.Context, r Remote, refs []string, last *Charts) (*Charts, error) {
 	wants := map[string]helm.Want{}
 	for _, ref := range refs {
 		if chart, version, ok := catalog.ParseChartRef(ref); ok {
@@ -92,13 +94,13 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 		}
 	}
 	if r.Registry.Is {
-		return h.listRegistryCharts(ctx, r, wants, last)
+		return p.listRegistryCharts(ctx, r, wants, last)
 	}
-	if err := r.checkCharts(); err != nil {
+	if err := checkCharts(r); err != nil {
 		return nil, err
 	}
 	now := &Charts{of: r.URL.String(), refs: refs, Choices: map[string]helm.Choice{}}
-	err := h.getURL(ctx, r, r.URL.JoinPath("index.yaml"), lists, func(req *http.Request) {
+	err := p.client.getURL(ctx, r, r.URL.JoinPath("index.yaml"), lists, func(req *http.Request) {
 		if last == nil || last.of != now.of || !slices.Equal(last.refs, refs) {
 			return
 		}
@@ -119,7 +121,7 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 		if resp.StatusCode != http.StatusOK {
 			return statusError(r, resp.Request.URL, resp)
 		}
-		index := &capped{r: body, left: helm.MaxIndexBytes + 1, most: helm.MaxIndexBytes, what: "index"}
+		index := capReader(body, helm.MaxIndexBytes, "index")
 		choices, err := helm.Choose(index, wantedCharts(wants))
 		now.Bytes = index.bytesTaken()
 		if err != nil {
@@ -137,6 +139,18 @@ func (h *HTTP) listCharts(ctx context.Context, r Remote, refs []string, last *Ch
 	return now, nil
 }
 
+func (p *Repositories) listRegistryCharts(ctx context.Context, r Remote, wants map[string]helm.Want, last *Charts) (*Charts, error) {
+	var before ChartPolls
+	if last != nil {
+		before = last.polls
+	}
+	choices, polls, bytes, err := p.registries.ChooseVersions(ctx, r, wants, before)
+	if err != nil {
+		return nil, err
+	}
+	return &Charts{of: r.URL.String(), Choices: choices, Bytes: bytes, polls: polls}, nil
+}
+
 // wantedCharts of a map, in any order.
 func wantedCharts(wants map[string]helm.Want) []helm.Want {
 	list := make([]helm.Want, 0, len(wants))
@@ -146,82 +160,12 @@ func wantedCharts(wants map[string]helm.Want) []helm.Want {
 	return list
 }
 
-// getURL makes one request, goes along with redirects, and has the answer read: within the time for a fetch, and without a
-// pause longer than an idle one.
-func (h *HTTP) getURL(ctx context.Context, r Remote, u *url.URL, l lane, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
-	x := &exchange{h: h, r: r, door: r.doorOf(u)}
-	leave, err := h.budget.enterHost(ctx, x.door, l)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return x.sendRequest(ctx, x.followingClient(), u, prepare, read)
-}
-
-// sendRequest is get for what the budget has let in.
-func (x *exchange) sendRequest(ctx context.Context, hc *http.Client, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
-	limits := x.h.limits
-	limited, stop := context.WithTimeoutCause(ctx, limits.FetchTime, errDeadline)
-	defer stop()
-	limited, cancel := context.WithCancelCause(limited)
-	defer cancel(nil)
-	dog := newWatchdog(limits.IdleTime, cancel)
-	defer dog.stopTimer()
-
-	req, err := newRequest(limited, x.r, http.MethodGet, u, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("User-Agent", "fairlead")
-	prepare(req)
-	resp, err := hc.Do(req)
-	if err == nil {
-		defer resp.Body.Close()
-		defer drainBody(resp.Body, func() { cancel(nil) })
-		dog.r = resp.Body
-		err = read(resp, dog)
-	}
-	if err == nil {
-		return nil
-	}
-	return x.h.chartError(ctx, limited, x.r, u, err)
-}
-
-// chartError says why a chart repository could not be read.
-func (h *HTTP) chartError(own, limited context.Context, r Remote, u *url.URL, err error) error {
-	if own.Err() != nil {
-		return own.Err()
-	}
-	if known, ok := errors.AsType[*Error](err); ok {
-		return known
-	}
-	if limited.Err() != nil {
-		e := &Error{Kind: KindTimeout, cause: err}
-		e.Message = fmt.Sprintf("%s sent nothing for %s. Check that the host is up and not behind a firewall", u.Host, h.limits.IdleTime)
-		if !errors.Is(context.Cause(limited), errIdle) {
-			e.Message = fmt.Sprintf("%s had not sent everything after %s. Fairlead tries again", u.Host, h.limits.FetchTime)
-		}
-		return e
-	}
-	if cause := ofDisk(err); cause != nil {
-		return &Error{Kind: KindStorage, cause: err, Message: fmt.Sprintf("what came can't be kept: %s. Check the gitcache's disk", cause)}
-	}
-	var op interface{ Timeout() bool }
-	var network *url.Error
-	switch {
-	case errors.As(err, &network), errors.As(err, &op):
-		return transportError(limited, u.Host, h.limits.IdleTime, err)
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return &Error{Kind: KindUnreachable, cause: err, Message: fmt.Sprintf("what %s sent ends early. Fairlead tries again", u.Host)}
-	}
-	return &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("%s does not answer as a chart repository does: %s. Check the source's url", u.Host, cleanLine(r.redactText(err.Error())))}
-}
-
-func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Target, dir string) (commit plumbing.Hash, n int64, err error) {
+// FetchChart brings a package.
+func (p *Repositories) FetchChart(ctx context.Context, r Remote, v helm.Version, into Target) (commit plumbing.Hash, n int64, err error) {
 	if r.Registry.Is {
-		return h.fetchRegistryChart(ctx, r, v, into, dir)
+		return p.registries.FetchPackage(ctx, r, v, into)
 	}
-	if err := r.checkCharts(); err != nil {
+	if err := checkCharts(r); err != nil {
 		return commit, 0, err
 	}
 	u, err := packageURL(r.URL, v.URL)
@@ -229,7 +173,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 		return commit, 0, err
 	}
 	var chart *archive.Objects
-	err = h.getURL(ctx, r, u, packs, func(req *http.Request) {
+	err = p.client.getURL(ctx, r, u, packs, func(req *http.Request) {
 		// A package is compressed already. Some servers call that an encoding, which would be taken off here.
 		req.Header.Set("Accept-Encoding", "identity")
 	}, func(resp *http.Response, body io.Reader) error {
@@ -237,10 +181,10 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 			return packageStatus(r, u, resp)
 		}
 		sum := sha256.New()
-		taken := &capped{r: body, left: helm.MaxPackageBytes + 1, most: helm.MaxPackageBytes, what: "package"}
+		taken := capReader(body, helm.MaxPackageBytes, "package")
 		defer func() { n = taken.bytesTaken() }()
 		var err error
-		if chart, err = helm.Unpack(ctx, io.TeeReader(taken, sum), dir, v); err != nil {
+		if chart, err = helm.Unpack(ctx, io.TeeReader(taken, sum), p.dir, v); err != nil {
 			return packageError(err, taken.ended)
 		}
 		return checkDigest(sum, v)
@@ -251,18 +195,7 @@ func (h *HTTP) fetchChart(ctx context.Context, r Remote, v helm.Version, into Ta
 	if err != nil {
 		return commit, n, err
 	}
-	return chart.Commit, n, h.storeObjects(ctx, r, chart, into)
-}
-
-// packageError keeps what get can put into words, and says of anything else that it is the package's own fault. So is an early end of
-// a package of which all has come: it would end so the next time, too.
-func packageError(err error, allCame bool) error {
-	var op interface{ Timeout() bool }
-	known, _ := errors.AsType[*Error](err)
-	if known != nil || ofDisk(err) != nil || errors.As(err, &op) || errors.Is(err, io.ErrUnexpectedEOF) && !allCame || errors.Is(err, context.Canceled) {
-		return err
-	}
-	return &Error{Kind: KindContent, cause: err, Message: "the package can't be used: " + cleanLine(err.Error())}
+	return chart.Commit, n, p.client.storeObjects(ctx, r, chart, into)
 }
 
 func checkDigest(sum hash.Hash, v helm.Version) error {

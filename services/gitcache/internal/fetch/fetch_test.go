@@ -34,7 +34,9 @@ func newFetcher(t *testing.T, o fetch.Options) *fetch.HTTP {
 	if o.Addresses == nil {
 		o.Addresses = thisMachine(t)
 	}
-	f := fetch.NewHTTP(o)
+	client := fetch.NewClient(o)
+	t.Cleanup(client.Close)
+	f := fetch.NewHTTP(client)
 	t.Cleanup(f.Close)
 	return f
 }

@@ -32,11 +32,16 @@ func CheckGit(git string) error {
 // the builtin one, which costs next to nothing, and the git binary, a process per request, for hosts that
 // the builtin one turned out not to do. The need for git is remembered per host for a day, in memory.
 type Fetchers struct {
-	http *HTTP
-	ssh  *SSH
-	git  string
-	dir  string
-	temp bool // dir is ours alone and goes with us
+	*Registries
+	*Repositories
+	*Buckets
+
+	client *Client
+	http   *HTTP
+	ssh    *SSH
+	git    string
+	dir    string
+	temp   bool // dir is ours alone and goes with us
 
 	binary *Binary // nil: there is none
 	none   error   // why
@@ -72,7 +77,9 @@ func New(o Options) (*Fetchers, error) {
 		return nil, fmt.Errorf("make the folder for fetches: %w", err)
 	}
 	o.Dir = f.dir
-	f.http, f.ssh = NewHTTP(o), NewSSH(o)
+	f.client, f.ssh = NewClient(o), NewSSH(o)
+	f.http, f.Registries, f.Buckets = NewHTTP(f.client), NewRegistries(f.client, f.dir), NewBuckets(f.client, f.dir)
+	f.Repositories = NewRepositories(f.client, f.Registries, f.dir)
 	if o.Git != GitBuiltin {
 		f.binary, f.none = NewBinary(f.http, f.dir)
 	}
@@ -98,6 +105,7 @@ func workFolder(dir string) (string, error) {
 // Close releases what is idle. No request may be running.
 func (f *Fetchers) Close() {
 	f.http.Close()
+	f.client.Close()
 	if f.temp {
 		_ = os.RemoveAll(f.dir)
 	}
@@ -134,11 +142,6 @@ func (f *Fetchers) Fetch(ctx context.Context, r Remote, l *Listing, wants []plum
 	}
 	return n, f.adviseGit(r, err)
 }
-
-// unfit is what the builtin fetchers can't do with a host, and git itself may. No object was taken in yet.
-type unfit string
-
-func (u unfit) Error() string { return string(u) }
 
 // neededFor is what is known of a host; zero: nothing.
 func (f *Fetchers) neededFor(r Remote) need {

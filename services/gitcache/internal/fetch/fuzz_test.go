@@ -113,7 +113,7 @@ func FuzzDecodePack(f *testing.F) {
 		for _, ask := range []packAsk{ask, ask2{}} {
 			pack, err := ask.decode(bytes.NewReader(b))
 			if err == nil {
-				_, _ = io.Copy(io.Discard, &capped{r: pack, left: 1 << 20, most: 1 << 20, what: "pack"})
+				_, _ = io.Copy(io.Discard, capReader(pack, 1<<20, "pack"))
 			}
 		}
 	})

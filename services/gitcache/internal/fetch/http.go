@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -52,12 +50,6 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// The causes of a context that one of our own deadlines ended.
-var (
-	errDeadline = errors.New("deadline")
-	errIdle     = errors.New("nothing came")
-)
-
 // Options of fetchers.
 type Options struct {
 	RootCAs *x509.CertPool // nil: the system's
@@ -73,57 +65,60 @@ type Options struct {
 	Dir string
 }
 
-// HTTP is a Fetcher that speaks Git's smart HTTP protocol: version 2 where the host has it, else version 0.
-type HTTP struct {
+// Client makes requests by http, for whatever is upstream. A Client may be used by many goroutines.
+type Client struct {
 	limits     Limits
 	budget     *Budget
-	addresses  *Policy
 	transports *transports
-	apps       *apps
-	versions   *versions
-	admissions *admissions
-	resting    *resting
-	dir        string // for layers on their way; empty: the system's
 }
 
-// NewHTTP makes a fetcher. Close releases its idle connections.
-func NewHTTP(o Options) *HTTP {
+// NewClient makes a client. Close releases its idle connections.
+func NewClient(o Options) *Client {
 	if o.Budget == nil {
 		o.Budget = NewBudget()
 	}
-	h := &HTTP{
-		limits: o.Limits.withDefaults(), budget: o.Budget, addresses: o.Addresses,
-		transports: newTransports(o.RootCAs, o.Addresses), versions: newVersions(), admissions: newAdmissions(),
-		resting: &resting{until: map[restingKey]time.Time{}}, dir: o.Dir,
-	}
-	h.apps = newApps(h)
-	return h
+	return &Client{limits: o.Limits.withDefaults(), budget: o.Budget, transports: newTransports(o.RootCAs, o.Addresses)}
 }
 
 // Close releases idle connections.
-func (h *HTTP) Close() {
-	h.apps.close()
-	h.transports.closeIdle()
-}
+func (c *Client) Close() { c.transports.closeIdle() }
 
-// exchange is one request of a source, with those that redirects make of it.
-type exchange struct {
-	h *HTTP
-	r Remote
+// Limits are those of the client's options, or the defaults.
+func (c *Client) Limits() Limits { return c.limits }
+
+// Exchange is one request of a source, with those that redirects make of it.
+type Exchange struct {
+	client *Client
+	remote Remote
 	// door is where the budget has let this exchange in already.
 	door string
 }
 
+// newExchange makes an exchange that begins at a URL of a source. The budget has not let it in yet.
+func (c *Client) newExchange(r Remote, at *url.URL) *Exchange {
+	return &Exchange{client: c, remote: r, door: r.doorOf(at)}
+}
+
+// enter waits until the host may be asked. leave must be called once.
+func (x *Exchange) enter(ctx context.Context, l lane) (leave func(), err error) {
+	return x.client.budget.enterHost(ctx, x.door, l)
+}
+
+// unload is a Target that gives the host's place back once a pack is here: see Budget.
+func (x *Exchange) unload(into Target, leave func()) Target {
+	return x.client.budget.unloadTarget(x.door, into, leave)
+}
+
 // RoundTrip sends a request on the source's way: its authority and its proxy. Each counts, and each other
 // host has to be asked by its own budget.
-func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
-	t, err := x.h.transports.transportFor(x.r, req)
+func (x *Exchange) RoundTrip(req *http.Request) (*http.Response, error) {
+	t, err := x.client.transports.transportFor(x.remote, req)
 	if err != nil {
 		return nil, err
 	}
-	leave, to := func() {}, x.r.doorOf(req.URL)
+	leave, to := func() {}, x.remote.doorOf(req.URL)
 	if to != x.door {
-		if leave, err = x.h.budget.enterHost(req.Context(), to, lists); err != nil {
+		if leave, err = x.client.budget.enterHost(req.Context(), to, lists); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +128,7 @@ func (x *exchange) RoundTrip(req *http.Request) (*http.Response, error) {
 		leave()
 		return nil, err
 	}
-	x.h.budget.notePauses(to, resp)
+	x.client.budget.notePauses(to, resp)
 	resp.Body = &leaving{resp.Body, leave}
 	return resp, nil
 }
@@ -150,12 +145,12 @@ func (l *leaving) Close() error {
 }
 
 // followingClient is a client that goes along with redirects as far as the rules allow.
-func (x *exchange) followingClient() *http.Client {
+func (x *Exchange) followingClient() *http.Client {
 	return &http.Client{Transport: x, CheckRedirect: func(next *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return http.ErrUseLastResponse
 		}
-		if first := via[0].URL; x.r.Registry.Insecure && originOf(next.URL) == originOf(first) && next.URL.User == nil {
+		if first := via[0].URL; x.remote.Registry.Insecure && originOf(next.URL) == originOf(first) && next.URL.User == nil {
 			return nil // without TLS, as the source says
 		}
 		return checkRedirect(next, via[0].URL)
@@ -163,7 +158,7 @@ func (x *exchange) followingClient() *http.Client {
 }
 
 // stayingClient is a client that does not go along with redirects.
-func (x *exchange) stayingClient() *http.Client {
+func (x *Exchange) stayingClient() *http.Client {
 	return &http.Client{Transport: x, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
@@ -203,22 +198,4 @@ func newRequest(ctx context.Context, r Remote, method string, u *url.URL, body [
 		req.SetBasicAuth(r.Credentials.Username, r.Credentials.Password)
 	}
 	return req, nil
-}
-
-// checkAnswer checks status and type of an answer. The media type is how a Git server tells itself from
-// a web page that says 200 to everything.
-func checkAnswer(r Remote, resp *http.Response, mediaType string) error {
-	answered := r.URL
-	if resp.Request != nil {
-		answered = resp.Request.URL
-	}
-	if resp.StatusCode != http.StatusOK {
-		return statusError(r, answered, resp)
-	}
-	got, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	if strings.TrimSpace(got) != mediaType {
-		return &Error{Kind: KindNotGit, Message: fmt.Sprintf(
-			"%s does not answer as a Git repository does. Check the source's url", showURL(r.URL))}
-	}
-	return nil
 }

@@ -95,11 +95,11 @@ func (l *resting) noteRest(key restingKey, err error) {
 
 // fromMirrors asks the mirrors of a registry one after the other, and then the registry itself. What is asked for must have a digest, and
 // ask must check it: a mirror is not trusted.
-func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask func(r Remote, repository string) error) error {
+func (g *Registries) fromMirrors(ctx context.Context, r Remote, repository string, ask func(r Remote, repository string) error) error {
 	var why []string
 	for _, mirror := range mirrorsOf(r, repository) {
 		key := restingKeyOf(mirror)
-		if h.resting.isResting(key) {
+		if g.resting.isResting(key) {
 			continue
 		}
 		began := time.Now()
@@ -109,11 +109,11 @@ func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask
 		}
 		if ctx.Err() != nil {
 			if time.Since(began) > mirrorPatience { // else the next request ends at the same mirror
-				h.resting.noteRest(key, &Error{Kind: KindTimeout})
+				g.resting.noteRest(key, &Error{Kind: KindTimeout})
 			}
 			return err
 		}
-		h.resting.noteRest(key, err)
+		g.resting.noteRest(key, err)
 		why = append(why, fmt.Sprintf("The mirror %s: %s", mirror.URL.Host, err))
 	}
 	err := ask(r, repository)
@@ -127,19 +127,19 @@ func (h *HTTP) fromMirrors(ctx context.Context, r Remote, repository string, ask
 
 // getBlob downloads a layer and has it read. From a mirror it is read when all of it came and has its digest; from the registry itself
 // the content is checked only at its end.
-func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
+func (g *Registries) getBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
 	if l.Size > oci.MaxLayerBytes {
 		return 0, &Error{Kind: KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB",
 			l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
 	}
 	var kept *os.File
-	err = h.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {
+	err = g.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {
 		if !r.Registry.isMirror {
-			got, err := h.readBlob(ctx, r, repository, l, read)
+			got, err := g.readBlob(ctx, r, repository, l, read)
 			n += got
 			return err
 		}
-		file, got, err := h.keepBlob(ctx, r, repository, l)
+		file, got, err := g.keepBlob(ctx, r, repository, l)
 		n += got
 		kept = file
 		return err
@@ -149,21 +149,21 @@ func (h *HTTP) getBlob(ctx context.Context, r Remote, repository string, l oci.L
 	}
 	defer kept.Close()
 	if err := read(kept); err != nil {
-		return n, h.chartError(ctx, ctx, r, r.URL, packageError(err, true))
+		return n, g.client.chartError(ctx, ctx, r, r.URL, packageError(err, true))
 	}
 	return n, nil
 }
 
 // keepBlob downloads a layer into a file that has no name any more, and is at its beginning; nil: it did not come.
-func (h *HTTP) keepBlob(ctx context.Context, r Remote, repository string, l oci.Layer) (*os.File, int64, error) {
-	file, err := os.CreateTemp(h.dir, "layer-*")
+func (g *Registries) keepBlob(ctx context.Context, r Remote, repository string, l oci.Layer) (*os.File, int64, error) {
+	file, err := os.CreateTemp(g.dir, "layer-*")
 	if err != nil {
 		return nil, 0, storageError(err)
 	}
 	err = os.Remove(file.Name())
 	var n int64
 	if err == nil {
-		n, err = h.readBlob(ctx, r, repository, l, func(body io.Reader) error {
+		n, err = g.readBlob(ctx, r, repository, l, func(body io.Reader) error {
 			_, err := io.Copy(file, body)
 			return err
 		})
@@ -179,9 +179,9 @@ func (h *HTTP) keepBlob(ctx context.Context, r Remote, repository string, l oci.
 }
 
 // readBlob downloads a layer from where r is, and has it read. What was read counts only if there is no error.
-func (h *HTTP) readBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
+func (g *Registries) readBlob(ctx context.Context, r Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
 	u := registryURL(r, repository, "blobs", string(l.Digest))
-	err = h.askRegistry(ctx, r, repository, http.MethodGet, u, packs, "", func(resp *http.Response, body io.Reader) error {
+	err = g.askRegistry(ctx, r, repository, http.MethodGet, u, packs, "", func(resp *http.Response, body io.Reader) error {
 		if resp.StatusCode != http.StatusOK {
 			e := registryError(r, repository, resp)
 			if e.Kind == KindNotFound {
@@ -193,7 +193,7 @@ func (h *HTTP) readBlob(ctx context.Context, r Remote, repository string, l oci.
 			return wrongLength(l, resp.ContentLength)
 		}
 		sum := sha256.New()
-		taken := &capped{r: io.LimitReader(body, l.Size+1), left: oci.MaxLayerBytes + 2, most: oci.MaxLayerBytes + 1, what: "layer"}
+		taken := capReader(io.LimitReader(body, l.Size+1), oci.MaxLayerBytes+1, "layer")
 		defer func() { n = taken.bytesTaken() }()
 		if err := read(io.TeeReader(taken, sum)); err != nil {
 			return packageError(err, taken.ended)

@@ -21,6 +21,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/oci"
 )
 
+func newRegistries(o Options) *Registries { return NewRegistries(NewClient(o), o.Dir) }
+
 // mirroredRemote is a repository of a registry that has a mirror.
 func mirroredRemote() Remote {
 	return Remote{
@@ -32,8 +34,8 @@ func mirroredRemote() Remote {
 // TestMirrorsRestOnlyForWhatFailed: another repository, secret or proxy may be right where one is wrong.
 func TestMirrorsRestOnlyForWhatFailed(t *testing.T) {
 	t.Parallel()
-	h := NewHTTP(Options{})
-	defer h.Close()
+	h := newRegistries(Options{})
+	defer h.client.Close()
 	isAsked := func(r Remote, repository string, fault error) (asked bool) {
 		t.Helper()
 		err := h.fromMirrors(t.Context(), r, repository, func(r Remote, _ string) error {
@@ -79,8 +81,8 @@ func TestAFullDiskIsNotTheFaultOfWhatAMirrorHas(t *testing.T) {
 	const text = "a layer"
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }))
 	defer s.Close()
-	h := NewHTTP(Options{Addresses: NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Dir: t.TempDir()})
-	defer h.Close()
+	h := newRegistries(Options{Addresses: NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Dir: t.TempDir()})
+	defer h.client.Close()
 	r := mirroredRemote()
 	r.Registry.Mirrors = strings.TrimPrefix(s.URL, "https://")
 	r.Credentials.CA = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
@@ -100,8 +102,8 @@ func TestAFullDiskIsNotTheFaultOfWhatAMirrorHas(t *testing.T) {
 
 func TestRestingMirrorsAreBounded(t *testing.T) {
 	t.Parallel()
-	h := NewHTTP(Options{})
-	defer h.Close()
+	h := newRegistries(Options{})
+	defer h.client.Close()
 	for i := range maxResting + 10 {
 		h.resting.noteRest(restingKey{path: fmt.Sprint(i)}, &Error{Kind: KindServer})
 	}
@@ -115,8 +117,8 @@ func TestRestingMirrorsAreBounded(t *testing.T) {
 func TestAMirrorThatOutlastsARequestRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := NewHTTP(Options{})
-		defer h.Close()
+		h := newRegistries(Options{})
+		defer h.client.Close()
 		isAsked := func(patience time.Duration) (asked bool) {
 			ctx, leave := context.WithTimeout(t.Context(), patience)
 			defer leave()

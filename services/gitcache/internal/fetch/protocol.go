@@ -14,7 +14,10 @@ import (
 // Git's protocol, version 0, as it goes over http and ssh alike: a list of refs comes, an ask goes, an
 // answer with a pack comes. For version 2 see version2.go.
 
-const refPrefixHead = "HEAD"
+const (
+	uploadPack    = "git-upload-pack"
+	refPrefixHead = "HEAD"
+)
 
 // packAsk is what a fetch sends, and how its answer is read.
 type packAsk interface {
@@ -75,3 +78,8 @@ func recoverTo(err *error) {
 		*err = fmt.Errorf("decoder gave up: %v", p)
 	}
 }
+
+// unfit is what the builtin fetchers can't do with a host, and git itself may. No object was taken in yet.
+type unfit string
+
+func (u unfit) Error() string { return string(u) }

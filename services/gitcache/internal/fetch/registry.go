@@ -11,23 +11,24 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/gitcache/internal/oci"
 )
 
-// Registry is how a registry may be asked. Comparable; the zero value is for what is in none.
-type Registry struct {
-	Is bool // the remote is in a registry
-	// Insecure: by HTTP without TLS. Unverified: whatever its certificate.
-	Insecure, Unverified bool
-	// TokenHosts, separated by spaces, get the credentials besides the registry's own host.
-	TokenHosts string
-	// Mirrors, separated by spaces, are host[:port][/path] of copies that are asked first for what has a digest.
-	Mirrors string
-	// isMirror: it is asked for another registry, and trusted for nothing.
-	isMirror bool
+// Registries is an ArtifactFetcher. Charts of registries are artifacts, too.
+type Registries struct {
+	client     *Client
+	admissions *admissions
+	resting    *resting
+	dir        string // for layers on their way; empty: the system's
+}
+
+// NewRegistries makes a fetcher that sends its requests by a client.
+func NewRegistries(c *Client, dir string) *Registries {
+	return &Registries{client: c, admissions: newAdmissions(), resting: &resting{until: map[restingKey]time.Time{}}, dir: dir}
 }
 
 // ParseRegistryURL reads oci://host/path of a source. The result is where its requests go: the path is that of the repository, or
@@ -51,7 +52,7 @@ func ParseRegistryURL(raw string, in Registry) (*url.URL, error) {
 }
 
 // checkRegistry says what of a source does not fit, before anybody is asked, and finds the login in a docker config.
-func (r Remote) checkRegistry() (Remote, error) {
+func checkRegistry(r Remote) (Remote, error) {
 	c := &r.Credentials
 	if c.GitHubApp != (GitHubApp{}) {
 		return r, r.misfitError("it has a GitHub App, which is for Git. Add a username and password, or a token")
@@ -72,16 +73,16 @@ func (r Remote) checkRegistry() (Remote, error) {
 
 // askRegistry makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token. Another
 // host gets none of these.
-func (h *HTTP) askRegistry(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string,
+func (g *Registries) askRegistry(ctx context.Context, r Remote, repository, method string, u *url.URL, l lane, accept string,
 	read func(*http.Response, io.Reader) error,
 ) error {
 	for renewed := false; ; renewed = true {
-		authorization, err := h.admissions.authorizationFor(ctx, h, r, repository)
+		authorization, err := g.admissions.authorizationFor(ctx, g, r, repository)
 		if err != nil {
 			return err
 		}
 		var challenged *http.Response
-		err = h.getURL(ctx, r, u, l, func(req *http.Request) {
+		err = g.client.getURL(ctx, r, u, l, func(req *http.Request) {
 			req.Method = method
 			req.Header.Del("Authorization")
 			if authorization != "" && SameOrigin(u, r.URL) {
@@ -103,7 +104,7 @@ func (h *HTTP) askRegistry(ctx context.Context, r Remote, repository, method str
 		if err != nil || challenged == nil {
 			return err
 		}
-		if err := h.admissions.learnChallenge(r, repository, authorization, challenged); err != nil {
+		if err := g.admissions.learnChallenge(r, repository, authorization, challenged); err != nil {
 			return err
 		}
 	}
@@ -127,9 +128,9 @@ func registryError(r Remote, repository string, resp *http.Response) *Error {
 }
 
 // headManifest asks for the digest of what a tag stands for; "": there is no such tag.
-func (h *HTTP) headManifest(ctx context.Context, r Remote, repository, tag string) (digest oci.Digest, err error) {
+func (g *Registries) headManifest(ctx context.Context, r Remote, repository, tag string) (digest oci.Digest, err error) {
 	u := registryURL(r, repository, "manifests", tag)
-	err = h.askRegistry(ctx, r, repository, http.MethodHead, u, lists, oci.Accept(), func(resp *http.Response, _ io.Reader) error {
+	err = g.askRegistry(ctx, r, repository, http.MethodHead, u, lists, oci.Accept(), func(resp *http.Response, _ io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 			// Without one the manifest itself says it.
@@ -143,7 +144,7 @@ func (h *HTTP) headManifest(ctx context.Context, r Remote, repository, tag strin
 	if err != nil || digest != "" {
 		return digest, err
 	}
-	_, digest, err = h.getManifest(ctx, r, repository, tag, "")
+	_, digest, err = g.getManifest(ctx, r, repository, tag, "")
 	return digest, err
 }
 
@@ -151,14 +152,14 @@ func (h *HTTP) headManifest(ctx context.Context, r Remote, repository, tag strin
 var errNoManifest = &Error{Kind: KindNotFound, Message: "the registry has no such manifest"}
 
 // imageManifest gets a manifest by its digest; that of an index is the one that it holds.
-func (h *HTTP) imageManifest(ctx context.Context, r Remote, repository string, digest oci.Digest) (m *oci.Manifest, bytes int64, err error) {
+func (g *Registries) imageManifest(ctx context.Context, r Remote, repository string, digest oci.Digest) (m *oci.Manifest, bytes int64, err error) {
 	const most = 2 // an index, and what it holds
 	for range most {
 		var is *oci.Manifest
 		var child oci.Digest
 		var faulty error // the manifest itself: it is the same everywhere
-		err := h.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {
-			body, _, err := h.readManifest(ctx, r, repository, string(digest), digest)
+		err := g.fromMirrors(ctx, r, repository, func(r Remote, repository string) error {
+			body, _, err := g.readManifest(ctx, r, repository, string(digest), digest)
 			if err != nil {
 				return err
 			}
@@ -194,20 +195,20 @@ type manifestBody struct {
 }
 
 // getManifest gets a manifest and its digest. want is checked, unless it is empty; if it is not, mirrors may have the manifest.
-func (h *HTTP) getManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
+func (g *Registries) getManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
 	if want == "" {
-		return h.readManifest(ctx, r, repository, reference, want)
+		return g.readManifest(ctx, r, repository, reference, want)
 	}
-	err = h.fromMirrors(ctx, r, repository, func(r Remote, repository string) (err error) {
-		is, digest, err = h.readManifest(ctx, r, repository, reference, want)
+	err = g.fromMirrors(ctx, r, repository, func(r Remote, repository string) (err error) {
+		is, digest, err = g.readManifest(ctx, r, repository, reference, want)
 		return err
 	})
 	return is, digest, err
 }
 
-func (h *HTTP) readManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
+func (g *Registries) readManifest(ctx context.Context, r Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
 	u := registryURL(r, repository, "manifests", reference)
-	err = h.askRegistry(ctx, r, repository, http.MethodGet, u, lists, oci.Accept(), func(resp *http.Response, body io.Reader) error {
+	err = g.askRegistry(ctx, r, repository, http.MethodGet, u, lists, oci.Accept(), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 		case http.StatusNotFound:
@@ -215,7 +216,7 @@ func (h *HTTP) readManifest(ctx context.Context, r Remote, repository, reference
 		default:
 			return registryError(r, repository, resp)
 		}
-		text, err := io.ReadAll(&capped{r: body, left: oci.MaxManifestBytes + 1, most: oci.MaxManifestBytes, what: "manifest"})
+		text, err := io.ReadAll(capReader(body, oci.MaxManifestBytes, "manifest"))
 		if err != nil {
 			return err
 		}
@@ -231,7 +232,7 @@ func (h *HTTP) readManifest(ctx context.Context, r Remote, repository, reference
 
 // listTags has a function see all tags of a repository. errNoManifest: there is no such repository, which only the first page says: a list
 // that breaks off lacks tags, and a tag that is not seen in it may be there.
-func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see func(tag string)) (bytes int64, err error) {
+func (g *Registries) listTags(ctx context.Context, r Remote, repository string, see func(tag string)) (bytes int64, err error) {
 	first := registryURL(r, repository, "tags", "list")
 	page := *first
 	page.RawQuery = url.Values{"n": {strconv.Itoa(oci.PageTags)}}.Encode()
@@ -244,7 +245,7 @@ func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see fu
 			}
 		}
 		seen[next.String()] = true
-		list, to, n, err := h.tagPage(ctx, r, repository, next)
+		list, to, n, err := g.tagPage(ctx, r, repository, next)
 		bytes += n
 		if known, ok := err.(*Error); ok && known.status == http.StatusBadRequest && next.RawQuery != "" && len(seen) == 1 { //nolint:errorlint // of tagPage
 			next = first // some registries take no number, or none so large
@@ -275,8 +276,8 @@ func (h *HTTP) listTags(ctx context.Context, r Remote, repository string, see fu
 }
 
 // tagPage asks for a page of tags.
-func (h *HTTP) tagPage(ctx context.Context, r Remote, repository string, u *url.URL) (tags []string, next *url.URL, bytes int64, err error) {
-	err = h.askRegistry(ctx, r, repository, http.MethodGet, u, lists, "application/json", func(resp *http.Response, body io.Reader) error {
+func (g *Registries) tagPage(ctx context.Context, r Remote, repository string, u *url.URL) (tags []string, next *url.URL, bytes int64, err error) {
+	err = g.askRegistry(ctx, r, repository, http.MethodGet, u, lists, "application/json", func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 		case http.StatusNotFound:
@@ -284,7 +285,7 @@ func (h *HTTP) tagPage(ctx context.Context, r Remote, repository string, u *url.
 		default:
 			return registryError(r, repository, resp)
 		}
-		text, err := io.ReadAll(&capped{r: body, left: oci.MaxPageBytes + 1, most: oci.MaxPageBytes, what: "page of tags"})
+		text, err := io.ReadAll(capReader(body, oci.MaxPageBytes, "page of tags"))
 		bytes = int64(len(text))
 		if err != nil {
 			return err

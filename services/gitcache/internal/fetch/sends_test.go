@@ -35,7 +35,7 @@ func TestALoginGoesToTokenServicesThatAreKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := Remote{URL: at, Registry: Registry{Is: true, TokenHosts: tc.named}}
-		if got := r.sendsTo(service); got != tc.want {
+		if got := sendsTo(r, service); got != tc.want {
 			t.Errorf("%s for %s, with %q named: %t", tc.service, tc.registry, tc.named, got)
 		}
 	}

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,19 +9,8 @@ import (
 	"net/http"
 	"path"
 
-	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/oci"
-	"fairlead.dev/services/gitcache/internal/signed"
 )
-
-// SignatureFetcher brings what says that something is signed. All errors but the context's are an *Error. Bytes is what came.
-type SignatureFetcher interface {
-	// Signatures has a function see the signatures of a manifest, one after the other, until it is content with one. An error means that
-	// it is not known whether there are others.
-	Signatures(ctx context.Context, r Remote, of Signed, judge func(oci.Signature) (isGood bool)) (bytes int64, err error)
-	// Provenance brings the provenance file of a version; nil: there is none.
-	Provenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error)
-}
 
 // Signed is a manifest whose signatures are looked for, of one form: of a chart in a registry, or if Chart is empty of an artifact.
 type Signed struct {
@@ -32,13 +20,13 @@ type Signed struct {
 }
 
 // Signatures has a function see the signatures of a manifest.
-func (f *Fetchers) Signatures(ctx context.Context, r Remote, of Signed, judge func(oci.Signature) bool) (int64, error) {
-	r, err := r.checkRegistry()
+func (g *Registries) Signatures(ctx context.Context, r Remote, of Signed, judge func(oci.Signature) bool) (int64, error) {
+	r, err := checkRegistry(r)
 	if err != nil {
 		return 0, err
 	}
 	s := &signatures{
-		h: f.http, r: r, repository: path.Join(artifactRepository(r), of.Chart), of: of.Digest, form: of.Form, judge: judge,
+		g: g, r: r, repository: path.Join(artifactRepository(r), of.Chart), of: of.Digest, form: of.Form, judge: judge,
 	}
 	isGood, err := s.lookForGood(ctx)
 	if err == nil && !isGood && s.skipped != nil {
@@ -47,15 +35,10 @@ func (f *Fetchers) Signatures(ctx context.Context, r Remote, of Signed, judge fu
 	return s.bytes, err
 }
 
-// Provenance brings the provenance file of a version.
-func (f *Fetchers) Provenance(ctx context.Context, r Remote, v helm.Version) ([]byte, error) {
-	return f.http.getProvenance(ctx, r, v)
-}
-
 // signatures are looked for in two places: where cosign has put them until its version 3, and among what refers to the artifact, where those of
 // notation are, too.
 type signatures struct {
-	h          *HTTP
+	g          *Registries
 	r          Remote
 	repository string
 	of         oci.Digest
@@ -102,7 +85,7 @@ func (s *signatures) skipError(err error) error {
 
 // checkManifest looks at the signatures of one manifest; a manifest that is not there has none.
 func (s *signatures) checkManifest(ctx context.Context, reference string, want oci.Digest) (isGood bool, err error) {
-	body, _, err := s.h.getManifest(ctx, s.r, s.repository, reference, want)
+	body, _, err := s.g.getManifest(ctx, s.r, s.repository, reference, want)
 	if err = s.skipError(unlessMissing(err)); err != nil || body.text == nil {
 		return false, err
 	}
@@ -117,7 +100,7 @@ func (s *signatures) checkManifest(ctx context.Context, reference string, want o
 			return false, nil
 		}
 		var payload []byte
-		n, err := s.h.getBlob(ctx, s.r, s.repository, l.Layer, func(body io.Reader) (err error) {
+		n, err := s.g.getBlob(ctx, s.r, s.repository, l.Layer, func(body io.Reader) (err error) {
 			payload, err = io.ReadAll(body)
 			return err
 		})
@@ -139,7 +122,7 @@ func (s *signatures) checkManifest(ctx context.Context, reference string, want o
 func (s *signatures) listReferrers(ctx context.Context) (manifests []oci.Digest, err error) {
 	var text []byte
 	hasAPI := true
-	err = s.h.askRegistry(ctx, s.r, s.repository, http.MethodGet, registryURL(s.r, s.repository, "referrers", string(s.of)), lists, oci.TypeIndex, func(resp *http.Response, body io.Reader) error {
+	err = s.g.askRegistry(ctx, s.r, s.repository, http.MethodGet, registryURL(s.r, s.repository, "referrers", string(s.of)), lists, oci.TypeIndex, func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:
 		case http.StatusNotFound, http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented:
@@ -154,12 +137,12 @@ func (s *signatures) listReferrers(ctx context.Context) (manifests []oci.Digest,
 			}
 		}
 		var err error
-		text, err = io.ReadAll(&capped{r: body, left: oci.MaxReferrersBytes + 1, most: oci.MaxReferrersBytes, what: "list of referrers"})
+		text, err = io.ReadAll(capReader(body, oci.MaxReferrersBytes, "list of referrers"))
 		return err
 	})
 	if err == nil && !hasAPI {
 		var body manifestBody
-		body, _, err = s.h.getManifest(ctx, s.r, s.repository, oci.ReferrersTag(s.of), "")
+		body, _, err = s.g.getManifest(ctx, s.r, s.repository, oci.ReferrersTag(s.of), "")
 		err, text = unlessMissing(err), body.text
 	}
 	if err != nil || text == nil {
@@ -171,79 +154,6 @@ func (s *signatures) listReferrers(ctx context.Context) (manifests []oci.Digest,
 		s.skipped = err
 	}
 	return manifests, nil
-}
-
-func (h *HTTP) getProvenance(ctx context.Context, r Remote, v helm.Version) (text []byte, err error) {
-	if r.Registry.Is {
-		return h.registryProvenance(ctx, r, v)
-	}
-	if err := r.checkCharts(); err != nil {
-		return nil, err
-	}
-	u, err := packageURL(r.URL, v.URL)
-	if err != nil {
-		return nil, err
-	}
-	if u.Path += ".prov"; u.RawPath != "" {
-		u.RawPath += ".prov"
-	}
-	err = h.getURL(ctx, r, u, lists, func(*http.Request) {}, func(resp *http.Response, body io.Reader) (err error) {
-		switch resp.StatusCode {
-		case http.StatusOK:
-		case http.StatusNotFound:
-			return nil
-		case http.StatusForbidden, http.StatusGone: // S3 answers 403 for what is not there
-			if !isThrottled(resp) {
-				return &Error{Kind: KindNotFound, status: resp.StatusCode, Message: fmt.Sprintf("%d from %s", resp.StatusCode, resp.Request.URL.Host)}
-			}
-			fallthrough
-		default:
-			return statusError(r, resp.Request.URL, resp)
-		}
-		text, err = io.ReadAll(&capped{r: body, left: signed.MaxProvenanceBytes + 1, most: signed.MaxProvenanceBytes, what: "provenance file"})
-		return err
-	})
-	return text, err
-}
-
-// IsElsewhere tells whether the package of a version is at another host than its repository.
-func IsElsewhere(r Remote, v helm.Version) bool {
-	if r.Registry.Is || v.URL == "" {
-		return false
-	}
-	u, err := packageURL(r.URL, v.URL)
-	return err == nil && !SameOrigin(u, r.URL)
-}
-
-// PackageHost is the host of the package of a version, with its port.
-func PackageHost(r Remote, v helm.Version) string {
-	if !r.Registry.Is && v.URL != "" {
-		if u, err := packageURL(r.URL, v.URL); err == nil && !SameOrigin(u, r.URL) {
-			return u.Host
-		}
-	}
-	return r.URL.Host
-}
-
-// registryProvenance brings the layer with the provenance file.
-func (h *HTTP) registryProvenance(ctx context.Context, r Remote, v helm.Version) ([]byte, error) {
-	r, err := r.checkRegistry()
-	if err != nil || v.Provenance == "" {
-		return nil, err
-	}
-	layer := oci.Layer{Digest: oci.Digest(v.Provenance), Size: v.ProvenanceSize}
-	if layer.Size > signed.MaxProvenanceBytes {
-		return nil, &Error{
-			Kind: KindContent, limit: true,
-			Message: fmt.Sprintf("the provenance file has %d bytes, and the limit is %d MiB", layer.Size, signed.MaxProvenanceBytes>>20),
-		}
-	}
-	var text bytes.Buffer
-	_, err = h.getBlob(ctx, r, path.Join(artifactRepository(r), v.Chart), layer, func(body io.Reader) error {
-		_, err := io.Copy(&text, body)
-		return err
-	})
-	return text.Bytes(), err
 }
 
 // RepositoryName is what signatures call the repository of a source: host/path. Of a repository of charts it is that of one chart.

@@ -9,20 +9,41 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
 
 const (
-	uploadPack    = "git-upload-pack"
 	listMediaType = "application/x-git-upload-pack-advertisement"
 	askMediaType  = "application/x-git-upload-pack-request"
 	packMediaType = "application/x-git-upload-pack-result"
-
-	// The bytes that are read to keep a connection cost less than a new connection does.
-	maxDrain, drainTime = 16 << 10, 250 * time.Millisecond
 )
+
+// HTTP is a Fetcher that speaks Git's smart HTTP protocol: version 2 where the host has it, else version 0.
+type HTTP struct {
+	client   *Client
+	apps     *apps
+	versions *versions
+}
+
+// NewHTTP makes a fetcher that sends its requests by a client. Close ends what waits for tokens, and leaves the client open.
+func NewHTTP(c *Client) *HTTP { return &HTTP{client: c, apps: newApps(c), versions: newVersions()} }
+
+// Close ends what waits for tokens.
+func (h *HTTP) Close() { h.apps.close() }
+
+// exchange is a request of Git.
+type exchange struct {
+	*Exchange
+
+	r        Remote
+	limits   Limits
+	versions *versions
+}
+
+func (h *HTTP) newExchange(r Remote, at *url.URL) *exchange {
+	return &exchange{h.client.newExchange(r, at), r, h.client.Limits(), h.versions}
+}
 
 // List asks where the refs point.
 func (h *HTTP) List(ctx context.Context, r Remote, names Names) (*Listing, error) {
@@ -30,13 +51,13 @@ func (h *HTTP) List(ctx context.Context, r Remote, names Names) (*Listing, error
 }
 
 func (h *HTTP) list(ctx context.Context, r Remote, names Names) (*Listing, error) {
-	x := &exchange{h: h, r: r, door: r.doorOf(r.URL)}
-	leave, err := h.budget.enterHost(ctx, x.door, lists)
+	x := h.newExchange(r, r.URL)
+	leave, err := x.enter(ctx, lists)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, x.limits.ListTime, errDeadline)
 	defer cancel()
 	if h.versions.speaksTwo(r) {
 		l := newListing2(r.URL, names)
@@ -63,7 +84,7 @@ func (x *exchange) lookAtHost(ctx context.Context, names Names) (*Listing, error
 	case err == nil:
 		if err = x.listRefs(ctx, l, names); err == nil {
 			if l.base.String() == strings.TrimRight(x.r.URL.String(), "/") { // no redirect led there
-				x.h.versions.noteSpeaks(x.r)
+				x.versions.noteSpeaks(x.r)
 			}
 			return l, nil
 		}
@@ -80,7 +101,7 @@ func (x *exchange) lookAtHost(ctx context.Context, names Names) (*Listing, error
 	if failed != nil {
 		return nil, failed
 	}
-	x.h.versions.noteFails(x.r)
+	x.versions.noteFails(x.r)
 	return old, nil
 }
 
@@ -88,25 +109,6 @@ func (x *exchange) lookAtHost(ctx context.Context, names Names) (*Listing, error
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && (e.status == http.StatusBadRequest || e.status == http.StatusNotImplemented)
-}
-
-// isSurprising tells whether an answer in version 2 is such that to ask in another way may do: what is wrong is
-// neither the network, nor the load, nor the login.
-func isSurprising(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	switch {
-	case !ok, e.Kind == KindThrottled, e.Kind == KindCredentials:
-		return false
-	case e.Kind == KindContent, e.Kind == KindNotGit:
-		return !e.limit // in version 0 there is more
-	}
-	return e.status >= 300 && e.status < 500
-}
-
-// isHostFailure tells whether a host broke over a request.
-func isHostFailure(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && (e.status == http.StatusInternalServerError || e.status == http.StatusNotImplemented)
 }
 
 // readAdvertised asks for what the host says first: in version 0 its refs, in version 2 only what it can do.
@@ -121,7 +123,7 @@ func (x *exchange) readAdvertised(ctx context.Context, names Names, version stri
 		req.Header.Set(protocolHeader, version)
 	}
 	err = x.askList(ctx, x.followingClient(), req, listMediaType, func(resp *http.Response) error {
-		body := x.h.limits.capList(resp.Body)
+		body := x.limits.capList(resp.Body)
 		got, err := decodeAdvertised(newLines(body), names)
 		if err != nil {
 			return err
@@ -165,7 +167,7 @@ func (x *exchange) sendCommand(ctx context.Context, l *Listing, names Names, rea
 	// the connection that was kept from the last poll.
 	req.Header["X-Idempotency-Key"] = []string{}
 	return x.askList(ctx, x.stayingClient(), req, packMediaType, func(resp *http.Response) error {
-		body := x.h.limits.capList(resp.Body)
+		body := x.limits.capList(resp.Body)
 		err := read(newLines(body))
 		l.Bytes += body.bytesTaken()
 		return err
@@ -178,7 +180,7 @@ func (x *exchange) askList(ctx context.Context, client *http.Client, req *http.R
 	defer cancel()
 	resp, err := client.Do(req.WithContext(ctx))
 	if err != nil {
-		return transportError(ctx, x.r.URL.Host, x.h.limits.ListTime, err)
+		return transportError(ctx, x.r.URL.Host, x.limits.ListTime, err)
 	}
 	defer resp.Body.Close()
 	defer drainBody(resp.Body, cancel)
@@ -189,17 +191,9 @@ func (x *exchange) askList(ctx context.Context, client *http.Client, req *http.R
 		return nil
 	}
 	if ctx.Err() != nil {
-		return transportError(ctx, x.r.URL.Host, x.h.limits.ListTime, err)
+		return transportError(ctx, x.r.URL.Host, x.limits.ListTime, err)
 	}
 	return brokenError(x.r, "list of refs", err)
-}
-
-// drainBody reads what little may be left of a body: only then the connection is used again.
-// cancel is of its request.
-func drainBody(body io.Reader, cancel context.CancelFunc) {
-	slow := time.AfterFunc(drainTime, cancel)
-	_, _ = io.CopyN(io.Discard, body, maxDrain)
-	slow.Stop()
 }
 
 // afterRedirect is where the repository is, judged by where its list of refs was found.
@@ -220,19 +214,19 @@ func (h *HTTP) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 }
 
 func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	x := &exchange{h: h, r: r, door: r.doorOf(l.base)}
-	leave, err := h.budget.enterHost(ctx, x.door, packs)
+	x := h.newExchange(r, l.base)
+	leave, err := x.enter(ctx, packs)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	into = h.budget.unloadTarget(x.door, into, leave)
+	into = x.unload(into, leave)
 	n, err := x.transferPack(ctx, l, wants, into)
 	if !l.version2 || !worthVersion0(err) {
 		return n, withoutNoPack(err)
 	}
 	// The host lists in version 2, and can't fetch in it. Its capabilities in version 0 stand above its list.
-	limited, cancel := context.WithTimeoutCause(ctx, h.limits.ListTime, errDeadline)
+	limited, cancel := context.WithTimeoutCause(ctx, x.limits.ListTime, errDeadline)
 	old, failed := x.readAdvertised(limited, Names{}, "")
 	cancel()
 	if failed != nil {
@@ -246,7 +240,7 @@ func (h *HTTP) fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing
 }
 
 func (x *exchange) transferPack(ctx context.Context, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
-	return transferPack(ctx, x.h.limits, x.r, l, wants, into, func(ctx context.Context, _ *watchdog, ask packAsk) (io.ReadCloser, error) {
+	return transferPack(ctx, x.limits, x.r, l, wants, into, func(ctx context.Context, _ *watchdog, ask packAsk) (io.ReadCloser, error) {
 		return x.askPack(ctx, l, ask)
 	})
 }
@@ -278,4 +272,22 @@ func (x *exchange) askPack(ctx context.Context, l *Listing, ask packAsk) (io.Rea
 		return nil, err
 	}
 	return resp.Body, nil
+}
+
+// checkAnswer checks status and type of an answer. The media type is how a Git server tells itself from
+// a web page that says 200 to everything.
+func checkAnswer(r Remote, resp *http.Response, mediaType string) error {
+	answered := r.URL
+	if resp.Request != nil {
+		answered = resp.Request.URL
+	}
+	if resp.StatusCode != http.StatusOK {
+		return statusError(r, answered, resp)
+	}
+	got, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+	if strings.TrimSpace(got) != mediaType {
+		return &Error{Kind: KindNotGit, Message: fmt.Sprintf(
+			"%s does not answer as a Git repository does. Check the source's url", showURL(r.URL))}
+	}
+	return nil
 }

@@ -147,7 +147,7 @@ func (s *SSH) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.
 }
 
 func (c *sshCommand) askPack(limits Limits, dog *watchdog, l *Listing, ask packAsk) error {
-	dog.r = c
+	dog.watch(c)
 	now, err := decodeAdvertised(newLines(limits.capList(dog)), Names{})
 	if err != nil {
 		return err

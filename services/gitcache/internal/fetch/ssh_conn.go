@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -17,8 +15,6 @@ const (
 	handshakeTime = 20 * time.Second
 	// partingTime is for a host's last words and its exit status.
 	partingTime = 2 * time.Second
-	// maxStderrBytes of what a host says; it is shown in part.
-	maxStderrBytes = 4 << 10
 )
 
 // sshCommand is git-upload-pack running on a host. Close ends it, its connection and all that waits.
@@ -134,33 +130,4 @@ func (c *sshCommand) Close() error {
 	_ = c.client.Wait()
 	<-c.ended
 	return err
-}
-
-// stderr keeps the beginning of what a host says.
-type stderr struct {
-	mu   sync.Mutex // guards text
-	text []byte
-}
-
-func (s *stderr) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.text = append(s.text, p[:min(len(p), maxStderrBytes-len(s.text))]...)
-	return len(p), nil
-}
-
-// saidLines are the lines that say something, without the frames that some hosts draw around them.
-func (s *stderr) saidLines() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var words []string
-	for line := range strings.Lines(string(s.text)) {
-		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "remote:"))
-		line = strings.TrimPrefix(line, "ERROR: ")
-		line = strings.TrimPrefix(line, "fatal: ")
-		if strings.ContainsFunc(line, func(c rune) bool { return c != '=' && c != '-' && c != '*' && c != '#' }) {
-			words = append(words, line)
-		}
-	}
-	return cleanLine(strings.Join(words, " "))
 }

@@ -132,6 +132,3 @@ func containsAny(s string, parts ...string) bool {
 	}
 	return false
 }
-
-// trimStop makes a sentence's end of whatever others end theirs with.
-func trimStop(s string) string { return strings.TrimRight(s, ". ") }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net/http"
 	"net/url"
-	"os"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -38,7 +36,7 @@ func transferPack(ctx context.Context, limits Limits, r Remote, l *Listing, want
 		return 0, noPack{fetchError(ctx, limited, limits, r, err)}
 	}
 	defer answer.Close()
-	dog.r = answer
+	dog.watch(answer)
 	pack, err := ask.decode(dog)
 	if err != nil {
 		return 0, noPack{fetchError(ctx, limited, limits, r, err)}
@@ -62,6 +60,25 @@ func worthVersion0(err error) bool {
 	_, no := errors.AsType[saidNo](err)
 	_, strange := errors.AsType[unfit](err)
 	return early && !no && (strange || isSurprising(err) || isHostFailure(err))
+}
+
+// isSurprising tells whether an answer in version 2 is such that to ask in another way may do: what is wrong is
+// neither the network, nor the load, nor the login.
+func isSurprising(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok, e.Kind == KindThrottled, e.Kind == KindCredentials:
+		return false
+	case e.Kind == KindContent, e.Kind == KindNotGit:
+		return !e.limit // in version 0 there is more
+	}
+	return e.status >= 300 && e.status < 500
+}
+
+// isHostFailure tells whether a host broke over a request.
+func isHostFailure(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && (e.status == http.StatusInternalServerError || e.status == http.StatusNotImplemented)
 }
 
 // withoutNoPack returns the error in a noPack, and any other one as it is.
@@ -99,48 +116,6 @@ func fetchError(own, limited context.Context, limits Limits, r Remote, err error
 	return brokenError(r, "pack", err)
 }
 
-// ofDisk is what the system said of a file, without its path; nil: it was not about a file.
-func ofDisk(err error) error {
-	if file, ok := errors.AsType[*fs.PathError](err); ok {
-		return file.Err
-	}
-	if link, ok := errors.AsType[*os.LinkError](err); ok {
-		return link.Err
-	}
-	return nil
-}
-
-func (l Limits) capList(r io.Reader) *capped {
-	return &capped{r: r, left: l.ListBytes + 1, most: l.ListBytes, what: "list of refs"}
-}
-
-func (l Limits) capPack(r io.Reader) *capped {
-	return &capped{r: r, left: l.PackBytes + 1, most: l.PackBytes, what: "pack"}
-}
-
-// capped fails, naming the limit, where io.LimitReader would end quietly.
-type capped struct {
-	r    io.Reader
-	left int64 // most and one: only what is really larger fails
-	most int64
-	what string
-	// ended tells that r was read to its own end.
-	ended bool
-}
-
-// bytesTaken is how much was read.
-func (c *capped) bytesTaken() int64 { return c.most + 1 - c.left }
-
-func (c *capped) Read(p []byte) (int, error) {
-	if c.left <= 0 {
-		return 0, &Error{Kind: KindContent, limit: true, Message: fmt.Sprintf("the %s is larger than the limit of %d MiB", c.what, c.most>>20)}
-	}
-	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
-	c.left -= int64(n)
-	c.ended = c.ended || err == io.EOF
-	return n, err
-}
-
 // ending calls end when all was read: what the reader does then is no longer upstream's time.
 type ending struct {
 	r   io.Reader
@@ -154,25 +129,3 @@ func (e *ending) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// watchdog ends a context when nothing was read for a while.
-type watchdog struct {
-	r     io.Reader
-	timer *time.Timer
-	idle  time.Duration
-}
-
-// newWatchdog begins to count at once; stop ends it.
-func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
-	return &watchdog{idle: idle, timer: time.AfterFunc(idle, func() { cancel(errIdle) })}
-}
-
-func (w *watchdog) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
-	if n > 0 {
-		w.timer.Reset(w.idle)
-	}
-	return n, err
-}
-
-func (w *watchdog) stopTimer() { w.timer.Stop() }

@@ -4,7 +4,22 @@ import (
 	"context"
 	"errors"
 	"io"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/archive"
 )
+
+// Target takes what a fetch brings.
+type Target interface {
+	// Haves are commits whose whole history is there: upstream leaves out what they reach.
+	Haves() ([]plumbing.Hash, error)
+	// AddPack stores a pack. AddPack reads to the end, checks everything, and returns only once the objects are
+	// durable. After an error none of them is there.
+	AddPack(ctx context.Context, pack io.Reader) (bytes int64, err error)
+	// ObjectsDir is the folder of the objects that are there already, for Git's own tools to read.
+	ObjectsDir() string
+}
 
 // unloadTarget is a Target that gives the host's place back once a pack is here, and lets few be checked at
 // once: that is our own work, and what costs memory. The host has done its part, and a slow one is in
@@ -69,4 +84,28 @@ func (g *gate) Read(p []byte) (int, error) {
 	}
 	g.done = done
 	return n, err
+}
+
+// storeObjects puts objects into the mirror.
+func (c *Client) storeObjects(ctx context.Context, r Remote, objects *archive.Objects, into Target) error {
+	checked, err := c.budget.checkTurn(ctx, r.doorOf(r.URL)) // few packs are checked at once: it takes memory
+	if err != nil {
+		return err
+	}
+	defer checked()
+	pack, err := objects.Pack()
+	if err == nil {
+		_, err = into.AddPack(ctx, pack)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return storageError(err)
+}
+
+func storageError(err error) *Error {
+	return &Error{Kind: KindStorage, cause: err, Message: "what came can't be kept: " + cleanLine(err.Error())}
 }

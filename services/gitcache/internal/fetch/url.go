@@ -30,6 +30,10 @@ func loopbackName(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
+// SameOrigin tells whether two URLs are the same scheme, host and port: only then the credentials for
+// one may be sent to the other.
+func SameOrigin(a, b *url.URL) bool { return originOf(a) == originOf(b) }
+
 // originOf is what credentials are bound to.
 func originOf(u *url.URL) string {
 	return u.Scheme + "://" + hostPort(u)
@@ -96,3 +100,6 @@ func shortenText(s string) string {
 	}
 	return s
 }
+
+// trimStop makes a sentence's end of whatever others end theirs with.
+func trimStop(s string) string { return strings.TrimRight(s, ". ") }

@@ -36,7 +36,9 @@ func fetchedFiles(t *testing.T, files gittest.Files) (*mirror.Mirror, plumbing.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	http := fetch.NewHTTP(fetch.Options{Addresses: fetch.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})})
+	client := fetch.NewClient(fetch.Options{Addresses: fetch.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})})
+	t.Cleanup(client.Close)
+	http := fetch.NewHTTP(client)
 	t.Cleanup(http.Close)
 	u, err := fetch.ParseURL(repo.URL())
 	if err != nil {

@@ -1,0 +1,54 @@
+package fetch
+
+import (
+	"net/url"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+)
+
+// Listing is what upstream said its refs are.
+type Listing struct {
+	// Refs are objects by full ref name; HEAD is among them if it points to anything. A tag may point
+	// to a tag object: see Peeled. Of those that upstream has all that were asked for are there, and maybe
+	// more.
+	Refs map[string]plumbing.Hash
+	// Peeled are the objects that tag objects among Refs stand for.
+	Peeled map[string]plumbing.Hash
+
+	// Bytes that came for it.
+	Bytes int64
+
+	base     *url.URL // where the repository is after redirects
+	binary   bool     // a listing that came over the git binary goes on so
+	version2 bool     // of the protocol; what came over it goes on so
+	partial  bool     // upstream was asked for some refs only
+	others   bool     // upstream has refs, though none that it was asked for
+	// capabilities of upstream; nil in version 2, where each command has its own, and those that matter are a must.
+	capabilities *capability.List
+}
+
+// Whole tells whether all refs of upstream are there, and not only those that were asked for.
+func (l *Listing) Whole() bool { return !l.partial }
+
+// Empty tells whether upstream has no refs at all.
+func (l *Listing) Empty() bool { return len(l.Refs) == 0 && !l.others }
+
+// Commit returns what a ref points to, tag objects followed.
+func (l *Listing) Commit(ref string) (plumbing.Hash, bool) {
+	if id, ok := l.Peeled[ref]; ok {
+		return id, true
+	}
+	id, ok := l.Refs[ref]
+	return id, ok
+}
+
+// AllowsAny tells whether upstream may hand out commits that are not a ref's tip. In version 2 that shows only
+// when it is asked.
+func (l *Listing) AllowsAny() bool {
+	return l.version2 || l.capabilities.Supports(capability.AllowReachableSHA1InWant) ||
+		l.capabilities.Supports(allowAny)
+}
+
+// allowAny is a capability that go-git has no name for.
+const allowAny capability.Capability = "allow-any-sha1-in-want"
