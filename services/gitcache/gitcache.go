@@ -36,6 +36,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/peers"
 	"fairlead.dev/services/gitcache/internal/rpc"
 	"fairlead.dev/services/gitcache/internal/standby"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // refreshTopic carries uids of sources that should be polled now.
@@ -162,8 +163,8 @@ func (s *Service) newOwner() error {
 	if err != nil {
 		return err
 	}
-	if s.fetcher, err = fetch.New(fetch.Options{
-		Addresses: fetch.NewPolicy(allow), Git: s.cfg.Git, Dir: s.replica.Dir("fetch"),
+	if s.fetcher, err = fetch.New(upstream.Options{
+		Addresses: upstream.NewPolicy(allow), Git: s.cfg.Git, Dir: s.replica.Dir("fetch"),
 	}); err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (s *Service) newOwner() error {
 	if places.Metadata == "" {
 		places = cloud.Public()
 	}
-	s.clouds = cloud.New(cloud.Options{Places: places, Dial: fetch.NewPolicy(allow).Dial})
+	s.clouds = cloud.New(cloud.Options{Places: places, Dial: upstream.NewPolicy(allow).Dial})
 	s.owner = owner.New(owner.Config{Replica: s.cfg.Replica, TTL: s.cfg.LeaseTTL, Dir: s.replica.Dir("fetch")}, owner.Deps{
 		Leases: s.replica.Coordinator, Placement: s.peers, Warm: s.standby.Warm, Turned: s.turned, Kept: s.forget,
 		Secret: s.replica.Secret(), OpenPart: s.openPart, Catalog: s.sources, Fetcher: s.fetcher, Charts: s.fetcher,

@@ -17,6 +17,8 @@ import (
 	"github.com/go-git/go-git/v5"
 
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 func main() {
@@ -36,18 +38,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	remote, err := fetch.ParseURL(*url)
+	remote, err := upstream.ParseURL(*url)
 	if err != nil {
 		return err
 	}
-	loopback := fetch.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
-	fetcher, err := fetch.New(fetch.Options{Addresses: loopback}) //nolint:contextcheck // it asks git for its version, once
+	loopback := upstream.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+	fetcher, err := fetch.New(upstream.Options{Addresses: loopback}) //nolint:contextcheck // it asks git for its version, once
 	if err != nil {
 		return err
 	}
 	defer fetcher.Close()
 	list := func() error {
-		l, err := fetcher.List(ctx, fetch.Remote{URL: remote}, fetch.Names{Refs: []string{"HEAD", "refs/heads/main"}})
+		l, err := fetcher.List(ctx, upstream.Remote{URL: remote}, gitwire.Names{Refs: []string{"HEAD", "refs/heads/main"}})
 		if err == nil && len(l.Refs) == 0 {
 			err = errors.New("the list of refs is empty")
 		}

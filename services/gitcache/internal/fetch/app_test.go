@@ -20,8 +20,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // otherAuthority is one that has signed nothing.
@@ -134,11 +135,11 @@ func (e *enterprise) tokensAsked() int {
 	return e.asked
 }
 
-func (e *enterprise) remote(path string) fetch.Remote {
+func (e *enterprise) remote(path string) upstream.Remote {
 	e.t.Helper()
 	r := remote(e.t, e.URL+path)
 	r.Secret = "app"
-	r.Credentials = fetch.Credentials{CA: authority(e.Server), GitHubApp: fetch.GitHubApp{
+	r.Credentials = upstream.Credentials{CA: authority(e.Server), GitHubApp: upstream.GitHubApp{
 		ID: "7", InstallationID: "42",
 		PrivateKey: string(pem.EncodeToMemory(&pem.Block{
 			Type:  "RSA PRIVATE KEY",
@@ -153,8 +154,8 @@ func TestAGitHubAppFetches(t *testing.T) {
 	e := newEnterprise(t)
 	repo := e.NewRepo(t, "shop.git")
 	commit := repo.Commit("one", gittest.Files{"a": "1"})
-	f, r := newFetcher(t, fetch.Options{}), e.remote("/shop.git")
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	f, r := newFetcher(t, upstream.Options{}), e.remote("/shop.git")
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestAGitHubAppFetches(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Credentials.GitHubApp.PrivateKey = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}))
-	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
+	if _, err := f.List(t.Context(), r, gitwire.Names{}); err != nil {
 		t.Errorf("with a key in PKCS 8: %v", err)
 	}
 }
@@ -177,10 +178,10 @@ func TestAGitHubAppFetches(t *testing.T) {
 func TestATokenIsForOneRepositoryOfTheInstallation(t *testing.T) {
 	t.Parallel()
 	e := newEnterprise(t)
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 	for _, name := range []string{"shop", "payroll"} {
 		e.NewRepo(t, name+".git")
-		if _, err := f.List(t.Context(), e.remote("/"+name+".git"), fetch.Names{}); err != nil {
+		if _, err := f.List(t.Context(), e.remote("/"+name+".git"), gitwire.Names{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -193,12 +194,12 @@ func TestSourcesOfOneRepositoryShareATokenUntilItIsOld(t *testing.T) {
 	t.Parallel()
 	e := newEnterprise(t)
 	e.NewRepo(t, "shop.git")
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 	all := func() {
 		var polls sync.WaitGroup
 		for range 8 {
 			polls.Go(func() {
-				if _, err := f.List(t.Context(), e.remote("/shop.git"), fetch.Names{}); err != nil {
+				if _, err := f.List(t.Context(), e.remote("/shop.git"), gitwire.Names{}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -224,13 +225,13 @@ func TestARefusedTokenIsReplacedAtOnce(t *testing.T) {
 	e := newEnterprise(t)
 	repo := e.NewRepo(t, "shop.git")
 	commit := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
-	f, r := newFetcher(t, fetch.Options{}), e.remote("/shop.git")
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	f, r := newFetcher(t, upstream.Options{}), e.remote("/shop.git")
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.set(func() { clear(e.tokens) }) // revoked
-	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
+	if _, err := f.List(t.Context(), r, gitwire.Names{}); err != nil {
 		t.Errorf("after the token was revoked: %v", err)
 	}
 	e.set(func() { clear(e.tokens) })
@@ -242,8 +243,8 @@ func TestARefusedTokenIsReplacedAtOnce(t *testing.T) {
 	}
 	// A host that takes no token at all is not asked for ever.
 	e.set(func() { e.unknown = true })
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, "401 from", `GitHub App in secret "app" is installed`)
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, "401 from", `GitHub App in secret "app" is installed`)
 	if n := e.tokensAsked(); n != 4 {
 		t.Errorf("%d tokens", n)
 	}
@@ -253,23 +254,23 @@ func TestGitHubAPITroubleIsSaidInWords(t *testing.T) {
 	t.Parallel()
 	for words, tt := range map[string]struct {
 		fault gittest.Fault
-		kind  fetch.Kind
+		kind  upstream.Kind
 	}{
-		"401 from 127.0.0.1":             {gittest.Status(401), fetch.KindCredentials},
-		"no such installation":           {gittest.Status(404), fetch.KindCredentials},
-		"not suspended":                  {gittest.Status(403), fetch.KindCredentials},
-		"may read contents":              {gittest.Status(422), fetch.KindCredentials},
-		"500 from 127.0.0.1":             {gittest.Status(500), fetch.KindServer},
-		"429 from 127.0.0.1":             {gittest.Status(429, "Retry-After", "60"), fetch.KindThrottled},
-		"403 from 127.0.0.1":             {gittest.Status(403, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", fmt.Sprint(time.Now().Add(time.Minute).Unix())), fetch.KindThrottled},
-		"redirects":                      {gittest.Redirect("https://169.254.169.254"), fetch.KindRefused},
-		"as GitHub's API does. Check":    {gittest.Status(201), fetch.KindNotGit},
-		"does not answer as GitHub's AP": {endless, fetch.KindNotGit},
+		"401 from 127.0.0.1":             {gittest.Status(401), upstream.KindCredentials},
+		"no such installation":           {gittest.Status(404), upstream.KindCredentials},
+		"not suspended":                  {gittest.Status(403), upstream.KindCredentials},
+		"may read contents":              {gittest.Status(422), upstream.KindCredentials},
+		"500 from 127.0.0.1":             {gittest.Status(500), upstream.KindServer},
+		"429 from 127.0.0.1":             {gittest.Status(429, "Retry-After", "60"), upstream.KindThrottled},
+		"403 from 127.0.0.1":             {gittest.Status(403, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", fmt.Sprint(time.Now().Add(time.Minute).Unix())), upstream.KindThrottled},
+		"redirects":                      {gittest.Redirect("https://169.254.169.254"), upstream.KindRefused},
+		"as GitHub's API does. Check":    {gittest.Status(201), upstream.KindNotGit},
+		"does not answer as GitHub's AP": {endless, upstream.KindNotGit},
 	} {
 		e := newEnterprise(t)
 		e.set(func() { e.fault = tt.fault })
 		r := e.remote("/shop.git")
-		_, err := newFetcher(t, fetch.Options{}).List(t.Context(), r, fetch.Names{})
+		_, err := newFetcher(t, upstream.Options{}).List(t.Context(), r, gitwire.Names{})
 		t.Log(err)
 		wantError(t, err, tt.kind, words)
 		e.mu.Lock()
@@ -305,12 +306,12 @@ func TestWhoGivesUpOnATokenLeavesTheOthersInPeace(t *testing.T) {
 			return false
 		}
 	})
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 	impatient, giveUp := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { _, err := f.List(impatient, e.remote("/shop.git"), fetch.Names{}); first <- err }()
+	go func() { _, err := f.List(impatient, e.remote("/shop.git"), gitwire.Names{}); first <- err }()
 	<-arrived
-	go func() { _, err := f.List(t.Context(), e.remote("/shop.git"), fetch.Names{}); second <- err }()
+	go func() { _, err := f.List(t.Context(), e.remote("/shop.git"), gitwire.Names{}); second <- err }()
 	giveUp()
 	if err := <-first; err != context.Canceled { //nolint:errorlint // exactly the context's
 		t.Errorf("who gave up got %v", err)
@@ -325,8 +326,8 @@ func TestTheAppsTokenStaysWithItsHost(t *testing.T) {
 	t.Parallel()
 	e := newEnterprise(t)
 	e.NewRepo(t, "shop.git")
-	f, r := newFetcher(t, fetch.Options{RootCAs: roots(t, e.Server)}), e.remote("/shop.git")
-	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
+	f, r := newFetcher(t, upstream.Options{RootCAs: roots(t, e.Server)}), e.remote("/shop.git")
+	if _, err := f.List(t.Context(), r, gitwire.Names{}); err != nil {
 		t.Fatal(err)
 	}
 	// The same App, named by a source of another host: neither the token nor the key goes there.
@@ -344,8 +345,8 @@ func TestTheAppsTokenStaysWithItsHost(t *testing.T) {
 		return true
 	})
 	r.URL = remote(t, other.URL+"/shop.git").URL
-	_, err := f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, "no such installation")
+	_, err := f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, "no such installation")
 	mu.Lock()
 	defer mu.Unlock()
 	if len(leaked) > 0 {

@@ -16,8 +16,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // The duties of every Fetcher, over real servers: git http-backend and sshd. Limits on the size of objects are the
@@ -30,8 +32,8 @@ type way struct {
 	dir    string // of the Fetcher's temporary files
 	secret string
 	base   string
-	login  fetch.Credentials
-	wrong  fetch.Credentials
+	login  upstream.Credentials
+	wrong  upstream.Credentials
 
 	newRepo func(t testing.TB, name string) *gittest.Repo
 	// Faults. The faults of packs let lists be served.
@@ -45,7 +47,7 @@ type way struct {
 }
 
 // everyWay runs a test over every Fetcher.
-func everyWay(t *testing.T, o fetch.Options, test func(t *testing.T, w *way)) {
+func everyWay(t *testing.T, o upstream.Options, test func(t *testing.T, w *way)) {
 	t.Helper()
 	for _, name := range []string{"http", "binary", "ssh"} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +57,7 @@ func everyWay(t *testing.T, o fetch.Options, test func(t *testing.T, w *way)) {
 	}
 }
 
-func newWay(t *testing.T, name string, o fetch.Options) *way {
+func newWay(t *testing.T, name string, o upstream.Options) *way {
 	t.Helper()
 	w := &way{name: name, dir: t.TempDir(), secret: "shop-git"}
 	o.Dir = filepath.Join(w.dir, "fetch")
@@ -80,7 +82,7 @@ func newWay(t *testing.T, name string, o fetch.Options) *way {
 func (w *way) useSSH(t *testing.T, s *gittest.SSHServer) {
 	t.Helper()
 	w.base, w.newRepo = s.URL, s.NewRepo
-	w.login = fetch.Credentials{Identity: s.Identity, KnownHosts: s.KnownHosts}
+	w.login = upstream.Credentials{Identity: s.Identity, KnownHosts: s.KnownHosts}
 	w.wrong = w.login
 	w.wrong.Identity = gittest.PrivatePEM(t, gittest.NewKey(t, gittest.ED25519), "")
 	w.hangList = func() { s.SetFault("exec cat >/dev/null", "") }
@@ -102,8 +104,8 @@ func (w *way) useSSH(t *testing.T, s *gittest.SSHServer) {
 
 func (w *way) useHTTP(s *gittest.Server) {
 	w.base, w.newRepo = s.URL, s.NewRepo
-	w.login = fetch.Credentials{Username: "ada", Password: "s3cret"}
-	w.wrong = fetch.Credentials{Username: "ada", Password: "wr0ng"}
+	w.login = upstream.Credentials{Username: "ada", Password: "s3cret"}
+	w.wrong = upstream.Credentials{Username: "ada", Password: "wr0ng"}
 	s.RequireLogin("ada", "s3cret")
 	w.hangList = func() {
 		s.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -119,16 +121,16 @@ func (w *way) useHTTP(s *gittest.Server) {
 	w.heal = func() { s.SetFault(nil) }
 }
 
-func (w *way) remote(t *testing.T, name string) fetch.Remote {
+func (w *way) remote(t *testing.T, name string) upstream.Remote {
 	t.Helper()
 	r := remote(t, w.base+"/"+name)
 	r.Secret, r.Credentials = w.secret, w.login
 	return r
 }
 
-func (w *way) list(t *testing.T, r fetch.Remote) *fetch.Listing {
+func (w *way) list(t *testing.T, r upstream.Remote) *gitwire.Listing {
 	t.Helper()
-	l, err := w.List(t.Context(), r, fetch.Names{})
+	l, err := w.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatalf("list: %v", err)
 	}
@@ -136,7 +138,7 @@ func (w *way) list(t *testing.T, r fetch.Remote) *fetch.Listing {
 }
 
 // bring lists and fetches commits.
-func (w *way) bring(t *testing.T, r fetch.Remote, into fetch.Target, commits ...string) int64 {
+func (w *way) bring(t *testing.T, r upstream.Remote, into upstream.Target, commits ...string) int64 {
 	t.Helper()
 	n, err := w.Fetch(t.Context(), r, w.list(t, r), ids(commits...), into)
 	if err != nil {
@@ -189,7 +191,7 @@ func wantCommit(t *testing.T, m *mirror.Mirror, id, subject string) {
 
 func TestListAndClone(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		first := repo.Commit("one", gittest.Files{"a": "1"})
 		repo.Work("tag", "-a", "v1", "-m", "first")
@@ -221,7 +223,7 @@ func TestListAndClone(t *testing.T) {
 
 func TestEmptyRepositoryHasNoRefs(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git")
 		if l := w.list(t, w.remote(t, "shop.git")); len(l.Refs) != 0 {
 			t.Errorf("refs are %v", l.Refs)
@@ -231,7 +233,7 @@ func TestEmptyRepositoryHasNoRefs(t *testing.T) {
 
 func TestFetchIsIncremental(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		first := repo.Commit("one", gittest.Files{"big": string(noise(1 << 20)), "a": "1"})
 		r, m := w.remote(t, "shop.git"), newMirror(t)
@@ -262,7 +264,7 @@ func noise(n int) []byte {
 
 func TestForcePushIsFollowed(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		first := repo.Commit("one", gittest.Files{"a": "1"})
 		second := repo.Commit("two", gittest.Files{"a": "2"})
@@ -282,7 +284,7 @@ func TestForcePushIsFollowed(t *testing.T) {
 
 func TestCommitThatIsNoTipCanBeFetched(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		first := repo.Commit("one", gittest.Files{"a": "1"})
 		repo.Commit("two", gittest.Files{"a": "2"})
@@ -297,20 +299,20 @@ func TestCommitThatIsNoTipCanBeFetched(t *testing.T) {
 		}
 		wantCommit(t, m, first, "one")
 		_, err := w.Fetch(t.Context(), r, l, ids(strings.Repeat("ab", 20)), m)
-		wantError(t, err, fetch.KindContent, "the pack from 127.0.0.1", "not our ref")
+		wantError(t, err, upstream.KindContent, "the pack from 127.0.0.1", "not our ref")
 	})
 }
 
 func TestUnknownRepositoryIsNamed(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
-		_, err := w.List(t.Context(), w.remote(t, "none.git"), fetch.Names{})
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
+		_, err := w.List(t.Context(), w.remote(t, "none.git"), gitwire.Names{})
 		t.Log(err)
 		scheme, host, _ := strings.Cut(w.base, "://")
 		if _, after, ok := strings.Cut(host, "@"); ok {
 			host = after
 		}
-		wantError(t, err, fetch.KindNotFound, "repository "+scheme+"://"+host+"/none.git not found",
+		wantError(t, err, upstream.KindNotFound, "repository "+scheme+"://"+host+"/none.git not found",
 			"Check the source's url")
 		w.wantClean(t)
 	})
@@ -318,17 +320,17 @@ func TestUnknownRepositoryIsNamed(t *testing.T) {
 
 func TestWrongLoginNamesTheSecret(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": "1"})
 		good := w.remote(t, "shop.git")
 		bad := good
 		bad.Credentials = w.wrong
-		_, err := w.List(t.Context(), bad, fetch.Names{})
+		_, err := w.List(t.Context(), bad, gitwire.Names{})
 		t.Log(err)
-		wantError(t, err, fetch.KindCredentials, "127.0.0.1", `secret "shop-git"`)
+		wantError(t, err, upstream.KindCredentials, "127.0.0.1", `secret "shop-git"`)
 		_, fetchErr := w.Fetch(t.Context(), bad, w.list(t, good), ids(id), newMirror(t))
-		wantError(t, fetchErr, fetch.KindCredentials, `secret "shop-git"`)
+		wantError(t, fetchErr, upstream.KindCredentials, `secret "shop-git"`)
 		for _, text := range []string{err.Error(), fetchErr.Error(), fmt.Sprintf("%v %+v %#v", bad, bad, bad)} {
 			if strings.Contains(text, "wr0ng") || strings.Contains(text, "PRIVATE KEY") {
 				t.Errorf("%q gives credentials away", text)
@@ -340,7 +342,7 @@ func TestWrongLoginNamesTheSecret(t *testing.T) {
 func TestHostThatFallsSilentIsGivenUp(t *testing.T) {
 	t.Parallel()
 	const idle = time.Second
-	everyWay(t, fetch.Options{Limits: fetch.Limits{IdleTime: idle}}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{Limits: upstream.Limits{IdleTime: idle}}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": string(noise(1000))})
 		r := w.remote(t, "shop.git")
@@ -350,7 +352,7 @@ func TestHostThatFallsSilentIsGivenUp(t *testing.T) {
 			m := newMirror(t)
 			_, err := w.Fetch(t.Context(), r, l, ids(id), m)
 			t.Log(name, "->", err)
-			wantError(t, err, fetch.KindTimeout, "127.0.0.1", "sent nothing for 1s")
+			wantError(t, err, upstream.KindTimeout, "127.0.0.1", "sent nothing for 1s")
 			o := m.Objects()
 			if o.Has(plumbing.NewHash(id)) {
 				t.Error("half a pack was taken")
@@ -363,18 +365,18 @@ func TestHostThatFallsSilentIsGivenUp(t *testing.T) {
 
 func TestListThatNeverComesIsGivenUp(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{Limits: fetch.Limits{ListTime: time.Second}}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{Limits: upstream.Limits{ListTime: time.Second}}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git")
 		w.hangList()
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
-		wantError(t, err, fetch.KindTimeout, "did not answer within 1s")
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), gitwire.Names{})
+		wantError(t, err, upstream.KindTimeout, "did not answer within 1s")
 		w.wantClean(t)
 	})
 }
 
 func TestTruncatedPackIsRefused(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": string(noise(5000))})
 		r, m := w.remote(t, "shop.git"), newMirror(t)
@@ -382,8 +384,8 @@ func TestTruncatedPackIsRefused(t *testing.T) {
 		for _, n := range []int{0, 8, 30, 200, 4000} {
 			w.truncate(n)
 			_, err := w.Fetch(t.Context(), r, l, ids(id), m)
-			var e *fetch.Error
-			if !errors.As(err, &e) || e.Kind != fetch.KindContent {
+			var e *upstream.Error
+			if !errors.As(err, &e) || e.Kind != upstream.KindContent {
 				t.Errorf("a pack cut after %d bytes: %v", n, err)
 			}
 			o := m.Objects()
@@ -401,7 +403,7 @@ func TestTruncatedPackIsRefused(t *testing.T) {
 
 func TestCallerThatGivesUpLeavesNothing(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": string(noise(1000))})
 		r := w.remote(t, "shop.git")
@@ -418,7 +420,7 @@ func TestCallerThatGivesUpLeavesNothing(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := w.List(ctx, r, fetch.Names{}); !errors.Is(err, context.Canceled) {
+		if _, err := w.List(ctx, r, gitwire.Names{}); !errors.Is(err, context.Canceled) {
 			t.Errorf("list: got %v, want the context's error", err)
 		}
 		w.wantClean(t)
@@ -427,7 +429,7 @@ func TestCallerThatGivesUpLeavesNothing(t *testing.T) {
 
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		var running sync.WaitGroup
 		for i := range 2 {
 			name := fmt.Sprintf("shop%d.git", i)
@@ -438,7 +440,7 @@ func TestTwoAtOnce(t *testing.T) {
 			for range 2 {
 				m := newMirror(t)
 				running.Go(func() {
-					l, err := w.List(t.Context(), r, fetch.Names{})
+					l, err := w.List(t.Context(), r, gitwire.Names{})
 					if err == nil {
 						_, err = w.Fetch(t.Context(), r, l, ids(id), m)
 					}
@@ -457,30 +459,30 @@ func TestTwoAtOnce(t *testing.T) {
 
 func TestEndlessListIsCutOff(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{Limits: fetch.Limits{ListBytes: 1 << 20}}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{Limits: upstream.Limits{ListBytes: 1 << 20}}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git")
 		w.endless()
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
-		wantError(t, err, fetch.KindContent, "list of refs is larger than the limit of 1 MiB")
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), gitwire.Names{})
+		wantError(t, err, upstream.KindContent, "list of refs is larger than the limit of 1 MiB")
 		w.wantClean(t)
 	})
 }
 
 func TestPackOverTheLimitIsCutOff(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{Limits: fetch.Limits{PackBytes: 1 << 20}}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{Limits: upstream.Limits{PackBytes: 1 << 20}}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": string(noise(2 << 20))})
 		r := w.remote(t, "shop.git")
 		_, err := w.Fetch(t.Context(), r, w.list(t, r), ids(id), newMirror(t))
-		wantError(t, err, fetch.KindContent, "pack is larger than the limit of 1 MiB")
+		wantError(t, err, upstream.KindContent, "pack is larger than the limit of 1 MiB")
 		w.wantClean(t)
 	})
 }
 
 func TestHostileRefNamesAreLeftOut(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git")
 		id := strings.Repeat("1", 40)
 		var lines bytes.Buffer
@@ -512,30 +514,30 @@ func TestHostileRefNamesAreLeftOut(t *testing.T) {
 
 func TestForbiddenAddressIsNotDialled(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{Addresses: fetch.NewPolicy(nil)}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{Addresses: upstream.NewPolicy(nil)}, func(t *testing.T, w *way) {
 		w.newRepo(t, "shop.git").Commit("one", gittest.Files{"a": "1"})
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
-		wantError(t, err, fetch.KindRefused, "127.0.0.1", "loopback", "--allow-addresses")
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), gitwire.Names{})
+		wantError(t, err, upstream.KindRefused, "127.0.0.1", "loopback", "--allow-addresses")
 		w.wantClean(t)
 	})
 }
 
 func TestUnreachableHostIsNamed(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		r := w.remote(t, "shop.git")
 		r.URL.Host = "127.0.0.1:1"
 		if w.name == "ssh" {
 			r.Credentials.KnownHosts = strings.Replace(r.Credentials.KnownHosts, "[", "[127.0.0.1]:1,[", 1)
 		}
-		_, err := w.List(t.Context(), r, fetch.Names{})
-		wantError(t, err, fetch.KindUnreachable, "127.0.0.1:1", "connection refused")
+		_, err := w.List(t.Context(), r, gitwire.Names{})
+		wantError(t, err, upstream.KindUnreachable, "127.0.0.1:1", "connection refused")
 	})
 }
 
 func TestSHA256IsSaid(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		if err := os.RemoveAll(repo.URLOnDisk()); err != nil {
 			t.Fatal(err)
@@ -543,14 +545,14 @@ func TestSHA256IsSaid(t *testing.T) {
 		repo.Work("init", "--quiet", "--bare", "--object-format=sha256", repo.URLOnDisk())
 		tree := repo.Bare("hash-object", "-t", "tree", "-w", "--stdin")
 		repo.Bare("update-ref", "refs/heads/main", repo.Bare("commit-tree", "-m", "one", tree))
-		_, err := w.List(t.Context(), w.remote(t, "shop.git"), fetch.Names{})
-		wantError(t, err, fetch.KindContent, "SHA-256")
+		_, err := w.List(t.Context(), w.remote(t, "shop.git"), gitwire.Names{})
+		wantError(t, err, upstream.KindContent, "SHA-256")
 	})
 }
 
 func TestRepositoryWithHolesIsSaid(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": "1"})
 		blob := repo.Bare("rev-parse", "main:a")
@@ -560,7 +562,7 @@ func TestRepositoryWithHolesIsSaid(t *testing.T) {
 		r, m := w.remote(t, "shop.git"), newMirror(t)
 		_, err := w.Fetch(t.Context(), r, w.list(t, r), ids(id), m)
 		t.Log(err)
-		wantError(t, err, fetch.KindContent, "the pack from 127.0.0.1")
+		wantError(t, err, upstream.KindContent, "the pack from 127.0.0.1")
 		o := m.Objects()
 		defer o.Close()
 		if o.Has(plumbing.NewHash(id)) {

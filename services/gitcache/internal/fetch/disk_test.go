@@ -12,9 +12,10 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // fullDisk takes no packs.
@@ -31,14 +32,14 @@ func TestAFullDiskIsNotUpstreamsFault(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
-	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, fullDisk{newMirror(t)})
-	known, ok := errors.AsType[*fetch.Error](err)
-	if !ok || known.Kind != fetch.KindStorage || !strings.Contains(err.Error(), "no space left") ||
+	known, ok := errors.AsType[*upstream.Error](err)
+	if !ok || known.Kind != upstream.KindStorage || !strings.Contains(err.Error(), "no space left") ||
 		strings.Contains(err.Error(), "/data") {
 		t.Errorf("got %v", err)
 	}

@@ -19,9 +19,11 @@ import (
 
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/parallel"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/githttp"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 func TestMain(m *testing.M) {
@@ -29,20 +31,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func newFetcher(t *testing.T, o fetch.Options) *fetch.HTTP {
+func newFetcher(t *testing.T, o upstream.Options) *githttp.HTTP {
 	t.Helper()
 	if o.Addresses == nil {
 		o.Addresses = thisMachine(t)
 	}
-	client := fetch.NewClient(o)
+	client := upstream.NewClient(o)
 	t.Cleanup(client.Close)
-	f := fetch.NewHTTP(client)
+	f := githttp.New(client)
 	t.Cleanup(f.Close)
 	return f
 }
 
 // thisMachine is where the tests' hosts are.
-func thisMachine(t *testing.T) *fetch.Policy {
+func thisMachine(t *testing.T) *upstream.Policy {
 	t.Helper()
 	return policy(t, "127.0.0.0/8", "::1/128")
 }
@@ -55,13 +57,13 @@ func roots(t *testing.T, server *gittest.Server) *x509.CertPool {
 	return pool
 }
 
-func remote(t *testing.T, raw string) fetch.Remote {
+func remote(t *testing.T, raw string) upstream.Remote {
 	t.Helper()
-	u, err := fetch.ParseURL(raw)
+	u, err := upstream.ParseURL(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fetch.Remote{URL: u}
+	return upstream.Remote{URL: u}
 }
 
 func newMirror(t *testing.T) *mirror.Mirror {
@@ -77,9 +79,9 @@ func newMirror(t *testing.T) *mirror.Mirror {
 	return m
 }
 
-func wantError(t *testing.T, err error, kind fetch.Kind, words ...string) {
+func wantError(t *testing.T, err error, kind upstream.Kind, words ...string) {
 	t.Helper()
-	var e *fetch.Error
+	var e *upstream.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("got %v, want a *fetch.Error", err)
 	}
@@ -99,9 +101,9 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	big := strings.Repeat("never sent twice\n", 1<<10)
 	first := repo.Commit("one", gittest.Files{"big": big + fmt.Sprint(time.Now()), "a": "1"})
-	f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+	f, r, m := newFetcher(t, upstream.Options{}), remote(t, repo.URL()), newMirror(t)
 
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +116,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 	setHead(t, m, first)
 
 	second := repo.Commit("two", gittest.Files{"a": "2"})
-	l, err = f.List(t.Context(), r, fetch.Names{})
+	l, err = f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +151,7 @@ func TestURLPolicy(t *testing.T) {
 		"ssh://git@git.example.com/x", "git@git.example.com:x",
 		"http://[::1]/x", "http://localhost/x",
 	} {
-		if _, err := fetch.ParseURL(good); err != nil {
+		if _, err := upstream.ParseURL(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
@@ -167,8 +169,8 @@ func TestURLPolicy(t *testing.T) {
 		"https://%41:s3cret@git.example.com/%z": "can't be parsed",
 		"https://-x.example.com/y":              "names no host",
 	} {
-		_, err := fetch.ParseURL(bad)
-		wantError(t, err, fetch.KindRefused, words)
+		_, err := upstream.ParseURL(bad)
+		wantError(t, err, upstream.KindRefused, words)
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q gives a secret away", err)
 		}
@@ -181,20 +183,20 @@ func TestWrongCredentialsNameTheSecret(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	repo.Commit("one", gittest.Files{"a": "1"})
 	server.RequireLogin("ada", "right")
-	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 
-	_, err := f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, "401 from 127.0.0.1", "Name a secret")
-	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "wr0ng"}
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, "401 from 127.0.0.1", `secret "shop-git"`)
+	_, err := f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, "401 from 127.0.0.1", "Name a secret")
+	r.Secret, r.Credentials = "shop-git", upstream.Credentials{Username: "ada", Password: "wr0ng"}
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, "401 from 127.0.0.1", `secret "shop-git"`)
 	for _, text := range []string{err.Error(), fmt.Sprintf("%v %+v %#v", r, r, r)} {
 		if strings.Contains(text, "wr0ng") {
 			t.Errorf("%q gives the password away", text)
 		}
 	}
 	r.Credentials.Password = "right"
-	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
+	if _, err := f.List(t.Context(), r, gitwire.Names{}); err != nil {
 		t.Errorf("with the right password: %v", err)
 	}
 }
@@ -213,10 +215,10 @@ func TestCredentialsDoNotFollowARedirect(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	server.SetFault(gittest.Redirect(other.URL))
 	r := remote(t, repo.URL())
-	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret"}
+	r.Secret, r.Credentials = "shop-git", upstream.Credentials{Username: "ada", Password: "s3cret"}
 
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, "never sent to another host")
+	_, err := newFetcher(t, upstream.Options{}).List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, "never sent to another host")
 	if leaked.Load() {
 		t.Error("the credentials went to another host")
 	}
@@ -232,9 +234,9 @@ func TestAFetchFromWhereARedirectLedCarriesNoCredentials(t *testing.T) {
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
 	old.SetFault(gittest.Redirect(moved.URL))
 	r := remote(t, old.URL+"/shop.git")
-	r.Secret, r.Credentials = "shop-git", fetch.Credentials{Username: "ada", Password: "s3cret"}
-	f := newFetcher(t, fetch.Options{})
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	r.Secret, r.Credentials = "shop-git", upstream.Credentials{Username: "ada", Password: "s3cret"}
+	f := newFetcher(t, upstream.Options{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +259,7 @@ func TestRedirectToADifferentSchemeIsRefused(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	for _, to := range []string{"http://git.example.com", "file:///etc", "https://ada:s3cret@git.example.com"} {
 		server.SetFault(gittest.Redirect(to))
-		_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()), fetch.Names{})
+		_, err := newFetcher(t, upstream.Options{}).List(t.Context(), remote(t, repo.URL()), gitwire.Names{})
 		if err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("redirect to %s: %v", to, err)
 		}
@@ -277,8 +279,8 @@ func TestRedirectWithinTheHostIsFollowed(t *testing.T) {
 			http.StatusMovedPermanently)
 		return true
 	})
-	f, r, m := newFetcher(t, fetch.Options{}), remote(t, server.URL+"/old.git"), newMirror(t)
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	f, r, m := newFetcher(t, upstream.Options{}), remote(t, server.URL+"/old.git"), newMirror(t)
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,38 +298,38 @@ func TestUpstreamTroubleIsSaidInWords(t *testing.T) {
 		name  string
 		fault gittest.Fault
 		path  string
-		kind  fetch.Kind
+		kind  upstream.Kind
 		words string
 	}{
-		{"unknown repository", nil, "/none.git", fetch.KindNotFound, "repository " + server.URL + "/none.git not found"},
-		{"server error", gittest.Status(500), "/shop.git", fetch.KindServer, "500 from"},
-		{"forbidden", gittest.Status(403), "/shop.git", fetch.KindCredentials, "403 from"},
+		{"unknown repository", nil, "/none.git", upstream.KindNotFound, "repository " + server.URL + "/none.git not found"},
+		{"server error", gittest.Status(500), "/shop.git", upstream.KindServer, "500 from"},
+		{"forbidden", gittest.Status(403), "/shop.git", upstream.KindCredentials, "403 from"},
 		{"a web page", func(w http.ResponseWriter, _ *http.Request) bool {
 			_, _ = w.Write([]byte("<html>hello"))
 			return true
-		}, "/shop.git", fetch.KindNotGit, "does not answer as a Git repository"},
+		}, "/shop.git", upstream.KindNotGit, "does not answer as a Git repository"},
 		{"garbage", func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			_, _ = w.Write([]byte("0010garbage....\x00"))
 			return true
-		}, "/shop.git", fetch.KindContent, "list of refs"},
+		}, "/shop.git", upstream.KindContent, "list of refs"},
 		{"an error in Git's way", func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			_, _ = w.Write([]byte("001e# service=git-upload-pack\n0000001bERR quota\x1b[31m exceeded"))
 			return true
-		}, "/shop.git", fetch.KindContent, "upstream says: quota [31m exceeded"},
+		}, "/shop.git", upstream.KindContent, "upstream says: quota [31m exceeded"},
 		{"sha256", func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			id := strings.Repeat("ab", 32)
 			l := id + " HEAD\x00object-format=sha256\n"
 			_, _ = fmt.Fprintf(w, "001e# service=git-upload-pack\n0000%04x%s0000", len(l)+4, l)
 			return true
-		}, "/shop.git", fetch.KindContent, "SHA-256"},
+		}, "/shop.git", upstream.KindContent, "SHA-256"},
 	}
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 	for _, tt := range tests {
 		server.SetFault(tt.fault)
-		_, err := f.List(t.Context(), remote(t, server.URL+tt.path), fetch.Names{})
+		_, err := f.List(t.Context(), remote(t, server.URL+tt.path), gitwire.Names{})
 		t.Log(tt.name, "->", err)
 		wantError(t, err, tt.kind, tt.words)
 	}
@@ -337,9 +339,9 @@ func TestRetryAfterIsHandedOn(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	server.SetFault(gittest.Status(429, "Retry-After", "90"))
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/x"), fetch.Names{})
-	wantError(t, err, fetch.KindThrottled, "too many requests")
-	var e *fetch.Error
+	_, err := newFetcher(t, upstream.Options{}).List(t.Context(), remote(t, server.URL+"/x"), gitwire.Names{})
+	wantError(t, err, upstream.KindThrottled, "too many requests")
+	var e *upstream.Error
 	if errors.As(err, &e) && e.RetryAfter != 90*time.Second {
 		t.Errorf("retry after %s", e.RetryAfter)
 	}
@@ -347,13 +349,13 @@ func TestRetryAfterIsHandedOn(t *testing.T) {
 
 func TestUnreachableHosts(t *testing.T) {
 	t.Parallel()
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
-	_, err := f.List(t.Context(), remote(t, closed.URL+"/x"), fetch.Names{})
-	wantError(t, err, fetch.KindUnreachable, "connection refused")
-	_, err = f.List(t.Context(), remote(t, "https://fairlead.invalid/x"), fetch.Names{})
-	wantError(t, err, fetch.KindUnreachable, "fairlead.invalid")
+	_, err := f.List(t.Context(), remote(t, closed.URL+"/x"), gitwire.Names{})
+	wantError(t, err, upstream.KindUnreachable, "connection refused")
+	_, err = f.List(t.Context(), remote(t, "https://fairlead.invalid/x"), gitwire.Names{})
+	wantError(t, err, upstream.KindUnreachable, "fairlead.invalid")
 	wantNoURL(t, err)
 }
 
@@ -369,11 +371,11 @@ func TestTLSIsVerified(t *testing.T) {
 	server := gittest.NewTLSServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()), fetch.Names{})
-	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
+	_, err := newFetcher(t, upstream.Options{}).List(t.Context(), remote(t, repo.URL()), gitwire.Names{})
+	wantError(t, err, upstream.KindTLS, "authority that the hub does not know")
 
-	f := newFetcher(t, fetch.Options{RootCAs: roots(t, server)})
-	l, err := f.List(t.Context(), remote(t, repo.URL()), fetch.Names{})
+	f := newFetcher(t, upstream.Options{RootCAs: roots(t, server)})
+	l, err := f.List(t.Context(), remote(t, repo.URL()), gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,9 +389,9 @@ func TestHangAfterTheRefListEndsByDeadline(t *testing.T) {
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
-	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{IdleTime: 200 * time.Millisecond}})
+	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{IdleTime: 200 * time.Millisecond}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -402,7 +404,7 @@ func TestHangAfterTheRefListEndsByDeadline(t *testing.T) {
 		server.SetFault(fault)
 		_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
 		t.Log(name, "->", err)
-		wantError(t, err, fetch.KindTimeout, "sent nothing for 200ms")
+		wantError(t, err, upstream.KindTimeout, "sent nothing for 200ms")
 	}
 }
 
@@ -432,9 +434,9 @@ func TestCheckingAPackIsNotUpstreamsSilence(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
 	const idle = 5 * time.Second // Git must be quicker, also on a busy machine
-	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{IdleTime: idle}})
+	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{IdleTime: idle}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,8 +450,8 @@ func TestTruncatedPackLeavesNothing(t *testing.T) {
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": strings.Repeat("x", 5000)}))
-	f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	f, r, m := newFetcher(t, upstream.Options{}), remote(t, repo.URL()), newMirror(t)
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,21 +481,21 @@ func TestPackLimitNamesItself(t *testing.T) {
 		noise = append(noise, byte((i*i*2654435761)>>13))
 	}
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": string(noise)}))
-	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{PackBytes: 4 << 10}})
+	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{PackBytes: 4 << 10}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
-	wantError(t, err, fetch.KindContent, "pack is larger than the limit")
+	wantError(t, err, upstream.KindContent, "pack is larger than the limit")
 }
 
 func TestEmptyRepositoryIsNoError(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "empty.git")
-	l, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, repo.URL()), fetch.Names{})
+	l, err := newFetcher(t, upstream.Options{}).List(t.Context(), remote(t, repo.URL()), gitwire.Names{})
 	if err != nil || len(l.Refs) != 0 {
 		t.Errorf("got %v, %v", l, err)
 	}

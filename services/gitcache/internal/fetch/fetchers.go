@@ -10,6 +10,14 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"fairlead.dev/services/gitcache/internal/fetch/buckets"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/fetch/githttp"
+	"fairlead.dev/services/gitcache/internal/fetch/gitssh"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // The values of Options.Git.
@@ -28,23 +36,23 @@ func CheckGit(git string) error {
 	return fmt.Errorf("%q is none of %s, %s and %s", git, GitAuto, GitBuiltin, GitBinary)
 }
 
-// Fetchers is the Fetcher for every URL that ParseURL takes. ssh has one way. For http there are two:
+// Fetchers is the Fetcher for every URL that upstream.ParseURL takes. ssh has one way. For http there are two:
 // the builtin one, which costs next to nothing, and the git binary, a process per request, for hosts that
 // the builtin one turned out not to do. The need for git is remembered per host for a day, in memory.
 type Fetchers struct {
-	*Registries
-	*Repositories
-	*Buckets
+	*registry.Registries
+	*chartrepo.Repositories
+	*buckets.Hosts
 
-	client *Client
-	http   *HTTP
-	ssh    *SSH
+	client *upstream.Client
+	http   *githttp.HTTP
+	ssh    *gitssh.SSH
 	git    string
 	dir    string
 	temp   bool // dir is ours alone and goes with us
 
-	binary *Binary // nil: there is none
-	none   error   // why
+	binary *githttp.Binary // nil: there is none
+	none   error           // why
 
 	mu    sync.Mutex // guards needs
 	needs map[string]need
@@ -64,12 +72,12 @@ const (
 )
 
 // New makes them. Close ends them.
-func New(o Options) (*Fetchers, error) {
+func New(o upstream.Options) (*Fetchers, error) {
 	if err := CheckGit(o.Git); err != nil {
 		return nil, fmt.Errorf("choose a way to fetch: %w", err)
 	}
 	if o.Budget == nil {
-		o.Budget = NewBudget()
+		o.Budget = upstream.NewBudget()
 	}
 	f := &Fetchers{git: o.Git, needs: map[string]need{}, temp: o.Dir == ""}
 	var err error
@@ -77,11 +85,11 @@ func New(o Options) (*Fetchers, error) {
 		return nil, fmt.Errorf("make the folder for fetches: %w", err)
 	}
 	o.Dir = f.dir
-	f.client, f.ssh = NewClient(o), NewSSH(o)
-	f.http, f.Registries, f.Buckets = NewHTTP(f.client), NewRegistries(f.client, f.dir), NewBuckets(f.client, f.dir)
-	f.Repositories = NewRepositories(f.client, f.Registries, f.dir)
+	f.client, f.ssh = upstream.NewClient(o), gitssh.New(o)
+	f.http, f.Registries, f.Hosts = githttp.New(f.client), registry.New(f.client, f.dir), buckets.New(f.client, f.dir)
+	f.Repositories = chartrepo.New(f.client, f.Registries, f.dir)
 	if o.Git != GitBuiltin {
-		f.binary, f.none = NewBinary(f.http, f.dir)
+		f.binary, f.none = githttp.NewBinary(f.http, f.dir)
 	}
 	if o.Git == GitBinary && f.none != nil {
 		f.Close()
@@ -112,7 +120,7 @@ func (f *Fetchers) Close() {
 }
 
 // List asks where refs point.
-func (f *Fetchers) List(ctx context.Context, r Remote, names Names) (*Listing, error) {
+func (f *Fetchers) List(ctx context.Context, r upstream.Remote, names gitwire.Names) (*gitwire.Listing, error) {
 	switch {
 	case r.URL.Scheme == "ssh":
 		l, err := f.ssh.List(ctx, r, names)
@@ -128,12 +136,12 @@ func (f *Fetchers) List(ctx context.Context, r Remote, names Names) (*Listing, e
 }
 
 // Fetch brings wants and all that they reach.
-func (f *Fetchers) Fetch(ctx context.Context, r Remote, l *Listing, wants []plumbing.Hash, into Target) (int64, error) {
+func (f *Fetchers) Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (int64, error) {
 	switch {
 	case r.URL.Scheme == "ssh":
 		n, err := f.ssh.Fetch(ctx, r, l, wants, into)
 		return n, f.adviseGit(r, err)
-	case l.binary, f.git == GitBinary, f.binary != nil && !f.neededFor(r).until.IsZero():
+	case l.Binary, f.git == GitBinary, f.binary != nil && !f.neededFor(r).until.IsZero():
 		return f.binary.Fetch(ctx, r, l, wants, into)
 	}
 	n, err := f.http.Fetch(ctx, r, l, wants, into)
@@ -144,10 +152,10 @@ func (f *Fetchers) Fetch(ctx context.Context, r Remote, l *Listing, wants []plum
 }
 
 // neededFor is what is known of a host; zero: nothing.
-func (f *Fetchers) neededFor(r Remote) need {
+func (f *Fetchers) neededFor(r upstream.Remote) need {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.needs[r.doorOf(r.URL)]
+	n := f.needs[r.DoorOf(r.URL)]
 	if time.Now().After(n.until) {
 		return need{}
 	}
@@ -155,8 +163,8 @@ func (f *Fetchers) neededFor(r Remote) need {
 }
 
 // learnNeed remembers a host that only the binary can do, and tells whether it can be used.
-func (f *Fetchers) learnNeed(r Remote, err error, list bool) bool {
-	if _, no := errors.AsType[unfit](err); !no || f.binary == nil {
+func (f *Fetchers) learnNeed(r upstream.Remote, err error, list bool) bool {
+	if _, no := errors.AsType[gitwire.Unfit](err); !no || f.binary == nil {
 		return false
 	}
 	f.mu.Lock()
@@ -164,24 +172,24 @@ func (f *Fetchers) learnNeed(r Remote, err error, list bool) bool {
 	if len(f.needs) >= maxNeeds {
 		clear(f.needs)
 	}
-	f.needs[r.doorOf(r.URL)] = need{lists: list || f.needs[r.doorOf(r.URL)].lists, until: time.Now().Add(needTime)}
+	f.needs[r.DoorOf(r.URL)] = need{lists: list || f.needs[r.DoorOf(r.URL)].lists, until: time.Now().Add(needTime)}
 	return true
 }
 
 // adviseGit says what to do where only git would do.
-func (f *Fetchers) adviseGit(r Remote, err error) error {
-	why, no := errors.AsType[unfit](err)
+func (f *Fetchers) adviseGit(r upstream.Remote, err error) error {
+	why, no := errors.AsType[gitwire.Unfit](err)
 	if !no {
 		return err
 	}
-	e := &Error{Kind: KindContent, cause: err, Message: fmt.Sprintf("%s can't be talked to without git: %s. ", r.URL.Host, why)}
+	e := &upstream.Error{Kind: upstream.KindContent, Cause: err, Message: fmt.Sprintf("%s can't be talked to without git: %s. ", r.URL.Host, why)}
 	switch {
 	case r.URL.Scheme == "ssh":
 		e.Message += "Use its https:// url"
 	case f.git == GitBuiltin:
 		e.Message += "Let the hub's operator start the gitcache with --git=auto"
 	default:
-		e.Message += fmt.Sprintf("Let the hub's operator install git %s or later beside the gitcache (%s)", oldestGit, cleanLine(f.none.Error()))
+		e.Message += fmt.Sprintf("Let the hub's operator install git %s or later beside the gitcache (%s)", githttp.OldestGit, upstream.CleanLine(f.none.Error()))
 	}
 	return e
 }

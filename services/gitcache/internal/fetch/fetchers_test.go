@@ -14,10 +14,12 @@ import (
 
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
-func newFetchers(t *testing.T, o fetch.Options) *fetch.Fetchers {
+func newFetchers(t *testing.T, o upstream.Options) *fetch.Fetchers {
 	t.Helper()
 	o.Addresses = thisMachine(t)
 	f, err := fetch.New(o)
@@ -52,12 +54,12 @@ func TestHostThatInsistsOnMultiAckNeedsNoGit(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	first := repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(onlyMultiAck("multi_ack"))
-	f, r, m := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
+	f, r, m := newFetchers(t, upstream.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
 	for i, id := range []string{
 		first, repo.Commit("two", gittest.Files{"a": "2"}),
 		repo.Commit("three", gittest.Files{"a": "3"}),
 	} {
-		l, err := f.List(t.Context(), r, fetch.Names{})
+		l, err := f.List(t.Context(), r, gitwire.Names{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,8 +77,8 @@ func TestHostThatRefusesTheBuiltinIsAskedByGit(t *testing.T) {
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(onlyMultiAck("thin-pack"))
 	r := remote(t, repo.URL())
-	f := newFetchers(t, fetch.Options{})
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	f := newFetchers(t, upstream.Options{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ func TestHostThatRefusesTheBuiltinIsAskedByGit(t *testing.T) {
 	wantCommit(t, m, id, "one")
 	// The next fetch goes to git at once, and polls stay as cheap as they were.
 	before := len(server.Log())
-	if l, err = f.List(t.Context(), r, fetch.Names{}); err != nil || len(server.Log()) != before+1 {
+	if l, err = f.List(t.Context(), r, gitwire.Names{}); err != nil || len(server.Log()) != before+1 {
 		t.Errorf("list: %v, %d requests", err, len(server.Log())-before)
 	}
 	mark := len(server.Log())
@@ -97,10 +99,10 @@ func TestHostThatRefusesTheBuiltinIsAskedByGit(t *testing.T) {
 	if first := server.Log()[mark]; first.Service != "list" {
 		t.Errorf("the builtin way was tried again: %+v", first)
 	}
-	builtin := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin})
+	builtin := newFetchers(t, upstream.Options{Git: fetch.GitBuiltin})
 	_, err = builtin.Fetch(t.Context(), r, l, ids(id), newMirror(t))
 	t.Log(err)
-	wantError(t, err, fetch.KindContent, "can't be talked to without git", "TF401041", "--git=auto")
+	wantError(t, err, upstream.KindContent, "can't be talked to without git", "TF401041", "--git=auto")
 }
 
 func TestHostOfVersion2OnlyNeedsNoGit(t *testing.T) {
@@ -109,9 +111,9 @@ func TestHostOfVersion2OnlyNeedsNoGit(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(gittest.OnlyVersion2())
-	f, r, m := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
+	f, r, m := newFetchers(t, upstream.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
 	for range 2 {
-		l, err := f.List(t.Context(), r, fetch.Names{})
+		l, err := f.List(t.Context(), r, gitwire.Names{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,9 +146,9 @@ func TestHostThatRefusesTheBuiltinsVersion2IsListedByGit(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(onlyGit)
-	f, r, m := newFetchers(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+	f, r, m := newFetchers(t, upstream.Options{}), remote(t, repo.URL()), newMirror(t)
 	for range 2 {
-		l, err := f.List(t.Context(), r, fetch.Names{})
+		l, err := f.List(t.Context(), r, gitwire.Names{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,9 +174,9 @@ func TestHostThatRefusesTheBuiltinsVersion2IsListedByGit(t *testing.T) {
 	if looks != 6 {
 		t.Errorf("%d requests for the beginning of an exchange, want 6", looks)
 	}
-	_, err := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}).List(t.Context(), r, fetch.Names{})
+	_, err := newFetchers(t, upstream.Options{Git: fetch.GitBuiltin}).List(t.Context(), r, gitwire.Names{})
 	t.Log(err)
-	wantError(t, err, fetch.KindContent, "only version 2", "--git=auto")
+	wantError(t, err, upstream.KindContent, "only version 2", "--git=auto")
 }
 
 func TestGitIsToldNoSecret(t *testing.T) {
@@ -182,7 +184,7 @@ func TestGitIsToldNoSecret(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("looks into /proc")
 	}
-	w := newWay(t, "binary", fetch.Options{Limits: fetch.Limits{IdleTime: 20 * time.Second}})
+	w := newWay(t, "binary", upstream.Options{Limits: upstream.Limits{IdleTime: 20 * time.Second}})
 	id := w.newRepo(t, "shop.git").Commit("one", gittest.Files{"a": string(noise(1000))})
 	r := w.remote(t, "shop.git")
 	l := w.list(t, r)
@@ -245,12 +247,12 @@ func TestRequestsToUpstreamAreCounted(t *testing.T) {
 	for name, want := range map[string]int64{"http": 3, "binary": 4, "ssh": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWay(t, name, fetch.Options{})
+			w := newWay(t, name, upstream.Options{})
 			id := w.newRepo(t, "shop.git").Commit("one", gittest.Files{"a": "1"})
 			var n atomic.Int64
-			ctx := fetch.WithCounter(t.Context(), &n)
+			ctx := upstream.WithCounter(t.Context(), &n)
 			r := w.remote(t, "shop.git")
-			l, err := w.List(ctx, r, fetch.Names{})
+			l, err := w.List(ctx, r, gitwire.Names{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +268,7 @@ func TestRequestsToUpstreamAreCounted(t *testing.T) {
 
 func TestWrongChoiceOfGitIsSaid(t *testing.T) {
 	t.Parallel()
-	if _, err := fetch.New(fetch.Options{Git: "perhaps"}); err == nil ||
+	if _, err := fetch.New(upstream.Options{Git: "perhaps"}); err == nil ||
 		!strings.Contains(err.Error(), `"perhaps" is none of auto, builtin and binary`) {
 		t.Errorf("got %v", err)
 	}
@@ -274,18 +276,18 @@ func TestWrongChoiceOfGitIsSaid(t *testing.T) {
 
 func TestWithoutGitTheAdviceIsToInstallIt(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := fetch.New(fetch.Options{Git: fetch.GitBinary}); err == nil ||
+	if _, err := fetch.New(upstream.Options{Git: fetch.GitBinary}); err == nil ||
 		!strings.Contains(err.Error(), "no git in PATH") {
 		t.Errorf("got %v", err)
 	}
-	f := newFetchers(t, fetch.Options{})
+	f := newFetchers(t, upstream.Options{})
 	t.Setenv("PATH", "/usr/bin:/bin")
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(onlyGit)
-	_, err := f.List(t.Context(), remote(t, repo.URL()), fetch.Names{})
-	wantError(t, err, fetch.KindContent, "only version 2", "install git 2.30 or later", "no git in PATH")
+	_, err := f.List(t.Context(), remote(t, repo.URL()), gitwire.Names{})
+	wantError(t, err, upstream.KindContent, "only version 2", "install git 2.30 or later", "no git in PATH")
 }
 
 func TestOldGitIsNotUsed(t *testing.T) {
@@ -295,7 +297,7 @@ func TestOldGitIsNotUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	if _, err := fetch.New(fetch.Options{Git: fetch.GitBinary}); err == nil ||
+	if _, err := fetch.New(upstream.Options{Git: fetch.GitBinary}); err == nil ||
 		!strings.Contains(err.Error(), "2.30 or later is needed") {
 		t.Errorf("got %v", err)
 	}
@@ -307,7 +309,7 @@ func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "git-123", "objects"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	newFetchers(t, fetch.Options{Dir: dir})
+	newFetchers(t, upstream.Options{Dir: dir})
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
@@ -322,7 +324,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 	}
 	for _, name := range []string{"http", "binary", "ssh"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWay(t, name, fetch.Options{Limits: fetch.Limits{IdleTime: 300 * time.Millisecond}})
+			w := newWay(t, name, upstream.Options{Limits: upstream.Limits{IdleTime: 300 * time.Millisecond}})
 			id := w.newRepo(t, "shop.git").Commit("one", gittest.Files{"a": string(noise(3000))})
 			r := w.remote(t, "shop.git")
 			l := w.list(t, r)

@@ -17,8 +17,10 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/githttp"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const listType = "application/x-git-upload-pack-advertisement"
@@ -42,11 +44,11 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	const listTime = 500 * time.Millisecond
-	patient := newFetcher(t, fetch.Options{Limits: fetch.Limits{ListBytes: 1 << 20}})
-	impatient := newFetcher(t, fetch.Options{Limits: fetch.Limits{ListTime: listTime}})
+	patient := newFetcher(t, upstream.Options{Limits: upstream.Limits{ListBytes: 1 << 20}})
+	impatient := newFetcher(t, upstream.Options{Limits: upstream.Limits{ListTime: listTime}})
 	for name, tt := range map[string]struct {
 		fault gittest.Fault
-		kind  fetch.Kind
+		kind  upstream.Kind
 		words string
 	}{
 		"headers without end": {func(w http.ResponseWriter, _ *http.Request) bool {
@@ -54,7 +56,7 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 				w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 1000))
 			}
 			return true
-		}, fetch.KindUnreachable, "is not reachable"},
+		}, upstream.KindUnreachable, "is not reachable"},
 		"a list without end": {func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Content-Type", listType)
 			advertise(w, 1<<15)
@@ -64,7 +66,7 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 				}
 			}
 			return true
-		}, fetch.KindContent, "larger than the limit of 1 MiB"},
+		}, upstream.KindContent, "larger than the limit of 1 MiB"},
 		"a bomb": {func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", listType)
 			w.Header().Set("Content-Encoding", "gzip")
@@ -72,28 +74,28 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 			advertise(z, 1<<16)
 			_ = z.Close()
 			return true
-		}, fetch.KindContent, "larger than the limit of 1 MiB"},
+		}, upstream.KindContent, "larger than the limit of 1 MiB"},
 		"a byte now and then": {func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Content-Type", listType)
 			drip(w, r)
 			return true
-		}, fetch.KindTimeout, "did not answer within 500ms"},
+		}, upstream.KindTimeout, "did not answer within 500ms"},
 		"an error page, a byte now and then": {func(w http.ResponseWriter, r *http.Request) bool {
 			w.WriteHeader(http.StatusInternalServerError)
 			drip(w, r)
 			return true
-		}, fetch.KindServer, "500 from"},
+		}, upstream.KindServer, "500 from"},
 		"no answer": {func(_ http.ResponseWriter, r *http.Request) bool {
 			<-r.Context().Done()
 			return true
-		}, fetch.KindTimeout, "did not answer within 500ms"},
+		}, upstream.KindTimeout, "did not answer within 500ms"},
 		"early hints without end": {func(w http.ResponseWriter, r *http.Request) bool {
 			for r.Context().Err() == nil {
 				w.Header().Set("X", strings.Repeat("x", 10_000))
 				w.WriteHeader(http.StatusEarlyHints)
 			}
 			return true
-		}, fetch.KindUnreachable, "is not reachable"},
+		}, upstream.KindUnreachable, "is not reachable"},
 		"half a list": {func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Content-Type", listType)
 			w.Header().Set("Content-Length", "100000")
@@ -102,7 +104,7 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 			_, _ = w.Write(whole.Bytes()[:whole.Len()-4])
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, fetch.KindContent, "ends early"},
+		}, upstream.KindContent, "ends early"},
 		"a list that ends, and an answer that does not": {func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Content-Type", listType)
 			advertise(w, 10)
@@ -114,15 +116,15 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 			w.Header().Set("Content-Type", listType)
 			_, _ = io.WriteString(w, "001e# service=git-upload-pack\n0000003f1234")
 			return true
-		}, fetch.KindContent, "it ends early"},
+		}, upstream.KindContent, "it ends early"},
 	} {
 		server.SetFault(tt.fault)
 		began := time.Now()
 		f := patient
-		if tt.kind == fetch.KindTimeout {
+		if tt.kind == upstream.KindTimeout {
 			f = impatient
 		}
-		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
+		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), gitwire.Names{})
 		t.Log(name, "->", err)
 		if tt.kind == "" && err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -157,9 +159,9 @@ func TestASlowPackEndsByDeadline(t *testing.T) {
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
-	f := newFetcher(t, fetch.Options{Limits: fetch.Limits{FetchTime: 500 * time.Millisecond}})
+	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{FetchTime: 500 * time.Millisecond}})
 	r := remote(t, repo.URL())
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestASlowPackEndsByDeadline(t *testing.T) {
 		}
 	})
 	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
-	wantError(t, err, fetch.KindTimeout, "was not done after 500ms")
+	wantError(t, err, upstream.KindTimeout, "was not done after 500ms")
 }
 
 func TestPollsInARowUseOneConnection(t *testing.T) {
@@ -212,9 +214,9 @@ func TestPollsInARowUseOneConnection(t *testing.T) {
 			t.Cleanup(s.Close)
 			r := remote(t, s.URL+"/shop.git")
 			r.Credentials.CA = authority(&gittest.Server{Server: s})
-			f := newFetcher(t, fetch.Options{})
+			f := newFetcher(t, upstream.Options{})
 			for range 20 {
-				if l, err := f.List(t.Context(), r, fetch.Names{}); err != nil || len(l.Refs) != 1000 {
+				if l, err := f.List(t.Context(), r, gitwire.Names{}); err != nil || len(l.Refs) != 1000 {
 					t.Fatal(l, err)
 				}
 			}
@@ -240,9 +242,9 @@ func TestEveryRequestToUpstreamIsCounted(t *testing.T) {
 	repo := e.NewRepo(t, "shop.git")
 	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
 	var n atomic.Int64
-	ctx := fetch.WithCounter(t.Context(), &n)
-	f := newFetcher(t, fetch.Options{})
-	l, err := f.List(ctx, e.remote("/old/shop.git"), fetch.Names{})
+	ctx := upstream.WithCounter(t.Context(), &n)
+	f := newFetcher(t, upstream.Options{})
+	l, err := f.List(ctx, e.remote("/old/shop.git"), gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,21 +263,21 @@ func TestThrottlingHoldsForTheWholeHost(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	server.SetFault(gittest.Status(429, "Retry-After", "90"))
-	budget := fetch.NewBudget()
-	f := newFetcher(t, fetch.Options{Budget: budget})
-	_, err := f.List(t.Context(), remote(t, server.URL+"/one.git"), fetch.Names{})
-	wantError(t, err, fetch.KindThrottled, "429 from")
+	budget := upstream.NewBudget()
+	f := newFetcher(t, upstream.Options{Budget: budget})
+	_, err := f.List(t.Context(), remote(t, server.URL+"/one.git"), gitwire.Names{})
+	wantError(t, err, upstream.KindThrottled, "429 from")
 	// Another source, and another fetcher with the same budget.
-	for _, other := range []*fetch.HTTP{f, newFetcher(t, fetch.Options{Budget: budget})} {
-		_, err = other.List(t.Context(), remote(t, server.URL+"/two.git"), fetch.Names{})
-		wantError(t, err, fetch.KindThrottled, "asked to be left alone")
+	for _, other := range []*githttp.HTTP{f, newFetcher(t, upstream.Options{Budget: budget})} {
+		_, err = other.List(t.Context(), remote(t, server.URL+"/two.git"), gitwire.Names{})
+		wantError(t, err, upstream.KindThrottled, "asked to be left alone")
 	}
 	if n := len(server.Log()); n != 1 {
 		t.Errorf("%d requests arrived", n)
 	}
 	calm := gittest.NewServer(t)
 	calm.NewRepo(t, "shop.git")
-	if _, err := f.List(t.Context(), remote(t, calm.URL+"/shop.git"), fetch.Names{}); err != nil {
+	if _, err := f.List(t.Context(), remote(t, calm.URL+"/shop.git"), gitwire.Names{}); err != nil {
 		t.Errorf("another host: %v", err)
 	}
 }
@@ -285,10 +287,10 @@ func TestARedirectCountsForTheHostItLeadsTo(t *testing.T) {
 	busy, server := gittest.NewServer(t), gittest.NewServer(t)
 	busy.SetFault(gittest.Status(429, "Retry-After", "90"))
 	server.SetFault(gittest.Redirect(busy.URL))
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 	for range 2 {
-		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
-		wantError(t, err, fetch.KindThrottled, strings.TrimPrefix(busy.URL, "http://"))
+		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), gitwire.Names{})
+		wantError(t, err, upstream.KindThrottled, strings.TrimPrefix(busy.URL, "http://"))
 	}
 	if n := len(busy.Log()); n != 1 {
 		t.Errorf("the busy host was asked %d times", n)
@@ -306,7 +308,7 @@ func TestTheContextEndsAPoll(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
-	if _, err := newFetcher(t, fetch.Options{}).List(ctx, remote(t, server.URL+"/shop.git"), fetch.Names{}); err != context.Canceled { //nolint:errorlint // exactly the context's
+	if _, err := newFetcher(t, upstream.Options{}).List(ctx, remote(t, server.URL+"/shop.git"), gitwire.Names{}); err != context.Canceled { //nolint:errorlint // exactly the context's
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"fairlead.dev/platform/addresses"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 func TestOnlyPublicAddressesAreDialledByDefault(t *testing.T) {
 	t.Parallel()
-	policies := map[string]*fetch.Policy{"nil": nil, "empty": fetch.NewPolicy(nil)}
+	policies := map[string]*upstream.Policy{"nil": nil, "empty": upstream.NewPolicy(nil)}
 	for name, p := range policies {
 		for _, public := range []string{
 			"140.82.121.4:443", "8.8.8.8:22", "172.32.0.1:443", "100.128.0.1:443",
@@ -49,22 +50,22 @@ func TestOnlyPublicAddressesAreDialledByDefault(t *testing.T) {
 			"nonsense": "can't be judged", "name.example.com:443": "can't be judged",
 		} {
 			err := p.Control("tcp", address, nil)
-			wantError(t, err, fetch.KindRefused, kind)
+			wantError(t, err, upstream.KindRefused, kind)
 			if strings.Contains(err.Error(), "judged") {
 				continue
 			}
-			wantError(t, err, fetch.KindRefused, "--allow-addresses")
+			wantError(t, err, upstream.KindRefused, "--allow-addresses")
 		}
 	}
 }
 
-func policy(t *testing.T, allow ...string) *fetch.Policy {
+func policy(t *testing.T, allow ...string) *upstream.Policy {
 	t.Helper()
 	prefixes, err := addresses.Parse(allow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fetch.NewPolicy(prefixes)
+	return upstream.NewPolicy(prefixes)
 }
 
 func TestAllowedRangesAreDialled(t *testing.T) {
@@ -100,14 +101,14 @@ func TestANameThatStandsForASpecialAddressGetsNowhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFetcher(t, fetch.Options{Addresses: fetch.NewPolicy(nil)})
+	f := newFetcher(t, upstream.Options{Addresses: upstream.NewPolicy(nil)})
 	for _, raw := range []string{
 		"https://localhost:" + port + "/shop.git", "https://127.0.0.1:" + port + "/shop.git",
 		"http://localhost:" + port + "/shop.git",
 	} {
-		_, err = f.List(t.Context(), remote(t, raw), fetch.Names{})
+		_, err = f.List(t.Context(), remote(t, raw), gitwire.Names{})
 		t.Log(raw, "->", err)
-		wantError(t, err, fetch.KindRefused, strings.Split(raw, "/")[2][:9], "loopback", "--allow-addresses")
+		wantError(t, err, upstream.KindRefused, strings.Split(raw, "/")[2][:9], "loopback", "--allow-addresses")
 	}
 	if n := len(server.Log()); n != 0 {
 		t.Errorf("%d requests arrived", n)
@@ -169,18 +170,18 @@ func TestRebindingANameChangesNothing(t *testing.T) {
 	}
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	d := net.Dialer{Control: fetch.NewPolicy(nil).Control, Resolver: resolver, Timeout: 10 * time.Second}
+	d := net.Dialer{Control: upstream.NewPolicy(nil).Control, Resolver: resolver, Timeout: 10 * time.Second}
 	c, err := d.DialContext(t.Context(), "tcp4", "git.rebind.test.:"+port)
 	if err == nil {
 		_ = c.Close()
 	}
-	wantError(t, err, fetch.KindRefused, "127.0.0.1 is loopback")
+	wantError(t, err, upstream.KindRefused, "127.0.0.1 is loopback")
 }
 
 func TestRedirectsToSpecialAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewTLSServer(t)
-	f := newFetcher(t, fetch.Options{RootCAs: roots(t, server)})
+	f := newFetcher(t, upstream.Options{RootCAs: roots(t, server)})
 	for to, words := range map[string]string{
 		"https://169.254.169.254":          "cloud metadata",
 		"https://[::ffff:169.254.169.254]": "cloud metadata",
@@ -191,9 +192,9 @@ func TestRedirectsToSpecialAddressesAreRefused(t *testing.T) {
 		"http://169.254.169.254":           "not allowed",
 	} {
 		server.SetFault(gittest.Redirect(to))
-		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
+		_, err := f.List(t.Context(), remote(t, server.URL+"/shop.git"), gitwire.Names{})
 		t.Log(to, "->", err)
-		wantError(t, err, fetch.KindRefused, words)
+		wantError(t, err, upstream.KindRefused, words)
 	}
 }
 
@@ -204,8 +205,8 @@ func TestRedirectsWithoutEndAreRefused(t *testing.T) {
 		http.Redirect(w, r, "/again"+r.URL.RequestURI(), http.StatusFound)
 		return true
 	})
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/shop.git"), fetch.Names{})
-	wantError(t, err, fetch.KindRefused, "redirects without end")
+	_, err := newFetcher(t, upstream.Options{}).List(t.Context(), remote(t, server.URL+"/shop.git"), gitwire.Names{})
+	wantError(t, err, upstream.KindRefused, "redirects without end")
 	if n := len(server.Log()); n > 10 {
 		t.Errorf("%d requests", n)
 	}

@@ -14,8 +14,9 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // authority is a server's certificate as a secret holds it.
@@ -24,21 +25,21 @@ func authority(server *gittest.Server) string {
 }
 
 // behindProxy is a repository that only a proxy knows the way to: its host has no address.
-func behindProxy(t *testing.T) (*gittest.Server, *gittest.Proxy, fetch.Remote, string) {
+func behindProxy(t *testing.T) (*gittest.Server, *gittest.Proxy, upstream.Remote, string) {
 	t.Helper()
 	server := gittest.NewTLSServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	commit := repo.Commit("one", gittest.Files{"a": "1"})
 	proxy := gittest.NewProxy(t, server.Listener.Addr().String())
 	r := remote(t, "https://example.com/shop.git")
-	r.Secret, r.Credentials = "shop-git", fetch.Credentials{CA: authority(server)}
+	r.Secret, r.Credentials = "shop-git", upstream.Credentials{CA: authority(server)}
 	r.Proxy = parseProxy(t, proxy.URL)
 	return server, proxy, r, commit
 }
 
 func parseProxy(t *testing.T, raw string) *url.URL {
 	t.Helper()
-	u, err := fetch.ParseProxy(raw)
+	u, err := upstream.ParseProxy(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +61,8 @@ func TestFetchThroughASourcesProxy(t *testing.T) {
 		seen = append(seen, r.Header.Clone())
 		return false
 	})
-	f := newFetcher(t, fetch.Options{})
-	l, err := f.List(t.Context(), r, fetch.Names{})
+	f := newFetcher(t, upstream.Options{})
+	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,24 +88,24 @@ func TestFetchThroughASourcesProxy(t *testing.T) {
 func TestProxyTroubleIsSaidInWords(t *testing.T) {
 	t.Parallel()
 	_, proxy, r, _ := behindProxy(t)
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 
 	proxy.RequireLogin("proxy-ada", "pr0xy")
-	_, err := f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, "407 from the proxy 127.0.0.1", "proxyUsername")
+	_, err := f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, "407 from the proxy 127.0.0.1", "proxyUsername")
 	r.Credentials.ProxyUsername, r.Credentials.ProxyPassword = "proxy-ada", "wr0ng"
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, "407 from the proxy 127.0.0.1")
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, "407 from the proxy 127.0.0.1")
 	if strings.Contains(err.Error(), "wr0ng") {
 		t.Errorf("%q gives the password away", err)
 	}
 	r.Credentials.ProxyPassword = "pr0xy"
 	proxy.Answer(http.StatusForbidden)
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindRefused, "403 from the proxy", "example.com")
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindRefused, "403 from the proxy", "example.com")
 	proxy.Answer(http.StatusBadGateway)
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindUnreachable, "502 from the proxy", "example.com")
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindUnreachable, "502 from the proxy", "example.com")
 
 	// A port that is taken and where nobody listens: no other test can listen there meanwhile.
 	own, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.Proxy.Host)
@@ -113,12 +114,12 @@ func TestProxyTroubleIsSaidInWords(t *testing.T) {
 	}
 	defer own.Close()
 	r.Proxy = &url.URL{Scheme: r.Proxy.Scheme, Host: own.LocalAddr().String()}
-	_, err = f.List(t.Context(), r, fetch.Names{})
+	_, err = f.List(t.Context(), r, gitwire.Names{})
 	t.Log(err)
-	wantError(t, err, fetch.KindUnreachable, "the proxy to example.com is not reachable", "connection refused")
+	wantError(t, err, upstream.KindUnreachable, "the proxy to example.com is not reachable", "connection refused")
 	r.Credentials.ProxyPassword = ""
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, `secret "shop-git"`, "proxyPassword")
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, `secret "shop-git"`, "proxyPassword")
 }
 
 func TestAProxyThatHangsEndsByDeadline(t *testing.T) {
@@ -130,32 +131,32 @@ func TestAProxyThatHangsEndsByDeadline(t *testing.T) {
 	defer silent.Close()
 	r := remote(t, "https://example.com/shop.git")
 	r.Proxy = parseProxy(t, "http://"+silent.Addr().String())
-	_, err = newFetcher(t, fetch.Options{Limits: fetch.Limits{ListTime: 200 * time.Millisecond}}).List(t.Context(), r,
-		fetch.Names{})
-	wantError(t, err, fetch.KindTimeout, "did not answer within")
+	_, err = newFetcher(t, upstream.Options{Limits: upstream.Limits{ListTime: 200 * time.Millisecond}}).List(t.Context(), r,
+		gitwire.Names{})
+	wantError(t, err, upstream.KindTimeout, "did not answer within")
 }
 
 func TestASourcesProxyIsNoWayAroundThePolicy(t *testing.T) {
 	t.Parallel()
 	_, proxy, r, _ := behindProxy(t)
 	// The proxy itself is a host that the source names.
-	_, err := newFetcher(t, fetch.Options{Addresses: policy(t)}).List(t.Context(), r, fetch.Names{})
+	_, err := newFetcher(t, upstream.Options{Addresses: policy(t)}).List(t.Context(), r, gitwire.Names{})
 	t.Log(err)
-	wantError(t, err, fetch.KindRefused, "loopback", "--allow-addresses")
+	wantError(t, err, upstream.KindRefused, "loopback", "--allow-addresses")
 	// The address that the proxy would dial is judged as far as the URL says it.
-	f := newFetcher(t, fetch.Options{})
+	f := newFetcher(t, upstream.Options{})
 	for raw, words := range map[string]string{
 		"https://169.254.169.254/latest": "cloud metadata", "https://10.0.0.1/x": "private",
 		"https://[fd00::1]/x":         "private",
 		"https://[::ffff:10.0.0.1]/x": "private",
 	} {
 		r.URL = remote(t, raw).URL
-		_, err := f.List(t.Context(), r, fetch.Names{})
-		wantError(t, err, fetch.KindRefused, words)
+		_, err := f.List(t.Context(), r, gitwire.Names{})
+		wantError(t, err, upstream.KindRefused, words)
 	}
 	r.URL = remote(t, "http://127.0.0.1/x").URL
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindRefused, "this machine only")
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindRefused, "this machine only")
 	if n := len(proxy.Asked()); n != 0 {
 		t.Errorf("the proxy was asked %d times", n)
 	}
@@ -179,15 +180,15 @@ func TestTheOperatorsProxyIsExempt(t *testing.T) {
 		}
 		return
 	}
-	f := newFetcher(t, fetch.Options{Addresses: policy(t)}) // no special address at all
+	f := newFetcher(t, upstream.Options{Addresses: policy(t)}) // no special address at all
 	r := remote(t, "https://example.com/shop.git")
-	r.Credentials = fetch.Credentials{CA: os.Getenv("FETCH_TEST_CA")}
-	if l, err := f.List(t.Context(), r, fetch.Names{}); err != nil || len(l.Refs) == 0 {
+	r.Credentials = upstream.Credentials{CA: os.Getenv("FETCH_TEST_CA")}
+	if l, err := f.List(t.Context(), r, gitwire.Names{}); err != nil || len(l.Refs) == 0 {
 		t.Errorf("through the operator's proxy: %v, %v", l, err)
 	}
 	r.URL = remote(t, "https://169.254.169.254/latest").URL
-	_, err := f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindRefused, "cloud metadata")
+	_, err := f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindRefused, "cloud metadata")
 }
 
 func TestOnlyTheSourcesAuthorityIsTrusted(t *testing.T) {
@@ -198,26 +199,26 @@ func TestOnlyTheSourcesAuthorityIsTrusted(t *testing.T) {
 	r := remote(t, repo.URL())
 	r.Secret = "shop-git"
 
-	r.Credentials = fetch.Credentials{CA: authority(server)}
-	f := newFetcher(t, fetch.Options{}) // the system does not know it
-	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
+	r.Credentials = upstream.Credentials{CA: authority(server)}
+	f := newFetcher(t, upstream.Options{}) // the system does not know it
+	if _, err := f.List(t.Context(), r, gitwire.Names{}); err != nil {
 		t.Errorf("with the right authority: %v", err)
 	}
-	f = newFetcher(t, fetch.Options{RootCAs: roots(t, server)}) // the system knows it, the source wants another
-	r.Credentials = fetch.Credentials{CA: otherAuthority(t)}
-	_, err := f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindTLS, "authority that the hub does not know", "ca.crt")
-	r.Credentials = fetch.Credentials{CA: "-----BEGIN NONSENSE-----"}
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindCredentials, `secret "shop-git"`, "ca.crt holds no certificate")
+	f = newFetcher(t, upstream.Options{RootCAs: roots(t, server)}) // the system knows it, the source wants another
+	r.Credentials = upstream.Credentials{CA: otherAuthority(t)}
+	_, err := f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindTLS, "authority that the hub does not know", "ca.crt")
+	r.Credentials = upstream.Credentials{CA: "-----BEGIN NONSENSE-----"}
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindCredentials, `secret "shop-git"`, "ca.crt holds no certificate")
 	// A connection that another source's authority has vouched for is not used.
-	r.Credentials = fetch.Credentials{}
-	if _, err := f.List(t.Context(), r, fetch.Names{}); err != nil {
+	r.Credentials = upstream.Credentials{}
+	if _, err := f.List(t.Context(), r, gitwire.Names{}); err != nil {
 		t.Errorf("with the system's authorities: %v", err)
 	}
-	r.Credentials = fetch.Credentials{CA: otherAuthority(t)}
-	_, err = f.List(t.Context(), r, fetch.Names{})
-	wantError(t, err, fetch.KindTLS, "authority that the hub does not know")
+	r.Credentials = upstream.Credentials{CA: otherAuthority(t)}
+	_, err = f.List(t.Context(), r, gitwire.Names{})
+	wantError(t, err, upstream.KindTLS, "authority that the hub does not know")
 }
 
 // A source with an authority or a proxy of its own decides what answers in a host's name. Its requests must not pause,
@@ -231,19 +232,19 @@ func TestAHostByASourcesOwnAuthorityOrProxyPausesNoOthers(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return true
 	})
-	f := newFetcher(t, fetch.Options{RootCAs: roots(t, server)})
+	f := newFetcher(t, upstream.Options{RootCAs: roots(t, server)})
 	own, proxied, usual := remote(t, server.URL+"/shop.git"), remote(t, server.URL+"/shop.git"), remote(t,
 		server.URL+"/shop.git")
 	own.Credentials.CA = authority(server)
 	proxied.Proxy = parseProxy(t, gittest.NewProxy(t, server.Listener.Addr().String()).URL)
-	for _, r := range []fetch.Remote{own, proxied} {
-		_, err := f.List(t.Context(), r, fetch.Names{})
-		wantError(t, err, fetch.KindThrottled, "429 from "+server.Listener.Addr().String())
-		_, err = f.List(t.Context(), r, fetch.Names{})
-		wantError(t, err, fetch.KindThrottled, server.Listener.Addr().String()+" asked to be left alone")
+	for _, r := range []upstream.Remote{own, proxied} {
+		_, err := f.List(t.Context(), r, gitwire.Names{})
+		wantError(t, err, upstream.KindThrottled, "429 from "+server.Listener.Addr().String())
+		_, err = f.List(t.Context(), r, gitwire.Names{})
+		wantError(t, err, upstream.KindThrottled, server.Listener.Addr().String()+" asked to be left alone")
 	}
 	server.SetFault(nil)
-	if _, err := f.List(t.Context(), usual, fetch.Names{}); err != nil {
+	if _, err := f.List(t.Context(), usual, gitwire.Names{}); err != nil {
 		t.Errorf("others wait: %v", err)
 	}
 }

@@ -14,32 +14,34 @@ import (
 
 	"fairlead.dev/platform/addresses"
 	"fairlead.dev/platform/longform"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitssh"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // host is an sshd with one repository, and what it takes to read that.
 type host struct {
 	*gittest.SSHServer
-	fetch.Remote
-	fetcher *fetch.SSH
+	upstream.Remote
+	fetcher *gitssh.SSH
 	commit  string
 }
 
 func newHost(t *testing.T) *host {
 	t.Helper()
 	h := &host{SSHServer: gittest.NewSSHServer(t)}
-	h.fetcher = fetch.NewSSH(fetch.Options{Addresses: thisMachine(t), Dir: t.TempDir()})
+	h.fetcher = gitssh.New(upstream.Options{Addresses: thisMachine(t), Dir: t.TempDir()})
 	h.commit = h.NewRepo(t, "shop.git").Commit("one", gittest.Files{"a": "1"})
 	h.Remote = remote(t, h.SSHServer.URL+"/shop.git")
 	h.Secret = "shop-git"
-	h.Credentials = fetch.Credentials{Identity: h.Identity, KnownHosts: h.KnownHosts}
+	h.Credentials = upstream.Credentials{Identity: h.Identity, KnownHosts: h.KnownHosts}
 	return h
 }
 
 func (h *host) wantListed(t *testing.T) {
 	t.Helper()
-	l, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
+	l, err := h.fetcher.List(t.Context(), h.Remote, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,10 +51,10 @@ func (h *host) wantListed(t *testing.T) {
 }
 
 // wantNoSession checks that a host was told nothing, in so and so many words.
-func (h *host) wantNoSession(t *testing.T, kind fetch.Kind, words ...string) {
+func (h *host) wantNoSession(t *testing.T, kind upstream.Kind, words ...string) {
 	t.Helper()
 	before := h.Count("session")
-	_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
+	_, err := h.fetcher.List(t.Context(), h.Remote, gitwire.Names{})
 	t.Log(err)
 	wantError(t, err, kind, words...)
 	if h.Count("session") != before {
@@ -92,7 +94,7 @@ func TestIdentityThatCannotBeUsedIsSaid(t *testing.T) {
 	} {
 		t.Log(name)
 		h.Credentials.Identity, h.Credentials.Passphrase = tt.identity, tt.passphrase
-		h.wantNoSession(t, fetch.KindCredentials, `secret "shop-git"`, tt.words)
+		h.wantNoSession(t, upstream.KindCredentials, `secret "shop-git"`, tt.words)
 	}
 }
 
@@ -101,7 +103,7 @@ func TestHostIsNotTrustedWithoutKnownHosts(t *testing.T) {
 	h := newHost(t)
 	for _, none := range []string{"", " \n"} {
 		h.Credentials.KnownHosts = none
-		h.wantNoSession(t, fetch.KindCredentials, `secret "shop-git" has no known_hosts`,
+		h.wantNoSession(t, upstream.KindCredentials, `secret "shop-git" has no known_hosts`,
 			"ssh-keyscan -p "+h.Remote.URL.Port()+" 127.0.0.1")
 	}
 }
@@ -111,7 +113,7 @@ func TestUnknownHostIsRefusedWithTheLineToAdd(t *testing.T) {
 	h := newHost(t)
 	known := strings.TrimSpace(h.KnownHosts)
 	h.Credentials.KnownHosts = "# a comment\n\n" + strings.Replace(known, "127.0.0.1", "127.0.0.2", 1) + "\n"
-	h.wantNoSession(t, fetch.KindRefused, `known_hosts in secret "shop-git" has no key of 127.0.0.1`,
+	h.wantNoSession(t, upstream.KindRefused, `known_hosts in secret "shop-git" has no key of 127.0.0.1`,
 		"ssh-ed25519 SHA256:", "add the line: "+known)
 }
 
@@ -121,10 +123,10 @@ func TestChangedHostKeyIsRefused(t *testing.T) {
 	h.wantListed(t)
 	old := h.KnownHosts
 	now := h.UseHostKeys(t, gittest.ED25519)
-	h.wantNoSession(t, fetch.KindRefused, "is not the known one", shortPrint(t, old), shortPrint(t, now[0]),
+	h.wantNoSession(t, upstream.KindRefused, "is not the known one", shortPrint(t, old), shortPrint(t, now[0]),
 		"somebody may be in between", now[0])
 	h.UseHostKeys(t, gittest.RSA)
-	h.wantNoSession(t, fetch.KindRefused, "is not the known one", "ssh-ed25519", "rsa-sha2-512",
+	h.wantNoSession(t, upstream.KindRefused, "is not the known one", "ssh-ed25519", "rsa-sha2-512",
 		"somebody may be in between")
 	h.Credentials.KnownHosts = h.KnownHosts
 	h.wantListed(t)
@@ -171,12 +173,12 @@ func TestKnownHostsInEveryForm(t *testing.T) {
 	} {
 		t.Log(form)
 		h.Credentials.KnownHosts = text
-		h.wantNoSession(t, fetch.KindRefused, "has no key of 127.0.0.1")
+		h.wantNoSession(t, upstream.KindRefused, "has no key of 127.0.0.1")
 	}
 	h.Credentials.KnownHosts = name + " " + key + "\n@revoked * " + key
-	h.wantNoSession(t, fetch.KindRefused, "is revoked")
+	h.wantNoSession(t, upstream.KindRefused, "is revoked")
 	h.Credentials.KnownHosts = name + " " + key + "\n127.0.0.1 ssh-ed25519 garbage"
-	h.wantNoSession(t, fetch.KindCredentials, `known_hosts in secret "shop-git" can't be read: line 2 is wrong`)
+	h.wantNoSession(t, upstream.KindCredentials, `known_hosts in secret "shop-git" can't be read: line 2 is wrong`)
 }
 
 func TestHostCertificates(t *testing.T) {
@@ -187,36 +189,36 @@ func TestHostCertificates(t *testing.T) {
 	h.Credentials.KnownHosts = "@cert-authority " + h.KnownHostsLine(t, authority)
 	h.wantListed(t)
 	h.Credentials.KnownHosts = "@cert-authority " + h.KnownHostsLine(t, gittest.NewKey(t, gittest.ED25519))
-	h.wantNoSession(t, fetch.KindRefused, "can't be trusted")
+	h.wantNoSession(t, upstream.KindRefused, "can't be trusted")
 	h.Credentials.KnownHosts = "@cert-authority " + h.KnownHostsLine(t, authority)
 	h.UseHostCertificate(t, authority, "git.example.com")
-	h.wantNoSession(t, fetch.KindRefused, "can't be trusted", "principal")
+	h.wantNoSession(t, upstream.KindRefused, "can't be trusted", "principal")
 }
 
 func TestWhatTheHostSaysIsSorted(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	for said, want := range map[string]struct {
-		kind  fetch.Kind
+		kind  upstream.Kind
 		words string
 	}{
-		"ERROR: Repository not found.\nfatal: Could not read from remote repository.":                                              {fetch.KindNotFound, "not found. 127.0.0.1"},
-		"remote: \nremote: ======\nremote: ERROR: The project you were looking for could not be found\nremote: \nremote: ======\n": {fetch.KindNotFound, "says: The project you were looking for could not be found. Check"},
-		"ERROR: Permission to a/b.git denied to deploy key":                                                                        {fetch.KindCredentials, "does not let the key in secret \"shop-git\" read"},
-		"Too many connections, try again later":                                                                                    {fetch.KindThrottled, "says: Too many connections"},
-		"disk on fire \x1b[31m":                                                                                                    {fetch.KindServer, "It says: disk on fire [31m. Fairlead asks again later"},
+		"ERROR: Repository not found.\nfatal: Could not read from remote repository.":                                              {upstream.KindNotFound, "not found. 127.0.0.1"},
+		"remote: \nremote: ======\nremote: ERROR: The project you were looking for could not be found\nremote: \nremote: ======\n": {upstream.KindNotFound, "says: The project you were looking for could not be found. Check"},
+		"ERROR: Permission to a/b.git denied to deploy key":                                                                        {upstream.KindCredentials, "does not let the key in secret \"shop-git\" read"},
+		"Too many connections, try again later":                                                                                    {upstream.KindThrottled, "says: Too many connections"},
+		"disk on fire \x1b[31m":                                                                                                    {upstream.KindServer, "It says: disk on fire [31m. Fairlead asks again later"},
 	} {
 		h.SetFault(gittest.SSHSay(said), "")
-		_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
+		_, err := h.fetcher.List(t.Context(), h.Remote, gitwire.Names{})
 		t.Log(err)
 		wantError(t, err, want.kind, want.words)
 	}
 	h.SetFault("exit 0", "")
-	_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
-	wantError(t, err, fetch.KindServer, "without a word")
+	_, err := h.fetcher.List(t.Context(), h.Remote, gitwire.Names{})
+	wantError(t, err, upstream.KindServer, "without a word")
 	h.SetFault("echo 'Welcome to Microsoft'; exit 0", "")
-	_, err = h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
-	wantError(t, err, fetch.KindContent, "the list of refs from 127.0.0.1")
+	_, err = h.fetcher.List(t.Context(), h.Remote, gitwire.Names{})
+	wantError(t, err, upstream.KindContent, "the list of refs from 127.0.0.1")
 }
 
 func TestPathIsOneWordForAnyShell(t *testing.T) {
@@ -242,7 +244,7 @@ func TestPathThatIsAnOptionIsRefused(t *testing.T) {
 		u := *h.Remote.URL
 		u.Path = path
 		h.Remote.URL = &u
-		h.wantNoSession(t, fetch.KindRefused, "can't be given to a shell")
+		h.wantNoSession(t, upstream.KindRefused, "can't be given to a shell")
 	}
 }
 
@@ -250,7 +252,7 @@ func TestProxyForSSHIsRefusedInWords(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.Proxy = &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
-	h.wantNoSession(t, fetch.KindRefused, "a proxy for ssh is not supported")
+	h.wantNoSession(t, upstream.KindRefused, "a proxy for ssh is not supported")
 }
 
 func TestHostThatIsNoSSHServerIsSaid(t *testing.T) {
@@ -258,9 +260,9 @@ func TestHostThatIsNoSSHServerIsSaid(t *testing.T) {
 	h := newHost(t)
 	web := gittest.NewServer(t)
 	h.Remote.URL.Host = web.Listener.Addr().String()
-	_, err := h.fetcher.List(t.Context(), h.Remote, fetch.Names{})
+	_, err := h.fetcher.List(t.Context(), h.Remote, gitwire.Names{})
 	t.Log(err)
-	wantError(t, err, fetch.KindUnreachable, "does not go through with the ssh handshake: it ends the connection")
+	wantError(t, err, upstream.KindUnreachable, "does not go through with the ssh handshake: it ends the connection")
 }
 
 // A poll makes a connection each time: this says what that costs the hub, besides round trips.
@@ -271,15 +273,15 @@ func BenchmarkSSHHandshakeAndList(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f := fetch.NewSSH(fetch.Options{Addresses: fetch.NewPolicy(allow), Dir: b.TempDir()})
-	u, err := fetch.ParseURL(s.URL + "/shop.git")
+	f := gitssh.New(upstream.Options{Addresses: upstream.NewPolicy(allow), Dir: b.TempDir()})
+	u, err := upstream.ParseURL(s.URL + "/shop.git")
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := fetch.Remote{URL: u, Credentials: fetch.Credentials{Identity: s.Identity, KnownHosts: s.KnownHosts}}
+	r := upstream.Remote{URL: u, Credentials: upstream.Credentials{Identity: s.Identity, KnownHosts: s.KnownHosts}}
 	before := cpu(b)
 	for b.Loop() {
-		if _, err := f.List(b.Context(), r, fetch.Names{}); err != nil {
+		if _, err := f.List(b.Context(), r, gitwire.Names{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -303,13 +305,13 @@ func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Se
 
 func TestACallersDeadlineIsNoFaultOfTheHost(t *testing.T) {
 	t.Parallel()
-	w := newWay(t, "ssh", fetch.Options{})
+	w := newWay(t, "ssh", upstream.Options{})
 	id := w.newRepo(t, "shop.git").Commit("one", gittest.Files{"a": "1"})
 	r := w.remote(t, "shop.git")
 	l := w.list(t, r)
 	for name, ask := range map[string]func(context.Context) error{
 		"list": func(ctx context.Context) error {
-			_, err := w.List(ctx, r, fetch.Names{})
+			_, err := w.List(ctx, r, gitwire.Names{})
 			return err
 		},
 		"fetch": func(ctx context.Context) error {
@@ -319,7 +321,7 @@ func TestACallersDeadlineIsNoFaultOfTheHost(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		if err := ask(lateContext{ctx}); !errors.Is(err, context.DeadlineExceeded) ||
-			errors.As(err, new(*fetch.Error)) {
+			errors.As(err, new(*upstream.Error)) {
 			t.Errorf("%s: got %v, want the context's error", name, err)
 		}
 		cancel()

@@ -14,7 +14,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const (
@@ -24,10 +26,10 @@ const (
 )
 
 // some are the refs that most sources want.
-func some() fetch.Names { return fetch.Names{Refs: []string{"HEAD", "refs/heads/main"}} }
+func some() gitwire.Names { return gitwire.Names{Refs: []string{"HEAD", "refs/heads/main"}} }
 
 // listNames lists some refs.
-func listNames(t *testing.T, f fetch.Fetcher, r fetch.Remote, names fetch.Names) *fetch.Listing {
+func listNames(t *testing.T, f fetch.Fetcher, r upstream.Remote, names gitwire.Names) *gitwire.Listing {
 	t.Helper()
 	l, err := f.List(t.Context(), r, names)
 	if err != nil {
@@ -37,7 +39,7 @@ func listNames(t *testing.T, f fetch.Fetcher, r fetch.Remote, names fetch.Names)
 }
 
 // wantRefs checks that a listing has exactly these refs, all of one object.
-func wantRefs(t *testing.T, l *fetch.Listing, id string, refs ...string) {
+func wantRefs(t *testing.T, l *gitwire.Listing, id string, refs ...string) {
 	t.Helper()
 	for _, ref := range refs {
 		if got := l.Refs[ref].String(); got != id {
@@ -51,7 +53,7 @@ func wantRefs(t *testing.T, l *fetch.Listing, id string, refs ...string) {
 
 func TestAPollOfManyRefsBringsTheWantedOnes(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": "1"})
 		repo.AddRefs(manyRefs, id)
@@ -92,7 +94,7 @@ func TestWhatGoesOverTheWireOfAPollIsSmall(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	repo.AddRefs(manyRefs, id)
-	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 	for i, requests := range []int{2, 1, 1} { // the host's capabilities are asked for once
 		before := len(server.Log())
 		wantRefs(t, listNames(t, f, r, some()), id, "HEAD", "refs/heads/main")
@@ -107,7 +109,7 @@ func TestWhatGoesOverTheWireOfAPollIsSmall(t *testing.T) {
 		}
 	}
 	server.SetFault(gittest.OnlyVersion0())
-	old := listNames(t, newFetcher(t, fetch.Options{}), r, some())
+	old := listNames(t, newFetcher(t, upstream.Options{}), r, some())
 	log := server.Log()
 	if last := log[len(log)-1]; last.Bytes < 2<<20 || old.Bytes != last.Bytes || !old.Whole() {
 		t.Errorf("in version 0 %d bytes were sent, %d were counted", last.Bytes, old.Bytes)
@@ -116,7 +118,7 @@ func TestWhatGoesOverTheWireOfAPollIsSmall(t *testing.T) {
 
 func TestAFirstFetchBringsNoTagsThatNobodyAskedFor(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		first := repo.Commit("one", gittest.Files{"a": "1"})
 		repo.Work("tag", "-a", "v1", "-m", "of the very commit that is wanted")
@@ -145,7 +147,7 @@ func TestAFirstFetchBringsNoTagsThatNobodyAskedFor(t *testing.T) {
 
 func TestNoneOfTheNamesIsNotNothing(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		r := w.remote(t, "shop.git")
 		for range 2 { // the second time without a look at what the host can do
@@ -168,12 +170,12 @@ func TestNoneOfTheNamesIsNotNothing(t *testing.T) {
 
 func TestTagsAreFollowedInASmallList(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		id := repo.Commit("one", gittest.Files{"a": "1"})
 		repo.Work("tag", "-a", "main", "-m", "called like the branch")
 		repo.Work("push", "--quiet", repo.URLOnDisk(), "refs/tags/main")
-		l := listNames(t, w, w.remote(t, "shop.git"), fetch.Names{Refs: []string{"refs/tags/main", "refs/heads/main"}})
+		l := listNames(t, w, w.remote(t, "shop.git"), gitwire.Names{Refs: []string{"refs/tags/main", "refs/heads/main"}})
 		tag := repo.Bare("rev-parse", "refs/tags/main")
 		if got, ok := l.Commit("refs/tags/main"); !ok || got.String() != id ||
 			l.Refs["refs/tags/main"].String() != tag || l.Refs["refs/heads/main"].String() != id {
@@ -184,7 +186,7 @@ func TestTagsAreFollowedInASmallList(t *testing.T) {
 
 func TestForcePushDeletionAndAnotherHeadAreSeenInASmallList(t *testing.T) {
 	t.Parallel()
-	everyWay(t, fetch.Options{}, func(t *testing.T, w *way) {
+	everyWay(t, upstream.Options{}, func(t *testing.T, w *way) {
 		repo := w.newRepo(t, "shop.git")
 		first := repo.Commit("one", gittest.Files{"a": "1"})
 		r := w.remote(t, "shop.git")
@@ -229,14 +231,14 @@ func TestHostThatIgnoresPrefixesIsFilteredAndBounded(t *testing.T) {
 	repo.AddRefs(manyRefs, id)
 	server.SetFault(withoutPrefixes)
 	r := remote(t, repo.URL())
-	l := listNames(t, newFetcher(t, fetch.Options{}), r, some())
+	l := listNames(t, newFetcher(t, upstream.Options{}), r, some())
 	wantRefs(t, l, id, "HEAD", "refs/heads/main")
 	if l.Bytes < 2<<20 {
 		t.Errorf("all refs came in %d bytes", l.Bytes)
 	}
 	before := len(server.Log())
-	_, err := newFetcher(t, fetch.Options{Limits: fetch.Limits{ListBytes: 1 << 20}}).List(t.Context(), r, some())
-	wantError(t, err, fetch.KindContent, "list of refs is larger than the limit of 1 MiB")
+	_, err := newFetcher(t, upstream.Options{Limits: upstream.Limits{ListBytes: 1 << 20}}).List(t.Context(), r, some())
+	wantError(t, err, upstream.KindContent, "list of refs is larger than the limit of 1 MiB")
 	if got := len(server.Log()) - before; got != 2 {
 		t.Errorf("the poll took %d requests, want 2: in version 0 there would be more of it", got)
 	}
@@ -253,8 +255,8 @@ func TestWhatAHostSaysOfVersion2IsBounded(t *testing.T) {
 		}
 		return true
 	})
-	_, err := newFetcher(t, fetch.Options{}).List(t.Context(), remote(t, server.URL+"/shop.git"), some())
-	wantError(t, err, fetch.KindContent, "its capabilities have no end")
+	_, err := newFetcher(t, upstream.Options{}).List(t.Context(), remote(t, server.URL+"/shop.git"), some())
+	wantError(t, err, upstream.KindContent, "its capabilities have no end")
 }
 
 func TestHostOfVersion0IsAskedOncePerPoll(t *testing.T) {
@@ -263,7 +265,7 @@ func TestHostOfVersion0IsAskedOncePerPoll(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	server.SetFault(gittest.OnlyVersion0())
-	f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+	f, r, m := newFetcher(t, upstream.Options{}), remote(t, repo.URL()), newMirror(t)
 	for range 3 {
 		l := listNames(t, f, r, some())
 		wantRefs(t, l, id, "HEAD", "refs/heads/main")
@@ -315,7 +317,7 @@ func TestHostWhoseVersion2IsBrokenIsAskedInVersion0(t *testing.T) {
 			repo := server.NewRepo(t, "shop.git")
 			id := repo.Commit("one", gittest.Files{"a": "1"})
 			server.SetFault(commands("list", answer))
-			f, r, m := newFetcher(t, fetch.Options{}), remote(t, repo.URL()), newMirror(t)
+			f, r, m := newFetcher(t, upstream.Options{}), remote(t, repo.URL()), newMirror(t)
 			for i, requests := range []int{3, 1, 1} { // the host does not pay twice
 				before := len(server.Log())
 				l := listNames(t, f, r, some())
@@ -343,7 +345,7 @@ func TestHostThatTakesNoHeaderIsAskedWithout(t *testing.T) {
 		http.Error(w, "what is that?", http.StatusBadRequest)
 		return true
 	})
-	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 	for range 3 {
 		wantRefs(t, listNames(t, f, r, some()), id, "HEAD", "refs/heads/main")
 	}
@@ -354,16 +356,16 @@ func TestHostThatTakesNoHeaderIsAskedWithout(t *testing.T) {
 
 func TestHostThatIsOnlyInTroubleIsNotTakenForAnOldOne(t *testing.T) {
 	t.Parallel()
-	for code, kind := range map[int]fetch.Kind{
-		401: fetch.KindCredentials, 403: fetch.KindCredentials,
-		429: fetch.KindThrottled, 502: fetch.KindServer, 503: fetch.KindServer,
+	for code, kind := range map[int]upstream.Kind{
+		401: upstream.KindCredentials, 403: upstream.KindCredentials,
+		429: upstream.KindThrottled, 502: upstream.KindServer, 503: upstream.KindServer,
 	} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			t.Parallel()
 			server := gittest.NewServer(t)
 			repo := server.NewRepo(t, "shop.git")
 			id := repo.Commit("one", gittest.Files{"a": "1"})
-			f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+			f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 			for range 2 { // after a look at what the host can do, and without
 				server.SetFault(commands("list", fails(code)))
 				before := len(server.Log())
@@ -391,7 +393,7 @@ func TestHostThatChangesIsFoundOut(t *testing.T) {
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
-	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 	moved := func(w http.ResponseWriter, r *http.Request) bool {
 		if path, ok := strings.CutPrefix(r.URL.RequestURI(), "/shop.git"); ok {
 			http.Redirect(w, r, "/new.git"+path, http.StatusMovedPermanently)
@@ -431,7 +433,7 @@ func TestHostThatCannotFetchInVersion2IsAskedInVersion0(t *testing.T) {
 			repo := server.NewRepo(t, "shop.git")
 			id := repo.Commit("one", gittest.Files{"a": "1"})
 			server.SetFault(commands("fetch", answer))
-			f, r, m := newFetchers(t, fetch.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
+			f, r, m := newFetchers(t, upstream.Options{Git: fetch.GitBuiltin}), remote(t, repo.URL()), newMirror(t)
 			if _, err := f.Fetch(t.Context(), r, listNames(t, f, r, some()), ids(id), m); err != nil {
 				t.Fatal(err)
 			}
@@ -454,19 +456,19 @@ func TestAFetchThatTheHostRefusesIsNotTriedInVersion0(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer func(http.ResponseWriter)
-		kind   fetch.Kind
+		kind   upstream.Kind
 		says   string
 	}{
-		"in words": {says("0014ERR not our ref\n"), fetch.KindContent, "upstream says: not our ref"},
-		"401":      {fails(401), fetch.KindCredentials, "401"},
-		"502":      {fails(502), fetch.KindServer, "502"},
+		"in words": {says("0014ERR not our ref\n"), upstream.KindContent, "upstream says: not our ref"},
+		"401":      {fails(401), upstream.KindCredentials, "401"},
+		"502":      {fails(502), upstream.KindServer, "502"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := gittest.NewServer(t)
 			repo := server.NewRepo(t, "shop.git")
 			id := repo.Commit("one", gittest.Files{"a": "1"})
-			f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+			f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 			l := listNames(t, f, r, some())
 			server.SetFault(commands("fetch", c.answer))
 			before := len(server.Log())
@@ -484,7 +486,7 @@ func TestAShallowUpstreamIsFetchedInVersion2(t *testing.T) {
 	for _, name := range []string{"http", "ssh"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWay(t, name, fetch.Options{})
+			w := newWay(t, name, upstream.Options{})
 			repo := w.newRepo(t, "shop.git")
 			repo.Commit("one", gittest.Files{"a": "1"})
 			id := repo.Commit("two", gittest.Files{"a": "2"})
@@ -511,7 +513,7 @@ func TestAConnectionThatTheHostClosedFailsNoPoll(t *testing.T) {
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
-	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 	wantRefs(t, listNames(t, f, r, some()), id, "HEAD", "refs/heads/main")
 	closed := false
 	server.SetFault(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -536,7 +538,7 @@ func TestPrefixesAreFew(t *testing.T) {
 	repo := server.NewRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	repo.AddRefs(4000, id)
-	f, r := newFetcher(t, fetch.Options{}), remote(t, repo.URL())
+	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 	var body []byte
 	server.SetFault(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
@@ -546,7 +548,7 @@ func TestPrefixesAreFew(t *testing.T) {
 		return false
 	})
 	for refs, most := range map[int]int{100: 101, 2000: 2} {
-		names := fetch.Names{Refs: []string{"HEAD"}}
+		names := gitwire.Names{Refs: []string{"HEAD"}}
 		for i := range refs {
 			names.Refs = append(names.Refs, fmt.Sprintf("refs/heads/feature/ticket-%06d", i))
 		}
@@ -561,7 +563,7 @@ func TestPrefixesAreFew(t *testing.T) {
 
 func TestSSHHostWhoseVersion2IsBrokenIsAskedInVersion0(t *testing.T) {
 	t.Parallel()
-	w := newWay(t, "ssh", fetch.Options{})
+	w := newWay(t, "ssh", upstream.Options{})
 	repo := w.newRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	r := w.remote(t, "shop.git")
@@ -580,7 +582,7 @@ func TestSSHHostWhoseVersion2IsBrokenIsAskedInVersion0(t *testing.T) {
 
 func TestSSHHostThatTakesNoVariablesIsAskedInVersion0(t *testing.T) {
 	t.Parallel()
-	w := newWay(t, "ssh", fetch.Options{})
+	w := newWay(t, "ssh", upstream.Options{})
 	repo := w.newRepo(t, "shop.git")
 	id := repo.Commit("one", gittest.Files{"a": "1"})
 	r, m := w.remote(t, "shop.git"), newMirror(t)

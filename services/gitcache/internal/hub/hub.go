@@ -23,11 +23,11 @@ import (
 	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/services/gitcache/internal/cloud"
-	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // tokenUser goes with a token that came without a user name: GitHub, GitLab and Gitea take any.
@@ -79,18 +79,18 @@ func verdict(err error) error {
 }
 
 // Credentials reads a secret: a token, or a username and password.
-func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credentials, error) {
+func (c *Console) Credentials(ctx context.Context, secret string) (upstream.Credentials, error) {
 	resp, err := c.secrets.AccessSecret(ctx, &consolev1.AccessSecretRequest{Name: secret})
 	if connect.CodeOf(err) == connect.CodeNotFound {
-		return fetch.Credentials{}, fmt.Errorf("secret %q does not exist. Create it, or correct the name in the source", secret)
+		return upstream.Credentials{}, fmt.Errorf("secret %q does not exist. Create it, or correct the name in the source", secret)
 	}
 	if err != nil {
-		return fetch.Credentials{}, fmt.Errorf("secret %q can't be read: the console answers %s. Fairlead tries again", secret, connect.CodeOf(err))
+		return upstream.Credentials{}, fmt.Errorf("secret %q can't be read: the console answers %s. Fairlead tries again", secret, connect.CodeOf(err))
 	}
 	data := resp.GetData()
-	credentials := fetch.Credentials{
+	credentials := upstream.Credentials{
 		Username: data["username"], Password: data["password"], CA: data["ca.crt"],
-		GitHubApp: fetch.GitHubApp{
+		GitHubApp: upstream.GitHubApp{
 			ID: data["githubAppID"], InstallationID: data["githubAppInstallationID"], PrivateKey: data["githubAppPrivateKey"],
 		},
 		Identity: data["identity"], Passphrase: data["passphrase"], KnownHosts: data["known_hosts"],
@@ -103,7 +103,7 @@ func (c *Console) Credentials(ctx context.Context, secret string) (fetch.Credent
 			credentials.Username = tokenUser
 		}
 	}
-	if credentials == (fetch.Credentials{}) {
+	if credentials == (upstream.Credentials{}) {
 		return credentials, fmt.Errorf("secret %q has neither a token nor a username and password, nor an identity, a GitHub App, a .dockerconfigjson, accesskey and secretkey, or a ca.crt. Add the keys", secret)
 	}
 	return credentials, nil
@@ -138,11 +138,11 @@ func (c *Catalog) Sources() (sources []owner.Source, known, live bool) {
 }
 
 // registry is how the registry of a source may be asked; the zero value: it is in none.
-func registry(u catalog.Upstream) fetch.Registry {
+func registry(u catalog.Upstream) upstream.Registry {
 	if !giturl.IsRegistry(u.URL) {
-		return fetch.Registry{}
+		return upstream.Registry{}
 	}
-	return fetch.Registry{
+	return upstream.Registry{
 		Is: true, Insecure: u.Registry.Insecure, Unverified: u.Registry.SkipTLSVerify,
 		TokenHosts: strings.Join(u.Registry.TokenHosts, " "), Mirrors: strings.Join(u.Registry.Mirrors, " "),
 	}
@@ -165,11 +165,11 @@ func cloudOf(a consolev1.CloudAuth) cloud.Name {
 const defaultRegion = "us-east-1"
 
 // bucket is which bucket a source is; the zero value: it is none.
-func bucket(b *consolev1.BucketSource) fetch.Bucket {
+func bucket(b *consolev1.BucketSource) upstream.Bucket {
 	if b == nil {
-		return fetch.Bucket{}
+		return upstream.Bucket{}
 	}
-	return fetch.Bucket{
+	return upstream.Bucket{
 		Is: true, Name: b.GetBucketName(), Prefix: b.GetPrefix(), Region: cmp.Or(b.GetRegion(), defaultRegion), Versioned: b.GetVersioned(),
 		Insecure: b.GetInsecure(), Unverified: b.GetInsecureSkipTlsVerify(),
 	}

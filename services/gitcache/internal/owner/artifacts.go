@@ -10,9 +10,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/registry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/semver"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // A repository of artifacts is a source as any other: a tag, a range of tags or a digest is a ref, and the layers of the artifact
@@ -20,7 +21,7 @@ import (
 // manifest is another.
 
 // listArtifacts asks the registry what the wanted refs stand for.
-func (t *tenure) listArtifacts(ctx context.Context, s Source) (r fetch.Remote, artifacts *fetch.Artifacts, err error) {
+func (t *tenure) listArtifacts(ctx context.Context, s Source) (r upstream.Remote, artifacts *registry.Artifacts, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -35,7 +36,7 @@ func (t *tenure) listArtifacts(ctx context.Context, s Source) (r fetch.Remote, a
 }
 
 // planArtifacts is what a registry's answers mean for the wanted refs.
-func (t *tenure) planArtifacts(s Source, artifacts *fetch.Artifacts) *plan {
+func (t *tenure) planArtifacts(s Source, artifacts *registry.Artifacts) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	o := t.mirror.Objects()
 	defer o.Close()
@@ -59,7 +60,7 @@ func (t *tenure) planArtifacts(s Source, artifacts *fetch.Artifacts) *plan {
 }
 
 // findArtifact looks a wanted ref up in a registry's answers; nil and why, if it is not there.
-func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *fetch.Artifacts, ref string) (f *found, why string, isMissing bool) {
+func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *registry.Artifacts, ref string) (f *found, why string, isMissing bool) {
 	if plumbing.IsHash(ref) {
 		id := plumbing.NewHash(ref)
 		if !o.Has(id) {

@@ -19,10 +19,11 @@ import (
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // maxNeededBases are fetched for the folders of services, all in all: repositories at revisions.
@@ -54,7 +55,7 @@ func isDependency(ref string) bool {
 
 // bringBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts, what can't be had is
 // told, and the refs are published all the same.
-func (t *tenure) bringBases(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if !s.HasDependencies {
 		return nil
 	}
@@ -102,13 +103,13 @@ func (t *tenure) bringBases(ctx context.Context, r fetch.Remote, s Source, p *pl
 	return nil
 }
 
-func newBases(t *tenure, r fetch.Remote, s Source) *bases {
+func newBases(t *tenure, r upstream.Remote, s Source) *bases {
 	b := &bases{t: t, s: s, found: map[string]mirror.Head{}, needed: map[string]bool{}, failed: map[string]error{}}
-	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*fetch.Listing{}, known: map[string][]plumbing.Hash{}}
+	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*gitwire.Listing{}, known: map[string][]plumbing.Hash{}}
 	for ref, h := range t.heads {
 		text, isBase := strings.CutPrefix(ref, remotebase.RefPrefix)
 		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.hasObject(h.Commit) { // a revision with an @ costs a longer answer
-			if u, err := fetch.ParseURL(text[:i]); err == nil {
+			if u, err := upstream.ParseURL(text[:i]); err == nil {
 				b.g.known[u.String()] = append(b.g.known[u.String()], h.Commit)
 			}
 		}
@@ -269,7 +270,7 @@ func (b *bases) admitBase(base remotebase.Base) error {
 
 // fetchRepository brings a repository into the mirror, and makes a head of the commit that its revision stands for, or stood for when it was fetched first.
 func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err error) {
-	u, err := fetch.ParseURL(base.Repository)
+	u, err := upstream.ParseURL(base.Repository)
 	if err != nil {
 		return err
 	}
@@ -323,7 +324,7 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 		}
 	}
 	names := refNames(revision)
-	l, err := b.g.listNames(ctx, u, fetch.Names{Refs: slices.Clone(names)})
+	l, err := b.g.listNames(ctx, u, gitwire.Names{Refs: slices.Clone(names)})
 	if err != nil {
 		return object, "", b.holdOff(ctx, at, err)
 	}

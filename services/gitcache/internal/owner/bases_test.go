@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/remotebase"
-	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const farBase = "https://a.example.com/org/repo//plain?ref=v1"
@@ -41,8 +41,8 @@ func basedOn(t *testing.T) (*tenure, Source, mirror.Head) {
 	return tn, s, mirror.Head{Ref: baseOf(t, farBase).Ref(), Commit: commit}
 }
 
-func gitRemote() fetch.Remote {
-	return fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com", Path: "/team/shop"}}
+func gitRemote() upstream.Remote {
+	return upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com", Path: "/team/shop"}}
 }
 
 // As with git fetch.

@@ -12,9 +12,10 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/submodule"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // bringModule fetches one commit of one submodule. A fetch that failed is not tried again with every poll.
@@ -48,24 +49,24 @@ func (g *gatherer) bringModule(ctx context.Context, m submodule.Module) error {
 }
 
 // listModule asks where a submodule's default branch is, and what else there is only if that must be known.
-func (g *gatherer) listModule(ctx context.Context, m submodule.Module) (*fetch.Listing, error) {
+func (g *gatherer) listModule(ctx context.Context, m submodule.Module) (*gitwire.Listing, error) {
 	if g.wasRefused(m.Commit) {
 		return g.listAll(ctx, m.URL)
 	}
 	if l, ok := g.listings[m.URL.String()]; ok {
 		return l, nil
 	}
-	return g.listNames(ctx, m.URL, fetch.Names{Refs: []string{RefHead}})
+	return g.listNames(ctx, m.URL, gitwire.Names{Refs: []string{RefHead}})
 }
 
-func (g *gatherer) listAll(ctx context.Context, u *url.URL) (*fetch.Listing, error) {
+func (g *gatherer) listAll(ctx context.Context, u *url.URL) (*gitwire.Listing, error) {
 	if l, ok := g.listings[u.String()]; ok && l.Whole() {
 		return l, nil
 	}
-	return g.listNames(ctx, u, fetch.Names{})
+	return g.listNames(ctx, u, gitwire.Names{})
 }
 
-func (g *gatherer) listNames(ctx context.Context, u *url.URL, names fetch.Names) (*fetch.Listing, error) {
+func (g *gatherer) listNames(ctx context.Context, u *url.URL, names gitwire.Names) (*gitwire.Listing, error) {
 	l, err := g.t.loop.o.deps.Fetcher.List(ctx, g.remoteOf(u), names)
 	if err != nil {
 		return nil, g.explainError(u, err)
@@ -82,11 +83,11 @@ func (g *gatherer) wasRefused(commit plumbing.Hash) bool {
 
 // fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may have
 // it. In version 2 of the protocol upstream does not say beforehand what it hands out.
-func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *fetch.Listing) error {
+func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *gitwire.Listing) error {
 	tip, listed := tipOf(l, m.Commit)
 	if !g.wasRefused(m.Commit) && (listed || l.AllowsAny()) {
 		err := g.fetchWants(ctx, m, l, []plumbing.Hash{tip})
-		if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindContent {
+		if known, ok := errors.AsType[*upstream.Error](err); !ok || known.Kind != upstream.KindContent {
 			return err
 		}
 	}
@@ -101,7 +102,7 @@ func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *fetch
 }
 
 // fetchWants brings objects of which one is, or has in its history, a submodule's commit.
-func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *fetch.Listing, wants []plumbing.Hash) error {
+func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *gitwire.Listing, wants []plumbing.Hash) error {
 	if len(wants) > 0 {
 		if err := g.t.fetchInto(ctx, g.remoteOf(m.URL), l, wants, g.targetOf(m.URL)); err != nil {
 			return g.explainError(m.URL, err)
@@ -119,7 +120,7 @@ func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *fetch.
 const maxTips = 256
 
 // missingTips are the tips of branches that are not here, the default branch first.
-func (g *gatherer) missingTips(l *fetch.Listing) (tips []plumbing.Hash) {
+func (g *gatherer) missingTips(l *gitwire.Listing) (tips []plumbing.Hash) {
 	for _, ref := range append([]string{RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
 		id, ok := l.Refs[ref]
 		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.hasObject(id) {
@@ -133,20 +134,20 @@ const branchPrefix = "refs/heads/"
 
 // remoteOf is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows; those of its proxy
 // are for the proxy. The authority and the keys of a host go with the host.
-func (g *gatherer) remoteOf(u *url.URL) fetch.Remote {
+func (g *gatherer) remoteOf(u *url.URL) upstream.Remote {
 	r := g.source
 	r.URL = u
 	switch {
 	case g.lendsCredentials(u):
-	case fetch.SameOrigin(u, g.source.URL):
+	case upstream.SameOrigin(u, g.source.URL):
 		r.Secret = ""
-		r.Credentials = fetch.Credentials{
+		r.Credentials = upstream.Credentials{
 			CA: r.Credentials.CA, KnownHosts: r.Credentials.KnownHosts,
 			ProxyUsername: g.source.Credentials.ProxyUsername, ProxyPassword: g.source.Credentials.ProxyPassword,
 		}
 	default:
 		r.Secret = ""
-		r.Credentials = fetch.Credentials{
+		r.Credentials = upstream.Credentials{
 			ProxyUsername: g.source.Credentials.ProxyUsername, ProxyPassword: g.source.Credentials.ProxyPassword,
 		}
 	}
@@ -156,7 +157,7 @@ func (g *gatherer) remoteOf(u *url.URL) fetch.Remote {
 // lendsCredentials tells whether a repository gets the source's credentials: a commit names its submodules, and its author may read less than the
 // credentials do.
 func (g *gatherer) lendsCredentials(u *url.URL) bool {
-	if !fetch.SameOrigin(u, g.source.URL) {
+	if !upstream.SameOrigin(u, g.source.URL) {
 		return false
 	}
 	at, ok := repositoryOf(u)
@@ -186,21 +187,21 @@ func repositoryOf(u *url.URL) (string, bool) {
 
 // explainError adds what the fetcher can't know: why there are no credentials.
 func (g *gatherer) explainError(u *url.URL, err error) error {
-	var known *fetch.Error
+	var known *upstream.Error
 	if !errors.As(err, &known) {
 		return err
 	}
-	if known.Kind == fetch.KindCredentials && fetch.SameOrigin(u, g.source.URL) && !g.lendsCredentials(u) {
+	if known.Kind == upstream.KindCredentials && upstream.SameOrigin(u, g.source.URL) && !g.lendsCredentials(u) {
 		return fmt.Errorf("%s wants credentials, and those of the source are for repositories of the same owner. Name %s in the source's git.submoduleRepositories if its author may read that", u.Host, strings.Trim(u.Path, "/"))
 	}
-	if known.Kind == fetch.KindCredentials && !fetch.SameOrigin(u, g.source.URL) {
+	if known.Kind == upstream.KindCredentials && !upstream.SameOrigin(u, g.source.URL) {
 		return fmt.Errorf("%s wants credentials, and those of the source go to %s only. Make the %s readable for everybody, or keep it on that host", u.Host, g.source.URL.Host, g.what)
 	}
 	return err
 }
 
 // targetOf is the mirror for objects of another repository: only what is here of that one is told there.
-func (g *gatherer) targetOf(u *url.URL) fetch.Target {
+func (g *gatherer) targetOf(u *url.URL) upstream.Target {
 	if g.known == nil {
 		g.known = map[string][]plumbing.Hash{}
 		for _, h := range g.t.heads {

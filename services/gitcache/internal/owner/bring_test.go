@@ -4,11 +4,11 @@ import (
 	"net/url"
 	"testing"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // lent is what a repository gets of a source at from, whose spec names repositories of others.
-func lent(t *testing.T, from, at string, allowed ...string) fetch.Remote {
+func lent(t *testing.T, from, at string, allowed ...string) upstream.Remote {
 	t.Helper()
 	parse := func(text string) *url.URL {
 		u, err := url.Parse(text)
@@ -17,7 +17,7 @@ func lent(t *testing.T, from, at string, allowed ...string) fetch.Remote {
 		}
 		return u
 	}
-	g := &gatherer{allowed: allowed, source: fetch.Remote{URL: parse(from), Secret: "login", Credentials: fetch.Credentials{
+	g := &gatherer{allowed: allowed, source: upstream.Remote{URL: parse(from), Secret: "login", Credentials: upstream.Credentials{
 		Username: "ada", Password: "s3cret", CA: "authority", KnownHosts: "keys", ProxyUsername: "way",
 		ProxyPassword: "out",
 	}}}
@@ -75,7 +75,7 @@ func TestCredentialsAreLentInTheFolderOfTheSourceAndWhereItSaysSo(t *testing.T) 
 func TestWhatAHostIsKnownByStaysThere(t *testing.T) {
 	t.Parallel()
 	const from = "https://git.example.com/team/shop"
-	way := fetch.Credentials{ProxyUsername: "way", ProxyPassword: "out"}
+	way := upstream.Credentials{ProxyUsername: "way", ProxyPassword: "out"}
 	if got := lent(t, from, "https://git.example.org/team/libs").Credentials; got != way {
 		t.Errorf("another host gets %+v", got)
 	}
@@ -90,9 +90,9 @@ func TestWhatAHostIsKnownByStaysThere(t *testing.T) {
 func TestARepositoryOfDependenciesGetsTheAuthorityOfItsOwnOriginOnly(t *testing.T) {
 	t.Parallel()
 	proxy := &url.URL{Scheme: "http", Host: "proxy.example.com:3128"}
-	d := &dependencies{source: fetch.Remote{
+	d := &dependencies{source: upstream.Remote{
 		URL: &url.URL{Scheme: "https", Host: "charts.example.com", Path: "/stable"}, Secret: "login", Proxy: proxy,
-		Credentials: fetch.Credentials{
+		Credentials: upstream.Credentials{
 			Username: "ada", Password: "s3cret", CA: "authority", ProxyUsername: "way",
 			ProxyPassword: "out",
 		},
@@ -108,7 +108,7 @@ func TestARepositoryOfDependenciesGetsTheAuthorityOfItsOwnOriginOnly(t *testing.
 		if err != nil {
 			t.Fatalf("%s: %v", at, err)
 		}
-		if wants := (fetch.Credentials{CA: want, ProxyUsername: "way", ProxyPassword: "out"}); r.Secret != "" ||
+		if wants := (upstream.Credentials{CA: want, ProxyUsername: "way", ProxyPassword: "out"}); r.Secret != "" ||
 			r.Credentials != wants {
 			t.Errorf("%s gets %+v, want %+v", at, r.Credentials, wants)
 		}

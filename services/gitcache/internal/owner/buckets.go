@@ -7,15 +7,16 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // A bucket is a source as any other: it has one ref, HEAD, and its content is a commit in the mirror. The head's Object stands for
 // the list of the bucket: while that stays nothing is downloaded.
 
 // listBucket asks what there is.
-func (t *tenure) listBucket(ctx context.Context, s Source) (r fetch.Remote, l *fetch.BucketList, err error) {
+func (t *tenure) listBucket(ctx context.Context, s Source) (r upstream.Remote, l *buckets.List, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -28,7 +29,7 @@ func (t *tenure) listBucket(ctx context.Context, s Source) (r fetch.Remote, l *f
 }
 
 // planBucket is what a list means for the wanted refs.
-func (t *tenure) planBucket(s Source, l *fetch.BucketList) *plan {
+func (t *tenure) planBucket(s Source, l *buckets.List) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	if len(l.Objects) == 0 { // all at once: rather the wrong place than what is wanted
 		p.troubles = append(p.troubles, trouble{text: fmt.Sprintf("the bucket has no object there. %s. Upload the files, or correct bucketName and prefix of the source", t.describeKept(RefHead))})
@@ -51,7 +52,7 @@ func (t *tenure) planBucket(s Source, l *fetch.BucketList) *plan {
 }
 
 // findBucket finds the content of a ref; nil and why, if there is none.
-func (t *tenure) findBucket(s Source, o *mirror.Objects, l *fetch.BucketList, ref string) (f *found, why string) {
+func (t *tenure) findBucket(s Source, o *mirror.Objects, l *buckets.List, ref string) (f *found, why string) {
 	switch {
 	case plumbing.IsHash(ref):
 		id := plumbing.NewHash(ref)
@@ -71,10 +72,10 @@ func (t *tenure) findBucket(s Source, o *mirror.Objects, l *fetch.BucketList, re
 }
 
 // fetchBucket brings the objects. The bucket may have changed since it was listed: then what is found is what it is now.
-func (t *tenure) fetchBucket(ctx context.Context, r fetch.Remote, f *found, into fetch.Target) (plumbing.Hash, int64, error) {
+func (t *tenure) fetchBucket(ctx context.Context, r upstream.Remote, f *found, into upstream.Target) (plumbing.Hash, int64, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
-	has := func(id plumbing.Hash) bool { return into == fetch.Target(t.mirror) && o.Has(id) } // a fresh mirror has nothing
+	has := func(id plumbing.Hash) bool { return into == upstream.Target(t.mirror) && o.Has(id) } // a fresh mirror has nothing
 	now, commit, n, err := t.loop.o.deps.Buckets.FetchBucket(ctx, r, f.bucket, t.bucket, has, into)
 	if err != nil {
 		return commit, n, err

@@ -17,10 +17,11 @@ import (
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // A repository of charts is a source as any other: a chart and a version are a ref, the package of the version that fits
@@ -31,7 +32,7 @@ import (
 func wantedCharts(s Source) []string { return slices.Sorted(maps.Keys(s.Wants)) }
 
 // listCharts asks for the index.
-func (t *tenure) listCharts(ctx context.Context, s Source) (r fetch.Remote, charts *fetch.Charts, err error) {
+func (t *tenure) listCharts(ctx context.Context, s Source) (r upstream.Remote, charts *chartrepo.Charts, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -46,7 +47,7 @@ func (t *tenure) listCharts(ctx context.Context, s Source) (r fetch.Remote, char
 }
 
 // planCharts is what an index means for the wanted refs.
-func (t *tenure) planCharts(r fetch.Remote, s Source, charts *fetch.Charts) *plan {
+func (t *tenure) planCharts(r upstream.Remote, s Source, charts *chartrepo.Charts) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	o := t.mirror.Objects()
 	defer o.Close()
@@ -78,7 +79,7 @@ func (t *tenure) planCharts(r fetch.Remote, s Source, charts *fetch.Charts) *pla
 
 // findChart looks a wanted ref up in an index; nil and why, if it is not there. A chart that the registry refuses is not
 // missing: nobody knows whether it is there.
-func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, ref string) (f *found, why string, isMissing bool) {
+func (t *tenure) findChart(s Source, o *mirror.Objects, charts *chartrepo.Charts, ref string) (f *found, why string, isMissing bool) {
 	if plumbing.IsHash(ref) {
 		id := plumbing.NewHash(ref)
 		if !o.Has(id) {
@@ -100,7 +101,7 @@ func (t *tenure) findChart(s Source, o *mirror.Objects, charts *fetch.Charts, re
 		return nil, noVersion(s, ref, choice), true
 	}
 	f = &found{
-		object: fetch.ChartID(choice.Version), listed: choice.Version, newer: choice.Newer(),
+		object: chartrepo.ChartID(choice.Version), listed: choice.Version, newer: choice.Newer(),
 		resolved: catalog.ChartRef(choice.Version.Chart, choice.Version.Version),
 	}
 	f.commit = t.commitOfChart(o, f.object)
@@ -158,7 +159,7 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 }
 
 // bringCharts downloads what the plan wants, and makes heads of it. A chart that can't be had is in no other chart's way.
-func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *plan) (moved bool, err error) {
+func (t *tenure) bringCharts(ctx context.Context, r upstream.Remote, s Source, p *plan) (moved bool, err error) {
 	if err := t.verifyContent(ctx, r, s, p); err != nil {
 		return false, err
 	}
@@ -167,18 +168,18 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 			return false, p.err
 		}
 	}
-	into, use := fetch.Target(t.mirror), func() error { return nil }
+	into, use := upstream.Target(t.mirror), func() error { return nil }
 	if p.fresh {
 		fresh, err := t.mirror.Fresh()
 		if err != nil {
-			return false, &fetch.Error{Kind: fetch.KindStorage, Message: "make a fresh mirror: " + err.Error()}
+			return false, &upstream.Error{Kind: upstream.KindStorage, Message: "make a fresh mirror: " + err.Error()}
 		}
 		into, use = fresh, fresh.Use
 	}
 	err = t.fetchCharts(ctx, r, s, p, into)
 	if err == nil {
 		if err = use(); err != nil {
-			err = &fetch.Error{Kind: fetch.KindStorage, Message: "use the fresh mirror: " + err.Error()}
+			err = &upstream.Error{Kind: upstream.KindStorage, Message: "use the fresh mirror: " + err.Error()}
 		}
 	}
 	if err != nil {
@@ -194,7 +195,7 @@ func (t *tenure) bringCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 }
 
 // fetchCharts downloads each wanted package once.
-func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *plan, into fetch.Target) error {
+func (t *tenure) fetchCharts(ctx context.Context, r upstream.Remote, s Source, p *plan, into upstream.Target) error {
 	done, silent, before := map[plumbing.Hash]bool{}, silentHosts{own: r.URL.Host, by: map[string]int{}}, len(p.troubles)
 	defer func() { // in one order with each poll: the same troubles are the same problem
 		slices.SortStableFunc(p.troubles[before:], func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) })
@@ -210,7 +211,7 @@ func (t *tenure) fetchCharts(ctx context.Context, r fetch.Remote, s Source, p *p
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindStorage {
+				if known, ok := errors.AsType[*upstream.Error](err); ok && known.Kind == upstream.KindStorage {
 					return err
 				}
 				t.forgetCredentials(err)
@@ -241,8 +242,8 @@ func (t *tenure) servedFirst(p *plan) []string {
 }
 
 // errUnserved is for a package that is not asked for, because too many others had no answer.
-var errUnserved = &fetch.Error{
-	Kind:    fetch.KindUnreachable,
+var errUnserved = &upstream.Error{
+	Kind:    upstream.KindUnreachable,
 	Message: "its package was not asked for in this poll, because other requests for packages had no answer",
 }
 
@@ -262,8 +263,8 @@ func (t *tenure) dropPackage(s Source, p *plan, object plumbing.Hash, err error)
 }
 
 // fetchChart downloads one package. A host that is silent is not asked: what it did not answer before stays the error.
-func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into fetch.Target, silent *silentHosts) error {
-	object, host := f.object, fetch.PackageHost(r, f.listed)
+func (t *tenure) fetchChart(ctx context.Context, r upstream.Remote, f *found, into upstream.Target, silent *silentHosts) error {
+	object, host := f.object, chartrepo.PackageHost(r, f.listed)
 	key := wantsKey([]plumbing.Hash{object})
 	if err := t.pauses.Check(key); err != nil {
 		return err
@@ -291,18 +292,18 @@ func (t *tenure) fetchChart(ctx context.Context, r fetch.Remote, f *found, into 
 		return nil
 	}
 	span.SetStatus(codes.Error, "fetch")
-	switch known, _ := errors.AsType[*fetch.Error](err); {
+	switch known, _ := errors.AsType[*upstream.Error](err); {
 	case known == nil:
-	case known.Kind == fetch.KindContent:
+	case known.Kind == upstream.KindContent:
 		t.pauses.Add(key, err, pause.MostSpoiled) // the same would come again
-	case known.Kind == fetch.KindTimeout, known.Kind == fetch.KindUnreachable:
+	case known.Kind == upstream.KindTimeout, known.Kind == upstream.KindUnreachable:
 		silent.addHost(host)
 		t.unserved[object] = silence{err, time.Now()}
 	}
 	return err
 }
 
-func (t *tenure) fetchPackage(ctx context.Context, r fetch.Remote, f *found, into fetch.Target) (plumbing.Hash, int64, error) {
+func (t *tenure) fetchPackage(ctx context.Context, r upstream.Remote, f *found, into upstream.Target) (plumbing.Hash, int64, error) {
 	switch {
 	case f.artifact != nil:
 		return t.loop.o.deps.Artifacts.FetchArtifact(ctx, r, *f.artifact, into)

@@ -12,24 +12,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/helm"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // packages are hosts of packages: a dead one, and one that has none of them.
 type packages struct {
-	fetch.ChartFetcher
+	chartrepo.Fetcher
 	asked []string
 }
 
-func (f *packages) FetchChart(_ context.Context, _ fetch.Remote, v helm.Version,
-	_ fetch.Target,
+func (f *packages) FetchChart(_ context.Context, _ upstream.Remote, v helm.Version,
+	_ upstream.Target,
 ) (plumbing.Hash, int64, error) {
 	f.asked = append(f.asked, v.Chart)
 	if strings.HasPrefix(v.URL, "https://dead.example.com/") {
-		return plumbing.ZeroHash, 0, &fetch.Error{Kind: fetch.KindUnreachable, Message: v.Chart + " is not reachable"}
+		return plumbing.ZeroHash, 0, &upstream.Error{Kind: upstream.KindUnreachable, Message: v.Chart + " is not reachable"}
 	}
-	return plumbing.ZeroHash, 0, &fetch.Error{Kind: fetch.KindNotFound, Message: "404"}
+	return plumbing.ZeroHash, 0, &upstream.Error{Kind: upstream.KindNotFound, Message: "404"}
 }
 
 // A damaged mirror needs all packages once more. A dead host of packages takes the time of three requests, and not of
@@ -56,7 +57,7 @@ func TestADeadHostOfPackagesDoesNotHoldADamagedMirror(t *testing.T) {
 			p.wants = append(p.wants, f.object)
 		}
 		hosts.asked = nil
-		r := fetch.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}
+		r := upstream.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}
 		if err := tn.fetchCharts(t.Context(), r, tn.loop.currentSource(), p, tn.mirror); err != nil {
 			t.Fatal(err)
 		}

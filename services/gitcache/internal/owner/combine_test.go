@@ -17,8 +17,10 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // record is a console that keeps what is published.
@@ -39,15 +41,15 @@ func (r *record) Publish(_ context.Context, p Publication) error {
 	return nil
 }
 
-func (*record) Credentials(context.Context, string) (fetch.Credentials, error) {
-	return fetch.Credentials{}, nil
+func (*record) Credentials(context.Context, string) (upstream.Credentials, error) {
+	return upstream.Credentials{}, nil
 }
 
 // silent is a host that answers nothing.
 type silent struct{ fetch.Fetcher }
 
-func (silent) List(context.Context, fetch.Remote, fetch.Names) (*fetch.Listing, error) {
-	return nil, &fetch.Error{Kind: fetch.KindUnreachable, Message: "the host is down"}
+func (silent) List(context.Context, upstream.Remote, gitwire.Names) (*gitwire.Listing, error) {
+	return nil, &upstream.Error{Kind: upstream.KindUnreachable, Message: "the host is down"}
 }
 
 // newCombining is a tenure of a source whose host is down, with a combination to make of what was fetched before. open

@@ -24,12 +24,13 @@ import (
 	"fairlead.dev/platform/loopback"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const (
@@ -52,7 +53,7 @@ const (
 type dependencies struct {
 	t       *tenure
 	s       Source
-	source  fetch.Remote
+	source  upstream.Remote
 	indexes map[string]*index // by the key of the repository
 	failed  map[depend.Chart]error
 	found   map[string]mirror.Head // by ref
@@ -87,8 +88,8 @@ func (r repository) repositoryKey() string {
 // index is what a repository has of the wanted charts.
 type index struct {
 	repository
-	remote fetch.Remote
-	charts *fetch.Charts
+	remote upstream.Remote
+	charts *chartrepo.Charts
 	trust  *contentTrust // nil: it was not needed yet
 	err    error
 }
@@ -105,7 +106,7 @@ var errDependTime = fmt.Errorf("what this poll fetches of repositories took long
 
 // fetchDependencies fetches the charts of repositories that charts in the folders of services depend on. What can't be had is told, and the refs are
 // published all the same: a folder that lacks something is refused by itself, and others go on.
-func (t *tenure) fetchDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	p.needed = map[string]bool{}
 	if !s.HasDependencies {
 		return nil
@@ -274,7 +275,7 @@ func (d *dependencies) findRepository(c depend.Chart) (repository, error) {
 func sameRepository(a, b string) bool {
 	x, errX := url.Parse(a)
 	y, errY := url.Parse(b)
-	return errX == nil && errY == nil && fetch.SameOrigin(x, y) && path.Clean("/"+x.Path) == path.Clean("/"+y.Path) && x.RawQuery == y.RawQuery
+	return errX == nil && errY == nil && upstream.SameOrigin(x, y) && path.Clean("/"+x.Path) == path.Clean("/"+y.Path) && x.RawQuery == y.RawQuery
 }
 
 // admitLocked is admit, and says that the lock is about another repository than the source of the name.
@@ -414,7 +415,7 @@ func explainError(err error, at repository, c depend.Chart) error {
 	if at.source != nil {
 		return fmt.Errorf("source %q: %w", at.source.Name, err)
 	}
-	if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindCredentials {
+	if known, ok := errors.AsType[*upstream.Error](err); !ok || known.Kind != upstream.KindCredentials {
 		return err
 	}
 	return fmt.Errorf("%s wants credentials for it, or does not have it, and what is of no source is fetched without. Add a source with helm, its url and a secret, "+
@@ -460,7 +461,7 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 
 // downloadChart fetches a package into the mirror.
 func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Version) (plumbing.Hash, error) {
-	key := wantsKey([]plumbing.Hash{fetch.ChartID(v)}) + at.repositoryKey()
+	key := wantsKey([]plumbing.Hash{chartrepo.ChartID(v)}) + at.repositoryKey()
 	if err := d.t.pauses.Check(key); err != nil {
 		return plumbing.ZeroHash, err
 	}
@@ -503,7 +504,7 @@ func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Vers
 		return err
 	}
 	d.found[c.Ref()] = mirror.Head{
-		Ref: c.Ref(), Object: fetch.ChartID(v), Commit: commit, CommitTime: v.Created, Subject: is.Subject,
+		Ref: c.Ref(), Object: chartrepo.ChartID(v), Commit: commit, CommitTime: v.Created, Subject: is.Subject,
 		FetchTime: time.Now().UTC().Truncate(time.Microsecond), Traceparent: telemetry.Inject(ctx), SignedBy: signedBy,
 	}
 	return nil
@@ -512,24 +513,24 @@ func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Vers
 // remoteOf is how a repository is asked: as its source says, if it has one. Otherwise authors of charts may be allowed to read less than the credentials of
 // the charts' own source are: these are not sent.
 // Those of that source's proxy are for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
-func (d *dependencies) remoteOf(ctx context.Context, of repository) (fetch.Remote, error) {
+func (d *dependencies) remoteOf(ctx context.Context, of repository) (upstream.Remote, error) {
 	if of.source != nil {
 		return d.t.remoteOf(ctx, *of.source)
 	}
-	r := fetch.Remote{Proxy: d.source.Proxy}
+	r := upstream.Remote{Proxy: d.source.Proxy}
 	if giturl.IsRegistry(of.url) {
 		r.Registry.Is = true
 		if u, err := url.Parse(of.url); err == nil && loopback.Host(u.Hostname()) {
 			r.Registry.Insecure, r.Proxy = true, nil
 		}
 	}
-	u, err := fetch.ParseChartsURL(of.url, r.Registry)
+	u, err := chartrepo.ParseURL(of.url, r.Registry)
 	if err != nil {
 		return r, err
 	}
 	r.URL = u
 	r.Credentials.ProxyUsername, r.Credentials.ProxyPassword = d.source.Credentials.ProxyUsername, d.source.Credentials.ProxyPassword
-	if fetch.SameOrigin(u, d.source.URL) {
+	if upstream.SameOrigin(u, d.source.URL) {
 		r.Credentials.CA = d.source.Credentials.CA // what a host is known by goes with the host
 	}
 	return r, nil

@@ -14,9 +14,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/services/gitcache/internal/depend"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // A repository whose versions begin with v has the version that a chart wants without it, as for Helm, and the other
@@ -139,7 +140,7 @@ func TestWhatWasFetchedFromAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
 	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Object: tn.heads[RefHead].Commit, Commit: tn.heads[RefHead].Commit}
 	p := &plan{}
-	if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+	if err := tn.fetchDependencies(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
 	}
 	if !p.needed[c.Ref()] || len(p.troubles) != 1 || !strings.Contains(p.troubles[0].text, "b.example.com") {
@@ -153,7 +154,7 @@ func TestNoDependencyIsDroppedWhileAFolderCannotBeRead(t *testing.T) {
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": chart(1, "b.example.com")})
 	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "x", Rules: "not canonical"})
 	p := &plan{}
-	if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+	if err := tn.fetchDependencies(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
 	}
 	if p.needed != nil {
@@ -168,7 +169,7 @@ func TestADependencyThatAnotherReplicaPublishedIsKept(t *testing.T) {
 	tn, s := dependent(t, map[string]depend.Chart{"deploy": c})
 	tn.heads[c.Ref()] = mirror.Head{Ref: c.Ref(), Commit: tn.heads[RefHead].Commit}
 	p := &plan{}
-	if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+	if err := tn.fetchDependencies(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 		t.Fatal(err)
 	}
 	if moved, err := tn.settleDependencies(p); err != nil || !moved {
@@ -181,13 +182,13 @@ func TestADependencyThatAnotherReplicaPublishedIsKept(t *testing.T) {
 
 // slowCharts are repositories of charts: one that hangs, and others that have nothing.
 type slowCharts struct {
-	fetch.ChartFetcher
+	chartrepo.Fetcher
 	asked []string
 }
 
-func (f *slowCharts) ListCharts(ctx context.Context, r fetch.Remote, _ []string,
-	_ *fetch.Charts,
-) (*fetch.Charts, error) {
+func (f *slowCharts) ListCharts(ctx context.Context, r upstream.Remote, _ []string,
+	_ *chartrepo.Charts,
+) (*chartrepo.Charts, error) {
 	f.asked = append(f.asked, r.URL.Path)
 	if r.URL.Path == "/slow" {
 		<-ctx.Done()
@@ -208,7 +209,7 @@ func TestARepositoryThatTookAllTimeIsAskedLast(t *testing.T) {
 		var told [2]string
 		for i := range told {
 			p := &plan{}
-			if err := tn.fetchDependencies(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
+			if err := tn.fetchDependencies(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, p); err != nil {
 				t.Fatal(err)
 			}
 			for _, one := range p.troubles {
@@ -227,11 +228,11 @@ func TestARepositoryThatTookAllTimeIsAskedLast(t *testing.T) {
 
 // refusingCharts is a repository that has an error.
 type refusingCharts struct {
-	fetch.ChartFetcher
+	chartrepo.Fetcher
 	err error
 }
 
-func (f refusingCharts) ListCharts(context.Context, fetch.Remote, []string, *fetch.Charts) (*fetch.Charts, error) {
+func (f refusingCharts) ListCharts(context.Context, upstream.Remote, []string, *chartrepo.Charts) (*chartrepo.Charts, error) {
 	return nil, f.err
 }
 
@@ -247,9 +248,9 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 	}{
 		"here, and its host is not allowed any more": {host: "b.example.com", isHere: true, isGood: true},
 		"its host is not allowed":                    {host: "b.example.com", want: LookRefused},
-		"its host is down":                           {host: "a.example.com", err: &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}, want: LookLater},
-		"its host wants time":                        {host: "a.example.com", err: &fetch.Error{Kind: fetch.KindThrottled, Message: "429"}, want: LookLater},
-		"its host is no repository":                  {host: "a.example.com", err: &fetch.Error{Kind: fetch.KindContent, Message: "welcome"}, want: LookRefused},
+		"its host is down":                           {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}, want: LookLater},
+		"its host wants time":                        {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindThrottled, Message: "429"}, want: LookLater},
+		"its host is no repository":                  {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindContent, Message: "welcome"}, want: LookRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,7 +264,7 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 				}
 			}
 			err := tn.lookDependencies(t.Context(),
-				fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, &plan{})
+				upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, &plan{})
 			known, isLook := errors.AsType[*LookError](err)
 			if isLook == tc.isGood || isLook && known.Kind != tc.want {
 				t.Errorf("got %v", err)

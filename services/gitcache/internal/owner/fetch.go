@@ -14,14 +14,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // fetchWanted brings what the plan wants. How many fetch at once, over all and per host, is the budget's to
 // say: see package fetch.
-func (t *tenure) fetchWanted(ctx context.Context, r fetch.Remote, l *fetch.Listing, p *plan) error {
+func (t *tenure) fetchWanted(ctx context.Context, r upstream.Remote, l *gitwire.Listing, p *plan) error {
 	if len(p.wants) == 0 && len(p.commits) == 0 {
 		return nil
 	}
@@ -37,10 +38,10 @@ func (t *tenure) fetchWanted(ctx context.Context, r fetch.Remote, l *fetch.Listi
 }
 
 // cloneAgain replaces a damaged mirror by a fresh clone.
-func (t *tenure) cloneAgain(ctx context.Context, r fetch.Remote, l *fetch.Listing, p *plan) error {
+func (t *tenure) cloneAgain(ctx context.Context, r upstream.Remote, l *gitwire.Listing, p *plan) error {
 	fresh, err := t.mirror.Fresh()
 	if err != nil {
-		return &fetch.Error{Kind: fetch.KindStorage, Message: "make a fresh mirror: " + err.Error()}
+		return &upstream.Error{Kind: upstream.KindStorage, Message: "make a fresh mirror: " + err.Error()}
 	}
 	if len(p.wants) > 0 {
 		if err := t.fetchInto(ctx, r, l, p.wants, fresh); err != nil {
@@ -48,7 +49,7 @@ func (t *tenure) cloneAgain(ctx context.Context, r fetch.Remote, l *fetch.Listin
 		}
 	}
 	if err := fresh.Use(); err != nil {
-		return &fetch.Error{Kind: fetch.KindStorage, Message: "use the fresh mirror: " + err.Error()}
+		return &upstream.Error{Kind: upstream.KindStorage, Message: "use the fresh mirror: " + err.Error()}
 	}
 	clear(t.whole) // submodules were in the old one
 	t.loop.o.deps.Log.InfoContext(ctx, "mirror was cloned again", "source", t.loop.currentSource().Name)
@@ -57,7 +58,7 @@ func (t *tenure) cloneAgain(ctx context.Context, r fetch.Remote, l *fetch.Listin
 
 // fetchCommits brings commits that services name and that are no ref's tip: each by itself, since
 // upstream answers with an error to all if it does not have one.
-func (t *tenure) fetchCommits(ctx context.Context, r fetch.Remote, l *fetch.Listing, p *plan) error {
+func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire.Listing, p *plan) error {
 	s := t.loop.currentSource()
 	for _, id := range p.commits {
 		ref := id.String()
@@ -89,7 +90,7 @@ func (t *tenure) hasObject(id plumbing.Hash) bool {
 // wantsKey is under what a fetch that went wrong is held back.
 func wantsKey(wants []plumbing.Hash) string { return fmt.Sprint(wants) }
 
-func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing, wants []plumbing.Hash, into fetch.Target) error {
+func (t *tenure) fetchInto(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) error {
 	slices.SortFunc(wants, func(a, b plumbing.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
 	key, repository := wantsKey(wants), "limits of "+r.URL.String()
@@ -108,8 +109,8 @@ func (t *tenure) fetchInto(ctx context.Context, r fetch.Remote, l *fetch.Listing
 		return nil
 	}
 	span.SetStatus(codes.Error, "fetch")
-	var known *fetch.Error
-	if errors.As(err, &known) && known.Kind == fetch.KindContent {
+	var known *upstream.Error
+	if errors.As(err, &known) && known.Kind == upstream.KindContent {
 		if _, ok := errors.AsType[*pack.LimitError](err); ok {
 			t.pauses.AddLong(key, repository, err)
 		} else {

@@ -14,8 +14,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/submodule"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // maxSubmoduleDepth of submodules, one within the other; builds go no deeper.
@@ -23,13 +24,13 @@ const maxSubmoduleDepth = 8
 
 // gatherModules fetches the submodules of what was found, and drops what is not whole without them. No host is asked while all
 // of them are here.
-func (t *tenure) gatherModules(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if !s.Submodules {
 		clear(t.whole)
 		return nil
 	}
 	whole := map[plumbing.Hash][]plumbing.Hash{}
-	g := &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "submodule", listings: map[string]*fetch.Listing{}}
+	g := &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "submodule", listings: map[string]*gitwire.Listing{}}
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
 		commit, err := t.peelTag(f.object)
@@ -81,11 +82,11 @@ func (t *tenure) describeIncomplete(s Source, ref string, commit plumbing.Hash, 
 // gatherer fetches submodules for one poll.
 type gatherer struct {
 	t        *tenure
-	source   fetch.Remote
-	allowed  []string                   // repositories on the source's host that get its credentials, too
-	what     string                     // is fetched: a submodule, or a base
-	listings map[string]*fetch.Listing  // of this poll, by URL
-	known    map[string][]plumbing.Hash // commits that are here, by URL; nil until somebody needs them
+	source   upstream.Remote
+	allowed  []string                    // repositories on the source's host that get its credentials, too
+	what     string                      // is fetched: a submodule, or a base
+	listings map[string]*gitwire.Listing // of this poll, by URL
+	known    map[string][]plumbing.Hash  // commits that are here, by URL; nil until somebody needs them
 }
 
 // site is a commit in which submodules are looked for.

@@ -15,7 +15,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const (
@@ -128,7 +129,7 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 		return t.lookForCombination(s, ref)
 	}
 	var requests atomic.Int64
-	ctx, span := t.loop.o.deps.Tracer.Start(fetch.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(),
+	ctx, span := t.loop.o.deps.Tracer.Start(upstream.WithCounter(ctx, &requests), "gitcache.look", trace.WithNewRoot(),
 		trace.WithAttributes(attribute.String("source", s.Name)))
 	defer span.End()
 	defer t.setAside()()
@@ -203,7 +204,7 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 
 // lookDependencies fetches what charts in the folder that is looked at depend on, and the bases of its kustomization, at a revision that no service
 // follows. These become heads as any others: they are what they are at every revision.
-func (t *tenure) lookDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	before := len(p.troubles)
 	if err := t.bringDependencies(ctx, r, s, p); err != nil {
 		return err
@@ -272,7 +273,7 @@ func notFoundError(s Source, is trouble) error {
 }
 
 // lookUpstream finds a revision upstream and fetches it.
-func (t *tenure) lookUpstream(ctx context.Context, r fetch.Remote, s Source, ref string) (*plan, error) {
+func (t *tenure) lookUpstream(ctx context.Context, r upstream.Remote, s Source, ref string) (*plan, error) {
 	names := t.wantedNames(s)
 	if other := namesakeOf(ref); other != "" {
 		names.Refs = append(names.Refs, other) // to say which other kind of ref may be meant
@@ -298,7 +299,7 @@ func (t *tenure) lookUpstream(ctx context.Context, r fetch.Remote, s Source, ref
 }
 
 // missingError says that upstream does not have a revision.
-func missingError(s Source, l *fetch.Listing, ref string, is trouble) error {
+func missingError(s Source, l *gitwire.Listing, ref string, is trouble) error {
 	name, isBranch := strings.CutPrefix(ref, branchPrefix)
 	switch other := namesakeOf(ref); {
 	case !is.isMissing || strings.HasPrefix(ref, catalog.SemverPrefix):
@@ -322,8 +323,8 @@ func (is trouble) refusalError(s Source) error {
 
 // isPassing tells errors that go by themselves.
 func isPassing(err error) bool {
-	known, ok := errors.AsType[*fetch.Error](err)
-	return isUnanswered(err) || ok && known.Kind == fetch.KindStorage || errors.Is(err, errDependTime) || errors.Is(err, context.DeadlineExceeded)
+	known, ok := errors.AsType[*upstream.Error](err)
+	return isUnanswered(err) || ok && known.Kind == upstream.KindStorage || errors.Is(err, errDependTime) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // refusalError puts an error of a look into words, and tells those that go by themselves from the others.
@@ -334,7 +335,7 @@ func (t *tenure) refusalError(s Source, ref string, err error) error {
 	if known, ok := errors.AsType[*LookError](err); ok {
 		return known
 	}
-	known, ok := errors.AsType[*fetch.Error](err)
+	known, ok := errors.AsType[*upstream.Error](err)
 	if !ok {
 		return &LookError{LookRefused, fmt.Sprintf("source %q: %s can't be used: %v", s.Name, ref, err)}
 	}

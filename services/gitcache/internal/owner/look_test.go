@@ -11,21 +11,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // tooLarge is a host each pack of which breaks a limit.
 type tooLarge struct{ fetches int }
 
-func (*tooLarge) List(context.Context, fetch.Remote, fetch.Names) (*fetch.Listing, error) {
-	return &fetch.Listing{}, nil
+func (*tooLarge) List(context.Context, upstream.Remote, gitwire.Names) (*gitwire.Listing, error) {
+	return &gitwire.Listing{}, nil
 }
 
-func (f *tooLarge) Fetch(context.Context, fetch.Remote, *fetch.Listing, []plumbing.Hash, fetch.Target) (int64, error) {
+func (f *tooLarge) Fetch(context.Context, upstream.Remote, *gitwire.Listing, []plumbing.Hash, upstream.Target) (int64, error) {
 	f.fetches++
-	return 0, errors.Join(&fetch.Error{Kind: fetch.KindContent, Message: "too large"}, &pack.LimitError{})
+	return 0, errors.Join(&upstream.Error{Kind: upstream.KindContent, Message: "too large"}, &pack.LimitError{})
 }
 
 // A person may look at any branch: one whose pack breaks a limit must not hold back what services follow.
@@ -40,7 +41,7 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	tn := &tenure{loop: newLoop(o, Source{Name: "shop"}), work: newWork(), lookPauses: pause.Pauses{}}
 	fetches := func(commit string) bool {
 		before := host.fetches
-		if err := tn.fetchInto(t.Context(), fetch.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, nil, []plumbing.Hash{plumbing.NewHash(commit)}, nil); err == nil {
+		if err := tn.fetchInto(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, nil, []plumbing.Hash{plumbing.NewHash(commit)}, nil); err == nil {
 			t.Fatal("a pack that breaks a limit is taken")
 		}
 		return host.fetches > before

@@ -15,9 +15,9 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const (
@@ -165,7 +165,7 @@ type tenure struct {
 
 // credentials are those of a secret at a revision.
 type credentials struct {
-	fetch.Credentials
+	upstream.Credentials
 	revision int64
 }
 
@@ -334,12 +334,12 @@ func (l *loop) isAway() bool {
 
 // isUnanswered says whether an error of a poll is the host's, so that its other sources have it, too.
 func isUnanswered(err error) bool {
-	known, ok := errors.AsType[*fetch.Error](err)
+	known, ok := errors.AsType[*upstream.Error](err)
 	if !ok {
 		return false
 	}
 	switch known.Kind {
-	case fetch.KindUnreachable, fetch.KindTimeout, fetch.KindThrottled, fetch.KindServer:
+	case upstream.KindUnreachable, upstream.KindTimeout, upstream.KindThrottled, upstream.KindServer:
 		return true
 	default:
 		return false

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // Metrics of polls, fetches and publishes. No label holds a name from outside.
@@ -96,7 +96,7 @@ func (m *Metrics) countFetch(bytes int64, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
-		if known, ok := errors.AsType[*fetch.Error](err); ok {
+		if known, ok := errors.AsType[*upstream.Error](err); ok {
 			result = string(known.Kind)
 		}
 	}

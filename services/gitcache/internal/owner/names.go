@@ -6,18 +6,18 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
 // wantedNames are the refs that a poll asks upstream for: those that are wanted, and nothing else of what can be many
 // thousands.
-func (t *tenure) wantedNames(s Source) (n fetch.Names) {
+func (t *tenure) wantedNames(s Source) (n gitwire.Names) {
 	for _, ref := range wantedRefs(s) {
 		switch {
 		case plumbing.IsHash(ref):
 			if t.missesCommit(ref) {
-				return fetch.Names{} // any ref may be the one that has it
+				return gitwire.Names{} // any ref may be the one that has it
 			}
 		case strings.HasPrefix(ref, catalog.ChartPrefix), strings.HasPrefix(ref, catalog.TagPrefix), strings.HasPrefix(ref, catalog.DigestPrefix): // no ref of Git
 		case strings.HasPrefix(ref, catalog.SemverPrefix):
@@ -39,7 +39,7 @@ func (t *tenure) missesCommit(commit string) bool {
 }
 
 // noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not yet.
-func (t *tenure) noteLacking(s Source, l *fetch.Listing) (again bool) {
+func (t *tenure) noteLacking(s Source, l *gitwire.Listing) (again bool) {
 	lacking := map[string]bool{}
 	for _, ref := range wantedRefs(s) {
 		if _, ok := l.Refs[ref]; ok || namesakeOf(ref) == "" {

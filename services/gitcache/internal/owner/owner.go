@@ -17,6 +17,9 @@ import (
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/buckets"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/fetch/registry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -62,9 +65,9 @@ type Deps struct {
 	Catalog   Catalog
 	Console   Console
 	Fetcher   fetch.Fetcher
-	Charts    fetch.ChartFetcher
-	Artifacts fetch.ArtifactFetcher
-	Buckets   fetch.BucketFetcher
+	Charts    chartrepo.Fetcher
+	Artifacts registry.Fetcher
+	Buckets   buckets.Fetcher
 	// Secret seals what is made of several sources.
 	Secret *hubsecret.File
 	// OpenPart reads the artifact of a folder of a source, wherever it is, for combinations of several sources. Errors are in words for the owner of a service.

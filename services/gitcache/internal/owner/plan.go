@@ -9,7 +9,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/buckets"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/fetch/registry"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/semver"
@@ -49,13 +51,13 @@ type found struct {
 	// boundBy is the name of the verdict that gave the package its digest, if the index has none.
 	boundBy string
 	// Of an artifact: its layers. nil: it is none.
-	artifact *fetch.Artifact
+	artifact *registry.Artifact
 	// Of a bucket: its list. nil: it is none.
-	bucket *fetch.BucketList
+	bucket *buckets.List
 	commit plumbing.Hash
 }
 
-func (t *tenure) makePlan(s Source, l *fetch.Listing) *plan {
+func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 	p := &plan{fresh: t.mirror.Doubted(), found: map[string]*found{}, seen: map[string]bool{}}
 	if l.Empty() {
 		p.troubles = append(p.troubles, trouble{text: t.describeEmptied()})
@@ -83,7 +85,7 @@ func (t *tenure) makePlan(s Source, l *fetch.Listing) *plan {
 }
 
 // findRef looks a wanted ref up in a listing; nil and why, if it is not there.
-func (t *tenure) findRef(s Source, l *fetch.Listing, ref string) (*found, string) {
+func (t *tenure) findRef(s Source, l *gitwire.Listing, ref string) (*found, string) {
 	if plumbing.IsHash(ref) {
 		return &found{object: plumbing.NewHash(ref)}, ""
 	}
@@ -104,7 +106,7 @@ func (t *tenure) findRef(s Source, l *fetch.Listing, ref string) (*found, string
 
 // chooseTag finds the tag for a range. A head never goes back to a lower version because a tag was deleted:
 // that is a lost ref as any other.
-func (t *tenure) chooseTag(s Source, l *fetch.Listing, ref, text string) (*found, string) {
+func (t *tenure) chooseTag(s Source, l *gitwire.Listing, ref, text string) (*found, string) {
 	r, err := semver.Parse(text)
 	if err != nil {
 		return nil, fmt.Sprintf("ref %q of %s: %s", ref, s.nameUsers(ref), err)
@@ -121,7 +123,7 @@ func (t *tenure) chooseTag(s Source, l *fetch.Listing, ref, text string) (*found
 }
 
 // wantObject notes what has to be fetched for a ref.
-func (p *plan) wantObject(l *fetch.Listing, ref string, id plumbing.Hash) {
+func (p *plan) wantObject(l *gitwire.Listing, ref string, id plumbing.Hash) {
 	tip, ok := tipOf(l, id)
 	if ok || !plumbing.IsHash(ref) {
 		p.wants = append(p.wants, tip)
@@ -132,7 +134,7 @@ func (p *plan) wantObject(l *fetch.Listing, ref string, id plumbing.Hash) {
 
 // tipOf is the object to ask for where upstream hands out only refs: the commit itself, or the tag object
 // that stands for it.
-func tipOf(l *fetch.Listing, id plumbing.Hash) (plumbing.Hash, bool) {
+func tipOf(l *gitwire.Listing, id plumbing.Hash) (plumbing.Hash, bool) {
 	for _, tip := range l.Refs {
 		if tip == id {
 			return id, true

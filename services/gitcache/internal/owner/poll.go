@@ -18,9 +18,13 @@ import (
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/buckets"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/fetch/registry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // work is what polls keep for the next ones.
@@ -33,9 +37,9 @@ type work struct {
 	lacking map[string]bool                   // wanted refs that upstream did not have: their namesakes are asked for, too
 	grown   bool                              // the mirror, since it was last looked after
 
-	charts    *fetch.Charts                   // the result of the last good poll of a chart repository; nil: there was none
-	artifacts *fetch.Artifacts                // the same of a registry
-	bucket    *fetch.BucketList               // what was fetched last of a bucket; nil: nothing was by this replica
+	charts    *chartrepo.Charts               // the result of the last good poll of a chart repository; nil: there was none
+	artifacts *registry.Artifacts             // the same of a registry
+	bucket    *buckets.List                   // what was fetched last of a bucket; nil: nothing was by this replica
 	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
 	unserved  map[plumbing.Hash]silence       // the last requests for packages that had no answer, by the same
 
@@ -44,7 +48,7 @@ type work struct {
 	// based are folders at trees of commits whose kustomizations have all bases of other repositories here.
 	based map[wholeFolder][]remotebase.Base
 	// indexes are what repositories answered of charts that others depend on, by their keys, if the last poll had to ask.
-	indexes map[string]*fetch.Charts
+	indexes map[string]*chartrepo.Charts
 	// failed is when charts that others depend on could not be fetched, of those that are still needed.
 	failed map[depend.Chart]time.Time
 
@@ -54,7 +58,7 @@ type work struct {
 func newWork() work {
 	return work{
 		pauses: pause.Pauses{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{},
-		based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*fetch.Charts{},
+		based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*chartrepo.Charts{},
 		failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, credentials: map[string]credentials{}, grown: true,
 	}
 }
@@ -65,7 +69,7 @@ func (t *tenure) pollUpstream(ctx context.Context) error {
 	s := t.loop.currentSource()
 	var requests atomic.Int64
 	began := time.Now()
-	moved, troubles, err := t.listAndFetch(fetch.WithCounter(ctx, &requests), s, began)
+	moved, troubles, err := t.listAndFetch(upstream.WithCounter(ctx, &requests), s, began)
 	t.loop.countRequests(int(requests.Load()))
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -77,7 +81,7 @@ func (t *tenure) pollUpstream(ctx context.Context) error {
 	if err != nil {
 		troubles = append(troubles, trouble{text: err.Error()})
 		result = "failed"
-		if known, ok := errors.AsType[*fetch.Error](err); ok {
+		if known, ok := errors.AsType[*upstream.Error](err); ok {
 			result, retryAfter = string(known.Kind), known.RetryAfter
 		}
 	}
@@ -227,7 +231,7 @@ func (t *tenure) hasNews(p *plan) bool {
 
 // listRefs asks upstream for the wanted refs. Of those that it does not have the namesakes are asked for as well, so that
 // it can be said which other kind of ref was meant: with the next polls at once, and now once more.
-func (t *tenure) listRefs(ctx context.Context, s Source) (r fetch.Remote, listing *fetch.Listing, err error) {
+func (t *tenure) listRefs(ctx context.Context, s Source) (r upstream.Remote, listing *gitwire.Listing, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
 	}
@@ -247,7 +251,7 @@ func (t *tenure) listRefs(ctx context.Context, s Source) (r fetch.Remote, listin
 }
 
 // bringWanted fetches what the plan wants, and makes heads of it.
-func (t *tenure) bringWanted(ctx context.Context, r fetch.Remote, s Source, listing *fetch.Listing, p *plan) (moved bool, err error) {
+func (t *tenure) bringWanted(ctx context.Context, r upstream.Remote, s Source, listing *gitwire.Listing, p *plan) (moved bool, err error) {
 	if err := t.fetchWanted(ctx, r, listing, p); err != nil {
 		t.forgetCredentials(err)
 		return false, err
@@ -275,7 +279,7 @@ func (t *tenure) bringWanted(ctx context.Context, r fetch.Remote, s Source, list
 }
 
 // bringDependencies fetches what the folders of services need of others: charts of repositories, and bases of other repositories.
-func (t *tenure) bringDependencies(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) bringDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if err := t.fetchDependencies(ctx, r, s, p); err != nil {
 		return err
 	}
@@ -311,7 +315,7 @@ func (t *tenure) saveHeads(heads map[string]mirror.Head) error {
 	maps.DeleteFunc(here, func(_ string, h mirror.Head) bool { return h.Object.IsZero() })
 	if !maps.EqualFunc(t.mirror.Heads(), here, mirror.Head.Equal) {
 		if err := t.mirror.SetHeads(here); err != nil {
-			return &fetch.Error{Kind: fetch.KindStorage, Message: fmt.Sprintf("write the mirror: %v. Check the disk of replica %q", err, t.loop.o.cfg.Replica)}
+			return &upstream.Error{Kind: upstream.KindStorage, Message: fmt.Sprintf("write the mirror: %v. Check the disk of replica %q", err, t.loop.o.cfg.Replica)}
 		}
 	}
 	t.heads = heads

@@ -6,19 +6,22 @@ import (
 	"fmt"
 	"net/url"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/buckets"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // remoteOf puts together whom to ask, and as whom.
-func (t *tenure) remoteOf(ctx context.Context, s Source) (fetch.Remote, error) {
+func (t *tenure) remoteOf(ctx context.Context, s Source) (upstream.Remote, error) {
 	u, err := parseURL(s)
 	if err != nil {
-		return fetch.Remote{}, err
+		return upstream.Remote{}, err
 	}
-	r := fetch.Remote{URL: u, Secret: s.Secret, Registry: s.Registry, Bucket: s.Bucket}
+	r := upstream.Remote{URL: u, Secret: s.Secret, Registry: s.Registry, Bucket: s.Bucket}
 	if s.Proxy != "" {
-		if r.Proxy, err = fetch.ParseProxy(s.Proxy); err != nil {
-			return fetch.Remote{}, err
+		if r.Proxy, err = upstream.ParseProxy(s.Proxy); err != nil {
+			return upstream.Remote{}, err
 		}
 	}
 	if err := t.readSecret(ctx, s, &r); err != nil || s.Cloud == "" {
@@ -29,7 +32,7 @@ func (t *tenure) remoteOf(ctx context.Context, s Source) (fetch.Remote, error) {
 }
 
 // readSecret gives the credentials of the source's secret, if it names one.
-func (t *tenure) readSecret(ctx context.Context, s Source, r *fetch.Remote) error {
+func (t *tenure) readSecret(ctx context.Context, s Source, r *upstream.Remote) error {
 	if s.Secret == "" {
 		return nil
 	}
@@ -39,7 +42,7 @@ func (t *tenure) readSecret(ctx context.Context, s Source, r *fetch.Remote) erro
 		defer cancel()
 		c, err := t.loop.o.deps.Console.Credentials(ctx, s.Secret)
 		if err != nil {
-			return &fetch.Error{Kind: fetch.KindCredentials, Message: err.Error()}
+			return &upstream.Error{Kind: upstream.KindCredentials, Message: err.Error()}
 		}
 		known = credentials{c, s.SecretRevision}
 		t.credentials[s.Secret] = known
@@ -49,11 +52,11 @@ func (t *tenure) readSecret(ctx context.Context, s Source, r *fetch.Remote) erro
 }
 
 // logIn gives the credentials of the gitcache's own identity at a cloud. The secret may still have an authority and the proxy's.
-func (t *tenure) logIn(ctx context.Context, s Source, r *fetch.Remote) error {
+func (t *tenure) logIn(ctx context.Context, s Source, r *upstream.Remote) error {
 	c := &r.Credentials
 	if c.Password != "" || c.DockerConfig != "" || c.AccessKey != "" {
-		return &fetch.Error{
-			Kind:    fetch.KindCredentials,
+		return &upstream.Error{
+			Kind:    upstream.KindCredentials,
 			Message: fmt.Sprintf("the source has auth: %s, and secret %q has credentials, too. Remove one of them", s.Cloud, s.Secret),
 		}
 	}
@@ -66,7 +69,7 @@ func (t *tenure) logIn(ctx context.Context, s Source, r *fetch.Remote) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &fetch.Error{Kind: fetch.KindCredentials, Message: err.Error()}
+		return &upstream.Error{Kind: upstream.KindCredentials, Message: err.Error()}
 	}
 	r.Cloud = string(s.Cloud)
 	if s.Bucket.Is {
@@ -80,20 +83,20 @@ func (t *tenure) logIn(ctx context.Context, s Source, r *fetch.Remote) error {
 func parseURL(s Source) (*url.URL, error) {
 	switch {
 	case s.Charts:
-		return fetch.ParseChartsURL(s.URL, s.Registry)
+		return chartrepo.ParseURL(s.URL, s.Registry)
 	case s.Artifacts:
-		return fetch.ParseRegistryURL(s.URL, s.Registry)
+		return registry.ParseURL(s.URL, s.Registry)
 	case s.Bucket.Is:
-		return fetch.ParseBucketURL(s.URL)
+		return buckets.ParseURL(s.URL)
 	}
-	return fetch.ParseURL(s.URL)
+	return upstream.ParseURL(s.URL)
 }
 
 // forgetCredentials makes the next poll read the secret again when upstream did not like it.
 func (t *tenure) forgetCredentials(err error) { t.forgetCredentialsOf(t.loop.currentSource(), err) }
 
 func (t *tenure) forgetCredentialsOf(s Source, err error) {
-	if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind != fetch.KindCredentials {
+	if known, ok := errors.AsType[*upstream.Error](err); !ok || known.Kind != upstream.KindCredentials {
 		return
 	}
 	delete(t.credentials, s.Secret)

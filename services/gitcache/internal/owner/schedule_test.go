@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 func newTenure(s Source) *tenure {
@@ -54,7 +54,7 @@ func TestRetryAfterHoldsAgainstRefreshes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tn := newTenure(Source{})
-		tn.schedulePoll(tn.loop.currentSource(), &fetch.Error{Kind: fetch.KindThrottled}, time.Minute)
+		tn.schedulePoll(tn.loop.currentSource(), &upstream.Error{Kind: upstream.KindThrottled}, time.Minute)
 		if wait := time.Until(tn.pollAt); wait < time.Minute || wait > time.Minute+firstBackoff {
 			t.Errorf("it waits %s", wait)
 		}
@@ -116,12 +116,12 @@ func TestTheFirstSuccessOfAHostWakesItsOtherSources(t *testing.T) {
 			}
 			return tn
 		}
-		down := &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}
+		down := &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}
 		first := source("first", "https://git.example.com/a.git", down)
 		same := source("same", "ssh://git@GIT.example.com/b.git", down)
 		other := source("other", "https://git.example.org/c.git", down)
 		refused := source("refused", "https://git.example.com/d.git",
-			&fetch.Error{Kind: fetch.KindCredentials, Message: "401"})
+			&upstream.Error{Kind: upstream.KindCredentials, Message: "401"})
 		first.schedulePoll(first.loop.currentSource(), nil, 0)
 		first.noteHost(t.Context(), first.loop.currentSource(), nil)
 		if len(same.loop.back) != 1 || len(other.loop.back) != 0 || len(refused.loop.back) != 0 || len(first.loop.back) != 0 {
@@ -161,7 +161,7 @@ func TestTheFirstSuccessOfAHostWakesItsSourcesOfOtherReplicas(t *testing.T) {
 			}})
 		}
 		one, other := replica("one"), replica("other")
-		down := &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}
+		down := &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}
 		source := func(o *Owner, uid, url string) *tenure {
 			tn := &tenure{loop: newLoop(o, Source{UID: uid, URL: url, Interval: 30 * time.Second}), work: newWork()}
 			o.loops[uid] = tn.loop
@@ -220,7 +220,7 @@ func TestAHostThatFailsTheWokenPollsIsAnnouncedAgain(t *testing.T) {
 			said++
 			return nil
 		}})
-		down := &fetch.Error{Kind: fetch.KindUnreachable, Message: "down"}
+		down := &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}
 		tn := &tenure{loop: newLoop(o, Source{
 			UID: "1", URL: "https://git.example.com/a.git",
 			Interval: 30 * time.Second,

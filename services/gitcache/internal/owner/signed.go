@@ -17,11 +17,13 @@ import (
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/fetch/registry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signature"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // contentTrust is what a source's policy says of charts and artifacts, and what was found by it.
@@ -52,7 +54,7 @@ type contentVerdict struct {
 // verifyContent drops what is not signed as the source wants it, before anything of it is downloaded. What is downloaded after it has the
 // digest that was signed: of a manifest, whose layers have theirs in it, or of a package. A signature that can't be had is in no other ref's way;
 // if the fault is the host's, the plan keeps it for the end of the poll. An error means that nothing more can be done.
-func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p *plan) error {
+func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if s.Verify.IsZero() {
 		t.content = nil
 		return nil
@@ -84,12 +86,12 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 				v, err = t.contentVerdict(ctx, r, f, key, &silent)
 			}
 			if err != nil {
-				if known, ok := errors.AsType[*fetch.Error](err); !ok || known.Kind == fetch.KindStorage {
+				if known, ok := errors.AsType[*upstream.Error](err); !ok || known.Kind == upstream.KindStorage {
 					return err
 				}
 				failed[key] = err
 				t.forgetCredentials(err)
-				if isUnanswered(err) && !fetch.IsElsewhere(r, f.listed) {
+				if isUnanswered(err) && !chartrepo.IsElsewhere(r, f.listed) {
 					p.unverified[ref] = err
 				}
 				p.dropFor(ref, err, fmt.Sprintf("%s of %s: %s. %s", catalog.ShowRef(f.resolved), s.nameUsers(ref), err, t.describeKept(ref)))
@@ -116,7 +118,7 @@ func (t *tenure) verifyContent(ctx context.Context, r fetch.Remote, s Source, p 
 
 // leastSilent are the refs in the order in which they are verified: those of which no host answered are the last, the latest silence at the end.
 // So the few requests of a poll that may stay without an answer get to all refs, over some polls.
-func (t *tenure) leastSilent(r fetch.Remote, p *plan) []string {
+func (t *tenure) leastSilent(r upstream.Remote, p *plan) []string {
 	silences, at := map[string]silence{}, map[string]time.Time{}
 	for ref, f := range p.found {
 		key := f.verdictKey(r)
@@ -129,7 +131,7 @@ func (t *tenure) leastSilent(r fetch.Remote, p *plan) []string {
 }
 
 // verdictKey names what a verdict is of.
-func (f *found) verdictKey(r fetch.Remote) string { return cmp.Or(f.boundBy, f.signedName(r)) }
+func (f *found) verdictKey(r upstream.Remote) string { return cmp.Or(f.boundBy, f.signedName(r)) }
 
 // contentKeys are the keys of a source's policy; nil: they can't be read.
 func (t *tenure) contentKeys(s Source) *signed.Trust {
@@ -175,8 +177,8 @@ func (s *silentHosts) mayAsk(host string) bool {
 }
 
 // errSilent is for a signature that is not asked for, because too many others had no answer.
-var errSilent = &fetch.Error{
-	Kind:    fetch.KindUnreachable,
+var errSilent = &upstream.Error{
+	Kind:    upstream.KindUnreachable,
 	Message: "whether it is signed was not asked in this poll, because other requests for signatures had no answer",
 }
 
@@ -191,8 +193,8 @@ func (t *tenure) signerOf(f *found) string {
 }
 
 // signedName is what is signed: the manifest in its repository, or what the index of a repository says of a package.
-func (f *found) signedName(r fetch.Remote) string {
-	name := fetch.RepositoryName(r, f.listed.Chart) + "\x00"
+func (f *found) signedName(r upstream.Remote) string {
+	name := registry.RepositoryName(r, f.listed.Chart) + "\x00"
 	if f.artifact != nil {
 		return name + string(f.artifact.Manifest)
 	}
@@ -200,14 +202,14 @@ func (f *found) signedName(r fetch.Remote) string {
 }
 
 // bindEarly binds a package without a digest in the index to what a verdict says that still stands: it is no news then.
-func (t *tenure) bindEarly(r fetch.Remote, s Source, f *found, o *mirror.Objects) {
+func (t *tenure) bindEarly(r upstream.Remote, s Source, f *found, o *mirror.Objects) {
 	if s.Verify.IsZero() || f.listed.Chart == "" || f.listed.Digest != "" || t.contentKeys(s) == nil {
 		return
 	}
 	key := f.signedName(r)
 	if v, ok := t.content.verdicts[key]; ok && v.sum != "" && time.Now().Before(v.until) {
 		f.boundBy, f.listed.Digest = key, v.sum
-		f.object = fetch.ChartID(f.listed)
+		f.object = chartrepo.ChartID(f.listed)
 		f.commit = t.commitOfChart(o, f.object)
 	}
 }
@@ -219,7 +221,7 @@ func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
 		return
 	}
 	f.listed.Digest = sum
-	f.object = fetch.ChartID(f.listed)
+	f.object = chartrepo.ChartID(f.listed)
 	o := t.mirror.Objects()
 	defer o.Close()
 	if f.commit = t.commitOfChart(o, f.object); !f.commit.IsZero() && !p.fresh {
@@ -230,12 +232,12 @@ func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
 }
 
 // contentVerdict verifies what was found, or remembers. A host that is silent is not asked: what it did not answer before stays the error.
-func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, key string, silent *silentHosts) (v contentVerdict, err error) {
+func (t *tenure) contentVerdict(ctx context.Context, r upstream.Remote, f *found, key string, silent *silentHosts) (v contentVerdict, err error) {
 	now := time.Now()
 	if v, ok := t.content.verdicts[key]; ok && now.Before(v.until) {
 		return v, nil
 	}
-	host := fetch.PackageHost(r, f.listed)
+	host := chartrepo.PackageHost(r, f.listed)
 	if !silent.mayAsk(host) {
 		if before, has := t.content.silences[key]; has {
 			return v, before.err
@@ -245,7 +247,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 	v, err = t.lookAtContent(ctx, t.content, r, f, now)
 	delete(t.content.silences, key)
 	if err != nil {
-		if known, ok := errors.AsType[*fetch.Error](err); ok && (known.Kind == fetch.KindTimeout || known.Kind == fetch.KindUnreachable) {
+		if known, ok := errors.AsType[*upstream.Error](err); ok && (known.Kind == upstream.KindTimeout || known.Kind == upstream.KindUnreachable) {
 			silent.addHost(host)
 			t.content.silences[key] = silence{err, time.Now()}
 		}
@@ -256,7 +258,7 @@ func (t *tenure) contentVerdict(ctx context.Context, r fetch.Remote, f *found, k
 }
 
 // lookAtContent asks for the signatures of what was found, and says who signed it.
-func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
+func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r upstream.Remote, f *found, now time.Time) (v contentVerdict, err error) {
 	ctx, span := telemetry.Child(ctx, t.loop.o.deps.Tracer, "gitcache.verify", trace.WithAttributes(attribute.String("object", f.resolved)))
 	defer span.End()
 	if by.of.Provider == signed.Provenance {
@@ -278,8 +280,8 @@ func (t *tenure) lookAtContent(ctx context.Context, by *contentTrust, r fetch.Re
 }
 
 // lookAtSignatures is content with one good signature, and else says what is wrong with the last.
-func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
-	of := signed.Subject{Digest: oci.Digest(f.listed.Manifest), Repository: fetch.RepositoryName(r, f.listed.Chart)}
+func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r upstream.Remote, f *found, now time.Time) (v contentVerdict, err error) {
+	of := signed.Subject{Digest: oci.Digest(f.listed.Manifest), Repository: registry.RepositoryName(r, f.listed.Chart)}
 	if f.artifact != nil {
 		of.Digest = f.artifact.Manifest
 	}
@@ -287,7 +289,7 @@ func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r fetch
 		of.Repository = path.Join(named, f.listed.Chart)
 	}
 	v.no = signature.Refuse(signature.Unsigned, "is not signed")
-	look := fetch.Signed{Chart: f.listed.Chart, Digest: of.Digest, Form: oci.FormCosign}
+	look := registry.Signed{Chart: f.listed.Chart, Digest: of.Digest, Form: oci.FormCosign}
 	if by.of.Provider == signed.Notation {
 		look.Form = oci.FormNotation
 	}
@@ -300,9 +302,9 @@ func (t *tenure) lookAtSignatures(ctx context.Context, by *contentTrust, r fetch
 }
 
 // lookAtProvenance verifies the provenance file of a package, which names the package's digest.
-func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r fetch.Remote, f *found, now time.Time) (v contentVerdict, err error) {
+func (t *tenure) lookAtProvenance(ctx context.Context, by *contentTrust, r upstream.Remote, f *found, now time.Time) (v contentVerdict, err error) {
 	text, err := t.loop.o.deps.Signatures.Provenance(ctx, r, f.listed)
-	if known, ok := errors.AsType[*fetch.Error](err); ok && known.Kind == fetch.KindNotFound {
+	if known, ok := errors.AsType[*upstream.Error](err); ok && known.Kind == upstream.KindNotFound {
 		v.no = signature.Refuse(signature.Unsigned, "has no provenance file (.prov) that can be read (%s)", known.Message)
 		return v, nil
 	}

@@ -12,10 +12,12 @@ import (
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // provenances are hosts of provenance files: those of some charts hang, all others do not exist.
@@ -25,12 +27,12 @@ type provenances struct {
 	asked []string
 }
 
-func (f *provenances) Provenance(_ context.Context, _ fetch.Remote, v helm.Version) ([]byte, error) {
+func (f *provenances) Provenance(_ context.Context, _ upstream.Remote, v helm.Version) ([]byte, error) {
 	f.asked = append(f.asked, v.Chart)
 	if slices.Contains(f.hang, v.Chart) {
-		return nil, &fetch.Error{Kind: fetch.KindTimeout, Message: v.Chart + " hangs"}
+		return nil, &upstream.Error{Kind: upstream.KindTimeout, Message: v.Chart + " hangs"}
 	}
-	return nil, &fetch.Error{Kind: fetch.KindNotFound, Message: "404"}
+	return nil, &upstream.Error{Kind: upstream.KindNotFound, Message: "404"}
 }
 
 // take gives what was asked for, and forgets it.
@@ -40,7 +42,7 @@ func (f *provenances) take() string {
 }
 
 // provenTenure is a tenure of a source of charts that need a provenance file.
-func provenTenure(t *testing.T, f *provenances) (*tenure, fetch.Remote, Source) {
+func provenTenure(t *testing.T, f *provenances) (*tenure, upstream.Remote, Source) {
 	t.Helper()
 	metrics, err := NewMetrics(prometheus.NewRegistry())
 	if err != nil {
@@ -52,7 +54,7 @@ func provenTenure(t *testing.T, f *provenances) (*tenure, fetch.Remote, Source) 
 	}
 	tn := newTenure(s)
 	tn.loop.o.deps.Signatures, tn.loop.o.deps.Metrics = f, metrics
-	return tn, fetch.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}, s
+	return tn, upstream.Remote{URL: &url.URL{Scheme: "https", Host: "charts.example.com"}}, s
 }
 
 // listed is a plan for refs of charts, each written chart@version; packages are of the source's host but for those of
@@ -67,7 +69,7 @@ func listed(refs ...string) *plan {
 		}
 		v := helm.Version{Chart: name, Version: "1.0.0", URL: at, Digest: strings.Repeat("a", 64)}
 		p.found[catalog.ChartRef(name, version)] = &found{
-			object: fetch.ChartID(v), listed: v,
+			object: chartrepo.ChartID(v), listed: v,
 			resolved: catalog.ChartRef(name, "1.0.0"),
 		}
 	}

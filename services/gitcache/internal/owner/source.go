@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"fairlead.dev/services/gitcache/internal/cloud"
-	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // RefHead stands for the default branch. The default branch is wanted always.
@@ -33,12 +33,12 @@ type Source struct {
 	Artifacts bool
 	// Registry is how the registry is asked, if it is in one, and LayerType the media type of the layer with the files; empty: the
 	// fetcher chooses.
-	Registry  fetch.Registry
+	Registry  upstream.Registry
 	LayerType string
 	// Cloud is the cloud that logs the gitcache in, by its own identity there; empty: none.
 	Cloud cloud.Name
 	// Bucket is which one it is, if it is a bucket.
-	Bucket fetch.Bucket
+	Bucket upstream.Bucket
 	// AllowReplaced publishes other content under the version of a chart that was published before.
 	AllowReplaced bool
 	Interval      time.Duration // 0: the default
@@ -173,7 +173,7 @@ type Console interface {
 	// Publish records. ErrStale: the epoch is not the current one. ErrGone: no such source.
 	Publish(ctx context.Context, p Publication) error
 	// Credentials reads a secret. The error is in words for the source's owner.
-	Credentials(ctx context.Context, secret string) (fetch.Credentials, error)
+	Credentials(ctx context.Context, secret string) (upstream.Credentials, error)
 }
 
 // Errors of a Console.

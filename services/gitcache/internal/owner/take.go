@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"fairlead.dev/platform/telemetry"
-	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // resolveHeads makes heads of what was found, and keeps the last good ones of all other refs.
@@ -49,7 +49,7 @@ func isUnreadable(err error) bool {
 // markDamaged makes the next poll clone again.
 func (t *tenure) markDamaged(ref string, err error) error {
 	t.mirror.Doubt(err)
-	return &fetch.Error{Kind: fetch.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
+	return &upstream.Error{Kind: upstream.KindContent, Message: fmt.Sprintf("ref %q can't be read after the fetch; it is cloned again", ref)}
 }
 
 func (t *tenure) makeHead(ctx context.Context, s Source, o *mirror.Objects, ref string, f *found) (mirror.Head, error) {

@@ -11,9 +11,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/githttp"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // fetched is a mirror with one commit in one pack.
@@ -36,17 +38,17 @@ func fetchedFiles(t *testing.T, files gittest.Files) (*mirror.Mirror, plumbing.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := fetch.NewClient(fetch.Options{Addresses: fetch.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})})
+	client := upstream.NewClient(upstream.Options{Addresses: upstream.NewPolicy([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})})
 	t.Cleanup(client.Close)
-	http := fetch.NewHTTP(client)
+	http := githttp.New(client)
 	t.Cleanup(http.Close)
-	u, err := fetch.ParseURL(repo.URL())
+	u, err := upstream.ParseURL(repo.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := http.List(t.Context(), fetch.Remote{URL: u}, fetch.Names{})
+	l, err := http.List(t.Context(), upstream.Remote{URL: u}, gitwire.Names{})
 	if err == nil {
-		_, err = http.Fetch(t.Context(), fetch.Remote{URL: u}, l, []plumbing.Hash{commit}, m)
+		_, err = http.Fetch(t.Context(), upstream.Remote{URL: u}, l, []plumbing.Hash{commit}, m)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
-	"fairlead.dev/services/gitcache/internal/fetch"
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
@@ -81,7 +81,7 @@ func (t *tenure) describeEmptied() string {
 
 // describeLost says that upstream does not have a wanted ref. The default branch is missed by nobody but by
 // services that use it.
-func (t *tenure) describeLost(s Source, l *fetch.Listing, ref string) string {
+func (t *tenure) describeLost(s Source, l *gitwire.Listing, ref string) string {
 	if s.Wants[ref] == 0 {
 		return ""
 	}

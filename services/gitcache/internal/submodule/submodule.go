@@ -17,9 +17,9 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/loopback"
-	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 const (
@@ -222,7 +222,7 @@ func resolve(base *url.URL, raw string) (*url.URL, error) {
 		}
 		raw = text
 	}
-	u, err := fetch.ParseURL(raw)
+	u, err := upstream.ParseURL(raw)
 	if err == nil && loopback.Host(u.Hostname()) && !loopback.Host(base.Hostname()) {
 		return nil, errors.New("the url points to the hub itself")
 	}

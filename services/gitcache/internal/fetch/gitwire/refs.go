@@ -1,0 +1,56 @@
+package gitwire
+
+import (
+	"net/url"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+)
+
+// Listing is what upstream said its refs are.
+type Listing struct {
+	// Refs are objects by full ref name; HEAD is among them if it points to anything. A tag may point
+	// to a tag object: see Peeled. Of those that upstream has all that were asked for are there, and maybe
+	// more.
+	Refs map[string]plumbing.Hash
+	// Peeled are the objects that tag objects among Refs stand for.
+	Peeled map[string]plumbing.Hash
+
+	// Bytes that came for it.
+	Bytes int64
+
+	// The rest is for the fetcher that made the listing.
+
+	Base     *url.URL // where the repository is after redirects
+	Binary   bool     // a listing that came over the git binary goes on so
+	Version2 bool     // of the protocol; what came over it goes on so
+	Partial  bool     // upstream was asked for some refs only
+	Others   bool     // upstream has refs, though none that it was asked for
+	// Capabilities of upstream; nil in version 2, where each command has its own, and those that matter are a must.
+	Capabilities *capability.List
+}
+
+// Whole tells whether all refs of upstream are there, and not only those that were asked for.
+func (l *Listing) Whole() bool { return !l.Partial }
+
+// Empty tells whether upstream has no refs at all.
+func (l *Listing) Empty() bool { return len(l.Refs) == 0 && !l.Others }
+
+// Commit returns what a ref points to, tag objects followed.
+func (l *Listing) Commit(ref string) (plumbing.Hash, bool) {
+	if id, ok := l.Peeled[ref]; ok {
+		return id, true
+	}
+	id, ok := l.Refs[ref]
+	return id, ok
+}
+
+// AllowsAny tells whether upstream may hand out commits that are not a ref's tip. In version 2 that shows only
+// when it is asked.
+func (l *Listing) AllowsAny() bool {
+	return l.Version2 || l.Capabilities.Supports(capability.AllowReachableSHA1InWant) ||
+		l.Capabilities.Supports(AllowAny)
+}
+
+// AllowAny is a capability that go-git has no name for.
+const AllowAny capability.Capability = "allow-any-sha1-in-want"
