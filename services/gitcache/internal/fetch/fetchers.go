@@ -136,7 +136,9 @@ func (f *Fetchers) List(ctx context.Context, r upstream.Remote, names gitwire.Na
 }
 
 // Fetch brings wants and all that they reach.
-func (f *Fetchers) Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (int64, error) {
+func (f *Fetchers) Fetch(
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+) (int64, error) {
 	switch {
 	case r.URL.Scheme == "ssh":
 		n, err := f.ssh.Fetch(ctx, r, l, wants, into)

@@ -21,7 +21,7 @@ func (c *Client) GetURL(ctx context.Context, r Remote, u *url.URL, l Lane, prepa
 	return x.SendRequest(ctx, x.FollowingClient(), u, prepare, read)
 }
 
-// SendRequest is get for what the budget has let in.
+// SendRequest is GetURL for what the budget has let in.
 func (x *Exchange) SendRequest(ctx context.Context, hc *http.Client, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
 	limits := x.client.limits
 	limited, stop := context.WithTimeoutCause(ctx, limits.FetchTime, ErrDeadline)

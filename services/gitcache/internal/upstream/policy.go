@@ -52,7 +52,9 @@ func dialAny(ctx context.Context, network, address string) (net.Conn, error) {
 	return dialAddress(ctx, network, address, nil)
 }
 
-func dialAddress(ctx context.Context, network, address string, control func(string, string, syscall.RawConn) error) (net.Conn, error) {
+func dialAddress(
+	ctx context.Context, network, address string, control func(string, string, syscall.RawConn) error,
+) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTime, KeepAlive: keepAlive, Control: control}
 	c, err := d.DialContext(ctx, network, address)
 	if deadline, ok := ctx.Deadline(); ok && err != nil && !time.Now().Before(deadline) {

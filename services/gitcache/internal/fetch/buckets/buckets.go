@@ -171,7 +171,9 @@ func (h *Hosts) newExchange(r upstream.Remote) *exchange {
 }
 
 // getSigned makes a signed request. Redirects are not followed: a signature is good for one host.
-func (x *exchange) getSigned(ctx context.Context, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
+func (x *exchange) getSigned(
+	ctx context.Context, u *url.URL, prepare func(*http.Request), read func(*http.Response, io.Reader) error,
+) error {
 	return x.SendRequest(ctx, x.StayingClient(), u, func(req *http.Request) {
 		req.Header.Del("Authorization")
 		req.Header.Set("Accept-Encoding", "identity") // files are kept as they are
@@ -267,7 +269,9 @@ type reading struct {
 var errChanged = &upstream.Error{Kind: upstream.KindServer, Message: "the bucket changes while it is read, or lists what it does not have. Fairlead tries again"}
 
 // readUntilStable reads what is listed until a list that is made after it says the same: what is published was in the bucket at one time.
-func (f *reading) readUntilStable(ctx context.Context, l *List, into upstream.Target, dir string) (*List, plumbing.Hash, error) {
+func (f *reading) readUntilStable(
+	ctx context.Context, l *List, into upstream.Target, dir string,
+) (*List, plumbing.Hash, error) {
 	b, err := bucket.Build(dir)
 	if err != nil {
 		return nil, plumbing.ZeroHash, upstream.StorageError(err)
@@ -392,7 +396,9 @@ func unlessEnd(err error) error {
 }
 
 // commitFiles makes a commit of what was read.
-func (f *reading) commitFiles(ctx context.Context, l *List, b *archive.Builder, into upstream.Target) (commit plumbing.Hash, err error) {
+func (f *reading) commitFiles(
+	ctx context.Context, l *List, b *archive.Builder, into upstream.Target,
+) (commit plumbing.Hash, err error) {
 	l.blobs = make(map[objectName]plumbing.Hash, len(l.Objects))
 	for _, o := range l.Objects {
 		id := f.blobs[nameOf(o)]

@@ -84,7 +84,9 @@ func checkCharts(r upstream.Remote) error {
 }
 
 // ListCharts asks for the index.
-func (p *Repositories) ListCharts(ctx context.Context, r upstream.Remote, refs []string, last *Charts) (*Charts, error) {
+func (p *Repositories) ListCharts(
+	ctx context.Context, r upstream.Remote, refs []string, last *Charts,
+) (*Charts, error) {
 	wants := map[string]helm.Want{}
 	for _, ref := range refs {
 		if chart, version, ok := catalog.ParseChartRef(ref); ok {
@@ -143,7 +145,9 @@ func (p *Repositories) ListCharts(ctx context.Context, r upstream.Remote, refs [
 	return now, nil
 }
 
-func (p *Repositories) listRegistryCharts(ctx context.Context, r upstream.Remote, wants map[string]helm.Want, last *Charts) (*Charts, error) {
+func (p *Repositories) listRegistryCharts(
+	ctx context.Context, r upstream.Remote, wants map[string]helm.Want, last *Charts,
+) (*Charts, error) {
 	var before registry.ChartPolls
 	if last != nil {
 		before = last.polls
@@ -165,7 +169,9 @@ func wantedCharts(wants map[string]helm.Want) []helm.Want {
 }
 
 // FetchChart brings a package.
-func (p *Repositories) FetchChart(ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target) (commit plumbing.Hash, n int64, err error) {
+func (p *Repositories) FetchChart(
+	ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target,
+) (commit plumbing.Hash, n int64, err error) {
 	if r.Registry.Is {
 		return p.registries.FetchPackage(ctx, r, v, into)
 	}

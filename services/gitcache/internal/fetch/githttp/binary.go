@@ -107,11 +107,15 @@ func parseLsRemote(out io.Reader) (*gitwire.Listing, error) {
 }
 
 // Fetch brings wants and all that they reach.
-func (b *Binary) Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (int64, error) {
+func (b *Binary) Fetch(
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+) (int64, error) {
 	return withLogin(ctx, b.http, r, func(r upstream.Remote) (int64, error) { return b.fetch(ctx, r, l, wants, into) })
 }
 
-func (b *Binary) fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (n int64, err error) {
+func (b *Binary) fetch(
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+) (n int64, err error) {
 	haves, err := into.Haves()
 	if err != nil {
 		return 0, &upstream.Error{Kind: upstream.KindStorage, Message: "read the mirror: " + upstream.CleanLine(err.Error()), Cause: err}

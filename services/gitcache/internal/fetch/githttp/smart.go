@@ -119,7 +119,9 @@ func isRefusal(err error) bool {
 }
 
 // readAdvertised asks for what the host says first: in version 0 its refs, in version 2 only what it can do.
-func (x *exchange) readAdvertised(ctx context.Context, names gitwire.Names, version string) (l *gitwire.Listing, err error) {
+func (x *exchange) readAdvertised(
+	ctx context.Context, names gitwire.Names, version string,
+) (l *gitwire.Listing, err error) {
 	u := x.r.URL.JoinPath("info", "refs")
 	u.RawQuery = "service=" + gitwire.UploadPack
 	req, err := upstream.NewRequest(ctx, x.r, http.MethodGet, u, nil)
@@ -158,7 +160,9 @@ func (x *exchange) listRefs(ctx context.Context, l *gitwire.Listing, names gitwi
 	})
 }
 
-func (x *exchange) sendCommand(ctx context.Context, l *gitwire.Listing, names gitwire.Names, read func(gitwire.Lines) error) error {
+func (x *exchange) sendCommand(
+	ctx context.Context, l *gitwire.Listing, names gitwire.Names, read func(gitwire.Lines) error,
+) error {
 	var body bytes.Buffer
 	if err := gitwire.EncodeListRefs(&body, names); err != nil {
 		return err
@@ -182,7 +186,9 @@ func (x *exchange) sendCommand(ctx context.Context, l *gitwire.Listing, names gi
 }
 
 // askList sends a request of a list and has its answer read.
-func (x *exchange) askList(ctx context.Context, client *http.Client, req *http.Request, mediaType string, read func(*http.Response) error) error {
+func (x *exchange) askList(
+	ctx context.Context, client *http.Client, req *http.Request, mediaType string, read func(*http.Response) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	resp, err := client.Do(req.WithContext(ctx))
@@ -216,11 +222,15 @@ func afterRedirect(list, asked *url.URL) *url.URL {
 }
 
 // Fetch brings wants and all that they reach.
-func (h *HTTP) Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (int64, error) {
+func (h *HTTP) Fetch(
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+) (int64, error) {
 	return withLogin(ctx, h, r, func(r upstream.Remote) (int64, error) { return h.fetch(ctx, r, l, wants, into) })
 }
 
-func (h *HTTP) fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (int64, error) {
+func (h *HTTP) fetch(
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+) (int64, error) {
 	x := h.newExchange(r, l.Base)
 	leave, err := x.Enter(ctx, upstream.Packs)
 	if err != nil {
@@ -246,7 +256,9 @@ func (h *HTTP) fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing,
 	return n, nil
 }
 
-func (x *exchange) transferPack(ctx context.Context, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (int64, error) {
+func (x *exchange) transferPack(
+	ctx context.Context, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+) (int64, error) {
 	return gitwire.TransferPack(ctx, x.limits, x.r, l, wants, into, func(ctx context.Context, _ *upstream.Watchdog, ask gitwire.Ask) (io.ReadCloser, error) {
 		return x.askPack(ctx, l, ask)
 	})

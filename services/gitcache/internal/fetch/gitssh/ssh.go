@@ -66,7 +66,9 @@ type failed2 struct{ error }
 
 func (f failed2) Unwrap() error { return f.error }
 
-func (s *SSH) list(ctx context.Context, r upstream.Remote, names gitwire.Names, version string) (*gitwire.Listing, error) {
+func (s *SSH) list(
+	ctx context.Context, r upstream.Remote, names gitwire.Names, version string,
+) (*gitwire.Listing, error) {
 	c, err := s.openCommand(ctx, r, version)
 	if err != nil {
 		return nil, s.listError(ctx, r, err)
@@ -122,7 +124,9 @@ func (s *SSH) listError(ctx context.Context, r upstream.Remote, err error) error
 
 // Fetch brings wants and all that they reach, in one session. In version 0 the list of refs comes first again, as
 // the protocol has it.
-func (s *SSH) Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (int64, error) {
+func (s *SSH) Fetch(
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+) (int64, error) {
 	leave, err := s.budget.EnterHost(ctx, r.DoorOf(r.URL), upstream.Packs)
 	if err != nil {
 		return 0, err
@@ -150,7 +154,9 @@ func (s *SSH) Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, 
 	return n, gitwire.WithoutNoPack(err)
 }
 
-func (c *sshCommand) askPack(limits upstream.Limits, dog *upstream.Watchdog, l *gitwire.Listing, ask gitwire.Ask) error {
+func (c *sshCommand) askPack(
+	limits upstream.Limits, dog *upstream.Watchdog, l *gitwire.Listing, ask gitwire.Ask,
+) error {
 	dog.Watch(c)
 	now, err := gitwire.DecodeAdvertised(gitwire.NewLines(limits.CapList(dog)), gitwire.Names{})
 	if err != nil {

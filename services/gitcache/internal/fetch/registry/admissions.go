@@ -86,7 +86,9 @@ func (l *admissions) rememberAdmission(r upstream.Remote, repository string, is 
 }
 
 // authorizationFor is the header for the next request; "": none, as far as is known.
-func (l *admissions) authorizationFor(ctx context.Context, g *Registries, r upstream.Remote, repository string) (string, error) {
+func (l *admissions) authorizationFor(
+	ctx context.Context, g *Registries, r upstream.Remote, repository string,
+) (string, error) {
 	is, ok := l.admissionOf(r, repository)
 	switch {
 	case !ok:
@@ -121,7 +123,9 @@ func (l *admissions) learnChallenge(r upstream.Remote, repository, authorization
 }
 
 // requestToken gets one from the token service that the registry names: to pull from one repository.
-func (g *Registries) requestToken(ctx context.Context, r upstream.Remote, repository string, c oci.Challenge) (token string, life time.Duration, err error) {
+func (g *Registries) requestToken(
+	ctx context.Context, r upstream.Remote, repository string, c oci.Challenge,
+) (token string, life time.Duration, err error) {
 	u, err := realmURL(r, c.Realm)
 	if err != nil {
 		return "", 0, err

@@ -79,7 +79,9 @@ func isSingle(err error) bool {
 }
 
 // ListArtifacts asks what tags stand for.
-func (g *Registries) ListArtifacts(ctx context.Context, r upstream.Remote, refs []string, layerType string, last *Artifacts) (*Artifacts, error) {
+func (g *Registries) ListArtifacts(
+	ctx context.Context, r upstream.Remote, refs []string, layerType string, last *Artifacts,
+) (*Artifacts, error) {
 	r, err := checkRegistry(r)
 	if err != nil {
 		return nil, err
@@ -125,7 +127,9 @@ type looking struct {
 }
 
 // resolveReference is the tag or the digest that a ref means; neither: it is none of a registry, or a range that finds nothing.
-func (l *looking) resolveReference(ctx context.Context, ref string) (tag string, digest oci.Digest, choice tags.Choice, err error) {
+func (l *looking) resolveReference(
+	ctx context.Context, ref string,
+) (tag string, digest oci.Digest, choice tags.Choice, err error) {
 	switch {
 	case ref == "HEAD":
 		return latest, "", choice, nil
@@ -202,7 +206,9 @@ func (l *looking) findManifest(ctx context.Context, tag string, digest oci.Diges
 }
 
 // FetchArtifact brings the layers of an artifact.
-func (g *Registries) FetchArtifact(ctx context.Context, r upstream.Remote, a Artifact, into upstream.Target) (commit plumbing.Hash, n int64, err error) {
+func (g *Registries) FetchArtifact(
+	ctx context.Context, r upstream.Remote, a Artifact, into upstream.Target,
+) (commit plumbing.Hash, n int64, err error) {
 	if r, err = checkRegistry(r); err != nil {
 		return commit, 0, err
 	}

@@ -107,7 +107,9 @@ func (l *looking) findVersion(ctx context.Context, want helm.Want, version strin
 }
 
 // FetchPackage brings the package of a version of a chart, as a commit.
-func (g *Registries) FetchPackage(ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target) (commit plumbing.Hash, n int64, err error) {
+func (g *Registries) FetchPackage(
+	ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target,
+) (commit plumbing.Hash, n int64, err error) {
 	if r, err = checkRegistry(r); err != nil {
 		return commit, 0, err
 	}

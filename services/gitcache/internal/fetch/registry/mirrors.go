@@ -96,7 +96,9 @@ func (l *resting) noteRest(key restingKey, err error) {
 
 // fromMirrors asks the mirrors of a registry one after the other, and then the registry itself. What is asked for must have a digest, and
 // ask must check it: a mirror is not trusted.
-func (g *Registries) fromMirrors(ctx context.Context, r upstream.Remote, repository string, ask func(r upstream.Remote, repository string) error) error {
+func (g *Registries) fromMirrors(
+	ctx context.Context, r upstream.Remote, repository string, ask func(r upstream.Remote, repository string) error,
+) error {
 	var why []string
 	for _, mirror := range mirrorsOf(r, repository) {
 		key := restingKeyOf(mirror)
@@ -128,7 +130,9 @@ func (g *Registries) fromMirrors(ctx context.Context, r upstream.Remote, reposit
 
 // getBlob downloads a layer and has it read. From a mirror it is read when all of it came and has its digest; from the registry itself
 // the content is checked only at its end.
-func (g *Registries) getBlob(ctx context.Context, r upstream.Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
+func (g *Registries) getBlob(
+	ctx context.Context, r upstream.Remote, repository string, l oci.Layer, read func(io.Reader) error,
+) (n int64, err error) {
 	if l.Size > oci.MaxLayerBytes {
 		return 0, &upstream.Error{Kind: upstream.KindContent, Message: fmt.Sprintf("layer %s has %d MiB, and the limit is %d MiB",
 			l.Digest.Short(), l.Size>>20, oci.MaxLayerBytes>>20)}
@@ -156,7 +160,9 @@ func (g *Registries) getBlob(ctx context.Context, r upstream.Remote, repository 
 }
 
 // keepBlob downloads a layer into a file that has no name any more, and is at its beginning; nil: it did not come.
-func (g *Registries) keepBlob(ctx context.Context, r upstream.Remote, repository string, l oci.Layer) (*os.File, int64, error) {
+func (g *Registries) keepBlob(
+	ctx context.Context, r upstream.Remote, repository string, l oci.Layer,
+) (*os.File, int64, error) {
 	file, err := os.CreateTemp(g.dir, "layer-*")
 	if err != nil {
 		return nil, 0, upstream.StorageError(err)
@@ -180,7 +186,9 @@ func (g *Registries) keepBlob(ctx context.Context, r upstream.Remote, repository
 }
 
 // readBlob downloads a layer from where r is, and has it read. What was read counts only if there is no error.
-func (g *Registries) readBlob(ctx context.Context, r upstream.Remote, repository string, l oci.Layer, read func(io.Reader) error) (n int64, err error) {
+func (g *Registries) readBlob(
+	ctx context.Context, r upstream.Remote, repository string, l oci.Layer, read func(io.Reader) error,
+) (n int64, err error) {
 	u := registryURL(r, repository, "blobs", string(l.Digest))
 	err = g.askRegistry(ctx, r, repository, http.MethodGet, u, upstream.Packs, "", func(resp *http.Response, body io.Reader) error {
 		if resp.StatusCode != http.StatusOK {

@@ -131,7 +131,9 @@ func registryError(r upstream.Remote, repository string, resp *http.Response) *u
 }
 
 // headManifest asks for the digest of what a tag stands for; "": there is no such tag.
-func (g *Registries) headManifest(ctx context.Context, r upstream.Remote, repository, tag string) (digest oci.Digest, err error) {
+func (g *Registries) headManifest(
+	ctx context.Context, r upstream.Remote, repository, tag string,
+) (digest oci.Digest, err error) {
 	u := registryURL(r, repository, "manifests", tag)
 	err = g.askRegistry(ctx, r, repository, http.MethodHead, u, upstream.Lists, oci.Accept(), func(resp *http.Response, _ io.Reader) error {
 		switch resp.StatusCode {
@@ -155,7 +157,9 @@ func (g *Registries) headManifest(ctx context.Context, r upstream.Remote, reposi
 var errNoManifest = &upstream.Error{Kind: upstream.KindNotFound, Message: "the registry has no such manifest"}
 
 // imageManifest gets a manifest by its digest; that of an index is the one that it holds.
-func (g *Registries) imageManifest(ctx context.Context, r upstream.Remote, repository string, digest oci.Digest) (m *oci.Manifest, bytes int64, err error) {
+func (g *Registries) imageManifest(
+	ctx context.Context, r upstream.Remote, repository string, digest oci.Digest,
+) (m *oci.Manifest, bytes int64, err error) {
 	const most = 2 // an index, and what it holds
 	for range most {
 		var is *oci.Manifest
@@ -198,7 +202,9 @@ type manifestBody struct {
 }
 
 // getManifest gets a manifest and its digest. want is checked, unless it is empty; if it is not, mirrors may have the manifest.
-func (g *Registries) getManifest(ctx context.Context, r upstream.Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
+func (g *Registries) getManifest(
+	ctx context.Context, r upstream.Remote, repository, reference string, want oci.Digest,
+) (is manifestBody, digest oci.Digest, err error) {
 	if want == "" {
 		return g.readManifest(ctx, r, repository, reference, want)
 	}
@@ -209,7 +215,9 @@ func (g *Registries) getManifest(ctx context.Context, r upstream.Remote, reposit
 	return is, digest, err
 }
 
-func (g *Registries) readManifest(ctx context.Context, r upstream.Remote, repository, reference string, want oci.Digest) (is manifestBody, digest oci.Digest, err error) {
+func (g *Registries) readManifest(
+	ctx context.Context, r upstream.Remote, repository, reference string, want oci.Digest,
+) (is manifestBody, digest oci.Digest, err error) {
 	u := registryURL(r, repository, "manifests", reference)
 	err = g.askRegistry(ctx, r, repository, http.MethodGet, u, upstream.Lists, oci.Accept(), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
@@ -235,7 +243,9 @@ func (g *Registries) readManifest(ctx context.Context, r upstream.Remote, reposi
 
 // listTags has a function see all tags of a repository. errNoManifest: there is no such repository, which only the first page says: a list
 // that breaks off lacks tags, and a tag that is not seen in it may be there.
-func (g *Registries) listTags(ctx context.Context, r upstream.Remote, repository string, see func(tag string)) (bytes int64, err error) {
+func (g *Registries) listTags(
+	ctx context.Context, r upstream.Remote, repository string, see func(tag string),
+) (bytes int64, err error) {
 	first := registryURL(r, repository, "tags", "list")
 	page := *first
 	page.RawQuery = url.Values{"n": {strconv.Itoa(oci.PageTags)}}.Encode()
@@ -279,7 +289,9 @@ func (g *Registries) listTags(ctx context.Context, r upstream.Remote, repository
 }
 
 // tagPage asks for a page of tags.
-func (g *Registries) tagPage(ctx context.Context, r upstream.Remote, repository string, u *url.URL) (tags []string, next *url.URL, bytes int64, err error) {
+func (g *Registries) tagPage(
+	ctx context.Context, r upstream.Remote, repository string, u *url.URL,
+) (tags []string, next *url.URL, bytes int64, err error) {
 	err = g.askRegistry(ctx, r, repository, http.MethodGet, u, upstream.Lists, "application/json", func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusOK:

@@ -21,7 +21,9 @@ type Signed struct {
 }
 
 // Signatures has a function see the signatures of a manifest.
-func (g *Registries) Signatures(ctx context.Context, r upstream.Remote, of Signed, judge func(oci.Signature) bool) (int64, error) {
+func (g *Registries) Signatures(
+	ctx context.Context, r upstream.Remote, of Signed, judge func(oci.Signature) bool,
+) (int64, error) {
 	r, err := checkRegistry(r)
 	if err != nil {
 		return 0, err
