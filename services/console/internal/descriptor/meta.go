@@ -29,3 +29,11 @@ func Stamp(t time.Time) *timestamppb.Timestamp {
 	}
 	return timestamppb.New(t)
 }
+
+// Moment is the zero time for nil, and for what is no time.
+func Moment(t *timestamppb.Timestamp) time.Time {
+	if !t.IsValid() {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

@@ -135,7 +135,7 @@ func (s *roles) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest) 
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out.Roles, out.NextPageToken = append(out.GetRoles(), each(list, role.Kind().Encode)...), next
+	out.Roles, out.NextPageToken = append(out.GetRoles(), descriptor.Each(list, role.Kind().Encode)...), next
 	return out, nil
 }
 
@@ -193,7 +193,7 @@ func (s *access) GetCaller(ctx context.Context, _ *consolev1.GetCallerRequest) (
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.GetCallerResponse{
-		Subject: shownSubject(caller), Groups: caller.Groups, Administrator: caller.Has(platform.RoleAdmin), ExpireTime: stamp(caller.ExpiresAt), Grants: grants,
+		Subject: shownSubject(caller), Groups: caller.Groups, Administrator: caller.Has(platform.RoleAdmin), ExpireTime: descriptor.Stamp(caller.ExpiresAt), Grants: grants,
 	}, nil
 }
 

@@ -18,7 +18,9 @@ import (
 	"fairlead.dev/platform/pulse"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/condition"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -26,7 +28,7 @@ func adminMounts(d Deps) []server.Mount {
 	return []server.Mount{
 		server.RPC(consolev1connect.AdminServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewAdminServiceHandler(&admin{d}, o...)
-			return path, withDeadlines(h)
+			return path, call.WithDeadlines(h)
 		}),
 	}
 }
@@ -46,14 +48,14 @@ type admin struct{ Deps }
 func (s *admin) Backup(ctx context.Context, _ *consolev1.BackupRequest, stream *connect.ServerStream[consolev1.BackupResponse]) error {
 	sum := sha256.New()
 	send := func(m *consolev1.BackupResponse) error {
-		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
+		return call.Bounded(ctx, call.SendTimeout, func() error { return stream.Send(m) })
 	}
 	out := bufio.NewWriterSize(writer(func(part []byte) (int, error) {
 		_, _ = sum.Write(part) // a hash takes everything
 		return len(part), send(&consolev1.BackupResponse{Data: part})
 	}), backupPart)
-	s.Log.InfoContext(ctx, "a backup is made", "actor", actor(ctx))
-	act := audit.Event(who(ctx), time.Now().UTC(), audit.Act{Action: "database.backup"})
+	s.Log.InfoContext(ctx, "a backup is made", "actor", call.Actor(ctx))
+	act := audit.Event(call.Who(ctx), time.Now().UTC(), audit.Act{Action: "database.backup"})
 	if err := s.Audit.Append(ctx, []store.AuditEvent{act}); err != nil {
 		return s.fail(ctx, err)
 	}
@@ -66,7 +68,7 @@ func (s *admin) Backup(ctx context.Context, _ *consolev1.BackupRequest, stream *
 func (s *admin) GetHub(ctx context.Context, req *consolev1.GetHubRequest) (*consolev1.GetHubResponse, error) {
 	is := s.Condition
 	self := is.Consoles.Self
-	out := &consolev1.GetHubResponse{Version: self.Version, StartTime: stamp(self.Started), TraceUrl: is.TraceURL}
+	out := &consolev1.GetHubResponse{Version: self.Version, StartTime: descriptor.Stamp(self.Started), TraceUrl: is.TraceURL}
 	if !req.GetCondition() {
 		return out, nil
 	}
@@ -85,16 +87,16 @@ func (s *admin) GetHub(ctx context.Context, req *consolev1.GetHubRequest) (*cons
 	if err != nil {
 		out.ConsolesMissing = "the catalog's database does not answer"
 	}
-	out.Consoles = each(consoles, func(c store.Console) *consolev1.HubConsole {
-		return &consolev1.HubConsole{Name: c.Name, Version: c.Version, StartTime: stamp(c.Started), Answers: c.ID == self.ID}
+	out.Consoles = descriptor.Each(consoles, func(c store.Console) *consolev1.HubConsole {
+		return &consolev1.HubConsole{Name: c.Name, Version: c.Version, StartTime: descriptor.Stamp(c.Started), Answers: c.ID == self.ID}
 	})
 	return out, nil
 }
 
 func encodeDatabase(about store.About, beat pulse.Beat) *consolev1.DatabaseState {
 	out := &consolev1.DatabaseState{
-		Kind: about.Kind, Version: about.Version, Bytes: about.Bytes, Since: stamp(beat.Since), AskTime: stamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
-		WriteTime: stamp(about.LastWrite.Time),
+		Kind: about.Kind, Version: about.Version, Bytes: about.Bytes, Since: descriptor.Stamp(beat.Since), AskTime: descriptor.Stamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
+		WriteTime: descriptor.Stamp(about.LastWrite.Time),
 	}
 	if beat.Problem != nil {
 		out.Problem = beat.Problem.Error()
@@ -107,8 +109,8 @@ func encodeDatabase(about store.About, beat pulse.Beat) *consolev1.DatabaseState
 
 func encodeAlerts(is condition.AlertState) *consolev1.AlertState {
 	return &consolev1.AlertState{
-		Configured: is.Configured, Problem: is.Problem, AskTime: stamp(is.Asked), Alerts: each(is.Alerts, func(a condition.Alert) *consolev1.HubAlert {
-			return &consolev1.HubAlert{Name: a.Name, Severity: a.Severity, Summary: a.Summary, Description: a.Description, ActiveTime: stamp(a.Since), Labels: a.Labels}
+		Configured: is.Configured, Problem: is.Problem, AskTime: descriptor.Stamp(is.Asked), Alerts: descriptor.Each(is.Alerts, func(a condition.Alert) *consolev1.HubAlert {
+			return &consolev1.HubAlert{Name: a.Name, Severity: a.Severity, Summary: a.Summary, Description: a.Description, ActiveTime: descriptor.Stamp(a.Since), Labels: a.Labels}
 		}),
 	}
 }
@@ -126,15 +128,15 @@ func (s *admin) GetRemovals(ctx context.Context, _ *consolev1.GetRemovalsRequest
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.GetRemovalsResponse{
-		HoldTime: stamp(is.HoldTime), Reason: is.Reason, Id: is.ID,
-		Clusters: each(is.Clusters, func(h store.Held) *consolev1.HeldRemovals {
-			return &consolev1.HeldRemovals{Cluster: h.Cluster, Services: h.Services, Since: stamp(h.Time)}
+		HoldTime: descriptor.Stamp(is.HoldTime), Reason: is.Reason, Id: is.ID,
+		Clusters: descriptor.Each(is.Clusters, func(h store.Held) *consolev1.HeldRemovals {
+			return &consolev1.HeldRemovals{Cluster: h.Cluster, Services: h.Services, Since: descriptor.Stamp(h.Time)}
 		}),
 	}, nil
 }
 
 func (s *admin) ConfirmRemovals(ctx context.Context, req *consolev1.ConfirmRemovalsRequest) (*consolev1.ConfirmRemovalsResponse, error) {
-	if err := s.Removals.Confirm(ctx, by(ctx), req.GetId()); err != nil {
+	if err := s.Removals.Confirm(ctx, call.By(ctx), req.GetId()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.ConfirmRemovalsResponse{}, nil

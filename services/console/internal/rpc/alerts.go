@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
@@ -71,18 +72,18 @@ func (s *alerts) DeleteAlert(ctx context.Context, req *consolev1.DeleteAlertRequ
 
 func (s *alerts) AcknowledgeAlert(ctx context.Context, req *consolev1.AcknowledgeAlertRequest) (*consolev1.AcknowledgeAlertResponse, error) {
 	out, err := s.note(ctx, req.GetName(), audit.Act{Action: "alert.acknowledge", Reason: req.GetReason()}, func(a alert.Alert) error {
-		return s.Alerts.Acknowledge(ctx, a, req.GetGroup(), actor(ctx), req.GetReason())
+		return s.Alerts.Acknowledge(ctx, a, req.GetGroup(), call.Actor(ctx), req.GetReason())
 	})
 	return &consolev1.AcknowledgeAlertResponse{Alert: out}, err
 }
 
 func (s *alerts) SilenceAlert(ctx context.Context, req *consolev1.SilenceAlertRequest) (*consolev1.SilenceAlertResponse, error) {
-	until := moment(req.GetUntilTime())
+	until := descriptor.Moment(req.GetUntilTime())
 	act := audit.Act{Action: "alert.silence", Reason: req.GetReason()}
 	if until.IsZero() {
 		act.Action = "alert.unsilence"
 	}
-	out, err := s.note(ctx, req.GetName(), act, func(a alert.Alert) error { return s.Alerts.Silence(ctx, a, until, actor(ctx), req.GetReason()) })
+	out, err := s.note(ctx, req.GetName(), act, func(a alert.Alert) error { return s.Alerts.Silence(ctx, a, until, call.Actor(ctx), req.GetReason()) })
 	return &consolev1.SilenceAlertResponse{Alert: out}, err
 }
 
@@ -99,13 +100,13 @@ func (s *alerts) note(ctx context.Context, name string, act audit.Act, do func(a
 		return nil, s.fail(ctx, err)
 	}
 	act.Resource, act.Name = "alert", name
-	s.Accesses.Tell(who(ctx), act)
+	s.Accesses.Tell(call.Who(ctx), act)
 	return serve(s.Deps, alertKind()).Get(ctx, &consolev1.GetAlertRequest{Name: name})
 }
 
 func decodeAlert(a *consolev1.Alert) (alert.Alert, error) {
 	spec := a.GetSpec()
-	clusters, err := decodeSelector("spec.clusters", spec.GetClusters())
+	clusters, err := descriptor.Selector("spec.clusters", spec.GetClusters())
 	out := alert.Alert{Meta: descriptor.Meta(a.GetMetadata()), Spec: alert.Spec{
 		Description: spec.GetDescription(), Clusters: clusters, When: spec.GetWhen(), For: spec.GetFor().AsDuration(), Recover: alert.UsualRecover,
 		MoreThan: int(spec.GetMoreThan()), GroupBy: spec.GetGroupBy(), Severity: int32(spec.GetSeverity()),
@@ -118,7 +119,7 @@ func decodeAlert(a *consolev1.Alert) (alert.Alert, error) {
 
 func encodeAlert(a alert.Alert) *consolev1.Alert {
 	out := &consolev1.Alert{Metadata: descriptor.Metadata(a.Meta), Spec: &consolev1.AlertSpec{
-		Description: a.Spec.Description, Clusters: encodeSelector(a.Spec.Clusters), When: a.Spec.When, Recover: durationpb.New(a.Spec.Recover),
+		Description: a.Spec.Description, Clusters: descriptor.ClusterSelector(a.Spec.Clusters), When: a.Spec.When, Recover: durationpb.New(a.Spec.Recover),
 		MoreThan: int32(a.Spec.MoreThan), GroupBy: a.Spec.GroupBy, Severity: consolev1.Severity(a.Spec.Severity), // bounded by the contract
 	}}
 	if a.Spec.For > 0 {
@@ -149,7 +150,7 @@ func showAlerts(ctx context.Context, c *catalog.Catalog, list []alert.Alert) ([]
 	if err != nil {
 		return nil, err
 	}
-	out := each(list, encodeAlert)
+	out := descriptor.Each(list, encodeAlert)
 	for i := range list {
 		out[i].Status = encodeAlertStatus(found[i], sees, all, time.Now())
 		if all {
@@ -160,13 +161,13 @@ func showAlerts(ctx context.Context, c *catalog.Catalog, list []alert.Alert) ([]
 }
 
 func encodeAlertStatus(is alert.State, sees map[string]bool, all bool, now time.Time) *consolev1.AlertStatus {
-	out := &consolev1.AlertStatus{LookTime: stamp(is.Looked)}
+	out := &consolev1.AlertStatus{LookTime: descriptor.Stamp(is.Looked)}
 	if is.Silence != nil && now.Before(is.Silence.Until) {
 		out.Silence = encodeAlertNote(is.Silence)
 	}
 	for _, name := range slices.Sorted(maps.Keys(is.Groups)) {
 		g := is.Groups[name]
-		group := &consolev1.AlertGroup{Group: name, SinceTime: stamp(g.Since), Acknowledged: encodeAlertNote(g.Ack), FlapsSinceTime: stamp(g.Flaps)}
+		group := &consolev1.AlertGroup{Group: name, SinceTime: descriptor.Stamp(g.Since), Acknowledged: encodeAlertNote(g.Ack), FlapsSinceTime: descriptor.Stamp(g.Flaps)}
 		var doubtful time.Time
 		for _, cluster := range slices.Sorted(maps.Keys(g.Members)) {
 			switch m := g.Members[cluster]; {
@@ -185,7 +186,7 @@ func encodeAlertStatus(is alert.State, sees map[string]bool, all bool, now time.
 				}
 			}
 		}
-		group.UnknownSinceTime = stamp(doubtful)
+		group.UnknownSinceTime = descriptor.Stamp(doubtful)
 		if !g.Since.IsZero() && group.GetTotal() > 0 || !g.Flaps.IsZero() && (all || group.GetTotal() > 0) {
 			out.Firing = append(out.Firing, group)
 		}
@@ -197,5 +198,5 @@ func encodeAlertNote(n *alert.Note) *consolev1.AlertNote {
 	if n == nil {
 		return nil
 	}
-	return &consolev1.AlertNote{Author: n.Author, Reason: n.Reason, Time: stamp(n.Time), UntilTime: stamp(n.Until)}
+	return &consolev1.AlertNote{Author: n.Author, Reason: n.Reason, Time: descriptor.Stamp(n.Time), UntilTime: descriptor.Stamp(n.Until)}
 }

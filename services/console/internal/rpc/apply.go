@@ -12,6 +12,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
@@ -30,7 +31,7 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 		}
 		a.Edits = append(a.Edits, e)
 	}
-	applied, err := s.Catalog.Apply(ctx, by(ctx), a)
+	applied, err := s.Catalog.Apply(ctx, call.By(ctx), a)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -96,7 +97,7 @@ func (d Deps) draft(of descriptor.Any, m kind.Message) catalog.Edit {
 }
 
 func (s *applies) applied(w catalog.Written, dry bool) (*consolev1.Applied, error) {
-	out := &consolev1.Applied{Kind: encodeKind(w.Kind), Name: w.Name}
+	out := &consolev1.Applied{Kind: descriptor.Number(w.Kind), Name: w.Name}
 	switch w.Outcome {
 	case catalog.Created:
 		out.Outcome = consolev1.ApplyOutcome_APPLY_OUTCOME_CREATED

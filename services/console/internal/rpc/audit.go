@@ -12,13 +12,15 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
 type audits struct{ Deps }
 
 func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAuditEventsRequest) (*consolev1.RecordAuditEventsResponse, error) {
-	recorder := actor(ctx)
+	recorder := call.Actor(ctx)
 	events := make([]store.AuditEvent, len(req.GetEvents()))
 	for i, e := range req.GetEvents() {
 		if err := audit.Check(e); err != nil {
@@ -56,7 +58,7 @@ func (s *audits) WatchAuditEvents(ctx context.Context, req *consolev1.WatchAudit
 		if err != nil {
 			return err
 		}
-		return bounded(ctx, sendTimeout, func() error {
+		return call.Bounded(ctx, call.SendTimeout, func() error {
 			return stream.Send(&consolev1.WatchAuditEventsResponse{Events: events, ResumeToken: resume})
 		})
 	})
@@ -75,7 +77,7 @@ func (s *audits) failAudit(ctx context.Context, err error) error {
 }
 
 func decodeAuditFilter(f *consolev1.AuditFilter) store.AuditFilter {
-	out := store.AuditFilter{Cluster: f.GetCluster(), Action: f.GetAction(), Since: moment(f.GetSince())}
+	out := store.AuditFilter{Cluster: f.GetCluster(), Action: f.GetAction(), Since: descriptor.Moment(f.GetSince())}
 	name := f.GetActor()
 	if name == "" {
 		return out

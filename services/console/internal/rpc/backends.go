@@ -6,6 +6,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/kinds/backend"
 )
@@ -39,7 +40,7 @@ func (s *backends) CheckBackend(ctx context.Context, req *consolev1.CheckBackend
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	s.Accesses.Tell(who(ctx), audit.Act{Action: "backend.check", Resource: "backend", Name: in.Meta.Name, Reason: "path " + req.GetPath()})
+	s.Accesses.Tell(call.Who(ctx), audit.Act{Action: "backend.check", Resource: "backend", Name: in.Meta.Name, Reason: "path " + req.GetPath()})
 	keys, problem, err := s.Config.Check(ctx, s.OpenBackend, in.Spec, req.GetPath())
 	if err != nil {
 		return nil, s.fail(ctx, err)

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/descriptor"
@@ -75,8 +76,8 @@ func (s *configSets) DeleteConfigSet(ctx context.Context, req *consolev1.DeleteC
 
 // showConfigSets encodes configuration sets with their statuses.
 func showConfigSets(ctx context.Context, c *catalog.Catalog, list []catalog.ConfigSet) ([]*consolev1.ConfigSet, error) {
-	services, err := c.CountServices(ctx, store.KindConfigSet, each(list, func(s catalog.ConfigSet) string { return s.Meta.Name }))
-	return each(list, func(s catalog.ConfigSet) *consolev1.ConfigSet {
+	services, err := c.CountServices(ctx, store.KindConfigSet, descriptor.Each(list, func(s catalog.ConfigSet) string { return s.Meta.Name }))
+	return descriptor.Each(list, func(s catalog.ConfigSet) *consolev1.ConfigSet {
 		out := encodeConfigSet(s)
 		out.Status = &consolev1.ConfigSetStatus{Services: int32(services[s.Meta.Name])}
 		return out
@@ -87,7 +88,7 @@ func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
 	spec := c.GetSpec()
 	return catalog.ConfigSet{Meta: descriptor.Meta(c.GetMetadata()), Spec: catalog.ConfigSetSpec{
 		Description: spec.GetDescription(), Project: spec.GetProject(), Entries: decodeSettings(spec.GetEntries()),
-		Imports: each(spec.GetImports(), func(i *consolev1.ConfigImport) catalog.Import {
+		Imports: descriptor.Each(spec.GetImports(), func(i *consolev1.ConfigImport) catalog.Import {
 			return catalog.Import{Backend: i.GetBackend(), Path: i.GetPath(), Plain: i.GetPlain()}
 		}),
 	}}
@@ -96,7 +97,7 @@ func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
 func encodeConfigSet(c catalog.ConfigSet) *consolev1.ConfigSet {
 	return &consolev1.ConfigSet{Metadata: descriptor.Metadata(c.Meta), Spec: &consolev1.ConfigSetSpec{
 		Description: c.Spec.Description, Project: c.Spec.Project, Entries: encodeSettings(c.Spec.Entries),
-		Imports: each(c.Spec.Imports, func(i catalog.Import) *consolev1.ConfigImport {
+		Imports: descriptor.Each(c.Spec.Imports, func(i catalog.Import) *consolev1.ConfigImport {
 			return &consolev1.ConfigImport{Backend: i.Backend, Path: i.Path, Plain: i.Plain}
 		}),
 	}}
@@ -172,7 +173,7 @@ func (s *configs) PreviewConfig(ctx context.Context, req *consolev1.PreviewConfi
 	var p config.Preview
 	var err error
 	if draft := req.GetDraft(); draft != nil {
-		p, err = s.Config.PreviewDraft(ctx, by(ctx), decodeService(draft))
+		p, err = s.Config.PreviewDraft(ctx, call.By(ctx), decodeService(draft))
 	} else {
 		p, err = s.Config.Preview(ctx, req.GetService())
 	}
@@ -196,20 +197,20 @@ func (s *configs) PreviewConfig(ctx context.Context, req *consolev1.PreviewConfi
 }
 
 func (s *configs) ListConfigUsers(ctx context.Context, req *consolev1.ListConfigUsersRequest) (*consolev1.ListConfigUsersResponse, error) {
-	of := store.Ref{Kind: decodeKind(req.GetKind()), Name: req.GetName()}
+	of := store.Ref{Kind: descriptor.Numbered(req.GetKind()), Name: req.GetName()}
 	users, next, err := s.Config.Users(ctx, of, req.GetEntry(), catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListConfigUsersResponse{NextPageToken: next, Users: each(users, func(u config.User) *consolev1.ConfigUser {
-		return &consolev1.ConfigUser{Service: u.Service, Cluster: u.Cluster, Entries: each(u.Entries, func(e config.Used) *consolev1.UsedConfig {
+	return &consolev1.ListConfigUsersResponse{NextPageToken: next, Users: descriptor.Each(users, func(u config.User) *consolev1.ConfigUser {
+		return &consolev1.ConfigUser{Service: u.Service, Cluster: u.Cluster, Entries: descriptor.Each(u.Entries, func(e config.Used) *consolev1.UsedConfig {
 			return &consolev1.UsedConfig{Name: e.Name, Origin: e.Origin, OverriddenBy: e.Over}
 		})}
 	})}, nil
 }
 
 func (s *configs) AccessConfigs(ctx context.Context, req *consolev1.AccessConfigsRequest) (*consolev1.AccessConfigsResponse, error) {
-	list, err := s.Config.Access(ctx, each(req.GetServices(), func(w *consolev1.ConfigWanted) config.Wanted {
+	list, err := s.Config.Access(ctx, descriptor.Each(req.GetServices(), func(w *consolev1.ConfigWanted) config.Wanted {
 		return config.Wanted{Service: w.GetServiceUid(), Revision: w.GetRevision()}
 	}))
 	if err != nil {
@@ -221,9 +222,9 @@ func (s *configs) AccessConfigs(ctx context.Context, req *consolev1.AccessConfig
 			read = append(read, audit.ConfigRead{Service: v.Name, Revision: v.Revision})
 		}
 	}
-	s.Accesses.Configs(who(ctx), read)
-	return &consolev1.AccessConfigsResponse{Services: each(list, func(v config.Values) *consolev1.AccessedConfig {
-		return &consolev1.AccessedConfig{ServiceUid: v.Service, Revision: v.Revision, Values: each(v.Values, func(v config.Value) *consolev1.ConfigValue {
+	s.Accesses.Configs(call.Who(ctx), read)
+	return &consolev1.AccessConfigsResponse{Services: descriptor.Each(list, func(v config.Values) *consolev1.AccessedConfig {
+		return &consolev1.AccessedConfig{ServiceUid: v.Service, Revision: v.Revision, Values: descriptor.Each(v.Values, func(v config.Value) *consolev1.ConfigValue {
 			return &consolev1.ConfigValue{Name: v.Name, Type: encodeType(v.Type), Value: v.Value, Secret: v.Secret}
 		})}
 	})}, nil

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -21,22 +20,6 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 )
-
-// stamp is nil for the zero time.
-func stamp(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
-}
-
-// moment is the zero time for nil, and for what is no time.
-func moment(t *timestamppb.Timestamp) time.Time {
-	if !t.IsValid() {
-		return time.Time{}
-	}
-	return t.AsTime()
-}
 
 func decodeSource(s *consolev1.Source) catalog.Source {
 	return catalog.Source{Meta: descriptor.Meta(s.GetMetadata()), Spec: catalog.SourceSpec{
@@ -231,28 +214,28 @@ func encodeSource(s catalog.Source) *consolev1.Source {
 		Metadata: descriptor.Metadata(s.Meta),
 		Spec:     encodeSourceSpec(s.Spec),
 		Status: &consolev1.SourceStatus{
-			Heads: each(s.Status.Heads, encodeHead), Epoch: s.Status.Epoch, Owner: s.Status.Owner, Problem: encodeProblem(s.Status.Problem),
+			Heads: descriptor.Each(s.Status.Heads, encodeHead), Epoch: s.Status.Epoch, Owner: s.Status.Owner, Problem: encodeProblem(s.Status.Problem),
 		},
 	}
 }
 
 func decodeHead(h *consolev1.Head) catalog.Head {
 	return catalog.Head{
-		Ref: h.GetRef(), Revision: decodeRevision(h.GetRevision()), FetchTime: moment(h.GetFetchTime()),
+		Ref: h.GetRef(), Revision: decodeRevision(h.GetRevision()), FetchTime: descriptor.Moment(h.GetFetchTime()),
 		Resolved: h.GetResolvedRef(), SignedBy: h.GetSignedBy(), NewerVersion: h.GetNewerVersion(),
 	}
 }
 
 func encodeHead(h catalog.Head) *consolev1.Head {
 	return &consolev1.Head{
-		Ref: h.Ref, Revision: encodeRevision(h.Revision), FetchTime: stamp(h.FetchTime), ResolvedRef: h.Resolved, SignedBy: h.SignedBy,
+		Ref: h.Ref, Revision: encodeRevision(h.Revision), FetchTime: descriptor.Stamp(h.FetchTime), ResolvedRef: h.Resolved, SignedBy: h.SignedBy,
 		NewerVersion: h.NewerVersion,
 	}
 }
 
 func decodeRevision(r *artifactv1.Revision) catalog.Revision {
 	return catalog.Revision{
-		Commit: r.GetCommit(), CommitTime: moment(r.GetCommitTime()), Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),
+		Commit: r.GetCommit(), CommitTime: descriptor.Moment(r.GetCommitTime()), Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),
 	}
 }
 
@@ -260,7 +243,7 @@ func encodeRevision(r catalog.Revision) *artifactv1.Revision {
 	if r == (catalog.Revision{}) {
 		return nil
 	}
-	return &artifactv1.Revision{Commit: r.Commit, CommitTime: stamp(r.CommitTime), Subject: r.Subject, Author: r.Author, Traceparent: r.Traceparent}
+	return &artifactv1.Revision{Commit: r.Commit, CommitTime: descriptor.Stamp(r.CommitTime), Subject: r.Subject, Author: r.Author, Traceparent: r.Traceparent}
 }
 
 func decodeProblem(p *consolev1.Problem) *catalog.Problem {
@@ -268,9 +251,9 @@ func decodeProblem(p *consolev1.Problem) *catalog.Problem {
 		return nil
 	}
 	return &catalog.Problem{
-		Message: p.GetMessage(), Since: moment(p.GetSince()), Refs: p.GetRefs(),
-		Single: each(p.GetRefProblems(), func(one *consolev1.RefProblem) catalog.RefProblem {
-			return catalog.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: moment(one.GetSince()), Missing: one.GetMissing()}
+		Message: p.GetMessage(), Since: descriptor.Moment(p.GetSince()), Refs: p.GetRefs(),
+		Single: descriptor.Each(p.GetRefProblems(), func(one *consolev1.RefProblem) catalog.RefProblem {
+			return catalog.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: descriptor.Moment(one.GetSince()), Missing: one.GetMissing()}
 		}),
 	}
 }
@@ -280,9 +263,9 @@ func encodeProblem(p *catalog.Problem) *consolev1.Problem {
 		return nil
 	}
 	return &consolev1.Problem{
-		Message: p.Message, Since: stamp(p.Since), Refs: p.Refs,
-		RefProblems: each(p.Single, func(one catalog.RefProblem) *consolev1.RefProblem {
-			return &consolev1.RefProblem{Ref: one.Ref, Message: one.Message, Since: stamp(one.Since), Missing: one.Missing}
+		Message: p.Message, Since: descriptor.Stamp(p.Since), Refs: p.Refs,
+		RefProblems: descriptor.Each(p.Single, func(one catalog.RefProblem) *consolev1.RefProblem {
+			return &consolev1.RefProblem{Ref: one.Ref, Message: one.Message, Since: descriptor.Stamp(one.Since), Missing: one.Missing}
 		}),
 	}
 }
@@ -299,11 +282,11 @@ func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: encodeSettings(c.Spec.Config), Windows: c.Spec.Windows},
 		Freeze:   c.Spec.Freeze.Encode(),
 		Status: &consolev1.ClusterStatus{
-			JoinTime: stamp(c.Status.JoinTime), LastSeenTime: stamp(c.Status.LastSeen),
+			JoinTime: descriptor.Stamp(c.Status.JoinTime), LastSeenTime: descriptor.Stamp(c.Status.LastSeen),
 			AgentVersion: c.Status.Agent.Version, KubernetesVersion: c.Status.Agent.KubernetesVersion, Connected: c.Status.Connected,
-			NextPollTime: stamp(c.Status.Agent.NextPoll), LeaveTime: stamp(c.Status.LeaveTime),
+			NextPollTime: descriptor.Stamp(c.Status.Agent.NextPoll), LeaveTime: descriptor.Stamp(c.Status.LeaveTime),
 			Skew:           skew(c.Status.Agent.Version, version.String()),
-			TokenReuseTime: stamp(c.Status.ReuseTime), TokenReuse: c.Status.Reuse, TokenUnbound: c.Status.Agent.Unbound,
+			TokenReuseTime: descriptor.Stamp(c.Status.ReuseTime), TokenReuse: c.Status.Reuse, TokenUnbound: c.Status.Agent.Unbound,
 
 			ClockSkew: encodeSkew(c.Status.Agent.ClockSkew), HoldsWindows: c.Status.Agent.Windows,
 		},
@@ -323,7 +306,7 @@ func encodeWindows(w window.State, fault string) *consolev1.WindowStatus {
 	if !w.Any && fault == "" {
 		return nil
 	}
-	return &consolev1.WindowStatus{Closed: w.Closed, Message: w.Words(), ChangeTime: stamp(w.Change), Fault: fault}
+	return &consolev1.WindowStatus{Closed: w.Closed, Message: w.Words(), ChangeTime: descriptor.Stamp(w.Change), Fault: fault}
 }
 
 // skew says how far an agent is behind the hub. Builds that are no release are not compared.
@@ -427,16 +410,16 @@ func option[M proto.Message](text json.RawMessage, m M) M {
 func encodeService(s catalog.Service) *consolev1.Service {
 	status := s.Status
 	out := &consolev1.ServiceStatus{
-		State: encodeState(status.State), StateMessage: status.Message, StateSince: stamp(status.Since),
+		State: encodeState(status.State), StateMessage: status.Message, StateSince: descriptor.Stamp(status.Since),
 		Git:     &consolev1.GitTruth{Problem: encodeProblem(status.Git.Problem)},
 		Hub:     encodeHub(status.Hub),
-		Cluster: &consolev1.ClusterTruth{Report: encodeReport(status.Cluster.Report), ReceiveTime: stamp(status.Cluster.ReceiveTime)},
+		Cluster: &consolev1.ClusterTruth{Report: encodeReport(status.Cluster.Report), ReceiveTime: descriptor.Stamp(status.Cluster.ReceiveTime)},
 
 		ConfigRevision: status.ConfigRevision, ConfigProblem: encodeProblem(status.ConfigProblem),
 		Windows: encodeWindows(status.Windows, status.WindowFault),
 	}
 	if head := status.Git.Head; head != nil {
-		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), stamp(head.FetchTime)
+		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), descriptor.Stamp(head.FetchTime)
 	}
 	return &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(s.Levers())}
 }
@@ -469,13 +452,13 @@ func decodeHub(h *consolev1.HubTruth) catalog.HubTruth {
 	return catalog.HubTruth{
 		Digest: h.GetDigest(), Content: h.GetContentDigest(), Revision: decodeRevision(h.GetRevision()),
 		Artifact:    catalog.Artifact{Digest: h.GetArtifact().GetDigest(), Size: h.GetArtifact().GetSize(), Files: h.GetArtifact().GetFiles()},
-		ResolveTime: moment(h.GetResolveTime()), Problem: decodeProblem(h.GetProblem()),
+		ResolveTime: descriptor.Moment(h.GetResolveTime()), Problem: decodeProblem(h.GetProblem()),
 	}
 }
 
 func encodeHub(h catalog.HubTruth) *consolev1.HubTruth {
 	out := &consolev1.HubTruth{
-		Digest: h.Digest, ContentDigest: h.Content, Revision: encodeRevision(h.Revision), ResolveTime: stamp(h.ResolveTime), Problem: encodeProblem(h.Problem),
+		Digest: h.Digest, ContentDigest: h.Content, Revision: encodeRevision(h.Revision), ResolveTime: descriptor.Stamp(h.ResolveTime), Problem: encodeProblem(h.Problem),
 	}
 	if h.Artifact != (catalog.Artifact{}) {
 		out.Artifact = &artifactv1.Artifact{Digest: h.Artifact.Digest, Size: h.Artifact.Size, Files: h.Artifact.Files}
@@ -491,10 +474,10 @@ func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
 	out := catalog.Report{
 		Service: r.GetService(), Sequence: r.GetSequence(), Phase: decodePhase(r.GetPhase()),
 		Digest: r.GetDigest(), Commit: r.GetCommit(), AppliedDigest: r.GetAppliedDigest(), AppliedCommit: r.GetAppliedCommit(),
-		AppliedTime: moment(r.GetAppliedTime()), ObservedTime: moment(r.GetObservedTime()), Message: r.GetMessage(),
+		AppliedTime: descriptor.Moment(r.GetAppliedTime()), ObservedTime: descriptor.Moment(r.GetObservedTime()), Message: r.GetMessage(),
 		ObjectsTotal: r.GetObjectsTotal(), ObjectsHealthy: r.GetObjectsHealthy(), Traceparent: r.GetTraceparent(),
-		Objects: each(r.GetObjects(), decodeObjectReport), Guard: decodeGuard(r.GetGuard()), ObjectsDrifted: r.GetObjectsDrifted(),
-		Repairs: r.GetRepairs(), RepairTime: moment(r.GetRepairTime()), Tests: decodeTestSummary(r.GetTests()), SyncProblem: r.GetSyncProblem(),
+		Objects: descriptor.Each(r.GetObjects(), decodeObjectReport), Guard: decodeGuard(r.GetGuard()), ObjectsDrifted: r.GetObjectsDrifted(),
+		Repairs: r.GetRepairs(), RepairTime: descriptor.Moment(r.GetRepairTime()), Tests: decodeTestSummary(r.GetTests()), SyncProblem: r.GetSyncProblem(),
 	}
 	if r.GetRepaired() != nil {
 		repaired := decodeObjectReport(r.GetRepaired())
@@ -510,10 +493,10 @@ func encodeReport(r *catalog.Report) *deliveryv1.ServiceReport {
 	out := &deliveryv1.ServiceReport{
 		Service: r.Service, Sequence: r.Sequence, Phase: encodePhase(r.Phase),
 		Digest: r.Digest, Commit: r.Commit, AppliedDigest: r.AppliedDigest, AppliedCommit: r.AppliedCommit,
-		AppliedTime: stamp(r.AppliedTime), ObservedTime: stamp(r.ObservedTime), Message: r.Message,
+		AppliedTime: descriptor.Stamp(r.AppliedTime), ObservedTime: descriptor.Stamp(r.ObservedTime), Message: r.Message,
 		ObjectsTotal: r.ObjectsTotal, ObjectsHealthy: r.ObjectsHealthy, Traceparent: r.Traceparent,
-		Objects: each(r.Objects, encodeObjectReport), Guard: encodeGuard(r.Guard), ObjectsDrifted: r.ObjectsDrifted,
-		Repairs: r.Repairs, RepairTime: stamp(r.RepairTime), Tests: encodeTestSummary(r.Tests), SyncProblem: r.SyncProblem,
+		Objects: descriptor.Each(r.Objects, encodeObjectReport), Guard: encodeGuard(r.Guard), ObjectsDrifted: r.ObjectsDrifted,
+		Repairs: r.Repairs, RepairTime: descriptor.Stamp(r.RepairTime), Tests: encodeTestSummary(r.Tests), SyncProblem: r.SyncProblem,
 	}
 	if r.Repaired != nil {
 		out.Repaired = encodeObjectReport(*r.Repaired)
@@ -525,7 +508,7 @@ func decodeObjectReport(o *deliveryv1.ObjectReport) catalog.ObjectReport {
 	return catalog.ObjectReport{
 		Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		Health: o.GetHealth(), Message: o.GetMessage(), Rival: o.GetRival(), Fields: o.GetFields(),
-		NextAttempt: moment(o.GetNextAttemptTime()), Drifted: moment(o.GetDriftTime()),
+		NextAttempt: descriptor.Moment(o.GetNextAttemptTime()), Drifted: descriptor.Moment(o.GetDriftTime()),
 	}
 }
 
@@ -533,7 +516,7 @@ func encodeObjectReport(o catalog.ObjectReport) *deliveryv1.ObjectReport {
 	return &deliveryv1.ObjectReport{
 		Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 		Health: o.Health, Message: o.Message, Rival: o.Rival, Fields: o.Fields,
-		NextAttemptTime: stamp(o.NextAttempt), DriftTime: stamp(o.Drifted),
+		NextAttemptTime: descriptor.Stamp(o.NextAttempt), DriftTime: descriptor.Stamp(o.Drifted),
 	}
 }
 
@@ -543,7 +526,7 @@ func decodeGuard(g *deliveryv1.Guard) *catalog.Guard {
 	}
 	return &catalog.Guard{
 		ID: g.GetId(), Removing: g.GetRemoving(), ObjectsTotal: g.GetObjectsTotal(),
-		Sample: each(g.GetSample(), func(o *deliveryv1.ManagedObject) catalog.ManagedObject {
+		Sample: descriptor.Each(g.GetSample(), func(o *deliveryv1.ManagedObject) catalog.ManagedObject {
 			return catalog.ManagedObject{
 				Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 				UID: o.GetUid(), Wave: o.GetWave(), Leaving: o.GetLeaving(),
@@ -558,7 +541,7 @@ func encodeGuard(g *catalog.Guard) *deliveryv1.Guard {
 	}
 	return &deliveryv1.Guard{
 		Id: g.ID, Removing: g.Removing, ObjectsTotal: g.ObjectsTotal,
-		Sample: each(g.Sample, func(o catalog.ManagedObject) *deliveryv1.ManagedObject {
+		Sample: descriptor.Each(g.Sample, func(o catalog.ManagedObject) *deliveryv1.ManagedObject {
 			return &deliveryv1.ManagedObject{
 				Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Uid: o.UID, Wave: o.Wave, Leaving: o.Leaving,
 			}

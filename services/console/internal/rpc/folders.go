@@ -12,6 +12,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -121,7 +122,7 @@ func located(objects []*manifest.Object, edits int, faults []catalog.Fault, prob
 	problems = slices.Clone(problems)
 	var others []string
 	for _, f := range faults {
-		p := encodeFault(f)
+		p := call.Problem(f)
 		switch {
 		case f.Err.Absent && !all:
 		case f.Index < len(objects):

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 )
@@ -31,7 +32,7 @@ func (s *globals) UpdateGlobalService(ctx context.Context, req *consolev1.Update
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	_, outcome, err := catalog.Put(ctx, s.Catalog, by(ctx), catalog.GlobalServices(), in, expectation(in.Meta, req))
+	_, outcome, err := catalog.Put(ctx, s.Catalog, call.By(ctx), catalog.GlobalServices(), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -43,7 +44,7 @@ func (s *globals) UpdateGlobalService(ctx context.Context, req *consolev1.Update
 }
 
 func (s *globals) DeleteGlobalService(ctx context.Context, req *consolev1.DeleteGlobalServiceRequest) (*consolev1.DeleteGlobalServiceResponse, error) {
-	if err := s.Catalog.DeleteGlobal(ctx, by(ctx), req.GetName(), req.GetEtag(), req.GetConfirmation()); err != nil {
+	if err := s.Catalog.DeleteGlobal(ctx, call.By(ctx), req.GetName(), req.GetEtag(), req.GetConfirmation()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.DeleteGlobalServiceResponse{}, nil
@@ -54,7 +55,7 @@ func (s *globals) PreviewGlobalService(ctx context.Context, req *consolev1.Previ
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	p, err := s.Catalog.PreviewGlobal(ctx, by(ctx), in)
+	p, err := s.Catalog.PreviewGlobal(ctx, call.By(ctx), in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -105,7 +106,7 @@ func (s *globals) planned(p catalog.Planned) (*consolev1.PlannedService, error) 
 }
 
 func (s *globals) ConfirmGlobalService(ctx context.Context, req *consolev1.ConfirmGlobalServiceRequest) (*consolev1.ConfirmGlobalServiceResponse, error) {
-	if err := s.Catalog.ConfirmGlobal(ctx, by(ctx), req.GetName(), req.GetConfirmation()); err != nil {
+	if err := s.Catalog.ConfirmGlobal(ctx, call.By(ctx), req.GetName(), req.GetConfirmation()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	out, err := serve(s.Deps, globalKind()).Get(ctx, req)
@@ -121,12 +122,12 @@ func showGlobals(ctx context.Context, c *catalog.Catalog, list []catalog.GlobalS
 	if err != nil {
 		return nil, err
 	}
-	out := each(list, encodeGlobal)
+	out := descriptor.Each(list, encodeGlobal)
 	for i, status := range statuses {
 		out[i].Status = &consolev1.GlobalServiceStatus{
 			Clusters: int32(status.Clusters), Healthy: int32(status.Healthy),
 			HeldBack: status.HeldBack[:min(len(status.HeldBack), maxHeldBack)], HeldBackTotal: int32(len(status.HeldBack)),
-			HeldBackSince: stamp(status.HeldBackSince),
+			HeldBackSince: descriptor.Stamp(status.HeldBackSince),
 		}
 	}
 	return out, nil
@@ -139,11 +140,11 @@ func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err er
 		Template: decodeServiceSpec(spec.GetTemplate()), MaxDeletions: int(spec.GetMaxDeletions()),
 		Detach: spec.GetOnLeave() == consolev1.OnLeave_ON_LEAVE_DETACH,
 	}
-	if out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters()); err != nil {
+	if out.Spec.Clusters, err = descriptor.Selector("spec.clusters", spec.GetClusters()); err != nil {
 		return out, err
 	}
 	for _, o := range spec.GetOverrides() {
-		clusters, err := decodeSelector("spec.overrides.clusters", o.GetClusters())
+		clusters, err := descriptor.Selector("spec.overrides.clusters", o.GetClusters())
 		if err != nil {
 			return out, err
 		}
@@ -157,14 +158,14 @@ func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err er
 
 func encodeGlobal(g catalog.GlobalService) *consolev1.GlobalService {
 	spec := &consolev1.GlobalServiceSpec{
-		Clusters: encodeSelector(g.Spec.Clusters), Template: encodeServiceSpec(g.Spec.Template), MaxDeletions: int32(g.Spec.MaxDeletions),
+		Clusters: descriptor.ClusterSelector(g.Spec.Clusters), Template: encodeServiceSpec(g.Spec.Template), MaxDeletions: int32(g.Spec.MaxDeletions),
 	}
 	if g.Spec.Detach {
 		spec.OnLeave = consolev1.OnLeave_ON_LEAVE_DETACH
 	}
 	for _, o := range g.Spec.Overrides {
 		spec.Overrides = append(spec.Overrides, &consolev1.GlobalOverride{
-			Clusters: encodeSelector(o.Clusters), Ref: o.Ref, Path: o.Path, Namespace: o.Namespace, ConfigSets: o.ConfigSets, Config: encodeSettings(o.Config),
+			Clusters: descriptor.ClusterSelector(o.Clusters), Ref: o.Ref, Path: o.Path, Namespace: o.Namespace, ConfigSets: o.ConfigSets, Config: encodeSettings(o.Config),
 		})
 	}
 	return &consolev1.GlobalService{Metadata: descriptor.Metadata(g.Meta), Spec: spec}

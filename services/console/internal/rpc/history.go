@@ -7,14 +7,16 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/kind"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
 type histories struct{ Deps }
 
 func (s *histories) ListRevisions(ctx context.Context, req *consolev1.ListRevisionsRequest) (*consolev1.ListRevisionsResponse, error) {
-	ref := store.Ref{Kind: decodeKind(req.GetKind()), Name: req.GetName()}
+	ref := store.Ref{Kind: descriptor.Numbered(req.GetKind()), Name: req.GetName()}
 	list, next, err := s.Catalog.History(ctx, ref, catalog.Page{Size: int(req.GetPageSize()), Token: req.GetPageToken()})
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -31,7 +33,7 @@ func (s *histories) ListRevisions(ctx context.Context, req *consolev1.ListRevisi
 }
 
 func (s *histories) revision(name string, p catalog.Past) (_ *consolev1.Revision, err error) {
-	out := &consolev1.Revision{Revision: p.Revision.Revision, Action: p.Action, Author: p.Author, Time: stamp(p.Time)}
+	out := &consolev1.Revision{Revision: p.Revision.Revision, Action: p.Action, Author: p.Author, Time: descriptor.Stamp(p.Time)}
 	if out.Diff, err = s.diff(name, p.Before, p.After); err != nil || p.After == nil {
 		return out, err
 	}
@@ -57,12 +59,12 @@ func (s *histories) ListDeployments(ctx context.Context, req *consolev1.ListDepl
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListDeploymentsResponse{Deployments: each(list, encodeDeployment), NextPageToken: next}, nil
+	return &consolev1.ListDeploymentsResponse{Deployments: descriptor.Each(list, encodeDeployment), NextPageToken: next}, nil
 }
 
 func (s *histories) RollbackService(ctx context.Context, req *consolev1.RollbackServiceRequest) (*consolev1.RollbackServiceResponse, error) {
-	service, to, err := s.Catalog.RollBack(ctx, by(ctx), req.GetService(), catalog.Rollback{
-		Deployment: req.GetDeployment(), ETag: req.GetEtag(), Reason: req.GetReason(), Keep: req.GetKeep(), Until: moment(req.GetUntilTime()),
+	service, to, err := s.Catalog.RollBack(ctx, call.By(ctx), req.GetService(), catalog.Rollback{
+		Deployment: req.GetDeployment(), ETag: req.GetEtag(), Reason: req.GetReason(), Keep: req.GetKeep(), Until: descriptor.Moment(req.GetUntilTime()),
 	})
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -71,7 +73,7 @@ func (s *histories) RollbackService(ctx context.Context, req *consolev1.Rollback
 }
 
 func (s *histories) UndeleteResource(ctx context.Context, req *consolev1.UndeleteResourceRequest) (*consolev1.UndeleteResourceResponse, error) {
-	was, err := s.Catalog.Deleted(ctx, store.Ref{Kind: decodeKind(req.GetKind()), Name: req.GetName()})
+	was, err := s.Catalog.Deleted(ctx, store.Ref{Kind: descriptor.Numbered(req.GetKind()), Name: req.GetName()})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -79,7 +81,7 @@ func (s *histories) UndeleteResource(ctx context.Context, req *consolev1.Undelet
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	written, err := s.Catalog.Restore(ctx, by(ctx), e, was)
+	written, err := s.Catalog.Restore(ctx, call.By(ctx), e, was)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -110,7 +112,7 @@ func encodeDeployment(d catalog.Deployment) *consolev1.Deployment {
 	out := &consolev1.Deployment{
 		Number: d.Number, Cause: encodeCause(d.Cause), Author: d.Author, Commit: encodeRevision(d.Commit), SpecRevision: d.SpecRevision,
 		ConfigRevision: d.ConfigRevision, Digest: d.Digest, Outcome: encodeOutcomeOf(d), Message: d.Message,
-		FetchTime: stamp(d.FetchTime), DeliverTime: stamp(d.DeliverTime), ApplyTime: stamp(d.ApplyTime), HealthyTime: stamp(d.HealthyTime), EndTime: stamp(d.EndTime),
+		FetchTime: descriptor.Stamp(d.FetchTime), DeliverTime: descriptor.Stamp(d.DeliverTime), ApplyTime: descriptor.Stamp(d.ApplyTime), HealthyTime: descriptor.Stamp(d.HealthyTime), EndTime: descriptor.Stamp(d.EndTime),
 		Tests: encodeTestSummary(d.Tests),
 	}
 	if !d.HealthyTime.IsZero() && !d.Commit.CommitTime.IsZero() {

@@ -13,7 +13,9 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/store"
@@ -23,17 +25,17 @@ import (
 type heads struct{ Deps }
 
 func (s *heads) ClaimSource(ctx context.Context, req *consolev1.ClaimSourceRequest) (*consolev1.ClaimSourceResponse, error) {
-	status, err := s.Catalog.ClaimSource(ctx, actor(ctx), req.GetSource(), req.GetUid(), req.GetOwner())
+	status, err := s.Catalog.ClaimSource(ctx, call.Actor(ctx), req.GetSource(), req.GetUid(), req.GetOwner())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ClaimSourceResponse{Epoch: status.Epoch, Heads: each(status.Heads, encodeHead)}, nil
+	return &consolev1.ClaimSourceResponse{Epoch: status.Epoch, Heads: descriptor.Each(status.Heads, encodeHead)}, nil
 }
 
 func (s *heads) PublishHeads(ctx context.Context, req *consolev1.PublishHeadsRequest) (*consolev1.PublishHeadsResponse, error) {
 	withoutZeros(req)
-	p := catalog.Publication{Epoch: req.GetEpoch(), Heads: each(req.GetHeads(), decodeHead), Problem: decodeProblem(req.GetProblem())}
-	if err := s.Catalog.PublishHeads(ctx, actor(ctx), req.GetSource(), req.GetUid(), p); err != nil {
+	p := catalog.Publication{Epoch: req.GetEpoch(), Heads: descriptor.Each(req.GetHeads(), decodeHead), Problem: decodeProblem(req.GetProblem())}
+	if err := s.Catalog.PublishHeads(ctx, call.Actor(ctx), req.GetSource(), req.GetUid(), p); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.PublishHeadsResponse{}, nil
@@ -43,13 +45,13 @@ type statuses struct{ Deps }
 
 func (s *statuses) RecordReports(ctx context.Context, req *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
 	withoutZeros(req)
-	acks, err := s.Catalog.RecordReports(ctx, each(req.GetClusters(), func(c *consolev1.ClusterReports) catalog.ClusterReports {
-		return catalog.ClusterReports{Cluster: c.GetCluster(), Reports: each(c.GetReports(), decodeReport)}
+	acks, err := s.Catalog.RecordReports(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterReports) catalog.ClusterReports {
+		return catalog.ClusterReports{Cluster: c.GetCluster(), Reports: descriptor.Each(c.GetReports(), decodeReport)}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.RecordReportsResponse{Clusters: each(acks, encodeAcks)}, nil
+	return &consolev1.RecordReportsResponse{Clusters: descriptor.Each(acks, encodeAcks)}, nil
 }
 
 func encodeAcks(acks map[string]uint64) *consolev1.ClusterAcknowledgements {
@@ -62,12 +64,12 @@ func encodeAcks(acks map[string]uint64) *consolev1.ClusterAcknowledgements {
 
 func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
 	withoutZeros(req)
-	err := s.Catalog.RecordHub(ctx, each(req.GetServices(), func(h *consolev1.ServiceHub) catalog.ServiceHub {
+	err := s.Catalog.RecordHub(ctx, descriptor.Each(req.GetServices(), func(h *consolev1.ServiceHub) catalog.ServiceHub {
 		hub := decodeHub(h.GetHub())
 		hub.Source, hub.Ref = h.GetSourceUid(), h.GetRef()
 		return catalog.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: hub, Revision: h.GetServiceRevision()}
-	}), each(req.GetRefs(), func(r *consolev1.RefHub) catalog.RefHub {
-		return catalog.RefHub{Source: r.GetSourceUid(), Ref: r.GetRef(), Revision: decodeRevision(r.GetRevision()), ResolveTime: moment(r.GetResolveTime())}
+	}), descriptor.Each(req.GetRefs(), func(r *consolev1.RefHub) catalog.RefHub {
+		return catalog.RefHub{Source: r.GetSourceUid(), Ref: r.GetRef(), Revision: decodeRevision(r.GetRevision()), ResolveTime: descriptor.Moment(r.GetResolveTime())}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -76,7 +78,7 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 }
 
 func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
-	err := s.Catalog.RecordSeen(ctx, each(req.GetClusters(), func(c *consolev1.ClusterSeen) catalog.ClusterSeen {
+	err := s.Catalog.RecordSeen(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterSeen) catalog.ClusterSeen {
 		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
 		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
 		agent.Windows = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS)
@@ -86,12 +88,12 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 		agent.Config = agentconfig.Said(c.GetAgentConfig())
 		agent.ClockSkew = c.GetClockSkew().AsDuration()
 		if c.GetAgent() != nil {
-			agent.NextPoll = moment(c.GetNextPollTime())
+			agent.NextPoll = descriptor.Moment(c.GetNextPollTime())
 		}
 		for _, token := range c.GetTokens() {
 			agent.Unbound = agent.Unbound || token.GetUnbound()
 		}
-		return catalog.ClusterSeen{Cluster: c.GetCluster(), Time: moment(c.GetTime()), Agent: agent, Lost: c.GetLost()}
+		return catalog.ClusterSeen{Cluster: c.GetCluster(), Time: descriptor.Moment(c.GetTime()), Agent: agent, Lost: c.GetLost()}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -99,10 +101,10 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 	var uses []identity.TokenUse
 	for _, c := range req.GetClusters() {
 		for _, token := range c.GetTokens() {
-			uses = append(uses, identity.TokenUse{Cluster: c.GetCluster(), TokenID: token.GetId(), Time: moment(c.GetTime())})
+			uses = append(uses, identity.TokenUse{Cluster: c.GetCluster(), TokenID: token.GetId(), Time: descriptor.Moment(c.GetTime())})
 		}
 	}
-	if err := s.Authority.Used(ctx, who(ctx), uses); err != nil {
+	if err := s.Authority.Used(ctx, call.Who(ctx), uses); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RecordSeenResponse{ViewsWanted: s.Views.Lost(req.GetClusters())}, nil
@@ -117,8 +119,8 @@ func (s *statuses) RecordViews(ctx context.Context, req *consolev1.RecordViewsRe
 }
 
 func (s *statuses) RecordTokenUses(ctx context.Context, req *consolev1.RecordTokenUsesRequest) (*consolev1.RecordTokenUsesResponse, error) {
-	err := s.Authority.Used(ctx, who(ctx), each(req.GetUses(), func(u *consolev1.AgentTokenUse) identity.TokenUse {
-		return identity.TokenUse{Cluster: u.GetCluster(), TokenID: u.GetToken(), Time: moment(u.GetTime())}
+	err := s.Authority.Used(ctx, call.Who(ctx), descriptor.Each(req.GetUses(), func(u *consolev1.AgentTokenUse) identity.TokenUse {
+		return identity.TokenUse{Cluster: u.GetCluster(), TokenID: u.GetToken(), Time: descriptor.Moment(u.GetTime())}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -149,7 +151,7 @@ type follow struct{ Deps }
 
 func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream *connect.ServerStream[consolev1.WatchResponse]) error {
 	send := func(m *consolev1.WatchResponse) error {
-		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
+		return call.Bounded(ctx, call.SendTimeout, func() error { return stream.Send(m) })
 	}
 	kinds, err := s.followed(req.GetKinds())
 	if err != nil {
@@ -230,7 +232,7 @@ func (s *follow) sendChanges(changes []store.Change, place func(store.Change) (s
 // change is what hub services are told of a change.
 func (s *follow) change(c store.Change) (*consolev1.Change, error) {
 	if c.Deleted {
-		return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: encodeKind(c.Kind), Name: c.Name, Uid: c.UID}}}, nil
+		return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: descriptor.Number(c.Kind), Name: c.Name, Uid: c.UID}}}, nil
 	}
 	of := s.Kinds.Stored(c.Kind)
 	if of == nil || !of.Follows() {

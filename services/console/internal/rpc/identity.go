@@ -8,9 +8,10 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/addresses"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/identity"
 )
 
@@ -25,7 +26,7 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 	if req.GetProgram() {
 		exchange = s.Authority.LogInProgram
 	}
-	token, err := exchange(ctx, who(ctx), peer(ctx), req.GetHubSecret(), as)
+	token, err := exchange(ctx, call.Who(ctx), call.Peer(ctx), req.GetHubSecret(), as)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -43,7 +44,7 @@ func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinCluster
 			return nil, connect.NewError(connect.CodeUnauthenticated, errNotProved)
 		}
 	}
-	token, cluster, err := s.Authority.JoinCluster(ctx, who(ctx), peer(ctx), req.GetJoinToken(), key)
+	token, cluster, err := s.Authority.JoinCluster(ctx, call.Who(ctx), call.Peer(ctx), req.GetJoinToken(), key)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -79,16 +80,16 @@ func (s *identities) renew(ctx context.Context, caller platform.Identity, req *c
 	case req.GetKey() == nil:
 		return identity.Token{}, connect.NewError(connect.CodeInvalidArgument, errors.New("key: a token that is bound to a key is renewed with it"))
 	}
-	call, _ := connect.CallInfoForHandlerContext(ctx) // there is one in a handler
-	key, ok := platform.RenewalKey(req.GetKey(), platform.TokenOf(call.RequestHeader()))
+	info, _ := connect.CallInfoForHandlerContext(ctx) // there is one in a handler
+	key, ok := platform.RenewalKey(req.GetKey(), platform.TokenOf(info.RequestHeader()))
 	if !ok {
 		return identity.Token{}, connect.NewError(connect.CodeUnauthenticated, errNotProved)
 	}
-	return s.Authority.RenewAgent(ctx, who(ctx), caller, key, req.GetKey().GetRequest())
+	return s.Authority.RenewAgent(ctx, call.Who(ctx), caller, key, req.GetKey().GetRequest())
 }
 
 func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateUserTokenRequest) (*consolev1.CreateUserTokenResponse, error) {
-	token, err := s.Authority.CreateUserToken(ctx, who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
+	token, err := s.Authority.CreateUserToken(ctx, call.Who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -96,15 +97,15 @@ func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateU
 }
 
 func (s *identities) CreateJoinToken(ctx context.Context, req *consolev1.CreateJoinTokenRequest) (*consolev1.CreateJoinTokenResponse, error) {
-	token, expire, err := s.Authority.CreateJoinToken(ctx, who(ctx), req.GetCluster())
+	token, expire, err := s.Authority.CreateJoinToken(ctx, call.Who(ctx), req.GetCluster())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.CreateJoinTokenResponse{JoinToken: token, ExpireTime: stamp(expire)}, nil
+	return &consolev1.CreateJoinTokenResponse{JoinToken: token, ExpireTime: descriptor.Stamp(expire)}, nil
 }
 
 func (s *identities) RevokeTokens(ctx context.Context, req *consolev1.RevokeTokensRequest) (*consolev1.RevokeTokensResponse, error) {
-	if err := s.Authority.Revoke(ctx, who(ctx), req.GetTokenId(), req.GetSubject()); err != nil {
+	if err := s.Authority.Revoke(ctx, call.Who(ctx), req.GetTokenId(), req.GetSubject()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RevokeTokensResponse{}, nil
@@ -115,7 +116,7 @@ func (s *identities) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRe
 }
 
 func (s *identities) RotateSigningKey(ctx context.Context, _ *consolev1.RotateSigningKeyRequest) (*consolev1.RotateSigningKeyResponse, error) {
-	id, err := s.Authority.RotateSigningKey(ctx, who(ctx))
+	id, err := s.Authority.RotateSigningKey(ctx, call.Who(ctx))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -130,30 +131,11 @@ func (s Deps) endpoints() *consolev1.Endpoints {
 
 // tellToken tells the trail of a token that was made for its owner.
 func (s Deps) tellToken(ctx context.Context, token identity.Token, action, reason string) {
-	by := who(ctx)
+	by := call.Who(ctx)
 	by.Identity = token.Identity
 	s.Accesses.Tell(by, audit.Act{Action: action, Name: token.Identity.TokenID, Reason: reason})
 }
 
 func encodeToken(t identity.Token) *consolev1.Token {
-	return &consolev1.Token{Token: t.Text, Id: t.Identity.TokenID, ExpireTime: stamp(t.Identity.ExpiresAt)}
-}
-
-// who returns the caller, for the trail.
-func who(ctx context.Context) audit.Who {
-	b := by(ctx)
-	program := peerOf(ctx).program
-	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
-		program = call.RequestHeader().Get("User-Agent")
-	}
-	return audit.Who{Identity: b.Identity, Remote: b.Remote, Program: program, TraceID: b.TraceID}
-}
-
-// peer is the address that wrong credentials are counted for.
-func peer(ctx context.Context) string {
-	call, ok := connect.CallInfoForHandlerContext(ctx)
-	if !ok {
-		return ""
-	}
-	return addresses.Network(call.Peer().Addr)
+	return &consolev1.Token{Token: t.Text, Id: t.Identity.TokenID, ExpireTime: descriptor.Stamp(t.Identity.ExpiresAt)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
@@ -94,7 +95,7 @@ func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 // showClusters encodes clusters with what their agents are configured with.
 func showClusters(ctx context.Context, c *catalog.Catalog, list []catalog.Cluster) ([]*consolev1.Cluster, error) {
 	states, err := agentconfig.States(ctx, c, list)
-	out := each(list, encodeCluster)
+	out := descriptor.Each(list, encodeCluster)
 	for i, state := range states {
 		out[i].Status.AgentConfig = state
 	}
@@ -140,5 +141,5 @@ func serve[T any, M descriptor.Message](d Deps, of descriptor.Of[T, M]) descript
 }
 
 func (d Deps) door() descriptor.Door {
-	return descriptor.Door{Catalog: d.Catalog, By: by, Fail: d.fail}
+	return descriptor.Door{Catalog: d.Catalog, By: call.By, Fail: d.fail}
 }

@@ -6,6 +6,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -13,7 +15,7 @@ import (
 type lendings struct{ Deps }
 
 func (s *lendings) CreateAccessRequest(ctx context.Context, req *consolev1.CreateAccessRequestRequest) (*consolev1.CreateAccessRequestResponse, error) {
-	r, err := s.Lending.Request(ctx, by(ctx), lending.Ask{Cluster: req.GetCluster(), Role: req.GetRole(), Reason: req.GetReason(), For: req.GetDuration().AsDuration()})
+	r, err := s.Lending.Request(ctx, call.By(ctx), lending.Ask{Cluster: req.GetCluster(), Role: req.GetRole(), Reason: req.GetReason(), For: req.GetDuration().AsDuration()})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -21,15 +23,15 @@ func (s *lendings) CreateAccessRequest(ctx context.Context, req *consolev1.Creat
 }
 
 func (s *lendings) ListAccessRequests(ctx context.Context, req *consolev1.ListAccessRequestsRequest) (*consolev1.ListAccessRequestsResponse, error) {
-	list, next, err := s.Lending.List(ctx, by(ctx), req.GetAll(), int(req.GetPageSize()), req.GetPageToken())
+	list, next, err := s.Lending.List(ctx, call.By(ctx), req.GetAll(), int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListAccessRequestsResponse{Requests: each(list, encodeAccessRequest), NextPageToken: next}, nil
+	return &consolev1.ListAccessRequestsResponse{Requests: descriptor.Each(list, encodeAccessRequest), NextPageToken: next}, nil
 }
 
 func (s *lendings) ApproveAccessRequest(ctx context.Context, req *consolev1.ApproveAccessRequestRequest) (*consolev1.ApproveAccessRequestResponse, error) {
-	r, err := s.Lending.Approve(ctx, by(ctx), req.GetId(), req.GetReason())
+	r, err := s.Lending.Approve(ctx, call.By(ctx), req.GetId(), req.GetReason())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -37,7 +39,7 @@ func (s *lendings) ApproveAccessRequest(ctx context.Context, req *consolev1.Appr
 }
 
 func (s *lendings) DenyAccessRequest(ctx context.Context, req *consolev1.DenyAccessRequestRequest) (*consolev1.DenyAccessRequestResponse, error) {
-	r, err := s.Lending.Deny(ctx, by(ctx), req.GetId(), req.GetReason())
+	r, err := s.Lending.Deny(ctx, call.By(ctx), req.GetId(), req.GetReason())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -45,7 +47,7 @@ func (s *lendings) DenyAccessRequest(ctx context.Context, req *consolev1.DenyAcc
 }
 
 func (s *lendings) RevokeAccessRequest(ctx context.Context, req *consolev1.RevokeAccessRequestRequest) (*consolev1.RevokeAccessRequestResponse, error) {
-	r, err := s.Lending.Revoke(ctx, by(ctx), req.GetId(), req.GetReason())
+	r, err := s.Lending.Revoke(ctx, call.By(ctx), req.GetId(), req.GetReason())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -55,12 +57,12 @@ func (s *lendings) RevokeAccessRequest(ctx context.Context, req *consolev1.Revok
 func encodeAccessRequest(r store.AccessRequest) *consolev1.AccessRequest {
 	out := &consolev1.AccessRequest{
 		Id: r.ID, Cluster: r.Cluster, Role: r.Role, Subject: shownName(r.Subject), Duration: durationpb.New(r.For), Reason: r.Reason,
-		State: requestState(r.State), CreateTime: stamp(r.CreateTime),
-		Decider: shownName(r.Decider), DecisionReason: r.DecisionReason, DecideTime: stamp(r.DecideTime),
-		Revoker: shownName(r.Revoker), RevocationReason: r.RevocationReason, RevokeTime: stamp(r.RevokeTime), Grant: r.Grant,
+		State: requestState(r.State), CreateTime: descriptor.Stamp(r.CreateTime),
+		Decider: shownName(r.Decider), DecisionReason: r.DecisionReason, DecideTime: descriptor.Stamp(r.DecideTime),
+		Revoker: shownName(r.Revoker), RevocationReason: r.RevocationReason, RevokeTime: descriptor.Stamp(r.RevokeTime), Grant: r.Grant,
 	}
-	if out.UntilTime = stamp(r.Until); r.State == store.RequestWaiting {
-		out.UntilTime = stamp(r.Due)
+	if out.UntilTime = descriptor.Stamp(r.Until); r.State == store.RequestWaiting {
+		out.UntilTime = descriptor.Stamp(r.Due)
 	}
 	return out
 }

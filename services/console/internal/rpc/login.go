@@ -19,6 +19,7 @@ import (
 	rules "fairlead.dev/platform/access"
 	"fairlead.dev/platform/addresses"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/login"
 )
@@ -54,7 +55,7 @@ func (s *logins) GetLoginOptions(ctx context.Context, _ *consolev1.GetLoginOptio
 }
 
 func (s *logins) ExchangeLoginLink(ctx context.Context, req *consolev1.ExchangeLoginLinkRequest) (*consolev1.ExchangeLoginLinkResponse, error) {
-	token, err := s.Authority.UseLoginLink(ctx, who(ctx), identity.Command, peer(ctx), req.GetLink())
+	token, err := s.Authority.UseLoginLink(ctx, call.Who(ctx), identity.Command, call.Peer(ctx), req.GetLink())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -62,7 +63,7 @@ func (s *logins) ExchangeLoginLink(ctx context.Context, req *consolev1.ExchangeL
 }
 
 func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLoginLinkRequest) (*consolev1.CreateLoginLinkResponse, error) {
-	code, err := s.Authority.CreateLoginLink(ctx, who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
+	code, err := s.Authority.CreateLoginLink(ctx, call.Who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -71,7 +72,7 @@ func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLogin
 
 func (s *logins) Logout(ctx context.Context, _ *consolev1.LogoutRequest) (*consolev1.LogoutResponse, error) {
 	caller, _ := platform.FromContext(ctx) // the policy has seen to it
-	if err := s.Authority.Revoke(ctx, who(ctx), caller.TokenID, ""); err != nil {
+	if err := s.Authority.Revoke(ctx, call.Who(ctx), caller.TokenID, ""); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.LogoutResponse{}, nil
@@ -81,13 +82,13 @@ func (s *logins) ExchangeIDToken(ctx context.Context, req *consolev1.ExchangeIDT
 	if !s.Provider.Exists() {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("no identity provider is set up: see --oidc-issuer of the console"))
 	}
-	if err := s.Authority.Admit(peer(ctx)); err != nil {
+	if err := s.Authority.Admit(call.Peer(ctx)); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	person, err := s.Provider.Check(ctx, req.GetIdToken())
 	if err != nil {
 		if !errors.Is(err, login.ErrAway) {
-			s.Authority.Reject(ctx, peer(ctx), "ID token")
+			s.Authority.Reject(ctx, call.Peer(ctx), "ID token")
 		}
 		return nil, s.fail(ctx, err)
 	}
@@ -108,7 +109,7 @@ func (d Deps) logIn(ctx context.Context, client identity.Client, person identity
 		}
 		person.Groups = slices.DeleteFunc(person.Groups, func(g string) bool { return g != platform.AdminsGroup && !named[g] })
 	}
-	return d.Authority.LogIn(ctx, who(ctx), client, person)
+	return d.Authority.LogIn(ctx, call.Who(ctx), client, person)
 }
 
 func (s *logins) LeaveCluster(ctx context.Context, req *consolev1.LeaveClusterRequest) (*consolev1.LeaveClusterResponse, error) {
@@ -123,7 +124,7 @@ func (s *logins) LeaveCluster(ctx context.Context, req *consolev1.LeaveClusterRe
 	} else if err := s.Rights.May(ctx, rules.Edit, rules.Target{Kind: rules.Cluster, Name: cluster, Cluster: cluster}); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	if err := s.Authority.Leave(ctx, who(ctx), cluster); err != nil {
+	if err := s.Authority.Leave(ctx, call.Who(ctx), cluster); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.LeaveClusterResponse{}, nil
@@ -201,7 +202,7 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, err)
 		return
 	}
-	token, err := b.logIn(withPeer(r.Context(), r), identity.Browser, person)
+	token, err := b.logIn(call.WithOrigin(r.Context(), r), identity.Browser, person)
 	if err != nil {
 		b.refuse(w, r, err)
 		return
@@ -229,7 +230,7 @@ func (b *browsers) once(w http.ResponseWriter, r *http.Request) {
 		b.give(w, r, platform.Identity{}, "") // says why not, before the link is used up
 		return
 	}
-	token, err := b.Authority.UseLoginLink(r.Context(), who(withPeer(r.Context(), r)), identity.Browser, addresses.Network(r.RemoteAddr), in.Code)
+	token, err := b.Authority.UseLoginLink(r.Context(), call.Who(call.WithOrigin(r.Context(), r)), identity.Browser, addresses.Network(r.RemoteAddr), in.Code)
 	if err != nil {
 		b.refuse(w, r, err)
 		return

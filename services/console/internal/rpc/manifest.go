@@ -8,7 +8,9 @@ import (
 	"fairlead.dev/deploy"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/version"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 )
 
 // maxReplicas of an agent: one works, another stands by.
@@ -35,7 +37,7 @@ func (s *clusters) RenderAgentManifest(ctx context.Context, req *consolev1.Rende
 	var tokens []any
 	var expire time.Time
 	for range replicas {
-		token, until, err := s.Authority.CreateJoinToken(ctx, who(ctx), req.GetCluster())
+		token, until, err := s.Authority.CreateJoinToken(ctx, call.Who(ctx), req.GetCluster())
 		if err != nil {
 			return nil, s.fail(ctx, err)
 		}
@@ -46,7 +48,7 @@ func (s *clusters) RenderAgentManifest(ctx context.Context, req *consolev1.Rende
 	if err != nil {
 		return nil, s.fail(ctx, fmt.Errorf("render the agent's manifest: %w", err))
 	}
-	return &consolev1.RenderAgentManifestResponse{Manifest: string(manifest), ExpireTime: stamp(expire)}, nil
+	return &consolev1.RenderAgentManifestResponse{Manifest: string(manifest), ExpireTime: descriptor.Stamp(expire)}, nil
 }
 
 // replicas says how many agents want a token each.

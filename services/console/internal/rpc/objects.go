@@ -19,6 +19,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/typo"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -54,7 +55,7 @@ func (s *objects) RecordDetails(ctx context.Context, req *consolev1.RecordDetail
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	d := store.Detail{Digest: in.GetDigest(), Time: moment(in.GetObservedTime()), Data: data}
+	d := store.Detail{Digest: in.GetDigest(), Time: descriptor.Moment(in.GetObservedTime()), Data: data}
 	if err := s.Catalog.RecordDetail(ctx, req.GetCluster(), in.GetService(), kind, d); err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -73,7 +74,7 @@ func (s *objects) GetServiceDiff(ctx context.Context, req *consolev1.GetServiceD
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: d.Detail.Digest, ObservedTime: stamp(d.Detail.Time)}, nil
+	return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: d.Detail.Digest, ObservedTime: descriptor.Stamp(d.Detail.Time)}, nil
 }
 
 func (s *objects) GetServiceNotes(ctx context.Context, req *consolev1.GetServiceNotesRequest) (*consolev1.GetServiceNotesResponse, error) {
@@ -92,7 +93,7 @@ func (s *objects) GetServiceNotes(ctx context.Context, req *consolev1.GetService
 	if notes.GetText() == "" {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there are no notes of service %q: its folder has no chart with a templates/NOTES.txt, or its agent has not rendered it since it tells them", req.GetName()))
 	}
-	return &consolev1.GetServiceNotesResponse{Text: notes.GetText(), Digest: d.Detail.Digest, ObservedTime: stamp(d.Detail.Time)}, nil
+	return &consolev1.GetServiceNotesResponse{Text: notes.GetText(), Digest: d.Detail.Digest, ObservedTime: descriptor.Stamp(d.Detail.Time)}, nil
 }
 
 // mostListed is how many objects an agent lists of a service: of one with more, not all are known.
@@ -282,7 +283,7 @@ func (p *objectPage) add(d catalog.ServiceDetail, at place) (full bool, err erro
 			return true, nil
 		}
 		p.out = append(p.out, &consolev1.ClusterObject{
-			Cluster: d.Service.Spec.Cluster, Service: d.Service.Meta.Name, Object: o, Report: report, ObservedTime: stamp(observed),
+			Cluster: d.Service.Spec.Cluster, Service: d.Service.Meta.Name, Object: o, Report: report, ObservedTime: descriptor.Stamp(observed),
 		})
 	}
 	return false, nil

@@ -12,6 +12,8 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -33,20 +35,20 @@ func (s *logins) ListLogins(ctx context.Context, req *consolev1.ListLoginsReques
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.ListLoginsResponse{
-		Logins:        each(list, func(l store.Login) *consolev1.Login { return encodeLogin(l, caller) }),
+		Logins:        descriptor.Each(list, func(l store.Login) *consolev1.Login { return encodeLogin(l, caller) }),
 		NextPageToken: encodeLoginPlace(next),
 	}, nil
 }
 
 func (s *logins) EndLogin(ctx context.Context, req *consolev1.EndLoginRequest) (*consolev1.EndLoginResponse, error) {
-	if err := s.Authority.EndLogin(ctx, who(ctx), req.GetId()); err != nil {
+	if err := s.Authority.EndLogin(ctx, call.Who(ctx), req.GetId()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.EndLoginResponse{}, nil
 }
 
 func (s *logins) EndOtherLogins(ctx context.Context, _ *consolev1.EndOtherLoginsRequest) (*consolev1.EndOtherLoginsResponse, error) {
-	ended, err := s.Authority.EndOtherLogins(ctx, who(ctx))
+	ended, err := s.Authority.EndOtherLogins(ctx, call.Who(ctx))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -55,8 +57,8 @@ func (s *logins) EndOtherLogins(ctx context.Context, _ *consolev1.EndOtherLogins
 
 func encodeLogin(l store.Login, caller platform.Identity) *consolev1.Login {
 	out := &consolev1.Login{
-		Id: l.ID, Action: l.Action, Program: l.Program, BeginTime: stamp(l.BeginTime), BeginAddress: l.BeginAddress,
-		LastUseTime: stamp(l.UseTime), LastUseAddress: l.UseAddress, ExpireTime: stamp(l.ExpireTime), Own: l.ID == caller.TokenID,
+		Id: l.ID, Action: l.Action, Program: l.Program, BeginTime: descriptor.Stamp(l.BeginTime), BeginAddress: l.BeginAddress,
+		LastUseTime: descriptor.Stamp(l.UseTime), LastUseAddress: l.UseAddress, ExpireTime: descriptor.Stamp(l.ExpireTime), Own: l.ID == caller.TokenID,
 	}
 	switch identity.Client(l.Client) {
 	case identity.Browser:

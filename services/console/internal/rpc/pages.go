@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"html/template"
@@ -66,19 +65,4 @@ func donePage(w http.ResponseWriter, user string) {
 	}
 	pageHeader(w.Header())
 	_ = page.Execute(w, user) // the client may be gone
-}
-
-type peerKey struct{}
-
-// origin is where a plain request comes from, and from which program.
-type origin struct{ remote, program string }
-
-// withPeer is the context of a plain request for what wants to know where it comes from.
-func withPeer(ctx context.Context, r *http.Request) context.Context {
-	return context.WithValue(ctx, peerKey{}, origin{r.RemoteAddr, r.UserAgent()})
-}
-
-func peerOf(ctx context.Context) origin {
-	of, _ := ctx.Value(peerKey{}).(origin)
-	return of
 }

@@ -32,9 +32,9 @@ func (s *projects) DeleteProject(ctx context.Context, req *consolev1.DeleteProje
 
 // showProjects encodes projects with their statuses.
 func showProjects(ctx context.Context, c *catalog.Catalog, list []catalog.Project) ([]*consolev1.Project, error) {
-	names := each(list, func(p catalog.Project) string { return p.Meta.Name })
+	names := descriptor.Each(list, func(p catalog.Project) string { return p.Meta.Name })
 	services, err := c.CountServices(ctx, store.KindProject, names)
-	return each(list, func(p catalog.Project) *consolev1.Project {
+	return descriptor.Each(list, func(p catalog.Project) *consolev1.Project {
 		out := encodeProject(p)
 		out.Status = &consolev1.ProjectStatus{Services: int32(services[p.Meta.Name])}
 		return out
@@ -49,31 +49,14 @@ func decodeProject(p *consolev1.Project) (out catalog.Project, err error) {
 		Namespaces: spec.GetNamespaces(), Kinds: spec.GetKinds(), DeniedKinds: spec.GetDeniedKinds(), Accounts: spec.GetAccounts(), Windows: spec.GetWindows(),
 		Recording: int32(spec.GetRecording()),
 	}
-	out.Spec.Clusters, err = decodeSelector("spec.clusters", spec.GetClusters())
+	out.Spec.Clusters, err = descriptor.Selector("spec.clusters", spec.GetClusters())
 	return out, err
 }
 
 func encodeProject(p catalog.Project) *consolev1.Project {
 	return &consolev1.Project{Metadata: descriptor.Metadata(p.Meta), Freeze: p.Spec.Freeze.Encode(), Spec: &consolev1.ProjectSpec{
-		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: encodeSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
+		Description: p.Spec.Description, Sources: p.Spec.Sources, Clusters: descriptor.ClusterSelector(p.Spec.Clusters), Config: encodeSettings(p.Spec.Config),
 		Namespaces: p.Spec.Namespaces, Kinds: p.Spec.Kinds, DeniedKinds: p.Spec.DeniedKinds, Accounts: p.Spec.Accounts, Windows: p.Spec.Windows,
 		Recording: consolev1.RecordingMode(p.Spec.Recording),
 	}}
-}
-
-func decodeSelector(field string, s *consolev1.ClusterSelector) (*catalog.Selector, error) {
-	if s.GetWhere() != "" {
-		return nil, catalog.Refuse(catalog.Invalid, "%s.where: not known here yet: use names, labels or all", field)
-	}
-	if s == nil {
-		return nil, nil //nolint:nilnil // none is none
-	}
-	return &catalog.Selector{Names: s.GetNames(), Labels: s.GetLabels(), All: s.GetAll()}, nil
-}
-
-func encodeSelector(s *catalog.Selector) *consolev1.ClusterSelector {
-	if s == nil {
-		return nil
-	}
-	return &consolev1.ClusterSelector{Names: s.Names, Labels: s.Labels, All: s.All}
 }

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/watch"
@@ -28,7 +30,7 @@ const (
 	queriesBeat = 10 * time.Second
 )
 
-// WatchQueries answers in the stream's own goroutine: a caller that does not read delays its own answers only, and is cut off after sendTimeout.
+// WatchQueries answers in the stream's own goroutine: a caller that does not read delays its own answers only, and is cut off after call.SendTimeout.
 func (s *lives) WatchQueries(ctx context.Context, req *consolev1.WatchQueriesRequest, stream *connect.ServerStream[consolev1.WatchQueriesResponse]) error {
 	leave, err := s.look(ctx)
 	if err != nil {
@@ -121,7 +123,7 @@ func (w *queries) stand(q *consolev1.Query) (made *query, err error) {
 	made = &query{name: q.GetName(), items: map[string]sentItem{}}
 	if counts := q.GetCounts(); counts != nil {
 		made.standing, err = w.lives.Board.Stand(live.Question{
-			Kind: decodeKind(counts.GetKind()), Filter: counts.GetFilter(), Count: true, By: counts.GetGroupBy(),
+			Kind: descriptor.Numbered(counts.GetKind()), Filter: counts.GetFilter(), Count: true, By: counts.GetGroupBy(),
 			OnlyChanges: q.GetOnlyChanges(),
 		})
 		return made, err
@@ -135,7 +137,7 @@ func (w *queries) stand(q *consolev1.Query) (made *query, err error) {
 		made.items[k.GetName()] = sentItem{version: k.GetVersion()}
 	}
 	made.standing, err = w.lives.Board.Stand(live.Question{
-		Kind: decodeKind(list.GetKind()), Filter: list.GetFilter(), Order: list.GetOrderBy(), Token: list.GetPageToken(), Size: int(list.GetPageSize()),
+		Kind: descriptor.Numbered(list.GetKind()), Filter: list.GetFilter(), Order: list.GetOrderBy(), Token: list.GetPageToken(), Size: int(list.GetPageSize()),
 	})
 	return made, err
 }
@@ -168,7 +170,7 @@ func (w *queries) refuse(ctx context.Context, name string, err error) error {
 
 func (w *queries) send(ctx context.Context, name string, m *consolev1.WatchQueriesResponse) error {
 	m.Name, m.Time = name, timestamppb.Now()
-	return bounded(ctx, sendTimeout, func() error { return w.stream.Send(m) })
+	return call.Bounded(ctx, call.SendTimeout, func() error { return w.stream.Send(m) })
 }
 
 func (w *queries) run(ctx context.Context) error {
@@ -325,11 +327,11 @@ func (w *queries) tell(ctx context.Context, q *query, answer live.Answer) error 
 func (w *queries) tellCounts(ctx context.Context, name string, answer live.Answer) error {
 	if answer.Groups == nil {
 		return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_CountChanges{
-			CountChanges: &consolev1.CountChanges{Counts: each(answer.Changes, encodeGroup), ObservedTime: timestamppb.Now()},
+			CountChanges: &consolev1.CountChanges{Counts: descriptor.Each(answer.Changes, encodeGroup), ObservedTime: timestamppb.Now()},
 		}})
 	}
 	return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Counts{
-		Counts: &consolev1.CountResourcesResponse{Counts: each(answer.Groups, encodeGroup), ObservedTime: timestamppb.Now()},
+		Counts: &consolev1.CountResourcesResponse{Counts: descriptor.Each(answer.Groups, encodeGroup), ObservedTime: timestamppb.Now()},
 	}})
 }
 

@@ -17,6 +17,8 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/store"
@@ -28,11 +30,11 @@ func readMounts(d Deps) []server.Mount {
 	return []server.Mount{
 		server.RPC(consolev1connect.LiveServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewLiveServiceHandler(&lives{d}, o...)
-			return path, withDeadlines(h)
+			return path, call.WithDeadlines(h)
 		}),
 		server.RPC(consolev1connect.EventServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewEventServiceHandler(&events{d}, o...)
-			return path, withDeadlines(h)
+			return path, call.WithDeadlines(h)
 		}),
 	}
 }
@@ -70,7 +72,7 @@ type lives struct{ Deps }
 func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResourcesRequest, stream *connect.ServerStream[consolev1.WatchResourcesResponse]) error {
 	var kinds []store.Kind
 	for _, k := range store.Kinds() {
-		if slices.Contains(req.GetKinds(), encodeKind(k)) {
+		if slices.Contains(req.GetKinds(), descriptor.Number(k)) {
 			kinds = append(kinds, k)
 		}
 	}
@@ -90,7 +92,7 @@ func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResource
 		if err != nil {
 			return err
 		}
-		return bounded(ctx, sendTimeout, func() error { return stream.Send(out) })
+		return call.Bounded(ctx, call.SendTimeout, func() error { return stream.Send(out) })
 	}})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went, or the console drains: either way there is nothing to find in a log.
@@ -101,20 +103,20 @@ func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResource
 
 func (s *lives) CountResources(ctx context.Context, req *consolev1.CountResourcesRequest) (*consolev1.CountResourcesResponse, error) {
 	now := time.Now()
-	groups, err := s.Board.Count(ctx, decodeKind(req.GetKind()), req.GetFilter(), req.GetGroupBy())
+	groups, err := s.Board.Count(ctx, descriptor.Numbered(req.GetKind()), req.GetFilter(), req.GetGroupBy())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.CountResourcesResponse{Counts: each(groups, encodeGroup), ObservedTime: timestamppb.New(now)}, nil
+	return &consolev1.CountResourcesResponse{Counts: descriptor.Each(groups, encodeGroup), ObservedTime: timestamppb.New(now)}, nil
 }
 
 func (s *lives) Search(ctx context.Context, req *consolev1.SearchRequest) (*consolev1.SearchResponse, error) {
-	found, total, err := s.Board.Search(ctx, req.GetText(), each(req.GetKinds(), decodeKind), int(req.GetLimit()))
+	found, total, err := s.Board.Search(ctx, req.GetText(), descriptor.Each(req.GetKinds(), descriptor.Numbered), int(req.GetLimit()))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.SearchResponse{TotalSize: int32(min(total, math.MaxInt32)), Results: each(found, func(f live.Found) *consolev1.SearchResult {
-		return &consolev1.SearchResult{Kind: encodeKind(f.Kind), Name: f.Name, Field: f.Field, State: f.State, Cluster: f.Cluster, Project: f.Project}
+	return &consolev1.SearchResponse{TotalSize: int32(min(total, math.MaxInt32)), Results: descriptor.Each(found, func(f live.Found) *consolev1.SearchResult {
+		return &consolev1.SearchResult{Kind: descriptor.Number(f.Kind), Name: f.Name, Field: f.Field, State: f.State, Cluster: f.Cluster, Project: f.Project}
 	})}, nil
 }
 
@@ -142,7 +144,7 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 			changes.Resources = append(changes.Resources, encoded.(*consolev1.Resource)) //nolint:forcetypeassert // encodeAny returned it
 		}
 		for _, d := range m.Deleted {
-			changes.Deleted = append(changes.Deleted, &consolev1.Deleted{Kind: encodeKind(d.Kind), Name: d.Name, Uid: d.UID})
+			changes.Deleted = append(changes.Deleted, &consolev1.Deleted{Kind: descriptor.Number(d.Kind), Name: d.Name, Uid: d.UID})
 		}
 		out.Event = &consolev1.WatchResourcesResponse_Changes{Changes: changes}
 	}
@@ -175,7 +177,7 @@ func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resourc
 			}
 		}
 	}
-	shown, err := of.Shared(ctx, s.lives.Catalog, each(together, func(one *live.Item) any { return one.Value }))
+	shown, err := of.Shared(ctx, s.lives.Catalog, descriptor.Each(together, func(one *live.Item) any { return one.Value }))
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +207,7 @@ func (s *events) WatchEvents(ctx context.Context, req *consolev1.WatchEventsRequ
 	}
 	defer leave()
 	err = s.Events.Follow(ctx, req.GetFilter(), req.GetResumeToken(), func(list []*consolev1.Event, resume string) error {
-		return bounded(ctx, sendTimeout, func() error {
+		return call.Bounded(ctx, call.SendTimeout, func() error {
 			return stream.Send(&consolev1.WatchEventsResponse{Events: list, ResumeToken: resume})
 		})
 	})

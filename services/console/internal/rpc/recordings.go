@@ -4,6 +4,8 @@ import (
 	"context"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -32,15 +34,15 @@ func (s *recordings) AppendRecording(ctx context.Context, req *consolev1.AppendR
 }
 
 func (s *recordings) ListRecordings(ctx context.Context, req *consolev1.ListRecordingsRequest) (*consolev1.ListRecordingsResponse, error) {
-	list, next, err := s.Recordings.List(ctx, by(ctx).Identity, req.GetCluster(), storedSubject(req.GetSubject()), int(req.GetPageSize()), req.GetPageToken())
+	list, next, err := s.Recordings.List(ctx, call.By(ctx).Identity, req.GetCluster(), storedSubject(req.GetSubject()), int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ListRecordingsResponse{Recordings: each(list, encodeRecording), NextPageToken: next}, nil
+	return &consolev1.ListRecordingsResponse{Recordings: descriptor.Each(list, encodeRecording), NextPageToken: next}, nil
 }
 
 func (s *recordings) ReadRecording(ctx context.Context, req *consolev1.ReadRecordingRequest) (*consolev1.ReadRecordingResponse, error) {
-	r, data, next, err := s.Recordings.Read(ctx, by(ctx), req.GetId(), req.GetAfter())
+	r, data, next, err := s.Recordings.Read(ctx, call.By(ctx), req.GetId(), req.GetAfter())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -50,7 +52,7 @@ func (s *recordings) ReadRecording(ctx context.Context, req *consolev1.ReadRecor
 func encodeRecording(r store.Recording) *consolev1.Recording {
 	return &consolev1.Recording{
 		Id: r.ID, Cluster: r.Cluster, Namespace: r.Namespace, Pod: r.Pod, Container: r.Container, Verb: r.Verb, Subject: shownName(r.Subject), Request: r.Request,
-		BeginTime: stamp(r.Begin), EndTime: stamp(r.End), UpdateTime: stamp(r.Update), Bytes: r.Bytes, Incomplete: r.Incomplete,
+		BeginTime: descriptor.Stamp(r.Begin), EndTime: descriptor.Stamp(r.End), UpdateTime: descriptor.Stamp(r.Update), Bytes: r.Bytes, Incomplete: r.Incomplete,
 	}
 }
 

@@ -5,10 +5,9 @@ import (
 	"errors"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/kind"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/store"
 )
 
 type sources struct{ Deps }
@@ -50,14 +49,14 @@ func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClust
 }
 
 func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.BatchUpdateClustersRequest) (*consolev1.BatchUpdateClustersResponse, error) {
-	results, err := s.Catalog.UpdateClusters(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
+	results, err := s.Catalog.UpdateClusters(ctx, call.By(ctx), descriptor.Each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
 		in := decodeCluster(r.GetCluster())
 		return catalog.Update[catalog.Cluster]{Resource: in, Want: expectation(in.Meta, r)}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.BatchUpdateClustersResponse{Responses: each(results, func(r catalog.Result[catalog.Cluster]) *consolev1.UpdateClusterResponse {
+	return &consolev1.BatchUpdateClustersResponse{Responses: descriptor.Each(results, func(r catalog.Result[catalog.Cluster]) *consolev1.UpdateClusterResponse {
 		return &consolev1.UpdateClusterResponse{Cluster: encodeCluster(r.Resource), Outcome: descriptor.Outcome(r.Outcome)}
 	})}, nil
 }
@@ -91,20 +90,20 @@ func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServi
 }
 
 func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.BatchUpdateServicesRequest) (*consolev1.BatchUpdateServicesResponse, error) {
-	results, err := s.Catalog.UpdateServices(ctx, by(ctx), each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {
+	results, err := s.Catalog.UpdateServices(ctx, call.By(ctx), descriptor.Each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {
 		in := decodeService(r.GetService())
 		return catalog.Update[catalog.Service]{Resource: in, Want: expectation(in.Meta, r)}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.BatchUpdateServicesResponse{Responses: each(results, func(r catalog.Result[catalog.Service]) *consolev1.UpdateServiceResponse {
+	return &consolev1.BatchUpdateServicesResponse{Responses: descriptor.Each(results, func(r catalog.Result[catalog.Service]) *consolev1.UpdateServiceResponse {
 		return &consolev1.UpdateServiceResponse{Service: encodeService(r.Resource), Outcome: descriptor.Outcome(r.Outcome)}
 	})}, nil
 }
 
 func (s *services) DeleteService(ctx context.Context, req *consolev1.DeleteServiceRequest) (*consolev1.DeleteServiceResponse, error) {
-	if err := s.Catalog.DeleteService(ctx, by(ctx), req.GetName(), req.GetEtag(), req.GetConfirmation()); err != nil {
+	if err := s.Catalog.DeleteService(ctx, call.By(ctx), req.GetName(), req.GetEtag(), req.GetConfirmation()); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.DeleteServiceResponse{}, nil
@@ -132,14 +131,14 @@ func (s *secrets) DeleteSecret(ctx context.Context, req *consolev1.DeleteSecretR
 }
 
 func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretRequest) (*consolev1.AccessSecretResponse, error) {
-	data, revision, err := s.Catalog.AccessSecret(ctx, actor(ctx), req.GetName())
+	data, revision, err := s.Catalog.AccessSecret(ctx, call.Actor(ctx), req.GetName())
 	if refused, ok := errors.AsType[*catalog.Error](err); ok && refused.Reason == catalog.Forbidden {
-		s.Accesses.Refused(who(ctx), req.GetName(), refused.Message)
+		s.Accesses.Refused(call.Who(ctx), req.GetName(), refused.Message)
 	}
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	s.Accesses.Secret(who(ctx), req.GetName(), revision)
+	s.Accesses.Secret(call.Who(ctx), req.GetName(), revision)
 	return &consolev1.AccessSecretResponse{Data: data, Revision: revision}, nil
 }
 
@@ -150,29 +149,4 @@ func expectation(meta catalog.Meta, req interface{ GetAllowMissing() bool }) cat
 
 func decodeSecret(s *consolev1.Secret) catalog.Secret {
 	return catalog.Secret{Meta: descriptor.Meta(s.GetMetadata()), Data: s.GetData()}
-}
-
-func each[T, M any](list []T, encode func(T) M) []M {
-	out := make([]M, len(list))
-	for i, v := range list {
-		out[i] = encode(v)
-	}
-	return out
-}
-
-func encodeKind(k store.Kind) consolev1.Kind {
-	of, ok := kind.Named(string(k))
-	if !ok {
-		return consolev1.Kind_KIND_UNSPECIFIED
-	}
-	return of.Number()
-}
-
-// decodeKind is empty for a kind that this console does not know.
-func decodeKind(number consolev1.Kind) store.Kind {
-	of, ok := kind.Numbered(number)
-	if !ok {
-		return ""
-	}
-	return store.Kind(of.Singular())
 }

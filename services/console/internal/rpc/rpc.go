@@ -4,20 +4,17 @@ package rpc
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
-	"time"
 
 	"connectrpc.com/connect"
-	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
-	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/config"
@@ -122,65 +119,14 @@ func catalogMounts(d Deps) []server.Mount {
 		}),
 		server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewCatalogServiceHandler(&follow{d}, o...)
-			return path, withDeadlines(h)
+			return path, call.WithDeadlines(h)
 		}),
 		server.RPC(consolev1connect.AuditServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewAuditServiceHandler(&audits{d}, o...)
-			return path, withDeadlines(h)
+			return path, call.WithDeadlines(h)
 		}),
 	}
 }
 
 // fail maps an error of the domain.
-func (d Deps) fail(ctx context.Context, err error) error { return fail(ctx, d.Log, d.Away, err) }
-
-// actor is who calls, as the log and the history name it.
-func actor(ctx context.Context) string {
-	id, ok := platform.FromContext(ctx)
-	if !ok {
-		return ""
-	}
-	return id.Subject()
-}
-
-// by is who calls, for what it writes.
-func by(ctx context.Context) catalog.By {
-	out := catalog.By{Subject: actor(ctx), Time: time.Now()}
-	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
-		out.TraceID = span.TraceID().String()
-	}
-	out.Identity, _ = platform.FromContext(ctx)
-	if call, ok := connect.CallInfoForHandlerContext(ctx); ok {
-		out.Remote = call.Peer().Addr
-	} else {
-		out.Remote = peerOf(ctx).remote
-	}
-	if host, _, err := net.SplitHostPort(out.Remote); err == nil {
-		out.Remote = host
-	}
-	return out
-}
-
-// sendTimeout is how long a follower may take to take a message in before it is cut off.
-const sendTimeout = 30 * time.Second
-
-type deadlineKey struct{}
-
-// withDeadlines lets a stream's handler bound its sends, which Connect has no word for.
-func withDeadlines(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := context.WithValue(r.Context(), deadlineKey{}, http.NewResponseController(w))
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
-// bounded sends with a deadline: a follower that doesn't read loses its stream.
-func bounded(ctx context.Context, timeout time.Duration, send func() error) error {
-	control, ok := ctx.Value(deadlineKey{}).(*http.ResponseController)
-	if !ok || control.SetWriteDeadline(time.Now().Add(timeout)) != nil {
-		return send() // not a connection with deadlines
-	}
-	err := send()
-	_ = control.SetWriteDeadline(time.Time{}) // the deadline could be set, so it can be lifted
-	return err
-}
+func (d Deps) fail(ctx context.Context, err error) error { return call.Fail(ctx, d.Log, d.Away, err) }

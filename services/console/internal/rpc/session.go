@@ -12,6 +12,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/identity"
 )
 
@@ -57,7 +58,7 @@ func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Iden
 			"give --tls-cert and --tls-key, or --plaintext if a proxy in front ends TLS")))
 		return platform.Identity{}, false
 	}
-	token, err := b.Authority.Session(r.Context(), who(withPeer(r.Context(), r)), of, action)
+	token, err := b.Authority.Session(r.Context(), call.Who(call.WithOrigin(r.Context(), r)), of, action)
 	if err != nil {
 		b.refuse(w, r, err)
 		return platform.Identity{}, false
@@ -69,7 +70,7 @@ func (b *browsers) give(w http.ResponseWriter, r *http.Request, of platform.Iden
 	}
 	http.SetCookie(w, cookie)
 	if of.Until.IsZero() { // and not the next token of a session
-		b.tellSession(who(withPeer(r.Context(), r)), token.Identity, "session.begin", "until "+token.Identity.Until.Format(time.RFC3339))
+		b.tellSession(call.Who(call.WithOrigin(r.Context(), r)), token.Identity, "session.begin", "until "+token.Identity.Until.Format(time.RFC3339))
 	}
 	return token.Identity, true
 }
@@ -90,7 +91,7 @@ func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
 	end := b.Authority.EndSession
 	if everywhere {
 		end = func(ctx context.Context, of platform.Identity) error {
-			return b.Authority.EndAllSessions(ctx, who(withPeer(ctx, r)), of)
+			return b.Authority.EndAllSessions(ctx, call.Who(call.WithOrigin(ctx, r)), of)
 		}
 	}
 	if err := end(r.Context(), caller); err != nil {
@@ -98,7 +99,7 @@ func (b *browsers) end(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !everywhere { // whose end is in the trail already
-		b.tellSession(who(withPeer(r.Context(), r)), caller, "session.end", "")
+		b.tellSession(call.Who(call.WithOrigin(r.Context(), r)), caller, "session.end", "")
 	}
 	http.SetCookie(w, platform.NoCookie())
 	w.WriteHeader(http.StatusNoContent)

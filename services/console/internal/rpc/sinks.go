@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/kinds/sink"
 	"fairlead.dev/services/console/internal/store"
@@ -67,9 +68,9 @@ func (s *sinks) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	s.Accesses.Tell(who(ctx), audit.Act{Action: "sink.test", Resource: "sink", Name: is.Meta.Name})
+	s.Accesses.Tell(call.Who(ctx), audit.Act{Action: "sink.test", Resource: "sink", Name: is.Meta.Name})
 	began := time.Now()
-	answer, accepted, err := s.Sinks.Test(ctx, req.GetName(), actor(ctx))
+	answer, accepted, err := s.Sinks.Test(ctx, req.GetName(), call.Actor(ctx))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -15,7 +15,9 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/window"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -71,7 +73,7 @@ func (s *levers) HoldService(ctx context.Context, req *consolev1.HoldServiceRequ
 	if mode == deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED {
 		mode = deliveryv1.SyncMode_SYNC_MODE_HOLD
 	}
-	out, err := s.Catalog.Hold(ctx, by(ctx), req.GetName(), mode.String(), req.GetReason(), moment(req.GetUntilTime()))
+	out, err := s.Catalog.Hold(ctx, call.By(ctx), req.GetName(), mode.String(), req.GetReason(), descriptor.Moment(req.GetUntilTime()))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -79,7 +81,7 @@ func (s *levers) HoldService(ctx context.Context, req *consolev1.HoldServiceRequ
 }
 
 func (s *levers) ResumeService(ctx context.Context, req *consolev1.ResumeServiceRequest) (*consolev1.ResumeServiceResponse, error) {
-	out, err := s.Catalog.Resume(ctx, by(ctx), req.GetName())
+	out, err := s.Catalog.Resume(ctx, call.By(ctx), req.GetName())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -87,7 +89,7 @@ func (s *levers) ResumeService(ctx context.Context, req *consolev1.ResumeService
 }
 
 func (s *levers) PinService(ctx context.Context, req *consolev1.PinServiceRequest) (*consolev1.PinServiceResponse, error) {
-	out, err := s.Catalog.Pin(ctx, by(ctx), req.GetName(), req.GetCommit(), req.GetReason(), req.GetUntilNext(), moment(req.GetUntilTime()))
+	out, err := s.Catalog.Pin(ctx, call.By(ctx), req.GetName(), req.GetCommit(), req.GetReason(), req.GetUntilNext(), descriptor.Moment(req.GetUntilTime()))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -95,7 +97,7 @@ func (s *levers) PinService(ctx context.Context, req *consolev1.PinServiceReques
 }
 
 func (s *levers) RequestSync(ctx context.Context, req *consolev1.RequestSyncRequest) (*consolev1.RequestSyncResponse, error) {
-	out, err := s.Catalog.RequestSync(ctx, by(ctx), req.GetName(), catalog.SyncRequest{
+	out, err := s.Catalog.RequestSync(ctx, call.By(ctx), req.GetName(), catalog.SyncRequest{
 		Override: req.GetOverride(), Only: req.GetOnly(), MayOverride: func(c window.Closing) error { return s.mayOverride(ctx, c) },
 		Known: s.missing,
 	})
@@ -141,8 +143,8 @@ func overrides(who identity.Identity, subjects []string) bool {
 }
 
 func (s *levers) Freeze(ctx context.Context, req *consolev1.FreezeRequest) (*consolev1.FreezeResponse, error) {
-	f := &catalog.Freeze{Reason: req.GetReason(), Until: moment(req.GetUntilTime()), Leaves: req.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE}
-	out, _, err := s.Catalog.Freeze(ctx, by(ctx), store.Kind(req.GetKind()), req.GetName(), f)
+	f := &catalog.Freeze{Reason: req.GetReason(), Until: descriptor.Moment(req.GetUntilTime()), Leaves: req.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE}
+	out, _, err := s.Catalog.Freeze(ctx, call.By(ctx), store.Kind(req.GetKind()), req.GetName(), f)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -150,7 +152,7 @@ func (s *levers) Freeze(ctx context.Context, req *consolev1.FreezeRequest) (*con
 }
 
 func (s *levers) Unfreeze(ctx context.Context, req *consolev1.UnfreezeRequest) (*consolev1.UnfreezeResponse, error) {
-	_, was, err := s.Catalog.Freeze(ctx, by(ctx), store.Kind(req.GetKind()), req.GetName(), nil)
+	_, was, err := s.Catalog.Freeze(ctx, call.By(ctx), store.Kind(req.GetKind()), req.GetName(), nil)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -158,7 +160,7 @@ func (s *levers) Unfreeze(ctx context.Context, req *consolev1.UnfreezeRequest) (
 }
 
 func (s *levers) ConfirmPrune(ctx context.Context, req *consolev1.ConfirmPruneRequest) (*consolev1.ConfirmPruneResponse, error) {
-	out, err := s.Catalog.ConfirmPrune(ctx, by(ctx), req.GetName(), req.GetGuard())
+	out, err := s.Catalog.ConfirmPrune(ctx, call.By(ctx), req.GetName(), req.GetGuard())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -183,6 +185,6 @@ func encodeLever(l *catalog.Lever) *consolev1.Lever {
 	}
 	return &consolev1.Lever{
 		Mode: deliveryv1.SyncMode(deliveryv1.SyncMode_value[l.Mode]), Commit: l.Commit, UnpinAfter: l.After, Deployment: l.Deployment,
-		Author: l.By, Reason: l.Reason, SinceTime: stamp(l.Since), UntilTime: stamp(l.Until),
+		Author: l.By, Reason: l.Reason, SinceTime: descriptor.Stamp(l.Since), UntilTime: descriptor.Stamp(l.Until),
 	}
 }

@@ -13,7 +13,9 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -32,7 +34,7 @@ func (s *tests) RunTests(ctx context.Context, req *consolev1.RunTestsRequest) (*
 		_, _ = rand.Read(random) // never fails
 		id = fmt.Sprintf("asked-%x", random)
 	}
-	service, err := s.Catalog.RunTests(ctx, by(ctx), req.GetService(), id)
+	service, err := s.Catalog.RunTests(ctx, call.By(ctx), req.GetService(), id)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -109,7 +111,7 @@ func unpackTestRun(r store.TestRun) (*deliveryv1.TestRun, error) {
 // recordTestRun keeps what a cluster says of a run.
 func (s *objects) recordTestRun(ctx context.Context, cluster string, detail *deliveryv1.ServiceDetail) error {
 	run := detail.GetTestRun()
-	seen := moment(detail.GetObservedTime())
+	seen := descriptor.Moment(detail.GetObservedTime())
 	_, kept, err := s.Catalog.TestRuns(ctx, detail.GetService(), run.GetId(), 1)
 	switch refusal := (*catalog.Error)(nil); {
 	case errors.As(err, &refusal) && refusal.Reason == catalog.NotFound: // RecordTestRun passes it over
@@ -237,7 +239,7 @@ func decodeTestSummary(t *deliveryv1.TestSummary) *catalog.TestSummary {
 	}
 	return &catalog.TestSummary{
 		ID: t.GetId(), Cause: testCauses[t.GetCause()], Outcome: testOutcomes[t.GetOutcome()], Digest: t.GetDigest(), Passed: t.GetPassed(), Failed: t.GetFailed(),
-		StartTime: moment(t.GetStartTime()), EndTime: moment(t.GetEndTime()),
+		StartTime: descriptor.Moment(t.GetStartTime()), EndTime: descriptor.Moment(t.GetEndTime()),
 	}
 }
 
@@ -246,7 +248,7 @@ func encodeTestSummary(t *catalog.TestSummary) *deliveryv1.TestSummary {
 		return nil
 	}
 	out := &deliveryv1.TestSummary{
-		Id: t.ID, Digest: t.Digest, Passed: t.Passed, Failed: t.Failed, StartTime: stamp(t.StartTime), EndTime: stamp(t.EndTime),
+		Id: t.ID, Digest: t.Digest, Passed: t.Passed, Failed: t.Failed, StartTime: descriptor.Stamp(t.StartTime), EndTime: descriptor.Stamp(t.EndTime),
 	}
 	for wire, is := range testCauses {
 		if is == t.Cause {

@@ -12,6 +12,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	rules "fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/identity"
 )
 
@@ -30,7 +32,7 @@ func (s *tokens) CreateToken(ctx context.Context, req *consolev1.CreateTokenRequ
 	if err != nil {
 		return nil, err
 	}
-	text, info, err := s.Authority.CreateAPIToken(ctx, who(ctx), owner, limits, req.GetDescription(), req.GetLifetime().AsDuration())
+	text, info, err := s.Authority.CreateAPIToken(ctx, call.Who(ctx), owner, limits, req.GetDescription(), req.GetLifetime().AsDuration())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -93,7 +95,7 @@ func (s *tokens) ListTokens(ctx context.Context, req *consolev1.ListTokensReques
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out := &consolev1.ListTokensResponse{Tokens: each(list, encodeAPIToken)}
+	out := &consolev1.ListTokensResponse{Tokens: descriptor.Each(list, encodeAPIToken)}
 	if next != "" {
 		out.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(next))
 	}
@@ -106,25 +108,25 @@ func (s *tokens) RevokeToken(ctx context.Context, req *consolev1.RevokeTokenRequ
 	if caller.Has(platform.RoleAdmin) {
 		owner = ""
 	}
-	if err := s.Authority.RevokeAPIToken(ctx, who(ctx), req.GetId(), owner); err != nil {
+	if err := s.Authority.RevokeAPIToken(ctx, call.Who(ctx), req.GetId(), owner); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RevokeTokenResponse{}, nil
 }
 
 func (s *tokens) ExchangeToken(ctx context.Context, req *consolev1.ExchangeTokenRequest) (*consolev1.ExchangeTokenResponse, error) {
-	token, err := s.Authority.Exchange(ctx, peer(ctx), req.GetToken())
+	token, err := s.Authority.Exchange(ctx, call.Peer(ctx), req.GetToken())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	s.tellToken(ctx, token, "token.exchange", "of API token "+token.Identity.Parent+" until "+token.Identity.ExpiresAt.Format(time.RFC3339))
-	return &consolev1.ExchangeTokenResponse{Token: token.Text, ExpireTime: stamp(token.Identity.ExpiresAt)}, nil
+	return &consolev1.ExchangeTokenResponse{Token: token.Text, ExpireTime: descriptor.Stamp(token.Identity.ExpiresAt)}, nil
 }
 
 func encodeAPIToken(t identity.APIToken) *consolev1.APIToken {
 	out := &consolev1.APIToken{
 		Id: t.ID, Subject: shownName(t.Subject), Description: t.Description, Creator: shownName(t.Creator),
-		CreateTime: stamp(t.CreateTime), ExpireTime: stamp(t.ExpireTime), LastUseTime: stamp(t.LastUse),
+		CreateTime: descriptor.Stamp(t.CreateTime), ExpireTime: descriptor.Stamp(t.ExpireTime), LastUseTime: descriptor.Stamp(t.LastUse),
 	}
 	if l := t.Limits; l != nil {
 		out.Limits = &consolev1.TokenLimits{Role: l.Role, Projects: l.Projects}

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	platform "fairlead.dev/platform/viewset"
+	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/watch"
 )
@@ -20,7 +21,7 @@ func viewMounts(d Deps) []server.Mount {
 	return []server.Mount{
 		server.RPC(consolev1connect.ClusterViewServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewClusterViewServiceHandler(&views{d}, o...)
-			return path, withDeadlines(h)
+			return path, call.WithDeadlines(h)
 		}),
 	}
 }
@@ -94,7 +95,7 @@ func (s *views) WatchClusterViews(ctx context.Context, req *consolev1.WatchClust
 	}
 	defer leave()
 	err = s.Views.Watch(ctx, req.GetFilter(), func(m *consolev1.WatchClusterViewsResponse) error {
-		return bounded(ctx, sendTimeout, func() error { return stream.Send(m) })
+		return call.Bounded(ctx, call.SendTimeout, func() error { return stream.Send(m) })
 	})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went, or the console drains: either way there is nothing to find in a log.

@@ -1,4 +1,4 @@
-package rpc
+package call_test
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/console/internal/call"
 )
 
 // flood sends until it is cut.
@@ -33,7 +34,7 @@ func (f *flood) Watch(ctx context.Context, _ *consolev1.WatchRequest,
 		}}}},
 	}
 	for {
-		if err := bounded(ctx, 200*time.Millisecond, func() error { return stream.Send(m) }); err != nil {
+		if err := call.Bounded(ctx, 200*time.Millisecond, func() error { return stream.Send(m) }); err != nil {
 			f.ended <- err
 			return err
 		}
@@ -59,10 +60,10 @@ func TestFollowerThatDoesNotReadIsCut(t *testing.T) {
 	f := &flood{ended: make(chan error, 2)}
 	s, err := server.New(server.Config{Listen: "127.0.0.1:0"}, server.Deps{
 		Name: "console", Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(), Verifier: verifier,
-		Policy: Policy(nil),
+		Policy: identity.Policy{consolev1connect.CatalogServiceWatchProcedure: identity.RoleTunnel},
 	}, server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		path, h := consolev1connect.NewCatalogServiceHandler(f, o...)
-		return path, withDeadlines(h)
+		return path, call.WithDeadlines(h)
 	}))
 	if err != nil {
 		t.Fatal(err)

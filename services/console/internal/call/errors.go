@@ -1,4 +1,4 @@
-package rpc
+package call
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -22,9 +23,9 @@ import (
 	"fairlead.dev/services/console/internal/watch"
 )
 
-// fail is the one place where errors become codes. An unexpected error is logged here, and its text is not shown: the
+// Fail is the one place where errors become codes. An unexpected error is logged here, and its text is not shown: the
 // text may tell about the inside.
-func fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error) error {
+func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -75,7 +76,7 @@ func refusal(e *catalog.Error) error {
 	out := connect.NewError(catalogCode(e.Reason), e)
 	var details []proto.Message
 	if len(e.Faults) > 0 {
-		details = append(details, &consolev1.ApplyProblems{Problems: each(e.Faults, encodeFault)})
+		details = append(details, &consolev1.ApplyProblems{Problems: descriptor.Each(e.Faults, Problem)})
 	}
 	if e.Confirmation != "" {
 		details = append(details, &consolev1.ConfirmationWanted{Confirmation: e.Confirmation, Consequences: e.Consequences})
@@ -91,8 +92,9 @@ func refusal(e *catalog.Error) error {
 // aboutField finds the field that a refusal begins with: spec.git.url: must be ...
 var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)(?:[\w.]|\[(?:\d+|"(?:[^"\\]|\\.)*")\])*)(?: "(?:[^"\\]|\\.)*")?: `)
 
-func encodeFault(f catalog.Fault) *consolev1.ApplyProblem {
-	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: encodeKind(f.Ref.Kind), Name: f.Ref.Name, Message: f.Err.Message}
+// Problem says which field of which resource a fault is about.
+func Problem(f catalog.Fault) *consolev1.ApplyProblem {
+	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: descriptor.Number(f.Ref.Kind), Name: f.Ref.Name, Message: f.Err.Message}
 	if m := aboutField.FindStringSubmatch(f.Err.Message); m != nil {
 		out.Field = m[1]
 	}
