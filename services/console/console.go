@@ -52,6 +52,7 @@ import (
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
+	"fairlead.dev/services/console/internal/rpc/signin"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
@@ -373,7 +374,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Away:       &outage.Outage{},
 		Audit:      events,
 		Accesses:   accesses,
-		Endpoints: rpc.Endpoints{
+		Endpoints: signin.Endpoints{
 			Console: s.URL, Pages: s.pagesURL, Gitcaches: cfg.AdvertiseGitcaches, Distributors: cfg.AdvertiseDistributors, Tunnels: cfg.AdvertiseTunnels,
 		},
 		Cookies: cfg.Server.Secure(),
@@ -571,6 +572,6 @@ func (s *Service) firstLink(ctx context.Context) error {
 	if err != nil || code == "" {
 		return err
 	}
-	_, err = fmt.Fprintf(s.stderr, "Log in once, within %.0f minutes: %s\n", good.Minutes(), rpc.LoginLink(s.pagesURL(), code))
+	_, err = fmt.Fprintf(s.stderr, "Log in once, within %.0f minutes: %s\n", good.Minutes(), signin.LoginLink(s.pagesURL(), code))
 	return err
 }

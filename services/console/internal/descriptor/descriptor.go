@@ -41,7 +41,7 @@ type Of[T any, M Message] struct {
 	Mask func(c *catalog.Catalog, m M, before, after *store.Resource) error
 	// Follow is what hub services are told of a change. nil: they are not told of the kind.
 	Follow func(store.Change) (M, error)
-	// Mount serves the kind's API, and Policy says who may call. nil: package rpc does both.
+	// Mount serves the kind's API; nil: package rpc does, with what more than a Door the API works with. Policy says which callers it has.
 	Mount  func(Door) server.Mount
 	Policy identity.Policy
 }
@@ -67,7 +67,7 @@ type Any interface {
 	// Follows says whether hub services are told of the kind, and Followed what they are told of a change.
 	Follows() bool
 	Followed(c store.Change) (Message, error)
-	// Serves is the kind's API; nil: package rpc serves it.
+	// Serves is the kind's API, nil if package rpc serves it, and its policy.
 	Serves() (func(Door) server.Mount, identity.Policy)
 }
 

@@ -185,3 +185,10 @@ func (d Deps) described(r store.Resource) (descriptor.Any, error) {
 	}
 	return of, nil
 }
+
+// reload puts a revocation that is durable in force here; elsewhere it is at the next look at the database.
+func (d Deps) reload(ctx context.Context) {
+	if err := d.Authority.Reload(ctx); err != nil {
+		d.Log.WarnContext(ctx, "revocation is not in force yet", "err", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/rpc/signin"
 )
 
 // Policy says who may call what. The catalog is read by people and by the hub, written by
@@ -23,7 +24,7 @@ func Policy(kinds descriptor.Table) identity.Policy {
 	maps.Copy(all, alertPolicy())
 	maps.Copy(all, viewSetPolicy())
 	maps.Copy(all, syncPolicy())
-	maps.Copy(all, identityPolicy())
+	maps.Copy(all, signin.Policy())
 	maps.Copy(all, readPolicy())
 	maps.Copy(all, viewPolicy())
 	maps.Copy(all, adminPolicy())
@@ -78,14 +79,5 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.AuditServiceRecordAuditEventsProcedure: identity.RoleHub,
 		consolev1connect.AuditServiceListAuditEventsProcedure:   write,
 		consolev1connect.AuditServiceWatchAuditEventsProcedure:  write,
-
-		consolev1connect.IdentityServiceExchangeHubSecretProcedure: identity.RoleOpen,
-		consolev1connect.IdentityServiceJoinClusterProcedure:       identity.RoleOpen,
-		consolev1connect.IdentityServiceRenewTokenProcedure:        identity.RoleAny,
-		consolev1connect.IdentityServiceCreateJoinTokenProcedure:   write,
-		consolev1connect.IdentityServiceCreateUserTokenProcedure:   write,
-		consolev1connect.IdentityServiceRevokeTokensProcedure:      write,
-		consolev1connect.IdentityServiceGetTrustBundleProcedure:    identity.RoleHub,
-		consolev1connect.IdentityServiceRotateSigningKeyProcedure:  write,
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/kinds/serviceaccount"
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -28,21 +29,13 @@ import (
 	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/rpc/signin"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 	clusterviews "fairlead.dev/services/console/internal/views"
 	"fairlead.dev/services/console/internal/watch"
 )
-
-// Endpoints says where the hub's services are reached from outside of it.
-type Endpoints struct {
-	Console      func() string // known once the listener is
-	Pages        func() string // where people open the pages
-	Gitcaches    []string
-	Distributors []string
-	Tunnels      []string
-}
 
 // Deps is what the handlers work with.
 type Deps struct {
@@ -74,7 +67,7 @@ type Deps struct {
 	Store *store.Store
 	// Seal keeps what a browser holds for the console.
 	Seal      *seal.Box
-	Endpoints Endpoints
+	Endpoints signin.Endpoints
 	// Cookies says that browsers reach the console over TLS, so that they keep sessions.
 	Cookies bool
 	Log     *slog.Logger
@@ -85,7 +78,11 @@ type Deps struct {
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
 	d.looks = shares.New(maxLooks)
-	all := slices.Concat((&browsers{d}).mounts(), catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), alertMounts(d), viewSetMounts(d), syncMounts(d), identityMounts(d), readMounts(d), viewMounts(d), adminMounts(d))
+	all := slices.Concat(catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), alertMounts(d), viewSetMounts(d), syncMounts(d), signin.Mounts(signin.Deps{
+		Door: d.door(), Authority: d.Authority, Rights: d.Rights, Provider: d.Provider, Lending: d.Lending, Recordings: d.Recordings, Accesses: d.Accesses,
+		Seal: d.Seal, Endpoints: d.Endpoints, Cookies: d.Cookies,
+	}), readMounts(d), viewMounts(d), adminMounts(d))
+	all = append(all, serviceaccount.Mount(serviceaccount.Deps{Door: d.door(), Reload: d.reload}))
 	for _, of := range d.Kinds {
 		if mount, _ := of.Serves(); mount != nil {
 			all = append(all, mount(d.door()))
@@ -113,9 +110,6 @@ func catalogMounts(d Deps) []server.Mount {
 		}),
 		server.RPC(consolev1connect.StatusServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewStatusServiceHandler(&statuses{d}, o...)
-		}),
-		server.RPC(consolev1connect.IdentityServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			return consolev1connect.NewIdentityServiceHandler(&identities{d}, o...)
 		}),
 		server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			path, h := consolev1connect.NewCatalogServiceHandler(&follow{d}, o...)

@@ -9,6 +9,13 @@ import (
 
 // Kind describes the kind.
 func Kind() descriptor.Of[catalog.Role, *consolev1.Role] {
+	d := described()
+	d.Mount, d.Policy = mount, policy()
+	return d
+}
+
+// described is Kind without its API, which works by it.
+func described() descriptor.Of[catalog.Role, *consolev1.Role] {
 	d := descriptor.Plainly(catalog.Roles(), descriptor.Always(decode), encode)
 	d.Follow = func(c store.Change) (*consolev1.Role, error) {
 		r, err := catalog.Roles().Decode(c.Resource)

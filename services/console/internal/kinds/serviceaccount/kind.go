@@ -8,5 +8,7 @@ import (
 
 // Kind describes the kind.
 func Kind() descriptor.Of[catalog.ServiceAccount, *consolev1.ServiceAccount] {
-	return descriptor.Plainly(catalog.ServiceAccounts(), descriptor.Always(decode), encode)
+	d := descriptor.Plainly(catalog.ServiceAccounts(), descriptor.Always(decode), encode)
+	d.Policy = policy()
+	return d
 }

@@ -1,4 +1,4 @@
-package rpc
+package signin
 
 import (
 	"context"
@@ -118,7 +118,7 @@ func answer(w http.ResponseWriter, id platform.Identity) {
 
 func (b *browsers) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refused := new(connect.Error)
-	if !errors.As(b.fail(r.Context(), err), &refused) {
+	if !errors.As(b.Fail(r.Context(), err), &refused) {
 		return // fail makes nothing else
 	}
 	code := http.StatusInternalServerError

@@ -1,4 +1,4 @@
-package rpc
+package signin
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (s *identities) ExchangeHubSecret(ctx context.Context, req *consolev1.Excha
 	}
 	token, err := exchange(ctx, call.Who(ctx), call.Peer(ctx), req.GetHubSecret(), as)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	if as.Kind == platform.KindService { // of a person the login is in the trail
 		s.tellToken(ctx, token, "login.service", "by the hub secret")
@@ -46,7 +46,7 @@ func (s *identities) JoinCluster(ctx context.Context, req *consolev1.JoinCluster
 	}
 	token, cluster, err := s.Authority.JoinCluster(ctx, call.Who(ctx), call.Peer(ctx), req.GetJoinToken(), key)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.JoinClusterResponse{Token: encodeToken(token), Cluster: cluster, Endpoints: s.endpoints()}, nil
 }
@@ -55,7 +55,7 @@ func (s *identities) RenewToken(ctx context.Context, req *consolev1.RenewTokenRe
 	caller, _ := platform.FromContext(ctx) // the policy has seen to it
 	token, err := s.renew(ctx, caller, req)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	if lifetime := req.GetLifetime().AsDuration(); lifetime > 0 {
 		reason := "until " + token.Identity.ExpiresAt.Format(time.RFC3339)
@@ -91,7 +91,7 @@ func (s *identities) renew(ctx context.Context, caller platform.Identity, req *c
 func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateUserTokenRequest) (*consolev1.CreateUserTokenResponse, error) {
 	token, err := s.Authority.CreateUserToken(ctx, call.Who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.CreateUserTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints()}, nil
 }
@@ -99,14 +99,14 @@ func (s *identities) CreateUserToken(ctx context.Context, req *consolev1.CreateU
 func (s *identities) CreateJoinToken(ctx context.Context, req *consolev1.CreateJoinTokenRequest) (*consolev1.CreateJoinTokenResponse, error) {
 	token, expire, err := s.Authority.CreateJoinToken(ctx, call.Who(ctx), req.GetCluster())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.CreateJoinTokenResponse{JoinToken: token, ExpireTime: descriptor.Stamp(expire)}, nil
 }
 
 func (s *identities) RevokeTokens(ctx context.Context, req *consolev1.RevokeTokensRequest) (*consolev1.RevokeTokensResponse, error) {
 	if err := s.Authority.Revoke(ctx, call.Who(ctx), req.GetTokenId(), req.GetSubject()); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.RevokeTokensResponse{}, nil
 }
@@ -118,7 +118,7 @@ func (s *identities) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRe
 func (s *identities) RotateSigningKey(ctx context.Context, _ *consolev1.RotateSigningKeyRequest) (*consolev1.RotateSigningKeyResponse, error) {
 	id, err := s.Authority.RotateSigningKey(ctx, call.Who(ctx))
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.RotateSigningKeyResponse{KeyId: id}, nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package signin
 
 import (
 	"context"
@@ -21,14 +21,14 @@ func (s *recordings) BeginRecording(ctx context.Context, req *consolev1.BeginRec
 		r.Begin = in.GetBeginTime().AsTime()
 	}
 	if err := s.Recordings.Begin(ctx, r); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.BeginRecordingResponse{MaxBytes: recording.MaxBytes}, nil
 }
 
 func (s *recordings) AppendRecording(ctx context.Context, req *consolev1.AppendRecordingRequest) (*consolev1.AppendRecordingResponse, error) {
 	if err := s.Recordings.Append(ctx, req.GetId(), req.GetSequence(), req.GetData(), req.GetEnd(), req.GetIncomplete()); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.AppendRecordingResponse{}, nil
 }
@@ -36,7 +36,7 @@ func (s *recordings) AppendRecording(ctx context.Context, req *consolev1.AppendR
 func (s *recordings) ListRecordings(ctx context.Context, req *consolev1.ListRecordingsRequest) (*consolev1.ListRecordingsResponse, error) {
 	list, next, err := s.Recordings.List(ctx, call.By(ctx).Identity, req.GetCluster(), storedSubject(req.GetSubject()), int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ListRecordingsResponse{Recordings: descriptor.Each(list, encodeRecording), NextPageToken: next}, nil
 }
@@ -44,7 +44,7 @@ func (s *recordings) ListRecordings(ctx context.Context, req *consolev1.ListReco
 func (s *recordings) ReadRecording(ctx context.Context, req *consolev1.ReadRecordingRequest) (*consolev1.ReadRecordingResponse, error) {
 	r, data, next, err := s.Recordings.Read(ctx, call.By(ctx), req.GetId(), req.GetAfter())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ReadRecordingResponse{Recording: encodeRecording(r), Data: data, Next: next}, nil
 }

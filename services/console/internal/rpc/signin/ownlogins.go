@@ -1,4 +1,4 @@
-package rpc
+package signin
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func (s *logins) ListLogins(ctx context.Context, req *consolev1.ListLoginsReques
 	}
 	list, next, err := s.Authority.ListLogins(ctx, caller, after, size)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ListLoginsResponse{
 		Logins:        descriptor.Each(list, func(l store.Login) *consolev1.Login { return encodeLogin(l, caller) }),
@@ -42,7 +42,7 @@ func (s *logins) ListLogins(ctx context.Context, req *consolev1.ListLoginsReques
 
 func (s *logins) EndLogin(ctx context.Context, req *consolev1.EndLoginRequest) (*consolev1.EndLoginResponse, error) {
 	if err := s.Authority.EndLogin(ctx, call.Who(ctx), req.GetId()); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.EndLoginResponse{}, nil
 }
@@ -50,7 +50,7 @@ func (s *logins) EndLogin(ctx context.Context, req *consolev1.EndLoginRequest) (
 func (s *logins) EndOtherLogins(ctx context.Context, _ *consolev1.EndOtherLoginsRequest) (*consolev1.EndOtherLoginsResponse, error) {
 	ended, err := s.Authority.EndOtherLogins(ctx, call.Who(ctx))
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.EndOtherLoginsResponse{Ended: int32(ended)}, nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package signin
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (s *logins) GetLoginOptions(ctx context.Context, _ *consolev1.GetLoginOptio
 	}
 	scopes, err := s.Provider.Scopes(ctx)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.GetLoginOptionsResponse{PagesUrl: s.Endpoints.Pages(), Oidc: &consolev1.OIDCOptions{Issuer: s.Provider.Issuer(), ClientId: s.Provider.CLIClient(), Scopes: scopes}}, nil
 }
@@ -57,7 +57,7 @@ func (s *logins) GetLoginOptions(ctx context.Context, _ *consolev1.GetLoginOptio
 func (s *logins) ExchangeLoginLink(ctx context.Context, req *consolev1.ExchangeLoginLinkRequest) (*consolev1.ExchangeLoginLinkResponse, error) {
 	token, err := s.Authority.UseLoginLink(ctx, call.Who(ctx), identity.Command, call.Peer(ctx), req.GetLink())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ExchangeLoginLinkResponse{Token: encodeToken(token), Endpoints: s.endpoints(), User: token.Identity.Name}, nil
 }
@@ -65,7 +65,7 @@ func (s *logins) ExchangeLoginLink(ctx context.Context, req *consolev1.ExchangeL
 func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLoginLinkRequest) (*consolev1.CreateLoginLinkResponse, error) {
 	code, err := s.Authority.CreateLoginLink(ctx, call.Who(ctx), req.GetUser(), req.GetGroups(), req.GetLifetime().AsDuration())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.CreateLoginLinkResponse{Link: LoginLink(s.Endpoints.Pages(), code)}, nil
 }
@@ -73,7 +73,7 @@ func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLogin
 func (s *logins) Logout(ctx context.Context, _ *consolev1.LogoutRequest) (*consolev1.LogoutResponse, error) {
 	caller, _ := platform.FromContext(ctx) // the policy has seen to it
 	if err := s.Authority.Revoke(ctx, call.Who(ctx), caller.TokenID, ""); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.LogoutResponse{}, nil
 }
@@ -83,18 +83,18 @@ func (s *logins) ExchangeIDToken(ctx context.Context, req *consolev1.ExchangeIDT
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("no identity provider is set up: see --oidc-issuer of the console"))
 	}
 	if err := s.Authority.Admit(call.Peer(ctx)); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	person, err := s.Provider.Check(ctx, req.GetIdToken())
 	if err != nil {
 		if !errors.Is(err, login.ErrAway) {
 			s.Authority.Reject(ctx, call.Peer(ctx), "ID token")
 		}
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	token, err := s.logIn(ctx, identity.Command, person)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ExchangeIDTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints(), User: token.Identity.Name}, nil
 }
@@ -122,10 +122,10 @@ func (s *logins) LeaveCluster(ctx context.Context, req *consolev1.LeaveClusterRe
 	} else if cluster == "" {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("cluster: name one"))
 	} else if err := s.Rights.May(ctx, rules.Edit, rules.Target{Kind: rules.Cluster, Name: cluster, Cluster: cluster}); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	if err := s.Authority.Leave(ctx, call.Who(ctx), cluster); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.LeaveClusterResponse{}, nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package signin
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func (s *tokens) CreateToken(ctx context.Context, req *consolev1.CreateTokenRequ
 	}
 	text, info, err := s.Authority.CreateAPIToken(ctx, call.Who(ctx), owner, limits, req.GetDescription(), req.GetLifetime().AsDuration())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.CreateTokenResponse{Token: text, Info: encodeAPIToken(info)}, nil
 }
@@ -55,7 +55,7 @@ func (s *tokens) decodeLimits(ctx context.Context, in *consolev1.TokenLimits) (*
 	if out.Role != "" && !rules.IsBuiltin(out.Role) {
 		known, err := s.Rights.HasRole(ctx, out.Role)
 		if err != nil {
-			return nil, s.fail(ctx, err)
+			return nil, s.Fail(ctx, err)
 		}
 		if !known {
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("limits.role: there is no role %q: see `fairlead get roles`", out.Role))
@@ -93,7 +93,7 @@ func (s *tokens) ListTokens(ctx context.Context, req *consolev1.ListTokensReques
 	}
 	list, next, err := s.Authority.ListAPITokens(ctx, subject, string(after), min(size, maxTokens))
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	out := &consolev1.ListTokensResponse{Tokens: descriptor.Each(list, encodeAPIToken)}
 	if next != "" {
@@ -109,7 +109,7 @@ func (s *tokens) RevokeToken(ctx context.Context, req *consolev1.RevokeTokenRequ
 		owner = ""
 	}
 	if err := s.Authority.RevokeAPIToken(ctx, call.Who(ctx), req.GetId(), owner); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.RevokeTokenResponse{}, nil
 }
@@ -117,7 +117,7 @@ func (s *tokens) RevokeToken(ctx context.Context, req *consolev1.RevokeTokenRequ
 func (s *tokens) ExchangeToken(ctx context.Context, req *consolev1.ExchangeTokenRequest) (*consolev1.ExchangeTokenResponse, error) {
 	token, err := s.Authority.Exchange(ctx, call.Peer(ctx), req.GetToken())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	s.tellToken(ctx, token, "token.exchange", "of API token "+token.Identity.Parent+" until "+token.Identity.ExpiresAt.Format(time.RFC3339))
 	return &consolev1.ExchangeTokenResponse{Token: token.Text, ExpireTime: descriptor.Stamp(token.Identity.ExpiresAt)}, nil

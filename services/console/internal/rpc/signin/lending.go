@@ -1,4 +1,4 @@
-package rpc
+package signin
 
 import (
 	"context"
@@ -17,7 +17,7 @@ type lendings struct{ Deps }
 func (s *lendings) CreateAccessRequest(ctx context.Context, req *consolev1.CreateAccessRequestRequest) (*consolev1.CreateAccessRequestResponse, error) {
 	r, err := s.Lending.Request(ctx, call.By(ctx), lending.Ask{Cluster: req.GetCluster(), Role: req.GetRole(), Reason: req.GetReason(), For: req.GetDuration().AsDuration()})
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.CreateAccessRequestResponse{Request: encodeAccessRequest(r)}, nil
 }
@@ -25,7 +25,7 @@ func (s *lendings) CreateAccessRequest(ctx context.Context, req *consolev1.Creat
 func (s *lendings) ListAccessRequests(ctx context.Context, req *consolev1.ListAccessRequestsRequest) (*consolev1.ListAccessRequestsResponse, error) {
 	list, next, err := s.Lending.List(ctx, call.By(ctx), req.GetAll(), int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ListAccessRequestsResponse{Requests: descriptor.Each(list, encodeAccessRequest), NextPageToken: next}, nil
 }
@@ -33,7 +33,7 @@ func (s *lendings) ListAccessRequests(ctx context.Context, req *consolev1.ListAc
 func (s *lendings) ApproveAccessRequest(ctx context.Context, req *consolev1.ApproveAccessRequestRequest) (*consolev1.ApproveAccessRequestResponse, error) {
 	r, err := s.Lending.Approve(ctx, call.By(ctx), req.GetId(), req.GetReason())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ApproveAccessRequestResponse{Request: encodeAccessRequest(r)}, nil
 }
@@ -41,7 +41,7 @@ func (s *lendings) ApproveAccessRequest(ctx context.Context, req *consolev1.Appr
 func (s *lendings) DenyAccessRequest(ctx context.Context, req *consolev1.DenyAccessRequestRequest) (*consolev1.DenyAccessRequestResponse, error) {
 	r, err := s.Lending.Deny(ctx, call.By(ctx), req.GetId(), req.GetReason())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.DenyAccessRequestResponse{Request: encodeAccessRequest(r)}, nil
 }
@@ -49,7 +49,7 @@ func (s *lendings) DenyAccessRequest(ctx context.Context, req *consolev1.DenyAcc
 func (s *lendings) RevokeAccessRequest(ctx context.Context, req *consolev1.RevokeAccessRequestRequest) (*consolev1.RevokeAccessRequestResponse, error) {
 	r, err := s.Lending.Revoke(ctx, call.By(ctx), req.GetId(), req.GetReason())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.RevokeAccessRequestResponse{Request: encodeAccessRequest(r)}, nil
 }
