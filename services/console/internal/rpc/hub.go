@@ -147,9 +147,9 @@ func encodeRemovals(r store.Removals) *consolev1.Removals {
 // large enough that a snapshot is a few messages.
 const messageBytes = 1 << 20
 
-type follow struct{ Deps }
+type followers struct{ Deps }
 
-func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream *connect.ServerStream[consolev1.WatchResponse]) error {
+func (s *followers) Watch(ctx context.Context, req *consolev1.WatchRequest, stream *connect.ServerStream[consolev1.WatchResponse]) error {
 	send := func(m *consolev1.WatchResponse) error {
 		return call.Bounded(ctx, call.SendTimeout, func() error { return stream.Send(m) })
 	}
@@ -169,7 +169,7 @@ func (s *follow) Watch(ctx context.Context, req *consolev1.WatchRequest, stream 
 }
 
 // followed is what a follower is told of. Resources that only people read are in no change.
-func (s *follow) followed(kinds []consolev1.Kind) ([]store.Kind, error) {
+func (s *followers) followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 	var known []store.Kind
 	for _, of := range s.Kinds {
 		if of.Follows() && (len(kinds) == 0 || slices.Contains(kinds, of.Of().Number())) {
@@ -183,7 +183,7 @@ func (s *follow) followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 }
 
 // sendEvent sends an event as one or more messages.
-func (s *follow) sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
+func (s *followers) sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
 	switch e.Kind {
 	case watch.Heartbeat:
 		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
@@ -207,7 +207,7 @@ func (s *follow) sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*con
 }
 
 // sendChanges splits changes over messages, each with the token and the number of its last change.
-func (s *follow) sendChanges(changes []store.Change, place func(store.Change) (string, int64), send func(*consolev1.WatchResponse) error) error {
+func (s *followers) sendChanges(changes []store.Change, place func(store.Change) (string, int64), send func(*consolev1.WatchResponse) error) error {
 	var part []*consolev1.Change
 	size := 0
 	for i, stored := range changes {
@@ -230,7 +230,7 @@ func (s *follow) sendChanges(changes []store.Change, place func(store.Change) (s
 }
 
 // change is what hub services are told of a change.
-func (s *follow) change(c store.Change) (*consolev1.Change, error) {
+func (s *followers) change(c store.Change) (*consolev1.Change, error) {
 	if c.Deleted {
 		return &consolev1.Change{Change: &consolev1.Change_Deleted{Deleted: &consolev1.Deleted{Kind: descriptor.Number(c.Kind), Name: c.Name, Uid: c.UID}}}, nil
 	}

@@ -29,7 +29,7 @@ func TestAFollowedKindWithoutAFieldInChangeIsNotSent(t *testing.T) {
 	t.Parallel()
 	of := sink.Kind()
 	of.Follow = func(store.Change) (*consolev1.Sink, error) { return &consolev1.Sink{}, nil }
-	s := &follow{Deps{Kinds: descriptor.Table{of}}}
+	s := &followers{Deps{Kinds: descriptor.Table{of}}}
 	if got, err := s.change(store.Change{
 		Kind: store.KindSink, Name: "hook", Resource: store.Resource{Kind: store.KindSink, Name: "hook"},
 	}); err == nil {

@@ -6,6 +6,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/rpc/follow"
 	"fairlead.dev/services/console/internal/rpc/signin"
 )
 
@@ -25,8 +26,7 @@ func Policy(kinds descriptor.Table) identity.Policy {
 	maps.Copy(all, viewSetPolicy())
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, signin.Policy())
-	maps.Copy(all, readPolicy())
-	maps.Copy(all, viewPolicy())
+	maps.Copy(all, follow.Policy())
 	maps.Copy(all, adminPolicy())
 	return all
 }
@@ -75,9 +75,5 @@ func catalogPolicy() identity.Policy {
 		consolev1connect.StatusServiceApplyFolderProcedure:     identity.RoleDistributor,
 
 		consolev1connect.CatalogServiceWatchProcedure: identity.RoleGitcache | identity.RoleDistributor | identity.RoleTunnel,
-
-		consolev1connect.AuditServiceRecordAuditEventsProcedure: identity.RoleHub,
-		consolev1connect.AuditServiceListAuditEventsProcedure:   write,
-		consolev1connect.AuditServiceWatchAuditEventsProcedure:  write,
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/server"
-	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/call"
@@ -29,6 +28,7 @@ import (
 	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/removals"
 	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/rpc/follow"
 	"fairlead.dev/services/console/internal/rpc/signin"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/sink"
@@ -71,17 +71,16 @@ type Deps struct {
 	// Cookies says that browsers reach the console over TLS, so that they keep sessions.
 	Cookies bool
 	Log     *slog.Logger
-
-	looks *shares.Shares // of people, in streams; set by Mounts
 }
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	d.looks = shares.New(maxLooks)
 	all := slices.Concat(catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), alertMounts(d), viewSetMounts(d), syncMounts(d), signin.Mounts(signin.Deps{
 		Door: d.door(), Authority: d.Authority, Rights: d.Rights, Provider: d.Provider, Lending: d.Lending, Recordings: d.Recordings, Accesses: d.Accesses,
 		Seal: d.Seal, Endpoints: d.Endpoints, Cookies: d.Cookies,
-	}), readMounts(d), viewMounts(d), adminMounts(d))
+	}), follow.Mounts(follow.Deps{
+		Door: d.door(), Kinds: d.Kinds, Board: d.Board, Views: d.Views, Events: d.Events, Audit: d.Audit,
+	}), adminMounts(d))
 	all = append(all, serviceaccount.Mount(serviceaccount.Deps{Door: d.door(), Reload: d.reload}))
 	for _, of := range d.Kinds {
 		if mount, _ := of.Serves(); mount != nil {
@@ -112,11 +111,7 @@ func catalogMounts(d Deps) []server.Mount {
 			return consolev1connect.NewStatusServiceHandler(&statuses{d}, o...)
 		}),
 		server.RPC(consolev1connect.CatalogServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			path, h := consolev1connect.NewCatalogServiceHandler(&follow{d}, o...)
-			return path, call.WithDeadlines(h)
-		}),
-		server.RPC(consolev1connect.AuditServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			path, h := consolev1connect.NewAuditServiceHandler(&audits{d}, o...)
+			path, h := consolev1connect.NewCatalogServiceHandler(&followers{d}, o...)
 			return path, call.WithDeadlines(h)
 		}),
 	}

@@ -1,4 +1,4 @@
-package rpc
+package follow
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (s *lives) WatchQueries(ctx context.Context, req *consolev1.WatchQueriesReq
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped) // The caller went, or the console drains.
 	}
-	return s.fail(ctx, err)
+	return s.Fail(ctx, err)
 }
 
 // queries is one stream.
@@ -160,7 +160,7 @@ func validMask(kind consolev1.Kind, mask *fieldmaskpb.FieldMask) error {
 // refuse tells that a query can't be answered. An error that concerns all queries ends the stream.
 func (w *queries) refuse(ctx context.Context, name string, err error) error {
 	refused := new(connect.Error)
-	if errors.As(w.lives.fail(ctx, err), &refused) && (refused.Code() == connect.CodeInvalidArgument || refused.Code() == connect.CodeNotFound) {
+	if errors.As(w.lives.Fail(ctx, err), &refused) && (refused.Code() == connect.CodeInvalidArgument || refused.Code() == connect.CodeNotFound) {
 		return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_Problem{
 			Problem: &consolev1.QueryProblem{Code: int32(refused.Code()), Message: refused.Message()},
 		}})

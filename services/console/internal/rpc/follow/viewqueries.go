@@ -1,4 +1,4 @@
-package rpc
+package follow
 
 import (
 	"bytes"

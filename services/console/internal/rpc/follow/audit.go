@@ -1,4 +1,4 @@
-package rpc
+package follow
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAud
 		events[i] = audit.Stored(e)
 	}
 	if err := s.Audit.Append(ctx, events); err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.RecordAuditEventsResponse{}, nil
 }
@@ -42,7 +42,7 @@ func (s *audits) ListAuditEvents(ctx context.Context, req *consolev1.ListAuditEv
 	}
 	events, err := decodeEvents(page.Events)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ListAuditEventsResponse{Events: events, NextPageToken: page.Next, ResumeToken: page.Resume}, nil
 }
@@ -73,7 +73,7 @@ func (s *audits) failAudit(ctx context.Context, err error) error {
 	if errors.Is(err, audit.ErrToken) {
 		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("token: %w", err))
 	}
-	return s.fail(ctx, err)
+	return s.Fail(ctx, err)
 }
 
 func decodeAuditFilter(f *consolev1.AuditFilter) store.AuditFilter {

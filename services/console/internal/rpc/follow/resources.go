@@ -1,11 +1,10 @@
-package rpc
+package follow
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"time"
 
@@ -13,10 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
-	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
@@ -24,48 +20,6 @@ import (
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/watch"
 )
-
-// readMounts are the services by which people look on.
-func readMounts(d Deps) []server.Mount {
-	return []server.Mount{
-		server.RPC(consolev1connect.LiveServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			path, h := consolev1connect.NewLiveServiceHandler(&lives{d}, o...)
-			return path, call.WithDeadlines(h)
-		}),
-		server.RPC(consolev1connect.EventServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			path, h := consolev1connect.NewEventServiceHandler(&events{d}, o...)
-			return path, call.WithDeadlines(h)
-		}),
-	}
-}
-
-func readPolicy() identity.Policy {
-	return identity.Policy{
-		consolev1connect.LiveServiceWatchResourcesProcedure: identity.RoleUser,
-		consolev1connect.LiveServiceCountResourcesProcedure: identity.RoleUser,
-		consolev1connect.LiveServiceSearchProcedure:         identity.RoleUser,
-		consolev1connect.LiveServiceWatchQueriesProcedure:   identity.RoleUser,
-
-		consolev1connect.EventServiceListEventsProcedure:  identity.RoleUser,
-		consolev1connect.EventServiceWatchEventsProcedure: identity.RoleUser,
-	}
-}
-
-// maxLooks is how many streams one person, or one service account, looks on by: some tabs, dashboards and programs. Each that is not read keeps
-// what it was about to be sent.
-const maxLooks = 100
-
-// look counts a stream of the caller. Call leave at its end.
-func (d Deps) look(ctx context.Context) (leave func(), err error) {
-	caller, _ := identity.FromContext(ctx) // the policy has seen to it
-	subject := caller.Subject()
-	if !d.looks.Take(subject, 1) {
-		err := connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%s has %d streams open: close some and dial again", subject, maxLooks))
-		err.Meta().Set("Retry-After", "10")
-		return nil, err
-	}
-	return func() { d.looks.Give(subject, 1) }, nil
-}
 
 type lives struct{ Deps }
 
@@ -98,14 +52,14 @@ func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResource
 		// The caller went, or the console drains: either way there is nothing to find in a log.
 		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
 	}
-	return s.fail(ctx, err)
+	return s.Fail(ctx, err)
 }
 
 func (s *lives) CountResources(ctx context.Context, req *consolev1.CountResourcesRequest) (*consolev1.CountResourcesResponse, error) {
 	now := time.Now()
 	groups, err := s.Board.Count(ctx, descriptor.Numbered(req.GetKind()), req.GetFilter(), req.GetGroupBy())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.CountResourcesResponse{Counts: descriptor.Each(groups, encodeGroup), ObservedTime: timestamppb.New(now)}, nil
 }
@@ -113,7 +67,7 @@ func (s *lives) CountResources(ctx context.Context, req *consolev1.CountResource
 func (s *lives) Search(ctx context.Context, req *consolev1.SearchRequest) (*consolev1.SearchResponse, error) {
 	found, total, err := s.Board.Search(ctx, req.GetText(), descriptor.Each(req.GetKinds(), descriptor.Numbered), int(req.GetLimit()))
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.SearchResponse{TotalSize: int32(min(total, math.MaxInt32)), Results: descriptor.Each(found, func(f live.Found) *consolev1.SearchResult {
 		return &consolev1.SearchResult{Kind: descriptor.Number(f.Kind), Name: f.Name, Field: f.Field, State: f.State, Cluster: f.Cluster, Project: f.Project}
@@ -195,7 +149,7 @@ type events struct{ Deps }
 func (s *events) ListEvents(ctx context.Context, req *consolev1.ListEventsRequest) (*consolev1.ListEventsResponse, error) {
 	page, err := s.Events.List(ctx, req.GetFilter(), int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.ListEventsResponse{Events: page.Events, NextPageToken: page.Next, ResumeToken: page.Resume}, nil
 }
@@ -217,5 +171,5 @@ func (s *events) WatchEvents(ctx context.Context, req *consolev1.WatchEventsRequ
 	case errors.Is(err, event.ErrGone):
 		return connect.NewError(connect.CodeOutOfRange, event.ErrGone)
 	}
-	return s.fail(ctx, err)
+	return s.Fail(ctx, err)
 }

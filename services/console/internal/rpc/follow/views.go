@@ -1,48 +1,25 @@
-package rpc
+package follow
 
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
-	"fairlead.dev/platform/identity"
-	"fairlead.dev/platform/server"
 	platform "fairlead.dev/platform/viewset"
 	"fairlead.dev/services/console/internal/call"
+	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/watch"
 )
-
-func viewMounts(d Deps) []server.Mount {
-	return []server.Mount{
-		server.RPC(consolev1connect.ClusterViewServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			path, h := consolev1connect.NewClusterViewServiceHandler(&views{d}, o...)
-			return path, call.WithDeadlines(h)
-		}),
-	}
-}
-
-// viewPolicy: views are for people; hub services have no business with them.
-func viewPolicy() identity.Policy {
-	return identity.Policy{
-		consolev1connect.ClusterViewServiceGetClusterViewProcedure:    identity.RoleUser,
-		consolev1connect.ClusterViewServiceListClusterViewsProcedure:  identity.RoleUser,
-		consolev1connect.ClusterViewServiceListViewRowsProcedure:      identity.RoleUser,
-		consolev1connect.ClusterViewServiceGetViewCurvesProcedure:     identity.RoleUser,
-		consolev1connect.ClusterViewServiceWatchClusterViewsProcedure: identity.RoleUser,
-	}
-}
 
 type views struct{ Deps }
 
 func (s *views) GetClusterView(ctx context.Context, req *consolev1.GetClusterViewRequest) (*consolev1.GetClusterViewResponse, error) {
 	view, err := s.Views.Get(ctx, req.GetCluster())
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.GetClusterViewResponse{View: view}, nil
 }
@@ -50,7 +27,7 @@ func (s *views) GetClusterView(ctx context.Context, req *consolev1.GetClusterVie
 func (s *views) ListClusterViews(ctx context.Context, req *consolev1.ListClusterViewsRequest) (*consolev1.ListClusterViewsResponse, error) {
 	out, err := s.Views.List(ctx, req)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return out, nil
 }
@@ -62,7 +39,7 @@ func (s *views) ListViewRows(ctx context.Context, req *consolev1.ListViewRowsReq
 	}
 	out, err := s.Views.Rows(ctx, req, set)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return out, nil
 }
@@ -73,7 +50,8 @@ func (s *views) setOf(ctx context.Context, section string) (*consolev1.ViewSet, 
 	if !ok {
 		return nil, nil //nolint:nilnil // sections of every view have none
 	}
-	set, err := serve(s.Deps, viewset.Kind()).Get(ctx, &consolev1.GetViewSetRequest{Name: name})
+	sets := descriptor.Service[viewset.ViewSet, *consolev1.ViewSet]{Of: viewset.Kind(), Door: s.Door}
+	set, err := sets.Get(ctx, &consolev1.GetViewSetRequest{Name: name})
 	if connect.CodeOf(err) == connect.CodeNotFound {
 		return nil, nil //nolint:nilnil // the rows say what the caller sees
 	}
@@ -83,7 +61,7 @@ func (s *views) setOf(ctx context.Context, section string) (*consolev1.ViewSet, 
 func (s *views) GetViewCurves(ctx context.Context, req *consolev1.GetViewCurvesRequest) (*consolev1.GetViewCurvesResponse, error) {
 	out, err := s.Views.Curves(ctx, req)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.Fail(ctx, err)
 	}
 	return out, nil
 }
@@ -101,5 +79,5 @@ func (s *views) WatchClusterViews(ctx context.Context, req *consolev1.WatchClust
 		// The caller went, or the console drains: either way there is nothing to find in a log.
 		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
 	}
-	return s.fail(ctx, err)
+	return s.Fail(ctx, err)
 }
