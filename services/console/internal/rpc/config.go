@@ -24,9 +24,6 @@ func configMounts(d Deps) []server.Mount {
 		server.RPC(consolev1connect.ConfigSetServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewConfigSetServiceHandler(&configSets{d}, o...)
 		}),
-		server.RPC(consolev1connect.BackendServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			return consolev1connect.NewBackendServiceHandler(&backends{d}, o...)
-		}),
 		server.RPC(consolev1connect.ConfigServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewConfigServiceHandler(&configs{d}, o...)
 		}),
@@ -40,12 +37,6 @@ func configPolicy() identity.Policy {
 		consolev1connect.ConfigSetServiceListConfigSetsProcedure:  identity.RoleUser,
 		consolev1connect.ConfigSetServiceUpdateConfigSetProcedure: identity.RoleUser,
 		consolev1connect.ConfigSetServiceDeleteConfigSetProcedure: identity.RoleUser,
-
-		consolev1connect.BackendServiceGetBackendProcedure:    identity.RoleUser,
-		consolev1connect.BackendServiceListBackendsProcedure:  identity.RoleUser,
-		consolev1connect.BackendServiceUpdateBackendProcedure: identity.RoleUser,
-		consolev1connect.BackendServiceDeleteBackendProcedure: identity.RoleUser,
-		consolev1connect.BackendServiceCheckBackendProcedure:  identity.RoleAdmin, // a check reads with whatever Secret
 
 		consolev1connect.ConfigServicePreviewConfigProcedure:   identity.RoleUser,
 		consolev1connect.ConfigServiceListConfigUsersProcedure: identity.RoleUser,
@@ -87,7 +78,7 @@ func showConfigSets(ctx context.Context, c *catalog.Catalog, list []catalog.Conf
 func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
 	spec := c.GetSpec()
 	return catalog.ConfigSet{Meta: descriptor.Meta(c.GetMetadata()), Spec: catalog.ConfigSetSpec{
-		Description: spec.GetDescription(), Project: spec.GetProject(), Entries: decodeSettings(spec.GetEntries()),
+		Description: spec.GetDescription(), Project: spec.GetProject(), Entries: descriptor.Settings(spec.GetEntries()),
 		Imports: descriptor.Each(spec.GetImports(), func(i *consolev1.ConfigImport) catalog.Import {
 			return catalog.Import{Backend: i.GetBackend(), Path: i.GetPath(), Plain: i.GetPlain()}
 		}),
@@ -96,75 +87,11 @@ func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
 
 func encodeConfigSet(c catalog.ConfigSet) *consolev1.ConfigSet {
 	return &consolev1.ConfigSet{Metadata: descriptor.Metadata(c.Meta), Spec: &consolev1.ConfigSetSpec{
-		Description: c.Spec.Description, Project: c.Spec.Project, Entries: encodeSettings(c.Spec.Entries),
+		Description: c.Spec.Description, Project: c.Spec.Project, Entries: descriptor.ConfigSettings(c.Spec.Entries),
 		Imports: descriptor.Each(c.Spec.Imports, func(i catalog.Import) *consolev1.ConfigImport {
 			return &consolev1.ConfigImport{Backend: i.Backend, Path: i.Path, Plain: i.Plain}
 		}),
 	}}
-}
-
-func decodeSettings(in map[string]*consolev1.ConfigSetting) catalog.Settings {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make(catalog.Settings, len(in))
-	for name, set := range in {
-		switch v := set.GetValue().(type) {
-		case *consolev1.ConfigSetting_Text:
-			out[name] = catalog.Setting{Text: &v.Text}
-		case *consolev1.ConfigSetting_Number:
-			out[name] = catalog.Setting{Number: &v.Number}
-		case *consolev1.ConfigSetting_Flag:
-			out[name] = catalog.Setting{Flag: &v.Flag}
-		case *consolev1.ConfigSetting_Json:
-			out[name] = catalog.Setting{JSON: &v.Json}
-		case *consolev1.ConfigSetting_Secret:
-			out[name] = catalog.SecretSetting(v.Secret)
-		case *consolev1.ConfigSetting_Ref:
-			out[name] = catalog.Setting{Ref: &catalog.SettingRef{Backend: v.Ref.GetBackend(), Path: v.Ref.GetPath(), Key: v.Ref.GetKey(), Plain: v.Ref.GetPlain()}}
-		}
-	}
-	return out
-}
-
-// encodeSettings leaves the values of secrets empty.
-func encodeSettings(in catalog.Settings) map[string]*consolev1.ConfigSetting {
-	if len(in) == 0 {
-		return nil
-	}
-	out := make(map[string]*consolev1.ConfigSetting, len(in))
-	for name, s := range in {
-		set := &consolev1.ConfigSetting{}
-		switch {
-		case s.Text != nil:
-			set.Value = &consolev1.ConfigSetting_Text{Text: *s.Text}
-		case s.Number != nil:
-			set.Value = &consolev1.ConfigSetting_Number{Number: *s.Number}
-		case s.Flag != nil:
-			set.Value = &consolev1.ConfigSetting_Flag{Flag: *s.Flag}
-		case s.JSON != nil:
-			set.Value = &consolev1.ConfigSetting_Json{Json: *s.JSON}
-		case s.Secret:
-			set.Value = &consolev1.ConfigSetting_Secret{}
-		case s.Ref != nil:
-			set.Value = &consolev1.ConfigSetting_Ref{Ref: &consolev1.ConfigRef{Backend: s.Ref.Backend, Path: s.Ref.Path, Key: s.Ref.Key, Plain: s.Ref.Plain}}
-		}
-		out[name] = set
-	}
-	return out
-}
-
-// maskSettings writes masks for secrets, and says which have changed.
-func maskSettings(in map[string]*consolev1.ConfigSetting, changed map[string]bool) {
-	for name, set := range in {
-		secret, ok := set.GetValue().(*consolev1.ConfigSetting_Secret)
-		if !ok {
-			continue
-		}
-		if secret.Secret = catalog.Masked; changed[name] {
-			secret.Secret += " (changed)"
-		}
-	}
 }
 
 type configs struct{ Deps }

@@ -272,14 +272,14 @@ func encodeProblem(p *catalog.Problem) *consolev1.Problem {
 
 func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
 	return catalog.Cluster{Meta: descriptor.Meta(c.GetMetadata()), Spec: catalog.ClusterSpec{
-		Description: c.GetSpec().GetDescription(), Config: decodeSettings(c.GetSpec().GetConfig()), Windows: c.GetSpec().GetWindows(),
+		Description: c.GetSpec().GetDescription(), Config: descriptor.Settings(c.GetSpec().GetConfig()), Windows: c.GetSpec().GetWindows(),
 	}}
 }
 
 func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
 	return &consolev1.Cluster{
 		Metadata: descriptor.Metadata(c.Meta),
-		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: encodeSettings(c.Spec.Config), Windows: c.Spec.Windows},
+		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: descriptor.ConfigSettings(c.Spec.Config), Windows: c.Spec.Windows},
 		Freeze:   c.Spec.Freeze.Encode(),
 		Status: &consolev1.ClusterStatus{
 			JoinTime: descriptor.Stamp(c.Status.JoinTime), LastSeenTime: descriptor.Stamp(c.Status.LastSeen),
@@ -348,7 +348,7 @@ func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 		Source: platform.SourceOf(spec), Ref: platform.RefOf(spec), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
 		Sources: decodeServiceSources(spec.GetSources()),
 		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
-		Project: spec.GetProject(), ConfigSets: spec.GetConfigSets(), Config: decodeSettings(spec.GetConfig()),
+		Project: spec.GetProject(), ConfigSets: spec.GetConfigSets(), Config: descriptor.Settings(spec.GetConfig()),
 		UnpinAfter: spec.GetUnpinAfter(), Catalog: spec.GetCatalog(), ServiceAccount: spec.GetServiceAccount(),
 		Tests: optionText(spec.GetTests()),
 	}
@@ -376,7 +376,7 @@ func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
 	out := &consolev1.ServiceSpec{
 		Source: s.Source, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
 		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
-		Project: s.Project, ConfigSets: s.ConfigSets, Config: encodeSettings(s.Config),
+		Project: s.Project, ConfigSets: s.ConfigSets, Config: descriptor.ConfigSettings(s.Config),
 		UnpinAfter: s.UnpinAfter, Catalog: s.Catalog, ServiceAccount: s.ServiceAccount,
 		Tests: option(s.Tests, &deliveryv1.TestSpec{}), TestRequest: option(s.TestRequest, &deliveryv1.TestRequest{}),
 	}

@@ -150,7 +150,7 @@ func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err er
 		}
 		out.Spec.Overrides = append(out.Spec.Overrides, catalog.GlobalOverride{
 			Clusters: clusters, Ref: o.GetRef(), Path: o.GetPath(), Namespace: o.GetNamespace(),
-			ConfigSets: o.GetConfigSets(), Config: decodeSettings(o.GetConfig()),
+			ConfigSets: o.GetConfigSets(), Config: descriptor.Settings(o.GetConfig()),
 		})
 	}
 	return out, nil
@@ -165,7 +165,7 @@ func encodeGlobal(g catalog.GlobalService) *consolev1.GlobalService {
 	}
 	for _, o := range g.Spec.Overrides {
 		spec.Overrides = append(spec.Overrides, &consolev1.GlobalOverride{
-			Clusters: descriptor.ClusterSelector(o.Clusters), Ref: o.Ref, Path: o.Path, Namespace: o.Namespace, ConfigSets: o.ConfigSets, Config: encodeSettings(o.Config),
+			Clusters: descriptor.ClusterSelector(o.Clusters), Ref: o.Ref, Path: o.Path, Namespace: o.Namespace, ConfigSets: o.ConfigSets, Config: descriptor.ConfigSettings(o.Config),
 		})
 	}
 	return &consolev1.GlobalService{Metadata: descriptor.Metadata(g.Meta), Spec: spec}

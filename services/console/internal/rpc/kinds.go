@@ -8,8 +8,10 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
+	"fairlead.dev/services/console/internal/kinds/alert"
 	"fairlead.dev/services/console/internal/kinds/backend"
 	"fairlead.dev/services/console/internal/kinds/grant"
+	"fairlead.dev/services/console/internal/kinds/project"
 	"fairlead.dev/services/console/internal/kinds/role"
 	"fairlead.dev/services/console/internal/kinds/serviceaccount"
 	"fairlead.dev/services/console/internal/kinds/sink"
@@ -20,8 +22,8 @@ import (
 // Kinds describes all kinds: those with a folder below package kinds, and those whose messages are made and read here.
 func Kinds() descriptor.Table {
 	return descriptor.Table{
-		role.Kind(), serviceaccount.Kind(), secretKind(), backend.Kind(), sourceKind(), projectKind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
-		grant.Kind(), sink.Kind(), agentconfig.Kind(), viewset.Kind(), alertKind(),
+		role.Kind(), serviceaccount.Kind(), secretKind(), backend.Kind(), sourceKind(), project.Kind(), clusterKind(), configSetKind(), globalKind(), serviceKind(),
+		grant.Kind(), sink.Kind(), agentconfig.Kind(), viewset.Kind(), alert.Kind(),
 	}
 }
 
@@ -65,23 +67,13 @@ func followSource(c store.Change) (*consolev1.Source, error) {
 	return encodeSource(s), err
 }
 
-func projectKind() descriptor.Of[catalog.Project, *consolev1.Project] {
-	d := descriptor.Plainly(catalog.Projects(), decodeProject, encodeProject)
-	d.Show = showProjects
-	d.Mask = descriptor.MaskBy(func(m *consolev1.Project, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) })
-	d.Follow = func(c store.Change) (*consolev1.Project, error) {
-		p, err := catalog.Projects().Decode(c.Resource)
-		p.Spec.Config = nil
-		return encodeProject(p), err
-	}
-	return d
-}
-
 func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 	return descriptor.Of[catalog.Cluster, *consolev1.Cluster]{
 		Kind: store.KindCluster, Decode: descriptor.Always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
 		Draft: descriptor.Drafted[catalog.Cluster], Show: showClusters,
-		Mask: descriptor.MaskBy(func(m *consolev1.Cluster, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Mask: descriptor.MaskBy(func(m *consolev1.Cluster, changed map[string]bool) {
+			descriptor.MaskSettings(m.GetSpec().GetConfig(), changed)
+		}),
 		Follow: func(c store.Change) (*consolev1.Cluster, error) {
 			in, err := catalog.ReadCluster(c.Resource)
 			in.Spec.Config = nil
@@ -105,7 +97,9 @@ func showClusters(ctx context.Context, c *catalog.Catalog, list []catalog.Cluste
 func configSetKind() descriptor.Of[catalog.ConfigSet, *consolev1.ConfigSet] {
 	d := descriptor.Plainly(catalog.ConfigSets(), descriptor.Always(decodeConfigSet), encodeConfigSet)
 	d.Show = showConfigSets
-	d.Mask = descriptor.MaskBy(func(m *consolev1.ConfigSet, changed map[string]bool) { maskSettings(m.GetSpec().GetEntries(), changed) })
+	d.Mask = descriptor.MaskBy(func(m *consolev1.ConfigSet, changed map[string]bool) {
+		descriptor.MaskSettings(m.GetSpec().GetEntries(), changed)
+	})
 	return d
 }
 
@@ -118,8 +112,10 @@ func globalKind() descriptor.Of[catalog.GlobalService, *consolev1.GlobalService]
 func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
 	return descriptor.Of[catalog.Service, *consolev1.Service]{
 		Kind: store.KindService, Decode: descriptor.Always(decodeService), Encode: encodeService, Read: catalog.ReadService, Load: catalog.Loader.Services,
-		Draft:  descriptor.Drafted[catalog.Service],
-		Mask:   descriptor.MaskBy(func(m *consolev1.Service, changed map[string]bool) { maskSettings(m.GetSpec().GetConfig(), changed) }),
+		Draft: descriptor.Drafted[catalog.Service],
+		Mask: descriptor.MaskBy(func(m *consolev1.Service, changed map[string]bool) {
+			descriptor.MaskSettings(m.GetSpec().GetConfig(), changed)
+		}),
 		Follow: followService,
 	}
 }

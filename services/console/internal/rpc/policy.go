@@ -21,9 +21,6 @@ func Policy(kinds descriptor.Table) identity.Policy {
 	}
 	maps.Copy(all, writePolicy())
 	maps.Copy(all, configPolicy())
-	maps.Copy(all, sinkPolicy())
-	maps.Copy(all, alertPolicy())
-	maps.Copy(all, viewSetPolicy())
 	maps.Copy(all, syncPolicy())
 	maps.Copy(all, signin.Policy())
 	maps.Copy(all, follow.Policy())

@@ -11,7 +11,7 @@ import (
 
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/server"
-	"fairlead.dev/services/console/internal/alert"
+	alerts "fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
@@ -20,7 +20,11 @@ import (
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/kinds/alert"
+	"fairlead.dev/services/console/internal/kinds/backend"
 	"fairlead.dev/services/console/internal/kinds/serviceaccount"
+	"fairlead.dev/services/console/internal/kinds/sink"
+	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
@@ -31,7 +35,7 @@ import (
 	"fairlead.dev/services/console/internal/rpc/follow"
 	"fairlead.dev/services/console/internal/rpc/signin"
 	"fairlead.dev/services/console/internal/seal"
-	"fairlead.dev/services/console/internal/sink"
+	deliver "fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 	clusterviews "fairlead.dev/services/console/internal/views"
 	"fairlead.dev/services/console/internal/watch"
@@ -57,8 +61,8 @@ type Deps struct {
 	Lending   *lending.Keeper
 	// Recordings are of shells.
 	Recordings *recording.Keeper
-	Sinks      *sink.Deliverer
-	Alerts     *alert.Keeper
+	Sinks      *deliver.Deliverer
+	Alerts     *alerts.Keeper
 	// OpenBackend connects to backends that are only tried.
 	OpenBackend config.Opener
 	// Condition is how the hub is.
@@ -75,13 +79,19 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	all := slices.Concat(catalogMounts(d), writeMounts(d), configMounts(d), sinkMounts(d), alertMounts(d), viewSetMounts(d), syncMounts(d), signin.Mounts(signin.Deps{
+	all := slices.Concat(catalogMounts(d), writeMounts(d), configMounts(d), syncMounts(d), signin.Mounts(signin.Deps{
 		Door: d.door(), Authority: d.Authority, Rights: d.Rights, Provider: d.Provider, Lending: d.Lending, Recordings: d.Recordings, Accesses: d.Accesses,
 		Seal: d.Seal, Endpoints: d.Endpoints, Cookies: d.Cookies,
 	}), follow.Mounts(follow.Deps{
 		Door: d.door(), Kinds: d.Kinds, Board: d.Board, Views: d.Views, Events: d.Events, Audit: d.Audit,
 	}), adminMounts(d))
-	all = append(all, serviceaccount.Mount(serviceaccount.Deps{Door: d.door(), Reload: d.reload}))
+	all = append(all,
+		serviceaccount.Mount(serviceaccount.Deps{Door: d.door(), Reload: d.reload}),
+		backend.Mount(backend.Deps{Door: d.door(), Config: d.Config, Open: d.OpenBackend, Accesses: d.Accesses}),
+		sink.Mount(sink.Deps{Door: d.door(), Rights: d.Rights, Sinks: d.Sinks, Accesses: d.Accesses}),
+		viewset.Mount(viewset.Deps{Door: d.door(), Views: d.Views}),
+		alert.Mount(alert.Deps{Door: d.door(), Rights: d.Rights, Alerts: d.Alerts, Accesses: d.Accesses}),
+	)
 	for _, of := range d.Kinds {
 		if mount, _ := of.Serves(); mount != nil {
 			all = append(all, mount(d.door()))

@@ -14,9 +14,6 @@ import (
 // of.
 func writeMounts(d Deps) []server.Mount {
 	return []server.Mount{
-		server.RPC(consolev1connect.ProjectServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-			return consolev1connect.NewProjectServiceHandler(&projects{d}, o...)
-		}),
 		server.RPC(consolev1connect.GlobalServiceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 			return consolev1connect.NewGlobalServiceServiceHandler(&globals{d}, o...)
 		}),
@@ -28,15 +25,9 @@ func writeMounts(d Deps) []server.Mount {
 
 func writePolicy() identity.Policy {
 	const (
-		read  = identity.RoleUser | identity.RoleHub
-		write = identity.RoleAdmin
+		read = identity.RoleUser | identity.RoleHub
 	)
 	return identity.Policy{
-		consolev1connect.ProjectServiceGetProjectProcedure:    read,
-		consolev1connect.ProjectServiceListProjectsProcedure:  read,
-		consolev1connect.ProjectServiceUpdateProjectProcedure: write,
-		consolev1connect.ProjectServiceDeleteProjectProcedure: write,
-
 		consolev1connect.GlobalServiceServiceGetGlobalServiceProcedure:     read,
 		consolev1connect.GlobalServiceServiceListGlobalServicesProcedure:   read,
 		consolev1connect.GlobalServiceServicePreviewGlobalServiceProcedure: identity.RoleUser,

@@ -11,7 +11,7 @@ import (
 // Kind describes the kind.
 func Kind() descriptor.Of[catalog.Backend, *consolev1.Backend] {
 	d := descriptor.Plainly(catalog.Backends(), descriptor.Always(decode), encode)
-	d.Show = show
+	d.Show, d.Policy = show, policy()
 	return d
 }
 

@@ -11,7 +11,7 @@ import (
 // Kind describes the kind.
 func Kind() descriptor.Of[catalog.Sink, *consolev1.Sink] {
 	d := descriptor.Plainly(catalog.Sinks(), descriptor.Always(decode), encode)
-	d.Show = show
+	d.Show, d.Policy = show, policy()
 	d.Mask = descriptor.MaskBy(func(m *consolev1.Sink, changed map[string]bool) { mask(m.GetSpec(), changed) })
 	return d
 }

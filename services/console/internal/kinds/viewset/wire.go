@@ -13,9 +13,10 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Kind describes the kind. Its API is that of package rpc, which has the views that a status is made of.
+// Kind describes the kind.
 func Kind() descriptor.Of[ViewSet, *consolev1.ViewSet] {
 	d := descriptor.Plainly(kindType(), decode, encode)
+	d.Policy = policy()
 	d.Follow = func(c store.Change) (*consolev1.ViewSet, error) {
 		in, err := kindType().Decode(c.Resource)
 		return encode(in), err
