@@ -41,7 +41,8 @@ type Of[T any, M Message] struct {
 	Mask func(c *catalog.Catalog, m M, before, after *store.Resource) error
 	// Follow is what hub services are told of a change. nil: they are not told of the kind.
 	Follow func(store.Change) (M, error)
-	// Mount serves the kind's API; nil: package rpc does, with what more than a Door the API works with. Policy says which callers it has.
+	// Mount serves the kind's API; nil: package rpc mounts it, with what it works with besides a Door. Policy says who
+	// may call.
 	Mount  func(Door) server.Mount
 	Policy identity.Policy
 }

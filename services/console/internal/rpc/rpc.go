@@ -1,4 +1,6 @@
-// Package rpc is the console's API: decode, call the domain, encode, map the error.
+// Package rpc is the console's API: decode, call the domain, encode, map the error. It mounts all services, and holds
+// those that write resources, roll services out and keep the hub. What people sign in with is in signin, what pages look
+// at in follow, and the API of a kind in the folder of the kind.
 package rpc
 
 import (
@@ -79,25 +81,36 @@ type Deps struct {
 
 // Mounts returns all services of the console.
 func Mounts(d Deps) []server.Mount {
-	all := slices.Concat(catalogMounts(d), writeMounts(d), configMounts(d), syncMounts(d), signin.Mounts(signin.Deps{
-		Door: d.door(), Authority: d.Authority, Rights: d.Rights, Provider: d.Provider, Lending: d.Lending, Recordings: d.Recordings, Accesses: d.Accesses,
-		Seal: d.Seal, Endpoints: d.Endpoints, Cookies: d.Cookies,
-	}), follow.Mounts(follow.Deps{
-		Door: d.door(), Kinds: d.Kinds, Board: d.Board, Views: d.Views, Events: d.Events, Audit: d.Audit,
-	}), adminMounts(d))
-	all = append(all,
-		serviceaccount.Mount(serviceaccount.Deps{Door: d.door(), Reload: d.reload}),
-		backend.Mount(backend.Deps{Door: d.door(), Config: d.Config, Open: d.OpenBackend, Accesses: d.Accesses}),
-		sink.Mount(sink.Deps{Door: d.door(), Rights: d.Rights, Sinks: d.Sinks, Accesses: d.Accesses}),
-		viewset.Mount(viewset.Deps{Door: d.door(), Views: d.Views}),
-		alert.Mount(alert.Deps{Door: d.door(), Rights: d.Rights, Alerts: d.Alerts, Accesses: d.Accesses}),
+	door := d.door()
+	all := slices.Concat(
+		catalogMounts(d), writeMounts(d), configMounts(d), syncMounts(d), adminMounts(d),
+		signin.Mounts(signin.Deps{
+			Door: door, Authority: d.Authority, Rights: d.Rights, Provider: d.Provider, Lending: d.Lending,
+			Recordings: d.Recordings, Accesses: d.Accesses, Seal: d.Seal, Endpoints: d.Endpoints, Cookies: d.Cookies,
+		}),
+		follow.Mounts(follow.Deps{
+			Door: door, Kinds: d.Kinds, Board: d.Board, Views: d.Views, Events: d.Events, Audit: d.Audit,
+		}),
+		kindMounts(d),
 	)
 	for _, of := range d.Kinds {
 		if mount, _ := of.Serves(); mount != nil {
-			all = append(all, mount(d.door()))
+			all = append(all, mount(door))
 		}
 	}
 	return all
+}
+
+// kindMounts are the APIs of kinds that work with more than a Door.
+func kindMounts(d Deps) []server.Mount {
+	door := d.door()
+	return []server.Mount{
+		serviceaccount.Mount(serviceaccount.Deps{Door: door, Reload: d.reload}),
+		backend.Mount(backend.Deps{Door: door, Config: d.Config, Open: d.OpenBackend, Accesses: d.Accesses}),
+		sink.Mount(sink.Deps{Door: door, Rights: d.Rights, Sinks: d.Sinks, Accesses: d.Accesses}),
+		viewset.Mount(viewset.Deps{Door: door, Views: d.Views}),
+		alert.Mount(alert.Deps{Door: door, Rights: d.Rights, Alerts: d.Alerts, Accesses: d.Accesses}),
+	}
 }
 
 func catalogMounts(d Deps) []server.Mount {

@@ -10,8 +10,7 @@ import (
 	"fairlead.dev/platform/server"
 )
 
-// writeMounts are the services that write many resources at once, or resources that bound others or that others come
-// of.
+// writeMounts are the services that write many resources at once, or resources that others come of.
 func writeMounts(d Deps) []server.Mount {
 	return []server.Mount{
 		server.RPC(consolev1connect.GlobalServiceServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
@@ -24,9 +23,7 @@ func writeMounts(d Deps) []server.Mount {
 }
 
 func writePolicy() identity.Policy {
-	const (
-		read = identity.RoleUser | identity.RoleHub
-	)
+	const read = identity.RoleUser | identity.RoleHub
 	return identity.Policy{
 		consolev1connect.GlobalServiceServiceGetGlobalServiceProcedure:     read,
 		consolev1connect.GlobalServiceServiceListGlobalServicesProcedure:   read,

@@ -31,7 +31,9 @@ type Deps struct {
 // Mount serves the API of the kind.
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.AlertServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-		return consolev1connect.NewAlertServiceHandler(&service{Service: descriptor.Service[alerts.Alert, *consolev1.Alert]{Of: Kind(), Door: d.Door}, deps: d}, o...)
+		return consolev1connect.NewAlertServiceHandler(&service{
+			Service: descriptor.Service[alerts.Alert, *consolev1.Alert]{Of: Kind(), Door: d.Door}, deps: d,
+		}, o...)
 	})
 }
 

@@ -1,3 +1,4 @@
+// Package backend is the kind Backend: where values of configuration are read from.
 package backend
 
 import (

@@ -30,7 +30,9 @@ type Deps struct {
 // Mount serves the API of the kind.
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.BackendServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-		return consolev1connect.NewBackendServiceHandler(&service{Service: descriptor.Service[catalog.Backend, *consolev1.Backend]{Of: Kind(), Door: d.Door}, deps: d}, o...)
+		return consolev1connect.NewBackendServiceHandler(&service{
+			Service: descriptor.Service[catalog.Backend, *consolev1.Backend]{Of: Kind(), Door: d.Door}, deps: d,
+		}, o...)
 	})
 }
 

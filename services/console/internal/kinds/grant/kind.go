@@ -1,3 +1,4 @@
+// Package grant is the kind Grant: which subjects have which role, and where.
 package grant
 
 import (

@@ -16,7 +16,9 @@ import (
 
 func mount(door descriptor.Door) server.Mount {
 	return server.RPC(consolev1connect.ProjectServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-		return consolev1connect.NewProjectServiceHandler(&service{descriptor.Service[catalog.Project, *consolev1.Project]{Of: described(), Door: door}}, o...)
+		return consolev1connect.NewProjectServiceHandler(&service{
+			descriptor.Service[catalog.Project, *consolev1.Project]{Of: described(), Door: door},
+		}, o...)
 	})
 }
 

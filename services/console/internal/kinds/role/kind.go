@@ -1,3 +1,4 @@
+// Package role is the kind Role: what its subjects may do.
 package role
 
 import (

@@ -20,7 +20,9 @@ import (
 
 func mount(door descriptor.Door) server.Mount {
 	return server.RPC(consolev1connect.RoleServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-		return consolev1connect.NewRoleServiceHandler(&service{descriptor.Service[catalog.Role, *consolev1.Role]{Of: described(), Door: door}}, o...)
+		return consolev1connect.NewRoleServiceHandler(&service{
+			descriptor.Service[catalog.Role, *consolev1.Role]{Of: described(), Door: door},
+		}, o...)
 	})
 }
 

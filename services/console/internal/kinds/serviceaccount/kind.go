@@ -1,3 +1,4 @@
+// Package serviceaccount is the kind ServiceAccount: a name that programs sign in as.
 package serviceaccount
 
 import (

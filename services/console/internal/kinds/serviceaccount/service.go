@@ -25,7 +25,8 @@ type Deps struct {
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.ServiceAccountServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		return consolev1connect.NewServiceAccountServiceHandler(&service{
-			Service: descriptor.Service[catalog.ServiceAccount, *consolev1.ServiceAccount]{Of: Kind(), Door: d.Door}, reload: d.Reload,
+			Service: descriptor.Service[catalog.ServiceAccount, *consolev1.ServiceAccount]{Of: Kind(), Door: d.Door},
+			reload:  d.Reload,
 		}, o...)
 	})
 }

@@ -1,3 +1,4 @@
+// Package sink is the kind Sink: where events are sent to.
 package sink
 
 import (

@@ -34,7 +34,9 @@ type Deps struct {
 // Mount serves the API of the kind.
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.SinkServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-		return consolev1connect.NewSinkServiceHandler(&service{Service: descriptor.Service[catalog.Sink, *consolev1.Sink]{Of: Kind(), Door: d.Door}, deps: d}, o...)
+		return consolev1connect.NewSinkServiceHandler(&service{
+			Service: descriptor.Service[catalog.Sink, *consolev1.Sink]{Of: Kind(), Door: d.Door}, deps: d,
+		}, o...)
 	})
 }
 

@@ -24,7 +24,9 @@ type Deps struct {
 // Mount serves the API of the kind.
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.ViewSetServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-		return consolev1connect.NewViewSetServiceHandler(&service{Service: descriptor.Service[ViewSet, *consolev1.ViewSet]{Of: Kind(), Door: d.Door}, deps: d}, o...)
+		return consolev1connect.NewViewSetServiceHandler(&service{
+			Service: descriptor.Service[ViewSet, *consolev1.ViewSet]{Of: Kind(), Door: d.Door}, deps: d,
+		}, o...)
 	})
 }
 
