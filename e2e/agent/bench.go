@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -304,7 +305,10 @@ func (b *bench) unchanged(ctx context.Context) error {
 // idle is what the API server takes of a processor while nobody asks it for anything.
 func (b *bench) idle(ctx context.Context) (float64, error) {
 	const quiet = 30 * time.Second
-	c, err := b.ours(ctx, func(ctx context.Context) error { return wait(ctx, quiet) })
+	c, err := b.ours(ctx, func(ctx context.Context) error {
+		retry.Sleep(ctx, quiet)
+		return context.Cause(ctx)
+	})
 	b.say("BENCH agent.apiserver_idle_cores %.4f cores", c.server/c.wall)
 	return c.server / c.wall, err
 }

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
+
+	"fairlead.dev/platform/retry"
 )
 
 // Object is a Kubernetes object, or a patch of one.
@@ -183,9 +185,8 @@ func (k *Kube) Watch(ctx context.Context, path string, each func(Object) (enough
 	}
 	resp, err := watch()
 	for IsCode(err, http.StatusTooManyRequests) { // an API server that has just started: its storage is not ready yet
-		if err = wait(ctx, 100*time.Millisecond); err == nil {
-			resp, err = watch()
-		}
+		retry.Sleep(ctx, 100*time.Millisecond)
+		resp, err = watch()
 	}
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/stack"
+	"fairlead.dev/platform/retry"
 )
 
 // perService is the most objects that one of the services has which the agent's memory is measured with.
@@ -62,8 +63,8 @@ func Memory(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 	idle := gitcache.CPU(b.world.Agent.Pid())
 	const quiet = time.Minute
 	mark := b.world.Proxy.Mark()
-	if err := wait(ctx, quiet); err != nil {
-		return err
+	if !retry.Sleep(ctx, quiet) {
+		return context.Cause(ctx)
 	}
 	b.say("BENCH agent.idle_cores_100k %.4f cores", (gitcache.CPU(b.world.Agent.Pid())-idle).Seconds()/quiet.Seconds())
 	b.say("BENCH agent.idle_requests_100k %d requests", len(b.world.Proxy.Since(mark)))
@@ -75,20 +76,10 @@ const calm = 90 * time.Second
 
 // rest waits until the agent's memory has settled. rest returns the bytes that are on the agent's heap.
 func (b *bench) rest(ctx context.Context) (float64, error) {
-	if err := wait(ctx, calm); err != nil {
-		return 0, err
+	if !retry.Sleep(ctx, calm) {
+		return 0, context.Cause(ctx)
 	}
 	return b.world.Metric(ctx, "go_memstats_heap_alloc_bytes")
-}
-
-// wait lets time pass.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // resetPeak makes the kernel forget a process' peak of resident memory.

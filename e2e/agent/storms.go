@@ -18,6 +18,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/retry"
 )
 
 // Storm is much that goes wrong at once. A Storm fails unless everything is right in the end, and unless the agent
@@ -212,8 +213,8 @@ func (w *World) fought(ctx context.Context, name string) (said string, err error
 	if _, err := w.repaired(ctx, pathOf(configMap(name, "bystander", "first"))); err != nil {
 		return "", err
 	}
-	if err := wait(ctx, 15*time.Second); err != nil {
-		return "", err
+	if !retry.Sleep(ctx, 15*time.Second) {
+		return "", context.Cause(ctx)
 	}
 	if said, err = asked(w.Proxy.Since(mark, in(name)), 20); err != nil {
 		return said, err
@@ -342,7 +343,7 @@ func (w *World) admit(ctx context.Context, namespace string, takes time.Duration
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		var review Object
-		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || wait(r.Context(), takes) != nil {
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil || !retry.Sleep(r.Context(), takes) {
 			return
 		}
 		_ = json.NewEncoder(out).Encode(Object{

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -168,13 +169,13 @@ func (b *bench) viewDelay(ctx context.Context) error {
 			if time.Since(begin) > patience {
 				return fmt.Errorf("the hub has %d pods that are not ready, want %d", figures["pods.not_ready"], want)
 			}
-			if err := wait(ctx, 10*time.Millisecond); err != nil {
-				return err
+			if !retry.Sleep(ctx, 10*time.Millisecond) {
+				return context.Cause(ctx)
 			}
 		}
 		all = append(all, time.Since(begin))
-		if err := wait(ctx, time.Duration(rand.IntN(1000))*time.Millisecond); err != nil { //nolint:gosec // not for secrets
-			return err
+		if !retry.Sleep(ctx, time.Duration(rand.IntN(1000))*time.Millisecond) { //nolint:gosec // not for secrets
+			return context.Cause(ctx)
 		}
 	}
 	slices.Sort(all)
@@ -238,15 +239,15 @@ func (b *bench) quietView(ctx context.Context) error {
 	if err := b.awaitFigures(ctx, "the view is calm", func(figures map[string]int64) bool { return figures["pods.not_ready"] <= viewRate }); err != nil {
 		return err
 	}
-	if err := wait(ctx, time.Minute); err != nil {
-		return err
+	if !retry.Sleep(ctx, time.Minute) {
+		return context.Cause(ctx)
 	}
 	before, err := b.world.Metric(ctx, pushedBytes)
 	if err != nil {
 		return err
 	}
-	if err := wait(ctx, viewQuiet); err != nil {
-		return err
+	if !retry.Sleep(ctx, viewQuiet) {
+		return context.Cause(ctx)
 	}
 	after, err := b.world.Metric(ctx, pushedBytes)
 	b.say("BENCH views.bytes_per_cluster_hour_quiet %.0f bytes", (after-before)*float64(time.Hour/viewQuiet))

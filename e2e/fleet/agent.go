@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -31,6 +30,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/reach"
+	"fairlead.dev/platform/retry"
 )
 
 // agent is one agent without a cluster.
@@ -163,8 +163,8 @@ func (a *agent) apply(ctx context.Context) error {
 			}
 			a.reports.set(s, deliveryv1.Phase_PHASE_PROGRESSING)
 		}
-		if pause(ctx, time.Second+rand.N(2*time.Second)) != nil { //nolint:gosec // as Pods take their time
-			return nil //nolint:nilerr // told to stop
+		if !retry.Sleep(ctx, retry.Between(time.Second, 3*time.Second)) { // as Pods take their time
+			return nil
 		}
 		for _, s := range list {
 			a.reports.set(s, deliveryv1.Phase_PHASE_HEALTHY)
@@ -181,12 +181,12 @@ func (a *agent) downloads(s *deliveryv1.ServiceDelivery) bool {
 
 // download gets an artifact as the agent does, until it is there, and throws the verified bytes away.
 func (a *agent) download(ctx context.Context, s *deliveryv1.ServiceDelivery) {
-	backoff := platform.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
+	backoff := retry.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
 	for ctx.Err() == nil {
 		begin := time.Now()
 		err := a.fetch(ctx, s)
 		a.stats.called(ctx, "download", time.Since(begin), err)
-		if err == nil || pause(ctx, backoff.Next()) != nil {
+		if err == nil || !retry.Sleep(ctx, backoff.Next()) {
 			return
 		}
 	}

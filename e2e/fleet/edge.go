@@ -11,6 +11,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/audit"
+	"fairlead.dev/platform/retry"
 )
 
 // Edge is the hub with a catalog whose agents do not run: for those who ask in their place.
@@ -77,8 +78,8 @@ func (e *Edge) Delivered(ctx context.Context, cluster int) (services []*delivery
 		if len(services) == e.run.cfg.Services {
 			return services, nil
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return nil, err
+		if !retry.Sleep(ctx, 200*time.Millisecond) {
+			return nil, context.Cause(ctx)
 		}
 	}
 }

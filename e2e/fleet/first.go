@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/process"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/retry"
 )
 
 // applyEvery is between two applies of a person while everything is delivered for the first time.
@@ -38,7 +39,7 @@ func (r *Run) applying(ctx context.Context, into *First) (stop func()) {
 	var wg sync.WaitGroup
 	into.ApplyErrors = map[string]int{}
 	wg.Go(func() {
-		for n := 0; pause(ctx, applyEvery) == nil; n++ {
+		for n := 0; retry.Sleep(ctx, applyEvery); n++ {
 			begin := time.Now()
 			_, err := r.hub.api.applies.Apply(ctx, &consolev1.ApplyRequest{Resources: []*consolev1.Resource{{Resource: &consolev1.Resource_Cluster{Cluster: &consolev1.Cluster{
 				Metadata: &consolev1.Metadata{Name: "applied"}, Spec: &consolev1.ClusterSpec{Description: fmt.Sprint(begin.UnixNano(), n)},

@@ -5,7 +5,6 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -191,16 +190,4 @@ func (c Config) users(j, group int) int {
 		}
 	}
 	return n
-}
-
-// pause waits, and says why it ended early.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -18,6 +18,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/retry"
 )
 
 // floorBeat is between two messages of a stream, as the distributor has it.
@@ -66,8 +67,8 @@ func Floor(ctx context.Context, cfg Config, progress io.Writer) (cores float64, 
 	}
 	r.say("measuring a server that does nothing for %s", cfg.Duration)
 	begin, before := time.Now(), gitcache.CPU(server.Pid())
-	if err := pause(ctx, cfg.Duration); err != nil {
-		return 0, err
+	if !retry.Sleep(ctx, cfg.Duration) {
+		return 0, context.Cause(ctx)
 	}
 	return (gitcache.CPU(server.Pid()) - before).Seconds() / time.Since(begin).Seconds(), nil
 }

@@ -18,6 +18,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity/identitytest"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -176,7 +177,7 @@ func (r *Run) join(ctx context.Context) error {
 func (r *Run) joinOne(ctx context.Context, token string) (*consolev1.JoinClusterResponse, error) {
 	for {
 		joined, err := r.hub.api.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: token, Key: identitytest.AgentKey().ForJoin(token)})
-		if connect.CodeOf(err) != connect.CodeDeadlineExceeded || pause(ctx, time.Second) != nil {
+		if connect.CodeOf(err) != connect.CodeDeadlineExceeded || !retry.Sleep(ctx, time.Second) {
 			return joined, err
 		}
 	}

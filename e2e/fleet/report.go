@@ -10,6 +10,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	platform "fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 )
 
 // As the agent's reporter has them.
@@ -97,7 +98,7 @@ func (r *reporter) left() int {
 }
 
 func (r *reporter) run(ctx context.Context) error {
-	backoff := platform.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
+	backoff := retry.Backoff{Floor: 200 * time.Millisecond, Max: time.Minute}
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,7 +106,7 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-r.wake:
 		}
 		for wait := reportGather; r.left() > 0; {
-			if pause(ctx, wait) != nil {
+			if !retry.Sleep(ctx, wait) {
 				return nil //nolint:nilerr // told to stop
 			}
 			if wait = time.Until(r.rest()); wait > 0 {

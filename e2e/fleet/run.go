@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -204,8 +205,8 @@ func (r *Run) shown(ctx context.Context) error {
 		case time.Now().After(deadline):
 			return errors.Join(fmt.Errorf("not all healthy after %s, such as %q", pushTimeout, other), err)
 		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
+		if !retry.Sleep(ctx, time.Second) {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -229,8 +230,8 @@ func (r *Run) until(ctx context.Context, limit time.Duration, q question, ok fun
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not after %s: %s", limit, text)
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return err
+		if !retry.Sleep(ctx, 200*time.Millisecond) {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -250,8 +251,8 @@ func (r *Run) steady(ctx context.Context) error {
 	next := meter.begin.Add(every / 2)
 	end := meter.begin.Add(r.cfg.Duration)
 	for next.Before(end) {
-		if err := pause(ctx, time.Until(next)); err != nil {
-			return err
+		if !retry.Sleep(ctx, time.Until(next)) {
+			return context.Cause(ctx)
 		}
 		p, err := r.push(ctx, r.pushed%max(r.cfg.Services-1, 1)+min(1, r.cfg.Services-1), r.pushed)
 		if err != nil {
@@ -260,8 +261,8 @@ func (r *Run) steady(ctx context.Context) error {
 		pushes[p.commit] = p
 		next = next.Add(every)
 	}
-	if err := pause(ctx, time.Until(end)); err != nil {
-		return err
+	if !retry.Sleep(ctx, time.Until(end)) {
+		return context.Cause(ctx)
 	}
 	a, err := r.ask(ctx, question{Measuring: true})
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 // Spec is what one simulator runs.
@@ -87,7 +89,7 @@ func startSimulator(ctx context.Context, spec Spec) (*simulator, error) {
 					s.stats.called(ctx, "agent", 0, err)
 				}
 			})
-			if pause(ctx, spec.Spread/time.Duration(len(s.agents))) != nil {
+			if !retry.Sleep(ctx, spec.Spread/time.Duration(len(s.agents))) {
 				return
 			}
 		}

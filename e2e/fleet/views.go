@@ -16,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	platform "fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -117,8 +118,8 @@ func (s *simulator) pushFirst(ctx context.Context) {
 	for range pushesAtOnce {
 		all.Go(func() {
 			for i := range next {
-				backoff := platform.Backoff{Floor: 200 * time.Millisecond, Max: 5 * time.Second}
-				for s.agents[i].pushView(ctx, i, true) != nil && pause(ctx, backoff.Next()) == nil {
+				backoff := retry.Backoff{Floor: 200 * time.Millisecond, Max: 5 * time.Second}
+				for s.agents[i].pushView(ctx, i, true) != nil && retry.Sleep(ctx, backoff.Next()) {
 				}
 			}
 		})
@@ -159,8 +160,8 @@ func (r *Run) views(ctx context.Context) error {
 	if r.cfg.ViewsPerSecond == 0 {
 		return nil
 	}
-	if err := pause(ctx, r.cfg.Duration); err != nil { // the hub gives back what the first delivery took
-		return err
+	if !retry.Sleep(ctx, r.cfg.Duration) { // the hub gives back what the first delivery took
+		return context.Cause(ctx)
 	}
 	memory, database := r.viewMemory(), r.hub.database()
 	r.say("each agent pushes its view")
@@ -213,8 +214,8 @@ func (r *Run) viewsKept(ctx context.Context) error {
 		case time.Now().After(deadline):
 			return errors.Join(fmt.Errorf("the hub has the views of %d of %d clusters after %s", viewed, r.cfg.Clusters, viewsTimeout), err)
 		}
-		if err := pause(ctx, time.Second); err != nil {
-			return err
+		if !retry.Sleep(ctx, time.Second) {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -227,8 +228,8 @@ func (r *Run) viewMemory() int64 {
 // hubCores measures the hub for the run's duration.
 func (r *Run) hubCores(ctx context.Context) (sum float64, err error) {
 	meter := r.meter()
-	if err := pause(ctx, r.cfg.Duration); err != nil {
-		return 0, err
+	if !retry.Sleep(ctx, r.cfg.Duration) {
+		return 0, context.Cause(ctx)
 	}
 	for _, u := range meter.end(ctx, r.hub) {
 		if slices.Contains(hubParts(), u.Name) {
@@ -249,8 +250,8 @@ func (r *Run) listViews(ctx context.Context) error {
 			return fmt.Errorf("list views: %w", err)
 		}
 		r.Views.Lists.Add(time.Since(begin))
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
+		if !retry.Sleep(ctx, 20*time.Millisecond) {
+			return context.Cause(ctx)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/postgrestest"
+	"fairlead.dev/platform/retry"
 )
 
 var (
@@ -198,7 +199,7 @@ func total(counts map[string]int) (sum int) {
 
 // hold lets some leases' time pass.
 func (c *chaos) hold(ctx context.Context, ttls int) {
-	pause(ctx, time.Duration(ttls)*c.ttl+rand.N(c.ttl/2))
+	retry.Sleep(ctx, time.Duration(ttls)*c.ttl+rand.N(c.ttl/2))
 }
 
 // plan is so many rounds, every fault at least once; without rounds those of the replicas or, with
@@ -241,7 +242,7 @@ func (c *chaos) kill(ctx context.Context) error {
 	if err := v.Kill(); err != nil {
 		return err
 	}
-	pause(ctx, time.Duration(c.random.Int64N(int64(2*c.ttl))))
+	retry.Sleep(ctx, time.Duration(c.random.Int64N(int64(2*c.ttl))))
 	return c.f.Run(ctx, v)
 }
 
@@ -259,7 +260,7 @@ func (c *chaos) drain(ctx context.Context) error {
 	if err := v.Drain(); err != nil {
 		return err
 	}
-	pause(ctx, time.Duration(c.random.Int64N(int64(2*c.ttl))))
+	retry.Sleep(ctx, time.Duration(c.random.Int64N(int64(2*c.ttl))))
 	return c.f.Run(ctx, v)
 }
 

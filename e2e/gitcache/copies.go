@@ -8,6 +8,7 @@ import (
 
 	"fairlead.dev/e2e/process"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/retry"
 )
 
 // oldNews is more than the age of what replicas say of each other.
@@ -16,7 +17,7 @@ const oldNews = 3 * time.Second
 // Copied waits until every source has an owner among those that run, with something in its mirror, and a
 // copy at another.
 func (f *Fleet) Copied(ctx context.Context) error {
-	pause(ctx, oldNews)
+	retry.Sleep(ctx, oldNews)
 	return process.Await(ctx, "every source has an owner and a copy", func(ctx context.Context) error {
 		live, err := f.Sources(ctx, f.Running()[0])
 		if err != nil {

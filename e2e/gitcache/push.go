@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 // forced is how many pushes come to one that is by force.
@@ -32,7 +34,7 @@ func (f *Fleet) Pushes(ctx context.Context, seed uint64, pace time.Duration) (en
 				failed = errors.Join(failed, fmt.Errorf("push to %s: %w", repo.Name, err))
 			}
 			pushes++
-			pause(ctx, pace/2+rand.N(pace)) //nolint:gosec // jitter
+			retry.Sleep(ctx, retry.Around(pace))
 		}
 	}()
 	return func() (int, error) {

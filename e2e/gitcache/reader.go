@@ -17,6 +17,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -64,7 +65,7 @@ func (f *Fleet) Read(ctx context.Context, w *Watch, seed uint64, readers int) (r
 				default:
 					r.one(ctx, random)
 				}
-				pause(ctx, time.Duration(random.IntN(100))*time.Millisecond)
+				retry.Sleep(ctx, time.Duration(random.IntN(100))*time.Millisecond)
 			}
 		})
 	}
@@ -150,7 +151,7 @@ func (r *Reader) Ask(ctx context.Context, q question, random *rand.Rand) error {
 			}
 			failed = append(failed, fmt.Errorf("until %.1f s %s: %w", time.Since(began).Seconds(), c.Name, err))
 		}
-		pause(limited, time.Second)
+		retry.Sleep(limited, time.Second)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"fairlead.dev/e2e/process"
+	"fairlead.dev/platform/retry"
 )
 
 // stopGrace is how long a program may take to end by itself: more than any drain, on a machine that may be busy.
@@ -223,7 +224,7 @@ func (s *Sentinels) LoseWrites(ctx context.Context, during time.Duration) error 
 			return err
 		}
 	}
-	pause(ctx, during)
+	retry.Sleep(ctx, during)
 	info, err := replica.do(ctx, "INFO", "replication")
 	if err == nil && strings.Contains(info, "role:master") { // on a busy machine the sentinels took the restart before for a failure, late
 		if _, err := master.do(ctx, "ACL", "SETUSER", "replica", "on"); err != nil {
@@ -289,14 +290,4 @@ func (s *Sentinels) settled(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// pause waits for a time or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

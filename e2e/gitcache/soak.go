@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 // Soak is a long run under more load than usual, in which nothing may grow that does not have to.
@@ -53,7 +55,7 @@ func (s Soak) Run(ctx context.Context, f *Fleet, out io.Writer) error {
 	_, endReads := f.Read(ctx, w, 1, s.Readers)
 	taken := map[string][]sample{}
 	for i := range samples {
-		pause(ctx, time.Until(since.Add(s.Duration/samples*time.Duration(i+1)))) // to sample takes its time, too
+		retry.Sleep(ctx, time.Until(since.Add(s.Duration/samples*time.Duration(i+1)))) // to sample takes its time, too
 		for _, c := range f.Running() {
 			now, err := f.sample(ctx, c)
 			if err != nil {

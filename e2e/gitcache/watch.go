@@ -11,6 +11,7 @@ import (
 
 	"fairlead.dev/e2e/process"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/retry"
 )
 
 // Published is what the console says of a source.
@@ -52,7 +53,7 @@ func (f *Fleet) Watch(ctx context.Context) (w *Watch, end func() error) {
 		for ctx.Err() == nil {
 			if err := w.follow(ctx); ctx.Err() == nil {
 				w.complain(fmt.Errorf("watch the console: %w", err)) // no test stops the console
-				pause(ctx, time.Second)
+				retry.Sleep(ctx, time.Second)
 			}
 		}
 	}()

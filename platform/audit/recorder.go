@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 )
 
@@ -48,7 +48,7 @@ type Recorder struct {
 	log     *slog.Logger
 	replica string // the name of its host, for those who look for what is lost
 	spool   *spool
-	backoff hub.Backoff // the sender's
+	backoff retry.Backoff // the sender's
 
 	wake    chan struct{} // there is something in memory
 	spooled chan struct{} // there is something on the disk
@@ -75,7 +75,7 @@ func New(dir string, console Console, metrics prometheus.Registerer, log *slog.L
 		return nil, fmt.Errorf("read the name of the host: %w", err)
 	}
 	r := &Recorder{
-		console: console, log: log, replica: replica, spool: s, backoff: hub.Backoff{Floor: gather, Max: 30 * time.Second},
+		console: console, log: log, replica: replica, spool: s, backoff: retry.Backoff{Floor: gather, Max: 30 * time.Second},
 		wake: make(chan struct{}, 1), spooled: make(chan struct{}, 1), moved: make(chan struct{}),
 		total: telemetry.FromZero(prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_audit_events_total", Help: "Audit events, by what became of them here: spooled, sent, lost.",
@@ -181,9 +181,7 @@ func (r *Recorder) write(ctx context.Context) {
 		if failing {
 			wait = retryDisk
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return
 		}
 		for more := true; more; {
@@ -295,10 +293,7 @@ func (r *Recorder) send(ctx context.Context) {
 				r.log.Warn("audit events wait on the disk: the console does not take them in", "err", err)
 			}
 			failing = true
-			select {
-			case <-time.After(r.backoff.Next()):
-			case <-ctx.Done():
-			}
+			retry.Sleep(ctx, r.backoff.Next())
 			continue
 		}
 		if err == nil && more {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -108,25 +108,13 @@ func (c *Catalog) Run(ctx context.Context) error {
 		if complete {
 			failures = 0
 		}
-		wait := c.backoff(failures)
+		wait := retry.Pause(failures, c.timing.firstBackoff, c.timing.lastBackoff)
 		failures++
 		c.log.Info("catalog stream ended, dialing again", "err", err, "wait", wait)
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
-}
-
-// backoff is a random part of a time that doubles: clients of a console that comes back don't arrive
-// all at once.
-func (c *Catalog) backoff(failures int) time.Duration {
-	limit := c.timing.lastBackoff
-	if failures < 16 {
-		limit = min(limit, c.timing.firstBackoff<<failures)
-	}
-	return rand.N(limit) + 1 //nolint:gosec // jitter is no secret
 }
 
 var (

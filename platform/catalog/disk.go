@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -67,10 +67,7 @@ func (c *Catalog) saveLoop(ctx context.Context) {
 		case <-ctx.Done():
 		case <-c.dirty:
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		retry.Sleep(ctx, wait)
 		wait, last = c.timing.saveDelay, ctx.Err() != nil
 		if err := c.save(); err != nil {
 			// The catalog works on without; a restart resumes from an older one.

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -48,7 +49,7 @@ func (h Hold) Run(ctx context.Context) error {
 	}
 	log := &outageLog{log: h.Log.With("lease", h.Key), what: "acquire lease"}
 	for ctx.Err() == nil {
-		h.pause(ctx, jitter(h.try(ctx, log)))
+		h.pause(ctx, retry.Around(h.try(ctx, log)))
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (h Hold) work(ctx context.Context, l *Lease) {
 func (h Hold) renew(ctx context.Context, l *Lease) {
 	log := outageLog{log: h.Log.With("lease", h.Key), what: "renew lease"}
 	wait := h.TTL / renewDivisor
-	for pause(ctx, jitter(wait)) {
+	for retry.Sleep(ctx, retry.Around(wait)) {
 		err := l.Renew(ctx)
 		switch {
 		case err == nil:
@@ -201,7 +202,7 @@ func (p Presence) Run(ctx context.Context) error {
 		} else {
 			log.ok(ctx)
 		}
-		more = pause(ctx, jitter(wait))
+		more = retry.Sleep(ctx, retry.Around(wait))
 	}
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), OpTimeout)
 	defer cancel()
@@ -229,28 +230,5 @@ func (o *outageLog) ok(ctx context.Context) {
 	if o.out {
 		o.out = false
 		o.log.InfoContext(ctx, "coordination works again", "what", o.what)
-	}
-}
-
-// jitter returns a time from half of d to one and a half, so that replicas don't act in step.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // jitter is no secret
-}
-
-// backoff returns a pause with full jitter before the attempt after so many failures.
-func backoff(failures int, most time.Duration) time.Duration {
-	const first = 100 * time.Millisecond
-	return rand.N(min(most, first<<min(failures, 10))) + time.Millisecond //nolint:gosec // jitter is no secret
-}
-
-// pause waits for d; false: ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

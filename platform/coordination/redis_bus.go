@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
 	// busHeartbeat is how long the connection may be silent before it is asked; twice that without
 	// an answer, and it is given up as half open.
 	busHeartbeat = 3 * time.Second
-	// busMaxBackoff bounds the pause between two attempts to connect.
-	busMaxBackoff = 3 * time.Second
+	// busMinBackoff and busMaxBackoff bound the pause between two attempts to connect.
+	busMinBackoff, busMaxBackoff = 100 * time.Millisecond, 3 * time.Second
 )
 
 // redisBus receives all topics of this process over one connection. One goroutine, started by the
@@ -137,7 +139,7 @@ func (b *redisBus) run() {
 		}
 		if err != nil {
 			failures++
-			pause(b.ctx, backoff(failures, busMaxBackoff))
+			retry.Sleep(b.ctx, retry.Pause(failures, busMinBackoff, busMaxBackoff))
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/delivery"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 )
 
@@ -121,7 +122,7 @@ func NewPoller(deps PollDeps) *Poller {
 
 // Run polls until ctx ends.
 func (p *Poller) Run(ctx context.Context) error {
-	backoff := Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	loaded := p.Loaded
 	p.seen = p.Wanted.Revision()
 	for nudged, within := false, ""; ; {
@@ -139,7 +140,7 @@ func (p *Poller) Run(ctx context.Context) error {
 			p.last.SetToCurrentTime()
 		}
 		nudge, soon := p.nudge, p.soon
-		if askedFor(err) > 0 {
+		if retry.Asked(err, retryMax) > 0 {
 			nudge, soon = nil, nil // the hub has no turn for this agent before, whatever is new
 		}
 		within, nudged = "", false
@@ -275,9 +276,9 @@ func (p *Poller) trace(began time.Time, nudge string, changes *deliveryv1.Change
 
 func nextPoll(answer *deliveryv1.SyncResponse) time.Duration {
 	if answer.GetNextPoll() == nil {
-		return Spread(defaultPoll)
+		return retry.Spread(defaultPoll)
 	}
-	return Spread(min(max(answer.GetNextPoll().AsDuration(), minPoll), maxPoll))
+	return retry.Spread(min(max(answer.GetNextPoll().AsDuration(), minPoll), maxPoll))
 }
 
 // lastNudge is of a change of the catalog.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -20,7 +21,7 @@ var errGoAway = errors.New("the distributor is about to stop")
 
 // Watch keeps a stream of nudges open until ctx ends.
 func (p *Poller) Watch(ctx context.Context) error {
-	backoff := Backoff{Floor: retryFloor, Max: watchRetryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: watchRetryMax}
 	for {
 		one, err := p.Distributors.Current()
 		if err == nil {
@@ -38,10 +39,8 @@ func (p *Poller) Watch(ctx context.Context) error {
 			p.Log.Debug("the stream of nudges ended", "err", err, "retry_in", wait)
 			p.Distributors.Failed(one.URL, err)
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/hubsecret"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -211,7 +211,7 @@ func (k *Keeper) poll(ctx context.Context) {
 			return
 		}
 		k.report(ctx, err)
-		wait := PollInterval - PollInterval/5 + rand.N(2*PollInterval/5) //nolint:gosec // jitter is no secret
+		wait := retry.Between(PollInterval*4/5, PollInterval*6/5)
 		if err == nil {
 			failures = 0
 		} else {
@@ -234,7 +234,7 @@ func (k *Keeper) await(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	case <-t.C:
 	case <-k.unknown:
-		pause(ctx, min(d, least)-time.Since(began))
+		retry.Sleep(ctx, min(d, least)-time.Since(began))
 	}
 }
 

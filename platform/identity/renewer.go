@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"strconv"
 	"sync"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -78,7 +77,7 @@ func (r *Renewer) Run(ctx context.Context) error {
 		r.report(ctx, err)
 		if err != nil {
 			failures++
-			pause(ctx, retryPause(failures, err))
+			retry.Sleep(ctx, retryPause(failures, err))
 			continue
 		}
 		failures = 0
@@ -144,7 +143,7 @@ func received(token string) dueTime {
 	}
 	third := life / renewDivisor
 	// A fleet that joined together must not renew together.
-	return dueTime{since: time.Now(), after: third - rand.N(third/5+1)} //nolint:gosec // jitter is no secret
+	return dueTime{since: time.Now(), after: retry.Between(third-third/5, third)}
 }
 
 // restored is for a token from the disk: its age counts, but a clock that is behind must not make
@@ -244,22 +243,5 @@ func (r *Renewer) store(ctx context.Context, token string) error {
 
 // retryPause has full jitter and honours the console's Retry-After.
 func retryPause(failures int, err error) time.Duration {
-	most := min(maxBackoff, firstBackoff<<min(failures, 10))
-	wait := rand.N(most) + time.Millisecond //nolint:gosec // jitter is no secret
-	if answer, ok := errors.AsType[*connect.Error](err); ok {
-		if s, err := strconv.Atoi(answer.Meta().Get("Retry-After")); err == nil && s > 0 {
-			wait += min(time.Duration(s)*time.Second, maxRetryAfter)
-		}
-	}
-	return wait
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	return retry.Asked(err, maxRetryAfter) + retry.Pause(failures, firstBackoff, maxBackoff)
 }

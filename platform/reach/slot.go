@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
-
-	"connectrpc.com/connect"
 
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -68,39 +65,24 @@ func (r *Reach) keep(ctx context.Context, k *slot) {
 		case connected && errors.Is(err, mux.ErrDead):
 			over.remember(over.other()) // something on the way keeps frames to itself
 		}
-		wait := pauseAfter(failures) + retryAfter(err)
+		wait := retry.Pause(failures, firstPause, mostPause) + retryAfter(err)
 		failures++
 		level := slog.LevelWarn
 		if errors.Is(err, errHeld) {
 			level = slog.LevelDebug
 		}
 		log.Log(ctx, level, "tunnel session ended; dialling again", "err", err, "connected", connected, "retry_in", wait.Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 	}
-}
-
-// pauseAfter has full jitter.
-func pauseAfter(failures int) time.Duration {
-	return rand.N(min(mostPause, firstPause<<min(failures, 10))) //nolint:gosec // jitter is no secret
 }
 
 // retryAfter is what the hub asks for when too many agents come at once, and a part more, so that they don't come
 // together again.
 func retryAfter(err error) time.Duration {
-	told, ok := errors.AsType[*connect.Error](err)
-	if !ok {
-		return 0
-	}
-	seconds, err := strconv.Atoi(told.Meta().Get("Retry-After"))
-	if err != nil || seconds <= 0 {
-		return 0
-	}
-	d := min(time.Duration(seconds)*time.Second, mostRetryAfter)
-	return d + rand.N(d) //nolint:gosec // jitter is no secret
+	asked := retry.Asked(err, mostRetryAfter)
+	return retry.Between(asked, 2*asked)
 }
 
 // awaitNeed waits until the slot should have a session: the first one at once if there is none at all, others when
@@ -119,7 +101,7 @@ func (k *slot) awaitNeed(ctx context.Context) bool {
 		pause := time.Hour // another slot has to be first
 		if held > 0 {
 			pause = min(mostLook, firstLook<<min(looks, 10))
-			pause = pause/2 + rand.N(pause/2) //nolint:gosec // jitter is no secret
+			pause = retry.Between(pause/2, pause)
 		}
 		timer := time.NewTimer(pause)
 		select {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 // A carrier that worked where no WebSocket gets through comes first for an hour, over all sessions that end meanwhile.
@@ -37,11 +39,11 @@ func TestReconnectsAreSpreadOverTheWholePause(t *testing.T) {
 	} {
 		var quarters [4]int
 		for range 400 {
-			d := pauseAfter(failures)
-			if d < 0 || d >= most {
-				t.Fatalf("%v after %d failures, not below %v", d, failures, most)
+			d := retry.Pause(failures, firstPause, mostPause)
+			if d < 0 || d > most {
+				t.Fatalf("%v after %d failures, more than %v", d, failures, most)
 			}
-			quarters[4*d/most]++
+			quarters[min(4*d/most, 3)]++
 		}
 		for i, n := range quarters {
 			if n < 40 {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/server/internal/socket"
 	"fairlead.dev/platform/shares"
 )
@@ -143,10 +144,7 @@ func (d *door) accept() {
 			return
 		default:
 			d.log.Warn("a connection can't be accepted: raise the process' limit of open files, or run more replicas", "err", err, "open", d.open.Load())
-			select {
-			case <-d.ctx.Done():
-			case <-time.After(acceptPause):
-			}
+			retry.Sleep(d.ctx, acceptPause)
 		}
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/reach"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/agent/internal/answers"
@@ -559,7 +560,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 
 // belong waits until the cluster is known to be the one that the agent joined as; false: ctx ended before.
 func (a *Agent) belong(ctx context.Context) (bool, error) {
-	backoff := hub.Backoff{Floor: belongFloor, Max: belongMax}
+	backoff := retry.Backoff{Floor: belongFloor, Max: belongMax}
 	for {
 		err := a.inventory.Belong(ctx, a.joiner.Cluster())
 		if err == nil {
@@ -573,10 +574,8 @@ func (a *Agent) belong(ctx context.Context) (bool, error) {
 		if ctx.Err() == nil {
 			a.log.Error("the cluster can't be read; nothing is applied until it can", "err", err, "retry_in", wait)
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return false, nil
-		case <-time.After(wait):
 		}
 	}
 }
@@ -665,10 +664,8 @@ func (a *Agent) lookAtVersion(ctx context.Context) error {
 			a.kubernetes = found
 			a.mu.Unlock()
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

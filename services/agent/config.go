@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/reach"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/config"
 	"fairlead.dev/services/agent/internal/reconcile"
 	"fairlead.dev/services/agent/internal/render"
@@ -171,10 +172,8 @@ func (a *Agent) standBy(ctx context.Context) {
 		if wait = max(wait, settings.PollInterval); wait > firstAsk && a.config.State().GetTrial() {
 			wait = askOnTrial
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, retry.Spread(wait)) {
 			return
-		case <-time.After(hub.Spread(wait)):
 		}
 		if err := a.poller.AskConfig(ctx); err != nil && ctx.Err() == nil {
 			a.log.Debug("the hub did not say how the agent is to be configured", "err", err)

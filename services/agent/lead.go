@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/lead"
@@ -129,10 +130,8 @@ func (a *Agent) takeTurn(ctx context.Context) error {
 func (a *Agent) catchUp(ctx context.Context, again bool) error {
 	const look = 50 * time.Millisecond
 	for !again && !a.poller.Synced() {
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, look) {
 			return nil
-		case <-time.After(look):
 		}
 	}
 	if err := a.elector.Know(ctx); err != nil {

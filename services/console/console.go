@@ -28,6 +28,7 @@ import (
 	"fairlead.dev/platform/hubsecret"
 	identities "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/pulse"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/version"
@@ -541,10 +542,8 @@ func (s *Service) start(ctx context.Context) error {
 			return err
 		}
 		away.Failed(ctx, s.log, time.Now(), "the start waits: the database does not answer", err)
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, databasePause) {
 			return ctx.Err()
-		case <-time.After(databasePause):
 		}
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"time"
 
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -54,14 +54,10 @@ func (c *child) run(ctx context.Context) error {
 		if time.Since(began) > healthyAfter {
 			wait = restartFloor
 		}
-		pause := wait/2 + rand.N(wait/2) //nolint:gosec // Jitter is no secret.
+		pause := retry.Between(wait/2, wait)
 		wait = min(2*wait, restartMax)
 		c.died(err, pause)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !retry.Sleep(ctx, pause) {
 			return nil
 		}
 	}

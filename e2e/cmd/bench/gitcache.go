@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/e2e/gitcache"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
+	"fairlead.dev/platform/retry"
 )
 
 // never is an interval for sources that are polled when asked only.
@@ -176,8 +177,8 @@ func largestPoll(ctx context.Context, f *gitcache.Fleet, c *gitcache.Cache, sour
 			return 0, err
 		}
 		for sum(f.Host.Log(since), source) == 0 {
-			if err := wait(ctx, 100*time.Millisecond); err != nil {
-				return 0, err
+			if !retry.Sleep(ctx, 100*time.Millisecond) {
+				return 0, ctx.Err()
 			}
 		}
 		most = max(most, sum(f.Host.Log(since), source))
@@ -293,8 +294,8 @@ func gitcacheScale(ctx context.Context, bins stack.Binaries, dir string, stdout 
 			return err
 		}
 		// The memory of the first fetches is given back by then.
-		if err := wait(ctx, 2*time.Minute); err != nil {
-			return err
+		if !retry.Sleep(ctx, 2*time.Minute) {
+			return ctx.Err()
 		}
 		fmt.Fprintf(stdout, "BENCH gitcache.idle_rss_mib_100_repos %d MiB\n", gitcache.RSS(c.Pid())>>20)
 		return nil
@@ -307,8 +308,8 @@ func gitcacheScale(ctx context.Context, bins stack.Binaries, dir string, stdout 
 			return err
 		}
 		before, since := gitcache.CPU(c.Pid()), time.Now()
-		if err := wait(ctx, 2*time.Minute); err != nil {
-			return err
+		if !retry.Sleep(ctx, 2*time.Minute) {
+			return ctx.Err()
 		}
 		cores := (gitcache.CPU(c.Pid()) - before).Seconds() / time.Since(since).Seconds()
 		fmt.Fprintf(stdout, "BENCH gitcache.polls_1000_repos_2min %d polls\n", len(f.Host.Log(since)))
@@ -377,15 +378,4 @@ func quietest(call func(i int) error) (time.Duration, error) {
 		best = min(best, took[calls/2])
 	}
 	return best, nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -27,6 +27,7 @@ import (
 	"fairlead.dev/e2e/stack"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/charttest"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/subprocess"
 )
 
@@ -178,8 +179,8 @@ func sourcesIndex(ctx context.Context, bins stack.Binaries, dir string, stdout i
 		if err := followCharts(ctx, f, h, "1.0.0"); err != nil {
 			return err
 		}
-		if err := wait(ctx, time.Minute); err != nil { // the memory of the start is given back by then
-			return err
+		if !retry.Sleep(ctx, time.Minute) { // the memory of the start is given back by then
+			return ctx.Err()
 		}
 		idle := gitcache.RSS(c.Pid())
 		if err := gitcache.ForgetPeak(c.Pid()); err != nil {
@@ -438,8 +439,8 @@ func sourcesRegistries(ctx context.Context, bins stack.Binaries, dir string, std
 			}
 		}
 		polls, used, since := h.polls.Load(), gitcache.CPU(c.Pid()), time.Now()
-		if err := wait(ctx, 2*time.Minute); err != nil {
-			return err
+		if !retry.Sleep(ctx, 2*time.Minute) {
+			return ctx.Err()
 		}
 		fmt.Fprintf(stdout, "BENCH sources.polls_1000_registries_2min %d polls\n", h.polls.Load()-polls)
 		fmt.Fprintf(stdout, "BENCH sources.poll_cores_1000_registries %.3f cores\n", (gitcache.CPU(c.Pid())-used).Seconds()/time.Since(since).Seconds())

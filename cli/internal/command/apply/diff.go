@@ -29,6 +29,7 @@ import (
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/platform/retry"
 )
 
 // differs is the exit code of a diff that is not empty.
@@ -226,10 +227,8 @@ func compareNow(ctx context.Context, a *app.App, h *hub.Hub, service *consolev1.
 		case err != nil && (!again || late):
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, every) { // from the answer on: one with a folder takes longer
 			return nil, ctx.Err()
-		case <-time.After(every): // from the answer on: one with a folder takes longer
 		}
 		now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: service.GetMetadata().GetName()})
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/retry"
 )
 
 // replay is how a recording is played.
@@ -184,10 +185,8 @@ func (p replay) playRecord(ctx context.Context, from io.Reader, to io.Writer) er
 		if last = at; p.idle > 0 {
 			pause = min(pause, p.idle)
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, time.Duration(float64(pause)/p.speed)) {
 			return ctx.Err()
-		case <-time.After(time.Duration(float64(pause) / p.speed)):
 		}
 		if kind != "o" {
 			continue

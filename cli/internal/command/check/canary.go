@@ -24,6 +24,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -234,10 +235,8 @@ func (c *canary) awaitSuccess(ctx context.Context, what string, try func() error
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, canaryPause) {
 			return fmt.Errorf("wait until %s: %w; last seen: %w", what, context.Cause(ctx), err)
-		case <-time.After(canaryPause):
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"fairlead.dev/deploy"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/version"
 )
 
@@ -252,12 +253,10 @@ func (b *bundling) readURL(ctx context.Context, h *hub.Hub, url string, limit ti
 		case err != nil:
 			return nil, errors.New(hub.ExplainUnreachable(url, err))
 		case status == http.StatusTooManyRequests && try < profileTries:
-			select {
-			case <-time.After(profileRetry):
-				continue
-			case <-ctx.Done():
+			if !retry.Sleep(ctx, profileRetry) {
 				return nil, ctx.Err()
 			}
+			continue
 		case status != http.StatusOK && !strings.HasSuffix(url, "/readyz"):
 			return nil, fmt.Errorf("%d %s", status, bytes.TrimSpace(content[:min(len(content), probe.MaxAnswerBytes)]))
 		}

@@ -27,6 +27,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -387,10 +388,8 @@ func (j *joining) awaitMilestones(ctx context.Context, h *hub.Hub, before *times
 			j.app.Notef("Cluster %s has joined. Next: fairlead kubectl %s -- get nodes\n", j.cluster, j.cluster)
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, joinPause) {
 			return j.gaveUp(ctx, left[0], last)
-		case <-time.After(joinPause):
 		}
 	}
 }

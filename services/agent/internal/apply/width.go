@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -63,9 +65,7 @@ func (w *Width) Take(ctx context.Context) (give func(), err error) {
 		if pause <= 0 {
 			return w.giveSlot, nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, pause) {
 			w.giveSlot()
 			return nil, ctx.Err()
 		}

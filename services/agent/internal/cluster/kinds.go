@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -105,10 +106,8 @@ func (c *Cluster) AwaitKind(ctx context.Context, gvk schema.GroupVersionKind) er
 		if err == nil || !errors.As(err, &unknown) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, pause) {
 			return fmt.Errorf("wait for kind %s: %w", gvk.Kind, err)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -26,6 +26,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -367,10 +368,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		k.Sync() // the hub learns that it is in force
 		for wait := k.judge(); wait > 0; wait = k.judge() {
-			select {
-			case <-ctx.Done():
+			if !retry.Sleep(ctx, wait) {
 				return nil
-			case <-time.After(wait):
 			}
 			k.Sync()
 		}

@@ -23,8 +23,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/durable"
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -207,7 +207,7 @@ func (j *Joiner) Join(ctx context.Context, joinTokenFile string) (Membership, er
 	if _, err := j.tokens.Token(ctx); err == nil && member.Cluster != "" && lost == nil {
 		return member, nil
 	}
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for {
 		_, err := j.Obtain(ctx, joinTokenFile)
 		if err == nil {
@@ -223,10 +223,8 @@ func (j *Joiner) Join(ctx context.Context, joinTokenFile string) (Membership, er
 		}
 		wait := backoff.Next()
 		j.log.Warn("the hub can't be reached to join it", "err", err, "retry_in", wait)
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return Membership{}, context.Cause(ctx)
-		case <-time.After(wait):
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -31,7 +33,7 @@ const (
 	// patience is after what time without a renewal the leader stops: before the term is over for anybody.
 	patience = 10 * time.Second
 	// renewal, and a second try sooner; look is between two looks of who stands by.
-	renewal, retry, look = 5 * time.Second, time.Second, 2 * time.Second
+	renewal, again, look = 5 * time.Second, time.Second, 2 * time.Second
 	callTimeout          = 4 * time.Second
 	// mostReleases bounds the tries to let go while renewals of before arrive.
 	mostReleases = 3
@@ -95,10 +97,8 @@ func (e *Elector) Win(ctx context.Context) (again bool, err error) {
 			told = holder(lease)
 			e.log.Info("another agent works; this one stands by", "leader", told)
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, look) {
 			return false, ctx.Err()
-		case <-time.After(look):
 		}
 	}
 }
@@ -117,10 +117,8 @@ func (e *Elector) Know(ctx context.Context) error {
 		case err == nil:
 			return ErrLost
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, again) {
 			return ctx.Err()
-		case <-time.After(retry):
 		}
 	}
 }
@@ -148,10 +146,8 @@ func (e *Elector) free(lease *unstructured.Unstructured) bool {
 // Hold renews the Lease until ctx ends. ErrLost: nothing may be written any more.
 func (e *Elector) Hold(ctx context.Context) error {
 	for wait := renewal; ; {
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 		began := time.Now()
 		mine, err := e.renew(ctx)
@@ -170,7 +166,7 @@ func (e *Elector) Hold(ctx context.Context) error {
 		if !e.Leads() {
 			return ErrLost
 		}
-		wait = retry
+		wait = again
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 )
 
 // lookAroundEvery is between two looks at what the cluster can do, while something was rendered for that.
@@ -71,9 +71,9 @@ func splitEnvironment(text string) (environment string, renewal time.Time, versi
 // lookAround looks now and then what the cluster can do, as long as something was rendered for that, and has that
 // rendered anew when it has changed.
 func (c *Controller) lookAround(ctx context.Context) {
-	backoff := hub.Backoff{Floor: retryFloor, Max: lookAroundEvery}
+	backoff := retry.Backoff{Floor: retryFloor, Max: lookAroundEvery}
 	for {
-		wait := hub.Spread(lookAroundEvery)
+		wait := retry.Spread(lookAroundEvery)
 		if c.Inventory.Depends() {
 			scope, err := c.Environment(ctx)
 			if err != nil {
@@ -86,10 +86,8 @@ func (c *Controller) lookAround(ctx context.Context) {
 				}
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

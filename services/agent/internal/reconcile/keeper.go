@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/desired"
@@ -96,7 +96,7 @@ func newKeeper(c *Controller, name string) *keeper {
 
 func newWorker(s *site, t *trial.Trial) *worker {
 	return &worker{
-		site: s, trial: t, backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}, attempt: attempt{looks: newLooks()},
+		site: s, trial: t, backoff: retry.Backoff{Floor: retryFloor, Max: retryMax}, attempt: attempt{looks: newLooks()},
 	}
 }
 

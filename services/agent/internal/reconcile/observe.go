@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
@@ -40,12 +40,12 @@ type looks struct {
 	// leaving is what should be gone, and is looked at again from then on.
 	leaving []prune.Left
 	then    time.Time
-	backoff hub.Backoff
+	backoff retry.Backoff
 	// noted is when repairs were last written to the inventory.
 	noted time.Time
 }
 
-func newLooks() looks { return looks{backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}} }
+func newLooks() looks { return looks{backoff: retry.Backoff{Floor: retryFloor, Max: retryMax}} }
 
 // observeHealth reports how the objects are, as the memory has it: the watches tell when something changes. observe asks the
 // API server for nothing but what is to be removed.

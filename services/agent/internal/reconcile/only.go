@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -22,7 +22,7 @@ type refusal struct {
 	request, content, text string
 	// again is when it is tried again; zero: only another request is worth a try.
 	again   time.Time
-	backoff hub.Backoff
+	backoff retry.Backoff
 }
 
 // isDue tells whether the last request is worth a try now.
@@ -56,7 +56,7 @@ func (w *worker) noteRefusal(service desired.Service, failure *problem) {
 		return
 	}
 	if w.refusal.request != service.RequestID() {
-		w.refusal = refusal{request: service.RequestID(), content: service.Content(), backoff: hub.Backoff{Floor: retryFloor, Max: retryMax}}
+		w.refusal = refusal{request: service.RequestID(), content: service.Content(), backoff: retry.Backoff{Floor: retryFloor, Max: retryMax}}
 	}
 	text, retry := w.site.maskText(service, failure.text), time.Duration(0)
 	if w.refusal.again = (time.Time{}); !failure.final {

@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/apply"
@@ -212,7 +212,7 @@ func (c *Controller) keeperOf(name string) *keeper {
 
 // loadInventories reads the inventories, for as long as it takes.
 func (c *Controller) loadInventories(ctx context.Context) bool {
-	backoff := hub.Backoff{Floor: retryFloor, Max: 30 * time.Second}
+	backoff := retry.Backoff{Floor: retryFloor, Max: 30 * time.Second}
 	for {
 		err := c.Inventory.Load(ctx)
 		if err == nil {
@@ -224,10 +224,8 @@ func (c *Controller) loadInventories(ctx context.Context) bool {
 		if ctx.Err() == nil {
 			c.Log.Error("the cluster can't be read; nothing is applied until it can", "err", err, "retry_in", wait)
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return false
-		case <-time.After(wait):
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
@@ -190,7 +190,7 @@ func (w *worker) fetchLacking(patience context.Context, service desired.Service)
 	ctx, cancel := context.WithTimeout(patience, prepareSoon)
 	defer cancel()
 	if err := w.site.controller.Artifacts.Prepare(ctx, service); err != nil {
-		return hub.Spread(lackingAgain)
+		return retry.Spread(lackingAgain)
 	}
 	w.order.lacking = false
 	return 0

@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
@@ -57,7 +57,7 @@ type worker struct {
 	doing want
 	attempt
 
-	backoff hub.Backoff
+	backoff retry.Backoff
 	// fault is the last problem of an apply.
 	fault problem
 	// told is the last problem that was logged, or what is waited for.
@@ -425,7 +425,7 @@ func (w *worker) compareWaiting() outcome {
 	default: // nothing new waits: what is applied is as good as it was
 		w.stance.diff = nil
 		w.site.log.Warn("what a sync would change is not known", "err", w.site.maskText(service, failure.text))
-		w.standing = hub.Spread(compareRetry)
+		w.standing = retry.Spread(compareRetry)
 	}
 	return outcomeOf(machine.Compared)
 }
@@ -439,7 +439,7 @@ func (w *worker) attend() outcome {
 		wait = min(wait, w.observeHealth(w.order.ctx, w.order.patience, service, record))
 	}
 	if w.stance.verdict.Phase == deliveryv1.Phase_PHASE_WAITING {
-		wait = min(wait, hub.Spread(dependencyLook))
+		wait = min(wait, retry.Spread(dependencyLook))
 	}
 	return w.restRound(wait)
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/notice"
@@ -319,9 +319,9 @@ func (r *Repair) sweep(now time.Time) {
 func (r *Repair) pace() time.Duration {
 	total := r.memory.Counts().Total
 	if total == 0 {
-		return hub.Spread(sweep)
+		return retry.Spread(sweep)
 	}
-	return hub.Spread(max(verifyRound/time.Duration(total), verifyFloor))
+	return retry.Spread(max(verifyRound/time.Duration(total), verifyFloor))
 }
 
 // verify compares the next object with the cluster, and returns where to go on.

@@ -23,6 +23,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -229,7 +230,7 @@ func (d *Details) hasEnded(file string) bool {
 
 // Run sends lists until ctx ends.
 func (d *Details) Run(ctx context.Context) error {
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for {
 		err := d.flush(ctx)
 		var retry <-chan time.Time

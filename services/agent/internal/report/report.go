@@ -21,6 +21,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -242,7 +243,7 @@ func (r *Reporter) kick() {
 
 // Run sends reports until ctx ends.
 func (r *Reporter) Run(ctx context.Context) error {
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	wait := gather
 	for {
 		timer := time.NewTimer(wait)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -101,7 +101,7 @@ func (c *collector) stopReading() {
 
 // followPods watches the pods of the test.
 func (c *collector) followPods(ctx context.Context) {
-	backoff := hub.Backoff{Floor: 200 * time.Millisecond, Max: 5 * time.Second}
+	backoff := retry.Backoff{Floor: 200 * time.Millisecond, Max: 5 * time.Second}
 	for ctx.Err() == nil {
 		stream, err := c.api.WatchPods(ctx, c.object.Namespace, c.podSelection())
 		if err != nil {
@@ -114,10 +114,7 @@ func (c *collector) followPods(ctx context.Context) {
 			}
 			stream.Stop()
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(backoff.Next()):
-		}
+		retry.Sleep(ctx, backoff.Next())
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
@@ -125,7 +125,7 @@ type Trial struct {
 	sure bool
 	// cleaned is when objects that are to go are looked at again.
 	cleaned time.Time
-	backoff hub.Backoff
+	backoff retry.Backoff
 	// trouble is since when an attempt can't go on, by no fault of the test's.
 	trouble time.Time
 	// handed is the id of the last run whose end this process has handed over.
@@ -141,7 +141,7 @@ type output struct {
 
 // Of returns the trial of a service.
 func (r *Runner) Of(service string) *Trial {
-	return &Trial{runner: r, name: service, log: r.Log.With("service", service), backoff: hub.Backoff{Floor: 500 * time.Millisecond, Max: time.Minute}}
+	return &Trial{runner: r, name: service, log: r.Log.With("service", service), backoff: retry.Backoff{Floor: 500 * time.Millisecond, Max: time.Minute}}
 }
 
 // Close ends what goes on in this process. The run stays where it is.

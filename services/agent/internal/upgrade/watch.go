@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -293,10 +294,8 @@ func (w *Watcher) noteState(ctx context.Context, state string) error {
 			return err
 		}
 		w.Log.Warn("the watcher's Job can't be written; trying again", "err", err)
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, pause) {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 )
 
@@ -51,7 +51,7 @@ func polling(t *testing.T, kind string, api tripper) *View {
 	}
 	k := v.kindOf(kind)
 	if err := k.look(t.Context()); err != nil {
-		v.judge(t.Context(), k, err, &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond})
+		v.judge(t.Context(), k, err, &retry.Backoff{Floor: time.Millisecond, Max: time.Millisecond})
 		return v
 	}
 	k.known = true

@@ -13,6 +13,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -85,40 +86,31 @@ func (p *Pusher) Lost() {
 
 // Run pushes until ctx ends. Run pushes nothing while nothing changes.
 func (p *Pusher) Run(ctx context.Context) error {
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-p.view.Changed():
 		case <-p.wake:
-		case <-time.After(hub.Spread(countEvery)):
+		case <-time.After(retry.Spread(countEvery)):
 		}
-		if !pause(ctx, gather) {
+		if !retry.Sleep(ctx, gather) {
 			return nil
 		}
 		for wait := p.push(ctx, &backoff); wait > 0; wait = p.push(ctx, &backoff) {
-			if !pause(ctx, wait) {
+			if !retry.Sleep(ctx, wait) {
 				return nil
 			}
 		}
-		if !pause(ctx, apart-gather) {
+		if !retry.Sleep(ctx, apart-gather) {
 			return nil
 		}
-	}
-}
-
-func pause(ctx context.Context, wait time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(wait):
-		return true
 	}
 }
 
 // push sends the newest state, if the hub does not have it. Positive: there is more to do after a while.
-func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Duration) {
+func (p *Pusher) push(ctx context.Context, backoff *retry.Backoff) (wait time.Duration) {
 	request, now := p.request()
 	if request == nil {
 		return 0
@@ -139,7 +131,7 @@ func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Dura
 		return 0
 	case connect.CodeOf(err) == connect.CodeUnimplemented:
 		p.log.InfoContext(ctx, "the hub takes no views; it is older than the agent", "again_in", refusedFor)
-		return hub.Spread(refusedFor)
+		return retry.Spread(refusedFor)
 	case connect.CodeOf(err) == connect.CodeInvalidArgument: // the same bytes are never taken
 		return p.refused(ctx, err.Error(), backoff)
 	case err != nil:
@@ -154,7 +146,7 @@ func (p *Pusher) push(ctx context.Context, backoff *hub.Backoff) (wait time.Dura
 }
 
 // refused has the whole view pushed later: by then it may be another one.
-func (p *Pusher) refused(ctx context.Context, reason string, backoff *hub.Backoff) (wait time.Duration) {
+func (p *Pusher) refused(ctx context.Context, reason string, backoff *retry.Backoff) (wait time.Duration) {
 	p.mu.Lock()
 	p.base, p.acked = 0, nil
 	p.mu.Unlock()
@@ -172,7 +164,7 @@ func (p *Pusher) answered(request *deliveryv1.PushViewRequest, answer *deliveryv
 	switch {
 	case answer.GetSupersededBy() != 0:
 		p.term, p.sequence, p.base, p.acked = answer.GetSupersededBy()+1, 0, 0, nil
-		return hub.Spread(retryMax) // two agents of one cluster take turns slowly
+		return retry.Spread(retryMax) // two agents of one cluster take turns slowly
 	case answer.GetWholeWanted():
 		p.base, p.acked = 0, nil
 		return apart

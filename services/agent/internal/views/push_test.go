@@ -24,6 +24,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 )
 
 // taker is a hub at the network's edge: it adds pushes up as a console does.
@@ -87,7 +88,7 @@ func TestHubHasRowsInTheOrderOfTheView(t *testing.T) {
 			namespace: "n", name: name, reason: "CrashLoopBackOff", notReady: true, phase: "Running",
 			restarts: []restart{{count: restarts}},
 		})
-		if wait := p.push(t.Context(), &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}); wait != 0 {
+		if wait := p.push(t.Context(), &retry.Backoff{Floor: time.Millisecond, Max: time.Millisecond}); wait != 0 {
 			t.Fatalf("not pushed: %v", wait)
 		}
 		now = now.Add(10 * time.Minute) // for more bytes
@@ -151,7 +152,7 @@ func TestHubHasWhatTheViewSaysAfterRandomChanges(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0)) // a history can be run again
 	now := time.Unix(1_700_000_000, 0)
 	p, h, v := pushing(t, &now)
-	backoff := &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
+	backoff := &retry.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
 	for i := range 300 {
 		for range random.IntN(10) {
 			uid := fmt.Sprint("uid-", random.IntN(150))
@@ -199,7 +200,7 @@ func TestNothingTravelsWhileNothingChanges(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	p, h, v := pushing(t, &now)
-	backoff := &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
+	backoff := &retry.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
 	v.pods.put("a", pod{namespace: "n", name: "a", reason: "Pending", notReady: true})
 	for range 20 {
 		p.push(t.Context(), backoff)
@@ -270,7 +271,7 @@ func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
 			t.Errorf("%d images", n)
 		}
 	}
-	backoff := &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
+	backoff := &retry.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
 	for range 5 {
 		p.push(t.Context(), backoff)
 	}
@@ -283,7 +284,7 @@ func TestAStormIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	p, h, v := pushing(t, &now)
-	backoff := &hub.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
+	backoff := &retry.Backoff{Floor: time.Millisecond, Max: time.Millisecond}
 	const minutes = 10
 	for second := range minutes * 60 {
 		for i := range 300 {
@@ -310,7 +311,7 @@ func TestAHubWithoutViewsIsLeftAlone(t *testing.T) {
 	p, h, v := pushing(t, &now)
 	v.pods.put("a", pod{namespace: "n", name: "a"})
 	h.refuse = connect.NewError(connect.CodeUnimplemented, errors.New("unknown service"))
-	if wait := p.push(t.Context(), &hub.Backoff{
+	if wait := p.push(t.Context(), &retry.Backoff{
 		Floor: time.Millisecond, Max: time.Millisecond,
 	}); wait < refusedFor/2 || p.State() != nil {
 		t.Errorf("again in %s, acknowledged %v", wait, p.State())

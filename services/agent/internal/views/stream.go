@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 )
 
@@ -95,7 +95,7 @@ func (v *View) settle(k *kind, state deliveryv1.SectionState, reason string) {
 
 // follow follows a kind until ctx ends.
 func (v *View) follow(ctx context.Context, k *kind, turn chan struct{}) {
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for ctx.Err() == nil {
 		heard, err := v.stream(ctx, k, turn)
 		if ctx.Err() != nil {
@@ -106,10 +106,7 @@ func (v *View) follow(ctx context.Context, k *kind, turn chan struct{}) {
 			k.down = time.Time{}
 		}
 		wait := v.judge(ctx, k, err, &backoff)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		retry.Sleep(ctx, wait)
 	}
 }
 
@@ -136,7 +133,7 @@ func (k *kind) denial() string {
 }
 
 // judge notes what a stream's end means, and says when to try again.
-func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backoff) time.Duration {
+func (v *View) judge(ctx context.Context, k *kind, err error, backoff *retry.Backoff) time.Duration {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return backoff.Next()
@@ -152,27 +149,27 @@ func (v *View) judge(ctx context.Context, k *kind, err error, backoff *hub.Backo
 	case apierrors.IsForbidden(err):
 		k.place = ""
 		v.settle(k, deliveryv1.SectionState_SECTION_STATE_DENIED, k.denial())
-		return hub.Spread(askEvery)
+		return retry.Spread(askEvery)
 	case apierrors.IsNotFound(err) && k.resource == kindUsage:
 		v.settleWithout(k, "the cluster has no metrics.k8s.io: what nodes use is known where metrics-server, or another program that serves it, is installed")
-		return hub.Spread(askEvery)
+		return retry.Spread(askEvery)
 	case apierrors.IsNotFound(err) && k.resource == kindRequested:
 		v.settleWithout(k, "the API server has no /metrics: which deprecated APIs others request is not known. What Fairlead itself uses is known")
-		return hub.Spread(askEvery)
+		return retry.Spread(askEvery)
 	case k.find != nil && (isUnknown(err) || apierrors.IsNotFound(err)):
 		k.place = ""
 		v.forgetKind(k)
 		v.settleWithout(k, "the cluster has no "+k.resource)
-		return hub.Spread(v.absentEvery)
+		return retry.Spread(v.absentEvery)
 	case k.find != nil && (errors.Is(err, errSecret) || apierrors.IsMethodNotSupported(err)):
 		k.place = ""
 		v.forgetKind(k)
 		v.settleWithout(k, fmt.Sprintf("%s can't be in a view: %s", k.resource, why(err)))
-		return hub.Spread(askEvery)
+		return retry.Spread(askEvery)
 	case apierrors.IsNotFound(err), apierrors.IsNotAcceptable(err):
 		k.place = ""
 		v.settle(k, deliveryv1.SectionState_SECTION_STATE_STALE, fmt.Sprintf("the API server has no %s", k.resource))
-		return hub.Spread(askEvery)
+		return retry.Spread(askEvery)
 	}
 	if k.down.IsZero() {
 		k.down = v.Now()
@@ -415,17 +412,17 @@ func (v *View) list(ctx context.Context, k *kind) error {
 
 // poll looks now and then at what has no watch.
 func (v *View) poll(ctx context.Context, k *kind) {
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for ctx.Err() == nil {
 		err := k.look(ctx)
-		wait := hub.Spread(k.every)
+		wait := retry.Spread(k.every)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			wait = v.judge(ctx, k, err, &backoff)
 			if k.spare { // the view waits for no answer; a question may cost the API server much
-				wait = max(wait, hub.Spread(min(k.every, askEvery)))
+				wait = max(wait, retry.Spread(min(k.every, askEvery)))
 			}
 		default:
 			backoff.Reset()
@@ -434,10 +431,7 @@ func (v *View) poll(ctx context.Context, k *kind) {
 			v.mu.Unlock()
 			v.whole(k)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		retry.Sleep(ctx, wait)
 	}
 }
 

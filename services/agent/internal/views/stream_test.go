@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 )
 
@@ -110,7 +110,7 @@ func TestAViewThatTheHubRefusesIsPushedWholeLater(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	p, h, v := pushing(t, &now)
-	backoff := &hub.Backoff{Floor: time.Second, Max: time.Second}
+	backoff := &retry.Backoff{Floor: time.Second, Max: time.Second}
 	v.pods.put("a", pod{namespace: "n", name: "a", reason: "Pending", notReady: true})
 	if wait := p.push(t.Context(), backoff); wait != 0 || p.State() == nil {
 		t.Fatalf("again in %v, acknowledged %v", wait, p.State())

@@ -3,13 +3,12 @@ package watch
 import (
 	"context"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -153,7 +152,7 @@ func (w *Watcher) followOne(ctx context.Context, f *followed) {
 	if f.ref.Namespace == "" {
 		s.options.FieldSelector = "metadata.name=" + f.ref.Name
 	}
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for ctx.Err() == nil {
 		heard, err := s.run(ctx)
 		w.mu.Lock()
@@ -162,9 +161,6 @@ func (w *Watcher) followOne(ctx context.Context, f *followed) {
 		if heard {
 			backoff.Reset()
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(backoff.Next(), retryAfter(err))):
-		}
+		retry.Sleep(ctx, max(backoff.Next(), retryAfter(err)))
 	}
 }

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -209,7 +209,7 @@ type follower struct {
 
 	place   string // resourceVersion to go on from, "": from the beginning
 	told    string // the last problem that was logged
-	backoff hub.Backoff
+	backoff retry.Backoff
 	down    time.Time // since when there is no stream
 
 	// asks gets a value when there is an object to be asked for.
@@ -246,7 +246,7 @@ func (f *follower) run(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	asking.Go(func() { f.askAll(ctx) })
-	f.backoff = hub.Backoff{Floor: retryFloor, Max: retryMax}
+	f.backoff = retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for {
 		heard, err := f.once(ctx)
 		if ctx.Err() != nil {
@@ -282,13 +282,13 @@ func (f *follower) without(ctx context.Context, err error) time.Duration {
 			}
 		}
 		f.watcher.memory.Unsure(f.gvk, "")
-		return hub.Spread(retryMax)
+		return retry.Spread(retryMax)
 	case apierrors.IsForbidden(err):
 		f.tell(err)
 		for _, key := range f.watcher.memory.Named(f.gvk) {
 			f.ask(ctx, key, true)
 		}
-		return hub.Spread(askEvery)
+		return retry.Spread(askEvery)
 	}
 	f.tell(err)
 	if f.down.IsZero() {
@@ -446,7 +446,7 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
 			if apierrors.IsForbidden(err) {
 				wait = askEvery
 			}
-			time.AfterFunc(hub.Spread(wait), f.stop)
+			time.AfterFunc(retry.Spread(wait), f.stop)
 		}
 	case judge:
 		f.watcher.memory.Saw(f.gvk, meta, 0, health.OfMeta(meta))
@@ -532,7 +532,7 @@ func (w *Watcher) followNotes(ctx context.Context) {
 
 // keep runs a stream again and again until ctx ends.
 func (w *Watcher) keep(ctx context.Context, s *stream) {
-	backoff := hub.Backoff{Floor: retryFloor, Max: retryMax}
+	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	for ctx.Err() == nil {
 		heard, err := s.run(ctx)
 		if heard {
@@ -540,11 +540,8 @@ func (w *Watcher) keep(ctx context.Context, s *stream) {
 		}
 		wait := backoff.Next()
 		if apierrors.IsForbidden(err) {
-			wait = hub.Spread(askEvery)
+			wait = retry.Spread(askEvery)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(wait, retryAfter(err))):
-		}
+		retry.Sleep(ctx, max(wait, retryAfter(err)))
 	}
 }

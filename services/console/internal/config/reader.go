@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
@@ -380,7 +380,7 @@ func (r *Reader) pause(spec catalog.BackendSpec, problem error) time.Duration {
 	if problem != nil {
 		interval = min(interval, retryInterval)
 	}
-	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // no secret
+	return retry.Between(interval-interval/10, interval)
 }
 
 // tell logs when a backend goes away and comes back.

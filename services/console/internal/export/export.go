@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -81,10 +81,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 		e.metrics.failed.Inc()
 		e.tell(ctx, failures, err)
 		wait := min(e.pause<<min(failures-1, 10), mostPause)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait/2+1)): //nolint:gosec // jitter
-		}
+		retry.Sleep(ctx, retry.Between(wait/2, wait))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 	"unique"
 
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/outage"
@@ -256,10 +257,7 @@ func (b *Board) follow(ctx context.Context, events chan<- watch.Event) {
 		if ctx.Err() == nil {
 			away.Failed(ctx, b.Log, b.Now(), "lists with a filter may show what was before", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(again):
-		}
+		retry.Sleep(ctx, again)
 	}
 }
 
@@ -368,10 +366,7 @@ func (b *Board) rest(ctx context.Context) {
 	if !b.failed {
 		return
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(again):
-	}
+	retry.Sleep(ctx, again)
 }
 
 // announce wakes whoever waits. The caller holds mu.

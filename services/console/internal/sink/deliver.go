@@ -10,12 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/store"
@@ -601,8 +601,7 @@ func (d *Deliverer) drop(ctx context.Context, of *store.Sending, b batch, n int,
 
 // backoff has full jitter, so that sinks at one receiver are not all tried at once.
 func backoff(attempts int) time.Duration {
-	most := min(minBackoff<<min(attempts, 16), maxBackoff)
-	return minBackoff/2 + rand.N(most) //nolint:gosec // no secret
+	return minBackoff/2 + retry.Pause(attempts, minBackoff, maxBackoff)
 }
 
 // Test sends an event of type test to a sink, or sets a status at a Git host, and returns what the other side said, or why it does not take it.

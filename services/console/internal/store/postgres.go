@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
@@ -16,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -132,10 +133,7 @@ func listenPostgres(ctx context.Context, l *logins, wake func()) error {
 		if time.Since(start) > relistenMax {
 			wait = relistenMin
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(rand.N(wait)): //nolint:gosec // full jitter, no secret
-		}
+		retry.Sleep(ctx, retry.Between(0, wait))
 		wait = min(2*wait, relistenMax)
 	}
 	return nil

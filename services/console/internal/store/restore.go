@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 // maxBackupLine bounds one row of a backup, in bytes.
@@ -456,10 +458,8 @@ func postgresAlone(ctx context.Context, db *sql.DB) error {
 		case time.Now().After(until):
 			return ErrInUse
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, leavePause) {
 			return ctx.Err()
-		case <-time.After(leavePause):
 		}
 	}
 }

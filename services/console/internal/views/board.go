@@ -17,6 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -133,10 +134,8 @@ func (b *Board) Run(ctx context.Context) error {
 		if !b.Store.Shared() && !failed {
 			wait = pruneEvery // no other console writes
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/filter"
 	"fairlead.dev/services/console/internal/store"
@@ -164,13 +165,11 @@ func (b *Board) RunCurves(ctx context.Context) error {
 			b.Log.WarnContext(ctx, "curves of views may have gaps", "err", err)
 		}
 		failed = err != nil
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, time.Until(time.Now().Truncate(observeEvery).Add(observeEvery))) {
 			if loaded {
 				b.keepLast(ctx)
 			}
 			return nil
-		case <-time.After(time.Until(time.Now().Truncate(observeEvery).Add(observeEvery))):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/localca"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/distributor/internal/nudge"
 )
 
@@ -53,8 +54,8 @@ func watches(ctx context.Context, what, dir string, streams int, stdout io.Write
 			return err
 		}
 	}
-	if err := pause(ctx, settle); err != nil {
-		return err
+	if !retry.Sleep(ctx, settle) {
+		return ctx.Err()
 	}
 	used, err := s.during(ctx, timed)
 	if err != nil {
@@ -75,8 +76,8 @@ func (s *started) during(ctx context.Context, d time.Duration) (time.Duration, e
 	if err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, d); err != nil {
-		return 0, err
+	if !retry.Sleep(ctx, d) {
+		return 0, ctx.Err()
 	}
 	after, err := s.cpu()
 	return after - before, err
@@ -88,8 +89,8 @@ func (s *started) weigh(ctx context.Context) (int64, error) {
 		if err := s.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 			return 0, err
 		}
-		if err := pause(ctx, collect); err != nil {
-			return 0, err
+		if !retry.Sleep(ctx, collect) {
+			return 0, ctx.Err()
 		}
 	}
 	return s.resident()
@@ -110,15 +111,4 @@ func (a *agent) watch(ctx context.Context) error {
 		_ = stream.Close()
 	}()
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"path"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/distributor/internal/plan"
 	"fairlead.dev/services/distributor/internal/status"
 )
@@ -205,7 +205,7 @@ func (r *run) take(b brought) {
 	}
 	if is.settled = b.after == 0; !is.settled {
 		is.after = max(b.after, min(2*is.after, retryMost))
-		is.due = time.Now().Add(is.after + rand.N(is.after)) //nolint:gosec // jitter is no secret
+		is.due = time.Now().Add(retry.Between(is.after, 2*is.after))
 	}
 	r.known[b.service] = is
 }

@@ -1,9 +1,10 @@
 package pressure
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -75,7 +76,7 @@ func (p *Pace) Pause(waiting int64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.rate == 0 {
-		return leastPause + rand.N(unknownPause-leastPause) //nolint:gosec // jitter is no secret
+		return retry.Between(leastPause, unknownPause)
 	}
 	now := time.Now()
 	line := now.Add(p.takes(waiting) / overbooked)
@@ -87,5 +88,5 @@ func (p *Pace) Pause(waiting int64) time.Duration {
 		p.booked = next
 	}
 	spread := time.Duration(jitter * float64(pause))
-	return max(pause-rand.N(spread+1), leastPause+rand.N(time.Second)) //nolint:gosec // jitter is no secret
+	return max(retry.Between(pause-spread, pause), retry.Between(leastPause, leastPause+time.Second))
 }

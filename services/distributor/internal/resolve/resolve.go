@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor/internal/plan"
 )
@@ -247,21 +247,13 @@ func settle(tries map[plan.Want]*try, b batch) {
 			t.cold = time.Now()
 		}
 		if b.failed[w] {
-			t.due = time.Now().Add(backoff(t.failures))
+			t.due = time.Now().Add(retry.Pause(t.failures, firstRetry, lastRetry))
 			t.failures++
 			continue
 		}
 		// The plan closes it in a moment: don't ask the same again until then.
 		t.due = time.Now().Add(closing)
 	}
-}
-
-func backoff(failures int) time.Duration {
-	limit := lastRetry
-	if failures < 16 {
-		limit = min(limit, firstRetry<<failures)
-	}
-	return rand.N(limit) + 1 //nolint:gosec // jitter is no secret
 }
 
 // ask asks one question to its end: each artifact is told as soon as it is here, or the time for that is over.

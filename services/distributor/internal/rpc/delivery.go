@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/artifact/ticket"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -113,11 +113,11 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	now, wait := time.Now(), d.untilPoll(config, req.GetAgentConfig())
 	switch {
 	case missing || diff.Behind:
-		wait = spread(min(soon, d.deps.NextPoll))
+		wait = retry.Spread(min(soon, d.deps.NextPoll))
 	case diff.Pending:
-		wait = spread(min(d.pendingPoll(), d.deps.NextPoll))
+		wait = retry.Spread(min(d.pendingPoll(), d.deps.NextPoll))
 	case diff.Ahead:
-		wait = spread(min(believed, d.deps.NextPoll)) // its configuration waits
+		wait = retry.Spread(min(believed, d.deps.NextPoll)) // its configuration waits
 	}
 	if missing || diff.Behind {
 		diff.Revision = 0
@@ -284,13 +284,13 @@ func takesConfig(req *deliveryv1.SyncRequest) bool {
 func (d *Delivery) untilPoll(config *deliveryv1.AgentConfigDelivery, is *deliveryv1.AgentConfigState) time.Duration {
 	mean := d.nextPoll()
 	if config.GetDigest() == "" || is.GetInForce() != config.GetDigest() {
-		return spread(mean)
+		return retry.Spread(mean)
 	}
 	s := agentconfig.Merge(config.GetLayers())
 	mean = max(mean, s.PollInterval)
 	part := mean * time.Duration(max(s.PollJitter, usualJitter)) / 100
 	from, to := mean-part, min(mean+part, max(mean, longest))
-	return from + rand.N(to-from+1) //nolint:gosec // jitter is no secret
+	return retry.Between(from, to)
 }
 
 const (
@@ -324,11 +324,6 @@ func (d *Delivery) progressHold() *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(min(hold, longestHold))
-}
-
-// spread is a time from nine tenths of d to eleven: polls drift apart by themselves.
-func spread(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5+1) //nolint:gosec // jitter is no secret
 }
 
 // Report implements DeliveryService.

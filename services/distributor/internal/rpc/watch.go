@@ -2,13 +2,13 @@ package rpc
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"connectrpc.com/connect"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/distributor/internal/nudge"
 )
@@ -69,7 +69,7 @@ func (d *Delivery) open(ctx context.Context, w *nudge.Watcher, cluster string, o
 	d.deps.Seen.Mark(cluster, now)
 	return &stream{
 		cluster: cluster, watcher: w, out: out, seen: now,
-		end: now.Add(maxLife/2 + rand.N(maxLife/2)), //nolint:gosec // jitter is no secret
+		end: now.Add(retry.Between(maxLife/2, maxLife)),
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
@@ -81,7 +82,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		wait, err := h.flush(ctx)
 		if err != nil {
 			h.log.Info("tell the console what is delivered", "err", err)
-			if !backoff(ctx, failures) {
+			if !retry.Sleep(ctx, retry.Pause(failures, firstBackoff, lastBackoff)) {
 				return nil
 			}
 			failures++
@@ -95,10 +96,8 @@ func (h *Hub) Run(ctx context.Context) error {
 		case <-h.signal:
 		}
 		timer.Stop()
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, hubPause) {
 			return nil
-		case <-time.After(hubPause):
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/shares"
 	"fairlead.dev/services/distributor/internal/pressure"
 )
@@ -28,6 +28,8 @@ type Console interface {
 }
 
 const (
+	// The pause after a failed call has full jitter below a bound that doubles from first to last.
+	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
 	// callTimeout bounds one call to the console: less than agents wait for what becomes of their reports.
 	callTimeout = 20 * time.Second
 	// A call of reports should take reportsTime, and one of truths or of who was seen truthsTime: a call costs something by itself, whatever is in it; agents
@@ -149,10 +151,7 @@ func (r *Reports) Run(ctx context.Context) error {
 			r.send(ctx, batch, left != nil)
 		}
 		if len(batch) > fewReporters && left == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(callPause):
-			}
+			retry.Sleep(ctx, callPause)
 		}
 	}
 	return nil
@@ -264,18 +263,4 @@ func (p piece) next(now int, whole bool, took time.Duration, err error) int {
 		return min(2*now, p.most)
 	}
 	return now
-}
-
-// backoff waits a random part of a time that doubles up to half a minute. False: ctx ended.
-func backoff(ctx context.Context, failures int) bool {
-	limit := 30 * time.Second
-	if failures < 16 {
-		limit = min(limit, 500*time.Millisecond<<failures)
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(rand.N(limit) + 1): //nolint:gosec // jitter is no secret
-		return true
-	}
 }

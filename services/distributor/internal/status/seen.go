@@ -14,6 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -154,17 +155,15 @@ func (s *Seen) Run(ctx context.Context) error {
 		}
 		if err := s.flush(ctx); err != nil {
 			s.log.Info("tell the console who was seen", "err", err)
-			if !backoff(ctx, failures) {
+			if !retry.Sleep(ctx, retry.Pause(failures, firstBackoff, lastBackoff)) {
 				return nil
 			}
 			failures++
 			continue
 		}
 		failures = 0
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, seenPause) {
 			return nil
-		case <-time.After(seenPause):
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/distributor/internal/pressure"
 )
 
@@ -111,10 +112,8 @@ func (v *Views) Run(ctx context.Context) error {
 		var batch []*viewJob
 		batch, left = v.gather(first)
 		v.send(ctx, batch)
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, viewPause) {
 			return nil
-		case <-time.After(viewPause):
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -239,10 +239,10 @@ func (m *Mover) end(ctx context.Context, o owner.Owned, to string, err error, dr
 		delete(m.moves, o.UID)
 		m.deps.Log.InfoContext(ctx, "source handed over", "source", o.Name, "replica", to)
 	case draining, errors.Is(err, ErrCold):
-		mv.failures, mv.next = 0, time.Now().Add(cold/2+rand.N(cold)) //nolint:gosec // jitter
+		mv.failures, mv.next = 0, time.Now().Add(retry.Around(cold))
 	default:
 		mv.failures++
-		mv.next = time.Now().Add(rand.N(min(firstBackoff<<min(mv.failures-1, 10), mostBackoff))) //nolint:gosec // jitter
+		mv.next = time.Now().Add(retry.Pause(mv.failures-1, firstBackoff, mostBackoff))
 		if mv.failures == 1 && ctx.Err() == nil {
 			m.deps.Log.WarnContext(ctx, "source is not handed over; it is tried again", "source", o.Name, "replica", to, "err", err)
 		}

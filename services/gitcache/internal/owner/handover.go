@@ -3,11 +3,12 @@ package owner
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -182,7 +183,7 @@ func (l *loop) waitForTurn() time.Duration {
 	}
 	// An owner says within half a ttl that it is still there to a store that was flushed.
 	step := l.o.cfg.TTL * 5 / 8
-	return min(step*time.Duration(place), l.o.cfg.TTL) + rand.N(l.o.cfg.TTL/8) //nolint:gosec // jitter
+	return min(step*time.Duration(place), l.o.cfg.TTL) + retry.Between(0, l.o.cfg.TTL/8)
 }
 
 // askPoll asks for a poll; false: not owned.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// jitter spreads polls by a tenth of their interval to either side.
-	jitter = 10
 	// Retries of polls and publishes: full jitter below a bound that doubles from first to most.
 	firstBackoff = 2 * time.Second
 	mostBackoff  = 5 * time.Minute
@@ -366,8 +364,7 @@ func (t *tenure) schedulePoll(s Source, err error, retryAfter time.Duration) {
 	now := time.Now()
 	if err == nil {
 		t.failures = 0
-		i := s.pollInterval()
-		t.pollAt, t.notBefore = now.Add(i-i/jitter+rand.N(2*i/jitter)), time.Time{} //nolint:gosec // jitter
+		t.pollAt, t.notBefore = now.Add(retry.Spread(s.pollInterval())), time.Time{}
 	} else {
 		t.notBefore = now.Add(retryAfter)
 		if t.failures == 0 || !t.planned.After(now) { // else webhooks during an outage would lengthen the pause with each push
@@ -376,7 +373,7 @@ func (t *tenure) schedulePoll(s Source, err error, retryAfter time.Duration) {
 		}
 		t.pollAt = laterOf(t.planned, t.notBefore)
 		if retryAfter > 0 {
-			t.pollAt = laterOf(t.planned, t.notBefore.Add(rand.N(firstBackoff))) //nolint:gosec // jitter
+			t.pollAt = laterOf(t.planned, t.notBefore.Add(retry.Between(0, firstBackoff)))
 		}
 	}
 	t.planned = time.Time{}
@@ -385,8 +382,7 @@ func (t *tenure) schedulePoll(s Source, err error, retryAfter time.Duration) {
 
 // jitteredPause is a pause with full jitter, but never none.
 func jitteredPause(failures int) time.Duration {
-	bound := min(firstBackoff<<min(failures-1, 16), mostBackoff)
-	return minPause + rand.N(bound) //nolint:gosec // jitter
+	return minPause + retry.Pause(failures-1, firstBackoff, mostBackoff)
 }
 
 func (t *tenure) publishIfDue(ctx context.Context) error {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/hubsecret"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
@@ -142,10 +142,8 @@ func (o *Owner) Run(ctx context.Context) error {
 	defer gone.Stop()
 	for {
 		o.followCatalog(ctx, &running)
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, followPause) {
 			return nil
-		case <-time.After(followPause):
 		}
 		select {
 		case <-ctx.Done():
@@ -283,9 +281,7 @@ func (o *Owner) HostAnswered(ctx context.Context, host string) {
 	if !slices.ContainsFunc(o.allLoops(), waits) || !o.knowAnswered(host) {
 		return
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(rand.N(announceSpread)): //nolint:gosec // jitter
+	if retry.Sleep(ctx, retry.Between(0, announceSpread)) {
 		o.wakeHost(host, nil)
 	}
 }

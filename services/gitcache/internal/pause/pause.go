@@ -3,8 +3,9 @@
 package pause
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -45,7 +46,7 @@ func (p Pauses) Add(key string, err error, most time.Duration) {
 		clear(p)
 	}
 	bound := min(first<<min(before.times, 16), most)
-	p[key] = pause{err: err, times: before.times + 1, until: time.Now().Add(bound/2 + rand.N(bound))} //nolint:gosec // jitter
+	p[key] = pause{err: err, times: before.times + 1, until: time.Now().Add(retry.Around(bound))}
 }
 
 // AddLong pauses objects for long at once: a pack breaks a limit each time that it comes, and costs what the limit

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/gitcache/internal/build"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -311,11 +311,11 @@ func (s *Standby) planSource(c *standing, now time.Time) {
 	case c.wanted:
 		published := fingerprintOf(s.deps.Catalog.Heads(c.name))
 		if c.due.IsZero() || published != c.published && c.failures == 0 && c.due.After(now.Add(passEvery)) {
-			c.due = now.Add(rand.N(passEvery)) //nolint:gosec // jitter
+			c.due = now.Add(retry.Between(0, passEvery))
 		}
 		c.published = published
 	case c.due.IsZero():
-		c.due = now.Add(keepFor + rand.N(keepFor/4)) //nolint:gosec // jitter
+		c.due = now.Add(retry.Between(keepFor, keepFor*5/4))
 	}
 }
 
@@ -420,10 +420,10 @@ func (s *Standby) settleLook(ctx context.Context, r result) {
 		if r.outcome.news {
 			pause = confirmAfter
 		}
-		c.due = time.Now().Add(pause/2 + rand.N(pause)) //nolint:gosec // jitter
+		c.due = time.Now().Add(retry.Around(pause))
 	default:
 		c.failures++
-		c.due = time.Now().Add(rand.N(min(firstBackoff<<min(c.failures, 10), mostBackoff))) //nolint:gosec // jitter
+		c.due = time.Now().Add(retry.Pause(c.failures, firstBackoff, mostBackoff))
 	}
 	if !c.wanted {
 		c.due = time.Time{} // the next pass says when to look whether it can go

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -128,12 +129,7 @@ func (d *Directory) writeSome(ctx context.Context) (more bool) {
 	d.mu.Lock()
 	maps.Copy(d.waiting, part)
 	d.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(retryAfter):
-		return true
-	}
+	return retry.Sleep(ctx, retryAfter)
 }
 
 func (d *Directory) writeOne(ctx context.Context, session, cluster string) error {

@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/wildcard"
 )
 
@@ -467,10 +468,8 @@ func (c *cast) putPiece(ctx context.Context, piece *consolev1.AppendRecordingReq
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, sendPause) {
 			return err
-		case <-time.After(sendPause):
 		}
 	}
 }

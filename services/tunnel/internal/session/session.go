@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -208,10 +209,7 @@ func (r *Registry) Drain(ctx context.Context) {
 	defer ending.Wait()
 	for i, s := range r.List() {
 		if i%goAwayAtOnce == goAwayAtOnce-1 {
-			select {
-			case <-ctx.Done():
-			case <-time.After(goAwayEvery):
-			}
+			retry.Sleep(ctx, goAwayEvery)
 		}
 		ending.Go(func() {
 			s.Drain(ctx, "this tunnel replica is restarting: dial again")

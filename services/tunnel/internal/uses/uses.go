@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/retry"
 )
 
 const (
@@ -65,7 +65,7 @@ func (r *Reporter) Note(by identity.Identity, at time.Time) {
 
 // Run reports until ctx ends. Uses that the console did not take in stay.
 func (r *Reporter) Run(ctx context.Context) error {
-	backoff := hub.Backoff{Floor: pause, Max: maxWait}
+	backoff := retry.Backoff{Floor: pause, Max: maxWait}
 	for {
 		select {
 		case <-ctx.Done():
@@ -77,12 +77,10 @@ func (r *Reporter) Run(ctx context.Context) error {
 			r.log.InfoContext(ctx, "report tokens of agents to the console", "err", err)
 			wait = backoff.After(err)
 		} else {
-			backoff = hub.Backoff{Floor: pause, Max: maxWait}
+			backoff = retry.Backoff{Floor: pause, Max: maxWait}
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, wait) {
 			return nil
-		case <-time.After(wait):
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"path"
 	"reflect"
 	"regexp"
@@ -24,6 +23,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 
+	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -222,7 +222,7 @@ func renewalTime(value reflect.Value) time.Time {
 	if life < time.Hour {
 		return time.Time{} // the certificate would be made again and again
 	}
-	return certificate.NotBefore.Add(life/3*2 - rand.N(life/12)).UTC().Truncate(time.Second) //nolint:gosec // a spread
+	return certificate.NotBefore.Add(retry.Between(life/3*2-life/12, life/3*2)).UTC().Truncate(time.Second)
 }
 
 // marked is what is put before each template of a chart: the engine does not say which one it renders. The mark gives no
