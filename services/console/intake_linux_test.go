@@ -337,8 +337,12 @@ func TestAServiceOfALargeFleetCostsWhatItCostsInASmallOne(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("INTAKE")); err == nil { // the long form: INTAKE=300 compares 3,000 clusters with 300
 		small, large = n, 10*n
 	}
+	db := func() string { return "" }
+	if os.Getenv("INTAKE_POSTGRES") != "" {
+		db = func() string { return postgres.Database(t) }
+	}
 	each := func(clusters int) (cpu, written float64) {
-		c := startIntake(t, "", clusters).firstDelivery(t)
+		c := startIntake(t, db(), clusters).firstDelivery(t)
 		n := float64(clusters * intakeServices)
 		return c.cpu.Seconds() / n, float64(c.written) / n
 	}

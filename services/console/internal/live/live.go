@@ -133,7 +133,7 @@ type Board struct {
 	derived time.Time
 	// sources is what services' states depend on of theirs.
 	sources map[word]*catalog.Source
-	seen    map[store.Touch]bool // touches by other consoles that were taken in
+	seen    map[store.Touch]bool // touches that were taken in, the console's own among them
 	looked  time.Time            // everything that was committed by then was taken in
 	handed  int64                // touches whose resources are marked
 	failed  bool
@@ -188,6 +188,7 @@ func (b *Board) touched(t store.Touched) {
 	b.pending.Sources = append(b.pending.Sources, t.Sources...)
 	b.pending.Reports = append(b.pending.Reports, t.Reports...)
 	b.pending.Hubs = append(b.pending.Hubs, t.Hubs...)
+	b.pending.Own = append(b.pending.Own, t.Own...)
 	b.pendingMu.Unlock()
 	select {
 	case b.wake <- struct{}{}:
@@ -390,6 +391,9 @@ func (b *Board) takeTouched() {
 	t, touches := b.pending, b.touches
 	b.pending = store.Touched{}
 	b.pendingMu.Unlock()
+	for _, own := range t.Own {
+		b.seen[own] = true
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.touch(t)

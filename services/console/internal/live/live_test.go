@@ -30,14 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A status that another console writes while this one can't look, for however long, is not missed.
-func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
-	t.Parallel()
-	url := postgres.Database(t)
-	box, err := seal.Ensure(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+func openStore(t *testing.T, url string) *store.Store {
+	t.Helper()
 	s, err := store.New(url, store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +40,18 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// A status that another console writes while this one can't look, for however long, is not missed.
+func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
+	t.Parallel()
+	url := postgres.Database(t)
+	box, err := seal.Ensure(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, url)
 	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler)})
 	cluster, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true})
 	if err != nil {
@@ -69,6 +75,41 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	b.look(t.Context())
 	if at := (store.Ref{Kind: store.KindCluster, Name: "edge-1"}); !b.later[at] {
 		t.Errorf("to be read anew are %v", b.later)
+	}
+}
+
+// What this console wrote is not read anew when the board looks for what other consoles wrote; a later write of another console is.
+func TestTheBoardReadsItsOwnWritesOnce(t *testing.T) {
+	t.Parallel()
+	url := postgres.Database(t)
+	s, other := openStore(t, url), openStore(t, url)
+	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Log: slog.New(slog.DiscardHandler)})
+	cluster, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
+	b.looked = b.Now()
+	const service = "00000000-0000-7000-8000-000000000001"
+	at := store.Ref{Kind: store.KindService, Name: "web"}
+	b.byUID[service] = &row{kind: at.Kind, name: at.Name, uid: service}
+	say := func(s *store.Store, sequence int64) {
+		t.Helper()
+		if _, err := s.PutReports(t.Context(), []store.Report{{Service: service, Cluster: cluster.Meta.UID, Sequence: sequence, State: []byte("{}")}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(s, 1)
+	if b.takeTouched(); !b.later[at] {
+		t.Fatal("the console's own report is not read")
+	}
+	delete(b.later, at) // as once it is read
+	if b.look(t.Context()); b.later[at] {
+		t.Error("the console's own report is read again")
+	}
+	say(other, 2)
+	if b.look(t.Context()); !b.later[at] {
+		t.Error("the report of another console is not read")
 	}
 }
 

@@ -291,7 +291,7 @@ func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step)
 		" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))",
 		func(stmt *sql.Stmt) error {
 			for _, p := range steps {
-				written, err := wrote(stmt.ExecContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message))
+				written, err := hasWritten(stmt.ExecContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message))
 				if err != nil {
 					return fmt.Errorf("write deployment: %w", err)
 				}

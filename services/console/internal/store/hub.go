@@ -35,6 +35,7 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 	}
 	uids := sortedKeys(states)
 	var healthy []became
+	var wrote []Touch
 	touched := Touched{Services: uids}
 	err = s.status(ctx, &touched, events, func(ctx context.Context, tx *sql.Tx) (kept map[ReportKey]bool, err error) {
 		if len(begun) > 0 { // before any row: a console of an earlier version that writes the same ones takes it first
@@ -42,13 +43,14 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 				return nil, err
 			}
 		}
-		if kept, err = s.putHub(ctx, tx, uids, states, read); err != nil {
+		if kept, wrote, err = s.putHub(ctx, tx, uids, states, read); err != nil {
 			return nil, err
 		}
 		ours := slices.DeleteFunc(slices.Clone(begun), func(d Deployment) bool { return !kept[ReportKey{Service: d.Service}] })
 		healthy, err = s.beginDeployments(ctx, tx, ours, stepsOf)
 		lost = slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return kept[ReportKey{Service: uid}] })
 		touched = hubsTold(uids, kept, values)
+		touched.Own = wrote
 		return kept, err
 	})
 	if err == nil {
@@ -67,11 +69,15 @@ func hubsTold(uids []string, kept map[ReportKey]bool, values map[string]any) (t 
 	return t
 }
 
-// putHub writes hub truths, as putReports does reports, and returns those that it wrote.
-func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (kept map[ReportKey]bool, err error) {
+// putHub writes hub truths, as putReports does reports, and returns those that it wrote, where consoles share the database with their touches.
+func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (kept map[ReportKey]bool, wrote []Touch, err error) {
 	kept = make(map[ReportKey]bool, len(uids))
 	if s.dialect.arrays {
-		return kept, s.putHubTogether(ctx, tx, uids, states, read, kept)
+		wrote, err = s.putHubTogether(ctx, tx, uids, states, read)
+		for _, t := range wrote {
+			kept[ReportKey{Service: t.UID}] = true
+		}
+		return kept, wrote, err
 	}
 	err = prepared(ctx, tx, "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
 		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time WHERE hub.state = $3", func(stmt *sql.Stmt) error {
@@ -80,7 +86,7 @@ func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, r
 			if state, known := read[uid]; known {
 				was = string(state)
 			}
-			written, err := wrote(stmt.ExecContext(ctx, uid, string(states[uid]), was))
+			written, err := hasWritten(stmt.ExecContext(ctx, uid, string(states[uid]), was))
 			if err != nil {
 				return err
 			}
@@ -90,12 +96,12 @@ func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, r
 		}
 		return nil
 	})
-	return kept, err
+	return kept, nil, err
 }
 
 // putHubTogether is putHub in a statement for those that are new and one for the others. Rows are locked in the order of services, so that consoles
 // can't wait for each other.
-func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte, kept map[ReportKey]bool) error {
+func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (wrote []Touch, err error) {
 	var added, addedStates, changed, changedStates, was []string
 	for _, uid := range uids {
 		if before, known := read[uid]; known {
@@ -105,28 +111,26 @@ func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, s
 		}
 	}
 	write := func(statement string, args ...any) error {
-		rows, err := tx.QueryContext(ctx, statement, args...)
-		_, err = collect(rows, err, func(rows *sql.Rows) (k ReportKey, err error) {
-			err = rows.Scan(&k.Service)
-			kept[k] = true
-			return k, err
-		})
+		rows, err := tx.QueryContext(ctx, statement+" RETURNING service_uid, touch_time", args...)
+		part, err := collect(rows, err, touchIn(hubTable))
+		wrote = append(wrote, part...)
 		return err
 	}
 	if len(changed) > 0 {
 		err := write("UPDATE hub SET state = new.said, touch_time = "+s.dialect.now+
 			" FROM (SELECT p.uid, p.said FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[]), CAST($3 AS TEXT[])) AS p (uid, said, was)"+
 			" JOIN hub h ON h.service_uid = p.uid AND h.state = p.was ORDER BY h.service_uid FOR UPDATE OF h) new"+
-			" WHERE service_uid = new.uid RETURNING service_uid", changed, changedStates, was)
+			" WHERE service_uid = new.uid", changed, changedStates, was)
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if len(added) == 0 {
-		return nil
+		return wrote, nil
 	}
-	return write("INSERT INTO hub (service_uid, state, touch_time) SELECT uid, said, "+s.dialect.now+
-		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS new (uid, said) ON CONFLICT (service_uid) DO NOTHING RETURNING service_uid", added, addedStates)
+	err = write("INSERT INTO hub (service_uid, state, touch_time) SELECT uid, said, "+s.dialect.now+
+		" FROM unnest(CAST($1 AS TEXT[]), CAST($2 AS TEXT[])) AS new (uid, said) ON CONFLICT (service_uid) DO NOTHING", added, addedStates)
+	return wrote, err
 }
 
 // PutHubRefs keeps what is known of refs. Refs of sources that are gone are passed over.

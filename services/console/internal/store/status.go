@@ -193,6 +193,7 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 		touched.Services = append(touched.Services, r.Service)
 	}
 	var healthy []became
+	var own []Touch
 	err = s.status(ctx, &touched, events, func(ctx context.Context, tx *sql.Tx) (_ map[ReportKey]bool, err error) {
 		if len(steps) > 0 {
 			if err := s.dialect.lock(ctx, tx, s.dialect.lockSteps); err != nil {
@@ -203,10 +204,11 @@ func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, 
 		if err != nil {
 			return nil, err
 		}
-		if kept, err = s.putReports(ctx, tx, standing, now); err != nil {
+		if kept, own, err = s.putReports(ctx, tx, standing, now); err != nil {
 			return nil, err
 		}
 		touched = told(reports, kept, now)
+		touched.Own = own
 		ours := slices.DeleteFunc(slices.Clone(steps), func(p Step) bool { return p.Of != ReportKey{} && !kept[p.Of] })
 		healthy, err = s.dialect.stepDeployments(ctx, tx, ours)
 		return kept, err
@@ -263,11 +265,12 @@ func (v View) revisionsOf(ctx context.Context, uids []string) (map[string]int64,
 }
 
 // putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in few. putReports returns the reports that
-// were written.
-func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) (kept map[ReportKey]bool, err error) {
+// were written, where consoles share the database with their touches.
+func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) (kept map[ReportKey]bool, own []Touch, err error) {
 	kept = make(map[ReportKey]bool, len(reports))
 	if s.dialect.arrays {
-		return kept, s.putReportsTogether(ctx, tx, reports, now, kept)
+		own, err = s.putReportsTogether(ctx, tx, reports, now, kept)
+		return kept, own, err
 	}
 	query := s.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+s.dialect.now+")") + " AND ($6 IS NULL OR reports.sequence = $6)"
 	err = prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
@@ -276,7 +279,7 @@ func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, no
 			if r.Basis != nil {
 				before = r.Basis.Sequence
 			}
-			written, err := wrote(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, string(r.State), before))
+			written, err := hasWritten(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, string(r.State), before))
 			if err != nil {
 				return err
 			}
@@ -286,12 +289,12 @@ func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, no
 		}
 		return nil
 	})
-	return kept, err
+	return kept, nil, err
 }
 
 // putReportsTogether is putReports in a statement for reports that are the first of their services, one for those that follow another, and one for
 // those without a basis. Rows are locked in the order of services, so that consoles can't wait for each other.
-func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Report, now int64, kept map[ReportKey]bool) error {
+func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Report, now int64, kept map[ReportKey]bool) (own []Touch, err error) {
 	var first, next, free []Report
 	for i, r := range reports {
 		switch {
@@ -327,20 +330,23 @@ func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Re
 				before[i] = r.Basis.Sequence
 			}
 		}
-		rows, err := tx.QueryContext(ctx, part.text+" RETURNING service_uid, cluster_uid", services, clusters, numbers, now, states, before)
-		if _, err = collect(rows, err, func(rows *sql.Rows) (k ReportKey, err error) {
-			err = rows.Scan(&k.Service, &k.Cluster)
-			kept[k] = true
-			return k, err
-		}); err != nil {
-			return err
+		rows, err := tx.QueryContext(ctx, part.text+" RETURNING service_uid, cluster_uid, touch_time", services, clusters, numbers, now, states, before)
+		wrote, err := collect(rows, err, func(rows *sql.Rows) (Touch, error) {
+			t, cluster := Touch{Table: reportTable}, ""
+			err := rows.Scan(&t.UID, &cluster, &t.Time)
+			kept[ReportKey{t.UID, cluster}] = true
+			return t, err
+		})
+		if err != nil {
+			return nil, err
 		}
+		own = append(own, wrote...)
 	}
-	return nil
+	return own, nil
 }
 
-// wrote says whether a statement wrote a row.
-func wrote(result sql.Result, err error) (bool, error) {
+// hasWritten says whether a statement wrote a row.
+func hasWritten(result sql.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err
 	}

@@ -14,6 +14,8 @@ type Touched struct {
 	Reports []Report
 	// Hubs were written about other services, and nothing else was.
 	Hubs []Hub
+	// Own are the touches of Reports and Hubs, and of the reports of Services, where consoles share the database: View.Touched returns these, too.
+	Own []Touch
 }
 
 // Hub is the truth of the hub about a service, as the caller of PutHub has it.
@@ -39,16 +41,23 @@ type Touch struct {
 	Time  int64
 }
 
+const hubTable, reportTable = "hub", "reports"
+
+// touchIn scans the touches of a table: a uid and a time.
+func touchIn(table string) func(*sql.Rows) (Touch, error) {
+	return func(rows *sql.Rows) (Touch, error) {
+		t := Touch{Table: table}
+		return t, rows.Scan(&t.UID, &t.Time)
+	}
+}
+
 // Touched returns what was written within some time, by any console and by the database's clock. A write that is slow to commit
 // comes with a time of up to the length of its transaction ago.
 func (v View) Touched(ctx context.Context, within time.Duration) ([]Touch, error) {
 	var out []Touch
-	for _, of := range []struct{ table, uid string }{{"hub", "service_uid"}, {"hub_refs", "source_uid"}, {"reports", "service_uid"}, {"seen", "cluster_uid"}} {
+	for _, of := range []struct{ table, uid string }{{hubTable, "service_uid"}, {"hub_refs", "source_uid"}, {reportTable, "service_uid"}, {"seen", "cluster_uid"}} {
 		rows, err := v.q.QueryContext(ctx, "SELECT "+of.uid+", touch_time FROM "+of.table+" WHERE touch_time >= "+v.dialect.now+" - $1", within.Microseconds())
-		list, err := collect(rows, err, func(rows *sql.Rows) (Touch, error) {
-			t := Touch{Table: of.table}
-			return t, rows.Scan(&t.UID, &t.Time)
-		})
+		list, err := collect(rows, err, touchIn(of.table))
 		if err != nil {
 			return nil, fmt.Errorf("read touched %s: %w", of.table, err)
 		}

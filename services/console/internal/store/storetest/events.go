@@ -169,7 +169,7 @@ func testTouch(t *testing.T, open Open) {
 		defer mu.Unlock()
 		got.Services, got.Clusters, got.Sources = append(got.Services, touched.Services...), append(got.Clusters,
 			touched.Clusters...), append(got.Sources, touched.Sources...)
-		got.Hubs = append(got.Hubs, touched.Hubs...)
+		got.Hubs, got.Own = append(got.Hubs, touched.Hubs...), append(got.Own, touched.Own...)
 	})
 	source, cluster := create(t, s, draft(store.KindSource, "shop", "{}")), create(t, s, draft(store.KindCluster, "edge-1", "{}"))
 	service := create(t, s, draft(store.KindService, "web", "{}"))
@@ -195,6 +195,9 @@ func testTouch(t *testing.T, open Open) {
 		list, err := v.Touched(ctx, time.Minute)
 		for _, touch := range list {
 			found.Add(touch)
+			if isOwn := slices.Contains(got.Own, touch); isOwn != (s.Shared() && (touch.Table == "hub" || touch.Table == "reports")) {
+				t.Errorf("%+v is said to be the console's own: %t", touch, isOwn)
+			}
 		}
 		return err
 	})
