@@ -121,9 +121,13 @@ spec:
   {{- with $root.Values.priorityClassName }}
   priorityClassName: {{ . | quote }}
   {{- end }}
+  {{- /* Not a second constraint: the scheduler leaves out nodes that lack the label of any of them, and where nodes have no zones that is all of them. */}}
   topologySpreadConstraints:
     - {maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {{ include "hub.selector" . }}}}
-    - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {{ include "hub.selector" . }}}}
+  affinity:
+    podAntiAffinity:
+      preferredDuringSchedulingIgnoredDuringExecution:
+        - {weight: 100, podAffinityTerm: {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {{ include "hub.selector" . }}}}}
   terminationGracePeriodSeconds: {{ .grace | default 45 }}
   securityContext:
     {{- include "hub.podSecurity" $root | nindent 4 }}
