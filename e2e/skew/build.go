@@ -10,14 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
+	"fairlead.dev/e2e/commits"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/platform/lockfile"
 )
-
-// errHistory says that this clone lacks the earlier commit.
-var errHistory = errors.New("this clone of the repository has no history")
 
 // shortID is how much of a commit's id a version says.
 const shortID = 12
@@ -25,18 +22,7 @@ const shortID = 12
 // build makes the programs of an earlier commit, as `make build` does, and returns their folder. The folder is in a cache
 // outside of the work tree, by commit and compiler.
 func build(ctx context.Context, commit string) (string, error) {
-	git := func(args ...string) (string, error) {
-		out, err := process.Run(ctx, nil, "", "git", args...)
-		return strings.TrimSpace(out), err
-	}
-	if _, err := git("cat-file", "-e", commit+"^{commit}"); err != nil {
-		shallow, _ := git("rev-parse", "--is-shallow-repository") // else the first error is told alone
-		if shallow == "true" {
-			return "", fmt.Errorf("%w: commit %.8s can't be built from a shallow one. Run `git fetch --unshallow`", errHistory, commit)
-		}
-		return "", fmt.Errorf("find commit %.8s: %w", commit, err)
-	}
-	top, err := git("rev-parse", "--show-toplevel")
+	top, err := commits.Find(ctx, ".", commit)
 	if err != nil {
 		return "", err
 	}
@@ -83,24 +69,18 @@ func cacheFolder() (string, error) {
 }
 
 func compile(ctx context.Context, top, commit, temp, out string) error {
-	archive, tree := filepath.Join(temp, "tree.tar"), filepath.Join(temp, "tree")
-	if err := os.Mkdir(tree, 0o750); err != nil {
+	tree := filepath.Join(temp, "tree")
+	if err := commits.CheckOut(ctx, top, commit, tree); err != nil {
 		return err
-	}
-	steps := [][]string{
-		{"git", "-C", top, "archive", "--format=tar", "--output=" + archive, commit},
-		{"tar", "-xf", archive, "-C", tree},
 	}
 	ldflags := "-s -w -X fairlead.dev/platform/version.Version=" + commit[:shortID]
 	for _, p := range []string{
 		"./services/console/cmd/console", "./services/gitcache/cmd/gitcache", "./services/distributor/cmd/distributor",
 		"./services/tunnel/cmd/tunnel", "./services/agent/cmd/agent", "./services/agent/cmd/agent-render",
 	} {
-		steps = append(steps, []string{"go", "-C", tree, "build", "-trimpath", "-ldflags", ldflags, "-o", filepath.Join(out, filepath.Base(p)), p})
-	}
-	for _, step := range steps {
 		// The workspace is that of the commit.
-		if _, err := process.Run(ctx, []string{"GOWORK=", "CGO_ENABLED=0"}, "", step[0], step[1:]...); err != nil {
+		if _, err := process.Run(ctx, []string{"GOWORK=", "CGO_ENABLED=0"}, "",
+			"go", "-C", tree, "build", "-trimpath", "-ldflags", ldflags, "-o", filepath.Join(out, filepath.Base(p)), p); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/e2e/commits"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
 )
@@ -32,7 +33,7 @@ func startConsole(ctx context.Context, t *testing.T, commit string) *console {
 		t.Fatal(err)
 	}
 	earlier, err := build(ctx, commit)
-	if errors.Is(err, errHistory) {
+	if errors.Is(err, commits.ErrHistory) {
 		t.Skipf("no version skew is tested: %v", err)
 	}
 	if err != nil {

@@ -10,15 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/e2e/commits"
 	"fairlead.dev/e2e/stack"
 )
 
-const (
-	// reference is the commit that upgrades are promised from.
-	reference = "70da991f8266bc24eea4abc4ed9e88e17c7a6b3d"
-	// firstInPod is the first commit of main whose console starts in a pod: with an fsGroup, and as a random user.
-	firstInPod = "a99eabdbd24dc2b37fc1b9f81f8e02db322ed0f1"
-)
+// reference is the commit that upgrades are promised from.
+const reference = "70da991f8266bc24eea4abc4ed9e88e17c7a6b3d"
 
 func TestMain(m *testing.M) {
 	flag.Bool("long", false, "each order of an upgrade from each commit, as `make skew` does")
@@ -75,7 +72,7 @@ func TestEachOrderOfAnUpgradeWorksAndGoesBack(t *testing.T) {
 	if !long() {
 		t.Skip("one replica of each kind is enough here; `make skew` tries each order")
 	}
-	for _, commit := range []string{reference, firstInPod} {
+	for _, commit := range []string{reference, commits.FirstInPod} {
 		for name, order := range map[string][]string{
 			"hub first":      slices.Concat(consoles, gitcaches, distributors, tunnels, agents),
 			"agents first":   slices.Concat(agents, consoles, tunnels, gitcaches, distributors),

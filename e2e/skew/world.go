@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/e2e/commits"
 	"fairlead.dev/e2e/process"
 	"fairlead.dev/e2e/stack"
 	"fairlead.dev/platform/client"
@@ -85,7 +86,7 @@ func start(ctx context.Context, t *testing.T, commit string) *world {
 	}
 	began := time.Now()
 	earlier, err := build(ctx, commit)
-	if errors.Is(err, errHistory) {
+	if errors.Is(err, commits.ErrHistory) {
 		t.Skipf("no version skew is tested: %v", err)
 	}
 	if err != nil {
