@@ -18,6 +18,7 @@ import (
 
 	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/profile"
 	"fairlead.dev/platform/version"
 )
 
@@ -154,7 +155,7 @@ func (s *Server) closed(verifier identity.Verifier, services []string) []Mount {
 		HTTP("GET /metrics", s.metrics(verifier), identity.RoleOpen), // the handler asks by itself
 		HTTP("GET /version", http.HandlerFunc(s.serveVersion), identity.RoleAny),
 		HTTP("GET /debug/log", s.debug(s.serveLog), observers),
-		HTTP("GET /debug/pprof/{profile}", s.debug(s.serveProfile), observers),
+		HTTP("GET /debug/pprof/{profile}", s.debug(profile.Serve), observers),
 		HTTP(v1, endOnDrain(reflectV1), operators),
 		HTTP(alpha, endOnDrain(reflectAlpha), operators),
 	}

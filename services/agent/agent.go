@@ -531,7 +531,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("agent runs", "version", version.String(), "distributors", member.Endpoints.Distributors)
 	a.distributors.Set(member.Endpoints.Distributors)
 	group, ctx := errgroup.WithContext(cluster.LogTo(ctx, a.log))
-	for _, run := range []func(context.Context) error{a.renewer.Run, a.lead, a.beReached, a.lookAtVersion, a.serveHealth, a.config.Run} {
+	for _, run := range []func(context.Context) error{a.renewer.Run, a.lead, a.beReached, a.lookAtVersion, a.serveHealth, a.serveDebug, a.config.Run} {
 		group.Go(func() error { return run(ctx) })
 	}
 	return group.Wait()

@@ -63,6 +63,15 @@ func (a *Agent) serveHealth(ctx context.Context) error {
 		Handler: a.healthHandler(a.metrics(loopback(listener.Addr()))), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout,
 		WriteTimeout: 2 * headerTimeout, MaxHeaderBytes: 16 << 10,
 	}
+	a.log.Info("health checks are served", "address", listener.Addr().String())
+	if err := serveUntil(ctx, listener, server); err != nil {
+		return fmt.Errorf("serve health checks: %w", err)
+	}
+	return nil
+}
+
+// serveUntil serves until ctx ends, and lets requests on their way end for a moment.
+func serveUntil(ctx context.Context, listener net.Listener, server *http.Server) error {
 	stop := context.AfterFunc(ctx, func() {
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
@@ -71,9 +80,8 @@ func (a *Agent) serveHealth(ctx context.Context) error {
 		}
 	})
 	defer stop()
-	a.log.Info("health checks are served", "address", listener.Addr().String())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve health checks: %w", err)
+		return err
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func debugBundle(a *app.App) *cobra.Command {
 		Short: "Write an archive with versions, states, logs, metrics and profiles of all parts",
 		Long: `Write an archive that another person can look into without access to the installation: what "fairlead check" finds, the
 resources with their states, events, and of each service of the hub its version, readiness, the end of its log, metrics and profiles.
-Of connected clusters the agent's pods and logs are read through the tunnel. With --kubeconfig or --kube-context, also the pods, events and logs
+Of connected clusters the agent's pods, logs, metrics and profiles are read through the tunnel, the latter two by kubectl exec. With --kubeconfig or --kube-context, also the pods, events and logs
 of all replicas of the hub, as kubectl sees them.
 
 Secrets are masked: the tokens of this command, values by the name that they have (password, token, ...), and what is known by its form,
@@ -212,37 +212,47 @@ func (b *bundling) addServices(ctx context.Context, h *hub.Hub) error {
 	return nil
 }
 
-func (b *bundling) addService(ctx context.Context, h *hub.Hub, folder, url string) error {
-	for _, part := range []struct {
-		name, path string
-		profile    bool
-		limit      time.Duration
-	}{
-		{"version.json", "/version", false, 0},
-		{"ready.txt", "/readyz", false, 0},
-		{"log.txt", "/debug/log", false, 0},
+// part is what a program tells of itself.
+type part struct {
+	name, path string
+	profile    bool
+	limit      time.Duration // how long making it takes
+}
+
+// profiles are metrics and profiles, which all programs have.
+func (b *bundling) profiles() []part {
+	list := []part{
 		{"metrics.txt", "/metrics", false, 0},
 		{"goroutines.txt", "/debug/pprof/goroutine?debug=1", false, 0},
 		{"heap.pb.gz", "/debug/pprof/heap", true, 0},
 		{"allocs.pb.gz", "/debug/pprof/allocs", true, 0},
 		{"mutex.pb.gz", "/debug/pprof/mutex", true, 0},
-		{"cpu.pb.gz", fmt.Sprintf("/debug/pprof/cpu?seconds=%.0f", b.cpu.Seconds()), true, b.cpu},
-	} {
-		name := folder + "/" + part.name
-		if part.name == "cpu.pb.gz" && b.cpu < time.Second {
-			continue
-		}
-		content, err := b.readURL(ctx, h, url+part.path, hub.CallTimeout+part.limit)
-		if err == nil && part.profile {
-			err = b.bundle.AddProfile(name, content)
-		} else {
-			err = b.addText(name, content, err)
-		}
-		if err != nil {
+	}
+	if b.cpu >= time.Second {
+		list = append(list, part{"cpu.pb.gz", fmt.Sprintf("/debug/pprof/cpu?seconds=%.0f", b.cpu.Seconds()), true, b.cpu})
+	}
+	return list
+}
+
+func (b *bundling) addService(ctx context.Context, h *hub.Hub, folder, url string) error {
+	for _, p := range append([]part{
+		{"version.json", "/version", false, 0},
+		{"ready.txt", "/readyz", false, 0},
+		{"log.txt", "/debug/log", false, 0},
+	}, b.profiles()...) {
+		content, err := b.readURL(ctx, h, url+p.path, hub.CallTimeout+p.limit)
+		if err := b.addPart(folder+"/"+p.name, p, content, err); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (b *bundling) addPart(name string, p part, content []byte, err error) error {
+	if err == nil && p.profile {
+		return b.bundle.AddProfile(name, content)
+	}
+	return b.addText(name, content, err)
 }
 
 // readURL asks a service for something, again while it is busy with another profile.
@@ -338,7 +348,7 @@ func (b *bundling) temporaryKubeconfig(ctx context.Context, h *hub.Hub, cluster 
 // addPods gathers what a namespace has of ours: states, events, and the logs of containers, also of those that ended before.
 func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []string) error {
 	kubectl := func(args ...string) ([]byte, error) {
-		return runKubectlAt(ctx, at, append(args, "--namespace="+namespace)...)
+		return runKubectlAt(ctx, at, append([]string{"--namespace=" + namespace}, args...)...)
 	}
 	for _, part := range []struct {
 		name string
@@ -363,6 +373,12 @@ func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []s
 					RestartCount int
 				}
 			}
+			Spec struct {
+				Containers []struct {
+					Name string
+					Args []string
+				}
+			}
 		}
 	}
 	if err == nil {
@@ -373,6 +389,11 @@ func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []s
 		return nil
 	}
 	for _, pod := range pods.Items {
+		for _, c := range pod.Spec.Containers {
+			if err := b.addAgent(folder+"/"+pod.Metadata.Name, pod.Metadata.Name, c.Name, c.Args, kubectl); err != nil {
+				return err
+			}
+		}
 		for _, c := range pod.Status.ContainerStatuses {
 			for _, run := range []string{"", "previous"} {
 				if run == "previous" && c.RestartCount == 0 {
@@ -394,6 +415,21 @@ func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []s
 	return nil
 }
 
+// addAgent adds metrics and profiles of an agent, which the agent's own program asks for in its container.
+func (b *bundling) addAgent(folder, pod, container string, args []string, kubectl func(...string) ([]byte, error)) error {
+	at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--data-dir=") })
+	if container != "agent" || at < 0 {
+		return nil
+	}
+	for _, part := range b.profiles() {
+		content, err := kubectl("exec", pod, "--container="+container, "--", "/agent", "debug", args[at], part.path)
+		if err := b.addPart(folder+"/"+part.name, part, content, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func runKubectlAt(ctx context.Context, at []string, args ...string) ([]byte, error) {
 	program, err := kubectl.Find()
 	if err != nil {
@@ -406,7 +442,7 @@ func runKubectlAt(ctx context.Context, at []string, args ...string) ([]byte, err
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(said.Bytes()))
+		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(said.Bytes()))
 	}
 	return out, nil
 }

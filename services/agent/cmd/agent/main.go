@@ -21,6 +21,9 @@ func main() {
 		if len(args) > 0 && args[0] == agent.WatchUpgradeVerb {
 			return agent.WatchUpgrade(ctx, args[1:], getenv)
 		}
+		if len(args) > 0 && args[0] == agent.DebugVerb {
+			return agent.Debug(ctx, args[1:], getenv, stdout)
+		}
 		return run(ctx, args, getenv, stdout)
 	})
 }
