@@ -113,7 +113,7 @@ test-beside:
 	@$(STEP) "build the registry" nice tools/registrylocal/build.sh
 	@$(STEP) "build the S3 server" nice tools/s3local/build.sh
 	@$(STEP) "build Vault" nice tools/vaultlocal/build.sh
-	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" nice tools/nodelocal/build.sh; else echo "== real nodes are left out: they need root"; fi
+	@if [ "$$(id -u)" = 0 ]; then $(STEP) "build the nodes' programs" nice tools/nodelocal/build.sh; $(STEP) "build Traefik" nice tools/ingresslocal/build.sh; else echo "== real nodes are left out: they need root"; fi
 	@$(STEP) "build the Collector" nice tools/collector/build.sh
 	@$(STEP) "build docker compose" nice tools/docker/build.sh
 	@$(STEP) "test the pages" nice tools/web.sh --test

@@ -18,15 +18,16 @@ import (
 
 var (
 	long   = flag.Bool("long", false, "three nodes under faults, as `make nodes` does")
-	rounds = flag.Int("rounds", 12, "with -long: how many faults")
+	rounds = flag.Int("rounds", 12, "with -long: how many faults; the first ones are one of each kind")
 	seed   = flag.Uint64("seed", 0, "with -long: repeat a run; default: another one each time")
 )
 
 const (
 	// pushEvery is how often a commit comes while faults go on.
 	pushEvery = 3 * time.Second
-	// outage is how long a node is without power or network: longer than the grace period after which others notice.
-	outage = 15 * time.Second
+	// A node has no network for cutFor, which Kubernetes does not notice, and no power for offFor: longer than the 50 s after which Kubernetes takes
+	// the node for lost.
+	cutFor, offFor = 15 * time.Second, time.Minute
 	// recoverLimit is how soon everything has to be healthy after a node's return.
 	recoverLimit = 60 * time.Second
 	// failedSync is what an agent logs when no distributor answered its Sync.
@@ -43,8 +44,9 @@ tunnel: {replicas: 2}
 test: {cluster: edge, source: sample, path: canary}
 `
 
-// Nodes, kubelets, networks and containers are cut at random while commits flow and a stream of kubectl is open: no
-// write that was acknowledged is lost, and everything is healthy soon after a node's return.
+// Replicas are on nodes of their own, and people may evict one of them at a time. Nodes, networks, kubelets, containers and pods are cut one by
+// one, and then at random, while commits flow and a stream of kubectl is open: no write that was acknowledged is lost, everything is healthy soon
+// after a node's return, and a Sync fails at most while a node has no power or network.
 func TestThreeNodesUnderFaults(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
@@ -61,6 +63,8 @@ func TestThreeNodesUnderFaults(t *testing.T) {
 	w.fairlead(t, catalog, "apply", "-f", filepath.Join(w.secrets, "git/secret.yaml"), "-f", "-")
 	w.awaitRunning(t, "0")
 	w.helmTest(t)
+	w.expectSpread(t)
+	w.evictConsoles(t)
 
 	began := time.Now()
 	w.push(t, "pushed")
@@ -72,7 +76,11 @@ func TestThreeNodesUnderFaults(t *testing.T) {
 	if err := w.helm(t, "fairlead").upgrade(t.Context(), "fairlead", hubChart, haValues+"podAnnotations: {again: \"1\"}\n", patience); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("BENCH nodes.upgrade_failed_syncs %d syncs", w.failedSyncs(t)-before)
+	failed := w.failedSyncs(t) - before
+	t.Logf("BENCH nodes.upgrade_failed_syncs %d syncs", failed)
+	if failed != 0 {
+		t.Errorf("%d Syncs failed while the hub was upgraded", failed)
+	}
 	w.awaitWell(t, "after the upgrade", "pushed")
 
 	if *seed == 0 {
@@ -81,23 +89,34 @@ func TestThreeNodesUnderFaults(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	choice := rand.New(rand.NewPCG(*seed, 0))
 	load := w.startLoad(t)
-	var worst time.Duration
+	var worst time.Duration // after a node's loss
 	for round := range *rounds {
-		what, back := w.fault(t, choice)
+		kind := fault(round)
+		if kind >= faults {
+			kind = fault(choice.IntN(int(faults)))
+		}
+		before := w.failedSyncs(t)
+		what, back := w.fault(t, kind, choice)
 		if err := back(); err != nil {
 			t.Fatalf("round %d, %s: %v", round, what, err)
 		}
 		began := time.Now()
 		load.pause(func() { w.awaitWell(t, what, load.last()) })
-		took := time.Since(began)
-		worst = max(worst, took)
-		t.Logf("round %d, %s: well again after %.1f s", round, what, took.Seconds())
+		took, failed := time.Since(began), w.failedSyncs(t)-before
+		t.Logf("round %d, %s: well again after %.1f s, %d failed Syncs", round, what, took.Seconds(), failed)
 		if took > recoverLimit {
 			t.Errorf("round %d, %s: well again after %s, later than %s", round, what, took, recoverLimit)
+		}
+		if kind.losesNode() {
+			worst = max(worst, took)
+		} else if failed > 0 {
+			t.Errorf("round %d, %s: %d Syncs failed", round, what, failed)
 		}
 	}
 	figure(t, "recover_after_node_loss_s", worst)
 	load.end(t)
+	w.awaitRunning(t, load.last())
+	w.bundle(t)
 	w.lookThroughTunnel(t, load.last())
 	w.uninstall(t, load.last())
 }
@@ -107,10 +126,73 @@ func figure(t *testing.T, name string, took time.Duration) {
 	t.Logf("BENCH nodes.%s %.1f s", name, took.Seconds())
 }
 
-// failedSyncs counts those that the agent's log tells of.
+// failedSyncs counts those that the logs of the agent's container and of the one before tell of.
 func (w *world) failedSyncs(t *testing.T) int {
 	t.Helper()
-	return strings.Count(w.kubectl(t, "", "logs", "--namespace=fairlead-system", "fairlead-agent-0"), failedSync)
+	var said string
+	w.await(t, "the agent's log is read", func(ctx context.Context) (err error) {
+		said, err = w.tryKubectl(ctx, "", "logs", "--namespace=fairlead-system", "fairlead-agent-0")
+		return err
+	})
+	before, _ := w.tryKubectl(t.Context(), "", "logs", "--namespace=fairlead-system", "fairlead-agent-0", "--previous") // there may be none
+	return strings.Count(before, failedSync) + strings.Count(said, failedSync)
+}
+
+// expectSpread has the two replicas of each service on different nodes.
+func (w *world) expectSpread(t *testing.T) {
+	t.Helper()
+	for _, service := range []string{"console", "gitcache", "distributor", "tunnel"} {
+		nodes := strings.Fields(w.kubectl(t, "", "get", "pods", "--namespace=fairlead", "--selector=app.kubernetes.io/component="+service,
+			"--output=jsonpath={.items[*].spec.nodeName}"))
+		if len(nodes) != 2 || nodes[0] == nodes[1] {
+			t.Errorf("replicas of %s are on %q, want two nodes", service, nodes)
+		}
+	}
+}
+
+// evictConsoles asks for the eviction of both consoles at once: the second one has to stay until the first is back.
+func (w *world) evictConsoles(t *testing.T) {
+	t.Helper()
+	consoles := strings.Fields(w.kubectl(t, "", "get", "pods", "--namespace=fairlead", "--selector=app.kubernetes.io/component=console",
+		"--output=jsonpath={.items[*].metadata.name}"))
+	evict := func(pod string) error {
+		_, err := w.tryKubectl(t.Context(), fmt.Sprintf(`{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": %q, "namespace": "fairlead"}}`, pod),
+			"create", "--raw", "/api/v1/namespaces/fairlead/pods/"+pod+"/eviction", "-f", "-")
+		return err
+	}
+	if err := evict(consoles[0]); err != nil {
+		t.Errorf("the eviction of one of two consoles: %v", err)
+	}
+	if err := evict(consoles[1]); err == nil || !strings.Contains(err.Error(), "disruption budget") {
+		t.Errorf("the eviction of the other console: %v, want a refusal", err)
+	}
+	w.awaitWell(t, "the eviction", "0")
+}
+
+// bundle has the command gather what a person looks into after faults: it has the logs of all pods, and no secret.
+func (w *world) bundle(t *testing.T) {
+	t.Helper()
+	archive := filepath.Join(w.dir, "bundle.tar.gz")
+	w.fairlead(t, "", "debug", "bundle", "--kubeconfig", filepath.Join(w.lab, "cluster/kubeconfig"), "--cluster", w.cluster, "--cpu", "1s", "--output-file", archive)
+	names := w.mustRun(t, nil, "tar", "-tzf", archive)
+	for _, file := range []string{
+		"installation/logs/fairlead-console-1.console.log", "installation/logs/fairlead-distributor-", "installation/logs/fairlead-gitcache-1.gitcache.log",
+		"installation/logs/fairlead-tunnel-1.tunnel.log", "clusters/edge/logs/fairlead-agent-0.agent.log", "hub/console/heap.pb.gz", "hub/tunnel/metrics.txt",
+		"clusters/edge/fairlead-agent-0/metrics.txt", "clusters/edge/fairlead-agent-0/heap.pb.gz", "clusters/edge/fairlead-agent-0/cpu.pb.gz",
+	} {
+		if !strings.Contains(names, file) {
+			t.Errorf("the bundle has no %s: %s%s", file, names, w.mustRun(t, nil, "tar", "-xzOf", archive, "bundle/missing.txt"))
+		}
+	}
+	all := w.mustRun(t, nil, "tar", "-xzOf", archive)
+	for _, secret := range []string{"hub/hub.secret", "console/master.key", "redis/password", "postgres/password", "metrics/metrics.token", "git/password"} {
+		if strings.Contains(all, strings.TrimSpace(w.read(t, secret))) {
+			t.Errorf("the bundle has the secret %s", secret)
+		}
+	}
+	if strings.Contains(all, "PRIVATE KEY") {
+		t.Error("the bundle has a private key")
+	}
 }
 
 // awaitWell waits until all pods are ready, the hub finds nothing wrong, and the workload answers with a text.
@@ -133,46 +215,72 @@ func (w *world) awaitWell(t *testing.T, after, text string) {
 	w.awaitRunning(t, text)
 }
 
+// fault is a kind of faults.
+type fault int
+
+const (
+	power fault = iota
+	network
+	kubelet
+	containers
+	pods
+	faults // how many kinds there are
+)
+
+// losesNode says whether a node is away for the time of the fault.
+func (f fault) losesNode() bool { return f == power || f == network }
+
 // fault cuts something, and returns what ends the fault.
-func (w *world) fault(t *testing.T, choice *rand.Rand) (what string, back func() error) {
+func (w *world) fault(t *testing.T, kind fault, choice *rand.Rand) (what string, back func() error) {
 	t.Helper()
 	node := "node-" + strconv.Itoa(1+choice.IntN(3))
 	inLab := func(command ...string) error {
 		_, err := w.inLab(t.Context(), nil, "", command...)
 		return err
 	}
-	later := func(f func() error) func() error {
+	after := func(d time.Duration, f func() error) func() error {
 		return func() error {
 			select {
-			case <-time.After(outage):
+			case <-time.After(d):
 				return f()
 			case <-t.Context().Done():
 				return t.Context().Err()
 			}
 		}
 	}
-	switch choice.IntN(4) {
-	case 0:
+	atOnce := func() error { return nil }
+	switch kind {
+	case power:
 		w.nodelocal(t, "cut", "--node", node)
-		return "power of " + node, later(func() error {
+		return "power of " + node, after(offFor, func() error {
 			_, err := process.Run(t.Context(), nil, "", w.program, "boot", "--dir", w.lab, "--node", node)
 			return err
 		})
-	case 1:
+	case network:
 		if err := inLab("ip", "link", "set", "to-"+node, "down"); err != nil {
 			t.Fatal(err)
 		}
-		return "network of " + node, later(func() error { return inLab("ip", "link", "set", "to-"+node, "up") })
-	case 2:
-		w.mustRun(t, nil, w.program, "exec", "--dir", w.lab, "--node", node, "--", "sh", "-c",
-			`for p in /proc/[0-9]*; do [ "$(cat $p/comm)" != kubelet ] || kill -9 ${p#/proc/}; done`)
-		return "kubelet of " + node, func() error { return nil }
+		return "network of " + node, after(cutFor, func() error { return inLab("ip", "link", "set", "to-"+node, "up") })
+	case kubelet:
+		w.killOn(t, node, "kubelet")
+		return "kubelet of " + node, atOnce
 	}
-	pods := strings.Fields(w.kubectl(t, "", "get", "pods", "--namespace=fairlead",
-		"--output=jsonpath={.items[*].metadata.name}"))
-	pod := pods[choice.IntN(len(pods))]
+	names := strings.Fields(w.kubectl(t, "", "get", "pods", "--namespace=fairlead", "--output=jsonpath={.items[*].metadata.name}"))
+	pod := names[choice.IntN(len(names))]
+	if kind == containers {
+		where := strings.Fields(w.kubectl(t, "", "get", "pod", pod, "--namespace=fairlead", `--output=jsonpath={.spec.nodeName} {.metadata.labels.app\.kubernetes\.io/component}`))
+		w.killOn(t, where[0], where[1]) // the program is called like the service, and replicas are on different nodes
+		return "container of " + pod, atOnce
+	}
 	w.kubectl(t, "", "delete", "pod", pod, "--namespace=fairlead", "--grace-period=0", "--force")
-	return "pod " + pod, func() error { return nil }
+	return "pod " + pod, atOnce
+}
+
+// killOn kills the processes of a name on a node.
+func (w *world) killOn(t *testing.T, node, name string) {
+	t.Helper()
+	w.mustRun(t, nil, w.program, "exec", "--dir", w.lab, "--node", node, "--", "sh", "-c",
+		`for p in /proc/[0-9]*; do [ "$(cat $p/comm)" != "$0" ] || kill -9 ${p#/proc/}; done`, name)
 }
 
 // load pushes commits, writes to the hub, and follows a container through the tunnel, until it is ended.

@@ -25,16 +25,21 @@ const (
 	// patience is for one step, on a machine that does much else.
 	patience = 5 * time.Minute
 	hubURL   = "https://fairlead-console.fairlead.svc:7400"
-	gitHost  = "10.88.0.1" // the lab itself
-	gitURL   = "https://" + gitHost + ":7405/sample.git"
+	// behindURL is of a hub behind a front.
+	behindURL = "https://console.hub.svc"
+	gitHost   = "10.88.0.1" // the lab itself
+	gitURL    = "https://" + gitHost + ":7405/sample.git"
 )
 
-// Both charts come up on a real node, a push gets to running pods, people see them through the tunnel, and all of it
-// survives a power cut of the node.
+// Both charts come up on a real node behind an ingress, a push gets to running pods, people see them through the ingress and the tunnel,
+// and all of it survives a power cut of the node.
 func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
+	requireRoot(t)
 	t.Parallel()
-	w := start(t, 1)
-	w.installHub(t, hubValues)
+	traefik := buildTool(t, "ingresslocal")
+	w := start(t, 1, filepath.Join(traefik, "traefik.tar"))
+	w.hubURL = behindURL
+	w.installBehind(t, fronts["ingress-h2"], traefik)
 	w.logIn(t)
 	w.installAgent(t)
 	w.serveGit(t)

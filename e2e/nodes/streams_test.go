@@ -122,7 +122,7 @@ func TestStreamsThroughAnIngress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := start(t, 1, filepath.Join(traefik, "traefik.tar"))
-			w.hubURL = "https://console.hub.svc"
+			w.hubURL = behindURL
 			w.installBehind(t, f, traefik)
 			w.logIn(t)
 			w.installAgent(t)

@@ -414,7 +414,7 @@ func (l *running) tryKubectl(t *testing.T, stdin string, args ...string) (string
 	return string(out), err
 }
 
-// expectOutsideUntouched looks at this machine's links, routes and mounts.
+// expectOutsideUntouched looks at this machine's links, routes, rules and mounts.
 func (l *running) expectOutsideUntouched(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"nodes", "to-node-1", "to-node-2"} {
@@ -429,6 +429,17 @@ func (l *running) expectOutsideUntouched(t *testing.T) {
 	for _, prefix := range []string{"\t0000580A\t", "\t0001F40A\t", "\t0000600A\t"} { // 10.88.0.0, 10.244.1.0 and 10.96.0.0
 		if bytes.Contains(routes, []byte(prefix)) {
 			t.Errorf("this machine has a route of the lab:\n%s", routes)
+		}
+	}
+	for _, command := range [][]string{{"iptables-save"}, {"ip6tables-save"}, {"ip", "rule", "show"}} { // nodes need these programs
+		rules, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", command, err, rules)
+		}
+		for _, part := range []string{"10.88.0.", "10.244.", "10.96.0."} {
+			if bytes.Contains(rules, []byte(part)) {
+				t.Errorf("this machine has a rule of the lab: %v:\n%s", command, rules)
+			}
 		}
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
