@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// One profile is made at a time, and who asks for another meanwhile is told when to come again.
+// One profile is made at a time: a second caller is told when to come again.
 func TestOneProfileIsMadeAtATime(t *testing.T) {
 	ask := func(name, query string) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/"+name+query, http.NoBody)

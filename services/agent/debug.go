@@ -12,15 +12,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"fairlead.dev/platform/profile"
 )
 
 const (
 	// DebugVerb is the first argument of the agent's program where the program asks the agent beside it.
 	DebugVerb = "debug"
-	// debugSocket is a file of the data folder: only who is this user on this machine, or in this container, opens it.
+	// debugSocket is a file of the data folder: only the agent's user opens the file, on this machine or in this container.
 	debugSocket = "debug.sock"
 	// debugHelp follows an error of the arguments.
 	debugHelp = "usage: agent debug --data-dir=DIR PATH, with /metrics, /debug/pprof/heap, /debug/pprof/cpu?seconds=5 and the like as PATH"
@@ -49,7 +47,7 @@ func (a *Agent) serveDebug(ctx context.Context) error {
 
 func (a *Agent) debugHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2}))
+	mux.Handle("GET /metrics", a.allMetrics())
 	mux.HandleFunc("GET /debug/pprof/{profile}", profile.Serve)
 	return mux
 }

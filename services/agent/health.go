@@ -86,9 +86,13 @@ func serveUntil(ctx context.Context, listener net.Listener, server *http.Server)
 	return nil
 }
 
+func (a *Agent) allMetrics() http.Handler {
+	return promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, EnableOpenMetrics: true})
+}
+
 // metrics is for those who have the metrics token; without one, for this machine; else nil.
 func (a *Agent) metrics(local bool) http.Handler {
-	metrics := promhttp.HandlerFor(a.telemetry.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, EnableOpenMetrics: true})
+	metrics := a.allMetrics()
 	if a.scrapers.Any() {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !a.scrapers.Admits(r) {

@@ -7,7 +7,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Each encodes, or decodes, what is in a list.
+// Each encodes, or decodes, the elements of a list.
 func Each[T, M any](list []T, encode func(T) M) []M {
 	out := make([]M, len(list))
 	for i, v := range list {

@@ -42,7 +42,7 @@ func shownName(subject string) string {
 	return subject
 }
 
-// identityOf is who is meant by a subject as people write it.
+// identityOf is the identity of a subject as people write it.
 func identityOf(subject string, groups []string) (platform.Identity, error) {
 	if account, ok := strings.CutPrefix(subject, serviceAccountSubject); ok {
 		id := platform.ServiceAccount(account)
