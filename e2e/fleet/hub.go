@@ -218,6 +218,7 @@ func (h *hub) arguments(addrs []string) (map[string][]string, error) {
 	args["console"] = append(args["console"], "--advertise-console", h.urls["console"], "--advertise-gitcaches", h.urls["gitcache"],
 		"--advertise-distributors", h.urls["distributor"], "--advertise-tunnels", h.urls["tunnel"])
 	if h.cfg.Postgres {
+		h.db.AsInstalled = true
 		url, err := h.db.NewDatabase()
 		if err != nil {
 			return nil, err

@@ -33,6 +33,9 @@ type Server struct {
 	// Listen is an IP address that it also listens at, on port 5432, for anyone of its network; empty: it listens at
 	// its socket alone. URLs of databases name it then.
 	Listen string
+	// AsInstalled leaves buffers, log and autovacuum at PostgreSQL's own defaults, for measurements. Without it the
+	// server is made for tests: a hundred small databases in little memory.
+	AsInstalled bool
 
 	mu        sync.Mutex
 	root      string // temporary folder: data, socket, log
@@ -228,9 +231,12 @@ func (s *Server) launch() error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the server has its own copy
-	cmd := s.command("postgres", "-D", s.data(), "-k", s.root, "-c", "listen_addresses="+s.Listen, "-c", "shared_buffers=16MB",
-		"-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB",
-		"-c", "autovacuum_naptime=10min") // a worker visits each database once in that time, and tests make a hundred
+	args := []string{"-D", s.data(), "-k", s.root, "-c", "listen_addresses=" + s.Listen, "-c", "max_connections=200"}
+	if !s.AsInstalled {
+		args = append(args, "-c", "shared_buffers=16MB", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB",
+			"-c", "autovacuum_naptime=10min") // a worker visits each database once in that time, and tests make a hundred
+	}
+	cmd := s.command("postgres", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	process, err := subprocess.Start(cmd)
 	if err != nil {
