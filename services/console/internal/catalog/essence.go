@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"time"
 	"unique"
@@ -18,6 +19,8 @@ type Essence struct {
 	of            unique.Handle[store.HubRef] // whose commit the hub hands out
 	commit        unique.Handle[string]       // that the hub hands out
 	digest        mark                        // that the hub hands out
+	onDigest      mark                        // that the cluster reports on
+	applied       mark                        // that the cluster has applied
 	phase         unique.Handle[string]       // that the cluster reports
 	sequence      int64                       // of that report
 	resolved      int64                       // microseconds, as all times here; 0: never
@@ -64,6 +67,7 @@ func (s *Service) Essence() Essence {
 		e.set(hasReport, true)
 		e.set(reportsDigest, hub.reportedBy(report))
 		e.set(appliedDigest, hub.appliedBy(report))
+		e.onDigest, e.applied = markOf(report.Digest), markOf(report.AppliedDigest)
 		e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), int64(report.Sequence), store.Micros(report.ObservedTime)
 		if e.reported == 0 {
 			e.reported = store.Micros(s.Status.Cluster.ReceiveTime)
@@ -82,8 +86,8 @@ func (e *Essence) Report(row store.Report) bool {
 		return true
 	}
 	e.set(hasReport, true)
-	e.set(reportsDigest, markOf(report.Digest) == e.digest) // as reportedBy and appliedBy without Alike
-	e.set(appliedDigest, markOf(report.AppliedDigest) == e.digest)
+	e.onDigest, e.applied = markOf(report.Digest), markOf(report.AppliedDigest)
+	e.compareDigests()
 	e.phase, e.sequence, e.reported = unique.Make(string(report.Phase)), row.Sequence, store.Micros(report.ObservedTime)
 	if e.reported == 0 {
 		e.reported = store.Micros(row.ReceiveTime)
@@ -94,7 +98,7 @@ func (e *Essence) Report(row store.Report) bool {
 // Hub takes over what the hub hands out, of refs that are known. false: what comes of it has to be read.
 func (e *Essence) Hub(said store.Hub, refs map[store.HubRef]RefHub) bool {
 	told, ok := said.Value.(*HubTruth)
-	if !ok || e.has(hasAlike) || len(told.Alike) > 0 || e.has(hasReport) && markOf(told.Digest) != e.digest {
+	if !ok || e.has(hasAlike) || len(told.Alike) > 0 {
 		return false
 	}
 	truth := *told
@@ -102,12 +106,20 @@ func (e *Essence) Hub(said store.Hub, refs map[store.HubRef]RefHub) bool {
 		return false
 	}
 	next := (&Service{Status: ServiceStatus{Hub: truth}}).Essence()
-	const others = ofCatalog | hasConfigProblem | hasReport | reportsDigest | appliedDigest
+	const others = ofCatalog | hasConfigProblem | hasReport
 	next.flags = next.flags&^others | e.flags&others
 	next.ref, next.configProblem = e.ref, e.configProblem
+	next.onDigest, next.applied = e.onDigest, e.applied
 	next.phase, next.sequence, next.reported = e.phase, e.sequence, e.reported
+	next.compareDigests()
 	*e = next
 	return true
+}
+
+// compareDigests does what reportedBy and appliedBy do of a truth without Alike.
+func (e *Essence) compareDigests() {
+	e.set(reportsDigest, e.has(hasReport) && e.onDigest == e.digest)
+	e.set(appliedDigest, e.has(hasReport) && e.applied == e.digest)
 }
 
 // Known is a service of which all is known but what hub and cluster say now.
@@ -196,18 +208,19 @@ func (e *Essence) set(flag essenceFlags, is bool) {
 
 func (e *Essence) has(flag essenceFlags) bool { return e.flags&flag != 0 }
 
-// mark tells whether two digests are the same. Each service has others: as texts they would be a quarter of a console's memory.
-type mark digests.Digest
+// mark tells whether two digests are the same: the beginning of a SHA-256. Each service has others: as texts they would be a quarter of a console's
+// memory.
+type mark uint64
 
 func markOf(digest string) mark {
 	if digest == "" {
-		return mark{}
+		return 0
 	}
 	d, ok := digests.ParseDigest(digest)
 	if !ok {
 		d = sha256.Sum256([]byte(digest))
 	}
-	return mark(d)
+	return mark(binary.BigEndian.Uint64(d[:]))
 }
 
 func text(h unique.Handle[string]) string {
