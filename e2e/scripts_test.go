@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"fairlead.dev/e2e/stack"
-	"fairlead.dev/platform/steady"
+	"fairlead.dev/platform/golden"
 )
 
 // The states that people see of services in real clusters. The scripts without clusters are beside the CLI.
@@ -44,7 +44,7 @@ func TestScripts(t *testing.T) {
 			return os.WriteFile(filepath.Join(env.WorkDir, "config.yaml"), config, 0o600)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"await": awaitText, "golden": golden, "file-arg": fileArg, "begins": begins,
+			"await": awaitText, "golden": compareGolden, "file-arg": fileArg, "begins": begins,
 		},
 	})
 }
@@ -117,11 +117,11 @@ func begins(ts *testscript.TestScript, neg bool, args []string) {
 
 // golden compares what was printed with a file, but for what is another in every run, and for the width of columns:
 // golden FILE.
-func golden(ts *testscript.TestScript, neg bool, args []string) {
+func compareGolden(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: golden FILE")
 	}
-	got, want := steady.Text(ts.ReadFile("stdout")+ts.ReadFile("stderr")), ts.ReadFile(args[0])
+	got, want := golden.Text(ts.ReadFile("stdout")+ts.ReadFile("stderr")), ts.ReadFile(args[0])
 	got = versions.ReplaceAllString(got, "agent VERSION, Kubernetes VERSION")
 	if got != want {
 		ts.Fatalf("%s: got\n%s\nwant\n%s", args[0], got, want)

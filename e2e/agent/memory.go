@@ -71,7 +71,7 @@ func Memory(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writ
 	return nil
 }
 
-// calm is how long the agent takes at most to give back what it needed for the work before: see platform/service.
+// calm is how long the agent takes at most to give back what it needed for the work before: see platform/process.
 const calm = 90 * time.Second
 
 // rest waits until the agent's memory has settled. rest returns the bytes that are on the agent's heap.

@@ -23,7 +23,7 @@ import (
 	fleet "fairlead.dev/e2e/agent"
 	"fairlead.dev/e2e/process"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // patience is for a busy machine.
@@ -108,7 +108,7 @@ func (r *run) spec(version string) *consolev1.ServiceSpec {
 	if err != nil {
 		r.Fatal(err)
 	}
-	objects, err := manifest.Decode("case.yaml", []byte(text))
+	objects, err := catalogyaml.Decode("case.yaml", []byte(text))
 	if err != nil {
 		r.Fatal(err)
 	}

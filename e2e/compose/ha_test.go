@@ -21,7 +21,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/delivery"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 )
@@ -85,7 +85,7 @@ func (s *composed) startAgents(t *testing.T, n int) *agents {
 	for _, token := range tokens {
 		hc := s.named(t)
 		hc.Transport = client.Authorize(hc.Transport, identitytest.Source(token, identity.ServiceDistributor))
-		distributors := hub.New(hc, nil, client.Options()...)
+		distributors := deliveryclient.New(hc, nil, client.Options()...)
 		distributors.Set([]string{"https://distributor-1:7402", "https://distributor-2:7402"})
 		s.await(t, "the cluster is known", func(ctx context.Context) error { return syncOnce(ctx, distributors) })
 		a.running.Go(func() { a.run(ctx, distributors) })
@@ -94,7 +94,7 @@ func (s *composed) startAgents(t *testing.T, n int) *agents {
 }
 
 // run asks until ctx ends.
-func (a *agents) run(ctx context.Context, distributors *hub.Distributors) {
+func (a *agents) run(ctx context.Context, distributors *deliveryclient.Distributors) {
 	const pause = 200 * time.Millisecond
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -139,8 +139,8 @@ func (a *agents) stop(t *testing.T) int64 {
 }
 
 // syncOnce is a poll of an agent that has nothing and shall have nothing.
-func syncOnce(ctx context.Context, distributors *hub.Distributors) error {
-	return distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
+func syncOnce(ctx context.Context, distributors *deliveryclient.Distributors) error {
+	return distributors.Try(ctx, func(ctx context.Context, one deliveryclient.Distributor) error {
 		answer, err := one.RPC.Sync(ctx, &deliveryv1.SyncRequest{
 			Digest: delivery.SetDigest(nil), Agent: &deliveryv1.AgentInfo{Version: "simulated"},
 		})

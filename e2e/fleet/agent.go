@@ -26,11 +26,11 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/delivery"
-	platform "fairlead.dev/platform/hub"
+	platform "fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
-	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/retry"
+	"fairlead.dev/platform/tunnelclient"
 )
 
 // agent is one agent without a cluster.
@@ -235,7 +235,7 @@ func (a *agent) reach(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	r, err := reach.New(reach.Config{
+	r, err := tunnelclient.New(tunnelclient.Config{
 		Endpoints: func() []string { return []string{a.spec.Tunnel} }, HTTPClient: hc, Token: identitytest.Source(token, identity.ServiceTunnel),
 		Kube: &url.URL{Scheme: "https", Host: "kubernetes.invalid"}, Transport: nobody{}, Version: "simulated", Log: slog.New(slog.DiscardHandler),
 	})

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	platform "fairlead.dev/platform/hub"
+	platform "fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/retry"
 )
 

@@ -15,7 +15,7 @@ import (
 	"fairlead.dev/e2e/seeded"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	platform "fairlead.dev/platform/hub"
+	platform "fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/retry"
 )
 

@@ -22,10 +22,10 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
-	"fairlead.dev/platform/reach"
-	"fairlead.dev/platform/reach/http1"
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/subprocess"
+	"fairlead.dev/platform/tunnelclient"
+	"fairlead.dev/platform/tunnelclient/http1"
 )
 
 // fleet says what a process of agents is to do. A fleet comes as JSON on the stdin of the process.
@@ -56,11 +56,11 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var all []*reach.Reach
+	var all []*tunnelclient.Client
 	var group errgroup.Group
 	if len(spec.Tokens) == 1 {
 		group.Go(func() error { // as the agent's main has it
-			service.CollectFrugally(ctx)
+			process.CollectFrugally(ctx)
 			return nil
 		})
 	}
@@ -73,7 +73,7 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		one, err := reach.New(reach.Config{
+		one, err := tunnelclient.New(tunnelclient.Config{
 			Endpoints: func() []string { return []string{spec.Tunnel} }, HTTPClient: hc, Token: identitytest.Source(token, identity.ServiceTunnel),
 			Kube: kube, Transport: transport, Version: "bench", Log: slog.New(slog.DiscardHandler),
 		})
@@ -109,7 +109,7 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // toBackend is how an agent asks its API server, without TLS.
 func toBackend(kube *url.URL) (http.RoundTripper, error) {
-	t, err := reach.NewTransport(func(bool) (http.RoundTripper, error) {
+	t, err := tunnelclient.NewTransport(func(bool) (http.RoundTripper, error) {
 		return &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}, nil
 	})
 	if err != nil {

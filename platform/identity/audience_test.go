@@ -128,4 +128,4 @@ func TestTheSwitchForAnUpgradeIsOffUnlessItIsSwitchedOn(t *testing.T) {
 	}
 }
 
-var _ identity.AudienceVerifier = (*identity.Keeper)(nil)
+var _ identity.AudienceVerifier = (*identity.ServiceCredential)(nil)

@@ -75,7 +75,7 @@ func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 const hubSecret = "the hub's secret of this test"
 
-// console is the least of a console: what Keeper and Renewer call.
+// console is the least of a console: what ServiceCredential and Renewer call.
 type console struct {
 	consolev1connect.UnimplementedIdentityServiceHandler
 	t        *testing.T

@@ -1,7 +1,7 @@
 // Package identity says who calls, and whether they may.
 //
 // A token is an Ed25519-signed JWT. The console signs it ([KeySet]); every other service verifies
-// it offline from a trust bundle ([Bundle], [BundleVerifier]) that a [Keeper] fetches and keeps on
+// it offline from a trust bundle ([Bundle], [BundleVerifier]) that a [ServiceCredential] fetches and keeps on
 // disk, so that tokens are verified with the console down. A [Renewer] keeps a caller's own token
 // fresh.
 //

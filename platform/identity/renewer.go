@@ -52,7 +52,7 @@ type RenewerConfig struct {
 }
 
 // Renewer renews a token through IdentityService.RenewToken at a third of its life, by its own
-// clock, however wrong that is. The agent has one, the Keeper of a hub service has one inside.
+// clock, however wrong that is. The agent has one, the ServiceCredential of a hub service has one inside.
 type Renewer struct {
 	cfg  RenewerConfig
 	kick chan struct{}

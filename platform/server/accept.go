@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/server/internal/socket"
 	"fairlead.dev/platform/shares"
@@ -158,7 +158,7 @@ func (d *door) enter(c net.Conn) {
 	counted := &guest{door: d}
 	counted.TCPConn, _ = c.(*net.TCPConn) // The connection is one: we listen with TCP only.
 	if at, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil && !d.trusted.trust(at.Addr()) {
-		counted.network = addresses.Network(c.RemoteAddr().String())
+		counted.network = dialpolicy.Network(c.RemoteAddr().String())
 	}
 	if d.tls == nil {
 		d.meet(counted)

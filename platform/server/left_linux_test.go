@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/localca"
 )
 
@@ -53,7 +53,7 @@ func newDoor(t *testing.T, lineTime time.Duration) (d *door, give func(), comput
 			}()
 		}
 	}()
-	network := addresses.Network(l.Addr().String())
+	network := dialpolicy.Network(l.Addr().String())
 	if err := d.arrivals.Take(t.Context(), network); err != nil {
 		t.Fatal(err)
 	}

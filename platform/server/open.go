@@ -11,7 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/shares"
 )
 
@@ -68,7 +68,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request) *refusedBody {
 	}
 	timed := boundBodyTime(w, r, b.patience)
 	defer timed.stop()
-	p := b.waiting.Enter(addresses.Network(r.RemoteAddr), timed.end)
+	p := b.waiting.Enter(dialpolicy.Network(r.RemoteAddr), timed.end)
 	whole, err := io.ReadAll(http.MaxBytesReader(w, r.Body, openBodyBytes))
 	b.waiting.Leave(p)
 	if err != nil {

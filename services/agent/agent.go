@@ -28,13 +28,13 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/datadir"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/platform/reach"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/platform/tunnelclient"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/apply"
@@ -92,7 +92,7 @@ type Config struct {
 	// TracesThroughHub has spans handed to the distributors, for the hub's collector.
 	TracesThroughHub bool
 	// Tunnel is who is let in through the tunnel.
-	Tunnel reach.Policy
+	Tunnel tunnelclient.Policy
 	// RequireImpersonation refuses services that name no Kubernetes service account to be applied as.
 	RequireImpersonation bool
 	// NoViewSets: the view has no kinds but those that every view has, whatever the hub says.
@@ -198,8 +198,8 @@ type Agent struct {
 	memory       *memory.Memory
 	joiner       *join.Joiner
 	renewer      *identity.Renewer
-	distributors *hub.Distributors
-	content      *hub.Content
+	distributors *deliveryclient.Distributors
+	content      *deliveryclient.Content
 	desired      *desired.Store
 	artifacts    *artifact.Store
 	sets         *set.Store
@@ -213,14 +213,14 @@ type Agent struct {
 	kube         *rest.Config // the way to the API server
 	view         *views.View
 	pusher       *views.Pusher
-	poller       *hub.Poller
-	config       *config.Keeper
+	poller       *deliveryclient.Poller
+	config       *config.Store
 	level        *slog.LevelVar // below the level of the flags it changes nothing
 	controller   *reconcile.Controller
-	reach        *reach.Reach
+	reach        *tunnelclient.Client
 	tunnels      *http.Client
-	people       *reach.Transport               // to the API server, for people
-	policies     atomic.Pointer[[]reach.Policy] // of the configuration; nil: none
+	people       *tunnelclient.Transport               // to the API server, for people
+	policies     atomic.Pointer[[]tunnelclient.Policy] // of the configuration; nil: none
 	lock         *os.File
 	previews     chan struct{} // Places for folders that people have compared.
 	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
@@ -350,8 +350,8 @@ func (a *Agent) connectHub() (err error) {
 	distributors, gitcaches := *a.http, *a.http
 	distributors.Transport = client.Authorize(a.http.Transport, a.joiner.For(identity.ServiceDistributor))
 	gitcaches.Transport = client.Authorize(a.http.Transport, a.joiner.For(identity.ServiceGitcache))
-	a.distributors = hub.New(&distributors, a.renewer.Kick, client.Options()...)
-	a.content = &hub.Content{
+	a.distributors = deliveryclient.New(&distributors, a.renewer.Kick, client.Options()...)
+	a.content = &deliveryclient.Content{
 		Distributors: a.distributors, Gitcaches: func() []string { return a.joiner.Endpoints().Gitcaches }, HTTP: &gitcaches,
 	}
 	return nil
@@ -373,7 +373,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	if a.people, err = reach.NewTransport(func(http1 bool) (http.RoundTripper, error) {
+	if a.people, err = tunnelclient.NewTransport(func(http1 bool) (http.RoundTripper, error) {
 		own := rest.CopyConfig(config)
 		own.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext // client-go shares connections, but for a dialler of one's own
 		if http1 {
@@ -389,7 +389,7 @@ func (a *Agent) connectTunnel(config *rest.Config) error {
 	if a.tunnels, err = a.heeding(); err != nil {
 		return fmt.Errorf("prepare connections to the tunnels: %w", err)
 	}
-	a.reach, err = reach.New(reach.Config{
+	a.reach, err = tunnelclient.New(tunnelclient.Config{
 		Endpoints:  func() []string { return a.joiner.Endpoints().Tunnels },
 		HTTPClient: a.tunnels,
 		Another:    a.heeding,

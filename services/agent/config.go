@@ -10,9 +10,9 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/agentconfig"
-	"fairlead.dev/platform/hub"
-	"fairlead.dev/platform/reach"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/retry"
+	"fairlead.dev/platform/tunnelclient"
 	"fairlead.dev/services/agent/internal/config"
 	"fairlead.dev/services/agent/internal/reconcile"
 	"fairlead.dev/services/agent/internal/render"
@@ -48,25 +48,25 @@ func (a *Agent) configure(s agentconfig.Settings) {
 	a.controller.Narrow(reconcile.Narrower{
 		Concurrency: s.Concurrency, RequireAccount: s.RequireAccount, Accounts: s.Accounts, Registries: s.Registries,
 	})
-	var policies []reach.Policy
-	also := func(p reach.Policy) {
+	var policies []tunnelclient.Policy
+	also := func(p tunnelclient.Policy) {
 		p.By, p.AllowSystem = configured, true // whom the flags let in
 		policies = append(policies, p)
 	}
 	if s.ReadOnly || s.NoImpersonation {
-		also(reach.Policy{ReadOnly: s.ReadOnly, NoImpersonation: s.NoImpersonation})
+		also(tunnelclient.Policy{ReadOnly: s.ReadOnly, NoImpersonation: s.NoImpersonation})
 	}
 	for _, users := range s.ImpersonateUsers {
-		also(reach.Policy{ImpersonatedUsers: users})
+		also(tunnelclient.Policy{ImpersonatedUsers: users})
 	}
 	for _, groups := range s.ImpersonateGroups {
-		also(reach.Policy{ImpersonatedGroups: groups})
+		also(tunnelclient.Policy{ImpersonatedGroups: groups})
 	}
 	a.policies.Store(&policies)
 }
 
 // tunnelPolicies are those of the configuration.
-func (a *Agent) tunnelPolicies() []reach.Policy {
+func (a *Agent) tunnelPolicies() []tunnelclient.Policy {
 	if policies := a.policies.Load(); policies != nil {
 		return *policies
 	}
@@ -99,7 +99,7 @@ func (a *Agent) noViews() bool {
 }
 
 // openViewSets has the view keep what the hub sent before the agent started; nil: the agent keeps none.
-func (a *Agent) openViewSets() (hub.ViewSets, error) {
+func (a *Agent) openViewSets() (deliveryclient.ViewSets, error) {
 	if a.cfg.NoViewSets {
 		return nil, nil //nolint:nilnil // nil is none
 	}

@@ -22,16 +22,16 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/platform/reach"
-	"fairlead.dev/platform/reach/http1"
-	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/platform/tunnelclient"
+	"fairlead.dev/platform/tunnelclient/http1"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/reconcile"
 )
 
 // answer is what people ask of the agent itself through the tunnel, below /fairlead/v1/services/NAME/diff. GET compares the service with the cluster now; POST
 // compares what the service would be with the folder in the body, a tar as package artifact writes it. The answer is a ServiceDetail as JSON.
 func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impersonated) {
-	rest, isService := strings.CutPrefix(r.URL.Path, reach.OwnPrefix+"v1/services/")
+	rest, isService := strings.CutPrefix(r.URL.Path, tunnelclient.OwnPrefix+"v1/services/")
 	name, isDiff := strings.CutSuffix(rest, "/diff")
 	switch {
 	case !isService || !isDiff || strings.Contains(name, "/"):
@@ -47,7 +47,7 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impers
 		})
 		return
 	}
-	detail, err := a.compare(w, r, name, access.Person{User: as.User, UID: as.UID, Groups: as.Groups, Extra: as.Extra})
+	detail, err := a.compare(w, r, name, impersonate.Person{User: as.User, UID: as.UID, Groups: as.Groups, Extra: as.Extra})
 	if err != nil {
 		kubehttp.WriteError(w, &kubehttp.Error{Code: codeOf(err), Message: fmt.Sprintf("service %q can't be compared: %v", name, err)})
 		return
@@ -62,7 +62,7 @@ func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impers
 	_, _ = w.Write(body) //nolint:gosec // JSON, and no page; if this fails, nobody waits for it
 }
 
-func (a *Agent) compare(w http.ResponseWriter, r *http.Request, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
+func (a *Agent) compare(w http.ResponseWriter, r *http.Request, name string, person impersonate.Person) (*deliveryv1.ServiceDetail, error) {
 	if r.Method == http.MethodGet {
 		return a.controller.CompareNow(r.Context(), name, person)
 	}
@@ -167,7 +167,7 @@ func reads(config *rest.Config, server *url.URL) (http.RoundTripper, error) {
 
 // observeTunnel shows in the metrics whether the tunnels are reached, and over what.
 func (a *Agent) observeTunnel() error {
-	for _, carrier := range []string{reach.CarrierWebSocket, reach.CarrierConnect} {
+	for _, carrier := range []string{tunnelclient.CarrierWebSocket, tunnelclient.CarrierConnect} {
 		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fairlead_agent_tunnels", Help: "Tunnel endpoints to which there is a session, by what carries it.",
 			ConstLabels: prometheus.Labels{"carrier": carrier},

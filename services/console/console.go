@@ -21,9 +21,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"fairlead.dev/platform/addresses"
 	trail "fairlead.dev/platform/audit"
 	"fairlead.dev/platform/datadir"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/hubsecret"
 	identities "fairlead.dev/platform/identity"
@@ -34,31 +34,31 @@ import (
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/changes"
 	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/export"
+	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/lending"
-	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/pages"
 	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/removals"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc"
 	"fairlead.dev/services/console/internal/rpc/signin"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/views"
-	"fairlead.dev/services/console/internal/watch"
 	"fairlead.dev/web"
 )
 
@@ -191,8 +191,8 @@ func (c *Config) Validate() error {
 		return errors.New("--recording-days and --recording-max-bytes can't be negative")
 	}
 	c.RecordingDays, c.RecordingMaxBytes = cmp.Or(c.RecordingDays, recordingDays), cmp.Or(c.RecordingMaxBytes, recordingMaxBytes)
-	if _, err := addresses.Parse(c.AllowAddresses); err != nil {
-		return fmt.Errorf("%s: %w", addresses.Flag, err)
+	if _, err := dialpolicy.Parse(c.AllowAddresses); err != nil {
+		return fmt.Errorf("%s: %w", dialpolicy.Flag, err)
 	}
 	if _, err := c.AuditExport.Open(); err != nil {
 		return err
@@ -251,16 +251,16 @@ type Service struct {
 	authority  *identity.Authority
 	database   *pulse.Pulse
 	consoles   *condition.Consoles
-	hub        *watch.Hub
-	board      *live.Board
+	feed       *feed.Feed
+	index      *index.Index
 	views      *views.Board
 	events     *event.Log
 	renewer    *config.Renewer
 	reader     *config.Reader
 	sinks      *sink.Deliverer
-	alerts     *alert.Keeper
-	lending    *lending.Keeper
-	recordings *recording.Keeper
+	alerts     *alert.Evaluator
+	lending    *lending.Desk
+	recordings *recording.Archive
 	catalog    *catalog.Catalog
 	server     *server.Server
 	advertise  string
@@ -302,27 +302,27 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.authority.Refused, s.authority.ReuseEvent = refusals.Login, event.Reused
 	s.database = pulse.New(s.store.Ping)
 	s.consoles = &condition.Consoles{Store: s.store, Self: store.Console{ID: rand.Text(), Version: version.String(), Started: time.Now()}, Log: deps.Log}
-	s.hub = watch.New(s.store, deps.Log)
-	kept := &removals.Keeper{Store: s.store, Log: deps.Log}
-	s.hub.Hold = kept.Hold
+	s.feed = feed.New(s.store, deps.Log)
+	kept := &removals.Desk{Store: s.store, Log: deps.Log}
+	s.feed.Hold = kept.Hold
 	s.renewer = &config.Renewer{Store: s.store, Box: box, Log: deps.Log}
-	allowed, err := addresses.Parse(cfg.AllowAddresses)
+	allowed, err := dialpolicy.Parse(cfg.AllowAddresses)
 	if err != nil {
 		return nil, err
 	}
-	s.sinks = &sink.Deliverer{Store: s.store, Addresses: addresses.New(allowed), ID: rand.Text(), Metrics: sink.NewMetrics(), Log: deps.Log, Now: time.Now}
+	s.sinks = &sink.Deliverer{Store: s.store, Addresses: dialpolicy.New(allowed), ID: rand.Text(), Metrics: sink.NewMetrics(), Log: deps.Log, Now: time.Now}
 	if err := register(deps.Telemetry, s); err != nil {
 		return nil, err
 	}
-	keeper, table := rights.New(s.store, nil), kinds.Table()
+	rules, table := authz.New(s.store, nil), kinds.Table()
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
-	s.board = live.New(live.Deps{Store: s.store, Hub: s.hub, Kinds: table, Loader: catalog.NewLoader(nil), Viewer: keeper, Presence: told, Log: deps.Log})
+	s.index = index.New(index.Deps{Store: s.store, Hub: s.feed, Kinds: table, Loader: catalog.NewLoader(nil), Viewer: rules, Presence: told, Log: deps.Log})
 	var configuration *config.Resolver
 	hooks := func(c *catalog.Catalog) []catalog.Hook {
 		configuration = config.New(c, s.store, box)
 		return []catalog.Hook{ // first who may, last what is told of it
-			keeper,
-			rights.Accounts{},
+			rules,
+			authz.Accounts{},
 			catalog.Bounds{},
 			catalog.Globals{Catalog: c},
 			catalog.Declarations{Catalog: c},
@@ -330,33 +330,33 @@ func New(cfg Config, deps Deps) (*Service, error) {
 			catalog.Releases{},
 			configuration,
 			sink.Hook{Catalog: c},
-			agentconfig.Hook{Sees: keeper.Sees},
-			viewset.Hook{Sees: keeper.Sees},
+			agentconfig.Hook{Sees: rules.Sees},
+			viewset.Hook{Sees: rules.Sees},
 			alert.Hook{},
 			changes.Recorder{Catalog: c},
 			told,
 		}
 	}
-	resources := catalog.New(keeper, catalog.Deps{Store: s.store, Box: box, Finder: s.board, Observer: told, Hooks: hooks, Log: deps.Log})
+	resources := catalog.New(rules, catalog.Deps{Store: s.store, Box: box, Finder: s.index, Observer: told, Hooks: hooks, Log: deps.Log})
 	s.sinks.Catalog, s.catalog = resources, resources
 	if cmp.Or(cfg.AdvertisePages, cfg.AdvertiseConsole) != "" { // the listener's own address is for this machine
 		s.sinks.Pages = s.pagesURL
 	}
-	s.views = views.New(views.Deps{Store: s.store, Clusters: s.board, Rights: keeper, Log: deps.Log})
-	s.alerts = &alert.Keeper{Deps: alert.Deps{Store: s.store, Views: s.views, Now: time.Now, Log: deps.Log}}
-	open := config.OpenWith(cfg.ConfigDir, addresses.NewPrivate(allowed))
+	s.views = views.New(views.Deps{Store: s.store, Clusters: s.index, Rights: rules, Log: deps.Log})
+	s.alerts = &alert.Evaluator{Deps: alert.Deps{Store: s.store, Views: s.views, Now: time.Now, Log: deps.Log}}
+	open := config.OpenWith(cfg.ConfigDir, dialpolicy.NewPrivate(allowed))
 	s.reader = &config.Reader{Resolver: configuration, Open: open, ID: rand.Text(), Log: deps.Log, Now: time.Now}
-	s.lending = &lending.Keeper{Store: s.store, Catalog: resources, Rights: keeper, Log: deps.Log, Now: time.Now}
-	s.events = event.NewLog(s.store, keeper, time.Now)
+	s.lending = &lending.Desk{Store: s.store, Catalog: resources, Rights: rules, Log: deps.Log, Now: time.Now}
+	s.events = event.NewLog(s.store, rules, time.Now)
 	accesses := &audit.Accesses{Recorder: s.recorder}
 	s.recordings = recording.New(recording.Deps{
-		Store: s.store, Rights: keeper, Secret: hubsecret.Open(cfg.HubSecretFile), Accesses: accesses, Log: deps.Log,
+		Store: s.store, Rights: rules, Secret: hubsecret.Open(cfg.HubSecretFile), Accesses: accesses, Log: deps.Log,
 		Days: cfg.RecordingDays, Bytes: cfg.RecordingMaxBytes,
 	})
 	mounts := rpc.Mounts(rpc.Deps{
 		Kinds:   table,
 		Catalog: resources,
-		Rights:  keeper,
+		Rights:  rules,
 		Config:  configuration, OpenBackend: open,
 		Removals:   kept,
 		Lending:    s.lending,
@@ -368,8 +368,8 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		Provider:   login.New(cfg.OIDC),
 		Seal:       box,
 		Authority:  s.authority,
-		Hub:        s.hub,
-		Board:      s.board,
+		Hub:        s.feed,
+		Board:      s.index,
 		Views:      s.views,
 		Events:     s.events,
 		Away:       &outage.Outage{},
@@ -395,9 +395,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 }
 
 // condition says how the hub is.
-func (s *Service) condition(cfg Config) *condition.Keeper {
+func (s *Service) condition(cfg Config) *condition.Observer {
 	elsewhere := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // an address says where
-	return &condition.Keeper{
+	return &condition.Observer{
 		Store: s.store, Database: s.database, Consoles: s.consoles, TraceURL: cfg.TraceURL,
 		Alerts: &condition.Alerts{URL: cfg.PrometheusURL, TokenFile: cfg.PrometheusTokenFile, HTTP: elsewhere},
 	}
@@ -477,8 +477,8 @@ func (s *Service) Run(ctx context.Context) (err error) {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.hub.Run(background) })
-	group.Go(func() error { return s.board.Run(background) })
+	group.Go(func() error { return s.feed.Run(background) })
+	group.Go(func() error { return s.index.Run(background) })
 	group.Go(func() error { return s.views.Run(background) })
 	group.Go(func() error { return s.views.RunCurves(background) })
 	group.Go(func() error { return s.events.Run(background) })

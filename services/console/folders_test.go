@@ -16,7 +16,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 const declaredBy = "fairlead.dev/declared-by"
@@ -484,12 +484,12 @@ func TestDeclaringIsAsItIsWritten(t *testing.T) {
 	}
 	_, block, _ := strings.Cut(string(text), "```yaml\n")
 	block, _, _ = strings.Cut(block, "```")
-	objects, err := manifest.Decode("declaring.md", []byte(block))
+	objects, err := catalogyaml.Decode("declaring.md", []byte(block))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		if o.Kind() == manifest.Source {
+		if o.Kind() == catalogyaml.Source {
 			continue // that of the test, which has commits
 		}
 		p.admin.must(t, o.Message)

@@ -12,7 +12,7 @@ import (
 
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -22,20 +22,20 @@ func register(tel *telemetry.Telemetry, s *Service) error {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fairlead_console_watch_streams",
 			Help: "Streams that follow the catalog at this console.",
-		}, func() float64 { return float64(s.hub.Streams()) }),
+		}, func() float64 { return float64(s.feed.Streams()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fairlead_console_change_sequence",
 			Help: "Number of the last change of the catalog that this console knows; it differs between consoles only for moments.",
-		}, func() float64 { return float64(s.hub.End()) }),
+		}, func() float64 { return float64(s.feed.End()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fairlead_console_log_read_age_seconds",
 			Help: "Time since the change log was last read. Above 15 s streams are ended.",
-		}, func() float64 { return s.hub.Age().Seconds() }),
+		}, func() float64 { return s.feed.Age().Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "fairlead_console_sealed_by_older_keys",
 			Help: "Values in the database that older master keys have sealed and that can't be sealed anew. At 0 the older keys can go.",
 		}, func() float64 { return s.renewer.Older() }),
-		agents{func() *live.Board { return s.board }},
+		agents{func() *index.Index { return s.index }},
 		commits(s.store, tel.Tracer.Tracer("fairlead.dev/services/console")),
 	}
 	all = append(all, s.sinks.Metrics.Collectors()...)
@@ -68,7 +68,7 @@ func commits(of *store.Store, tracer trace.Tracer) prometheus.Collector {
 }
 
 // agents collects how many clusters have their agents.
-type agents struct{ board func() *live.Board }
+type agents struct{ board func() *index.Index }
 
 func agentsDesc() *prometheus.Desc {
 	return prometheus.NewDesc("fairlead_console_clusters",

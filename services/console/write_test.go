@@ -12,13 +12,13 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func anyOf(list ...proto.Message) []*consolev1.Resource {
 	var out []*consolev1.Resource
 	for _, m := range list {
-		r, err := manifest.Resource(m.(manifest.Message))
+		r, err := catalogyaml.Resource(m.(catalogyaml.Message))
 		if err != nil {
 			panic(err)
 		}

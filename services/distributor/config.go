@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/replica"
+	"fairlead.dev/platform/hubservice"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 // Config is what differs per deployment. In DataDir are artifacts and what was delivered last, too. All
 // of it can be had again.
 type Config struct {
-	replica.Config
+	hubservice.Config
 	// GitcacheURLs are asked besides the gitcaches that coordination knows.
 	GitcacheURLs []string
 	// CacheBytes bounds the artifacts on the disk; 0: 10 GiB.

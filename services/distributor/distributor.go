@@ -17,10 +17,10 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/compression"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/platform/pieces"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/platform/smallframes"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/distributor/internal/configs"
 	"fairlead.dev/services/distributor/internal/edge"
@@ -41,7 +41,7 @@ import (
 const presenceTTL = 15 * time.Second
 
 // Deps is what the distributor works with.
-type Deps = replica.Deps
+type Deps = hubservice.Deps
 
 // Service is a distributor. New, then Listen, then Run.
 type Service struct {
@@ -49,15 +49,15 @@ type Service struct {
 	deps  Deps
 	began time.Time
 
-	replica  *replica.Replica
+	replica  *hubservice.Replica
 	store    *artifact.Store
 	plan     *plan.Plan
 	ledger   *ledger.Ledger
-	nudges   *nudge.Hub
+	nudges   *nudge.Nudger
 	reports  *status.Reports
 	seen     *status.Seen
 	views    *status.Views
-	hub      *status.Hub
+	hub      *status.TruthReporter
 	gate     *hold.Gate
 	folders  *folders.Folders
 	resolve  *resolve.Resolver
@@ -80,7 +80,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s.nudges = nudge.New(s.pressure.Share)
 	var err error
-	s.replica, err = replica.New(identity.ServiceDistributor, cfg.Config, deps,
+	s.replica, err = hubservice.New(identity.ServiceDistributor, cfg.Config, deps,
 		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_CLUSTER, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_PROJECT,
 		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_AGENT_CONFIG, consolev1.Kind_KIND_VIEW_SET)
 	if err != nil {
@@ -93,7 +93,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	s.reports = status.NewReports(console, deps.Log)
 	s.seen = status.NewSeen(console, deps.Log)
 	s.views = status.NewViews(console)
-	s.hub = status.NewHub(console, s.plan.Truth, deps.Log)
+	s.hub = status.NewTruthReporter(console, s.plan.Truth, deps.Log)
 	s.gate = hold.New(console, s.replica.Catalog.Removals, deps.Log)
 	origin := edge.New(edge.Config{
 		Static: cfg.GitcacheURLs, Coordination: s.replica.Coordinator, RPC: s.replica.HTTP(), Options: s.replica.OptionsTo(identity.ServiceGitcache),
@@ -145,7 +145,7 @@ func (s *Service) serve(origin *edge.Edge) error {
 		// Lingering: a stream says GoAway before it ends.
 		server.RPC(deliveryv1connect.DeliveryServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			path, handler := deliveryv1connect.NewDeliveryServiceHandler(delivery, append(opts, compression.Handler())...)
-			return path, pieces.Handler(delivery.Front(handler))
+			return path, smallframes.Handler(delivery.Front(handler))
 		}).Lingering(),
 		server.RPC(deliveryv1connect.DetailServiceName, func(opts ...connect.HandlerOption) (string, http.Handler) {
 			path, handler := deliveryv1connect.NewDetailServiceHandler(details, append(opts, compression.Handler())...)
@@ -163,7 +163,7 @@ func (s *Service) serve(origin *edge.Edge) error {
 
 // ready says why agents should go elsewhere.
 func (s *Service) ready() error {
-	return errors.Join(s.replica.Keeper.Ready(), s.plan.Ready())
+	return errors.Join(s.replica.Credential.Ready(), s.plan.Ready())
 }
 
 // Listen binds the address, so that URL answers.

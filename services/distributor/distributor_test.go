@@ -20,8 +20,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/services/distributor"
 )
 
@@ -765,7 +765,7 @@ func TestMetricsAreThere(t *testing.T) {
 
 func TestConfigSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	good := distributor.Config{Config: replica.Config{
+	good := distributor.Config{Config: hubservice.Config{
 		DataDir: "x", HubSecretFile: "y",
 		ConsoleURL: "https://hub.example.com",
 	}}

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/coordination"
-	"fairlead.dev/platform/replica"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/subprocess"
 	"fairlead.dev/platform/telemetry"
@@ -42,7 +42,7 @@ func runProcess(dir string) error {
 	}
 	env := func(name string) string { return os.Getenv("DISTRIBUTOR_TEST_" + name) }
 	s, err := distributor.New(distributor.Config{
-		Config: replica.Config{
+		Config: hubservice.Config{
 			Server:  server.Config{Listen: "127.0.0.1:0", CertFile: env("CERT"), KeyFile: env("KEY")},
 			DataDir: dir, ConsoleURL: env("CONSOLE"), HubCAFile: env("CA"), HubSecretFile: env("SECRET"),
 		},

@@ -27,7 +27,7 @@ const actionArtifactRead = "artifact.read"
 // registry serves people and programs what services are delivered, as a registry does.
 func (s *Service) registry(origin *edge.Edge) server.Mount {
 	tokens := consolev1connect.NewTokenServiceClient(s.replica.HTTP(), s.cfg.ConsoleURL, client.Options()...)
-	verifier := registry.NewTokens(s.replica.Keeper, func(ctx context.Context, apiToken string) (string, time.Time, error) {
+	verifier := registry.NewTokens(s.replica.Credential, func(ctx context.Context, apiToken string) (string, time.Time, error) {
 		resp, err := tokens.ExchangeToken(ctx, &consolev1.ExchangeTokenRequest{Token: apiToken})
 		return resp.GetToken(), resp.GetExpireTime().AsTime(), err
 	})

@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/longform"
 )
 
@@ -203,9 +203,9 @@ type polling struct {
 func (w *world) poller(url string) *polling {
 	w.t.Helper()
 	one := &polling{got: map[string]*deliveryv1.ServiceDelivery{}}
-	distributors := hub.New(w.client, nil, client.Options()...)
+	distributors := deliveryclient.New(w.client, nil, client.Options()...)
 	distributors.Set([]string{url})
-	p := hub.NewPoller(hub.PollDeps{
+	p := deliveryclient.NewPoller(deliveryclient.PollDeps{
 		Distributors: distributors, Wanted: one, KubernetesVersion: func() string { return "v1.36" },
 		AgentVersion: "v1",
 		Tracer:       noop.NewTracerProvider().Tracer(""), Metrics: prometheus.NewRegistry(),
@@ -229,7 +229,7 @@ func (p *polling) at(service string) string {
 	return p.got[service].GetRevision().GetCommit()
 }
 
-// Have implements hub.Wanted.
+// Have implements deliveryclient.Wanted.
 func (p *polling) Have() map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,7 +240,7 @@ func (p *polling) Have() map[string]string {
 	return have
 }
 
-// Take implements hub.Wanted.
+// Take implements deliveryclient.Wanted.
 func (p *polling) Take(changes *deliveryv1.Changes, _ int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,5 +250,5 @@ func (p *polling) Take(changes *deliveryv1.Changes, _ int64) error {
 	return nil
 }
 
-// Revision implements hub.Wanted.
+// Revision implements deliveryclient.Wanted.
 func (p *polling) Revision() int64 { return 0 }

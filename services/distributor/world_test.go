@@ -36,11 +36,11 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/hubsecret"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/members"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor"
@@ -179,7 +179,7 @@ func (w *world) startUnready() *edge {
 	if w.tracer != nil {
 		tel.Tracer = w.tracer
 	}
-	s, err := distributor.New(distributor.Config{Config: replica.Config{
+	s, err := distributor.New(distributor.Config{Config: hubservice.Config{
 		Server:  server.Config{Listen: "127.0.0.1:0", CertFile: w.ca.CertFile, KeyFile: w.ca.KeyFile},
 		DataDir: w.dir, ConsoleURL: w.consoleServer.url, HubCAFile: w.ca.CAFile, HubSecretFile: w.secret(),
 		Unsigned: w.unsigned,

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"fairlead.dev/platform/addresses"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/replica"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/services/gitcache/internal/cloud"
 	"fairlead.dev/services/gitcache/internal/fetch"
 )
@@ -23,7 +23,7 @@ const minLeaseTTL = coordination.OpTimeout
 // Config is what differs per deployment. In DataDir are mirrors and artifacts, too: what is in there
 // is served with Git, the console and Redis down; losing it costs a clone of everything.
 type Config struct {
-	replica.Config
+	hubservice.Config
 	// Replica names this replica in leases and statuses; empty: the host's name and a random part, which
 	// DataDir keeps.
 	Replica string
@@ -63,7 +63,7 @@ func (c *Config) Validate() error {
 	if err := c.Config.Validate(); err != nil {
 		return err
 	}
-	if _, err := addresses.Parse(c.AllowAddresses); err != nil {
+	if _, err := dialpolicy.Parse(c.AllowAddresses); err != nil {
 		return fmt.Errorf("--allow-addresses: %w", err)
 	}
 	if err := fetch.CheckGit(c.Git); err != nil {

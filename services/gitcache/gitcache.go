@@ -17,19 +17,19 @@ import (
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
-	"fairlead.dev/platform/addresses"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/audit"
 	"fairlead.dev/platform/datadir"
+	"fairlead.dev/platform/dialpolicy"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/pulse"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/build"
 	"fairlead.dev/services/gitcache/internal/cloud"
+	"fairlead.dev/services/gitcache/internal/console"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/handoff"
-	"fairlead.dev/services/gitcache/internal/hub"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -49,7 +49,7 @@ const answeredTopic = "gitcache/answered"
 const unstoredBytes = 64 << 20
 
 // Deps is what the gitcache works with.
-type Deps = replica.Deps
+type Deps = hubservice.Deps
 
 // Service is a gitcache. New, then Listen, then Run.
 type Service struct {
@@ -57,10 +57,10 @@ type Service struct {
 	deps   Deps
 	tracer trace.Tracer
 
-	replica *replica.Replica
-	sources *hub.Catalog
+	replica *hubservice.Replica
+	sources *console.Catalog
 	origin  *origin.Origin // made by serve
-	console *hub.Console
+	console *console.Console
 	store   *artifact.Store
 	mirrors *mirror.Mirrors
 	fetcher *fetch.Fetchers
@@ -69,7 +69,7 @@ type Service struct {
 	peers   *peers.Peers
 	pulse   *pulse.Pulse // of the coordinator
 	owner   *owner.Owner
-	copies  *hub.Copies
+	copies  *console.Copies
 	standby *standby.Standby
 	sender  *standby.Sender
 	mover   *handoff.Mover
@@ -92,13 +92,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, deps: deps, tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/gitcache")}
 	var err error
-	s.replica, err = replica.New(identity.ServiceGitcache, cfg.Config, deps,
+	s.replica, err = hubservice.New(identity.ServiceGitcache, cfg.Config, deps,
 		consolev1.Kind_KIND_SOURCE, consolev1.Kind_KIND_SERVICE, consolev1.Kind_KIND_SECRET,
 		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_CLUSTER) // grants, roles and clusters say who may see what
 	if err != nil {
 		return nil, err
 	}
-	s.replica.Keeper.BeReplica(cfg.Replica)
+	s.replica.Credential.BeReplica(cfg.Replica)
 	if err := s.openState(); err != nil {
 		return nil, err
 	}
@@ -122,8 +122,8 @@ func replicaName() string {
 
 // openState opens what is on the disk.
 func (s *Service) openState() (err error) {
-	s.sources = hub.NewCatalog(s.replica.Catalog)
-	s.console = hub.NewConsole(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
+	s.sources = console.NewCatalog(s.replica.Catalog)
+	s.console = console.NewConsole(s.replica.HTTP(), s.cfg.ConsoleURL, s.replica.Options()...)
 	if s.store, err = artifact.OpenStore(s.replica.Dir("artifacts"), artifact.Options{MaxBytes: s.cfg.CacheBytes, Memory: unstoredBytes, Log: s.deps.Log}); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (s *Service) newOwner() error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	allow, err := addresses.Parse(s.cfg.AllowAddresses)
+	allow, err := dialpolicy.Parse(s.cfg.AllowAddresses)
 	if err != nil {
 		return err
 	}

@@ -26,11 +26,11 @@ import (
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/hubsecret"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/members"
 	"fairlead.dev/platform/parallel"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache"
@@ -104,7 +104,7 @@ type node struct {
 }
 
 func (f *fixture) config(dir string) gitcache.Config {
-	return gitcache.Config{Config: replica.Config{
+	return gitcache.Config{Config: hubservice.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir, ConsoleURL: f.console.URL, HubSecretFile: f.secret,
 	}, AllowAddresses: thisMachine()}
 }

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/longform"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache"
@@ -23,7 +23,7 @@ import (
 
 // runProcess is a gitcache that says its URL on standard output and runs until it is killed.
 func runProcess(dir string) {
-	cfg := gitcache.Config{Config: replica.Config{
+	cfg := gitcache.Config{Config: hubservice.Config{
 		Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir, RedisURL: os.Getenv("GITCACHE_TEST_REDIS"),
 		ConsoleURL: os.Getenv("GITCACHE_TEST_CONSOLE"), HubSecretFile: os.Getenv("GITCACHE_TEST_SECRET"),
 	}, AllowAddresses: thisMachine()}

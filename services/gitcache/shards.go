@@ -17,8 +17,8 @@ import (
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/gitcache/internal/console"
 	"fairlead.dev/services/gitcache/internal/handoff"
-	"fairlead.dev/services/gitcache/internal/hub"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/peers"
 	"fairlead.dev/services/gitcache/internal/rpc"
@@ -49,7 +49,7 @@ func keptName(dir string) (string, error) {
 
 func (s *Service) newPeers() *peers.Peers {
 	return peers.New(peers.Config{
-		Replica: s.cfg.Replica, URL: s.replica.Advertised, TTL: s.cfg.LeaseTTL, Heard: s.replica.Keeper.Heard, Changed: s.reconsider,
+		Replica: s.cfg.Replica, URL: s.replica.Advertised, TTL: s.cfg.LeaseTTL, Heard: s.replica.Credential.Heard, Changed: s.reconsider,
 		Load: func() peers.Load { return peers.Load{Owned: s.owner.Totals().Owned, Copies: s.standby.Count()} },
 	}, peers.Deps{Coordinator: s.replica.Coordinator, Log: s.deps.Log, Client: s.replica.BytesTo(identity.ServiceGitcache)})
 }
@@ -72,7 +72,7 @@ func (s *Service) newStandby() error {
 	if err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	s.copies = hub.NewCopies(s.replica.Catalog)
+	s.copies = console.NewCopies(s.replica.Catalog)
 	s.sender = &standby.Sender{Mirrors: s.mirrors, Builder: s.builder}
 	s.standby = standby.New(s.cfg.Replica, standby.Deps{
 		Placement: s.peers, Peers: s.peers, Owner: func() standby.Owner { return s.owner }, Catalog: s.copies,

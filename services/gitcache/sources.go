@@ -12,23 +12,23 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/authz"
 	"fairlead.dev/services/gitcache/internal/browse"
-	"fairlead.dev/services/gitcache/internal/live"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
-	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/rpc"
 	"fairlead.dev/services/gitcache/internal/rpc/remote"
+	"fairlead.dev/services/gitcache/internal/status"
 	"fairlead.dev/services/gitcache/internal/webhook"
 )
 
 // newSources puts together what people see of sources, and ask for.
 func (s *Service) newSources(from *origin.Origin) *rpc.Sources {
-	others := remote.Replicas{Peers: s.peers}
+	others := remote.Peers{Members: s.peers}
 	return &rpc.Sources{
 		Ready: s.replica.Catalog.Ready, Rights: s.rights(), Refresh: s.refresh, Log: s.deps.Log,
-		View: live.NewView(live.Deps{
-			Replica: s.cfg.Replica, Published: s.sources.Live, Copied: live.Copied(s.mirrors), Others: others.Live, Holders: s.replica.Coordinator.Holders,
+		View: status.NewView(status.Deps{
+			Replica: s.cfg.Replica, Published: s.sources.Live, Copied: status.Copied(s.mirrors), Others: others.Live, Holders: s.replica.Coordinator.Holders,
 			State: func(uid string) owner.State { state, _ := s.owner.State(uid); return state },
 		}),
 		Browser: browse.New(browse.Deps{
@@ -60,7 +60,7 @@ func (s *Service) find(ctx context.Context, d artifact.Digest) (io.ReadCloser, e
 	return s.peers.Open(ctx, d)
 }
 
-func (s *Service) rights() rights.Rights { return rights.Rights{Catalog: s.replica.Catalog} }
+func (s *Service) rights() authz.Rights { return authz.Rights{Catalog: s.replica.Catalog} }
 
 // epoch is this replica's claim of a source; 0: it has none.
 func (s *Service) epoch(uid string) int64 {

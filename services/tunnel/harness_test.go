@@ -31,13 +31,13 @@ import (
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxhttp"
 	"fairlead.dev/platform/parallel"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/tunnel"
@@ -310,7 +310,7 @@ func newHubWith(t *testing.T, coordinate func() coordination.Coordinator, cluste
 	if err := os.WriteFile(secret, []byte(hubSecret), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := &hub{console: c, t: t, ca: ca, coordinate: coordinate, config: tunnel.Config{DrainTimeout: 20 * time.Second, Config: replica.Config{
+	h := &hub{console: c, t: t, ca: ca, coordinate: coordinate, config: tunnel.Config{DrainTimeout: 20 * time.Second, Config: hubservice.Config{
 		Server:     server.Config{Listen: "127.0.0.1:0", CertFile: files.CertFile, KeyFile: files.KeyFile},
 		ConsoleURL: consoleServer.URL, HubCAFile: files.CAFile, HubSecretFile: secret,
 	}}}

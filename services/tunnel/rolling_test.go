@@ -25,10 +25,10 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/platform/reach"
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/subprocess"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/platform/tunnelclient"
 	"fairlead.dev/services/tunnel"
 )
 
@@ -37,7 +37,7 @@ const asTunnel = "FAIRLEAD_TEST_AS_TUNNEL"
 
 func runTunnel() {
 	var cfg tunnel.Config
-	service.Main("tunnel", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+	process.Main("tunnel", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (process.Service, error) {
 		return tunnel.New(cfg, tunnel.Deps{Log: log, Telemetry: tel})
 	})
 }
@@ -185,7 +185,7 @@ func (h *hub) agent(api *httptest.Server, cluster string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	r, err := reach.New(reach.Config{
+	r, err := tunnelclient.New(tunnelclient.Config{
 		Endpoints: func() []string { return []string{h.url} }, HTTPClient: hc, Another: make1,
 		Token: identitytest.Source(h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster}),
 			identity.ServiceTunnel),

@@ -17,10 +17,10 @@ import (
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/container"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/tunnel/internal/directory"
 	"fairlead.dev/services/tunnel/internal/observe"
@@ -31,12 +31,12 @@ import (
 )
 
 // Deps is what the tunnel works with.
-type Deps = replica.Deps
+type Deps = hubservice.Deps
 
 // Service is a tunnel replica. New, then Listen, then Run.
 type Service struct {
 	deps     Deps
-	replica  *replica.Replica
+	replica  *hubservice.Replica
 	sessions *session.Registry
 	peers    *directory.Directory
 	proxy    *proxy.Handler
@@ -53,7 +53,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	cfg.Server.MaxHeaderBytes = maxHeaderBytes
-	r, err := replica.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER,
+	r, err := hubservice.New(identity.ServiceTunnel, cfg.Config, deps, consolev1.Kind_KIND_CLUSTER,
 		consolev1.Kind_KIND_GRANT, consolev1.Kind_KIND_ROLE, consolev1.Kind_KIND_PROJECT)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 func (s *Service) serve() error {
 	var metrics *observe.Metrics
 	s.peers = directory.New(directory.Deps{Coordinator: s.replica.Coordinator, URL: s.replica.Advertised, Log: s.deps.Log})
-	s.replica.Keeper.BeReplica(s.peers.ID())
+	s.replica.Credential.BeReplica(s.peers.ID())
 	s.sessions = session.New(session.Deps{
 		Directory: s.peers, Properties: s.properties, Memory: container.MemoryLimit(os.DirFS("/")), Log: s.deps.Log,
 		Ended: func(err error) { metrics.SessionEnd(err) },

@@ -25,7 +25,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/mux/muxws"
-	"fairlead.dev/platform/reach"
+	"fairlead.dev/platform/tunnelclient"
 )
 
 // front is something before the tunnel that agents dial. The front has TLS and speaks the protocols that are named; to
@@ -57,7 +57,7 @@ func asItIs(pass http.Handler) http.Handler { return pass }
 func (h *hub) oldProxy() *httptest.Server { return h.front(asItIs, "http/1.1") }
 
 // throughProxy runs a real agent that knows the tunnel by the proxy's address.
-func (h *hub) throughProxy(cluster string, p *httptest.Server, api http.HandlerFunc) *reach.Reach {
+func (h *hub) throughProxy(cluster string, p *httptest.Server, api http.HandlerFunc) *tunnelclient.Client {
 	h.t.Helper()
 	var trust client.Config
 	if ca := p.Certificate(); ca != nil {
@@ -74,7 +74,7 @@ func (h *hub) throughProxy(cluster string, p *httptest.Server, api http.HandlerF
 		h.t.Fatal(err)
 	}
 	token := h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster})
-	r, err := reach.New(reach.Config{
+	r, err := tunnelclient.New(tunnelclient.Config{
 		Endpoints: func() []string { return []string{p.URL} }, HTTPClient: hc,
 		Token: identitytest.Source(token, identity.ServiceTunnel),
 		Kube:  kube, Transport: apiServer.Client().Transport, Version: "test",

@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/cli/internal/command"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console"
@@ -133,7 +133,7 @@ func applyPage(t *testing.T, page string,
 	written = map[string]proto.Message{}
 	for _, block := range blocks(t, page) {
 		fairlead(block, "apply", "-f", "-")
-		objects, err := manifest.Decode(page, []byte(block))
+		objects, err := catalogyaml.Decode(page, []byte(block))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func applyPage(t *testing.T, page string,
 				t.Errorf("what is printed is applied as: %s", line)
 			}
 		}
-		objects, err := manifest.Decode("get", []byte(back))
+		objects, err := catalogyaml.Decode("get", []byte(back))
 		if err != nil {
 			t.Fatal(err)
 		}

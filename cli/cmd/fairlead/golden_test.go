@@ -15,16 +15,16 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
-	"fairlead.dev/platform/steady"
+	"fairlead.dev/platform/golden"
 )
 
 // golden compares what stdout is with a file, but for what is another in every run, and for the width of columns:
 // golden FILE.
-func golden(ts *testscript.TestScript, neg bool, args []string) {
+func compareGolden(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: golden FILE")
 	}
-	got, want := steady.Text(ts.ReadFile("stdout")), ts.ReadFile(args[0])
+	got, want := golden.Text(ts.ReadFile("stdout")), ts.ReadFile(args[0])
 	if got != want {
 		ts.Fatalf("got\n%s\nwant\n%s", got, want)
 	}

@@ -104,7 +104,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"await": await, "offline": offline, "ask": ask, "follow": follow, "revoke": revoke, "desktop": desktop,
-			"golden": golden, "large": large, "receiver": receiver, "stand-in": standIn, "env-file": envFile,
+			"golden": compareGolden, "large": large, "receiver": receiver, "stand-in": standIn, "env-file": envFile,
 			"id": idOf, "no-secret": noSecret,
 		},
 	})

@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/command"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // pages are the texts for people, by their path from the root of the repository.
@@ -256,9 +256,9 @@ func TestResourcesOfPagesAreValid(t *testing.T) {
 			if !strings.HasPrefix(block, "apiVersion: fairlead.dev/v1\n") {
 				continue
 			}
-			objects, err := manifest.Decode(fmt.Sprintf("%s (block %d)", name, i+1), []byte(block))
+			objects, err := catalogyaml.Decode(fmt.Sprintf("%s (block %d)", name, i+1), []byte(block))
 			if err == nil {
-				err = manifest.Validate(objects)
+				err = catalogyaml.Validate(objects)
 			}
 			if err != nil {
 				t.Errorf("%v", err)
@@ -334,7 +334,7 @@ func hasField(m protoreflect.MessageDescriptor, path []string) bool {
 func TestKindsHaveAWord(t *testing.T) {
 	t.Parallel()
 	text := pages(t)[filepath.Join("docs", "words.md")]
-	for _, kind := range manifest.Kinds() {
+	for _, kind := range catalogyaml.Kinds() {
 		if !strings.Contains(text, string(kind)) {
 			t.Errorf("docs/words.md does not name kind %s", kind)
 		}

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fairlead.dev/cli/internal/schema"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/platform/manifest"
 )
 
 const kindsHead = `# Reference of YAML
@@ -95,7 +95,7 @@ func (p *page) writeTable(md protoreflect.MessageDescriptor) error {
 	var rows strings.Builder
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
-		if manifest.OutputOnly(fd) {
+		if catalogyaml.OutputOnly(fd) {
 			continue
 		}
 		rules, err := protovalidate.ResolveFieldRules(fd)
@@ -138,7 +138,7 @@ func typeName(fd protoreflect.FieldDescriptor) string {
 		}
 		return fmt.Sprintf("[%s](#%s)", fd.Message().Name(), strings.ToLower(string(fd.Message().Name())))
 	case protoreflect.EnumKind:
-		return "`" + strings.Join(manifest.EnumNames(fd.Enum()), "`, `") + "`"
+		return "`" + strings.Join(catalogyaml.EnumNames(fd.Enum()), "`, `") + "`"
 	case protoreflect.BoolKind:
 		return "`true` or `false`"
 	case protoreflect.StringKind:
@@ -154,7 +154,7 @@ func typeName(fd protoreflect.FieldDescriptor) string {
 func (p *page) fieldMeaning(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) string {
 	parts := []string{escapeMarkdown(p.words[fd.FullName()])}
 	if fd.Kind() == protoreflect.EnumKind {
-		for i, name := range manifest.EnumNames(fd.Enum()) {
+		for i, name := range catalogyaml.EnumNames(fd.Enum()) {
 			if of := p.words[fd.Enum().Values().Get(i+1).FullName()]; of != "" {
 				parts = append(parts, "`"+name+"`: "+escapeMarkdown(of))
 			}

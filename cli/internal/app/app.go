@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/contexts"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/platform/typo"
 )
 
@@ -87,7 +87,7 @@ func (a *App) Notef(format string, args ...any) {
 }
 
 // HubCommand returns a function for cobra that runs do with the hub of the context.
-func (a *App) HubCommand(do func(ctx context.Context, h *hub.Hub, args []string) error) func(*cobra.Command, []string) error {
+func (a *App) HubCommand(do func(ctx context.Context, h *hubclient.Hub, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		h, err := a.ConnectHub(cmd.Context())
 		if err != nil {
@@ -107,18 +107,18 @@ func (a *App) DefaultUser() string {
 }
 
 // ConnectHub connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if there is one.
-func (a *App) ConnectHub(ctx context.Context) (*hub.Hub, error) {
+func (a *App) ConnectHub(ctx context.Context) (*hubclient.Hub, error) {
 	store, err := a.OpenStore()
 	if err != nil {
 		return nil, err
 	}
-	at, token := a.Server, a.Getenv(hub.FromEnvironment)
+	at, token := a.Server, a.Getenv(hubclient.FromEnvironment)
 	if at == "" && token != "" {
 		at = a.Getenv("FAIRLEAD_SERVER")
 	}
 	at = strings.TrimRight(at, "/")
 	if at == "" && token == "" {
-		return hub.Connect(ctx, store, a.Context)
+		return hubclient.Connect(ctx, store, a.Context)
 	}
 	var ca string
 	if at == "" {
@@ -135,7 +135,7 @@ func (a *App) ConnectHub(ctx context.Context) (*hub.Hub, error) {
 		case token == "" && !found:
 			return nil, fmt.Errorf("not logged in to %s: run `fairlead login %s`, or set FAIRLEAD_TOKEN", at, at)
 		case token == "":
-			return hub.Connect(ctx, store, of.Name)
+			return hubclient.Connect(ctx, store, of.Name)
 		}
 		ca = of.CA
 	}
@@ -146,5 +146,5 @@ func (a *App) ConnectHub(ctx context.Context) (*hub.Hub, error) {
 		}
 		ca = string(pem)
 	}
-	return hub.ConnectToken(ctx, at, ca, strings.TrimSpace(token))
+	return hubclient.ConnectToken(ctx, at, ca, strings.TrimSpace(token))
 }

@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
@@ -34,7 +34,7 @@ func FindDetail[M proto.Message](err error) (found M, ok bool) {
 // ConfirmAndDo calls do, and again with a confirmation if it asks for one and a person (or yes) agrees.
 func (a *App) ConfirmAndDo(ctx context.Context, yes bool, do func(ctx context.Context, confirmation string) error) error {
 	call := func(confirmation string) error {
-		ctx, cancel := context.WithTimeout(ctx, hub.WriteTimeout)
+		ctx, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
 		defer cancel()
 		return do(ctx, confirmation)
 	}

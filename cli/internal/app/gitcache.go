@@ -10,13 +10,13 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
 // AskGitcaches asks the gitcaches, one after the other until one can answer: any of them takes any question.
-func AskGitcaches[T any](ctx context.Context, h *hub.Hub, timeout time.Duration, ask func(context.Context, hub.Gitcache) (T, error)) (T, error) {
+func AskGitcaches[T any](ctx context.Context, h *hubclient.Hub, timeout time.Duration, ask func(context.Context, hubclient.Gitcache) (T, error)) (T, error) {
 	var none T
 	if len(h.Context.Endpoints.Gitcaches) == 0 {
 		return none, errors.New("the hub did not say where its gitcaches are: set --advertise-gitcaches at the console, then run `fairlead login` again")
@@ -64,10 +64,10 @@ func ReadPages[T any](wanted int, read func(size int, token string) ([]T, string
 const livePage = 1000
 
 // ReadLiveSources returns what the gitcaches know of all sources right now, by name. Without it the console's word has to do.
-func (a *App) ReadLiveSources(ctx context.Context, h *hub.Hub) map[string]*gitcachev1.LiveSource {
+func (a *App) ReadLiveSources(ctx context.Context, h *hubclient.Hub) map[string]*gitcachev1.LiveSource {
 	silent := map[string]bool{}
 	all, err := ReadPages(0, func(_ int, token string) ([]*gitcachev1.LiveSource, string, error) {
-		page, err := AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListSourcesResponse, error) {
+		page, err := AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListSourcesResponse, error) {
 			return g.Sources.ListSources(ctx, &gitcachev1.ListSourcesRequest{PageSize: livePage, PageToken: token})
 		})
 		for _, name := range page.GetSilentReplicas() {

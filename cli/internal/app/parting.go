@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
@@ -17,7 +17,7 @@ import (
 type Parting struct{ Yes, DryRun bool }
 
 // AskToPart shows what it means that a cluster's agents lose their access, and asks. The result says whether to go on.
-func (a *App) AskToPart(ctx context.Context, h *hub.Hub, name string, p Parting) (bool, error) {
+func (a *App) AskToPart(ctx context.Context, h *hubclient.Hub, name string, p Parting) (bool, error) {
 	m, err := resource.ClusterKind().ReadOne(ctx, h, name)
 	if err != nil {
 		return false, err

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // CheckPlainFormat knows the forms of what is no resource.
@@ -18,9 +18,9 @@ func CheckPlainFormat(format string) error {
 
 // ShowPlain prints the fields of messages that are no resources as JSON or YAML.
 func (a *App) ShowPlain(format string, ms ...proto.Message) error {
-	write := manifest.Plain
+	write := catalogyaml.Plain
 	if format == FormatYAML {
-		write = manifest.PlainYAML
+		write = catalogyaml.PlainYAML
 	}
 	text, err := write(ms...)
 	if err != nil {

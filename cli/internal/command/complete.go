@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 )
 
@@ -134,7 +134,7 @@ func completeNames(ctx context.Context, a *app.App, kind, begun string) []string
 }
 
 // namesOf asks for one page: of more names a person types another letter.
-func namesOf(ctx context.Context, h *hub.Hub, k resource.Kind, begun string) []string {
+func namesOf(ctx context.Context, h *hubclient.Hub, k resource.Kind, begun string) []string {
 	var q resource.Question
 	if begun != "" {
 		q.Filter = "name : " + strconv.Quote(begun)

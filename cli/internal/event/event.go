@@ -8,19 +8,19 @@ import (
 	"strings"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // EventField is the field of events that names a resource of a kind.
 func EventField(k resource.Kind) (string, bool) {
-	fields := map[manifest.Kind]string{
-		manifest.Service: "service", manifest.Cluster: "cluster", manifest.Source: "source", manifest.Sink: "sink",
-		manifest.Global: "globalservice", manifest.Project: "project",
-		manifest.Alert: "alert",
+	fields := map[catalogyaml.Kind]string{
+		catalogyaml.Service: "service", catalogyaml.Cluster: "cluster", catalogyaml.Source: "source", catalogyaml.Sink: "sink",
+		catalogyaml.Global: "globalservice", catalogyaml.Project: "project",
+		catalogyaml.Alert: "alert",
 	}
 	field, ok := fields[k.ID]
 	return field, ok
@@ -70,13 +70,13 @@ func (q *Query) AddResources(args []string) error {
 }
 
 // List returns the newest events, the oldest of them first, and where to go on.
-func List(ctx context.Context, h *hub.Hub, q Query) (list []*consolev1.Event, resume string, err error) {
+func List(ctx context.Context, h *hubclient.Hub, q Query) (list []*consolev1.Event, resume string, err error) {
 	for token := ""; ; {
 		size := resource.PageSize
 		if q.Limit > 0 {
 			size = min(size, q.Limit-len(list))
 		}
-		call, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		res, err := h.Events.ListEvents(call, &consolev1.ListEventsRequest{Filter: q.Filter, PageSize: int32(size), PageToken: token})
 		cancel()
 		if err != nil {
@@ -133,6 +133,6 @@ func HappenedLine(e *consolev1.Event) string {
 	if e.GetActor() != "" {
 		text += " (" + strings.TrimPrefix(e.GetActor(), "user:") + ")"
 	}
-	level := manifest.Short(e.GetSeverity())
+	level := catalogyaml.Short(e.GetSeverity())
 	return fmt.Sprintf("%s %-7s %-22s %s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05"), level, table.CleanLine(e.GetType()), table.CleanLine(text))
 }

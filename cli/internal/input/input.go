@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // input is what stands in a file, or what was built of a folder.
@@ -22,7 +22,7 @@ type input struct {
 }
 
 // ReadObjects decodes and checks all files, and what folders are built to. All that is wrong with them is one error.
-func ReadObjects(ctx context.Context, a *app.App, names, folders []string) ([]*manifest.Object, error) {
+func ReadObjects(ctx context.Context, a *app.App, names, folders []string) ([]*catalogyaml.Object, error) {
 	objects, problems, err := ReadAll(ctx, a, names, folders)
 	if err == nil && len(problems) > 0 {
 		problems.Sort()
@@ -35,15 +35,15 @@ func ReadObjects(ctx context.Context, a *app.App, names, folders []string) ([]*m
 }
 
 // ReadAll returns what could be read besides what is wrong with the rest.
-func ReadAll(ctx context.Context, a *app.App, names, folders []string) ([]*manifest.Object, manifest.Problems, error) {
+func ReadAll(ctx context.Context, a *app.App, names, folders []string) ([]*catalogyaml.Object, catalogyaml.Problems, error) {
 	inputs, err := openInputs(ctx, a, names, folders)
 	if err != nil {
 		return nil, nil, err
 	}
-	var objects []*manifest.Object
-	var problems manifest.Problems
+	var objects []*catalogyaml.Object
+	var problems catalogyaml.Problems
 	collect := func(err error) error {
-		var some manifest.Problems
+		var some catalogyaml.Problems
 		if err != nil && !errors.As(err, &some) {
 			return err
 		}
@@ -51,24 +51,24 @@ func ReadAll(ctx context.Context, a *app.App, names, folders []string) ([]*manif
 		return nil
 	}
 	for _, in := range inputs {
-		decoded, err := manifest.Decode(in.name, in.data)
+		decoded, err := catalogyaml.Decode(in.name, in.data)
 		if err := collect(err); err != nil {
 			return nil, nil, err
 		}
 		objects = append(objects, decoded...)
 	}
-	if err := collect(manifest.Validate(objects)); err != nil {
+	if err := collect(catalogyaml.Validate(objects)); err != nil {
 		return nil, nil, err
 	}
 	if len(objects)+len(problems) == 0 {
 		return nil, nil, fmt.Errorf("no resources in %s", strings.Join(append(names, folders...), ", "))
 	}
-	manifest.Sort(objects)
+	catalogyaml.Sort(objects)
 	return objects, problems, nil
 }
 
 // NothingApplied is the error of files that have problems.
-func NothingApplied(problems manifest.Problems) error {
+func NothingApplied(problems catalogyaml.Problems) error {
 	problems.Sort()
 	return fmt.Errorf("nothing was applied:\n%w", problems)
 }
@@ -144,7 +144,7 @@ func readFile(a *app.App, name string) ([]byte, error) {
 		defer f.Close()
 		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, manifest.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
+	data, err := io.ReadAll(io.LimitReader(in, catalogyaml.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", DisplayName(name), err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/contexts"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/platform/durable"
 )
@@ -22,7 +22,7 @@ const (
 )
 
 // WriteKubeconfig writes a kubeconfig for a cluster, which kubectl uses through the tunnel.
-func WriteKubeconfig(ctx context.Context, a *app.App, h *hub.Hub, cluster, file string) error {
+func WriteKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster, file string) error {
 	if _, err := resource.ClusterKind().ReadOne(ctx, h, cluster); err != nil {
 		return err
 	}

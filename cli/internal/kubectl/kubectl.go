@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 )
 
 // Timeout bounds one call of kubectl: webhooks of a cluster may take their time.
@@ -22,7 +22,7 @@ const Timeout = time.Minute
 
 // Run becomes kubectl, so that terminals, signals and the exit code are its own. The kubeconfig stays: it
 // holds no token.
-func Run(ctx context.Context, a *app.App, h *hub.Hub, cluster string, args []string) error {
+func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args []string) error {
 	program, err := Find()
 	if err != nil {
 		return err

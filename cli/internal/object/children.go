@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -44,7 +44,7 @@ func childPaths(kind string) []string {
 }
 
 // LiveChildren asks a cluster, through the tunnel, what was made for objects.
-func LiveChildren(ctx context.Context, h *hub.Hub, cluster string, objects []*consolev1.ClusterObject) (Children, error) {
+func LiveChildren(ctx context.Context, h *hubclient.Hub, cluster string, objects []*consolev1.ClusterObject) (Children, error) {
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
 	}

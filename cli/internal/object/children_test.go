@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"fairlead.dev/cli/internal/contexts"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
@@ -21,7 +21,7 @@ import (
 
 // cluster is a tunnel whose only cluster answers by path, without the query.
 type cluster struct {
-	*hub.Hub
+	*hubclient.Hub
 
 	answers map[string]string
 	asked   []string // method, path and query, in order
@@ -34,7 +34,7 @@ func newCluster(t *testing.T, answers map[string]string) *cluster {
 	c := &cluster{answers: answers}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
-	c.Hub = &hub.Hub{HTTP: server.Client(), Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{server.URL}}}}
+	c.Hub = &hubclient.Hub{HTTP: server.Client(), Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{server.URL}}}}
 	return c
 }
 
@@ -151,7 +151,7 @@ func pathOf(pod string) string { return PodPath(Pod{Namespace: "web", Name: pod}
 
 func TestWithoutATunnelNothingIsAsked(t *testing.T) {
 	t.Parallel()
-	alone := &hub.Hub{}
+	alone := &hubclient.Hub{}
 	_, listed := LiveChildren(t.Context(), alone, "edge", nil)
 	_, sent := Workload{Hub: alone}.SendRequest(t.Context(), http.MethodGet, "edge", pods, nil)
 	for _, err := range []error{listed, sent} {
@@ -235,7 +235,7 @@ func TestControllersAreThoseWithATemplate(t *testing.T) {
 
 func TestOnlyServicesRunSomething(t *testing.T) {
 	t.Parallel()
-	_, err := Workload{Hub: &hub.Hub{}}.ListServices(t.Context(), resource.Reference{Kind: "cluster", Name: "edge"})
+	_, err := Workload{Hub: &hubclient.Hub{}}.ListServices(t.Context(), resource.Reference{Kind: "cluster", Name: "edge"})
 	if err == nil || !strings.Contains(err.Error(), "only services and globalservices run something") {
 		t.Errorf("pods of a cluster: %v", err)
 	}

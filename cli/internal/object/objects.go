@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -27,7 +27,7 @@ func Title(kind, namespace, name string) string {
 }
 
 // ServicesOf are the services that come of a global service.
-func ServicesOf(ctx context.Context, h *hub.Hub, global string) ([]*consolev1.Service, error) {
+func ServicesOf(ctx context.Context, h *hubclient.Hub, global string) ([]*consolev1.Service, error) {
 	found, err := resource.ServiceKind().ReadMatching(ctx, h, resource.Question{Filter: resource.FilterGlobal(global)})
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func ServicesOf(ctx context.Context, h *hub.Hub, global string) ([]*consolev1.Se
 }
 
 // OfGlobal does something with each service of a global service.
-func OfGlobal(ctx context.Context, a *app.App, h *hub.Hub, name string, do func(*consolev1.Service) error) error {
+func OfGlobal(ctx context.Context, a *app.App, h *hubclient.Hub, name string, do func(*consolev1.Service) error) error {
 	if _, err := resource.GlobalServiceKind().ReadOne(ctx, h, name); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (f *Flags) RefuseFlags() error {
 }
 
 // Find reads all pages.
-func Find(ctx context.Context, h *hub.Hub, f Flags, name string) ([]*consolev1.ClusterObject, error) {
+func Find(ctx context.Context, h *hubclient.Hub, f Flags, name string) ([]*consolev1.ClusterObject, error) {
 	const pageSize = 1000
 	req := &consolev1.ListObjectsRequest{
 		PageSize: pageSize, Service: f.Service, Cluster: f.Cluster, Namespace: f.Namespace, Kind: f.Kind, Health: f.Health, Object: name,

@@ -13,11 +13,11 @@ import (
 	"strings"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // Pod is one of a service.
@@ -32,7 +32,7 @@ func (p Pod) String() string { return p.Cluster + " " + p.Namespace + "/" + p.Na
 // Workload reaches what services run in their clusters, through the tunnel, as the person.
 type Workload struct {
 	App *app.App
-	Hub *hub.Hub
+	Hub *hubclient.Hub
 }
 
 // ListServices returns those that a reference names: a service, or all services of a global service.
@@ -42,7 +42,7 @@ func (w Workload) ListServices(ctx context.Context, ref resource.Reference) ([]*
 		return nil, err
 	}
 	switch k.ID {
-	case manifest.Service:
+	case catalogyaml.Service:
 		m, err := k.ReadOne(ctx, w.Hub, ref.Name)
 		if err != nil {
 			return nil, err
@@ -52,7 +52,7 @@ func (w Workload) ListServices(ctx context.Context, ref resource.Reference) ([]*
 			return nil, fmt.Errorf("the folder of service %q goes to the catalog: it runs nothing in a cluster", ref.Name)
 		}
 		return []*consolev1.Service{s}, nil
-	case manifest.Global:
+	case catalogyaml.Global:
 		if _, err := k.ReadOne(ctx, w.Hub, ref.Name); err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ const askBytes = 8 << 20
 
 // AskCluster asks a cluster, and reads its answer into out, if that is not nil.
 func (w Workload) AskCluster(ctx context.Context, method, cluster, path string, body, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	resp, err := w.SendRequest(ctx, method, cluster, path, body)
 	if err != nil {

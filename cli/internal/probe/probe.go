@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/server"
 )
@@ -50,7 +50,7 @@ func Warn(about, format string, args ...any) Finding {
 }
 
 // CheckServices looks at all of the hub's services at once.
-func CheckServices(ctx context.Context, h *hub.Hub) []Finding {
+func CheckServices(ctx context.Context, h *hubclient.Hub) []Finding {
 	type service struct{ name, url string }
 	services := []service{{"console", h.Context.URL}}
 	for _, group := range []struct {
@@ -74,7 +74,7 @@ func CheckServices(ctx context.Context, h *hub.Hub) []Finding {
 }
 
 // CheckService looks at one of the hub's services.
-func CheckService(ctx context.Context, h *hub.Hub, name, url string) Finding {
+func CheckService(ctx context.Context, h *hubclient.Hub, name, url string) Finding {
 	if url == "" {
 		return Wrong(name, "the hub did not say where it is: set --advertise-%ss at the console, then run `fairlead login` again", name)
 	}
@@ -82,7 +82,7 @@ func CheckService(ctx context.Context, h *hub.Hub, name, url string) Finding {
 	status, text, _, err := FetchURL(ctx, h.HTTP, url+"/readyz")
 	switch {
 	case err != nil:
-		return Wrong(about, "%s", strings.TrimPrefix(hub.ExplainUnreachable(url, err), url+" "))
+		return Wrong(about, "%s", strings.TrimPrefix(hubclient.ExplainUnreachable(url, err), url+" "))
 	case status != http.StatusOK:
 		return Wrong(about, "%s: look at its log", strings.TrimSpace(text))
 	}
@@ -90,7 +90,7 @@ func CheckService(ctx context.Context, h *hub.Hub, name, url string) Finding {
 	status, text, ends, err := FetchURL(ctx, h.HTTP, url+"/version")
 	var v server.Version
 	if err != nil || status != http.StatusOK || json.Unmarshal([]byte(text), &v) != nil {
-		return Wrong(about, "ready, but does not accept your token. %s", hub.LogInAgain(h.Context))
+		return Wrong(about, "ready, but does not accept your token. %s", hubclient.LogInAgain(h.Context))
 	}
 	if v.Service != name {
 		return Wrong(about, "is a %s: something is wrong with --advertise-%ss at the console", v.Service, name)

@@ -11,9 +11,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
+	"fairlead.dev/platform/catalogyaml"
 	kindtable "fairlead.dev/platform/kind"
-	"fairlead.dev/platform/manifest"
 )
 
 // PageSize of lists: a thousand are bounded in bytes by the server's own limit per message.
@@ -22,53 +22,53 @@ const PageSize = 500
 // Kind is a kind of resources.
 type Kind struct {
 	kindtable.Kind
-	ID manifest.Kind
+	ID catalogyaml.Kind
 }
 
 // ListKinds returns all kinds in the order of their numbers, which is about that in which people meet them.
 func ListKinds() []Kind {
 	var out []Kind
 	for _, k := range kindtable.All() {
-		out = append(out, Kind{k, manifest.Kind(k.Name())})
+		out = append(out, Kind{k, catalogyaml.Kind(k.Name())})
 	}
 	slices.SortFunc(out, func(a, b Kind) int { return cmp.Compare(a.Number(), b.Number()) })
 	return out
 }
 
 // kindOf is the kind of resources that a command is made for.
-func kindOf(name manifest.Kind) Kind {
+func kindOf(name catalogyaml.Kind) Kind {
 	k, _ := kindtable.Named(string(name)) // the tests look up each
 	return Kind{k, name}
 }
 
 // SourceKind is the kind of sources.
-func SourceKind() Kind { return kindOf(manifest.Source) }
+func SourceKind() Kind { return kindOf(catalogyaml.Source) }
 
 // ClusterKind is the kind of clusters.
-func ClusterKind() Kind { return kindOf(manifest.Cluster) }
+func ClusterKind() Kind { return kindOf(catalogyaml.Cluster) }
 
 // ServiceKind is the kind of services.
-func ServiceKind() Kind { return kindOf(manifest.Service) }
+func ServiceKind() Kind { return kindOf(catalogyaml.Service) }
 
 // BackendKind is the kind of backends.
-func BackendKind() Kind { return kindOf(manifest.Backend) }
+func BackendKind() Kind { return kindOf(catalogyaml.Backend) }
 
 // SinkKind is the kind of sinks.
-func SinkKind() Kind { return kindOf(manifest.Sink) }
+func SinkKind() Kind { return kindOf(catalogyaml.Sink) }
 
 // GlobalServiceKind is the kind of global services.
-func GlobalServiceKind() Kind { return kindOf(manifest.Global) }
+func GlobalServiceKind() Kind { return kindOf(catalogyaml.Global) }
 
-func (k Kind) getResource(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
+func (k Kind) getResource(ctx context.Context, h *hubclient.Hub, name string) (catalogyaml.Message, error) {
 	return h.Resource(ctx, k.Kind, name)
 }
 
-func (k Kind) readPage(ctx context.Context, h *hub.Hub, q Question) ([]manifest.Message, string, error) {
-	return h.Resources(ctx, k.Kind, hub.Question{Filter: q.Filter, Order: q.Sort, Token: q.token, Size: PageSize})
+func (k Kind) readPage(ctx context.Context, h *hubclient.Hub, q Question) ([]catalogyaml.Message, string, error) {
+	return h.Resources(ctx, k.Kind, hubclient.Question{Filter: q.Filter, Order: q.Sort, Token: q.token, Size: PageSize})
 }
 
 // RemoveResource deletes a resource; confirmation is what a call before asked for.
-func (k Kind) RemoveResource(ctx context.Context, h *hub.Hub, name, confirmation string) error {
+func (k Kind) RemoveResource(ctx context.Context, h *hubclient.Hub, name, confirmation string) error {
 	return h.Delete(ctx, k.Kind, name, confirmation)
 }
 
@@ -89,8 +89,8 @@ func FindKind(name string) (Kind, error) {
 }
 
 // ReadOne reads a resource by name.
-func (k Kind) ReadOne(ctx context.Context, h *hub.Hub, name string) (manifest.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func (k Kind) ReadOne(ctx context.Context, h *hubclient.Hub, name string) (catalogyaml.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	m, err := k.getResource(ctx, h, name)
 	if err != nil {
@@ -122,13 +122,13 @@ func IsMissing(err error) bool {
 type Question struct{ Filter, Sort, token string }
 
 // ReadAll reads every resource, page by page.
-func (k Kind) ReadAll(ctx context.Context, h *hub.Hub) ([]manifest.Message, error) {
+func (k Kind) ReadAll(ctx context.Context, h *hubclient.Hub) ([]catalogyaml.Message, error) {
 	return k.ReadMatching(ctx, h, Question{})
 }
 
 // ReadMatching reads every resource that is asked for, page by page.
-func (k Kind) ReadMatching(ctx context.Context, h *hub.Hub, q Question) ([]manifest.Message, error) {
-	var all []manifest.Message
+func (k Kind) ReadMatching(ctx context.Context, h *hubclient.Hub, q Question) ([]catalogyaml.Message, error) {
+	var all []catalogyaml.Message
 	for {
 		page, next, err := k.OnePage(ctx, h, q)
 		if err != nil {
@@ -146,8 +146,8 @@ func (k Kind) ReadMatching(ctx context.Context, h *hub.Hub, q Question) ([]manif
 }
 
 // OnePage reads a page of a list.
-func (k Kind) OnePage(ctx context.Context, h *hub.Hub, q Question) ([]manifest.Message, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func (k Kind) OnePage(ctx context.Context, h *hubclient.Hub, q Question) ([]catalogyaml.Message, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	return k.readPage(ctx, h, q)
 }

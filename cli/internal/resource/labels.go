@@ -5,7 +5,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 )
 
 // AsWritten takes away what the hub fills in.
-func AsWritten(m manifest.Message) manifest.Message {
+func AsWritten(m catalogyaml.Message) catalogyaml.Message {
 	r := m.ProtoReflect()
 	if status := r.Descriptor().Fields().ByName("status"); status != nil {
 		r.Clear(status)

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/platform/manifest"
 )
 
 // Draft is the form of JSON Schema that editors know best.
@@ -84,7 +84,7 @@ func describeKinds(kinds []kind.Kind, words Comments) (object, error) {
 		"title":       "Resources of Fairlead",
 		"type":        "object",
 		"required":    []string{"apiVersion", "kind"},
-		"properties":  object{"apiVersion": object{"const": manifest.APIVersion}, "kind": object{"enum": names}},
+		"properties":  object{"apiVersion": object{"const": catalogyaml.APIVersion}, "kind": object{"enum": names}},
 		"allOf":       choices,
 		"definitions": w.definitions,
 	}, nil
@@ -110,12 +110,12 @@ func (w writer) defineMessage(md protoreflect.MessageDescriptor) (object, error)
 		definition["description"] = text
 	}
 	if _, ok := kind.Named(string(md.Name())); ok && md.Fields().ByName("metadata") != nil {
-		properties["apiVersion"], properties["kind"] = object{"const": manifest.APIVersion}, object{"const": string(md.Name())}
+		properties["apiVersion"], properties["kind"] = object{"const": catalogyaml.APIVersion}, object{"const": string(md.Name())}
 	}
 	var required []string
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
-		if manifest.OutputOnly(fd) {
+		if catalogyaml.OutputOnly(fd) {
 			properties[fd.JSONName()] = object{"description": "The hub fills it in; it is skipped when a file is applied."}
 			continue
 		}
@@ -190,7 +190,7 @@ func (w writer) fieldComment(fd protoreflect.FieldDescriptor) string {
 	if fd.Kind() != protoreflect.EnumKind {
 		return text
 	}
-	names, values := manifest.EnumNames(fd.Enum()), fd.Enum().Values()
+	names, values := catalogyaml.EnumNames(fd.Enum()), fd.Enum().Values()
 	for i, name := range names {
 		if of := w.words[values.Get(i+1).FullName()]; of != "" {
 			text += "\n\n" + name + ": " + of
@@ -298,7 +298,7 @@ func (w writer) describeValue(fd protoreflect.FieldDescriptor, rules *validate.F
 	case protoreflect.EnumKind:
 		// The short names come first, for completion; files may have the long ones of the API, too.
 		long := strings.TrimSuffix(string(fd.Enum().Values().Get(0).Name()), "UNSPECIFIED")
-		return object{"anyOf": []object{{"enum": manifest.EnumNames(fd.Enum())}, {"type": "string", "pattern": "^" + long}}}, nil
+		return object{"anyOf": []object{{"enum": catalogyaml.EnumNames(fd.Enum())}, {"type": "string", "pattern": "^" + long}}}, nil
 	case protoreflect.DoubleKind:
 		return object{"type": "number"}, nil
 	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:
@@ -362,7 +362,7 @@ func Messages(of proto.Message) []protoreflect.MessageDescriptor {
 		all = append(all, md)
 		for i := range md.Fields().Len() {
 			fd := md.Fields().Get(i)
-			if manifest.OutputOnly(fd) {
+			if catalogyaml.OutputOnly(fd) {
 				continue
 			}
 			if fd.IsMap() {

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"fairlead.dev/cli/internal/schema"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/platform/manifest"
 )
 
 func compile(t *testing.T) *jsonschema.Schema {
@@ -70,8 +70,8 @@ func documents(t *testing.T) (all []string) {
 		for _, part := range strings.Split(string(text), "\n```yaml\n")[1:] {
 			block, _, _ := strings.Cut(part, "\n```\n")
 			for document := range strings.SplitSeq("\n"+block+"\n", "\n---\n") {
-				objects, err := manifest.Decode(name, []byte(document))
-				if err == nil && len(objects) == 1 && manifest.Validate(objects) == nil {
+				objects, err := catalogyaml.Decode(name, []byte(document))
+				if err == nil && len(objects) == 1 && catalogyaml.Validate(objects) == nil {
 					all = append(all, document)
 				}
 			}
@@ -83,13 +83,13 @@ func documents(t *testing.T) (all []string) {
 // What apply takes, and `get -o yaml` prints with what the hub fills in, an editor does not mark.
 func TestSchemaAcceptsWhatPagesShow(t *testing.T) {
 	t.Parallel()
-	s, seen := compile(t), map[manifest.Kind]bool{}
+	s, seen := compile(t), map[catalogyaml.Kind]bool{}
 	all := documents(t)
 	if len(all) < 60 {
 		t.Fatalf("only %d documents are found", len(all))
 	}
 	for _, document := range all {
-		objects, err := manifest.Decode("", []byte(document))
+		objects, err := catalogyaml.Decode("", []byte(document))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,8 +98,8 @@ func TestSchemaAcceptsWhatPagesShow(t *testing.T) {
 			t.Errorf("%v:\n%s", err, document)
 		}
 	}
-	for _, k := range manifest.Kinds() {
-		if !seen[k] && k != manifest.Role && k != manifest.ServiceAccount {
+	for _, k := range catalogyaml.Kinds() {
+		if !seen[k] && k != catalogyaml.Role && k != catalogyaml.ServiceAccount {
 			t.Errorf("no page shows a %s", k)
 		}
 	}
@@ -135,9 +135,9 @@ func TestSchemaMarksWhatApplyRefuses(t *testing.T) {
 		{"a number for a text", "name: shop", "name: 5", "/metadata/name"},
 	} {
 		document := strings.Replace(source, c.old, c.put, 1)
-		if _, err := manifest.Decode("", []byte(document)); err == nil {
-			objects, _ := manifest.Decode("", []byte(document))
-			if manifest.Validate(objects) == nil {
+		if _, err := catalogyaml.Decode("", []byte(document)); err == nil {
+			objects, _ := catalogyaml.Decode("", []byte(document))
+			if catalogyaml.Validate(objects) == nil {
 				t.Errorf("%s: apply takes it:\n%s", c.what, document)
 			}
 		}

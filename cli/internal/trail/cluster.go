@@ -11,7 +11,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/plural"
 )
 
@@ -80,7 +80,7 @@ func (t *Trail) clusterStep() step {
 		s.addLine("has not reported on it yet")
 		return s
 	}
-	said := fmt.Sprintf("%s, %d of %d %s are healthy", manifest.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
+	said := fmt.Sprintf("%s, %d of %d %s are healthy", catalogyaml.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
 	s.addLine("%s", t.SinceText(said, r.GetObservedTime()))
 	if r.GetAppliedDigest() != "" {
 		s.addLine("applied: %s", t.TruthText(r.GetAppliedDigest(), view.AppliedCommit(r), r.GetAppliedTime(), "", nil))
@@ -113,7 +113,7 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.Mark = markOK
 	default:
-		s.cause, s.next = cmp.Or(r.GetMessage(), manifest.Short(r.GetPhase())+" still"), t.lookHint()
+		s.cause, s.next = cmp.Or(r.GetMessage(), catalogyaml.Short(r.GetPhase())+" still"), t.lookHint()
 		name := t.Service.GetMetadata().GetName()
 		switch {
 		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD, r.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS:

@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func TestTestsAreShownWithTheirService(t *testing.T) {
@@ -53,7 +53,7 @@ func TestTestsAreShownWithTheirService(t *testing.T) {
 		tr := well()
 		tr.Service.GetStatus().GetCluster().GetReport().Tests = c.tests
 		v := view.View{Now: clitest.Noon(), Wide: true}
-		rows, notes := v.BuildTable(resource.ServiceKind(), []manifest.Message{tr.Service})
+		rows, notes := v.BuildTable(resource.ServiceKind(), []catalogyaml.Message{tr.Service})
 		var shown strings.Builder
 		if err := rows.Write(&shown); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
@@ -33,13 +33,13 @@ type Trail struct {
 }
 
 // Follow asks the console for the service, and then everybody at once for the rest.
-func Follow(ctx context.Context, a *app.App, h *hub.Hub, name string) (*Trail, error) {
+func Follow(ctx context.Context, a *app.App, h *hubclient.Hub, name string) (*Trail, error) {
 	m, err := resource.ServiceKind().ReadOne(ctx, h, name)
 	if err != nil {
 		return nil, err
 	}
 	t := &Trail{View: view.View{Now: a.Now()}, Service: m.(*consolev1.Service)}
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	spec := t.Service.GetSpec()
 	var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func Follow(ctx context.Context, a *app.App, h *hub.Hub, name string) (*Trail, e
 		t.Cluster, t.noCluster = res.GetCluster(), ReasonLine(err)
 	})
 	wg.Go(func() {
-		res, err := app.AskGitcaches(ctx, h, probe.CheckTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.GetSourceResponse, error) {
+		res, err := app.AskGitcaches(ctx, h, probe.CheckTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.GetSourceResponse, error) {
 			return g.Sources.GetSource(ctx, &gitcachev1.GetSourceRequest{Name: catalog.SourceOf(spec)})
 		})
 		t.Live, t.noLive = res.GetSource(), ReasonLine(err)
@@ -66,7 +66,7 @@ func Follow(ctx context.Context, a *app.App, h *hub.Hub, name string) (*Trail, e
 }
 
 // sickDistributors says what is wrong with distributors, and whether none of them is ready.
-func sickDistributors(ctx context.Context, h *hub.Hub) (texts []string, none bool) {
+func sickDistributors(ctx context.Context, h *hubclient.Hub) (texts []string, none bool) {
 	found := make([]probe.Finding, len(h.Context.Endpoints.Distributors))
 	var wg sync.WaitGroup
 	for i, url := range h.Context.Endpoints.Distributors {

@@ -12,7 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/contexts"
-	hubapi "fairlead.dev/cli/internal/hub"
+	hubapi "fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"

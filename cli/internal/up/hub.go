@@ -14,8 +14,8 @@ import (
 
 	"fairlead.dev/cli/internal/front"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/localca"
-	"fairlead.dev/platform/replica"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/version"
@@ -150,8 +150,8 @@ func (b *builder) newTelemetry(ctx context.Context, name string) (*slog.Logger, 
 }
 
 // replicaConfig is what the services besides the console have in common.
-func (b *builder) replicaConfig(name string, port int, url string) replica.Config {
-	return replica.Config{
+func (b *builder) replicaConfig(name string, port int, url string) hubservice.Config {
+	return hubservice.Config{
 		Server: b.listenerConfig(port), DataDir: b.data.joinPath(name), ConsoleURL: b.hub.urls.Console,
 		HubCAFile: b.hub.files.CAFile, HubSecretFile: b.hub.secretFile, AdvertiseURL: url,
 	}

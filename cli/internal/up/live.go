@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	hubapi "fairlead.dev/cli/internal/hub"
+	hubapi "fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"

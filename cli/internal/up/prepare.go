@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
 
-	hubapi "fairlead.dev/cli/internal/hub"
+	hubapi "fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/subprocess"
 )

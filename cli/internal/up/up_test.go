@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"fairlead.dev/cli/internal/contexts"
-	hubapi "fairlead.dev/cli/internal/hub"
+	hubapi "fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 

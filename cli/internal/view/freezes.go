@@ -4,11 +4,11 @@ import (
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // FreezeOf is the freeze of a project or cluster; nil: there is none.
-func FreezeOf(m manifest.Message) *deliveryv1.Freeze {
+func FreezeOf(m catalogyaml.Message) *deliveryv1.Freeze {
 	of, ok := m.(interface{ GetFreeze() *deliveryv1.Freeze })
 	if !ok {
 		return nil

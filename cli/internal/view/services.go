@@ -12,7 +12,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/plural"
 )
 
@@ -130,7 +130,7 @@ func (v View) healthText(s *consolev1.Service) string {
 	if r == nil {
 		return ""
 	}
-	said := fmt.Sprintf("%s %d/%d", manifest.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
+	said := fmt.Sprintf("%s %d/%d", catalogyaml.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal())
 	if s.GetStatus().GetState() == consolev1.ServiceState_SERVICE_STATE_UNKNOWN {
 		return strings.TrimSpace(fmt.Sprintf("unknown, was %s %s", said, v.AgoText(s.GetStatus().GetStateSince())))
 	}
@@ -161,7 +161,7 @@ func (v View) testsText(s *consolev1.Service) string {
 }
 
 // ListTests lists how the latest runs of tests went.
-func (v View) ListTests(found []manifest.Message) string {
+func (v View) ListTests(found []catalogyaml.Message) string {
 	var b strings.Builder
 	for _, m := range found {
 		s := m.(*consolev1.Service)
@@ -226,7 +226,7 @@ func StateName(s consolev1.ServiceState) string {
 	if s == consolev1.ServiceState_SERVICE_STATE_UNSPECIFIED {
 		s = consolev1.ServiceState_SERVICE_STATE_PENDING
 	}
-	name := manifest.Short(s)
+	name := catalogyaml.Short(s)
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
@@ -268,7 +268,7 @@ func ShortHash(hex string) string { return hex[:min(ShortHex, len(hex))] }
 func BareDigest(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
 
 // ListUnhealthy lists what is not healthy in the clusters, service by service.
-func (v View) ListUnhealthy(found []manifest.Message) string {
+func (v View) ListUnhealthy(found []catalogyaml.Message) string {
 	var b strings.Builder
 	for _, m := range found {
 		s := m.(*consolev1.Service)
@@ -280,7 +280,7 @@ func (v View) ListUnhealthy(found []manifest.Message) string {
 		if len(report.GetObjects()) == 0 && message == "" {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), manifest.Short(report.GetPhase()))
+		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), catalogyaml.Short(report.GetPhase()))
 		if at := v.AgoText(report.GetObservedTime()); at != "" {
 			fmt.Fprintf(&b, " for %s", strings.TrimSuffix(at, " ago"))
 		}

@@ -9,7 +9,7 @@ import (
 
 	"fairlead.dev/cli/internal/table"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // TestRun is a run for people.
@@ -103,7 +103,7 @@ func TestOutcome(o deliveryv1.TestOutcome) string {
 	if o == deliveryv1.TestOutcome_TEST_OUTCOME_UNSPECIFIED {
 		return "waiting"
 	}
-	return strings.ReplaceAll(manifest.Short(o), "-", " ")
+	return strings.ReplaceAll(catalogyaml.Short(o), "-", " ")
 }
 
 func testCause(c deliveryv1.TestCause) string {

@@ -16,7 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 const (
@@ -63,23 +63,23 @@ type row struct {
 type cell struct{ head, text string }
 
 // rowOf returns the function that makes the rows of a kind.
-func rowOf(k manifest.Kind) func(View, manifest.Message) row {
-	of, ok := map[manifest.Kind]func(View, manifest.Message) row{
-		manifest.Source:         rowsOf(View.sourceRow),
-		manifest.Cluster:        rowsOf(View.clusterRow),
-		manifest.Service:        rowsOf(View.serviceRow),
-		manifest.Grant:          rowsOf(View.grantRow),
-		manifest.Project:        rowsOf(View.projectRow),
-		manifest.ConfigSet:      rowsOf(View.configSet),
-		manifest.Backend:        rowsOf(View.backendRow),
-		manifest.Sink:           rowsOf(View.sinkRow),
-		manifest.Global:         rowsOf(View.globalService),
-		manifest.Role:           rowsOf(View.roleRow),
-		manifest.ServiceAccount: rowsOf(View.serviceAccount),
-		manifest.Secret:         rowsOf(View.secretRow),
-		manifest.AgentConfig:    rowsOf(View.agentConfig),
-		manifest.ViewSet:        rowsOf(View.viewSet),
-		manifest.Alert:          rowsOf(View.alertRow),
+func rowOf(k catalogyaml.Kind) func(View, catalogyaml.Message) row {
+	of, ok := map[catalogyaml.Kind]func(View, catalogyaml.Message) row{
+		catalogyaml.Source:         rowsOf(View.sourceRow),
+		catalogyaml.Cluster:        rowsOf(View.clusterRow),
+		catalogyaml.Service:        rowsOf(View.serviceRow),
+		catalogyaml.Grant:          rowsOf(View.grantRow),
+		catalogyaml.Project:        rowsOf(View.projectRow),
+		catalogyaml.ConfigSet:      rowsOf(View.configSet),
+		catalogyaml.Backend:        rowsOf(View.backendRow),
+		catalogyaml.Sink:           rowsOf(View.sinkRow),
+		catalogyaml.Global:         rowsOf(View.globalService),
+		catalogyaml.Role:           rowsOf(View.roleRow),
+		catalogyaml.ServiceAccount: rowsOf(View.serviceAccount),
+		catalogyaml.Secret:         rowsOf(View.secretRow),
+		catalogyaml.AgentConfig:    rowsOf(View.agentConfig),
+		catalogyaml.ViewSet:        rowsOf(View.viewSet),
+		catalogyaml.Alert:          rowsOf(View.alertRow),
 	}[k]
 	if !ok {
 		return View.plainRow
@@ -88,17 +88,17 @@ func rowOf(k manifest.Kind) func(View, manifest.Message) row {
 }
 
 // rowsOf makes a function for resources of any kind from one for those of its own.
-func rowsOf[M manifest.Message](of func(View, M) row) func(View, manifest.Message) row {
-	return func(v View, m manifest.Message) row { return of(v, m.(M)) } //nolint:forcetypeassert // the table is asked by the kind of the message
+func rowsOf[M catalogyaml.Message](of func(View, M) row) func(View, catalogyaml.Message) row {
+	return func(v View, m catalogyaml.Message) row { return of(v, m.(M)) } //nolint:forcetypeassert // the table is asked by the kind of the message
 }
 
 // plainRow is of a kind that has no columns of its own.
-func (v View) plainRow(m manifest.Message) row {
+func (v View) plainRow(m catalogyaml.Message) row {
 	return row{cells: []cell{{"NAME", m.GetMetadata().GetName()}, {"CHANGED", v.AgoText(m.GetMetadata().GetUpdateTime())}}}
 }
 
 // BuildTable makes the table of resources of a kind, and the notes that go below it.
-func (v View) BuildTable(k resource.Kind, found []manifest.Message) (*table.Table, []note) {
+func (v View) BuildTable(k resource.Kind, found []catalogyaml.Message) (*table.Table, []note) {
 	v.alone = len(found) == 1
 	show := rowOf(k.ID)
 	heads, _ := v.splitRow(show(v, k.New()))

@@ -14,7 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func TestNewerVersionsAreToldOfOneSourceAndInWideTables(t *testing.T) {
@@ -33,12 +33,12 @@ func TestNewerVersionsAreToldOfOneSourceAndInWideTables(t *testing.T) {
 	const want = "charts: newer versions: redis ^19.1 has 19.1.5, and there is 20.1.0"
 	for name, c := range map[string]struct {
 		view  View
-		found []manifest.Message
+		found []catalogyaml.Message
 		told  bool
 	}{
-		"one":  {View{Now: clitest.Noon()}, []manifest.Message{s}, true},
-		"many": {View{Now: clitest.Noon()}, []manifest.Message{s, charts()}, false},
-		"wide": {View{Now: clitest.Noon(), Wide: true}, []manifest.Message{s, charts()}, true},
+		"one":  {View{Now: clitest.Noon()}, []catalogyaml.Message{s}, true},
+		"many": {View{Now: clitest.Noon()}, []catalogyaml.Message{s, charts()}, false},
+		"wide": {View{Now: clitest.Noon(), Wide: true}, []catalogyaml.Message{s, charts()}, true},
 	} {
 		if got := render(t, c.view, resource.SourceKind(), c.found); strings.Contains(got, want) != c.told {
 			t.Errorf("%s:\n%s", name, got)
@@ -46,7 +46,7 @@ func TestNewerVersionsAreToldOfOneSourceAndInWideTables(t *testing.T) {
 	}
 }
 
-func services() []manifest.Message {
+func services() []catalogyaml.Message {
 	revision := func(commit string, age time.Duration) *artifactv1.Revision {
 		return &artifactv1.Revision{Commit: strings.Repeat(commit, 8), CommitTime: clitest.Before(age)}
 	}
@@ -78,7 +78,7 @@ func services() []manifest.Message {
 			}},
 		},
 	}
-	return []manifest.Message{
+	return []catalogyaml.Message{
 		&consolev1.Service{Metadata: clitest.Meta("new"), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: "a"}},
 		&consolev1.Service{
 			Metadata: clitest.Meta("shop-a"), Spec: &consolev1.ServiceSpec{Source: "shop", Cluster: "a"},
@@ -101,7 +101,7 @@ func services() []manifest.Message {
 	}
 }
 
-func render(t *testing.T, v View, k resource.Kind, found []manifest.Message) string {
+func render(t *testing.T, v View, k resource.Kind, found []catalogyaml.Message) string {
 	t.Helper()
 	var b strings.Builder
 	tb, notes := v.BuildTable(k, found)
@@ -119,7 +119,7 @@ func TestWideClustersSayWhyTheirFiguresAreNotOfNow(t *testing.T) {
 	v := View{Now: clitest.Noon(), Wide: true, Figures: map[string]*consolev1.ClusterView{
 		"before": {Connected: true, Unfollowed: refused}, "never": {Connected: true, Missing: refused}, "away": {Missing: refused},
 	}}
-	got := render(t, v, resource.ClusterKind(), []manifest.Message{
+	got := render(t, v, resource.ClusterKind(), []catalogyaml.Message{
 		&consolev1.Cluster{Metadata: clitest.Meta("away"), Status: &consolev1.ClusterStatus{LastSeenTime: clitest.Before(time.Hour), AgentVersion: "v1"}},
 		&consolev1.Cluster{Metadata: clitest.Meta("before"), Status: connected}, &consolev1.Cluster{Metadata: clitest.Meta("never"), Status: connected},
 	})
@@ -173,7 +173,7 @@ func TestWideServicesShowWhatCanBeComparedAndHowOldItIs(t *testing.T) {
 		Now: clitest.Noon(), Wide: true,
 		Seen: map[string]*timestamppb.Timestamp{"a": clitest.Before(20 * time.Second), "b": clitest.Before(10 * time.Minute)},
 	}
-	got := clitest.Squeeze(render(t, v, resource.ServiceKind(), []manifest.Message{held, gone}))
+	got := clitest.Squeeze(render(t, v, resource.ServiceKind(), []catalogyaml.Message{held, gone}))
 	for _, want := range []string{
 		"a Healthy in sync fedcba98 (5m, stale 6m) 01234567 of fedcba98 (3m, held up 5m) 01234567 of fedcba98 (3m) healthy 3/3 (3m) - 20s ago shop main deploy -\n",
 		"b Unknown in sync fedcba98 (5m) 01234567 of fedcba98 (3m) 01234567 of fedcba98 (3m) unknown, was healthy 3/3 10m ago - 10m ago shop main deploy -\n",
@@ -200,7 +200,7 @@ shop-b in cluster b, failed for 3m:
 
 func TestClustersSayWhatToDo(t *testing.T) {
 	t.Parallel()
-	got := clitest.Squeeze(render(t, View{Now: clitest.Noon()}, resource.ClusterKind(), []manifest.Message{
+	got := clitest.Squeeze(render(t, View{Now: clitest.Noon()}, resource.ClusterKind(), []catalogyaml.Message{
 		&consolev1.Cluster{Metadata: clitest.Meta("new")},
 		&consolev1.Cluster{
 			Metadata: clitest.Meta("gone"),
@@ -273,7 +273,7 @@ func TestAMissingRefIsNoProblemOfItsSource(t *testing.T) {
 	}
 	got := clitest.Squeeze(render(t, View{
 		Now: clitest.Noon(),
-	}, resource.SourceKind(), []manifest.Message{
+	}, resource.SourceKind(), []catalogyaml.Message{
 		source("wrong", true, "refs/heads/x"), source("part", false, "refs/heads/x"), source("whole", false),
 	}))
 	want := "NAME STATE DEFAULT-BRANCH FETCHED URL\nwrong Ready - - https://git.example.com/x.git\npart Degraded - - https://git.example.com/x.git\nwhole Failing - - https://git.example.com/x.git\n\npart, whole: for 60s: gone\n"
@@ -284,7 +284,7 @@ func TestAMissingRefIsNoProblemOfItsSource(t *testing.T) {
 
 func TestSourcesHideCredentials(t *testing.T) {
 	t.Parallel()
-	got := render(t, View{Now: clitest.Noon(), Wide: true}, resource.SourceKind(), []manifest.Message{&consolev1.Source{
+	got := render(t, View{Now: clitest.Noon(), Wide: true}, resource.SourceKind(), []catalogyaml.Message{&consolev1.Source{
 		Metadata: clitest.Meta("shop"), Spec: &consolev1.SourceSpec{
 			Git: &consolev1.GitSource{Url: "https://kim:s3cret@git.example.com/x.git"},
 		},
@@ -296,7 +296,7 @@ func TestSourcesHideCredentials(t *testing.T) {
 
 func TestNotesSayTheSameOnce(t *testing.T) {
 	t.Parallel()
-	var found []manifest.Message
+	var found []catalogyaml.Message
 	for i := range 30 {
 		found = append(found, &consolev1.Service{
 			Metadata: clitest.Meta(fmt.Sprintf("a-%02d", i)), Status: &consolev1.ServiceStatus{
@@ -342,7 +342,7 @@ func TestWhatRunsIsNamedByTheNewestCommitWithItsContent(t *testing.T) {
 
 func TestWideSourcesShowWhatGitcachesKnow(t *testing.T) {
 	t.Parallel()
-	source := func(name string) manifest.Message {
+	source := func(name string) catalogyaml.Message {
 		return &consolev1.Source{
 			Metadata: clitest.Meta(name),
 			Spec:     &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: "git@git.example.com:" + name}},
@@ -357,7 +357,7 @@ func TestWideSourcesShowWhatGitcachesKnow(t *testing.T) {
 		},
 		"silent": {Owner: "gitcache-9"},
 	}}
-	tab, _ := v.BuildTable(resource.SourceKind(), []manifest.Message{source("known"), source("silent"), source("unknown")})
+	tab, _ := v.BuildTable(resource.SourceKind(), []catalogyaml.Message{source("known"), source("silent"), source("unknown")})
 	var b strings.Builder
 	if err := tab.Write(&b); err != nil {
 		t.Fatal(err)

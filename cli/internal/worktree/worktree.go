@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 )
 
 // Limits of what is packed: what an agent takes.
@@ -47,7 +47,7 @@ func (f Folder) PackFolder(w io.Writer) (artifact.Summary, error) {
 		return writeFiles(w, own.root, "", own.files)
 	}
 	all := lister{root: f.Dir, except: f.Path}
-	none, err := filter.Parse(nil, nil)
+	none, err := pathrules.Parse(nil, nil)
 	if err != nil {
 		return artifact.Summary{}, err
 	}
@@ -77,7 +77,7 @@ func (f Folder) listOwn() (*lister, error) {
 	if info, err := os.Stat(f.Dir); err != nil || !info.IsDir() {
 		return nil, fmt.Errorf("%s is no folder: name the root of the repository's working tree", f.Dir)
 	}
-	rules, err := filter.Parse(f.Include, f.Ignore)
+	rules, err := pathrules.Parse(f.Include, f.Ignore)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ type lister struct {
 }
 
 // walkFolder lists a folder, as far as its rules let it through. Links are listed, and not followed.
-func (l *lister) walkFolder(at string, rules *filter.Folder) error {
+func (l *lister) walkFolder(at string, rules *pathrules.Folder) error {
 	entries, err := os.ReadDir(filepath.Join(l.root, filepath.FromSlash(at)))
 	if err != nil {
 		return err
@@ -119,14 +119,14 @@ func (l *lister) walkFolder(at string, rules *filter.Folder) error {
 	}
 	for _, entry := range entries {
 		name := path.Join(at, entry.Name())
-		if entry.Name() == ".git" || l.except != "" && name == l.except || entry.Name() == filter.FileName && l.except == "" {
+		if entry.Name() == ".git" || l.except != "" && name == l.except || entry.Name() == pathrules.FileName && l.except == "" {
 			continue
 		}
 		verdict, err := rules.Judge(entry.Name(), entry.IsDir())
 		switch {
 		case err != nil:
 			return err
-		case verdict == filter.Out:
+		case verdict == pathrules.Out:
 			continue
 		case entry.IsDir():
 			err = l.walkFolder(name, rules.Enter(entry.Name(), verdict))
@@ -141,15 +141,15 @@ func (l *lister) walkFolder(at string, rules *filter.Folder) error {
 }
 
 // readRules takes what the folder itself says of its files.
-func (l *lister) readRules(at string, entries []fs.DirEntry, rules *filter.Folder) error {
-	i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == filter.FileName && !e.IsDir() })
+func (l *lister) readRules(at string, entries []fs.DirEntry, rules *pathrules.Folder) error {
+	i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == pathrules.FileName && !e.IsDir() })
 	if i < 0 {
 		return nil
 	}
 	if !entries[i].Type().IsRegular() {
-		return fmt.Errorf("%s is a link. Write the rules into a file of that name", path.Join(at, filter.FileName))
+		return fmt.Errorf("%s is a link. Write the rules into a file of that name", path.Join(at, pathrules.FileName))
 	}
-	content, err := os.ReadFile(filepath.Join(l.root, filepath.FromSlash(at), filter.FileName))
+	content, err := os.ReadFile(filepath.Join(l.root, filepath.FromSlash(at), pathrules.FileName))
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (l *lister) addEntry(name string, entry fs.DirEntry) error {
 		return fmt.Errorf("%s is neither a file, a link nor a folder, as in no repository. Remove it, or leave it out by an ignore rule", name)
 	}
 	if l.files = append(l.files, one); len(l.files) > limits.Files {
-		return fmt.Errorf("there are more than %d files. Leave some out with spec.ignore, or a %s", limits.Files, filter.FileName)
+		return fmt.Errorf("there are more than %d files. Leave some out with spec.ignore, or a %s", limits.Files, pathrules.FileName)
 	}
 	return nil
 }

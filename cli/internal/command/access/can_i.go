@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -32,7 +32,7 @@ write, exec or secrets. Administrators may ask for others with --as.`,
 	cmd.Flags().StringVar(&in.Cluster, "cluster", "", "cluster that it is about")
 	cmd.Flags().StringVar(&in.Subject, "as", "", "somebody else: user:NAME or serviceaccount:NAME")
 	cmd.Flags().StringArrayVar(&in.Groups, "group", nil, "group that --as is in; may be repeated")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		in.Verb = args[0]
 		if len(args) > 1 {
 			in.Kind, in.Name, _ = strings.Cut(args[1], "/")
@@ -40,7 +40,7 @@ write, exec or secrets. Administrators may ask for others with --as.`,
 				in.Kind = string(k.ID) // other kinds are for the hub to know
 			}
 		}
-		ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
 		res, err := h.Access.CheckAccess(ctx, &in)
 		if err != nil {

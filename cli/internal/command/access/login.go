@@ -13,7 +13,7 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/contexts"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/input"
 	"fairlead.dev/cli/internal/table"
 )
@@ -28,7 +28,7 @@ const loginTimeout = 10 * time.Minute
 const maxSecretBytes = 4096
 
 func loginCommand(a *app.App) *cobra.Command {
-	var l hub.Login
+	var l hubclient.Login
 	var secretFile, tokenFile, caFile string
 	cmd := &cobra.Command{
 		Use:   "login URL|LINK [--hub-secret-file FILE | --token-file FILE]",
@@ -92,12 +92,12 @@ of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and 
 	return cmd
 }
 
-func doLogin(ctx context.Context, a *app.App, l hub.Login) error {
+func doLogin(ctx context.Context, a *app.App, l hubclient.Login) error {
 	store, err := a.OpenStore()
 	if err != nil {
 		return err
 	}
-	limit := hub.CallTimeout
+	limit := hubclient.CallTimeout
 	if l.Link == "" && l.Token == "" && l.HubSecret == "" {
 		limit = loginTimeout
 	}

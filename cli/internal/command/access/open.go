@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -49,7 +49,7 @@ browser that may not read temporary files needs the address of --print. With --p
 			}
 			path = "/" + k.Singular() + "/" + url.PathEscape(args[1])
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			options := loginOptions(ctx, h)
 			pages := cmp.Or(options.GetPagesUrl(), h.Context.URL) // of a hub that does not say: that of its console
 			address := pages + path
@@ -76,7 +76,7 @@ const openTimeout = 5 * time.Second
 const openLifetime = time.Minute
 
 // loginOptions is how people log in, or nil if the hub does not say.
-func loginOptions(ctx context.Context, h *hub.Hub) *consolev1.GetLoginOptionsResponse {
+func loginOptions(ctx context.Context, h *hubclient.Hub) *consolev1.GetLoginOptionsResponse {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	options, err := h.Logins.GetLoginOptions(ctx, &consolev1.GetLoginOptionsRequest{})
@@ -88,7 +88,7 @@ func loginOptions(ctx context.Context, h *hub.Hub) *consolev1.GetLoginOptionsRes
 
 // loginLink is a login link of the caller that leads to a page, or empty if the hub gives none: administrators make them. Where there is an
 // identity provider the browser logs in by itself.
-func loginLink(ctx context.Context, h *hub.Hub, pages, path string) string {
+func loginLink(ctx context.Context, h *hubclient.Hub, pages, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	caller, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})

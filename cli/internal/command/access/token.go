@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -26,8 +26,8 @@ func tokenCommand(a *app.App) *cobra.Command {
 		Use:   "revoke ID",
 		Short: "Make a token, and what it was exchanged for, invalid everywhere within 30 s",
 		Args:  app.WantArgs(1, 1),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 			defer cancel()
 			if _, err := h.Tokens.RevokeToken(ctx, &consolev1.RevokeTokenRequest{Id: args[0]}); err != nil {
 				return err
@@ -58,12 +58,12 @@ It goes to stdout, this once. The console takes it as it is ("Authorization: Bea
 	cmd.Flags().StringVar(&limits.Role, "role", "", "no more than this role")
 	cmd.Flags().StringArrayVar(&limits.Projects, "project", nil, "only resources of this project; may be repeated")
 	cmd.Flags().StringArrayVar(&clusters, "cluster", nil, "only this cluster; may be repeated")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		if len(clusters) > 0 {
 			limits.Clusters = &consolev1.ClusterSelector{Names: clusters}
 		}
 		in.Limits, in.Lifetime = limits, durationpb.New(lifetime)
-		ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
 		res, err := h.Tokens.CreateToken(ctx, &in)
 		if err != nil {
@@ -83,7 +83,7 @@ func tokenList(a *app.App) *cobra.Command {
 		Args:  app.WantArgs(0, 0),
 	}
 	cmd.Flags().StringVar(&subject, "subject", "", "only those of user:NAME or serviceaccount:NAME")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		listed := 0
 		t := table.New("ID", "OWNER", "LIMITS", "EXPIRES", "USED", "DESCRIPTION")
 		for token := ""; ; {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -19,8 +19,8 @@ func whoamiCommand(a *app.App) *cobra.Command {
 		Use:   "whoami",
 		Short: "Say who the hub says that you are, and what you may",
 		Args:  app.WantArgs(0, 0),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 			defer cancel()
 			is, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
 			if err != nil {
@@ -73,7 +73,7 @@ the shells and streams that run by them. API tokens stay: "fairlead token revoke
 			if others || len(args) > 0 {
 				return endLogins(a, args)(cmd, nil)
 			}
-			if a.Getenv(hub.FromEnvironment) != "" {
+			if a.Getenv(hubclient.FromEnvironment) != "" {
 				return errors.New("the token is in FAIRLEAD_TOKEN, and not of a login: `fairlead token revoke ID` revokes it")
 			}
 			store, err := a.OpenStore()
@@ -85,7 +85,7 @@ the shells and streams that run by them. API tokens stay: "fairlead token revoke
 				return err
 			}
 			defer h.HTTP.CloseIdleConnections()
-			ctx, cancel := context.WithTimeout(cmd.Context(), hub.CallTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), hubclient.CallTimeout)
 			defer cancel()
 			if _, err := h.Logins.Logout(ctx, &consolev1.LogoutRequest{}); err != nil {
 				a.Notef("the token could not be revoked, and ends by itself at %s: %v\n", h.Context.Expires.Local().Format(time.DateTime), err)

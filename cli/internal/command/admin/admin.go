@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
@@ -38,8 +38,8 @@ What the person may do, grants decide: see "fairlead get grants".`,
 		Args:    app.WantArgs(1, 1),
 	}
 	cmd.Flags().StringArrayVar(&groups, "group", nil, "group that the user is in; may be repeated")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
 		res, err := h.Logins.CreateLoginLink(ctx, &consolev1.CreateLoginLinkRequest{User: args[0], Groups: groups})
 		if err != nil {
@@ -64,8 +64,8 @@ It can't be renewed. What it is good for at clusters, grants decide: see "fairle
 	}
 	cmd.Flags().StringArrayVar(&groups, "group", nil, "group that the user is in; may be repeated")
 	cmd.Flags().DurationVar(&lifetime, "lifetime", 12*time.Hour, "how long the token is good, at most 12h")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
 		res, err := h.Identity.CreateUserToken(ctx, &consolev1.CreateUserTokenRequest{User: args[0], Groups: groups, Lifetime: durationpb.New(lifetime)})
 		if err != nil {
@@ -88,12 +88,12 @@ A person may log in again, unless the identity provider refuses. An agent needs 
 "fairlead token revoke" ends one API token.`,
 		Example: "  fairlead admin revoke user:ada",
 		Args:    app.WantArgs(1, 1),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			kind, name, _ := strings.Cut(args[0], ":")
 			if name == "" || kind != "user" && kind != "agent" && kind != "service" && kind != "token" {
 				return fmt.Errorf("subject %q: must be user:NAME, agent:CLUSTER, service:NAME or token:ID", args[0])
 			}
-			ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 			defer cancel()
 			req := &consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: args[0]}}
 			if kind == "token" {
@@ -114,8 +114,8 @@ func adminRotateKey(a *app.App) *cobra.Command {
 		Long: `Make a new key that signs tokens, from 30 s later on. The one before is trusted until the last token that it could have signed
 has expired, seven days later.`,
 		Args: app.WantArgs(0, 0),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 			defer cancel()
 			res, err := h.Identity.RotateSigningKey(ctx, &consolev1.RotateSigningKeyRequest{})
 			if err != nil {

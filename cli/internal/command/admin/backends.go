@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
@@ -20,8 +20,8 @@ func checkBackend(a *app.App) *cobra.Command {
 keys are there. Values are not shown.`,
 		Example: "  fairlead admin check-backend vault\n  fairlead admin check-backend vault shop/db",
 		Args:    app.WantArgs(1, 2),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 			defer cancel()
 			got, err := h.Backends.GetBackend(ctx, &consolev1.GetBackendRequest{Name: args[0]})
 			if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/services/console"
@@ -48,7 +48,7 @@ such names are deleted, so that N remain. One process at a time may back up into
 		if rotate && keep < 1 {
 			return fmt.Errorf("--keep %d: must be at least 1, the backup that is made now", keep)
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			if !rotate {
 				return backUp(ctx, a, h, args[0])
 			}
@@ -64,7 +64,7 @@ such names are deleted, so that N remain. One process at a time may back up into
 	return cmd
 }
 
-func backUp(ctx context.Context, a *app.App, h *hub.Hub, path string) error {
+func backUp(ctx context.Context, a *app.App, h *hubclient.Hub, path string) error {
 	if _, err := os.Stat(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("folder of the backup: %w", err)
 	}
@@ -129,7 +129,7 @@ func deleteOldBackups(a *app.App, dir string, keep int) error {
 }
 
 // receiveBackup copies a backup as it comes. broken is what the hub, or the way from there, did wrong.
-func receiveBackup(ctx context.Context, a *app.App, h *hub.Hub, to io.Writer) (size int64, broken, err error) {
+func receiveBackup(ctx context.Context, a *app.App, h *hubclient.Hub, to io.Writer) (size int64, broken, err error) {
 	stream, err := h.Admin.Backup(ctx, &consolev1.BackupRequest{})
 	if err != nil {
 		return 0, h.ExplainError(err), nil

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -45,7 +45,7 @@ func testSink(a *app.App, verb string) *cobra.Command {
 by its template, to where its events go. Whoever may change the sink may test it.`,
 		Example: "  fairlead sink test chat",
 		Args:    app.WantArgs(1, 1),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, testTimeout)
 			defer cancel()
 			res, err := h.Sinks.TestSink(ctx, &consolev1.TestSinkRequest{Name: args[0]})

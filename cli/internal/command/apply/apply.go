@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/input"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // moreTimeout bounds the dry run that looks for further problems.
@@ -69,7 +69,7 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 		if len(problems) > 0 {
 			return input.NothingApplied(addKindProblems(a, cmd, objects, problems))
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			w.hub = h
 			return w.writeObjects(ctx, objects)
 		})(cmd, nil)
@@ -79,17 +79,17 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 
 // addKindProblems adds to the problems of some resources what the hub finds wrong with the others, so that all is told at once. The hub is asked for a dry run; without
 // a login, or if it does not answer, the problems are those that the files have by themselves.
-func addKindProblems(a *app.App, cmd *cobra.Command, objects []*manifest.Object, problems manifest.Problems) manifest.Problems {
+func addKindProblems(a *app.App, cmd *cobra.Command, objects []*catalogyaml.Object, problems catalogyaml.Problems) catalogyaml.Problems {
 	good, all := problems.Without(objects)
 	if len(good) == 0 || partOf(good) < len(good) {
 		return problems
 	}
-	_ = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { // its failures are not what was asked about
+	_ = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error { // its failures are not what was asked about
 		ctx, cancel := context.WithTimeout(ctx, moreTimeout)
 		defer cancel()
 		req := &consolev1.ApplyRequest{DryRun: true}
 		for _, o := range good {
-			r, err := manifest.Resource(o.Message)
+			r, err := catalogyaml.Resource(o.Message)
 			if err != nil {
 				return err
 			}
@@ -110,9 +110,9 @@ func addKindProblems(a *app.App, cmd *cobra.Command, objects []*manifest.Object,
 }
 
 // problemsExplain says whether what a message misses is one of the resources that problems are about, or may be one if not all of them say which that is.
-func problemsExplain(problems manifest.Problems, all bool, message string) bool {
+func problemsExplain(problems catalogyaml.Problems, all bool, message string) bool {
 	const missing = " does not exist"
-	return strings.Contains(message, missing) && (!all || slices.ContainsFunc(problems, func(p manifest.Problem) bool {
+	return strings.Contains(message, missing) && (!all || slices.ContainsFunc(problems, func(p catalogyaml.Problem) bool {
 		kind, name, _ := strings.Cut(p.Ref, "/")
 		return strings.Contains(message, fmt.Sprintf("%s %q%s", kind, name, missing))
 	}))

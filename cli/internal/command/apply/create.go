@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/input"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // creation is what a person wants to make, and how.
@@ -81,7 +81,7 @@ func (c *creation) addFlags(cmd *cobra.Command) {
 }
 
 // kindCommand is a command that makes one resource of a kind.
-func (c *creation) kindCommand(use, short, example string, build func(head *consolev1.Metadata) (manifest.Message, error)) *cobra.Command {
+func (c *creation) kindCommand(use, short, example string, build func(head *consolev1.Metadata) (catalogyaml.Message, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: app.WantArgs(1, 1)}
 	if k, err := resource.FindKind(cmd.Name()); err == nil { // its plural is a kind's name, too
 		cmd.Aliases = []string{k.Plural()}
@@ -97,13 +97,13 @@ func (c *creation) kindCommand(use, short, example string, build func(head *cons
 		if err != nil {
 			return err
 		}
-		text, err := manifest.YAML(m)
+		text, err := catalogyaml.YAML(m)
 		if err != nil {
 			return err
 		}
-		objects, err := manifest.Decode("", text)
+		objects, err := catalogyaml.Decode("", text)
 		if err == nil {
-			err = manifest.Validate(objects)
+			err = catalogyaml.Validate(objects)
 		}
 		if err != nil {
 			return fmt.Errorf("nothing was made:\n%w", err)
@@ -117,7 +117,7 @@ func (c *creation) sourceCommand() *cobra.Command {
 	git := &consolev1.GitSource{}
 	var interval time.Duration
 	cmd := c.kindCommand("source NAME --url URL", "Make a source: a Git repository that the hub fetches", "  fairlead create source shop --url https://git.example.com/shop.git --secret shop-git",
-		func(head *consolev1.Metadata) (manifest.Message, error) {
+		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			if interval != 0 {
 				git.Interval = durationpb.New(interval)
 			}
@@ -133,7 +133,7 @@ func (c *creation) sourceCommand() *cobra.Command {
 func (c *creation) clusterCommand() *cobra.Command {
 	spec := &consolev1.ClusterSpec{}
 	cmd := c.kindCommand("cluster NAME", "Make a cluster, for an agent to join as", "  fairlead create cluster edge-1 --label env=prod",
-		func(head *consolev1.Metadata) (manifest.Message, error) {
+		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			return &consolev1.Cluster{Metadata: head, Spec: spec}, nil
 		})
 	cmd.Flags().StringVar(&spec.Description, "description", "", "what it is, for people")
@@ -145,7 +145,7 @@ func (c *creation) serviceCommand() *cobra.Command {
 	var createNamespace bool
 	cmd := c.kindCommand("service NAME --source SOURCE --cluster CLUSTER", "Make a service: a folder of a source that a cluster runs",
 		"  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace",
-		func(head *consolev1.Metadata) (manifest.Message, error) {
+		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			if createNamespace {
 				spec.Sync = &deliveryv1.SyncSpec{CreateNamespace: &deliveryv1.CreateNamespace{}}
 			}
@@ -166,7 +166,7 @@ func (c *creation) projectCommand() *cobra.Command {
 	spec := &consolev1.ProjectSpec{}
 	var clusters []string
 	cmd := c.kindCommand("project NAME", "Make a project, which bounds its services", "  fairlead create project shop --source 'shop-*' --cluster edge-1 --namespace shop",
-		func(head *consolev1.Metadata) (manifest.Message, error) {
+		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			if len(clusters) > 0 {
 				spec.Clusters = &consolev1.ClusterSelector{Names: clusters}
 			}
@@ -182,7 +182,7 @@ func (c *creation) projectCommand() *cobra.Command {
 func (c *creation) secretCommand() *cobra.Command {
 	var literals, files []string
 	cmd := c.kindCommand("secret NAME", "Make a Secret of the hub, such as a repository's credentials", "  fairlead create secret shop-git --from-literal username=git --from-file password=token.txt",
-		func(head *consolev1.Metadata) (manifest.Message, error) {
+		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			data, err := parsePairs("from-literal", literals)
 			if err != nil {
 				return nil, err
@@ -219,22 +219,22 @@ func parsePairs(flag string, list []string) (map[string]string, error) {
 }
 
 // createObjects writes resources if none of them is there yet, or prints them.
-func (c *creation) createObjects(cmd *cobra.Command, objects []*manifest.Object) error {
+func (c *creation) createObjects(cmd *cobra.Command, objects []*catalogyaml.Object) error {
 	if c.format != "" {
 		if c.format != app.FormatYAML {
 			return fmt.Errorf("unknown form of output %q: known is yaml", c.format)
 		}
-		messages := make([]manifest.Message, len(objects))
+		messages := make([]catalogyaml.Message, len(objects))
 		for i, o := range objects {
 			messages[i] = o.Message
 		}
-		text, err := manifest.YAML(messages...)
+		text, err := catalogyaml.YAML(messages...)
 		if err != nil {
 			return err
 		}
 		return c.app.Printf("%s", text)
 	}
-	return c.app.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	return c.app.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		if err := requireAbsent(ctx, h, objects); err != nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func (c *creation) createObjects(cmd *cobra.Command, objects []*manifest.Object)
 }
 
 // requireAbsent fails if one of the objects is there.
-func requireAbsent(ctx context.Context, h *hub.Hub, objects []*manifest.Object) error {
+func requireAbsent(ctx context.Context, h *hubclient.Hub, objects []*catalogyaml.Object) error {
 	var there []error
 	for _, o := range objects {
 		k, err := resource.FindKind(string(o.Kind()))

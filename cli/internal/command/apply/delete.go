@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/input"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/plural"
 )
 
@@ -59,7 +59,7 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
 		if err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			d.hub = h
 			return d.deleteAll(ctx, refs)
 		})(cmd, nil)
@@ -103,7 +103,7 @@ func (d *deletion) listNamed(ctx context.Context, args []string) ([]resource.Ref
 		if err != nil {
 			return nil, err
 		}
-		if (d.dryRun || d.detach) && k.ID != manifest.Service {
+		if (d.dryRun || d.detach) && k.ID != catalogyaml.Service {
 			return nil, errors.New("--dry-run and --detach are for services: the objects of no other kind are in a cluster")
 		}
 	}
@@ -162,12 +162,12 @@ func (d *deletion) listChosen(ctx context.Context, of string) ([]resource.Refere
 
 // deleteOne deletes a resource, after what the person has to know and agree to.
 func (d *deletion) deleteOne(ctx context.Context, k resource.Kind, name string) error {
-	if k.ID == manifest.Cluster && !d.yes {
+	if k.ID == catalogyaml.Cluster && !d.yes {
 		if goOn, err := d.app.AskToPart(ctx, d.hub, name, app.Parting{}); err != nil || !goOn {
 			return d.unlessMissing(k, name, err)
 		}
 	}
-	if k.ID == manifest.Service {
+	if k.ID == catalogyaml.Service {
 		if goOn, err := d.prepareService(ctx, name); err != nil || !goOn {
 			return d.unlessMissing(k, name, err)
 		}
@@ -192,7 +192,7 @@ func (d *deletion) unlessMissing(k resource.Kind, name string, err error) error 
 // deletion is what a person wants to delete, and how.
 type deletion struct {
 	app                                *app.App
-	hub                                *hub.Hub
+	hub                                *hubclient.Hub
 	yes, dryRun, detach, ignoreMissing bool
 	files                              []string
 	selector                           string

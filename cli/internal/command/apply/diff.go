@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
@@ -25,9 +25,9 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/platform/retry"
 )
@@ -72,20 +72,20 @@ else follows it. It needs the same rights as --from.`,
 	cmd.Flags().StringVar(&other.ref, "ref", "", "compare what the service would get from this `REF` of its source: a branch, a tag, a range or a commit")
 	cmd.MarkFlagsMutuallyExclusive("from", "ref")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != manifest.Service {
+		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service {
 			return app.UsageError(cmd)
 		}
 		if err := app.CheckPlainFormat(format); err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			return showDiff(ctx, a, h, args[0], other, format)
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
-func showDiff(ctx context.Context, a *app.App, h *hub.Hub, name string, other content, format string) error {
+func showDiff(ctx context.Context, a *app.App, h *hubclient.Hub, name string, other content, format string) error {
 	got, err := compareService(ctx, a, h, name, other)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ type content struct {
 }
 
 // compareService returns what a sync would change, or would with other content.
-func compareService(ctx context.Context, a *app.App, h *hub.Hub, name string, other content) (*consolev1.GetServiceDiffResponse, error) {
+func compareService(ctx context.Context, a *app.App, h *hubclient.Hub, name string, other content) (*consolev1.GetServiceDiffResponse, error) {
 	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func compareService(ctx context.Context, a *app.App, h *hub.Hub, name string, ot
 }
 
 // compareRef has the agent compare what the service would get from another revision of its source.
-func compareRef(ctx context.Context, a *app.App, h *hub.Hub, service *consolev1.Service, ref string) (*consolev1.GetServiceDiffResponse, error) {
+func compareRef(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, ref string) (*consolev1.GetServiceDiffResponse, error) {
 	file, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
 		return nil, fmt.Errorf("keep the folder at %s: %w", ref, err)
@@ -170,7 +170,7 @@ func compareRef(ctx context.Context, a *app.App, h *hub.Hub, service *consolev1.
 }
 
 // compareFrom has the agent compare the service's folder of a working tree, or with the working trees of some of its sources.
-func compareFrom(ctx context.Context, a *app.App, h *hub.Hub, service *consolev1.Service, from []string) (_ *consolev1.GetServiceDiffResponse, err error) {
+func compareFrom(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, from []string) (_ *consolev1.GetServiceDiffResponse, err error) {
 	packed, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
 		return nil, fmt.Errorf("pack the folder: %w", err)
@@ -181,7 +181,7 @@ func compareFrom(ctx context.Context, a *app.App, h *hub.Hub, service *consolev1
 	}()
 	summary, err := packFrom(ctx, h, service, from, packed)
 	if errors.Is(err, artifact.ErrRefused) {
-		return nil, fmt.Errorf("the folder can't be sent: %w. At most %d MiB pass to an agent: leave files out with spec.ignore, or a %s in the folder", err, artifact.PreviewBytes>>20, filter.FileName)
+		return nil, fmt.Errorf("the folder can't be sent: %w. At most %d MiB pass to an agent: leave files out with spec.ignore, or a %s in the folder", err, artifact.PreviewBytes>>20, pathrules.FileName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pack the folder: %w", err)
@@ -207,7 +207,7 @@ const (
 )
 
 // compareNow has the agent of a service compare it with the cluster; folder takes the place of what the hub has, unless it is nil.
-func compareNow(ctx context.Context, a *app.App, h *hub.Hub, service *consolev1.Service, folder *io.SectionReader) (*consolev1.GetServiceDiffResponse, error) {
+func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, folder *io.SectionReader) (*consolev1.GetServiceDiffResponse, error) {
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are")
 	}
@@ -240,7 +240,7 @@ func compareNow(ctx context.Context, a *app.App, h *hub.Hub, service *consolev1.
 
 // askAgent asks once. again: it may answer in a moment.
 func askAgent(ctx context.Context, client *http.Client, url string, folder *io.SectionReader) (detail *deliveryv1.ServiceDetail, again bool, err error) {
-	method, timeout, body := http.MethodGet, hub.CallTimeout, io.Reader(http.NoBody)
+	method, timeout, body := http.MethodGet, hubclient.CallTimeout, io.Reader(http.NoBody)
 	if folder != nil {
 		method, timeout, body = http.MethodPost, previewTimeout, io.NewSectionReader(folder, 0, folder.Size())
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/view"
 	"fairlead.dev/cli/internal/worktree"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -16,7 +16,7 @@ import (
 )
 
 // packFrom writes what a service would get from working trees: one for all of it, or one for each of the sources that are named.
-func packFrom(ctx context.Context, h *hub.Hub, service *consolev1.Service, from []string, into io.Writer) (artifact.Summary, error) {
+func packFrom(ctx context.Context, h *hubclient.Hub, service *consolev1.Service, from []string, into io.Writer) (artifact.Summary, error) {
 	spec := service.GetSpec()
 	if parts := catalog.PartsOf(spec); len(parts) > 0 {
 		return packParts(ctx, h, service, parts, from, into)
@@ -40,7 +40,7 @@ func namesBeyond(spec *consolev1.ServiceSpec) bool {
 }
 
 // packParts takes the place of some of several sources. The others are as the hub delivers them now.
-func packParts(ctx context.Context, h *hub.Hub, service *consolev1.Service, all []catalog.Part, from []string, into io.Writer) (artifact.Summary, error) {
+func packParts(ctx context.Context, h *hubclient.Hub, service *consolev1.Service, all []catalog.Part, from []string, into io.Writer) (artifact.Summary, error) {
 	name := service.GetMetadata().GetName()
 	parts, err := partsFrom(service, all, from)
 	if err != nil {

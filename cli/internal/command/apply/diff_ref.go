@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/artifact"
 )
@@ -28,8 +28,8 @@ type packed struct {
 }
 
 // downloadRevision writes into a file what a service would get if it followed another revision of its source, as a gitcache packs it.
-func downloadRevision(ctx context.Context, h *hub.Hub, service, revision string, into *os.File) (packed, error) {
-	return app.AskGitcaches(ctx, h, packTimeout, func(ctx context.Context, g hub.Gitcache) (p packed, err error) {
+func downloadRevision(ctx context.Context, h *hubclient.Hub, service, revision string, into *os.File) (packed, error) {
+	return app.AskGitcaches(ctx, h, packTimeout, func(ctx context.Context, g hubclient.Gitcache) (p packed, err error) {
 		if _, err := into.Seek(0, io.SeekStart); err != nil { // another gitcache may have begun
 			return p, err
 		}

@@ -11,7 +11,7 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/contexts"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -58,7 +58,7 @@ func TestAFolderIsSentNoMoreOftenThanNeeded(t *testing.T) {
 			`{"message": "busy"}`,
 			`{"digest": "sha256:old", "diff": {"created": 1}}`, `{"digest": "sha256:new", "diff": {}}`,
 		}}
-		h := &hub.Hub{
+		h := &hubclient.Hub{
 			HTTP: &http.Client{Transport: agent}, Services: oneService{service: service},
 			Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{"https://tunnel.example"}}},
 		}

@@ -13,16 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/manifest"
 )
 
 // editing is how a person changes a resource in an editor.
 type editing struct {
 	app         *app.App
-	hub         *hub.Hub
+	hub         *hubclient.Hub
 	yes, dryRun bool
 }
 
@@ -45,10 +45,10 @@ What is kept in Git belongs there: the next apply of it undoes an edit.`,
 		if err != nil {
 			return err
 		}
-		if k.ID == manifest.Secret {
+		if k.ID == catalogyaml.Secret {
 			return errors.New("the values of secrets are never read back, so there is nothing to edit: write all of it with `fairlead apply -f FILE`")
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			e.hub = h
 			return e.editResource(ctx, k, args[0])
 		})(cmd, args[1:])
@@ -84,11 +84,11 @@ func (e *editing) editResource(ctx context.Context, k resource.Kind, name string
 }
 
 // renderEditable renders a resource as apply takes it, with the etag that keeps an edit from writing over one of somebody else.
-func renderEditable(m manifest.Message) ([]byte, error) {
+func renderEditable(m catalogyaml.Message) ([]byte, error) {
 	etag := m.GetMetadata().GetEtag()
 	head := resource.AsWritten(m).GetMetadata()
 	head.Etag = etag
-	return manifest.YAML(m)
+	return catalogyaml.YAML(m)
 }
 
 // inEditor has a person change a text in a file of its own.
@@ -116,9 +116,9 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 
 // writeEdit shows what an edit would change, asks, and writes it. false: it was a dry run only.
 func (e *editing) writeEdit(ctx context.Context, k resource.Kind, name, file string, text []byte) (written bool, err error) {
-	objects, err := manifest.Decode(file, text)
+	objects, err := catalogyaml.Decode(file, text)
 	if err == nil {
-		err = manifest.Validate(objects)
+		err = catalogyaml.Validate(objects)
 	}
 	if err != nil {
 		return false, fmt.Errorf("nothing was changed:\n%w", err)

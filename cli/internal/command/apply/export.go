@@ -6,10 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func exportCommand(a *app.App) *cobra.Command {
@@ -31,7 +31,7 @@ hub, write them in.`,
 	cmd.Flags().StringVar(&project, "project", "", "only the project with this `name` and what is of it")
 	cmd.Flags().StringVar(&set, "set", "", "only what is of the set with this `name`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		wanted := map[manifest.Kind]resource.Kind{}
+		wanted := map[catalogyaml.Kind]resource.Kind{}
 		for _, name := range args {
 			k, err := resource.FindKind(name)
 			if err != nil {
@@ -44,9 +44,9 @@ hub, write them in.`,
 				wanted[k.ID] = k
 			}
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			var all []manifest.Message
-			for _, kind := range manifest.Kinds() {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+			var all []catalogyaml.Message
+			for _, kind := range catalogyaml.Kinds() {
 				k, ok := wanted[kind]
 				if !ok {
 					continue
@@ -69,7 +69,7 @@ hub, write them in.`,
 					}
 				}
 			}
-			text, err := manifest.YAML(all...)
+			text, err := catalogyaml.YAML(all...)
 			if err != nil {
 				return err
 			}
@@ -80,7 +80,7 @@ hub, write them in.`,
 }
 
 // ofProject says whether a resource is the project, or names it.
-func ofProject(m manifest.Message, project string) bool {
+func ofProject(m catalogyaml.Message, project string) bool {
 	switch m := m.(type) {
 	case *consolev1.Project:
 		return m.GetMetadata().GetName() == project

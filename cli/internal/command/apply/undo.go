@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -33,7 +33,7 @@ are not kept: a Secret, or what keeps secret values of its own, has to be writte
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return listDeleted(ctx, a, h) })(cmd, nil)
+			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error { return listDeleted(ctx, a, h) })(cmd, nil)
 		}
 		if len(args) == 1 {
 			return app.UsageError(cmd)
@@ -42,15 +42,15 @@ are not kept: a Secret, or what keeps secret values of its own, has to be writte
 		if err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			return undeleteResource(ctx, a, h, k, args[0])
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
-func undeleteResource(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, hub.WriteTimeout)
+func undeleteResource(ctx context.Context, a *app.App, h *hubclient.Hub, k resource.Kind, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
 	defer cancel()
 	out, err := h.History.UndeleteResource(ctx, &consolev1.UndeleteResourceRequest{Kind: k.Number(), Name: name})
 	if err != nil {
@@ -63,8 +63,8 @@ func undeleteResource(ctx context.Context, a *app.App, h *hub.Hub, k resource.Ki
 }
 
 // listDeleted lists the services whose deletion can be undone.
-func listDeleted(ctx context.Context, a *app.App, h *hub.Hub) error {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func listDeleted(ctx context.Context, a *app.App, h *hubclient.Hub) error {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	found, err := h.Events.ListEvents(ctx, &consolev1.ListEventsRequest{Filter: "type = service.deleted AND time > " + undoFor, PageSize: maxDeleted})
 	if err != nil {

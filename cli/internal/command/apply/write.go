@@ -8,11 +8,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/manifest"
 	"fairlead.dev/platform/plural"
 )
 
@@ -25,7 +25,7 @@ const (
 // writing is how objects are sent to the hub.
 type writing struct {
 	app    *app.App
-	hub    *hub.Hub
+	hub    *hubclient.Hub
 	set    string
 	prune  bool
 	dryRun bool
@@ -34,7 +34,7 @@ type writing struct {
 }
 
 // writeObjects sends objects: all at once, or in parts if they are many.
-func (w *writing) writeObjects(ctx context.Context, objects []*manifest.Object) error {
+func (w *writing) writeObjects(ctx context.Context, objects []*catalogyaml.Object) error {
 	for total, done := len(objects), 0; ; {
 		n := partOf(objects)
 		if n < total && w.prune {
@@ -59,7 +59,7 @@ func (w *writing) writeObjects(ctx context.Context, objects []*manifest.Object) 
 }
 
 // partOf is how many of the first objects go together.
-func partOf(objects []*manifest.Object) (n int) {
+func partOf(objects []*catalogyaml.Object) (n int) {
 	size := 0
 	for n < min(len(objects), maxPart) {
 		size += proto.Size(objects[n].Message)
@@ -71,10 +71,10 @@ func partOf(objects []*manifest.Object) (n int) {
 	return n
 }
 
-func (w *writing) writePart(ctx context.Context, objects []*manifest.Object) error {
+func (w *writing) writePart(ctx context.Context, objects []*catalogyaml.Object) error {
 	req := &consolev1.ApplyRequest{Set: w.set, Prune: w.prune, DryRun: w.dryRun}
 	for _, o := range objects {
-		r, err := manifest.Resource(o.Message)
+		r, err := catalogyaml.Resource(o.Message)
 		if err != nil {
 			return err
 		}
@@ -133,12 +133,12 @@ func (w *writing) reportTouched(res *consolev1.ApplyResponse) {
 }
 
 // locateProblems puts what the hub says of resources where they are written.
-func locateProblems(err error, objects []*manifest.Object) error {
+func locateProblems(err error, objects []*catalogyaml.Object) error {
 	found, ok := app.FindDetail[*consolev1.ApplyProblems](err)
 	if !ok {
 		return err
 	}
-	var problems manifest.Problems
+	var problems catalogyaml.Problems
 	for _, p := range found.GetProblems() {
 		if i := int(p.GetIndex()); i >= 0 && i < len(objects) {
 			problems = append(problems, objects[i].Problem(p.GetField(), p.GetMessage()))
@@ -152,7 +152,7 @@ func locateProblems(err error, objects []*manifest.Object) error {
 }
 
 func (w *writing) printApplied(r *consolev1.Applied) error {
-	what := kindText(r.GetKind()) + "/" + r.GetName() + " " + manifest.Short(r.GetOutcome())
+	what := kindText(r.GetKind()) + "/" + r.GetName() + " " + catalogyaml.Short(r.GetOutcome())
 	if w.dryRun && r.GetOutcome() != consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED {
 		w.differ = true
 		what += " (dry run)"
@@ -165,5 +165,5 @@ func (w *writing) printApplied(r *consolev1.Applied) error {
 
 // kindText is a kind as commands take it.
 func kindText(k consolev1.Kind) string {
-	return strings.ReplaceAll(manifest.Short(k), "-", "")
+	return strings.ReplaceAll(catalogyaml.Short(k), "-", "")
 }

@@ -6,16 +6,16 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // What is more than 3 MiB goes in parts, none of which is larger; a single larger object goes by itself, and the
 // console says what is wrong with it.
 func TestApplyGoesInPartsOfThreeMiB(t *testing.T) {
 	t.Parallel()
-	of := func(kib ...int) (list []*manifest.Object) {
+	of := func(kib ...int) (list []*catalogyaml.Object) {
 		for _, n := range kib {
-			list = append(list, &manifest.Object{Message: &consolev1.Project{Spec: &consolev1.ProjectSpec{Description: strings.Repeat("x", n<<10)}}})
+			list = append(list, &catalogyaml.Object{Message: &consolev1.Project{Spec: &consolev1.ProjectSpec{Description: strings.Repeat("x", n<<10)}}})
 		}
 		return list
 	}

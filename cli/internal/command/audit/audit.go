@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -45,7 +45,7 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 	cmd.Flags().IntVar(&q.limit, "limit", 100, "at most so many of the newest; 0: all")
 	cmd.Flags().BoolVarP(&q.follow, "follow", "f", false, "go on with what happens, until interrupted")
 	cmd.Flags().StringVarP(&q.format, "output", "o", app.FormatTable, "form of the output: table, or json with one event per line")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		if q.format != app.FormatTable && q.format != app.FormatJSON {
 			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
 		}
@@ -84,7 +84,7 @@ The file is whole or not there, and only you can read it.`,
 	}
 	since := q.addFlags(cmd)
 	cmd.Flags().StringVarP(&file, "output-file", "o", "", "file to write, instead of stdout")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		q.setTimes(a.Now(), *since)
 		events, _, err := listAudit(ctx, h, q)
 		if err != nil {
@@ -102,7 +102,7 @@ The file is whole or not there, and only you can read it.`,
 	return cmd
 }
 
-func showAudit(ctx context.Context, a *app.App, h *hub.Hub, q auditQuery) error {
+func showAudit(ctx context.Context, a *app.App, h *hubclient.Hub, q auditQuery) error {
 	events, resume, err := listAudit(ctx, h, q)
 	if err != nil {
 		return err
@@ -130,13 +130,13 @@ func showAudit(ctx context.Context, a *app.App, h *hub.Hub, q auditQuery) error 
 }
 
 // listAudit returns the newest events, the oldest of them first, and where to go on.
-func listAudit(ctx context.Context, h *hub.Hub, q auditQuery) (events []*consolev1.AuditEvent, resume string, err error) {
+func listAudit(ctx context.Context, h *hubclient.Hub, q auditQuery) (events []*consolev1.AuditEvent, resume string, err error) {
 	for token := ""; ; {
 		size := resource.PageSize
 		if q.limit > 0 {
 			size = min(size, q.limit-len(events))
 		}
-		call, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		res, err := h.Audit.ListAuditEvents(call, &consolev1.ListAuditEventsRequest{Filter: q.filter, PageSize: int32(size), PageToken: token})
 		cancel()
 		if err != nil {

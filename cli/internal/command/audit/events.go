@@ -9,7 +9,7 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/event"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -32,7 +32,7 @@ With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
 	cmd.Flags().IntVar(&q.Limit, "limit", 100, "at most so many of the newest; 0: all")
 	cmd.Flags().BoolVarP(&q.Watch, "watch", "w", false, "go on with what happens, until interrupted")
 	cmd.Flags().StringVarP(&q.Format, "output", "o", app.FormatTable, "form of the output: table, or json with one event per line")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		if err := q.AddResources(args); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
 	return cmd
 }
 
-func showEvents(ctx context.Context, a *app.App, h *hub.Hub, q event.Query) error {
+func showEvents(ctx context.Context, a *app.App, h *hubclient.Hub, q event.Query) error {
 	list, resume, err := event.List(ctx, h, q)
 	if err != nil {
 		return err

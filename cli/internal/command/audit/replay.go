@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
@@ -52,7 +52,7 @@ what was typed. What a program in a pod printed is played as it was, with the co
 	cmd.Flags().Float64Var(&p.speed, "speed", 1, "play so many times as fast")
 	cmd.Flags().DurationVar(&p.idle, "idle-limit", 0, "play pauses that are longer as long as this, such as 2s; 0: as they were")
 	cmd.Flags().StringVar(&p.output, "output-file", "", "`file` (.cast) to write the recording into, instead of playing it")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		switch {
 		case p.speed <= 0:
 			return errors.New("--speed must be more than 0")
@@ -68,7 +68,7 @@ what was typed. What a program in a pod printed is played as it was, with the co
 	return cmd
 }
 
-func listRecordings(ctx context.Context, a *app.App, h *hub.Hub, p replay) error {
+func listRecordings(ctx context.Context, a *app.App, h *hubclient.Hub, p replay) error {
 	if p.subject != "" && !bytes.ContainsRune([]byte(p.subject), ':') {
 		p.subject = "user:" + p.subject
 	}
@@ -110,9 +110,9 @@ func listRecordings(ctx context.Context, a *app.App, h *hub.Hub, p replay) error
 }
 
 // readRecording calls take with each part of a recording.
-func readRecording(ctx context.Context, h *hub.Hub, id string, take func([]byte) error) (*consolev1.Recording, error) {
+func readRecording(ctx context.Context, h *hubclient.Hub, id string, take func([]byte) error) (*consolev1.Recording, error) {
 	for after := int64(0); ; {
-		call, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		res, err := h.Recordings.ReadRecording(call, &consolev1.ReadRecordingRequest{Id: id, After: after})
 		cancel()
 		if err != nil {
@@ -127,7 +127,7 @@ func readRecording(ctx context.Context, h *hub.Hub, id string, take func([]byte)
 	}
 }
 
-func exportRecording(ctx context.Context, a *app.App, h *hub.Hub, id, to string) error {
+func exportRecording(ctx context.Context, a *app.App, h *hubclient.Hub, id, to string) error {
 	var text bytes.Buffer // a recording has 64 MiB at most
 	r, err := readRecording(ctx, h, id, func(part []byte) error { text.Write(part); return nil })
 	if err != nil {
@@ -143,7 +143,7 @@ func noteIncomplete(a *app.App, r *consolev1.Recording) {
 	}
 }
 
-func playRecording(ctx context.Context, a *app.App, h *hub.Hub, id string, p replay) error {
+func playRecording(ctx context.Context, a *app.App, h *hubclient.Hub, id string, p replay) error {
 	reader, writer := io.Pipe()
 	var r *consolev1.Recording
 	read := make(chan error, 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/resource"
@@ -67,7 +67,7 @@ It is what "helm test" of the hub's chart runs. It ends with exit code 1 if some
 		if (c.cluster == "") != (c.source == "") {
 			return errors.New("--cluster and --source go together: what is delivered is a folder of the source")
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errCanaryLate)
 			defer cancel()
 			return c.run(ctx, h)
@@ -79,7 +79,7 @@ It is what "helm test" of the hub's chart runs. It ends with exit code 1 if some
 // errCanaryLate ends the wait.
 var errCanaryLate = errors.New("the time to wait is over")
 
-func (c *canary) run(ctx context.Context, h *hub.Hub) error {
+func (c *canary) run(ctx context.Context, h *hubclient.Hub) error {
 	for _, f := range probe.CheckServices(ctx, h) {
 		if f.Wrong {
 			return fmt.Errorf("%s: %s", f.About, f.Text)
@@ -94,7 +94,7 @@ func (c *canary) run(ctx context.Context, h *hub.Hub) error {
 	c.name = "canary-" + strings.ToLower(rand.Text()[:8])
 	err := c.deliverService(ctx, h)
 	if err != nil { // objects that are there are removed all the same
-		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), hub.CallTimeout)
+		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), hubclient.CallTimeout)
 		defer cancel()
 		return errors.Join(err, c.removeService(removing, h))
 	}
@@ -102,7 +102,7 @@ func (c *canary) run(ctx context.Context, h *hub.Hub) error {
 }
 
 // deliverService makes the service, reads its objects, and deletes it.
-func (c *canary) deliverService(ctx context.Context, h *hub.Hub) error {
+func (c *canary) deliverService(ctx context.Context, h *hubclient.Hub) error {
 	began := c.app.Now()
 	_, err := h.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: c.name},
@@ -145,8 +145,8 @@ func (c *canary) elapsedSince(began time.Time) time.Duration {
 	return c.app.Now().Sub(began).Round(100 * time.Millisecond)
 }
 
-func (c *canary) awaitHealthy(ctx context.Context, h *hub.Hub) error {
-	call, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func (c *canary) awaitHealthy(ctx context.Context, h *hubclient.Hub) error {
+	call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	res, err := h.Services.GetService(call, &consolev1.GetServiceRequest{Name: c.name})
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *canary) awaitHealthy(ctx context.Context, h *hub.Hub) error {
 }
 
 // readBack asks the cluster for objects through the tunnel, and wants one status for all.
-func (c *canary) readBack(ctx context.Context, h *hub.Hub, objects []*consolev1.ClusterObject, want int) error {
+func (c *canary) readBack(ctx context.Context, h *hubclient.Hub, objects []*consolev1.ClusterObject, want int) error {
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console")
 	}
@@ -172,7 +172,7 @@ func (c *canary) readBack(ctx context.Context, h *hub.Hub, objects []*consolev1.
 		}
 		status, text, _, err := probe.FetchURL(ctx, h.HTTP, base+path)
 		if err != nil {
-			return fmt.Errorf("read %s through the tunnel: %s", path, hub.ExplainUnreachable(base, err))
+			return fmt.Errorf("read %s through the tunnel: %s", path, hubclient.ExplainUnreachable(base, err))
 		}
 		if status != want {
 			return fmt.Errorf("read %s through the tunnel: %d, want %d: %s", path, status, want, strings.TrimSpace(text))
@@ -187,9 +187,9 @@ func objectPath(ctx context.Context, hc *http.Client, base string, o *deliveryv1
 	if o.GetGroup() != "" {
 		group = "/apis/" + o.GetGroup() + "/" + o.GetVersion()
 	}
-	status, text, err := readAll(ctx, hc, base+group, hub.CallTimeout)
+	status, text, err := readAll(ctx, hc, base+group, hubclient.CallTimeout)
 	if err != nil {
-		return "", fmt.Errorf("ask the cluster through the tunnel what it has: %s", hub.ExplainUnreachable(base, err))
+		return "", fmt.Errorf("ask the cluster through the tunnel what it has: %s", hubclient.ExplainUnreachable(base, err))
 	}
 	if status != http.StatusOK {
 		return "", fmt.Errorf("ask the cluster through the tunnel what it has in %s: %d: %s", group, status,
@@ -218,7 +218,7 @@ func objectPath(ctx context.Context, hc *http.Client, base string, o *deliveryv1
 }
 
 // removeService deletes the service, with what its deletion asks to have confirmed: the folder was named for this.
-func (c *canary) removeService(ctx context.Context, h *hub.Hub) error {
+func (c *canary) removeService(ctx context.Context, h *hubclient.Hub) error {
 	err := c.app.ConfirmAndDo(ctx, true, func(ctx context.Context, confirmation string) error {
 		return resource.ServiceKind().RemoveResource(ctx, h, c.name, confirmation)
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
@@ -35,11 +35,11 @@ console knows a Prometheus (--prometheus-url): critical ones are wrong. Ends wit
 What is no fault is a warning: pins and rollbacks, holds that are older than a day, services of the hub, agents and this command in other versions,
 certificates that end within two weeks, and disks that are nearly full.`,
 		Args: app.WantArgs(0, 0),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return runChecks(ctx, a, h) }),
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error { return runChecks(ctx, a, h) }),
 	}
 }
 
-func runChecks(ctx context.Context, a *app.App, h *hub.Hub) error {
+func runChecks(ctx context.Context, a *app.App, h *hubclient.Hub) error {
 	findings := []probe.Finding{probe.OK("client", "%s", version.String()), checkToken(ctx, a, h)}
 	services := probe.CheckServices(ctx, h)
 	findings = append(findings, services...)
@@ -69,7 +69,7 @@ func runChecks(ctx context.Context, a *app.App, h *hub.Hub) error {
 }
 
 // checkToken asks the hub, which knows of a token that was revoked, and of one that is in no context.
-func checkToken(ctx context.Context, a *app.App, h *hub.Hub) probe.Finding {
+func checkToken(ctx context.Context, a *app.App, h *hubclient.Hub) probe.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probe.CheckTimeout)
 	defer cancel()
 	is, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
@@ -81,7 +81,7 @@ func checkToken(ctx context.Context, a *app.App, h *hub.Hub) probe.Finding {
 		return probe.OK(about, "valid without an end")
 	}
 	ends := is.GetExpireTime().AsTime()
-	if ends.Sub(a.Now()) < tokenShort && h.Context.Name != hub.FromEnvironment {
+	if ends.Sub(a.Now()) < tokenShort && h.Context.Name != hubclient.FromEnvironment {
 		return probe.OK(about, "valid for %s only, and could not be renewed", table.FormatAge(ends, a.Now()))
 	}
 	return probe.OK(about, "valid until %s", ends.Local().Format(time.DateTime))

@@ -9,12 +9,12 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/plural"
 )
 
@@ -25,10 +25,10 @@ const longOnItsWay = 15 * time.Minute
 const oldHold = 24 * time.Hour
 
 // trouble is what is wrong with a resource, and what is worth a word; empty: nothing is.
-type trouble func(view.View, manifest.Message) (wrong, warning string)
+type trouble func(view.View, catalogyaml.Message) (wrong, warning string)
 
 // checkCatalog looks at what is in the catalog, and at how it is.
-func checkCatalog(ctx context.Context, a *app.App, h *hub.Hub) []probe.Finding {
+func checkCatalog(ctx context.Context, a *app.App, h *hubclient.Hub) []probe.Finding {
 	v := view.View{Now: a.Now()}
 	var findings []probe.Finding
 	for _, part := range []struct {
@@ -68,7 +68,7 @@ func checkCatalog(ctx context.Context, a *app.App, h *hub.Hub) []probe.Finding {
 	return findings
 }
 
-func clusterTrouble(v view.View, m manifest.Message) (wrong, warning string) {
+func clusterTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) {
 	c := m.(*consolev1.Cluster)
 	if view.IsSet(c.GetStatus().GetLeaveTime()) { // a person wanted the agent to leave
 		_, warning = v.ClusterState(c)
@@ -80,7 +80,7 @@ func clusterTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 	return wrong, warning
 }
 
-func sourceTrouble(v view.View, m manifest.Message) (wrong, warning string) {
+func sourceTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) {
 	s := m.(*consolev1.Source)
 	if !view.SourceFails(s.GetStatus().GetProblem()) {
 		return "", ""
@@ -88,7 +88,7 @@ func sourceTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 	return v.NoteText(view.SourceNote(s)), ""
 }
 
-func serviceTrouble(v view.View, m manifest.Message) (wrong, warning string) {
+func serviceTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) {
 	s := m.(*consolev1.Service)
 	name, status := s.GetMetadata().GetName(), s.GetStatus()
 	state, since := status.GetState(), status.GetStateSince()
@@ -112,7 +112,7 @@ func serviceTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 	return wrong, leverTrouble(v, s)
 }
 
-func globalTrouble(v view.View, m manifest.Message) (wrong, warning string) {
+func globalTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) {
 	g := m.(*consolev1.GlobalService)
 	if n := g.GetStatus().GetHeldBackTotal(); n > 0 {
 		wrong = v.SinceText(fmt.Sprintf("the guard keeps %s of clusters that are not chosen any more, until somebody confirms it: `fairlead confirm global %s`",
@@ -121,7 +121,7 @@ func globalTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 	return wrong, ""
 }
 
-func sinkTrouble(v view.View, m manifest.Message) (wrong, warning string) {
+func sinkTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) {
 	s := m.(*consolev1.Sink)
 	if p := s.GetStatus().GetProblem(); p.GetMessage() != "" && !s.GetSpec().GetDisabled() {
 		wrong = v.SinceText(p.GetMessage(), p.GetSince())
@@ -132,7 +132,7 @@ func sinkTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 	return wrong, warning
 }
 
-func backendTrouble(v view.View, m manifest.Message) (wrong, warning string) {
+func backendTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) {
 	if p := m.(*consolev1.Backend).GetStatus().GetProblem(); p.GetMessage() != "" {
 		wrong = v.SinceText(p.GetMessage()+"; services keep the values that they have", p.GetSince())
 	}
@@ -140,8 +140,8 @@ func backendTrouble(v view.View, m manifest.Message) (wrong, warning string) {
 }
 
 // checkRemovals says whether removals are held because the database was put back.
-func checkRemovals(ctx context.Context, h *hub.Hub) []probe.Finding {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func checkRemovals(ctx context.Context, h *hubclient.Hub) []probe.Finding {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	is, err := h.Admin.GetRemovals(ctx, &consolev1.GetRemovalsRequest{})
 	if err != nil || is.GetId() == "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
@@ -17,8 +17,8 @@ import (
 
 // checkHub says how the database is, how the gitcaches agree, and which alerts fire. The hub tells it to administrators only; whether its services answer
 // is said of each of them.
-func checkHub(ctx context.Context, a *app.App, h *hub.Hub) (findings []probe.Finding) {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func checkHub(ctx context.Context, a *app.App, h *hubclient.Hub) (findings []probe.Finding) {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	if is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{Condition: true}); err == nil {
 		if is.GetDatabase() != nil {
@@ -26,7 +26,7 @@ func checkHub(ctx context.Context, a *app.App, h *hub.Hub) (findings []probe.Fin
 		}
 		findings = append(findings, alertFindings(a, is.GetAlerts())...)
 	}
-	is, err := app.AskGitcaches(ctx, h, probe.CheckTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.GetCoordinationResponse, error) {
+	is, err := app.AskGitcaches(ctx, h, probe.CheckTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.GetCoordinationResponse, error) {
 		return g.Shards.GetCoordination(ctx, &gitcachev1.GetCoordinationRequest{})
 	})
 	if err == nil && view.IsSet(is.GetSince()) {

@@ -12,7 +12,7 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/clitest"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -41,7 +41,7 @@ func TestWhatAServiceSaysOfItselfIsAFinding(t *testing.T) {
 			func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"service":"gitcache","version":"v1"}`) })
 		server := httptest.NewServer(mux)
 		t.Cleanup(server.Close)
-		found := probe.CheckService(t.Context(), &hub.Hub{HTTP: server.Client()}, "gitcache", server.URL)
+		found := probe.CheckService(t.Context(), &hubclient.Hub{HTTP: server.Client()}, "gitcache", server.URL)
 		if found.Wrong != test.wrong || found.Version != "v1" || found.Text != test.text ||
 			!strings.HasPrefix(found.About, "gitcache ") {
 			t.Errorf("got %+v, want %+v", found, test)
@@ -59,7 +59,7 @@ func TestCheckWarnsOfADiskThatIsNearlyFull(t *testing.T) {
 		fmt.Fprintln(w, "ok, but "+datadir.NearlyFull+": 9 MiB of 999 MiB are left")
 	}))
 	t.Cleanup(service.Close)
-	got := probe.CheckService(t.Context(), &hub.Hub{HTTP: service.Client()}, "gitcache", service.URL)
+	got := probe.CheckService(t.Context(), &hubclient.Hub{HTTP: service.Client()}, "gitcache", service.URL)
 	if !got.Warns || got.Wrong || got.Version != "v1" ||
 		!strings.HasSuffix(got.Text, "nearly full: 9 MiB of 999 MiB are left") {
 		t.Errorf("got %+v", got)
@@ -80,7 +80,7 @@ func TestCheckFailsWhileUnsignedMembersAreAccepted(t *testing.T) {
 			fmt.Fprintln(w, "ok")
 		}))
 		t.Cleanup(service.Close)
-		got := probe.CheckService(t.Context(), &hub.Hub{HTTP: service.Client()}, "tunnel", service.URL)
+		got := probe.CheckService(t.Context(), &hubclient.Hub{HTTP: service.Client()}, "tunnel", service.URL)
 		if got.Wrong != bad || strings.Contains(got.Text, "--unsigned-members=accept") != bad {
 			t.Errorf("%s: %+v", body, got)
 		}

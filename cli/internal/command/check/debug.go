@@ -21,13 +21,13 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/bundle"
 	"fairlead.dev/cli/internal/event"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/deploy"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/version"
 )
@@ -85,11 +85,11 @@ Logs and profiles are for administrators. What could not be gathered is named in
 	f.StringArrayVar(&b.clusters, "cluster", nil, fmt.Sprintf("look into this cluster through the tunnel; may be repeated; default: the first %d that are connected", bundleClusters))
 	f.StringArrayVar(&b.logs, "log", nil, "add this log file, such as that of an agent outside of Kubernetes; may be repeated")
 	f.DurationVar(&b.cpu, "cpu", 3*time.Second, "profile each service's processor for so long; 0: not at all")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return b.run(ctx, h) })
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error { return b.run(ctx, h) })
 	return cmd
 }
 
-func (b *bundling) run(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) run(ctx context.Context, h *hubclient.Hub) error {
 	if b.out == "" {
 		b.out = "fairlead-debug-" + b.app.Now().UTC().Format("20060102-150405") + ".tar.gz"
 	}
@@ -114,8 +114,8 @@ func (b *bundling) run(ctx context.Context, h *hub.Hub) error {
 }
 
 // gatherAll returns errors of writing and of ctx only: what can't be had is noted as missing.
-func (b *bundling) gatherAll(ctx context.Context, h *hub.Hub) error {
-	for _, step := range []func(context.Context, *hub.Hub) error{b.addVersions, b.addResources, b.addEvents, b.addServices, b.addInstallation, b.addAgents, b.addFiles} {
+func (b *bundling) gatherAll(ctx context.Context, h *hubclient.Hub) error {
+	for _, step := range []func(context.Context, *hubclient.Hub) error{b.addVersions, b.addResources, b.addEvents, b.addServices, b.addInstallation, b.addAgents, b.addFiles} {
 		if err := errors.Join(step(ctx, h), ctx.Err()); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (b *bundling) addText(name string, text []byte, err error) error {
 	return b.bundle.AddText(name, text)
 }
 
-func (b *bundling) addVersions(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) addVersions(ctx context.Context, h *hubclient.Hub) error {
 	text := fmt.Sprintf("fairlead debug bundle of %s\nhub %s, as %s\ncommand %s\n",
 		b.app.Now().UTC().Format(time.RFC3339), h.Context.URL, h.Context.User, version.String())
 	if err := b.addText("about.txt", []byte(text), nil); err != nil {
@@ -150,9 +150,9 @@ func (b *bundling) addVersions(ctx context.Context, h *hub.Hub) error {
 }
 
 // addResources adds all but Secrets, of which only names would be there.
-func (b *bundling) addResources(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) addResources(ctx context.Context, h *hubclient.Hub) error {
 	for _, k := range resource.ListKinds() {
-		if k.ID == manifest.Secret {
+		if k.ID == catalogyaml.Secret {
 			continue
 		}
 		found, err := k.ReadAll(ctx, h)
@@ -163,7 +163,7 @@ func (b *bundling) addResources(ctx context.Context, h *hub.Hub) error {
 					resource.OfFiles(s)
 				}
 			}
-			text, err = manifest.YAML(found...)
+			text, err = catalogyaml.YAML(found...)
 		}
 		if err := b.addText("resources/"+k.Plural()+".yaml", text, err); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (b *bundling) addResources(ctx context.Context, h *hub.Hub) error {
 	return b.addText("resources/sessions.jsonl", text, err)
 }
 
-func (b *bundling) addEvents(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) addEvents(ctx context.Context, h *hubclient.Hub) error {
 	list, _, err := event.List(ctx, h, event.Query{Limit: bundleEvents})
 	var text []byte
 	for _, e := range list {
@@ -189,7 +189,7 @@ func (b *bundling) addEvents(ctx context.Context, h *hub.Hub) error {
 }
 
 // addServices asks services one after the other: they may share a process, which makes one profile at a time.
-func (b *bundling) addServices(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) addServices(ctx context.Context, h *hubclient.Hub) error {
 	for _, group := range []struct {
 		name string
 		urls []string
@@ -234,13 +234,13 @@ func (b *bundling) profiles() []part {
 	return list
 }
 
-func (b *bundling) addService(ctx context.Context, h *hub.Hub, folder, url string) error {
+func (b *bundling) addService(ctx context.Context, h *hubclient.Hub, folder, url string) error {
 	for _, p := range append([]part{
 		{"version.json", "/version", false, 0},
 		{"ready.txt", "/readyz", false, 0},
 		{"log.txt", "/debug/log", false, 0},
 	}, b.profiles()...) {
-		content, err := b.readURL(ctx, h, url+p.path, hub.CallTimeout+p.limit)
+		content, err := b.readURL(ctx, h, url+p.path, hubclient.CallTimeout+p.limit)
 		if err := b.addPart(folder+"/"+p.name, p, content, err); err != nil {
 			return err
 		}
@@ -256,12 +256,12 @@ func (b *bundling) addPart(name string, p part, content []byte, err error) error
 }
 
 // readURL asks a service for something, again while it is busy with another profile.
-func (b *bundling) readURL(ctx context.Context, h *hub.Hub, url string, limit time.Duration) ([]byte, error) {
+func (b *bundling) readURL(ctx context.Context, h *hubclient.Hub, url string, limit time.Duration) ([]byte, error) {
 	for try := 1; ; try++ {
 		status, content, err := readAll(ctx, h.HTTP, url, limit)
 		switch {
 		case err != nil:
-			return nil, errors.New(hub.ExplainUnreachable(url, err))
+			return nil, errors.New(hubclient.ExplainUnreachable(url, err))
 		case status == http.StatusTooManyRequests && try < profileTries:
 			if !retry.Sleep(ctx, profileRetry) {
 				return nil, ctx.Err()
@@ -291,7 +291,7 @@ func readAll(ctx context.Context, hc *http.Client, url string, limit time.Durati
 }
 
 // addInstallation adds what kubectl sees of the hub's own pods.
-func (b *bundling) addInstallation(ctx context.Context, _ *hub.Hub) error {
+func (b *bundling) addInstallation(ctx context.Context, _ *hubclient.Hub) error {
 	if b.kubeconfig == "" && b.kubeContext == "" {
 		return nil
 	}
@@ -306,7 +306,7 @@ func (b *bundling) addInstallation(ctx context.Context, _ *hub.Hub) error {
 }
 
 // addAgents asks agents through the tunnel, with the caller's rights.
-func (b *bundling) addAgents(ctx context.Context, h *hub.Hub) error {
+func (b *bundling) addAgents(ctx context.Context, h *hubclient.Hub) error {
 	clusters := b.clusters
 	if len(clusters) == 0 {
 		all, err := resource.ClusterKind().ReadAll(ctx, h)
@@ -333,7 +333,7 @@ func (b *bundling) addAgents(ctx context.Context, h *hub.Hub) error {
 	return nil
 }
 
-func (b *bundling) temporaryKubeconfig(ctx context.Context, h *hub.Hub, cluster string) (string, error) {
+func (b *bundling) temporaryKubeconfig(ctx context.Context, h *hubclient.Hub, cluster string) (string, error) {
 	dir, err := os.MkdirTemp("", "fairlead-debug-")
 	if err != nil {
 		return "", err
@@ -448,7 +448,7 @@ func runKubectlAt(ctx context.Context, at []string, args ...string) ([]byte, err
 }
 
 // addFiles adds logs that the person names.
-func (b *bundling) addFiles(context.Context, *hub.Hub) error {
+func (b *bundling) addFiles(context.Context, *hubclient.Hub) error {
 	for i, name := range b.logs {
 		text, err := os.ReadFile(name)
 		if err := b.addText(fmt.Sprintf("logs/%d-%s", i+1, filepath.Base(name)), text, err); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/deploy"
@@ -42,14 +42,14 @@ rbac.bindAdmins and rbac.bind, there.`,
 	f.StringVar(&j.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default with --context: as kubectl finds it")
 	f.StringVar(&j.context, "context", "", "context of the kubeconfig; default with --kubeconfig: its current one")
 	cmd.MarkFlagsOneRequired("admins", "bind")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		j.cluster = args[0]
 		return j.applyBindings(ctx, h)
 	})
 	return cmd
 }
 
-func (j *joining) applyBindings(ctx context.Context, h *hub.Hub) error {
+func (j *joining) applyBindings(ctx context.Context, h *hubclient.Hub) error {
 	if err := j.requireCluster(ctx, h); err != nil {
 		return err
 	}
@@ -72,8 +72,8 @@ func (j *joining) applyBindings(ctx context.Context, h *hub.Hub) error {
 }
 
 // requireCluster refuses a cluster that the hub doesn't have.
-func (j *joining) requireCluster(ctx context.Context, h *hub.Hub) error {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func (j *joining) requireCluster(ctx context.Context, h *hubclient.Hub) error {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	if _, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: j.cluster}); err != nil {
 		return resource.ClusterKind().ExplainMissing(j.cluster, err)

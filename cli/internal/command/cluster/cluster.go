@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/durable"
@@ -41,11 +41,11 @@ there or here: what is applied stays. It joins again with a new join token. If a
 	}
 	cmd.Flags().BoolVarP(&p.Yes, "yes", "y", false, "go on without asking")
 	cmd.Flags().BoolVar(&p.DryRun, "dry-run", false, "show what it means, and do nothing")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		if goOn, err := a.AskToPart(ctx, h, args[0], p); err != nil || !goOn {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
 		if _, err := h.Logins.LeaveCluster(ctx, &consolev1.LeaveClusterRequest{Cluster: args[0]}); err != nil {
 			return resource.ClusterKind().ExplainMissing(args[0], err)
@@ -67,12 +67,14 @@ The token goes to stdout, and how to use it to stderr; or it goes to a file that
 		Args:    app.WantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&output, "output-file", "", "file for the token, instead of stdout")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return joinToken(ctx, a, h, args, output) })
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+		return joinToken(ctx, a, h, args, output)
+	})
 	return cmd
 }
 
-func joinToken(ctx context.Context, a *app.App, h *hub.Hub, args []string, output string) error {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func joinToken(ctx context.Context, a *app.App, h *hubclient.Hub, args []string, output string) error {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	res, err := h.Identity.CreateJoinToken(ctx, &consolev1.CreateJoinTokenRequest{Cluster: args[0]})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
@@ -120,12 +120,12 @@ func splitImage(text string) (repository, tag, digest string) {
 	return repository, tag, digest
 }
 
-func (v *agentValues) renderManifest(ctx context.Context, h *hub.Hub, cluster string) (*consolev1.RenderAgentManifestResponse, error) {
+func (v *agentValues) renderManifest(ctx context.Context, h *hubclient.Hub, cluster string) (*consolev1.RenderAgentManifestResponse, error) {
 	values, err := v.readValues()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	res, err := h.Clusters.RenderAgentManifest(ctx, &consolev1.RenderAgentManifestRequest{Cluster: cluster, HubCa: h.Context.CA, Values: values})
 	if err != nil {
@@ -147,7 +147,7 @@ tokens. "fairlead cluster join NAME" does the same, and waits for the agent.`,
 		Args:    app.WantArgs(1, 1),
 	}
 	values.addFlags(cmd)
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		res, err := values.renderManifest(ctx, h, args[0])
 		if err != nil {
 			return err
@@ -207,7 +207,7 @@ them takes that binding back.`,
 		if j.write != "" && j.appliesManifest() {
 			return errors.New("--output-file goes with neither --kubeconfig nor --context: those apply the manifest at once")
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			j.cluster, j.began, j.id = args[0], a.Now(), strings.ToLower(rand.Text())
 			return j.run(ctx, h)
 		})(cmd, args)
@@ -217,7 +217,7 @@ them takes that binding back.`,
 
 func (j *joining) appliesManifest() bool { return j.kubeconfig != "" || j.context != "" }
 
-func (j *joining) run(ctx context.Context, h *hub.Hub) error {
+func (j *joining) run(ctx context.Context, h *hubclient.Hub) error {
 	before, err := j.readStatus(ctx, h)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (j *joining) run(ctx context.Context, h *hub.Hub) error {
 }
 
 // attemptJoin brings the agent in and waits for it.
-func (j *joining) attemptJoin(ctx context.Context, h *hub.Hub, before *timestamppb.Timestamp) error {
+func (j *joining) attemptJoin(ctx context.Context, h *hubclient.Hub, before *timestamppb.Timestamp) error {
 	res, err := j.values.renderManifest(ctx, h, j.cluster)
 	if err != nil {
 		return err
@@ -359,7 +359,7 @@ func listMilestones(before *timestamppb.Timestamp) []milestone {
 }
 
 // awaitMilestones prints what works as soon as it does.
-func (j *joining) awaitMilestones(ctx context.Context, h *hub.Hub, before *timestamppb.Timestamp) error {
+func (j *joining) awaitMilestones(ctx context.Context, h *hubclient.Hub, before *timestamppb.Timestamp) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.timeout, errLate)
 	defer cancel()
 	left := listMilestones(before)
@@ -397,8 +397,8 @@ func (j *joining) awaitMilestones(ctx context.Context, h *hub.Hub, before *times
 // errLate ends the wait.
 var errLate = errors.New("the time to wait is over")
 
-func (j *joining) readProgress(ctx context.Context, h *hub.Hub) (progress, error) {
-	call, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func (j *joining) readProgress(ctx context.Context, h *hubclient.Hub) (progress, error) {
+	call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	got, err := h.Clusters.GetCluster(call, &consolev1.GetClusterRequest{Name: j.cluster})
 	if err != nil {

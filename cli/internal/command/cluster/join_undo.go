@@ -15,7 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"sigs.k8s.io/yaml"
 
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 	"fairlead.dev/deploy"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -36,8 +36,8 @@ const (
 )
 
 // readStatus reads the cluster's status, of one that is made if it is missing.
-func (j *joining) readStatus(ctx context.Context, h *hub.Hub) (*consolev1.ClusterStatus, error) {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func (j *joining) readStatus(ctx context.Context, h *hubclient.Hub) (*consolev1.ClusterStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	got, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: j.cluster})
 	switch {
@@ -50,7 +50,7 @@ func (j *joining) readStatus(ctx context.Context, h *hub.Hub) (*consolev1.Cluste
 }
 
 // markCluster writes the cluster with this join's id.
-func (j *joining) markCluster(ctx context.Context, h *hub.Hub, cluster *consolev1.Cluster) (*consolev1.ClusterStatus, error) {
+func (j *joining) markCluster(ctx context.Context, h *hubclient.Hub, cluster *consolev1.Cluster) (*consolev1.ClusterStatus, error) {
 	labels := maps.Clone(cluster.GetMetadata().GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
@@ -72,11 +72,11 @@ func (j *joining) markCluster(ctx context.Context, h *hub.Hub, cluster *consolev
 }
 
 // unmarkCluster takes this join's id off the cluster.
-func (j *joining) unmarkCluster(ctx context.Context, h *hub.Hub) error {
+func (j *joining) unmarkCluster(ctx context.Context, h *hubclient.Hub) error {
 	if !j.marked {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	got, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: j.cluster})
 	if err != nil {
@@ -95,7 +95,7 @@ func (j *joining) unmarkCluster(ctx context.Context, h *hub.Hub) error {
 }
 
 // undoJoin takes back what a join that failed has made, and nothing that another join has taken over meanwhile.
-func (j *joining) undoJoin(ctx context.Context, h *hub.Hub) error {
+func (j *joining) undoJoin(ctx context.Context, h *hubclient.Hub) error {
 	return errors.Join(j.deleteManifest(ctx), j.deleteCluster(ctx, h), j.removeFile())
 }
 
@@ -148,11 +148,11 @@ func (j *joining) appliedLast(ctx context.Context) (bool, error) {
 }
 
 // deleteCluster deletes the cluster with its join tokens, if this join made it and no other has begun since.
-func (j *joining) deleteCluster(ctx context.Context, h *hub.Hub) error {
+func (j *joining) deleteCluster(ctx context.Context, h *hubclient.Hub) error {
 	if !j.made {
 		return j.unmarkCluster(ctx, h)
 	}
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	_, err := h.Clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: j.cluster, Etag: j.etag})
 	switch {

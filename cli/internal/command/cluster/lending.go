@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -50,7 +50,7 @@ Roles are viewer, deployer, operator, admin and those of "fairlead get roles"; v
 	cmd.Flags().StringVar(&role, "role", "", "`role` to ask for")
 	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, from the approval on, such as 1h; 7 days at most")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who decide and for the audit trail")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		switch {
 		case role == "":
 			return errors.New("--role is missing: name the role that you need, such as operator")
@@ -59,7 +59,7 @@ Roles are viewer, deployer, operator, admin and those of "fairlead get roles"; v
 		case reason == "":
 			return errors.New("--reason is missing: say why to those who decide")
 		}
-		ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
 		res, err := h.Lending.CreateAccessRequest(ctx, &consolev1.CreateAccessRequestRequest{
 			Cluster: args[0],
@@ -89,7 +89,7 @@ func listAccess(a *app.App) *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 200, "list so many of the newest at most")
 	cmd.Flags().BoolVar(&all, "all", false, "those that are over, too; they are kept for 90 days")
 	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable, "form of the output: table, wide, json, yaml")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		list := &consolev1.ListAccessRequestsResponse{}
 		for token := ""; len(list.GetRequests()) < limit; {
 			res, err := h.Lending.ListAccessRequests(ctx,
@@ -136,15 +136,15 @@ func accessState(r *consolev1.AccessRequest) string {
 }
 
 // accessVerb is a command that decides about one request.
-func accessVerb(a *app.App, use, short, long string, do func(ctx context.Context, h *hub.Hub, id, reason string) (*consolev1.AccessRequest, error)) *cobra.Command {
+func accessVerb(a *app.App, use, short, long string, do func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error)) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: use + " ID", Short: short, Long: long,
 		Example: fmt.Sprintf("  fairlead cluster access %s 019a8b2f4c11d0e6a1b2c3d4e5f60718", use), Args: app.WantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody who sees the request and for the audit trail")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
 		r, err := do(ctx, h, strings.TrimPrefix(args[0], "access/"), reason)
 		if err != nil {
@@ -161,7 +161,7 @@ func accessVerb(a *app.App, use, short, long string, do func(ctx context.Context
 
 func approveAccess(a *app.App) *cobra.Command {
 	return accessVerb(a, "approve", "Lend what a request asks for", `Lend what a request asks for. The time begins now. Nobody approves a request of their own.`,
-		func(ctx context.Context, h *hub.Hub, id, reason string) (*consolev1.AccessRequest, error) {
+		func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error) {
 			res, err := h.Lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: id, Reason: reason})
 			return res.GetRequest(), err
 		})
@@ -169,7 +169,7 @@ func approveAccess(a *app.App) *cobra.Command {
 
 func denyAccess(a *app.App) *cobra.Command {
 	return accessVerb(a, "deny", "Refuse what a request asks for", `Refuse what a request asks for.`,
-		func(ctx context.Context, h *hub.Hub, id, reason string) (*consolev1.AccessRequest, error) {
+		func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error) {
 			res, err := h.Lending.DenyAccessRequest(ctx, &consolev1.DenyAccessRequestRequest{Id: id, Reason: reason})
 			return res.GetRequest(), err
 		})
@@ -178,7 +178,7 @@ func denyAccess(a *app.App) *cobra.Command {
 func revokeAccess(a *app.App) *cobra.Command {
 	return accessVerb(a, "revoke", "End what is lent before its time, or take a request back",
 		`End what is lent before its time, streams that run by it within 30 s, or take back a request that waits. Who asked may, and who could approve it.`,
-		func(ctx context.Context, h *hub.Hub, id, reason string) (*consolev1.AccessRequest, error) {
+		func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error) {
 			res, err := h.Lending.RevokeAccessRequest(ctx, &consolev1.RevokeAccessRequestRequest{Id: id, Reason: reason})
 			return res.GetRequest(), err
 		})

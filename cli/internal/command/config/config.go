@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/input"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/plural"
 )
 
@@ -58,8 +58,8 @@ backend: OVER is the layer that a service gets the entry from instead.`,
 			}
 			req.Of = &consolev1.PreviewConfigRequest_Draft{Draft: draft}
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 			defer cancel()
 			res, err := h.Configs.PreviewConfig(ctx, req)
 			if err != nil {
@@ -142,7 +142,7 @@ func configTable(a *app.App, res *consolev1.PreviewConfigResponse, wide bool) er
 		t.MaxCell = view.MaxCell
 	}
 	for _, e := range res.GetEntries() {
-		cells := []string{e.GetName(), manifest.Short(e.GetType()), e.GetValue(), e.GetOrigin()}
+		cells := []string{e.GetName(), catalogyaml.Short(e.GetType()), e.GetValue(), e.GetOrigin()}
 		if wide {
 			cells = append(cells, strings.Join(e.GetOverrides(), ", "))
 		}

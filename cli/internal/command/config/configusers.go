@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -27,7 +27,7 @@ func configUsers(a *app.App, cmd *cobra.Command, from, entry, format string) err
 	if err := app.CheckOneOf(format, formats()); err != nil {
 		return err
 	}
-	return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		all := &consolev1.ListConfigUsersResponse{}
 		for token := ""; ; {
 			res, err := pageOfUsers(ctx, h, &consolev1.ListConfigUsersRequest{Kind: k.Number(), Name: name, Entry: entry, PageSize: resource.PageSize, PageToken: token})
@@ -42,8 +42,8 @@ func configUsers(a *app.App, cmd *cobra.Command, from, entry, format string) err
 	})(cmd, nil)
 }
 
-func pageOfUsers(ctx context.Context, h *hub.Hub, req *consolev1.ListConfigUsersRequest) (*consolev1.ListConfigUsersResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func pageOfUsers(ctx context.Context, h *hubclient.Hub, req *consolev1.ListConfigUsersRequest) (*consolev1.ListConfigUsersResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	return h.Configs.ListConfigUsers(ctx, req)
 }

@@ -5,12 +5,12 @@ import (
 	"sync"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 )
 
 // findBehind counts, for services that are not in sync, the commits between what runs and what the ref points to. A service whose source can't be asked is left out.
-func findBehind(ctx context.Context, a *app.App, h *hub.Hub, found []manifest.Message) map[string]view.Distance {
+func findBehind(ctx context.Context, a *app.App, h *hubclient.Hub, found []catalogyaml.Message) map[string]view.Distance {
 	var asked []*consolev1.Service
 	for _, m := range found {
 		s := m.(*consolev1.Service)
@@ -57,13 +57,13 @@ func findBehind(ctx context.Context, a *app.App, h *hub.Hub, found []manifest.Me
 	return out
 }
 
-func countBehind(ctx context.Context, h *hub.Hub, s *consolev1.Service) (d view.Distance, err error) {
+func countBehind(ctx context.Context, h *hubclient.Hub, s *consolev1.Service) (d view.Distance, err error) {
 	request := &gitcachev1.ListCommitsRequest{
 		Source: catalog.SourceOf(s.GetSpec()), Revision: s.GetStatus().GetGit().GetRevision().GetCommit(), Path: s.GetSpec().GetPath(),
 		Until: view.RunningCommit(s.GetStatus()), PageSize: mostBehind,
 	}
 	for range mostPages {
-		page, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
+		page, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
 			return g.Sources.ListCommits(ctx, request)
 		})
 		if err != nil {

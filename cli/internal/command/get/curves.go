@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -24,7 +24,7 @@ const (
 )
 
 // showCurves shows the last 24 hours of a cluster, or of all that fit.
-func (o *topping) showCurves(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+func (o *topping) showCurves(ctx context.Context, h *hubclient.Hub, to io.Writer, name string) error {
 	got, err := h.Views.GetViewCurves(ctx, &consolev1.GetViewCurvesRequest{Cluster: name, Filter: o.Filter})
 	if connect.CodeOf(err) == connect.CodeUnimplemented {
 		return errors.New("the hub is older than this command and has no curves: update it")

@@ -12,12 +12,12 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/event"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/trail"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // describedEvents is how many events describe shows.
@@ -37,23 +37,23 @@ where its commit stands, and its objects in the cluster.`,
 		if err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			return describeOne(ctx, a, h, k, args[0])
 		})(cmd, args[1:])
 	}
 	return cmd
 }
 
-func describeOne(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind, name string) error {
+func describeOne(ctx context.Context, a *app.App, h *hubclient.Hub, k resource.Kind, name string) error {
 	m, err := k.ReadOne(ctx, h, name)
 	if err != nil {
 		return err
 	}
 	v := view.View{Now: a.Now(), Wide: true}
 	switch k.ID {
-	case manifest.Source:
+	case catalogyaml.Source:
 		v.Live = a.ReadLiveSources(ctx, h)
-	case manifest.Cluster:
+	case catalogyaml.Cluster:
 		v.Figures = figuresOfOne(ctx, a, h, name)
 	}
 	text, err := describeResource(v, k, m)
@@ -72,7 +72,7 @@ func describeOne(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind, n
 }
 
 // describeResource returns what is known of every resource: who it is, its spec, and how it is.
-func describeResource(v view.View, k resource.Kind, m manifest.Message) (string, error) {
+func describeResource(v view.View, k resource.Kind, m catalogyaml.Message) (string, error) {
 	var b strings.Builder
 	head := m.GetMetadata()
 	fmt.Fprintf(&b, "%s %s\n", k.ID, head.GetName())
@@ -87,10 +87,10 @@ func describeResource(v view.View, k resource.Kind, m manifest.Message) (string,
 		return "", err
 	}
 	b.WriteString("\nSPEC\n" + spec)
-	if k.ID == manifest.Service {
+	if k.ID == catalogyaml.Service {
 		return b.String(), nil // its trace says more
 	}
-	t, notes := v.BuildTable(k, []manifest.Message{m})
+	t, notes := v.BuildTable(k, []catalogyaml.Message{m})
 	b.WriteString("\nSTATE\n")
 	_ = t.PrintList(view.Indent(&b)) // A strings.Builder takes everything.
 	b.WriteString(v.NotesText(notes))
@@ -98,7 +98,7 @@ func describeResource(v view.View, k resource.Kind, m manifest.Message) (string,
 }
 
 // specText is a resource's spec as files say it. A Secret has keys only.
-func specText(m manifest.Message) (string, error) {
+func specText(m catalogyaml.Message) (string, error) {
 	if s, ok := m.(*consolev1.Secret); ok {
 		var b strings.Builder
 		for _, key := range slices.Sorted(maps.Keys(s.GetData())) {
@@ -106,11 +106,11 @@ func specText(m manifest.Message) (string, error) {
 		}
 		return b.String(), nil
 	}
-	written, ok := proto.Clone(m).(manifest.Message)
+	written, ok := proto.Clone(m).(catalogyaml.Message)
 	if !ok {
 		return "", fmt.Errorf("%T is no resource", m)
 	}
-	text, err := manifest.YAML(resource.AsWritten(written))
+	text, err := catalogyaml.YAML(resource.AsWritten(written))
 	if err != nil {
 		return "", err
 	}
@@ -122,7 +122,7 @@ func specText(m manifest.Message) (string, error) {
 }
 
 // describeService shows where a service's commit stands, and its objects.
-func describeService(ctx context.Context, a *app.App, h *hub.Hub, s *consolev1.Service) error {
+func describeService(ctx context.Context, a *app.App, h *hubclient.Hub, s *consolev1.Service) error {
 	trail, err := trail.Follow(ctx, a, h, s.GetMetadata().GetName())
 	if err != nil {
 		return err
@@ -134,7 +134,7 @@ func describeService(ctx context.Context, a *app.App, h *hub.Hub, s *consolev1.S
 }
 
 // describeEvents shows the newest events about a resource, where there are any of its kind.
-func describeEvents(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind, name string) error {
+func describeEvents(ctx context.Context, a *app.App, h *hubclient.Hub, k resource.Kind, name string) error {
 	field, ok := event.EventField(k)
 	if !ok {
 		return nil

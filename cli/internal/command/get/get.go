@@ -12,12 +12,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func getCommand(a *app.App) *cobra.Command {
@@ -103,15 +103,15 @@ func (g *getting) run(cmd *cobra.Command, args []string) error {
 	if len(kinds) > 1 && (g.watch || g.notes || g.of.values || g.format == app.FormatJSON || app.IsTemplate(g.format)) {
 		return fmt.Errorf("--watch, --notes, --values, -o json, jsonpath and custom-columns are of one kind: leave out all but %s", kinds[0])
 	}
-	var all []func(context.Context, *hub.Hub) error
+	var all []func(context.Context, *hubclient.Hub) error
 	for _, kind := range kinds {
 		what, err := g.chooseShow(kind, names[kind])
 		if err != nil {
 			return err
 		}
-		all = append(all, func(ctx context.Context, h *hub.Hub) error { return what(ctx, h, names[kind]) })
+		all = append(all, func(ctx context.Context, h *hubclient.Hub) error { return what(ctx, h, names[kind]) })
 	}
-	return g.app.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	return g.app.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		var missing []error
 		for i, show := range all {
 			if err := g.printSeparator(i); err != nil {
@@ -151,7 +151,7 @@ type getting struct {
 }
 
 // showNotes writes the notes of a service's chart, as Helm does after an installation.
-func (g *getting) showNotes(ctx context.Context, h *hub.Hub, name string) error {
+func (g *getting) showNotes(ctx context.Context, h *hubclient.Hub, name string) error {
 	got, err := h.Objects.GetServiceNotes(ctx, &consolev1.GetServiceNotesRequest{Name: name})
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (g *getting) showNotes(ctx context.Context, h *hub.Hub, name string) error 
 }
 
 // chooseShow returns the function that shows the resources of a kind: of the catalog, or what the hub knows besides.
-func (g *getting) chooseShow(name string, names []string) (func(context.Context, *hub.Hub, []string) error, error) {
+func (g *getting) chooseShow(name string, names []string) (func(context.Context, *hubclient.Hub, []string) error, error) {
 	asked := g.Question != resource.Question{} || g.watch
 	sessions := strings.EqualFold(name, "session") || strings.EqualFold(name, "sessions")
 	logins := strings.EqualFold(name, "login") || strings.EqualFold(name, "logins")
@@ -178,24 +178,26 @@ func (g *getting) chooseShow(name string, names []string) (func(context.Context,
 	}
 	switch {
 	case sessions:
-		return func(ctx context.Context, h *hub.Hub, clusters []string) error {
+		return func(ctx context.Context, h *hubclient.Hub, clusters []string) error {
 			return showSessions(ctx, g.app, h, clusters, g.format)
 		}, nil
 	case logins:
-		return func(ctx context.Context, h *hub.Hub, ids []string) error {
+		return func(ctx context.Context, h *hubclient.Hub, ids []string) error {
 			return showLogins(ctx, g.app, h, ids, g.format)
 		}, nil
 	case isObjects(name):
-		return func(ctx context.Context, h *hub.Hub, names []string) error {
+		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
 			return showManagedObjects(ctx, g.app, h, g.chosen, names, g.format)
 		}, nil
 	}
 	k, err := resource.FindKind(name)
 	if g.notes && err == nil {
-		if k.ID != manifest.Service || len(names) != 1 || asked {
+		if k.ID != catalogyaml.Service || len(names) != 1 || asked {
 			return nil, errors.New("--notes shows those of one service: fairlead get service NAME --notes")
 		}
-		return func(ctx context.Context, h *hub.Hub, names []string) error { return g.showNotes(ctx, h, names[0]) }, nil
+		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
+			return g.showNotes(ctx, h, names[0])
+		}, nil
 	}
 	if err == nil {
 		var show shower
@@ -216,21 +218,23 @@ func (g *getting) chooseShow(name string, names []string) (func(context.Context,
 		return nil, fmt.Errorf("--filter, --selector and --sort choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
 	case g.watch && g.Sort != "":
 		return nil, errors.New("--watch shows things as they happen: leave --sort out")
-	case g.watch && k.ID == manifest.Alert:
-		return func(ctx context.Context, h *hub.Hub, names []string) error { return g.watchAlerts(ctx, h, k, names) }, nil
+	case g.watch && k.ID == catalogyaml.Alert:
+		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
+			return g.watchAlerts(ctx, h, k, names)
+		}, nil
 	case g.watch:
-		return func(ctx context.Context, h *hub.Hub, names []string) error {
+		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
 			if err := requireNames(ctx, h, k, names); err != nil {
 				return err
 			}
 			return watchResources(ctx, g.app, h, k, resource.JoinFilters(g.Filter, resource.NamedFilter(names)), g.format)
 		}, nil
 	}
-	return func(ctx context.Context, h *hub.Hub, names []string) error { return g.showOnce(ctx, h, k, names) }, nil
+	return func(ctx context.Context, h *hubclient.Hub, names []string) error { return g.showOnce(ctx, h, k, names) }, nil
 }
 
 // watchAlerts asks again and again: what an alert finds depends on who asks, and streams of resources leave it out.
-func (g *getting) watchAlerts(ctx context.Context, h *hub.Hub, k resource.Kind, names []string) error {
+func (g *getting) watchAlerts(ctx context.Context, h *hubclient.Hub, k resource.Kind, names []string) error {
 	return g.app.RepeatText(ctx, g.format, func(ctx context.Context) (string, error) {
 		found, err := readResources(ctx, h, k, g.Question, names)
 		if err != nil {
@@ -246,7 +250,7 @@ func (g *getting) watchAlerts(ctx context.Context, h *hub.Hub, k resource.Kind, 
 }
 
 // requireNames fails for a name that no resource has: a watch of it would show nothing for ever.
-func requireNames(ctx context.Context, h *hub.Hub, k resource.Kind, names []string) error {
+func requireNames(ctx context.Context, h *hubclient.Hub, k resource.Kind, names []string) error {
 	for _, name := range names {
 		if _, err := k.ReadOne(ctx, h, name); err != nil {
 			return err
@@ -256,7 +260,7 @@ func requireNames(ctx context.Context, h *hub.Hub, k resource.Kind, names []stri
 }
 
 // showOnce shows resources as they are now. A name that no resource has does not keep the others from being shown, and is an error behind them.
-func (g *getting) showOnce(ctx context.Context, h *hub.Hub, k resource.Kind, names []string) error {
+func (g *getting) showOnce(ctx context.Context, h *hubclient.Hub, k resource.Kind, names []string) error {
 	found, missing := readResources(ctx, h, k, g.Question, names)
 	if missing != nil && (len(found) == 0 || !resource.IsMissing(missing)) {
 		return missing
@@ -265,27 +269,27 @@ func (g *getting) showOnce(ctx context.Context, h *hub.Hub, k resource.Kind, nam
 }
 
 // showFound shows resources with what the hub knows besides; named says that they were asked for by name.
-func (g *getting) showFound(ctx context.Context, h *hub.Hub, k resource.Kind, found []manifest.Message, named bool) (err error) {
+func (g *getting) showFound(ctx context.Context, h *hubclient.Hub, k resource.Kind, found []catalogyaml.Message, named bool) (err error) {
 	if len(found) == 0 && g.Filter != "" && (g.format == app.FormatTable || g.format == app.FormatWide) {
 		g.app.Notef("no %s fit the filter\n", k.Plural())
 		return nil
 	}
 	v := view.View{Now: g.app.Now(), Wide: g.format == app.FormatWide}
-	if v.Wide && k.ID == manifest.Source && len(found) > 0 {
+	if v.Wide && k.ID == catalogyaml.Source && len(found) > 0 {
 		v.Live = g.app.ReadLiveSources(ctx, h)
 	}
-	if v.Wide && k.ID == manifest.Cluster {
+	if v.Wide && k.ID == catalogyaml.Cluster {
 		if v.Figures, err = readFigures(ctx, h); err != nil {
 			return err
 		}
 	}
-	if v.Wide && k.ID == manifest.Service {
+	if v.Wide && k.ID == catalogyaml.Service {
 		v.Seen = readSeenTimes(ctx, g.app, h, found)
 	}
-	if k.ID == manifest.Service && (g.format == app.FormatTable || v.Wide) {
+	if k.ID == catalogyaml.Service && (g.format == app.FormatTable || v.Wide) {
 		v.Behind = findBehind(ctx, g.app, h, found)
 	}
-	if k.ID == manifest.Grant && (g.format == app.FormatTable || v.Wide) {
+	if k.ID == catalogyaml.Grant && (g.format == app.FormatTable || v.Wide) {
 		v.Left = findLeftGrants(ctx, h, found)
 	}
 	return showResources(g.app, k, found, g.format, named, v)
@@ -295,7 +299,7 @@ func checkFormat(format string, k resource.Kind) error {
 	if err := app.CheckOneOf(format, []string{app.FormatTable, app.FormatWide, app.FormatJSON, app.FormatYAML, app.FormatName, app.FormatJSONPath, app.FormatColumns}); err != nil {
 		return err
 	}
-	if k.ID == manifest.Secret && (format == app.FormatJSON || format == app.FormatYAML) {
+	if k.ID == catalogyaml.Secret && (format == app.FormatJSON || format == app.FormatYAML) {
 		return fmt.Errorf("secrets can't be shown as %s: their values are never read back, and applying the output would erase them", format)
 	}
 	return nil
@@ -303,11 +307,11 @@ func checkFormat(format string, k resource.Kind) error {
 
 // readResources returns the resources of these names, or without any those that are asked for. The resources that are there come with the error of those that
 // are not.
-func readResources(ctx context.Context, h *hub.Hub, k resource.Kind, q resource.Question, names []string) ([]manifest.Message, error) {
+func readResources(ctx context.Context, h *hubclient.Hub, k resource.Kind, q resource.Question, names []string) ([]catalogyaml.Message, error) {
 	if len(names) == 0 {
 		return k.ReadMatching(ctx, h, q)
 	}
-	var found []manifest.Message
+	var found []catalogyaml.Message
 	var missing []error
 	for _, name := range names {
 		m, err := k.ReadOne(ctx, h, name)
@@ -324,7 +328,7 @@ func readResources(ctx context.Context, h *hub.Hub, k resource.Kind, q resource.
 }
 
 // showResources prints resources; named says that they were asked for by name.
-func showResources(a *app.App, k resource.Kind, found []manifest.Message, format string, named bool, v view.View) error {
+func showResources(a *app.App, k resource.Kind, found []catalogyaml.Message, format string, named bool, v view.View) error {
 	if format == app.FormatYAML || format == app.FormatJSON || app.IsTemplate(format) {
 		for _, m := range found {
 			if s, ok := m.(*consolev1.Service); ok {
@@ -341,7 +345,7 @@ func showResources(a *app.App, k resource.Kind, found []manifest.Message, format
 		}
 		return nil
 	case app.FormatYAML:
-		text, err := manifest.YAML(found...)
+		text, err := catalogyaml.YAML(found...)
 		if err != nil {
 			return err
 		}
@@ -365,39 +369,39 @@ func showResources(a *app.App, k resource.Kind, found []manifest.Message, format
 		return err
 	}
 	text := v.NotesText(notes)
-	if k.ID == manifest.Service && (named || v.Wide) {
+	if k.ID == catalogyaml.Service && (named || v.Wide) {
 		text += v.ListUnhealthy(found)
 	}
-	if k.ID == manifest.Service && named && !v.Wide {
+	if k.ID == catalogyaml.Service && named && !v.Wide {
 		text += v.ListTests(found)
 	}
 	return a.Printf("%s", text)
 }
 
-func fillResources(a *app.App, format string, found []manifest.Message, named bool) error {
+func fillResources(a *app.App, format string, found []catalogyaml.Message, named bool) error {
 	whole, err := jsonOf(found, named)
 	if err != nil {
 		return err
 	}
 	rows := make([][]byte, len(found))
 	for i, m := range found {
-		if rows[i], err = manifest.JSON(m); err != nil {
+		if rows[i], err = catalogyaml.JSON(m); err != nil {
 			return err
 		}
 	}
 	return a.FillTemplate(format, whole, rows)
 }
 
-func jsonOf(found []manifest.Message, named bool) ([]byte, error) {
+func jsonOf(found []catalogyaml.Message, named bool) ([]byte, error) {
 	if named && len(found) == 1 {
-		return manifest.JSON(found[0])
+		return catalogyaml.JSON(found[0])
 	}
-	return manifest.JSONList(found...)
+	return catalogyaml.JSONList(found...)
 }
 
 // firstStep says how to get the first resource of a kind.
 func firstStep(k resource.Kind) string {
-	if k.ID == manifest.Cluster {
+	if k.ID == catalogyaml.Cluster {
 		return "describe one with `fairlead apply`, then `fairlead cluster join-token NAME`"
 	}
 	return "describe one with `fairlead apply -f FILE`"
@@ -407,7 +411,7 @@ func firstStep(k resource.Kind) string {
 const fewClusters = 20
 
 // readSeenTimes returns when each of the clusters of services was heard of last, by name.
-func readSeenTimes(ctx context.Context, a *app.App, h *hub.Hub, services []manifest.Message) map[string]*timestamppb.Timestamp {
+func readSeenTimes(ctx context.Context, a *app.App, h *hubclient.Hub, services []catalogyaml.Message) map[string]*timestamppb.Timestamp {
 	names := map[string]bool{}
 	for _, m := range services {
 		if cluster := m.(*consolev1.Service).GetSpec().GetCluster(); cluster != "" {
@@ -434,14 +438,14 @@ func readSeenTimes(ctx context.Context, a *app.App, h *hub.Hub, services []manif
 
 // findLeftGrants returns the clusters that have left, of those that grants name. A cluster that can't be read is left out: a grant may name a cluster that is not
 // there, or that the caller may not see.
-func findLeftGrants(ctx context.Context, h *hub.Hub, grants []manifest.Message) map[string]bool {
+func findLeftGrants(ctx context.Context, h *hubclient.Hub, grants []catalogyaml.Message) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range grants {
 		for _, name := range m.(*consolev1.Grant).GetSpec().GetClusters().GetNames() {
 			names[name] = true
 		}
 	}
-	var found []manifest.Message
+	var found []catalogyaml.Message
 	if len(names) > fewClusters {
 		found, _ = resource.ClusterKind().ReadAll(ctx, h)
 	} else {

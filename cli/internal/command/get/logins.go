@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
 // showLogins shows the caller's logins, those of some ids or all.
-func showLogins(ctx context.Context, a *app.App, h *hub.Hub, ids []string, format string) error {
+func showLogins(ctx context.Context, a *app.App, h *hubclient.Hub, ids []string, format string) error {
 	list, err := listLogins(ctx, h)
 	if err != nil {
 		return err
@@ -46,9 +46,9 @@ func clientText(c consolev1.LoginClient) string {
 	return strings.ToLower(strings.TrimPrefix(c.String(), "LOGIN_CLIENT_"))
 }
 
-func listLogins(ctx context.Context, h *hub.Hub) (list []*consolev1.Login, err error) {
+func listLogins(ctx context.Context, h *hubclient.Hub) (list []*consolev1.Login, err error) {
 	for token := ""; ; {
-		call, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		res, err := h.Logins.ListLogins(call, &consolev1.ListLoginsRequest{PageSize: 1000, PageToken: token})
 		cancel()
 		if err != nil {

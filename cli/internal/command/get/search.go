@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -47,8 +47,8 @@ The exit code is 1 if there is none.`,
 			}
 			req.Kinds = append(req.Kinds, k.Number())
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-			ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 			defer cancel()
 			res, err := h.Live.Search(ctx, req)
 			if err != nil {

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 )
 
 // showSessions shows the agents' connections to the tunnels, of some clusters or all.
-func showSessions(ctx context.Context, a *app.App, h *hub.Hub, clusters []string, format string) error {
+func showSessions(ctx context.Context, a *app.App, h *hubclient.Hub, clusters []string, format string) error {
 	list, err := a.ListSessions(ctx, h)
 	if err != nil {
 		return err

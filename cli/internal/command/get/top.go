@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
@@ -68,7 +68,7 @@ warnings an hour, and what pods request of what nodes can give. The highest of a
 		if err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			if o.watch {
 				return o.app.RepeatText(ctx, o.format, func(ctx context.Context) (string, error) {
 					var b strings.Builder
@@ -83,7 +83,7 @@ warnings an hour, and what pods request of what nodes can give. The highest of a
 }
 
 // chooseShow returns the function that shows the requested figures.
-func (o *topping) chooseShow(args []string) (func(context.Context, *hub.Hub, io.Writer) error, error) {
+func (o *topping) chooseShow(args []string) (func(context.Context, *hubclient.Hub, io.Writer) error, error) {
 	name := strings.Join(args[1:], "")
 	if err := app.CheckOneOf(o.format, []string{app.FormatTable, app.FormatJSON, app.FormatYAML}); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (o *topping) chooseShow(args []string) (func(context.Context, *hub.Hub, io.
 	case o.curve && kind == "cluster" && name == "":
 		return nil, errors.New("name the cluster whose curves to show, or add several up: `fairlead top fleet --curve`")
 	case o.curve && name == "" && kind == "fleet", o.curve && kind == "cluster" && o.Filter == "":
-		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.showCurves(ctx, h, to, name) }, nil
+		return func(ctx context.Context, h *hubclient.Hub, to io.Writer) error { return o.showCurves(ctx, h, to, name) }, nil
 	case kind == "fleet" && name == "":
 		return o.showFleet, nil
 	case kind == "fleet":
@@ -109,9 +109,13 @@ func (o *topping) chooseShow(args []string) (func(context.Context, *hub.Hub, io.
 	case kind == "cluster" && o.Filter != "":
 		return nil, errors.New("--filter chooses by itself: leave the name out")
 	case kind == "cluster":
-		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.showCluster(ctx, h, to, name) }, nil
+		return func(ctx context.Context, h *hubclient.Hub, to io.Writer) error {
+			return o.showCluster(ctx, h, to, name)
+		}, nil
 	case kind == "service":
-		return func(ctx context.Context, h *hub.Hub, to io.Writer) error { return o.showServices(ctx, h, to, name) }, nil
+		return func(ctx context.Context, h *hubclient.Hub, to io.Writer) error {
+			return o.showServices(ctx, h, to, name)
+		}, nil
 	}
 	if kind == "pod" || kind == "node" {
 		return nil, fmt.Errorf("`fairlead get %ss` lists those of all clusters, `fairlead kubectl CLUSTER -- top %ss` tells what those of a cluster use", kind, kind)
@@ -128,7 +132,7 @@ func (o *topping) writeTable(t *table.Table, to io.Writer) error {
 	return t.Write(to)
 }
 
-func (o *topping) showFleet(ctx context.Context, h *hub.Hub, to io.Writer) error {
+func (o *topping) showFleet(ctx context.Context, h *hubclient.Hub, to io.Writer) error {
 	var by []string
 	for key := range strings.SplitSeq(o.by, ",") {
 		if key != "" {
@@ -155,7 +159,7 @@ func (o *topping) showFleet(ctx context.Context, h *hub.Hub, to io.Writer) error
 }
 
 // allViews reads all pages.
-func allViews(ctx context.Context, h *hub.Hub, q resource.Question) (out []*consolev1.ClusterView, err error) {
+func allViews(ctx context.Context, h *hubclient.Hub, q resource.Question) (out []*consolev1.ClusterView, err error) {
 	req := &consolev1.ListClusterViewsRequest{PageSize: 1000, Filter: q.Filter, OrderBy: q.Sort}
 	for {
 		page, err := h.Views.ListClusterViews(ctx, req)
@@ -169,7 +173,7 @@ func allViews(ctx context.Context, h *hub.Hub, q resource.Question) (out []*cons
 	}
 }
 
-func (o *topping) showClusters(ctx context.Context, h *hub.Hub, to io.Writer) error {
+func (o *topping) showClusters(ctx context.Context, h *hubclient.Hub, to io.Writer) error {
 	q := o.Question
 	if q.Sort == "" {
 		q.Sort = "pods.not_ready desc, nodes.not_ready desc, warnings.hour desc"
@@ -203,7 +207,7 @@ func viewState(v view.View, of *consolev1.ClusterView) string {
 }
 
 // showCluster shows all that the view of a cluster says, section by section.
-func (o *topping) showCluster(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+func (o *topping) showCluster(ctx context.Context, h *hubclient.Hub, to io.Writer, name string) error {
 	got, err := h.Views.GetClusterView(ctx, &consolev1.GetClusterViewRequest{Cluster: name})
 	if err != nil {
 		return noViews(err)
@@ -277,7 +281,7 @@ func describeTrust(s *deliveryv1.ViewSection) string {
 	return strings.Join(out, "; ")
 }
 
-func (o *topping) showServices(ctx context.Context, h *hub.Hub, to io.Writer, name string) error {
+func (o *topping) showServices(ctx context.Context, h *hubclient.Hub, to io.Writer, name string) error {
 	req := &consolev1.ListViewRowsRequest{Section: "services", PageSize: 1000, Filter: o.Filter, Service: name}
 	var rows []*consolev1.ClusterViewRow
 	for {
@@ -312,7 +316,7 @@ func (o *topping) showServices(ctx context.Context, h *hub.Hub, to io.Writer, na
 }
 
 // readFigures reads those of all clusters for a wide table, by cluster; nil: the hub has no views.
-func readFigures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.ClusterView, error) {
+func readFigures(ctx context.Context, h *hubclient.Hub) (map[string]*consolev1.ClusterView, error) {
 	views, err := allViews(ctx, h, resource.Question{})
 	if errors.Is(err, errNoViews) {
 		return nil, nil //nolint:nilnil // nil has a meaning
@@ -326,8 +330,8 @@ func readFigures(ctx context.Context, h *hub.Hub) (map[string]*consolev1.Cluster
 
 // figuresOfOne reads those of one cluster for its description; nil: they are not known. All else of the description is known without them, so
 // that an error is a note.
-func figuresOfOne(ctx context.Context, a *app.App, h *hub.Hub, name string) map[string]*consolev1.ClusterView {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func figuresOfOne(ctx context.Context, a *app.App, h *hubclient.Hub, name string) map[string]*consolev1.ClusterView {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	got, err := h.Views.GetClusterView(ctx, &consolev1.GetClusterViewRequest{Cluster: name})
 	if err = noViews(err); errors.Is(err, errNoViews) {

@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func isObjects(arg string) bool {
@@ -24,7 +24,7 @@ func isObjects(arg string) bool {
 }
 
 // showManagedObjects prints the objects of services.
-func showManagedObjects(ctx context.Context, a *app.App, h *hub.Hub, f object.Flags, names []string, format string) error {
+func showManagedObjects(ctx context.Context, a *app.App, h *hubclient.Hub, f object.Flags, names []string, format string) error {
 	if len(names) > 1 {
 		return errors.New("name one object, or none")
 	}
@@ -81,13 +81,13 @@ func showObjects(a *app.App, format string, found []*consolev1.ClusterObject) er
 	if !app.IsTemplate(format) {
 		return a.ShowPlain(format, list)
 	}
-	whole, err := manifest.Plain(list)
+	whole, err := catalogyaml.Plain(list)
 	if err != nil {
 		return err
 	}
 	rows := make([][]byte, len(found))
 	for i, o := range found {
-		if rows[i], err = manifest.Plain(o); err != nil {
+		if rows[i], err = catalogyaml.Plain(o); err != nil {
 			return err
 		}
 	}
@@ -113,14 +113,14 @@ Of a global service it is the tree of each of its services.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, err := resource.FindKind(args[0])
 		switch {
-		case err == nil && k.ID == manifest.Global:
-			return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		case err == nil && k.ID == catalogyaml.Global:
+			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 				return object.OfGlobal(ctx, a, h, args[0], func(s *consolev1.Service) error { return treeOf(ctx, a, h, s, live) })
 			})(cmd, args[1:])
-		case err != nil || k.ID != manifest.Service:
+		case err != nil || k.ID != catalogyaml.Service:
 			return app.UsageError(cmd)
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			show := func(ctx context.Context) (string, error) { return treeNow(ctx, h, args[0], live) }
 			if watch {
 				return a.RepeatText(ctx, app.FormatTable, show)
@@ -136,7 +136,7 @@ Of a global service it is the tree of each of its services.`,
 }
 
 // treeNow is a service with its objects, as it is now.
-func treeNow(ctx context.Context, h *hub.Hub, name string, live bool) (string, error) {
+func treeNow(ctx context.Context, h *hubclient.Hub, name string, live bool) (string, error) {
 	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		return "", err
@@ -145,7 +145,7 @@ func treeNow(ctx context.Context, h *hub.Hub, name string, live bool) (string, e
 }
 
 // treeOf prints a service with its objects.
-func treeOf(ctx context.Context, a *app.App, h *hub.Hub, s *consolev1.Service, live bool) error {
+func treeOf(ctx context.Context, a *app.App, h *hubclient.Hub, s *consolev1.Service, live bool) error {
 	text, err := treeTextOf(ctx, h, s, live)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func treeOf(ctx context.Context, a *app.App, h *hub.Hub, s *consolev1.Service, l
 	return a.Printf("%s", text)
 }
 
-func treeTextOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, live bool) (string, error) {
+func treeTextOf(ctx context.Context, h *hubclient.Hub, s *consolev1.Service, live bool) (string, error) {
 	if s.GetSpec().GetCatalog() {
 		return treeOfCatalog(ctx, h, s)
 	}
@@ -171,7 +171,7 @@ func treeTextOf(ctx context.Context, h *hub.Hub, s *consolev1.Service, live bool
 }
 
 // treeOfCatalog is a service with those that its folder declares.
-func treeOfCatalog(ctx context.Context, h *hub.Hub, s *consolev1.Service) (string, error) {
+func treeOfCatalog(ctx context.Context, h *hubclient.Hub, s *consolev1.Service) (string, error) {
 	list, err := readResources(ctx, h, resource.ServiceKind(), resource.Question{Filter: "labels." + resource.DeclaredLabel + " = " + s.GetMetadata().GetName()}, nil)
 	if err != nil {
 		return "", err

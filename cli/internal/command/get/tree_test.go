@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"fairlead.dev/cli/internal/contexts"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
 // tunnel answers as an API server does that is asked for tables of metadata.
-func tunnel(t *testing.T, answers map[string]string) (*hub.Hub, *[]string) {
+func tunnel(t *testing.T, answers map[string]string) (*hubclient.Hub, *[]string) {
 	t.Helper()
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +27,7 @@ func tunnel(t *testing.T, answers map[string]string) (*hub.Hub, *[]string) {
 		_, _ = w.Write([]byte(answer))
 	}))
 	t.Cleanup(server.Close)
-	h := &hub.Hub{HTTP: server.Client()}
+	h := &hubclient.Hub{HTTP: server.Client()}
 	h.Context.Endpoints = contexts.Endpoints{Tunnels: []string{server.URL}}
 	return h, &asked
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // valuesFile of a chart has its default values.
@@ -35,7 +35,7 @@ func (f *chartFlags) addFlags(cmd *cobra.Command) {
 }
 
 // shower shows resources of one kind, by their names.
-type shower = func(context.Context, *hub.Hub, []string) error
+type shower = func(context.Context, *hubclient.Hub, []string) error
 
 // valuesOf returns what shows the values; nil: that is not asked for.
 func (g *getting) valuesOf(k resource.Kind, names []string, asked bool) (shower, error) {
@@ -44,16 +44,18 @@ func (g *getting) valuesOf(k resource.Kind, names []string, asked bool) (shower,
 		return nil, errors.New("--chart and --chart-version choose what --values shows: add --values, or leave them out")
 	case !g.of.values:
 		return nil, nil
-	case k.ID != manifest.Source || len(names) != 1 || asked || g.format != app.FormatTable:
+	case k.ID != catalogyaml.Source || len(names) != 1 || asked || g.format != app.FormatTable:
 		return nil, errors.New("--values shows those of a chart of one source: fairlead get source NAME --values --chart CHART")
 	case g.of.chart != "" && !catalog.IsChartName(g.of.chart):
 		return nil, fmt.Errorf("--chart %q: is no name of a chart", g.of.chart)
 	}
-	return func(ctx context.Context, h *hub.Hub, names []string) error { return g.showValues(ctx, h, names[0]) }, nil
+	return func(ctx context.Context, h *hubclient.Hub, names []string) error {
+		return g.showValues(ctx, h, names[0])
+	}, nil
 }
 
 // showValues writes the file as it is, so that it can be a file of values again.
-func (g *getting) showValues(ctx context.Context, h *hub.Hub, name string) error {
+func (g *getting) showValues(ctx context.Context, h *hubclient.Hub, name string) error {
 	got, err := h.Sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: name})
 	if err != nil {
 		return resource.SourceKind().ExplainMissing(name, err)
@@ -62,7 +64,7 @@ func (g *getting) showValues(ctx context.Context, h *hub.Hub, name string) error
 	if err != nil {
 		return err
 	}
-	file, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, c hub.Gitcache) (*gitcachev1.ReadFileResponse, error) {
+	file, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, c hubclient.Gitcache) (*gitcachev1.ReadFileResponse, error) {
 		return c.Sources.ReadFile(ctx, &gitcachev1.ReadFileRequest{Source: name, Revision: ref, Path: valuesFile})
 	})
 	if err != nil {

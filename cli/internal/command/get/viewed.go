@@ -11,13 +11,13 @@ import (
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/viewset"
 )
 
@@ -67,7 +67,7 @@ func (v viewed) checkQuestion(names []string) error {
 }
 
 // run shows rows once, or again and again.
-func (v viewed) run(ctx context.Context, h *hub.Hub, names []string) error {
+func (v viewed) run(ctx context.Context, h *hubclient.Hub, names []string) error {
 	if v.section == rowsOfSet {
 		v.set = names[0]
 		if err := v.readColumns(ctx, h); err != nil {
@@ -127,13 +127,13 @@ func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.Ro
 	if !app.IsTemplate(v.getting.format) {
 		return v.getting.app.ShowPlain(v.getting.format, list)
 	}
-	whole, err := manifest.Plain(list)
+	whole, err := catalogyaml.Plain(list)
 	if err != nil {
 		return err
 	}
 	each := make([][]byte, len(rows))
 	for i, r := range rows {
-		if each[i], err = manifest.Plain(r); err != nil {
+		if each[i], err = catalogyaml.Plain(r); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.Ro
 }
 
 // findRows reads all pages.
-func (v viewed) findRows(ctx context.Context, h *hub.Hub) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
+func (v viewed) findRows(ctx context.Context, h *hubclient.Hub) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
 	filter := v.getting.Filter
 	if v.getting.chosen.Cluster != "" {
 		filter = resource.JoinFilters(fmt.Sprintf("name = %q", v.getting.chosen.Cluster), filter)
@@ -171,7 +171,7 @@ func (v viewed) findRows(ctx context.Context, h *hub.Hub) (rows []*consolev1.Clu
 }
 
 // readColumns reads the heads of the rows of a ViewSet. Whoever may see clusters and not the ViewSet sees the rows without them.
-func (v *viewed) readColumns(ctx context.Context, h *hub.Hub) error {
+func (v *viewed) readColumns(ctx context.Context, h *hubclient.Hub) error {
 	got, err := h.ViewSets.GetViewSet(ctx, &consolev1.GetViewSetRequest{Name: v.set})
 	if connect.CodeOf(err) == connect.CodeNotFound {
 		if rows, _, wrong := v.findRows(ctx, h); wrong == nil && len(rows) > 0 {

@@ -6,16 +6,16 @@ import (
 	"slices"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalogyaml"
 	kindtable "fairlead.dev/platform/kind"
-	"fairlead.dev/platform/manifest"
 )
 
 // watchResources shows resources of a kind, and what becomes of them until the person has seen enough.
-func watchResources(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind, filter, format string) error {
+func watchResources(ctx context.Context, a *app.App, h *hubclient.Hub, k resource.Kind, filter, format string) error {
 	if !slices.Contains([]string{app.FormatTable, app.FormatWide, app.FormatName}, format) {
 		return fmt.Errorf("--watch can't be shown as %s: use table, wide or name", format)
 	}
@@ -24,7 +24,7 @@ func watchResources(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind
 		return h.ExplainError(err)
 	}
 	defer stream.Close()
-	var first []manifest.Message // the resources that are there
+	var first []catalogyaml.Message // the resources that are there
 	begun := false
 	for stream.Receive() {
 		changes := stream.Msg().GetChanges()
@@ -49,7 +49,7 @@ func watchResources(ctx context.Context, a *app.App, h *hub.Hub, k resource.Kind
 }
 
 // showChanged prints a line for each.
-func showChanged(a *app.App, k resource.Kind, found []manifest.Message, deleted []*consolev1.Deleted, format string) error {
+func showChanged(a *app.App, k resource.Kind, found []catalogyaml.Message, deleted []*consolev1.Deleted, format string) error {
 	if len(found) > 0 {
 		if format == app.FormatName {
 			if err := showResources(a, k, found, format, false, view.View{}); err != nil {
@@ -72,8 +72,8 @@ func showChanged(a *app.App, k resource.Kind, found []manifest.Message, deleted 
 }
 
 // messagesOf takes resources out of their envelopes.
-func messagesOf(list []*consolev1.Resource) []manifest.Message {
-	var out []manifest.Message
+func messagesOf(list []*consolev1.Resource) []catalogyaml.Message {
+	var out []catalogyaml.Message
 	for _, r := range list {
 		if _, m := kindtable.Unwrap(r); m != nil {
 			out = append(out, m)

@@ -8,20 +8,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // aboutAlert is a command about one alert.
-func aboutAlert(a *app.App, cmd *cobra.Command, do func(ctx context.Context, h *hub.Hub, name string) (string, error)) *cobra.Command {
+func aboutAlert(a *app.App, cmd *cobra.Command, do func(ctx context.Context, h *hubclient.Hub, name string) (string, error)) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != manifest.Alert {
+		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Alert {
 			return app.UsageError(cmd)
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			words, err := do(ctx, h, args[0])
 			if err != nil {
 				return err
@@ -46,7 +46,7 @@ an event as before: "fairlead silence" has it make none for a while. This takes 
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().StringVar(&group, "group", "", "value of the label by which the alert groups clusters; default: all groups")
-	return aboutAlert(a, cmd, func(ctx context.Context, h *hub.Hub, name string) (string, error) {
+	return aboutAlert(a, cmd, func(ctx context.Context, h *hubclient.Hub, name string) (string, error) {
 		if reason == "" {
 			return "", errors.New("--reason is missing: say to others what you do about it")
 		}
@@ -69,7 +69,7 @@ This takes the role deployer at all clusters. "fairlead unsilence alert NAME" en
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := endFlags(a, cmd)
-	return aboutAlert(a, cmd, func(ctx context.Context, h *hub.Hub, name string) (string, error) {
+	return aboutAlert(a, cmd, func(ctx context.Context, h *hubclient.Hub, name string) (string, error) {
 		until, err := ends.endTime()
 		switch {
 		case err != nil:
@@ -90,7 +90,7 @@ func unsilenceCommand(a *app.App) *cobra.Command {
 		Long:    "End the silence of an alert. What it found meanwhile, and still holds, makes its event now.",
 		Example: "  fairlead unsilence alert nodes", Args: app.WantArgs(2, 2),
 	}
-	return aboutAlert(a, cmd, func(ctx context.Context, h *hub.Hub, name string) (string, error) {
+	return aboutAlert(a, cmd, func(ctx context.Context, h *hubclient.Hub, name string) (string, error) {
 		_, err := h.Alerts.SilenceAlert(ctx, &consolev1.SilenceAlertRequest{Name: name})
 		return "is not silent any more", err
 	})

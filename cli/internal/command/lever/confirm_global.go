@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -29,8 +29,8 @@ with --yes, deletes them.`,
 		Args:    app.WantArgs(1, 1),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		ctx, cancel := context.WithTimeout(ctx, hub.WriteTimeout)
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+		ctx, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
 		defer cancel()
 		name := args[0]
 		current, err := h.Globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})

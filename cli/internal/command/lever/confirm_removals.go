@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
@@ -27,8 +27,8 @@ stay: it is not held any more.`,
 		Args:    app.WantArgs(0, 0),
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
-		ctx, cancel := context.WithTimeout(ctx, hub.WriteTimeout)
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+		ctx, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
 		defer cancel()
 		is, err := h.Admin.GetRemovals(ctx, &consolev1.GetRemovalsRequest{})
 		if err != nil {

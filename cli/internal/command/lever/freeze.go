@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func freezeCommand(a *app.App) *cobra.Command {
@@ -35,7 +35,7 @@ only shows it.`,
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().BoolVar(&leave, "leave-drift", false, "don't undo what others change meanwhile")
 	ends := endFlags(a, cmd)
-	return freezeMany(a, cmd, "freeze", nil, func(ctx context.Context, h *hub.Hub, kind, name string) (string, error) {
+	return freezeMany(a, cmd, "freeze", nil, func(ctx context.Context, h *hubclient.Hub, kind, name string) (string, error) {
 		if reason == "" {
 			return "", fmt.Errorf("--reason is missing: say to others why %s stands still", name)
 		}
@@ -57,8 +57,8 @@ func unfreezeCommand(a *app.App) *cobra.Command {
 
 With --filter the freezes of several projects or clusters: of those that are frozen.`, `  fairlead unfreeze project shop
   fairlead unfreeze clusters --filter 'labels.env = prod'`, app.WantArgs(1, 2))
-	open := func(m manifest.Message) bool { return view.FreezeOf(m) == nil }
-	return freezeMany(a, cmd, "unfreeze", open, func(ctx context.Context, h *hub.Hub, kind, name string) (string, error) {
+	open := func(m catalogyaml.Message) bool { return view.FreezeOf(m) == nil }
+	return freezeMany(a, cmd, "unfreeze", open, func(ctx context.Context, h *hubclient.Hub, kind, name string) (string, error) {
 		out, err := h.Levers.Unfreeze(ctx, &consolev1.UnfreezeRequest{Kind: kind, Name: name})
 		if out.GetEnded() {
 			return "is not frozen any more", err
@@ -68,7 +68,7 @@ With --filter the freezes of several projects or clusters: of those that are fro
 }
 
 // freezing says in words what a project or cluster is like after a freeze began or ended.
-type freezing func(ctx context.Context, h *hub.Hub, kind, name string) (string, error)
+type freezing func(ctx context.Context, h *hubclient.Hub, kind, name string) (string, error)
 
 // frozenMany chooses the projects or clusters of a freeze.
 type frozenMany struct {
@@ -78,12 +78,12 @@ type frozenMany struct {
 }
 
 // freezeMany is a command about one project or cluster, or about those of a filter. skip leaves those out of which there is nothing to do.
-func freezeMany(a *app.App, cmd *cobra.Command, verb string, skip func(manifest.Message) bool, do freezing) *cobra.Command {
+func freezeMany(a *app.App, cmd *cobra.Command, verb string, skip func(catalogyaml.Message) bool, do freezing) *cobra.Command {
 	m := &frozenMany{app: a}
 	cmd.Flags().StringVar(&m.filter, "filter", "", "all projects or clusters that fit, such as 'labels.env = prod'; see docs/catalog.md")
 	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "with --filter: go on without asking")
 	cmd.Flags().BoolVar(&m.dryRun, "dry-run", false, "with --filter: only show which ones")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		k, err := findFreezable(args[0])
 		switch {
 		case err != nil:
@@ -102,7 +102,7 @@ func freezeMany(a *app.App, cmd *cobra.Command, verb string, skip func(manifest.
 	return cmd
 }
 
-func (m *frozenMany) freezeOne(ctx context.Context, h *hub.Hub, k resource.Kind, name string, do freezing) error {
+func (m *frozenMany) freezeOne(ctx context.Context, h *hubclient.Hub, k resource.Kind, name string, do freezing) error {
 	words, err := do(ctx, h, k.Singular(), name)
 	if err != nil {
 		return err
@@ -112,12 +112,12 @@ func (m *frozenMany) freezeOne(ctx context.Context, h *hub.Hub, k resource.Kind,
 
 // freezeAll shows which ones a filter chooses, asks, and goes on with each. A resource that fails does not keep the others
 // from it.
-func (m *frozenMany) freezeAll(ctx context.Context, h *hub.Hub, k resource.Kind, verb string, skip func(manifest.Message) bool, do freezing) error {
+func (m *frozenMany) freezeAll(ctx context.Context, h *hubclient.Hub, k resource.Kind, verb string, skip func(catalogyaml.Message) bool, do freezing) error {
 	found, err := k.ReadMatching(ctx, h, resource.Question{Filter: m.filter})
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(found, func(f manifest.Message) bool { return skip != nil && skip(f) })
+	found = slices.DeleteFunc(found, func(f catalogyaml.Message) bool { return skip != nil && skip(f) })
 	if len(found) == 0 {
 		return fmt.Errorf("there is no %s to %s among those that are chosen", k.Singular(), verb)
 	}
@@ -159,9 +159,9 @@ func findFreezable(name string) (resource.Kind, error) {
 		return k, err
 	}
 	switch k.ID {
-	case manifest.Project, manifest.Cluster:
+	case catalogyaml.Project, catalogyaml.Cluster:
 		return k, nil
-	case manifest.Service:
+	case catalogyaml.Service:
 		return k, errors.New("one service is held, not frozen: see `fairlead hold --help`")
 	}
 	return k, fmt.Errorf("only projects and clusters can be frozen, not %q", name)

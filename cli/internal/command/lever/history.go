@@ -13,13 +13,13 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // historySize is how many entries of a history are shown unless told otherwise.
@@ -45,13 +45,13 @@ With --changes: who changed the service itself in the catalog when, with what. T
 	cmd.Flags().BoolVar(&changes, "changes", false, "what was changed in the catalog")
 	cmd.Flags().Int32Var(&limit, "limit", historySize, "at most so many, up to 1000")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != manifest.Service {
+		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service {
 			return app.UsageError(cmd)
 		}
 		if err := app.CheckPlainFormat(format); err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			if changes {
 				return showChanges(ctx, a, h, args[0], format, limit)
 			}
@@ -61,7 +61,7 @@ With --changes: who changed the service itself in the catalog when, with what. T
 	return cmd
 }
 
-func showDeployments(ctx context.Context, a *app.App, h *hub.Hub, name, format string, limit int32) error {
+func showDeployments(ctx context.Context, a *app.App, h *hubclient.Hub, name, format string, limit int32) error {
 	got, err := h.History.ListDeployments(ctx, &consolev1.ListDeploymentsRequest{Service: name, PageSize: limit})
 	if err != nil {
 		return err
@@ -93,12 +93,12 @@ func showDeployments(ctx context.Context, a *app.App, h *hub.Hub, name, format s
 		if d.GetCause() != consolev1.DeploymentCause_DEPLOYMENT_CAUSE_COMMIT {
 			committed, fetched = nil, nil // the content was there before
 		}
-		why := manifest.Short(d.GetCause())
+		why := catalogyaml.Short(d.GetCause())
 		if author, _, _ := strings.Cut(d.GetAuthor(), " <"); author != "" {
 			why += ", " + author
 		}
 		v.AddRow(t, []string{
-			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()), why, manifest.Short(d.GetOutcome()), v.AgoText(d.GetDeliverTime()),
+			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()), why, catalogyaml.Short(d.GetOutcome()), v.AgoText(d.GetDeliverTime()),
 			formatStep(committed, fetched), formatStep(fetched, d.GetDeliverTime()), formatStep(d.GetDeliverTime(), d.GetApplyTime()),
 			formatStep(d.GetApplyTime(), d.GetHealthyTime()), view.SummarizeTests(d.GetTests()),
 		})
@@ -121,7 +121,7 @@ func revisionOf(s *consolev1.Service, r *artifactv1.Revision) string {
 }
 
 // leversBetween are what operators pulled since the oldest of the deployments, the newest first.
-func leversBetween(ctx context.Context, h *hub.Hub, name string, of *consolev1.ListDeploymentsResponse) (pulled []*consolev1.Revision, err error) {
+func leversBetween(ctx context.Context, h *hubclient.Hub, name string, of *consolev1.ListDeploymentsResponse) (pulled []*consolev1.Revision, err error) {
 	oldest := of.GetDeployments()[len(of.GetDeployments())-1].GetDeliverTime().AsTime()
 	for req := (&consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: leverPage}); ; {
 		page, err := h.History.ListRevisions(ctx, req)
@@ -183,7 +183,7 @@ func formatStep(begin, end *timestamppb.Timestamp) string {
 	return "+" + max(end.AsTime().Sub(begin.AsTime()), 0).Round(100*time.Millisecond).String()
 }
 
-func showChanges(ctx context.Context, a *app.App, h *hub.Hub, name, format string, limit int32) error {
+func showChanges(ctx context.Context, a *app.App, h *hubclient.Hub, name, format string, limit int32) error {
 	got, err := h.History.ListRevisions(ctx, &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: limit})
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only sh
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	cmd.Flags().BoolVar(&keep, "keep", false, "stay there, whatever is pushed")
 	ends := endFlags(a, cmd)
-	return pullMany(a, cmd, "roll back", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return pullMany(a, cmd, "roll back", nil, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		number := int64(0)
 		if len(args) > 1 {
 			var err error

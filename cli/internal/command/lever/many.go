@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/plural"
 )
 
@@ -40,7 +40,7 @@ func manyFlags(a *app.App, cmd *cobra.Command) *many {
 // isAsked says whether a command line is about several services; global service is one of its ways to name them.
 func (m *many) isAsked(args []string) (bool, error) {
 	chooses := m.filter != "" || m.cluster != "" || m.global != ""
-	if k, err := resource.FindKind(args[0]); err == nil && k.ID == manifest.Global && len(args) == 2 {
+	if k, err := resource.FindKind(args[0]); err == nil && k.ID == catalogyaml.Global && len(args) == 2 {
 		if m.global != "" {
 			return false, errors.New("name the global service once: as an argument, or by --global")
 		}
@@ -75,12 +75,12 @@ func (m *many) buildFilter() string {
 
 // pullLevers shows which services a lever is about, asks, and pulls it of each. A service that fails does not keep the others
 // from it.
-func (m *many) pullLevers(ctx context.Context, h *hub.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
+func (m *many) pullLevers(ctx context.Context, h *hubclient.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
 	found, err := resource.ServiceKind().ReadMatching(ctx, h, resource.Question{Filter: m.buildFilter()})
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(found, func(s manifest.Message) bool { return skip != nil && skip(s.(*consolev1.Service)) })
+	found = slices.DeleteFunc(found, func(s catalogyaml.Message) bool { return skip != nil && skip(s.(*consolev1.Service)) })
 	if len(found) == 0 {
 		return fmt.Errorf("there is no service to %s among those that are chosen", verb)
 	}

@@ -13,14 +13,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // Commands are the verbs that change how a service is synced, and nothing else, and wait.
@@ -59,7 +59,7 @@ asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairle
 	cmd.Flags().StringVar(&mode, "mode", "hold", "hold, suspend, dry-run or manual")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := endFlags(a, cmd)
-	return pullMany(a, cmd, "hold", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return pullMany(a, cmd, "hold", nil, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		chosen, ok := syncModes()[mode]
 		until, err := ends.endTime()
 		switch {
@@ -83,7 +83,7 @@ Several services are resumed at once by --filter, --cluster or --global, or by t
   fairlead resume services --filter 'labels.env = prod'
   fairlead resume globalservice logs`, app.WantArgs(1, 2))
 	running := func(s *consolev1.Service) bool { return view.ModeWord(s.GetSpec().GetSync().GetMode()) == "" }
-	return pullMany(a, cmd, "resume", running, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return pullMany(a, cmd, "resume", running, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.ResumeService(ctx, &consolev1.ResumeServiceRequest{Name: args[0]})
 		return out.GetService(), err
 	})
@@ -104,7 +104,7 @@ also ends a rollback.`, `  fairlead pin service shop --reason "2.0 is broken"
 	cmd.MarkFlagsMutuallyExclusive("release", "until-next")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
 	ends := endFlags(a, cmd)
-	return pullCommand(a, cmd, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return pullCommand(a, cmd, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		commit := ""
 		until, err := ends.endTime()
 		switch {
@@ -137,7 +137,7 @@ also ends a rollback.`, `  fairlead pin service shop --reason "2.0 is broken"
 }
 
 // fullCommit is the id of a commit of a service's source, which people name by its beginning, or by a ref.
-func fullCommit(ctx context.Context, h *hub.Hub, service, name string) (string, error) {
+func fullCommit(ctx context.Context, h *hubclient.Hub, service, name string) (string, error) {
 	if _, err := hex.DecodeString(name); err == nil && (len(name) == 40 || len(name) == 64) {
 		return strings.ToLower(name), nil
 	}
@@ -145,7 +145,7 @@ func fullCommit(ctx context.Context, h *hub.Hub, service, name string) (string, 
 	if err != nil {
 		return "", err
 	}
-	found, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
+	found, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
 		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: catalog.SourceOf(now.GetService().GetSpec()), Revision: name, PageSize: 1})
 	})
 	if err != nil {
@@ -174,7 +174,7 @@ agent does not find is told as the sync's problem (--wait fails by it), and the 
   fairlead sync services --cluster edge-1`, app.WantArgs(1, 2))
 	cmd.Flags().BoolVar(&override, "override", false, "also while windows or a freeze close the service")
 	cmd.Flags().StringArrayVar(&only, "only", nil, "apply only this object, as `KIND/NAME` or KIND/NAMESPACE/NAME; may be repeated")
-	return pullMany(a, cmd, "sync", nil, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+	return pullMany(a, cmd, "sync", nil, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.RequestSync(ctx, &consolev1.RequestSyncRequest{Name: args[0], Override: override, Only: only})
 		return out.GetService(), err
 	})
@@ -199,7 +199,7 @@ service's message names the guard, which stands for exactly these objects; after
 		if args[0] != "prune" {
 			return app.UsageError(cmd)
 		}
-		return changeSync(a, wait, func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error) {
+		return changeSync(a, wait, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 			out, err := h.Levers.ConfirmPrune(ctx, &consolev1.ConfirmPruneRequest{Name: args[0], Guard: args[1]})
 			return out.GetService(), err
 		})(cmd, args[1:])
@@ -258,12 +258,12 @@ func leverCommand(use, short, long, example string, args cobra.PositionalArgs) *
 	return &cobra.Command{Use: use, Short: short, Long: long, Example: example, Args: args}
 }
 
-type puller func(ctx context.Context, h *hub.Hub, args []string) (*consolev1.Service, error)
+type puller func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error)
 
 func pullCommand(a *app.App, cmd *cobra.Command, do puller) *cobra.Command {
 	wait := waitFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != manifest.Service {
+		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service {
 			return app.UsageError(cmd)
 		}
 		return changeSync(a, wait, do)(cmd, args[1:])
@@ -275,7 +275,7 @@ func pullCommand(a *app.App, cmd *cobra.Command, do puller) *cobra.Command {
 func pullMany(a *app.App, cmd *cobra.Command, verb string, skip func(*consolev1.Service) bool, do puller) *cobra.Command {
 	wait, several := waitFlags(cmd), manyFlags(a, cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != manifest.Service && k.ID != manifest.Global {
+		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service && k.ID != catalogyaml.Global {
 			return app.UsageError(cmd)
 		}
 		all, err := several.isAsked(args)
@@ -283,12 +283,12 @@ func pullMany(a *app.App, cmd *cobra.Command, verb string, skip func(*consolev1.
 			return err
 		}
 		if !all {
-			if k, _ := resource.FindKind(args[0]); k.ID == manifest.Global {
+			if k, _ := resource.FindKind(args[0]); k.ID == catalogyaml.Global {
 				return app.UsageError(cmd)
 			}
 			return changeSync(a, wait, do)(cmd, args[1:])
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			return several.pullLevers(ctx, h, verb, skip, wait, do)
 		})(cmd, nil)
 	}
@@ -297,12 +297,12 @@ func pullMany(a *app.App, cmd *cobra.Command, verb string, skip func(*consolev1.
 
 // changeSync pulls a lever and says what the service is like then.
 func changeSync(a *app.App, wait *waiting, do puller) func(*cobra.Command, []string) error {
-	return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		return changeOne(ctx, a, h, wait, do, args)
 	})
 }
 
-func changeOne(ctx context.Context, a *app.App, h *hub.Hub, wait *waiting, do puller, args []string) error {
+func changeOne(ctx context.Context, a *app.App, h *hubclient.Hub, wait *waiting, do puller, args []string) error {
 	before, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: args[0]})
 	if err != nil {
 		return err
@@ -354,7 +354,7 @@ func describeSync(s *consolev1.Service, waited bool) string {
 }
 
 // awaitSettled waits until the cluster has done what was asked for.
-func awaitSettled(ctx context.Context, h *hub.Hub, patience time.Duration, before, asked *consolev1.Service) (*consolev1.Service, error) {
+func awaitSettled(ctx context.Context, h *hubclient.Hub, patience time.Duration, before, asked *consolev1.Service) (*consolev1.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pause := time.NewTicker(app.WaitPause)

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/manifest"
 )
 
 const (
@@ -48,7 +48,7 @@ not be asked for, there are none, or nothing is known of their end within --time
 	cmd.Flags().DurationVar(&t.timeout, "timeout", testPatience, "with --wait: how long at most")
 	cmd.Flags().BoolVar(&t.logs, "logs", false, "with --wait: show what the tests wrote")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != manifest.Service {
+		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service {
 			return app.UsageError(cmd)
 		}
 		return a.HubCommand(t.run)(cmd, args[1:])
@@ -74,13 +74,13 @@ write JUnit reports. The hub keeps the last 20 runs of a service. -o junit is fo
 	cmd.Flags().StringVar(&run, "run", "", "the run with this `id`; default: the latest")
 	cmd.Flags().BoolVar(&logs, "logs", false, "show the end of what the tests wrote, too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != manifest.Service {
+		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service {
 			return app.UsageError(cmd)
 		}
 		if known := []string{app.FormatTable, app.FormatJSON, app.FormatYAML, app.FormatJUnit}; !slices.Contains(known, format) {
 			return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			return showTests(ctx, a, h, args[0], run, format, logs)
 		})(cmd, args[1:])
 	}
@@ -94,7 +94,7 @@ type testAsking struct {
 	timeout    time.Duration
 }
 
-func (t *testAsking) run(ctx context.Context, h *hub.Hub, args []string) error {
+func (t *testAsking) run(ctx context.Context, h *hubclient.Hub, args []string) error {
 	name := args[0]
 	asked, err := h.Tests.RunTests(ctx, &consolev1.RunTestsRequest{Service: name})
 	if err != nil {
@@ -122,7 +122,7 @@ func (t *testAsking) run(ctx context.Context, h *hub.Hub, args []string) error {
 }
 
 // awaitRun waits for the end of a run, and tells what happens in between.
-func (t *testAsking) awaitRun(ctx context.Context, h *hub.Hub, name, id string) (*deliveryv1.TestRun, error) {
+func (t *testAsking) awaitRun(ctx context.Context, h *hubclient.Hub, name, id string) (*deliveryv1.TestRun, error) {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -172,7 +172,7 @@ func (t *testAsking) awaitRun(ctx context.Context, h *hub.Hub, name, id string) 
 }
 
 // stillAsked is an error if nobody will tell of a run any more.
-func (t *testAsking) stillAsked(ctx context.Context, h *hub.Hub, name, id string) error {
+func (t *testAsking) stillAsked(ctx context.Context, h *hubclient.Hub, name, id string) error {
 	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		if ctx.Err() != nil || connect.CodeOf(err) == connect.CodeUnavailable {
@@ -201,7 +201,7 @@ func testProgress(r *deliveryv1.TestResult) string {
 	return text
 }
 
-func showTests(ctx context.Context, a *app.App, h *hub.Hub, name, id, format string, logs bool) error {
+func showTests(ctx context.Context, a *app.App, h *hubclient.Hub, name, id, format string, logs bool) error {
 	got, err := h.Tests.GetTestRun(ctx, &consolev1.GetTestRunRequest{Service: name, Id: id})
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func showTests(ctx context.Context, a *app.App, h *hub.Hub, name, id, format str
 	t := v.NewTable([]string{"EARLIER", "OUTCOME", "CAUSE", "COMMIT", "WHEN", "TOOK", "TESTS"})
 	for _, r := range earlier {
 		v.AddRow(t, []string{
-			r.GetId(), view.TestOutcome(r.GetOutcome()), manifest.Short(r.GetCause()), view.ShortHash(r.GetCommit()),
+			r.GetId(), view.TestOutcome(r.GetOutcome()), catalogyaml.Short(r.GetCause()), view.ShortHash(r.GetCommit()),
 			v.AgoText(r.GetStartTime()), view.FormatDuration(r.GetStartTime(), r.GetEndTime()), view.TestCount(r),
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/view"
@@ -33,7 +33,7 @@ const (
 // awaited is what a person waits for.
 type awaited struct {
 	app     *app.App
-	hub     *hub.Hub
+	hub     *hubclient.Hub
 	commit  string
 	healthy bool
 	timeout time.Duration
@@ -68,7 +68,7 @@ The exit code says how it ended:
 		if w.commit != "" && !commitID.MatchString(w.commit) {
 			return fmt.Errorf("--commit: %q must be 7 or more of the digits 0-9 and a-f", w.commit)
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			w.hub = h
 			return w.waitUntil(ctx, args[0])
 		})(cmd, args[1:])
@@ -189,7 +189,7 @@ func (w awaited) hasCommit(ctx context.Context, s *consolev1.Service, commit, wa
 		return known
 	}
 	const most = 200 // commits, of a ref that moves on while a pipeline waits
-	found, err := app.AskGitcaches(ctx, w.hub, probe.CheckTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
+	found, err := app.AskGitcaches(ctx, w.hub, probe.CheckTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
 		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: catalog.SourceOf(s.GetSpec()), Revision: commit, PageSize: most})
 	})
 	if err != nil {

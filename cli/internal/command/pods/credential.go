@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -43,7 +43,7 @@ func kubectlCredential(a *app.App) *cobra.Command {
 		Args:   app.WantArgs(0, 0),
 	}
 	cmd.Flags().DurationVar(&lifetime, "lifetime", credentialLifetime, "how long the token is good, from 10s to 12h")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		token, until, err := obtainCredential(ctx, a, h, lifetime)
 		if err != nil {
 			return err
@@ -58,8 +58,8 @@ func kubectlCredential(a *app.App) *cobra.Command {
 }
 
 // obtainCredential returns a token to hand on, and until when it should be used. Requests that begin with it run until the login ends.
-func obtainCredential(ctx context.Context, a *app.App, h *hub.Hub, lifetime time.Duration) (string, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func obtainCredential(ctx context.Context, a *app.App, h *hubclient.Hub, lifetime time.Duration) (string, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lifetime), RequestsOutlive: true})
 	if connect.CodeOf(err) == connect.CodeUnavailable && a.Now().Before(h.Context.Expires) {

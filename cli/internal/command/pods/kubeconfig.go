@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 )
 
@@ -24,7 +24,7 @@ that is over. It works as long as you are logged in. Grants at the hub decide wh
 		Args:    app.WantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of to stdout")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		return kubectl.WriteKubeconfig(ctx, a, h, args[0], file)
 	})
 	return cmd

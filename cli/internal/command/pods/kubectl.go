@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 )
 
@@ -15,7 +15,7 @@ import (
 func passToKubectl(a *app.App, cmd *cobra.Command, verb ...string) *cobra.Command {
 	cmd.Args = app.WantArgs(1, app.Unlimited)
 	cmd.Flags().SetInterspersed(false)
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		return kubectl.Run(ctx, a, h, args[0], append(verb, args[1:]...))
 	})
 	return cmd

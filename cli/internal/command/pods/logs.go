@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
@@ -76,14 +76,14 @@ With a cluster it is kubectl logs: what stands behind the cluster is kubectl's.`
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ref, ok := resource.SplitReference(args[0])
 		if !ok {
-			return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 				return kubectl.Run(ctx, a, h, args[0], append(append([]string{"logs"}, changedFlags(cmd)...), args[1:]...))
 			})(cmd, args)
 		}
 		if done, err := parseRest(cmd, args[1:]); done || err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			l.Hub = h
 			return l.showLogs(ctx, ref)
 		})(cmd, nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/kubectl"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
@@ -37,7 +37,7 @@ service or the cluster is kubectl's.`,
 	cmd.Flags().BoolP("tty", "t", false, "as on a terminal")
 	cmd.Flags().StringP("container", "c", "", "in the container of this `name`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			ref, ok := resource.SplitReference(args[0])
 			if !ok {
 				return kubectl.Run(ctx, a, h, args[0], append(append([]string{"exec"}, changedFlags(cmd)...), args[1:]...))
@@ -98,7 +98,7 @@ func restartCommand(a *app.App) *cobra.Command {
 says. What is in Git stays as it is. "fairlead wait service NAME --healthy" waits for the new pods.`,
 		Example: "  fairlead restart service/web\n  fairlead restart service web && fairlead wait service web --healthy",
 		Args:    app.WantArgs(2, 2),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			w := object.Workload{App: a, Hub: h}
 			services, err := w.ListServices(ctx, resource.Reference{Kind: args[0], Name: args[1]})
 			if err != nil {
@@ -153,7 +153,7 @@ several Services --to says which one.`,
 	}
 	cmd.Flags().StringVar(&to, "to", "", "which object of the service, as `KIND/NAME`")
 	cmd.Flags().StringVar(&address, "address", "", "where this machine listens; default: loopback")
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		ref, ok := resource.SplitReference(args[0])
 		if !ok {
 			return errors.New("name the service as service/NAME: fairlead port-forward service/web 8080:80")

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -38,7 +38,7 @@ over, one after the other, each to one that has copied it before.`,
 		if err := app.CheckPlainFormat(format); err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			return showShards(ctx, a, h, replica, format)
 		})(cmd, nil)
 	}
@@ -47,15 +47,15 @@ over, one after the other, each to one that has copied it before.`,
 	return cmd
 }
 
-func showShards(ctx context.Context, a *app.App, h *hub.Hub, replica, format string) error {
-	replicas, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListReplicasResponse, error) {
+func showShards(ctx context.Context, a *app.App, h *hubclient.Hub, replica, format string) error {
+	replicas, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListReplicasResponse, error) {
 		return g.Shards.ListReplicas(ctx, &gitcachev1.ListReplicasRequest{})
 	})
 	if err != nil {
 		return err
 	}
 	shards, err := app.ReadPages(0, func(size int, token string) ([]*gitcachev1.Shard, string, error) {
-		page, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListShardsResponse, error) {
+		page, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListShardsResponse, error) {
 			return g.Shards.ListShards(ctx, &gitcachev1.ListShardsRequest{PageSize: int32(size), PageToken: token, Replica: replica})
 		})
 		return page.GetShards(), page.GetNextPageToken(), err
@@ -80,8 +80,8 @@ func showShards(ctx context.Context, a *app.App, h *hub.Hub, replica, format str
 }
 
 // askConsoles returns the consoles of the hub, or why they are missing, and nothing else.
-func askConsoles(ctx context.Context, h *hub.Hub) *consolev1.GetHubResponse {
-	ctx, cancel := context.WithTimeout(ctx, hub.CallTimeout)
+func askConsoles(ctx context.Context, h *hubclient.Hub) *consolev1.GetHubResponse {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{Condition: true})
 	out := &consolev1.GetHubResponse{Consoles: is.GetConsoles(), ConsolesMissing: is.GetConsolesMissing()}
@@ -174,8 +174,8 @@ func drainCommand(a *app.App, verb, short string, draining bool) *cobra.Command 
 		Short: short,
 		Long:  short + ".\n\nIt goes on serving what it has. `fairlead shards` shows how far it is.",
 		Args:  app.WantArgs(1, 1),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			_, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.SetDrainingResponse, error) {
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+			_, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.SetDrainingResponse, error) {
 				return g.Shards.SetDraining(ctx, &gitcachev1.SetDrainingRequest{Replica: args[0], Draining: draining})
 			})
 			if err != nil {
@@ -198,8 +198,8 @@ func moveCommand(a *app.App) *cobra.Command {
 		Long: `Hand a source over to another gitcache. It returns when that has a copy and fetches from now on. There it
 stays until that gitcache drains or ends.`,
 		Args: app.WantArgs(2, 2),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-			_, err := app.AskGitcaches(ctx, h, moveTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.MoveSourceResponse, error) {
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+			_, err := app.AskGitcaches(ctx, h, moveTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.MoveSourceResponse, error) {
 				return g.Shards.MoveSource(ctx, &gitcachev1.MoveSourceRequest{Source: args[0], Replica: args[1]})
 			})
 			if err != nil {

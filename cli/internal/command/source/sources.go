@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func sourcesCommand(a *app.App) *cobra.Command {
@@ -38,13 +38,15 @@ func sourcesRefresh(a *app.App) *cobra.Command {
 
 It returns at once. What the repository answers is in "fairlead get source SOURCE" a moment later.`,
 		Args: app.WantArgs(1, 1),
-		RunE: a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return refreshSources(ctx, a, h, args) }),
+		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+			return refreshSources(ctx, a, h, args)
+		}),
 	}
 }
 
 // refreshSources asks any gitcache: it passes the wish on to the one that owns the source.
-func refreshSources(ctx context.Context, a *app.App, h *hub.Hub, args []string) error {
-	_, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.RefreshSourceResponse, error) {
+func refreshSources(ctx context.Context, a *app.App, h *hubclient.Hub, args []string) error {
+	_, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.RefreshSourceResponse, error) {
 		return g.Sources.RefreshSource(ctx, &gitcachev1.RefreshSourceRequest{Name: args[0]})
 	})
 	if connect.CodeOf(err) == connect.CodeNotFound {
@@ -85,9 +87,9 @@ The repository itself is not asked: it works with the Git host down.`,
 		if limit < 0 {
 			return fmt.Errorf("--limit %d: must not be negative", limit)
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			commits, err := app.ReadPages(limit, func(size int, token string) ([]*artifactv1.Revision, string, error) {
-				page, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
+				page, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
 					return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: args[0], Revision: ref, PageSize: int32(size), PageToken: token})
 				})
 				return page.GetCommits(), page.GetNextPageToken(), err
@@ -132,14 +134,14 @@ func sourcesTree(a *app.App) *cobra.Command {
 		if err := app.CheckPlainFormat(format); err != nil {
 			return err
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			folder := ""
 			if len(args) > 1 {
 				folder = cleanPath(args[1])
 			}
 			var at *artifactv1.Revision
 			entries, err := app.ReadPages(0, func(size int, token string) ([]*gitcachev1.TreeEntry, string, error) {
-				page, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ListTreeResponse, error) {
+				page, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListTreeResponse, error) {
 					return g.Sources.ListTree(ctx, &gitcachev1.ListTreeRequest{
 						Source: args[0], Revision: ref,
 						Path: folder, PageSize: int32(size), PageToken: token,
@@ -163,7 +165,7 @@ func showTree(a *app.App, tree *gitcachev1.ListTreeResponse, format string) erro
 	}
 	t := table.New("KIND", "SIZE", "OBJECT", "NAME")
 	for _, e := range tree.GetEntries() {
-		kind, size, name := manifest.Short(e.GetKind()), "", e.GetName()
+		kind, size, name := catalogyaml.Short(e.GetKind()), "", e.GetName()
 		switch e.GetKind() {
 		case gitcachev1.TreeEntry_KIND_FOLDER:
 			name += "/"
@@ -187,8 +189,8 @@ asked.`,
 		Args: app.WantArgs(2, 2),
 	}
 	cmd.Flags().StringVar(&ref, "ref", "", aboutRef)
-	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
-		file, err := app.AskGitcaches(ctx, h, hub.CallTimeout, func(ctx context.Context, g hub.Gitcache) (*gitcachev1.ReadFileResponse, error) {
+	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+		file, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ReadFileResponse, error) {
 			return g.Sources.ReadFile(ctx, &gitcachev1.ReadFileRequest{Source: args[0], Revision: ref, Path: cleanPath(args[1])})
 		})
 		if err != nil {

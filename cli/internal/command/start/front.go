@@ -10,7 +10,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/front"
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/telemetry"
 )
 
@@ -23,7 +23,7 @@ func frontCommand(a *app.App) *cobra.Command {
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var cfg frontConfig
-			err := service.Command("front", &cfg, func(log *slog.Logger, _ *telemetry.Telemetry) (service.Service, error) {
+			err := process.Command("front", &cfg, func(log *slog.Logger, _ *telemetry.Telemetry) (process.Service, error) {
 				f, err := front.New(front.Config(cfg), log)
 				if err != nil {
 					return nil, err

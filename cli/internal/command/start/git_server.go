@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/cli/internal/up"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/gitserver"
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/telemetry"
 )
 
@@ -30,7 +30,7 @@ func gitServer(a *app.App) *cobra.Command {
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var cfg gitConfig
-			err := service.Command("git-server", &cfg, func(log *slog.Logger, _ *telemetry.Telemetry) (service.Service, error) {
+			err := process.Command("git-server", &cfg, func(log *slog.Logger, _ *telemetry.Telemetry) (process.Service, error) {
 				return newGitHost(cmd.Context(), cfg, log)
 			})(cmd.Context(), args, a.Getenv, a.Stdout)
 			if errors.Is(err, flags.ErrDone) {

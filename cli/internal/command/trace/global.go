@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
@@ -19,7 +19,7 @@ import (
 const tracedAtOnce = 8
 
 // traceGlobal says where each service of a global service stands: of those that are well in one line for all.
-func traceGlobal(ctx context.Context, a *app.App, h *hub.Hub, name string) error {
+func traceGlobal(ctx context.Context, a *app.App, h *hubclient.Hub, name string) error {
 	m, err := resource.GlobalServiceKind().ReadOne(ctx, h, name)
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/trail"
@@ -42,7 +42,7 @@ func (o *tracedObject) takeName(args []string) bool {
 }
 
 // traceObject prints what an object is of, and where the commit of that stands.
-func traceObject(ctx context.Context, a *app.App, h *hub.Hub, o tracedObject, format string) error {
+func traceObject(ctx context.Context, a *app.App, h *hubclient.Hub, o tracedObject, format string) error {
 	if err := app.CheckPlainFormat(format); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func traceObject(ctx context.Context, a *app.App, h *hub.Hub, o tracedObject, fo
 }
 
 // ownerOf is the object of a service that an object is, or was made by.
-func ownerOf(ctx context.Context, a *app.App, h *hub.Hub, o tracedObject) (*consolev1.ClusterObject, error) {
+func ownerOf(ctx context.Context, a *app.App, h *hubclient.Hub, o tracedObject) (*consolev1.ClusterObject, error) {
 	const most = 5 // owners of owners: a Pod of a Job of a CronJob has two
 	for range most {
 		found, err := o.findReported(ctx, h)
@@ -86,7 +86,7 @@ func ownerOf(ctx context.Context, a *app.App, h *hub.Hub, o tracedObject) (*cons
 }
 
 // findReported returns the object as agents reported it; nil: they did not.
-func (o tracedObject) findReported(ctx context.Context, h *hub.Hub) (*consolev1.ClusterObject, error) {
+func (o tracedObject) findReported(ctx context.Context, h *hubclient.Hub) (*consolev1.ClusterObject, error) {
 	listed, err := object.Find(ctx, h, object.Flags{Cluster: o.cluster, Namespace: o.namespace}, o.name)
 	if err != nil {
 		return nil, err

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
-	"fairlead.dev/cli/internal/hub"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/trail"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 func traceCommand(a *app.App) *cobra.Command {
@@ -52,28 +52,32 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
 			if watch {
 				return errOneService
 			}
-			return a.HubCommand(func(ctx context.Context, h *hub.Hub, _ []string) error { return traceObject(ctx, a, h, o, format) })(cmd, nil)
+			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
+				return traceObject(ctx, a, h, o, format)
+			})(cmd, nil)
 		}
 		if len(args) < 2 {
 			return app.UsageError(cmd)
 		}
 		k, err := resource.FindKind(args[0])
-		if err != nil || k.ID != manifest.Service && k.ID != manifest.Global {
+		if err != nil || k.ID != catalogyaml.Service && k.ID != catalogyaml.Global {
 			return fmt.Errorf("only services and global services can be traced, not %q: see `fairlead trace --help`", args[0])
 		}
 		if err := app.CheckPlainFormat(format); err != nil {
 			return err
 		}
-		if k.ID == manifest.Global {
+		if k.ID == catalogyaml.Global {
 			if watch {
 				return errOneService
 			}
 			if format != app.FormatTable {
 				return errors.New("of a global service the trace is for people: leave out -o, or trace its services one by one")
 			}
-			return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error { return traceGlobal(ctx, a, h, args[0]) })(cmd, args[1:])
+			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+				return traceGlobal(ctx, a, h, args[0])
+			})(cmd, args[1:])
 		}
-		return a.HubCommand(func(ctx context.Context, h *hub.Hub, args []string) error {
+		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			if watch {
 				return a.RepeatText(ctx, format, func(ctx context.Context) (string, error) {
 					t, err := trail.Follow(ctx, a, h, args[0])
@@ -119,9 +123,9 @@ func showTrail(a *app.App, t *trail.Trail, format string) error {
 	if silent := t.ListSilent(); len(silent) > 0 {
 		tree["noAnswer"] = silent
 	}
-	write := manifest.Tree
+	write := catalogyaml.Tree
 	if format == app.FormatYAML {
-		write = manifest.TreeYAML
+		write = catalogyaml.TreeYAML
 	}
 	text, err := write(tree)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"log/slog"
 
 	"fairlead.dev/platform/flags"
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent"
 )
 
 func main() {
 	var cfg agent.Config
-	run := service.Command("agent", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+	run := process.Command("agent", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (process.Service, error) {
 		return agent.New(cfg, agent.Deps{Log: log, Telemetry: tel})
 	})
 	flags.Main(func(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {

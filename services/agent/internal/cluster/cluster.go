@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"fairlead.dev/platform/version"
-	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -97,7 +97,7 @@ func New(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // No limit of client-go's own: the API server says what it can take, see apply.Width.
 	config.Timeout = requestTimeout
-	config.Wrap(access.Transport)
+	config.Wrap(impersonate.Transport)
 	config.UserAgent = "fairlead-agent/" + version.String()
 	config.DisableCompression = true // the API server is near: packing long lists costs it more than sending them
 	c := &Cluster{}
@@ -172,7 +172,7 @@ func (c *Cluster) EnsureNamespace(ctx context.Context, name string) error {
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
 	}}
 	namespaces := c.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	_, err := namespaces.Create(access.Own(ctx), namespace, metav1.CreateOptions{FieldManager: object.FieldManager})
+	_, err := namespaces.Create(impersonate.Own(ctx), namespace, metav1.CreateOptions{FieldManager: object.FieldManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make namespace %s: %w", name, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -41,7 +41,7 @@ func (s *Self) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObj
 	if err != nil {
 		return nil, err
 	}
-	needed, err := s.Needs(access.Own(ctx), ref)
+	needed, err := s.Needs(impersonate.Own(ctx), ref)
 	if err != nil {
 		return nil, fmt.Errorf("find out whether the agent itself needs it: %w", err)
 	}
@@ -72,7 +72,7 @@ func (s *Self) Delete(ctx context.Context, ref object.Ref, uid types.UID) error 
 
 // spare refuses what the agent needs.
 func (s *Self) spare(ctx context.Context, ref object.Ref) error {
-	needed, err := s.Needs(access.Own(ctx), ref)
+	needed, err := s.Needs(impersonate.Own(ctx), ref)
 	if err != nil {
 		return fmt.Errorf("find out whether the agent itself needs it: %w", err)
 	}

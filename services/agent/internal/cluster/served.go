@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
-	"fairlead.dev/services/agent/internal/access"
+	"fairlead.dev/services/agent/internal/impersonate"
 )
 
 // aggregated asks for all kinds in one answer.
@@ -64,7 +64,7 @@ func (c *Cluster) listed(ctx context.Context) ([]group, error) {
 // Served is a version in which a kind is served now. Empty, without an error: nothing in the cluster serves, or is
 // there to serve, such objects, so that there are none.
 func (c *Cluster) Served(ctx context.Context, kind schema.GroupKind) (version string, err error) {
-	ctx = access.Own(ctx) // the answer is about the cluster, and tells of no object
+	ctx = impersonate.Own(ctx) // the answer is about the cluster, and tells of no object
 	versions := []string{"v1"}
 	if kind.Group != "" {
 		if versions, err = c.versions(ctx, kind.Group); err != nil {
@@ -189,7 +189,7 @@ func (c *Cluster) versions(ctx context.Context, name string) ([]string, error) {
 
 // eachDefinition gives do the CustomResourceDefinitions whose names fit.
 func (c *Cluster) eachDefinition(ctx context.Context, fits func(name string) bool, do func(*unstructured.Unstructured) error) error {
-	ctx = access.Own(ctx)
+	ctx = impersonate.Own(ctx)
 	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	return eachMeta(ctx, c.metadata.Resource(resource), func(meta metav1.Object) error {
 		if !fits(meta.GetName()) {

@@ -46,7 +46,7 @@ const (
 	maxWhy = 1024
 )
 
-// Deps is what a Keeper works with.
+// Deps is what a Store works with.
 type Deps struct {
 	Dir string
 	// Apply puts settings in force. Apply returns when they are, or soon will be.
@@ -60,8 +60,8 @@ type Deps struct {
 	Log      *slog.Logger
 }
 
-// Keeper keeps the configuration. A Keeper is safe for concurrent use.
-type Keeper struct {
+// Store keeps the configuration. A Store is safe for concurrent use.
+type Store struct {
 	Deps
 	path string
 	wake chan struct{} // capacity 1: a trial began
@@ -105,8 +105,8 @@ type refusal struct {
 }
 
 // Open reads what the disk has and puts it in force. A candidate that the agent was started with too often is taken back first.
-func Open(deps Deps) (*Keeper, error) {
-	k := &Keeper{Deps: deps, path: filepath.Join(deps.Dir, "config.json"), wake: make(chan struct{}, 1), changed: make(chan struct{})}
+func Open(deps Deps) (*Store, error) {
+	k := &Store{Deps: deps, path: filepath.Join(deps.Dir, "config.json"), wake: make(chan struct{}, 1), changed: make(chan struct{})}
 	data, err := os.ReadFile(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -174,7 +174,7 @@ func (s state) refused(why string, unreached bool) state {
 }
 
 // keep writes a state to the disk, and then takes it over.
-func (k *Keeper) keep(next state) error {
+func (k *Store) keep(next state) error {
 	text, err := json.Marshal(next)
 	if err != nil {
 		return fmt.Errorf("encode configuration: %w", err)
@@ -195,7 +195,7 @@ func (s state) force() *version {
 }
 
 // enforce puts the version of the state in force. mu is held.
-func (k *Keeper) enforce() {
+func (k *Store) enforce() {
 	k.began, k.synced = time.Now(), 0
 	k.inForce = agentconfig.Merge(k.state.force().layers())
 	k.Apply(k.inForce)
@@ -248,14 +248,14 @@ func (v *version) digest() string {
 }
 
 // InForce are the settings in force, until the channel is closed.
-func (k *Keeper) InForce() (agentconfig.Settings, <-chan struct{}) {
+func (k *Store) InForce() (agentconfig.Settings, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.inForce, k.changed
 }
 
 // Take takes over what the hub sent; nil: nothing new. When it returns without an error that is on the disk and in force.
-func (k *Keeper) Take(sent *deliveryv1.AgentConfigDelivery) error {
+func (k *Store) Take(sent *deliveryv1.AgentConfigDelivery) error {
 	if sent == nil {
 		return nil
 	}
@@ -317,7 +317,7 @@ func unknown(m protoreflect.Message) bool {
 }
 
 // State is what the hub is told; nil: the hub has never sent a configuration.
-func (k *Keeper) State() *deliveryv1.AgentConfigState {
+func (k *Store) State() *deliveryv1.AgentConfigState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.state
@@ -340,7 +340,7 @@ func cut(why string) string {
 }
 
 // Synced notes that the agent has reached the hub.
-func (k *Keeper) Synced() {
+func (k *Store) Synced() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.synced++
@@ -359,7 +359,7 @@ func (k *Keeper) Synced() {
 }
 
 // Run judges trials until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Store) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -377,7 +377,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // judge decides about the candidate, or says when to look again; 0: there is none any more.
-func (k *Keeper) judge() time.Duration {
+func (k *Store) judge() time.Duration {
 	trouble := k.Well()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -415,7 +415,7 @@ func (k *Keeper) judge() time.Duration {
 }
 
 // takeBack puts the last good configuration in force. mu is held.
-func (k *Keeper) takeBack(why string, unreached bool) {
+func (k *Store) takeBack(why string, unreached bool) {
 	next := k.state.refused(why, unreached)
 	k.Log.Error("the agent goes back to its last good configuration", "why", why, "refused", next.Refusal.Digest, "good", next.Good.digest())
 	if err := k.keep(next); err != nil {

@@ -23,7 +23,7 @@ import (
 type world struct {
 	t       *testing.T
 	dir     string
-	keeper  *config.Keeper
+	keeper  *config.Store
 	trouble error
 	applied []int // the concurrency of each configuration that was put in force
 	stop    func()

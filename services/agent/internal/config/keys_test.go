@@ -19,7 +19,7 @@ func keyTests() map[string]string {
 	const (
 		limits  = "services/agent/internal/render TestLimitsAreOnlyNarrowed"
 		account = "services/agent/internal/reconcile TestAccountsAreOnlyNarrowed"
-		policy  = "platform/reach TestMorePoliciesOnlyNarrow"
+		policy  = "platform/tunnelclient TestMorePoliciesOnlyNarrow"
 	)
 	return map[string]string{
 		"poll.interval":            "services/distributor/internal/rpc TestPollsAreOnlyNarrowed",

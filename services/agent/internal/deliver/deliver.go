@@ -16,13 +16,13 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/services/agent/internal/desired"
 )
 
 // Deps is what the poller works with.
 type Deps struct {
-	Distributors *hub.Distributors
+	Distributors *deliveryclient.Distributors
 	Desired      *desired.Store
 	// Orphans lists services that are in the cluster, whether wanted or not: after a loss of the disk
 	// the hub has to say which of them are to stay.
@@ -32,24 +32,24 @@ type Deps struct {
 	// KubernetesVersion of the cluster; "" while unknown.
 	KubernetesVersion func() string
 	AgentVersion      string
-	// View and ViewLost are as in hub.PollDeps.
+	// View and ViewLost are as in deliveryclient.PollDeps.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
 	// NoViews tells that views are off.
 	NoViews func() bool
-	Config  hub.Config
+	Config  deliveryclient.Config
 	// HoldProgress is told for how long the hub wants progress to be kept back.
 	HoldProgress func(time.Duration)
 	// ViewSets are those of the view; nil: the agent keeps none.
-	ViewSets hub.ViewSets
+	ViewSets deliveryclient.ViewSets
 	Tracer   trace.Tracer
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger
 }
 
 // New returns a poller that keeps the wanted state up to date.
-func New(deps Deps) *hub.Poller {
-	return hub.NewPoller(hub.PollDeps{
+func New(deps Deps) *deliveryclient.Poller {
+	return deliveryclient.NewPoller(deliveryclient.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
 		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
 		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress,

@@ -22,7 +22,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/delivery"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
 )
@@ -86,9 +86,9 @@ func notModified(next time.Duration) *deliveryv1.SyncResponse {
 	return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_NotModified{NotModified: &deliveryv1.NotModified{}}, NextPoll: durationpb.New(next)}
 }
 
-func run(t *testing.T, store *desired.Store, orphans []string, urls ...string) *hub.Poller {
+func run(t *testing.T, store *desired.Store, orphans []string, urls ...string) *deliveryclient.Poller {
 	t.Helper()
-	distributors := hub.New(&http.Client{Transport: &http.Transport{}}, nil)
+	distributors := deliveryclient.New(&http.Client{Transport: &http.Transport{}}, nil)
 	distributors.Set(urls)
 	p := deliver.New(deliver.Deps{
 		Distributors: distributors, Desired: store, Orphans: func() []string { return orphans },

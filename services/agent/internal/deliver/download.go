@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/desired"
 )
@@ -19,7 +19,7 @@ import (
 // Downloader gives the content of services from the store on disk, and fetches what is not there.
 type Downloader struct {
 	store   *artifact.Store
-	content *hub.Content
+	content *deliveryclient.Content
 	desired *desired.Store
 	tracer  trace.Tracer
 	slots   chan struct{}
@@ -29,7 +29,7 @@ type Downloader struct {
 const downloads = 8
 
 // NewDownloader returns a downloader over the store.
-func NewDownloader(store *artifact.Store, content *hub.Content, wanted *desired.Store, tracer trace.Tracer) *Downloader {
+func NewDownloader(store *artifact.Store, content *deliveryclient.Content, wanted *desired.Store, tracer trace.Tracer) *Downloader {
 	return &Downloader{store: store, content: content, desired: wanted, tracer: tracer, slots: make(chan struct{}, downloads)}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/artifact/ticket"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/services/agent/internal/deliver"
 	"fairlead.dev/services/agent/internal/desired"
@@ -44,13 +44,13 @@ func TestContentComesFromAGitcacheWhenNoDistributorGivesIt(t *testing.T) {
 		http.Error(w, "no", http.StatusServiceUnavailable)
 	}))
 	t.Cleanup(edge.Close)
-	distributors := hub.New(http.DefaultClient, nil)
+	distributors := deliveryclient.New(http.DefaultClient, nil)
 	distributors.Set([]string{edge.URL, "http://127.0.0.1:1"})
 	store, err := artifact.OpenStore(t.TempDir(), artifact.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := deliver.NewDownloader(store, &hub.Content{
+	d := deliver.NewDownloader(store, &deliveryclient.Content{
 		Distributors: distributors, Gitcaches: func() []string { return []string{"http://127.0.0.1:1", gitcache.URL} },
 		HTTP: http.DefaultClient,
 	}, newStore(t), noop.NewTracerProvider().Tracer(""))
@@ -87,9 +87,9 @@ func TestDownloadThatStopsInTheMiddleEnds(t *testing.T) {
 			}()
 			return near, nil
 		}}
-		distributors := hub.New(&http.Client{Transport: transport}, nil)
+		distributors := deliveryclient.New(&http.Client{Transport: transport}, nil)
 		distributors.Set([]string{"http://edge"})
-		d := deliver.NewDownloader(store, &hub.Content{Distributors: distributors}, wanted,
+		d := deliver.NewDownloader(store, &deliveryclient.Content{Distributors: distributors}, wanted,
 			noop.NewTracerProvider().Tracer(""))
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()

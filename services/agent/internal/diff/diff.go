@@ -22,7 +22,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -48,7 +48,7 @@ type API interface {
 // Objects is a set, or what is read like one.
 type Objects interface {
 	Items() ([]set.Item, error)
-	Object(item set.Item) (*unstructured.Unstructured, manifest.Position, error)
+	Object(item set.Item) (*unstructured.Unstructured, kubeyaml.Position, error)
 }
 
 // Deps is what a diff is made with.

@@ -20,7 +20,7 @@ import (
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -53,13 +53,13 @@ func (o objects) Items() ([]set.Item, error) {
 	return items, nil
 }
 
-func (o objects) Object(item set.Item) (*unstructured.Unstructured, manifest.Position, error) {
+func (o objects) Object(item set.Item) (*unstructured.Unstructured, kubeyaml.Position, error) {
 	for _, obj := range o {
 		if object.RefOf(obj) == item.Ref {
-			return obj.DeepCopy(), manifest.Position{}, nil
+			return obj.DeepCopy(), kubeyaml.Position{}, nil
 		}
 	}
-	return nil, manifest.Position{}, errors.New("not in the set")
+	return nil, kubeyaml.Position{}, errors.New("not in the set")
 }
 
 type world struct {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Board holds the names of services of which there is news. A Board is safe for concurrent use.
-type Board struct {
+// Notices are the names of services of which there is news. Notices are safe for concurrent use.
+type Notices struct {
 	wait time.Duration
 	due  chan struct{}
 
@@ -19,12 +19,12 @@ type Board struct {
 }
 
 // New returns a board that gathers news for as long as wait.
-func New(wait time.Duration) *Board {
-	return &Board{wait: wait, due: make(chan struct{}, 1), services: map[string]bool{}}
+func New(wait time.Duration) *Notices {
+	return &Notices{wait: wait, due: make(chan struct{}, 1), services: map[string]bool{}}
 }
 
 // Put says that there is news of a service. Put does not block.
-func (b *Board) Put(service string) {
+func (b *Notices) Put(service string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.services) == 0 {
@@ -39,10 +39,10 @@ func (b *Board) Put(service string) {
 }
 
 // Due gets a value when there is something to take.
-func (b *Board) Due() <-chan struct{} { return b.due }
+func (b *Notices) Due() <-chan struct{} { return b.due }
 
 // Take returns the services of which there was news since the last time.
-func (b *Board) Take() []string {
+func (b *Notices) Take() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	services := slices.Sorted(maps.Keys(b.services))

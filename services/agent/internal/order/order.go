@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -77,7 +77,7 @@ func rankOf(kind schema.GroupKind) rank {
 }
 
 // Plan is how to bring the items into a cluster. A hook after the ordinary objects waits until they are healthy if late says so, and
-// else begins when they are sent. The error is a *manifest.Error that names a cycle, object by object.
+// else begins when they are sent. The error is a *kubeyaml.Error that names a cycle, object by object.
 func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool, late func(set.Item) bool) ([]Step, error) {
 	p := planner{isOwnKind: isOwnKind, at: map[object.Key]int{}, gated: map[object.Key]bool{}}
 	var first, ordinary []set.Item
@@ -343,7 +343,7 @@ func (p *planner) cycle(items []set.Item) error {
 		for _, key := range last.Depends {
 			i, ok := p.at[key]
 			if ok && p.items[i].Wave > last.Wave {
-				return &manifest.Error{Position: last.Position, Line: last.Position.Line, Problem: fmt.Sprintf(
+				return &kubeyaml.Error{Position: last.Position, Line: last.Position.Line, Problem: fmt.Sprintf(
 					"%s depends on %s, which is of a later wave (%d, its own is %d). Mend the annotations %s or %s",
 					last.Key, key, p.items[i].Wave, last.Wave, object.WaveAnnotation, object.DependsAnnotation)}
 			}
@@ -356,7 +356,7 @@ func (p *planner) cycle(items []set.Item) error {
 			for _, item := range append(way[from:], next) {
 				names = append(names, item.Key.String())
 			}
-			return &manifest.Error{Position: next.Position, Line: next.Position.Line, Problem: fmt.Sprintf(
+			return &kubeyaml.Error{Position: next.Position, Line: next.Position.Line, Problem: fmt.Sprintf(
 				"objects depend on each other in a circle: %s. Mend the annotation %s", strings.Join(names, " -> "), object.DependsAnnotation)}
 		}
 		way = append(way, next)

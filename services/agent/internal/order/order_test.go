@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -25,7 +25,7 @@ func ref(kind, name string) object.Ref {
 }
 
 func item(kind, name string, more ...func(*set.Item)) set.Item {
-	one := set.Item{Ref: ref(kind, name), Position: manifest.Position{File: name + ".yaml", Document: 1}}
+	one := set.Item{Ref: ref(kind, name), Position: kubeyaml.Position{File: name + ".yaml", Document: 1}}
 	for _, do := range more {
 		do(&one)
 	}
@@ -220,7 +220,7 @@ func TestCycleIsNamed(t *testing.T) {
 		},
 	} {
 		_, err := Plan(items, isBoat, late)
-		if mistake := (*manifest.Error)(nil); !errors.As(err, &mistake) || err.Error() != want {
+		if mistake := (*kubeyaml.Error)(nil); !errors.As(err, &mistake) || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}

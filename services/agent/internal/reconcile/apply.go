@@ -16,7 +16,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/set"
@@ -642,7 +642,7 @@ func retriedProblem(err error) *problem {
 
 // mistakeOrRetry tells manifests that are wrong from a cluster that does not answer.
 func mistakeOrRetry(err error) *problem {
-	if mistake := (*manifest.Error)(nil); errors.As(err, &mistake) {
+	if mistake := (*kubeyaml.Error)(nil); errors.As(err, &mistake) {
 		return &problem{text: endSentence(err) + " Fix the manifest and push.", final: true}
 	}
 	return retriedProblem(err)

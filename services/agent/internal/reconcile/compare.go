@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
@@ -34,12 +34,12 @@ var (
 // CompareNow tells what a sync of a service would change, as of now, whatever its mode is. Dry runs are made as the service's account, and objects are read as
 // the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. CompareNow renders, changes
 // and remembers nothing.
-func (c *Controller) CompareNow(ctx context.Context, name string, person access.Person) (*deliveryv1.ServiceDetail, error) {
+func (c *Controller) CompareNow(ctx context.Context, name string, person impersonate.Person) (*deliveryv1.ServiceDetail, error) {
 	k, service, record, err := c.findCompared(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	ctx = access.As(ctx, service.Sync.GetImpersonate())
+	ctx = impersonate.As(ctx, service.Sync.GetImpersonate())
 	objects, err := c.Sets.Open(name, setOf(service))
 	if errors.Is(err, fs.ErrNotExist) && record.Has(service.Digest) {
 		objects, err = k.site.appliedSet(record)
@@ -95,7 +95,7 @@ func takeTurn(ctx context.Context, place chan struct{}) (release func(), err err
 }
 
 // compareAs compares objects with the cluster for a person. Its errors are not masked.
-func (s *site) compareAs(ctx context.Context, person access.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask, maskLive func(string) string) (*deliveryv1.Diff, error) {
+func (s *site) compareAs(ctx context.Context, person impersonate.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask, maskLive func(string) string) (*deliveryv1.Diff, error) {
 	reader := &readAs{API: s.controller.Compare, person: person}
 	out, err := diff.Of(ctx, diff.Deps{
 		API: reader, Explain: apply.Explain, Mask: mask, MaskLive: maskLive,
@@ -117,7 +117,7 @@ func (s *site) compareAs(ctx context.Context, person access.Person, service desi
 // readAs reads objects as a person.
 type readAs struct {
 	diff.API
-	person access.Person
+	person impersonate.Person
 	// refused: the person may not read an object, and gets no answer.
 	refused error
 	// hidden are the Secrets that the person may not read: that one differs is told, and not which. Most people may not read Secrets, and would
@@ -127,7 +127,7 @@ type readAs struct {
 
 // Live implements diff.API. Of a Secret the agent reads no more than the metadata.
 func (r *readAs) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error) {
-	obj, err := r.API.Live(access.AsPerson(ctx, r.person), ref)
+	obj, err := r.API.Live(impersonate.AsPerson(ctx, r.person), ref)
 	if !apierrors.IsForbidden(err) {
 		return obj, err
 	}
@@ -139,7 +139,7 @@ func (r *readAs) Live(ctx context.Context, ref object.Ref) (*unstructured.Unstru
 
 // Metadata implements diff.API. Metadata is asked for objects that would be removed.
 func (r *readAs) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
-	meta, err := r.API.Metadata(access.AsPerson(ctx, r.person), ref)
+	meta, err := r.API.Metadata(impersonate.AsPerson(ctx, r.person), ref)
 	if !apierrors.IsForbidden(err) {
 		return meta, err
 	}

@@ -7,8 +7,8 @@ import (
 
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/window"
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/reconcile/machine"
 	"fairlead.dev/services/agent/internal/trial"
 )
@@ -250,7 +250,7 @@ func (k *keeper) setWanted(ctx context.Context) {
 	service, what := k.site.controller.Desired.Get(k.site.name)
 	before := k.doing
 	k.doing = wantOf(service, what)
-	ctx = access.As(ctx, service.Sync.GetImpersonate())
+	ctx = impersonate.As(ctx, service.Sync.GetImpersonate())
 	k.order = order{ctx: ctx, service: service, want: k.doing}
 	k.order.patience, k.interrupt = context.WithCancel(ctx)
 	e := machine.Event{

@@ -14,10 +14,10 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/accounts"
 	"fairlead.dev/platform/window"
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/diff"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/object"
@@ -332,7 +332,7 @@ func (c *Controller) accountProblem(service desired.Service, account string) *pr
 		return &problem{text: "An AgentConfig of the hub has the agent apply a service only as a Kubernetes service account that it names (impersonation.required): set spec.sync.impersonate to namespace/name."}
 	case account == "" && c.RequireImpersonation:
 		return &problem{final: true, text: "The agent of this cluster applies a service only as a Kubernetes service account that it names (--require-impersonation): set spec.sync.impersonate to namespace/name."}
-	case account != "" && !access.Valid(account):
+	case account != "" && !impersonate.Valid(account):
 		return &problem{final: true, text: fmt.Sprintf("%q is no Kubernetes service account: set spec.sync.impersonate to namespace/name.", account)}
 	case account != "" && !c.allowsAccount(account):
 		return &problem{final: true, text: fmt.Sprintf("The agent of this cluster applies no service as the Kubernetes service account %q: set another spec.sync.impersonate, or have the agent's --impersonate-accounts name it.", account)}

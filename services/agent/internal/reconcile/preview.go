@@ -16,11 +16,11 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/lookup"
-	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/set"
 	"fairlead.dev/services/agent/internal/veil"
@@ -37,7 +37,7 @@ type Content struct {
 // PreviewNow tells what a service would become with other content: it is rendered as the hub's would be, with the options, the configuration and the bounds of the
 // service, and compared as CompareNow does. Objects that templates look up are read as the person, within the bounds of the service. No secret is in the
 // render: see package veil. PreviewNow applies and remembers nothing.
-func (c *Controller) PreviewNow(ctx context.Context, name string, person access.Person, content Content) (*deliveryv1.ServiceDetail, error) {
+func (c *Controller) PreviewNow(ctx context.Context, name string, person impersonate.Person, content Content) (*deliveryv1.ServiceDetail, error) {
 	k, service, record, err := c.findCompared(ctx, name)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (c *Controller) PreviewNow(ctx context.Context, name string, person access.
 			return detail, err
 		}
 	}
-	ctx = access.As(ctx, service.Sync.GetImpersonate())
+	ctx = impersonate.As(ctx, service.Sync.GetImpersonate())
 	trial := service
 	trial.Artifact = content.Artifact
 	hidden := veil.New()
@@ -90,7 +90,7 @@ type preview struct {
 
 	service desired.Service
 	record  inventory.Record
-	person  access.Person
+	person  impersonate.Person
 	veil    *veil.Veil
 	content Content
 	// refused: the person may not read what a template looks up.
@@ -136,11 +136,11 @@ func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error
 			return nil, err
 		}
 	}
-	err = p.site.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error {
+	err = p.site.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
 		isRevealed := p.veil.RevealValues(obj)
 		err := building.Add(ctx, obj, at)
-		if mistake := (*manifest.Error)(nil); isRevealed && errors.As(err, &mistake) {
-			return &manifest.Error{Position: at, Problem: "this object can't be applied. There are secret values in it, and what is wrong is not shown"}
+		if mistake := (*kubeyaml.Error)(nil); isRevealed && errors.As(err, &mistake) {
+			return &kubeyaml.Error{Position: at, Problem: "this object can't be applied. There are secret values in it, and what is wrong is not shown"}
 		}
 		return err
 	})
@@ -158,7 +158,7 @@ func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error
 		}
 	}
 	for _, ref := range looked.Found() {
-		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(p.service.Path, in.Folder.Root())}); err != nil {
+		if err := building.Hold(ctx, ref, kubeyaml.Position{File: path.Join(p.service.Path, in.Folder.Root())}); err != nil {
 			return nil, err
 		}
 	}
@@ -167,7 +167,7 @@ func (p *preview) renderContent(ctx context.Context, id set.ID) (*set.Set, error
 
 // lookUp reads the cluster as the person, within the bounds of the service.
 func (p *preview) lookUp(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string, change func(*unstructured.Unstructured)) (json.RawMessage, error) {
-	found, err := p.site.controller.Lookup(p.service)(access.AsPerson(ctx, p.person), gvk, namespace, name, func(obj *unstructured.Unstructured) {
+	found, err := p.site.controller.Lookup(p.service)(impersonate.AsPerson(ctx, p.person), gvk, namespace, name, func(obj *unstructured.Unstructured) {
 		p.veil.CoverObject(obj)
 		change(obj)
 	})
@@ -182,7 +182,7 @@ func (p *preview) lookUp(ctx context.Context, gvk schema.GroupVersionKind, names
 func (p *preview) readGiven(ctx context.Context) (all []render.Given, err error) {
 	for i, from := range p.service.Render.GetHelm().GetValuesFrom() {
 		ref := sourcesOf(p.service)[i]
-		text, _, err := p.site.valueAt(access.AsPerson(ctx, p.person), p.service, ref, from)
+		text, _, err := p.site.valueAt(impersonate.AsPerson(ctx, p.person), p.service, ref, from)
 		switch {
 		case apierrors.IsForbidden(err):
 			return nil, fmt.Errorf("%w what render.helm.valuesFrom names: kind %s%s", ErrMayNotRead, ref.Kind, inNamespace(ref.Namespace))
@@ -213,7 +213,7 @@ func inNamespace(namespace string) string {
 func (p *preview) maskError(err error) error {
 	text := err.Error()
 	kind := error(nil)
-	mistake, nothing := (*manifest.Error)(nil), (*nothingError)(nil)
+	mistake, nothing := (*kubeyaml.Error)(nil), (*nothingError)(nil)
 	switch {
 	case errors.Is(err, ErrMayNotRead):
 		return err

@@ -112,7 +112,7 @@ type Controller struct {
 	turns *turns
 	// comparing is the place of the comparison that is made for people, previewing that of the render for one.
 	comparing, previewing chan struct{}
-	notices               *notice.Board
+	notices               *notice.Notices
 	// retired gets a value when keepers have ended.
 	retired chan struct{}
 	// loaded is closed when the inventories are known.

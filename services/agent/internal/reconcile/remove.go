@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
@@ -47,7 +47,7 @@ func (w *worker) takeOut(ctx, patience context.Context) time.Duration {
 	if failure := w.site.controller.accountProblem(service, record.Account); failure != nil && len(record.Entries) > 0 {
 		return w.reportFailure(service, record, *failure.withState("its objects stay"))
 	}
-	patience = access.As(patience, record.Account)
+	patience = impersonate.As(patience, record.Account)
 	if record, err = w.removeTests(patience, service, record); err != nil {
 		return w.reportFailure(service, record, *retriedProblem(err))
 	}

@@ -17,8 +17,8 @@ import (
 	"fairlead.dev/services/agent/internal/answers"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/lookup"
-	"fairlead.dev/services/agent/internal/manifest"
 	"fairlead.dev/services/agent/internal/mode"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/render"
@@ -140,7 +140,7 @@ func (s *site) renderSet(ctx, patience context.Context, service desired.Service,
 	}
 	// A chart that leaves out what it found would have it removed, and made again by the next render.
 	for _, ref := range out.lookups.Found() {
-		if err := building.Hold(ctx, ref, manifest.Position{File: path.Join(service.Path, out.folder.Root())}); err != nil {
+		if err := building.Hold(ctx, ref, kubeyaml.Position{File: path.Join(service.Path, out.folder.Root())}); err != nil {
 			return nil, err
 		}
 	}
@@ -168,7 +168,7 @@ type rendered struct {
 }
 
 // renderInto renders a service's folder, and gives its objects to add.
-func (s *site) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, manifest.Position) error) (out rendered, err error) {
+func (s *site) renderInto(ctx, patience context.Context, service desired.Service, record inventory.Record, building *set.Builder, add func(context.Context, *unstructured.Unstructured, kubeyaml.Position) error) (out rendered, err error) {
 	out.lookups = lookup.New(s.controller.Lookup(service), service, record, func(values []string) { s.controller.Desired.Hide(s.name, values) })
 	out.kept = s.controller.Answers.Memo(s.name, service.Values(), record.Applied.Values)
 	in := render.Input{
@@ -177,7 +177,7 @@ func (s *site) renderInto(ctx, patience context.Context, service desired.Service
 		Lookup:  out.lookups.LookUp,
 		Warn:    building.Warn,
 		Notes:   func(text string) { out.notes = text },
-		Memo:    func(at manifest.Position) (bool, error) { return building.Copy(ctx, at) },
+		Memo:    func(at kubeyaml.Position) (bool, error) { return building.Copy(ctx, at) },
 	}
 	if in.Folder, err = render.Scan(service, func() (io.ReadCloser, error) { return s.controller.Artifacts.Open(patience, service) }); err != nil {
 		return out, err
@@ -208,7 +208,7 @@ func (s *site) renderInto(ctx, patience context.Context, service desired.Service
 	begin := time.Now()
 	ctx, span := telemetry.Child(ctx, s.controller.Tracer, "agent.render")
 	defer span.End()
-	if err := s.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at manifest.Position) error { return add(ctx, obj, at) }); err != nil {
+	if err := s.controller.Renderer.Render(ctx, in, func(obj *unstructured.Unstructured, at kubeyaml.Position) error { return add(ctx, obj, at) }); err != nil {
 		return out, err
 	}
 	telemetry.Observe(ctx, s.controller.metrics.renders, time.Since(begin))

@@ -13,11 +13,11 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/retry"
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/health"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/journal"
 	"fairlead.dev/services/agent/internal/memory"
@@ -104,7 +104,7 @@ func (c *Controller) withApplied(ctx context.Context, name string, key object.Ke
 	if !verdict.Repair {
 		return repair.ErrNotNow
 	}
-	ctx = access.As(ctx, service.Sync.GetImpersonate())
+	ctx = impersonate.As(ctx, service.Sync.GetImpersonate())
 	objects, item, err := k.site.findApplied(ctx, service, record, key, verdict)
 	if err != nil {
 		if errors.Is(err, errLacking) {

@@ -15,7 +15,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 	"fairlead.dev/services/agent/internal/trial"
@@ -160,9 +160,9 @@ func (s *site) testSet(ctx, patience context.Context, service desired.Service, r
 		return nil, err
 	}
 	defer building.Discard()
-	add := func(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+	add := func(ctx context.Context, obj *unstructured.Unstructured, at kubeyaml.Position) error {
 		if err := trial.Prepare(obj, service.Tests); err != nil {
-			return &manifest.Error{Position: at, Line: at.Line, Problem: err.Error()}
+			return &kubeyaml.Error{Position: at, Line: at.Line, Problem: err.Error()}
 		}
 		return building.Add(ctx, obj, at)
 	}
@@ -174,7 +174,7 @@ func (s *site) testSet(ctx, patience context.Context, service desired.Service, r
 		if node, ok := out.folder.Node(path.Join(out.folder.Base(), folder)); !ok || !node.Folder && node.Link == "" {
 			return nil, out.folder.Mistake(path.Join(out.folder.Base(), folder), "there is no such folder. Mend tests.path, or push the folder")
 		}
-		if _, err := s.renderInto(ctx, patience, ofTests(service), record, building, func(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+		if _, err := s.renderInto(ctx, patience, ofTests(service), record, building, func(ctx context.Context, obj *unstructured.Unstructured, at kubeyaml.Position) error {
 			markTest(obj)
 			return add(ctx, obj, at)
 		}); err != nil {

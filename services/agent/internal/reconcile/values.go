@@ -14,7 +14,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/watch"
@@ -91,7 +91,7 @@ func (s *site) valueAt(ctx context.Context, service desired.Service, ref object.
 		}
 	})
 	if refused, ok := errors.AsType[*render.RefusedError](err); ok {
-		return nil, "", &manifest.Error{Position: manifest.Position{File: service.Path}, Problem: setting + refused.Why}
+		return nil, "", &kubeyaml.Error{Position: kubeyaml.Position{File: service.Path}, Problem: setting + refused.Why}
 	}
 	switch {
 	case err != nil:

@@ -14,7 +14,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/artifact/links"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 )
 
 // Folder is the folder of a service, and what the names in it tell.
@@ -52,7 +52,7 @@ type mark struct {
 }
 
 // Scan looks at the names in a service's folder, and finds out what renders it. Open gives the folder, a verified
-// tar; it is called more than once, now and by Render. A *manifest.Error is a mistake in the folder.
+// tar; it is called more than once, now and by Render. A *kubeyaml.Error is a mistake in the folder.
 func Scan(service desired.Service, open func() (io.ReadCloser, error)) (*Folder, error) {
 	f := &Folder{
 		Service: service, open: open, base: ".", marks: map[string][]mark{}, names: map[string]string{},
@@ -279,7 +279,7 @@ func (f *Folder) gatherFiles() error {
 
 // Mistake is an error at a file of the folder.
 func (f *Folder) Mistake(file, problem string) error {
-	return &manifest.Error{Position: manifest.Position{File: f.Shown(file)}, Problem: problem}
+	return &kubeyaml.Error{Position: kubeyaml.Position{File: f.Shown(file)}, Problem: problem}
 }
 
 // errEnough ends a walk early; what follows is not needed.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"fairlead.dev/platform/subprocess"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 )
 
 // renderInChild renders in a process of its own. However that ends, it is the service's error and nobody else's.
-func (r *Renderer) renderInChild(ctx context.Context, in Input, add manifest.Add) error {
+func (r *Renderer) renderInChild(ctx context.Context, in Input, add kubeyaml.Add) error {
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
@@ -194,7 +194,7 @@ func (c *child) killFor(why string) {
 }
 
 // listenToEnd reads what the child tells, until it says that this was all.
-func (c *child) listenToEnd(ctx context.Context, in Input, add manifest.Add) error {
+func (c *child) listenToEnd(ctx context.Context, in Input, add kubeyaml.Add) error {
 	limited := &io.LimitedReader{R: c.stdout, N: maxOutput}
 	frames := bufio.NewReaderSize(limited, 64<<10)
 	objects, lookups, looked := 0, 0, 0
@@ -208,8 +208,8 @@ func (c *child) listenToEnd(ctx context.Context, in Input, add manifest.Add) err
 		}
 		switch kind {
 		case FrameObject:
-			if objects++; objects > manifest.MaxDocuments {
-				return in.Folder.Mistake("", fmt.Sprintf("renders to more than %d objects. Split the service", manifest.MaxDocuments))
+			if objects++; objects > kubeyaml.MaxDocuments {
+				return in.Folder.Mistake("", fmt.Sprintf("renders to more than %d objects. Split the service", kubeyaml.MaxDocuments))
 			}
 			obj, at, err := DecodeObject(payload)
 			if err != nil {

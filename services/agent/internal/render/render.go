@@ -14,7 +14,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 )
 
 const (
@@ -39,7 +39,7 @@ type Input struct {
 	Recall  Recall
 	Answers func(used []Answer)
 	// Memo may be nil.
-	Memo manifest.Memo
+	Memo kubeyaml.Memo
 	// Warn is told what is read, though its author may have meant something else. Warn may be nil.
 	Warn func(text string)
 	// Notes is called with the notes of a chart, "" if it has none, once all objects were told. Notes may be nil.
@@ -96,8 +96,8 @@ func New(program ...string) *Renderer {
 }
 
 // Render gives the objects of a service to add, in the order in which they are written down. A
-// *manifest.Error is a mistake in the folder.
-func (r *Renderer) Render(ctx context.Context, in Input, add manifest.Add) error {
+// *kubeyaml.Error is a mistake in the folder.
+func (r *Renderer) Render(ctx context.Context, in Input, add kubeyaml.Add) error {
 	f := in.Folder
 	if f.Renderer == deliveryv1.Renderer_RENDERER_RAW && f.largest <= inlineFile && f.bytes <= inlineFolder {
 		return Plain(f, add, in.Memo, in.Warn)
@@ -106,15 +106,15 @@ func (r *Renderer) Render(ctx context.Context, in Input, add manifest.Add) error
 }
 
 // Plain reads a folder of plain manifests.
-func Plain(f *Folder, add manifest.Add, memo manifest.Memo, warn func(text string)) error {
-	reader := manifest.NewReader(add, memo)
+func Plain(f *Folder, add kubeyaml.Add, memo kubeyaml.Memo, warn func(text string)) error {
+	reader := kubeyaml.NewReader(add, memo)
 	reader.Warn = warn
 	err := f.Walk(func(entry artifact.Entry, content io.Reader) error {
 		name, ok := f.Name(entry)
 		if !ok {
 			return nil
 		}
-		data, err := io.ReadAll(io.LimitReader(content, manifest.MaxFileBytes+1))
+		data, err := io.ReadAll(io.LimitReader(content, kubeyaml.MaxFileBytes+1))
 		if err != nil {
 			return err
 		}

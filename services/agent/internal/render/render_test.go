@@ -13,7 +13,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -59,8 +59,8 @@ func renderAll(t testing.TB, service desired.Service, tar []byte) ([]string, err
 		return nil, err
 	}
 	err = render.New().Render(t.Context(), render.Input{Folder: folder},
-		func(obj *unstructured.Unstructured, at manifest.Position) error {
-			list = append(list, manifest.Object{Unstructured: obj, Position: at}.String())
+		func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
+			list = append(list, kubeyaml.Object{Unstructured: obj, Position: at}.String())
 			return nil
 		})
 	return list, err
@@ -152,13 +152,13 @@ func TestLinksThatLeadNowhereAreMistakes(t *testing.T) {
 	} {
 		_, err := renderAll(t, desired.Service{Path: "apps"},
 			pack(t, map[string]string{"a.yaml": "->" + target, "x/b.yaml": configMap}))
-		if _, mistake := errors.AsType[*manifest.Error](err); !mistake || !strings.Contains(err.Error(), words) {
+		if _, mistake := errors.AsType[*kubeyaml.Error](err); !mistake || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
 	_, err := renderAll(t, desired.Service{Path: "apps", Render: &deliveryv1.RenderSpec{Path: "now"}},
 		pack(t, map[string]string{"a.yaml": configMap, "now": "->../v2"}))
-	if _, mistake := errors.AsType[*manifest.Error](err); !mistake ||
+	if _, mistake := errors.AsType[*kubeyaml.Error](err); !mistake ||
 		!strings.Contains(err.Error(), `link "now" -> "../v2" leads out of the folder`) {
 		t.Errorf("a root: %v", err)
 	}
@@ -255,7 +255,7 @@ func FuzzFrames(f *testing.F) {
 	obj := &unstructured.Unstructured{
 		Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}},
 	}
-	payload, err := render.EncodeObject(obj, manifest.Position{File: "a.yaml"})
+	payload, err := render.EncodeObject(obj, kubeyaml.Position{File: "a.yaml"})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	k8sjson "k8s.io/apimachinery/pkg/util/json"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 )
 
 // Parent and child talk in frames: a byte of kind, four of length (big-endian), and as many of JSON. The
@@ -111,7 +111,7 @@ type RecallAnswer struct {
 // Failure is why there is no result.
 type Failure struct {
 	// Mistakes are those of the manifests.
-	Mistakes []*manifest.Error `json:"mistakes,omitempty"`
+	Mistakes []*kubeyaml.Error `json:"mistakes,omitempty"`
 	// Text is any other error.
 	Text string `json:"text,omitempty"`
 }
@@ -130,7 +130,7 @@ type Done struct {
 
 // FailureOf takes an error apart.
 func FailureOf(err error) Failure {
-	mistake, ok := errors.AsType[*manifest.Error](err)
+	mistake, ok := errors.AsType[*kubeyaml.Error](err)
 	if !ok {
 		return Failure{Text: err.Error()}
 	}
@@ -141,7 +141,7 @@ func FailureOf(err error) Failure {
 		}
 		return all
 	}
-	return Failure{Mistakes: []*manifest.Error{mistake}}
+	return Failure{Mistakes: []*kubeyaml.Error{mistake}}
 }
 
 // Err puts it together again.
@@ -157,7 +157,7 @@ func (f Failure) Err() error {
 }
 
 // EncodeObject writes an object and where it was written down.
-func EncodeObject(obj *unstructured.Unstructured, at manifest.Position) ([]byte, error) {
+func EncodeObject(obj *unstructured.Unstructured, at kubeyaml.Position) ([]byte, error) {
 	place, err := json.Marshal(at)
 	if err != nil {
 		return nil, fmt.Errorf("encode position: %w", err)
@@ -170,8 +170,8 @@ func EncodeObject(obj *unstructured.Unstructured, at manifest.Position) ([]byte,
 }
 
 // DecodeObject reads what EncodeObject wrote, and believes none of it.
-func DecodeObject(payload []byte) (*unstructured.Unstructured, manifest.Position, error) {
-	var at manifest.Position
+func DecodeObject(payload []byte) (*unstructured.Unstructured, kubeyaml.Position, error) {
+	var at kubeyaml.Position
 	place, content, _ := bytes.Cut(payload, []byte("\n"))
 	if err := json.Unmarshal(place, &at); err != nil {
 		return nil, at, fmt.Errorf("read position: %w", err)
@@ -181,7 +181,7 @@ func DecodeObject(payload []byte) (*unstructured.Unstructured, manifest.Position
 	if err := k8sjson.Unmarshal(content, &fields); err != nil {
 		return nil, at, fmt.Errorf("read object: %w", err)
 	}
-	if err := manifest.Check(fields, at); err != nil {
+	if err := kubeyaml.Check(fields, at); err != nil {
 		return nil, at, err
 	}
 	return &unstructured.Unstructured{Object: fields}, at, nil

@@ -72,7 +72,7 @@ type Repair struct {
 	verifier Verifier
 	log      *slog.Logger
 	now      func() time.Time
-	news     *notice.Board
+	news     *notice.Notices
 	seconds  prometheus.Histogram
 	results  *prometheus.CounterVec
 	verified *prometheus.CounterVec

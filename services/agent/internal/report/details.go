@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/durable"
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/retry"
 )
 
@@ -36,7 +36,7 @@ const (
 // distributor acknowledges it as durable. Details is safe for concurrent use.
 type Details struct {
 	dir          string
-	distributors *hub.Distributors
+	distributors *deliveryclient.Distributors
 	log          *slog.Logger
 	now          func() time.Time
 	wake         chan struct{}
@@ -49,7 +49,7 @@ type Details struct {
 }
 
 // OpenDetails reads which lists an earlier run left to be sent.
-func OpenDetails(dir string, distributors *hub.Distributors, log *slog.Logger) (*Details, error) {
+func OpenDetails(dir string, distributors *deliveryclient.Distributors, log *slog.Logger) (*Details, error) {
 	if err := durable.Sweep(dir); err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func (d *Details) send(ctx context.Context, file string) error {
 		d.log.Warn("a kept detail is damaged and dropped", "file", file)
 		return d.settled(file, generation)
 	}
-	err = d.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
+	err = d.distributors.Try(ctx, func(ctx context.Context, one deliveryclient.Distributor) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		_, err := one.Details.ReportDetails(ctx, &deliveryv1.ReportDetailsRequest{Detail: &detail})

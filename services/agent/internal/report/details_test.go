@@ -18,7 +18,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/services/agent/internal/report"
 )
 
@@ -70,19 +70,19 @@ func (r *taker) await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func newTaker(t *testing.T) (*taker, *hub.Distributors) {
+func newTaker(t *testing.T) (*taker, *deliveryclient.Distributors) {
 	t.Helper()
 	r := &taker{changed: make(chan struct{}, 1)}
 	mux := http.NewServeMux()
 	mux.Handle(deliveryv1connect.NewDetailServiceHandler(r))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	distributors := hub.New(server.Client(), nil)
+	distributors := deliveryclient.New(server.Client(), nil)
 	distributors.Set([]string{server.URL})
 	return r, distributors
 }
 
-func sendDetails(t *testing.T, dir string, distributors *hub.Distributors) (*report.Details, func()) {
+func sendDetails(t *testing.T, dir string, distributors *deliveryclient.Distributors) (*report.Details, func()) {
 	t.Helper()
 	d, err := report.OpenDetails(dir, distributors, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/durable"
-	"fairlead.dev/platform/hub"
 	"fairlead.dev/platform/retry"
 )
 
@@ -43,7 +43,7 @@ const (
 // Reporter keeps the states and sends them. A Reporter is safe for concurrent use.
 type Reporter struct {
 	dir          string
-	distributors *hub.Distributors
+	distributors *deliveryclient.Distributors
 	log          *slog.Logger
 	now          func() time.Time
 	wake         chan struct{}
@@ -70,7 +70,7 @@ func passes(phase deliveryv1.Phase) bool {
 }
 
 // Open reads what an earlier run left: its unacknowledged reports are sent, and counting goes on above it.
-func Open(dir string, distributors *hub.Distributors, metrics prometheus.Registerer, log *slog.Logger) (*Reporter, error) {
+func Open(dir string, distributors *deliveryclient.Distributors, metrics prometheus.Registerer, log *slog.Logger) (*Reporter, error) {
 	if err := durable.Sweep(dir); err != nil {
 		return nil, err
 	}
@@ -319,7 +319,7 @@ func (r *Reporter) pending() (reports []*deliveryv1.ServiceReport, held time.Dur
 // report does not hold back the others.
 func (r *Reporter) send(ctx context.Context, reports []*deliveryv1.ServiceReport) error {
 	var answer *deliveryv1.ReportResponse
-	err := r.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) error {
+	err := r.distributors.Try(ctx, func(ctx context.Context, one deliveryclient.Distributor) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		var err error

@@ -19,7 +19,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/services/agent/internal/report"
 )
 
@@ -78,7 +78,7 @@ func (r *receiver) await(t *testing.T, service, message string) *deliveryv1.Serv
 	}
 }
 
-func newReceiver(t *testing.T) (*receiver, *hub.Distributors) {
+func newReceiver(t *testing.T) (*receiver, *deliveryclient.Distributors) {
 	t.Helper()
 	r := &receiver{
 		got: map[string]*deliveryv1.ServiceReport{}, durable: map[string]uint64{}, changed: make(chan struct{}, 1),
@@ -87,12 +87,12 @@ func newReceiver(t *testing.T) (*receiver, *hub.Distributors) {
 	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(r))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	distributors := hub.New(server.Client(), nil)
+	distributors := deliveryclient.New(server.Client(), nil)
 	distributors.Set([]string{server.URL})
 	return r, distributors
 }
 
-func open(t *testing.T, dir string, distributors *hub.Distributors) *report.Reporter {
+func open(t *testing.T, dir string, distributors *deliveryclient.Distributors) *report.Reporter {
 	t.Helper()
 	r, err := report.Open(dir, distributors, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"fairlead.dev/services/agent/internal/bounds"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -28,7 +28,7 @@ func (b *Builder) checkBounds(ctx context.Context) error {
 		if why == "" {
 			continue
 		}
-		problems = append(problems, &manifest.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
+		problems = append(problems, &kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
 			"%s: project %q does not allow %s. Take it out, or have the project allow it", item.Key, b.Rules.GetProject(), why)})
 		if len(problems) == maxMistakes {
 			break

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/set"
 )
 
@@ -110,7 +110,7 @@ func TestBoundsOfAProject(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Discard()
-		reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+		reader := kubeyaml.NewReader(func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
 			return b.Add(t.Context(), obj, at)
 		}, nil)
 		reader.Read("apps/a.yaml", []byte(test.text))

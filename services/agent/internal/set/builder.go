@@ -21,7 +21,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/services/agent/internal/cluster"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -127,16 +127,16 @@ func (b *Builder) writeBytes(data []byte) error {
 	return nil
 }
 
-// Add takes an object, which must not be used after. A *manifest.Error is a mistake in it.
-func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position) error {
+// Add takes an object, which must not be used after. A *kubeyaml.Error is a mistake in it.
+func (b *Builder) Add(ctx context.Context, obj *unstructured.Unstructured, at kubeyaml.Position) error {
 	return b.addObject(ctx, obj, at, func(wishes object.Wishes) object.Wishes { return wishes })
 }
 
 // addObject takes an object whose annotations' wishes are changed by wish.
-func (b *Builder) addObject(ctx context.Context, obj *unstructured.Unstructured, at manifest.Position, wish func(object.Wishes) object.Wishes) error {
+func (b *Builder) addObject(ctx context.Context, obj *unstructured.Unstructured, at kubeyaml.Position, wish func(object.Wishes) object.Wishes) error {
 	wishes, err := object.WishesOf(obj.GetAnnotations())
 	if err != nil {
-		return &manifest.Error{Position: at, Line: at.Line, Problem: err.Error()}
+		return &kubeyaml.Error{Position: at, Line: at.Line, Problem: err.Error()}
 	}
 	wishes = wish(wishes)
 	isHook := wishes.Hook
@@ -170,7 +170,7 @@ func (b *Builder) addObject(ctx context.Context, obj *unstructured.Unstructured,
 	}
 	if obj.GetGenerateName() != "" {
 		if wishes.Hook == 0 {
-			return &manifest.Error{
+			return &kubeyaml.Error{
 				Position: at, Line: at.Line,
 				Problem: obj.GetKind() + ": metadata.generateName would make a new object at every apply. Give it a metadata.name, or make it a hook",
 			}
@@ -224,7 +224,7 @@ func (b *Builder) AddNamespace(ctx context.Context, wanted *deliveryv1.CreateNam
 	if len(wanted.GetLabels()) > 0 {
 		obj.SetLabels(maps.Clone(wanted.GetLabels()))
 	}
-	return b.addObject(ctx, obj, manifest.Position{File: namespaceAt}, func(wishes object.Wishes) object.Wishes {
+	return b.addObject(ctx, obj, kubeyaml.Position{File: namespaceAt}, func(wishes object.Wishes) object.Wishes {
 		if !wanted.GetOwn() {
 			wishes.Flags |= object.MakeOnce
 		}
@@ -233,7 +233,7 @@ func (b *Builder) AddNamespace(ctx context.Context, wanted *deliveryv1.CreateNam
 }
 
 // Hold adds an object of the service that stays in the cluster as it is, unless the set has it anyway. Its content is not sent.
-func (b *Builder) Hold(ctx context.Context, ref object.Ref, at manifest.Position) error {
+func (b *Builder) Hold(ctx context.Context, ref object.Ref, at kubeyaml.Position) error {
 	if slices.ContainsFunc(b.items, func(item Item) bool {
 		return item.Group == ref.Group && item.Kind == ref.Kind && item.Name == ref.Name &&
 			(item.Namespace == ref.Namespace || item.bare && ref.Namespace == b.Namespace)
@@ -251,8 +251,8 @@ func (b *Builder) Hold(ctx context.Context, ref object.Ref, at manifest.Position
 // appendItem adds an item: a hook once for each of its moments, as hooks that share a name.
 func (b *Builder) appendItem(item Item) error {
 	moments := item.Hook.Moments()
-	if len(b.items)+len(moments) > manifest.MaxDocuments {
-		return &manifest.Error{Position: item.Position, Problem: fmt.Sprintf("the service has more than %d objects. Split it", manifest.MaxDocuments)}
+	if len(b.items)+len(moments) > kubeyaml.MaxDocuments {
+		return &kubeyaml.Error{Position: item.Position, Problem: fmt.Sprintf("the service has more than %d objects. Split it", kubeyaml.MaxDocuments)}
 	}
 	for _, item.Hook = range moments {
 		b.items = append(b.items, item)
@@ -276,7 +276,7 @@ func (b *Builder) After(last *Set) error {
 }
 
 // Copy adds what the text at this position gave in the set before. False: it has to be read.
-func (b *Builder) Copy(ctx context.Context, at manifest.Position) (bool, error) {
+func (b *Builder) Copy(ctx context.Context, at kubeyaml.Position) (bool, error) {
 	items := b.before[at.Text]
 	if len(items) == 0 || b.silent {
 		return false, nil
@@ -358,12 +358,12 @@ func (b *Builder) writeContent(item Item, data []byte) (Item, error) {
 	at := item.Position
 	switch {
 	case len(data) > maxObject:
-		return Item{}, &manifest.Error{
+		return Item{}, &kubeyaml.Error{
 			Position: at, Line: at.Line,
 			Problem: fmt.Sprintf("%s has %d bytes, more than the %d that any cluster takes", item.Key, len(data), maxObject),
 		}
 	case b.at+int64(len(data)) > MaxContent:
-		return Item{}, &manifest.Error{Position: at, Problem: fmt.Sprintf("the service's objects have more than %d bytes. Split it", MaxContent)}
+		return Item{}, &kubeyaml.Error{Position: at, Problem: fmt.Sprintf("the service's objects have more than %d bytes. Split it", MaxContent)}
 	}
 	item.at, item.size = b.at, int32(len(data))
 	return item, b.writeBytes(data)
@@ -562,7 +562,7 @@ func (b *Builder) checkTwins() error {
 			seen[item.Key] = i
 			continue
 		}
-		problems = append(problems, &manifest.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
+		problems = append(problems, &kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
 			"%s is there twice, first in %s. Remove one", item.Key, b.items[first].Position)})
 		if len(problems) == maxMistakes {
 			break

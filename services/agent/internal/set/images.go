@@ -6,14 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"fairlead.dev/platform/agentconfig"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 )
 
 // ForeignImageError is an image that the agent's configuration lets no service pull. The error is no mistake of the folder: the configuration
 // may be another one soon.
 type ForeignImageError struct {
-	At    manifest.Position
+	At    kubeyaml.Position
 	Of    string // the object
 	Image string
 }
@@ -23,7 +23,7 @@ func (e *ForeignImageError) Error() string {
 }
 
 // noteForeign notes the images of an object that may not be pulled.
-func (b *Builder) noteForeign(obj *unstructured.Unstructured, at manifest.Position) {
+func (b *Builder) noteForeign(obj *unstructured.Unstructured, at kubeyaml.Position) {
 	if len(b.Registries) == 0 {
 		return
 	}

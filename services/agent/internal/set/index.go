@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -133,7 +133,7 @@ func parseItem(b []byte) (Item, []byte, error) {
 	r := reader{b: e}
 	item := Item{Ref: object.Ref{Key: object.Key{Group: r.readText()}, Version: r.readText()}}
 	item.Kind, item.Namespace, item.Name = r.readText(), r.readText(), r.readText()
-	item.Position = manifest.Position{File: r.readText(), Document: int(r.readNumber()), Item: int(r.readNumber()), Line: int(r.readNumber())}
+	item.Position = kubeyaml.Position{File: r.readText(), Document: int(r.readNumber()), Item: int(r.readNumber()), Line: int(r.readNumber())}
 	item.Sum, item.text = object.Sum(r.readFixed()), object.Sum(r.readFixed())
 	item.at, item.size = int64(r.readNumber()), int32(r.readNumber())
 	item.Wave, item.Timeout = int32(r.readSigned()), time.Duration(r.readSigned())

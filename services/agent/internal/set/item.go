@@ -3,7 +3,7 @@ package set
 import (
 	"time"
 
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -31,7 +31,7 @@ type Item struct {
 	// Depends are objects that have to be healthy before.
 	Depends []object.Key
 	// Position is where the object was written down.
-	Position manifest.Position
+	Position kubeyaml.Position
 
 	// at and size are where the set has the content.
 	at   int64

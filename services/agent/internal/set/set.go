@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"fairlead.dev/platform/durable"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -273,7 +273,7 @@ func (s *Set) JSON(item Item) ([]byte, error) {
 
 // Object reads an object as it is to be sent, and where it was written down. Fields of controllers are left out here, so
 // that sets of earlier agents are read in the same way.
-func (s *Set) Object(item Item) (*unstructured.Unstructured, manifest.Position, error) {
+func (s *Set) Object(item Item) (*unstructured.Unstructured, kubeyaml.Position, error) {
 	data, err := s.JSON(item)
 	if err != nil {
 		return nil, item.Position, err

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"fairlead.dev/services/agent/internal/cluster"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -59,14 +59,14 @@ func build(t *testing.T, store *set.Store, name, text string, last *set.Set) (*s
 		t.Fatal(err)
 	}
 	defer b.Discard()
-	var memo manifest.Memo
+	var memo kubeyaml.Memo
 	if last != nil {
 		if err := b.After(last); err != nil {
 			t.Fatal(err)
 		}
-		memo = func(at manifest.Position) (bool, error) { return b.Copy(t.Context(), at) }
+		memo = func(at kubeyaml.Position) (bool, error) { return b.Copy(t.Context(), at) }
 	}
-	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+	reader := kubeyaml.NewReader(func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
 		return b.Add(t.Context(), obj, at)
 	}, memo)
 	reader.Read("apps/a.yaml", []byte(text))
@@ -341,7 +341,7 @@ func TestDamagedSetIsNeverBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Discard()
-	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+	reader := kubeyaml.NewReader(func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
 		return b.Add(t.Context(), obj, at)
 	}, nil)
 	reader.Read("apps/a.yaml",
@@ -457,7 +457,7 @@ func FuzzSetIndex(f *testing.F) {
 	obj := &unstructured.Unstructured{
 		Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a"}},
 	}
-	if err := b.Add(f.Context(), obj, manifest.Position{File: "a.yaml"}); err != nil {
+	if err := b.Add(f.Context(), obj, kubeyaml.Position{File: "a.yaml"}); err != nil {
 		f.Fatal(err)
 	}
 	if _, err := b.Commit(f.Context()); err != nil {
@@ -538,7 +538,7 @@ func TestSetKnowsWhatItWasMadeFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
+		reader := kubeyaml.NewReader(func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
 			return b.Add(t.Context(), obj, at)
 		}, nil)
 		reader.Read("apps/a.yaml", []byte(text))

@@ -34,7 +34,7 @@ import (
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/set"
@@ -174,7 +174,7 @@ type Input struct {
 	Why string
 	// Mask takes secrets out of texts.
 	Mask func(string) string
-	// Set names the set of the tests, and Open opens it, rendered no earlier than since. A *manifest.Error is a mistake in the tests, and a
+	// Set names the set of the tests, and Open opens it, rendered no earlier than since. A *kubeyaml.Error is a mistake in the tests, and a
 	// *set.ForeignImageError an image that they may not pull.
 	Set  string
 	Open func(ctx context.Context, since time.Time) (*set.Set, error)
@@ -328,7 +328,7 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 	if patience.Err() != nil {
 		return 0, false
 	}
-	_, isMistake := errors.AsType[*manifest.Error](err)
+	_, isMistake := errors.AsType[*kubeyaml.Error](err)
 	if _, isForeign := errors.AsType[*set.ForeignImageError](err); isMistake || isForeign || err != nil && t.runner.Now().After(deadline) {
 		return t.finishRun(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, endSentence("The tests can't be read: "+err.Error()), nil)
 	}

@@ -22,8 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"fairlead.dev/services/agent/internal/access"
 	"fairlead.dev/services/agent/internal/cluster"
+	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -57,7 +57,7 @@ func (s *Self) Apply(ctx context.Context, obj *unstructured.Unstructured, dryRun
 	if dryRun || ref.Group != "apps" || ref.Kind != "StatefulSet" && ref.Kind != "Deployment" {
 		return s.Self.Apply(ctx, obj, dryRun)
 	}
-	own, err := s.Needs(access.Own(ctx), ref)
+	own, err := s.Needs(impersonate.Own(ctx), ref)
 	if err != nil {
 		return nil, fmt.Errorf("find out whether the agent itself runs by it: %w", err)
 	}
@@ -69,7 +69,7 @@ func (s *Self) Apply(ctx context.Context, obj *unstructured.Unstructured, dryRun
 
 // applyOwn sends the agent's own workload.
 func (s *Self) applyOwn(ctx context.Context, ref object.Ref, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	live, err := s.Get(access.Own(ctx), ref)
+	live, err := s.Get(impersonate.Own(ctx), ref)
 	if err != nil {
 		return nil, err
 	}
@@ -84,12 +84,12 @@ func (s *Self) applyOwn(ctx context.Context, ref object.Ref, obj *unstructured.U
 		if err != nil {
 			return nil, err
 		}
-		return answer, s.awaitWatcher(access.Own(ctx), watcher)
+		return answer, s.awaitWatcher(impersonate.Own(ctx), watcher)
 	}
 	if before, why, ok := strings.Cut(live.GetAnnotations()[wentBackAnnotation], " "); ok && before == sum {
 		return nil, refusal(fmt.Sprintf("the agent went back from this release of itself: %s. To try the same one again take the annotation %s off", why, wentBackAnnotation))
 	}
-	if err := s.startWatcher(access.Own(ctx), watcher, live, sum); err != nil {
+	if err := s.startWatcher(impersonate.Own(ctx), watcher, live, sum); err != nil {
 		return nil, err
 	}
 	if _, err := s.Self.Apply(ctx, obj, false); err != nil {

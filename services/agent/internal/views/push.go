@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/retry"
 )
 
@@ -33,7 +33,7 @@ const (
 // concurrent use.
 type Pusher struct {
 	view         *View
-	distributors *hub.Distributors
+	distributors *deliveryclient.Distributors
 	log          *slog.Logger
 	wake         chan struct{} // capacity 1: the hub wants the whole view
 	bytes        prometheus.Counter
@@ -51,7 +51,7 @@ type Pusher struct {
 }
 
 // NewPusher returns a pusher of a view; Run pushes.
-func NewPusher(v *View, distributors *hub.Distributors, metrics prometheus.Registerer, log *slog.Logger) *Pusher {
+func NewPusher(v *View, distributors *deliveryclient.Distributors, metrics prometheus.Registerer, log *slog.Logger) *Pusher {
 	bytes := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fairlead_agent_view_pushed_bytes_total", Help: "Bytes of pushes of the cluster's view, before they are compressed.",
 	})
@@ -120,7 +120,7 @@ func (p *Pusher) push(ctx context.Context, backoff *retry.Backoff) (wait time.Du
 	}
 	p.bytes.Add(float64(proto.Size(request)))
 	var answer *deliveryv1.PushViewResponse
-	err := p.distributors.Try(ctx, func(ctx context.Context, one hub.Distributor) (err error) {
+	err := p.distributors.Try(ctx, func(ctx context.Context, one deliveryclient.Distributor) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		answer, err = one.Views.PushView(ctx, request)

@@ -23,7 +23,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
-	"fairlead.dev/platform/hub"
+	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/retry"
 )
 
@@ -111,7 +111,7 @@ func pushing(t *testing.T, now *time.Time) (*Pusher, *taker, *View) {
 	mux.Handle(deliveryv1connect.NewViewServiceHandler(h))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	distributors := hub.New(&http.Client{Transport: &http.Transport{}}, nil)
+	distributors := deliveryclient.New(&http.Client{Transport: &http.Transport{}}, nil)
 	distributors.Set([]string{server.URL})
 	v := New(Deps{
 		KubernetesVersion: func() string { return "v1.36.3" }, Now: func() time.Time { return *now },

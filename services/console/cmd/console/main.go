@@ -5,14 +5,14 @@ import (
 	"log/slog"
 	"os"
 
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console"
 )
 
 func main() {
 	var cfg console.Config
-	service.Main("console", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+	process.Main("console", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (process.Service, error) {
 		return console.New(cfg, console.Deps{Log: log, Telemetry: tel, Stderr: os.Stderr})
 	})
 }

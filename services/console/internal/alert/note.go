@@ -20,7 +20,7 @@ const (
 )
 
 // Acknowledge notes that somebody works on what an alert found, in one group or (empty) in all.
-func (k *Keeper) Acknowledge(ctx context.Context, a Alert, group, actor, reason string) error {
+func (k *Evaluator) Acknowledge(ctx context.Context, a Alert, group, actor, reason string) error {
 	note := Note{Author: actor, Reason: reason, Time: k.Now()}
 	return k.change(ctx, a, func(s *State) (events []store.Event, err error) {
 		found := false
@@ -52,7 +52,7 @@ func (n *Note) says(other Note) bool {
 }
 
 // Silence has an alert record nothing that begins until a time; zero: the silence ends.
-func (k *Keeper) Silence(ctx context.Context, a Alert, until time.Time, actor, reason string) error {
+func (k *Evaluator) Silence(ctx context.Context, a Alert, until time.Time, actor, reason string) error {
 	now := k.Now()
 	switch {
 	case until.IsZero():
@@ -82,7 +82,7 @@ func (k *Keeper) Silence(ctx context.Context, a Alert, until time.Time, actor, r
 }
 
 // change has what a person says change the state of an alert.
-func (k *Keeper) change(ctx context.Context, a Alert, do func(s *State) ([]store.Event, error)) error {
+func (k *Evaluator) change(ctx context.Context, a Alert, do func(s *State) ([]store.Event, error)) error {
 	for range tries {
 		is, err := k.standing(ctx)
 		if err != nil {

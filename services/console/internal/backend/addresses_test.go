@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/services/console/internal/backend"
 )
 
 // thisMachine allows what a console with --allow-addresses 127.0.0.0/8 does.
-func thisMachine() *addresses.Policy {
-	return addresses.NewPrivate([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
+func thisMachine() *dialpolicy.Policy {
+	return dialpolicy.NewPrivate([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})
 }
 
 // counted is a server on this machine that counts its requests.
@@ -33,7 +33,7 @@ func counted(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *atomic.I
 }
 
 // byAddress are backends of each kind that has an address.
-func byAddress(address string, allowed *addresses.Policy) map[string]func() (backend.Backend, error) {
+func byAddress(address string, allowed *dialpolicy.Policy) map[string]func() (backend.Backend, error) {
 	return map[string]func() (backend.Backend, error){
 		"vault": func() (backend.Backend, error) {
 			return backend.NewVault(backend.Vault{
@@ -71,7 +71,7 @@ func TestBackendsAreNotAskedAtSpecialAddresses(t *testing.T) {
 		"https://224.0.0.1":                      "multicast",
 		"https://169.254.169.254/latest/secrets": "metadata",
 	} {
-		for of, open := range byAddress(address, addresses.NewPrivate(nil)) {
+		for of, open := range byAddress(address, dialpolicy.NewPrivate(nil)) {
 			b, err := open()
 			if err == nil {
 				err = b.Check(t.Context())

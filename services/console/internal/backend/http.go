@@ -14,7 +14,7 @@ import (
 	"net/url"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 )
 
 const (
@@ -34,7 +34,7 @@ type api struct {
 
 // newAPI checks an address; allowed judges what is dialled. ca is PEM; empty: the authorities of the system. certs identify the client, if
 // there are some.
-func newAPI(address, ca string, allowed *addresses.Policy, certs ...tls.Certificate) (*api, error) {
+func newAPI(address, ca string, allowed *dialpolicy.Policy, certs ...tls.Certificate) (*api, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
 		return nil, errors.New("address: must be https://host[:port]") // the parser would quote what may be a password
@@ -65,7 +65,7 @@ func newAPI(address, ca string, allowed *addresses.Policy, certs ...tls.Certific
 }
 
 // route leads a transport through the proxy of the console's environment, which the operator chose, or to addresses that are allowed.
-func route(transport *http.Transport, base *url.URL, allowed *addresses.Policy) error {
+func route(transport *http.Transport, base *url.URL, allowed *dialpolicy.Policy) error {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
 	switch {
 	case err != nil:
@@ -75,15 +75,15 @@ func route(transport *http.Transport, base *url.URL, allowed *addresses.Policy) 
 		// The proxy resolves names, and may reach more than we do.
 		return refusedAddress(base, allowed.CheckHost(base.Hostname()))
 	}
-	dialer := &net.Dialer{Timeout: requestTimeout, Control: addresses.Control(allowed.Check)}
+	dialer := &net.Dialer{Timeout: requestTimeout, Control: dialpolicy.Control(allowed.Check)}
 	transport.DialContext = dialer.DialContext
 	return nil
 }
 
 // refusedAddress says what to do about an address that is not allowed. Other errors, and none, stay as they are.
 func refusedAddress(to *url.URL, err error) error {
-	if refused, ok := errors.AsType[*addresses.Refused](err); ok {
-		return fmt.Errorf("%s: %w, and the console must not connect there: correct the backend's address, or let the hub's operator add it to %s of the console", to.Host, refused, addresses.Flag)
+	if refused, ok := errors.AsType[*dialpolicy.Refused](err); ok {
+		return fmt.Errorf("%s: %w, and the console must not connect there: correct the backend's address, or let the hub's operator add it to %s of the console", to.Host, refused, dialpolicy.Flag)
 	}
 	return err
 }
@@ -132,7 +132,7 @@ func transport(ctx context.Context, to *url.URL, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if _, ok := errors.AsType[*addresses.Refused](err); ok {
+	if _, ok := errors.AsType[*dialpolicy.Refused](err); ok {
 		return refusedAddress(to, err)
 	}
 	if inner, ok := errors.AsType[*url.Error](err); ok {

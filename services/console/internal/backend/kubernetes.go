@@ -17,7 +17,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 )
 
 // serviceAccount is where Kubernetes puts the credentials of a pod.
@@ -33,7 +33,7 @@ type Kubernetes struct {
 	Namespaces  []string
 	Credentials map[string]string
 	// Addresses judges where Server, or that of the kubeconfig, leads to.
-	Addresses *addresses.Policy
+	Addresses *dialpolicy.Policy
 }
 
 type kubernetes struct {
@@ -76,7 +76,7 @@ func (k *kubernetes) useServiceAccount() error {
 		return strings.TrimSpace(string(token)), nil
 	}
 	// Kubernetes says where its API is, and not the backend's author.
-	anywhere := addresses.New([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")})
+	anywhere := dialpolicy.New([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")})
 	k.api, err = newAPI("https://"+net.JoinHostPort(host, port), string(ca), anywhere)
 	return err
 }

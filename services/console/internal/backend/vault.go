@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 )
 
 // Vault says where a KV engine of version 2 is. Credentials are token, or roleID and secretID, and ca.crt if need be.
@@ -19,7 +19,7 @@ type Vault struct {
 	Namespace   string
 	Credentials map[string]string
 	// Addresses judges where Address leads to.
-	Addresses *addresses.Policy
+	Addresses *dialpolicy.Policy
 }
 
 type vault struct {

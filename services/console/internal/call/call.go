@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
@@ -60,7 +60,7 @@ func Peer(ctx context.Context) string {
 	if !ok {
 		return ""
 	}
-	return addresses.Network(call.Peer().Addr)
+	return dialpolicy.Network(call.Peer().Addr)
 }
 
 type originKey struct{}

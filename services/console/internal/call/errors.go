@@ -14,13 +14,13 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
 	clusterviews "fairlead.dev/services/console/internal/views"
-	"fairlead.dev/services/console/internal/watch"
 )
 
 // Fail is the one place where errors become codes. An unexpected error is logged here, and its text is not shown: the
@@ -50,16 +50,16 @@ func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 		return connect.NewError(connect.CodeUnavailable, login.ErrAway)
 	case errors.Is(err, context.Canceled):
 		return connect.NewError(connect.CodeCanceled, context.Canceled)
-	case errors.Is(err, watch.ErrStopped):
-		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
-	case errors.Is(err, watch.ErrStale):
-		return connect.NewError(connect.CodeUnavailable, watch.ErrStale)
-	case errors.Is(err, live.ErrBegins):
-		return connect.NewError(connect.CodeUnavailable, live.ErrBegins)
+	case errors.Is(err, feed.ErrStopped):
+		return connect.NewError(connect.CodeUnavailable, feed.ErrStopped)
+	case errors.Is(err, feed.ErrStale):
+		return connect.NewError(connect.CodeUnavailable, feed.ErrStale)
+	case errors.Is(err, index.ErrBegins):
+		return connect.NewError(connect.CodeUnavailable, index.ErrBegins)
 	case errors.Is(err, clusterviews.ErrBegins):
 		return connect.NewError(connect.CodeUnavailable, clusterviews.ErrBegins)
-	case errors.Is(err, live.ErrBehind):
-		return connect.NewError(connect.CodeUnavailable, live.ErrBehind)
+	case errors.Is(err, index.ErrBehind):
+		return connect.NewError(connect.CodeUnavailable, index.ErrBehind)
 	case errors.Is(err, store.ErrUnavailable):
 		away.Failed(ctx, log, time.Now(), "requests are refused: the database does not answer", err)
 		return connect.NewError(connect.CodeUnavailable, errors.New("the catalog's database does not answer: try again later"))

@@ -16,12 +16,12 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/store"
-	"fairlead.dev/services/console/internal/watch"
 )
 
 // inside is what no caller reads: a driver's error has the address of the database, and more.
@@ -50,9 +50,9 @@ func TestEachErrorBecomesACodeAndTellsNothingOfTheInside(t *testing.T) {
 		"a login refused":    {err: &login.Refusal{Message: "not in a group"}, want: connect.CodeUnauthenticated, words: "not in a group"},
 		"no provider":        {err: fmt.Errorf("%w: %s", login.ErrAway, inside), want: connect.CodeUnavailable, words: login.ErrAway.Error(), logged: true},
 		"no database":        {err: fmt.Errorf("%w: %s", store.ErrUnavailable, inside), want: connect.CodeUnavailable, words: "try again later", logged: true},
-		"a stream that ends": {err: fmt.Errorf("%w: %s", watch.ErrStopped, inside), want: connect.CodeUnavailable, words: watch.ErrStopped.Error()},
-		"a stale list":       {err: fmt.Errorf("%w: %s", live.ErrBehind, inside), want: connect.CodeUnavailable, words: live.ErrBehind.Error()},
-		"a list that begins": {err: live.ErrBegins, want: connect.CodeUnavailable, words: live.ErrBegins.Error()},
+		"a stream that ends": {err: fmt.Errorf("%w: %s", feed.ErrStopped, inside), want: connect.CodeUnavailable, words: feed.ErrStopped.Error()},
+		"a stale list":       {err: fmt.Errorf("%w: %s", index.ErrBehind, inside), want: connect.CodeUnavailable, words: index.ErrBehind.Error()},
+		"a list that begins": {err: index.ErrBegins, want: connect.CodeUnavailable, words: index.ErrBegins.Error()},
 		"no time":            {ctx: over, err: errors.New(inside), want: connect.CodeDeadlineExceeded, words: "deadline"},
 		"a caller that left": {err: fmt.Errorf("%s: %w", inside, context.Canceled), want: connect.CodeCanceled, words: "canceled"},
 		"a code already":     {err: connect.NewError(connect.CodeUnimplemented, errors.New("not here")), want: connect.CodeUnimplemented, words: "not here"},

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -36,7 +36,7 @@ func newOld(t *testing.T) *old {
 	}
 	ada := identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}}
 	o := &old{store: s, by: catalog.By{Identity: ada, Subject: ada.Subject()}}
-	o.Catalog = catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
+	o.Catalog = catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
 		return []catalog.Hook{catalog.Globals{Catalog: c}}
 	}})
 	source := catalog.Source{

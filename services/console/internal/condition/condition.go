@@ -12,8 +12,8 @@ import (
 // aboutPatience bounds a look at the database's size: the rest is known without it.
 const aboutPatience = 2 * time.Second
 
-// Keeper knows it. Its fields don't change.
-type Keeper struct {
+// Observer looks at how the hub is. Its fields do not change.
+type Observer struct {
 	Store *store.Store
 	// Database is how the store answers.
 	Database *pulse.Pulse
@@ -24,7 +24,7 @@ type Keeper struct {
 }
 
 // About is what is known of the database. Version and Bytes are zero while it is away.
-func (k *Keeper) About(ctx context.Context) store.About {
+func (k *Observer) About(ctx context.Context) store.About {
 	ctx, cancel := context.WithTimeout(ctx, aboutPatience)
 	defer cancel()
 	about, _ := k.Store.About(ctx) // the pulse says what is wrong

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
@@ -15,7 +15,7 @@ import (
 type Opener func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error)
 
 // OpenWith returns the opener of a console whose files are in dir (empty: it has none) and which connects to addresses that are allowed.
-func OpenWith(dir string, allowed *addresses.Policy) Opener {
+func OpenWith(dir string, allowed *dialpolicy.Policy) Opener {
 	return func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error) {
 		switch {
 		case spec.Kubernetes != nil:

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/postgrestest"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/backend/backendtest"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -66,7 +66,7 @@ func newResolver(t *testing.T, url string) *Resolver {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	var resolver *Resolver
-	catalog.New(rights.New(s,
+	catalog.New(authz.New(s,
 		nil), catalog.Deps{
 		Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
 			resolver = New(c, s, box)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -28,7 +28,7 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	log := slog.New(slog.DiscardHandler)
-	c := catalog.New(rights.New(s,
+	c := catalog.New(authz.New(s,
 		nil), catalog.Deps{
 		Store: s, Box: box, Log: log, Now: clock, Observer: &Recorder{Store: s, Log: log, Now: clock},
 	})

@@ -13,8 +13,8 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -33,7 +33,7 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 		now, said := begin, "web: The hold of user:ada (the sale) ends at "+
 			begin.Add(2*time.Hour).Format(time.RFC3339)+"."
 		clock := func() time.Time { return now }
-		c := catalog.New(rights.New(s,
+		c := catalog.New(authz.New(s,
 			nil), catalog.Deps{
 			Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock,
 			Observer: &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock},
@@ -132,7 +132,7 @@ func TestAFreezeEndsByTheClockAndIsAnnouncedBefore(t *testing.T) {
 		now := begin
 		clock := func() time.Time { return now }
 		recorder := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: clock}
-		c := catalog.New(rights.New(s,
+		c := catalog.New(authz.New(s,
 			nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Now: clock, Observer: recorder})
 		ctx, by := t.Context(), catalog.By{
 			Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -91,7 +91,7 @@ const (
 )
 
 // Levels are the severities as filters have them.
-func levels() filter.Type { return filter.Levels("INFO", "WARNING", "ERROR") }
+func levels() query.Type { return query.Levels("INFO", "WARNING", "ERROR") }
 
 // Types are those of events that are recorded, as docs/events.md lists them.
 func Types() []string {
@@ -111,20 +111,20 @@ func Types() []string {
 }
 
 // Asked are the fields of a filter that a person writes now: a type that does not exist is a mistake there.
-func Asked() filter.Fields {
+func Asked() query.Fields {
 	out := Fields()
-	out["type"] = filter.OneOf(Types()...)
+	out["type"] = query.OneOf(Types()...)
 	return out
 }
 
 // Fields are those that events can be asked for. Any text may be a type: a kept filter may be of another version.
-func Fields() filter.Fields {
-	out := filter.Fields{"time": filter.Time, "severity": levels(), "count": filter.Number}
+func Fields() query.Fields {
+	out := query.Fields{"time": query.Time, "severity": levels(), "count": query.Number}
 	for _, name := range []string{
 		"id", "type", "project", "cluster", "service", "source", "message", "commit",
 		"digest", "actor", "sink", "globalservice", "alert", "group",
 	} {
-		out[name] = filter.Text
+		out[name] = query.Text
 	}
 	return out
 }
@@ -132,9 +132,9 @@ func Fields() filter.Fields {
 // Row is an event for filters.
 type Row struct{ *consolev1.Event }
 
-// Field implements filter.Row.
-func (r Row) Field(name string) (filter.Value, bool) {
-	text := func(s string) (filter.Value, bool) { return filter.Value{Text: s}, s != "" }
+// Field implements query.Row.
+func (r Row) Field(name string) (query.Value, bool) {
+	text := func(s string) (query.Value, bool) { return query.Value{Text: s}, s != "" }
 	switch name {
 	case "id":
 		return text(r.GetId())
@@ -167,11 +167,11 @@ func (r Row) Field(name string) (filter.Value, bool) {
 	case "severity":
 		return text(SeverityName(r.GetSeverity()))
 	case "time":
-		return filter.Value{Number: r.GetTime().AsTime().UnixMicro()}, true
+		return query.Value{Number: r.GetTime().AsTime().UnixMicro()}, true
 	case "count":
-		return filter.Value{Number: int64(r.GetCount())}, r.GetCount() != 0
+		return query.Value{Number: int64(r.GetCount())}, r.GetCount() != 0
 	}
-	return filter.Value{}, false
+	return query.Value{}, false
 }
 
 // SeverityName is how people write a severity.

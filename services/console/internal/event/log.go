@@ -9,8 +9,8 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/filter"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -33,13 +33,13 @@ var ErrGone = errors.New("what happened behind this place is not kept any more: 
 // Log is the events of one installation.
 type Log struct {
 	store  *store.Store
-	viewer live.Viewer
+	viewer index.Viewer
 	now    func() time.Time
 	tail   *tail
 }
 
 // NewLog returns the events in a store, which tells it of new ones. Run reads them for followers.
-func NewLog(s *store.Store, viewer live.Viewer, now func() time.Time) *Log {
+func NewLog(s *store.Store, viewer index.Viewer, now func() time.Time) *Log {
 	return &Log{store: s, viewer: viewer, now: now, tail: newTail(s)}
 }
 
@@ -58,8 +58,8 @@ type Page struct {
 	Resume string
 }
 
-func parse(question string) (*filter.Expr, error) {
-	expr, err := filter.Parse(question, Asked())
+func parse(question string) (*query.Expr, error) {
+	expr, err := query.Parse(question, Asked())
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
@@ -67,7 +67,7 @@ func parse(question string) (*filter.Expr, error) {
 }
 
 // query is what of a filter the database can answer.
-func query(expr *filter.Expr, now time.Time) (q store.EventQuery) {
+func eventQuery(expr *query.Expr, now time.Time) (q store.EventQuery) {
 	q.Type, _ = expr.Needs("type")
 	q.Cluster, _ = expr.Needs("cluster")
 	q.Service, _ = expr.Needs("service")
@@ -102,7 +102,7 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 		}
 		page.Resume = strconv.FormatInt(end, 10)
 		for read, looked := 0, 0; read < maxRead && looked < maxLooked; {
-			rows, more, err := v.EventsBefore(ctx, query(expr, now), before, readRows)
+			rows, more, err := v.EventsBefore(ctx, eventQuery(expr, now), before, readRows)
 			if err != nil {
 				return err
 			}
@@ -137,7 +137,7 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 }
 
 // fitting is what of an event is asked for and may be seen; nil: nothing is. looked is as of Narrow.
-func fitting(e Told, expr *filter.Expr, sees live.Sees, now time.Time) (shown *consolev1.Event, looked int) {
+func fitting(e Told, expr *query.Expr, sees index.Sees, now time.Time) (shown *consolev1.Event, looked int) {
 	return e.Narrow(func(e *consolev1.Event) (is, sure bool) {
 		is, sure = Whole(expr, e, now)
 		return is, sure && (!is || sees == nil)
@@ -146,7 +146,7 @@ func fitting(e Told, expr *filter.Expr, sees live.Sees, now time.Time) (shown *c
 
 // fits says whether an event is asked for, and may be seen by who asks: that of a service, cluster, source and so on by
 // whoever sees that, any other by who sees all.
-func fits(e *consolev1.Event, expr *filter.Expr, sees live.Sees, now time.Time) bool {
+func fits(e *consolev1.Event, expr *query.Expr, sees index.Sees, now time.Time) bool {
 	if !expr.Match(Row{e}, now) {
 		return false
 	}
@@ -222,7 +222,7 @@ func (l *Log) Follow(ctx context.Context, question, resume string, send func(eve
 }
 
 // chosen are those that are asked for and may be seen.
-func (l *Log) chosen(ctx context.Context, expr *filter.Expr, list []entry) (events []*consolev1.Event, err error) {
+func (l *Log) chosen(ctx context.Context, expr *query.Expr, list []entry) (events []*consolev1.Event, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -262,7 +262,7 @@ func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 }
 
 // after reads what is behind a number, and says up to where that is everything, and whether there may be more.
-func (l *Log) after(ctx context.Context, expr *filter.Expr, at int64) (events []*consolev1.Event, next int64, more bool, err error) {
+func (l *Log) after(ctx context.Context, expr *query.Expr, at int64) (events []*consolev1.Event, next int64, more bool, err error) {
 	sees, err := l.viewer.Viewer(ctx, false)
 	if err != nil {
 		return nil, at, false, err
@@ -276,7 +276,7 @@ func (l *Log) after(ctx context.Context, expr *filter.Expr, at int64) (events []
 		if next = end; err != nil || end == at {
 			return err
 		}
-		rows, more, err = v.EventsAfter(ctx, query(expr, l.now()), at, readRows)
+		rows, more, err = v.EventsAfter(ctx, eventQuery(expr, l.now()), at, readRows)
 		return err
 	})
 	if err != nil {

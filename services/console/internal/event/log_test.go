@@ -12,7 +12,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/postgrestest"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 type seesAll struct{}
 
-func (seesAll) Viewer(context.Context, bool) (live.Sees, error) { return nil, nil }
+func (seesAll) Viewer(context.Context, bool) (index.Sees, error) { return nil, nil }
 
 // openLog is the log of a console that runs.
 func openLog(t *testing.T, url string) (*Log, *store.Store) {

@@ -15,7 +15,7 @@ import (
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -485,8 +485,8 @@ func service(r store.Resource) (s catalog.Service, l levers, err error) {
 // maxWaiting is how many events about clusters wait for the database.
 const maxWaiting = 10_000
 
-// Saw implements live.Presence.
-func (r *Recorder) Saw(ctx context.Context, seen []live.Sighting) {
+// Saw implements index.Presence.
+func (r *Recorder) Saw(ctx context.Context, seen []index.Sighting) {
 	now := r.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -508,7 +508,7 @@ func (r *Recorder) Saw(ctx context.Context, seen []live.Sighting) {
 	r.waiting = nil
 }
 
-func sighted(s live.Sighting, now time.Time) (out []store.Event) {
+func sighted(s index.Sighting, now time.Time) (out []store.Event) {
 	status := s.Cluster.Status
 	tell := func(e *consolev1.Event, since time.Time) {
 		if now.Sub(since) > store.EventsKeep {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -271,8 +271,8 @@ type common struct {
 	differs bool
 }
 
-// Field implements filter.Row.
-func (c *common) Field(name string) (filter.Value, bool) {
+// Field implements query.Row.
+func (c *common) Field(name string) (query.Value, bool) {
 	switch name {
 	case "type", "severity", "time", "project", "source", "actor", "sink", "globalservice":
 	default:
@@ -282,7 +282,7 @@ func (c *common) Field(name string) (filter.Value, bool) {
 }
 
 // Whole tells whether a question is answered the same for all services of an event, and how.
-func Whole(expr *filter.Expr, e *consolev1.Event, now time.Time) (fits, sure bool) {
+func Whole(expr *query.Expr, e *consolev1.Event, now time.Time) (fits, sure bool) {
 	row := &common{Row: Row{e}}
 	fits = expr.Match(row, now)
 	return fits, !row.differs

@@ -10,7 +10,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -86,7 +86,7 @@ func TestOfAnEventOfManyEachSeesItsOwn(t *testing.T) {
 		"service = s1-edge-2 AND count = 3":    "All 3 objects are healthy.",
 		"service = nobody":                     "",
 	} {
-		expr, err := filter.Parse(question, Fields())
+		expr, err := query.Parse(question, Fields())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -30,7 +30,7 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		}
 		console := func(s *store.Store) *catalog.Catalog {
 			told := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: time.Now}
-			return catalog.New(rights.New(s,
+			return catalog.New(authz.New(s,
 				nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Observer: told})
 		}
 		consoles := []*catalog.Catalog{console(s), nil}

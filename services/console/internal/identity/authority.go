@@ -19,7 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
@@ -278,7 +278,7 @@ func (a *Authority) VerifyFrom(remote, token string) (identity.Identity, error) 
 	if a.tokens.wasGood(hashToken(token)) {
 		return a.Verify(token)
 	}
-	peer := addresses.Network(remote)
+	peer := dialpolicy.Network(remote)
 	if a.throttle.wait(peer, a.now()) > 0 {
 		return identity.Identity{}, identity.ErrThrottled
 	}

@@ -19,10 +19,10 @@ import (
 	trail "fairlead.dev/platform/audit"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/outage"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -49,11 +49,11 @@ const (
 	maxLooks = 10
 )
 
-// Keeper keeps requests.
-type Keeper struct {
+// Desk keeps requests.
+type Desk struct {
 	Store   *store.Store
 	Catalog *catalog.Catalog
-	Rights  *rights.Keeper
+	Rights  *authz.Rules
 	Log     *slog.Logger
 	Now     func() time.Time
 }
@@ -65,7 +65,7 @@ type Ask struct {
 }
 
 // Request asks for access.
-func (k *Keeper) Request(ctx context.Context, by catalog.By, ask Ask) (r store.AccessRequest, err error) {
+func (k *Desk) Request(ctx context.Context, by catalog.By, ask Ask) (r store.AccessRequest, err error) {
 	if err := by.Identity.MayMake(platform.Right); err != nil {
 		return r, catalog.Refuse(catalog.Forbidden, "request access: %s", err)
 	}
@@ -114,7 +114,7 @@ func (k *Keeper) Request(ctx context.Context, by catalog.By, ask Ask) (r store.A
 }
 
 // role is the one that a request is about. Kubernetes' own names stand for the roles that come nearest.
-func (k *Keeper) role(ctx context.Context, name string) (string, error) {
+func (k *Desk) role(ctx context.Context, name string) (string, error) {
 	if access.IsBuiltin(name) {
 		return name, nil
 	}
@@ -132,7 +132,7 @@ func (k *Keeper) role(ctx context.Context, name string) (string, error) {
 }
 
 // Approve lends what a request asks for, from now on.
-func (k *Keeper) Approve(ctx context.Context, by catalog.By, id, reason string) (store.AccessRequest, error) {
+func (k *Desk) Approve(ctx context.Context, by catalog.By, id, reason string) (store.AccessRequest, error) {
 	return k.decide(ctx, by, id, func(ctx context.Context, tx *store.Tx, r *store.AccessRequest) error {
 		r.State, r.Until, r.Grant = store.RequestApproved, tx.Now().Add(r.For), "access-"+r.ID
 		r.Due, r.Decider, r.DecisionReason, r.DecideTime = r.Until, by.Subject, reason, tx.Now()
@@ -162,7 +162,7 @@ func (k *Keeper) Approve(ctx context.Context, by catalog.By, id, reason string) 
 }
 
 // Deny refuses what a request asks for.
-func (k *Keeper) Deny(ctx context.Context, by catalog.By, id, reason string) (store.AccessRequest, error) {
+func (k *Desk) Deny(ctx context.Context, by catalog.By, id, reason string) (store.AccessRequest, error) {
 	return k.decide(ctx, by, id, func(ctx context.Context, tx *store.Tx, r *store.AccessRequest) error {
 		r.State, r.Due, r.End = store.RequestDenied, time.Time{}, tx.Now()
 		r.Decider, r.DecisionReason, r.DecideTime = by.Subject, reason, tx.Now()
@@ -172,7 +172,7 @@ func (k *Keeper) Deny(ctx context.Context, by catalog.By, id, reason string) (st
 }
 
 // decide has a request that waits decided by who may.
-func (k *Keeper) decide(ctx context.Context, by catalog.By, id string,
+func (k *Desk) decide(ctx context.Context, by catalog.By, id string,
 	how func(context.Context, *store.Tx, *store.AccessRequest) error,
 ) (r store.AccessRequest, err error) {
 	if r, err = k.find(ctx, by, id); err != nil {
@@ -207,7 +207,7 @@ func over(r store.AccessRequest) error {
 }
 
 // mayDecide refuses to decide about one's own request, and about what the caller does not have for good.
-func (k *Keeper) mayDecide(ctx context.Context, by catalog.By, r store.AccessRequest) error {
+func (k *Desk) mayDecide(ctx context.Context, by catalog.By, r store.AccessRequest) error {
 	if err := by.Identity.MayMake(platform.Right); err != nil {
 		return catalog.Refuse(catalog.Forbidden, "access request %s: %s", r.ID, err)
 	}
@@ -226,7 +226,7 @@ func (k *Keeper) mayDecide(ctx context.Context, by catalog.By, r store.AccessReq
 }
 
 // sees tells whether the caller sees a request: their own, or one that they could decide about.
-func (k *Keeper) sees(ctx context.Context, who platform.Identity, r store.AccessRequest) (bool, error) {
+func (k *Desk) sees(ctx context.Context, who platform.Identity, r store.AccessRequest) (bool, error) {
 	if who.Subject() == r.Subject {
 		return true, nil
 	}
@@ -235,7 +235,7 @@ func (k *Keeper) sees(ctx context.Context, who platform.Identity, r store.Access
 }
 
 // find returns a request that the caller sees.
-func (k *Keeper) find(ctx context.Context, by catalog.By, id string) (r store.AccessRequest, err error) {
+func (k *Desk) find(ctx context.Context, by catalog.By, id string) (r store.AccessRequest, err error) {
 	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		r, err = v.AccessRequest(ctx, id)
 		return err
@@ -254,7 +254,7 @@ func (k *Keeper) find(ctx context.Context, by catalog.By, id string) (r store.Ac
 }
 
 // Revoke ends what is lent before its time, or takes back a request that waits.
-func (k *Keeper) Revoke(ctx context.Context, by catalog.By, id, reason string) (r store.AccessRequest, err error) {
+func (k *Desk) Revoke(ctx context.Context, by catalog.By, id, reason string) (r store.AccessRequest, err error) {
 	if r, err = k.find(ctx, by, id); err != nil {
 		return r, err
 	}
@@ -276,7 +276,7 @@ func (k *Keeper) Revoke(ctx context.Context, by catalog.By, id, reason string) (
 }
 
 // end removes the grant of a request that is over. An administrator may have removed it before.
-func (k *Keeper) end(ctx context.Context, tx *store.Tx, by catalog.By, r *store.AccessRequest) error {
+func (k *Desk) end(ctx context.Context, tx *store.Tx, by catalog.By, r *store.AccessRequest) error {
 	r.Due, r.End = time.Time{}, tx.Now()
 	if r.Grant == "" {
 		return nil
@@ -295,7 +295,7 @@ func (k *Keeper) end(ctx context.Context, tx *store.Tx, by catalog.By, r *store.
 }
 
 // put keeps a request, with its entry in the audit trail.
-func (k *Keeper) put(ctx context.Context, tx *store.Tx, by catalog.By, r store.AccessRequest, action, reason string) error {
+func (k *Desk) put(ctx context.Context, tx *store.Tx, by catalog.By, r store.AccessRequest, action, reason string) error {
 	if err := tx.PutAccessRequest(ctx, r, tx.Now().Add(-KeptFor)); err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func (k *Keeper) put(ctx context.Context, tx *store.Tx, by catalog.By, r store.A
 }
 
 // List returns a page of the requests that the caller sees, the newest first, and the token of the next one.
-func (k *Keeper) List(ctx context.Context, by catalog.By, all bool, size int, before string) (out []store.AccessRequest, next string, err error) {
+func (k *Desk) List(ctx context.Context, by catalog.By, all bool, size int, before string) (out []store.AccessRequest, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
 	for range maxLooks {
 		var rows []store.AccessRequest
@@ -339,7 +339,7 @@ func (k *Keeper) List(ctx context.Context, by catalog.By, all bool, size int, be
 }
 
 // Run ends what is over until the context ends. Every console does so: the first one does it.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Desk) Run(ctx context.Context) error {
 	ticker := time.NewTicker(endEvery)
 	defer ticker.Stop()
 	var away outage.Outage
@@ -360,7 +360,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 // EndDue ends the requests whose time has come.
-func (k *Keeper) EndDue(ctx context.Context) error {
+func (k *Desk) EndDue(ctx context.Context) error {
 	for {
 		var due []store.AccessRequest
 		err := k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
@@ -378,7 +378,7 @@ func (k *Keeper) EndDue(ctx context.Context) error {
 	}
 }
 
-func (k *Keeper) endDue(ctx context.Context, id string) error {
+func (k *Desk) endDue(ctx context.Context, id string) error {
 	return k.Store.Write(ctx, clockAuthor, func(ctx context.Context, tx *store.Tx) error {
 		r, err := tx.AccessRequest(ctx, id)
 		if err != nil || r.Due.IsZero() || r.Due.After(k.now()) { // another console was first
@@ -400,7 +400,7 @@ func (k *Keeper) endDue(ctx context.Context, id string) error {
 }
 
 // now is the time as the database keeps it.
-func (k *Keeper) now() time.Time { return k.Now().UTC().Truncate(time.Microsecond) }
+func (k *Desk) now() time.Time { return k.Now().UTC().Truncate(time.Microsecond) }
 
 // identityOf is the user behind a subject.
 func identityOf(subject string) (platform.Identity, error) {

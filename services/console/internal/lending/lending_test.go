@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/lending"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -28,12 +28,12 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	keeper := rights.New(s, nil)
-	resources := catalog.New(keeper, catalog.Deps{
-		Store: s, Box: box, Log: log, Hooks: func(*catalog.Catalog) []catalog.Hook { return []catalog.Hook{keeper} },
+	rules := authz.New(s, nil)
+	resources := catalog.New(rules, catalog.Deps{
+		Store: s, Box: box, Log: log, Hooks: func(*catalog.Catalog) []catalog.Hook { return []catalog.Hook{rules} },
 	})
 	now := time.Now()
-	k := &lending.Keeper{Store: s, Catalog: resources, Rights: keeper, Log: log, Now: func() time.Time { return now }}
+	k := &lending.Desk{Store: s, Catalog: resources, Rights: rules, Log: log, Now: func() time.Time { return now }}
 	person := func(name string, groups ...string) (context.Context, catalog.By) {
 		id := identity.Identity{Kind: identity.KindUser, Name: name, Groups: groups}
 		return identity.NewContext(t.Context(), id), catalog.By{Identity: id, Subject: id.Subject()}

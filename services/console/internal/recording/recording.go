@@ -14,9 +14,9 @@ import (
 	"fairlead.dev/platform/hubsecret"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/outage"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -41,10 +41,10 @@ const (
 	maxLooks = 10
 )
 
-// Deps are what a keeper needs.
+// Deps are what an Archive needs.
 type Deps struct {
 	Store    *store.Store
-	Rights   *rights.Keeper
+	Rights   *authz.Rules
 	Secret   *hubsecret.File
 	Accesses *audit.Accesses
 	Log      *slog.Logger
@@ -55,18 +55,18 @@ type Deps struct {
 	Now func() time.Time
 }
 
-// Keeper keeps recordings.
-type Keeper struct {
+// Archive keeps recordings.
+type Archive struct {
 	Deps
 
 	batch    batch
 	trimming chan struct{} // full while a call removes recordings; a channel, since the wait for it ends with the context
 }
 
-// New returns a keeper of recordings.
-func New(d Deps) *Keeper { return &Keeper{Deps: d, trimming: make(chan struct{}, 1)} }
+// New returns an archive of recordings.
+func New(d Deps) *Archive { return &Archive{Deps: d, trimming: make(chan struct{}, 1)} }
 
-func (k *Keeper) now() time.Time {
+func (k *Archive) now() time.Time {
 	if k.Now == nil {
 		return time.Now()
 	}
@@ -74,7 +74,7 @@ func (k *Keeper) now() time.Time {
 }
 
 // bounds are those of now.
-func (k *Keeper) bounds() store.RecordingBounds {
+func (k *Archive) bounds() store.RecordingBounds {
 	now := k.now()
 	return store.RecordingBounds{
 		One: MaxBytes, Person: k.Bytes / personShare, All: k.Bytes,
@@ -86,7 +86,7 @@ func (k *Keeper) bounds() store.RecordingBounds {
 func contextOf(id string, sequence int64) []byte { return fmt.Appendf(nil, "%s/%d", id, sequence) }
 
 // Begin makes an empty recording.
-func (k *Keeper) Begin(ctx context.Context, r store.Recording) error {
+func (k *Archive) Begin(ctx context.Context, r store.Recording) error {
 	if r.Begin.IsZero() {
 		r.Begin = k.now()
 	}
@@ -94,7 +94,7 @@ func (k *Keeper) Begin(ctx context.Context, r store.Recording) error {
 }
 
 // Append adds a piece to a recording.
-func (k *Keeper) Append(ctx context.Context, id string, sequence int64, data []byte, end bool, incomplete string) error {
+func (k *Archive) Append(ctx context.Context, id string, sequence int64, data []byte, end bool, incomplete string) error {
 	p := store.RecordingPiece{ID: id, Piece: store.Piece{Sequence: sequence}, Bytes: int64(len(data)), End: end, Incomplete: incomplete}
 	if len(data) > 0 {
 		var err error
@@ -111,7 +111,7 @@ func (k *Keeper) Append(ctx context.Context, id string, sequence int64, data []b
 
 // withRoom removes recordings when there is no room, and tries again. While another call removes them, this one waits for it: a shell that has to be recorded is
 // refused for good when there is no room. write is over when the wait begins, so nothing that the other call needs is held.
-func (k *Keeper) withRoom(ctx context.Context, write func() error) error {
+func (k *Archive) withRoom(ctx context.Context, write func() error) error {
 	if err := write(); !errors.Is(err, store.ErrAllFull) {
 		return err
 	}
@@ -129,7 +129,7 @@ func (k *Keeper) withRoom(ctx context.Context, write func() error) error {
 }
 
 // beginTrim waits until no other call removes recordings.
-func (k *Keeper) beginTrim(ctx context.Context) error {
+func (k *Archive) beginTrim(ctx context.Context) error {
 	select {
 	case k.trimming <- struct{}{}:
 		return nil
@@ -138,10 +138,10 @@ func (k *Keeper) beginTrim(ctx context.Context) error {
 	}
 }
 
-func (k *Keeper) endTrim() { <-k.trimming }
+func (k *Archive) endTrim() { <-k.trimming }
 
 // refusal is what keeps a recording from growing in words.
-func (k *Keeper) refusal(id, subject string, err error) error {
+func (k *Archive) refusal(id, subject string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return catalog.Refuse(catalog.NotFound, "recording %q does not exist", id)
@@ -159,13 +159,13 @@ func (k *Keeper) refusal(id, subject string, err error) error {
 }
 
 // sees tells whether the caller may view a recording. To be the recorded person gives no right to view it.
-func (k *Keeper) sees(ctx context.Context, who platform.Identity, r store.Recording) (bool, error) {
+func (k *Archive) sees(ctx context.Context, who platform.Identity, r store.Recording) (bool, error) {
 	decision, err := k.Rights.Decide(ctx, who, access.View, access.Target{Kind: access.Recording, Name: r.ID, Cluster: r.Cluster})
 	return decision.Allowed, err
 }
 
 // List returns a page of the recordings that the caller may view, the newest first, and the token of the next one.
-func (k *Keeper) List(ctx context.Context, who platform.Identity, cluster, subject string, size int,
+func (k *Archive) List(ctx context.Context, who platform.Identity, cluster, subject string, size int,
 	before string,
 ) (out []store.Recording, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
@@ -198,7 +198,7 @@ func (k *Keeper) List(ctx context.Context, who platform.Identity, cluster, subje
 }
 
 // Read returns a part of a recording behind a sequence, and the sequence of its last piece; 0: there is nothing more.
-func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64) (r store.Recording, data []byte, next int64, err error) {
+func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int64) (r store.Recording, data []byte, next int64, err error) {
 	var pieces []store.Piece
 	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		if r, err = v.Recording(ctx, id); err != nil {
@@ -239,7 +239,7 @@ func (k *Keeper) Read(ctx context.Context, by catalog.By, id string, after int64
 }
 
 // withCut gives a recording of which its tunnel says nothing any more an end, and says why. Nothing of that is stored: a tunnel that reaches the console again goes on.
-func (k *Keeper) withCut(r store.Recording) store.Recording {
+func (k *Archive) withCut(r store.Recording) store.Recording {
 	if !r.End.IsZero() || k.now().Sub(r.Update) < cutAfter {
 		return r
 	}
@@ -253,7 +253,7 @@ func (k *Keeper) withCut(r store.Recording) store.Recording {
 }
 
 // trim removes recordings that are too old or too many. The caller has begun it.
-func (k *Keeper) trim(ctx context.Context) (removed int, err error) {
+func (k *Archive) trim(ctx context.Context) (removed int, err error) {
 	removed, err = k.Store.TrimRecordings(ctx, k.now().AddDate(0, 0, -k.Days), k.Bytes-k.Bytes/headroom, k.bounds(), k.removed)
 	if removed > 0 {
 		k.Log.InfoContext(ctx, "recordings removed", "recordings", removed)
@@ -262,7 +262,7 @@ func (k *Keeper) trim(ctx context.Context) (removed int, err error) {
 }
 
 // removed is the entry in the audit trail of a recording that was removed for room.
-func (k *Keeper) removed(at time.Time, r store.Recording) store.AuditEvent {
+func (k *Archive) removed(at time.Time, r store.Recording) store.AuditEvent {
 	return audit.Event(audit.Console(), at, audit.Act{
 		Action: "recording.removed", Resource: access.Recording, Name: r.ID, Cluster: r.Cluster, Reason: fmt.Sprintf(
 			"%s of %s in %s/%s, begun %s, %d bytes: recordings are at the bound of --recording-max-bytes, and those of this person that are older than %d days took the most",
@@ -271,7 +271,7 @@ func (k *Keeper) removed(at time.Time, r store.Recording) store.AuditEvent {
 }
 
 // Run removes recordings that are too old or too many, until the context ends.
-func (k *Keeper) Run(ctx context.Context) error {
+func (k *Archive) Run(ctx context.Context) error {
 	ticker := time.NewTicker(trimEvery)
 	defer ticker.Stop()
 	var away outage.Outage

@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// A call that finds no room while another one makes it gets that room, or ends with its context. The keeper has no
+// A call that finds no room while another one makes it gets that room, or ends with its context. The archive has no
 // store: it removes nothing here.
 func TestACallWaitsWhileAnotherMakesRoom(t *testing.T) {
 	t.Parallel()

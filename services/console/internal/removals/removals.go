@@ -19,8 +19,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Keeper holds removals and lets them go.
-type Keeper struct {
+// Desk holds removals and lets them go.
+type Desk struct {
 	Store *store.Store
 	Log   *slog.Logger
 }
@@ -35,7 +35,7 @@ type State struct {
 }
 
 // Hold has removals wait for a person. That they do already is no error.
-func (k *Keeper) Hold(ctx context.Context, reason string) error {
+func (k *Desk) Hold(ctx context.Context, reason string) error {
 	return k.Store.Write(ctx, "", func(ctx context.Context, tx *store.Tx) error {
 		begun, err := tx.HoldRemovals(ctx, reason)
 		if err == nil && begun {
@@ -47,7 +47,7 @@ func (k *Keeper) Hold(ctx context.Context, reason string) error {
 }
 
 // Record takes in what stays in clusters: all of each that is named.
-func (k *Keeper) Record(ctx context.Context, in map[string][]string) error {
+func (k *Desk) Record(ctx context.Context, in map[string][]string) error {
 	if none, err := k.noneHeld(ctx, in); err != nil || none {
 		return err // as agents come: nobody writes therefore
 	}
@@ -81,7 +81,7 @@ func (k *Keeper) Record(ctx context.Context, in map[string][]string) error {
 }
 
 // noneHeld says that nothing stays in any of these clusters, and that this is known.
-func (k *Keeper) noneHeld(ctx context.Context, in map[string][]string) (none bool, err error) {
+func (k *Desk) noneHeld(ctx context.Context, in map[string][]string) (none bool, err error) {
 	for _, services := range in {
 		if len(services) > 0 {
 			return false, nil
@@ -96,7 +96,7 @@ func (k *Keeper) noneHeld(ctx context.Context, in map[string][]string) (none boo
 }
 
 // State returns what is held.
-func (k *Keeper) State(ctx context.Context) (out State, err error) {
+func (k *Desk) State(ctx context.Context) (out State, err error) {
 	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) error {
 		out, err = state(ctx, v)
 		return err
@@ -129,7 +129,7 @@ func (s State) sum() string {
 }
 
 // Confirm lets go what an id names.
-func (k *Keeper) Confirm(ctx context.Context, by catalog.By, id string) error {
+func (k *Desk) Confirm(ctx context.Context, by catalog.By, id string) error {
 	return k.Store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
 		now, err := state(ctx, tx.View)
 		switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/platform/manifest"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
@@ -165,7 +165,7 @@ func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return manifest.YAML(m)
+	return catalogyaml.YAML(m)
 }
 
 // told is what people write down of a resource, with its secrets masked; of a value that is not that of before, this

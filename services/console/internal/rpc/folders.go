@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/manifest"
+	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
@@ -54,7 +54,7 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 	readable, all := problems.Without(objects)
 	for _, o := range readable {
 		o.Message.GetMetadata().Etag = "" // of when it was written to Git
-		r, err := manifest.Resource(o.Message)
+		r, err := catalogyaml.Resource(o.Message)
 		if err != nil {
 			out.Refusal = o.Problem("", err.Error()).String()
 			return out
@@ -75,7 +75,7 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 }
 
 // unreadable stands for the resources that problems are about, each once: what names them names something that is to come.
-func unreadable(problems manifest.Problems) (edits []catalog.Edit) {
+func unreadable(problems catalogyaml.Problems) (edits []catalog.Edit) {
 	seen := map[string]bool{"": true}
 	for _, p := range problems {
 		if seen[p.Ref] {
@@ -89,15 +89,15 @@ func unreadable(problems manifest.Problems) (edits []catalog.Edit) {
 }
 
 // declared reads files. Problems are with some of the objects, or with what is none; the error is about all.
-func declared(files []*consolev1.FolderFile) ([]*manifest.Object, manifest.Problems, error) {
-	var objects []*manifest.Object
-	var problems manifest.Problems
+func declared(files []*consolev1.FolderFile) ([]*catalogyaml.Object, catalogyaml.Problems, error) {
+	var objects []*catalogyaml.Object
+	var problems catalogyaml.Problems
 	collect := func(err error) {
-		if some, ok := errors.AsType[manifest.Problems](err); ok {
+		if some, ok := errors.AsType[catalogyaml.Problems](err); ok {
 			problems = append(problems, some...)
 		}
 	}
-	var reader manifest.Reader
+	var reader catalogyaml.Reader
 	for _, f := range files {
 		if reader.Stopped() {
 			break
@@ -108,7 +108,7 @@ func declared(files []*consolev1.FolderFile) ([]*manifest.Object, manifest.Probl
 			return nil, nil, fmt.Errorf("it declares more than %d resources: make several services of it, of a folder each", maxDeclared)
 		}
 	}
-	collect(manifest.Validate(objects))
+	collect(catalogyaml.Validate(objects))
 	if reader.Stopped() {
 		return nil, nil, problems
 	}
@@ -118,7 +118,7 @@ func declared(files []*consolev1.FolderFile) ([]*manifest.Object, manifest.Probl
 // located tells refusals by where they are written, with the problems of what could not be read. The first of edits are of objects, and those behind them of
 // what problems are about; refusals about what left the folder stand nowhere. Unless all problems say which resource they are about, a resource that seems
 // to be missing may be one of those.
-func located(objects []*manifest.Object, edits int, faults []catalog.Fault, problems manifest.Problems, all bool) string {
+func located(objects []*catalogyaml.Object, edits int, faults []catalog.Fault, problems catalogyaml.Problems, all bool) string {
 	problems = slices.Clone(problems)
 	var others []string
 	for _, f := range faults {

@@ -16,10 +16,10 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/store"
-	"fairlead.dev/services/console/internal/watch"
 )
 
 type heads struct{ Deps }
@@ -157,13 +157,13 @@ func (s *followers) Watch(ctx context.Context, req *consolev1.WatchRequest, stre
 	if err != nil {
 		return err
 	}
-	err = s.Hub.Stream(ctx, &watch.Follower{
+	err = s.Hub.Stream(ctx, &feed.Follower{
 		Token: req.GetResumeToken(), Kinds: kinds,
-		Send: func(e watch.Event) error { return s.sendEvent(e, req.GetKinds(), send) },
+		Send: func(e feed.Event) error { return s.sendEvent(e, req.GetKinds(), send) },
 	})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went, or the console drains: either way there is nothing to find in a log.
-		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
+		return connect.NewError(connect.CodeUnavailable, feed.ErrStopped)
 	}
 	return s.fail(ctx, err)
 }
@@ -183,11 +183,11 @@ func (s *followers) followed(kinds []consolev1.Kind) ([]store.Kind, error) {
 }
 
 // sendEvent sends an event as one or more messages.
-func (s *followers) sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
+func (s *followers) sendEvent(e feed.Event, kinds []consolev1.Kind, send func(*consolev1.WatchResponse) error) error {
 	switch e.Kind {
-	case watch.Heartbeat:
+	case feed.Heartbeat:
 		return send(&consolev1.WatchResponse{ResumeToken: e.Token, Revision: e.Seq, Removals: encodeRemovals(e.Removals), Event: &consolev1.WatchResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}})
-	case watch.Snapshot:
+	case feed.Snapshot:
 		if err := send(&consolev1.WatchResponse{Event: &consolev1.WatchResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{Kinds: kinds}}}); err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func (s *followers) sendEvent(e watch.Event, kinds []consolev1.Kind, send func(*
 			if c.Cursor == last {
 				return e.Token, e.Seq // the stream may be further, by changes that are old already, or not wanted
 			}
-			return watch.Token(c.Cursor), c.Cursor.Seq
+			return feed.Token(c.Cursor), c.Cursor.Seq
 		}, send)
 	}
 }

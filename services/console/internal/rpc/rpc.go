@@ -15,32 +15,32 @@ import (
 	"fairlead.dev/platform/server"
 	alerts "fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/kinds/alert"
 	"fairlead.dev/services/console/internal/kinds/backend"
 	"fairlead.dev/services/console/internal/kinds/serviceaccount"
 	"fairlead.dev/services/console/internal/kinds/sink"
 	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/lending"
-	"fairlead.dev/services/console/internal/live"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/recording"
 	"fairlead.dev/services/console/internal/removals"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/rpc/follow"
 	"fairlead.dev/services/console/internal/rpc/signin"
 	"fairlead.dev/services/console/internal/seal"
 	deliver "fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 	clusterviews "fairlead.dev/services/console/internal/views"
-	"fairlead.dev/services/console/internal/watch"
 )
 
 // Deps is what the handlers work with.
@@ -49,26 +49,26 @@ type Deps struct {
 	Kinds     descriptor.Table
 	Catalog   *catalog.Catalog
 	Authority *identity.Authority
-	Hub       *watch.Hub
-	Board     *live.Board
+	Hub       *feed.Feed
+	Board     *index.Index
 	Views     *clusterviews.Board
 	Events    *event.Log
 	Away      *outage.Outage // the database, as requests meet it
 	Audit     *audit.Log
 	Accesses  *audit.Accesses
-	Rights    *rights.Keeper
+	Rights    *authz.Rules
 	Provider  *login.Provider
 	Config    *config.Resolver
-	Removals  *removals.Keeper
-	Lending   *lending.Keeper
+	Removals  *removals.Desk
+	Lending   *lending.Desk
 	// Recordings are of shells.
-	Recordings *recording.Keeper
+	Recordings *recording.Archive
 	Sinks      *deliver.Deliverer
-	Alerts     *alerts.Keeper
+	Alerts     *alerts.Evaluator
 	// OpenBackend connects to backends that are only tried.
 	OpenBackend config.Opener
 	// Condition is how the hub is.
-	Condition *condition.Keeper
+	Condition *condition.Observer
 	// Store is backed up.
 	Store *store.Store
 	// Seal keeps what a browser holds for the console.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
@@ -55,7 +55,7 @@ type Deliverer struct {
 	Store   *store.Store
 	Catalog *catalog.Catalog
 	// Addresses that may be sent to.
-	Addresses *addresses.Policy
+	Addresses *dialpolicy.Policy
 	// Pages returns the address of the console's pages; empty, or nil: people reach it at none.
 	Pages func() string
 	// ID of this console among those of a database.

@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/platform/wildcard"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
-	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -135,7 +135,7 @@ func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error
 	if err := noEvents(spec); err != nil {
 		return refuse("%s", err)
 	}
-	if _, err := filter.Parse(spec.Filter, event.Asked()); err != nil {
+	if _, err := query.Parse(spec.Filter, event.Asked()); err != nil {
 		return refuse("spec.filter: %s", err)
 	}
 	for _, f := range []struct {

@@ -9,7 +9,7 @@ import (
 	"fairlead.dev/platform/wildcard"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
-	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -20,7 +20,7 @@ type matcher struct {
 	broken *failure
 	spec   catalog.SinkSpec
 	least  consolev1.Severity
-	expr   *filter.Expr
+	expr   *query.Expr
 	// earlier are those that the sink had before: what happened then has to fit them, too.
 	earlier []earlier
 }
@@ -48,7 +48,7 @@ func newMatcher(name string, spec catalog.SinkSpec) matcher {
 		m.least = consolev1.Severity_SEVERITY_WARNING
 	}
 	var err error
-	if m.expr, err = filter.Parse(spec.Filter, event.Fields()); err != nil {
+	if m.expr, err = query.Parse(spec.Filter, event.Fields()); err != nil {
 		m.broken = failed("spec.filter: %s", err)
 	}
 	return m

@@ -26,7 +26,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console/internal/catalog"
 )
@@ -79,7 +79,7 @@ func failed(format string, args ...any) *failure {
 
 // sender sends messages.
 type sender struct {
-	addresses *addresses.Policy
+	addresses *dialpolicy.Policy
 	now       func() time.Time
 }
 
@@ -179,8 +179,8 @@ func inBase64(text string) string { return base64.StdEncoding.EncodeToString([]b
 
 // reason is why there was no answer, without the URL.
 func reason(err error) string {
-	if refused, ok := errors.AsType[*addresses.Refused](err); ok {
-		return fmt.Sprintf("%s, and the console must not send there: correct the sink, or let the hub's operator add it to %s", refused, addresses.Flag)
+	if refused, ok := errors.AsType[*dialpolicy.Refused](err); ok {
+		return fmt.Sprintf("%s, and the console must not send there: correct the sink, or let the hub's operator add it to %s", refused, dialpolicy.Flag)
 	}
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		err = inner.Err
@@ -351,13 +351,13 @@ func (s *sender) dialListed(ctx context.Context, network, address string) (net.C
 			return err
 		}
 		if !s.addresses.Lists(a) {
-			return fmt.Errorf("http:// is only for addresses that %s of the console lists: use https://", addresses.Flag)
+			return fmt.Errorf("http:// is only for addresses that %s of the console lists: use https://", dialpolicy.Flag)
 		}
 		return nil
 	})
 }
 
 func (s *sender) dialJudged(ctx context.Context, network, address string, judge func(netip.Addr) error) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout, Control: addresses.Control(judge)}
+	d := net.Dialer{Timeout: dialTimeout, Control: dialpolicy.Control(judge)}
 	return d.DialContext(ctx, network, address)
 }

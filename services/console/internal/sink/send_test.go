@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/store"
@@ -141,7 +141,7 @@ func strange(t *testing.T) target {
 
 func newDeliverer() *Deliverer {
 	return &Deliverer{
-		Addresses: addresses.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Metrics: NewMetrics(),
+		Addresses: dialpolicy.New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Metrics: NewMetrics(),
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"fairlead.dev/platform/viewset"
-	"fairlead.dev/services/console/internal/filter"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -17,22 +17,22 @@ import (
 var figure = regexp.MustCompile(`[a-z][a-z0-9-]*(\.[A-Za-z0-9_-]+)+`)
 
 // Question is a filter over clusters and their figures that outlives the views of now.
-type Question struct{ expr *filter.Expr }
+type Question struct{ expr *query.Expr }
 
 // ParseQuestion reads a question. Any figure of a section that agents push may be in it: which figures there are depends on what goes on.
 func ParseQuestion(text string) (*Question, error) {
-	fields := live.Fields(store.KindCluster)
+	fields := index.Fields(store.KindCluster)
 	for _, name := range known() {
-		fields[name] = filter.Number
+		fields[name] = query.Number
 	}
 	pushed := sections()
 	for _, name := range figure.FindAllString(text, -1) {
 		section, _, _ := strings.Cut(name, ".")
 		if _, ofSet := viewset.NameOf(section); ofSet || slices.Contains(pushed, section) {
-			fields[name] = filter.Number
+			fields[name] = query.Number
 		}
 	}
-	expr, err := filter.Parse(text, fields)
+	expr, err := query.Parse(text, fields)
 	return &Question{expr}, err
 }
 
@@ -71,7 +71,7 @@ func (b *Board) Subjects(ctx context.Context) ([]Subject, error) {
 	return out, nil
 }
 
-// Doubts implements filter.Doubtful: a figure is known if the cluster is connected and its agent counts the whole section.
+// Doubts implements query.Doubtful: a figure is known if the cluster is connected and its agent counts the whole section.
 func (s Subject) Doubts(name string) bool {
 	if !isFigure(name) {
 		return false

@@ -18,7 +18,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/retry"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -33,7 +33,7 @@ const (
 
 // Rights say what a caller sees.
 type Rights interface {
-	Viewer(ctx context.Context, fresh bool) (live.Sees, error)
+	Viewer(ctx context.Context, fresh bool) (index.Sees, error)
 	// Reader tells at which clusters the caller may read the Kubernetes API; nil: at all.
 	Reader(ctx context.Context) (func(cluster string) bool, error)
 }
@@ -41,7 +41,7 @@ type Rights interface {
 // Deps is what a Board works with.
 type Deps struct {
 	Store    *store.Store
-	Clusters *live.Board
+	Clusters *index.Index
 	Rights   Rights
 	Log      *slog.Logger
 }
@@ -80,7 +80,7 @@ type refusal struct {
 }
 
 // of is what is known of a cluster, with mu held.
-func (b *Board) of(c live.Cluster) seen {
+func (b *Board) of(c index.Cluster) seen {
 	v := b.views[c.UID()]
 	switch {
 	case v == nil:

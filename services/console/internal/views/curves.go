@@ -16,7 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -310,7 +310,7 @@ func chosen(all []*seen, cluster, question string) ([]*seen, error) {
 		one, err := named(all, cluster)
 		return []*seen{one}, err
 	}
-	expr, err := filter.Parse(question, fieldsOf(all, question))
+	expr, err := query.Parse(question, fieldsOf(all, question))
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}

@@ -15,8 +15,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/filter"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
+	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -51,36 +51,36 @@ func known() []string {
 
 // seen is a cluster with its view, nil if there is none.
 type seen struct {
-	live.Cluster
+	index.Cluster
 	view    *view
 	refusal refusal
 }
 
-// Field implements filter.Row: figures, and what clusters can be asked for.
-func (s *seen) Field(name string) (filter.Value, bool) {
+// Field implements query.Row: figures, and what clusters can be asked for.
+func (s *seen) Field(name string) (query.Value, bool) {
 	if !isFigure(name) {
 		return s.Cluster.Field(name)
 	}
 	if s.view == nil {
-		return filter.Value{}, false
+		return query.Value{}, false
 	}
 	if strings.HasPrefix(name, reasonPrefix) {
 		i := slices.IndexFunc(s.view.reasons, func(r reason) bool { return r.figure == name })
 		if i < 0 {
-			return filter.Value{}, false
+			return query.Value{}, false
 		}
-		return filter.Value{Number: s.view.reasons[i].count}, true
+		return query.Value{Number: s.view.reasons[i].count}, true
 	}
 	n, ok := s.view.figures.get(name)
-	return filter.Value{Number: n}, ok
+	return query.Value{Number: n}, ok
 }
 
 // fieldsOf are the fields of clusters, the figures of known, and those others of the caller's views that the texts name. So nobody learns from an error the
 // figures of clusters that they do not see, and no agent can take a figure's place, or a label's: "labels." belongs to clusters' labels.
-func fieldsOf(all []*seen, texts ...string) filter.Fields {
-	out := live.Fields(store.KindCluster)
+func fieldsOf(all []*seen, texts ...string) query.Fields {
+	out := index.Fields(store.KindCluster)
 	for _, name := range known() {
-		out[name] = filter.Number
+		out[name] = query.Number
 	}
 	reasons := slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, reasonPrefix) })
 	looked := map[*names]bool{}
@@ -90,7 +90,7 @@ func fieldsOf(all []*seen, texts ...string) filter.Fields {
 		}
 		for _, r := range s.view.reasons {
 			if reasons && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.figure) }) {
-				out[r.figure] = filter.Number
+				out[r.figure] = query.Number
 			}
 		}
 		if looked[s.view.figures.names] {
@@ -102,7 +102,7 @@ func fieldsOf(all []*seen, texts ...string) filter.Fields {
 				continue
 			}
 			if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, name) }) {
-				out[name] = filter.Number
+				out[name] = query.Number
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func fieldsOf(all []*seen, texts ...string) filter.Fields {
 }
 
 // look returns the clusters that the caller sees, by name.
-func (b *Board) look(ctx context.Context, fresh bool) (all []*seen, sees live.Sees, err error) {
+func (b *Board) look(ctx context.Context, fresh bool) (all []*seen, sees index.Sees, err error) {
 	if sees, err = b.Rights.Viewer(ctx, fresh); err != nil {
 		return nil, nil, err
 	}
@@ -137,7 +137,7 @@ func (b *Board) look(ctx context.Context, fresh bool) (all []*seen, sees live.Se
 }
 
 // fitting are the clusters of all that fit; all is not to be used afterwards.
-func fitting(all []*seen, expr *filter.Expr) []*seen {
+func fitting(all []*seen, expr *query.Expr) []*seen {
 	now := time.Now()
 	return slices.DeleteFunc(all, func(s *seen) bool { return !expr.Match(s, now) })
 }
@@ -242,7 +242,7 @@ func named(all []*seen, cluster string) (*seen, error) {
 
 // visible are the rows of a section that the caller may see: with the right to read the Kubernetes API of the cluster all, else those that name nothing but
 // API groups, and services that the caller sees. Rows of services that are not meant for the agent's cluster are left out for all.
-func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees live.Sees, mayRead bool) (rows []*deliveryv1.ViewRow) {
+func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees index.Sees, mayRead bool) (rows []*deliveryv1.ViewRow) {
 	switch {
 	case namesAPIs(s.GetName()):
 		return s.GetRows()
@@ -264,21 +264,21 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 		return nil, err
 	}
 	fields := fieldsOf(all, req.GetFilter(), req.GetOrderBy())
-	expr, err := filter.Parse(req.GetFilter(), fields)
+	expr, err := query.Parse(req.GetFilter(), fields)
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
-	order, err := filter.ParseOrder(req.GetOrderBy(), fields)
+	order, err := query.ParseOrder(req.GetOrderBy(), fields)
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "order_by: %v", err)
 	}
-	question := filter.Question(req.GetFilter(), req.GetOrderBy())
-	after, err := filter.PlaceOf(req.GetPageToken(), question, len(order))
+	question := query.Question(req.GetFilter(), req.GetOrderBy())
+	after, err := query.PlaceOf(req.GetPageToken(), question, len(order))
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
 	}
 	fits := fitting(all, expr)
-	page := filter.PageOf(fits, order, after, cmp.Or(int(req.GetPageSize()), defaultPage))
+	page := query.PageOf(fits, order, after, cmp.Or(int(req.GetPageSize()), defaultPage))
 	out := &consolev1.ListClusterViewsResponse{
 		TotalSize: int32(len(fits)), Sums: sums(fits, req.GetGroupBy()), NextPageToken: page.Last.Token(question),
 	}
@@ -331,12 +331,12 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 	if err != nil {
 		return nil, err
 	}
-	expr, err := filter.Parse(req.GetFilter(), fieldsOf(all, req.GetFilter()))
+	expr, err := query.Parse(req.GetFilter(), fieldsOf(all, req.GetFilter()))
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
-	question := filter.Question(req.GetSection(), req.GetFilter(), req.GetNamespace(), req.GetService(), req.GetReason())
-	after, err := filter.PlaceOf(req.GetPageToken(), question, 1)
+	question := query.Question(req.GetSection(), req.GetFilter(), req.GetNamespace(), req.GetService(), req.GetReason())
+	after, err := query.PlaceOf(req.GetPageToken(), question, 1)
 	if err != nil {
 		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
 	}
@@ -373,7 +373,7 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 					Cluster: s.Name(), Row: r, Connected: s.Connected(), LastSeenTime: stamp(s.LastSeen()), UnfollowedTime: unfollowed,
 				})
 				if len(out.GetRows()) == most {
-					out.NextPageToken = (&filter.Place{Name: s.Name(), Values: []filter.Value{{Number: int64(i)}}}).Token(question)
+					out.NextPageToken = (&query.Place{Name: s.Name(), Values: []query.Value{{Number: int64(i)}}}).Token(question)
 				}
 				continue
 			}
@@ -383,7 +383,7 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 }
 
 // rowsOf returns the rows of a cluster that fit, and what they do not show.
-func (b *Board) rowsOf(s *seen, req *consolev1.ListViewRowsRequest, sees live.Sees,
+func (b *Board) rowsOf(s *seen, req *consolev1.ListViewRowsRequest, sees index.Sees,
 	mayRead bool,
 ) (rows []*deliveryv1.ViewRow, gap *consolev1.RowsGap, err error) {
 	if s.view == nil {

@@ -13,19 +13,19 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/live"
-	"fairlead.dev/services/console/internal/rights"
+	"fairlead.dev/services/console/internal/feed"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
-	"fairlead.dev/services/console/internal/watch"
 )
 
 // everything is somebody who sees all.
 type everything struct{}
 
-func (everything) Viewer(context.Context, bool) (live.Sees, error) { return nil, nil }
+func (everything) Viewer(context.Context, bool) (index.Sees, error) { return nil, nil }
 
 func (everything) Reader(context.Context) (func(string) bool, error) { return nil, nil }
 
@@ -46,7 +46,7 @@ func boardOf(b *testing.B, clusters int) *Board {
 	if err := s.Migrate(ctx); err != nil {
 		b.Fatal(err)
 	}
-	c := catalog.New(rights.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
+	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
 	const chunk = 500
 	names := make([]string, clusters)
 	for begin := 0; begin < clusters; begin += chunk {
@@ -60,13 +60,13 @@ func boardOf(b *testing.B, clusters int) *Board {
 			b.Fatal(err)
 		}
 	}
-	hub := watch.New(s, log)
+	hub := feed.New(s, log)
 	kinds := descriptor.Table{
 		descriptor.Of[catalog.Cluster, *consolev1.Cluster]{Kind: store.KindCluster, Load: catalog.Loader.Clusters},
 		descriptor.Of[catalog.Service, *consolev1.Service]{Kind: store.KindService, Load: catalog.Loader.Services},
 		descriptor.Of[catalog.Source, *consolev1.Source]{Kind: store.KindSource, Load: catalog.Loader.Sources},
 	}
-	rows := live.New(live.Deps{Store: s, Hub: hub, Kinds: kinds, Loader: catalog.NewLoader(nil), Log: log})
+	rows := index.New(index.Deps{Store: s, Hub: hub, Kinds: kinds, Loader: catalog.NewLoader(nil), Log: log})
 	board := New(Deps{Store: s, Clusters: rows, Rights: everything{}, Log: log})
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })

@@ -6,7 +6,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/filter"
+	"fairlead.dev/services/console/internal/query"
 )
 
 const (
@@ -32,7 +32,7 @@ func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1
 	if err != nil {
 		return err
 	}
-	expr, err := filter.Parse(question, fieldsOf(all, question))
+	expr, err := query.Parse(question, fieldsOf(all, question))
 	if err != nil {
 		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
 	}
@@ -85,7 +85,7 @@ func stream(ctx context.Context, send func(*consolev1.WatchClusterViewsResponse)
 }
 
 // news is what a watcher does not have. The first message may be empty: the watcher knows then that nothing fits.
-func (b *Board) news(ctx context.Context, expr *filter.Expr, has map[string]told, first bool) ([]*consolev1.WatchClusterViewsResponse, error) {
+func (b *Board) news(ctx context.Context, expr *query.Expr, has map[string]told, first bool) ([]*consolev1.WatchClusterViewsResponse, error) {
 	all, _, err := b.look(ctx, false)
 	if err != nil {
 		return nil, err

@@ -4,14 +4,14 @@ package main
 import (
 	"log/slog"
 
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor"
 )
 
 func main() {
 	var cfg distributor.Config
-	service.Main("distributor", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+	process.Main("distributor", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (process.Service, error) {
 		return distributor.New(cfg, distributor.Deps{Log: log, Telemetry: tel})
 	})
 }

@@ -24,8 +24,8 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/delivery"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/server"
-	"fairlead.dev/platform/service"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/distributor/internal/hold"
 	"fairlead.dev/services/distributor/internal/nudge"
@@ -155,7 +155,7 @@ func serveDelivery(ctx context.Context, stdout io.Writer) error {
 	go func() { _ = seen.Run(ctx) }()    // ends with ctx
 	go func() { _ = reports.Run(ctx) }() // ends with ctx
 	go func() { _ = hub.Run(ctx) }()     // ends with ctx
-	go service.Collect(ctx)              // as the distributor's main has it
+	go process.Collect(ctx)              // as the distributor's main has it
 	door := rpc.NewDelivery(rpc.Deps{
 		Plan: p, Stale: current, Confirmed: time.Now, Nudges: hub,
 		Hold: hold.New(nil, func() catalog.Removals { return catalog.Removals{} }, log), Reports: reports, Seen: seen,

@@ -37,8 +37,8 @@ const (
 	Alive                   // Nothing; the stream is to show that it lives.
 )
 
-// Hub is where watchers gather. The zero value is not usable: New. Run gives the beats. Safe for concurrent use.
-type Hub struct {
+// Nudger tells watchers that there is news. The zero value is not usable: New. Run gives the beats. Safe for concurrent use.
+type Nudger struct {
 	pressure func() float64
 
 	mu       sync.Mutex
@@ -50,8 +50,8 @@ type Hub struct {
 }
 
 // New returns a hub without watchers. pressure is how busy the process is, from 0 to 1.
-func New(pressure func() float64) *Hub {
-	h := &Hub{pressure: pressure, watchers: map[string]map[*Watcher]struct{}{}, late: map[*Watcher]struct{}{}}
+func New(pressure func() float64) *Nudger {
+	h := &Nudger{pressure: pressure, watchers: map[string]map[*Watcher]struct{}{}, late: map[*Watcher]struct{}{}}
 	for i := range h.beats {
 		h.beats[i] = map[*Watcher]struct{}{}
 	}
@@ -60,7 +60,7 @@ func New(pressure func() float64) *Hub {
 
 // Watcher is one stream of a cluster's agent.
 type Watcher struct {
-	hub     *Hub
+	hub     *Nudger
 	cluster string
 	group   int
 	events  atomic.Uint32
@@ -70,7 +70,7 @@ type Watcher struct {
 }
 
 // Watch adds a watcher. The caller closes it.
-func (h *Hub) Watch(cluster string) *Watcher {
+func (h *Nudger) Watch(cluster string) *Watcher {
 	w := &Watcher{hub: h, cluster: cluster, c: make(chan struct{}, 1), nudged: time.Now()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +127,7 @@ func (w *Watcher) Close() {
 
 // Nudge tells the watchers of these clusters, each with its trace, and says how many are told. A watcher that had a nudge a moment ago has the next
 // one later if the process is busy.
-func (h *Hub) Nudge(clusters map[string]string) (told int) {
+func (h *Nudger) Nudge(clusters map[string]string) (told int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, pause := time.Now(), h.pause()
@@ -155,10 +155,10 @@ func (h *Hub) Nudge(clusters map[string]string) (told int) {
 }
 
 // pause is between two nudges of a watcher.
-func (h *Hub) pause() time.Duration { return time.Duration(h.pressure() * float64(longestPause)) }
+func (h *Nudger) pause() time.Duration { return time.Duration(h.pressure() * float64(longestPause)) }
 
 // nudgeLate tells the watchers whose nudge was put off for long enough.
-func (h *Hub) nudgeLate() {
+func (h *Nudger) nudgeLate() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, pause := time.Now(), h.pause()
@@ -172,12 +172,12 @@ func (h *Hub) nudgeLate() {
 }
 
 // Thin returns the trace of a commit as it goes on to a cluster: to most of them as one that is not recorded.
-func (h *Hub) Thin(trace, cluster string) string {
+func (h *Nudger) Thin(trace, cluster string) string {
 	return telemetry.Thin(trace, cluster, followed, h.Watchers())
 }
 
 // Run gives every watcher its beats, and nudges that were put off, until ctx ends.
-func (h *Hub) Run(ctx context.Context) error {
+func (h *Nudger) Run(ctx context.Context) error {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	for group := 0; ; group = (group + 1) % groups {
@@ -191,7 +191,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-func (h *Hub) beat(group int) {
+func (h *Nudger) beat(group int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for w := range h.beats[group] {
@@ -200,7 +200,7 @@ func (h *Hub) beat(group int) {
 }
 
 // Watchers returns how many there are.
-func (h *Hub) Watchers() int {
+func (h *Nudger) Watchers() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.count

@@ -13,7 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sync/singleflight"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/identity"
 )
 
@@ -94,7 +94,7 @@ func (t *Tokens) VerifyFrom(remote, token string) (identity.Identity, error) {
 	if known && t.now().Before(is.renew) {
 		return t.hub.Verify(is.token)
 	}
-	network := addresses.Network(remote)
+	network := dialpolicy.Network(remote)
 	if !known && t.throttled(network) {
 		return identity.Identity{}, identity.ErrThrottled
 	}

@@ -33,7 +33,7 @@ type Deps struct {
 	Stale func() (since time.Time, stale bool)
 	// Confirmed is when the console last said that there is nothing newer than that catalog.
 	Confirmed func() time.Time
-	Nudges    *nudge.Hub
+	Nudges    *nudge.Nudger
 	// Hold keeps what the catalog may have forgotten.
 	Hold    *hold.Gate
 	Configs *configs.Cache

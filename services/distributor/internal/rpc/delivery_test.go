@@ -79,7 +79,7 @@ func asAgent(ctx context.Context) context.Context {
 	return identity.NewContext(ctx, identity.Identity{Kind: identity.KindAgent, Name: "edge-1"})
 }
 
-func handler(t *testing.T) (http.Handler, *nudge.Hub) {
+func handler(t *testing.T) (http.Handler, *nudge.Nudger) {
 	t.Helper()
 	d := deps(t)
 	confirm(d.Plan)

@@ -499,7 +499,7 @@ func TestProblemThatPassesIsNeverTold(t *testing.T) {
 			"certain": {UID: "3", Problem: plan.Problem{Text: "certain", From: time.Now()}},
 		}
 		var mu sync.Mutex
-		h := status.NewHub(c, func(s string) (plan.Truth, bool) {
+		h := status.NewTruthReporter(c, func(s string) (plan.Truth, bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			tr, ok := truths[s]
@@ -546,7 +546,7 @@ func TestTruthsSurviveAnOutageAndTheNewestIsTold(t *testing.T) {
 		}}
 		var mu sync.Mutex
 		digest := "old"
-		h := status.NewHub(c, func(string) (plan.Truth, bool) {
+		h := status.NewTruthReporter(c, func(string) (plan.Truth, bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			return plan.Truth{UID: "1", Delivery: &plan.Delivery{Digest: digest}}, true
@@ -633,7 +633,7 @@ func TestASlowConsoleIsToldInPiecesThatAreDoneOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &slow{each: 60 * time.Millisecond, told: map[string]int{}}
-		truths := status.NewHub(c, func(service string) (plan.Truth, bool) { return plan.Truth{UID: service}, true },
+		truths := status.NewTruthReporter(c, func(service string) (plan.Truth, bool) { return plan.Truth{UID: service}, true },
 			quiet)
 		seen := status.NewSeen(c, quiet)
 		stopTruths, stopSeen := run(t, truths.Run), run(t, seen.Run)

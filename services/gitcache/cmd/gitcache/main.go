@@ -4,14 +4,14 @@ package main
 import (
 	"log/slog"
 
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache"
 )
 
 func main() {
 	var cfg gitcache.Config
-	service.Main("gitcache", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+	process.Main("gitcache", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (process.Service, error) {
 		return gitcache.New(cfg, gitcache.Deps{Log: log, Telemetry: tel})
 	})
 }

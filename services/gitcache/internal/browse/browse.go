@@ -89,8 +89,8 @@ type Place struct {
 	Until string
 }
 
-// Replica is another one that can be asked. A replica answers from what it has.
-type Replica interface {
+// Peer is another one that can be asked. A replica answers from what it has.
+type Peer interface {
 	Commits(ctx context.Context, p Place, page Page) (Commits, error)
 	Tree(ctx context.Context, p Place, page Page) (Listing, error)
 	File(ctx context.Context, p Place) (File, error)
@@ -108,9 +108,9 @@ type Deps struct {
 // Others are the replicas that may know more.
 type Others interface {
 	// Owner of a source; false: there is none, or it can't be reached.
-	Owner(ctx context.Context, uid string) (Replica, bool)
+	Owner(ctx context.Context, uid string) (Peer, bool)
 	// All of them.
-	All() []Replica
+	All() []Peer
 }
 
 // Browser shows sources. Safe for many goroutines.
@@ -124,7 +124,7 @@ func New(deps Deps) *Browser { return &Browser{deps} }
 func (b *Browser) Commits(ctx context.Context, p Place, page Page, forwarded bool) (Commits, error) {
 	return show(ctx, b, p, forwarded,
 		func(ctx context.Context, v view) (Commits, error) { return v.commits(ctx, page) },
-		func(ctx context.Context, r Replica, p Place) (Commits, error) { return r.Commits(ctx, p, page) })
+		func(ctx context.Context, r Peer, p Place) (Commits, error) { return r.Commits(ctx, p, page) })
 }
 
 // Commit is the commit that a revision stands for, as far as this replica knows.
@@ -137,14 +137,14 @@ func (b *Browser) Commit(ctx context.Context, source, revision string) (mirror.C
 func (b *Browser) Tree(ctx context.Context, p Place, page Page, forwarded bool) (Listing, error) {
 	return show(ctx, b, p, forwarded,
 		func(ctx context.Context, v view) (Listing, error) { return v.tree(ctx, page) },
-		func(ctx context.Context, r Replica, p Place) (Listing, error) { return r.Tree(ctx, p, page) })
+		func(ctx context.Context, r Peer, p Place) (Listing, error) { return r.Tree(ctx, p, page) })
 }
 
 // File is a file.
 func (b *Browser) File(ctx context.Context, p Place, forwarded bool) (File, error) {
 	return show(ctx, b, p, forwarded,
 		func(_ context.Context, v view) (File, error) { return v.file() },
-		func(ctx context.Context, r Replica, p Place) (File, error) { return r.File(ctx, p) })
+		func(ctx context.Context, r Peer, p Place) (File, error) { return r.File(ctx, p) })
 }
 
 // errElsewhere: this replica does not have the commit, or not all of it.
@@ -152,7 +152,7 @@ var errElsewhere = errors.New("the mirror does not have it")
 
 // show answers from here or, where here is not enough, from the first other replica that can.
 func show[T any](ctx context.Context, b *Browser, p Place, forwarded bool,
-	here func(context.Context, view) (T, error), there func(context.Context, Replica, Place) (T, error),
+	here func(context.Context, view) (T, error), there func(context.Context, Peer, Place) (T, error),
 ) (T, error) {
 	var none T
 	s, ok := b.deps.Source(p.Source)

@@ -77,12 +77,12 @@ func (r *replica) fetch(t testing.TB, repo *gittest.Repo, refs ...string) {
 
 type fellows struct{ r *replica }
 
-func (f fellows) Owner(context.Context, string) (browse.Replica, bool) {
+func (f fellows) Owner(context.Context, string) (browse.Peer, bool) {
 	return fellow{f.r.owner}, f.r.owner != nil
 }
 
-func (f fellows) All() []browse.Replica {
-	var all []browse.Replica
+func (f fellows) All() []browse.Peer {
+	var all []browse.Peer
 	for _, o := range f.r.others {
 		all = append(all, fellow{o})
 	}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -256,7 +256,7 @@ func (b *Builder) buildContent(ctx context.Context, id key, c content) (sum arti
 }
 
 func (b *Builder) packContent(ctx context.Context, c content, w *artifact.Writer) error {
-	rules, err := filter.ParseCanonical(c.filter)
+	rules, err := pathrules.ParseCanonical(c.filter)
 	if err != nil {
 		return err
 	}

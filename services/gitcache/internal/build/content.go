@@ -11,7 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/mirror"
@@ -30,7 +30,7 @@ type Place struct {
 	Source string // uid
 	Commit plumbing.Hash
 	Path   string // "" is the whole repository
-	Filter string // filter.Rules.Canonical
+	Filter string // pathrules.Rules.Canonical
 	// Submodules belong to the content.
 	Submodules bool
 	// Dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, belong to the content.
@@ -224,7 +224,7 @@ func (b *Builder) findFolder(ctx context.Context, m *mirror.Mirror, r *mirror.Ob
 func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plumbing.Hash, folder string,
 	c content,
 ) (parts []tree.Part, alone bool, err error) {
-	rules, err := filter.ParseCanonical(c.filter)
+	rules, err := pathrules.ParseCanonical(c.filter)
 	if err != nil {
 		return nil, false, err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
 
@@ -111,7 +111,7 @@ func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 // fitRecord checks a record, and finds out about its submodules.
 func fitRecord(r record) (record, bool) {
 	_, badDigest := artifact.ParseDigest(string(r.Digest))
-	_, badFilter := filter.ParseCanonical(r.Filter)
+	_, badFilter := pathrules.ParseCanonical(r.Filter)
 	if badDigest != nil || badFilter != nil || !plumbing.IsHash(r.Tree) || r.Size < 0 || r.Files < 0 {
 		return r, false
 	}

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -92,7 +92,7 @@ func place(commit plumbing.Hash, path string) Place {
 // filtered is a place with rules.
 func filtered(t testing.TB, p Place, include, ignore []string) Place {
 	t.Helper()
-	r, err := filter.Parse(include, ignore)
+	r, err := pathrules.Parse(include, ignore)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -61,7 +61,7 @@ func TestOnlyPublicAddressesAreDialledByDefault(t *testing.T) {
 
 func policy(t *testing.T, allow ...string) *upstream.Policy {
 	t.Helper()
-	prefixes, err := addresses.Parse(allow)
+	prefixes, err := dialpolicy.Parse(allow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestAllowedRangesAreDialled(t *testing.T) {
 func TestRangesThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"10.0.0.1", "10.0.0.0/33", "private", "::ffff:10.0.0.0/104", ""} {
-		if _, err := addresses.Parse([]string{"127.0.0.0/8", bad}); err == nil {
+		if _, err := dialpolicy.Parse([]string{"127.0.0.0/8", bad}); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}

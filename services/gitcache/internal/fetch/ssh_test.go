@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/fetch/gitssh"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
@@ -269,7 +269,7 @@ func TestHostThatIsNoSSHServerIsSaid(t *testing.T) {
 func BenchmarkSSHHandshakeAndList(b *testing.B) {
 	s := gittest.NewSSHServer(b)
 	s.NewRepo(b, "shop.git")
-	allow, err := addresses.Parse([]string{"127.0.0.0/8"})
+	allow, err := dialpolicy.Parse([]string{"127.0.0.0/8"})
 	if err != nil {
 		b.Fatal(err)
 	}

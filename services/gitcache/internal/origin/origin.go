@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/build"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -158,7 +158,7 @@ func (o *Origin) answer(ctx context.Context, s Source, q Query) Answer {
 	if !ok {
 		return o.notFetched(revisionOf(q), s)
 	}
-	rules, err := filter.Parse(q.Include, q.Ignore)
+	rules, err := pathrules.Parse(q.Include, q.Ignore)
 	if err != nil {
 		return failed(Refused, "source %q, folder %q: %v", q.Source, q.Path, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
@@ -147,7 +147,7 @@ func (b *bases) fetchFolder(ctx context.Context, root plumbing.Hash, folder Fold
 		return nil, nil
 	}
 	delete(b.t.based, key)
-	rules, err := filter.ParseCanonical(folder.Rules)
+	rules, err := pathrules.ParseCanonical(folder.Rules)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (b *bases) fetchFolder(ctx context.Context, root plumbing.Hash, folder Fold
 }
 
 // readBases finds the bases of a folder, as far as repositories are here.
-func (b *bases) readBases(ctx context.Context, root plumbing.Hash, folder string, rules filter.Rules) ([]tree.WantedBase, error) {
+func (b *bases) readBases(ctx context.Context, root plumbing.Hash, folder string, rules pathrules.Rules) ([]tree.WantedBase, error) {
 	o := b.t.mirror.Objects()
 	defer o.Close()
 	return tree.Bases(ctx, o, root, folder, tree.Options{

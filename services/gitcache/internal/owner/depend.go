@@ -19,9 +19,9 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/filter"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/loopback"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
@@ -219,7 +219,7 @@ func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plu
 		return nil, nil
 	}
 	delete(d.t.depended, key)
-	rules, err := filter.ParseCanonical(folder.Rules)
+	rules, err := pathrules.ParseCanonical(folder.Rules)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func newLoop(o *Owner, s Source) *loop {
 
 func (l *loop) run(ctx context.Context) {
 	defer l.place.closeForGood()
-	hold := coordination.Hold{
+	hold := coordination.LeaseRunner{
 		Leases: l.o.deps.Leases, Key: LeaseKey(l.uid), Holder: l.o.cfg.Replica, TTL: l.o.cfg.TTL,
 		Log: l.o.deps.Log.With("source", l.currentSource().Name),
 		Do:  l.runTenure, Turn: l.waitForTurn, Wake: l.place.again, Over: l.leaseFree,

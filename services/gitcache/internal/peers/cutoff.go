@@ -100,6 +100,6 @@ func (p *Peers) anotherHearsLocked(now time.Time) bool {
 }
 
 // candidate is how the ranking sees a replica: one that is cut off is left out as one that drains.
-func (k known) candidate(id string) placement.Replica {
-	return placement.Replica{Name: id, Draining: k.drains() || k.cutOff()}
+func (k known) candidate(id string) placement.Candidate {
+	return placement.Candidate{Name: id, Draining: k.drains() || k.cutOff()}
 }

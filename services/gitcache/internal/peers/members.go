@@ -143,8 +143,8 @@ func (p *Peers) remember(members []coordination.Member) {
 }
 
 // replicasLocked are the live ones, this one among them, by name.
-func (p *Peers) replicasLocked() []placement.Replica {
-	replicas := []placement.Replica{{Name: p.cfg.Replica, Draining: p.draining || p.cutOff}}
+func (p *Peers) replicasLocked() []placement.Candidate {
+	replicas := []placement.Candidate{{Name: p.cfg.Replica, Draining: p.draining || p.cutOff}}
 	for _, id := range slices.Sorted(maps.Keys(p.known)) {
 		if id != p.cfg.Replica {
 			replicas = append(replicas, p.known[id].candidate(id))
@@ -189,7 +189,7 @@ func (p *Peers) Single() bool { return len(p.Others()) == 0 }
 func (p *Peers) Alone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !slices.ContainsFunc(p.replicasLocked(), func(r placement.Replica) bool {
+	return !slices.ContainsFunc(p.replicasLocked(), func(r placement.Candidate) bool {
 		return r.Name != p.cfg.Replica && !r.Draining
 	})
 }

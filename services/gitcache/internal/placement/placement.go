@@ -11,15 +11,15 @@ import (
 	"slices"
 )
 
-// Replica is one that may own sources.
-type Replica struct {
+// Candidate is one that may own sources.
+type Candidate struct {
 	Name     string
 	Draining bool // takes nothing, unless there are no others
 }
 
 // Rank returns the names of replicas that may own a key, the best first. The first should own it and the
 // second keeps a copy. Replicas that drain are left out, unless all do.
-func Rank(key string, replicas []Replica) []string {
+func Rank(key string, replicas []Candidate) []string {
 	type scored struct {
 		name  string
 		score [sha256.Size]byte
@@ -39,8 +39,8 @@ func Rank(key string, replicas []Replica) []string {
 }
 
 // Eligible are the replicas that may own something.
-func Eligible(replicas []Replica) []Replica {
-	stay := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool { return r.Draining })
+func Eligible(replicas []Candidate) []Candidate {
+	stay := slices.DeleteFunc(slices.Clone(replicas), func(r Candidate) bool { return r.Draining })
 	if len(stay) == 0 {
 		return replicas
 	}

@@ -10,12 +10,12 @@ import (
 	"fairlead.dev/services/gitcache/internal/placement"
 )
 
-func replicas() *rapid.Generator[[]placement.Replica] {
-	return rapid.Custom(func(t *rapid.T) []placement.Replica {
+func replicas() *rapid.Generator[[]placement.Candidate] {
+	return rapid.Custom(func(t *rapid.T) []placement.Candidate {
 		names := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9-]{1,12}`), 1, 8, rapid.ID).Draw(t, "names")
-		all := make([]placement.Replica, 0, len(names))
+		all := make([]placement.Candidate, 0, len(names))
 		for _, n := range names {
-			all = append(all, placement.Replica{Name: n, Draining: rapid.Bool().Draw(t, "draining")})
+			all = append(all, placement.Candidate{Name: n, Draining: rapid.Bool().Draw(t, "draining")})
 		}
 		return all
 	})
@@ -45,10 +45,10 @@ func TestEverybodyComputesTheSame(t *testing.T) {
 func TestOneThatGoesMovesOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		all, key := replicas().Filter(func(r []placement.Replica) bool { return len(placement.Eligible(r)) > 1 }).Draw(t, "replicas"), rapid.String().Draw(t, "key")
+		all, key := replicas().Filter(func(r []placement.Candidate) bool { return len(placement.Eligible(r)) > 1 }).Draw(t, "replicas"), rapid.String().Draw(t, "key")
 		before := placement.Rank(key, all)
 		gone := rapid.SampledFrom(before).Draw(t, "gone")
-		less := slices.DeleteFunc(slices.Clone(all), func(r placement.Replica) bool { return r.Name == gone })
+		less := slices.DeleteFunc(slices.Clone(all), func(r placement.Candidate) bool { return r.Name == gone })
 		drained := slices.Clone(all)
 		for i := range drained {
 			drained[i].Draining = drained[i].Draining || drained[i].Name == gone
@@ -57,7 +57,7 @@ func TestOneThatGoesMovesOnlyItsOwn(t *testing.T) {
 		if after := placement.Rank(key, less); !slices.Equal(after, want) {
 			t.Fatalf("without %q: %v, want %v", gone, after, want)
 		}
-		all = slices.DeleteFunc(all, func(r placement.Replica) bool { return !r.Draining })
+		all = slices.DeleteFunc(all, func(r placement.Candidate) bool { return !r.Draining })
 		if after := placement.Rank(key, drained); len(all) < len(drained) && !slices.Equal(after, want) {
 			t.Fatalf("with %q draining: %v, want %v", gone, after, want)
 		}
@@ -87,9 +87,9 @@ func TestSharesAreEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 8).Draw(t, "replicas")
 		prefix := rapid.StringMatching(`[a-z]{0,8}`).Draw(t, "prefix")
-		var all []placement.Replica
+		var all []placement.Candidate
 		for i := range n {
-			all = append(all, placement.Replica{Name: fmt.Sprintf("%s-%d", prefix, i)})
+			all = append(all, placement.Candidate{Name: fmt.Sprintf("%s-%d", prefix, i)})
 		}
 		const keys = 2000
 		owned, copies := map[string]int{}, map[string]int{}
@@ -114,7 +114,7 @@ func TestSharesAreEven(t *testing.T) {
 func TestTheRankingIsTheSameInEveryRelease(t *testing.T) {
 	t.Parallel()
 	got := placement.Rank("5d1b4b1e-0000-4000-8000-000000000002",
-		[]placement.Replica{{Name: "gitcache-0"}, {Name: "gitcache-1"}, {Name: "gitcache-2"}})
+		[]placement.Candidate{{Name: "gitcache-0"}, {Name: "gitcache-1"}, {Name: "gitcache-2"}})
 	if want := []string{"gitcache-0", "gitcache-2", "gitcache-1"}; !slices.Equal(got, want) {
 		t.Errorf("ranked %v, want %v", got, want)
 	}

@@ -12,7 +12,7 @@ import (
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
@@ -65,7 +65,7 @@ func (s *Sources) PackService(ctx context.Context, req *gitcachev1.PackServiceRe
 		if known, err := s.Browser.Commit(ctx, folder.Source, req.GetRevision()); err == nil && !catalog.IsCombination(ref) {
 			ref = known.ID.String()
 		}
-		rules, err := filter.Parse(folder.Include.Lines(), folder.Ignore.Lines())
+		rules, err := pathrules.Parse(folder.Include.Lines(), folder.Ignore.Lines())
 		if err != nil {
 			return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("service %q: %w", req.GetService(), err))
 		}

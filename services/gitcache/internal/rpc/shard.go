@@ -14,8 +14,8 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/pulse"
-	"fairlead.dev/services/gitcache/internal/hub"
-	"fairlead.dev/services/gitcache/internal/rights"
+	"fairlead.dev/services/gitcache/internal/authz"
+	"fairlead.dev/services/gitcache/internal/console"
 	"fairlead.dev/services/gitcache/internal/shards"
 )
 
@@ -25,7 +25,7 @@ const defaultShards, maxShards = 100, 1000
 type Shards struct {
 	// Ready says why this replica can't answer anything yet.
 	Ready  func() error
-	Rights rights.Rights
+	Rights authz.Rights
 	Shards *shards.Shards
 	// Members lists who is in a group of the store by which replicas agree.
 	Members func(ctx context.Context, group string) ([]coordination.Member, error)
@@ -46,7 +46,7 @@ func (s *Shards) ListReplicas(ctx context.Context, _ *gitcachev1.ListReplicasReq
 	for _, r := range s.Shards.Replicas() {
 		resp.Replicas = append(resp.Replicas, &gitcachev1.Replica{
 			Name: r.Name, Url: r.URL, Draining: r.Draining, Owned: int32(r.Owned), Copies: int32(r.Copies),
-			Preferred: int32(r.Preferred), Version: r.Version, StartTime: hub.Timestamp(r.Started),
+			Preferred: int32(r.Preferred), Version: r.Version, StartTime: console.Timestamp(r.Started),
 		})
 	}
 	if err := s.others(ctx, resp); err != nil {
@@ -66,7 +66,7 @@ func (s *Shards) others(ctx context.Context, to *gitcachev1.ListReplicasResponse
 			began, _ := time.Parse(time.RFC3339, m.Meta[coordination.MetaStarted])
 			to.Others = append(to.Others, &gitcachev1.HubReplica{
 				Service: service, Name: m.ID, Url: m.URL, Draining: m.Meta[coordination.MetaDraining] != "",
-				Version: m.Meta[coordination.MetaVersion], StartTime: hub.Timestamp(began),
+				Version: m.Meta[coordination.MetaVersion], StartTime: console.Timestamp(began),
 			})
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Shards) others(ctx context.Context, to *gitcachev1.ListReplicasResponse
 func (s *Shards) GetCoordination(context.Context, *gitcachev1.GetCoordinationRequest) (*gitcachev1.GetCoordinationResponse, error) {
 	beat := s.Store.Last()
 	resp := &gitcachev1.GetCoordinationResponse{
-		Replica: s.Replica, Kind: s.Kind, Since: hub.Timestamp(beat.Since), AskTime: hub.Timestamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
+		Replica: s.Replica, Kind: s.Kind, Since: console.Timestamp(beat.Since), AskTime: console.Timestamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
 	}
 	if beat.Problem != nil {
 		resp.Problem = beat.Problem.Error()

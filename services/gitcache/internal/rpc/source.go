@@ -13,11 +13,11 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
+	"fairlead.dev/services/gitcache/internal/authz"
 	"fairlead.dev/services/gitcache/internal/browse"
-	"fairlead.dev/services/gitcache/internal/live"
 	"fairlead.dev/services/gitcache/internal/owner"
-	"fairlead.dev/services/gitcache/internal/rights"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
+	"fairlead.dev/services/gitcache/internal/status"
 )
 
 // Sizes of pages.
@@ -33,8 +33,8 @@ type Sources struct {
 
 	// Ready says why this replica can't answer anything yet.
 	Ready   func() error
-	Rights  rights.Rights
-	View    *live.View
+	Rights  authz.Rights
+	View    *status.View
 	Browser *browse.Browser
 	// UID of a source by its name; false: it is not in the catalog.
 	UID func(name string) (string, bool)
@@ -49,13 +49,13 @@ func (s *Sources) ListSources(ctx context.Context, req *gitcachev1.ListSourcesRe
 	if err := s.ready(); err != nil {
 		return nil, err
 	}
-	q := live.Query{
+	q := status.Query{
 		Size: size(req.GetPageSize(), defaultSources, maxSources), Token: req.GetPageToken(), Filter: req.GetFilter(), OrderBy: req.GetOrderBy(),
 	}
 	if err := s.Rights.View(caller(ctx)); err != nil {
 		return nil, err
 	}
-	var list live.List
+	var list status.List
 	var err error
 	if forwarded(ctx) {
 		list, err = s.View.Mine(q)
@@ -98,7 +98,7 @@ func (s *Sources) WatchSources(ctx context.Context, req *gitcachev1.WatchSources
 		return err
 	}
 	var refused error // meanwhile
-	err := s.View.Watch(ctx, req.GetFilter(), func(e live.Event) error {
+	err := s.View.Watch(ctx, req.GetFilter(), func(e status.Event) error {
 		if refused = s.Rights.View(caller(ctx)); refused != nil {
 			return refused
 		}
@@ -252,7 +252,7 @@ func notFound(name string) error {
 
 // toConnect chooses the code of an error.
 func (s *Sources) toConnect(ctx context.Context, err error) error {
-	var query *live.Error
+	var query *status.Error
 	var shown *browse.Error
 	var unseen *owner.LookError
 	switch {

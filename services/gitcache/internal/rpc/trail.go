@@ -94,7 +94,7 @@ func (t trail) record(ctx context.Context, spec connect.Spec, peer connect.Peer,
 
 func event(ctx context.Context, procedure string, peer connect.Peer, req any, action string, who identity.Identity, err error) audit.Event {
 	e := audit.Event{
-		Actor: audit.Of(who), Action: action, Verb: procedure[strings.LastIndexByte(procedure, '/')+1:], Code: status(err), Remote: peer.Addr,
+		Actor: audit.Of(who), Action: action, Verb: procedure[strings.LastIndexByte(procedure, '/')+1:], Code: statusOf(err), Remote: peer.Addr,
 	}
 	if host, _, splitErr := net.SplitHostPort(e.Remote); splitErr == nil {
 		e.Remote = host
@@ -140,8 +140,8 @@ func describe(e *audit.Event, req any) {
 	}
 }
 
-// status is the HTTP status that stands for an error in the trail.
-func status(err error) int {
+// statusOf is the HTTP status that stands for an error in the trail.
+func statusOf(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}

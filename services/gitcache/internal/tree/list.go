@@ -10,7 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 )
 
 // maxNested submodules, one within the other.
@@ -45,7 +45,7 @@ type place struct {
 	tree   plumbing.Hash
 	depth  int
 	nested int // submodules above
-	rules  *filter.Folder
+	rules  *pathrules.Folder
 }
 
 // walkTree is bounded on the way, not afterwards: few objects can make a tree of 10^9 paths.
@@ -83,11 +83,11 @@ func (l *lister) readRules(p place, entries []entry) error {
 	if i < 0 {
 		return nil
 	}
-	path := joinPath(p.path, filter.FileName)
+	path := joinPath(p.path, pathrules.FileName)
 	if entries[i].mode == modeLink {
 		return refusalError("%q is a link. Write the rules into a file of that name", path)
 	}
-	content, err := readBlob(l.r, entries[i].id, path, filter.MaxFileBytes)
+	content, err := readBlob(l.r, entries[i].id, path, pathrules.MaxFileBytes)
 	if err != nil {
 		return err
 	}
@@ -96,13 +96,13 @@ func (l *lister) readRules(p place, entries []entry) error {
 
 // isRules tells the files of rules, which are not part of the content.
 func isRules(e entry) bool {
-	return e.path == filter.FileName && e.mode != modeFolder && e.mode != modeSubmodule
+	return e.path == pathrules.FileName && e.mode != modeFolder && e.mode != modeSubmodule
 }
 
 // unrulyError is an error of the rules as one of the content.
 func unrulyError(err error) error {
-	if errors.Is(err, filter.ErrRules) {
-		return refusalError("%s", strings.TrimPrefix(err.Error(), filter.ErrRules.Error()+": "))
+	if errors.Is(err, pathrules.ErrRules) {
+		return refusalError("%s", strings.TrimPrefix(err.Error(), pathrules.ErrRules.Error()+": "))
 	}
 	return err
 }
@@ -116,7 +116,7 @@ func (l *lister) addEntry(ctx context.Context, p place, e entry) error {
 	if err != nil {
 		return unrulyError(err)
 	}
-	if verdict == filter.Out {
+	if verdict == pathrules.Out {
 		return nil
 	}
 	if folder {
@@ -127,7 +127,7 @@ func (l *lister) addEntry(ctx context.Context, p place, e entry) error {
 
 // enterFolder goes into a folder or a submodule. A submodule that is not fetched is refused even if its files may not be
 // wanted: without them a service could lose what it runs.
-func (l *lister) enterFolder(ctx context.Context, p place, e entry, verdict filter.Verdict) error {
+func (l *lister) enterFolder(ctx context.Context, p place, e entry, verdict pathrules.Verdict) error {
 	below := place{path: joinPath(p.path, e.path), tree: e.id, depth: p.depth + 1, nested: p.nested}
 	if e.mode == modeSubmodule {
 		if !l.submodules {

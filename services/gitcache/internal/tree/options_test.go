@@ -11,7 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -20,9 +20,9 @@ func (o objects) commit(tree plumbing.Hash) plumbing.Hash {
 		"tree %s\nauthor a <a> 0 +0000\ncommitter a <a> 0 +0000\n\nx\n", tree))
 }
 
-func rules(t *testing.T, include, ignore []string) filter.Rules {
+func rules(t *testing.T, include, ignore []string) pathrules.Rules {
 	t.Helper()
-	r, err := filter.Parse(include, ignore)
+	r, err := pathrules.Parse(include, ignore)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestRulesOfTheServiceAndOfFoldersLeaveFilesOut(t *testing.T) {
 	holds(t, o, root, Options{}, "a.yaml", "b/b.yaml", "b/keep.md")
 	holds(t, o, root, Options{Rules: rules(t, []string{"*.yaml"}, []string{"/a.*"})}, "b/b.yaml")
 	refused(t, o, root, Options{Rules: rules(t, []string{"*.jsonnet"}, nil)}, "nothing is left", `"*.jsonnet"`,
-		filter.FileName)
+		pathrules.FileName)
 }
 
 // A file that is left out may be anything: no limit, no hostile name and no missing object there matters.
@@ -120,7 +120,7 @@ func TestAnEmptyFolderIsRefused(t *testing.T) {
 	t.Parallel()
 	o := objects{}
 	refused(t, o, o.tree(), Options{}, "holds no files")
-	refused(t, o, o.tree(entry{modeFile, ".fairleadignore", o.blob("")}), Options{}, "nothing is left", filter.FileName)
+	refused(t, o, o.tree(entry{modeFile, ".fairleadignore", o.blob("")}), Options{}, "nothing is left", pathrules.FileName)
 }
 
 func TestSubmodules(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/platform/filter"
+	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/mirror"
@@ -18,7 +18,7 @@ import (
 // Options say what of a folder belongs to its content.
 type Options struct {
 	Limits     artifact.Limits
-	Rules      filter.Rules
+	Rules      pathrules.Rules
 	Submodules bool // are followed, else refused
 	// Charts gives the tree of a chart that charts of the folder depend on; false: it is not here. nil: these are left out.
 	Charts func(depend.Chart) (plumbing.Hash, bool)

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 )
 
 // Policy says which addresses may be dialled: public ones, and of the special ones (private, loopback,
@@ -16,11 +16,11 @@ import (
 // that is really dialled, so a name that resolves to another one later gains nothing. The nil Policy allows public
 // addresses only.
 type Policy struct {
-	allowed *addresses.Policy
+	allowed *dialpolicy.Policy
 }
 
 // NewPolicy allows these special addresses besides all public ones.
-func NewPolicy(allow []netip.Prefix) *Policy { return &Policy{allowed: addresses.New(allow)} }
+func NewPolicy(allow []netip.Prefix) *Policy { return &Policy{allowed: dialpolicy.New(allow)} }
 
 // Control is for net.Dialer.
 func (p *Policy) Control(_, address string, _ syscall.RawConn) error {
@@ -72,7 +72,7 @@ func (p *Policy) checkHost(host string) error {
 	return explainRefused(p.addressPolicy().CheckHost(host))
 }
 
-func (p *Policy) addressPolicy() *addresses.Policy {
+func (p *Policy) addressPolicy() *dialpolicy.Policy {
 	if p == nil {
 		return nil
 	}
@@ -81,9 +81,9 @@ func (p *Policy) addressPolicy() *addresses.Policy {
 
 // explainRefused says what to do about an address that is refused.
 func explainRefused(err error) error {
-	refused, ok := errors.AsType[*addresses.Refused](err)
+	refused, ok := errors.AsType[*dialpolicy.Refused](err)
 	if !ok {
 		return err
 	}
-	return Refusal("%s, and this gitcache must not dial it. Correct the source, or let the hub's operator add it to %s", refused, addresses.Flag)
+	return Refusal("%s, and this gitcache must not dial it. Correct the source, or let the hub's operator add it to %s", refused, dialpolicy.Flag)
 }

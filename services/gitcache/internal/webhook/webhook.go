@@ -23,7 +23,7 @@ import (
 	"sync"
 	"time"
 
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/shares"
 )
 
@@ -188,7 +188,7 @@ func refused() answer {
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, sum io.Writer) error {
 	deadline := &deadline{control: http.NewResponseController(w)}
 	timed := deadline.set(time.Now().Add(h.patience))
-	place := h.bodies.Enter(addresses.Network(r.RemoteAddr), func() { deadline.set(time.Now()) })
+	place := h.bodies.Enter(dialpolicy.Network(r.RemoteAddr), func() { deadline.set(time.Now()) })
 	_, err := io.Copy(sum, http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	h.bodies.Leave(place)
 	if timed && err == nil {

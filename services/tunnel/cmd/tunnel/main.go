@@ -4,14 +4,14 @@ package main
 import (
 	"log/slog"
 
-	"fairlead.dev/platform/service"
+	"fairlead.dev/platform/process"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/tunnel"
 )
 
 func main() {
 	var cfg tunnel.Config
-	service.Main("tunnel", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (service.Service, error) {
+	process.Main("tunnel", &cfg, func(log *slog.Logger, tel *telemetry.Telemetry) (process.Service, error) {
 		return tunnel.New(cfg, tunnel.Deps{Log: log, Telemetry: tel})
 	})
 }

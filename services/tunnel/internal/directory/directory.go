@@ -51,8 +51,8 @@ const (
 // metaReplica names the replica that holds a session.
 const metaReplica = "replica"
 
-// Replica is another replica of the tunnel.
-type Replica struct {
+// Peer is another replica of the tunnel.
+type Peer struct {
 	ID       string
 	URL      string
 	Draining bool
@@ -86,7 +86,7 @@ type Directory struct {
 }
 
 type known struct {
-	Replica
+	Peer
 	seen time.Time
 }
 
@@ -192,21 +192,21 @@ func (d *Directory) self() coordination.Member {
 }
 
 // Others returns the other replicas that live, those that drain last.
-func (d *Directory) Others() []Replica {
+func (d *Directory) Others() []Peer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := make([]Replica, 0, len(d.known))
+	list := make([]Peer, 0, len(d.known))
 	for _, k := range d.known {
-		list = append(list, k.Replica)
+		list = append(list, k.Peer)
 	}
 	d.sortLocked(list)
 	return list
 }
 
 // sortLocked puts those first that most likely answer.
-func (d *Directory) sortLocked(list []Replica) {
+func (d *Directory) sortLocked(list []Peer) {
 	now := time.Now()
-	doubt := func(r Replica) int {
+	doubt := func(r Peer) int {
 		switch {
 		case now.Before(d.shunned[r.ID]):
 			return 2
@@ -216,7 +216,7 @@ func (d *Directory) sortLocked(list []Replica) {
 			return 0
 		}
 	}
-	slices.SortFunc(list, func(a, b Replica) int { return cmp.Or(cmp.Compare(doubt(a), doubt(b)), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b Peer) int { return cmp.Or(cmp.Compare(doubt(a), doubt(b)), cmp.Compare(a.ID, b.ID)) })
 }
 
 // Shun has a replica that did not answer asked last for a moment.
@@ -266,7 +266,7 @@ func (d *Directory) remember(members []coordination.Member) {
 		}
 		// A replica does not start with an address that fails here: this one is forged.
 		if client.CheckPeer(m.URL) == nil {
-			next[m.ID] = known{Replica{ID: m.ID, URL: m.URL, Draining: m.Meta[coordination.MetaDraining] != ""}, now}
+			next[m.ID] = known{Peer{ID: m.ID, URL: m.URL, Draining: m.Meta[coordination.MetaDraining] != ""}, now}
 		}
 	}
 	d.mu.Lock()
@@ -276,7 +276,7 @@ func (d *Directory) remember(members []coordination.Member) {
 			next[id] = old
 		}
 	}
-	if !maps.EqualFunc(d.known, next, func(a, b known) bool { return a.Replica == b.Replica }) {
+	if !maps.EqualFunc(d.known, next, func(a, b known) bool { return a.Peer == b.Peer }) {
 		d.tellLocked()
 	}
 	d.known = next

@@ -16,9 +16,9 @@ const maxAsked = 4
 
 // Holders are the other replicas to ask for a cluster, the likeliest first: those that have sessions of it or else, in
 // case the directory has lost something, any. In steady state it asks nobody.
-func (d *Directory) Holders(ctx context.Context, cluster string) []Replica {
+func (d *Directory) Holders(ctx context.Context, cluster string) []Peer {
 	ids := d.find(ctx, cluster)
-	var holders []Replica
+	var holders []Peer
 	others := d.Others()
 	for _, r := range others {
 		if slices.Contains(ids, r.ID) {
@@ -34,7 +34,7 @@ func (d *Directory) Holders(ctx context.Context, cluster string) []Replica {
 // Elsewhere tells whether a replica that does not drain says that it has a session of the cluster.
 func (d *Directory) Elsewhere(ctx context.Context, cluster string) bool {
 	ids := d.find(ctx, cluster)
-	return slices.ContainsFunc(d.Others(), func(r Replica) bool { return !r.Draining && slices.Contains(ids, r.ID) })
+	return slices.ContainsFunc(d.Others(), func(r Peer) bool { return !r.Draining && slices.Contains(ids, r.ID) })
 }
 
 // find returns the ids of the replicas that say they have sessions of a cluster.

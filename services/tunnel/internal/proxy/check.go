@@ -11,12 +11,11 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	platform "fairlead.dev/platform/access"
+	"fairlead.dev/platform/access"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/platform/reach"
-	"fairlead.dev/services/tunnel/internal/access"
+	"fairlead.dev/platform/tunnelclient"
 )
 
 // splitPath takes the cluster's name and the rest off an escaped path below prefix. The name is empty if there is
@@ -67,8 +66,9 @@ func (x *exchange) checkRequest(r *http.Request) *kubehttp.Error {
 			Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster),
 		}
 	}
-	if why := access.Check(x.user, x.class, cluster, x.handler.Catalog.Grants(), x.handler.Catalog.Roles()...); why != "" {
-		return &kubehttp.Error{Code: http.StatusForbidden, Message: why}
+	rules := access.Rules{Grants: x.handler.Catalog.Grants(), Roles: x.handler.Catalog.Roles()}
+	if decision := rules.AtCluster(x.user, x.class, cluster); !decision.Allowed {
+		return &kubehttp.Error{Code: http.StatusForbidden, Message: decision.Reason}
 	}
 	if refused := x.checkService(r, cluster); refused != nil {
 		return refused
@@ -88,19 +88,19 @@ const rightsTimeout = 5 * time.Second
 // checkService says why the caller may not have the agent compare a service: a right at the API of its cluster is none to the service. GET needs the right to
 // view it. Everything else sends content that is rendered with the service's configuration, as a change of the service would be, and needs the right to edit it.
 func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *kubehttp.Error {
-	below, ok := strings.CutPrefix(x.plain, reach.OwnPrefix+"v1/services/")
+	below, ok := strings.CutPrefix(x.plain, tunnelclient.OwnPrefix+"v1/services/")
 	if !ok {
 		return nil
 	}
 	name, _, _ := strings.Cut(below, "/")
-	verb := platform.Edit
+	verb := access.Edit
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		verb = platform.View
+		verb = access.View
 	}
-	rules := platform.Rules{Grants: x.handler.Catalog.Grants(), Roles: x.handler.Catalog.Roles()}
+	rules := access.Rules{Grants: x.handler.Catalog.Grants(), Roles: x.handler.Catalog.Roles()}
 	// A right that is allowed without a project is allowed in all.
-	decision := rules.May(x.user, verb, platform.Target{
-		Kind: platform.Service, Name: name, Cluster: x.cluster,
+	decision := rules.May(x.user, verb, access.Target{
+		Kind: access.Service, Name: name, Cluster: x.cluster,
 		ClusterLabels: cluster.GetMetadata().GetLabels(),
 	})
 	if decision.Allowed {
@@ -109,7 +109,7 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 	// The service's project decides, and the console knows it.
 	ctx, cancel := context.WithTimeout(r.Context(), rightsTimeout)
 	defer cancel()
-	answer, err := x.handler.Rights(identity.TokenOf(r.Header)).CheckAccess(ctx, &consolev1.CheckAccessRequest{Verb: string(verb), Kind: platform.Service, Name: name})
+	answer, err := x.handler.Rights(identity.TokenOf(r.Header)).CheckAccess(ctx, &consolev1.CheckAccessRequest{Verb: string(verb), Kind: access.Service, Name: name})
 	switch {
 	case connect.CodeOf(err) == connect.CodeInvalidArgument: // no service has such a name
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: decision.Reason}
@@ -128,7 +128,7 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 // addLentGroups gives the caller the groups that are lent at a cluster, as far as there is room beside their own: one that has none gives less, never more.
 func (x *exchange) addLentGroups(cluster *consolev1.Cluster) {
 	lentNow := func() []string {
-		rules := platform.Rules{Grants: x.handler.Catalog.Grants()}
+		rules := access.Rules{Grants: x.handler.Catalog.Grants()}
 		groups := rules.LentGroups(x.user, cluster)
 		return groups[:min(len(groups), identity.MaxGroups-len(x.user.Groups))]
 	}

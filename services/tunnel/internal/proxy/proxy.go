@@ -47,9 +47,9 @@ type Sessions interface {
 
 // Peers knows the other replicas.
 type Peers interface {
-	Holders(ctx context.Context, cluster string) []directory.Replica
+	Holders(ctx context.Context, cluster string) []directory.Peer
 	Elsewhere(ctx context.Context, cluster string) bool
-	Others() []directory.Replica
+	Others() []directory.Peer
 	Shun(replica string)
 	Forget(cluster string)
 	Look(cluster string)

@@ -108,7 +108,7 @@ type unsentError struct{ error }
 func (e unsentError) Unwrap() error { return e.error }
 
 // relayRequest asks another replica.
-func (x *exchange) relayRequest(to directory.Replica, out *http.Request) (*http.Response, error) {
+func (x *exchange) relayRequest(to directory.Peer, out *http.Request) (*http.Response, error) {
 	if err := client.CheckPeer(to.URL); err != nil {
 		return nil, unsentError{fmt.Errorf("address of replica: %w", err)}
 	}

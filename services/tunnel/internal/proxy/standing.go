@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	platform "fairlead.dev/platform/access"
-	"fairlead.dev/services/tunnel/internal/access"
+	"fairlead.dev/platform/access"
 )
 
 // standing are the requests of users that last: watches, logs -f, exec, attach, port-forward, and what changes something. Such requests end when the
@@ -82,7 +81,7 @@ func (h *Handler) Judge() (again time.Time) {
 	if h.Catalog.Ready() != nil {
 		return time.Time{}
 	}
-	rules := platform.Rules{Grants: h.Catalog.Grants(), Roles: h.Catalog.Roles()}
+	rules := access.Rules{Grants: h.Catalog.Grants(), Roles: h.Catalog.Roles()}
 	for _, r := range h.standing.listJudged() { // without the lock: requests begin and end meanwhile, and later ones are judged by these rules or newer ones
 		cluster, ok := h.Catalog.Cluster(r.lasting.x.cluster)
 		if !ok {
@@ -90,7 +89,7 @@ func (h *Handler) Judge() (again time.Time) {
 		}
 		// The groups that are lent are judged by themselves: what ran by them at the cluster ends with them.
 		has := rules.LentGroups(r.lasting.x.user, cluster)
-		why := access.Check(r.lasting.x.user, r.lasting.x.class, cluster, rules.Grants, rules.Roles...)
+		why := rules.AtCluster(r.lasting.x.user, r.lasting.x.class, cluster).Reason
 		if why == "" && slices.ContainsFunc(r.lent, func(g string) bool { return !slices.Contains(has, g) }) {
 			why = fmt.Sprintf("cluster %q: the access that was lent ended", r.lasting.x.cluster)
 		}

@@ -48,7 +48,7 @@ type Deps struct {
 type Peers interface {
 	ID() string
 	Draining() bool
-	Others() []directory.Replica
+	Others() []directory.Peer
 	News() <-chan struct{}
 }
 

@@ -109,7 +109,7 @@ func (s *service) all(ctx context.Context) *tunnelv1.ListSessionsResponse {
 }
 
 // ask asks another replica for its sessions.
-func (s *service) ask(ctx context.Context, r directory.Replica) ([]*tunnelv1.Session, error) {
+func (s *service) ask(ctx context.Context, r directory.Peer) ([]*tunnelv1.Session, error) {
 	err := client.CheckPeer(r.URL)
 	if err == nil {
 		var resp *tunnelv1.ListSessionsResponse

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -38,7 +38,7 @@ func recalling(t *testing.T, spec *deliveryv1.RenderSpec, files map[string]strin
 		Folder: folder, Scope: scope(),
 		Recall:  func(context.Context) ([]render.Answer, error) { asked++; return kept, nil },
 		Answers: func(used []render.Answer) { answers = used },
-	}, func(obj *unstructured.Unstructured, _ manifest.Position) error {
+	}, func(obj *unstructured.Unstructured, _ kubeyaml.Position) error {
 		text, err := json.Marshal(obj.Object)
 		objects[obj.GetKind()+" "+obj.GetName()] = string(text)
 		return err
@@ -248,7 +248,7 @@ func TestWhatIsTooMuchToBeKeptIsNamed(t *testing.T) {
 		Folder: folder, Scope: scope(),
 		Answers: func(used []render.Answer) { answers = used },
 		Warn:    func(text string) { warnings = append(warnings, text) },
-	}, func(*unstructured.Unstructured, manifest.Position) error { return nil })
+	}, func(*unstructured.Unstructured, kubeyaml.Position) error { return nil })
 	if want := "Random values are made again by every render, because they are too many to be kept: web/templates/_parts.tpl, line 2 (randAlphaNum)."; err != nil || !slices.Contains(warnings, want) {
 		t.Errorf("warned of %q, want %q: %v", warnings, want, err)
 	}
@@ -285,11 +285,11 @@ func TestValuesThatCantBeRecalledFailTheRenderAndNotTheFolder(t *testing.T) {
 		Recall: func(context.Context) ([]render.Answer, error) {
 			return nil, fmt.Errorf("the API server is not there")
 		},
-	}, func(*unstructured.Unstructured, manifest.Position) error { return nil })
+	}, func(*unstructured.Unstructured, kubeyaml.Position) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "the API server is not there") {
 		t.Errorf("got %v", err)
 	}
-	if _, mistake := err.(*manifest.Error); mistake { //nolint:errorlint // as it is
+	if _, mistake := err.(*kubeyaml.Error); mistake { //nolint:errorlint // as it is
 		t.Errorf("%v is taken for a mistake of the folder", err)
 	}
 }
@@ -314,7 +314,7 @@ func TestAClosedSchemaLetsTheConfigurationIn(t *testing.T) {
 		renderer := render.New(os.Args[0], asChild)
 		renderer.CPU, renderer.Time = processor, patience
 		var text string
-		err = renderer.Render(t.Context(), in, func(obj *unstructured.Unstructured, _ manifest.Position) error {
+		err = renderer.Render(t.Context(), in, func(obj *unstructured.Unstructured, _ kubeyaml.Position) error {
 			text, _, _ = unstructured.NestedString(obj.Object, "data", "a")
 			return nil
 		})

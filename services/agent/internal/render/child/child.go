@@ -21,7 +21,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -124,10 +124,10 @@ func (j *job) run(in io.Reader) error {
 }
 
 // tellObject passes an object on.
-func (j *job) tellObject(obj *unstructured.Unstructured, at manifest.Position) error {
+func (j *job) tellObject(obj *unstructured.Unstructured, at kubeyaml.Position) error {
 	payload, err := render.EncodeObject(obj, at)
 	if none, ok := errors.AsType[*json.UnsupportedValueError](err); ok {
-		return &manifest.Error{Position: at, Problem: fmt.Sprintf("%s %s holds %s: infinity and NaN are no values in Kubernetes", obj.GetKind(), obj.GetName(), none.Str)}
+		return &kubeyaml.Error{Position: at, Problem: fmt.Sprintf("%s %s holds %s: infinity and NaN are no values in Kubernetes", obj.GetKind(), obj.GetName(), none.Str)}
 	}
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (j *job) tellObject(obj *unstructured.Unstructured, at manifest.Position) e
 	err = render.WriteFrame(j.out, render.FrameObject, payload)
 	switch {
 	case errors.Is(err, render.ErrTooLarge):
-		return &manifest.Error{Position: at, Problem: fmt.Sprintf("%s %s is larger than any cluster takes: %v", obj.GetKind(), obj.GetName(), err)}
+		return &kubeyaml.Error{Position: at, Problem: fmt.Sprintf("%s %s is larger than any cluster takes: %v", obj.GetKind(), obj.GetName(), err)}
 	case err != nil:
 		return errors.Join(errGone, err)
 	}
@@ -205,9 +205,9 @@ func (j *job) readContents() (map[string][]byte, error) {
 
 // readManifests reads rendered text as manifests.
 func (j *job) readManifests(texts []text) error {
-	var dialect manifest.Dialect
-	reader := manifest.NewReader(func(obj *unstructured.Unstructured, at manifest.Position) error {
-		at.CRD = dialect == manifest.HelmCRD
+	var dialect kubeyaml.Dialect
+	reader := kubeyaml.NewReader(func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
+		at.CRD = dialect == kubeyaml.HelmCRD
 		return j.tellObject(obj, at)
 	}, nil)
 	reader.Warn = j.noteWarning
@@ -223,5 +223,5 @@ func (j *job) readManifests(texts []text) error {
 // text is what a file was rendered to.
 type text struct {
 	file, text string
-	dialect    manifest.Dialect
+	dialect    kubeyaml.Dialect
 }

@@ -23,7 +23,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/render"
 	"fairlead.dev/services/agent/internal/render/child"
 )
@@ -137,7 +137,7 @@ func runIn(t testing.TB, service desired.Service, packed []byte, in render.Input
 	renderer.CPU, renderer.Time = processor, patience
 	in.Folder = folder
 	err = renderer.Render(t.Context(), in,
-		func(obj *unstructured.Unstructured, _ manifest.Position) error {
+		func(obj *unstructured.Unstructured, _ kubeyaml.Position) error {
 			text, err := json.Marshal(obj.Object)
 			objects[obj.GetKind()+" "+obj.GetName()] = string(text)
 			return err
@@ -152,7 +152,7 @@ func refuses(t *testing.T, spec *deliveryv1.RenderSpec, files map[string]string,
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %.600v\nwant %s", err, want)
 	}
-	if _, mistake := errors.AsType[*manifest.Error](err); !mistake {
+	if _, mistake := errors.AsType[*kubeyaml.Error](err); !mistake {
 		t.Errorf("%T is no mistake of the folder", err)
 	}
 }
@@ -301,7 +301,7 @@ func TestALookupThatFailsIsTriedAgain(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the API server is not there") {
 		t.Errorf("got %v", err)
 	}
-	if _, mistake := errors.AsType[*manifest.Error](err); mistake {
+	if _, mistake := errors.AsType[*kubeyaml.Error](err); mistake {
 		t.Errorf("%v is taken for a mistake of the folder", err)
 	}
 }
@@ -325,7 +325,7 @@ func TestLookupsOfARenderAreBoundedInAll(t *testing.T) {
 	}
 	asked = 0
 	_, err := run(t, nil, chart("500"), lookup)
-	if _, mistake := errors.AsType[*manifest.Error](err); !mistake || asked != 16 ||
+	if _, mistake := errors.AsType[*kubeyaml.Error](err); !mistake || asked != 16 ||
 		!strings.Contains(err.Error(), "find more than 16 MiB in all") ||
 		!strings.Contains(err.Error(), "templates/a.yaml:") {
 		t.Errorf("after %d lookups: %v", asked, err)
@@ -341,7 +341,7 @@ func TestARefusedLookupIsAMistakeOfTheChart(t *testing.T) {
 	_, err := run(t, nil, map[string]string{
 		"Chart.yaml": chartYAML, "templates/a.yaml": "\n{{ lookup \"v1\" \"Secret\" \"web\" \"root\" }}",
 	}, lookup)
-	if _, mistake := errors.AsType[*manifest.Error](err); !mistake ||
+	if _, mistake := errors.AsType[*kubeyaml.Error](err); !mistake ||
 		!strings.Contains(err.Error(), `templates/a.yaml:2:`) ||
 		!strings.Contains(err.Error(), "does not allow lookup of kind Secret") {
 		t.Errorf("got %v", err)
@@ -521,7 +521,7 @@ func TestTarWithLinksDevicesAndDots(t *testing.T) {
 		}
 		_, err := render.Scan(desired.Service{Path: "apps"},
 			func() (io.ReadCloser, error) { return io.NopCloser(&out), nil })
-		if _, mistake := errors.AsType[*manifest.Error](err); !mistake ||
+		if _, mistake := errors.AsType[*kubeyaml.Error](err); !mistake ||
 			!strings.Contains(err.Error(), "apps: the folder is refused") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -537,13 +537,13 @@ func TestChildKilledMidway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	add := func(*unstructured.Unstructured, manifest.Position) error { return nil }
+	add := func(*unstructured.Unstructured, kubeyaml.Position) error { return nil }
 	killed := render.New("/bin/sh", "-c", "kill -9 $$").Render(t.Context(),
 		render.Input{Folder: folder, Scope: scope()}, add)
 	if killed == nil || !strings.Contains(killed.Error(), "the renderer ended in the middle (signal: killed)") {
 		t.Errorf("got %v", killed)
 	}
-	if _, mistake := errors.AsType[*manifest.Error](killed); mistake {
+	if _, mistake := errors.AsType[*kubeyaml.Error](killed); mistake {
 		t.Error("it is taken for a mistake, and not tried again")
 	}
 	if err := render.New("/nowhere/agent-render").Render(t.Context(), render.Input{Folder: folder, Scope: scope()},

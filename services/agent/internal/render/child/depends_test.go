@@ -11,7 +11,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -68,7 +68,7 @@ func TestWhatDependsOnTheClusterIsTold(t *testing.T) {
 		}
 		renderer, told := render.New(os.Args[0], asChild), false
 		renderer.CPU, renderer.Time = processor, patience
-		add := func(*unstructured.Unstructured, manifest.Position) error { return nil }
+		add := func(*unstructured.Unstructured, kubeyaml.Position) error { return nil }
 		if err := renderer.Render(t.Context(),
 			render.Input{Folder: folder, Scope: scope(), Depends: func() { told = true }}, add); err != nil ||
 			told != one.want {

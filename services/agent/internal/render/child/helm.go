@@ -28,7 +28,7 @@ import (
 	"helm.sh/helm/v4/pkg/strvals"
 
 	"fairlead.dev/platform/artifact/links"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/render"
 )
 
@@ -242,14 +242,14 @@ func (j *job) templatesOf(loaded *chart.Chart, given map[string]any) ([]text, er
 	j.notes = shortenNotes(rendered[path.Join(loaded.Name(), "templates", "NOTES.txt")])
 	var texts []text
 	for _, crd := range loaded.CRDObjects() {
-		texts = append(texts, text{file: j.fileOf(loaded, crd.Filename), text: string(crd.File.Data), dialect: manifest.HelmCRD})
+		texts = append(texts, text{file: j.fileOf(loaded, crd.Filename), text: string(crd.File.Data), dialect: kubeyaml.HelmCRD})
 	}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		base := path.Base(name)
 		if strings.HasPrefix(base, "_") || strings.HasSuffix(base, "NOTES.txt") || strings.TrimSpace(rendered[name]) == "" {
 			continue
 		}
-		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name], dialect: manifest.HelmTemplate})
+		texts = append(texts, text{file: j.fileOf(loaded, name), text: rendered[name], dialect: kubeyaml.HelmTemplate})
 	}
 	return texts, nil
 }

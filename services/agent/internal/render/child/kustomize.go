@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/agent/internal/manifest"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 )
 
 // renderKustomize builds the root. Its file system is the service's folder and nothing else, so that is how far a base
@@ -51,8 +51,8 @@ func (j *job) renderKustomize() error {
 		if err != nil {
 			return j.mistakeAt(at, fmt.Sprintf("%s: %v", resource.CurId(), err))
 		}
-		place := manifest.Position{File: j.folder.Shown(at), Item: i + 1}
-		if err := manifest.Check(fields, place); err != nil {
+		place := kubeyaml.Position{File: j.folder.Shown(at), Item: i + 1}
+		if err := kubeyaml.Check(fields, place); err != nil {
 			return err
 		}
 		if err := j.tellObject(&unstructured.Unstructured{Object: fields}, place); err != nil {
@@ -167,5 +167,5 @@ func namesRemote(text string) bool {
 
 // mistakeLine is a mistake in a line.
 func (j *job) mistakeLine(file string, line int, problem string) error {
-	return &manifest.Error{Position: manifest.Position{File: j.folder.Shown(file)}, Line: line, Problem: problem}
+	return &kubeyaml.Error{Position: kubeyaml.Position{File: j.folder.Shown(file)}, Line: line, Problem: problem}
 }

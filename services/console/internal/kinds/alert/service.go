@@ -13,18 +13,18 @@ import (
 	"fairlead.dev/platform/server"
 	alerts "fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // Deps is what the API of the kind works with.
 type Deps struct {
 	descriptor.Door
-	Rights   *rights.Keeper
-	Alerts   *alerts.Keeper
+	Rights   *authz.Rules
+	Alerts   *alerts.Evaluator
 	Accesses *audit.Accesses
 }
 

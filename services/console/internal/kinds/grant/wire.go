@@ -2,9 +2,9 @@ package grant
 
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/rights"
 )
 
 func decode(g *consolev1.Grant) catalog.Grant {
@@ -30,5 +30,5 @@ func decode(g *consolev1.Grant) catalog.Grant {
 }
 
 func encode(g catalog.Grant) *consolev1.Grant {
-	return &consolev1.Grant{Metadata: descriptor.Metadata(g.Meta), Spec: rights.Grant(g.Spec)}
+	return &consolev1.Grant{Metadata: descriptor.Metadata(g.Meta), Spec: authz.Grant(g.Spec)}
 }

@@ -2,9 +2,9 @@ package role
 
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/rights"
 )
 
 func decode(r *consolev1.Role) catalog.Role {
@@ -16,5 +16,5 @@ func decode(r *consolev1.Role) catalog.Role {
 }
 
 func encode(r catalog.Role) *consolev1.Role {
-	return &consolev1.Role{Metadata: descriptor.Metadata(r.Meta), Spec: rights.Role(r.Spec)}
+	return &consolev1.Role{Metadata: descriptor.Metadata(r.Meta), Spec: authz.Role(r.Spec)}
 }

@@ -14,10 +14,10 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/rights"
 	deliver "fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -25,7 +25,7 @@ import (
 // Deps is what the API of the kind works with.
 type Deps struct {
 	descriptor.Door
-	Rights *rights.Keeper
+	Rights *authz.Rules
 	// Sinks delivers to sinks.
 	Sinks    *deliver.Deliverer
 	Accesses *audit.Accesses

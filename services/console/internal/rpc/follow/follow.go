@@ -17,7 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	clusterviews "fairlead.dev/services/console/internal/views"
 )
 
@@ -26,7 +26,7 @@ type Deps struct {
 	descriptor.Door
 	// Kinds are all kinds of resources.
 	Kinds  descriptor.Table
-	Board  *live.Board
+	Board  *index.Index
 	Views  *clusterviews.Board
 	Events *event.Log
 	Audit  *audit.Log

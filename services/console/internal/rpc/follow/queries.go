@@ -19,8 +19,8 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
-	"fairlead.dev/services/console/internal/live"
-	"fairlead.dev/services/console/internal/watch"
+	"fairlead.dev/services/console/internal/feed"
+	"fairlead.dev/services/console/internal/index"
 )
 
 const (
@@ -50,7 +50,7 @@ func (s *lives) WatchQueries(ctx context.Context, req *consolev1.WatchQueriesReq
 	}
 	err = w.run(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped) // The caller went, or the console drains.
+		return connect.NewError(connect.CodeUnavailable, feed.ErrStopped) // The caller went, or the console drains.
 	}
 	return s.Fail(ctx, err)
 }
@@ -70,7 +70,7 @@ type queries struct {
 // query is one of a stream's that the board answers.
 type query struct {
 	name     string
-	standing *live.Standing
+	standing *index.Standing
 	mask     []string
 	names    []string            // that the caller has; nil: none yet
 	items    map[string]sentItem // by name
@@ -80,7 +80,7 @@ type query struct {
 
 // sentItem is what the caller has of a resource. item is nil if an earlier stream sent it.
 type sentItem struct {
-	item    *live.Item
+	item    *index.Item
 	version uint64
 }
 
@@ -122,7 +122,7 @@ func (w *queries) begin(ctx context.Context, list []*consolev1.Query) error {
 func (w *queries) stand(q *consolev1.Query) (made *query, err error) {
 	made = &query{name: q.GetName(), items: map[string]sentItem{}}
 	if counts := q.GetCounts(); counts != nil {
-		made.standing, err = w.lives.Board.Stand(live.Question{
+		made.standing, err = w.lives.Board.Stand(index.Question{
 			Kind: descriptor.Numbered(counts.GetKind()), Filter: counts.GetFilter(), Count: true, By: counts.GetGroupBy(),
 			OnlyChanges: q.GetOnlyChanges(),
 		})
@@ -136,7 +136,7 @@ func (w *queries) stand(q *consolev1.Query) (made *query, err error) {
 	for _, k := range q.GetKnown() {
 		made.items[k.GetName()] = sentItem{version: k.GetVersion()}
 	}
-	made.standing, err = w.lives.Board.Stand(live.Question{
+	made.standing, err = w.lives.Board.Stand(index.Question{
 		Kind: descriptor.Numbered(list.GetKind()), Filter: list.GetFilter(), Order: list.GetOrderBy(), Token: list.GetPageToken(), Size: int(list.GetPageSize()),
 	})
 	return made, err
@@ -285,7 +285,7 @@ func (w *queries) answerEach(ctx context.Context) error {
 	return nil
 }
 
-func (w *queries) tell(ctx context.Context, q *query, answer live.Answer) error {
+func (w *queries) tell(ctx context.Context, q *query, answer index.Answer) error {
 	if q.standing.Count {
 		return w.tellCounts(ctx, q.name, answer)
 	}
@@ -324,7 +324,7 @@ func (w *queries) tell(ctx context.Context, q *query, answer live.Answer) error 
 	return w.send(ctx, q.name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_List{List: out}})
 }
 
-func (w *queries) tellCounts(ctx context.Context, name string, answer live.Answer) error {
+func (w *queries) tellCounts(ctx context.Context, name string, answer index.Answer) error {
 	if answer.Groups == nil {
 		return w.send(ctx, name, &consolev1.WatchQueriesResponse{Event: &consolev1.WatchQueriesResponse_CountChanges{
 			CountChanges: &consolev1.CountChanges{Counts: descriptor.Each(answer.Changes, encodeGroup), ObservedTime: timestamppb.Now()},

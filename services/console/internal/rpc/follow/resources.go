@@ -16,9 +16,9 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/feed"
+	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/store"
-	"fairlead.dev/services/console/internal/watch"
 )
 
 type lives struct{ Deps }
@@ -41,7 +41,7 @@ func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResource
 		return err
 	}
 	defer leave()
-	err = s.Board.Follow(ctx, &live.Follower{Kinds: kinds, Filter: req.GetFilter(), Token: req.GetResumeToken(), Send: func(m live.Message) error {
+	err = s.Board.Follow(ctx, &index.Follower{Kinds: kinds, Filter: req.GetFilter(), Token: req.GetResumeToken(), Send: func(m index.Message) error {
 		out, err := s.message(ctx, m)
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ func (s *lives) WatchResources(ctx context.Context, req *consolev1.WatchResource
 	}})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went, or the console drains: either way there is nothing to find in a log.
-		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
+		return connect.NewError(connect.CodeUnavailable, feed.ErrStopped)
 	}
 	return s.Fail(ctx, err)
 }
@@ -69,25 +69,25 @@ func (s *lives) Search(ctx context.Context, req *consolev1.SearchRequest) (*cons
 	if err != nil {
 		return nil, s.Fail(ctx, err)
 	}
-	return &consolev1.SearchResponse{TotalSize: int32(min(total, math.MaxInt32)), Results: descriptor.Each(found, func(f live.Found) *consolev1.SearchResult {
+	return &consolev1.SearchResponse{TotalSize: int32(min(total, math.MaxInt32)), Results: descriptor.Each(found, func(f index.Found) *consolev1.SearchResult {
 		return &consolev1.SearchResult{Kind: descriptor.Number(f.Kind), Name: f.Name, Field: f.Field, State: f.State, Cluster: f.Cluster, Project: f.Project}
 	})}, nil
 }
 
-func encodeGroup(g live.Group) *consolev1.ResourceCount {
+func encodeGroup(g index.Group) *consolev1.ResourceCount {
 	return &consolev1.ResourceCount{Values: g.Values, Count: int32(min(g.Count, math.MaxInt32))}
 }
 
-func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchResourcesResponse, error) {
+func (s *lives) message(ctx context.Context, m index.Message) (*consolev1.WatchResourcesResponse, error) {
 	out := &consolev1.WatchResourcesResponse{ResumeToken: m.Token}
 	switch m.Kind {
-	case live.SnapshotBegin:
+	case index.SnapshotBegin:
 		out.Event = &consolev1.WatchResourcesResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}
-	case live.SnapshotEnd:
+	case index.SnapshotEnd:
 		out.Event = &consolev1.WatchResourcesResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}
-	case live.Heartbeat:
+	case index.Heartbeat:
 		out.Event = &consolev1.WatchResourcesResponse_Heartbeat{Heartbeat: &consolev1.Heartbeat{}}
-	case live.Changes:
+	case index.Changes:
 		changes := &consolev1.LiveChanges{}
 		b := &batch{lives: s, items: m.Items}
 		for _, item := range m.Items {
@@ -109,12 +109,12 @@ func (s *lives) message(ctx context.Context, m live.Message) (*consolev1.WatchRe
 // wanted.
 type batch struct {
 	lives *lives
-	items []*live.Item
-	known map[*live.Item]*consolev1.Resource
+	items []*index.Item
+	known map[*index.Item]*consolev1.Resource
 }
 
 // encode encodes one of the items.
-func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resource, error) {
+func (s *batch) encode(ctx context.Context, item *index.Item) (*consolev1.Resource, error) {
 	if known, ok := s.known[item]; ok {
 		return known, nil
 	}
@@ -122,7 +122,7 @@ func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resourc
 	if of == nil {
 		return nil, fmt.Errorf("encode a %T: people do not look at these", item.Value)
 	}
-	together := []*live.Item{item}
+	together := []*index.Item{item}
 	if of.Together() {
 		together = nil
 		for _, one := range s.items {
@@ -131,12 +131,12 @@ func (s *batch) encode(ctx context.Context, item *live.Item) (*consolev1.Resourc
 			}
 		}
 	}
-	shown, err := of.Shared(ctx, s.lives.Catalog, descriptor.Each(together, func(one *live.Item) any { return one.Value }))
+	shown, err := of.Shared(ctx, s.lives.Catalog, descriptor.Each(together, func(one *index.Item) any { return one.Value }))
 	if err != nil {
 		return nil, err
 	}
 	if s.known == nil {
-		s.known = map[*live.Item]*consolev1.Resource{}
+		s.known = map[*index.Item]*consolev1.Resource{}
 	}
 	for i, m := range shown {
 		s.known[together[i]] = kind.Wrap(m)
@@ -167,7 +167,7 @@ func (s *events) WatchEvents(ctx context.Context, req *consolev1.WatchEventsRequ
 	})
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped) // as above
+		return connect.NewError(connect.CodeUnavailable, feed.ErrStopped) // as above
 	case errors.Is(err, event.ErrGone):
 		return connect.NewError(connect.CodeOutOfRange, event.ErrGone)
 	}

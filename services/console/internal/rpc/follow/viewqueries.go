@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/live"
+	"fairlead.dev/services/console/internal/index"
 	clusterviews "fairlead.dev/services/console/internal/views"
 )
 
@@ -48,14 +48,14 @@ func viewQueryOf(q *consolev1.Query) *viewQuery {
 // viewPace says when a stream answers its queries of views again.
 type viewPace struct {
 	views    *clusterviews.Board
-	clusters *live.Board
+	clusters *index.Index
 	pause    *time.Timer
 	rested   bool
 	// Closed when answers may have become others since the last ones.
 	viewMoved, clusterMoved <-chan struct{}
 }
 
-func newViewPace(views *clusterviews.Board, clusters *live.Board) *viewPace {
+func newViewPace(views *clusterviews.Board, clusters *index.Index) *viewPace {
 	return &viewPace{views: views, clusters: clusters, pause: time.NewTimer(viewsEvery)}
 }
 

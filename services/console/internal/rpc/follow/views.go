@@ -10,8 +10,8 @@ import (
 	platform "fairlead.dev/platform/viewset"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/kinds/viewset"
-	"fairlead.dev/services/console/internal/watch"
 )
 
 type views struct{ Deps }
@@ -77,7 +77,7 @@ func (s *views) WatchClusterViews(ctx context.Context, req *consolev1.WatchClust
 	})
 	if errors.Is(ctx.Err(), context.Canceled) {
 		// The caller went, or the console drains: either way there is nothing to find in a log.
-		return connect.NewError(connect.CodeUnavailable, watch.ErrStopped)
+		return connect.NewError(connect.CodeUnavailable, feed.ErrStopped)
 	}
 	return s.Fail(ctx, err)
 }

@@ -17,7 +17,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	rules "fairlead.dev/platform/access"
-	"fairlead.dev/platform/addresses"
+	"fairlead.dev/platform/dialpolicy"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/identity"
@@ -190,14 +190,14 @@ func (b *browsers) callback(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, r, connect.NewError(connect.CodeUnauthenticated, errors.New("this login was not begun here, took too long, or was given up: begin again at "+loginPath)))
 		return
 	}
-	if err := b.Authority.BeginCallback(r.Context(), addresses.Network(r.RemoteAddr), pending.State, pending.Expire); err != nil {
+	if err := b.Authority.BeginCallback(r.Context(), dialpolicy.Network(r.RemoteAddr), pending.State, pending.Expire); err != nil {
 		b.refuse(w, r, err)
 		return
 	}
 	person, err := b.Provider.Finish(r.Context(), b.Endpoints.Pages()+callbackPath, query.Get("code"), pending)
 	if err != nil {
 		if !errors.Is(err, login.ErrAway) {
-			b.Authority.Reject(r.Context(), addresses.Network(r.RemoteAddr), "identity provider's answer")
+			b.Authority.Reject(r.Context(), dialpolicy.Network(r.RemoteAddr), "identity provider's answer")
 		}
 		b.refuse(w, r, err)
 		return
@@ -230,7 +230,7 @@ func (b *browsers) once(w http.ResponseWriter, r *http.Request) {
 		b.give(w, r, platform.Identity{}, "") // says why not, before the link is used up
 		return
 	}
-	token, err := b.Authority.UseLoginLink(r.Context(), call.Who(call.WithOrigin(r.Context(), r)), identity.Browser, addresses.Network(r.RemoteAddr), in.Code)
+	token, err := b.Authority.UseLoginLink(r.Context(), call.Who(call.WithOrigin(r.Context(), r)), identity.Browser, dialpolicy.Network(r.RemoteAddr), in.Code)
 	if err != nil {
 		b.refuse(w, r, err)
 		return

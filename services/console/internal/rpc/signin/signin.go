@@ -11,12 +11,12 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/audit"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/descriptor"
 	credentials "fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/recording"
-	"fairlead.dev/services/console/internal/rights"
 	"fairlead.dev/services/console/internal/seal"
 )
 
@@ -33,11 +33,11 @@ type Endpoints struct {
 type Deps struct {
 	descriptor.Door
 	Authority *credentials.Authority
-	Rights    *rights.Keeper
+	Rights    *authz.Rules
 	Provider  *login.Provider
-	Lending   *lending.Keeper
+	Lending   *lending.Desk
 	// Recordings are of shells.
-	Recordings *recording.Keeper
+	Recordings *recording.Archive
 	Accesses   *audit.Accesses
 	// Seal keeps what a browser holds for the console.
 	Seal      *seal.Box

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/gitcache/internal/browse"
-	"fairlead.dev/services/gitcache/internal/live"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
+	"fairlead.dev/services/gitcache/internal/status"
 )
 
 const (
@@ -28,43 +28,43 @@ const (
 	maxAnswerBytes = 32 << 20
 )
 
-// Peers are the other replicas.
-type Peers interface {
+// Members are the other replicas.
+type Members interface {
 	OwnerMember(ctx context.Context, uid string) (coordination.Member, bool)
 	Others() []coordination.Member
 	HTTP(m coordination.Member) *http.Client
 }
 
-// Replicas asks other replicas.
-type Replicas struct{ Peers Peers }
+// Peers asks other replicas.
+type Peers struct{ Members Members }
 
-// Replica is one of them: a live.Replica and a browse.Replica.
-type Replica struct {
+// Peer is one of them: a status.Peer and a browse.Peer.
+type Peer struct {
 	name string
 	rpc  gitcachev1connect.SourceServiceClient
 }
 
-func (r Replicas) at(m coordination.Member) Replica {
-	return Replica{m.ID, gitcachev1connect.NewSourceServiceClient(r.Peers.HTTP(m), m.URL, connect.WithReadMaxBytes(maxAnswerBytes))}
+func (r Peers) at(m coordination.Member) Peer {
+	return Peer{m.ID, gitcachev1connect.NewSourceServiceClient(r.Members.HTTP(m), m.URL, connect.WithReadMaxBytes(maxAnswerBytes))}
 }
 
 // Live are all of them, to ask what they own.
-func (r Replicas) Live() []live.Replica { return each[live.Replica](r) }
+func (r Peers) Live() []status.Peer { return each[status.Peer](r) }
 
 // All of them, to ask what is in a source.
-func (r Replicas) All() []browse.Replica { return each[browse.Replica](r) }
+func (r Peers) All() []browse.Peer { return each[browse.Peer](r) }
 
-func each[T any](r Replicas) []T {
+func each[T any](r Peers) []T {
 	var all []T
-	for _, m := range r.Peers.Others() {
-		all = append(all, any(r.at(m)).(T)) //nolint:forcetypeassert // of two interfaces that Replica is
+	for _, m := range r.Members.Others() {
+		all = append(all, any(r.at(m)).(T)) //nolint:forcetypeassert // of two interfaces that Peer is
 	}
 	return all
 }
 
 // Owner is the one that fetches a source.
-func (r Replicas) Owner(ctx context.Context, uid string) (browse.Replica, bool) {
-	m, ok := r.Peers.OwnerMember(ctx, uid)
+func (r Peers) Owner(ctx context.Context, uid string) (browse.Peer, bool) {
+	m, ok := r.Members.OwnerMember(ctx, uid)
 	if !ok {
 		return nil, false
 	}
@@ -72,8 +72,8 @@ func (r Replicas) Owner(ctx context.Context, uid string) (browse.Replica, bool) 
 }
 
 // Client of the one that fetches a source.
-func (r Replicas) Client(ctx context.Context, uid string) (gitcachev1connect.SourceServiceClient, bool) {
-	m, ok := r.Peers.OwnerMember(ctx, uid)
+func (r Peers) Client(ctx context.Context, uid string) (gitcachev1connect.SourceServiceClient, bool) {
+	m, ok := r.Members.OwnerMember(ctx, uid)
 	if !ok {
 		return nil, false
 	}
@@ -81,11 +81,11 @@ func (r Replicas) Client(ctx context.Context, uid string) (gitcachev1connect.Sou
 }
 
 // Name of the replica.
-func (r Replica) Name() string { return r.name }
+func (r Peer) Name() string { return r.name }
 
 // Sources is what it owns or has a copy of.
-func (r Replica) Sources(ctx context.Context) ([]*live.Source, error) {
-	var all []*live.Source
+func (r Peer) Sources(ctx context.Context) ([]*status.Source, error) {
+	var all []*status.Source
 	for token := ""; ; {
 		m, err := r.rpc.ListSources(ctx, &gitcachev1.ListSourcesRequest{PageSize: pageSize, PageToken: token})
 		if err != nil {
@@ -106,7 +106,7 @@ func (r Replica) Sources(ctx context.Context) ([]*live.Source, error) {
 }
 
 // Commits is a page of a history.
-func (r Replica) Commits(ctx context.Context, p browse.Place, page browse.Page) (browse.Commits, error) {
+func (r Peer) Commits(ctx context.Context, p browse.Place, page browse.Page) (browse.Commits, error) {
 	ctx, cancel := context.WithTimeout(ctx, browseTime)
 	defer cancel()
 	m, err := r.rpc.ListCommits(ctx, &gitcachev1.ListCommitsRequest{
@@ -116,7 +116,7 @@ func (r Replica) Commits(ctx context.Context, p browse.Place, page browse.Page) 
 }
 
 // Tree is a page of a folder.
-func (r Replica) Tree(ctx context.Context, p browse.Place, page browse.Page) (browse.Listing, error) {
+func (r Peer) Tree(ctx context.Context, p browse.Place, page browse.Page) (browse.Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, browseTime)
 	defer cancel()
 	m, err := r.rpc.ListTree(ctx, &gitcachev1.ListTreeRequest{
@@ -126,7 +126,7 @@ func (r Replica) Tree(ctx context.Context, p browse.Place, page browse.Page) (br
 }
 
 // File is a file.
-func (r Replica) File(ctx context.Context, p browse.Place) (browse.File, error) {
+func (r Peer) File(ctx context.Context, p browse.Place) (browse.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, browseTime)
 	defer cancel()
 	m, err := r.rpc.ReadFile(ctx, &gitcachev1.ReadFileRequest{Source: p.Source, Revision: p.Revision, Path: p.Path})

@@ -9,31 +9,33 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/services/gitcache/internal/browse"
-	"fairlead.dev/services/gitcache/internal/hub"
-	"fairlead.dev/services/gitcache/internal/live"
+	"fairlead.dev/services/gitcache/internal/console"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/status"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
 
 // LiveMessages writes live states.
-func LiveMessages(sources []*live.Source) []*gitcachev1.LiveSource { return each(sources, LiveMessage) }
+func LiveMessages(sources []*status.Source) []*gitcachev1.LiveSource {
+	return each(sources, LiveMessage)
+}
 
 // LiveMessage writes a live state.
-func LiveMessage(s *live.Source) *gitcachev1.LiveSource {
+func LiveMessage(s *status.Source) *gitcachev1.LiveSource {
 	return &gitcachev1.LiveSource{
 		Name: s.Name, Owner: s.Owner, OwnedHere: s.OwnedHere, Epoch: s.Epoch, Url: s.URL,
-		LastPollTime: hub.Timestamp(s.LastPoll), NextPollTime: hub.Timestamp(s.NextPoll), StaleSince: hub.Timestamp(s.StaleSince),
-		Heads: hub.HeadMessages(s.Heads), Problem: hub.ProblemMessage(s.Problem),
+		LastPollTime: console.Timestamp(s.LastPoll), NextPollTime: console.Timestamp(s.NextPoll), StaleSince: console.Timestamp(s.StaleSince),
+		Heads: console.HeadMessages(s.Heads), Problem: console.ProblemMessage(s.Problem),
 		UpstreamRequestsLastHour: int32(s.UpstreamRequests), MirrorBytes: s.MirrorBytes, MirrorPacks: int32(s.MirrorPacks), Standbys: s.Standbys,
 	}
 }
 
 // Live reads a live state. Its UID stays empty: names are what replicas speak of.
-func Live(m *gitcachev1.LiveSource) *live.Source {
-	return &live.Source{
+func Live(m *gitcachev1.LiveSource) *status.Source {
+	return &status.Source{
 		Name: m.GetName(), Owner: m.GetOwner(), OwnedHere: m.GetOwnedHere(), Epoch: m.GetEpoch(), URL: m.GetUrl(),
-		LastPoll: hub.Time(m.GetLastPollTime()), NextPoll: hub.Time(m.GetNextPollTime()), StaleSince: hub.Time(m.GetStaleSince()),
-		Heads: hub.Heads(m.GetHeads()), Problem: hub.Problem(m.GetProblem()),
+		LastPoll: console.Time(m.GetLastPollTime()), NextPoll: console.Time(m.GetNextPollTime()), StaleSince: console.Time(m.GetStaleSince()),
+		Heads: console.Heads(m.GetHeads()), Problem: console.Problem(m.GetProblem()),
 		UpstreamRequests: int(m.GetUpstreamRequestsLastHour()), MirrorBytes: m.GetMirrorBytes(),
 		MirrorPacks: int(m.GetMirrorPacks()), Standbys: m.GetStandbys(),
 	}
@@ -70,11 +72,11 @@ func File(m *gitcachev1.ReadFileResponse) browse.File {
 }
 
 func revisionMessage(c mirror.Commit) *artifactv1.Revision {
-	return &artifactv1.Revision{Commit: c.ID.String(), CommitTime: hub.Timestamp(c.Time), Subject: c.Subject, Author: c.Author}
+	return &artifactv1.Revision{Commit: c.ID.String(), CommitTime: console.Timestamp(c.Time), Subject: c.Subject, Author: c.Author}
 }
 
 func revision(m *artifactv1.Revision) mirror.Commit {
-	return mirror.Commit{ID: plumbing.NewHash(m.GetCommit()), Time: hub.Time(m.GetCommitTime()), Subject: m.GetSubject(), Author: m.GetAuthor()}
+	return mirror.Commit{ID: plumbing.NewHash(m.GetCommit()), Time: console.Time(m.GetCommitTime()), Subject: m.GetSubject(), Author: m.GetAuthor()}
 }
 
 // entryMessage shows a name that is no text as well as it can: protobuf takes no other.

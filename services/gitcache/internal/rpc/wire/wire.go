@@ -9,7 +9,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	"fairlead.dev/platform/artifact"
-	"fairlead.dev/services/gitcache/internal/hub"
+	"fairlead.dev/services/gitcache/internal/console"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 )
@@ -72,7 +72,7 @@ func result(a origin.Answer) *artifactv1.Result {
 		}}}
 	}
 	return &artifactv1.Result{Submodules: a.Submodules, Dependencies: a.Dependencies, SourceUid: a.SourceUID, Epoch: a.Epoch, Result: &artifactv1.Result_Resolved{Resolved: &artifactv1.Resolved{
-		Revision: hub.RevisionMessage(a.Head), SourceId: a.SourceID,
+		Revision: console.RevisionMessage(a.Head), SourceId: a.SourceID,
 		Artifact: &artifactv1.Artifact{Digest: a.Artifact.Digest.String(), Size: a.Artifact.Size, Files: int32(a.Artifact.Files)},
 	}}}
 }
@@ -117,7 +117,7 @@ func content(m *artifactv1.Result) origin.Answer {
 	r, a := resolved.GetRevision(), resolved.GetArtifact()
 	return origin.Answer{
 		Head: mirror.Head{
-			Commit: plumbing.NewHash(r.GetCommit()), CommitTime: hub.Time(r.GetCommitTime()),
+			Commit: plumbing.NewHash(r.GetCommit()), CommitTime: console.Time(r.GetCommitTime()),
 			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),
 		},
 		SourceID: resolved.GetSourceId(),

@@ -10,11 +10,11 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/browse"
-	"fairlead.dev/services/gitcache/internal/live"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
+	"fairlead.dev/services/gitcache/internal/status"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
 
@@ -61,7 +61,7 @@ func TestWhatReplicasSayArrives(t *testing.T) {
 	}
 
 	head.Ref, head.FetchTime, head.Resolved, head.SignedBy = "semver:1.x", now, "refs/tags/v1", "SHA256:x"
-	source := &live.Source{
+	source := &status.Source{
 		Name: "shop", URL: "https://git.example.com/shop", Owner: "a", OwnedHere: true, Epoch: 7, LastPoll: now,
 		NextPoll: now, StaleSince: now,
 		Heads: []mirror.Head{head}, Problem: owner.Problem{Message: "m", Since: now, Refs: []string{"HEAD"}},

@@ -1,0 +1,62 @@
+package hubclient
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/contexts"
+)
+
+func TestAnErrorOfAnOrderNamesTheFlag(t *testing.T) {
+	t.Parallel()
+	said := connect.NewWireError(connect.CodeInvalidArgument, errors.New(`order_by: there is no field "nope"`))
+	err := newExplainer(contexts.Context{}).explainError(said)
+	if err.Error() != `--sort: there is no field "nope"` || connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The advice of an error names a command that there is.
+func TestAnErrorSaysWhereWhatThereIsIsListed(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		`source "shop" does not exist`:       "source \"shop\" does not exist: see `fairlead get sources`",
+		`service "shop" does not exist`:      "service \"shop\" does not exist: see `fairlead get services`",
+		`recording "12ab" does not exist`:    `recording "12ab" does not exist`,
+		`source "shop" has no ref "v1"`:      `source "shop" has no ref "v1"`,
+		`file "a" of "b" does not exist now`: `file "a" of "b" does not exist now`,
+	} {
+		err := newExplainer(contexts.Context{}).explainError(connect.NewWireError(connect.CodeNotFound, errors.New(said)))
+		if err.Error() != want || connect.CodeOf(err) != connect.CodeNotFound {
+			t.Errorf("%s: got %v, want %s", said, err, want)
+		}
+	}
+}
+
+func TestASecretIsSentInClearTextToThisMachineOnly(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{
+		"http://127.attacker.example", "http://127.0.0.1.attacker.example:7400", "http://localhost.attacker.example",
+		"http://10.0.0.1", "http://[::ffff:10.0.0.1]",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := Login{URL: at, HubSecret: "secret"}.Do(ctx)
+		cancel()
+		if err == nil || err.Error() != "http://"+at[len("http://"):]+
+			": a secret is only sent over https (or http to this machine)" {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	for _, at := range []string{
+		"http://127.0.0.1:7400", "http://127.9.9.9", "http://localhost:7400", "http://[::1]:7400",
+		"https://fairlead.example.com",
+	} {
+		if _, err := checkURL(at); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package deliveryclient
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fairlead.dev/platform/artifact"
+)
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestAnAnswerInTheLastMomentIsBytesOrAnError: never neither.
+func TestAnAnswerInTheLastMomentIsBytesOrAnError(t *testing.T) {
+	t.Parallel()
+	slow := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		<-time.After(answerTime)
+		return &http.Response{
+			StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Header: http.Header{},
+		}, nil
+	})}
+	for range 500 {
+		synctest.Test(t, func(t *testing.T) {
+			content, err := begin(t.Context(), slow, "http://hub", artifact.Digest("sha256:"+
+				strings.Repeat("0", 64)), "")
+			if (content == nil) == (err == nil) {
+				t.Fatalf("content %v, error %v", content, err)
+			}
+			if content != nil {
+				_ = content.Close() // the test is over
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package deliveryclient
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+)
+
+// busyHub refuses the first Syncs.
+type busyHub struct {
+	deliveryv1connect.DeliveryServiceClient
+
+	refuses int
+	wanted  uint64 // said with "not modified"
+	begin   time.Time
+	asked   []time.Duration // since begin
+	haves   []bool          // whether a Sync said what the cluster has, as after a nudge
+}
+
+func (h *busyHub) Sync(_ context.Context, r *deliveryv1.SyncRequest) (*deliveryv1.SyncResponse, error) {
+	h.asked, h.haves = append(h.asked, time.Since(h.begin)), append(h.haves, len(r.GetHave()) > 0)
+	if len(h.asked) <= h.refuses {
+		err := connect.NewError(connect.CodeUnavailable, errors.New("busy"))
+		err.Meta().Set("Retry-After", "20")
+		return nil, err
+	}
+	nothing := &deliveryv1.NotModified{Wanted: h.wanted}
+	return &deliveryv1.SyncResponse{Result: &deliveryv1.SyncResponse_NotModified{NotModified: nothing}}, nil
+}
+
+type oneService struct{}
+
+func (oneService) Have() map[string]string               { return map[string]string{"web": "sha256:x"} }
+func (oneService) Take(*deliveryv1.Changes, int64) error { return nil }
+func (oneService) Revision() int64                       { return 0 }
+
+// running runs a poller of one service until the returned function is called.
+func running(t *testing.T, h deliveryv1connect.DeliveryServiceClient, kubernetes func() string) (p *Poller, stop func()) {
+	t.Helper()
+	p = NewPoller(PollDeps{
+		Distributors: &Distributors{list: []Distributor{{URL: "https://hub", RPC: h}}}, Wanted: oneService{},
+		KubernetesVersion: kubernetes, Tracer: noop.NewTracerProvider().Tracer(""),
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	return p, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A hub that is busy nudges all the same. Who came at each nudge would be refused again and again.
+func TestANudgeWaitsForTheTimeThatTheHubAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &busyHub{refuses: 1, begin: time.Now()}
+		p, stop := running(t, h, func() string { return "" })
+		for range 15 {
+			<-time.After(time.Second)
+			signal(p.nudge, "")
+			p.Soon()
+		}
+		<-time.After(40 * time.Second)
+		signal(p.nudge, "")
+		<-time.After(time.Second)
+		stop()
+		if len(h.asked) != 3 || h.asked[1] < 20*time.Second || h.asked[1] > 41*time.Second || !slices.Equal(h.haves, []bool{false, true, true}) {
+			t.Errorf("asked after %s, with what the cluster has: %v", h.asked, h.haves)
+		}
+	})
+}
+
+// The change that a nudge was for may be gone for ever: the database was put back to an earlier state.
+func TestANudgeThatNoAnswerIsAsNewAsIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var none *lastNudge
+		if got := none.claim(); got != 0 {
+			t.Errorf("claims %d without a nudge", got)
+		}
+		last := &lastNudge{7, time.Now()}
+		<-time.After(nudgeTime)
+		if got := last.claim(); got != 7 {
+			t.Errorf("claims %d within the time", got)
+		}
+		<-time.After(time.Second)
+		if got := last.claim(); got != 0 {
+			t.Errorf("claims %d for ever", got)
+		}
+	})
+}

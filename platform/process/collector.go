@@ -1,0 +1,162 @@
+package process
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync/atomic"
+	"time"
+
+	"fairlead.dev/platform/container"
+)
+
+// The collector of garbage is given leave to let the heap grow by a percentage, which follows what is going on: a process
+// with little to do keeps little more than it needs, and one in a storm, or with next to nothing on its heap, does not
+// spend its time collecting.
+const (
+	collectorLook = 10 * time.Second
+	// busyCycles in one look are too many.
+	busyCycles = 4
+	// firstPercent is for the start, which makes garbage once.
+	firstPercent, leastPercent, mostPercent = 50, 10, 100
+	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
+	roomBytes = 48 << 20
+	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for who is Frugal.
+	frugalPercent, frugalBytes = 40, 12 << 20
+	// stormBytes and stormPercent, whichever is more, is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its
+	// pages for long. With less than stormPercent a large heap would be collected several times per second.
+	stormBytes, stormPercent = 96 << 20, 50
+	// A service that is Ample has amplePercent instead of stormPercent, and ampleLeast instead of leastPercent: each collection looks at all of a large
+	// heap, however little of it has changed.
+	amplePercent, ampleLeast = 100, 30
+	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
+	memoryShare = 85
+)
+
+// Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the work of others.
+type Frugal interface{ Frugal() }
+
+// Ample is a service whose time counts more than its memory: all others wait for it. The memory of its container limits it all the same.
+type Ample interface{ Ample() }
+
+// collector finds the percentage.
+type collector struct {
+	percent, least, most int
+	storm                int    // percent that a large heap may grow by in a storm
+	room                 uint64 // bytes
+}
+
+func newCollector(service Service) collector {
+	c := collector{percent: firstPercent, least: leastPercent, most: mostPercent, storm: stormPercent, room: roomBytes}
+	if _, frugal := service.(Frugal); frugal {
+		c.most, c.room = frugalPercent, frugalBytes
+	}
+	if _, ample := service.(Ample); ample {
+		c.storm, c.least = amplePercent, ampleLeast
+	}
+	return c
+}
+
+// Collect has the collector run as it does in a service, until ctx ends: for a program that measures a service's handlers in a process of its own.
+func Collect(ctx context.Context) { newCollector(nil).run(ctx) }
+
+// CollectFrugally is Collect as in a service that is Frugal.
+func CollectFrugally(ctx context.Context) { newCollector(frugally{}).run(ctx) }
+
+type frugally struct{ Service }
+
+func (frugally) Frugal() {}
+
+// next takes how often the collector ran since the last look, and what the percentage is of: what was alive then, and the stacks.
+// next says whether what the process does not need any more should be given back: once, when it has become calm.
+func (c *collector) next(cycles, base uint64) (giveBack bool) {
+	before := c.percent
+	switch {
+	case cycles >= busyCycles:
+		c.percent *= 2
+	case cycles == 0:
+		c.percent /= 2
+	}
+	c.percent = max(c.percent, c.least)
+	c.keepWithin(base)
+	return c.percent == c.least && before > c.least
+}
+
+// keepWithin lowers the percentage to what a heap may grow by.
+func (c *collector) keepWithin(base uint64) {
+	most := c.most
+	if base > 0 {
+		most = max(min(most, max(int(stormBytes*100/base), c.storm)), int(min(c.room*100/base, 1000)), c.least)
+	}
+	c.percent = min(c.percent, most)
+}
+
+// run sets the percentage until ctx ends: at each look, and at once when there were busyCycles since the last one, or the heap has
+// grown so much that it may not grow as much again. GOGC, if it is set, is left alone.
+func (c collector) run(ctx context.Context) {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	debug.SetGCPercent(c.percent)
+	if limit := container.MemoryLimit(os.DirFS("/")); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit / 100 * memoryShare)
+	}
+	look := time.NewTicker(collectorLook)
+	defer look.Stop()
+	cycled := make(chan struct{}, 1)
+	defer onCycles(cycled)()
+	for seen, _ := collected(); ; {
+		looked := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			looked = true
+		case <-cycled:
+		}
+		before, giveBack := c.percent, false
+		if cycles, base := collected(); looked || cycles-seen >= busyCycles {
+			giveBack = c.next(cycles-seen, base)
+			look.Reset(collectorLook)
+			seen = cycles
+		} else {
+			c.keepWithin(base)
+		}
+		if c.percent != before {
+			debug.SetGCPercent(c.percent)
+		}
+		if giveBack {
+			debug.FreeOSMemory()
+			seen++
+		}
+	}
+}
+
+// collected returns how often the collector ran, and what its percentage is of.
+func collected() (cycles, base uint64) {
+	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64() + samples[2].Value.Uint64()
+}
+
+// onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait for a look, in
+// which it would spend half of its time collecting.
+func onCycles(cycled chan<- struct{}) (stop func()) {
+	var stopped atomic.Bool
+	type witness struct{ _ *byte } // found dead by each cycle
+	var again func(*witness)
+	again = func(w *witness) {
+		if stopped.Load() {
+			return
+		}
+		runtime.SetFinalizer(w, again) // before anybody hears of it, and makes the next cycle
+		select {
+		case cycled <- struct{}{}:
+		default:
+		}
+	}
+	runtime.SetFinalizer(&witness{}, again)
+	return func() { stopped.Store(true) }
+}

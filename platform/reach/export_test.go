@@ -1,4 +1,0 @@
-package reach
-
-// RetryAfter is for tests.
-var RetryAfter = retryAfter

@@ -1,0 +1,4 @@
+package tunnelclient
+
+// RetryAfter is for tests.
+var RetryAfter = retryAfter

@@ -1,0 +1,115 @@
+package index
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/feed"
+	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
+)
+
+// quiet is a board without a database, with a service of a source at a cluster that a follower looks at.
+func quiet(t *testing.T) *Index {
+	t.Helper()
+	s := storetest.SQLite(t)
+	b := New(Deps{Store: s, Log: slog.New(slog.DiscardHandler)})
+	service := structure(store.Resource{Kind: store.KindService, Name: "web", UID: "s", Spec: []byte(`{"source": "shop", "ref": "main", "cluster": "edge-1"}`)})
+	service.keep(nil)
+	essence := (&catalog.Service{Spec: catalog.ServiceSpec{Ref: "main"}}).Essence()
+	service.essence = &essence
+	b.kind(store.KindService)["web"] = service
+	b.index(nil, service)
+	l := &look{board: b, exprs: map[store.Kind]*query.Expr{store.KindService: nil}}
+	b.looks[l] = true
+	return b
+}
+
+// said puts what is read of a source or cluster on the board.
+func (b *Index) said(kind store.Kind, name string, sum uint64, value any) {
+	r := structure(store.Resource{Kind: kind, Name: name, UID: name, Spec: []byte("{}")})
+	r.status(value)
+	r.sum = sum
+	if b.kind(kind)[name] == nil {
+		b.rows[kind][name] = r
+	}
+	b.put([]loadedRow{{row: r, item: &Item{Kind: kind, Value: value}}}, nil)
+}
+
+// News of other refs of a source are no reason to look at a service.
+func TestOnlyServicesOfTheRefAreReadAnew(t *testing.T) {
+	t.Parallel()
+	b := quiet(t)
+	heads := func(main, next string) catalog.Source {
+		head := func(ref, commit string) catalog.Head {
+			return catalog.Head{Ref: ref, Revision: catalog.Revision{Commit: commit}}
+		}
+		return catalog.Source{Meta: catalog.Meta{Name: "shop"}, Status: catalog.SourceStatus{Heads: []catalog.Head{head("refs/heads/main", main), head("refs/heads/next", next)}}}
+	}
+	at := store.Ref{Kind: store.KindService, Name: "web"}
+	b.said(store.KindSource, "shop", 1, heads("a", "b"))
+	clear(b.later)
+	b.said(store.KindSource, "shop", 2, heads("a", "c"))
+	if b.later[at] {
+		t.Error("read anew for another ref")
+	}
+	b.said(store.KindSource, "shop", 3, heads("d", "c"))
+	if !b.later[at] {
+		t.Error("not read anew for its own ref")
+	}
+}
+
+func TestAServiceIsUnknownSinceItsClusterWasSeenLast(t *testing.T) {
+	t.Parallel()
+	b := quiet(t)
+	for n := range 2 {
+		clear(b.later)
+		seen := time.Unix(int64(1000+n), 0)
+		b.said(store.KindCluster, "edge-1", uint64(n), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}, Status: catalog.ClusterStatus{LastSeen: seen}})
+		if r := b.rows[store.KindService]["web"]; r.since != store.Micros(seen) {
+			t.Errorf("unknown since %d, seen at %d", r.since, store.Micros(seen))
+		}
+	}
+}
+
+// A board that begins anew may not go by sources that are gone.
+func TestABoardThatBeginsAnewForgetsSources(t *testing.T) {
+	t.Parallel()
+	b := quiet(t)
+	b.said(store.KindSource, "shop", 1, catalog.Source{Meta: catalog.Meta{Name: "shop"}})
+	b.hubRefs[store.HubRef{Source: "s", Ref: "refs/heads/main"}] = catalog.RefHub{}
+	b.begin(t.Context(), feed.Event{Kind: feed.Snapshot})
+	if len(b.sources)+len(b.hubRefs) > 0 {
+		t.Errorf("sources are %v, refs %v", b.sources, b.hubRefs)
+	}
+}
+
+// A service that goes to another cluster is told of that one only.
+func TestTheBoardKnowsWhichServicesAClusterHas(t *testing.T) {
+	t.Parallel()
+	b := quiet(t)
+	moved := structure(store.Resource{
+		Kind: store.KindService, Name: "web", UID: "s", Spec: []byte(`{"source": "shop", "cluster": "edge-2"}`),
+	})
+	b.step(b.rows[store.KindService]["web"], moved)
+	b.rows[store.KindService]["web"] = moved
+	moved.keep(nil)
+	essence := (&catalog.Service{}).Essence()
+	moved.essence = &essence
+	at := store.Ref{Kind: store.KindService, Name: "web"}
+	for name, want := range map[string]bool{"edge-1": false, "edge-2": true} {
+		clear(b.later)
+		status := catalog.ClusterStatus{Connected: true, LastSeen: time.Unix(1000, 0)}
+		b.said(store.KindCluster, name, 1, catalog.Cluster{Meta: catalog.Meta{Name: name}, Status: status})
+		if b.later[at] != want {
+			t.Errorf("%s: read anew %v, want %v", name, b.later[at], want)
+		}
+	}
+	b.step(moved, nil)
+	if len(b.services) > 0 {
+		t.Errorf("services of clusters are %v", b.services)
+	}
+}
