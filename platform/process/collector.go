@@ -20,17 +20,16 @@ const (
 	// busyCycles in one look are too many.
 	busyCycles = 4
 	// firstPercent is for the start, which makes garbage once.
-	firstPercent, leastPercent, mostPercent = 50, 10, 100
+	firstPercent = 50
+	// leastPercent may a heap grow by in a calm, and mostPercent in a storm. Each collection looks at all of a heap, however little of it has
+	// changed, so that what the collector costs in a storm is the garbage divided by this percentage.
+	leastPercent, mostPercent = 10, 200
 	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
 	roomBytes = 48 << 20
-	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for who is Frugal.
+	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for a service that is Frugal.
 	frugalPercent, frugalBytes = 40, 12 << 20
-	// stormBytes and stormPercent, whichever is more, is all that a large heap may grow by in a storm: what lives on among so much garbage keeps its
-	// pages for long. With less than stormPercent a large heap would be collected several times per second.
-	stormBytes, stormPercent = 96 << 20, 50
-	// A service that is Ample has amplePercent instead of stormPercent, and ampleLeast instead of leastPercent: each collection looks at all of a large
-	// heap, however little of it has changed.
-	amplePercent, ampleLeast = 100, 30
+	// ampleMost and ampleLeast are instead of mostPercent and leastPercent for a service that is Ample.
+	ampleMost, ampleLeast = 300, 30
 	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
 	memoryShare = 85
 )
@@ -44,17 +43,16 @@ type Ample interface{ Ample() }
 // collector finds the percentage.
 type collector struct {
 	percent, least, most int
-	storm                int    // percent that a large heap may grow by in a storm
 	room                 uint64 // bytes
 }
 
 func newCollector(service Service) collector {
-	c := collector{percent: firstPercent, least: leastPercent, most: mostPercent, storm: stormPercent, room: roomBytes}
+	c := collector{percent: firstPercent, least: leastPercent, most: mostPercent, room: roomBytes}
 	if _, frugal := service.(Frugal); frugal {
 		c.most, c.room = frugalPercent, frugalBytes
 	}
 	if _, ample := service.(Ample); ample {
-		c.storm, c.least = amplePercent, ampleLeast
+		c.most, c.least = ampleMost, ampleLeast
 	}
 	return c
 }
@@ -88,7 +86,7 @@ func (c *collector) next(cycles, base uint64) (giveBack bool) {
 func (c *collector) keepWithin(base uint64) {
 	most := c.most
 	if base > 0 {
-		most = max(min(most, max(int(stormBytes*100/base), c.storm)), int(min(c.room*100/base, 1000)), c.least)
+		most = max(most, int(min(c.room*100/base, 1000)))
 	}
 	c.percent = min(c.percent, most)
 }
