@@ -17,8 +17,11 @@ import (
 // spend its time collecting.
 const (
 	collectorLook = 10 * time.Second
-	// busyCycles in one look are too many.
+	// busyCycles in one look are too many, and so are cycles that take busyShare of what the process does and busyCores besides: a large heap
+	// is looked at for a second and more each time.
 	busyCycles = 4
+	busyShare  = 0.1
+	busyCores  = 0.05
 	// firstPercent is for the start, which makes garbage once.
 	firstPercent = 50
 	// leastPercent may a heap grow by in a calm, and mostPercent in a storm. Each collection looks at all of a heap, however little of it has
@@ -67,14 +70,25 @@ type frugally struct{ Service }
 
 func (frugally) Frugal() {}
 
-// next takes how often the collector ran since the last look, and what the percentage is of: what was alive then, and the stacks.
+// load is what the collector did in some time.
+type load struct {
+	cycles              uint64
+	collecting, working float64 // seconds of CPU time, known up to the last cycle
+	took                time.Duration
+}
+
+func (l load) busy() bool {
+	return l.cycles >= busyCycles || l.collecting > busyShare*(l.collecting+l.working) && l.collecting > busyCores*l.took.Seconds()
+}
+
+// next takes what the collector did since the last look, and what the percentage is of: what was alive then, and the stacks.
 // next says whether what the process does not need any more should be given back: once, when it has become calm.
-func (c *collector) next(cycles, base uint64) (giveBack bool) {
+func (c *collector) next(did load, base uint64) (giveBack bool) {
 	before := c.percent
 	switch {
-	case cycles >= busyCycles:
+	case did.busy():
 		c.percent *= 2
-	case cycles == 0:
+	case did.cycles == 0:
 		c.percent /= 2
 	}
 	c.percent = max(c.percent, c.least)
@@ -91,7 +105,7 @@ func (c *collector) keepWithin(base uint64) {
 	c.percent = min(c.percent, most)
 }
 
-// run sets the percentage until ctx ends: at each look, and at once when there were busyCycles since the last one, or the heap has
+// run sets the percentage until ctx ends: at each look, and at once when the collector was busy since the last one, or the heap has
 // grown so much that it may not grow as much again. GOGC, if it is set, is left alone.
 func (c collector) run(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
@@ -105,7 +119,8 @@ func (c collector) run(ctx context.Context) {
 	defer look.Stop()
 	cycled := make(chan struct{}, 1)
 	defer onCycles(cycled)()
-	for seen, _ := collected(); ; {
+	at := time.Now()
+	for last, _ := measure(); ; {
 		looked := false
 		select {
 		case <-ctx.Done():
@@ -115,10 +130,11 @@ func (c collector) run(ctx context.Context) {
 		case <-cycled:
 		}
 		before, giveBack := c.percent, false
-		if cycles, base := collected(); looked || cycles-seen >= busyCycles {
-			giveBack = c.next(cycles-seen, base)
+		now, base := measure()
+		if did := now.since(last, time.Since(at)); looked || did.busy() {
+			giveBack = c.next(did, base)
 			look.Reset(collectorLook)
-			seen = cycles
+			last, at = now, time.Now()
 		} else {
 			c.keepWithin(base)
 		}
@@ -127,16 +143,27 @@ func (c collector) run(ctx context.Context) {
 		}
 		if giveBack {
 			debug.FreeOSMemory()
-			seen++
+			last, _ = measure()
 		}
 	}
 }
 
-// collected returns how often the collector ran, and what its percentage is of.
-func collected() (cycles, base uint64) {
-	samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+func (l load) since(before load, took time.Duration) load {
+	return load{l.cycles - before.cycles, l.collecting - before.collecting, l.working - before.working, took}
+}
+
+// measure returns what the collector did since the process began, and what its percentage is of.
+func measure() (did load, base uint64) {
+	samples := []metrics.Sample{
+		{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"}, {Name: "/cpu/classes/user:cpu-seconds"},
+	}
 	metrics.Read(samples)
-	return samples[0].Value.Uint64(), samples[1].Value.Uint64() + samples[2].Value.Uint64()
+	did = load{
+		cycles: samples[0].Value.Uint64(), collecting: samples[3].Value.Float64() - samples[4].Value.Float64(),
+		working: samples[5].Value.Float64(),
+	}
+	return did, samples[1].Value.Uint64() + samples[2].Value.Uint64()
 }
 
 // onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait for a look, in

@@ -6,13 +6,16 @@ import (
 	"time"
 )
 
+// storm is what the collector does while there is too much of it.
+var storm = load{cycles: busyCycles}
+
 func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
 	const large, middle, small = 160 << 20, 64 << 20, 8 << 20
 	c := newCollector(nil)
 	returned := 0
 	for range 20 {
-		if c.next(0, large) {
+		if c.next(load{}, large) {
 			returned++
 		}
 	}
@@ -20,7 +23,7 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 		t.Errorf("calm: %d %%, memory given back %d times", c.percent, returned)
 	}
 	for range 20 {
-		if c.next(busyCycles, large) {
+		if c.next(storm, large) {
 			t.Error("memory is given back in a storm")
 		}
 	}
@@ -28,26 +31,44 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 		t.Errorf("busy with a large heap: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(busyCycles, middle)
+		c.next(storm, middle)
 	}
 	if c.percent != mostPercent {
 		t.Errorf("busy: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(busyCycles, small)
+		c.next(storm, small)
 	}
 	if c.percent != 600 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
 	}
-	if c.next(1, middle); c.percent != mostPercent {
+	if c.next(load{cycles: 1}, middle); c.percent != mostPercent {
 		t.Errorf("a heap that has grown keeps %d %%", c.percent)
 	}
-	c.next(busyCycles, small)
+	c.next(storm, small)
 	if c.keepWithin(middle); c.percent != mostPercent {
 		t.Errorf("a heap that grows between two looks keeps %d %%", c.percent)
 	}
-	if c.next(1, 0); c.percent != mostPercent {
+	if c.next(load{cycles: 1}, 0); c.percent != mostPercent {
 		t.Errorf("now and then: %d %%", c.percent)
+	}
+}
+
+func TestCollectorIsBusyByItsTime(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		did  load
+		want bool
+	}{
+		"many short cycles":          {load{cycles: busyCycles, collecting: 0.01, working: 5, took: collectorLook}, true},
+		"two long cycles":            {load{cycles: 2, collecting: 2, working: 5, took: collectorLook}, true},
+		"long cycles of a calm hub":  {load{cycles: 1, collecting: 0.4, working: 0.3, took: collectorLook}, false},
+		"a busy process, few cycles": {load{cycles: 2, collecting: 0.6, working: 15, took: collectorLook}, false},
+		"nothing":                    {load{took: collectorLook}, false},
+	} {
+		if tc.did.busy() != tc.want {
+			t.Errorf("%s: busy %t", name, !tc.want)
+		}
 	}
 }
 
@@ -60,13 +81,13 @@ func TestFrugalCollectorKeepsTheHeapSmall(t *testing.T) {
 	const middle, small = 64 << 20, 8 << 20
 	c := newCollector(frugal{})
 	for range 20 {
-		c.next(busyCycles, middle)
+		c.next(storm, middle)
 	}
 	if c.percent != frugalPercent {
 		t.Errorf("busy: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(busyCycles, small)
+		c.next(storm, small)
 	}
 	if c.percent != 150 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
@@ -82,13 +103,13 @@ func TestAmpleCollectorCollectsALargeHeapSeldomInAStorm(t *testing.T) {
 	const huge = 512 << 20
 	c := newCollector(ample{})
 	for range 20 {
-		c.next(busyCycles, huge)
+		c.next(storm, huge)
 	}
 	if c.percent != ampleMost {
 		t.Errorf("busy with a huge heap: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(0, huge)
+		c.next(load{}, huge)
 	}
 	if c.percent != ampleLeast {
 		t.Errorf("calm: %d %%", c.percent)
