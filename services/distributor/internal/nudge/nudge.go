@@ -4,6 +4,7 @@
 package nudge
 
 import (
+	"container/list"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,11 @@ const (
 	// longestPause is between two nudges of a watcher while there is all the pressure that there can be, and as much less as there is less: when
 	// everything is new, as for a fleet that comes all at once, each agent asks for much at once instead of for each folder as it is made.
 	longestPause = 10 * time.Second
+	// mostAsking is how many clusters may have been nudged and not have asked yet. The others wait here, the longest wait first, at the price of
+	// an entry in a list: as calls in a line they would be turned away, and come again.
+	mostAsking = 1024
+	// asksWithin is how long a nudged cluster counts as one that has not asked yet.
+	asksWithin = 10 * time.Second
 )
 
 // Event is what there is to tell, as bits.
@@ -42,16 +48,17 @@ type Nudger struct {
 	pressure func() float64
 
 	mu       sync.Mutex
-	late     map[*Watcher]struct{}            // have a nudge to come, too soon after the one before; guarded by mu
+	late     list.List                        // of *Watcher: these have a nudge to come; guarded by mu
+	asking   map[string]time.Time             // when these clusters were nudged, which have not asked since; guarded by mu
 	watchers map[string]map[*Watcher]struct{} // by cluster; guarded by mu
 	beats    [groups]map[*Watcher]struct{}    // by when they have their beat; guarded by mu
 	next     int                              // group of the next watcher; guarded by mu
 	count    int                              // guarded by mu
 }
 
-// New returns a hub without watchers. pressure is how busy the process is, from 0 to 1.
+// New returns a Nudger without watchers. pressure is how busy the process is, from 0 to 1.
 func New(pressure func() float64) *Nudger {
-	h := &Nudger{pressure: pressure, watchers: map[string]map[*Watcher]struct{}{}, late: map[*Watcher]struct{}{}}
+	h := &Nudger{pressure: pressure, watchers: map[string]map[*Watcher]struct{}{}, asking: map[string]time.Time{}}
 	for i := range h.beats {
 		h.beats[i] = map[*Watcher]struct{}{}
 	}
@@ -67,6 +74,7 @@ type Watcher struct {
 	trace   atomic.Pointer[string] // of the last nudge that had one
 	c       chan struct{}          // capacity 1
 	nudged  time.Time              // when it had its last nudge, or came; guarded by the hub's mu
+	late    *list.Element          // its place among those with a nudge to come; nil: it has none to come; guarded by the hub's mu
 }
 
 // Watch adds a watcher. The caller closes it.
@@ -99,14 +107,12 @@ func (w *Watcher) Take() (e Event, trace string) {
 	return e, trace
 }
 
-// tell reports whether it was news.
-func (w *Watcher) tell(e Event) bool {
-	news := Event(w.events.Or(uint32(e)))&e == 0
+func (w *Watcher) tell(e Event) {
+	w.events.Or(uint32(e))
 	select {
 	case w.c <- struct{}{}:
-	default: // the watcher has a nudge to take
+	default: // the watcher has an event to take
 	}
-	return news
 }
 
 // Close takes the watcher out.
@@ -119,14 +125,17 @@ func (w *Watcher) Close() {
 	delete(w.hub.watchers[w.cluster], w)
 	if len(w.hub.watchers[w.cluster]) == 0 {
 		delete(w.hub.watchers, w.cluster)
+		w.hub.asked(w.cluster)
 	}
 	delete(w.hub.beats[w.group], w)
-	delete(w.hub.late, w)
+	if w.late != nil {
+		w.hub.late.Remove(w.late)
+	}
 	w.hub.count--
 }
 
 // Nudge tells the watchers of these clusters, each with its trace, and says how many are told. A watcher that had a nudge a moment ago has the next
-// one later if the process is busy.
+// one later if the process is busy, and so has one while many others were nudged that have not asked yet.
 func (h *Nudger) Nudge(clusters map[string]string) (told int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,37 +146,73 @@ func (h *Nudger) Nudge(clusters map[string]string) (told int) {
 			if telemetry.Sampled(thin) {
 				w.trace.Store(&thin)
 			}
-			if _, late := h.late[w]; late || w.events.Load()&uint32(Nudge) != 0 {
+			if w.late != nil || w.events.Load()&uint32(Nudge) != 0 {
 				continue // it is going to be told of this, too
 			}
-			if now.Sub(w.nudged) < pause {
-				h.late[w] = struct{}{}
-				told++
+			told++
+			if now.Sub(w.nudged) < pause || len(h.asking) >= mostAsking {
+				w.late = h.late.PushBack(w)
 				continue
 			}
-			w.nudged = now
-			if w.tell(Nudge) {
-				told++
-			}
+			h.tell(w, now)
 		}
 	}
 	return told
 }
 
+// tell nudges a watcher. The caller holds mu.
+func (h *Nudger) tell(w *Watcher, now time.Time) {
+	w.nudged = now
+	h.asking[w.cluster] = now
+	w.tell(Nudge)
+}
+
+// Asked notes that the agent of a cluster has asked for what is new: another one may be nudged.
+func (h *Nudger) Asked(cluster string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked(cluster)
+}
+
+// asked is Asked. The caller holds mu.
+func (h *Nudger) asked(cluster string) {
+	if _, nudged := h.asking[cluster]; !nudged {
+		return
+	}
+	delete(h.asking, cluster)
+	if first := h.late.Front(); first != nil && len(h.asking) < mostAsking {
+		h.nudgeWaiting(first, time.Now(), h.pause())
+	}
+}
+
+// nudgeWaiting nudges a watcher that waits, if the distance to its last nudge is kept. The caller holds mu.
+func (h *Nudger) nudgeWaiting(first *list.Element, now time.Time, pause time.Duration) {
+	w := first.Value.(*Watcher) //nolint:forcetypeassert // the list holds nothing else
+	if now.Sub(w.nudged) < pause {
+		return
+	}
+	h.late.Remove(first)
+	w.late = nil
+	h.tell(w, now)
+}
+
 // pause is between two nudges of a watcher.
 func (h *Nudger) pause() time.Duration { return time.Duration(h.pressure() * float64(longestPause)) }
 
-// nudgeLate tells the watchers whose nudge was put off for long enough.
+// nudgeLate tells the watchers whose nudge was put off for long enough, as many as there is room for.
 func (h *Nudger) nudgeLate() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, pause := time.Now(), h.pause()
-	for w := range h.late {
-		if now.Sub(w.nudged) >= pause {
-			delete(h.late, w)
-			w.nudged = now
-			w.tell(Nudge)
+	for cluster, at := range h.asking {
+		if now.Sub(at) > asksWithin {
+			delete(h.asking, cluster)
 		}
+	}
+	for e := h.late.Front(); e != nil && len(h.asking) < mostAsking; {
+		next := e.Next()
+		h.nudgeWaiting(e, now, pause)
+		e = next
 	}
 }
 

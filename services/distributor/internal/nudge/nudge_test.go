@@ -2,6 +2,7 @@ package nudge_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,67 @@ func TestNudgesUnderPressureKeepADistance(t *testing.T) {
 			t.Errorf("%d nudges once the pressure is over", n)
 		}
 		w.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Many that are nudged at once would all ask at once: the others are nudged as these ask, first come first, and also when these do not ask.
+func TestNudgesWaitUntilOthersHaveAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := nudge.New(calm)
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- h.Run(ctx) }()
+		clusters, watchers := map[string]string{}, map[string]*nudge.Watcher{}
+		for n := range 3000 {
+			name := strconv.Itoa(n)
+			clusters[name], watchers[name] = "", h.Watch(name)
+		}
+		taken := func() (names []string) {
+			for name, w := range watchers {
+				if e, _ := w.Take(); e&nudge.Nudge != 0 {
+					names = append(names, name)
+				}
+			}
+			return names
+		}
+		if told := h.Nudge(clusters); told != len(clusters) {
+			t.Errorf("told %d", told)
+		}
+		first := taken()
+		if len(first) == 0 || len(first) > 1100 {
+			t.Fatalf("%d are nudged at once", len(first))
+		}
+		if h.Nudge(map[string]string{first[0]: ""}); len(taken()) != 0 {
+			t.Error("a cluster is nudged before those that wait")
+		}
+		for _, name := range first[:100] {
+			h.Asked(name)
+		}
+		if n := len(taken()); n != 100 {
+			t.Errorf("%d are nudged when 100 have asked", n)
+		}
+		watchers[first[200]].Close()
+		delete(watchers, first[200])
+		if n := len(taken()); n != 1 {
+			t.Errorf("%d are nudged when one is gone", n)
+		}
+		all := 0
+		for range 60 {
+			<-time.After(time.Second)
+			synctest.Wait()
+			all += len(taken())
+		}
+		if want := len(clusters) + 1 - len(first) - 101; all != want {
+			t.Errorf("%d of %d are nudged when nobody asks", all, want)
+		}
+		for _, w := range watchers {
+			w.Close()
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -82,6 +82,7 @@ func (d *Delivery) Sync(ctx context.Context, req *deliveryv1.SyncRequest) (*deli
 	if req.GetNudged() != 0 {
 		enter = d.syncs.enterUrgent
 	}
+	defer d.deps.Nudges.Asked(cluster)
 	if err := enter(ctx); err != nil {
 		return nil, err
 	}
