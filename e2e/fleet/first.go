@@ -28,6 +28,8 @@ type First struct {
 	Database int64
 	// Refused counts the calls of agents that had to be made again: they were told to come later, or got no connection.
 	Refused int64
+	// Calls counts those that were answered, by name.
+	Calls map[string]int64
 	// Applies are how long a person's applies took meanwhile, and ApplyErrors are those that failed, by text.
 	Applies     Times
 	ApplyErrors map[string]int

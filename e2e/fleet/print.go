@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -18,7 +19,11 @@ func (r *Run) Print(w io.Writer) {
 	if r.cfg.Elsewhere == nil {
 		fmt.Fprintf(w, "the console wrote %d MiB for a database of %d MiB\n", r.First.Written>>20, r.First.Database>>20)
 	}
-	fmt.Fprintf(w, "%d calls of agents were made again\n", r.First.Refused)
+	var calls []string
+	for _, name := range slices.Sorted(maps.Keys(r.First.Calls)) {
+		calls = append(calls, fmt.Sprintf("%d x %s", r.First.Calls[name], name))
+	}
+	fmt.Fprintf(w, "%d calls of agents were made again, and these were answered: %s\n", r.First.Refused, strings.Join(calls, ", "))
 	fmt.Fprintf(w, "%d applies of a person meanwhile: p50 %.0f ms  p99 %.0f ms\n", r.First.Applies.Count,
 		ms(r.First.Applies.Quantile(0.5)), ms(r.First.Applies.Quantile(0.99)))
 	for _, text := range slices.Sorted(maps.Keys(r.First.ApplyErrors)) {

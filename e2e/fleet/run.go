@@ -160,12 +160,16 @@ func (r *Run) Errors() map[string]int64 { return r.errors.Errors }
 func (r *Run) settle(ctx context.Context) error {
 	meter := r.meter()
 	written := r.hub.written()
+	r.First.Calls = map[string]int64{}
 	stop := r.applying(ctx, &r.First)
 	defer stop()
 	want, disturbed := r.cfg.Clusters*r.cfg.Services, r.cfg.Disturb == ""
 	var failed error
 	err := r.until(ctx, settleTimeout, question{}, func(a answer) (bool, string) {
 		s := a.Stats
+		for name, times := range s.Calls {
+			r.First.Calls[name] += times.Count
+		}
 		if !disturbed && s.Services >= want/2 {
 			disturbed, failed = true, r.disturb(ctx, meter)
 		}
