@@ -155,10 +155,15 @@ func (p *Poller) Run(ctx context.Context) error {
 					continue
 				}
 			case <-soon:
+				within, nudged, _ = p.missed() // one Sync is for both
 			case <-loaded:
 				loaded = nil
 			case within = <-nudge:
 				nudged = true
+				select {
+				case <-soon:
+				default:
+				}
 			}
 			timer.Stop()
 			break

@@ -104,3 +104,26 @@ func TestANudgeThatNoAnswerIsAsNewAsIsForgotten(t *testing.T) {
 		}
 	})
 }
+
+// A stream whose first message is a nudge, and a nudge while a poll is due, are one Sync each: a fleet that comes at once has enough of them.
+func TestANudgeAndAPollAreOneSync(t *testing.T) {
+	t.Parallel()
+	for name, wake := range map[string]func(p *Poller){
+		"a poll before a nudge": func(p *Poller) { p.Soon(); signal(p.nudge, "") },
+		"a nudge before a poll": func(p *Poller) { signal(p.nudge, ""); p.Soon() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &busyHub{begin: time.Now()}
+			p, stop := running(t, h, func() string { return "" })
+			<-time.After(time.Second)
+			for range 20 {
+				wake(p)
+				<-time.After(time.Second)
+			}
+			stop()
+			if len(h.asked) != 21 || slices.Contains(h.haves[1:], false) {
+				t.Errorf("%s: %d Syncs, with what the cluster has: %v", name, len(h.asked), h.haves)
+			}
+		})
+	}
+}

@@ -45,7 +45,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 	}
 }
 
-// follow reads one stream to its end. With the first message comes a poll: a nudge may have been missed.
+// follow reads one stream to its end. With the first message comes a Sync: a nudge may have been missed.
 func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -60,7 +60,6 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		still.Reset(silence)
 		if first {
 			opened()
-			signal(p.soon, struct{}{})
 		}
 		switch event := stream.Msg().GetEvent().(type) {
 		case *deliveryv1.WatchResponse_GoAway:
@@ -68,8 +67,12 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		case *deliveryv1.WatchResponse_Nudge:
 			p.nudged.Store(&lastNudge{event.Nudge.GetRevision(), time.Now()})
 			signal(p.nudge, event.Nudge.GetTraceparent())
+			continue
 		case *deliveryv1.WatchResponse_Heartbeat:
 			p.quiet.hear(event.Heartbeat.GetWanted())
+		}
+		if first {
+			signal(p.soon, struct{}{})
 		}
 	}
 	if cause := context.Cause(ctx); cause != nil {
