@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"fairlead.dev/platform/container"
@@ -22,6 +23,8 @@ const (
 	busyCycles = 4
 	busyShare  = 0.1
 	busyCores  = 0.05
+	// calmCores is what a calm process takes at most. A heap that may grow by much has no cycle in a look of a storm either.
+	calmCores = 0.1
 	// firstPercent is for the start, which makes garbage once.
 	firstPercent = 50
 	// leastPercent may a heap grow by in a calm, and mostPercent in a storm. Each collection looks at all of a heap, however little of it has
@@ -74,8 +77,10 @@ func (frugally) Frugal() {}
 type load struct {
 	cycles              uint64
 	collecting, working float64 // seconds of CPU time, known up to the last cycle
-	took                time.Duration
+	used, took          time.Duration
 }
+
+func (l load) calm() bool { return l.cycles == 0 && l.used.Seconds() < calmCores*l.took.Seconds() }
 
 func (l load) busy() bool {
 	return l.cycles >= busyCycles || l.collecting > busyShare*(l.collecting+l.working) && l.collecting > busyCores*l.took.Seconds()
@@ -88,7 +93,7 @@ func (c *collector) next(did load, base uint64) (giveBack bool) {
 	switch {
 	case did.busy():
 		c.percent *= 2
-	case did.cycles == 0:
+	case did.calm():
 		c.percent /= 2
 	}
 	c.percent = max(c.percent, c.least)
@@ -149,7 +154,7 @@ func (c collector) run(ctx context.Context) {
 }
 
 func (l load) since(before load, took time.Duration) load {
-	return load{l.cycles - before.cycles, l.collecting - before.collecting, l.working - before.working, took}
+	return load{l.cycles - before.cycles, l.collecting - before.collecting, l.working - before.working, l.used - before.used, took}
 }
 
 // measure returns what the collector did since the process began, and what its percentage is of.
@@ -161,9 +166,18 @@ func measure() (did load, base uint64) {
 	metrics.Read(samples)
 	did = load{
 		cycles: samples[0].Value.Uint64(), collecting: samples[3].Value.Float64() - samples[4].Value.Float64(),
-		working: samples[5].Value.Float64(),
+		working: samples[5].Value.Float64(), used: usedCPU(),
 	}
 	return did, samples[1].Value.Uint64() + samples[2].Value.Uint64()
+}
+
+// usedCPU is the CPU time of this process.
+func usedCPU() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait for a look, in

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// storm is what the collector does while there is too much of it.
-var storm = load{cycles: busyCycles}
+// storm is what the collector does while there is too much of it, and calm while there is next to nothing to do.
+var storm, calm = load{cycles: busyCycles}, load{used: 50 * time.Millisecond, took: collectorLook}
 
 func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
@@ -15,7 +15,7 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	c := newCollector(nil)
 	returned := 0
 	for range 20 {
-		if c.next(load{}, large) {
+		if c.next(calm, large) {
 			returned++
 		}
 	}
@@ -41,6 +41,9 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	}
 	if c.percent != 600 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
+	}
+	if c.next(load{used: 4 * time.Second, took: collectorLook}, small); c.percent != 600 {
+		t.Errorf("busy without a cycle: %d %%", c.percent)
 	}
 	if c.next(load{cycles: 1}, middle); c.percent != mostPercent {
 		t.Errorf("a heap that has grown keeps %d %%", c.percent)
@@ -109,7 +112,7 @@ func TestAmpleCollectorCollectsALargeHeapSeldomInAStorm(t *testing.T) {
 		t.Errorf("busy with a huge heap: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(load{}, huge)
+		c.next(calm, huge)
 	}
 	if c.percent != ampleLeast {
 		t.Errorf("calm: %d %%", c.percent)
