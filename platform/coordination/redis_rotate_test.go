@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/localca"
@@ -98,10 +99,10 @@ func TestTheAuthorityOfRedisChangesWithoutAStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	eventually(t, func() error { return c.Ping(t.Context()) })
+	await.NoError(t, "Redis is reached", func() error { return c.Ping(t.Context()) })
 
 	write([]byte("no certificate"))
-	eventually(t, func() error {
+	await.NoError(t, "Redis is reached", func() error {
 		if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "--redis-ca-file") {
 			return fmt.Errorf("said of a file without certificates: %w", err)
 		}
@@ -115,7 +116,7 @@ func TestTheAuthorityOfRedisChangesWithoutAStop(t *testing.T) {
 	s.Do("CONFIG", "SET", "tls-cert-file", authorities[1].CertFile, "tls-key-file", authorities[1].KeyFile,
 		"tls-ca-cert-file", authorities[1].CAFile)
 	s.Do("CLIENT", "KILL", "TYPE", "normal") // so that all connections are opened again
-	eventually(t, func() error { return c.Ping(t.Context()) })
+	await.NoError(t, "Redis is reached", func() error { return c.Ping(t.Context()) })
 }
 
 // The steps are those of docs/operate/rotate.md. A lease is held, and messages arrive, all the time.
@@ -149,7 +150,7 @@ func TestThePasswordOfRedisChangesWithoutAStop(t *testing.T) {
 		if err := l.Renew(t.Context()); err != nil {
 			t.Errorf("%s: %v", step, err)
 		}
-		eventually(t, func() error { // the connection for messages is opened again when the client changes
+		await.NoError(t, "Redis is reached", func() error { // the connection for messages is opened again when the client changes
 			if err := c.Publish(t.Context(), "t", []byte("x")); err != nil {
 				return err
 			}
@@ -165,7 +166,7 @@ func TestThePasswordOfRedisChangesWithoutAStop(t *testing.T) {
 
 	// The file changes first: the password that works stays in use, and Ping says so.
 	write(asUser(s, "fairlead", "n3w"))
-	eventually(t, func() error {
+	await.NoError(t, "Redis is reached", func() error {
 		if err := l.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -177,11 +178,11 @@ func TestThePasswordOfRedisChangesWithoutAStop(t *testing.T) {
 	serves("with a password in the file that Redis does not know")
 
 	s.Do("ACL", "SETUSER", "fairlead", ">n3w")
-	eventually(t, func() error { return c.Ping(t.Context()) })
+	await.NoError(t, "Redis is reached", func() error { return c.Ping(t.Context()) })
 	serves("with the new password in the file")
 	s.Do("ACL", "SETUSER", "fairlead", "<0ld")
 	s.Do("CLIENT", "KILL", "USER", "fairlead") // so that all connections are opened again
-	eventually(t, func() error { return c.Ping(t.Context()) })
+	await.NoError(t, "Redis is reached", func() error { return c.Ping(t.Context()) })
 	serves("without the old password")
 	if !l.Valid() {
 		t.Error("the lease was lost")

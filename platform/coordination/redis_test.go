@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/coordinationtest"
 	"fairlead.dev/platform/coordination/redistest"
@@ -35,19 +36,6 @@ func acquire(t *testing.T, c coordination.Leases, key, holder string, ttl time.D
 		t.Fatal(err)
 	}
 	return l
-}
-
-// eventually waits until check says nil.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.After(patience)
-	for err := check(); err != nil; err = check() {
-		select {
-		case <-deadline:
-			t.Fatal(err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 func TestRedisConforms(t *testing.T) {
@@ -119,7 +107,7 @@ func TestRedisPausedLongerThanTheLease(t *testing.T) {
 	}
 	s.Resume()
 	// The renewals that hung meanwhile may have been carried out now, but the lease ends.
-	eventually(t, func() error {
+	await.NoError(t, "Redis is reached", func() error {
 		next, err := b.Acquire(t.Context(), "k", "two", ttl)
 		if err == nil && next.Epoch() <= l.Epoch() {
 			t.Errorf("epoch %d after %d", next.Epoch(), l.Epoch())
@@ -205,26 +193,26 @@ func TestRedisKilledAndRestarted(t *testing.T) {
 	if err := l.Renew(t.Context()); err == nil || errors.Is(err, coordination.ErrLost) {
 		t.Errorf("renew with Redis dead: %v", err)
 	}
-	eventually(t, func() error {
+	await.NoError(t, "Redis is reached", func() error {
 		if a.Ping(t.Context()) == nil {
 			return errors.New("ping of a dead Redis")
 		}
 		return nil
 	})
 	s.Restart()
-	eventually(t, func() error { return l.Renew(t.Context()) })
+	await.NoError(t, "Redis is reached", func() error { return l.Renew(t.Context()) })
 	if h, err := b.Holder(t.Context(), "k"); h != "one" || err != nil {
 		t.Errorf("holder: %q, %v", h, err)
 	}
 	awaitMessage(t, b, messages)
-	eventually(t, func() error { return a.Ping(t.Context()) })
+	await.NoError(t, "Redis is reached", func() error { return a.Ping(t.Context()) })
 }
 
 // awaitMessage publishes until something arrives: what is published before the subscription is
 // back gets lost.
 func awaitMessage(t *testing.T, c coordination.Bus, messages <-chan []byte) {
 	t.Helper()
-	eventually(t, func() error {
+	await.NoError(t, "Redis is reached", func() error {
 		if err := c.Publish(t.Context(), "t", []byte("m")); err != nil {
 			return err
 		}
@@ -260,7 +248,7 @@ func TestRedisSubscriptionSurvivesAHungServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Pause()
-	eventually(t, func() error {
+	await.NoError(t, "Redis is reached", func() error {
 		if c.Ping(t.Context()) == nil {
 			return errors.New("ping of a hung Redis")
 		}
@@ -303,7 +291,7 @@ func TestRedisWrongLoginAndACLSayWhatToDo(t *testing.T) {
 		if _, err := c.Subscribe(t.Context(), "t"); err != nil {
 			t.Errorf("%s: subscribe: %v", name, err)
 		}
-		eventually(t, func() error {
+		await.NoError(t, "Redis is reached", func() error {
 			if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 				return fmt.Errorf("%s: ping hides that subscribing fails: %w", name, err)
 			}

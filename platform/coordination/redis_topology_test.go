@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/freeport"
@@ -37,7 +38,7 @@ func everyVerb(t *testing.T, url string) {
 	for i := range 10 {
 		key := fmt.Sprint("k", i)
 		var l *coordination.Lease
-		eventually(t, func() (err error) { // until Sentinel and Cluster have settled
+		await.NoError(t, "Redis is reached", func() (err error) { // until Sentinel and Cluster have settled
 			l, err = a.Acquire(t.Context(), key, "one", time.Hour)
 			return err
 		})
@@ -103,7 +104,7 @@ func TestRedisCluster(t *testing.T) {
 		}
 		servers, hosts = append(servers, s), append(hosts, "127.0.0.1:"+port)
 	}
-	eventually(t, func() error {
+	await.NoError(t, "Redis is reached", func() error {
 		for _, s := range servers {
 			if info := s.Do("CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") ||
 				!strings.Contains(info, "cluster_known_nodes:2") {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/localca"
 )
@@ -70,15 +71,6 @@ func connectTo(t *testing.T, d *door) net.Conn {
 	return c
 }
 
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not so: ", what)
-		}
-	}
-}
-
 // secure makes a handshake.
 func secure(t *testing.T, c net.Conn) error {
 	t.Helper()
@@ -115,13 +107,13 @@ func TestNoHandshakeIsComputedForWhoHasLeft(t *testing.T) {
 		}
 	}
 	last := connectTo(t, d)
-	await(t, "all wait", func() bool { return d.open.Load() == many+1 })
+	await.True(t, "all wait", func() bool { return d.open.Load() == many+1 })
 	give()
 	if err := secure(t, last); err != nil {
 		t.Fatal(err)
 	}
 	_ = last.Close() // its turn goes to those behind it
-	await(t, "nobody waits any more", func() bool { return d.open.Load() == 0 })
+	await.True(t, "nobody waits any more", func() bool { return d.open.Load() == 0 })
 	if n := computed.Load(); n != 1 {
 		t.Errorf("%d handshakes are computed, 1 of them for a caller that is there", n)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 )
 
 func settings(s *deliveryv1.AgentSettings) *deliveryv1.AgentLayer {
@@ -149,16 +150,16 @@ func TestFeaturesAreOffAndOnAgain(t *testing.T) {
 	name := w.service("web")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
 		healthy)
-	w.eventually("a stream", func() bool { return w.hub.streams() == 1 })
+	await.True(w.t, "a stream", func() bool { return w.hub.streams() == 1 })
 	off := w.hub.configure(settings(&deliveryv1.AgentSettings{Off: []string{"streams", "views", "tunnel"}}))
 	w.hub.awaitConfig(t, w.hub.working, func(s *deliveryv1.AgentConfigState) bool { return s.GetInForce() == off })
-	w.eventually("no stream", func() bool { return w.hub.streams() == 0 })
-	w.eventually("no views", func() bool { return !w.hub.can(deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS) })
+	await.True(w.t, "no stream", func() bool { return w.hub.streams() == 0 })
+	await.True(w.t, "no views", func() bool { return !w.hub.can(deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS) })
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")}),
 		healthy)
 	w.hub.configure()
-	w.eventually("a stream again", func() bool { return w.hub.streams() == 1 })
-	w.eventually("views again", func() bool { return w.hub.can(deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS) })
+	await.True(w.t, "a stream again", func() bool { return w.hub.streams() == 1 })
+	await.True(w.t, "views again", func() bool { return w.hub.can(deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS) })
 }
 
 // People come through an agent that stands by, too.
@@ -173,7 +174,7 @@ func TestAnAgentThatStandsByIsConfigured(t *testing.T) {
 	digest := w.hub.configure(settings(&deliveryv1.AgentSettings{Tunnel: &deliveryv1.AgentTunnel{ReadOnly: true}}))
 	second := w.another()
 	second.start()
-	w.eventually("the configuration of the agent that stands by", func() bool {
+	await.True(w.t, "the configuration of the agent that stands by", func() bool {
 		data, err := os.ReadFile(filepath.Join(second.data, "config.json"))
 		return err == nil && strings.Contains(string(data), digest)
 	})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 )
 
 // nested reads a field of an object without a namespace of its own, or of the test's.
@@ -138,8 +139,8 @@ func TestFieldsOfControllersAreLeftToThem(t *testing.T) {
 	role := func() string {
 		return w.nested("rbac.authorization.k8s.io/v1", "ClusterRole", "", w.namespace+"-all", "rules")
 	}
-	w.eventually("the controller has aggregated the rules", func() bool { return strings.Contains(role(), "pods") })
-	w.eventually("the claim is bound", func() bool {
+	await.True(w.t, "the controller has aggregated the rules", func() bool { return strings.Contains(role(), "pods") })
+	await.True(w.t, "the claim is bound", func() bool {
 		return w.nested("v1", "PersistentVolumeClaim", w.namespace, "claim", "spec", "volumeName") == w.namespace
 	})
 	injector := httptest.NewTLSServer(nil)
@@ -224,7 +225,7 @@ spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minRe
 		"web.yaml": webDeployment, "scaler.yaml": strings.ReplaceAll(scaler, "MIN", "5"),
 	})
 	w.hub.await(t, name, applied(digest))
-	w.eventually("the autoscaler has scaled", func() bool { return replicas() == "5" })
+	await.True(w.t, "the autoscaler has scaled", func() bool { return replicas() == "5" })
 	before := w.api.patches("/deployments/web")
 	digest = w.hub.push(t, name, w.namespace, map[string]string{
 		"web.yaml":    strings.ReplaceAll(webDeployment, "image: pause", "image: other"),
@@ -262,7 +263,7 @@ func TestAutoscalerThatTakesOverIsNoDrift(t *testing.T) {
 				})
 				w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 			}
-			w.eventually("the autoscaler has scaled",
+			await.True(w.t, "the autoscaler has scaled",
 				func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "5" })
 			kubectl(w, "", "patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
 			report := w.hub.await(t, name,
@@ -332,7 +333,7 @@ func TestAggregatedRolesGoBeforeTheirParts(t *testing.T) {
 	w.forget()
 	w.hub.remove(name)
 	var deleted []string
-	w.eventually("all roles are deleted", func() bool {
+	await.True(w.t, "all roles are deleted", func() bool {
 		deleted = slices.DeleteFunc(w.api.since(0), func(line string) bool {
 			return !strings.HasPrefix(line, "DELETE ") || !strings.Contains(line, "/clusterroles/")
 		})

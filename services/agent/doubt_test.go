@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -39,7 +40,7 @@ func TestWhatIsBeingPrunedIsNotMadeAgainByTheNextAgent(t *testing.T) {
 	w.start()
 	w.hub.awaitPhase(t, name, third, failed)
 	w.delete("beside")
-	w.eventually("what is deleted by others comes back", func() bool { return w.has("beside") })
+	await.True(w.t, "what is deleted by others comes back", func() bool { return w.has("beside") })
 	if n := w.api.patches("/configmaps/gone") - before; n > 0 {
 		t.Errorf("what was pruned was sent %d times", n)
 	}
@@ -121,7 +122,7 @@ func TestWhatStayedWhileRemovingWasSwitchedOffIsGuarded(t *testing.T) {
 func (w *world) heard(configMap string) {
 	w.t.Helper()
 	w.delete(configMap)
-	w.eventually(configMap+" is made anew", func() bool { return w.has(configMap) })
+	await.True(w.t, configMap+" is made anew", func() bool { return w.has(configMap) })
 }
 
 func TestHookThatIsHeldInTheClusterIsLeftAlone(t *testing.T) {

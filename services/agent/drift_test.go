@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 )
 
 // phases are those that a service's reports went through since a number of them.
@@ -80,7 +81,7 @@ func TestADeletionAgainAndAgainSaysWhenTheNextAttemptIs(t *testing.T) {
 		}
 		w.kubectl("delete", "configmap", "a")
 		isTold := false
-		w.eventually("it is made again, or a pause begins", func() bool {
+		await.True(w.t, "it is made again, or a pause begins", func() bool {
 			isTold = w.hub.said(name, fought)
 			return isTold || w.value("a") == "1"
 		})
@@ -88,7 +89,7 @@ func TestADeletionAgainAndAgainSaysWhenTheNextAttemptIs(t *testing.T) {
 			break
 		}
 	}
-	w.eventually("it is back", func() bool { return w.value("a") == "1" })
+	await.True(w.t, "it is back", func() bool { return w.value("a") == "1" })
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return fought(r) && r.GetPhase() == healthy })
 	w.kubectl("delete", "configmap", "a")
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {

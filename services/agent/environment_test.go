@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 )
 
 // A question of a template to the cluster may have another answer later. Only what asked is rendered anew.
@@ -40,12 +41,12 @@ spec:
   names: {kind: Raft, plural: rafts}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `), "apply", "-f", "-")
-	w.eventually("the kind is listed", func() bool {
+	await.True(w.t, "the kind is listed", func() bool {
 		versions, err := w.cluster.APIVersions(t.Context())
 		return err == nil && slices.Contains(versions, group+"/v1/Raft")
 	})
 	w.start()
-	w.eventually("it is rendered anew", func() bool { return w.has("with") && !w.has("without") })
+	await.True(w.t, "it is rendered anew", func() bool { return w.has("with") && !w.has("without") })
 	w.hub.awaitPhase(t, chart, first, healthy)
 	if ran := w.api.patches("/configmaps/check"); ran != 1 {
 		t.Errorf("the hook of one revision was run %d times", ran)

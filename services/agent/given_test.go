@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 )
 
 // loginSecret is a manifest of one for kubectl.
@@ -50,7 +51,7 @@ func TestValuesComeFromTheCluster(t *testing.T) {
 	w.mustData("all", "chart-file-map-inline-opensesame,x=1")
 	// Every change is rendered.
 	apply(settings("c: other"))
-	w.eventually("it has the other value",
+	await.True(w.t, "it has the other value",
 		func() bool { return w.value("all") == "chart-file-other-inline-opensesame,x=1" })
 	kubectl(w, "", "-n", w.namespace, "delete", "configmap", "settings")
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
@@ -59,14 +60,14 @@ func TestValuesComeFromTheCluster(t *testing.T) {
 	})
 	w.mustData("all", "chart-file-other-inline-opensesame,x=1")
 	apply(settings("c: third"))
-	w.eventually("it has the third value",
+	await.True(w.t, "it has the third value",
 		func() bool { return w.value("all") == "chart-file-third-inline-opensesame,x=1" })
 	w.hub.awaitPhase(t, name, digest, healthy)
 	// A restart renders nothing, and sees what changed meanwhile.
 	stop()
 	apply(loginSecret("password", "closesesame"))
 	w.start()
-	w.eventually("it has the new password",
+	await.True(w.t, "it has the new password",
 		func() bool { return w.value("all") == "chart-file-third-inline-closesesame" })
 	w.hub.awaitPhase(t, name, digest, healthy)
 }
@@ -101,7 +102,7 @@ func TestValuesOfSecretsAreMaskedAndBounded(t *testing.T) {
 	})
 	kubectl(w, loginSecret("values",
 		"deep: {password: opensesame, mended: true}\n"), "-n", w.namespace, "apply", "-f", "-")
-	w.eventually("it is healthy again", func() bool {
+	await.True(w.t, "it is healthy again", func() bool {
 		w.hub.mu.Lock()
 		defer w.hub.mu.Unlock()
 		all := w.hub.reports[name]

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -80,7 +81,7 @@ func TestWhatHoldsANamespace(t *testing.T) {
 				map[string]string{
 					"a.yaml": strings.ReplaceAll(one.files, "NAME", space), "c.yaml": configMap(one.name, "1"),
 				}, lax())))
-			w.eventually("its pods are there", func() bool {
+			await.True(w.t, "its pods are there", func() bool {
 				out, err := kube.Cluster(t).Kubectl(t.Context(), "", "get", "pods", "-n", space, "-o", "name")
 				return err == nil && strings.Contains(out, "pod/web-")
 			})
@@ -88,7 +89,7 @@ func TestWhatHoldsANamespace(t *testing.T) {
 				cluster(one.foreign, "apply", "-n", space, "-f", "-")
 			}
 			if strings.Contains(one.holds, "Claim") {
-				w.eventually("the claim is there",
+				await.True(w.t, "the claim is there",
 					func() bool {
 						_, err := w.get("v1", "PersistentVolumeClaim", space, "data-db-0")
 						return err == nil
@@ -184,7 +185,7 @@ func TestObjectThatIsHeldInTheClusterKeepsADigestOpen(t *testing.T) {
 	w.kubectl("annotate", "configmap", "a", "fairlead.dev/hold=ada looks at it")
 	// The agent hears of it in order: once this one is repaired, it has heard of the hold.
 	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"other"}}`)
-	w.eventually("the other one is put right", func() bool { return w.value("b") == "1" })
+	await.True(w.t, "the other one is put right", func() bool { return w.value("b") == "1" })
 	second := w.hub.push(t, name, w.namespace, map[string]string{
 		"a.yaml": configMap("a", "2"), "b.yaml": configMap("b", "2"),
 	})
@@ -235,7 +236,7 @@ func TestRepairsGoOnBehindAGate(t *testing.T) {
 		for _, name := range []string{"a", "b", "z"} {
 			w.kubectl("patch", "configmap", name, "--type=merge", `-p={"data":{"x":"other"}}`)
 		}
-		w.eventually(when+" what was sent is put right, and what was not, too",
+		await.True(w.t, when+" what was sent is put right, and what was not, too",
 			func() bool { return w.value("a") == "2" && w.value("b") == "1" && w.value("z") == "1" })
 	}
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
@@ -339,16 +340,16 @@ func TestRepairsWithTheHubAway(t *testing.T) {
 	w.hub.setHanging(true)
 	w.start()
 	w.kubectl("delete", "configmaps", "-l", object.ServiceLabel+"="+lost)
-	w.eventually("the other service is repaired again and again", func() bool {
+	await.True(w.t, "the other service is repaired again and again", func() bool {
 		if w.value("a") != "1" {
 			return false
 		}
 		w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
-		w.eventually("it is put right", func() bool { return w.value("a") == "1" })
+		await.True(w.t, "it is put right", func() bool { return w.value("a") == "1" })
 		return true
 	})
 	w.hub.setHanging(false)
-	w.eventually("the lost one is back, too", func() bool { return w.value("c39") == "1" && w.value("c0") == "1" })
+	await.True(w.t, "the lost one is back, too", func() bool { return w.value("c39") == "1" && w.value("c0") == "1" })
 }
 
 // Metadata tells whose fields are: the values of a Secret are not read for them.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/inventory"
 )
 
@@ -30,7 +31,7 @@ func secret(name, value, annotations string) string {
 func (w *world) found(apiVersion, kind, name string) *unstructured.Unstructured {
 	w.t.Helper()
 	var obj *unstructured.Unstructured
-	w.eventually(kind+" "+name+" is there", func() bool {
+	await.True(w.t, kind+" "+name+" is there", func() bool {
 		var err error
 		obj, err = w.get(apiVersion, kind, w.namespace, name)
 		return err == nil && obj.GetDeletionTimestamp() == nil
@@ -41,7 +42,7 @@ func (w *world) found(apiVersion, kind, name string) *unstructured.Unstructured 
 // awaitAnotherJob waits for another Job of the name.
 func (w *world) awaitAnotherJob(name string, before types.UID) {
 	w.t.Helper()
-	w.eventually("Job "+name+" is made anew", func() bool {
+	await.True(w.t, "Job "+name+" is made anew", func() bool {
 		obj, err := w.get("batch/v1", "Job", w.namespace, name)
 		return err == nil && obj.GetDeletionTimestamp() == nil && obj.GetUID() != before
 	})
@@ -58,7 +59,7 @@ func (w *world) emptyDisk() {
 // leaves waits until an object is gone.
 func (w *world) leaves(apiVersion, kind, name string) {
 	w.t.Helper()
-	w.eventually(kind+" "+name+" goes", func() bool {
+	await.True(w.t, kind+" "+name+" goes", func() bool {
 		_, err := w.get(apiVersion, kind, w.namespace, name)
 		return apierrors.IsNotFound(err)
 	})
@@ -416,7 +417,7 @@ func TestARemovalAfterOneThatWasCalledOffRunsItsHooks(t *testing.T) {
 	if again := w.hub.push(t, name, w.namespace, files); again != digest {
 		t.Fatal("the same content has another digest")
 	}
-	w.eventually("the removal is called off", func() bool { return w.record(name).CalledOff == 1 })
+	await.True(w.t, "the removal is called off", func() bool { return w.record(name).CalledOff == 1 })
 	w.hub.remove(name)
 	w.awaitAnotherJob("cleanup", first.GetUID())
 	w.end("cleanup", "Complete")
@@ -452,7 +453,7 @@ func TestARemovalWhoseHooksWereLostStops(t *testing.T) {
 	if _, err := kube.Cluster(t).Kubectl(t.Context(), "", strings.Fields(command)...); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the service goes", func() bool {
+	await.True(w.t, "the service goes", func() bool {
 		_, err := w.get("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
 		return apierrors.IsNotFound(err)
 	})
@@ -521,12 +522,12 @@ func TestAnotherAgentRunsTheHooksOfARemoval(t *testing.T) {
 	stop()
 	w.emptyDisk()
 	w.start()
-	w.eventually("the other agent has the manifests", func() bool {
+	await.True(w.t, "the other agent has the manifests", func() bool {
 		sets, err := filepath.Glob(filepath.Join(w.data, "sets", name+".*"))
 		return err == nil && len(sets) > 0
 	})
 	w.hub.remove(name)
-	w.eventually("the service goes", func() bool { // the hub has heard higher numbers of reports from the agent before
+	await.True(w.t, "the service goes", func() bool { // the hub has heard higher numbers of reports from the agent before
 		_, err := w.get("v1", "ConfigMap", inventory.Namespace, "inventory."+name)
 		return apierrors.IsNotFound(err)
 	})
@@ -588,7 +589,7 @@ func TestHookAndObjectOfOneName(t *testing.T) {
 				t.Errorf("the inventory has %+v", entries)
 			}
 			kubectl(w, "", "patch", "configmap", "account", `-p={"data":{"x":"theirs"}}`)
-			w.eventually("it is repaired", func() bool {
+			await.True(w.t, "it is repaired", func() bool {
 				obj, err := w.get("v1", "ConfigMap", w.namespace, "account")
 				value, _, _ := unstructured.NestedString(obj.Object, "data", "x")
 				return err == nil && value == "2"
@@ -611,7 +612,7 @@ func TestHookWithAGeneratedName(t *testing.T) {
 	var names []string
 	made := func() string {
 		var found string
-		w.eventually("the hook's object", func() bool {
+		await.True(w.t, "the hook's object", func() bool {
 			out, err := kube.Cluster(t).Kubectl(t.Context(), "", "-n", w.namespace, "get", "jobs", "-o=name")
 			for line := range strings.FieldsSeq(string(out)) {
 				if one := strings.TrimPrefix(line, "job.batch/"); !slices.Contains(names, one) {

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 )
 
 // onceJob is a plain Job that goes as soon as it is done.
@@ -18,7 +19,7 @@ func onceJob() string {
 func (w *world) jobGoes() {
 	w.t.Helper()
 	w.end("once", "Complete")
-	w.eventually("the Job went by its ttl", func() bool {
+	await.True(w.t, "the Job went by its ttl", func() bool {
 		_, err := w.get("batch/v1", "Job", w.namespace, "once")
 		return apierrors.IsNotFound(err)
 	})
@@ -42,7 +43,7 @@ func TestAJobThatGoesWhenItIsDoneIsMadeOnce(t *testing.T) {
 	w.hub.await(t, name, toldDone(w.namespace))
 	// Neither drift of its neighbour, nor another revision, nor another agent with an empty disk makes it again.
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
-	w.eventually("drift is put right beside it", func() bool { return w.value("a") == "1" })
+	await.True(w.t, "drift is put right beside it", func() bool { return w.value("a") == "1" })
 	made := func() int { return w.api.patches("/jobs/once") }
 	if made() != 1 {
 		t.Errorf("it was made %d times", made())
@@ -111,7 +112,7 @@ func TestAJobThatFailsAndGoesWhileNoAgentRunsIsMadeAgain(t *testing.T) {
 		"involvedObject: {apiVersion: batch/v1, kind: Job, name: once, namespace: %s, uid: %s}\n", w.namespace,
 		before.GetUID()), "create", "-f", "-")
 	w.end("once", "Failed")
-	w.eventually("the Job went by its ttl", func() bool {
+	await.True(w.t, "the Job went by its ttl", func() bool {
 		_, err := w.get("batch/v1", "Job", w.namespace, "once")
 		return apierrors.IsNotFound(err)
 	})
@@ -129,5 +130,5 @@ func TestAJobThatSomebodyDeletesBeforeItIsDoneIsMadeAgain(t *testing.T) {
 	digest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": onceJob()})
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest })
 	w.kubectl("delete", "job", "once", "--cascade=background")
-	w.eventually("it is made again", func() bool { return w.api.patches("/jobs/once") == 2 })
+	await.True(w.t, "it is made again", func() bool { return w.api.patches("/jobs/once") == 2 })
 }

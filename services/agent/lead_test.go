@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/lead"
@@ -103,7 +104,7 @@ func TestAnotherAgentGoesOn(t *testing.T) {
 	w.hub.awaitPhase(t, name, digest, healthy)
 	second := w.another()
 	_, killSecond := second.processID()
-	w.eventually("the second agent starts", func() bool { return second.named() })
+	await.True(w.t, "the second agent starts", func() bool { return second.named() })
 	if w.leader() != w.name() {
 		t.Fatalf("%s leads, not %s", w.leader(), w.name())
 	}
@@ -142,9 +143,9 @@ func TestAnotherAgentGoesOn(t *testing.T) {
 	killSecond()
 	w.hub.setDown(true)
 	count = len(w.api.changes())
-	w.eventually("the first one leads again", func() bool { return w.leader() == w.name() })
+	await.True(w.t, "the first one leads again", func() bool { return w.leader() == w.name() })
 	w.hub.setDown(false)
-	w.eventually("it knows what is wanted", func() bool { return w.wants(name) == digest })
+	await.True(w.t, "it knows what is wanted", func() bool { return w.wants(name) == digest })
 	digest = w.hub.push(t, name, w.namespace, files("4"))
 	w.hub.awaitPhase(t, name, digest, healthy)
 	more := w.api.changes()[count:]
@@ -158,7 +159,7 @@ func TestAnotherAgentGoesOn(t *testing.T) {
 	stopSecond := second.start()
 	stop()
 	began := time.Now()
-	w.eventually("the other leads", func() bool { return w.leader() == second.name() })
+	await.True(w.t, "the other leads", func() bool { return w.leader() == second.name() })
 	t.Logf("handed over within %s", time.Since(began).Round(time.Millisecond))
 	stopSecond()
 	if holder := w.leader(); holder != "" {
@@ -323,7 +324,7 @@ func TestLeaseThatIsDeletedIsKept(t *testing.T) {
 	}
 	held := make(chan error, 1)
 	go func() { held <- first.Hold(ctx) }()
-	w.eventually("the Lease is there again", func() bool {
+	await.True(w.t, "the Lease is there again", func() bool {
 		_, err := leases.Get(t.Context(), lead.Name, getOptions)
 		return err == nil
 	})

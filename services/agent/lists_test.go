@@ -17,6 +17,7 @@ import (
 	openapi "k8s.io/kube-openapi/pkg/validation/spec"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -144,7 +145,7 @@ func TestAnIgnoredFieldOfAnElementIsThatOfItsMergeKeys(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	var obj *unstructured.Unstructured
 	// an API server under load may say once that it does not know the kind
-	w.eventually("the route can be read", func() (ok bool) {
+	await.True(w.t, "the route can be read", func() (ok bool) {
 		var err error
 		obj, err = w.get(w.namespace+".example.com/v1", "Route", w.namespace, "web")
 		return err == nil

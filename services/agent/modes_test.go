@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -110,10 +111,10 @@ func TestHoldKeepsRepairingTheOldRevision(t *testing.T) {
 	stop()
 	w.delete("a")
 	w.start()
-	w.eventually("it comes back",
+	await.True(w.t, "it comes back",
 		func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, "a"); return err == nil })
 	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"other"}}`)
-	w.eventually("it is put right", func() bool {
+	await.True(w.t, "it is put right", func() bool {
 		obj, err := w.get("v1", "ConfigMap", w.namespace, "b")
 		return err == nil && obj.Object["data"].(map[string]any)["x"] == "1"
 	})

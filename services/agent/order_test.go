@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -61,7 +62,7 @@ func kubectl(w *world, stdin string, args ...string) {
 // end makes a job complete, or fail, as its controller would.
 func (w *world) end(name, condition string) {
 	w.t.Helper()
-	w.eventually("job "+name+" is there", func() bool {
+	await.True(w.t, "job "+name+" is there", func() bool {
 		found, err := w.get("batch/v1", "Job", w.namespace, name)
 		if err != nil {
 			return false
@@ -129,7 +130,7 @@ func (w *world) forget() {
 func (w *world) viewed() {
 	w.t.Helper()
 	if w.working != nil && w.working.Load() && !w.elects {
-		w.eventually("the agent pushes its view", func() bool { return w.hub.viewedSince(w.began) })
+		await.True(w.t, "the agent pushes its view", func() bool { return w.hub.viewedSince(w.began) })
 	}
 }
 
@@ -297,23 +298,23 @@ func TestHooksOfArgoAndHelm(t *testing.T) {
 		}
 		digest := w.hub.push(t, service, w.namespace, files)
 		w.end(before, "Complete")
-		w.eventually(config, func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, config); return err == nil })
+		await.True(w.t, config, func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, config); return err == nil })
 		w.end(after, "Complete")
 		w.hub.awaitPhase(t, service, digest, healthy)
 		for _, name := range test.gone {
-			w.eventually("the hook goes",
+			await.True(w.t, "the hook goes",
 				func() bool { _, err := w.get("batch/v1", "Job", w.namespace, test.name+"-"+name); return err != nil })
 		}
 		w.mustBeGone("batch/v1", "Job", w.namespace, test.name+"-test")
 		// Another digest runs them again, and makes what is still there anew.
 		files["b.yaml"] = configMap(test.name+"-b", "1")
 		digest = w.hub.push(t, service, w.namespace, files)
-		w.eventually("the first hook is made anew", func() bool {
+		await.True(w.t, "the first hook is made anew", func() bool {
 			found, err := w.get("batch/v1", "Job", w.namespace, before)
 			return err == nil && strings.HasPrefix(found.GetAnnotations()["fairlead.dev/hook-run"], digest+"@")
 		})
 		w.end(before, "Complete")
-		w.eventually("the second hook is made anew", func() bool {
+		await.True(w.t, "the second hook is made anew", func() bool {
 			found, err := w.get("batch/v1", "Job", w.namespace, after)
 			return err == nil && strings.HasPrefix(found.GetAnnotations()["fairlead.dev/hook-run"], digest+"@")
 		})
@@ -342,7 +343,7 @@ func TestHooksMayShareAName(t *testing.T) {
 	uids := map[types.UID]bool{}
 	for i, step := range []string{"one", "two", "three"} {
 		var found *unstructured.Unstructured
-		w.eventually("hook "+step, func() bool {
+		await.True(w.t, "hook "+step, func() bool {
 			var err error
 			found, err = w.get("batch/v1", "Job", w.namespace, "migrate")
 			return err == nil && found.GetAnnotations()["step"] == step && found.GetDeletionTimestamp() == nil
@@ -388,7 +389,7 @@ func TestHookOfTwoMomentsIsRunAtBoth(t *testing.T) {
 			})
 			uids := map[types.UID]bool{}
 			for _, after := range []bool{false, true} {
-				w.eventually("the hook's next object", func() bool {
+				await.True(w.t, "the hook's next object", func() bool {
 					found, err := w.get("batch/v1", "Job", w.namespace, "check")
 					if err != nil || found.GetDeletionTimestamp() != nil || uids[found.GetUID()] {
 						return false
@@ -496,7 +497,7 @@ func TestKilledAgentRunsNoHookTwice(t *testing.T) {
 	}
 	digest := w.hub.push(t, name, w.namespace, files)
 	w.end("first", "Complete")
-	w.eventually("the second hook",
+	await.True(w.t, "the second hook",
 		func() bool { _, err := w.get("batch/v1", "Job", w.namespace, "second"); return err == nil })
 	running, err := w.get("batch/v1", "Job", w.namespace, "second")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 )
@@ -61,7 +62,7 @@ func TestEveryDeleteNamesTheObjectsUID(t *testing.T) {
 		t.Helper()
 		digest := w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": text})
 		if strings.Contains(text, "hook") {
-			w.eventually("the hook of this revision is there", func() bool {
+			await.True(w.t, "the hook of this revision is there", func() bool {
 				found, err := w.get("batch/v1", "Job", w.namespace, "check")
 				if err != nil || ran[found.GetUID()] {
 					return false

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -86,7 +87,7 @@ func TestDriftIsRepairedOnTheEvent(t *testing.T) {
 	for _, step := range steps {
 		before := w.api.count("PATCH ")
 		step.do()
-		w.eventually(step.what+" is put right", step.right)
+		await.True(w.t, step.what+" is put right", step.right)
 		if patches := w.api.count("PATCH ") - before; patches > 2 {
 			t.Errorf("%s took %d patches", step.what, patches)
 		}
@@ -110,7 +111,7 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	repaired := func(count uint64, what string, do func(), right func() bool) {
 		t.Helper()
 		do()
-		w.eventually(what+" is put right", right)
+		await.True(w.t, what+" is put right", right)
 		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 			return r.GetPhase() == healthy && r.GetRepairs() == count
 		})
@@ -122,7 +123,7 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	}
 	do, right := edit("c")
 	repaired(1, "the first edit", do, right)
-	w.eventually("the inventory knows of the first repair", func() bool { return w.record(name).Repairs == 1 })
+	await.True(w.t, "the inventory knows of the first repair", func() bool { return w.record(name).Repairs == 1 })
 	do, right = edit("a")
 	repaired(2, "an edit", do, right)
 	repaired(3, "the same edit again", do, right)
@@ -140,7 +141,7 @@ func TestRepairsAreNotMadeAgainAfterAKill(t *testing.T) {
 	do, right = edit("c")
 	repaired(6, "the edit after the kill", do, right)
 	w.kubectl("scale", "deployment", "web", "--replicas=6")
-	w.eventually("the replicas are put right",
+	await.True(w.t, "the replicas are put right",
 		func() bool { return w.field("apps/v1", "Deployment", "web", "spec", "replicas") == "2" })
 	if patches := w.api.count("PATCH ") - before; patches != 2 {
 		t.Errorf("%d patches after the kill, want 2", patches)
@@ -167,7 +168,7 @@ func TestForeignFieldsCostNoRequest(t *testing.T) {
 	w.kubectl("rollout", "status", "deployment", "web", "--timeout=5m")
 	// The agent hears of it in order: once this one is repaired, it has heard of all.
 	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"2"}}`)
-	w.eventually("the drift is repaired", func() bool { return w.value("b") == "1" })
+	await.True(w.t, "the drift is repaired", func() bool { return w.value("b") == "1" })
 	// the repair itself is noted once a minute, and the first at once
 	requests := slices.DeleteFunc(w.api.since(before), func(line string) bool {
 		return strings.HasPrefix(line, "PUT ") && strings.Contains(line, "/configmaps/inventory.")
@@ -194,7 +195,7 @@ func TestForeignWriteUnderOurNameIsDrift(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The same fields, by the same name: only the time tells, in seconds.
-	w.eventually("the second is over",
+	await.True(w.t, "the second is over",
 		func() bool { return time.Since(obj.GetManagedFields()[0].Time.Time) > 1100*time.Millisecond })
 	if _, err := kube.Cluster(t).Kubectl(t.Context(),
 		fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {%s: %s}}\ndata: {x: \"2\"}\n",
@@ -202,7 +203,7 @@ func TestForeignWriteUnderOurNameIsDrift(t *testing.T) {
 		"apply", "-n", w.namespace, "--server-side", "--field-manager="+object.FieldManager, "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("it is put right", func() bool { return w.value("a") == "1" })
+	await.True(w.t, "it is put right", func() bool { return w.value("a") == "1" })
 }
 
 func TestDoubleEditWithinASecond(t *testing.T) {
@@ -221,7 +222,7 @@ func TestDoubleEditWithinASecond(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%2 == 1 {
-			w.eventually("it is put right", func() bool { return w.value("a") == "1" })
+			await.True(w.t, "it is put right", func() bool { return w.value("a") == "1" })
 		}
 	}
 	if patches := w.api.patches("/configmaps/a") - before; patches > 4 {
@@ -256,7 +257,7 @@ func TestFightNamesTheRivalAndBacksOff(t *testing.T) {
 			t.Fatal("nobody is named")
 		}
 		meddle()
-		w.eventually("it is put right, or somebody is named", func() bool {
+		await.True(w.t, "it is put right, or somebody is named", func() bool {
 			isTold = w.hub.said(name, told)
 			return isTold || replicas() == "2"
 		})
@@ -297,7 +298,7 @@ func TestIgnoredFieldsAreLeftAlone(t *testing.T) {
 		before := w.api.patches("/deployments/web")
 		w.kubectl("scale", "deployment", "web", "--replicas="+want)
 		w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
-		w.eventually("what is not ignored is put right", func() bool { return w.value("a") == "1" })
+		await.True(w.t, "what is not ignored is put right", func() bool { return w.value("a") == "1" })
 		w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool { return r.GetPhase() == healthy })
 		if patches := w.api.patches("/deployments/web") - before; patches > 1 { // the first gives the field up
 			t.Errorf("%d patches", patches)
@@ -358,7 +359,7 @@ webhooks:
 		return r.GetPhase() == degraded && r.GetMessage() == want
 	})
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
-	w.eventually("drift is put right beside it", func() bool { return w.value("a") == "1" })
+	await.True(w.t, "drift is put right beside it", func() bool { return w.value("a") == "1" })
 	if patches := w.api.patches("/deployments/web"); patches > 2 {
 		t.Errorf("%d patches", patches)
 	}
@@ -379,7 +380,7 @@ func TestSecretsNeverEnterMemory(t *testing.T) {
 	w.kubectl("label", "secret", "s", "marker-"+strings.ToLower(value[:8])+"=seen")
 	w.kubectl("patch", "secret", "s", "--type=merge", `-p={"stringData":{"ours":"changed"}}`)
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"2"}}`)
-	w.eventually("drift is put right", func() bool {
+	await.True(w.t, "drift is put right", func() bool {
 		return w.value("a") == "1" && w.field("v1", "Secret", "s", "metadata", "name") != "" &&
 			w.api.patches("/secrets/s") > 1
 	})

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/inventory"
 )
@@ -174,7 +175,7 @@ func TestKilledAgainAndAgain(t *testing.T) {
 			before = w.uids()
 			continue
 		}
-		w.eventually("the agent is at the write, or through", func() bool {
+		await.True(w.t, "the agent is at the write, or through", func() bool {
 			select {
 			case <-reached:
 				kills++

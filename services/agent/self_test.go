@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -117,7 +118,7 @@ func (w *world) sayAsWatcher(state string) {
 func (w *world) podOf(release string) string {
 	w.t.Helper()
 	var name string
-	w.eventually("there is a pod of release "+release, func() bool {
+	await.True(w.t, "there is a pod of release "+release, func() bool {
 		out, err := kube.Cluster(w.t).Kubectl(w.t.Context(), "", "-n", w.namespace, "get", "pods", "-l",
 			"release="+release, "-o", "name")
 		if err != nil {

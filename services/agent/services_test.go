@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -354,24 +355,10 @@ func TestHealthIsFollowed(t *testing.T) {
 	if err := w.cluster.Delete(t.Context(), object.RefOf(obj), obj.GetUID()); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the deployment comes back", func() bool {
+	await.True(w.t, "the deployment comes back", func() bool {
 		again, err := w.get("apps/v1", "Deployment", w.namespace, "web")
 		return err == nil && again.GetUID() != obj.GetUID()
 	})
-}
-
-func (w *world) eventually(what string, ok func() bool) {
-	w.t.Helper()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-ticker.C:
-		case <-deadline:
-			w.t.Fatal("never: " + what)
-		}
-	}
 }
 
 func TestFinalizersAreWaitedFor(t *testing.T) {
@@ -471,7 +458,7 @@ func TestHubAwayAfterRestart(t *testing.T) {
 	}
 	w.hub.setDown(true)
 	w.start()
-	w.eventually("the object is back",
+	await.True(w.t, "the object is back",
 		func() bool { _, err := w.get("v1", "ConfigMap", w.namespace, "a"); return err == nil })
 	w.hub.setDown(false)
 	second := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "2")})
@@ -524,7 +511,7 @@ func TestNudgeCausesSyncAndUnchangedCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.start() // the hub says: poll again in an hour
 	name := w.service("hello")
-	w.eventually("the agent watches", func() bool {
+	await.True(w.t, "the agent watches", func() bool {
 		w.hub.mu.Lock()
 		defer w.hub.mu.Unlock()
 		return len(w.hub.watchers) > 0
@@ -537,7 +524,7 @@ func TestNudgeCausesSyncAndUnchangedCostsNothing(t *testing.T) {
 	syncs := w.hub.syncs
 	w.hub.nudge()
 	w.hub.mu.Unlock()
-	w.eventually("a nudge causes a sync", func() bool {
+	await.True(w.t, "a nudge causes a sync", func() bool {
 		w.hub.mu.Lock()
 		defer w.hub.mu.Unlock()
 		return w.hub.syncs > syncs
@@ -658,7 +645,7 @@ func TestJoin(t *testing.T) {
 		return service.Run(t.Context())
 	}
 	stop := w.start()
-	w.eventually("the agent has joined",
+	await.True(w.t, "the agent has joined",
 		func() bool { _, err := os.Stat(filepath.Join(w.data, "token")); return err == nil })
 	if err := run(); err == nil || !strings.Contains(err.Error(), "another agent uses it") {
 		t.Errorf("a second agent on the same folder: %v", err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -126,7 +127,7 @@ func TestAnObjectWhoseKindComesLaterIsNotTriedBefore(t *testing.T) {
 		`{name: one, annotations: {argocd.argoproj.io/sync-options: "SkipDryRunOnMissingResource=true,ServerSideApply=true", fairlead.dev/wave: "1"}}`, 1)
 	files := map[string]string{"a.yaml": late, "b.yaml": configMap("b", "2"), "c.yaml": configMap("c", "1")}
 	digest := w.hub.push(t, name, w.namespace, files)
-	w.eventually("what comes before it is applied", func() bool { return w.has("c") })
+	await.True(w.t, "what comes before it is applied", func() bool { return w.has("c") })
 	kubectl(w, crd(group), "apply", "-f", "-")
 	w.hub.awaitPhase(t, name, digest, healthy)
 	w.mustBeThere(group, "one")
@@ -160,7 +161,7 @@ func TestWhatIsPrunedLastWaitsForTheHealthOfTheRest(t *testing.T) {
 		"c.yaml": configMap("c", "1"),
 		"d.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: long}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n",
 	})
-	w.eventually("what is not pruned last is gone", func() bool { return !w.has("b") })
+	await.True(w.t, "what is not pruned last is gone", func() bool { return !w.has("b") })
 	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
 		return r.GetPhase() == deliveryv1.Phase_PHASE_PROGRESSING && strings.Contains(r.GetMessage(), "long")
 	})
@@ -168,5 +169,5 @@ func TestWhatIsPrunedLastWaitsForTheHealthOfTheRest(t *testing.T) {
 		t.Error("it went before the rest was healthy")
 	}
 	w.kubectl("scale", "deployment", "long", "--replicas=0")
-	w.eventually("it is gone", func() bool { return !w.has("a") })
+	await.True(w.t, "it is gone", func() bool { return !w.has("a") })
 }

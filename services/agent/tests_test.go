@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/inventory"
 )
 
@@ -90,7 +91,7 @@ func testPod(name, annotations string) string {
 // endPod ends a pod as its kubelet would.
 func (w *world) endPod(name, phase string, exit int) {
 	w.t.Helper()
-	w.eventually("pod "+name+" runs", func() bool { return w.field("v1", "Pod", name, "status", "phase") == "Running" })
+	await.True(w.t, "pod "+name+" runs", func() bool { return w.field("v1", "Pod", name, "status", "phase") == "Running" })
 	kubectl(w, "", "patch", "pod", name, "--subresource=status", "--type=merge", fmt.Sprintf(
 		`-p={"status":{"phase":%q,"containerStatuses":[{"name":"c","image":"pause","imageID":"","ready":false,"restartCount":0,"state":{"terminated":{"exitCode":%d,"reason":"Error"}}}]}}`, phase, exit))
 }
@@ -196,7 +197,7 @@ func TestTestsInAFolder(t *testing.T) {
 	w.ends(name, "more")
 	files["a.yaml"] = configMap("a", "2")
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
-	w.eventually("the next revision is tested", func() bool { return len(w.runs(name)) == 3 })
+	await.True(w.t, "the next revision is tested", func() bool { return len(w.runs(name)) == 3 })
 	// A folder that is not there is said.
 	name = w.service("none")
 	w.hub.tests(name, &deliveryv1.TestSpec{Path: "none"})
@@ -573,7 +574,7 @@ func TestATestLeavesItsReportInAFile(t *testing.T) {
 				testPod("check", "helm.sh/hook: test, fairlead.dev/test-report: /out/junit.xml"),
 		}), healthy)
 	w.hub.ask(name, "one")
-	w.eventually("pod check runs", func() bool { return w.field("v1", "Pod", "check", "status", "phase") == "Running" })
+	await.True(w.t, "pod check runs", func() bool { return w.field("v1", "Pod", "check", "status", "phase") == "Running" })
 	kubectl(w, "", "patch", "pod", "check", "--subresource=status", "--type=merge",
 		`-p={"status":{"phase":"Succeeded","containerStatuses":[{"name":"c","image":"pause","imageID":"","ready":false,"restartCount":0,"state":{"terminated":{"exitCode":0,"message":"<testsuite><testcase name='a'/></testsuite>"}}}]}}`)
 	run := w.ends(name, "one")
@@ -621,7 +622,7 @@ func TestARunOfAnEarlierRevisionIsClearedAwayAtOnce(t *testing.T) {
 	w.hub.awaitPhase(t, name,
 		w.hub.push(t, name, w.namespace, map[string]string{"all.yaml": configMap("a", "1") + tests}), healthy)
 	w.hub.ask(name, "one")
-	w.eventually("the test runs", func() bool { return w.field("v1", "Pod", "check", "status", "phase") == "Running" })
+	await.True(w.t, "the test runs", func() bool { return w.field("v1", "Pod", "check", "status", "phase") == "Running" })
 	w.hub.push(t, name, w.namespace, map[string]string{
 		"all.yaml": configMap("a", "2") + job("never", "fairlead.dev/hook: pre-sync"),
 	})
@@ -690,7 +691,7 @@ func TestTestsAreRenderedAnewForEachRun(t *testing.T) {
 	}
 	w.mustData("seen", "first")
 	settings("second")
-	w.eventually("the service has the other value", func() bool { return w.value("all") == "second" })
+	await.True(w.t, "the service has the other value", func() bool { return w.value("all") == "second" })
 	w.hub.ask(name, "two")
 	if run := w.ends(name, "two"); run.GetOutcome() != passed {
 		t.Fatalf("got %v", run)
@@ -725,7 +726,7 @@ func TestTheEndOfARunOutlivesTheDisk(t *testing.T) {
 		t.Errorf("got %v", run)
 	}
 	// Once the hub has it, the inventory needs the tests no longer.
-	w.eventually("the inventory has the summary only",
+	await.True(w.t, "the inventory has the summary only",
 		func() bool { return !strings.Contains(string(w.record(name).Tests), "check") })
 }
 

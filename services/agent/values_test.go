@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/inventory"
 )
 
@@ -82,12 +83,12 @@ spec:
   names: {kind: Raft, plural: rafts}
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `), "apply", "-f", "-")
-	w.eventually("the kind is listed", func() bool {
+	await.True(w.t, "the kind is listed", func() bool {
 		versions, err := w.cluster.APIVersions(t.Context())
 		return err == nil && slices.Contains(versions, group+"/v1/Raft")
 	})
 	stop = w.start()
-	w.eventually("it is rendered anew", func() bool { return w.has("with") && !w.has("without") })
+	await.True(w.t, "it is rendered anew", func() bool { return w.has("with") && !w.has("without") })
 	same("the cluster has a new kind")
 
 	stop()
@@ -95,7 +96,7 @@ spec:
 	stop = w.start()
 	w.hub.awaitPhase(t, chart, asked, healthy)
 	kubectl(w, "", "delete", "secret", "login")
-	w.eventually("the Secret is made again", func() bool {
+	await.True(w.t, "the Secret is made again", func() bool {
 		_, err := w.get("v1", "Secret", w.namespace, "login")
 		return err == nil
 	})
@@ -135,16 +136,16 @@ func TestAnotherReplicaKeepsRandomValues(t *testing.T) {
 	login := w.login()
 	second := w.another()
 	second.start()
-	w.eventually("the other replica stands by", second.named)
+	await.True(w.t, "the other replica stands by", second.named)
 	kill()
-	w.eventually("the other replica leads", func() bool { return w.leader() == second.name() })
+	await.True(w.t, "the other replica leads", func() bool { return w.leader() == second.name() })
 	asked := w.hub.sync(chart, &deliveryv1.SyncSpec{RequestTime: timestamppb.Now()})
 	w.hub.awaitPhase(t, chart, asked, healthy)
 	if w.login() != login {
 		t.Error("a sync by the other replica has other values")
 	}
 	kubectl(w, "", "delete", "secret", "login")
-	w.eventually("the Secret is made again", func() bool {
+	await.True(w.t, "the Secret is made again", func() bool {
 		_, err := w.get("v1", "Secret", w.namespace, "login")
 		return err == nil
 	})
@@ -211,7 +212,7 @@ func TestCertificatesAreRenewedBeforeTheyEnd(t *testing.T) {
 	stop()
 	w.ageCertificates(chart)
 	w.start()
-	w.eventually("the key pair is another", func() bool {
+	await.True(w.t, "the key pair is another", func() bool {
 		now := strings.Fields(w.login())
 		return now[1] != login[1] && now[2] != login[2]
 	})
@@ -287,9 +288,9 @@ func TestCertificateOfAHookIsRenewedWithWhatTrustsIt(t *testing.T) {
 			stop()
 			w.ageCertificates(chart)
 			w.start()
-			w.eventually("the certificate is another", func() bool { return strings.Fields(w.login())[2] != login[2] })
+			await.True(w.t, "the certificate is another", func() bool { return strings.Fields(w.login())[2] != login[2] })
 			w.hub.awaitPhase(t, chart, digest, healthy)
-			w.eventually("the key is another, too", func() bool { return strings.Fields(w.login())[1] != login[1] })
+			await.True(w.t, "the key is another, too", func() bool { return strings.Fields(w.login())[1] != login[1] })
 			if made := w.api.patches("/jobs/once"); made != 1 {
 				t.Errorf("the Job was made %d times", made)
 			}

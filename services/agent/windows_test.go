@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/window"
 )
 
@@ -80,7 +81,7 @@ func TestAFreezeHoldsNewContentAndOutlastsARestartWithoutTheHub(t *testing.T) {
 	w.hub.setDown(true)
 	stop = w.start()
 	w.kubectl("patch", "configmap", "b", "--type=merge", `-p={"data":{"x":"other"}}`)
-	w.eventually("drift is repaired", func() bool { return w.value("b") == "1" })
+	await.True(w.t, "drift is repaired", func() bool { return w.value("b") == "1" })
 	w.mustData("a", "1")
 	w.hub.setDown(false)
 	// A sync waits, too. Only one that overrides the freeze is served, and only for what was there.
@@ -162,7 +163,7 @@ func TestInManualModeOnlyASyncApplies(t *testing.T) {
 		t.Errorf("it says %q", report.GetMessage())
 	}
 	w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
-	w.eventually("drift is repaired", func() bool { return w.value("a") == "1" })
+	await.True(w.t, "drift is repaired", func() bool { return w.value("a") == "1" })
 	w.hub.awaitPhase(t, name, w.hub.askSync(name, false), healthy)
 	w.mustData("a", "2")
 	newest := w.hub.push(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "3")})
@@ -244,7 +245,7 @@ func TestASyncOfSingleObjectsAppliesThemAndNothingElse(t *testing.T) {
 	w.start()
 	for object, want := range map[string]string{"a": "2", "b": "1", "n2": "2"} {
 		w.kubectl("patch", "configmap", object, "--type=merge", `-p={"data":{"x":"other"}}`)
-		w.eventually(object+" is repaired", func() bool { return w.value(object) == want })
+		await.True(w.t, object+" is repaired", func() bool { return w.value(object) == want })
 	}
 	w.hub.awaitPhase(t, name, only(), healthy)
 	w.mustData("b", "2")

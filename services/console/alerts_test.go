@@ -12,6 +12,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/longform"
 )
@@ -245,7 +246,7 @@ func TestAlertsFollowViewsOverConsoles(t *testing.T) {
 	// Nothing is known of nodes.
 	admin.awaitAlert(t, "nodes",
 		func(s *consolev1.AlertStatus) bool { return s.GetUnknown() == 2 && len(s.GetFiring()) == 0 })
-	await(t, "the sink is told", func() bool { return len(to.got(t)) == 1 })
+	await.True(t, "the sink is told", func() bool { return len(to.got(t)) == 1 })
 	// The section is not of now: what was found stays.
 	d.push(t, "edge-1", whole(2, 1, &deliveryv1.ViewSection{
 		Name: "pods", State: deliveryv1.SectionState_SECTION_STATE_STALE, Reason: "no answer",
@@ -266,7 +267,7 @@ func TestAlertsFollowViewsOverConsoles(t *testing.T) {
 	if got := admin.alertEvents(t, "pods"); got != `alert.firing "" 1, alert.resolved "" 0` {
 		t.Errorf("recorded %s", got)
 	}
-	await(t, "the sink is told of the end", func() bool { return len(to.got(t)) == 2 })
+	await.True(t, "the sink is told of the end", func() bool { return len(to.got(t)) == 2 })
 }
 
 // What a group did within half an hour is in the database: a console that restarts between two turns goes on to count them, and one that restarts while the
@@ -298,7 +299,7 @@ func TestAConsoleThatRestartsKeepsThatAnAlertFlaps(t *testing.T) {
 			}
 			turn()
 			admin := r.admin(t)
-			await(t, "it tells "+told, func() bool { return admin.alertEvents(t, "pods") == told })
+			await.True(t, "it tells "+told, func() bool { return admin.alertEvents(t, "pods") == told })
 		}
 		r.stop()
 		r = h.start(t)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console"
 	"fairlead.dev/services/console/internal/kinds"
@@ -229,7 +230,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		await(t, "the trail has "+act.event+" of "+what,
+		await.True(t, "the trail has "+act.event+" of "+what,
 			func() bool { return len(admin.eventsOf(t, act.event)) > before })
 	}
 
@@ -245,7 +246,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
-		await(t, "the trail has debug.read of "+path,
+		await.True(t, "the trail has debug.read of "+path,
 			func() bool { return len(admin.eventsOf(t, "debug.read")) == i+1 })
 	}
 
@@ -272,7 +273,7 @@ func TestEveryProcedureThatChangesOrRevealsLeavesAnEvent(t *testing.T) {
 		for _, c := range resp.Cookies() {
 			cookie = c.Value
 		}
-		await(t, "the trail has "+step.event, func() bool { return len(admin.eventsOf(t, step.event)) == 1 })
+		await.True(t, "the trail has "+step.event, func() bool { return len(admin.eventsOf(t, step.event)) == 1 })
 	}
 }
 

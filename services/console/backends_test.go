@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console"
@@ -42,22 +42,6 @@ func put(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := durable.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// await waits until something is so.
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for !is() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("it does not come to be that %s", what)
-		case <-ticker.C:
-		}
 	}
 }
 
@@ -113,7 +97,7 @@ func TestBackendsGiveValuesToExactlyWhoNamesThem(t *testing.T) {
 				configured(newService("other", "shop",
 					"edge-1"), nil, settings{"token": fromBackend("files", "other.yaml", "token")}),
 				configured(newService("none", "shop", "edge-1"), nil, settings{"a": textOf("1")}))
-			await(t, "values are read", func() bool {
+			await.True(t, "values are read", func() bool {
 				return admin.current(t, distributor, "web")["url"] == "postgres://hunter2-first@one" &&
 					admin.current(t, distributor, "all")["db.password"] == "hunter2-first" &&
 					admin.current(t, distributor, "other")["token"] == "hunter2-other"
@@ -126,7 +110,7 @@ url=*** of configset/url`
 			}
 			before := admin.revisions(t)
 			put(t, dir, "shop.yaml", "db: {password: hunter2-second}\nhost: one\n")
-			await(t, "a change is seen",
+			await.True(t, "a change is seen",
 				func() bool { return admin.current(t, distributor, "web")["pw"] == "hunter2-second" })
 			var moved []string
 			for name, revision := range admin.revisions(t) {
@@ -142,7 +126,7 @@ url=*** of configset/url`
 			if err := os.Remove(filepath.Join(dir, "other.yaml")); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "the service says what is missing", func() bool {
+			await.True(t, "the service says what is missing", func() bool {
 				return strings.Contains(admin.service(t, "other").GetStatus().GetConfigProblem().GetMessage(),
 					`backend "files", other.yaml does not exist`)
 			})
@@ -155,7 +139,7 @@ url=*** of configset/url`
 			if err := os.Rename(dir, dir+"-away"); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "the backend says that it is away",
+			await.True(t, "the backend says that it is away",
 				func() bool { return strings.Contains(admin.problemOfFiles(t), "open folder") })
 			r.stop()
 			r = h.withFiles(t, dir)
@@ -178,7 +162,7 @@ url=*** of configset/url`
 			if err := os.Rename(dir+"-away", dir); err != nil {
 				t.Fatal(err)
 			}
-			await(t, "the backend is back", func() bool { return admin.problemOfFiles(t) == "" })
+			await.True(t, "the backend is back", func() bool { return admin.problemOfFiles(t) == "" })
 
 			for what, text := range map[string]string{"logs": h.logs.String(), "preview": admin.shown(t, "all")} {
 				if strings.Contains(text, "hunter2") {
@@ -216,7 +200,7 @@ func TestBackendsAreForThoseProjectsAndPaths(t *testing.T) {
 	admin.must(t, newSource("shop"), newCluster("prod", "env", "prod"), shopProject(),
 		&consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{}},
 		bound, newBackend("free"), inProject("shop", configured(newService("web", "shop", "prod"), nil, ref)))
-	await(t, "the project gets its value",
+	await.True(t, "the project gets its value",
 		func() bool { return admin.current(t, distributor, "web")["pw"] == "hunter2" })
 
 	// Also who may do everything is told that the project is another one.

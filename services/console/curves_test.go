@@ -11,6 +11,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 )
 
@@ -103,7 +104,7 @@ func TestCurvesOutliveTheConsole(t *testing.T) {
 		again := h.start(t)
 		admin := again.admin(t)
 		var got *consolev1.ViewCurvePoint
-		until(t, "the curve is there again", func() bool {
+		await.True(t, "the curve is there again", func() bool {
 			got = newest(admin.curve(t, &consolev1.GetViewCurvesRequest{Cluster: "edge-1"}, "pods.not_ready"))
 			return got.GetClusters() == 1
 		})

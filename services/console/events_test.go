@@ -14,6 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 )
@@ -130,7 +131,7 @@ func TestEventsOncePerTransition(t *testing.T) {
 		_ = stream.Close()
 
 		// Events of the board come a moment later.
-		within(t, func() error {
+		await.NoError(t, "the index has caught up", func() error {
 			if got := types(listEvents(t, events, "type : cluster")); got != "cluster.joined" {
 				return fmt.Errorf("clusters: %s", got)
 			}
@@ -171,7 +172,7 @@ func TestLostClusterTellsOnce(t *testing.T) {
 	tell := func(want string) {
 		t.Helper()
 		for _, e := range events {
-			within(t, func() error {
+			await.NoError(t, "the index has caught up", func() error {
 				if got := types(listEvents(t, e, "cluster = edge-1")); got != want {
 					return fmt.Errorf("got %s, want %s", got, want)
 				}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console"
@@ -29,7 +30,7 @@ func TestHowTheHubIs(t *testing.T) {
 	})
 	admin := r.admin(t)
 	var is *consolev1.GetHubResponse
-	await(t, "the database was asked", func() bool {
+	await.True(t, "the database was asked", func() bool {
 		var err error
 		is, err = admin.admin.GetHub(t.Context(), &consolev1.GetHubRequest{Condition: true})
 		return err == nil && is.GetDatabase().GetSince() != nil
@@ -104,8 +105,8 @@ func TestConsolesKnowEachOther(t *testing.T) {
 			return true
 		}
 	}
-	await(t, "the first one lists both", listed(admin, one, two))
-	await(t, "the second one lists both", listed(ofTwo, two, one))
+	await.True(t, "the first one lists both", listed(admin, one, two))
+	await.True(t, "the second one lists both", listed(ofTwo, two, one))
 	two.stop()
 	if !listed(admin, one)() {
 		t.Error("a console that has ended is still listed")

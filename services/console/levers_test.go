@@ -15,6 +15,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 )
 
@@ -360,7 +361,7 @@ func TestALeverEndsByItsOwnTime(t *testing.T) {
 		if err != nil || held.GetService().GetLevers().GetMode().GetUntilTime() == nil {
 			t.Fatalf("%v, %v", held, err)
 		}
-		await(t, "the end of the hold", func() bool { return p.get(t).GetSync().GetMode() == follows })
+		await.True(t, "the end of the hold", func() bool { return p.get(t).GetSync().GetMode() == follows })
 		if l := p.admin.service(t, "web").GetLevers(); l.GetMode() != nil || l.GetPin().GetCommit() != commitA ||
 			!proto.Equal(l.GetPin().GetUntilTime(), far) {
 			t.Errorf("levers: %v", l)

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/console"
 )
 
@@ -122,7 +123,7 @@ func TestAConsoleWaitsForItsDatabaseAtTheStart(t *testing.T) {
 	g, db := newGate(t, postgres.Database(t))
 	h := newHub(t, db)
 	r := h.startWith(t, func(*console.Config) {}) // which fails the test if it ends
-	await(t, "the word that it waits",
+	await.True(t, "the word that it waits",
 		func() bool { return strings.Contains(h.logs.String(), "the start waits: the database does not answer") })
 	g.set(true)
 	r.admin(t).putCluster(t, "edge-1")
@@ -143,7 +144,7 @@ func TestAShortLossOfTheDatabaseIsAWarningEach(t *testing.T) {
 	admin.putCluster(t, "edge-1")
 	g.set(false)
 	const lost = "the change log can't be read"
-	await(t, "the loss", func() bool { return strings.Contains(h.logs.String(), lost) })
+	await.True(t, "the loss", func() bool { return strings.Contains(h.logs.String(), lost) })
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); { // requests while it is away, until what looks every second has failed again
 		res, err := newHTTPClient(t).Get(r.url + "/readyz")
 		if err != nil {
@@ -157,7 +158,7 @@ func TestAShortLossOfTheDatabaseIsAWarningEach(t *testing.T) {
 		wantCode(t, err, connect.CodeUnavailable, "database does not answer")
 	}
 	g.set(true)
-	await(t, "the end of the loss",
+	await.True(t, "the end of the loss",
 		func() bool { return strings.Contains(h.logs.String(), "the change log can be read again") })
 	said := map[string]int{}
 	for line := range strings.Lines(h.logs.String()) {

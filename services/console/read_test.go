@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -17,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 )
@@ -334,7 +334,7 @@ func TestWatchTellsWhatComesOfASource(t *testing.T) {
 	}
 	listed := func(state string) {
 		t.Helper()
-		within(t, func() error {
+		await.NoError(t, "the index has caught up", func() error {
 			if got := admin.names(t, "state = "+state, ""); got != "web" {
 				return fmt.Errorf("%s: %q", state, got)
 			}
@@ -478,7 +478,7 @@ func TestBoardEqualsDatabase(t *testing.T) {
 		}
 		// By a question per row, so that it is the board that answers.
 		for i, admin := range admins {
-			within(t, func() error {
+			await.NoError(t, "the index has caught up", func() error {
 				got := map[string]string{}
 				for _, s := range all.GetServices() {
 					state := strings.ToLower(strings.TrimPrefix(s.GetStatus().GetState().String(), "SERVICE_STATE_"))
@@ -551,21 +551,6 @@ func (r *ref) follow(t *testing.T, admin api, service string) {
 	}
 	if _, err := r.distributor.status.RecordHub(t.Context(), &consolev1.RecordHubRequest{Services: []*consolev1.ServiceHub{of}}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// within waits until something is so.
-func within(t testing.TB, check func() error) {
-	t.Helper()
-	const patience = 5 * time.Minute
-	for deadline := time.Now().Add(patience); ; <-time.After(20 * time.Millisecond) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
 	}
 }
 

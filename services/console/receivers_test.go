@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/console/internal/event"
 )
 
@@ -266,7 +267,7 @@ func TestReceiversOfAlertsAreToldTheEnd(t *testing.T) {
 				aboutService("c", event.ServiceDriftRepaired, consolev1.Severity_SEVERITY_WARNING,
 					"Something was put right."),
 				aboutService("d", event.ServiceHealthy, consolev1.Severity_SEVERITY_INFO, "All 3 objects are healthy."))
-			await(t, "all came", func() bool { return len(test.to.got(t)) >= len(test.want) })
+			await.True(t, "all came", func() bool { return len(test.to.got(t)) >= len(test.want) })
 			got := test.to.got(t)
 			begins := slices.IndexFunc(got, func(s string) bool { return strings.Contains(s, "Unhealthy") })
 			ends := slices.Index(got, test.want[2])
@@ -318,7 +319,7 @@ func TestReceiversOfTextsGetThem(t *testing.T) {
 			}
 			h.tell(t, aboutService("a", event.ServiceDegraded, consolev1.Severity_SEVERITY_ERROR,
 				"[a link](https://example.com) *here*"))
-			await(t, "it came", func() bool { return len(test.to.got(t)) > 0 })
+			await.True(t, "it came", func() bool { return len(test.to.got(t)) > 0 })
 			if got := test.to.got(t); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console"
 )
@@ -99,7 +100,7 @@ func TestRecordingsAreForThoseWhoMayViewThem(t *testing.T) {
 				list.GetRecordings()[0].GetBytes() != int64(len(want)) || list.GetRecordings()[0].GetEndTime() == nil {
 				t.Errorf("list %v, %v", list, err)
 			}
-			await(t, "who read it is in the trail",
+			await.True(t, "who read it is in the trail",
 				func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 2 })
 			// Also of those who leave the beginning out.
 			p.admin.must(t, grantFor("more", "reviewer", "eve"))
@@ -110,7 +111,7 @@ func TestRecordingsAreForThoseWhoMayViewThem(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			await(t, "who read a part is in the trail",
+			await.True(t, "who read a part is in the trail",
 				func() bool { return len(p.admin.eventsOf(t, "recording.read")) == 4 })
 		})
 	}
@@ -146,10 +147,10 @@ func TestRecordingsAreSealedByTheHubSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotate("another-secret-of-32-characters-\n")
-	await(t, "the old secret is gone",
+	await.True(t, "the old secret is gone",
 		func() bool { _, err := p.admin.read(t); return connect.CodeOf(err) == connect.CodeFailedPrecondition })
 	rotate("another-secret-of-32-characters-\n" + string(old))
-	await(t, "the old secret is back", func() bool { _, err := p.admin.read(t); return err == nil })
+	await.True(t, "the old secret is back", func() bool { _, err := p.admin.read(t); return err == nil })
 }
 
 // A person who has shells recorded takes room from nobody: young recordings stay, a person has a share, and older ones

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
@@ -75,7 +76,7 @@ func TestMasterKeyIsRotated(t *testing.T) {
 					"own": secretOf("hunter3"), "pw": refTo("pw", "password"),
 					"file": fromBackend("files", "a.yaml", "pw"),
 				}))
-			await(t, "the file is read", func() bool { return r.admin(t).revisions(t)["web"] != "held" })
+			await.True(t, "the file is read", func() bool { return r.admin(t).revisions(t)["web"] != "held" })
 			revision := r.admin(t).revisions(t)["web"]
 			old, err := os.ReadFile(file)
 			if err != nil {

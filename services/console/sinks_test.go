@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/console"
 	"fairlead.dev/services/console/internal/sink"
@@ -200,19 +201,19 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 				"web"), &consolev1.Event{
 				Id: "info", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web",
 			})
-			await(t, "the first event comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
-			await(t, "it is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 1 })
+			await.True(t, "the first event comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
+			await.True(t, "it is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 1 })
 
 			to.answers(http.StatusServiceUnavailable)
 			h.tell(t, degraded("b", "", "web"), degraded("c", "", "web"))
 			var status *consolev1.SinkStatus
-			await(t, "the sink says why", func() bool {
+			await.True(t, "the sink says why", func() bool {
 				status = admin.sink(t, "hook").GetStatus()
 				return strings.Contains(status.GetProblem().GetMessage(),
 					"answers 503 Service Unavailable not now, says ***") && status.GetWaiting() == 2
 			})
 			events := r.events(t, r.adminToken(t))
-			await(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing" })
+			await.True(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing" })
 			tested, err := admin.sinks.TestSink(t.Context(), &consolev1.TestSinkRequest{Name: "hook"})
 			if err != nil || tested.GetAccepted() || !strings.Contains(tested.GetAnswer(), "503") {
 				t.Errorf("tested: %v, %v", tested, err)
@@ -223,8 +224,8 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 			to.answers(http.StatusNoContent)
 			r = h.withSinks(t)
 			admin = r.admin(t)
-			await(t, "all have come", func() bool { return len(to.got(t)) >= 4 })
-			await(t, "it is noted", func() bool {
+			await.True(t, "all have come", func() bool { return len(to.got(t)) >= 4 })
+			await.True(t, "it is noted", func() bool {
 				status = admin.sink(t, "hook").GetStatus()
 				return status.GetSent() == 4
 			})
@@ -244,7 +245,7 @@ func TestSinksSendWhatTheyCouldNotBefore(t *testing.T) {
 			stale := degraded("stale", "", "web")
 			stale.Time = timestamppb.New(time.Now().Add(-25 * time.Hour))
 			h.tell(t, stale, degraded("e", "", "web"))
-			await(t, "what is too old is given up", func() bool {
+			await.True(t, "what is too old is given up", func() bool {
 				return admin.sink(t, "hook").GetStatus().GetDropped() == 1 && slices.Contains(to.got(t), "e")
 			})
 			if got := to.got(t); slices.Contains(got, "stale") ||
@@ -278,13 +279,13 @@ func TestASinkThatIsCorrectedRecovers(t *testing.T) {
 	}
 	h.tell(t, degraded("a", "", "web"))
 	events := r.events(t, r.adminToken(t))
-	await(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing" })
+	await.True(t, "it is told", func() bool { return types(listEvents(t, events, "sink = hook")) == "sink.failing" })
 	hook.Spec.GetWebhook().Url = to.URL
 	if err := admin.putSink(t, hook); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
-	await(t, "it is told", func() bool {
+	await.True(t, "it comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
+	await.True(t, "it is told", func() bool {
 		return types(listEvents(t, events, "sink = hook")) == "sink.failing sink.recovered"
 	})
 }
@@ -314,22 +315,22 @@ func TestAChangedFilterBeginsNow(t *testing.T) {
 	}
 	change("service.degraded")
 	h.tell(t, healthy("old"), degraded("a", "", "web"))
-	await(t, "the first comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
+	await.True(t, "the first comes", func() bool { return slices.Equal(to.got(t), []string{"a"}) })
 	h.tell(t, healthy("before"))
 	change("service.*")
 	h.tell(t, healthy("b"))
-	await(t, "what happens then comes", func() bool { return len(to.got(t)) >= 2 })
+	await.True(t, "what happens then comes", func() bool { return len(to.got(t)) >= 2 })
 
 	to.answers(http.StatusServiceUnavailable)
 	h.tell(t, healthy("not any more"), degraded("c", "", "web"))
-	await(t, "they wait", func() bool { return admin.sink(t, "hook").GetStatus().GetWaiting() == 2 })
+	await.True(t, "they wait", func() bool { return admin.sink(t, "hook").GetStatus().GetWaiting() == 2 })
 	change("service.degraded")
 	h.tell(t, healthy("not now"), degraded("d", "", "web"))
 	change("service.*")
 	h.tell(t, healthy("e"))
 	to.answers(http.StatusNoContent)
-	await(t, "all have come", func() bool { return len(to.got(t)) >= 5 })
-	await(t, "it is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 5 })
+	await.True(t, "all have come", func() bool { return len(to.got(t)) >= 5 })
+	await.True(t, "it is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 5 })
 	if got := to.got(t); !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
 		t.Errorf("got %v", got)
 	}
@@ -360,16 +361,16 @@ func TestManyChangesOfAFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.tell(t, degraded("first", "", "web"))
-	await(t, "the first is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 1 })
+	await.True(t, "the first is noted", func() bool { return admin.sink(t, "hook").GetStatus().GetSent() == 1 })
 	h.tell(t, &consolev1.Event{
 		Id: "not for it", Type: "service.applied", Severity: consolev1.Severity_SEVERITY_INFO, Service: "web",
 	})
 	changes()
-	await(t, "filters are forgotten when nothing waits", func() bool { return change(10) == nil })
+	await.True(t, "filters are forgotten when nothing waits", func() bool { return change(10) == nil })
 
 	to.answers(http.StatusServiceUnavailable)
 	h.tell(t, degraded("a", "", "web"))
-	await(t, "it waits", func() bool { return admin.sink(t, "hook").GetStatus().GetWaiting() == 1 })
+	await.True(t, "it waits", func() bool { return admin.sink(t, "hook").GetStatus().GetWaiting() == 1 })
 	changes()
 	wantCode(t, change(10), connect.CodeFailedPrecondition, `sink "hook"`, "changed 10 times while events wait",
 		"disabled: true")
@@ -377,7 +378,7 @@ func TestManyChangesOfAFilter(t *testing.T) {
 	if err := admin.putSink(t, hook); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "it is given up", func() bool { return change(10) == nil })
+	await.True(t, "it is given up", func() bool { return change(10) == nil })
 }
 
 // A sink that can't be read, as one of another release, is told of and holds up no other.
@@ -407,9 +408,9 @@ func TestASinkThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.tell(t, degraded("a", "", "web"))
-	await(t, "the good one gets it", func() bool { return slices.Contains(to.got(t), "a") })
+	await.True(t, "the good one gets it", func() bool { return slices.Contains(to.got(t), "a") })
 	events := r.events(t, r.adminToken(t))
-	await(t, "the others are told of", func() bool {
+	await.True(t, "the others are told of", func() bool {
 		list := listEvents(t, events, "type = sink.failing")
 		return len(list) == 2 && strings.Contains(list[0].GetMessage()+list[1].GetMessage(), "spec.filter: ")
 	})
@@ -432,9 +433,9 @@ func TestTwoConsolesSendOnce(t *testing.T) {
 			list = append(list, degraded(want[len(want)-1], "", "web"))
 		}
 		h.tell(t, list...)
-		await(t, "they come", func() bool { return len(to.got(t)) > i*50 })
+		await.True(t, "they come", func() bool { return len(to.got(t)) > i*50 })
 	}
-	await(t, "all have come", func() bool { return len(to.got(t)) >= len(want) })
+	await.True(t, "all have come", func() bool { return len(to.got(t)) >= len(want) })
 	if got := to.got(t); !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
@@ -482,7 +483,7 @@ func TestSinksWaitForNoOther(t *testing.T) {
 		storm = append(storm, degraded(fmt.Sprint("s", i), "", "web"))
 	}
 	h.tell(t, storm...)
-	await(t, "the storm is told", func() bool { return len(said()) == 1 })
+	await.True(t, "the storm is told", func() bool { return len(said()) == 1 })
 	text := said()[0]
 	if !strings.HasPrefix(text,
 		"300 events:\nERROR service.degraded web at edge-1: 1 of 3 &lt;objects&gt; &amp; more.\n") ||
@@ -628,7 +629,7 @@ func TestSinksOfAProject(t *testing.T) {
 		"web"), &consolev1.Event{
 		Id: "lost", Type: "cluster.lost", Severity: consolev1.Severity_SEVERITY_ERROR, Cluster: "edge-1",
 	})
-	await(t, "events come", func() bool { return len(to.got(t)) >= 5 })
+	await.True(t, "events come", func() bool { return len(to.got(t)) >= 5 })
 	got := to.got(t)
 	slices.Sort(got)
 	// own, borrowed and all of the hub
@@ -750,7 +751,7 @@ func TestSinksSendMail(t *testing.T) {
 	injected := degraded("one", "", "web")
 	injected.Message = "Grüße\r\nBcc: eve@example.com\r\n\r\n.\r\nMAIL FROM:<eve@example.com>"
 	h.tell(t, injected)
-	await(t, "the server refuses", func() bool {
+	await.True(t, "the server refuses", func() bool {
 		return strings.Contains(admin.sink(t, "mail").GetStatus().GetProblem().GetMessage(),
 			"does not let us log in: 535")
 	})
@@ -758,7 +759,7 @@ func TestSinksSendMail(t *testing.T) {
 	if err := admin.putSink(t, of); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the mail comes", func() bool { mails, _ := m.got(); return len(mails) == 1 })
+	await.True(t, "the mail comes", func() bool { mails, _ := m.got(); return len(mails) == 1 })
 	mails, to := m.got()
 	got, err := mail.ReadMessage(strings.NewReader(mails[0]))
 	if err != nil {

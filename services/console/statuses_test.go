@@ -20,6 +20,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/console"
 )
@@ -282,7 +283,7 @@ func TestGitHostsShowHowFarACommitIs(t *testing.T) {
 			is := func(commit, state, description string) {
 				t.Helper()
 				want := fmt.Sprintf("%s fairlead/web %s: %s", commit[:2], test.states[state], description)
-				await(t, want, func() bool { return slices.Contains(test.host.got(t), want) })
+				await.True(t, want, func() bool { return slices.Contains(test.host.got(t), want) })
 			}
 			tested, err := p.admin.sinks.TestSink(t.Context(), &consolev1.TestSinkRequest{Name: "git"})
 			if err != nil || tested.GetAccepted() || !strings.Contains(tested.GetAnswer(), "no commit to try it at") {
@@ -353,7 +354,7 @@ func TestStatusesAreSetOnceByAllConsoles(t *testing.T) {
 	p.handOver(t, commitA, "d1")
 	p.says(t, "d1", deliveryv1.Phase_PHASE_HEALTHY, "")
 	const healthy = "aa fairlead/web success: healthy"
-	await(t, healthy, func() bool { return slices.Contains(host.got(t), healthy) })
+	await.True(t, healthy, func() bool { return slices.Contains(host.got(t), healthy) })
 	two := *one
 	two.withStatuses(t)
 	p.push(t, commitB) // which changes nothing in the folder
@@ -363,7 +364,7 @@ func TestStatusesAreSetOnceByAllConsoles(t *testing.T) {
 	p.push(t, strings.Repeat("c", 40))
 	p.handOver(t, strings.Repeat("c", 40), "d2")
 	const fetched = "cc fairlead/web pending: fetched"
-	await(t, fetched, func() bool { return slices.Contains(host.got(t), fetched) })
+	await.True(t, fetched, func() bool { return slices.Contains(host.got(t), fetched) })
 	for i, is := range host.got(t) {
 		if strings.HasPrefix(is, "bb") {
 			t.Errorf("a commit without a change has a status: %s", is)
@@ -388,7 +389,7 @@ func TestStatusFollowsAProblemOfTheHubThatPasses(t *testing.T) {
 	}
 	is := func(want string) {
 		t.Helper()
-		await(t, want, func() bool { return slices.Contains(host.got(t), want) })
+		await.True(t, want, func() bool { return slices.Contains(host.got(t), want) })
 	}
 	p.push(t, commitA)
 	p.handOver(t, commitA, "d1")
@@ -421,7 +422,7 @@ func TestGitHostsThatRefuse(t *testing.T) {
 	}
 	problem := func(want string) {
 		t.Helper()
-		await(t, want, func() bool {
+		await.True(t, want, func() bool {
 			return strings.Contains(p.admin.sink(t, "git").GetStatus().GetProblem().GetMessage(), want)
 		})
 		if got := p.admin.sink(t, "git").String(); strings.Contains(got, plantedToken) {
@@ -447,7 +448,7 @@ func TestGitHostsThatRefuse(t *testing.T) {
 	if err := p.admin.putSink(t, func() *consolev1.Sink { sink.Spec.RetryFor = durationpb.New(time.Hour); return sink }()); err != nil { // which tries it at once
 		t.Fatal(err)
 	}
-	await(t, "the newest state", func() bool { return len(host.got(t)) > 0 })
+	await.True(t, "the newest state", func() bool { return len(host.got(t)) > 0 })
 	if got := host.got(t); !slices.Equal(got, []string{"aa fairlead/web success: healthy"}) {
 		t.Errorf("set %q", got)
 	}
@@ -532,7 +533,7 @@ func TestStatusOfAGlobalServiceCountsClusters(t *testing.T) {
 	}
 	is := func(want string) {
 		t.Helper()
-		await(t, want, func() bool { return slices.Contains(host.got(t), want) })
+		await.True(t, want, func() bool { return slices.Contains(host.got(t), want) })
 	}
 	is("aa hub-7/global/logs pending: fetched")
 	p.service = "logs-edge-1"
@@ -570,7 +571,7 @@ func TestStatusOfAGlobalServiceKeepsItsName(t *testing.T) {
 	}
 	is := func(want string) {
 		t.Helper()
-		await(t, want, func() bool { return slices.Contains(host.got(t), want) })
+		await.True(t, want, func() bool { return slices.Contains(host.got(t), want) })
 	}
 	handOver := func(cluster, ref, commit string) {
 		t.Helper()
@@ -608,7 +609,7 @@ func TestStatusWithoutDetails(t *testing.T) {
 	p.handOver(t, commitA, "d1")
 	p.says(t, "d1", deliveryv1.Phase_PHASE_DEGRADED, "Deployment shop/web: 1 of 3 pods is ready")
 	const failed = "aa fairlead/web failure: failed"
-	await(t, failed, func() bool { return slices.Contains(host.got(t), failed) })
+	await.True(t, failed, func() bool { return slices.Contains(host.got(t), failed) })
 	if got := host.got(t); slices.ContainsFunc(got, func(is string) bool { return strings.Contains(is, "shop/web") }) {
 		t.Errorf("set %q", got)
 	}
@@ -645,7 +646,7 @@ func TestStatusesOfAMonorepoAreSetInParts(t *testing.T) {
 			Revision: &artifactv1.Revision{Commit: commitA},
 		}},
 	})
-	await(t, "all have a status", func() bool { return len(host.got(t)) >= services })
+	await.True(t, "all have a status", func() bool { return len(host.got(t)) >= services })
 	got := host.got(t)
 	slices.Sort(got)
 	if len(slices.Compact(got)) != services {

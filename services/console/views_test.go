@@ -16,6 +16,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 )
 
@@ -69,16 +70,6 @@ func (a api) podNames(t *testing.T, cluster string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// until waits for something that is bound to happen.
-func until(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !happened(); <-time.After(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it did not happen that %s", what)
-		}
-	}
 }
 
 // onBoth runs a test with both databases.
@@ -195,7 +186,7 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 		p.follows(t, "edge-1", "edge-8")
 		const refused = "the hub has refused all pushes of the agent since "
 		kept := p.admin.view(t, "edge-1").GetUpdateTime().AsTime()
-		until(t, "the view says that pushes are refused", func() bool {
+		await.True(t, "the view says that pushes are refused", func() bool {
 			return strings.HasPrefix(p.admin.view(t, "edge-1").GetUnfollowed(), refused) &&
 				strings.HasPrefix(p.admin.view(t, "edge-8").GetMissing(), refused)
 		})
@@ -254,7 +245,7 @@ func TestPeopleSeeWhatADistributorRefuses(t *testing.T) {
 		if err != nil || resp.GetClusters()[0].GetRefused() != why {
 			t.Fatal(resp, err)
 		}
-		until(t, "the view says why it is of before", func() bool { return strings.HasSuffix(p.admin.view(t, "edge-1").GetUnfollowed(), why) })
+		await.True(t, "the view says why it is of before", func() bool { return strings.HasSuffix(p.admin.view(t, "edge-1").GetUnfollowed(), why) })
 		if got := p.admin.podNames(t, "edge-1"); !slices.Equal(got, []string{"a"}) {
 			t.Errorf("the view of before has pods %v", got)
 		}
@@ -364,7 +355,7 @@ func TestViewsOutliveTheConsoleThatTookThemIn(t *testing.T) {
 	first.admin(t).must(t, newCluster("edge-1"))
 	second := h.start(t)
 	first.service(t, identity.ServiceDistributor).push(t, "edge-1", whole(1, 1, podSection("a")))
-	until(t, "the other console shows it", func() bool { return len(second.admin(t).podNames(t, "edge-1")) == 1 })
+	await.True(t, "the other console shows it", func() bool { return len(second.admin(t).podNames(t, "edge-1")) == 1 })
 	first.stop()
 	change := &deliveryv1.PushViewRequest{
 		Term: 1, Sequence: 2, Base: 1,
@@ -475,7 +466,7 @@ func TestViewsAreForThoseWhoMaySeeTheCluster(t *testing.T) {
 		team := grantFor("team", "viewer", "eve")
 		team.Spec.Projects = []string{"team"}
 		p.admin.must(t, &consolev1.Project{Metadata: meta("team"), Spec: &consolev1.ProjectSpec{}}, team)
-		until(t, "the grant counts", func() bool { return list(p.eve).GetTotalSize() == 1 })
+		await.True(t, "the grant counts", func() bool { return list(p.eve).GetTotalSize() == 1 })
 		if got := p.eve.view(t, "edge-1"); !got.GetRowsHidden() || got.GetFigures()["pods.not_ready"] != 1 ||
 			len(p.eve.podNames(t, "edge-1")) > 0 {
 			t.Errorf("with a grant for a project: %v", got)
@@ -527,7 +518,7 @@ func TestRowsOfOwnServicesAreSeen(t *testing.T) {
 			}
 			return listed, viewed
 		}
-		until(t, "the grant counts", func() bool { listed, _ := shown(p.eve); return listed != "" })
+		await.True(t, "the grant counts", func() bool { listed, _ := shown(p.eve); return listed != "" })
 		if listed, viewed := shown(p.eve); listed != "hers " || viewed != "services/hers " {
 			t.Errorf("with a grant for a project she sees %q, in the view %q", listed, viewed)
 		}
@@ -644,12 +635,12 @@ func TestAViewThatIsPushedNoMoreIsNotOfNow(t *testing.T) {
 	}
 	seen("v2", deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)
 	d.push(t, "edge-1", whole(1, 1, podSection("a")))
-	until(t, "the cluster is followed", func() bool {
+	await.True(t, "the cluster is followed", func() bool {
 		why, away := unfollowed()
 		return why == "" && away == 0 && p.admin.view(t, "edge-1").GetConnected()
 	})
 	seen("v1")
-	until(t, "the list says that no views are pushed", func() bool {
+	await.True(t, "the list says that no views are pushed", func() bool {
 		why, away := unfollowed()
 		return strings.Contains(why, "the agent (v1) pushes no views") && away == 1
 	})

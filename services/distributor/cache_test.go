@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
@@ -74,7 +75,7 @@ func TestDamagedCacheFilesAreNeverServed(t *testing.T) {
 	get := func(damage string) {
 		t.Helper()
 		// Damage that is found while the file is sent cuts the answer: the next one is good.
-		w.eventually("it is had in spite of: "+damage, func() bool {
+		await.True(w.t, "it is had in spite of: "+damage, func() bool {
 			b, err := ag.download(digest)
 			if err == nil && digestOf(b) != artifact.Digest(digest) {
 				t.Fatalf("%s: wrong bytes", damage)
@@ -164,7 +165,7 @@ func TestFullDiskPassesBytesThrough(t *testing.T) {
 	w.console.put(shop("HEAD", commit("3")))
 	a.awaitCommit("hello", commit("3"))
 	a.mustHave()
-	w.eventually("there is room again", func() bool {
+	await.True(w.t, "there is room again", func() bool {
 		_, err := os.Stat(w.cacheFile(a.got["hello"].GetArtifact().GetDigest()))
 		return err == nil
 	})
@@ -210,7 +211,7 @@ func TestStoredArtifactsGoFromTheDiskToTheLine(t *testing.T) {
 	}
 	line := &http.Client{Transport: client.Authorize(&http.Transport{DisableKeepAlives: true},
 		identitytest.Source(a.token, identity.ServiceDistributor))}
-	w.eventually("the kernel sends it", func() bool { // the file is trusted when it is a second old
+	await.True(w.t, "the kernel sends it", func() bool { // the file is trusted when it is a second old
 		if got := get(t, line, p.url+artifact.Path+a.got["hello"].GetArtifact().GetDigest()); !bytes.Equal(got, stored) {
 			t.Fatalf("%d bytes of %d", len(got), len(stored))
 		}

@@ -12,6 +12,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 )
 
 // AccessConfigs gives out what configure put there.
@@ -82,7 +83,7 @@ func TestConfigurationGoesToItsClusterOnly(t *testing.T) {
 		Value: "example.org",
 	})
 	w.console.put(configuredService("web", "r2"))
-	w.eventually("the other configuration is delivered", func() bool {
+	await.True(w.t, "the other configuration is delivered", func() bool {
 		one.sync()
 		return one.got["web"].GetConfiguration().GetRevision() == "r2"
 	})
@@ -121,12 +122,12 @@ func TestWhatHasNoConfigurationYetIsLeftOut(t *testing.T) {
 	// The console is away with the next revision, and another one: nothing is removed, and it is asked for soon.
 	w.console.configure("r3")
 	w.console.put(configuredService("web", "r2"))
-	w.eventually("the other revision is known", func() bool {
+	await.True(w.t, "the other revision is known", func() bool {
 		resp := a.ask(&deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()})
 		return resp.GetNotModified() != nil && resp.GetRevision() == 0 && resp.GetNextPoll().AsDuration() < time.Minute
 	})
 	w.console.put(configuredService("web", "r3"), configuredService("new", ""))
-	w.eventually("it is there", func() bool {
+	await.True(w.t, "it is there", func() bool {
 		a.sync()
 		return a.got["web"].GetConfiguration().GetRevision() == "r3" && a.got["new"] != nil
 	})

@@ -20,6 +20,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/distributor"
@@ -105,7 +106,7 @@ func TestNewCommitChangesOnlyWhatItTouches(t *testing.T) {
 	before := a.have["b"]
 	w.console.put(shop("HEAD", commit("2")))
 	a.awaitCommit("a", commit("2"))
-	w.eventually("the console knows what is delivered at the new commit", func() bool {
+	await.True(w.t, "the console knows what is delivered at the new commit", func() bool {
 		return w.console.hubOf("b").GetRevision().GetCommit() == commit("2") &&
 			w.console.hubOf("a").GetRevision().GetCommit() == commit("2")
 	})
@@ -141,7 +142,7 @@ func TestRulesAreAskedForWithTheFolder(t *testing.T) {
 		t.Fatal("the rules were not asked for")
 	}
 	w.console.put(part())
-	w.eventually("the other rules are delivered", func() bool { return a.sync() && digest("part") != before })
+	await.True(w.t, "the other rules are delivered", func() bool { return a.sync() && digest("part") != before })
 	if digest("part") == digest("all") {
 		t.Error("a rule was lost")
 	}
@@ -166,7 +167,7 @@ func TestServiceThatLeftTheCatalogIsRemoved(t *testing.T) {
 	a.awaitCommit("hello", commit("1"))
 	old := a.got["hello"].GetArtifact().GetDigest()
 	w.console.put(deleted(consolev1.Kind_KIND_SERVICE, "hello"))
-	w.eventually("hello is removed", func() bool { return a.sync() && len(a.have) == 0 })
+	await.True(w.t, "hello is removed", func() bool { return a.sync() && len(a.have) == 0 })
 	if _, err := a.download(old); !errors.Is(err, artifact.ErrNotFound) {
 		t.Errorf("its content can still be had: %v", err)
 	}
@@ -181,7 +182,7 @@ func TestServiceThatMovesLeavesOneClusterForTheOther(t *testing.T) {
 	a.awaitCommit("hello", commit("1"))
 	w.console.put(service("hello", "edge-2", "apps/hello"))
 	b.awaitCommit("hello", commit("1"))
-	w.eventually("it left", func() bool { a.sync(); return len(a.have) == 0 })
+	await.True(w.t, "it left", func() bool { a.sync(); return len(a.have) == 0 })
 }
 
 // A folder that can't be resolved changes nothing in the cluster, and says why.
@@ -199,7 +200,7 @@ func TestMissingFolderKeepsWhatWasDelivered(t *testing.T) {
 		{shop("HEAD", commit("2")), `service "hello": folder "apps/nope" is not in commit 22222222 of source "shop". Check spec.path.`},
 	} {
 		w.console.put(step.change)
-		w.eventually(step.want, func() bool { return w.console.hubOf("hello").GetProblem().GetMessage() == step.want })
+		await.True(w.t, step.want, func() bool { return w.console.hubOf("hello").GetProblem().GetMessage() == step.want })
 		if a.sync() {
 			t.Error("an error changed the cluster")
 		}
@@ -211,7 +212,7 @@ func TestMissingFolderKeepsWhatWasDelivered(t *testing.T) {
 	}
 	w.console.put(shop("HEAD", commit("1")))
 	w.console.put(service("hello", "edge-1", "apps/hello"))
-	w.eventually("the problem is gone", func() bool { return w.console.hubOf("hello").GetProblem() == nil })
+	await.True(w.t, "the problem is gone", func() bool { return w.console.hubOf("hello").GetProblem() == nil })
 }
 
 func TestServiceThatWasNeverResolvedIsNotRemoved(t *testing.T) {
@@ -221,7 +222,7 @@ func TestServiceThatWasNeverResolvedIsNotRemoved(t *testing.T) {
 	a := w.start().agent("edge-1")
 	// The agent has it from another replica, or from before this one lost its disk.
 	a.have["hello"] = "sha256:from-before"
-	w.eventually("the problem is told", func() bool { return w.console.hubOf("hello").GetProblem() != nil })
+	await.True(w.t, "the problem is told", func() bool { return w.console.hubOf("hello").GetProblem() != nil })
 	if resp := a.ask(&deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()}); len(resp.GetChanges().GetRemoved()) != 0 || resp.GetChanges() == nil {
 		t.Errorf("got %v", resp)
 	}
@@ -232,7 +233,7 @@ func TestMissingSourceIsSaid(t *testing.T) {
 	w := newWorld(t)
 	w.console.put(deleted(consolev1.Kind_KIND_SOURCE, "shop"), service("hello", "edge-1", "apps/hello"))
 	w.start()
-	w.eventually("the problem is told", func() bool {
+	await.True(w.t, "the problem is told", func() bool {
 		return w.console.hubOf("hello").GetProblem().GetMessage() == `service "hello": source "shop" is not in the catalog. Create it, or correct spec.source.`
 	})
 }
@@ -249,13 +250,13 @@ func TestClusterThatTheCatalogDoesNotHaveIsNotFound(t *testing.T) {
 	a := e.agent("edge-1")
 	a.awaitCommit("hello", commit("1"))
 	w.console.put(deleted(consolev1.Kind_KIND_CLUSTER, "edge-1"))
-	w.eventually("the cluster is gone", func() bool {
+	await.True(w.t, "the cluster is gone", func() bool {
 		_, err := a.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list()})
 		return connect.CodeOf(err) == connect.CodeNotFound
 	})
 	// The cluster comes back with all it had.
 	w.console.put(cluster("edge-1"))
-	w.eventually("the cluster is back", func() bool {
+	await.True(w.t, "the cluster is back", func() bool {
 		resp, err := a.rpc.Sync(context.Background(), &deliveryv1.SyncRequest{Digest: a.digest()})
 		return err == nil && resp.GetNotModified() != nil
 	})
@@ -327,7 +328,7 @@ func TestOldCatalogTakesNothingAwayAndTurnsNothingBack(t *testing.T) {
 	// Confirmed, it takes away and changes again.
 	w.console.put(deleted(consolev1.Kind_KIND_SERVICE, "later"))
 	w.consoleServer.start()
-	w.eventually("later is removed", func() bool { behind.sync(); return behind.have["later"] == "" })
+	await.True(w.t, "later is removed", func() bool { behind.sync(); return behind.have["later"] == "" })
 	if behind.have["hello"] != a.have["hello"] {
 		t.Errorf("hello was turned back to %s", behind.have["hello"])
 	}
@@ -355,7 +356,7 @@ func TestWithoutACatalogNothingIsAnswered(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	w.consoleServer.start()
-	w.eventually("it is ready", func() bool { return e.readyz() == http.StatusOK })
+	await.True(w.t, "it is ready", func() bool { return e.readyz() == http.StatusOK })
 	a.awaitCommit("hello", commit("1"))
 }
 
@@ -365,7 +366,7 @@ func TestReadyzSaysHowStaleTheCatalogIs(t *testing.T) {
 	w := newWorld(t)
 	e := w.start()
 	current := func() bool { code, text := e.readiness(); return code == http.StatusOK && text == "ok\n" }
-	w.eventually("the catalog is the console's", current)
+	await.True(w.t, "the catalog is the console's", current)
 	e.stop()
 	w.consoleServer.stop()
 	written := time.Now().Add(-3 * time.Hour)
@@ -378,7 +379,7 @@ func TestReadyzSaysHowStaleTheCatalogIs(t *testing.T) {
 		t.Errorf("with the console down: %q", text)
 	}
 	w.consoleServer.start()
-	w.eventually("it is current again", current)
+	await.True(w.t, "it is current again", current)
 }
 
 func TestLostDiskIsFilledAgain(t *testing.T) {
@@ -613,14 +614,14 @@ func TestSyncIsASignOfLife(t *testing.T) {
 		defer w.console.mu.Unlock()
 		return w.console.seen["edge-1"]
 	}
-	w.eventually("the console knows that edge-1 lives", func() bool { return seen() != nil })
+	await.True(w.t, "the console knows that edge-1 lives", func() bool { return seen() != nil })
 	if s := seen(); s.GetAgent().GetKubernetesVersion() != "v1.36" || time.Since(s.GetTime().AsTime()) > time.Hour {
 		t.Errorf("got %v", s)
 	}
 	// Another sign that says nothing of the agent does not take away what is known.
 	first := seen().GetTime().AsTime()
 	a.watch()
-	w.eventually("the stream counts, too", func() bool { return seen().GetTime().AsTime().After(first) })
+	await.True(w.t, "the stream counts, too", func() bool { return seen().GetTime().AsTime().After(first) })
 	if seen().GetAgent().GetVersion() != "v1" {
 		t.Errorf("got %v", seen())
 	}
@@ -647,7 +648,7 @@ func TestBrokenStreamIsTold(t *testing.T) {
 	<-drained
 	cancel()
 	_ = stream.Close()
-	w.eventually("the end of the stream is told", func() bool { return lost("edge-1") })
+	await.True(w.t, "the end of the stream is told", func() bool { return lost("edge-1") })
 	e.stop()
 	if lost("edge-2") {
 		t.Error("a drain is told as the end of an agent")
@@ -660,7 +661,7 @@ func TestGitcacheThatIsAwayOrBehindIsAskedAgain(t *testing.T) {
 	w.ship()
 	w.git.fail(&artifactv1.ResolveError{Reason: artifactv1.ResolveError_REASON_NOT_FETCHED, Message: "not fetched yet"})
 	a := w.start().agent("edge-1")
-	w.eventually("it was asked twice", func() bool { n, _ := w.git.counts(); return n >= 2 })
+	await.True(w.t, "it was asked twice", func() bool { n, _ := w.git.counts(); return n >= 2 })
 	if p := w.console.hubOf("hello").GetProblem(); p != nil {
 		t.Errorf("what may pass within seconds was told: %v", p)
 	}
@@ -706,7 +707,7 @@ func TestRefusedFolderIsSaid(t *testing.T) {
 		Message: `link "a" leaves the folder`,
 	})
 	w.start()
-	w.eventually("the problem is told", func() bool {
+	await.True(w.t, "the problem is told", func() bool {
 		return w.console.hubOf("hello").GetProblem().GetMessage() ==
 			`service "hello": folder "apps/hello" in commit 11111111 of source "shop" can't be delivered: link "a" leaves the folder.`
 	})
@@ -727,7 +728,7 @@ func TestReplicaIsAMemberOfItsGroup(t *testing.T) {
 		}
 		return urls
 	}
-	w.eventually("it is listed", func() bool { return slices.Equal(members(), []string{e.url}) })
+	await.True(w.t, "it is listed", func() bool { return slices.Equal(members(), []string{e.url}) })
 	e.stop()
 	if len(members()) != 0 {
 		t.Errorf("still listed: %v", members())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/identity"
@@ -99,7 +100,7 @@ func TestUnsignedGitcachesAreAskedOnlyDuringAnUpgrade(t *testing.T) {
 	w.git.commit(t, commit("2"), "apps/hello", "second")
 	w.console.put(shop("HEAD", commit("2")))
 	a := w.start().agent("edge-1")
-	w.eventually("the distributor says that it knows no gitcache", func() bool {
+	await.True(w.t, "the distributor says that it knows no gitcache", func() bool {
 		a.sync()
 		return strings.Contains(w.console.hubOf("hello").GetProblem().GetMessage(), "no gitcache is known")
 	})

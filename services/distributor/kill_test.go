@@ -12,6 +12,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 )
 
 func needStrace(t *testing.T) {
@@ -81,7 +82,7 @@ func (w *world) shipUntilKilled(inject string) *agent {
 		c := fmt.Sprintf("%040x", i)
 		w.git.commit(w.t, c, "apps/hello", "content "+c)
 		w.console.put(shop("HEAD", c))
-		w.eventually("the commit is delivered, or the process gone", func() bool {
+		await.True(w.t, "the commit is delivered, or the process gone", func() bool {
 			resp, err := told.rpc.Sync(context.Background(),
 				&deliveryv1.SyncRequest{Digest: told.digest(), Have: told.list()})
 			for _, s := range resp.GetChanges().GetServices() {

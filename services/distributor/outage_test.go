@@ -9,6 +9,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
 )
@@ -125,7 +126,7 @@ func (f *fleet) twice() {
 	var from []int
 	from = append(from, f.rounds...)
 	f.mu.Unlock()
-	f.w.eventually("every agent has asked", func() bool {
+	await.True(f.w.t, "every agent has asked", func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for i := range f.rounds {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/server"
@@ -90,7 +91,7 @@ func (w *world) spawn(wrapper ...string) *process {
 		return nil
 	}
 	n := &process{edge: &edge{w: w, url: strings.TrimSpace(line), stop: p.Kill}, Process: p}
-	w.eventually("the process is ready or gone", func() bool { return n.gone() || n.readyz() == http.StatusOK })
+	await.True(w.t, "the process is ready or gone", func() bool { return n.gone() || n.readyz() == http.StatusOK })
 	return n
 }
 

@@ -24,6 +24,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/registrytest"
 )
@@ -419,7 +420,7 @@ func TestTagsMoveWithWhatIsDelivered(t *testing.T) {
 
 	w.git.commit(t, commit("2"), "apps/hello", "one") // the same content
 	w.console.put(shop("HEAD", commit("2")))
-	w.eventually("the tag of the second commit is there", func() bool {
+	await.True(w.t, "the tag of the second commit is there", func() bool {
 		resp, _ := ada.get(at + "manifests/" + commit("2"))
 		return resp.StatusCode == http.StatusOK
 	})
@@ -547,7 +548,7 @@ func TestDownloadsOfLayersAreWrittenDown(t *testing.T) {
 		"ada artifact.read GET service@" + layer + " hello 200",
 		"bob artifact.refused GET service hello  404",
 	}
-	w.eventually("both are in the trail", func() bool { return strings.Count(written.all(), "artifact.") >= 2 })
+	await.True(w.t, "both are in the trail", func() bool { return strings.Count(written.all(), "artifact.") >= 2 })
 	for _, line := range want {
 		if !strings.Contains(written.all(), line) {
 			t.Errorf("no line %q in\n%s", line, written.all())

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 )
 
 // After the console's database was put back, services that it does not know stay until somebody confirms that they are
@@ -20,7 +21,7 @@ func TestWhatARestoredCatalogLacksStaysUntilItIsConfirmed(t *testing.T) {
 	a.awaitCommit("newer", commit("1"))
 
 	w.console.say(&consolev1.Removals{Held: true})
-	w.eventually("the distributor knows", func() bool {
+	await.True(w.t, "the distributor knows", func() bool {
 		w.console.put(deleted(consolev1.Kind_KIND_SERVICE, "new"), deleted(consolev1.Kind_KIND_SERVICE, "newer"))
 		a.sync()
 		return len(w.console.heldAt("edge-1")) == 2
@@ -42,7 +43,7 @@ func TestWhatARestoredCatalogLacksStaysUntilItIsConfirmed(t *testing.T) {
 	w.git.commit(t, commit("2"), "apps/hello", "two")
 	w.console.put(shop("HEAD", commit("2")), service("new", "edge-1", "apps/hello"))
 	a.awaitCommit("new", commit("2"))
-	w.eventually("the rest is held", func() bool {
+	await.True(w.t, "the rest is held", func() bool {
 		a.sync()
 		return slices.Equal(w.console.heldAt("edge-1"), []string{"newer"})
 	})
@@ -58,8 +59,8 @@ func TestWhatARestoredCatalogLacksStaysUntilItIsConfirmed(t *testing.T) {
 		t.Fatal("it was removed before it was confirmed")
 	}
 	w.console.say(&consolev1.Removals{Confirmation: "c1"})
-	w.eventually("it goes", func() bool { a.sync(); return a.have["newer"] == "" })
-	w.eventually("nothing is held", func() bool { return len(w.console.heldAt("edge-1")) == 0 })
+	await.True(w.t, "it goes", func() bool { a.sync(); return a.have["newer"] == "" })
+	await.True(w.t, "nothing is held", func() bool { return len(w.console.heldAt("edge-1")) == 0 })
 	if len(a.have) != 3 {
 		t.Errorf("the agent has %v", a.have)
 	}

@@ -15,6 +15,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/deliveryclient"
@@ -64,7 +65,7 @@ func TestReplicaThatIsBehindTurnsNobodyBack(t *testing.T) {
 		t.Errorf("lost everything, got %v", resp)
 	}
 	second.consoleServer.start()
-	w.eventually("the replica has caught up", func() bool {
+	await.True(w.t, "the replica has caught up", func() bool {
 		resp := b.ask(&deliveryv1.SyncRequest{Digest: a.digest(), Have: a.list(), Revision: seen})
 		return resp.GetNotModified() != nil && resp.GetRevision() >= seen
 	})
@@ -108,7 +109,7 @@ func TestAgentThatAnotherReplicaNudgedAsksAgainSoon(t *testing.T) {
 	w.git.commit(t, commit("2"), "apps/hello", "two")
 	w.console.put(shop("HEAD", commit("2")))
 	a.awaitCommit("hello", commit("2"))
-	w.eventually("it is told to ask again soon", func() bool { return next() < 10*time.Second })
+	await.True(w.t, "it is told to ask again soon", func() bool { return next() < 10*time.Second })
 	close(goOn)
 	b.awaitCommit("hello", commit("2"))
 	if d := next(); d < w.poll/2 {
@@ -133,7 +134,7 @@ func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
 	between.answers.awaitCommit("hello", commit("1"))
 	_, door := deliveryv1connect.NewDeliveryServiceHandler(between)
 	one := w.poller(w.serve(door).url)
-	w.eventually("it has the first commit", func() bool { return one.at("hello") == commit("1") })
+	await.True(w.t, "it has the first commit", func() bool { return one.at("hello") == commit("1") })
 
 	second.consoleServer.stop()
 	w.git.commit(t, commit("2"), "apps/hello", "two")
@@ -144,7 +145,7 @@ func TestAgentThatAnotherReplicaNudgedDoesNotWaitForItsNextPoll(t *testing.T) {
 		t.Fatal("the replica that answers is not behind")
 	}
 	second.consoleServer.start()
-	w.eventually("it has the second commit", func() bool { return one.at("hello") == commit("2") })
+	await.True(w.t, "it has the second commit", func() bool { return one.at("hello") == commit("2") })
 }
 
 // balancer has agents nudged by one distributor and answered by another.

@@ -11,6 +11,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 )
 
@@ -52,7 +53,7 @@ func TestOneClusterTakesNoMoreThanItsShareOfBodies(t *testing.T) {
 			for _, conn := range held {
 				_ = conn.Close()
 			}
-			w.eventually("the agent is served again", func() bool {
+			await.True(w.t, "the agent is served again", func() bool {
 				_, answer := hog.announce(procedure)
 				return answer.StatusCode == http.StatusContinue
 			})

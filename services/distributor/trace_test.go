@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/telemetry"
 )
 
@@ -43,7 +44,7 @@ func TestDeliveryIsInTheTraceOfItsCommit(t *testing.T) {
 		"b7ad6b7169203331>distributor.digest", "b7ad6b7169203331>distributor.resolve",
 		"distributor.digest>distributor.nudge",
 	}
-	w.eventually("the trace has all spans", func() bool { return slices.Equal(below(recorder), want) })
+	await.True(w.t, "the trace has all spans", func() bool { return slices.Equal(below(recorder), want) })
 }
 
 // below are the spans that ended, each with its parent. Nothing but the commit made any: not the Syncs of this test,

@@ -32,6 +32,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/delivery"
@@ -159,7 +160,7 @@ type edge struct {
 func (w *world) start() *edge {
 	w.t.Helper()
 	e := w.startUnready()
-	w.eventually("the distributor is ready", func() bool { return e.readyz() == http.StatusOK })
+	await.True(w.t, "the distributor is ready", func() bool { return e.readyz() == http.StatusOK })
 	return e
 }
 
@@ -212,20 +213,6 @@ func (w *world) log() *slog.Logger {
 		return slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	return slog.New(slog.DiscardHandler)
-}
-
-func (w *world) eventually(what string, ok func() bool) {
-	w.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			w.t.Fatalf("it never came to this: %s", what)
-		}
-	}
 }
 
 func (e *edge) readyz() int {
@@ -335,7 +322,7 @@ func (a *agent) sync() bool {
 // awaitCommit syncs until a service has a commit.
 func (a *agent) awaitCommit(service, commit string) {
 	a.t.Helper()
-	a.w.eventually(service+" is delivered at "+commit, func() bool {
+	await.True(a.w.t, service+" is delivered at "+commit, func() bool {
 		a.sync()
 		return a.got[service].GetRevision().GetCommit() == commit
 	})

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/rpc"
@@ -115,7 +116,7 @@ func TestEveryProcedureThatChangesOrReadsARepositoryLeavesAnEvent(t *testing.T) 
 		if err := tc.do(); tc.code == 0 && err != nil || tc.code != 0 && connect.CodeOf(err) != tc.code {
 			t.Errorf("%s: %v", tc.want, err)
 		}
-		eventually(t, "the trail has "+tc.want, func() error {
+		await.NoError(t, "the trail has "+tc.want, func() error {
 			lines := f.console.trail.lines(tc.action)
 			if slices.Contains(lines, tc.want) {
 				return nil

@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -156,7 +157,7 @@ func TestABaseThatCantBeHadIsTold(t *testing.T) {
 			if files := n.folderAt(commit, "plain"); files["a.yaml"] == "" {
 				t.Errorf("the other folder has %v", files)
 			}
-			eventually(t, "the folder is refused", func() error {
+			await.NoError(t, "the folder is refused", func() error {
 				if message := n.ask(commit, "deploy").GetError().GetMessage(); !strings.Contains(message, "kustomization.yaml line") {
 					return errors.New("it is answered with " + message)
 				}
@@ -175,7 +176,7 @@ func TestBasesComeWithTheHostThatIsAllowed(t *testing.T) {
 	base := f.base.URL() + "//app"
 	commit := f.overlay(base)
 	n := f.one()
-	eventually(t, "the folder is resolved", func() error {
+	await.NoError(t, "the folder is resolved", func() error {
 		if a := n.ask(commit, "deploy"); a.GetError() != nil {
 			return errors.New(a.GetError().GetMessage())
 		}

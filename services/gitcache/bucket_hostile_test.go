@@ -20,6 +20,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/longform"
 )
 
@@ -408,7 +409,7 @@ func TestHandOverOfABucketDownloadsNothingAnew(t *testing.T) {
 	f.console.mu.Unlock()
 	a := f.begin("a")
 	published := func() *artifactv1.Revision { return head(f.console.statusOf("s00"), "HEAD") }
-	eventually(t, "the bucket is published", func() error {
+	await.NoError(t, "the bucket is published", func() error {
 		if published() == nil {
 			return errors.New("it is not")
 		}
@@ -421,7 +422,7 @@ func TestHandOverOfABucketDownloadsNothingAnew(t *testing.T) {
 		owner, other = "b", a
 	}
 	f.end(owner)
-	eventually(t, "the other replica owns the source", func() error {
+	await.NoError(t, "the other replica owns the source", func() error {
 		if got := other.listShards("")[0].GetOwner(); got == owner || got == "" {
 			return errors.New("its owner is " + got)
 		}
@@ -430,7 +431,7 @@ func TestHandOverOfABucketDownloadsNothingAnew(t *testing.T) {
 	lists := func() int { return l.count(func(r *http.Request) bool { return r.URL.Path == "/shop" }) }
 	again := func(what string, is func() bool) {
 		t.Helper()
-		eventually(t, what, func() error {
+		await.NoError(t, what, func() error {
 			if is() {
 				return nil
 			}

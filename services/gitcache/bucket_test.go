@@ -11,6 +11,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/buckettest"
 )
 
@@ -54,7 +55,7 @@ func (f *bucketFixture) source(change func(*consolev1.BucketSource)) {
 func (f *fixture) moved(before string) *artifactv1.Revision {
 	f.t.Helper()
 	var is *artifactv1.Revision
-	eventually(f.t, "the bucket's content is published", func() error {
+	await.NoError(f.t, "the bucket's content is published", func() error {
 		status := f.console.status()
 		if is = head(status, "HEAD"); is.GetCommit() == before {
 			return errors.New("it is " + is.GetCommit() + "; problem: " + status.GetProblem().GetMessage())

@@ -21,6 +21,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/identity"
@@ -54,7 +55,7 @@ func (f *charts) chart(chart, version, want string) *consolev1.Head {
 	f.t.Helper()
 	ref := catalog.ChartRef(chart, version)
 	var is *consolev1.Head
-	eventually(f.t, want+" is published for "+ref, func() error {
+	await.NoError(f.t, want+" is published for "+ref, func() error {
 		status := f.console.status()
 		if is = headOf(status, ref); is.GetResolvedRef() != catalog.ChartRef(chart, want) {
 			return errors.New("it is " + is.GetResolvedRef() + "; problem: " + status.GetProblem().GetMessage())
@@ -69,7 +70,7 @@ func (n *node) polled() {
 	n.f.t.Helper()
 	last := n.live().GetLastPollTime().AsTime()
 	n.refresh()
-	eventually(n.f.t, "a poll", func() error {
+	await.NoError(n.f.t, "a poll", func() error {
 		if !n.live().GetLastPollTime().AsTime().After(last) {
 			return errors.New("not polled")
 		}
@@ -202,7 +203,7 @@ func TestReplacedVersionIsToldAndKeptAway(t *testing.T) {
 	}
 
 	f.setSource(&consolev1.HelmSource{AllowReplaced: true})
-	eventually(t, "the replaced content is published", func() error {
+	await.NoError(t, "the replaced content is published", func() error {
 		for _, version := range []string{"1.0.0", "^1"} {
 			if headOf(f.console.status(), catalog.ChartRef("web", version)).GetRevision().GetCommit() == first {
 				return errors.New("not for " + version)
@@ -258,7 +259,7 @@ func TestVersionWithoutATimeHasNone(t *testing.T) {
 	f.one()
 	first := f.chart("web", "", "1.0.0").GetRevision()
 	f.console.setService("pinned", first.GetCommit())
-	eventually(t, "the pin is published", func() error {
+	await.NoError(t, "the pin is published", func() error {
 		if headOf(f.console.status(), first.GetCommit()) == nil {
 			return errors.New("not yet")
 		}
@@ -517,7 +518,7 @@ func TestHandOverOfChartsDownloadsNothingAnew(t *testing.T) {
 	f.console.mu.Unlock()
 	published := func(n *node, version string) {
 		t.Helper()
-		eventually(t, version+" is published", func() error {
+		await.NoError(t, version+" is published", func() error {
 			if got := headOf(f.console.statusOf("s00"), ref).GetResolvedRef(); got != catalog.ChartRef("web", version) {
 				_, _ = n.sources.RefreshSource(t.Context(), &gitcachev1.RefreshSourceRequest{Name: "s00"}) // the owner changes meanwhile
 				return errors.New("it is " + got)
@@ -534,7 +535,7 @@ func TestHandOverOfChartsDownloadsNothingAnew(t *testing.T) {
 		owner, other = "b", a
 	}
 	f.end(owner)
-	eventually(t, "the other replica owns the source", func() error {
+	await.NoError(t, "the other replica owns the source", func() error {
 		shards := other.listShards("")
 		if got := shards[0].GetOwner(); got == owner || got == "" {
 			return errors.New("its owner is " + got)
@@ -543,7 +544,7 @@ func TestHandOverOfChartsDownloadsNothingAnew(t *testing.T) {
 	})
 	repo.Push("other", "1.0.0", nil) // the index is news, the chart is not
 	index := repo.Count("/index.yaml")
-	eventually(t, "it polls", func() error {
+	await.NoError(t, "it polls", func() error {
 		if repo.Count("/index.yaml") > index {
 			return nil
 		}
@@ -601,7 +602,7 @@ func TestAVersionThatNoServiceNamesIsFetchedToBeRead(t *testing.T) {
 	}
 	ada := n.sourcesAs(identity.Identity{Kind: identity.KindUser, Name: "ada"})
 	f.console.grant("viewer")
-	eventually(t, "ada sees what is published", func() error {
+	await.NoError(t, "ada sees what is published", func() error {
 		_, err := read(ada, "^1")
 		return err
 	})
@@ -639,7 +640,7 @@ func TestANewerVersionOutsideOfTheRangeIsTold(t *testing.T) {
 	newer := func(want string) {
 		t.Helper()
 		for _, version := range []string{"^1", "1.0.0"} {
-			eventually(t, version+" has a newer version "+want, func() error {
+			await.NoError(t, version+" has a newer version "+want, func() error {
 				if got := headOf(f.console.status(), catalog.ChartRef("web", version)).GetNewerVersion(); got != want {
 					return errors.New("it is " + got)
 				}

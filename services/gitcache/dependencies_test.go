@@ -11,6 +11,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/registrytest"
@@ -80,7 +81,7 @@ const (
 func (n *node) folderAt(commit, folder string) map[string]string {
 	n.f.t.Helper()
 	var a *artifactv1.Result
-	eventually(n.f.t, "folder "+folder+" is resolved", func() error {
+	await.NoError(n.f.t, "folder "+folder+" is resolved", func() error {
 		a = n.ask(commit, folder)
 		if a.GetError() != nil {
 			return errors.New(a.GetError().GetMessage())
@@ -191,7 +192,7 @@ func TestDependenciesAreThoseOfFilesThatServicesWant(t *testing.T) {
 	commit := commitLinks(f.repo, link{"deploy/vendor", f.charts.URL, plain})
 	n := f.one()
 	var files map[string]string
-	eventually(t, "the folder is resolved", func() error {
+	await.NoError(t, "the folder is resolved", func() error {
 		resp, err := n.artifacts.Resolve(t.Context(), &artifactv1.ResolveRequest{
 			Queries: []*artifactv1.Query{{Source: sourceName, Revision: commit, Path: "deploy", Ignore: rules}},
 		})
@@ -525,7 +526,7 @@ func TestDependenciesComeWithTheHostThatIsAllowed(t *testing.T) {
 	commit := f.commit(exact, "")
 	n := f.one()
 	var a *artifactv1.Result
-	eventually(t, "the folder is resolved", func() error {
+	await.NoError(t, "the folder is resolved", func() error {
 		if a = n.ask(commit, "deploy"); a.GetError() != nil {
 			return errors.New(a.GetError().GetMessage())
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
 )
@@ -33,7 +34,7 @@ func TestForgedReplicasInRedisAreSentNothing(t *testing.T) {
 	trap.Start()
 	t.Cleanup(trap.Close)
 	var real []coordination.Member
-	eventually(t, "the replica has joined", func() (err error) {
+	await.NoError(t, "the replica has joined", func() (err error) {
 		if real, err = store.Members(t.Context(), identity.ServiceGitcache); err == nil && len(real) != 1 {
 			return errors.New("not yet")
 		}

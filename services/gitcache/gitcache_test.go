@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/gen/fairlead/artifact/v1/artifactv1connect"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
@@ -67,7 +68,7 @@ func TestOnePollCostsNoFetchWhenNothingMoved(t *testing.T) {
 	f.repo.Commit("one", gittest.Files{"a": "1"})
 	f.repo.Commit("two", gittest.Files{"a": "2"})
 	n := f.one()
-	eventually(t, "the first fetch", func() error { return atLeast(f.git.Count("fetch"), 1) })
+	await.NoError(t, "the first fetch", func() error { return atLeast(f.git.Count("fetch"), 1) })
 	f.published("HEAD", f.repo.Work("rev-parse", "HEAD"))
 	lists, fetches := f.git.Count("list"), f.git.Count("fetch")
 	accepted, _ := f.console.publishes()
@@ -400,7 +401,7 @@ func TestAStaleOwnerStandsDown(t *testing.T) {
 	usurper := f.console.usurp("shop")
 	second := f.repo.Commit("two", gittest.Files{"a": "2"})
 	n.refresh()
-	eventually(t, "the stale epoch is refused", func() error {
+	await.NoError(t, "the stale epoch is refused", func() error {
 		_, refused := f.console.publishes()
 		return atLeast(refused, 1)
 	})
@@ -483,7 +484,7 @@ func TestAnOldOwnerTakesNoHeadBack(t *testing.T) {
 			trouble.cause(f)
 			f.console.setDown(true)
 			again := f.start(old.dir, nil)
-			eventually(t, "a poll", func() error {
+			await.NoError(t, "a poll", func() error {
 				if live := again.live(); live.GetLastPollTime() == nil || live.GetEpoch() != 0 {
 					return errors.New("not yet: " + live.String())
 				}
@@ -510,7 +511,7 @@ func TestRestartWithUpstreamAndConsoleOffServesEverything(t *testing.T) {
 	f.console.setDown(true)
 
 	again := f.start(n.dir, nil)
-	eventually(t, "it answers", func() error {
+	await.NoError(t, "it answers", func() error {
 		if e := again.ask("HEAD", "deploy").GetError(); e != nil {
 			return errors.New(e.GetMessage())
 		}
@@ -589,7 +590,7 @@ func TestAnyReplicaAnswersByAskingTheOwner(t *testing.T) {
 	owner := f.start(t.TempDir(), c)
 	f.published("HEAD", first)
 	other := f.start(t.TempDir(), c)
-	eventually(t, "the other one knows the head", func() error {
+	await.NoError(t, "the other one knows the head", func() error {
 		if e := other.ask("HEAD", "deploy").GetError(); e != nil {
 			return errors.New(e.GetMessage())
 		}
@@ -684,7 +685,7 @@ func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 	gone := filepath.Join(n.dir, "mirrors", "uid-shop", "gone")
 	wait := func(want bool) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("the mirror is noted as gone: %t", want), func() error {
+		await.NoError(t, fmt.Sprintf("the mirror is noted as gone: %t", want), func() error {
 			if _, err := os.Stat(gone); (err == nil) != want {
 				return fmt.Errorf("not yet: %w", err)
 			}
@@ -717,7 +718,7 @@ func TestASourceThatComesBackIsAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.console.addSource("other", f.repo.URL())
-	eventually(t, "the mirror goes", func() error {
+	await.NoError(t, "the mirror goes", func() error {
 		left, err := filepath.Glob(filepath.Join(n.dir, "mirrors", "*shop*"))
 		if err == nil && len(left) > 0 {
 			return errors.New("it is still there")
@@ -739,7 +740,7 @@ func TestADamagedMirrorIsClonedAgain(t *testing.T) {
 	}
 	flip(t, packs[0])
 	again := f.start(n.dir, nil)
-	eventually(t, "it is served again", func() error {
+	await.NoError(t, "it is served again", func() error {
 		if e := again.ask(first, "deploy").GetError(); e != nil {
 			return errors.New(e.GetMessage())
 		}

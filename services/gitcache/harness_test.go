@@ -23,6 +23,7 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/hubsecret"
@@ -177,7 +178,7 @@ func (f *fixture) talkTo(n *node) *node {
 	})
 	token := f.sending(f.console.token(f.t, identity.KindService, identity.ServiceDistributor))
 	n.bytes = &http.Client{Transport: client.Authorize(hc.Transport, token)}
-	eventually(f.t, "the gitcache is ready", func() error {
+	await.NoError(f.t, "the gitcache is ready", func() error {
 		req, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, n.url+"/readyz", nil)
 		if err != nil {
 			return err
@@ -229,31 +230,11 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// eventually waits until check is nil.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: still not: %v", what, err)
-		case <-tick.C:
-		}
-	}
-}
-
 // published waits until a head of shop is where it should be, and returns the status.
 func (f *fixture) published(ref, commit string) *consolev1.SourceStatus {
 	f.t.Helper()
 	var status *consolev1.SourceStatus
-	eventually(f.t, ref+" is published", func() error {
+	await.NoError(f.t, ref+" is published", func() error {
 		status = f.console.status()
 		if got := head(status, ref).GetCommit(); got != commit {
 			return errors.New("at " + got + ", want " + commit + "; problem: " + status.GetProblem().GetMessage())
@@ -267,7 +248,7 @@ func (f *fixture) published(ref, commit string) *consolev1.SourceStatus {
 func (f *fixture) problem(words ...string) string {
 	f.t.Helper()
 	message := ""
-	eventually(f.t, "the problem is said", func() error {
+	await.NoError(f.t, "the problem is said", func() error {
 		message = f.console.status().GetProblem().GetMessage()
 		if len(words) == 0 && message != "" {
 			return errors.New("there is still one: " + message)
@@ -288,7 +269,7 @@ func (n *node) poll() {
 	before := n.f.git.Count("list")
 	last := n.live().GetLastPollTime().AsTime()
 	n.refresh()
-	eventually(n.f.t, "a poll", func() error {
+	await.NoError(n.f.t, "a poll", func() error {
 		if n.f.git.Count("list") <= before || !n.live().GetLastPollTime().AsTime().After(last) {
 			return errors.New("not polled")
 		}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/server"
@@ -89,7 +90,7 @@ func TestKillNineDuringAFetchLeavesAUsableMirror(t *testing.T) {
 	second := f.repo.Commit("two", gittest.Files{"deploy/a": "2"})
 	n.refresh()
 	<-started
-	eventually(t, "a pack is half there", func() error {
+	await.NoError(t, "a pack is half there", func() error {
 		if halves(t, dir) == 0 {
 			return os.ErrNotExist
 		}

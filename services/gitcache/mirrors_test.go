@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 )
 
 // mirrored has the source "shop" in a registry that has a mirror: what both have is the same, until a test changes it.
@@ -194,7 +195,7 @@ func TestMirrorsThatLieOrFail(t *testing.T) {
 			}
 			m.push("good", "better")
 			n.refresh()
-			eventually(t, "the next artifact is there", func() error {
+			await.NoError(t, "the next artifact is there", func() error {
 				if files := n.filesOf("tag:good", ""); files["a"] != "better" {
 					return fmt.Errorf("it has %v", files)
 				}

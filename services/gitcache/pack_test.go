@@ -17,6 +17,7 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -144,7 +145,7 @@ func TestAServiceIsPackedForThoseWhoMayEditIt(t *testing.T) {
 		{"deployer", []string{"shop"}, true},
 	} {
 		f.console.grant(tc.role, tc.projects...)
-		eventually(t, tc.role, func() error {
+		await.NoError(t, tc.role, func() error {
 			_, _, err := packed(t.Context(), ada, "web", "secret")
 			if tc.allowed != (err == nil) || !tc.allowed && connect.CodeOf(err) != connect.CodePermissionDenied {
 				return fmt.Errorf("%s of %v: %w", tc.role, tc.projects, err)
@@ -157,7 +158,7 @@ func TestAServiceIsPackedForThoseWhoMayEditIt(t *testing.T) {
 			t.Errorf("%s: a refused question goes to the Git host", tc.role)
 		}
 	}
-	eventually(t, "the trail has both", func() error {
+	await.NoError(t, "the trail has both", func() error {
 		lines := strings.Join(f.console.trail.lines("source.read"), "\n")
 		if !strings.Contains(lines, "ada PackService service@secret web 403") ||
 			!strings.Contains(lines, "ada PackService service@secret web 200") {

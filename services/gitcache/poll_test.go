@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/registrytest"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -136,7 +137,7 @@ func TestABranchThatMovesDuringAFetchIsFollowed(t *testing.T) {
 				return false
 			})
 			n := f.one()
-			eventually(t, "the new commit is published", func() error {
+			await.NoError(t, "the new commit is published", func() error {
 				n.refresh()
 				if got := head(f.console.status(), "HEAD").GetCommit(); got != second.Load() {
 					return errors.New("at " + got)
@@ -342,7 +343,7 @@ func TestARollbackDoesNotWaitForUpstream(t *testing.T) {
 		first := f.resolved("tag:1", "tag:1@").GetRevision().GetCommit()
 		push("second")
 		n.refresh()
-		eventually(t, "the second is published", func() error {
+		await.NoError(t, "the second is published", func() error {
 			if headOf(f.console.status(), "tag:1").GetRevision().GetCommit() == first {
 				return errors.New("not yet")
 			}
@@ -352,7 +353,7 @@ func TestARollbackDoesNotWaitForUpstream(t *testing.T) {
 		n.refresh()
 		f.problem("connection refused")
 		f.console.setService("web", first)
-		eventually(t, "the first is published", func() error {
+		await.NoError(t, "the first is published", func() error {
 			if headOf(f.console.status(), first) == nil {
 				return errors.New("not yet; problem: " + f.console.status().GetProblem().GetMessage())
 			}
@@ -432,7 +433,7 @@ func TestARollbackDoesNotWaitForWhatIsNewUpstream(t *testing.T) {
 		first := f.resolved("tag:good", "tag:good@").GetRevision().GetCommit()
 		l.push("good", tgz(map[string]string{"a": "second"}), nil)
 		n.refresh()
-		eventually(t, "the second is published", func() error {
+		await.NoError(t, "the second is published", func() error {
 			if headOf(f.console.status(), "tag:good").GetRevision().GetCommit() == first {
 				return errors.New("not yet")
 			}
@@ -453,7 +454,7 @@ func TestARollbackDoesNotWaitForWhatIsNewUpstream(t *testing.T) {
 		})
 		f.console.setService("other", first)
 		f.problem("429")
-		eventually(t, "the first is published", func() error {
+		await.NoError(t, "the first is published", func() error {
 			if headOf(f.console.status(), first) == nil {
 				return errors.New("not yet; problem: " + f.console.status().GetProblem().GetMessage())
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
 	"fairlead.dev/platform/telemetry"
@@ -79,6 +80,6 @@ func TestALostDiskIsNotReadyUntilItIsFilled(t *testing.T) {
 		t.Errorf("with nothing on its disk: %v", err)
 	}
 	close(resume)
-	eventually(t, "the replica is ready", func() error { return readyz(t, f, s.URL()) })
+	await.NoError(t, "the replica is ready", func() error { return readyz(t, f, s.URL()) })
 	http.DefaultClient.CloseIdleConnections()
 }

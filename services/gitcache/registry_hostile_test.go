@@ -22,6 +22,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/catalog"
 )
 
@@ -517,7 +518,7 @@ func TestKillNineDuringALayerLeavesNothingHalf(t *testing.T) {
 	l.setFault(nil)
 	release()
 	again.refresh()
-	eventually(t, "the new layer is published", func() error {
+	await.NoError(t, "the new layer is published", func() error {
 		if got := headOf(f.console.status(), "tag:good").GetResolvedRef(); got == first {
 			return errors.New("it is " + got)
 		}
@@ -542,7 +543,7 @@ func TestHandOverOfArtifactsDownloadsNothingAnew(t *testing.T) {
 	f.console.services["web-s00"].Spec.Path = ""
 	f.console.mu.Unlock()
 	a := f.begin("a")
-	eventually(t, "the artifact is published", func() error {
+	await.NoError(t, "the artifact is published", func() error {
 		if headOf(f.console.statusOf("s00"), "tag:one") == nil {
 			return errors.New("it is not")
 		}
@@ -555,14 +556,14 @@ func TestHandOverOfArtifactsDownloadsNothingAnew(t *testing.T) {
 		owner, other = "b", a
 	}
 	f.end(owner)
-	eventually(t, "the other replica owns the source", func() error {
+	await.NoError(t, "the other replica owns the source", func() error {
 		if got := other.listShards("")[0].GetOwner(); got == owner || got == "" {
 			return errors.New("its owner is " + got)
 		}
 		return nil
 	})
 	asked := len(l.requests("/manifests/one"))
-	eventually(t, "it polls", func() error {
+	await.NoError(t, "it polls", func() error {
 		if len(l.requests("/manifests/one")) > asked {
 			return nil
 		}
@@ -570,7 +571,7 @@ func TestHandOverOfArtifactsDownloadsNothingAnew(t *testing.T) {
 		return errors.Join(errors.New("not yet"), err)
 	})
 	l.push("one", tgz(map[string]string{"a": "2"}), nil)
-	eventually(t, "what is pushed then is published", func() error {
+	await.NoError(t, "what is pushed then is published", func() error {
 		if len(l.requests("/blobs/")) > 1 {
 			return nil
 		}

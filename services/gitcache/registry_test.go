@@ -18,6 +18,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/charttest"
 	"fairlead.dev/platform/registrytest"
@@ -68,7 +69,7 @@ func (f *registryFixture) artifacts(oci *consolev1.OCISource) {
 func (f *registryFixture) resolved(ref, want string) *consolev1.Head {
 	f.t.Helper()
 	var is *consolev1.Head
-	eventually(f.t, want+" is published for "+ref, func() error {
+	await.NoError(f.t, want+" is published for "+ref, func() error {
 		status := f.console.status()
 		if is = headOf(status, ref); !strings.HasPrefix(is.GetResolvedRef(), want) || is == nil {
 			return errors.New("it is " + is.GetResolvedRef() + "; problem: " + status.GetProblem().GetMessage())
@@ -237,7 +238,7 @@ func TestArtifactsOfARegistry(t *testing.T) {
 		Secret:        "login",
 		LayerSelector: &consolev1.LayerSelector{MediaType: "application/yaml"},
 	})
-	eventually(t, "the chosen layer is published", func() error {
+	await.NoError(t, "the chosen layer is published", func() error {
 		if files := n.filesOf("tag:files", ""); len(files) != 1 || files["b.yaml"] != "b" {
 			return fmt.Errorf("the artifact has %v", files)
 		}
@@ -336,7 +337,7 @@ func TestNotificationOfARegistryIsAPoll(t *testing.T) {
 	f.resolved("tag:latest", "tag:latest@")
 
 	// What the poll pulls is told, too, and is no reason for another poll.
-	eventually(t, "a pull is told", func() error {
+	await.NoError(t, "a pull is told", func() error {
 		if n.labelled("fairlead_gitcache_webhooks_total", "ignored") == 0 {
 			return errors.New("not yet")
 		}

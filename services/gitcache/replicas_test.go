@@ -23,6 +23,7 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/platform/identity"
@@ -144,7 +145,7 @@ func (n *node) listShards(replica string) []*gitcachev1.Shard {
 	shards, token := n.shards(), ""
 	for {
 		var resp *gitcachev1.ListShardsResponse
-		eventually(n.f.t, "shards are listed", func() (err error) { // a busy Redis may not answer in time
+		await.NoError(n.f.t, "shards are listed", func() (err error) { // a busy Redis may not answer in time
 			resp, err = shards.ListShards(n.f.t.Context(),
 				&gitcachev1.ListShardsRequest{PageSize: 5, PageToken: token, Replica: replica})
 			return err
@@ -159,7 +160,7 @@ func (n *node) listShards(replica string) []*gitcachev1.Shard {
 // settled waits until every source is with the replica that should own it, and one more has a copy.
 func (n *node) settled(replicas int) {
 	n.f.t.Helper()
-	eventually(n.f.t, fmt.Sprintf("everything is where it should be with %d replicas", replicas), func() error {
+	await.NoError(n.f.t, fmt.Sprintf("everything is where it should be with %d replicas", replicas), func() error {
 		resp, err := n.shards().ListReplicas(n.f.t.Context(), &gitcachev1.ListReplicasRequest{})
 		if err != nil {
 			return err
@@ -185,7 +186,7 @@ func (n *node) settled(replicas int) {
 
 func (f *fleet) allPublished() {
 	f.t.Helper()
-	eventually(f.t, "all heads are published", func() error {
+	await.NoError(f.t, "all heads are published", func() error {
 		for name, commit := range f.heads {
 			if got := head(f.console.statusOf(name), "HEAD").GetCommit(); got != commit {
 				return fmt.Errorf("%s is at %q", name, got)
@@ -399,7 +400,7 @@ func TestReplicasOfOtherServicesAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "the replicas are listed", func() error {
+	await.NoError(t, "the replicas are listed", func() error {
 		resp, err := one.shards().ListReplicas(t.Context(), &gitcachev1.ListReplicasRequest{})
 		if err != nil {
 			return err
@@ -434,13 +435,13 @@ func TestAReplicaDrainsWhenAnAdministratorSaysSo(t *testing.T) {
 	_, err := one.shardsAs(user).ListReplicas(t.Context(), &gitcachev1.ListReplicasRequest{})
 	wantCode(t, err, connect.CodePermissionDenied, "no grant")
 	f.console.grant("viewer", "shop")
-	eventually(t, "whoever has a grant may look", func() error {
+	await.NoError(t, "whoever has a grant may look", func() error {
 		_, err := one.shardsAs(user).ListReplicas(t.Context(), &gitcachev1.ListReplicasRequest{})
 		return err
 	})
 	_, err = one.shardsAs(user).GetCoordination(t.Context(), &gitcachev1.GetCoordinationRequest{})
 	wantCode(t, err, connect.CodePermissionDenied, "may not call this")
-	eventually(t, "an administrator sees how the replicas agree", func() error {
+	await.NoError(t, "an administrator sees how the replicas agree", func() error {
 		is, err := one.shards().GetCoordination(t.Context(), &gitcachev1.GetCoordinationRequest{})
 		if err == nil && (is.GetReplica() != "one" || is.GetKind() != "redis" || is.GetProblem() != "" || is.GetSince() == nil || is.GetRoundTrip().AsDuration() <= 0) {
 			err = fmt.Errorf("got %v", is)
@@ -456,7 +457,7 @@ func TestAReplicaDrainsWhenAnAdministratorSaysSo(t *testing.T) {
 	if err := drain(one, "two", true); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("drain of the last one: %v", err)
 	}
-	eventually(t, "it owns nothing", func() error {
+	await.NoError(t, "it owns nothing", func() error {
 		for _, s := range two.listShards("") {
 			if s.GetOwner() != "two" || s.GetNote() != "" || len(s.GetPreferred()) != 1 {
 				return fmt.Errorf("%v", s)
@@ -570,7 +571,7 @@ func (f *fleet) flush(one *node) string {
 	}
 	lists, fetches := f.asked()
 	f.redis.Do("FLUSHALL")
-	eventually(f.t, "the leases are back", func() error {
+	await.NoError(f.t, "the leases are back", func() error {
 		for _, s := range one.listShards("") {
 			if s.GetOwner() == "" {
 				return errors.New(s.GetSource() + " has no owner")
@@ -682,7 +683,7 @@ func TestAKilledOwnerIsFollowedByItsCopyWithUpstreamOff(t *testing.T) {
 			t.Errorf("right after the kill: %s: %v", name, err)
 		}
 	}
-	eventually(t, "it owns all", func() error {
+	await.NoError(t, "it owns all", func() error {
 		for _, s := range two.listShards("") {
 			if s.GetOwner() != "two" {
 				return fmt.Errorf("%v", s)
@@ -728,7 +729,7 @@ func TestAnOwnerThatWasStoppedStepsDown(t *testing.T) {
 			t.Errorf("while the other one hangs: %s: %v", name, err)
 		}
 	}
-	eventually(t, "the other one owns all", func() error {
+	await.NoError(t, "the other one owns all", func() error {
 		for _, s := range two.listShards("") {
 			if s.GetOwner() != "two" {
 				return fmt.Errorf("%v", s)
@@ -817,7 +818,7 @@ func TestAnOwnerThatIsCutOffFromTheConsoleIsFollowedByOneThatReachesIt(t *testin
 	for name, repo := range f.repos {
 		f.heads[name] = repo.Commit("two", gittest.Files{"deploy/web.yaml": "name: " + name + "-2\n"})
 	}
-	eventually(t, "all commits are published", func() error {
+	await.NoError(t, "all commits are published", func() error {
 		for name, commit := range f.heads {
 			if head(f.console.statusOf(name), "HEAD").GetCommit() == commit {
 				continue

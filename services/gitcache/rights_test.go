@@ -10,6 +10,7 @@ import (
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/identity"
 )
 
@@ -58,7 +59,7 @@ func TestWhatIsInASourceIsForWhoSeesAServiceOfIt(t *testing.T) {
 		{"deployer at the cluster", "deployer", nil, all("ok", "ok", "ok"), all("ok", no, no), all("not_found", no, no), ""},
 	} {
 		f.console.grant(tc.role, tc.projects...)
-		eventually(t, tc.name, func() error {
+		await.NoError(t, tc.name, func() error {
 			if got, words := codesOf(t.Context(), ada, "shop"); got != tc.shop {
 				return fmt.Errorf("shop: %s\n%s", got, words)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -22,7 +23,7 @@ func headOf(s *consolev1.SourceStatus, ref string) *consolev1.Head {
 func (f *fixture) resolved(ref, tag, commit string) {
 	f.t.Helper()
 	f.published(ref, commit)
-	eventually(f.t, ref+" is "+tag, func() error {
+	await.NoError(f.t, ref+" is "+tag, func() error {
 		if got := headOf(f.console.status(), ref).GetResolvedRef(); got != "refs/tags/"+tag {
 			return errors.New("it is " + got)
 		}

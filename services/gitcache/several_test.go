@@ -16,6 +16,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/buckettest"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/longform"
@@ -78,7 +79,7 @@ func (f *several) setSeveral(change func(*consolev1.ServiceSpec)) (ref string) {
 // together waits until a ref has a subject with these words, and returns its head.
 func (f *several) together(ref string, words ...string) (is *consolev1.Head) {
 	f.t.Helper()
-	eventually(f.t, strings.Join(words, " and ")+" are together", func() error {
+	await.NoError(f.t, strings.Join(words, " and ")+" are together", func() error {
 		status := f.console.status()
 		is = headOf(status, ref)
 		for _, w := range words {
@@ -187,7 +188,7 @@ func TestFoldersOfSeveralSourcesAreWhereTheirRepositoriesHaveThem(t *testing.T) 
 	})
 	n := f.one()
 	var is *consolev1.Head
-	eventually(t, "both are together", func() error {
+	await.NoError(t, "both are together", func() error {
 		f.console.mu.Lock()
 		defer f.console.mu.Unlock()
 		if is = headOf(f.console.sources["config"].GetStatus(), ref); is == nil {
@@ -294,7 +295,7 @@ func TestACombinationIsNoSubmodule(t *testing.T) {
 	ref := f.setBoth()
 	n := f.one()
 	var commit string
-	eventually(t, "both are together", func() error {
+	await.NoError(t, "both are together", func() error {
 		if commit = headOf(f.console.status(), ref).GetRevision().GetCommit(); commit == "" {
 			return errors.New(f.console.status().GetProblem().GetMessage())
 		}
@@ -321,7 +322,7 @@ func TestSeveralSourcesGoBackWhereCommitsAreSigned(t *testing.T) {
 	n := f.one()
 	together := func(ref, shop, values string) (commit string) {
 		t.Helper()
-		eventually(t, "both are together", func() error {
+		await.NoError(t, "both are together", func() error {
 			r := headOf(f.console.status(), ref).GetRevision()
 			if r.GetSubject() != fmt.Sprintf("shop %.8s · other %.8s", shop, values) {
 				return fmt.Errorf("it is %q; problem: %s", r.GetSubject(), f.console.status().GetProblem().GetMessage())
@@ -451,7 +452,7 @@ func TestABucketIsOneOfSeveralSources(t *testing.T) {
 
 	server.Put(t, "manifests", map[string]string{"env/prod.yaml": "a: two\n"})
 	n.refreshConfig()
-	eventually(t, "other objects are together with the chart", func() error {
+	await.NoError(t, "other objects are together with the chart", func() error {
 		if is := headOf(f.console.status(), ref).GetRevision(); is.GetCommit() == first.GetRevision().GetCommit() {
 			return errors.New("it is still " + is.GetSubject())
 		}
@@ -481,7 +482,7 @@ func TestSeveralSourcesOfTwoReplicas(t *testing.T) {
 	a, b := f.replica("a", c), f.replica("b", c)
 	first := f.together(ref, "chart 1.2.0", "values "+f.main[:8])
 	for source, to := range map[string]string{"shop": "a", "config": "b"} {
-		eventually(t, source+" is owned by "+to, func() error {
+		await.NoError(t, source+" is owned by "+to, func() error {
 			_, err := a.shards().MoveSource(t.Context(), &gitcachev1.MoveSourceRequest{Source: source, Replica: to})
 			return err
 		})

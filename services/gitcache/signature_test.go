@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -45,7 +46,7 @@ func (f *fixture) unsigned() {
 func (f *fixture) signed(ref, commit, fingerprint string) {
 	f.t.Helper()
 	f.published(ref, commit)
-	eventually(f.t, ref+" is signed", func() error {
+	await.NoError(f.t, ref+" is signed", func() error {
 		if got := headOf(f.console.status(), ref).GetSignedBy(); got != fingerprint {
 			return errors.New("by " + got)
 		}

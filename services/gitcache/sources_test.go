@@ -14,6 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
@@ -82,7 +83,7 @@ func TestAnyReplicaListsTheLiveStateOfAllSources(t *testing.T) {
 	a, b := f.replica("a", c), f.replica("b", c)
 	var of map[string]*gitcachev1.LiveSource
 	for _, n := range []*node{a, b} {
-		eventually(t, "everything is owned and polled", func() error {
+		await.NoError(t, "everything is owned and polled", func() error {
 			resp := n.list(&gitcachev1.ListSourcesRequest{})
 			of = map[string]*gitcachev1.LiveSource{}
 			for _, s := range resp.GetSources() {
@@ -138,7 +139,7 @@ func TestAnyReplicaListsTheLiveStateOfAllSources(t *testing.T) {
 	}
 	silent := func(want ...string) {
 		t.Helper()
-		eventually(t, "the silent ones are known", func() error {
+		await.NoError(t, "the silent ones are known", func() error {
 			if resp := a.list(&gitcachev1.ListSourcesRequest{}); !slices.Equal(resp.GetSilentReplicas(), want) {
 				return fmt.Errorf("silent: %v", resp.GetSilentReplicas())
 			}

@@ -12,6 +12,7 @@ import (
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -175,7 +176,7 @@ func noise(n int) string {
 // pollUntil polls until the default branch is published at a commit: pauses end some time.
 func (h *hosts) pollUntil(n *node, commit string) {
 	h.t.Helper()
-	eventually(h.t, "the head is published", func() error {
+	await.NoError(h.t, "the head is published", func() error {
 		n.refresh()
 		if got := head(h.console.status(), "HEAD").GetCommit(); got != commit {
 			return errors.New("at " + got + ": " + h.console.status().GetProblem().GetMessage())
@@ -300,14 +301,14 @@ func TestSubmodulesCanBeTurnedOnAndOff(t *testing.T) {
 	h.published("HEAD", first)
 	n.refuses(first, "", artifactv1.ResolveError_REASON_REFUSED, "is a submodule, which is not fetched")
 	h.console.changeSource(withSubmodules)
-	eventually(t, "the submodule is served", func() error {
+	await.NoError(t, "the submodule is served", func() error {
 		if e := n.ask(first, "").GetError(); e != nil {
 			return errors.New(e.GetMessage())
 		}
 		return nil
 	})
 	h.console.changeSource(func(s *consolev1.GitSource) { s.Submodules = false })
-	eventually(t, "the submodule is refused", func() error {
+	await.NoError(t, "the submodule is refused", func() error {
 		if n.ask(first, "").GetError().GetReason() != artifactv1.ResolveError_REASON_REFUSED {
 			return errors.New("it is served")
 		}
@@ -329,7 +330,7 @@ func TestADamagedMirrorIsClonedAgainWithItsSubmodules(t *testing.T) {
 	for _, p := range packs {
 		flip(t, p)
 	}
-	eventually(t, "it is served again", func() error {
+	await.NoError(t, "it is served again", func() error {
 		if e := n.ask(first, "").GetError(); e != nil {
 			return errors.New(e.GetMessage())
 		}
@@ -373,7 +374,7 @@ func TestAHungSubmoduleHostBlocksOnlyItsSource(t *testing.T) {
 	well := h.git.NewRepo(t, "well.git")
 	commit := well.Commit("one", gittest.Files{"a": "1"})
 	h.console.addSource("well", well.URL())
-	eventually(t, "another source is published", func() error {
+	await.NoError(t, "another source is published", func() error {
 		if got := head(h.console.statusOf("well"), "HEAD").GetCommit(); got != commit {
 			return errors.New("at " + got)
 		}

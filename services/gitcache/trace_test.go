@@ -9,6 +9,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -36,7 +37,7 @@ func TestPollThatFindsACommitBeginsItsTraceAndOthersNone(t *testing.T) {
 	n := f.one()
 	status := f.published("HEAD", commit)
 	want := []string{">gitcache.poll", "gitcache.poll>gitcache.fetch", "gitcache.poll>gitcache.publish"}
-	eventually(t, "the trace is whole", func() error {
+	await.NoError(t, "the trace is whole", func() error {
 		if got := spans(recorder); !slices.Equal(got, want) {
 			return errors.New(strings.Join(got, " "))
 		}
@@ -54,7 +55,7 @@ func TestPollThatFindsACommitBeginsItsTraceAndOthersNone(t *testing.T) {
 	}
 	f.git.RequireLogin("nobody", "x")
 	n.refresh()
-	eventually(t, "the poll that failed is a trace", func() error {
+	await.NoError(t, "the poll that failed is a trace", func() error {
 		if got := spans(recorder); len(got) != len(want)+1 || got[1] != ">gitcache.poll" {
 			return errors.New(strings.Join(got, " "))
 		}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
@@ -79,7 +80,7 @@ func TestAWebhookAtAnyReplicaBringsACommitAtOnce(t *testing.T) {
 	if got := other.webhook("shop", "s3cret of the webhook", "{}"); got != http.StatusAccepted {
 		t.Fatalf("got %d", got)
 	}
-	eventually(t, "a poll", func() error { return atLeast(f.git.Count("list"), lists+1) })
+	await.NoError(t, "a poll", func() error { return atLeast(f.git.Count("list"), lists+1) })
 	f.console.setDown(false)
 	if owner.metric("fairlead_gitcache_webhooks_total") != 1 || other.metric("fairlead_gitcache_webhooks_total") != 6 {
 		t.Errorf("counted %v and %v", owner.metric("fairlead_gitcache_webhooks_total"),

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 )
 
@@ -80,19 +81,6 @@ func within(t *testing.T, what string, ch <-chan struct{}) {
 	case <-ch:
 	case <-time.After(patience):
 		t.Fatalf("%s: not within %s", what, patience)
-	}
-}
-
-// eventually waits until check says nil.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.After(patience)
-	for err := check(); err != nil; err = check() {
-		select {
-		case <-deadline:
-			t.Fatal(err)
-		case <-time.After(10 * time.Millisecond):
-		}
 	}
 }
 
@@ -174,7 +162,7 @@ func expiry(t *testing.T, a, b coordination.Coordinator) {
 	ctx := t.Context()
 	l := must[*coordination.Lease](t)(a.Acquire(ctx, "k", "one", short))
 	var next *coordination.Lease
-	eventually(t, func() (err error) {
+	await.NoError(t, "the others see it", func() (err error) {
 		next, err = b.Acquire(ctx, "k", "two", long)
 		return err
 	})
@@ -382,7 +370,7 @@ func memberExpiry(t *testing.T, a, b coordination.Coordinator) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, func() error {
+	await.NoError(t, "the others see it", func() error {
 		if got := ids(must[[]coordination.Member](t)(b.Members(ctx, "g"))); !slices.Equal(got, []string{"stays"}) {
 			return fmt.Errorf("members: %v", got)
 		}
@@ -392,7 +380,7 @@ func memberExpiry(t *testing.T, a, b coordination.Coordinator) {
 	if err := a.Join(ctx, "g", coordination.Member{ID: "gone"}, short); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	await.NoError(t, "the others see it", func() error {
 		if got := ids(must[[]coordination.Member](t)(b.Members(ctx, "g"))); !slices.Equal(got, []string{"stays"}) {
 			return fmt.Errorf("members: %v", got)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/gitcache/internal/webhook"
 )
 
@@ -335,7 +336,7 @@ func TestSlowBodiesEndAndHoldUpNobody(t *testing.T) {
 			cut.Add(1)
 		})
 	}
-	await(t, "the oldest make room", func() bool { return cut.Load() >= webhook.AtOnce })
+	await.True(t, "the oldest make room", func() bool { return cut.Load() >= webhook.AtOnce })
 	for range 10 {
 		w.wants(t, http.StatusAccepted, "shop", hosts(secret, body)["GitHub"])
 	}
@@ -367,17 +368,6 @@ func TestUnsignedWebhooksMuteNoSource(t *testing.T) {
 		w.wants(t, http.StatusUnauthorized, "shop", headers)
 	}
 	w.wants(t, http.StatusAccepted, "shop", hosts(secret, body)["GitHub"])
-}
-
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never came to this: %s", what)
-		}
-	}
 }
 
 func TestFloodCausesFewPolls(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/coordination/redistest"
 	"fairlead.dev/services/tunnel/internal/directory"
@@ -54,19 +55,6 @@ func open(t *testing.T, url string) coordination.Coordinator {
 	return c
 }
 
-func (r *replica) await(what string, ok func() bool) {
-	r.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(time.Minute); !ok(); {
-		select {
-		case <-deadline:
-			r.t.Fatalf("not within a minute: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 func (r *replica) holders(cluster string) (urls []string) {
 	for _, h := range r.Holders(r.t.Context(), cluster) {
 		urls = append(urls, h.URL)
@@ -76,7 +64,7 @@ func (r *replica) holders(cluster string) (urls []string) {
 
 func (r *replica) awaitHolders(cluster string, want ...string) {
 	r.t.Helper()
-	r.await(cluster+" at "+strings.Join(want, ", "), func() bool {
+	await.True(r.t, cluster+" at "+strings.Join(want, ", "), func() bool {
 		got := r.holders(cluster)
 		slices.Sort(got)
 		return slices.Equal(got, want)
@@ -94,7 +82,7 @@ func TestSessionsAreFoundAtTheirReplicas(t *testing.T) {
 			}
 			c := open(t, url)
 			a, b, ask := newReplica(t, c, "https://a"), newReplica(t, c, "https://b"), newReplica(t, c, "https://ask")
-			ask.await("the others", func() bool { return len(ask.Others()) == 2 })
+			await.True(ask.t, "the others", func() bool { return len(ask.Others()) == 2 })
 			a.Add("edge-1", "s1")
 			b.Add("edge-2", "s2")
 			b.Add("edge-2", "s3")
@@ -112,10 +100,10 @@ func TestSessionsAreFoundAtTheirReplicas(t *testing.T) {
 			}
 			a.Add("edge-2", "s5")
 			b.Drain(t.Context())
-			ask.await("the one that drains comes last", func() bool {
+			await.True(ask.t, "the one that drains comes last", func() bool {
 				return slices.Equal(ask.holders("edge-2"), []string{"https://a", "https://b"})
 			})
-			ask.await("nobody that stays has it", func() bool { return !ask.Elsewhere(t.Context(), "edge-1") })
+			await.True(ask.t, "nobody that stays has it", func() bool { return !ask.Elsewhere(t.Context(), "edge-1") })
 		})
 	}
 }
@@ -126,7 +114,7 @@ func TestOneThatDoesNotAnswerIsAskedLast(t *testing.T) {
 	newReplica(t, c, "https://a")
 	newReplica(t, c, "https://b")
 	ask := newReplica(t, c, "https://ask")
-	ask.await("the others", func() bool { return len(ask.Others()) == 2 })
+	await.True(ask.t, "the others", func() bool { return len(ask.Others()) == 2 })
 	first := ask.Others()[0]
 	ask.Shun(first.ID)
 	if now := ask.Others()[1]; now != first {
@@ -143,7 +131,7 @@ func TestFlushedStoreIsFilledAgain(t *testing.T) {
 	for _, s := range []string{"s1", "s2", "s3"} {
 		a.Add("edge-1", s)
 	}
-	ask.await("the other", func() bool { return len(ask.Others()) == 1 })
+	await.True(ask.t, "the other", func() bool { return len(ask.Others()) == 1 })
 	ask.awaitHolders("edge-1", "https://a")
 	c := open(t, redis.URL())
 	count := func() int {
@@ -153,9 +141,9 @@ func TestFlushedStoreIsFilledAgain(t *testing.T) {
 		}
 		return len(m)
 	}
-	ask.await("all entries", func() bool { return count() == 3 })
+	await.True(ask.t, "all entries", func() bool { return count() == 3 })
 	redis.Do("FLUSHALL")
-	ask.await("all entries again", func() bool {
+	await.True(ask.t, "all entries again", func() bool {
 		if len(ask.Others()) != 1 {
 			t.Error("the other was forgotten")
 		}
@@ -170,7 +158,7 @@ func TestWithTheStoreDownAllThatWasKnownIs(t *testing.T) {
 	ask := newReplica(t, open(t, redis.URL()), "https://ask")
 	newReplica(t, open(t, redis.URL()), "https://b")
 	a.Add("edge-1", "s1")
-	ask.await("the others", func() bool { return len(ask.Others()) == 2 })
+	await.True(ask.t, "the others", func() bool { return len(ask.Others()) == 2 })
 	ask.awaitHolders("edge-1", "https://a")
 	redis.Kill()
 	ask.Forget("edge-2")
