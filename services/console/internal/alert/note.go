@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -39,7 +39,7 @@ func (k *Evaluator) Acknowledge(ctx context.Context, a Alert, group, actor, reas
 			events = []store.Event{event.AlertNoted(event.AlertAcknowledged, a.Meta.Name, "", actor, reason, note.Time)}
 		}
 		if !found {
-			return nil, catalog.Refuse(catalog.Precondition,
+			return nil, refusal.New(refusal.Precondition,
 				"alert %q fires nowhere that could be acknowledged: see `fairlead describe alert %s`", a.Meta.Name, a.Meta.Name)
 		}
 		return events, nil
@@ -64,11 +64,11 @@ func (k *Evaluator) Silence(ctx context.Context, a Alert, until time.Time, actor
 			return []store.Event{event.AlertNoted(event.AlertUnsilenced, a.Meta.Name, "", actor, "The silence ended before its time.", now)}, nil
 		})
 	case !until.After(now):
-		return catalog.Refuse(catalog.Invalid, "until_time: is over")
+		return refusal.New(refusal.Invalid, "until_time: is over")
 	case until.Sub(now) > longestSilence:
-		return catalog.Refuse(catalog.Invalid, "until_time: is more than a year away")
+		return refusal.New(refusal.Invalid, "until_time: is more than a year away")
 	case reason == "":
-		return catalog.Refuse(catalog.Invalid, "reason: is missing: say why, for those who wonder")
+		return refusal.New(refusal.Invalid, "reason: is missing: say why, for those who wonder")
 	}
 	note := Note{Author: actor, Reason: reason, Time: now, Until: until}
 	return k.change(ctx, a, func(s *State) ([]store.Event, error) {
@@ -106,5 +106,5 @@ func (k *Evaluator) change(ctx context.Context, a Alert, do func(s *State) ([]st
 			return err
 		}
 	}
-	return catalog.Refuse(catalog.Conflict, "alert %q was evaluated in between: try again", a.Meta.Name)
+	return refusal.New(refusal.Conflict, "alert %q was evaluated in between: try again", a.Meta.Name)
 }

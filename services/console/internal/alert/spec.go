@@ -6,6 +6,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/views"
 )
@@ -42,7 +43,7 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 	}
 	rows, err := catalog.AllRows(ctx, w.Tx.View, store.KindAlert)
 	if err == nil && len(rows) > most {
-		err = catalog.Refuse(catalog.Precondition,
+		err = refusal.New(refusal.Precondition,
 			"alert %q: there are %d already, the most that there may be: one alert may group clusters by a label", after.Name, most)
 	}
 	return err
@@ -52,7 +53,7 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 func Kind() catalog.Type[Spec] {
 	return catalog.Type[Spec]{Kind: store.KindAlert, Check: func(a *Alert) error {
 		if _, err := views.ParseQuestion(a.Spec.When); err != nil {
-			return catalog.Refuse(catalog.Invalid, "spec.when: %s", err)
+			return refusal.New(refusal.Invalid, "spec.when: %s", err)
 		}
 		return nil
 	}}

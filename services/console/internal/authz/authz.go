@@ -21,6 +21,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -264,7 +265,7 @@ func (k *Rules) check(ctx context.Context, by catalog.By, verb access.Verb, at a
 	if err != nil || decision.Allowed {
 		return err
 	}
-	return catalog.Refuse(catalog.Forbidden, "%s", decision.Reason)
+	return refusal.New(refusal.Forbidden, "%s", decision.Reason)
 }
 
 // since is how long ago a request came: a batch asks the database once.
@@ -289,7 +290,7 @@ func (k *Rules) MayView(ctx context.Context, r store.Resource) error {
 func (k *Rules) Missing(ctx context.Context, ref store.Ref) error {
 	who, ok := platform.FromContext(ctx)
 	if !ok || who.Has(platform.RoleHub) {
-		return catalog.Refuse(catalog.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
+		return refusal.New(refusal.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
 	}
 	return k.absent(ctx, catalog.By{Identity: who}, ref)
 }
@@ -308,9 +309,9 @@ func (k *Rules) absent(ctx context.Context, by catalog.By, ref store.Ref) error 
 		return err
 	}
 	if decision.Allowed {
-		return catalog.Refuse(catalog.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
+		return refusal.New(refusal.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
 	}
-	return catalog.Refuse(catalog.NotFound, "%s %q does not exist as far as you may see: %s", ref.Kind, ref.Name, decision.Reason)
+	return refusal.New(refusal.NotFound, "%s %q does not exist as far as you may see: %s", ref.Kind, ref.Name, decision.Reason)
 }
 
 // MayTouch implements catalog.Reader.
@@ -412,7 +413,7 @@ func (k *Rules) AtCluster(ctx context.Context, who platform.Identity, class stri
 	at := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: cluster, Labels: rules.labels[cluster]}}
 	known, ok := access.Class(class)
 	if !ok {
-		return access.Decision{}, catalog.Refuse(catalog.Invalid, "verb %q: at the Kubernetes API of a cluster there are read, write, exec and secrets", class)
+		return access.Decision{}, refusal.New(refusal.Invalid, "verb %q: at the Kubernetes API of a cluster there are read, write, exec and secrets", class)
 	}
 	return rules.AtCluster(who, known, at), nil
 }
@@ -499,7 +500,7 @@ func (k *Rules) mayRelabel(ctx context.Context, by catalog.By, before, after *st
 			return err
 		}
 		if !rules.Lasting(by.Identity).May(by.Identity, access.Edit, at).Allowed {
-			return catalog.Refuse(catalog.Forbidden, "cluster %q: its labels choose the grants and services that are about it, and a change takes the right to edit the cluster by a grant without an end: "+
+			return refusal.New(refusal.Forbidden, "cluster %q: its labels choose the grants and services that are about it, and a change takes the right to edit the cluster by a grant without an end: "+
 				"what is lent would be outlasted. %s", after.Name, access.Help)
 		}
 	}
@@ -512,7 +513,7 @@ func mayGrant(by catalog.By, after *store.Resource) error {
 		return nil
 	}
 	if err := by.Identity.MayMake(platform.Right); err != nil {
-		return catalog.Refuse(catalog.Forbidden, "%s %q: %s", after.Kind, after.Name, err)
+		return refusal.New(refusal.Forbidden, "%s %q: %s", after.Kind, after.Name, err)
 	}
 	return nil
 }
@@ -540,7 +541,7 @@ func (k *Rules) mayPin(ctx context.Context, tx *store.Tx, by catalog.By, before,
 	if err != nil || known {
 		return err
 	}
-	return catalog.Refuse(catalog.Forbidden, "service %q: spec.sync.pin %q is not the commit that the service's ref points to, and was delivered neither to it nor to another service of that ref: "+
+	return refusal.New(refusal.Forbidden, "service %q: spec.sync.pin %q is not the commit that the service's ref points to, and was delivered neither to it nor to another service of that ref: "+
 		"name one that was (`fairlead history service %s`), with all its letters; other commits take the right to edit: %s", after.Name, pin, after.Name, refused)
 }
 
@@ -589,7 +590,7 @@ func mayLogIn(by catalog.By, name string, now, then catalog.Upstream) error {
 	if auth == "" || known || by.Self() || by.Identity.Has(platform.RoleAdmin) {
 		return nil
 	}
-	return catalog.Refuse(catalog.Forbidden, "source %q: auth: %s logs in as the hub itself at the cloud, so only administrators may set it, and change "+
+	return refusal.New(refusal.Forbidden, "source %q: auth: %s logs in as the hub itself at the cloud, so only administrators may set it, and change "+
 		"the source's url, secret, proxy and mirrors. Name a secret instead of auth, or ask an administrator", name, auth)
 }
 
@@ -678,8 +679,8 @@ func newPlains(before, after *store.Resource, backend string) bool {
 // mayShow refuses to call values of a backend no secret, and so to show them, from a caller who may not change the backend.
 func (k *Rules) mayShow(ctx context.Context, by catalog.By, ref store.Ref) error {
 	err := k.check(ctx, by, access.Edit, access.Target{Kind: access.Backend, Name: ref.Name})
-	if refused, ok := errors.AsType[*catalog.Error](err); ok {
-		return catalog.Refuse(refused.Reason, "plain: true would show values of backend %q: leave it out, or have it set with the right to change the backend: %s", ref.Name, refused.Message)
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return refusal.New(refused.Reason, "plain: true would show values of backend %q: leave it out, or have it set with the right to change the backend: %s", ref.Name, refused.Message)
 	}
 	return err
 }

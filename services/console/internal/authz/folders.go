@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -89,20 +90,20 @@ const maxReferrers = 1_000_000
 // account stays when the token has ended.
 func (k *Rules) mayActAs(ctx context.Context, by catalog.By, account, why string) error {
 	if err := by.Identity.MayMake(platform.Right); err != nil {
-		return catalog.Refuse(catalog.Forbidden, "%s: %s", why, err)
+		return refusal.New(refusal.Forbidden, "%s: %s", why, err)
 	}
 	if by.Identity.Has(platform.RoleAdmin) {
 		return nil
 	}
 	if by.Identity.Limits != nil {
-		return catalog.Refuse(catalog.Forbidden, "%s: a token with limits may not act as service account %q: log in yourself", why, account)
+		return refusal.New(refusal.Forbidden, "%s: a token with limits may not act as service account %q: log in yourself", why, account)
 	}
 	rules, err := k.get(ctx, k.since(by))
 	if err != nil {
 		return err
 	}
 	if !rules.Any(platform.ServiceAccount(account)) {
-		return catalog.Refuse(catalog.Forbidden, "%s: service account %q has no grants yet, and whoever names it now would have those that it gets: ask an administrator to grant it something first", why, account)
+		return refusal.New(refusal.Forbidden, "%s: service account %q has no grants yet, and whoever names it now would have those that it gets: ask an administrator to grant it something first", why, account)
 	}
 	beyond := rules.Beyond(by.Identity, platform.ServiceAccount(account))
 	if beyond == "" {
@@ -112,5 +113,5 @@ func (k *Rules) mayActAs(ctx context.Context, by catalog.By, account, why string
 	if decision := rules.May(by.Identity, access.View, access.Target{Kind: access.Grant, Name: beyond}); decision.Allowed {
 		rule = fmt.Sprintf("grant %q gives it more", beyond)
 	}
-	return catalog.Refuse(catalog.Forbidden, "%s: %s may not act as service account %q, for %s than any one grant gives you. %s", why, access.Who(by.Identity), account, rule, access.Help)
+	return refusal.New(refusal.Forbidden, "%s: %s may not act as service account %q, for %s than any one grant gives you. %s", why, access.Who(by.Identity), account, rule, access.Help)
 }

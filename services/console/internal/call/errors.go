@@ -12,13 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 	clusterviews "fairlead.dev/services/console/internal/views"
 )
@@ -29,8 +29,8 @@ func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 	if err == nil {
 		return nil
 	}
-	if domain, ok := errors.AsType[*catalog.Error](err); ok {
-		return refusal(domain)
+	if domain, ok := errors.AsType[*refusal.Error](err); ok {
+		return encodeRefusal(domain)
 	}
 	if credential, ok := errors.AsType[*identity.Error](err); ok {
 		out := connect.NewError(identityCode(credential.Reason), credential)
@@ -71,8 +71,8 @@ func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 	return connect.NewError(connect.CodeInternal, errors.New("something went wrong in the console: see its log"))
 }
 
-// refusal is a refusal of the catalog, with what a program can use of it.
-func refusal(e *catalog.Error) error {
+// encodeRefusal returns a refusal of the catalog, with what a program can use of it.
+func encodeRefusal(e *refusal.Error) error {
 	out := connect.NewError(catalogCode(e.Reason), e)
 	var details []proto.Message
 	if len(e.Faults) > 0 {
@@ -93,7 +93,7 @@ func refusal(e *catalog.Error) error {
 var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)(?:[\w.]|\[(?:\d+|"(?:[^"\\]|\\.)*")\])*)(?: "(?:[^"\\]|\\.)*")?: `)
 
 // Problem says which field of which resource a fault is about.
-func Problem(f catalog.Fault) *consolev1.ApplyProblem {
+func Problem(f refusal.Fault) *consolev1.ApplyProblem {
 	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: descriptor.Number(f.Ref.Kind), Name: f.Ref.Name, Message: f.Err.Message}
 	if m := aboutField.FindStringSubmatch(f.Err.Message); m != nil {
 		out.Field = m[1]
@@ -101,19 +101,19 @@ func Problem(f catalog.Fault) *consolev1.ApplyProblem {
 	return out
 }
 
-func catalogCode(r catalog.Reason) connect.Code {
+func catalogCode(r refusal.Reason) connect.Code {
 	switch r {
-	case catalog.Invalid:
+	case refusal.Invalid:
 		return connect.CodeInvalidArgument
-	case catalog.NotFound:
+	case refusal.NotFound:
 		return connect.CodeNotFound
-	case catalog.Conflict:
+	case refusal.Conflict:
 		return connect.CodeAborted
-	case catalog.Precondition:
+	case refusal.Precondition:
 		return connect.CodeFailedPrecondition
-	case catalog.Forbidden:
+	case refusal.Forbidden:
 		return connect.CodePermissionDenied
-	case catalog.Exhausted:
+	case refusal.Exhausted:
 		return connect.CodeResourceExhausted
 	}
 	return connect.CodeInternal

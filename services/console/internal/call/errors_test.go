@@ -15,12 +15,12 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/call"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -39,13 +39,13 @@ func TestEachErrorBecomesACodeAndTellsNothingOfTheInside(t *testing.T) {
 		words  string // that the caller reads
 		logged bool   // the log has the inside
 	}{
-		"a wrong field":      {err: catalog.Refuse(catalog.Invalid, "spec.path: must be a folder"), want: connect.CodeInvalidArgument, words: "spec.path: must be a folder"},
-		"nothing there":      {err: catalog.Refuse(catalog.NotFound, "no web"), want: connect.CodeNotFound, words: "no web"},
-		"another was first":  {err: catalog.Refuse(catalog.Conflict, "changed"), want: connect.CodeAborted, words: "changed"},
-		"something before":   {err: catalog.Refuse(catalog.Precondition, "first that"), want: connect.CodeFailedPrecondition, words: "first that"},
-		"not allowed":        {err: catalog.Refuse(catalog.Forbidden, "you may not"), want: connect.CodePermissionDenied, words: "you may not"},
-		"a bound":            {err: catalog.Refuse(catalog.Exhausted, "too many"), want: connect.CodeResourceExhausted, words: "too many"},
-		"a refusal within":   {err: fmt.Errorf("%s: %w", inside, catalog.Refuse(catalog.Invalid, "no")), want: connect.CodeInvalidArgument, words: "no"},
+		"a wrong field":      {err: refusal.New(refusal.Invalid, "spec.path: must be a folder"), want: connect.CodeInvalidArgument, words: "spec.path: must be a folder"},
+		"nothing there":      {err: refusal.New(refusal.NotFound, "no web"), want: connect.CodeNotFound, words: "no web"},
+		"another was first":  {err: refusal.New(refusal.Conflict, "changed"), want: connect.CodeAborted, words: "changed"},
+		"something before":   {err: refusal.New(refusal.Precondition, "first that"), want: connect.CodeFailedPrecondition, words: "first that"},
+		"not allowed":        {err: refusal.New(refusal.Forbidden, "you may not"), want: connect.CodePermissionDenied, words: "you may not"},
+		"a bound":            {err: refusal.New(refusal.Exhausted, "too many"), want: connect.CodeResourceExhausted, words: "too many"},
+		"a refusal within":   {err: fmt.Errorf("%s: %w", inside, refusal.New(refusal.Invalid, "no")), want: connect.CodeInvalidArgument, words: "no"},
 		"a wrong credential": {err: &identity.Error{Reason: identity.Unauthenticated, Message: "unknown token"}, want: connect.CodeUnauthenticated, words: "unknown token"},
 		"a login refused":    {err: &login.Refusal{Message: "not in a group"}, want: connect.CodeUnauthenticated, words: "not in a group"},
 		"no provider":        {err: fmt.Errorf("%w: %s", login.ErrAway, inside), want: connect.CodeUnavailable, words: login.ErrAway.Error(), logged: true},
@@ -94,11 +94,11 @@ func TestRefusalsHaveWhatAProgramNeeds(t *testing.T) {
 	if after := throttled.Meta().Get("Retry-After"); throttled.Code() != connect.CodeResourceExhausted || after != "2" {
 		t.Errorf("%v, to come again after %q s", throttled, after)
 	}
-	refused := fail(&catalog.Error{
-		Reason: catalog.Invalid, Message: "two are wrong", Confirmation: "word", Consequences: []string{"deletes web"},
-		Faults: []catalog.Fault{
-			{Index: 1, Ref: store.Ref{Kind: store.KindService, Name: "web"}, Err: &catalog.Error{Message: `service "web": spec.sources[0].path: must be a folder`}},
-			{Index: 2, Ref: store.Ref{Kind: store.KindCluster, Name: "edge"}, Err: &catalog.Error{Message: "no field"}},
+	refused := fail(&refusal.Error{
+		Reason: refusal.Invalid, Message: "two are wrong", Confirmation: "word", Consequences: []string{"deletes web"},
+		Faults: []refusal.Fault{
+			{Index: 1, Ref: store.Ref{Kind: store.KindService, Name: "web"}, Err: &refusal.Error{Message: `service "web": spec.sources[0].path: must be a folder`}},
+			{Index: 2, Ref: store.Ref{Kind: store.KindCluster, Name: "edge"}, Err: &refusal.Error{Message: "no field"}},
 		},
 	})
 	var got []proto.Message

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -47,7 +48,7 @@ type Applied struct {
 // Apply writes all of it or nothing.
 func (c *Catalog) Apply(ctx context.Context, by By, a Application) (out Applied, err error) {
 	if a.Prune && a.Set == "" {
-		return out, refuse(Invalid, "prune: needs the name of a set, so that nothing else is removed")
+		return out, refusal.New(refusal.Invalid, "prune: needs the name of a set, so that nothing else is removed")
 	}
 	if a.Set != "" {
 		for i := range a.Edits {
@@ -138,7 +139,7 @@ func (c *Catalog) mayDelete(ctx context.Context, by By, old ...store.Resource) e
 	}
 	for _, r := range old {
 		if sees != nil && !sees(r) {
-			return refuse(Forbidden, "resources would be deleted that you may not see: ask an administrator")
+			return refusal.New(refusal.Forbidden, "resources would be deleted that you may not see: ask an administrator")
 		}
 		if err := c.guard.MayDelete(ctx, by, r); err != nil {
 			return err
@@ -168,8 +169,8 @@ func (c *Catalog) confirm(by By, token string, stake, consequences []string, for
 	if more := len(consequences) - shownConsequences; more > 0 {
 		consequences = append(consequences[:shownConsequences-1:shownConsequences-1], fmt.Sprintf("and %d more", more+1))
 	}
-	return &Error{
-		Reason: Precondition, Message: fmt.Sprintf(format, args...) + ": confirm it",
+	return &refusal.Error{
+		Reason: refusal.Precondition, Message: fmt.Sprintf(format, args...) + ": confirm it",
 		Confirmation: c.desk.Token(by.Subject, stake), Consequences: consequences,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -92,7 +93,7 @@ func Backends() Type[BackendSpec] {
 			}
 			for i, name := range b.Spec.Projects {
 				if !dnsLabel.MatchString(name) {
-					return refuse(Invalid, "spec.projects[%d] %q: is not a name of a project", i, name)
+					return refusal.New(refusal.Invalid, "spec.projects[%d] %q: is not a name of a project", i, name)
 				}
 			}
 			return nil
@@ -114,7 +115,7 @@ func (s BackendSpec) check() error {
 				return err
 			}
 			if s.Kubernetes.Secret == "" {
-				return refuse(Invalid, "spec.kubernetes.secret: is missing: name a Secret with token (and ca.crt), or with kubeconfig")
+				return refusal.New(refusal.Invalid, "spec.kubernetes.secret: is missing: name a Secret with token (and ca.crt), or with kubeconfig")
 			}
 		}
 	case s.Vault != nil:
@@ -122,10 +123,10 @@ func (s BackendSpec) check() error {
 			return err
 		}
 	case s.Files == nil:
-		return refuse(Invalid, "spec: needs one of kubernetes, vault and files")
+		return refusal.New(refusal.Invalid, "spec: needs one of kubernetes, vault and files")
 	}
 	if s.Secret() != "" && !dnsLabel.MatchString(s.Secret()) {
-		return refuse(Invalid, "%s: %s", s.secretField(), wantSecretName)
+		return refusal.New(refusal.Invalid, "%s: %s", s.secretField(), wantSecretName)
 	}
 	return nil
 }
@@ -134,10 +135,10 @@ func (s BackendSpec) check() error {
 func checkAddress(field, text string) error {
 	at, err := url.Parse(text)
 	if err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" {
-		return refuse(Invalid, "%s: must be https://host[:port]", field)
+		return refusal.New(refusal.Invalid, "%s: must be https://host[:port]", field)
 	}
 	if at.User != nil || at.RawQuery != "" || at.Fragment != "" {
-		return refuse(Invalid, "%s: must have no user, query or fragment: put credentials into a Secret", field)
+		return refusal.New(refusal.Invalid, "%s: must have no user, query or fragment: put credentials into a Secret", field)
 	}
 	return nil
 }
@@ -175,7 +176,7 @@ func boundBackends(ctx context.Context, tx *store.Tx, by By, r store.Resource) e
 			if by.all() {
 				whose = fmt.Sprintf("projects %s only", strings.Join(backend.Spec.Projects, ", "))
 			}
-			return refuse(Precondition, "%s %q: backend %q is for configuration of %s", r.Kind, r.Name, name, whose)
+			return refusal.New(refusal.Precondition, "%s %q: backend %q is for configuration of %s", r.Kind, r.Name, name, whose)
 		}
 	}
 	return nil
@@ -214,7 +215,7 @@ func boundBackend(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 				if by.all() {
 					who = fmt.Sprintf("%s %q", kind, name)
 				}
-				return refuse(Precondition, "backend %q: spec.projects: %s names it and is of none of them: change it first", r.Name, who)
+				return refusal.New(refusal.Precondition, "backend %q: spec.projects: %s names it and is of none of them: change it first", r.Name, who)
 			}
 		}
 	}

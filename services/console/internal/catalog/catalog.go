@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/confirm"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -173,7 +174,7 @@ func (c *Catalog) GetService(ctx context.Context, name string) (Service, error) 
 // Get returns a resource as load reads it.
 func Get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, load Load[T]) (out T, err error) {
 	if !dnsLabel.MatchString(name) {
-		return out, missing(kind, name)
+		return out, refusal.Missing(kind, name)
 	}
 	var r store.Resource
 	var loaded []T
@@ -193,7 +194,7 @@ func Get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, l
 // MayView refuses a resource that there is not, or that the caller in ctx may not see.
 func (c *Catalog) MayView(ctx context.Context, ref store.Ref) error {
 	if !dnsLabel.MatchString(ref.Name) {
-		return missing(ref.Kind, ref.Name)
+		return refusal.Missing(ref.Kind, ref.Name)
 	}
 	var r store.Resource
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
@@ -227,7 +228,7 @@ func List[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, lo
 	}
 	after, err := base64.RawURLEncoding.DecodeString(page.Token)
 	if err != nil || len(after) > 0 && !dnsLabel.Match(after) {
-		return nil, "", refuse(Invalid, "page_token: is not one that a list returned")
+		return nil, "", refusal.New(refusal.Invalid, "page_token: is not one that a list returned")
 	}
 	size := page.Limit()
 	sees, err := c.guard.Sees(ctx)
@@ -290,7 +291,7 @@ func (c *Catalog) sealInto(d *store.Draft, data map[string]string, current *stor
 	data = maps.Clone(data)
 	for key, value := range data {
 		if value == "" && before[key] == "" {
-			return refuse(Invalid, "data[%q]: has no value yet: write one", key)
+			return refusal.New(refusal.Invalid, "data[%q]: has no value yet: write one", key)
 		}
 		if value == "" {
 			data[key] = before[key]
@@ -354,12 +355,12 @@ func (c *Catalog) MaskSecret(before *store.Resource, r store.Resource) (map[stri
 // AccessSecret returns the values of a secret, and says in the log who asked.
 func (c *Catalog) AccessSecret(ctx context.Context, actor, name string) (data map[string]string, revision int64, err error) {
 	if !dnsLabel.MatchString(name) {
-		return nil, 0, missing(store.KindSecret, name)
+		return nil, 0, refusal.Missing(store.KindSecret, name)
 	}
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		r, err := v.Get(ctx, store.KindSecret, name)
 		if errors.Is(err, store.ErrNotFound) {
-			return missing(store.KindSecret, name)
+			return refusal.Missing(store.KindSecret, name)
 		} else if err != nil {
 			return err
 		}
@@ -369,7 +370,8 @@ func (c *Catalog) AccessSecret(ctx context.Context, actor, name string) (data ma
 			return err
 		}
 		if named[name] == 0 {
-			return refuse(Forbidden, "secret %q: no source names it: gitcaches read the secrets of sources only", name)
+			return refusal.New(refusal.Forbidden,
+				"secret %q: no source names it: gitcaches read the secrets of sources only", name)
 		}
 		revision = r.Revision
 		data, err = c.openSecret(r)

@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -28,9 +29,9 @@ func (Declarations) Wrote(ctx context.Context, w *Write, before, after *store.Re
 	case was == is && (was == "" || was == of), of != "" && was == "" && is == of, of != "" && was == of && is == "":
 		return nil
 	case was == "":
-		return refuse(Invalid, "metadata.labels[%q]: is the console's own: leave it out", DeclaredLabel)
+		return refusal.New(refusal.Invalid, "metadata.labels[%q]: is the console's own: leave it out", DeclaredLabel)
 	case after == nil:
-		return refuse(Precondition, "%s %q comes of the folder of service %q: take it out of there", before.Kind, before.Name, was)
+		return refusal.New(refusal.Precondition, "%s %q comes of the folder of service %q: take it out of there", before.Kind, before.Name, was)
 	}
 	if before.Kind == store.KindService && maps.Equal(before.Labels, after.Labels) {
 		same, err := sameButLevers(before, after)
@@ -38,7 +39,8 @@ func (Declarations) Wrote(ctx context.Context, w *Write, before, after *store.Re
 			return err
 		}
 	}
-	return refuse(Precondition, "%s %q comes of the folder of service %q: change it there", before.Kind, before.Name, was)
+	return refusal.New(refusal.Precondition,
+		"%s %q comes of the folder of service %q: change it there", before.Kind, before.Name, was)
 }
 
 func declarer(r *store.Resource) string {
@@ -59,7 +61,7 @@ func sameDestination(before, after *store.Resource) error {
 		return err
 	}
 	if (was == nil) != (is == nil) {
-		return refuse(Precondition, "service %q: spec.catalog can't be changed: delete the service and create it anew", after.Name)
+		return refusal.New(refusal.Precondition, "service %q: spec.catalog can't be changed: delete the service and create it anew", after.Name)
 	}
 	return nil
 }
@@ -75,7 +77,7 @@ func (d Declarations) Clear(ctx context.Context, w *Write, r store.Resource) err
 		return err
 	}
 	if w.Declarer == "" && !w.By.Self() {
-		return refuse(Precondition, "service %q has declared %s, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, plural.Of(len(list), "resource"), r.Name)
+		return refusal.New(refusal.Precondition, "service %q has declared %s, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, plural.Of(len(list), "resource"), r.Name)
 	}
 	edits, err := leave(ctx, w.Tx, list, spec.keeps())
 	if err != nil {
@@ -122,7 +124,7 @@ func release(ctx context.Context, v store.View, r store.Resource) (Edit, error) 
 // caller has to have seen that.
 func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag, confirmation string) error {
 	if !dnsLabel.MatchString(name) {
-		return missing(store.KindService, name)
+		return refusal.Missing(store.KindService, name)
 	}
 	var written []Written
 	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	platform "fairlead.dev/platform/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -272,7 +273,7 @@ func (p Page) before() (int64, error) {
 	}
 	n, err := strconv.ParseInt(p.Token, 10, 64)
 	if err != nil || n <= 0 {
-		return 0, refuse(Invalid, "page_token: is not one that a list returned")
+		return 0, refusal.New(refusal.Invalid, "page_token: is not one that a list returned")
 	}
 	return n, nil
 }
@@ -386,7 +387,7 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 		return Service{}, Deployment{}, err
 	}
 	if r.ETag != "" && r.ETag != now.Meta.ETag {
-		return Service{}, Deployment{}, refuse(Conflict, "service %q was changed in the meantime: look again, then roll back", name)
+		return Service{}, Deployment{}, refusal.New(refusal.Conflict, "service %q was changed in the meantime: look again, then roll back", name)
 	}
 	to, err := c.target(ctx, now, r.Deployment)
 	if err != nil {
@@ -422,7 +423,7 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 	switch mode := now.Spec.wishes().Mode; mode {
 	case modeSuspend, modeDryRun:
 		what := map[string]string{modeSuspend: "suspended", modeDryRun: "in dry run"}[mode]
-		return l, refuse(Precondition, "service %q is %s, so nothing would be applied: `fairlead resume service %s` first, then roll back", now.Meta.Name, what, now.Meta.Name)
+		return l, refusal.New(refusal.Precondition, "service %q is %s, so nothing would be applied: `fairlead resume service %s` first, then roll back", now.Meta.Name, what, now.Meta.Name)
 	case modeHold:
 		r.Keep = true
 		if lever := p.levers.Mode; lever != nil {
@@ -468,7 +469,7 @@ func (c *Catalog) target(ctx context.Context, s Service, number int64) (Deployme
 		case number > 0 && d.Number != number:
 			continue
 		case d.Commit.Commit == "" && number > 0:
-			return d, refuse(Precondition, "service %q: of deployment %d no commit is known: choose another one", s.Meta.Name, d.Number)
+			return d, refusal.New(refusal.Precondition, "service %q: of deployment %d no commit is known: choose another one", s.Meta.Name, d.Number)
 		}
 		if number == 0 {
 			same, err := c.sameDeployed(ctx, s, d, list[0])
@@ -482,9 +483,9 @@ func (c *Catalog) target(ctx context.Context, s Service, number int64) (Deployme
 		return d, nil
 	}
 	if number > 0 {
-		return Deployment{}, refuse(NotFound, "service %q has no deployment %d: `fairlead history service %s` lists them", s.Meta.Name, number, s.Meta.Name)
+		return Deployment{}, refusal.New(refusal.NotFound, "service %q has no deployment %d: `fairlead history service %s` lists them", s.Meta.Name, number, s.Meta.Name)
 	}
-	return Deployment{}, refuse(Precondition, "service %q: no deployment before the current one was healthy with another content: name one of `fairlead history service %s`", s.Meta.Name, s.Meta.Name)
+	return Deployment{}, refusal.New(refusal.Precondition, "service %q: no deployment before the current one was healthy with another content: name one of `fairlead history service %s`", s.Meta.Name, s.Meta.Name)
 }
 
 // sameDeployed says whether two deployments have the same content. Of those that a console of an older version began, each lever made one
@@ -571,12 +572,12 @@ func (c *Catalog) specOf(ctx context.Context, s Service, d Deployment) (spec Ser
 			return err
 		}
 		if len(rows) == 0 || rows[0].UID != s.Meta.UID || rows[0].Revision != d.SpecRevision {
-			return refuse(Precondition, "service %q: its spec of deployment %d is not kept any more: choose a later one", s.Meta.Name, d.Number)
+			return refusal.New(refusal.Precondition, "service %q: its spec of deployment %d is not kept any more: choose a later one", s.Meta.Name, d.Number)
 		}
 		return json.Unmarshal(rows[0].Spec, &spec)
 	})
 	if err == nil && spec.Cluster != s.Spec.Cluster {
-		err = refuse(Precondition, "service %q: deployment %d was for cluster %q: choose one for %q", s.Meta.Name, d.Number, spec.Cluster, s.Spec.Cluster)
+		err = refusal.New(refusal.Precondition, "service %q: deployment %d was for cluster %q: choose one for %q", s.Meta.Name, d.Number, spec.Cluster, s.Spec.Cluster)
 	}
 	return spec, err
 }
@@ -601,8 +602,8 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 			continue
 		}
 		edit, err := s.unpinned()
-		if refusal, ok := errors.AsType[*Error](err); ok {
-			edit = Broken(row.Kind, row.Name, refusal) // one service that can't be written keeps no commit from the others of the source
+		if refused, ok := errors.AsType[*refusal.Error](err); ok {
+			edit = Broken(row.Kind, row.Name, refused) // one service that can't be written keeps no commit from the others of the source
 		} else if err != nil {
 			return nil, err
 		}
@@ -691,7 +692,7 @@ func (Releases) Wrote(ctx context.Context, w *Write, before, after *store.Resour
 		return err
 	}
 	if at := headOf(status.Heads, is.Ref); at != "" && at != is.UnpinAfter {
-		return refuse(Conflict, "service %q: spec.unpinAfter: the ref has moved on to %.8s: look again, then roll back or pin", after.Name, at)
+		return refusal.New(refusal.Conflict, "service %q: spec.unpinAfter: the ref has moved on to %.8s: look again, then roll back or pin", after.Name, at)
 	}
 	return nil
 }

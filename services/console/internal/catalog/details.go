@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -51,7 +52,7 @@ func (c *Catalog) meantFor(ctx context.Context, cluster, service string) (of *Se
 // Detail returns what is kept of one kind about a service; no Data: nothing.
 func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string) (ServiceDetail, error) {
 	if !dnsLabel.MatchString(name) {
-		return ServiceDetail{}, missing(store.KindService, name)
+		return ServiceDetail{}, refusal.Missing(store.KindService, name)
 	}
 	var of store.Resource
 	list, err := c.details(ctx, kind, func(ctx context.Context, v store.View) ([]store.Resource, error) {

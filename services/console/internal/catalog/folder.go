@@ -16,6 +16,7 @@ import (
 
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -64,7 +65,7 @@ type Content struct {
 	// Refusal is why it can't be read, or not all of it; empty: it can. Edits are then what can be read, so that what is wrong with them is told, too.
 	Refusal string
 	// Locate says of refusals where in the folder they are about. If not all can be read it says that, too.
-	Locate func([]Fault) string
+	Locate func([]refusal.Fault) string
 }
 
 // Answer is what a distributor does next.
@@ -77,11 +78,11 @@ type Answer struct {
 // folders are those that were refused.
 type folders struct {
 	mu     sync.Mutex // guards what follows
-	before map[string]refusal
+	before map[string]retry
 }
 
-// refusal is when a folder is tried again, and how long that was after it was refused last.
-type refusal struct {
+// retry is when a folder is tried again, and how long that was after it was refused last.
+type retry struct {
 	due   time.Time
 	after time.Duration
 }
@@ -97,12 +98,12 @@ func (f *folders) wait(d Delivered, now time.Time) time.Duration {
 func (f *folders) refused(d Delivered, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	maps.DeleteFunc(f.before, func(_ string, r refusal) bool { return now.Sub(r.due) > 2*folderRetryMost })
+	maps.DeleteFunc(f.before, func(_ string, r retry) bool { return now.Sub(r.due) > 2*folderRetryMost })
 	if f.before == nil {
-		f.before = map[string]refusal{}
+		f.before = map[string]retry{}
 	}
 	after := min(max(folderRetry, 2*f.before[d.key()].after), folderRetryMost)
-	f.before[d.key()] = refusal{now.Add(after), after}
+	f.before[d.key()] = retry{now.Add(after), after}
 	return after
 }
 
@@ -206,10 +207,10 @@ func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content,
 func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 	unread := b.content.Refusal != ""
 	if unread && len(b.content.Edits) == 0 {
-		return refuse(Invalid, "%s", b.content.Refusal)
+		return refusal.New(refusal.Invalid, "%s", b.content.Refusal)
 	}
 	if len(b.content.Edits) == 0 {
-		return refuse(Invalid, "the folder holds no resources of Fairlead: nothing is deleted for that. Delete the service if that is what is meant")
+		return refusal.New(refusal.Invalid, "the folder holds no resources of Fairlead: nothing is deleted for that. Delete the service if that is what is meant")
 	}
 	row, err := tx.Get(ctx, store.KindServiceAccount, b.service.Spec.ServiceAccount)
 	if err != nil {
@@ -220,7 +221,7 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 		return err
 	}
 	if account.Spec.Disabled {
-		return refuse(Forbidden, "service account %q is disabled: enable it, or name another one in spec.serviceAccount", row.Name)
+		return refusal.New(refusal.Forbidden, "service account %q is disabled: enable it, or name another one in spec.serviceAccount", row.Name)
 	}
 	ctx = platform.NewContext(ctx, b.by.Identity)
 	edits, said, err := b.prepare(ctx, tx)
@@ -231,7 +232,7 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 		if _, err := b.catalog.PutIn(ctx, b.write(tx), edits); err != nil && !errors.Is(err, errLate) {
 			return err
 		}
-		return refuse(Invalid, "%s", b.content.Refusal)
+		return refusal.New(refusal.Invalid, "%s", b.content.Refusal)
 	}
 	going, err := b.going(ctx, tx)
 	if err != nil {
@@ -291,11 +292,11 @@ func (b *bringing) prepare(ctx context.Context, tx *store.Tx) ([]Edit, map[int]s
 			continue
 		}
 		if err := b.mayDeclare(ctx, e, is, above); err != nil {
-			refusal, ok := errors.AsType[*Error](err)
+			refused, ok := errors.AsType[*refusal.Error](err)
 			if !ok {
 				return nil, nil, err
 			}
-			*e = Broken(e.draft.Kind, e.draft.Name, refusal)
+			*e = Broken(e.draft.Kind, e.draft.Name, refused)
 			continue
 		}
 		e.Label(DeclaredLabel, name)
@@ -341,23 +342,24 @@ func (b *bringing) current(ctx context.Context, tx *store.Tx) (map[store.Ref]sto
 func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resource, above []string) error {
 	ref, name := e.ref(), b.service.Meta.Name
 	if ref.Kind == store.KindSecret {
-		return refuse(Invalid, "a folder in Git is no place for secrets: apply it by hand, or take the values from a Backend")
+		return refusal.New(refusal.Invalid,
+			"a folder in Git is no place for secrets: apply it by hand, or take the values from a Backend")
 	}
 	if spec, ok := e.spec.(configured); ok {
 		for key, set := range spec.settings() {
 			if set.Secret {
-				return refuse(Invalid, "%s[%q].secret: a folder in Git is no place for secrets: refer to a Secret or a Backend", settingsField(ref.Kind), key)
+				return refusal.New(refusal.Invalid, "%s[%q].secret: a folder in Git is no place for secrets: refer to a Secret or a Backend", settingsField(ref.Kind), key)
 			}
 		}
 	}
 	if spec, ok := e.spec.(ServiceSpec); ok {
 		switch {
 		case ref.Name == name:
-			return refuse(Invalid, "service %q declares itself: take it out of its own folder", name)
+			return refusal.New(refusal.Invalid, "service %q declares itself: take it out of its own folder", name)
 		case slices.Contains(above, ref.Name):
-			return refuse(Invalid, "service %q comes of it: services can't declare each other in a circle", name)
+			return refusal.New(refusal.Invalid, "service %q comes of it: services can't declare each other in a circle", name)
 		case spec.Catalog && len(above)+1 >= maxNesting:
-			return refuse(Invalid, "spec.catalog: this would be nested %d deep, and %d is the most: declare it further up", len(above)+2, maxNesting)
+			return refusal.New(refusal.Invalid, "spec.catalog: this would be nested %d deep, and %d is the most: declare it further up", len(above)+2, maxNesting)
 		}
 	}
 	if err := b.inProject(e); err != nil || current == nil {
@@ -375,11 +377,11 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 	case owner == name:
 		return nil
 	case owner != "":
-		return refuse(Precondition, "%s %q is declared by service %q already: it can be in one folder only", ref.Kind, ref.Name, owner)
+		return refusal.New(refusal.Precondition, "%s %q is declared by service %q already: it can be in one folder only", ref.Kind, ref.Name, owner)
 	case current.Labels[GlobalLabel] != "":
-		return refuse(Precondition, "%s %q comes of global service %q: rename one of them", ref.Kind, ref.Name, current.Labels[GlobalLabel])
+		return refusal.New(refusal.Precondition, "%s %q comes of global service %q: rename one of them", ref.Kind, ref.Name, current.Labels[GlobalLabel])
 	case b.service.Spec.wishes().Adoption == adoptNever:
-		return refuse(Precondition, "%s %q exists already, and spec.sync.adoption of service %q is never: rename it, or let it be taken over", ref.Kind, ref.Name, name)
+		return refusal.New(refusal.Precondition, "%s %q exists already, and spec.sync.adoption of service %q is never: rename it, or let it be taken over", ref.Kind, ref.Name, name)
 	}
 	return nil
 }
@@ -399,9 +401,9 @@ func (b *bringing) inProject(e *Edit) error {
 	case err != nil:
 		return err
 	case e.draft.Kind == store.KindProject, is == "":
-		return refuse(Forbidden, "service %q is of project %q, and declares only what is of it: services, global services and configuration sets with this project", b.service.Meta.Name, project)
+		return refusal.New(refusal.Forbidden, "service %q is of project %q, and declares only what is of it: services, global services and configuration sets with this project", b.service.Meta.Name, project)
 	case is != project:
-		return refuse(Forbidden, "is of project %q: service %q is of project %q, and declares only what is of it", is, b.service.Meta.Name, project)
+		return refusal.New(refusal.Forbidden, "is of project %q: service %q is of project %q, and declares only what is of it", is, b.service.Meta.Name, project)
 	}
 	return nil
 }
@@ -531,7 +533,7 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 		r.AppliedDigest, r.AppliedCommit, r.AppliedTime = before.AppliedDigest, before.AppliedCommit, before.AppliedTime
 		r.ObjectsTotal, r.ObjectsHealthy = before.ObjectsTotal, before.ObjectsHealthy
 	}
-	refusal, isRefusal := errors.AsType[*Error](refused)
+	why, isRefusal := errors.AsType[*refusal.Error](refused)
 	switch {
 	case held:
 		r.Phase, r.Message = PhaseHeld, b.service.Spec.wishes().Reason
@@ -551,7 +553,7 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 		r.Message = fmt.Sprintf("Nothing of it was applied: writing its %s takes more than %s, in which nobody else can write. Make several services of it, of a folder each.",
 			plural.Of(len(b.content.Edits), "resource"), folderTime)
 	case isRefusal:
-		r.Phase, r.Message = PhaseFailed, "Nothing of it was applied:"+b.told(refusal)
+		r.Phase, r.Message = PhaseFailed, "Nothing of it was applied:"+b.told(why)
 	case refused != nil:
 		return r, refused
 	default:
@@ -570,13 +572,13 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 }
 
 // told is a refusal, with where in the folder it is about: behind a space, or if it is about several things each on a line of its own.
-func (b *bringing) told(refusal *Error) string {
-	text := refusal.Message
+func (b *bringing) told(why *refusal.Error) string {
+	text := why.Message
 	if unread := b.content.Refusal; unread != "" && unread != text {
 		text = unread + "\n" + text
 	}
-	if len(refusal.Faults) > 0 && b.content.Locate != nil {
-		if located := b.content.Locate(refusal.Faults); located != "" {
+	if len(why.Faults) > 0 && b.content.Locate != nil {
+		if located := b.content.Locate(why.Faults); located != "" {
 			text = located
 		}
 	}

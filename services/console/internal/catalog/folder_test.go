@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -92,8 +93,10 @@ func (h hooked) Wrote(context.Context, *Write, *store.Resource, *store.Resource)
 // open is a guard that lets everybody see and write everything. The one of the console is built on this package.
 type open struct{}
 
-func (open) MayView(context.Context, store.Resource) error                  { return nil }
-func (open) Missing(_ context.Context, ref store.Ref) error                 { return missing(ref.Kind, ref.Name) }
+func (open) MayView(context.Context, store.Resource) error { return nil }
+func (open) Missing(_ context.Context, ref store.Ref) error {
+	return refusal.Missing(ref.Kind, ref.Name)
+}
 func (open) MayTouch(context.Context, By, store.Ref, *store.Resource) error { return nil }
 func (open) MayMake(context.Context, By, store.Resource) error              { return nil }
 func (open) MayName(context.Context, By, store.Ref) error                   { return nil }

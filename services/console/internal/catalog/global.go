@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -58,10 +59,10 @@ func GlobalServices() Type[GlobalSpec] {
 		Kind: store.KindGlobalService,
 		Check: func(g *GlobalService) error {
 			if g.Spec.Template.Cluster != "" {
-				return refuse(Invalid, "spec.template.cluster %q: leave it out: each cluster that is chosen gets one", g.Spec.Template.Cluster)
+				return refusal.New(refusal.Invalid, "spec.template.cluster %q: leave it out: each cluster that is chosen gets one", g.Spec.Template.Cluster)
 			}
 			if g.Spec.Template.Catalog {
-				return refuse(Invalid, "spec.template.catalog: a folder of the catalog is for no cluster: make a service of its own for it")
+				return refusal.New(refusal.Invalid, "spec.template.catalog: a folder of the catalog is for no cluster: make a service of its own for it")
 			}
 			g.Spec.Template.TestRequest = nil // services are asked, one by one
 			if err := g.Spec.Template.validateTests(); err != nil {
@@ -100,7 +101,7 @@ func (g *GlobalSpec) check(o GlobalOverride, field string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Config)) {
 		if spec.Config[name].Secret {
-			return refuse(Invalid, "%sconfig[%q].secret: a global service keeps no secrets: put it into a configuration set that it names", field, name)
+			return refusal.New(refusal.Invalid, "%sconfig[%q].secret: a global service keeps no secrets: put it into a configuration set that it names", field, name)
 		}
 	}
 	return nil
@@ -108,8 +109,8 @@ func (g *GlobalSpec) check(o GlobalOverride, field string) error {
 
 // atTemplate says of what is wrong with the spec of a service where it is written.
 func atTemplate(err error, field string) error {
-	if refusal, ok := errors.AsType[*Error](err); ok {
-		return refuse(refusal.Reason, "%s%s", field, strings.TrimPrefix(refusal.Message, "spec."))
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return refusal.New(refused.Reason, "%s%s", field, strings.TrimPrefix(refused.Message, "spec."))
 	}
 	return err
 }
@@ -217,9 +218,9 @@ func ownedByGlobal(before, after *store.Resource) error {
 	case owner == "":
 		return nil
 	case before == nil || before.Labels[GlobalLabel] == "":
-		return refuse(Invalid, "metadata.labels[%q]: is the console's own: leave it out", GlobalLabel)
+		return refusal.New(refusal.Invalid, "metadata.labels[%q]: is the console's own: leave it out", GlobalLabel)
 	case after == nil:
-		return refuse(Precondition, "service %q comes of global service %q: change which clusters that chooses", before.Name, owner)
+		return refusal.New(refusal.Precondition, "service %q comes of global service %q: change which clusters that chooses", before.Name, owner)
 	}
 	was, errWas := FilesOf(*before)
 	is, errIs := FilesOf(*after)
@@ -230,7 +231,8 @@ func ownedByGlobal(before, after *store.Resource) error {
 	if maps.Equal(before.Labels, after.Labels) && sameFiles(was, is) {
 		return nil
 	}
-	return refuse(Precondition, "service %q comes of global service %q: change that, or its overrides", before.Name, owner)
+	return refusal.New(refusal.Precondition,
+		"service %q comes of global service %q: change that, or its overrides", before.Name, owner)
 }
 
 // clusterWrote brings the services of one cluster in line.
@@ -432,7 +434,7 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 	for _, p := range planned {
 		switch {
 		case p.Problem != "":
-			return refuse(Precondition, "global service %q: %s", global.Meta.Name, p.Problem)
+			return refusal.New(refusal.Precondition, "global service %q: %s", global.Meta.Name, p.Problem)
 		case p.Action == PlanDelete:
 			leaving = append(leaving, p)
 		case p.Action != PlanKeep:
@@ -731,7 +733,7 @@ func (c *Catalog) heldStake(ctx context.Context, v store.View, row store.Resourc
 // ConfirmGlobal lets go what the guard held back.
 func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation string) error {
 	if !dnsLabel.MatchString(name) {
-		return missing(store.KindGlobalService, name)
+		return refusal.Missing(store.KindGlobalService, name)
 	}
 	return c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
 		row, err := globalRow(ctx, tx, name)
@@ -743,10 +745,11 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 			return err
 		}
 		if len(held) == 0 {
-			return refuse(Precondition, "global service %q: nothing is held back", name)
+			return refusal.New(refusal.Precondition, "global service %q: nothing is held back", name)
 		}
 		if !c.desk.Holds(confirmation, by.Subject, stake) {
-			return refuse(Precondition, "global service %q: what is held back is something else by now: preview again", name)
+			return refusal.New(refusal.Precondition,
+				"global service %q: what is held back is something else by now: preview again", name)
 		}
 		edits := make([]Edit, len(held))
 		for i, r := range held {
@@ -765,7 +768,7 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 func globalRow(ctx context.Context, tx *store.Tx, name string) (store.Resource, error) {
 	row, err := tx.Get(ctx, store.KindGlobalService, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return row, missing(store.KindGlobalService, name)
+		return row, refusal.Missing(store.KindGlobalService, name)
 	}
 	return row, err
 }
@@ -774,7 +777,7 @@ func globalRow(ctx context.Context, tx *store.Tx, name string) (store.Resource, 
 // seen that.
 func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmation string) error {
 	if !dnsLabel.MatchString(name) {
-		return missing(store.KindGlobalService, name)
+		return refusal.Missing(store.KindGlobalService, name)
 	}
 	var written []Written
 	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/access"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -46,7 +47,7 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 	name := func(kind store.Kind, field string, names ...string) error {
 		for _, n := range names {
 			if !dnsLabel.MatchString(n) {
-				return refuse(Invalid, "%s: %q is not a name of a %s", field, n, kind)
+				return refusal.New(refusal.Invalid, "%s: %q is not a name of a %s", field, n, kind)
 			}
 			refs = append(refs, RefTo(kind, n, field))
 		}
@@ -57,8 +58,8 @@ func (g *Grant) Draft(want Expectation) (Edit, error) {
 	if !access.IsBuiltin(g.Spec.Role) {
 		err = errors.Join(err, name(store.KindRole, "spec.role", g.Spec.Role))
 	}
-	if refusal, ok := errors.AsType[*Error](err); ok {
-		return Edit{}, refusal // the first of them
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return Edit{}, refused // the first of them
 	}
 	slices.SortFunc(refs, func(a, b Reference) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"unicode"
 
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // ClaimSource gives the next epoch of a source to owner, and to nobody else ever.
 func (c *Catalog) ClaimSource(ctx context.Context, actor, name, uid, owner string) (status SourceStatus, err error) {
 	if strings.ContainsFunc(owner, unicode.IsControl) {
-		return SourceStatus{}, refuse(Invalid, "owner: must not hold control characters")
+		return SourceStatus{}, refusal.New(refusal.Invalid, "owner: must not hold control characters")
 	}
 	err = c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		source, err := sourceOf(ctx, tx, name, uid)
@@ -62,7 +63,7 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 			return err
 		}
 		if p.Epoch != before.Epoch {
-			return refuse(Conflict, "source %q: epoch %d is not the current one, which is %d of %s: step down", name, p.Epoch, before.Epoch, before.Owner)
+			return refusal.New(refusal.Conflict, "source %q: epoch %d is not the current one, which is %d of %s: step down", name, p.Epoch, before.Epoch, before.Owner)
 		}
 		after, changed := c.merge(before, p)
 		if changed {
@@ -96,16 +97,17 @@ func (c *Catalog) publish(ctx context.Context, tx *store.Tx, actor string, sourc
 // sourceOf returns the source that a fetcher means: one that was deleted and created again is another.
 func sourceOf(ctx context.Context, tx *store.Tx, name, uid string) (store.Resource, error) {
 	if !dnsLabel.MatchString(name) {
-		return store.Resource{}, missing(store.KindSource, name)
+		return store.Resource{}, refusal.Missing(store.KindSource, name)
 	}
 	source, err := tx.Get(ctx, store.KindSource, name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return store.Resource{}, missing(store.KindSource, name)
+		return store.Resource{}, refusal.Missing(store.KindSource, name)
 	case err != nil:
 		return store.Resource{}, err
 	case source.UID != uid:
-		return store.Resource{}, refuse(NotFound, "source %q was deleted and created again: forget the old one", name)
+		return store.Resource{}, refusal.New(refusal.NotFound,
+			"source %q was deleted and created again: forget the old one", name)
 	}
 	return source, nil
 }

@@ -18,12 +18,13 @@ import (
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/keyless"
 	"fairlead.dev/platform/notation"
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 func (v Verification) validate() error {
 	for i, key := range v.Keys {
 		if err := checkKey(key); err != nil {
-			return refuse(Invalid, "spec.git.verification.keys[%d]: %s", i, err)
+			return refusal.New(refusal.Invalid, "spec.git.verification.keys[%d]: %s", i, err)
 		}
 	}
 	return nil
@@ -35,7 +36,7 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 		return nil
 	}
 	if !slices.Contains(fit, v.Provider) {
-		return refuse(Invalid, "%s.provider: is %q, and for this url it is %s", field, v.Provider, oneOf(fit))
+		return refusal.New(refusal.Invalid, "%s.provider: is %q, and for this url it is %s", field, v.Provider, oneOf(fit))
 	}
 	if len(v.Signers) > 0 || v.TrustedRoot != "" {
 		return v.validateKeyless(field)
@@ -44,10 +45,10 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 		return v.validateNotation(field)
 	}
 	if len(v.Certificates)+len(v.Identities) > 0 {
-		return refuse(Invalid, "%s: certificates and trustedIdentities are for notation only. Remove them, or choose notation", field)
+		return refusal.New(refusal.Invalid, "%s: certificates and trustedIdentities are for notation only. Remove them, or choose notation", field)
 	}
 	if len(v.Keys) == 0 {
-		return refuse(Invalid, "%s.keys: name at least one public key", field)
+		return refusal.New(refusal.Invalid, "%s.keys: name at least one public key", field)
 	}
 	check := checkPublicKey
 	if v.Provider == VerifyProvenance {
@@ -55,17 +56,18 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 	}
 	for i, key := range v.Keys {
 		if err := check(strings.TrimSpace(key)); err != nil {
-			return refuse(Invalid, "%s.keys[%d]: %s", field, i, err)
+			return refusal.New(refusal.Invalid, "%s.keys[%d]: %s", field, i, err)
 		}
 	}
 	if v.Repository == "" {
 		return nil
 	}
 	if v.Provider != VerifyCosign {
-		return refuse(Invalid, "%s.repository: is for cosign only. Remove it", field)
+		return refusal.New(refusal.Invalid, "%s.repository: is for cosign only. Remove it", field)
 	}
 	if u, err := giturl.ParseRegistry("oci://" + v.Repository); err != nil || u.Host+u.Path != v.Repository {
-		return refuse(Invalid, "%s.repository: write it as host/path, such as registry.example.com/team/shop", field)
+		return refusal.New(refusal.Invalid,
+			"%s.repository: write it as host/path, such as registry.example.com/team/shop", field)
 	}
 	return nil
 }
@@ -74,21 +76,21 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 func (v *Verify) validateKeyless(field string) error {
 	switch {
 	case v.Provider != VerifyCosign:
-		return refuse(Invalid, "%s: matchOIDCIdentity and trustedRoot are for cosign only. Remove them, or choose cosign", field)
+		return refusal.New(refusal.Invalid, "%s: matchOIDCIdentity and trustedRoot are for cosign only. Remove them, or choose cosign", field)
 	case len(v.Keys)+len(v.Certificates)+len(v.Identities) > 0 || v.Repository != "":
-		return refuse(Invalid, "%s: matchOIDCIdentity and trustedRoot do not go together with keys, repository, certificates and trustedIdentities. Remove the ones or the others", field)
+		return refusal.New(refusal.Invalid, "%s: matchOIDCIdentity and trustedRoot do not go together with keys, repository, certificates and trustedIdentities. Remove the ones or the others", field)
 	case len(v.Signers) == 0:
-		return refuse(Invalid, "%s.matchOIDCIdentity: name who may sign, by issuer and subject", field)
+		return refusal.New(refusal.Invalid, "%s.matchOIDCIdentity: name who may sign, by issuer and subject", field)
 	case v.TrustedRoot == "":
-		return refuse(Invalid, "%s.trustedRoot: write what trusted_root.json of your Sigstore holds", field)
+		return refusal.New(refusal.Invalid, "%s.trustedRoot: write what trusted_root.json of your Sigstore holds", field)
 	}
 	for i, is := range v.Signers {
 		if _, err := keyless.ParseIdentity(is.Issuer, is.Subject); err != nil {
-			return refuse(Invalid, "%s.matchOIDCIdentity[%d]: %s", field, i, err)
+			return refusal.New(refusal.Invalid, "%s.matchOIDCIdentity[%d]: %s", field, i, err)
 		}
 	}
 	if _, err := keyless.ParseRoot(v.TrustedRoot); err != nil {
-		return refuse(Invalid, "%s.trustedRoot: %s", field, err)
+		return refusal.New(refusal.Invalid, "%s.trustedRoot: %s", field, err)
 	}
 	return nil
 }
@@ -97,20 +99,21 @@ func (v *Verify) validateKeyless(field string) error {
 func (v *Verify) validateNotation(field string) error {
 	switch {
 	case len(v.Keys) > 0 || v.Repository != "":
-		return refuse(Invalid, "%s: keys and repository are not for notation. Write certificates and trustedIdentities", field)
+		return refusal.New(refusal.Invalid, "%s: keys and repository are not for notation. Write certificates and trustedIdentities", field)
 	case len(v.Certificates) == 0:
-		return refuse(Invalid, "%s.certificates: name at least one certificate of an authority", field)
+		return refusal.New(refusal.Invalid, "%s.certificates: name at least one certificate of an authority", field)
 	case len(v.Identities) == 0:
-		return refuse(Invalid, "%s.trustedIdentities: name who may sign, or write * for all whom the authorities know", field)
+		return refusal.New(refusal.Invalid,
+			"%s.trustedIdentities: name who may sign, or write * for all whom the authorities know", field)
 	}
 	for i, text := range v.Certificates {
 		if _, err := notation.ParseCertificate(strings.TrimSpace(text)); err != nil {
-			return refuse(Invalid, "%s.certificates[%d]: %s", field, i, err)
+			return refusal.New(refusal.Invalid, "%s.certificates[%d]: %s", field, i, err)
 		}
 	}
 	for i, text := range v.Identities {
 		if _, err := notation.ParseIdentity(text); err != nil {
-			return refuse(Invalid, "%s.trustedIdentities[%d]: %s", field, i, err)
+			return refusal.New(refusal.Invalid, "%s.trustedIdentities[%d]: %s", field, i, err)
 		}
 	}
 	return nil

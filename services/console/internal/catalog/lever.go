@@ -14,6 +14,7 @@ import (
 
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -51,7 +52,7 @@ func (c *Catalog) pull(ctx context.Context, by By, name, action string, change f
 			return Service{}, err
 		}
 		out, _, err := PutOne(ctx, c, by, e, c.Services)
-		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
+		if refusal.Is(err, refusal.Conflict) && attempt < leverAttempts {
 			continue
 		}
 		return out, err
@@ -88,7 +89,7 @@ func (c *Catalog) pulledBy(by By, l Lever, before *Lever) *Lever {
 // checkUntil refuses an end that is over already.
 func (c *Catalog) checkUntil(until time.Time) error {
 	if !until.IsZero() && !until.After(c.now()) {
-		return refuse(Invalid, "until: %s is over: name a time to come", until.UTC().Format(time.RFC3339))
+		return refusal.New(refusal.Invalid, "until: %s is over: name a time to come", until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (c *Catalog) named(ctx context.Context, name string, r SyncRequest) error {
 	if err != nil || missing == "" {
 		return err
 	}
-	return refuse(Precondition, "service %q has no object %s, neither applied nor waiting (hooks can't be named): `fairlead tree service %s` and `fairlead diff service %s` show what it has", name, missing, name, name)
+	return refusal.New(refusal.Precondition, "service %q has no object %s, neither applied nor waiting (hooks can't be named): `fairlead tree service %s` and `fairlead diff service %s` show what it has", name, missing, name, name)
 }
 
 // ConfirmPrune lets a removal go on that a guard stopped.
@@ -221,16 +222,16 @@ func (c *Catalog) headNow(ctx context.Context, s *Service) (string, error) {
 		return head.Revision.Commit, nil
 	}
 	ref, next := cmp.Or(platform.ShowRef(s.Spec.Ref), "HEAD"), "`fairlead trace service "+s.Meta.Name+"` says why"
-	return "", refuse(Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
+	return "", refusal.New(refusal.Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
 }
 
 // Guarded is an error unless the cluster's report has the guard with this id.
 func (s *Service) Guarded(id string) error {
 	switch r := s.Status.Cluster.Report; {
 	case r == nil || r.Guard == nil:
-		return refuse(Precondition, "service %q: nothing is to be confirmed any more", s.Meta.Name)
+		return refusal.New(refusal.Precondition, "service %q: nothing is to be confirmed any more", s.Meta.Name)
 	case r.Guard.ID != id:
-		return refuse(Precondition, "service %q: %s would be removed now, which is not what guard %q is about: look at them, and confirm %s",
+		return refusal.New(refusal.Precondition, "service %q: %s would be removed now, which is not what guard %q is about: look at them, and confirm %s",
 			s.Meta.Name, plural.Part(r.Guard.Removing, r.Guard.ObjectsTotal, "object"), id, r.Guard.ID)
 	}
 	return nil
@@ -369,14 +370,14 @@ func (Dependencies) Wrote(ctx context.Context, w *Write, _, after *store.Resourc
 	for _, name := range names {
 		r, ok := found[name]
 		if !ok {
-			return refuse(Precondition, "service %q: spec.sync.dependsOn: service %q does not exist: create it first", after.Name, name)
+			return refusal.New(refusal.Precondition, "service %q: spec.sync.dependsOn: service %q does not exist: create it first", after.Name, name)
 		}
 		var of ServiceSpec
 		if err := decode(r, &of); err != nil {
 			return err
 		}
 		if of.Cluster != spec.Cluster {
-			return refuse(Precondition, "service %q: spec.sync.dependsOn: service %q is for cluster %q, and this one for %q: only services of one cluster can wait for each other",
+			return refusal.New(refusal.Precondition, "service %q: spec.sync.dependsOn: service %q is for cluster %q, and this one for %q: only services of one cluster can wait for each other",
 				after.Name, name, of.Cluster, spec.Cluster)
 		}
 	}
@@ -418,8 +419,8 @@ func (Dependencies) WroteAll(ctx context.Context, tx *store.Tx, written []Writte
 	begin := slices.IndexFunc(circle, func(name string) bool { return slices.Contains(from, name) })
 	circle = append(slices.Clone(circle[begin:]), circle[:begin+1]...)
 	ref := store.Ref{Kind: store.KindService, Name: circle[0]}
-	refusal := &Error{Reason: Precondition, Message: fmt.Sprintf("service %q: spec.sync.dependsOn: it would wait for itself: %s. Take one of these out", ref.Name, strings.Join(circle, " -> "))}
-	return together([]Fault{{Index: slices.Index(from, ref.Name), Ref: ref, Err: refusal}})
+	circular := &refusal.Error{Reason: refusal.Precondition, Message: fmt.Sprintf("service %q: spec.sync.dependsOn: it would wait for itself: %s. Take one of these out", ref.Name, strings.Join(circle, " -> "))}
+	return refusal.Together([]refusal.Fault{{Index: slices.Index(from, ref.Name), Ref: ref, Err: circular}})
 }
 
 // waitsOf notes what a service waits for.

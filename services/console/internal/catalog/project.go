@@ -10,6 +10,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/accounts"
 	"fairlead.dev/platform/wildcard"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -71,12 +72,14 @@ func Projects() Type[ProjectSpec] {
 	return Type[ProjectSpec]{Kind: store.KindProject, Check: func(p *Project) error {
 		for i, pattern := range p.Spec.Sources {
 			if !dnsLabel.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
-				return refuse(Invalid, "spec.sources[%d] %q: must be a name, in which * stands for any text", i, pattern)
+				return refusal.New(refusal.Invalid,
+					"spec.sources[%d] %q: must be a name, in which * stands for any text", i, pattern)
 			}
 		}
 		for i, pattern := range p.Spec.Namespaces {
 			if !dnsLabel.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
-				return refuse(Invalid, "spec.namespaces[%d] %q: must be a namespace, in which * stands for any text", i, pattern)
+				return refusal.New(refusal.Invalid,
+					"spec.namespaces[%d] %q: must be a namespace, in which * stands for any text", i, pattern)
 			}
 		}
 		if err := checkKinds("spec.kinds", p.Spec.Kinds); err != nil {
@@ -87,7 +90,7 @@ func Projects() Type[ProjectSpec] {
 		}
 		for i, pattern := range p.Spec.Accounts {
 			if !accountName.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
-				return refuse(Invalid, "spec.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
+				return refusal.New(refusal.Invalid, "spec.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
 			}
 		}
 		if err := p.Spec.Windows.check("windows"); err != nil {
@@ -100,7 +103,7 @@ func Projects() Type[ProjectSpec] {
 func checkKinds(field string, patterns []string) error {
 	for i, pattern := range patterns {
 		if !kindPattern.MatchString(pattern) {
-			return refuse(Invalid, "%s[%d] %q: must be a kind with its group, as Deployment.apps or ConfigMap, in which * stands for any text", field, i, pattern)
+			return refusal.New(refusal.Invalid, "%s[%d] %q: must be a kind with its group, as Deployment.apps or ConfigMap, in which * stands for any text", field, i, pattern)
 		}
 	}
 	return nil
@@ -163,7 +166,7 @@ func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 		}
 	}
 	if field, why := project.Spec.refuses(spec, cluster.Labels); why != "" {
-		return refuse(Precondition, "service %q: spec.%s: project %q does not allow %s: take another, or have the project changed", r.Name, field, spec.Project, why)
+		return refusal.New(refusal.Precondition, "service %q: spec.%s: project %q does not allow %s: take another, or have the project changed", r.Name, field, spec.Project, why)
 	}
 	return nil
 }
@@ -187,7 +190,7 @@ func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec Se
 			if by.all() {
 				whose = fmt.Sprintf("project %q", set.Spec.Project)
 			}
-			return refuse(Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of %s: take it out, or put the service there", service, i, name, whose)
+			return refusal.New(refusal.Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of %s: take it out, or put the service there", service, i, name, whose)
 		}
 	}
 	return nil
@@ -217,7 +220,7 @@ func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error 
 			if by.all() {
 				who = fmt.Sprintf("service %q", name)
 			}
-			return refuse(Precondition, "configset %q: spec.project: %s names it and is not of project %q: change it first", r.Name, who, set.Spec.Project)
+			return refusal.New(refusal.Precondition, "configset %q: spec.project: %s names it and is not of project %q: change it first", r.Name, who, set.Spec.Project)
 		}
 	}
 	return nil
@@ -295,5 +298,5 @@ func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	if n := len(broken) - len(shown); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	return refuse(Precondition, "project %q has services that it would not allow any more: %s%s. Change or move them first", r.Name, strings.Join(shown, ", "), more)
+	return refusal.New(refusal.Precondition, "project %q has services that it would not allow any more: %s%s. Change or move them first", r.Name, strings.Join(shown, ", "), more)
 }

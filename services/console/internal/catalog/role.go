@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fairlead.dev/platform/access"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -26,11 +27,11 @@ type RoleRule struct {
 func Roles() Type[RoleSpec] {
 	return Type[RoleSpec]{Kind: store.KindRole, Check: func(r *Role) error {
 		if access.IsBuiltin(r.Meta.Name) {
-			return refuse(Invalid, "role %q is always there and can't be changed: choose another name", r.Meta.Name)
+			return refusal.New(refusal.Invalid, "role %q is always there and can't be changed: choose another name", r.Meta.Name)
 		}
 		for i, rule := range r.Spec.Rules {
 			if err := access.CheckRule(rule.Verbs, rule.Kinds); err != nil {
-				return refuse(Invalid, "spec.rules[%d].kinds: %v", i, err)
+				return refusal.New(refusal.Invalid, "spec.rules[%d].kinds: %v", i, err)
 			}
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -56,18 +57,18 @@ func (s Settings) check(field string) error {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		at := fmt.Sprintf("spec.%s[%q]", field, name)
 		if IsFact(name) {
-			return refuse(Invalid, "%s: ${%s} is known already: choose another name", at, name)
+			return refusal.New(refusal.Invalid, "%s: ${%s} is known already: choose another name", at, name)
 		}
 		set := s[name]
 		if set.JSON != nil {
 			var value any
 			if err := json.Unmarshal([]byte(*set.JSON), &value); err != nil {
-				return refuse(Invalid, "%s.json: is not JSON", at) // the decoder would quote it
+				return refusal.New(refusal.Invalid, "%s.json: is not JSON", at) // the decoder would quote it
 			}
 			switch value.(type) {
 			case map[string]any, []any:
 			default:
-				return refuse(Invalid, "%s.json: must be an object or a list; use text, number or flag", at)
+				return refusal.New(refusal.Invalid, "%s.json: must be an object or a list; use text, number or flag", at)
 			}
 		}
 		if set.Ref != nil {
@@ -93,15 +94,15 @@ func checkPlace(at, backend, path string, plain bool) error {
 	switch {
 	case backend != "":
 		if !dnsLabel.MatchString(backend) {
-			return refuse(Invalid, "%s.backend %q: is not a name of a backend", at, backend)
+			return refusal.New(refusal.Invalid, "%s.backend %q: is not a name of a backend", at, backend)
 		}
 		if strings.ContainsFunc(path, unicode.IsControl) {
-			return refuse(Invalid, "%s.path %q: has characters that no path has", at, path)
+			return refusal.New(refusal.Invalid, "%s.path %q: has characters that no path has", at, path)
 		}
 	case !dnsLabel.MatchString(path):
-		return refuse(Invalid, "%s.path: %s", at, wantSecretName)
+		return refusal.New(refusal.Invalid, "%s.path: %s", at, wantSecretName)
 	case plain:
-		return refuse(Invalid, "%s.plain: the values of Secrets are never shown: leave it out", at)
+		return refusal.New(refusal.Invalid, "%s.plain: the values of Secrets are never shown: leave it out", at)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (c *Catalog) sealSettings(d *store.Draft, settings Settings, current *store
 		}
 		if values[name] = s.write; s.write == "" {
 			if values[name] = before[name]; values[name] == "" {
-				return refuse(Invalid, "%s %q: %s[%q].secret: has no value yet: write one", d.Kind, d.Name, settingsField(d.Kind), name)
+				return refusal.New(refusal.Invalid, "%s %q: %s[%q].secret: has no value yet: write one", d.Kind, d.Name, settingsField(d.Kind), name)
 			}
 		}
 	}
@@ -260,7 +261,7 @@ func ConfigSets() Type[ConfigSetSpec] {
 		Kind: store.KindConfigSet,
 		Check: func(s *ConfigSet) error {
 			if s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project) {
-				return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
+				return refusal.New(refusal.Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
 			}
 			for i, at := range s.Spec.Imports {
 				if err := checkPlace(fmt.Sprintf("spec.imports[%d]", i), at.Backend, at.Path, at.Plain); err != nil {

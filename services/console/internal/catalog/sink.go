@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -188,14 +189,15 @@ func Sinks() Type[SinkSpec] {
 		Kind: store.KindSink,
 		Check: func(s *Sink) error {
 			if s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project) {
-				return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
+				return refusal.New(refusal.Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
 			}
 			if s.Spec.Project != "" && len(s.Spec.Projects) > 0 {
-				return refuse(Invalid, "spec.projects: leave it out: the sink has events of spec.project %q only", s.Spec.Project)
+				return refusal.New(refusal.Invalid,
+					"spec.projects: leave it out: the sink has events of spec.project %q only", s.Spec.Project)
 			}
 			for name, c := range s.Spec.Credentials {
 				if c.Ref != nil && !dnsLabel.MatchString(c.Ref.Path) {
-					return refuse(Invalid, "spec.%s.%s.ref.path: %s", s.Spec.Kind(), name, wantSecretName)
+					return refusal.New(refusal.Invalid, "spec.%s.%s.ref.path: %s", s.Spec.Kind(), name, wantSecretName)
 				}
 			}
 			return nil
@@ -230,9 +232,10 @@ func (c *Catalog) sealCredentials(d *store.Draft, is SinkSpec, current *store.Re
 		}
 		switch {
 		case is.Kind() != was.Kind() || !was.Credentials[name].Secret:
-			return refuse(Invalid, "%s.%s.secret: has no value: write it once", at, name)
+			return refusal.New(refusal.Invalid, "%s.%s.secret: has no value: write it once", at, name)
 		case is.target() != was.target():
-			return refuse(Invalid, "%s.%s.secret: write it again: it would be for another receiver than before", at, name)
+			return refusal.New(refusal.Invalid,
+				"%s.%s.secret: write it again: it would be for another receiver than before", at, name)
 		}
 	}
 	return c.sealSettings(d, is.Credentials, current)
@@ -278,7 +281,7 @@ func (c *Catalog) CredentialsOf(r store.Resource, named func(secret string) (sto
 		}
 		value, ok := secret[s.Ref.Key]
 		if !ok {
-			return nil, refuse(Precondition, "secret %q has no key %q: it has %s", s.Ref.Path, s.Ref.Key, strings.Join(slices.Sorted(maps.Keys(secret)), ", "))
+			return nil, refusal.New(refusal.Precondition, "secret %q has no key %q: it has %s", s.Ref.Path, s.Ref.Key, strings.Join(slices.Sorted(maps.Keys(secret)), ", "))
 		}
 		out[name] = value
 	}

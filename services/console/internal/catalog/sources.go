@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	platform "fairlead.dev/platform/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 // maxValuesFile bounds the path of a values file of another source.
@@ -17,10 +18,10 @@ const maxValuesFile = 250
 // validateSources checks several sources, and brings their paths into the stored form.
 func (s *ServiceSpec) validateSources() error {
 	if s.Path != "" || len(s.Include)+len(s.Ignore) > 0 || !platform.IsCombination(s.Ref) {
-		return refuse(Invalid, "spec.sources: ref, path, include and ignore belong to each of the sources: leave them out beside sources")
+		return refusal.New(refusal.Invalid, "spec.sources: ref, path, include and ignore belong to each of the sources: leave them out beside sources")
 	}
 	if s.Catalog {
-		return refuse(Invalid, "spec.sources: a service with spec.catalog has one source: write spec.source")
+		return refusal.New(refusal.Invalid, "spec.sources: a service with spec.catalog has one source: write spec.source")
 	}
 	names := map[string]int{}
 	for i := range s.Sources {
@@ -29,7 +30,7 @@ func (s *ServiceSpec) validateSources() error {
 			return err
 		}
 		if before, twice := names[is.Name]; twice {
-			return refuse(Invalid, "spec.%s.name %q: is that of sources[%d], too: each source has a name of its own, which is its folder", field, is.Name, before)
+			return refusal.New(refusal.Invalid, "spec.%s.name %q: is that of sources[%d], too: each source has a name of its own, which is its folder", field, is.Name, before)
 		}
 		names[is.Name] = i
 	}
@@ -38,10 +39,10 @@ func (s *ServiceSpec) validateSources() error {
 
 func (s *ServiceSource) validate(field string) (err error) {
 	if !dnsLabel.MatchString(s.Name) {
-		return refuse(Invalid, "spec.%s.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", field, s.Name)
+		return refusal.New(refusal.Invalid, "spec.%s.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", field, s.Name)
 	}
 	if !dnsLabel.MatchString(s.Source) {
-		return refuse(Invalid, "spec.%s.source %q: is not a name of a source", field, s.Source)
+		return refusal.New(refusal.Invalid, "spec.%s.source %q: is not a name of a source", field, s.Source)
 	}
 	if s.Path, err = cleanFolder(field+".path", s.Path); err != nil {
 		return err
@@ -53,8 +54,8 @@ func (s *ServiceSource) validate(field string) (err error) {
 		return err
 	}
 	err = validateRef(s.Ref)
-	if refusal, ok := errors.AsType[*Error](err); ok {
-		return refuse(refusal.Reason, "spec.%s.%s", field, strings.TrimPrefix(refusal.Message, "spec."))
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return refusal.New(refused.Reason, "spec.%s.%s", field, strings.TrimPrefix(refused.Message, "spec."))
 	}
 	return err
 }
@@ -72,12 +73,12 @@ func (s *ServiceSpec) validateBuilt(names map[string]int) error {
 	var is built
 	if s.Render != nil {
 		if err := json.Unmarshal(s.Render, &is); err != nil {
-			return refuse(Invalid, "spec.render: %s", err)
+			return refusal.New(refusal.Invalid, "spec.render: %s", err)
 		}
 	}
 	if first, _, _ := strings.Cut(path.Clean(is.Path), "/"); is.Path != "" && first != "." {
 		if _, known := names[first]; !known {
-			return refuse(Invalid, "spec.render.path %q: must begin with the name of one of spec.sources, or be \".\" for all of them", is.Path)
+			return refusal.New(refusal.Invalid, "spec.render.path %q: must begin with the name of one of spec.sources, or be \".\" for all of them", is.Path)
 		}
 	}
 	files := map[string]bool{}
@@ -88,17 +89,17 @@ func (s *ServiceSpec) validateBuilt(names map[string]int) error {
 		}
 		field := fmt.Sprintf("spec.render.helm.valuesFiles[%d] %q", i, file)
 		if _, known := names[at]; !known {
-			return refuse(Invalid, "%s: none of spec.sources has the name %q: write $NAME/FILE", field, at)
+			return refusal.New(refusal.Invalid, "%s: none of spec.sources has the name %q: write $NAME/FILE", field, at)
 		}
 		if clean := path.Clean(within); within == "" || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") || path.IsAbs(clean) ||
 			strings.ContainsFunc(within, unicode.IsControl) || len(within) > maxValuesFile {
-			return refuse(Invalid, "%s: must be a file below the root of the repository, as $NAME/FILE, of at most %d letters", field, maxValuesFile)
+			return refusal.New(refusal.Invalid, "%s: must be a file below the root of the repository, as $NAME/FILE, of at most %d letters", field, maxValuesFile)
 		}
 		files[at] = true
 	}
 	first := s.Sources[0]
 	if is.Path == "" && files[first.Name] && first.Path == "" && len(first.Include)+len(first.Ignore) == 0 {
-		return refuse(Invalid, "spec.sources[0] %q: has values files only, and the first source is built: put the chart first, or name the folder in render.path", first.Name)
+		return refusal.New(refusal.Invalid, "spec.sources[0] %q: has values files only, and the first source is built: put the chart first, or name the folder in render.path", first.Name)
 	}
 	return nil
 }

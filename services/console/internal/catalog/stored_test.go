@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -123,7 +124,7 @@ func (o *old) storedService(t *testing.T, name string, spec catalog.ServiceSpec)
 func wantNoNamespaceMade(t *testing.T, err error) {
 	t.Helper()
 	const field = "spec.sync.createNamespace"
-	if refusal, ok := errors.AsType[*catalog.Error](err); !ok || !strings.Contains(refusal.Message, field) {
+	if refused, ok := errors.AsType[*refusal.Error](err); !ok || !strings.Contains(refused.Message, field) {
 		t.Errorf("got %v, want a refusal of %s", err, field)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/cron"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -129,7 +130,7 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 		}
 		e.requests = true
 		out, _, err := PutOne(ctx, c, by, e, c.Services)
-		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
+		if refusal.Is(err, refusal.Conflict) && attempt < leverAttempts {
 			continue
 		}
 		return out, err
@@ -141,11 +142,12 @@ func (s *Service) testable() error {
 	name := s.Meta.Name
 	switch r := s.Status.Cluster.Report; {
 	case s.Spec.Catalog:
-		return refuse(Precondition, "service %q has no tests: its folder goes to the catalog, not to a cluster", name)
+		return refusal.New(refusal.Precondition,
+			"service %q has no tests: its folder goes to the catalog, not to a cluster", name)
 	case s.Spec.wishes().Mode == modeSuspend:
-		return refuse(Precondition, "service %q is suspended, so its tests can't run either: `fairlead resume service %s` ends that", name, name)
+		return refusal.New(refusal.Precondition, "service %q is suspended, so its tests can't run either: `fairlead resume service %s` ends that", name, name)
 	case r == nil || r.AppliedDigest == "":
-		return refuse(Precondition, "service %q has nothing applied in cluster %q that could be tested: `fairlead trace service %s` says why", name, s.Spec.Cluster, name)
+		return refusal.New(refusal.Precondition, "service %q has nothing applied in cluster %q that could be tested: `fairlead trace service %s` says why", name, s.Spec.Cluster, name)
 	}
 	return nil
 }
@@ -172,7 +174,7 @@ func (c *Catalog) runsTests(ctx context.Context, s Service) error {
 		return err
 	}
 	if agent.Version != "" && !agent.Tests {
-		return refuse(Precondition, "the agent of cluster %q, version %s, can't run tests: upgrade the agent, and ask again", s.Spec.Cluster, agent.Version)
+		return refusal.New(refusal.Precondition, "the agent of cluster %q, version %s, can't run tests: upgrade the agent, and ask again", s.Spec.Cluster, agent.Version)
 	}
 	return nil
 }
@@ -218,14 +220,14 @@ func (s *ServiceSpec) validateTests() error {
 	case err != nil:
 		return err
 	case tests.Path != "" && path == "":
-		return refuse(Invalid, "spec.tests.path %q: is the whole folder of the service: name one below it, such as tests", tests.Path)
+		return refusal.New(refusal.Invalid, "spec.tests.path %q: is the whole folder of the service: name one below it, such as tests", tests.Path)
 	case tests.ServiceAccount != "" && !dnsSubdomain.MatchString(tests.ServiceAccount):
-		return refuse(Invalid, "spec.tests.serviceAccount %q: is not a name of a service account in Kubernetes", tests.ServiceAccount)
+		return refusal.New(refusal.Invalid, "spec.tests.serviceAccount %q: is not a name of a service account in Kubernetes", tests.ServiceAccount)
 	case tests.TimeZone != "" && tests.Schedule == "":
-		return refuse(Invalid, "spec.tests.timeZone: goes with spec.tests.schedule, which is empty")
+		return refusal.New(refusal.Invalid, "spec.tests.timeZone: goes with spec.tests.schedule, which is empty")
 	case tests.Schedule != "":
 		if _, err := cron.Parse(tests.Schedule, tests.TimeZone); err != nil {
-			return refuse(Invalid, "spec.tests: %s", err)
+			return refusal.New(refusal.Invalid, "spec.tests: %s", err)
 		}
 	}
 	if path == tests.Path {

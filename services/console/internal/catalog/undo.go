@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -57,14 +58,15 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 	}
 	switch last := list[0]; {
 	case last.After != nil:
-		return store.Resource{}, refuse(Precondition, "%s %q is there: it was not deleted, or another one took its place", ref.Kind, ref.Name)
+		return store.Resource{}, refusal.New(refusal.Precondition, "%s %q is there: it was not deleted, or another one took its place", ref.Kind, ref.Name)
 	case c.now().Sub(last.Time) > undoFor:
-		return store.Resource{}, refuse(Precondition, "%s %q was deleted at %s: a deletion can be undone for an hour. Make it again: its history has what it was",
+		return store.Resource{}, refusal.New(refusal.Precondition, "%s %q was deleted at %s: a deletion can be undone for an hour. Make it again: its history has what it was",
 			ref.Kind, ref.Name, last.Time.UTC().Format(time.RFC3339))
 	case last.Before == nil:
-		return store.Resource{}, refuse(Precondition, "%s %q: nothing is kept of what it was", ref.Kind, ref.Name)
+		return store.Resource{}, refusal.New(refusal.Precondition,
+			"%s %q: nothing is kept of what it was", ref.Kind, ref.Name)
 	case ref.Kind == store.KindSecret:
-		return store.Resource{}, refuse(Precondition, "secret %q: its values went with it and are kept nowhere: write it again", ref.Name)
+		return store.Resource{}, refusal.New(refusal.Precondition, "secret %q: its values went with it and are kept nowhere: write it again", ref.Name)
 	default:
 		return *last.Before, nil
 	}

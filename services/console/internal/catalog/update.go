@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -130,8 +131,8 @@ func (c *Catalog) DraftSecret(in Secret, want Expectation) (Edit, error) {
 
 // about says which resource of many an error is about.
 func about(kind store.Kind, name string, err error) error {
-	if refusal, ok := errors.AsType[*Error](err); ok {
-		return refuse(refusal.Reason, "%s %q: %s", kind, name, refusal.Message)
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return refusal.New(refused.Reason, "%s %q: %s", kind, name, refused.Message)
 	}
 	return fmt.Errorf("%s %q: %w", kind, name, err)
 }

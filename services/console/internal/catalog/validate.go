@@ -12,6 +12,7 @@ import (
 
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (s SourceSpec) validate() error {
 	}
 	switch {
 	case kinds > 1:
-		return refuse(Invalid, "spec: set exactly one of spec.git, spec.helm, spec.oci and spec.bucket")
+		return refusal.New(refusal.Invalid, "spec: set exactly one of spec.git, spec.helm, spec.oci and spec.bucket")
 	case s.Helm.URL != "":
 		return s.validateHelm()
 	case s.OCI.URL != "":
@@ -50,7 +51,7 @@ func (s SourceSpec) validate() error {
 	}
 	u, err := giturl.Parse(s.Git.URL)
 	if err != nil {
-		return refuse(Invalid, "spec.git.url: %s", err)
+		return refusal.New(refusal.Invalid, "spec.git.url: %s", err)
 	}
 	if err := s.Upstream().validate("spec.git", u); err != nil {
 		return err
@@ -62,7 +63,7 @@ func (s SourceSpec) validateHelm() error {
 	if giturl.IsRegistry(s.Helm.URL) {
 		u, err := giturl.ParseRegistry(s.Helm.URL)
 		if err != nil {
-			return refuse(Invalid, "spec.helm.url: %s", err)
+			return refusal.New(refusal.Invalid, "spec.helm.url: %s", err)
 		}
 		if err := s.Helm.Verify.validate("spec.helm.verify", VerifyCosign, VerifyNotation, VerifyProvenance); err != nil {
 			return err
@@ -71,10 +72,10 @@ func (s SourceSpec) validateHelm() error {
 	}
 	u, err := giturl.ParseFolder(s.Helm.URL)
 	if err != nil {
-		return refuse(Invalid, "spec.helm.url: %s", err)
+		return refusal.New(refusal.Invalid, "spec.helm.url: %s", err)
 	}
 	if !s.Helm.isZero() {
-		return refuse(Invalid, "spec.helm: insecure, insecureSkipTLSVerify, tokenHosts, mirrors and auth are for registries. Remove them, or write the url as oci://host/path")
+		return refusal.New(refusal.Invalid, "spec.helm: insecure, insecureSkipTLSVerify, tokenHosts, mirrors and auth are for registries. Remove them, or write the url as oci://host/path")
 	}
 	if err := s.Helm.Verify.validate("spec.helm.verify", VerifyProvenance); err != nil {
 		return err
@@ -86,11 +87,11 @@ func (s SourceSpec) validateOCI() error {
 	u, err := giturl.ParseRegistry(s.OCI.URL)
 	switch {
 	case err != nil:
-		return refuse(Invalid, "spec.oci.url: %s", err)
+		return refusal.New(refusal.Invalid, "spec.oci.url: %s", err)
 	case u.Path == "":
-		return refuse(Invalid, "spec.oci.url: names no repository. Write it as oci://host/path")
+		return refusal.New(refusal.Invalid, "spec.oci.url: names no repository. Write it as oci://host/path")
 	case s.OCI.LayerType != "" && !mediaType.MatchString(s.OCI.LayerType):
-		return refuse(Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
+		return refusal.New(refusal.Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
 	}
 	if err := s.OCI.Verify.validate("spec.oci.verify", VerifyCosign, VerifyNotation); err != nil {
 		return err
@@ -104,22 +105,23 @@ var region = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 func (s SourceSpec) validateBucket() error {
 	b := s.Bucket
 	if err := giturl.ParseEndpoint(b.Endpoint); err != nil {
-		return refuse(Invalid, "spec.bucket.endpoint: %s", err)
+		return refusal.New(refusal.Invalid, "spec.bucket.endpoint: %s", err)
 	}
 	prefix, err := cleanFolder("bucket.prefix", b.Prefix)
 	switch {
 	case err != nil:
 		return err
 	case prefix != b.Prefix:
-		return refuse(Invalid, "spec.bucket.prefix %q: write the folder as %q, without a slash at its end", b.Prefix, prefix)
+		return refusal.New(refusal.Invalid,
+			"spec.bucket.prefix %q: write the folder as %q, without a slash at its end", b.Prefix, prefix)
 	case !giturl.IsBucketName(b.Name):
-		return refuse(Invalid, "spec.bucket.bucketName: is not a name of a bucket: letters, digits, '.', '_' and '-'. A folder of it goes into prefix")
+		return refusal.New(refusal.Invalid, "spec.bucket.bucketName: is not a name of a bucket: letters, digits, '.', '_' and '-'. A folder of it goes into prefix")
 	case !region.MatchString(b.Region):
-		return refuse(Invalid, "spec.bucket.region: is not a name of a region; write it like eu-central-1")
+		return refusal.New(refusal.Invalid, "spec.bucket.region: is not a name of a region; write it like eu-central-1")
 	case b.Auth == AuthAzure:
-		return refuse(Invalid, "spec.bucket.auth: is aws or gcp. Hosts of Azure do not speak as S3 does")
+		return refusal.New(refusal.Invalid, "spec.bucket.auth: is aws or gcp. Hosts of Azure do not speak as S3 does")
 	case b.Insecure && b.Proxy != "":
-		return refuse(Invalid, "spec.bucket: proxy and insecure do not go together. Remove one of them")
+		return refusal.New(refusal.Invalid, "spec.bucket: proxy and insecure do not go together. Remove one of them")
 	}
 	return s.Upstream().validate("spec.bucket", &url.URL{Scheme: "https"})
 }
@@ -128,15 +130,16 @@ func (s SourceSpec) validateBucket() error {
 func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error {
 	for _, host := range r.TokenHosts {
 		if is, err := giturl.ParseRegistry("oci://" + host); err != nil || is.Host != host {
-			return refuse(Invalid, "%s.tokenHosts: write hosts as host or host:port, such as auth.example.com", field)
+			return refusal.New(refusal.Invalid,
+				"%s.tokenHosts: write hosts as host or host:port, such as auth.example.com", field)
 		}
 	}
 	if r.Auth != "" && len(r.TokenHosts) > 0 {
-		return refuse(Invalid, "%s.auth: goes to hosts of its cloud only. Remove tokenHosts", field)
+		return refusal.New(refusal.Invalid, "%s.auth: goes to hosts of its cloud only. Remove tokenHosts", field)
 	}
 	for _, mirror := range r.Mirrors {
 		if is, err := giturl.ParseRegistry("oci://" + mirror); err != nil || is.Host+is.Path != mirror {
-			return refuse(Invalid, "%s.mirrors: write them as host, host:port or host/path, such as mirror.example.com/docker.io, without https://", field)
+			return refusal.New(refusal.Invalid, "%s.mirrors: write them as host, host:port or host/path, such as mirror.example.com/docker.io, without https://", field)
 		}
 	}
 	return s.Upstream().validate(field, u)
@@ -146,22 +149,23 @@ func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error
 // password or a private key.
 func (s Upstream) validate(field string, u *url.URL) error {
 	if s.Secret != "" && !dnsLabel.MatchString(s.Secret) {
-		return refuse(Invalid, "%s.secret: %s", field, wantSecretName)
+		return refusal.New(refusal.Invalid, "%s.secret: %s", field, wantSecretName)
 	}
 	if r := s.Registry; r.Auth != "" && (r.Insecure || r.SkipTLSVerify) {
-		return refuse(Invalid, "%s.auth: goes to verified hosts only. Remove insecure and insecureSkipTLSVerify", field)
+		return refusal.New(refusal.Invalid,
+			"%s.auth: goes to verified hosts only. Remove insecure and insecureSkipTLSVerify", field)
 	}
 	if s.WebhookSecret != "" && !dnsLabel.MatchString(s.WebhookSecret) {
-		return refuse(Invalid, "%s.webhookSecret: %s", field, wantSecretName)
+		return refusal.New(refusal.Invalid, "%s.webhookSecret: %s", field, wantSecretName)
 	}
 	if s.Proxy == "" {
 		return nil
 	}
 	if u.Scheme == "ssh" {
-		return refuse(Invalid, "%s.proxy: is not for ssh. Remove it, or use an https:// url", field)
+		return refusal.New(refusal.Invalid, "%s.proxy: is not for ssh. Remove it, or use an https:// url", field)
 	}
 	if _, err := giturl.ParseProxy(s.Proxy); err != nil {
-		return refuse(Invalid, "%s.proxy: the url %s", field, err)
+		return refusal.New(refusal.Invalid, "%s.proxy: the url %s", field, err)
 	}
 	return nil
 }
@@ -170,20 +174,20 @@ func (s Upstream) validate(field string, u *url.URL) error {
 func (g GitSource) validate() error {
 	for _, repository := range g.SubmoduleRepositories {
 		if !isRepository(repository) {
-			return refuse(Invalid, "spec.git.submoduleRepositories: write paths on the host of spec.git.url, such as team/libs, or team/* for all below team")
+			return refusal.New(refusal.Invalid, "spec.git.submoduleRepositories: write paths on the host of spec.git.url, such as team/libs, or team/* for all below team")
 		}
 	}
 	for _, host := range g.Allow {
 		if u, err := giturl.ParseFolder("https://" + host); err != nil || u.Host != host || strings.ToLower(host) != host || strings.Contains(host, "*") {
-			return refuse(Invalid, "spec.git.allow: write hosts in lower case, such as charts.example.com or charts.example.com:8443")
+			return refusal.New(refusal.Invalid, "spec.git.allow: write hosts in lower case, such as charts.example.com or charts.example.com:8443")
 		}
 	}
 	for i, name := range g.ChartSources {
 		if !dnsLabel.MatchString(name) {
-			return refuse(Invalid, "spec.git.chartSources %q: is not a name of a source", name)
+			return refusal.New(refusal.Invalid, "spec.git.chartSources %q: is not a name of a source", name)
 		}
 		if slices.Contains(g.ChartSources[:i], name) {
-			return refuse(Invalid, "spec.git.chartSources: %q is there twice", name)
+			return refusal.New(refusal.Invalid, "spec.git.chartSources: %q is there twice", name)
 		}
 	}
 	if g.Verification == nil {
@@ -225,10 +229,11 @@ func validateRef(ref string) error {
 	if ref == "" || ref == "HEAD" {
 		return nil
 	}
-	bad := func(why string) error { return refuse(Invalid, "spec.ref %q: %s", ref, why) }
+	bad := func(why string) error { return refusal.New(refusal.Invalid, "spec.ref %q: %s", ref, why) }
 	if chart, version, ok := platform.ParseChartRef(ref); ok {
 		if !platform.IsChartName(chart) {
-			return refuse(Invalid, "spec.chart %q: is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
+			return refusal.New(refusal.Invalid,
+				"spec.chart %q: is not a name of a chart: letters, digits, '.', '_' and '-'", chart)
 		}
 		return validateVersion(version)
 	}
@@ -270,14 +275,14 @@ func validateVersion(version string) error {
 		return nil
 	}
 	if _, err := semver.NewConstraint(version); err != nil || strings.TrimSpace(version) == "" || strings.ContainsFunc(version, unicode.IsControl) {
-		return refuse(Invalid, "spec.version %q: is neither a version nor a range of versions; write it like 1.4.2, ^1.4, ~2.1 or >=2.0.0 <3", version)
+		return refusal.New(refusal.Invalid, "spec.version %q: is neither a version nor a range of versions; write it like 1.4.2, ^1.4, ~2.1 or >=2.0.0 <3", version)
 	}
 	return nil
 }
 
 // cleanFolder returns a folder in the one form that is stored: no slash at either end, "" for the root. field is where it is written.
 func cleanFolder(field, path string) (string, error) {
-	bad := func(why string) error { return refuse(Invalid, "spec.%s %q: %s", field, path, why) }
+	bad := func(why string) error { return refusal.New(refusal.Invalid, "spec.%s %q: %s", field, path, why) }
 	if strings.HasPrefix(path, "/") {
 		return "", bad("must be a folder within the repository, without a leading slash")
 	}
@@ -304,7 +309,8 @@ func (s *Source) validate() error {
 		return badName(s.Meta.Name)
 	}
 	if slices.Contains(s.Spec.Git.ChartSources, s.Meta.Name) {
-		return refuse(Invalid, "spec.git.chartSources: a source with git has no charts of its own. Name one with helm")
+		return refusal.New(refusal.Invalid,
+			"spec.git.chartSources: a source with git has no charts of its own. Name one with helm")
 	}
 	return s.Spec.validate()
 }
@@ -325,25 +331,25 @@ func (s *Service) validate() (err error) {
 	case !dnsLabel.MatchString(s.Meta.Name):
 		return badName(s.Meta.Name)
 	case !dnsLabel.MatchString(s.Spec.Source):
-		return refuse(Invalid, "spec.source %q: is not a name of a source", s.Spec.Source)
+		return refusal.New(refusal.Invalid, "spec.source %q: is not a name of a source", s.Spec.Source)
 	case s.Spec.Catalog:
 		if err := s.Spec.validateCatalog(); err != nil {
 			return err
 		}
 	case s.Spec.ServiceAccount != "":
-		return refuse(Invalid, "spec.serviceAccount: goes with spec.catalog: objects are applied as spec.sync.impersonate says")
+		return refusal.New(refusal.Invalid, "spec.serviceAccount: goes with spec.catalog: objects are applied as spec.sync.impersonate says")
 	case !dnsLabel.MatchString(s.Spec.Cluster):
-		return refuse(Invalid, "spec.cluster %q: is not a name of a cluster", s.Spec.Cluster)
+		return refusal.New(refusal.Invalid, "spec.cluster %q: is not a name of a cluster", s.Spec.Cluster)
 	}
 	switch {
 	case s.Spec.Namespace != "" && !dnsLabel.MatchString(s.Spec.Namespace):
-		return refuse(Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
+		return refusal.New(refusal.Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
 	case s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project):
-		return refuse(Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
+		return refusal.New(refusal.Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
 	}
 	for i, name := range s.Spec.ConfigSets {
 		if !dnsLabel.MatchString(name) {
-			return refuse(Invalid, "spec.configSets[%d] %q: is not a name of a configuration set", i, name)
+			return refusal.New(refusal.Invalid, "spec.configSets[%d] %q: is not a name of a configuration set", i, name)
 		}
 	}
 	if err := s.Spec.Config.check("config"); err != nil {
@@ -390,7 +396,7 @@ func (e *Edit) checkNamespace(current *store.Resource) error {
 			return nil
 		}
 	}
-	return refuse(Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
+	return refusal.New(refusal.Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
 }
 
 // validateCatalog refuses what has no meaning without a cluster.
@@ -414,11 +420,11 @@ func (s *ServiceSpec) validateCatalog() error {
 		{"tests", s.Tests != nil},
 	} {
 		if of.set {
-			return refuse(Invalid, "spec.%s: leave it out: with spec.catalog the folder goes to the catalog as it is, not to a cluster", of.field)
+			return refusal.New(refusal.Invalid, "spec.%s: leave it out: with spec.catalog the folder goes to the catalog as it is, not to a cluster", of.field)
 		}
 	}
 	if !dnsLabel.MatchString(s.ServiceAccount) {
-		return refuse(Invalid, "spec.serviceAccount %q: name the service account whose rights the folder has", s.ServiceAccount)
+		return refusal.New(refusal.Invalid, "spec.serviceAccount %q: name the service account whose rights the folder has", s.ServiceAccount)
 	}
 	return nil
 }
@@ -428,18 +434,19 @@ func validateRules(field string, rules []string) error {
 	for i, rule := range rules {
 		switch {
 		case strings.TrimSpace(rule) == "":
-			return refuse(Invalid, "spec.%s[%d]: is empty", field, i)
+			return refusal.New(refusal.Invalid, "spec.%s[%d]: is empty", field, i)
 		case strings.HasPrefix(rule, "#"):
-			return refuse(Invalid, "spec.%s[%d] %q: is a comment; write \\# for a name that begins with #", field, i, rule)
+			return refusal.New(refusal.Invalid,
+				"spec.%s[%d] %q: is a comment; write \\# for a name that begins with #", field, i, rule)
 		case strings.ContainsFunc(rule, unicode.IsControl):
-			return refuse(Invalid, "spec.%s[%d] %q: must be one line without control characters", field, i, rule)
+			return refusal.New(refusal.Invalid, "spec.%s[%d] %q: must be one line without control characters", field, i, rule)
 		}
 	}
 	return nil
 }
 
 func badName(name string) error {
-	return refuse(Invalid, "metadata.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", name)
+	return refusal.New(refusal.Invalid, "metadata.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", name)
 }
 
 // validateHeads checks what a fetcher publishes.
@@ -447,16 +454,16 @@ func validateHeads(heads []Head) error {
 	refs := make([]string, 0, len(heads))
 	for _, h := range heads {
 		if h.Ref == "" || strings.ContainsFunc(h.Ref, unicode.IsControl) {
-			return refuse(Invalid, "heads: %q is not a ref", h.Ref)
+			return refusal.New(refusal.Invalid, "heads: %q is not a ref", h.Ref)
 		}
 		if !commitID.MatchString(h.Revision.Commit) {
-			return refuse(Invalid, "heads: %s: %q is not a full commit id", h.Ref, h.Revision.Commit)
+			return refusal.New(refusal.Invalid, "heads: %s: %q is not a full commit id", h.Ref, h.Revision.Commit)
 		}
 		refs = append(refs, h.Ref)
 	}
 	slices.Sort(refs)
 	if len(slices.Compact(slices.Clone(refs))) != len(refs) {
-		return refuse(Invalid, "heads: a ref is listed twice")
+		return refusal.New(refusal.Invalid, "heads: a ref is listed twice")
 	}
 	return nil
 }

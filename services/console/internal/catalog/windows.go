@@ -14,6 +14,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/window"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -52,11 +53,11 @@ func (w *Windows) UnmarshalJSON(data []byte) error {
 func (w Windows) check(field string) error {
 	for i, one := range w {
 		if err := window.Check(one); err != nil {
-			return refuse(Invalid, "spec.%s[%d]: %v", field, i, err)
+			return refusal.New(refusal.Invalid, "spec.%s[%d]: %v", field, i, err)
 		}
 		same := func(other *deliveryv1.SyncWindow) bool { return other.GetName() == one.GetName() }
 		if first := slices.IndexFunc(w, same); one.GetName() != "" && first != i {
-			return refuse(Invalid, "spec.%s[%d].name %q: is that of spec.%s[%d], too: messages tell them apart by it", field, i, one.GetName(), field, first)
+			return refusal.New(refusal.Invalid, "spec.%s[%d].name %q: is that of spec.%s[%d], too: messages tell them apart by it", field, i, one.GetName(), field, first)
 		}
 	}
 	return nil
@@ -155,7 +156,7 @@ func (c *Catalog) Freeze(ctx context.Context, by By, kind store.Kind, name strin
 		}
 		edit.pulls, edit.draft.Action = true, action
 		_, err = c.PutAll(ctx, by, []Edit{edit}, false)
-		if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict && attempt < leverAttempts {
+		if refusal.Is(err, refusal.Conflict) && attempt < leverAttempts {
 			continue
 		}
 		return f, before != nil && !before.over(c.now()), err
@@ -189,7 +190,7 @@ func (c *Catalog) thaw(ctx context.Context, of store.Resource) error {
 	}
 	edit.pulls, edit.draft.Action = true, unfrozen
 	_, err = c.PutAll(ctx, Self(clockAuthor), []Edit{edit}, false)
-	if refusal, ok := errors.AsType[*Error](err); ok && refusal.Reason == Conflict {
+	if refusal.Is(err, refusal.Conflict) {
 		return nil // another console ended it, or somebody changed the resource: it is looked at again in seconds
 	}
 	return err
@@ -281,13 +282,13 @@ type SyncRequest struct {
 func (r SyncRequest) admit(s *Service) (overrides []string, err error) {
 	w := s.Status.Windows
 	if mode := s.Spec.wishes().Mode; len(r.Only) > 0 && (mode == modeHold || mode == modeSuspend || mode == modeDryRun) {
-		return nil, refuse(Precondition, "service %q applies nothing, in whichever part (spec.sync.mode): `fairlead resume service %s` first, or hold it with --mode manual", s.Meta.Name, s.Meta.Name)
+		return nil, refusal.New(refusal.Precondition, "service %q applies nothing, in whichever part (spec.sync.mode): `fairlead resume service %s` first, or hold it with --mode manual", s.Meta.Name, s.Meta.Name)
 	}
 	if !w.Closed || w.Manual {
 		return nil, nil
 	}
 	if !r.Override {
-		return nil, refuse(Precondition, "service %q: %s A sync waits for that, too; `fairlead sync service %s --override` does not, with the right to", s.Meta.Name, w.Words(), s.Meta.Name)
+		return nil, refusal.New(refusal.Precondition, "service %q: %s A sync waits for that, too; `fairlead sync service %s --override` does not, with the right to", s.Meta.Name, w.Words(), s.Meta.Name)
 	}
 	var refused []string
 	for _, closing := range w.By {
@@ -295,17 +296,18 @@ func (r SyncRequest) admit(s *Service) (overrides []string, err error) {
 			continue
 		}
 		err := r.MayOverride(closing)
-		refusal, ok := errors.AsType[*Error](err)
+		denied, ok := errors.AsType[*refusal.Error](err)
 		switch {
 		case ok:
-			refused = append(refused, fmt.Sprintf("%s: %s", closing.Words(), refusal.Message))
+			refused = append(refused, fmt.Sprintf("%s: %s", closing.Words(), denied.Message))
 		case err != nil:
 			return nil, err
 		}
 		overrides = append(overrides, closing.ID())
 	}
 	if len(refused) > 0 {
-		return nil, refuse(Forbidden, "service %q: you may not override %s", s.Meta.Name, strings.Join(refused, "; and "))
+		return nil, refusal.New(refusal.Forbidden,
+			"service %q: you may not override %s", s.Meta.Name, strings.Join(refused, "; and "))
 	}
 	return overrides, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -191,7 +192,7 @@ func (c *Catalog) PutIn(ctx context.Context, of Write, edits []Edit) ([]Written,
 			return nil, err
 		}
 	}
-	return w.out, together(w.faults)
+	return w.out, refusal.Together(w.faults)
 }
 
 // writing is a PutIn on its way.
@@ -202,7 +203,7 @@ type writing struct {
 	out   []Written
 	// failed is what there is a fault about, and faults what is to be told.
 	failed map[store.Ref]bool
-	faults []Fault
+	faults []refusal.Fault
 }
 
 func (e *Edit) ref() store.Ref { return store.Ref{Kind: e.draft.Kind, Name: e.draft.Name} }
@@ -212,13 +213,13 @@ func (w *writing) fault(i int, err error) error {
 	if err == nil {
 		return nil
 	}
-	refusal, ok := errors.AsType[*Error](err)
+	refused, ok := errors.AsType[*refusal.Error](err)
 	if !ok {
 		return err
 	}
 	ref := w.edits[i].ref()
 	w.failed[ref] = true
-	w.faults = append(w.faults, Fault{Index: i, Ref: ref, Err: refusal})
+	w.faults = append(w.faults, refusal.Fault{Index: i, Ref: ref, Err: refused})
 	return nil
 }
 
@@ -227,7 +228,7 @@ func (w *writing) once() error {
 	for i := range w.edits {
 		ref := w.edits[i].ref()
 		if seen[ref] {
-			return refuse(Invalid, "%s %q is there twice: a batch writes each once", ref.Kind, ref.Name)
+			return refusal.New(refusal.Invalid, "%s %q is there twice: a batch writes each once", ref.Kind, ref.Name)
 		}
 		seen[ref] = true
 	}
@@ -337,7 +338,7 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 	creates := e.want.ETag == MustBeNew || e.want.ETag == "" && e.want.AllowMissing
 	if current != nil || !creates {
 		hidden := w.catalog.guard.MayTouch(ctx, w.By, e.ref(), current)
-		if _, refused := errors.AsType[*Error](hidden); !refused || !creates {
+		if _, refused := errors.AsType[*refusal.Error](hidden); !refused || !creates {
 			return hidden
 		}
 	}
@@ -354,22 +355,23 @@ func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) er
 
 // taken refuses to make what there is already, and tells nothing of it.
 func taken(ref store.Ref) error {
-	return refuse(Forbidden, "%s %q can't be made: the name is taken by one that you may not see", ref.Kind, ref.Name)
+	return refusal.New(refusal.Forbidden,
+		"%s %q can't be made: the name is taken by one that you may not see", ref.Kind, ref.Name)
 }
 
 // expected compares what is there with what the caller believes.
 func (e *Edit) expected(current *store.Resource) error {
 	switch etag := e.want.ETag; {
 	case etag == MustBeNew && current != nil:
-		return refuse(Conflict, "%s %q exists already, and it was to be a new one: choose another name, or change that one", e.draft.Kind, e.draft.Name)
+		return refusal.New(refusal.Conflict, "%s %q exists already, and it was to be a new one: choose another name, or change that one", e.draft.Kind, e.draft.Name)
 	case current != nil && etag != "" && etag != current.ETag():
-		return refuse(Conflict, "%s %q: metadata.etag: it was changed in the meantime, and is at revision %d. Read it again and merge, or leave the etag out to write over it", e.draft.Kind, e.draft.Name, current.Revision)
+		return refusal.New(refusal.Conflict, "%s %q: metadata.etag: it was changed in the meantime, and is at revision %d. Read it again and merge, or leave the etag out to write over it", e.draft.Kind, e.draft.Name, current.Revision)
 	case current != nil || etag == MustBeNew:
 		return nil
 	case etag != "":
-		return refuse(Conflict, "%s %q: metadata.etag: it was deleted in the meantime. Leave the etag out to create it anew", e.draft.Kind, e.draft.Name)
+		return refusal.New(refusal.Conflict, "%s %q: metadata.etag: it was deleted in the meantime. Leave the etag out to create it anew", e.draft.Kind, e.draft.Name)
 	case !e.want.AllowMissing:
-		return missing(e.draft.Kind, e.draft.Name)
+		return refusal.Missing(e.draft.Kind, e.draft.Name)
 	}
 	return nil
 }
@@ -471,14 +473,14 @@ func (w *writing) hookAll(ctx context.Context, of []int) error {
 	for _, hook := range w.catalog.hooks {
 		if b, ok := hook.(Batcher); ok {
 			err := b.WroteAll(ctx, w.Tx, written)
-			refusal, ok := errors.AsType[*Error](err)
-			if !ok || len(refusal.Faults) == 0 {
+			refused, ok := errors.AsType[*refusal.Error](err)
+			if !ok || len(refused.Faults) == 0 {
 				if err != nil {
 					return err
 				}
 				continue
 			}
-			for _, f := range refusal.Faults {
+			for _, f := range refused.Faults {
 				_ = w.fault(which[f.Index], f.Err) // a refusal is noted
 			}
 			return nil
@@ -550,8 +552,8 @@ func (w *writing) absent(ctx context.Context, e *Edit, ref store.Ref) error {
 	if err := w.catalog.guard.MayName(ctx, w.By, ref); err != nil {
 		return err
 	}
-	return &Error{
-		Reason: Precondition, Absent: true,
+	return &refusal.Error{
+		Reason: refusal.Precondition, Absent: true,
 		Message: fmt.Sprintf("%s %q: %s: %s %q does not exist: create it first", e.draft.Kind, e.draft.Name, e.fieldOf(ref), ref.Kind, ref.Name),
 	}
 }
@@ -581,7 +583,7 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 			continue
 		}
 		if !ok {
-			err = missing(kind, e.draft.Name)
+			err = refusal.Missing(kind, e.draft.Name)
 		} else if err = e.expected(before); err == nil {
 			w.out[i].Before = before
 			err = w.removeOne(ctx, i, current)
@@ -652,7 +654,7 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 		if err != nil {
 			return err
 		}
-		if err := w.fault(i, refuse(Precondition, "service %q is waited for by %s (spec.sync.dependsOn): delete or change them first", before.Name, named)); err != nil {
+		if err := w.fault(i, refusal.New(refusal.Precondition, "service %q is waited for by %s (spec.sync.dependsOn): delete or change them first", before.Name, named)); err != nil {
 			return err
 		}
 	}
@@ -677,7 +679,7 @@ func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) 
 		if err != nil {
 			return err
 		}
-		return refuse(Precondition, "%s %q is still named by %s: delete or change them first", current.Kind, current.Name, named)
+		return refusal.New(refusal.Precondition, "%s %q is still named by %s: delete or change them first", current.Kind, current.Name, named)
 	}
 	if current.Kind == store.KindCluster {
 		if err := w.Tx.Revoke(ctx, identity.Revocation(identity.AgentSubject(current.Name), w.Tx.Now())); err != nil {
@@ -692,7 +694,7 @@ func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	shown := refs[:min(len(refs), shownReferrers)]
 	more := len(refs) > len(shown)
 	if w.By.all() {
-		return listing(shown, more), nil
+		return refusal.List(shown, more), nil
 	}
 	sees, err := w.catalog.guard.Sees(ctx)
 	if err != nil {
@@ -714,15 +716,15 @@ func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	case len(shown) == 0:
 		return "resources that you may not see", nil
 	case hidden > 0:
-		return listing(shown, false) + " and others that you may not see", nil
+		return refusal.List(shown, false) + " and others that you may not see", nil
 	}
-	return listing(shown, more), nil
+	return refusal.List(shown, more), nil
 }
 
 // Drop deletes a resource that nothing names.
 func Drop(ctx context.Context, c *Catalog, by By, kind store.Kind, name, etag string) error {
 	if !dnsLabel.MatchString(name) {
-		return missing(kind, name)
+		return refusal.Missing(kind, name)
 	}
 	_, err := c.PutAll(ctx, by, []Edit{Removal(kind, name, etag)}, false)
 	return err

@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -114,7 +115,7 @@ func (r *Resolver) Check(ctx context.Context, open Opener, spec catalog.BackendS
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, catalog.Refuse(catalog.Precondition, "secret %q does not exist: write it first", spec.Secret())
+		return nil, nil, refusal.New(refusal.Precondition, "secret %q does not exist: write it first", spec.Secret())
 	}
 	if err != nil {
 		return nil, nil, err

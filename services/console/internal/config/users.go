@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -35,7 +36,7 @@ type Used struct {
 func (r *Resolver) Users(ctx context.Context, of store.Ref, entry string, page catalog.Page) (out []User, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(page.Token)
 	if err != nil || !utf8.Valid(after) {
-		return nil, "", catalog.Refuse(catalog.Invalid, "page_token: is not one that a list returned")
+		return nil, "", refusal.New(refusal.Invalid, "page_token: is not one that a list returned")
 	}
 	if err := r.catalog.MayView(ctx, of); err != nil {
 		return nil, "", err

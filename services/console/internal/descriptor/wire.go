@@ -4,6 +4,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -37,7 +38,7 @@ func Numbered(number consolev1.Kind) store.Kind {
 // Selector is what a caller says of clusters in a field.
 func Selector(field string, s *consolev1.ClusterSelector) (*catalog.Selector, error) {
 	if s.GetWhere() != "" {
-		return nil, catalog.Refuse(catalog.Invalid, "%s.where: not known here yet: use names, labels or all", field)
+		return nil, refusal.New(refusal.Invalid, "%s.where: not known here yet: use names, labels or all", field)
 	}
 	if s == nil {
 		return nil, nil //nolint:nilnil // none is none

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -61,7 +61,7 @@ type Page struct {
 func parse(question string) (*query.Expr, error) {
 	expr, err := query.Parse(question, Asked())
 	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+		return nil, refusal.New(refusal.Invalid, "filter: %v", err)
 	}
 	return expr, nil
 }
@@ -84,7 +84,7 @@ func (l *Log) List(ctx context.Context, question string, size int, token string)
 	before := int64(math.MaxInt64)
 	if token != "" {
 		if before, err = strconv.ParseInt(token, 10, 64); err != nil {
-			return page, catalog.Refuse(catalog.Invalid, "page_token: is not one that a list returned")
+			return page, refusal.New(refusal.Invalid, "page_token: is not one that a list returned")
 		}
 	}
 	if size <= 0 {
@@ -243,7 +243,7 @@ func (l *Log) chosen(ctx context.Context, expr *query.Expr, list []entry) (event
 func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 	if resume != "" {
 		if at, err = strconv.ParseInt(resume, 10, 64); err != nil || at < 0 {
-			return 0, catalog.Refuse(catalog.Invalid, "resume_token: is not one that the console gave: leave it out to begin now")
+			return 0, refusal.New(refusal.Invalid, "resume_token: is not one that the console gave: leave it out to begin now")
 		}
 	}
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {

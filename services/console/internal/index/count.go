@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -43,7 +43,7 @@ func (g *groups) add(r *row, by []string, count int) error {
 	of, ok := g.of[key]
 	if !ok {
 		if len(g.of) == maxGroups {
-			return catalog.Refuse(catalog.Invalid, "group_by: there are more than %d combinations of values: leave a field out, or give a filter", maxGroups)
+			return refusal.New(refusal.Invalid, "group_by: there are more than %d combinations of values: leave a field out, or give a filter", maxGroups)
 		}
 		of = Group{Values: values}
 	}

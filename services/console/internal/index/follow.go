@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -128,7 +129,7 @@ func (l *look) parse() (err error) {
 		l.exprs[kind] = expr
 	}
 	if len(l.exprs) == 0 && err != nil {
-		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
+		return refusal.New(refusal.Invalid, "filter: %v", err)
 	}
 	return nil
 }

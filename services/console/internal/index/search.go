@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -56,7 +56,7 @@ func (b *Index) Search(ctx context.Context, text string, kinds []store.Kind, lim
 	}
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) == 0 {
-		return nil, 0, catalog.Refuse(catalog.Invalid, "text: has no word")
+		return nil, 0, refusal.New(refusal.Invalid, "text: has no word")
 	}
 	found := slices.DeleteFunc(b.matches(words, kinds), func(m match) bool { return !m.row.seenBy(sees) })
 	slices.SortFunc(found, better)

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -134,19 +135,19 @@ func (b *Index) Stand(q Question) (s *Standing, err error) {
 	fields := Fields(q.Kind)
 	s = &Standing{Question: q, board: b}
 	if s.expr, err = query.Parse(q.Filter, fields); err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+		return nil, refusal.New(refusal.Invalid, "filter: %v", err)
 	}
 	for _, name := range q.By {
 		if err := fields.Worded(name); err != nil {
-			return nil, catalog.Refuse(catalog.Invalid, "group_by: %v", err)
+			return nil, refusal.New(refusal.Invalid, "group_by: %v", err)
 		}
 	}
 	if s.order, err = query.ParseOrder(q.Order, fields); err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "order_by: %v", err)
+		return nil, refusal.New(refusal.Invalid, "order_by: %v", err)
 	}
 	s.of = query.Question(string(q.Kind), q.Filter, q.Order)
 	if s.after, err = query.PlaceOf(q.Token, s.of, len(s.order)); err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
+		return nil, refusal.New(refusal.Invalid, "page_token: %v", err)
 	}
 	return s, nil
 }

@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -67,10 +68,10 @@ type Ask struct {
 // Request asks for access.
 func (k *Desk) Request(ctx context.Context, by catalog.By, ask Ask) (r store.AccessRequest, err error) {
 	if err := by.Identity.MayMake(platform.Right); err != nil {
-		return r, catalog.Refuse(catalog.Forbidden, "request access: %s", err)
+		return r, refusal.New(refusal.Forbidden, "request access: %s", err)
 	}
 	if ask.For < Shortest || ask.For > Longest {
-		return r, catalog.Refuse(catalog.Invalid, "duration: %s: access is lent for a minute at least and for 7 days at most", ask.For)
+		return r, refusal.New(refusal.Invalid, "duration: %s: access is lent for a minute at least and for 7 days at most", ask.For)
 	}
 	if _, err := k.Catalog.GetCluster(ctx, ask.Cluster); err != nil {
 		return r, err
@@ -91,12 +92,12 @@ func (k *Desk) Request(ctx context.Context, by catalog.By, ask Ask) (r store.Acc
 		}
 		for _, o := range open {
 			if o.Cluster == r.Cluster && o.Role == r.Role {
-				return catalog.Refuse(catalog.Precondition,
+				return refusal.New(refusal.Precondition,
 					"access request %s is for role %s at cluster %q already, and is %s: `fairlead cluster access revoke %s` ends it", o.ID, o.Role, o.Cluster, o.State, o.ID)
 			}
 		}
 		if len(open) >= maxOpen {
-			return catalog.Refuse(catalog.Precondition,
+			return refusal.New(refusal.Precondition,
 				"%d requests of yours are open, and no more can be: end some with `fairlead cluster access revoke`", len(open))
 		}
 		daily, err := tx.RequestsSince(ctx, r.Subject, trail.FirstID(now.Add(-24*time.Hour)))
@@ -104,7 +105,7 @@ func (k *Desk) Request(ctx context.Context, by catalog.By, ask Ask) (r store.Acc
 			return err
 		}
 		if daily >= maxDaily {
-			return catalog.Refuse(catalog.Exhausted,
+			return refusal.New(refusal.Exhausted,
 				"%d requests of yours were made in the last 24 hours, and no more can be: ask an administrator for a grant", daily)
 		}
 		tx.Tell(event.AccessRequested(r, tx.Now()))
@@ -128,7 +129,7 @@ func (k *Desk) role(ctx context.Context, name string) (string, error) {
 	case "edit":
 		return "operator", nil
 	}
-	return "", catalog.Refuse(catalog.Invalid, "role: %q is none: there are viewer, deployer, operator, admin, those of `fairlead get roles`, and view and edit for viewer and operator", name)
+	return "", refusal.New(refusal.Invalid, "role: %q is none: there are viewer, deployer, operator, admin, those of `fairlead get roles`, and view and edit for viewer and operator", name)
 }
 
 // Approve lends what a request asks for, from now on.
@@ -203,24 +204,24 @@ func over(r store.AccessRequest) error {
 	if who := cmp.Or(r.Revoker, r.Decider); who != "" && state != store.RequestEnded {
 		by = " by " + who
 	}
-	return catalog.Refuse(catalog.Precondition, "access request %s is %s already%s: ask anew with `fairlead cluster access request`", r.ID, state, by)
+	return refusal.New(refusal.Precondition, "access request %s is %s already%s: ask anew with `fairlead cluster access request`", r.ID, state, by)
 }
 
 // mayDecide refuses to decide about one's own request, and about what the caller does not have for good.
 func (k *Desk) mayDecide(ctx context.Context, by catalog.By, r store.AccessRequest) error {
 	if err := by.Identity.MayMake(platform.Right); err != nil {
-		return catalog.Refuse(catalog.Forbidden, "access request %s: %s", r.ID, err)
+		return refusal.New(refusal.Forbidden, "access request %s: %s", r.ID, err)
 	}
 	if by.Subject == r.Subject {
-		return catalog.Refuse(catalog.Forbidden, "access request %s is your own: somebody else has to decide about it", r.ID)
+		return refusal.New(refusal.Forbidden, "access request %s is your own: somebody else has to decide about it", r.ID)
 	}
 	// The holder of the account's token may be the one who decides, under their own name.
 	if strings.HasPrefix(r.Subject, platform.ServiceAccount("").Subject()) && !slices.Contains(by.Identity.Groups, platform.AdminsGroup) {
-		return catalog.Refuse(catalog.Forbidden, "access request %s is of a service account: a member of %s has to decide about it", r.ID, platform.AdminsGroup)
+		return refusal.New(refusal.Forbidden, "access request %s is of a service account: a member of %s has to decide about it", r.ID, platform.AdminsGroup)
 	}
 	decision, err := k.Rights.MayLend(ctx, by.Identity, r.Role, r.Cluster)
 	if err == nil && !decision.Allowed {
-		err = catalog.Refuse(catalog.Forbidden, "access request %s: %s", r.ID, decision.Reason)
+		err = refusal.New(refusal.Forbidden, "access request %s: %s", r.ID, decision.Reason)
 	}
 	return err
 }
@@ -247,7 +248,7 @@ func (k *Desk) find(ctx context.Context, by catalog.By, id string) (r store.Acce
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && !sees {
-		return store.AccessRequest{}, catalog.Refuse(catalog.NotFound,
+		return store.AccessRequest{}, refusal.New(refusal.NotFound,
 			"access request %q does not exist, or is none that you may see: `fairlead cluster access list --all` shows those", id)
 	}
 	return r, err

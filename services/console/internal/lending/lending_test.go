@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/lending"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -113,7 +114,7 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		t.Errorf("the grant is left: %v", err)
 	}
 	_, err = k.Approve(adaCtx, ada, waits.ID, "")
-	if refusal, ok := errors.AsType[*catalog.Error](err); !ok || refusal.Reason != catalog.Precondition {
+	if !refusal.Is(err, refusal.Precondition) {
 		t.Errorf("a request that lapsed is approved: %v", err)
 	}
 }

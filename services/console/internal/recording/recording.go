@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -144,15 +145,15 @@ func (k *Archive) endTrim() { <-k.trimming }
 func (k *Archive) refusal(id, subject string, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return catalog.Refuse(catalog.NotFound, "recording %q does not exist", id)
+		return refusal.New(refusal.NotFound, "recording %q does not exist", id)
 	case errors.Is(err, store.ErrFull):
-		return catalog.Refuse(catalog.Precondition, "recording %q is full: it has %d MiB", id, MaxBytes>>20)
+		return refusal.New(refusal.Precondition, "recording %q is full: it has %d MiB", id, MaxBytes>>20)
 	case errors.Is(err, store.ErrPersonFull):
-		return catalog.Refuse(catalog.Exhausted, "recordings of %s of the last %d days take %d MiB, which is all that one person may have. "+
+		return refusal.New(refusal.Exhausted, "recordings of %s of the last %d days take %d MiB, which is all that one person may have. "+
 			"An administrator can raise --recording-max-bytes of the console: an eighth of it is for one person",
 			subject, min(leastDays, k.Days), k.Bytes/personShare>>20)
 	case errors.Is(err, store.ErrAllFull):
-		return catalog.Refuse(catalog.Exhausted, "recordings take all %d MiB of --recording-max-bytes of the console, and those of the last %d days are not removed for others. "+
+		return refusal.New(refusal.Exhausted, "recordings take all %d MiB of --recording-max-bytes of the console, and those of the last %d days are not removed for others. "+
 			"An administrator can raise it", k.Bytes>>20, min(leastDays, k.Days))
 	}
 	return err
@@ -212,7 +213,7 @@ func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int6
 		sees, err = k.sees(ctx, by.Identity, r)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && !sees {
-		return store.Recording{}, nil, 0, catalog.Refuse(catalog.NotFound,
+		return store.Recording{}, nil, 0, refusal.New(refusal.NotFound,
 			"recording %q does not exist, or is none that you may view: that needs a role that names Recording. %s", id, access.Help)
 	}
 	if err != nil {
@@ -221,7 +222,7 @@ func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int6
 	for _, p := range pieces {
 		text, err := k.Secret.Open(hubsecret.Recordings, p.Data, contextOf(id, p.Sequence))
 		if errors.Is(err, hubsecret.ErrSealed) {
-			return r, nil, 0, catalog.Refuse(catalog.Precondition,
+			return r, nil, 0, refusal.New(refusal.Precondition,
 				"recording %q can't be read: %v. Put the earlier hub secret back as a further line of the file, see docs/operate/rotate.md", id, err)
 		}
 		if err != nil {

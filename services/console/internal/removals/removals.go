@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -136,9 +137,9 @@ func (k *Desk) Confirm(ctx context.Context, by catalog.By, id string) error {
 		case err != nil:
 			return err
 		case now.ID == "":
-			return catalog.Refuse(catalog.Precondition, "no removals are held: there is nothing to confirm")
+			return refusal.New(refusal.Precondition, "no removals are held: there is nothing to confirm")
 		case now.ID != id:
-			return catalog.Refuse(catalog.Precondition, "removals: what is held is not what %q is about: look at it with `fairlead confirm removals`", id)
+			return refusal.New(refusal.Precondition, "removals: what is held is not what %q is about: look at it with `fairlead confirm removals`", id)
 		}
 		services := map[string][]string{}
 		for _, c := range now.Clusters {

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -70,7 +71,7 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 		out.Refusal = problems.Error()
 		out.Edits = append(out.Edits, unreadable(problems)...)
 	}
-	out.Locate = func(faults []catalog.Fault) string { return located(readable, len(out.Edits), faults, problems, all) }
+	out.Locate = func(faults []refusal.Fault) string { return located(readable, len(out.Edits), faults, problems, all) }
 	return out
 }
 
@@ -83,7 +84,7 @@ func unreadable(problems catalogyaml.Problems) (edits []catalog.Edit) {
 		}
 		seen[p.Ref] = true
 		kind, name, _ := strings.Cut(p.Ref, "/")
-		edits = append(edits, catalog.Broken(store.Kind(kind), name, catalog.Refuse(catalog.Invalid, "%s", p.Message)))
+		edits = append(edits, catalog.Broken(store.Kind(kind), name, refusal.New(refusal.Invalid, "%s", p.Message)))
 	}
 	return edits
 }
@@ -118,7 +119,7 @@ func declared(files []*consolev1.FolderFile) ([]*catalogyaml.Object, catalogyaml
 // located tells refusals by where they are written, with the problems of what could not be read. The first of edits are of objects, and those behind them of
 // what problems are about; refusals about what left the folder stand nowhere. Unless all problems say which resource they are about, a resource that seems
 // to be missing may be one of those.
-func located(objects []*catalogyaml.Object, edits int, faults []catalog.Fault, problems catalogyaml.Problems, all bool) string {
+func located(objects []*catalogyaml.Object, edits int, faults []refusal.Fault, problems catalogyaml.Problems, all bool) string {
 	problems = slices.Clone(problems)
 	var others []string
 	for _, f := range faults {

@@ -9,8 +9,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console/internal/call"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 // maxReplicas of an agent: one works, another stands by.
@@ -32,7 +32,7 @@ func (s *clusters) RenderAgentManifest(ctx context.Context, req *consolev1.Rende
 	fill(values, "join", "tokens", []any{})
 	// Before there are tokens: values that the chart refuses make none.
 	if _, err := deploy.Agent(values, version.String()); err != nil {
-		return nil, s.fail(ctx, catalog.Refuse(catalog.Invalid, "%s", err))
+		return nil, s.fail(ctx, refusal.New(refusal.Invalid, "%s", err))
 	}
 	var tokens []any
 	var expire time.Time
@@ -59,7 +59,7 @@ func replicas(values map[string]any) (int, error) {
 	}
 	count, ok := given.(float64)
 	if !ok || count != float64(int(count)) || count < 1 || count > maxReplicas {
-		return 0, catalog.Refuse(catalog.Invalid, "replicas must be a number from 1 to %d", maxReplicas)
+		return 0, refusal.New(refusal.Invalid, "replicas must be a number from 1 to %d", maxReplicas)
 	}
 	return int(count), nil
 }

@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/platform/typo"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -174,7 +175,7 @@ func (s *objects) ListObjects(ctx context.Context, req *consolev1.ListObjectsReq
 	}
 	if req.GetService() != "" {
 		d, err := s.Catalog.Detail(ctx, store.DetailObjects, req.GetService())
-		if refusal, ok := errors.AsType[*catalog.Error](err); ok && refusal.Reason == catalog.NotFound {
+		if refusal.Is(err, refusal.NotFound) {
 			return &consolev1.ListObjectsResponse{}, nil
 		}
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 type sources struct{ Deps }
@@ -132,7 +133,7 @@ func (s *secrets) DeleteSecret(ctx context.Context, req *consolev1.DeleteSecretR
 
 func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretRequest) (*consolev1.AccessSecretResponse, error) {
 	data, revision, err := s.Catalog.AccessSecret(ctx, call.Actor(ctx), req.GetName())
-	if refused, ok := errors.AsType[*catalog.Error](err); ok && refused.Reason == catalog.Forbidden {
+	if refused, ok := errors.AsType[*refusal.Error](err); ok && refused.Reason == refusal.Forbidden {
 		s.Accesses.Refused(call.Who(ctx), req.GetName(), refused.Message)
 	}
 	if err != nil {

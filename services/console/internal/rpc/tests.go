@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -16,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -113,8 +113,8 @@ func (s *objects) recordTestRun(ctx context.Context, cluster string, detail *del
 	run := detail.GetTestRun()
 	seen := descriptor.Moment(detail.GetObservedTime())
 	_, kept, err := s.Catalog.TestRuns(ctx, detail.GetService(), run.GetId(), 1)
-	switch refusal := (*catalog.Error)(nil); {
-	case errors.As(err, &refusal) && refusal.Reason == catalog.NotFound: // RecordTestRun passes it over
+	switch {
+	case refusal.Is(err, refusal.NotFound): // RecordTestRun passes it over
 	case err != nil:
 		return err
 	case len(kept) > 0:

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -413,7 +414,7 @@ func (d *Deliverer) target(ctx context.Context, v store.View, row store.Resource
 	}
 	t.spec = is.Spec
 	t.credentials, err = d.Catalog.CredentialsOf(row, func(secret string) (store.Resource, error) { return v.Get(ctx, store.KindSecret, secret) })
-	if refused, ok := errors.AsType[*catalog.Error](err); ok {
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
 		return t, failed("%s", refused.Message), nil
 	}
 	return t, nil, err

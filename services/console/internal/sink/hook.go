@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -70,7 +71,7 @@ func (h Hook) keepFilter(ctx context.Context, tx *store.Tx, before, after store.
 	}
 	list := earlierOf(after.Name, sending)
 	if len(list) >= maxEarlier {
-		return catalog.Refuse(catalog.Precondition, "sink %q: its filter was changed %d times while events wait that came before: change it when they are sent, "+
+		return refusal.New(refusal.Precondition, "sink %q: its filter was changed %d times while events wait that came before: change it when they are sent, "+
 			"or set disabled: true without another filter, which gives them up, and change it then", after.Name, len(list))
 	}
 	text, err := json.Marshal(append(list, earlier{UpTo: end, Spec: was.Spec.Filters()}))
@@ -114,7 +115,7 @@ var (
 
 func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error {
 	refuse := func(format string, args ...any) error {
-		return catalog.Refuse(catalog.Invalid, "sink %q: "+format, append([]any{row.Name}, args...)...)
+		return refusal.New(refusal.Invalid, "sink %q: "+format, append([]any{row.Name}, args...)...)
 	}
 	if m := matcherOf(row); m.broken != nil {
 		return refuse("%s", m.broken)

@@ -70,11 +70,11 @@ type view struct {
 	whole          string          // sections whose figures are of now, a space around each
 	reasons        []reason
 	data           []byte
-	refusal        refusal
+	rejection      rejection
 }
 
-// refusal is why the hub keeps nothing of what an agent pushes; the zero value: it does.
-type refusal struct {
+// rejection is why the hub keeps nothing of what an agent pushes; the zero value: it does.
+type rejection struct {
 	why   string
 	since time.Time
 }
@@ -86,9 +86,9 @@ func (b *Board) of(c index.Cluster) seen {
 	case v == nil:
 		return seen{Cluster: c}
 	case v.received.IsZero(): // each push was refused
-		return seen{Cluster: c, refusal: v.refusal}
+		return seen{Cluster: c, rejection: v.rejection}
 	}
-	return seen{Cluster: c, view: v, refusal: v.refusal}
+	return seen{Cluster: c, view: v, rejection: v.rejection}
 }
 
 // decode returns the whole view.
@@ -185,7 +185,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 		}
 		v := &view{
 			term: one.Term, sequence: one.Sequence, number: one.Number, received: one.Receive, data: one.Data,
-			rows: map[string]bool{}, refusal: refusal{one.Refusal, one.RefuseTime},
+			rows: map[string]bool{}, rejection: rejection{one.Refusal, one.RefuseTime},
 		}
 		counted := map[string]int64{}
 		var whole strings.Builder // the names of whole sections, each between spaces
@@ -215,7 +215,7 @@ func (b *Board) put(list []store.ClusterView, inOrder bool) error {
 	}
 	now, begun := time.Now(), b.isLoaded() // the views that there are at the start are of then
 	for i, v := range b.replace(list, made, inOrder) {
-		if v != nil && begun && v.refusal.why == "" {
+		if v != nil && begun && v.rejection.why == "" {
 			b.curves.note(list[i].Cluster, now, pointOf(v))
 		}
 	}

@@ -15,8 +15,8 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/retry"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -304,7 +304,7 @@ func (t *total) point(step int64) *consolev1.ViewCurvePoint {
 // chosen is the cluster of a name, or those that fit.
 func chosen(all []*seen, cluster, question string) ([]*seen, error) {
 	if cluster != "" && question != "" {
-		return nil, catalog.Refuse(catalog.Invalid, "filter: the cluster is named: leave one of them out")
+		return nil, refusal.New(refusal.Invalid, "filter: the cluster is named: leave one of them out")
 	}
 	if cluster != "" {
 		one, err := named(all, cluster)
@@ -312,7 +312,7 @@ func chosen(all []*seen, cluster, question string) ([]*seen, error) {
 	}
 	expr, err := query.Parse(question, fieldsOf(all, question))
 	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+		return nil, refusal.New(refusal.Invalid, "filter: %v", err)
 	}
 	return fitting(all, expr), nil
 }

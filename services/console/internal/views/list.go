@@ -14,9 +14,9 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -52,8 +52,8 @@ func known() []string {
 // seen is a cluster with its view, nil if there is none.
 type seen struct {
 	index.Cluster
-	view    *view
-	refusal refusal
+	view      *view
+	rejection rejection
 }
 
 // Field implements query.Row: figures, and what clusters can be asked for.
@@ -162,11 +162,11 @@ func (s *seen) unfollowed() string {
 	case version != "" && !views:
 		return noViews(version)
 	}
-	return s.refusal.String()
+	return s.rejection.String()
 }
 
-// String is empty if there is no refusal.
-func (r refusal) String() string {
+// String is empty if there is no rejection.
+func (r rejection) String() string {
 	if r.why == "" {
 		return ""
 	}
@@ -185,8 +185,8 @@ func missing(s *seen) string {
 		return "no agent was heard of: `fairlead cluster join` brings one into the cluster"
 	case !views:
 		return noViews(version)
-	case s.refusal.why != "":
-		return s.refusal.String()
+	case s.rejection.why != "":
+		return s.rejection.String()
 	case !s.Connected():
 		return "the agent went away before it pushed a view"
 	}
@@ -235,7 +235,7 @@ func (b *Board) Get(ctx context.Context, cluster string) (*consolev1.ClusterView
 func named(all []*seen, cluster string) (*seen, error) {
 	at, ok := slices.BinarySearchFunc(all, cluster, func(s *seen, name string) int { return cmp.Compare(s.Name(), name) })
 	if !ok {
-		return nil, catalog.Refuse(catalog.NotFound, "there is no cluster %q that you may see", cluster)
+		return nil, refusal.New(refusal.NotFound, "there is no cluster %q that you may see", cluster)
 	}
 	return all[at], nil
 }
@@ -266,16 +266,16 @@ func (b *Board) List(ctx context.Context, req *consolev1.ListClusterViewsRequest
 	fields := fieldsOf(all, req.GetFilter(), req.GetOrderBy())
 	expr, err := query.Parse(req.GetFilter(), fields)
 	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+		return nil, refusal.New(refusal.Invalid, "filter: %v", err)
 	}
 	order, err := query.ParseOrder(req.GetOrderBy(), fields)
 	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "order_by: %v", err)
+		return nil, refusal.New(refusal.Invalid, "order_by: %v", err)
 	}
 	question := query.Question(req.GetFilter(), req.GetOrderBy())
 	after, err := query.PlaceOf(req.GetPageToken(), question, len(order))
 	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
+		return nil, refusal.New(refusal.Invalid, "page_token: %v", err)
 	}
 	fits := fitting(all, expr)
 	page := query.PageOf(fits, order, after, cmp.Or(int(req.GetPageSize()), defaultPage))
@@ -333,12 +333,12 @@ func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, se
 	}
 	expr, err := query.Parse(req.GetFilter(), fieldsOf(all, req.GetFilter()))
 	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "filter: %v", err)
+		return nil, refusal.New(refusal.Invalid, "filter: %v", err)
 	}
 	question := query.Question(req.GetSection(), req.GetFilter(), req.GetNamespace(), req.GetService(), req.GetReason())
 	after, err := query.PlaceOf(req.GetPageToken(), question, 1)
 	if err != nil {
-		return nil, catalog.Refuse(catalog.Invalid, "page_token: %v", err)
+		return nil, refusal.New(refusal.Invalid, "page_token: %v", err)
 	}
 	reads, err := b.Rights.Reader(ctx)
 	if err != nil {

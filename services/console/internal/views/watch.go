@@ -5,8 +5,8 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 const (
@@ -34,7 +34,7 @@ func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1
 	}
 	expr, err := query.Parse(question, fieldsOf(all, question))
 	if err != nil {
-		return catalog.Refuse(catalog.Invalid, "filter: %v", err)
+		return refusal.New(refusal.Invalid, "filter: %v", err)
 	}
 	has := map[string]told{}
 	return stream(ctx, send, func() (changed, moved <-chan struct{}) { return b.Moved(), b.Clusters.Moved() },
@@ -102,7 +102,7 @@ func (b *Board) news(ctx context.Context, expr *query.Expr, has map[string]told,
 	there := make(map[string]bool, len(fits))
 	for _, s := range fits {
 		there[s.Name()] = true
-		now := told{uid: s.UID(), labels: s.LabelText(), connected: s.Connected(), follows: s.unfollowed() == "", refused: s.refusal.why}
+		now := told{uid: s.UID(), labels: s.LabelText(), connected: s.Connected(), follows: s.unfollowed() == "", refused: s.rejection.why}
 		if s.view != nil {
 			now.number = s.view.number
 		}

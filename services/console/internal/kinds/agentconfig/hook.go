@@ -10,6 +10,7 @@ import (
 	platform "fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -34,7 +35,7 @@ func (h Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.
 		return err
 	}
 	if before == nil && len(rows) > most {
-		return catalog.Refuse(catalog.Precondition, "agentconfig %q: there are %d already, the most that there may be: put some together", after.Name, most)
+		return refusal.New(refusal.Precondition, "agentconfig %q: there are %d already, the most that there may be: put some together", after.Name, most)
 	}
 	if w.By.Self() {
 		return nil // no person waits for the note

@@ -10,6 +10,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -46,7 +47,7 @@ func kindType() catalog.Type[Spec] {
 
 // check finds what the rules of the contract can't say.
 func check(s *deliveryv1.AgentSettings) error {
-	refuse := func(format string, args ...any) error { return catalog.Refuse(catalog.Invalid, format, args...) }
+	refuse := func(format string, args ...any) error { return refusal.New(refusal.Invalid, format, args...) }
 	poll := s.GetPoll()
 	if longest := poll.GetInterval().AsDuration() * time.Duration(100+max(poll.GetJitter(), usualJitter)) / 100; longest > longestPoll {
 		return refuse("spec.settings.poll: %s with a jitter of %d %% is up to %s: the most is %s, for the hub takes a cluster for away after 5m of silence",

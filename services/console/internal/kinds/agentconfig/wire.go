@@ -11,6 +11,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 func decode(m *consolev1.AgentConfig) (AgentConfig, error) {
@@ -18,11 +19,11 @@ func decode(m *consolev1.AgentConfig) (AgentConfig, error) {
 	out := AgentConfig{Meta: descriptor.Meta(m.GetMetadata()), Spec: Spec{Description: spec.GetDescription()}}
 	clusters := spec.GetClusters()
 	if clusters.GetWhere() != "" {
-		return out, catalog.Refuse(catalog.Invalid, "spec.clusters.where: not known here: use names, labels or all")
+		return out, refusal.New(refusal.Invalid, "spec.clusters.where: not known here: use names, labels or all")
 	}
 	out.Spec.Clusters = &catalog.Selector{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()}
 	if proto.Size(spec.GetSettings()) == 0 {
-		return out, catalog.Refuse(catalog.Invalid, "spec.settings: says nothing: name a setting, such as concurrency: 2")
+		return out, refusal.New(refusal.Invalid, "spec.settings: says nothing: name a setting, such as concurrency: 2")
 	}
 	var err error
 	if out.Spec.Settings, err = protojson.Marshal(spec.GetSettings()); err != nil {

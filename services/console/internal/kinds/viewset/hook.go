@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/plural"
 	platform "fairlead.dev/platform/viewset"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -49,7 +50,7 @@ func (h Hook) wroteSet(ctx context.Context, w *catalog.Write, before, after *sto
 		return err
 	}
 	if before == nil && len(sets) > most {
-		return catalog.Refuse(catalog.Precondition,
+		return refusal.New(refusal.Precondition,
 			"viewset %q: there are %d already, the most that there may be: delete one that nobody looks at", after.Name, most)
 	}
 	clusters, err := catalog.AllRows(ctx, w.Tx.View, store.KindCluster)
@@ -124,7 +125,7 @@ func bounded(sets []*consolev1.ViewSet, cluster store.Resource) error {
 		return nil
 	}
 	slices.Sort(names)
-	return catalog.Refuse(catalog.Precondition, "cluster %q has %d ViewSets then, and its view takes %d: %s. Have one of them choose fewer clusters",
+	return refusal.New(refusal.Precondition, "cluster %q has %d ViewSets then, and its view takes %d: %s. Have one of them choose fewer clusters",
 		cluster.Name, len(names), platform.MaxAtCluster, strings.Join(names, ", "))
 }
 

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/platform/jsonpath"
 	platform "fairlead.dev/platform/viewset"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -39,7 +40,7 @@ func kindType() catalog.Type[Spec] {
 
 // check finds what the rules of the contract can't say.
 func check(name string, c *deliveryv1.ViewSetContent) error {
-	refuse := func(format string, args ...any) error { return catalog.Refuse(catalog.Invalid, format, args...) }
+	refuse := func(format string, args ...any) error { return refusal.New(refusal.Invalid, format, args...) }
 	if len(name) > platform.MaxName {
 		return refuse("metadata.name: %d bytes: a section of views is called set-NAME, so that the most are %d", len(name), platform.MaxName)
 	}
@@ -66,7 +67,7 @@ func check(name string, c *deliveryv1.ViewSetContent) error {
 // checkPath checks one count or column, and notes its name.
 func checkPath(field, name, text string, names *[]string) error {
 	refuse := func(format string, args ...any) error {
-		return catalog.Refuse(catalog.Invalid, "spec."+field+": "+name+": "+format, args...)
+		return refusal.New(refusal.Invalid, "spec."+field+": "+name+": "+format, args...)
 	}
 	if slices.Contains(*names, name) {
 		return refuse("the name stands there twice")

@@ -10,6 +10,7 @@ import (
 	platform "fairlead.dev/platform/viewset"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -29,7 +30,7 @@ func decode(m *consolev1.ViewSet) (ViewSet, error) {
 	out := ViewSet{Meta: descriptor.Meta(m.GetMetadata()), Spec: Spec{Description: spec.GetDescription()}}
 	clusters := spec.GetClusters()
 	if clusters.GetWhere() != "" {
-		return out, catalog.Refuse(catalog.Invalid, "spec.clusters.where: not known here: use names, labels or all")
+		return out, refusal.New(refusal.Invalid, "spec.clusters.where: not known here: use names, labels or all")
 	}
 	out.Spec.Clusters = &catalog.Selector{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()}
 	var err error

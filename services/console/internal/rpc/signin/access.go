@@ -12,8 +12,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	rules "fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 type access struct{ Deps }
@@ -80,16 +80,16 @@ func (s *access) CheckAccess(ctx context.Context, req *consolev1.CheckAccessRequ
 func (s *access) decide(ctx context.Context, who platform.Identity, req *consolev1.CheckAccessRequest) (rules.Decision, error) {
 	if req.GetKind() == "" {
 		if req.GetCluster() == "" {
-			return rules.Decision{}, catalog.Refuse(catalog.Invalid, "name a kind, or a cluster for its Kubernetes API")
+			return rules.Decision{}, refusal.New(refusal.Invalid, "name a kind, or a cluster for its Kubernetes API")
 		}
 		return s.Rights.AtCluster(ctx, who, req.GetVerb(), req.GetCluster())
 	}
 	verb := rules.Verb(req.GetVerb())
 	if !slices.Contains(rules.Verbs(), verb) {
-		return rules.Decision{}, catalog.Refuse(catalog.Invalid, "verb %q: there are view, deploy, edit and delete; without a kind, read, write, exec and secrets", verb)
+		return rules.Decision{}, refusal.New(refusal.Invalid, "verb %q: there are view, deploy, edit and delete; without a kind, read, write, exec and secrets", verb)
 	}
 	if !slices.Contains(rules.Kinds(), req.GetKind()) {
-		return rules.Decision{}, catalog.Refuse(catalog.Invalid, "kind %q: there are %s", req.GetKind(), strings.Join(rules.Kinds(), ", "))
+		return rules.Decision{}, refusal.New(refusal.Invalid, "kind %q: there are %s", req.GetKind(), strings.Join(rules.Kinds(), ", "))
 	}
 	at, err := s.Rights.Find(ctx, rules.Target{Kind: req.GetKind(), Name: req.GetName(), Project: req.GetProject(), Cluster: req.GetCluster()})
 	if err != nil {

@@ -1,6 +1,9 @@
-package catalog
+// Package refusal is what the console refuses, in the words that a person reads, with the reason that chooses the code of an
+// answer. An error of another type is a failure of the console.
+package refusal
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -48,14 +51,11 @@ type Fault struct {
 	Err   *Error
 }
 
-// Refuse makes a refusal for hooks.
-func Refuse(reason Reason, format string, args ...any) error { return refuse(reason, format, args...) }
-
 // shownFaults is how many refusals the message of one for all repeats.
 const shownFaults = 10
 
-// together makes one refusal of all.
-func together(faults []Fault) error {
+// Together makes one refusal of all.
+func Together(faults []Fault) error {
 	if len(faults) == 0 {
 		return nil
 	}
@@ -75,16 +75,24 @@ func together(faults []Fault) error {
 
 func (e *Error) Error() string { return e.Message }
 
-func refuse(reason Reason, format string, args ...any) error {
+// New makes a refusal.
+func New(reason Reason, format string, args ...any) error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-func missing(kind store.Kind, name string) error {
-	return refuse(NotFound, "%s %q does not exist", kind, name)
+// Is tells whether an error is a refusal for a reason.
+func Is(err error, reason Reason) bool {
+	refused, ok := errors.AsType[*Error](err)
+	return ok && refused.Reason == reason
 }
 
-// listing is for a person: `service "a", service "b" and more`.
-func listing(refs []store.Ref, more bool) string {
+// Missing is the refusal of a resource that does not exist.
+func Missing(kind store.Kind, name string) error {
+	return New(NotFound, "%s %q does not exist", kind, name)
+}
+
+// List is for a person: `service "a", service "b" and more`.
+func List(refs []store.Ref, more bool) string {
 	var parts []string
 	for _, r := range refs {
 		parts = append(parts, fmt.Sprintf("%s %q", r.Kind, r.Name))
