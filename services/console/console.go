@@ -44,6 +44,7 @@ import (
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/kinds"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/kinds/viewset"
@@ -356,6 +357,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	mounts := rpc.Mounts(rpc.Deps{
 		Kinds:   table,
 		Catalog: resources,
+		Intake:  intake.New(intake.Deps{Store: s.store, Catalog: resources, Observer: told, Log: deps.Log}),
 		Rights:  rules,
 		Config:  configuration, OpenBackend: open,
 		Removals:   kept,

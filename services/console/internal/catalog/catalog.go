@@ -44,8 +44,6 @@ type Catalog struct {
 	finder   Finder
 	observer Observer // nil: nobody is told
 	folders  folders
-	memory   memory
-	hubTurn  chan struct{} // held by the one that compares and writes hub truths
 }
 
 // Deps is what a catalog works with.
@@ -68,8 +66,7 @@ func New(guard Reader, d Deps) *Catalog {
 	l := NewLoader(d.Now)
 	c := &Catalog{
 		Loader: l, store: d.Store, box: d.Box, log: d.Log, guard: guard, finder: d.Finder, observer: d.Observer,
-		desk: confirm.New(d.Box, l.now), hubTurn: make(chan struct{}, 1),
-		memory: memory{most: maxHeard},
+		desk: confirm.New(d.Box, l.now),
 	}
 	if d.Observer != nil {
 		d.Store.GatherEvents(d.Observer.Gather)

@@ -55,32 +55,32 @@ type Deployment struct {
 	Tests *TestSummary `json:"-"`
 }
 
-// delivery is a new digest of a service.
-type delivery struct {
-	service store.Resource
-	spec    *ServiceSpec
-	hub     HubTruth
+// Delivery is a new digest of a service.
+type Delivery struct {
+	Service store.Resource
+	Spec    *ServiceSpec
+	Hub     HubTruth
 	// revision of the service that it was made of, which may have been changed since; 0: the current one.
-	revision int64
+	Revision int64
 }
 
-// deployed is what became of a delivery.
-type deployed struct {
-	commit Revision
-	again  bool // the commit has the content of the one before: it begins no deployment
+// Deployed is what became of a delivery.
+type Deployed struct {
+	Commit Revision
+	Again  bool // the commit has the content of the one before: it begins no deployment
 }
 
-// deployments are those that deliveries begin, and what became of each by the service's uid. refs are what is said with them.
-func (c *Catalog) deployments(ctx context.Context, v store.View, list []*delivery, refs []RefHub) ([]store.Deployment, map[string]deployed, error) {
+// DraftDeployments returns those that deliveries begin, and what became of each by the service's uid. refs are what is said with them.
+func (c *Catalog) DraftDeployments(ctx context.Context, v store.View, list []*Delivery, refs []RefHub) ([]store.Deployment, map[string]Deployed, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
 	var uids []string
 	names := map[string]bool{}
 	for i := range list {
-		uids, names[list[i].spec.Source] = append(uids, list[i].service.UID), true
+		uids, names[list[i].Spec.Source] = append(uids, list[i].Service.UID), true
 	}
-	sources, err := v.Named(ctx, store.KindSource, trueKeys(names))
+	sources, err := v.Named(ctx, store.KindSource, TrueKeys(names))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,12 +118,12 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []*deliver
 		return nil, nil, err
 	}
 	var out []store.Deployment
-	became := make(map[string]deployed, len(list))
+	became := make(map[string]Deployed, len(list))
 	for _, d := range list {
-		next := Deployment{SpecRevision: cmp.Or(d.revision, d.service.Revision), ConfigRevision: configs[d.service.UID].Revision, Commit: d.hub.Revision}
-		status := statuses[sources[d.spec.Source].UID]
-		if d.hub.follows() {
-			next.Commit = followed(d.hub, status.Heads, known)
+		next := Deployment{SpecRevision: cmp.Or(d.Revision, d.Service.Revision), ConfigRevision: configs[d.Service.UID].Revision, Commit: d.Hub.Revision}
+		status := statuses[sources[d.Spec.Source].UID]
+		if d.Hub.Follows() {
+			next.Commit = followed(d.Hub, status.Heads, known)
 		}
 		for _, h := range status.Heads {
 			if h.Revision.Commit == next.Commit.Commit && h.Revision.Commit != "" {
@@ -134,8 +134,8 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []*deliver
 		if next.Content, err = c.contentAt(ctx, v, d, next); err != nil {
 			return nil, nil, err
 		}
-		before, replaces := last[d.service.UID], ""
-		same := d.hub.SameContent(before.Digest, before.Content) // tests were asked for, or how they run was changed
+		before, replaces := last[d.Service.UID], ""
+		same := d.Hub.SameContent(before.Digest, before.Content) // tests were asked for, or how they run was changed
 		if was, err := deploymentOf(before); before.State != nil {
 			if err != nil {
 				return nil, nil, err
@@ -146,18 +146,18 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []*deliver
 				next = was
 			}
 		}
-		became[d.service.UID] = deployed{commit, same}
+		became[d.Service.UID] = Deployed{commit, same}
 		if !same {
-			if err := next.explain(d, before, written[d.service.UID]); err != nil {
+			if err := next.explain(d, before, written[d.Service.UID]); err != nil {
 				return nil, nil, err
 			}
 		}
 		state, err := json.Marshal(next)
 		if err != nil {
-			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.service.Name, err)
+			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.Service.Name, err)
 		}
 		out = append(out, store.Deployment{
-			Service: d.service.UID, Digest: d.hub.Digest, Content: d.hub.Content,
+			Service: d.Service.UID, Digest: d.Hub.Digest, Content: d.Hub.Content,
 			Replaces: replaces, State: state, DeliverTime: c.now(),
 		})
 	}
@@ -165,22 +165,22 @@ func (c *Catalog) deployments(ctx context.Context, v store.View, list []*deliver
 }
 
 // contentAt names the content of a delivery, of the spec that it was made of.
-func (c *Catalog) contentAt(ctx context.Context, v store.View, d *delivery, next Deployment) (string, error) {
-	spec := d.spec
-	if next.SpecRevision != d.service.Revision {
-		rows, err := v.History(ctx, store.Ref{Kind: store.KindService, Name: d.service.Name}, next.SpecRevision+1, 1)
+func (c *Catalog) contentAt(ctx context.Context, v store.View, d *Delivery, next Deployment) (string, error) {
+	spec := d.Spec
+	if next.SpecRevision != d.Service.Revision {
+		rows, err := v.History(ctx, store.Ref{Kind: store.KindService, Name: d.Service.Name}, next.SpecRevision+1, 1)
 		if err != nil {
 			return "", err
 		}
-		if len(rows) == 0 || rows[0].UID != d.service.UID || rows[0].Revision != next.SpecRevision {
+		if len(rows) == 0 || rows[0].UID != d.Service.UID || rows[0].Revision != next.SpecRevision {
 			return "", nil
 		}
 		spec = &ServiceSpec{}
 		if err := json.Unmarshal(rows[0].Spec, spec); err != nil {
-			return "", fmt.Errorf("decode service %q: %w", d.service.Name, err)
+			return "", fmt.Errorf("decode service %q: %w", d.Service.Name, err)
 		}
 	}
-	return contentOf(d.hub, *spec, next.ConfigRevision)
+	return contentOf(d.Hub, *spec, next.ConfigRevision)
 }
 
 // followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is made of it
@@ -195,18 +195,18 @@ func followed(hub HubTruth, heads []Head, told map[store.HubRef]RefHub) Revision
 }
 
 // explain says what made a deployment, and who, by what is other than in the one before, and by what wrote the service last.
-func (d *Deployment) explain(of *delivery, before store.Deployment, last store.Revision) error {
+func (d *Deployment) explain(of *Delivery, before store.Deployment, last store.Revision) error {
 	var was Deployment
 	if before.State != nil {
 		if err := json.Unmarshal(before.State, &was); err != nil {
-			return fmt.Errorf("decode deployment of service %q: %w", of.service.Name, err)
+			return fmt.Errorf("decode deployment of service %q: %w", of.Service.Name, err)
 		}
 	}
 	moved := before.State != nil && was.Commit.Commit != d.Commit.Commit
 	switch changed := was.SpecRevision != d.SpecRevision; {
 	case changed && last.Action == rolledBack:
 		d.Cause = CauseRollback
-	case changed && moved && of.spec.wishes().Pin != "":
+	case changed && moved && of.Spec.wishes().Pin != "":
 		d.Cause = CausePin
 	case moved:
 		d.Cause, d.Author = CauseCommit, d.Commit.Author
@@ -221,8 +221,8 @@ func (d *Deployment) explain(of *delivery, before store.Deployment, last store.R
 	return nil
 }
 
-// stepsOf are what a report says of deployments.
-func stepsOf(service string, r Report) []store.Step {
+// StepsOf are what a report says of deployments.
+func StepsOf(service string, r Report) []store.Step {
 	var out []store.Step
 	if r.AppliedDigest != "" {
 		step := store.Step{Service: service, Digest: r.AppliedDigest, Apply: r.AppliedTime, Trace: r.Traceparent, Outcome: string(r.Phase), Message: r.Message}
@@ -237,13 +237,13 @@ func stepsOf(service string, r Report) []store.Step {
 	return out
 }
 
-// keptSteps are what a kept report says of deployments.
-func keptSteps(row store.Report) ([]store.Step, error) {
-	r, err := decodeReport(row)
+// KeptSteps are what a kept report says of deployments.
+func KeptSteps(row store.Report) ([]store.Step, error) {
+	r, err := ReadReport(row)
 	if err != nil {
 		return nil, err
 	}
-	return stepsOf(row.Service, r), nil
+	return StepsOf(row.Service, r), nil
 }
 
 // FetchedAt is when the hub had fetched the commit that made a deployment; false: no commit did.
@@ -585,15 +585,15 @@ func (c *Catalog) specOf(ctx context.Context, s Service, d Deployment) (spec Ser
 // releaser is who the history says ended a pin that was until the ref moves on.
 const releaser = "release"
 
-// release lets services of a source follow their refs again whose pins are until those move on, in the write that brings the commit:
-// nobody has to remember it.
-func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, heads []Head) (written []Written, err error) {
+// Release lets services of a source follow their refs again whose pins are until those move on, in the write that brings the commit:
+// nobody has to remember it. Once the write is done, logReleased logs what Release wrote.
+func (c *Catalog) Release(ctx context.Context, tx *store.Tx, source string, heads []Head) (written []Written, err error) {
 	held, err := tx.Releasing(ctx, source)
 	if err != nil {
 		return nil, err
 	}
 	for _, row := range held {
-		s := Service{Meta: metaOf(row)}
+		s := Service{Meta: MetaOf(row)}
 		if err := decode(row, &s.Spec); err != nil {
 			return nil, err
 		}
@@ -625,6 +625,11 @@ func (c *Catalog) release(ctx context.Context, tx *store.Tx, source string, head
 		c.log.InfoContext(ctx, "service follows its ref again", "service", row.Name, "commit", at)
 	}
 	return written, nil
+}
+
+// LogReleased logs the services that follow their refs again.
+func (c *Catalog) LogReleased(ctx context.Context, written []Written) {
+	c.tell(ctx, Self(releaser), written)
 }
 
 // unpinned is a service whose pin has ended by itself.

@@ -17,38 +17,6 @@ type ServiceDetail struct {
 	LastSeen  time.Time
 }
 
-// RecordDetail keeps a detail. One about a service that is gone or not meant for the cluster is passed over.
-func (c *Catalog) RecordDetail(ctx context.Context, cluster, service string, kind store.DetailKind, d store.Detail) error {
-	if now := c.now(); d.Time.IsZero() || d.Time.After(now) {
-		d.Time = now
-	}
-	of, err := c.meantFor(ctx, cluster, service)
-	if err != nil || of == nil {
-		return err
-	}
-	return c.store.PutDetail(ctx, kind, of.Meta.UID, d)
-}
-
-// meantFor is the service of a name without its status; nil: there is none, or it is for another cluster.
-func (c *Catalog) meantFor(ctx context.Context, cluster, service string) (of *Service, err error) {
-	if !dnsLabel.MatchString(service) {
-		return nil, nil //nolint:nilnil // nil has a meaning
-	}
-	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		rows, err := v.Named(ctx, store.KindService, []string{service})
-		if err != nil || rows[service].UID == "" {
-			return err
-		}
-		s := Service{Meta: metaOf(rows[service])}
-		if err := decode(rows[service], &s.Spec); err != nil || s.Spec.Cluster != cluster {
-			return err
-		}
-		of = &s
-		return nil
-	})
-	return of, err
-}
-
 // Detail returns what is kept of one kind about a service; no Data: nothing.
 func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string) (ServiceDetail, error) {
 	if !dnsLabel.MatchString(name) {

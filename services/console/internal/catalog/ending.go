@@ -65,7 +65,7 @@ func (c *Catalog) EndLevers(ctx context.Context) error {
 				}
 				continue
 			}
-			s := Service{Meta: metaOf(row)}
+			s := Service{Meta: MetaOf(row)}
 			if err := decode(row, &s.Spec); err != nil {
 				return err
 			}

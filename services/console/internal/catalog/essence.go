@@ -54,7 +54,7 @@ func (s *Service) Essence() Essence {
 	e.set(ofCatalog, s.Spec.Catalog)
 	e.set(hasDigest, hub.Digest != "")
 	e.set(hasAlike, len(hub.Alike) > 0)
-	e.set(followsRef, hub.follows() || hub.ofRef)
+	e.set(followsRef, hub.Follows() || hub.ofRef)
 	if p := hub.Problem; p != nil {
 		e.set(hasHubProblem, true)
 		e.hubProblem = store.Micros(p.Since)

@@ -622,12 +622,12 @@ func (b *bringing) note(ctx context.Context, tx *store.Tx, r Report) error {
 		before.AppliedDigest == r.AppliedDigest && r.Guard == nil {
 		return nil
 	}
-	row, err := encodeReport(b.service.Meta.UID, "", r)
+	row, err := EncodeReport(b.service.Meta.UID, "", r)
 	if err != nil {
 		return err
 	}
 	if b.catalog.observer != nil {
 		tx.Tell(b.catalog.observer.Gather(b.catalog.observer.ClusterSaid(b.service, before, r))...)
 	}
-	return tx.PutReport(ctx, row, stepsOf(row.Service, r))
+	return tx.PutReport(ctx, row, StepsOf(row.Service, r))
 }

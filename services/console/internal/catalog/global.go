@@ -633,7 +633,7 @@ func heldBack(ctx context.Context, v store.View, global GlobalService, rows []st
 		}
 		at[i], names[spec.Cluster] = spec.Cluster, true
 	}
-	clusters, err := v.Named(ctx, store.KindCluster, trueKeys(names))
+	clusters, err := v.Named(ctx, store.KindCluster, TrueKeys(names))
 	var held []store.Resource
 	for i, r := range rows {
 		if !global.Spec.Clusters.Fits(at[i], clusters[at[i]].Labels) {

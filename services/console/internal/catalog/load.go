@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	platform "fairlead.dev/platform/catalog"
@@ -46,7 +48,7 @@ func (l Loader) Sources(ctx context.Context, v store.View, rows []store.Resource
 	}
 	out := make([]Source, len(rows))
 	for i, r := range rows {
-		out[i].Meta = metaOf(r)
+		out[i].Meta = MetaOf(r)
 		if err := decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
@@ -66,7 +68,7 @@ func (l Loader) Clusters(ctx context.Context, v store.View, rows []store.Resourc
 	now := l.now()
 	out := make([]Cluster, len(rows))
 	for i, r := range rows {
-		out[i].Meta = metaOf(r)
+		out[i].Meta = MetaOf(r)
 		if err := decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
@@ -89,7 +91,7 @@ func (l Loader) Services(ctx context.Context, v store.View, rows []store.Resourc
 	out := make([]Service, len(rows))
 	sourceNames, clusterNames := map[string]bool{}, map[string]bool{}
 	for i, r := range rows {
-		out[i].Meta = metaOf(r)
+		out[i].Meta = MetaOf(r)
 		if err := decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
@@ -163,7 +165,7 @@ func (t *truths) tell(s *Service, cluster string) (err error) {
 func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[string]bool,
 	load func(context.Context, store.View, []store.Resource) ([]T, error),
 ) (map[string]T, error) {
-	found, err := v.Named(ctx, kind, trueKeys(names))
+	found, err := v.Named(ctx, kind, TrueKeys(names))
 	if err != nil {
 		return nil, err
 	}
@@ -223,4 +225,9 @@ func uidsOf(rows []store.Resource) []string {
 		uids[i] = r.UID
 	}
 	return uids
+}
+
+// TrueKeys returns the keys whose value is true: a name that no resource can have is not looked up.
+func TrueKeys(m map[string]bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(k string) bool { return !m[k] })
 }

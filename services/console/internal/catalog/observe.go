@@ -5,16 +5,10 @@ import "fairlead.dev/services/console/internal/store"
 // Observer makes events of what statuses say. Events are written with the status, or not at all; the same may be told
 // again, and events that are the same are kept once.
 type Observer interface {
-	SourceSaid(source Meta, before, after SourceStatus) []store.Event
-	// HubSaid gets the service with what its cluster says where a problem of the hub is over.
-	HubSaid(service Service, before, after HubTruth) []store.Event
-	// ClusterSaid has no before when there was no report. Of the service there are its names, its project and its cluster, and of before what a heard
-	// knows of it.
+	// ClusterSaid has no before when there was no report. Of the service there are its names, its project and its cluster.
 	ClusterSaid(service Service, before *Report, after Report) []store.Event
-	// Gather finishes what HubSaid and ClusterSaid returned and one transaction writes: what happened to many services at once becomes one event.
+	// Gather finishes events of services that one transaction writes: what happened to many at once becomes one event.
 	Gather(events []store.Event) []store.Event
-	// TestsEnded tells how a run of a service's tests went.
-	TestsEnded(service Service, run TestRun) []store.Event
 	RolledBack(by By, service Service, to Deployment) []store.Event
 	// LeverEnding says that a lever is going to end by its own time.
 	LeverEnding(service Service, lever Lever) []store.Event

@@ -280,7 +280,7 @@ func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 		}
 		clusterNames[specs[i].Cluster] = !specs[i].Catalog
 	}
-	clusters, err := tx.Named(ctx, store.KindCluster, trueKeys(clusterNames))
+	clusters, err := tx.Named(ctx, store.KindCluster, TrueKeys(clusterNames))
 	if err != nil {
 		return err
 	}

@@ -555,8 +555,8 @@ type secretSpec struct {
 	Keys []string `json:"keys"`
 }
 
-// metaOf returns what the store knows of a resource.
-func metaOf(r store.Resource) Meta {
+// MetaOf returns what the store knows of a resource.
+func MetaOf(r store.Resource) Meta {
 	return Meta{
 		Name: r.Name, Labels: r.Labels, UID: r.UID, Revision: r.Revision, ETag: r.ETag(),
 		CreateTime: r.CreateTime, UpdateTime: r.UpdateTime,
@@ -572,28 +572,28 @@ type Deleted struct {
 
 // ReadSource makes a source of what is stored, without a status.
 func ReadSource(r store.Resource) (Source, error) {
-	s := Source{Meta: metaOf(r)}
+	s := Source{Meta: MetaOf(r)}
 	err := decode(r, &s.Spec)
 	return s, err
 }
 
 // ReadCluster makes a cluster of what is stored, without a status.
 func ReadCluster(r store.Resource) (Cluster, error) {
-	c := Cluster{Meta: metaOf(r)}
+	c := Cluster{Meta: MetaOf(r)}
 	err := decode(r, &c.Spec)
 	return c, err
 }
 
 // ReadService makes a service of what is stored, without a status.
 func ReadService(r store.Resource) (Service, error) {
-	s := Service{Meta: metaOf(r)}
+	s := Service{Meta: MetaOf(r)}
 	err := decode(r, &s.Spec)
 	return s, err
 }
 
 // ReadGrant makes a grant of what is stored.
 func ReadGrant(r store.Resource) (Grant, error) {
-	g := Grant{Meta: metaOf(r)}
+	g := Grant{Meta: MetaOf(r)}
 	err := decode(r, &g.Spec)
 	return g, err
 }
@@ -614,13 +614,31 @@ func ReadHeads(h store.Heads) (SourceStatus, error) {
 	return status, nil
 }
 
+// EncodeReport makes of a report what is stored.
+func EncodeReport(service, cluster string, r Report) (store.Report, error) {
+	state, err := json.Marshal(r)
+	if err != nil {
+		return store.Report{}, fmt.Errorf("encode report about service %q: %w", r.Service, err)
+	}
+	return store.Report{Service: service, Cluster: cluster, Sequence: int64(r.Sequence), State: state}, nil
+}
+
+// ReadReport makes a report of what is stored.
+func ReadReport(row store.Report) (r Report, err error) {
+	if err := json.Unmarshal(row.State, &r); err != nil {
+		return r, fmt.Errorf("decode report: %w", err)
+	}
+	r.Sequence = uint64(row.Sequence)
+	return r, nil
+}
+
 // ReadSecret makes a secret of what is stored, without values.
 func ReadSecret(r store.Resource) (Secret, error) {
 	var spec secretSpec
 	if err := decode(r, &spec); err != nil {
 		return Secret{}, err
 	}
-	s := Secret{Meta: metaOf(r), Data: make(map[string]string, len(spec.Keys))}
+	s := Secret{Meta: MetaOf(r), Data: make(map[string]string, len(spec.Keys))}
 	for _, key := range spec.Keys {
 		s.Data[key] = ""
 	}

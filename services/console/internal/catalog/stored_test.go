@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
@@ -143,12 +144,13 @@ func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	o.storedService(t, "web", pinned)
 	pinned.Path = ".git"
 	o.storedService(t, "broken", pinned)
-	claimed, err := o.ClaimSource(t.Context(), "test", "shop", o.source.UID, "me")
+	in := intake.New(intake.Deps{Store: o.store, Catalog: o.Catalog, Log: slog.New(slog.DiscardHandler)})
+	claimed, err := in.ClaimSource(t.Context(), "test", "shop", o.source.UID, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := o.PublishHeads(t.Context(), "test", "shop", o.source.UID, catalog.Publication{
+		if err := in.PublishHeads(t.Context(), "test", "shop", o.source.UID, intake.Publication{
 			Epoch: claimed.Epoch, Heads: []catalog.Head{{
 				Ref:      "HEAD",
 				Revision: catalog.Revision{Commit: strings.Repeat("c", 40)},

@@ -49,44 +49,6 @@ type TestSummary struct {
 	EndTime   time.Time `json:"endTime,omitzero"`
 }
 
-// TestRun is a run of a service's tests as its agent told it.
-type TestRun struct {
-	TestSummary
-	Commit, Message string
-	// Failing are the names of the tests that did not pass.
-	Failing []string
-	// Time of the observation.
-	Time time.Time
-	// Data is all of it, packed.
-	Data []byte
-}
-
-// RecordTestRun keeps what a cluster says of a run. One about a service that is gone or not meant for the cluster is passed over.
-func (c *Catalog) RecordTestRun(ctx context.Context, cluster, service string, run TestRun) error {
-	of, err := c.meantFor(ctx, cluster, service)
-	if err != nil || of == nil {
-		return err
-	}
-	// Times decide what is newest and is kept: none may be of tomorrow.
-	now := c.now()
-	for _, t := range []*time.Time{&run.Time, &run.StartTime} {
-		if t.IsZero() || t.After(now) {
-			*t = now
-		}
-	}
-	summary, err := json.Marshal(run.TestSummary)
-	if err != nil {
-		return fmt.Errorf("encode tests of service %q: %w", service, err)
-	}
-	var events []store.Event
-	if c.observer != nil && !run.EndTime.IsZero() {
-		events = c.observer.TestsEnded(*of, run)
-	}
-	return c.store.PutTestRun(ctx, store.TestRun{
-		Service: of.Meta.UID, ID: run.ID, Digest: run.Digest, Start: run.StartTime, End: run.EndTime, Time: run.Time, Summary: summary, Data: run.Data,
-	}, events...)
-}
-
 // TestRuns returns up to limit of the runs of a service's tests that are kept, the newest first, packed. An id that is not empty chooses one.
 func (c *Catalog) TestRuns(ctx context.Context, name, id string, limit int) (service Service, runs []store.TestRun, err error) {
 	if service, err = c.GetService(ctx, name); err != nil {

@@ -40,7 +40,7 @@ func (t Type[S]) Draft(in Resource[S], want Expectation) (Edit, error) {
 
 // Decode reads what is stored.
 func (t Type[S]) Decode(r store.Resource) (out Resource[S], err error) {
-	out.Meta = metaOf(r)
+	out.Meta = MetaOf(r)
 	err = decode(r, &out.Spec)
 	return out, err
 }

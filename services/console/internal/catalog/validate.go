@@ -20,13 +20,15 @@ var (
 	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	// dnsSubdomain is the name of an object in Kubernetes.
 	dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
-	commitID     = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 	mediaType    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}/[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}$`)
 	// accountName is namespace/name of a Kubernetes service account.
 	accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 	// kindPattern is a kind, and a group if it is not the core one.
 	kindPattern = regexp.MustCompile(`^[A-Za-z*][A-Za-z0-9*]*(\.[a-z0-9*]([-a-z0-9*.]*[a-z0-9*])?)?$`)
 )
+
+// IsName tells whether a resource can have a name.
+func IsName(name string) bool { return dnsLabel.MatchString(name) }
 
 // wantSecretName does not repeat what is there instead: it may be the secret itself.
 const wantSecretName = "must be the name of a Secret: the values go there, and its name here"
@@ -447,23 +449,4 @@ func validateRules(field string, rules []string) error {
 
 func badName(name string) error {
 	return refusal.New(refusal.Invalid, "metadata.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", name)
-}
-
-// validateHeads checks what a fetcher publishes.
-func validateHeads(heads []Head) error {
-	refs := make([]string, 0, len(heads))
-	for _, h := range heads {
-		if h.Ref == "" || strings.ContainsFunc(h.Ref, unicode.IsControl) {
-			return refusal.New(refusal.Invalid, "heads: %q is not a ref", h.Ref)
-		}
-		if !commitID.MatchString(h.Revision.Commit) {
-			return refusal.New(refusal.Invalid, "heads: %s: %q is not a full commit id", h.Ref, h.Revision.Commit)
-		}
-		refs = append(refs, h.Ref)
-	}
-	slices.Sort(refs)
-	if len(slices.Compact(slices.Clone(refs))) != len(refs) {
-		return refusal.New(refusal.Invalid, "heads: a ref is listed twice")
-	}
-	return nil
 }

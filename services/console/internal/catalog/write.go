@@ -502,7 +502,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 	}
 	exists := map[store.Ref]bool{} // or comes with this write
 	for kind, names := range named {
-		found, err := w.Tx.Named(ctx, kind, trueKeys(names))
+		found, err := w.Tx.Named(ctx, kind, TrueKeys(names))
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -28,10 +29,9 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	log := slog.New(slog.DiscardHandler)
-	c := catalog.New(authz.New(s,
-		nil), catalog.Deps{
-		Store: s, Box: box, Log: log, Now: clock, Observer: &Recorder{Store: s, Log: log, Now: clock},
-	})
+	observer := &Recorder{Store: s, Log: log, Now: clock}
+	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log, Now: clock, Observer: observer})
+	in := intake.New(intake.Deps{Store: s, Catalog: c, Log: log, Now: clock, Observer: observer})
 	by := catalog.By{
 		Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
 		Subject:  "user:ada",
@@ -57,7 +57,7 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	ok(err)
 	hub := func(problem *catalog.Problem) {
 		t.Helper()
-		ok(c.RecordHub(t.Context(), []catalog.ServiceHub{{Service: "web", UID: web.Meta.UID, Hub: catalog.HubTruth{
+		ok(in.RecordHub(t.Context(), []intake.ServiceHub{{Service: "web", UID: web.Meta.UID, Hub: catalog.HubTruth{
 			Source: "shop", Ref: "HEAD", Digest: "d1",
 			Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}, Problem: problem,
 		}}}, nil))
@@ -75,9 +75,9 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 		}))
 		return types
 	}
-	ok(c.RecordSeen(t.Context(), []catalog.ClusterSeen{{Cluster: "edge-1", Time: now}}))
+	ok(in.RecordSeen(t.Context(), []intake.ClusterSeen{{Cluster: "edge-1", Time: now}}))
 	hub(nil)
-	_, err = c.RecordReports(t.Context(), []catalog.ClusterReports{{Cluster: "edge-1", Reports: []catalog.Report{
+	_, err = in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: "edge-1", Reports: []catalog.Report{
 		{
 			Service: "web", Sequence: 1, Digest: "d1", AppliedDigest: "d1", Phase: catalog.PhaseHealthy,
 			ObjectsTotal: 3, ObjectsHealthy: 3,

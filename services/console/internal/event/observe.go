@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/index"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -219,7 +220,7 @@ func allHealthy(objects int32) string {
 const maxFailing = 5
 
 // TestsEnded implements catalog.Observer. A run that a newer revision ended, or that had nothing to run, tells nothing.
-func (r *Recorder) TestsEnded(s catalog.Service, run catalog.TestRun) []store.Event {
+func (r *Recorder) TestsEnded(s catalog.Service, run intake.TestRun) []store.Event {
 	e := &consolev1.Event{
 		Severity: info, Digest: run.Digest, Commit: run.Commit, Count: run.Passed, Duration: span(run.StartTime, run.EndTime),
 		Type: ServiceTestsPassed, Message: fmt.Sprintf("All %d tests passed.", run.Passed),
@@ -237,7 +238,7 @@ func (r *Recorder) TestsEnded(s catalog.Service, run catalog.TestRun) []store.Ev
 	return []store.Event{about(s, e, r.Now(), s.Spec.Cluster, run.ID)}
 }
 
-func failed(run catalog.TestRun) string {
+func failed(run intake.TestRun) string {
 	message := "The tests could not be run."
 	switch n := len(run.Failing); {
 	case n > maxFailing:

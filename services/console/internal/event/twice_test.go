@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -28,19 +29,21 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		console := func(s *store.Store) *catalog.Catalog {
-			told := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: time.Now}
-			return catalog.New(authz.New(s,
-				nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Observer: told})
+		log := slog.New(slog.DiscardHandler)
+		console := func(s *store.Store) (*catalog.Catalog, *intake.Intake) {
+			told := &Recorder{Store: s, Log: log, Now: time.Now}
+			c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log, Observer: told})
+			return c, intake.New(intake.Deps{Store: s, Catalog: c, Log: log, Observer: told})
 		}
-		consoles := []*catalog.Catalog{console(s), nil}
-		if consoles[1] = consoles[0]; s.Shared() {
+		resources, first := console(s)
+		consoles := []*intake.Intake{first, first}
+		if s.Shared() {
 			other, err := store.New(url, store.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = other.Close() })
-			consoles[1] = console(other)
+			_, consoles[1] = console(other)
 		}
 		ctx, by := t.Context(), catalog.By{
 			Identity: identity.Identity{Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
@@ -49,15 +52,15 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		create := catalog.Expectation{AllowMissing: true}
 		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
-		err = putSource(ctx, consoles[0], by, source)
-		_, _, err2 := consoles[0].UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
+		err = putSource(ctx, resources, by, source)
+		_, _, err2 := resources.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
-		truths, reports := [2][]catalog.ServiceHub{}, catalog.ClusterReports{Cluster: "edge-1"}
+		truths, reports := [2][]intake.ServiceHub{}, intake.ClusterReports{Cluster: "edge-1"}
 		for i := range services {
 			name := fmt.Sprint("web-", i)
-			is, _, err := consoles[0].UpdateService(ctx, by,
+			is, _, err := resources.UpdateService(ctx, by,
 				catalog.Service{
 					Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"},
 				}, create)
@@ -70,7 +73,7 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 			}
 			for d := range truths {
 				hub.ResolveTime = time.Now().Add(time.Duration(d) * time.Millisecond)
-				truths[d] = append(truths[d], catalog.ServiceHub{Service: name, UID: is.Meta.UID, Hub: hub})
+				truths[d] = append(truths[d], intake.ServiceHub{Service: name, UID: is.Meta.UID, Hub: hub})
 			}
 			reports.Reports = append(reports.Reports, catalog.Report{
 				Service: name, Sequence: 1, Digest: hub.Digest, AppliedDigest: hub.Digest, Phase: catalog.PhaseHealthy,
@@ -92,7 +95,7 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		both(func(d int) error { return consoles[d].RecordHub(ctx, truths[d], nil) })
 		both(func(d int) error {
 			// Other reports to this distributor at that time make another batch of it.
-			_, err := consoles[d].RecordReports(ctx, []catalog.ClusterReports{
+			_, err := consoles[d].RecordReports(ctx, []intake.ClusterReports{
 				{Cluster: "edge-1", Reports: reports.Reports[d:]},
 			})
 			return err

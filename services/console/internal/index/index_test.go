@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/feed"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -123,7 +124,7 @@ func TestBoardBeginsWithTheStatesThatAreShown(t *testing.T) {
 	s := storetest.SQLite(t)
 	log := slog.New(slog.DiscardHandler)
 	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
-	seedStates(t, c)
+	seedStates(t, s, c)
 	hub := feed.New(s, log)
 	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Hub: hub, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -161,8 +162,9 @@ func serviceNames() []string {
 }
 
 // seedStates writes services that differ in what Git, hub and cluster say of them.
-func seedStates(t *testing.T, c *catalog.Catalog) {
+func seedStates(t *testing.T, s *store.Store, c *catalog.Catalog) {
 	t.Helper()
+	in := intake.New(intake.Deps{Store: s, Catalog: c, Log: slog.New(slog.DiscardHandler)})
 	by, missing := catalog.Self("test"), catalog.Expectation{AllowMissing: true}
 	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
 	e, err := source.Draft(missing)
@@ -177,30 +179,33 @@ func seedStates(t *testing.T, c *catalog.Catalog) {
 			t.Fatal(err)
 		}
 	}
-	claimed, err := c.ClaimSource(t.Context(), "test", "shop", source.Meta.UID, "me")
+	claimed, err := in.ClaimSource(t.Context(), "test", "shop", source.Meta.UID, "me")
 	if err != nil {
 		t.Fatal(err)
 	}
 	head := catalog.Revision{Commit: strings.Repeat("a", 40)}
-	if err := c.PublishHeads(t.Context(), "test", "shop", source.Meta.UID, catalog.Publication{
+	if err := in.PublishHeads(t.Context(), "test", "shop", source.Meta.UID, intake.Publication{
 		Epoch: claimed.Epoch, Heads: []catalog.Head{{Ref: "refs/heads/main", Revision: head, FetchTime: time.Now()}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	if err := c.RecordSeen(t.Context(), []catalog.ClusterSeen{{Cluster: "edge", Time: now}, {Cluster: "gone", Time: now.Add(-time.Hour)}}); err != nil {
+	if err := in.RecordSeen(t.Context(), []intake.ClusterSeen{{Cluster: "edge", Time: now}, {Cluster: "gone", Time: now.Add(-time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
 	reports := map[string]catalog.Phase{"healthy": catalog.PhaseHealthy, "failed": catalog.PhaseFailed, "away": catalog.PhaseHealthy, "pinned": catalog.PhaseHealthy}
 	for _, name := range serviceNames() {
-		in := catalog.Service{Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Ref: "main", Cluster: "edge", Path: "apps"}}
+		service := catalog.Service{
+			Meta: catalog.Meta{Name: name},
+			Spec: catalog.ServiceSpec{Source: "shop", Ref: "main", Cluster: "edge", Path: "apps"},
+		}
 		switch name {
 		case "away":
-			in.Spec.Cluster = "gone"
+			service.Spec.Cluster = "gone"
 		case "pinned":
-			in.Spec.Sync = json.RawMessage(`{"pin":"0123456789012345678901234567890123456789"}`)
+			service.Spec.Sync = json.RawMessage(`{"pin":"0123456789012345678901234567890123456789"}`)
 		}
-		s, _, err := c.UpdateService(t.Context(), by, in, missing)
+		s, _, err := c.UpdateService(t.Context(), by, service, missing)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,12 +216,12 @@ func seedStates(t *testing.T, c *catalog.Catalog) {
 		if name == "waits" {
 			truth = catalog.HubTruth{Problem: &catalog.Problem{Message: "no such folder", Since: now}}
 		}
-		if err := c.RecordHub(t.Context(), []catalog.ServiceHub{{Service: name, UID: s.Meta.UID, Hub: truth}}, nil); err != nil {
+		if err := in.RecordHub(t.Context(), []intake.ServiceHub{{Service: name, UID: s.Meta.UID, Hub: truth}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if phase := reports[name]; phase != "" {
 			report := catalog.Report{Service: name, Sequence: 1, Phase: phase, Digest: "d", AppliedDigest: "d", Commit: head.Commit, ObservedTime: now.Add(-time.Minute)}
-			if _, err := c.RecordReports(t.Context(), []catalog.ClusterReports{{Cluster: in.Spec.Cluster, Reports: []catalog.Report{report}}}); err != nil {
+			if _, err := in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: service.Spec.Cluster, Reports: []catalog.Report{report}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,5 +1,5 @@
-// Package refusal is what the console refuses, in the words that a person reads, with the reason that chooses the code of an
-// answer. An error of another type is a failure of the console.
+// Package refusal is what the console refuses, in the words that a person reads, with the reason that chooses the
+// code of an answer. An error of another type is a failure of the console.
 package refusal
 
 import (

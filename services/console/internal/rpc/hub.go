@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -25,7 +26,7 @@ import (
 type heads struct{ Deps }
 
 func (s *heads) ClaimSource(ctx context.Context, req *consolev1.ClaimSourceRequest) (*consolev1.ClaimSourceResponse, error) {
-	status, err := s.Catalog.ClaimSource(ctx, call.Actor(ctx), req.GetSource(), req.GetUid(), req.GetOwner())
+	status, err := s.Intake.ClaimSource(ctx, call.Actor(ctx), req.GetSource(), req.GetUid(), req.GetOwner())
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -34,8 +35,8 @@ func (s *heads) ClaimSource(ctx context.Context, req *consolev1.ClaimSourceReque
 
 func (s *heads) PublishHeads(ctx context.Context, req *consolev1.PublishHeadsRequest) (*consolev1.PublishHeadsResponse, error) {
 	withoutZeros(req)
-	p := catalog.Publication{Epoch: req.GetEpoch(), Heads: descriptor.Each(req.GetHeads(), decodeHead), Problem: decodeProblem(req.GetProblem())}
-	if err := s.Catalog.PublishHeads(ctx, call.Actor(ctx), req.GetSource(), req.GetUid(), p); err != nil {
+	p := intake.Publication{Epoch: req.GetEpoch(), Heads: descriptor.Each(req.GetHeads(), decodeHead), Problem: decodeProblem(req.GetProblem())}
+	if err := s.Intake.PublishHeads(ctx, call.Actor(ctx), req.GetSource(), req.GetUid(), p); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.PublishHeadsResponse{}, nil
@@ -45,8 +46,8 @@ type statuses struct{ Deps }
 
 func (s *statuses) RecordReports(ctx context.Context, req *consolev1.RecordReportsRequest) (*consolev1.RecordReportsResponse, error) {
 	withoutZeros(req)
-	acks, err := s.Catalog.RecordReports(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterReports) catalog.ClusterReports {
-		return catalog.ClusterReports{Cluster: c.GetCluster(), Reports: descriptor.Each(c.GetReports(), decodeReport)}
+	acks, err := s.Intake.RecordReports(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterReports) intake.ClusterReports {
+		return intake.ClusterReports{Cluster: c.GetCluster(), Reports: descriptor.Each(c.GetReports(), decodeReport)}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -64,10 +65,10 @@ func encodeAcks(acks map[string]uint64) *consolev1.ClusterAcknowledgements {
 
 func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubRequest) (*consolev1.RecordHubResponse, error) {
 	withoutZeros(req)
-	err := s.Catalog.RecordHub(ctx, descriptor.Each(req.GetServices(), func(h *consolev1.ServiceHub) catalog.ServiceHub {
+	err := s.Intake.RecordHub(ctx, descriptor.Each(req.GetServices(), func(h *consolev1.ServiceHub) intake.ServiceHub {
 		hub := decodeHub(h.GetHub())
 		hub.Source, hub.Ref = h.GetSourceUid(), h.GetRef()
-		return catalog.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: hub, Revision: h.GetServiceRevision()}
+		return intake.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: hub, Revision: h.GetServiceRevision()}
 	}), descriptor.Each(req.GetRefs(), func(r *consolev1.RefHub) catalog.RefHub {
 		return catalog.RefHub{Source: r.GetSourceUid(), Ref: r.GetRef(), Revision: decodeRevision(r.GetRevision()), ResolveTime: descriptor.Moment(r.GetResolveTime())}
 	}))
@@ -78,7 +79,7 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 }
 
 func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
-	err := s.Catalog.RecordSeen(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterSeen) catalog.ClusterSeen {
+	err := s.Intake.RecordSeen(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterSeen) intake.ClusterSeen {
 		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
 		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
 		agent.Windows = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS)
@@ -93,7 +94,7 @@ func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequ
 		for _, token := range c.GetTokens() {
 			agent.Unbound = agent.Unbound || token.GetUnbound()
 		}
-		return catalog.ClusterSeen{Cluster: c.GetCluster(), Time: descriptor.Moment(c.GetTime()), Agent: agent, Lost: c.GetLost()}
+		return intake.ClusterSeen{Cluster: c.GetCluster(), Time: descriptor.Moment(c.GetTime()), Agent: agent, Lost: c.GetLost()}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)

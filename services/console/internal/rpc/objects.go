@@ -57,7 +57,7 @@ func (s *objects) RecordDetails(ctx context.Context, req *consolev1.RecordDetail
 		return nil, s.fail(ctx, err)
 	}
 	d := store.Detail{Digest: in.GetDigest(), Time: descriptor.Moment(in.GetObservedTime()), Data: data}
-	if err := s.Catalog.RecordDetail(ctx, req.GetCluster(), in.GetService(), kind, d); err != nil {
+	if err := s.Intake.RecordDetail(ctx, req.GetCluster(), in.GetService(), kind, d); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &consolev1.RecordDetailsResponse{}, nil

@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/kinds/alert"
 	"fairlead.dev/services/console/internal/kinds/backend"
 	"fairlead.dev/services/console/internal/kinds/serviceaccount"
@@ -48,6 +49,7 @@ type Deps struct {
 	// Kinds are all kinds of resources.
 	Kinds     descriptor.Table
 	Catalog   *catalog.Catalog
+	Intake    *intake.Intake
 	Authority *identity.Authority
 	Hub       *feed.Feed
 	Board     *index.Index

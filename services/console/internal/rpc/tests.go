@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -131,7 +132,7 @@ func (s *objects) recordTestRun(ctx context.Context, cluster string, detail *del
 	if err != nil {
 		return err
 	}
-	out := catalog.TestRun{
+	out := intake.TestRun{
 		TestSummary: *decodeTestSummary(summaryOf(run)), Commit: run.GetCommit(), Message: run.GetMessage(), Time: seen, Data: data,
 	}
 	for _, r := range run.GetResults() {
@@ -139,7 +140,7 @@ func (s *objects) recordTestRun(ctx context.Context, cluster string, detail *del
 			out.Failing = append(out.Failing, r.GetNamespace()+"/"+r.GetName())
 		}
 	}
-	return s.Catalog.RecordTestRun(ctx, cluster, detail.GetService(), out)
+	return s.Intake.RecordTestRun(ctx, cluster, detail.GetService(), out)
 }
 
 // completeTestRun fills logs and cases that the agent does not have any more in from what was kept of the run before. The result tells

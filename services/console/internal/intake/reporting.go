@@ -1,4 +1,4 @@
-package catalog
+package intake
 
 import (
 	"context"
@@ -6,23 +6,25 @@ import (
 	"math"
 	"slices"
 
+	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// reporting writes reports: what they are compared with comes from memory, and from the database where that does not know enough.
+// reporting writes reports: what they are compared with comes from memory, and from the database where that does not
+// know enough.
 type reporting struct {
-	catalog *Catalog
-	acks    []map[string]uint64
-	known   map[string]*heard // by the names of services, before these reports; nil: the service is gone, or not meant for who reports
-	hubs    map[string][]byte // the hub's truth of services that have another digest applied, by uid
-	rows    map[string]*news  // by the names of services
-	events  []store.Event
+	intake *Intake
+	acks   []map[string]uint64
+	known  map[string]*heard // by the names of services, before these reports; nil: the service is gone, or another cluster reports
+	hubs   map[string][]byte // the hub's truth of services that have another digest applied, by uid
+	rows   map[string]*news  // by the names of services
+	events []store.Event
 }
 
 // news is what is written of a service: the last of its reports, and what all of them say of its deployments.
 type news struct {
 	next   *heard
-	report Report
+	report catalog.Report
 	steps  []store.Step
 }
 
@@ -72,7 +74,7 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 		}
 	}
 	if !fresh {
-		b.catalog.memory.recall(b.known)
+		b.intake.memory.recall(b.known)
 	}
 	var ask []ClusterReports
 	var again []string // uids of services that have another digest applied
@@ -95,7 +97,7 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 	if len(ask)+len(again) == 0 {
 		return nil
 	}
-	return b.catalog.store.Read(ctx, func(ctx context.Context, v store.View) error {
+	return b.intake.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		if len(ask) > 0 {
 			found, err := b.read(ctx, v, ask)
 			if err != nil {
@@ -124,7 +126,7 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 	for name, cluster := range clusters {
 		placed[name] = cluster.UID
 	}
-	b.catalog.memory.placed(placed)
+	b.intake.memory.placed(placed)
 	kept, err := v.Reports(ctx, uids)
 	if err != nil {
 		return nil, err
@@ -142,7 +144,7 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 			}
 			h := unheard(service.Meta.UID, &service.Spec, cluster.UID, service.Meta.Revision)
 			if row, ok := kept[h.key()]; ok {
-				before, err := decodeReport(row)
+				before, err := catalog.ReadReport(row)
 				if err != nil {
 					return nil, err
 				}
@@ -158,43 +160,41 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 }
 
 // reported returns the clusters and services that reports name.
-func reported(ctx context.Context, v store.View, in []ClusterReports) (map[string]store.Resource, map[string]Service, error) {
+func reported(ctx context.Context, v store.View, in []ClusterReports) (map[string]store.Resource, map[string]catalog.Service, error) {
 	clusterNames, serviceNames := map[string]bool{}, map[string]bool{}
 	for _, cr := range in {
-		clusterNames[cr.Cluster] = dnsLabel.MatchString(cr.Cluster)
+		clusterNames[cr.Cluster] = catalog.IsName(cr.Cluster)
 		for _, r := range cr.Reports {
-			serviceNames[r.Service] = dnsLabel.MatchString(r.Service)
+			serviceNames[r.Service] = catalog.IsName(r.Service)
 		}
 	}
-	clusters, err := v.Named(ctx, store.KindCluster, trueKeys(clusterNames))
+	clusters, err := v.Named(ctx, store.KindCluster, catalog.TrueKeys(clusterNames))
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := v.Named(ctx, store.KindService, trueKeys(serviceNames))
+	rows, err := v.Named(ctx, store.KindService, catalog.TrueKeys(serviceNames))
 	if err != nil {
 		return nil, nil, err
 	}
-	services := make(map[string]Service, len(rows))
+	services := make(map[string]catalog.Service, len(rows))
 	for name, r := range rows {
-		s := Service{Meta: metaOf(r)}
-		if err := decode(r, &s.Spec); err != nil {
+		if services[name], err = catalog.ReadService(r); err != nil {
 			return nil, nil, err
 		}
-		services[name] = s
 	}
 	return clusters, services, nil
 }
 
 // tell notes what is new in a report.
-func (b *reporting) tell(h *heard, r *Report) error {
+func (b *reporting) tell(h *heard, r *catalog.Report) error {
 	before := h.report()
 	if same, err := b.sameContent(h, r); err != nil {
 		return fmt.Errorf("service %q: %w", r.Service, err)
 	} else if same {
 		before.AppliedDigest = r.AppliedDigest
 	}
-	if b.catalog.observer != nil {
-		for _, e := range b.catalog.observer.ClusterSaid(h.service(r.Service), before, *r) {
+	if b.intake.observer != nil {
+		for _, e := range b.intake.observer.ClusterSaid(h.service(r.Service), before, *r) {
 			e.Of = h.key()
 			b.events = append(b.events, e)
 		}
@@ -203,10 +203,10 @@ func (b *reporting) tell(h *heard, r *Report) error {
 	if n == nil {
 		n = &news{}
 		b.rows[r.Service] = n
-	} else if n.report.progress() && n.report.Digest == r.Digest && n.report.AppliedDigest == r.AppliedDigest {
+	} else if progresses(&n.report) && n.report.Digest == r.Digest && n.report.AppliedDigest == r.AppliedDigest {
 		n.steps = nil // overtaken
 	}
-	for _, step := range stepsOf(h.uid, *r) {
+	for _, step := range catalog.StepsOf(h.uid, *r) {
 		step.Of = h.key()
 		n.steps = append(n.steps, step)
 	}
@@ -214,19 +214,20 @@ func (b *reporting) tell(h *heard, r *Report) error {
 	return nil
 }
 
-// sameContent says whether a service has the same content applied as before, under another digest: a lever was pulled in between.
-func (b *reporting) sameContent(h *heard, r *Report) (bool, error) {
+// sameContent says whether a service has the same content applied as before, under another digest: a lever was pulled
+// in between.
+func (b *reporting) sameContent(h *heard, r *catalog.Report) (bool, error) {
 	state := b.hubs[h.uid]
 	if state == nil || !h.replaces(r) {
 		return false, nil
 	}
-	hub, _, err := decodeHub(state)
+	hub, _, err := catalog.ReadHub(state)
 	return slices.Contains(append(hub.Alike, hub.Digest), r.AppliedDigest) && slices.Contains(hub.Alike, h.report().AppliedDigest), err
 }
 
-// progress says whether more is to come of what the report says.
-func (r *Report) progress() bool {
-	return r.Phase == PhaseApplying || r.Phase == PhaseProgressing
+// progresses says whether more is to come of what the report says.
+func progresses(r *catalog.Report) bool {
+	return r.Phase == catalog.PhaseApplying || r.Phase == catalog.PhaseProgressing
 }
 
 // write makes reports durable. write returns the names of services that are other than was known.
@@ -235,7 +236,7 @@ func (b *reporting) write(ctx context.Context) (lost map[string]bool, err error)
 	var steps []store.Step
 	for name, n := range b.rows {
 		key := n.next.key()
-		row, err := encodeReport(key.Service, key.Cluster, n.report)
+		row, err := catalog.EncodeReport(key.Service, key.Cluster, n.report)
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +244,7 @@ func (b *reporting) write(ctx context.Context) (lost map[string]bool, err error)
 		row.Basis = &store.Basis{Revision: n.next.revision, Sequence: b.known[name].sequence}
 		rows, steps = append(rows, row), append(steps, n.steps...)
 	}
-	kept, err := b.catalog.store.PutReports(ctx, rows, steps, b.events...)
+	kept, err := b.intake.store.PutReports(ctx, rows, steps, b.events...)
 	if err != nil {
 		return nil, err
 	}
@@ -255,6 +256,6 @@ func (b *reporting) write(ctx context.Context) (lost map[string]bool, err error)
 			lost[name] = true
 		}
 	}
-	b.catalog.memory.keep(written, lost)
+	b.intake.memory.keep(written, lost)
 	return lost, nil
 }

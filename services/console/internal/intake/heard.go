@@ -1,4 +1,4 @@
-package catalog
+package intake
 
 import (
 	"cmp"
@@ -8,14 +8,16 @@ import (
 	"unique"
 
 	digests "fairlead.dev/platform/delivery"
+	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // maxHeard is of how many services the last report is known without a look at the database: some 100 MiB.
 const maxHeard = 500_000
 
-// heard is what the next report of a service is compared with: the service, and of its last report what events come of. A heard may be old. Whatever
-// is written by it says so to the store (store.Basis), and whatever is refused by it is looked up first. Immutable.
+// heard is what the next report of a service is compared with: the service, and of its last report what events come
+// of. A heard may be old. Whatever is written by it says so to the store (store.Basis), and whatever is refused by it
+// is looked up first. Immutable.
 type heard struct {
 	uid              string
 	cluster, project unique.Handle[string] // by name
@@ -37,7 +39,7 @@ type heardRest struct {
 }
 
 // unheard is what is known of a service that no report was heard of.
-func unheard(uid string, spec *ServiceSpec, clusterUID string, revision int64) *heard {
+func unheard(uid string, spec *catalog.ServiceSpec, clusterUID string, revision int64) *heard {
 	return &heard{
 		uid: uid, cluster: unique.Make(spec.Cluster), project: unique.Make(spec.Project), clusterUID: unique.Make(clusterUID),
 		revision: revision, sequence: store.NoReport, phase: unique.Make(""),
@@ -45,8 +47,8 @@ func unheard(uid string, spec *ServiceSpec, clusterUID string, revision int64) *
 }
 
 // service is as much of the service as events tell of.
-func (h *heard) service(name string) Service {
-	return Service{Meta: Meta{Name: name, UID: h.uid}, Spec: ServiceSpec{Cluster: h.cluster.Value(), Project: h.project.Value()}}
+func (h *heard) service(name string) catalog.Service {
+	return catalog.Service{Meta: catalog.Meta{Name: name, UID: h.uid}, Spec: catalog.ServiceSpec{Cluster: h.cluster.Value(), Project: h.project.Value()}}
 }
 
 func (h *heard) key() store.ReportKey {
@@ -54,26 +56,26 @@ func (h *heard) key() store.ReportKey {
 }
 
 // report is the last one, as far as it is known; nil: there is none.
-func (h *heard) report() *Report {
+func (h *heard) report() *catalog.Report {
 	if h.sequence == store.NoReport {
 		return nil
 	}
-	r := &Report{
-		Sequence: uint64(h.sequence), Phase: Phase(h.phase.Value()), Digest: unpacked(h.digest), AppliedDigest: unpacked(h.applied),
+	r := &catalog.Report{
+		Sequence: uint64(h.sequence), Phase: catalog.Phase(h.phase.Value()), Digest: unpacked(h.digest), AppliedDigest: unpacked(h.applied),
 		AppliedTime: fromNanos(h.appliedTime), ObservedTime: fromNanos(h.observed),
 	}
 	if h.rest != nil {
 		r.Message, r.Repairs = h.rest.message, h.rest.repairs
 		r.Digest, r.AppliedDigest = cmp.Or(h.rest.digest, r.Digest), cmp.Or(h.rest.applied, r.AppliedDigest)
 		if h.rest.guard != "" {
-			r.Guard = &Guard{ID: h.rest.guard}
+			r.Guard = &catalog.Guard{ID: h.rest.guard}
 		}
 	}
 	return r
 }
 
 // after is what is known once a report is written.
-func (h *heard) after(r *Report) *heard {
+func (h *heard) after(r *catalog.Report) *heard {
 	next := *h
 	next.sequence = int64(r.Sequence)
 	next.phase, next.appliedTime, next.observed, next.rest = unique.Make(string(r.Phase)), nanos(r.AppliedTime), nanos(r.ObservedTime), nil
@@ -90,7 +92,7 @@ func (h *heard) after(r *Report) *heard {
 }
 
 // replaces says whether the last report has something else applied than this one.
-func (h *heard) replaces(r *Report) bool {
+func (h *heard) replaces(r *catalog.Report) bool {
 	applied, other := h.applied, ""
 	if h.rest != nil {
 		other = h.rest.applied
@@ -187,12 +189,12 @@ func (m *memory) remember(name string, h *heard) {
 }
 
 // placeHeard gives services the uids of their clusters, and leaves out those that have none.
-func (c *Catalog) placeHeard(ctx context.Context, v store.View, met map[string]*heard) error {
+func (i *Intake) placeHeard(ctx context.Context, v store.View, met map[string]*heard) error {
 	uids := map[string]string{}
 	for _, h := range met {
 		uids[h.cluster.Value()] = ""
 	}
-	others := c.memory.place(uids)
+	others := i.memory.place(uids)
 	rows, err := v.Named(ctx, store.KindCluster, others)
 	if err != nil {
 		return err
@@ -200,7 +202,7 @@ func (c *Catalog) placeHeard(ctx context.Context, v store.View, met map[string]*
 	for name, r := range rows {
 		uids[name] = r.UID
 	}
-	c.memory.placed(uids)
+	i.memory.placed(uids)
 	for name, h := range met {
 		if uid := uids[h.cluster.Value()]; uid != "" {
 			h.clusterUID = unique.Make(uid)

@@ -1,35 +1,36 @@
-package catalog
+package intake
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
+	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // ClusterReports is what one cluster says.
 type ClusterReports struct {
 	Cluster string
-	Reports []Report
+	Reports []catalog.Report
 }
 
 // RecordReports makes reports durable and returns, in the order of the clusters, the highest durable
 // sequence per service. A report about a service that is gone or not meant for the cluster is
 // dropped and acknowledged, else its agent would send it for ever.
 //
-// Many are written in parts, so that a person's write waits for one part only, and what is durable of a call that does not come to its end stays.
-func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) (acks []map[string]uint64, err error) {
+// Many are written in parts, so that a person's write waits for one part only, and what is durable of a call that
+// does not come to its end stays.
+func (i *Intake) RecordReports(ctx context.Context, in []ClusterReports) (acks []map[string]uint64, err error) {
 	for from, to := 0, 0; from < len(in); from = to {
-		most := c.store.StatusRows()
+		most := i.store.StatusRows()
 		for rows := 0; to < len(in) && (to == from || rows+len(in[to].Reports) <= most); to++ {
 			rows += len(in[to].Reports)
 		}
-		part, err := c.recordReports(ctx, in[from:to])
+		part, err := i.recordReports(ctx, in[from:to])
 		if err != nil {
 			return nil, err
 		}
@@ -38,10 +39,10 @@ func (c *Catalog) RecordReports(ctx context.Context, in []ClusterReports) (acks 
 	return acks, nil
 }
 
-func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
+func (i *Intake) recordReports(ctx context.Context, in []ClusterReports) ([]map[string]uint64, error) {
 	acks := make([]map[string]uint64, len(in))
 	for tries := 1; ; tries++ {
-		b := &reporting{catalog: c, acks: acks, known: map[string]*heard{}, rows: map[string]*news{}}
+		b := &reporting{intake: i, acks: acks, known: map[string]*heard{}, rows: map[string]*news{}}
 		if err := b.prepare(ctx, in, tries > 1); err != nil {
 			return nil, err
 		}
@@ -49,7 +50,7 @@ func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map
 		if err != nil || len(lost) == 0 {
 			return acks, err
 		}
-		if tries == maxHubTries {
+		if tries == maxTries {
 			return nil, fmt.Errorf("write reports: %w: others go on changing %d services", store.ErrUnavailable, len(lost))
 		}
 		in = reportsAbout(in, lost)
@@ -60,52 +61,31 @@ func (c *Catalog) recordReports(ctx context.Context, in []ClusterReports) ([]map
 func reportsAbout(in []ClusterReports, services map[string]bool) []ClusterReports {
 	out := make([]ClusterReports, len(in))
 	for i, cr := range in {
-		out[i] = ClusterReports{cr.Cluster, slices.DeleteFunc(slices.Clone(cr.Reports), func(r Report) bool { return !services[r.Service] })}
+		out[i] = ClusterReports{cr.Cluster, slices.DeleteFunc(slices.Clone(cr.Reports), func(r catalog.Report) bool { return !services[r.Service] })}
 	}
 	return out
-}
-
-// trueKeys returns the keys whose value is true: a name that no resource can have is not looked up.
-func trueKeys(m map[string]bool) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(m)), func(k string) bool { return !m[k] })
-}
-
-func encodeReport(service, cluster string, r Report) (store.Report, error) {
-	state, err := json.Marshal(r)
-	if err != nil {
-		return store.Report{}, fmt.Errorf("encode report about service %q: %w", r.Service, err)
-	}
-	return store.Report{Service: service, Cluster: cluster, Sequence: int64(r.Sequence), State: state}, nil
-}
-
-func decodeReport(row store.Report) (r Report, err error) {
-	if err := json.Unmarshal(row.State, &r); err != nil {
-		return r, fmt.Errorf("decode report: %w", err)
-	}
-	r.Sequence = uint64(row.Sequence)
-	return r, nil
 }
 
 // ClusterSeen is a sign of life.
 type ClusterSeen struct {
 	Cluster string
 	Time    time.Time
-	Agent   AgentInfo
+	Agent   catalog.AgentInfo
 	// Lost: it is none, but the end of the agent's stream.
 	Lost bool
 }
 
 // RecordSeen keeps the latest sign of life per cluster, and the latest end of a stream. Clusters that are
 // gone are passed over.
-func (c *Catalog) RecordSeen(ctx context.Context, in []ClusterSeen) error {
-	now := c.now()
+func (i *Intake) RecordSeen(ctx context.Context, in []ClusterSeen) error {
+	now := i.now()
 	seen, lost := map[string]store.Seen{}, map[string]time.Time{}
-	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+	err := i.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		names := map[string]bool{}
 		for _, s := range in {
-			names[s.Cluster] = dnsLabel.MatchString(s.Cluster)
+			names[s.Cluster] = catalog.IsName(s.Cluster)
 		}
-		clusters, err := v.Named(ctx, store.KindCluster, trueKeys(names))
+		clusters, err := v.Named(ctx, store.KindCluster, catalog.TrueKeys(names))
 		if err != nil {
 			return err
 		}
@@ -135,5 +115,5 @@ func (c *Catalog) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.store.PutSeen(ctx, seen), c.store.PutLost(ctx, lost))
+	return errors.Join(i.store.PutSeen(ctx, seen), i.store.PutLost(ctx, lost))
 }

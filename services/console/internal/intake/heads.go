@@ -1,24 +1,29 @@
-package catalog
+package intake
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
+	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // ClaimSource gives the next epoch of a source to owner, and to nobody else ever.
-func (c *Catalog) ClaimSource(ctx context.Context, actor, name, uid, owner string) (status SourceStatus, err error) {
+func (i *Intake) ClaimSource(
+	ctx context.Context, actor, name, uid, owner string,
+) (status catalog.SourceStatus, err error) {
 	if strings.ContainsFunc(owner, unicode.IsControl) {
-		return SourceStatus{}, refusal.New(refusal.Invalid, "owner: must not hold control characters")
+		return catalog.SourceStatus{}, refusal.New(refusal.Invalid, "owner: must not hold control characters")
 	}
-	err = c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+	err = i.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		source, err := sourceOf(ctx, tx, name, uid)
 		if err != nil {
 			return err
@@ -27,11 +32,11 @@ func (c *Catalog) ClaimSource(ctx context.Context, actor, name, uid, owner strin
 		if err != nil {
 			return err
 		}
-		status, err = ReadHeads(heads)
+		status, err = catalog.ReadHeads(heads)
 		return err
 	})
 	if err == nil {
-		c.log.InfoContext(ctx, "source claimed", "actor", actor, "source", name, "owner", owner, "epoch", status.Epoch)
+		i.log.InfoContext(ctx, "source claimed", "actor", actor, "source", name, "owner", owner, "epoch", status.Epoch)
 	}
 	return status, err
 }
@@ -39,17 +44,17 @@ func (c *Catalog) ClaimSource(ctx context.Context, actor, name, uid, owner strin
 // Publication is what a fetcher saw upstream.
 type Publication struct {
 	Epoch   int64
-	Heads   []Head
-	Problem *Problem
+	Heads   []catalog.Head
+	Problem *catalog.Problem
 }
 
 // PublishHeads records a publication of the holder of the current epoch. A publication without news is not written.
-func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p Publication) error {
-	if err := validateHeads(p.Heads); err != nil {
+func (i *Intake) PublishHeads(ctx context.Context, actor, name, uid string, p Publication) error {
+	if err := checkHeads(p.Heads); err != nil {
 		return err
 	}
-	var released []Written
-	err := c.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+	var released []catalog.Written
+	err := i.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		source, err := sourceOf(ctx, tx, name, uid)
 		if err != nil {
 			return err
@@ -58,45 +63,47 @@ func (c *Catalog) PublishHeads(ctx context.Context, actor, name, uid string, p P
 		if err != nil {
 			return err
 		}
-		before, err := ReadHeads(heads[uid])
+		before, err := catalog.ReadHeads(heads[uid])
 		if err != nil {
 			return err
 		}
 		if p.Epoch != before.Epoch {
 			return refusal.New(refusal.Conflict, "source %q: epoch %d is not the current one, which is %d of %s: step down", name, p.Epoch, before.Epoch, before.Owner)
 		}
-		after, changed := c.merge(before, p)
+		after, changed := i.merge(before, p)
 		if changed {
-			if err := c.publish(ctx, tx, actor, source, before, after); err != nil {
+			if err := i.publish(ctx, tx, actor, source, before, after); err != nil {
 				return err
 			}
 		}
-		// Behind the heads: who follows the catalog must not go to what a pin keeps away.
-		released, err = c.release(ctx, tx, name, p.Heads)
+		// Behind the heads: a follower of the catalog must not go to what a pin keeps away.
+		released, err = i.catalog.Release(ctx, tx, name, p.Heads)
 		return err
 	})
 	if err == nil {
-		c.tell(ctx, Self(releaser), released)
+		i.catalog.LogReleased(ctx, released)
 	}
 	return err
 }
 
-func (c *Catalog) publish(ctx context.Context, tx *store.Tx, actor string, source store.Resource, before, after SourceStatus) error {
+func (i *Intake) publish(
+	ctx context.Context, tx *store.Tx, actor string, source store.Resource, before, after catalog.SourceStatus,
+) error {
 	state, err := json.Marshal(after)
 	if err != nil {
 		return fmt.Errorf("encode heads: %w", err)
 	}
-	if c.observer != nil {
-		tx.Tell(c.observer.SourceSaid(metaOf(source), before, after)...)
+	if i.observer != nil {
+		tx.Tell(i.observer.SourceSaid(catalog.MetaOf(source), before, after)...)
 	}
-	c.log.InfoContext(ctx, "heads published", "actor", actor, "source", source.Name, "epoch", before.Epoch,
+	i.log.InfoContext(ctx, "heads published", "actor", actor, "source", source.Name, "epoch", before.Epoch,
 		"heads", len(after.Heads), "problem", after.Problem != nil)
 	return tx.Publish(ctx, source, state)
 }
 
 // sourceOf returns the source that a fetcher means: one that was deleted and created again is another.
 func sourceOf(ctx context.Context, tx *store.Tx, name, uid string) (store.Resource, error) {
-	if !dnsLabel.MatchString(name) {
+	if !catalog.IsName(name) {
 		return store.Resource{}, refusal.Missing(store.KindSource, name)
 	}
 	source, err := tx.Get(ctx, store.KindSource, name)
@@ -114,10 +121,13 @@ func sourceOf(ctx context.Context, tx *store.Tx, name, uid string) (store.Resour
 
 // merge returns the status after a publication, and whether it tells anything new. A head that
 // points to the same commit keeps what was published of that first, and a problem keeps its beginning.
-func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool) {
-	after := SourceStatus{Heads: make([]Head, 0, len(p.Heads)), Problem: c.since(before.Problem, p.Problem)}
+func (i *Intake) merge(before catalog.SourceStatus, p Publication) (catalog.SourceStatus, bool) {
+	now := i.now().UTC()
+	after := catalog.SourceStatus{
+		Heads: make([]catalog.Head, 0, len(p.Heads)), Problem: since(before.Problem, p.Problem, now),
+	}
 	changed := len(p.Heads) != len(before.Heads) || !sameProblem(before.Problem, p.Problem)
-	known := make(map[string]Head, len(before.Heads))
+	known := make(map[string]catalog.Head, len(before.Heads))
 	for _, h := range before.Heads {
 		known[h.Ref] = h
 	}
@@ -130,7 +140,7 @@ func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool)
 			continue
 		}
 		if h.FetchTime.IsZero() {
-			h.FetchTime = c.now().UTC()
+			h.FetchTime = now
 		}
 		after.Heads = append(after.Heads, h)
 		changed = true
@@ -138,42 +148,64 @@ func (c *Catalog) merge(before SourceStatus, p Publication) (SourceStatus, bool)
 	return after, changed
 }
 
-func sameProblem(a, b *Problem) bool {
+func sameProblem(a, b *catalog.Problem) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Message == b.Message && slices.Equal(a.Refs, b.Refs) && slices.EqualFunc(a.Single, b.Single, RefProblem.same)
+	return a.Message == b.Message && slices.Equal(a.Refs, b.Refs) && slices.EqualFunc(a.Single, b.Single, sameRefProblem)
 }
 
-// same compares what is wrong, not since when.
-func (p RefProblem) same(o RefProblem) bool { return p.Ref == o.Ref && p.Message == o.Message }
+// sameRefProblem compares what is wrong, not since when.
+func sameRefProblem(a, b catalog.RefProblem) bool { return a.Ref == b.Ref && a.Message == b.Message }
 
-// since returns the problem with the time at which it began.
-func (c *Catalog) since(before, now *Problem) *Problem {
-	if now == nil {
+// since returns the problem with the time at which it began: now, unless it was there before.
+func since(before, said *catalog.Problem, now time.Time) *catalog.Problem {
+	if said == nil {
 		return nil
 	}
-	if sameProblem(before, now) {
+	if sameProblem(before, said) {
 		return before
 	}
-	p := *now
+	p := *said
 	if before != nil && before.Message == p.Message && before.IsWhole() == p.IsWhole() {
 		p.Since = before.Since
 	}
 	if p.Since.IsZero() {
-		p.Since = c.now().UTC()
+		p.Since = now
 	}
 	p.Single = slices.Clone(p.Single)
 	for i := range p.Single {
 		one := &p.Single[i]
 		if before != nil {
-			if at := slices.IndexFunc(before.Single, one.same); at >= 0 {
+			same := func(was catalog.RefProblem) bool { return sameRefProblem(was, *one) }
+			if at := slices.IndexFunc(before.Single, same); at >= 0 {
 				one.Since = before.Single[at].Since
 			}
 		}
 		if one.Since.IsZero() {
-			one.Since = c.now().UTC()
+			one.Since = now
 		}
 	}
 	return &p
+}
+
+var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// checkHeads checks what a fetcher publishes.
+func checkHeads(heads []catalog.Head) error {
+	refs := make([]string, 0, len(heads))
+	for _, h := range heads {
+		if h.Ref == "" || strings.ContainsFunc(h.Ref, unicode.IsControl) {
+			return refusal.New(refusal.Invalid, "heads: %q is not a ref", h.Ref)
+		}
+		if !commitID.MatchString(h.Revision.Commit) {
+			return refusal.New(refusal.Invalid, "heads: %s: %q is not a full commit id", h.Ref, h.Revision.Commit)
+		}
+		refs = append(refs, h.Ref)
+	}
+	slices.Sort(refs)
+	if len(slices.Compact(slices.Clone(refs))) != len(refs) {
+		return refusal.New(refusal.Invalid, "heads: a ref is listed twice")
+	}
+	return nil
 }

@@ -1,0 +1,286 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// ServiceHub is what distributors hand out for a service.
+type ServiceHub struct {
+	Service string
+	UID     string
+	Hub     catalog.HubTruth
+	// Revision of the service that it was made of; 0: the current one.
+	Revision int64
+}
+
+// RecordHub keeps hub truths. A truth that is known is not written again; resolve time and beginning of a problem stay
+// while nothing else changes. Services that are gone are passed over. Many are written in parts, as reports are.
+func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []catalog.RefHub) error {
+	for len(in) > 0 {
+		most := min(i.store.StatusRows(), len(in))
+		part := in[:most]
+		in = in[most:]
+		for tries := 1; len(part) > 0; tries++ {
+			lost, err := i.recordHub(ctx, part, refs)
+			if err != nil {
+				return err
+			}
+			if len(lost) > 0 && tries == maxTries {
+				return fmt.Errorf("write hub truths: %w: other distributors go on changing those of %d services", store.ErrUnavailable, len(lost))
+			}
+			part = slices.DeleteFunc(slices.Clone(part), func(s ServiceHub) bool { return !slices.Contains(lost, s.UID) })
+		}
+	}
+	return i.recordRefs(ctx, refs) // after what they say of services
+}
+
+// merging compares truths of the hub with those that are stored, and writes what is new.
+type merging struct {
+	intake   *Intake
+	refs     []catalog.RefHub          // commits that came with the truths
+	services map[string]store.Resource // by name
+	stored   map[string][]byte         // truths by uid
+	news     []*change
+	met      map[string]*heard // by name; the first reports of these are going to come
+
+	states map[string][]byte // what is written, by uid, and the same decoded
+	values map[string]any
+	begun  []store.Deployment
+	events []store.Event
+}
+
+// change is a truth that is not the one that is stored.
+type change struct {
+	service       catalog.Service
+	before, after catalog.HubTruth
+	delivery      *catalog.Delivery // nil: the digest stays
+}
+
+// recordHub keeps the truths of services, whose refs have these commits. recordHub returns the services of which
+// another distributor told meanwhile.
+func (i *Intake) recordHub(ctx context.Context, in []ServiceHub, refs []catalog.RefHub) (lost []string, err error) {
+	// Distributors tell the same at the same time: the second one of this console finds it known.
+	select {
+	case i.hubTurn <- struct{}{}:
+		defer func() { <-i.hubTurn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	m := &merging{
+		intake: i, refs: refs, met: map[string]*heard{}, states: map[string][]byte{}, values: map[string]any{},
+	}
+	err = i.store.Read(ctx, func(ctx context.Context, v store.View) error { return m.prepare(ctx, v, in) })
+	if err != nil {
+		return nil, err
+	}
+	return m.write(ctx)
+}
+
+// prepare finds what is new.
+func (m *merging) prepare(ctx context.Context, v store.View, in []ServiceHub) error {
+	if err := m.load(ctx, v, in); err != nil {
+		return err
+	}
+	if err := m.compare(in); err != nil {
+		return err
+	}
+	if err := m.intake.placeHeard(ctx, v, m.met); err != nil {
+		return err
+	}
+	became, err := m.draftDeployments(ctx, v)
+	if err != nil {
+		return err
+	}
+	reports, err := m.loadReports(ctx, v)
+	if err != nil {
+		return err
+	}
+	for _, c := range m.news {
+		uid := c.service.Meta.UID
+		if err := m.note(c, became[uid], reports[uid]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads services, and the truths that are stored of them.
+func (m *merging) load(ctx context.Context, v store.View, in []ServiceHub) (err error) {
+	names, uids := map[string]bool{}, map[string]bool{}
+	for _, s := range in {
+		names[s.Service] = catalog.IsName(s.Service)
+	}
+	if m.services, err = v.Named(ctx, store.KindService, catalog.TrueKeys(names)); err != nil {
+		return err
+	}
+	for _, r := range m.services {
+		uids[r.UID] = true
+	}
+	m.stored, err = v.Hub(ctx, catalog.TrueKeys(uids))
+	return err
+}
+
+// compare finds the truths that are other than those that are stored. Services that are gone are passed over.
+func (m *merging) compare(in []ServiceHub) error {
+	m.news = make([]*change, 0, len(in)) // a change takes kilobytes: a list of them holds pointers
+	for _, s := range in {
+		row := m.services[s.Service]
+		if row.UID != s.UID || s.UID == "" {
+			continue
+		}
+		before, known, err := catalog.ReadHub(m.stored[s.UID])
+		if err != nil {
+			return err
+		}
+		after, changed := m.intake.mergeHub(before, s.Hub)
+		if known && !changed {
+			continue
+		}
+		service, err := catalog.ReadService(row)
+		if err != nil {
+			return err
+		}
+		if !known && service.Spec.Cluster != "" {
+			m.met[s.Service] = unheard(s.UID, &service.Spec, "", service.Meta.Revision)
+		}
+		c := &change{service: service, before: before, after: after}
+		if after.Digest != "" && after.Digest != before.Digest {
+			c.delivery = &catalog.Delivery{Service: row, Spec: &c.service.Spec, Hub: after, Revision: s.Revision}
+		}
+		m.news = append(m.news, c)
+	}
+	return nil
+}
+
+// draftDeployments notes the deployments that new digests begin, and returns what became of each by the service's uid.
+func (m *merging) draftDeployments(ctx context.Context, v store.View) (became map[string]catalog.Deployed, err error) {
+	var moved []*catalog.Delivery
+	for _, c := range m.news {
+		if c.delivery != nil {
+			moved = append(moved, c.delivery)
+		}
+	}
+	m.begun, became, err = m.intake.catalog.DraftDeployments(ctx, v, moved, m.refs)
+	return became, err
+}
+
+// loadReports returns what clusters say, by uid, of services where a problem of the hub is over.
+func (m *merging) loadReports(ctx context.Context, v store.View) (map[string]catalog.ClusterTruth, error) {
+	var recovered []store.Resource
+	for _, c := range m.news {
+		if c.before.Problem != nil && c.after.Problem == nil {
+			recovered = append(recovered, m.services[c.service.Meta.Name])
+		}
+	}
+	if m.intake.observer == nil || len(recovered) == 0 {
+		return nil, nil
+	}
+	loaded, err := m.intake.catalog.Services(ctx, v, recovered)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]catalog.ClusterTruth, len(loaded))
+	for _, s := range loaded {
+		out[s.Meta.UID] = s.Status.Cluster
+	}
+	return out, nil
+}
+
+// note gets a change ready to be written, with the events that come of it.
+func (m *merging) note(c *change, of catalog.Deployed, cluster catalog.ClusterTruth) (err error) {
+	uid := c.service.Meta.UID
+	if of.Again && c.before.Digest != "" {
+		c.after.Succeed(c.before)
+	}
+	if m.states[uid], err = json.Marshal(c.after); err != nil {
+		return fmt.Errorf("encode hub truth of service %q: %w", c.service.Meta.Name, err)
+	}
+	truth := c.after
+	m.values[uid] = &truth
+	if m.intake.observer == nil {
+		return nil
+	}
+	if c.after.Follows() {
+		c.after.Revision = of.Commit
+	}
+	c.service.Status.Hub, c.service.Status.Cluster = c.after, cluster
+	for _, e := range m.intake.observer.HubSaid(c.service, c.before, c.after) {
+		e.Of = store.ReportKey{Service: uid}
+		m.events = append(m.events, e)
+	}
+	return nil
+}
+
+// write makes changes durable. write returns the services of which another distributor told meanwhile.
+func (m *merging) write(ctx context.Context) (lost []string, err error) {
+	lost, err = m.intake.store.PutHub(ctx, m.states, m.stored, m.values, m.begun, catalog.KeptSteps, m.events...)
+	if err == nil {
+		m.intake.memory.meet(m.met)
+	}
+	return lost, err
+}
+
+// mergeHub returns what is kept of a truth, and whether it tells anything new.
+func (i *Intake) mergeHub(before, now catalog.HubTruth) (catalog.HubTruth, bool) {
+	changed := !sameProblem(before.Problem, now.Problem)
+	problem := since(before.Problem, now.Problem, i.now().UTC())
+	where := before.Source == now.Source && before.Ref == now.Ref
+	if where && before.Digest == now.Digest && before.Revision.Commit == now.Revision.Commit && before.Artifact == now.Artifact {
+		before.Problem = problem
+		return before, changed
+	}
+	if before.Digest == now.Digest && now.Revision.Commit == "" {
+		now.ResolveTime = before.ResolveTime // of the digest; the ref has that of the commit
+	}
+	if now.ResolveTime.IsZero() && now.Digest != "" {
+		now.ResolveTime = i.now().UTC()
+	}
+	if before.Digest == now.Digest {
+		now.Alike = before.Alike
+	}
+	now.Problem = problem
+	return now, true
+}
+
+// recordRefs keeps refs' commits. A ref that is known at the same commit stays as it is.
+func (i *Intake) recordRefs(ctx context.Context, in []catalog.RefHub) error {
+	if len(in) == 0 {
+		return nil
+	}
+	states := map[store.HubRef][]byte{}
+	err := i.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		known, err := catalog.RefsOf(ctx, v, func(yield func(string) bool) {
+			for _, r := range in {
+				if !yield(r.Source) {
+					return
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, r := range in {
+			key := store.HubRef{Source: r.Source, Ref: r.Ref}
+			if known[key].Revision.Commit == r.Revision.Commit {
+				continue
+			}
+			if r.ResolveTime.IsZero() {
+				r.ResolveTime = i.now().UTC()
+			}
+			if states[key], err = json.Marshal(r); err != nil {
+				return fmt.Errorf("encode ref %q: %w", r.Ref, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return i.store.PutHubRefs(ctx, states)
+}

@@ -1,0 +1,66 @@
+// Package intake keeps what gitcaches, distributors and agents say: heads of sources, what the hub hands out, reports
+// of clusters with their details, and signs of life.
+//
+// Rules: only the holder of a source's epoch publishes; what says nothing new is not written; what is about a service
+// that is gone, or that is meant for another cluster, is passed over; and what is compared with an old state is
+// compared again before it is written. Events of what was said are written with it, or not at all.
+package intake
+
+import (
+	"log/slog"
+	"time"
+
+	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/store"
+)
+
+// Intake is that of one console.
+type Intake struct {
+	store    *store.Store
+	catalog  *catalog.Catalog
+	observer Observer // nil: there are no events
+	log      *slog.Logger
+	now      func() time.Time
+	memory   memory
+	hubTurn  chan struct{} // held by the call that compares and writes hub truths
+}
+
+// Deps is what an intake works with.
+type Deps struct {
+	Store *store.Store
+	// Catalog begins deployments of what is handed out, and releases pins.
+	Catalog *catalog.Catalog
+	// Observer makes events of what is said. nil: there are none.
+	Observer Observer
+	Log      *slog.Logger
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// New returns an intake that writes to a store.
+func New(d Deps) *Intake {
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	return &Intake{
+		store: d.Store, catalog: d.Catalog, observer: d.Observer, log: d.Log, now: d.Now,
+		memory: memory{most: maxHeard}, hubTurn: make(chan struct{}, 1),
+	}
+}
+
+// Observer makes events of what is said. Events are written with what was said, or not at all; the same may be said
+// again, and events that are the same are kept once.
+type Observer interface {
+	SourceSaid(source catalog.Meta, before, after catalog.SourceStatus) []store.Event
+	// HubSaid gets the service with what its cluster says where a problem of the hub is over.
+	HubSaid(service catalog.Service, before, after catalog.HubTruth) []store.Event
+	// ClusterSaid has no before when there was no report. Of the service there are its names, its project and its
+	// cluster, and of before what a heard knows of it.
+	ClusterSaid(service catalog.Service, before *catalog.Report, after catalog.Report) []store.Event
+	// TestsEnded makes events of how a run of a service's tests went.
+	TestsEnded(service catalog.Service, run TestRun) []store.Event
+}
+
+// maxTries is how often what is said of a service is compared anew with what others said meanwhile. The second time
+// both say the same.
+const maxTries = 10
