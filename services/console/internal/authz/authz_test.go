@@ -92,17 +92,17 @@ func drafted(e catalog.Edit, err error) catalog.Edit {
 
 func grant(name string, spec catalog.GrantSpec) catalog.Edit {
 	g := catalog.Grant{Meta: meta(name), Spec: spec}
-	return drafted(g.Draft(whatever))
+	return drafted(catalog.DraftGrant(&g, whatever))
 }
 
 func clusterWith(name string, labels map[string]string) catalog.Edit {
 	c := catalog.Cluster{Meta: catalog.Meta{Name: name, Labels: labels}}
-	return drafted(c.Draft(whatever))
+	return drafted(catalog.DraftCluster(&c, whatever))
 }
 
 func sourceAt(url string) catalog.Edit {
 	s := catalog.Source{Meta: meta("shop"), Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: url, Secret: "git"}}}
-	return drafted(s.Draft(whatever))
+	return drafted(catalog.DraftSource(&s, whatever))
 }
 
 // service is one of the source shop, with what changes as a whole besides.
@@ -111,7 +111,7 @@ func service(name, project, cluster string, changes ...func(*catalog.ServiceSpec
 	for _, change := range changes {
 		change(&s.Spec)
 	}
-	return drafted(s.Draft(whatever))
+	return drafted(catalog.DraftService(&s, whatever))
 }
 
 func elsewhere(s *catalog.ServiceSpec) { s.Path = "elsewhere" }

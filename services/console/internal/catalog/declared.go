@@ -79,7 +79,7 @@ func (d Declarations) Clear(ctx context.Context, w *Write, r store.Resource) err
 	if w.Declarer == "" && !w.By.Self() {
 		return refusal.New(refusal.Precondition, "service %q has declared %s, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, plural.Of(len(list), "resource"), r.Name)
 	}
-	edits, err := leave(ctx, w.Tx, list, spec.keeps())
+	edits, err := leave(ctx, w.Tx, list, keepsObjects(spec))
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 		return "", err
 	}
 	fate := "stays, on its own"
-	if !spec.keeps() {
+	if !keepsObjects(spec) {
 		fate = "is deleted"
 		if list, err = withTaken(ctx, tx.View, list); err != nil {
 			return "", err

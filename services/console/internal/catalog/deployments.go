@@ -206,7 +206,7 @@ func (d *Deployment) explain(of *Delivery, before store.Deployment, last store.R
 	switch changed := was.SpecRevision != d.SpecRevision; {
 	case changed && last.Action == rolledBack:
 		d.Cause = CauseRollback
-	case changed && moved && of.Spec.wishes().Pin != "":
+	case changed && moved && of.Spec.Wishes().Pin != "":
 		d.Cause = CausePin
 	case moved:
 		d.Cause, d.Author = CauseCommit, d.Commit.Author
@@ -402,7 +402,7 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 		return Service{}, to, err
 	}
 	p.levers.Pin = c.pulledBy(by, lever, p.levers.Pin)
-	edit, err := now.pulled(p, rolledBack)
+	edit, err := draftPulled(&now, p, rolledBack)
 	if err != nil {
 		return Service{}, to, err
 	}
@@ -420,7 +420,7 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 		return Lever{}, err
 	}
 	l := Lever{Commit: to.Commit.Commit, Deployment: to.Number, Reason: r.Reason, Until: r.Until}
-	switch mode := now.Spec.wishes().Mode; mode {
+	switch mode := now.Spec.Wishes().Mode; mode {
 	case modeSuspend, modeDryRun:
 		what := map[string]string{modeSuspend: "suspended", modeDryRun: "in dry run"}[mode]
 		return l, refusal.New(refusal.Precondition, "service %q is %s, so nothing would be applied: `fairlead resume service %s` first, then roll back", now.Meta.Name, what, now.Meta.Name)
@@ -429,7 +429,7 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 		if lever := p.levers.Mode; lever != nil {
 			l.Reason = cmp.Or(l.Reason, lever.Reason)
 		}
-		if p.levers.Mode = nil; p.files.wishes().Mode == modeHold {
+		if p.levers.Mode = nil; p.files.Wishes().Mode == modeHold {
 			p.levers.Mode = &Lever{Mode: modeAuto, Since: c.now().UTC()}
 		}
 	}
@@ -601,7 +601,7 @@ func (c *Catalog) Release(ctx context.Context, tx *store.Tx, source string, head
 		if at == "" || at == s.Spec.UnpinAfter {
 			continue
 		}
-		edit, err := s.unpinned()
+		edit, err := draftUnpinned(&s)
 		if refused, ok := errors.AsType[*refusal.Error](err); ok {
 			edit = Broken(row.Kind, row.Name, refused) // one service that can't be written keeps no commit from the others of the source
 		} else if err != nil {
@@ -632,15 +632,15 @@ func (c *Catalog) LogReleased(ctx context.Context, written []Written) {
 	c.tell(ctx, Self(releaser), written)
 }
 
-// unpinned is a service whose pin has ended by itself.
-func (s *Service) unpinned() (Edit, error) {
+// draftUnpinned is a service whose pin has ended by itself.
+func draftUnpinned(s *Service) (Edit, error) {
 	p, err := partsOf(s.Spec)
 	if err != nil {
 		return Edit{}, err
 	}
 	if p.levers.Pin != nil {
 		p.levers.Pin = nil
-		return s.pulled(p, released)
+		return draftPulled(s, p, released)
 	}
 	keys, err := syncKeys(p.files.Sync) // a file names the pin
 	if err != nil {
@@ -654,7 +654,7 @@ func (s *Service) unpinned() (Edit, error) {
 	if p.files.Sync, err = syncText(keys); err != nil {
 		return Edit{}, err
 	}
-	return s.pulled(p, released)
+	return draftPulled(s, p, released)
 }
 
 // headOf is where a ref points, as people write it; empty: nobody knows.

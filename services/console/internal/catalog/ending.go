@@ -118,7 +118,7 @@ func (c *Catalog) endLevers(ctx context.Context, s Service) error {
 			*l = nil
 		}
 	}
-	edit, err := s.pulled(p, action)
+	edit, err := draftPulled(&s, p, action)
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Se
 		return s, a, err
 	}
 	s = list[0]
-	head := s.followed().Head
+	head := s.FollowedTruth().Head
 	if !s.Spec.Catalog || row.Revision != d.ServiceRevision || head == nil || head.Revision.Commit != d.Revision.Commit || s.Status.Hub.Digest != d.Digest {
 		return s, Answer{Retry: folderSoon}, nil
 	}
@@ -178,7 +178,7 @@ func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content,
 			Identity: account, Subject: account.Subject(), TraceID: traceID, Time: c.now(),
 			Reason: fmt.Sprintf("for service %q at %s", d.Service, short(d.Revision.Commit)),
 		}
-		mode := b.service.Spec.wishes().Mode
+		mode := b.service.Spec.Wishes().Mode
 		held := mode == modeHold || mode == modeSuspend
 		b.dry = mode == modeDryRun
 		if !held {
@@ -346,7 +346,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 			"a folder in Git is no place for secrets: apply it by hand, or take the values from a Backend")
 	}
 	if spec, ok := e.spec.(configured); ok {
-		for key, set := range spec.settings() {
+		for key, set := range spec.Settings() {
 			if set.Secret {
 				return refusal.New(refusal.Invalid, "%s[%q].secret: a folder in Git is no place for secrets: refer to a Secret or a Backend", settingsField(ref.Kind), key)
 			}
@@ -380,7 +380,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 		return refusal.New(refusal.Precondition, "%s %q is declared by service %q already: it can be in one folder only", ref.Kind, ref.Name, owner)
 	case current.Labels[GlobalLabel] != "":
 		return refusal.New(refusal.Precondition, "%s %q comes of global service %q: rename one of them", ref.Kind, ref.Name, current.Labels[GlobalLabel])
-	case b.service.Spec.wishes().Adoption == adoptNever:
+	case b.service.Spec.Wishes().Adoption == adoptNever:
 		return refusal.New(refusal.Precondition, "%s %q exists already, and spec.sync.adoption of service %q is never: rename it, or let it be taken over", ref.Kind, ref.Name, name)
 	}
 	return nil
@@ -419,7 +419,7 @@ func (b *bringing) going(ctx context.Context, tx *store.Tx) ([]store.Resource, e
 		stays[b.content.Edits[i].ref()] = true
 	}
 	going := slices.DeleteFunc(slices.Clone(all), func(r store.Resource) bool { return stays[store.Ref{Kind: r.Kind, Name: r.Name}] })
-	prune := b.service.Spec.wishes().Prune
+	prune := b.service.Spec.Wishes().Prune
 	if prune.Disabled {
 		b.kept = len(going)
 		return going, nil
@@ -485,7 +485,7 @@ func takenBy(ctx context.Context, v store.View, r store.Resource) ([]store.Resou
 		return made, err
 	}
 	spec, err := catalogSpec(&r)
-	if err != nil || spec == nil || spec.keeps() {
+	if err != nil || spec == nil || keepsObjects(spec) {
 		return nil, err
 	}
 	return v.Labelled(ctx, DeclaredLabel, r.Name)
@@ -503,8 +503,8 @@ func catalogSpec(r *store.Resource) (*ServiceSpec, error) {
 	return &spec, nil
 }
 
-// keeps says whether what the folder declares stays when the service is deleted.
-func (s *ServiceSpec) keeps() bool { return s.wishes().OnDelete == keepObject }
+// keepsObjects says whether what the folder declares stays when the service is deleted.
+func keepsObjects(s *ServiceSpec) bool { return s.Wishes().OnDelete == keepObject }
 
 // declarers are the services that a service comes of, the nearest first.
 func declarers(ctx context.Context, v store.View, name string) (above []string, err error) {
@@ -536,7 +536,7 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 	why, isRefusal := errors.AsType[*refusal.Error](refused)
 	switch {
 	case held:
-		r.Phase, r.Message = PhaseHeld, b.service.Spec.wishes().Reason
+		r.Phase, r.Message = PhaseHeld, b.service.Spec.Wishes().Reason
 	case errors.Is(refused, errDry):
 		r.Phase = PhaseHealthy
 		if change := summary(b.written); change != "" {

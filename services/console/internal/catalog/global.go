@@ -65,7 +65,7 @@ func GlobalServices() Type[GlobalSpec] {
 				return refusal.New(refusal.Invalid, "spec.template.catalog: a folder of the catalog is for no cluster: make a service of its own for it")
 			}
 			g.Spec.Template.TestRequest = nil // services are asked, one by one
-			if err := g.Spec.Template.validateTests(); err != nil {
+			if err := checkTests(&g.Spec.Template); err != nil {
 				return atTemplate(err, "spec.template.")
 			}
 			if err := g.Spec.check(GlobalOverride{}, "spec.template."); err != nil {
@@ -79,11 +79,11 @@ func GlobalServices() Type[GlobalSpec] {
 			return nil
 		},
 		Refs: func(g GlobalSpec) []Reference {
-			refs := g.Template.refs("spec.template")
+			refs := refsOfService(&g.Template, "spec.template")
 			for i, o := range g.Overrides {
 				at := fmt.Sprintf("spec.overrides[%d]", i)
 				refs = append(refs, eachTo(store.KindConfigSet, o.ConfigSets, at+".configSets")...)
-				refs = append(refs, o.Config.refs(at+".config")...)
+				refs = append(refs, refsOfField(o.Config, at+".config")...)
 			}
 			return slices.DeleteFunc(refs, func(r Reference) bool { return r.Kind == store.KindCluster })
 		},
@@ -96,7 +96,7 @@ func (g *GlobalSpec) check(o GlobalOverride, field string) error {
 	o.over(&spec)
 	spec.Cluster = "any"
 	s := Service{Meta: Meta{Name: "any"}, Spec: spec}
-	if err := s.validate(); err != nil {
+	if err := checkService(&s); err != nil {
 		return atTemplate(err, field)
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Config)) {
@@ -354,7 +354,7 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 		}
 	}
 	s := Service{Meta: Meta{Name: p.Name, Labels: labels}, Spec: spec}
-	e, err := s.Draft(Expectation{AllowMissing: true})
+	e, err := DraftService(&s, Expectation{AllowMissing: true})
 	if err != nil {
 		p.Action, p.Problem = PlanKeep, err.Error()
 		return
@@ -391,7 +391,7 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 // cluster out.
 func (p *Planned) checkNamespace(e Edit, old *GlobalSpec, cluster store.Resource) error {
 	if old != nil {
-		if before := old.at(cluster); before.lacksNamespace() {
+		if before := old.at(cluster); lacksNamespace(&before) {
 			return nil
 		}
 	}
@@ -424,7 +424,7 @@ func Detach(r store.Resource) Edit {
 	if err := decode(r, &spec); err != nil {
 		return Broken(r.Kind, r.Name, err)
 	}
-	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(spec.refs("spec"))
+	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(refsOfService(&spec, "spec"))
 }
 
 // carryOut does what is planned, but for deletions beyond the guard.

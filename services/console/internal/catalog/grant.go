@@ -37,8 +37,8 @@ type GrantClusters struct {
 	All    bool              `json:"all,omitempty"`
 }
 
-// Draft gets a grant ready to be written.
-func (g *Grant) Draft(want Expectation) (Edit, error) {
+// DraftGrant gets a grant ready to be written.
+func DraftGrant(g *Grant, want Expectation) (Edit, error) {
 	if !dnsLabel.MatchString(g.Meta.Name) {
 		return Edit{}, badName(g.Meta.Name)
 	}

@@ -21,7 +21,7 @@ import (
 	"fairlead.dev/services/console/internal/refusal"
 )
 
-func (v Verification) validate() error {
+func checkVerification(v Verification) error {
 	for i, key := range v.Keys {
 		if err := checkKey(key); err != nil {
 			return refusal.New(refusal.Invalid, "spec.git.verification.keys[%d]: %s", i, err)
@@ -30,8 +30,8 @@ func (v Verification) validate() error {
 	return nil
 }
 
-// validate takes the providers that fit the source's url. Keys are not repeated in an error.
-func (v *Verify) validate(field string, fit ...VerifyProvider) error {
+// checkVerify takes the providers that fit the source's url. Keys are not repeated in an error.
+func checkVerify(v *Verify, field string, fit ...VerifyProvider) error {
 	if v == nil {
 		return nil
 	}
@@ -39,10 +39,10 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 		return refusal.New(refusal.Invalid, "%s.provider: is %q, and for this url it is %s", field, v.Provider, oneOf(fit))
 	}
 	if len(v.Signers) > 0 || v.TrustedRoot != "" {
-		return v.validateKeyless(field)
+		return checkKeyless(v, field)
 	}
 	if v.Provider == VerifyNotation {
-		return v.validateNotation(field)
+		return checkNotation(v, field)
 	}
 	if len(v.Certificates)+len(v.Identities) > 0 {
 		return refusal.New(refusal.Invalid, "%s: certificates and trustedIdentities are for notation only. Remove them, or choose notation", field)
@@ -72,8 +72,8 @@ func (v *Verify) validate(field string, fit ...VerifyProvider) error {
 	return nil
 }
 
-// validateKeyless wants who may sign, and by whom they are known.
-func (v *Verify) validateKeyless(field string) error {
+// checkKeyless wants who may sign, and by whom they are known.
+func checkKeyless(v *Verify, field string) error {
 	switch {
 	case v.Provider != VerifyCosign:
 		return refusal.New(refusal.Invalid, "%s: matchOIDCIdentity and trustedRoot are for cosign only. Remove them, or choose cosign", field)
@@ -95,8 +95,8 @@ func (v *Verify) validateKeyless(field string) error {
 	return nil
 }
 
-// validateNotation wants certificates of authorities, and who of theirs may sign.
-func (v *Verify) validateNotation(field string) error {
+// checkNotation wants certificates of authorities, and who of theirs may sign.
+func checkNotation(v *Verify, field string) error {
 	switch {
 	case len(v.Keys) > 0 || v.Repository != "":
 		return refusal.New(refusal.Invalid, "%s: keys and repository are not for notation. Write certificates and trustedIdentities", field)

@@ -47,7 +47,7 @@ func (c *Catalog) pull(ctx context.Context, by By, name, action string, change f
 		if err := change(&s, &p); err != nil {
 			return Service{}, err
 		}
-		e, err := s.pulled(p, action)
+		e, err := draftPulled(&s, p, action)
 		if err != nil {
 			return Service{}, err
 		}
@@ -59,16 +59,16 @@ func (c *Catalog) pull(ctx context.Context, by By, name, action string, change f
 	}
 }
 
-// pulled gets a service with other levers ready to be written.
-func (s *Service) pulled(p parts, action string) (e Edit, err error) {
+// draftPulled gets a service with other levers ready to be written.
+func draftPulled(s *Service, p parts, action string) (e Edit, err error) {
 	if s.Spec, err = p.whole(); err != nil {
 		return e, err
 	}
-	e, err = s.Draft(Expectation{ETag: s.Meta.ETag})
+	e, err = DraftService(s, Expectation{ETag: s.Meta.ETag})
 	if err != nil {
 		return e, err
 	}
-	e = e.naming(append(s.Spec.refs("spec"), p.files.refs("spec")...))
+	e = e.naming(append(refsOfService(&s.Spec, "spec"), refsOfService(&p.files, "spec")...))
 	e.pulls, e.draft.Action = true, action
 	return e, nil
 }
@@ -111,7 +111,7 @@ func (c *Catalog) Resume(ctx context.Context, by By, name string) (Service, erro
 	return c.pull(ctx, by, name, resumed, func(_ *Service, p *parts) error {
 		before := p.levers.Mode
 		p.levers.Mode = nil
-		if mode := p.files.wishes().Mode; mode != "" && mode != modeAuto {
+		if mode := p.files.Wishes().Mode; mode != "" && mode != modeAuto {
 			p.levers.Mode = c.pulledBy(by, Lever{Mode: modeAuto}, before)
 		}
 		return nil
@@ -131,7 +131,7 @@ func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, u
 		before := p.levers.Pin
 		p.levers.Pin = nil
 		if commit == "" {
-			if pin := p.files.wishes().Pin; pin != "" && pin != pinNone {
+			if pin := p.files.Wishes().Pin; pin != "" && pin != pinNone {
 				p.levers.Pin = c.pulledBy(by, Lever{}, before)
 			}
 			return nil
@@ -204,7 +204,7 @@ func (c *Catalog) named(ctx context.Context, name string, r SyncRequest) error {
 // ConfirmPrune lets a removal go on that a guard stopped.
 func (c *Catalog) ConfirmPrune(ctx context.Context, by By, name, guard string) (Service, error) {
 	return c.pull(ctx, by, name, confirmed, func(s *Service, p *parts) (err error) {
-		if err := s.Guarded(guard); err != nil {
+		if err := CheckGuard(s, guard); err != nil {
 			return err
 		}
 		p.asked.confirmed, err = json.Marshal(guard)
@@ -225,8 +225,8 @@ func (c *Catalog) headNow(ctx context.Context, s *Service) (string, error) {
 	return "", refusal.New(refusal.Precondition, "service %q: the hub does not know where %s of source %q points: %s", s.Meta.Name, ref, s.Spec.Source, next)
 }
 
-// Guarded is an error unless the cluster's report has the guard with this id.
-func (s *Service) Guarded(id string) error {
+// CheckGuard is an error unless the cluster's report has the guard with this id.
+func CheckGuard(s *Service, id string) error {
 	switch r := s.Status.Cluster.Report; {
 	case r == nil || r.Guard == nil:
 		return refusal.New(refusal.Precondition, "service %q: nothing is to be confirmed any more", s.Meta.Name)
@@ -258,7 +258,7 @@ type wishes struct {
 }
 
 // wishes reads them. Options that can't be read are as if they were not there: agents and distributors say so.
-func (s *ServiceSpec) wishes() (w wishes) {
+func (s *ServiceSpec) Wishes() (w wishes) {
 	if s.Sync != nil && json.Unmarshal(s.Sync, &w) != nil {
 		return wishes{}
 	}
@@ -267,7 +267,7 @@ func (s *ServiceSpec) wishes() (w wishes) {
 
 // EffectiveRef is what is delivered from: the pin, or else the ref.
 func (s *ServiceSpec) EffectiveRef() string {
-	return platform.PinnedRef(s.Ref, s.wishes().Pin)
+	return platform.PinnedRef(s.Ref, s.Wishes().Pin)
 }
 
 // Reached tells whether a service's ref is known to lead to a commit, or the service was given it: it is the ref's commit now, was delivered to
@@ -362,7 +362,7 @@ func (Dependencies) Wrote(ctx context.Context, w *Write, _, after *store.Resourc
 	if err := decode(*after, &spec); err != nil {
 		return err
 	}
-	names := spec.wishes().DependsOn
+	names := spec.Wishes().DependsOn
 	found, err := w.Tx.Named(ctx, store.KindService, names)
 	if err != nil {
 		return err
@@ -427,7 +427,7 @@ func (Dependencies) WroteAll(ctx context.Context, tx *store.Tx, written []Writte
 func waitsOf(waits map[string][]string, r store.Resource) error {
 	var spec ServiceSpec
 	err := decode(r, &spec)
-	waits[r.Name] = spec.wishes().DependsOn
+	waits[r.Name] = spec.Wishes().DependsOn
 	return err
 }
 

@@ -256,7 +256,7 @@ func (e *Edit) keepLevers(current *store.Resource) error {
 	out, notes, err := inForce(spec, is, e.said)
 	e.spec, e.notes = out, notes
 	if pin := out.Levers; pin != nil && pin.Pin != nil && pin.Pin.Spec != nil {
-		*e = e.naming(append(e.references, pin.Pin.Spec.refs("spec")...))
+		*e = e.naming(append(e.references, refsOfService(pin.Pin.Spec, "spec")...))
 	}
 	return err
 }
@@ -422,8 +422,8 @@ func withSpec(r store.Resource, s ServiceSpec) *store.Resource {
 	return &r
 }
 
-// Levers are those of a service, those included that a console of an older version wrote; nil: there are none.
-func (s *Service) Levers() *Levers {
+// LeversOf are those of a service, those included that a console of an older version wrote; nil: there are none.
+func LeversOf(s *Service) *Levers {
 	if s.Spec.Levers != nil {
 		return s.Spec.Levers
 	}

@@ -196,7 +196,7 @@ func gitTruth(source *Source, ref string) GitTruth {
 }
 
 // followed is what Git says of the commits that are delivered: those of the pin, or else of the ref.
-func (s *Service) followed() *GitTruth {
+func (s *Service) FollowedTruth() *GitTruth {
 	if s.Status.Pinned != nil {
 		return s.Status.Pinned
 	}

@@ -17,7 +17,7 @@ func (s *Service) Applied() bool {
 }
 
 // Followed is the newest commit of the service's ref, or of its pin; nil: the ref was not fetched yet.
-func (s *Service) Followed() *Head { return s.followed().Head }
+func (s *Service) Followed() *Head { return s.FollowedTruth().Head }
 
 // HandsOut says whether the hub hands out the content that had a digest.
 func (h *HubTruth) HandsOut(digest string) bool {

@@ -93,11 +93,11 @@ func Projects() Type[ProjectSpec] {
 				return refusal.New(refusal.Invalid, "spec.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
 			}
 		}
-		if err := p.Spec.Windows.check("windows"); err != nil {
+		if err := checkWindows(p.Spec.Windows, "windows"); err != nil {
 			return err
 		}
-		return p.Spec.Config.check("config")
-	}, Refs: func(p ProjectSpec) []Reference { return p.Config.refs("spec.config") }}
+		return checkSettings(p.Spec.Config, "config")
+	}, Refs: func(p ProjectSpec) []Reference { return refsOfField(p.Config, "spec.config") }}
 }
 
 func checkKinds(field string, patterns []string) error {
@@ -252,7 +252,7 @@ func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, w
 	case len(p.Namespaces) > 0 && !wildcard.Any(p.Namespaces, cmp.Or(s.Namespace, defaultNamespace)):
 		return "namespace", fmt.Sprintf("namespace %q", cmp.Or(s.Namespace, defaultNamespace))
 	}
-	account := s.wishes().Impersonate
+	account := s.Wishes().Impersonate
 	rules := &deliveryv1.ObjectRules{Namespaces: p.Namespaces, Kinds: p.Kinds, DeniedKinds: p.DeniedKinds, Accounts: p.Accounts}
 	if !s.Catalog && accounts.Refused(rules, cmp.Or(s.Namespace, defaultNamespace), account) {
 		return "sync.impersonate", fmt.Sprintf("account %q", account)

@@ -14,7 +14,7 @@ func TestSubmoduleRepositoriesArePathsOnTheHost(t *testing.T) {
 		"git@host:team/libs": false, `team\libs`: false, "team/libs/": false, "team/libs\n": false,
 	} {
 		git := GitSource{URL: "https://git.example.com/team/shop", SubmoduleRepositories: []string{text}}
-		if err := git.validate(); (err == nil) != good ||
+		if err := checkGit(git); (err == nil) != good ||
 			err != nil && !strings.Contains(err.Error(), "spec.git.submoduleRepositories") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -30,7 +30,7 @@ func TestAllowedHostsAreHosts(t *testing.T) {
 		"charts.example.com?a":   false, "*": false, "a b": false,
 	} {
 		git := GitSource{URL: "https://git.example.com/team/shop", Allow: []string{text}}
-		if err := git.validate(); (err == nil) != good ||
+		if err := checkGit(git); (err == nil) != good ||
 			err != nil && !strings.Contains(err.Error(), "spec.git.allow") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -44,7 +44,7 @@ func TestChartSourcesAreNamesOfSources(t *testing.T) {
 		"@stable": false, "stable,stable": false, "https://charts.example.com": false,
 	} {
 		git := GitSource{URL: "https://git.example.com/team/shop", ChartSources: strings.Split(names, ",")}
-		if err := git.validate(); (err == nil) != good ||
+		if err := checkGit(git); (err == nil) != good ||
 			err != nil && !strings.Contains(err.Error(), "spec.git.chartSources") {
 			t.Errorf("%q: %v", names, err)
 		}

@@ -20,7 +20,7 @@ func sayAway(s *Service, cluster *Cluster, now time.Time) string {
 }
 
 func sayNotFetched(s *Service, _ *Cluster, _ time.Time) string {
-	return stays("Nothing could be fetched: "+s.followed().Problem.Message, s.Status.Cluster.Report)
+	return stays("Nothing could be fetched: "+s.FollowedTruth().Problem.Message, s.Status.Cluster.Report)
 }
 
 func sayNoHead(s *Service, _ *Cluster, _ time.Time) string {
@@ -36,7 +36,7 @@ func sayConfigProblem(s *Service, _ *Cluster, _ time.Time) string {
 }
 
 func sayNotResolved(s *Service, _ *Cluster, _ time.Time) string {
-	return short(s.followed().Head.Revision.Commit) + " is fetched; no distributor has picked it up yet."
+	return short(s.FollowedTruth().Head.Revision.Commit) + " is fetched; no distributor has picked it up yet."
 }
 
 func sayNoAgent(_ *Service, cluster *Cluster, _ time.Time) string {
@@ -50,7 +50,7 @@ func sayJoined(_ *Service, cluster *Cluster, _ time.Time) string {
 
 func sayBehind(s *Service, _ *Cluster, _ time.Time) string {
 	return fmt.Sprintf("%s is fetched; the hub still hands out %s.",
-		short(s.followed().Head.Revision.Commit), cmp.Or(short(s.Status.Hub.Revision.Commit), "what was before"))
+		short(s.FollowedTruth().Head.Revision.Commit), cmp.Or(short(s.Status.Hub.Revision.Commit), "what was before"))
 }
 
 func sayNoReport(s *Service, _ *Cluster, _ time.Time) string {

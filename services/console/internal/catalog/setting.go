@@ -45,15 +45,15 @@ type Settings map[string]Setting
 func SecretSetting(value string) Setting { return Setting{Secret: true, write: value} }
 
 // configured is what has settings.
-type configured interface{ settings() Settings }
+type configured interface{ Settings() Settings }
 
-func (s ServiceSpec) settings() Settings   { return s.Config }
-func (s ClusterSpec) settings() Settings   { return s.Config }
-func (s ProjectSpec) settings() Settings   { return s.Config }
-func (s ConfigSetSpec) settings() Settings { return s.Entries }
+func (s ServiceSpec) Settings() Settings   { return s.Config }
+func (s ClusterSpec) Settings() Settings   { return s.Config }
+func (s ProjectSpec) Settings() Settings   { return s.Config }
+func (s ConfigSetSpec) Settings() Settings { return s.Entries }
 
-// check looks at settings of a field.
-func (s Settings) check(field string) error {
+// checkSettings looks at settings of a field.
+func checkSettings(s Settings, field string) error {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		at := fmt.Sprintf("spec.%s[%q]", field, name)
 		if IsFact(name) {
@@ -72,7 +72,7 @@ func (s Settings) check(field string) error {
 			}
 		}
 		if set.Ref != nil {
-			if err := set.Ref.check(at + ".ref"); err != nil {
+			if err := checkRef(set.Ref, at+".ref"); err != nil {
 				return err
 			}
 		}
@@ -85,7 +85,7 @@ func IsFact(name string) bool {
 	return strings.HasPrefix(name, "cluster.") || strings.HasPrefix(name, "service.") || strings.HasPrefix(name, "project.")
 }
 
-func (r *SettingRef) check(at string) error {
+func checkRef(r *SettingRef, at string) error {
 	return checkPlace(at, r.Backend, r.Path, r.Plain)
 }
 
@@ -107,8 +107,8 @@ func checkPlace(at, backend, path string, plain bool) error {
 	return nil
 }
 
-// refs are the resources that settings of a field name.
-func (s Settings) refs(field string) (out []Reference) {
+// refsOfField are the resources that settings of a field name.
+func refsOfField(s Settings, field string) (out []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if r := s[name].Ref; r != nil {
 			out = append(out, placeRef(fmt.Sprintf("%s[%q].ref", field, name), r.Backend, r.Path))
@@ -223,7 +223,7 @@ func DecodeSettings(r store.Resource) (Settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return spec.settings(), nil
+	return spec.Settings(), nil
 }
 
 func specOf[S any](r store.Resource) (spec S, err error) {
@@ -268,10 +268,10 @@ func ConfigSets() Type[ConfigSetSpec] {
 					return err
 				}
 			}
-			return s.Spec.Entries.check("entries")
+			return checkSettings(s.Spec.Entries, "entries")
 		},
 		Refs: func(s ConfigSetSpec) []Reference {
-			refs := s.Entries.refs("spec.entries")
+			refs := refsOfField(s.Entries, "spec.entries")
 			for i, at := range s.Imports {
 				refs = append(refs, placeRef(fmt.Sprintf("spec.imports[%d]", i), at.Backend, at.Path))
 			}
@@ -297,7 +297,7 @@ func RefsOfSettings(r *store.Resource) ([]store.Ref, error) {
 		return once(GlobalServices().Refs(global.Spec)), err
 	default:
 		settings, err := DecodeSettings(*r)
-		return once(settings.refs("spec.config")), err
+		return once(refsOfField(settings, "spec.config")), err
 	}
 }
 

@@ -148,7 +148,7 @@ func (s SinkSpec) CommitStatus() *CommitStatusSink {
 // Alerts tells whether what begins a trouble is open at the receiver until it is told of the end.
 func (s SinkSpec) Alerts() bool { return s.PagerDuty != nil || s.Alertmanager != nil }
 
-func (s SinkSpec) settings() Settings { return s.Credentials }
+func (s SinkSpec) Settings() Settings { return s.Credentials }
 
 // Filters are those fields that say which events there are for.
 func (s SinkSpec) Filters() SinkSpec {

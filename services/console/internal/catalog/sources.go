@@ -15,8 +15,8 @@ import (
 // maxValuesFile bounds the path of a values file of another source.
 const maxValuesFile = 250
 
-// validateSources checks several sources, and brings their paths into the stored form.
-func (s *ServiceSpec) validateSources() error {
+// checkSources checks several sources, and brings their paths into the stored form.
+func checkSources(s *ServiceSpec) error {
 	if s.Path != "" || len(s.Include)+len(s.Ignore) > 0 || !platform.IsCombination(s.Ref) {
 		return refusal.New(refusal.Invalid, "spec.sources: ref, path, include and ignore belong to each of the sources: leave them out beside sources")
 	}
@@ -26,7 +26,7 @@ func (s *ServiceSpec) validateSources() error {
 	names := map[string]int{}
 	for i := range s.Sources {
 		is, field := &s.Sources[i], fmt.Sprintf("sources[%d]", i)
-		if err := is.validate(field); err != nil {
+		if err := checkServiceSource(is, field); err != nil {
 			return err
 		}
 		if before, twice := names[is.Name]; twice {
@@ -34,10 +34,10 @@ func (s *ServiceSpec) validateSources() error {
 		}
 		names[is.Name] = i
 	}
-	return s.validateBuilt(names)
+	return checkBuilt(s, names)
 }
 
-func (s *ServiceSource) validate(field string) (err error) {
+func checkServiceSource(s *ServiceSource, field string) (err error) {
 	if !dnsLabel.MatchString(s.Name) {
 		return refusal.New(refusal.Invalid, "spec.%s.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", field, s.Name)
 	}
@@ -68,8 +68,8 @@ type built struct {
 	} `json:"helm"`
 }
 
-// validateBuilt checks what names sources: the folder that is built, and values files.
-func (s *ServiceSpec) validateBuilt(names map[string]int) error {
+// checkBuilt checks what names sources: the folder that is built, and values files.
+func checkBuilt(s *ServiceSpec, names map[string]int) error {
 	var is built
 	if s.Render != nil {
 		if err := json.Unmarshal(s.Render, &is); err != nil {

@@ -52,7 +52,7 @@ func TestSeveralSources(t *testing.T) {
 		if tc.render != "" {
 			s.Spec.Render = json.RawMessage(tc.render)
 		}
-		err := s.validate()
+		err := checkService(&s)
 		if tc.words == "" && err != nil || tc.words != "" && (err == nil || !strings.Contains(err.Error(), tc.words)) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -62,14 +62,14 @@ func TestSeveralSources(t *testing.T) {
 		ServiceAccount: "folders",
 		Sources:        []ServiceSource{chart, values},
 	}}
-	if err := listed.validate(); err == nil || !strings.Contains(err.Error(), "a service with spec.catalog has one source") {
+	if err := checkService(&listed); err == nil || !strings.Contains(err.Error(), "a service with spec.catalog has one source") {
 		t.Errorf("a service of the catalog with two sources: %v", err)
 	}
 	lone := Service{Meta: Meta{Name: "web"}, Spec: ServiceSpec{
 		Source: "shop", Ref: platform.CombinationPrefix + "0",
 		Cluster: "prod",
 	}}
-	if err := lone.validate(); err == nil {
+	if err := checkService(&lone); err == nil {
 		t.Error("a service with one source may name a combination")
 	}
 }

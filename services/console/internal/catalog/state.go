@@ -30,7 +30,7 @@ const (
 func judge(s Service, cluster Cluster, now time.Time) (State, string, time.Time) {
 	v := verdictOn(&s, &cluster)
 	message := v.message(&s, &cluster, now)
-	if git := s.followed(); git.Problem != nil && git.Head != nil {
+	if git := s.FollowedTruth(); git.Problem != nil && git.Head != nil {
 		message = join(message, fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", clock(git.Problem.Since), git.Problem.Message))
 	}
 	if p := s.Status.Hub.Problem; p != nil && v.state != Failed {
@@ -49,7 +49,7 @@ type verdict struct {
 type message func(s *Service, cluster *Cluster, now time.Time) string
 
 func verdictOn(s *Service, cluster *Cluster) verdict {
-	git, hub, status := s.followed(), &s.Status.Hub, &cluster.Status
+	git, hub, status := s.FollowedTruth(), &s.Status.Hub, &cluster.Status
 	switch {
 	case !status.LastSeen.IsZero() && !status.Connected:
 		return verdict{Unknown, status.LastSeen, sayAway}

@@ -45,7 +45,7 @@ func newOld(t *testing.T) *old {
 		Meta: catalog.Meta{Name: "shop"},
 		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}},
 	}
-	o.put(t, drafted(source.Draft(whatever)))
+	o.put(t, drafted(catalog.DraftSource(&source, whatever)))
 	o.put(t, cluster("edge-1"))
 	is, err := o.GetSource(o.ctx(t), "shop")
 	if err != nil {
@@ -69,13 +69,13 @@ func drafted(e catalog.Edit, err error) catalog.Edit {
 
 func cluster(name string) catalog.Edit {
 	c := catalog.Cluster{Meta: catalog.Meta{Name: name}}
-	return drafted(c.Draft(whatever))
+	return drafted(catalog.DraftCluster(&c, whatever))
 }
 
 func service(name string, spec catalog.ServiceSpec) catalog.Edit {
 	spec.Source, spec.Cluster = "shop", "edge-1"
 	s := catalog.Service{Meta: catalog.Meta{Name: name}, Spec: spec}
-	return drafted(s.Draft(whatever))
+	return drafted(catalog.DraftService(&s, whatever))
 }
 
 func global(spec catalog.GlobalSpec) catalog.Edit {

@@ -75,8 +75,8 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 		if err != nil {
 			return Service{}, err
 		}
-		if s.Spec.testRequest().ID != id && len(runs) == 0 {
-			if err := s.testable(); err != nil {
+		if testRequestOf(&s.Spec).ID != id && len(runs) == 0 {
+			if err := checkTestable(&s); err != nil {
 				return Service{}, err
 			}
 			if err := c.runsTests(ctx, s); err != nil {
@@ -86,7 +86,7 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 				return Service{}, fmt.Errorf("encode request: %w", err)
 			}
 		}
-		e, err := s.Draft(Expectation{ETag: s.Meta.ETag})
+		e, err := DraftService(&s, Expectation{ETag: s.Meta.ETag})
 		if err != nil {
 			return Service{}, err
 		}
@@ -99,14 +99,14 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 	}
 }
 
-// testable refuses to ask for what could not be run.
-func (s *Service) testable() error {
+// checkTestable refuses to ask for what could not be run.
+func checkTestable(s *Service) error {
 	name := s.Meta.Name
 	switch r := s.Status.Cluster.Report; {
 	case s.Spec.Catalog:
 		return refusal.New(refusal.Precondition,
 			"service %q has no tests: its folder goes to the catalog, not to a cluster", name)
-	case s.Spec.wishes().Mode == modeSuspend:
+	case s.Spec.Wishes().Mode == modeSuspend:
 		return refusal.New(refusal.Precondition, "service %q is suspended, so its tests can't run either: `fairlead resume service %s` ends that", name, name)
 	case r == nil || r.AppliedDigest == "":
 		return refusal.New(refusal.Precondition, "service %q has nothing applied in cluster %q that could be tested: `fairlead trace service %s` says why", name, s.Spec.Cluster, name)
@@ -141,7 +141,7 @@ func (c *Catalog) runsTests(ctx context.Context, s Service) error {
 	return nil
 }
 
-func (s *ServiceSpec) testRequest() (r TestRequest) {
+func testRequestOf(s *ServiceSpec) (r TestRequest) {
 	if s.TestRequest != nil && json.Unmarshal(s.TestRequest, &r) != nil {
 		return TestRequest{}
 	}
@@ -168,8 +168,8 @@ func (e *Edit) keepTestRequest(current *store.Resource) error {
 	return nil
 }
 
-// validateTests refuses tests that never could run, and brings the path into its stored form.
-func (s *ServiceSpec) validateTests() error {
+// checkTests refuses tests that never could run, and brings the path into its stored form.
+func checkTests(s *ServiceSpec) error {
 	if s.Tests == nil {
 		return nil
 	}

@@ -117,5 +117,5 @@ func (c *Catalog) DraftDeleted(ctx context.Context, r store.Resource) (Edit, err
 			p.levers.Pin = nil
 		}
 	}
-	return s.pulled(p, "")
+	return draftPulled(&s, p, "")
 }

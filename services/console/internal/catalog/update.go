@@ -23,16 +23,16 @@ type Result[T any] struct {
 	Outcome  Outcome
 }
 
-// Draft gets a source ready to be written.
-func (s *Source) Draft(want Expectation) (Edit, error) {
-	err := s.validate()
+// DraftSource gets a source ready to be written.
+func DraftSource(s *Source, want Expectation) (Edit, error) {
+	err := checkSource(s)
 	d := store.Draft{Kind: store.KindSource, Name: s.Meta.Name, Labels: s.Meta.Labels}
-	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.refs()), err
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(refsOfSource(s.Spec)), err
 }
 
 // UpdateCluster writes a cluster.
 func (c *Catalog) UpdateCluster(ctx context.Context, by By, in Cluster, want Expectation) (Cluster, Outcome, error) {
-	e, err := in.Draft(want)
+	e, err := DraftCluster(&in, want)
 	if err != nil {
 		return Cluster{}, "", err
 	}
@@ -44,23 +44,23 @@ func (c *Catalog) UpdateClusters(ctx context.Context, by By, in []Update[Cluster
 	edits := make([]Edit, len(in))
 	for i := range in {
 		var err error
-		if edits[i], err = in[i].Resource.Draft(in[i].Want); err != nil {
+		if edits[i], err = DraftCluster(&in[i].Resource, in[i].Want); err != nil {
 			return nil, about(store.KindCluster, in[i].Resource.Meta.Name, err)
 		}
 	}
 	return updateAll(ctx, c, by, edits, c.Clusters)
 }
 
-// Draft gets a cluster ready to be written.
-func (c *Cluster) Draft(want Expectation) (Edit, error) {
-	err := c.validate()
+// DraftCluster gets a cluster ready to be written.
+func DraftCluster(c *Cluster, want Expectation) (Edit, error) {
+	err := checkCluster(c)
 	d := store.Draft{Kind: store.KindCluster, Name: c.Meta.Name, Labels: c.Meta.Labels}
-	return Edit{draft: d, spec: c.Spec, want: want}.naming(c.Spec.Config.refs("spec.config")), err
+	return Edit{draft: d, spec: c.Spec, want: want}.naming(refsOfField(c.Spec.Config, "spec.config")), err
 }
 
 // UpdateService writes a service.
 func (c *Catalog) UpdateService(ctx context.Context, by By, in Service, want Expectation) (Service, Outcome, error) {
-	e, err := in.Draft(want)
+	e, err := DraftService(&in, want)
 	if err != nil {
 		return Service{}, "", err
 	}
@@ -72,23 +72,23 @@ func (c *Catalog) UpdateServices(ctx context.Context, by By, in []Update[Service
 	edits := make([]Edit, len(in))
 	for i := range in {
 		var err error
-		if edits[i], err = in[i].Resource.Draft(in[i].Want); err != nil {
+		if edits[i], err = DraftService(&in[i].Resource, in[i].Want); err != nil {
 			return nil, about(store.KindService, in[i].Resource.Meta.Name, err)
 		}
 	}
 	return updateAll(ctx, c, by, edits, c.Services)
 }
 
-// Draft gets a service ready to be written.
-func (s *Service) Draft(want Expectation) (Edit, error) {
-	err := s.validate()
+// DraftService gets a service ready to be written.
+func DraftService(s *Service, want Expectation) (Edit, error) {
+	err := checkService(s)
 	d := store.Draft{Kind: store.KindService, Name: s.Meta.Name, Labels: s.Meta.Labels}
-	return Edit{draft: d, spec: s.Spec, want: want}.naming(s.Spec.refs("spec")), err
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(refsOfService(&s.Spec, "spec")), err
 }
 
-// refs are the resources that a service names, whose spec is this field.
-func (s *ServiceSpec) refs(field string) []Reference {
-	refs := s.sourceRefs(field)
+// refsOfService are the resources that a service names, whose spec is this field.
+func refsOfService(s *ServiceSpec, field string) []Reference {
+	refs := refsToSources(s, field)
 	if s.Catalog {
 		refs = append(refs, RefTo(store.KindServiceAccount, s.ServiceAccount, field+".serviceAccount"))
 	} else {
@@ -98,11 +98,11 @@ func (s *ServiceSpec) refs(field string) []Reference {
 		refs = append(refs, RefTo(store.KindProject, s.Project, field+".project"))
 	}
 	refs = append(refs, eachTo(store.KindConfigSet, s.ConfigSets, field+".configSets")...)
-	return append(refs, s.Config.refs(field+".config")...)
+	return append(refs, refsOfField(s.Config, field+".config")...)
 }
 
-// sourceRefs are the sources that a service names.
-func (s *ServiceSpec) sourceRefs(field string) []Reference {
+// refsToSources are the sources that a service names.
+func refsToSources(s *ServiceSpec, field string) []Reference {
 	if len(s.Sources) == 0 {
 		return []Reference{RefTo(store.KindSource, s.Source, field+".source")}
 	}

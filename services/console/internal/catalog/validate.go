@@ -33,8 +33,8 @@ func IsName(name string) bool { return dnsLabel.MatchString(name) }
 // wantSecretName does not repeat what is there instead: it may be the secret itself.
 const wantSecretName = "must be the name of a Secret: the values go there, and its name here"
 
-// validate accepts what a fetcher can be pointed at.
-func (s SourceSpec) validate() error {
+// checkSourceSpec accepts what a fetcher can be pointed at.
+func checkSourceSpec(s SourceSpec) error {
 	kinds := 0
 	for _, url := range []string{s.Git.URL, s.Helm.URL, s.OCI.URL, s.Bucket.Endpoint} {
 		if url != "" {
@@ -45,32 +45,32 @@ func (s SourceSpec) validate() error {
 	case kinds > 1:
 		return refusal.New(refusal.Invalid, "spec: set exactly one of spec.git, spec.helm, spec.oci and spec.bucket")
 	case s.Helm.URL != "":
-		return s.validateHelm()
+		return checkHelm(s)
 	case s.OCI.URL != "":
-		return s.validateOCI()
+		return checkOCI(s)
 	case s.Bucket.Endpoint != "":
-		return s.validateBucket()
+		return checkBucket(s)
 	}
 	u, err := giturl.Parse(s.Git.URL)
 	if err != nil {
 		return refusal.New(refusal.Invalid, "spec.git.url: %s", err)
 	}
-	if err := s.Upstream().validate("spec.git", u); err != nil {
+	if err := checkUpstream(s.Upstream(), "spec.git", u); err != nil {
 		return err
 	}
-	return s.Git.validate()
+	return checkGit(s.Git)
 }
 
-func (s SourceSpec) validateHelm() error {
+func checkHelm(s SourceSpec) error {
 	if giturl.IsRegistry(s.Helm.URL) {
 		u, err := giturl.ParseRegistry(s.Helm.URL)
 		if err != nil {
 			return refusal.New(refusal.Invalid, "spec.helm.url: %s", err)
 		}
-		if err := s.Helm.Verify.validate("spec.helm.verify", VerifyCosign, VerifyNotation, VerifyProvenance); err != nil {
+		if err := checkVerify(s.Helm.Verify, "spec.helm.verify", VerifyCosign, VerifyNotation, VerifyProvenance); err != nil {
 			return err
 		}
-		return s.validateRegistry("spec.helm", u, s.Helm.Registry)
+		return checkRegistry(s, "spec.helm", u, s.Helm.Registry)
 	}
 	u, err := giturl.ParseFolder(s.Helm.URL)
 	if err != nil {
@@ -79,13 +79,13 @@ func (s SourceSpec) validateHelm() error {
 	if !s.Helm.isZero() {
 		return refusal.New(refusal.Invalid, "spec.helm: insecure, insecureSkipTLSVerify, tokenHosts, mirrors and auth are for registries. Remove them, or write the url as oci://host/path")
 	}
-	if err := s.Helm.Verify.validate("spec.helm.verify", VerifyProvenance); err != nil {
+	if err := checkVerify(s.Helm.Verify, "spec.helm.verify", VerifyProvenance); err != nil {
 		return err
 	}
-	return s.Upstream().validate("spec.helm", u)
+	return checkUpstream(s.Upstream(), "spec.helm", u)
 }
 
-func (s SourceSpec) validateOCI() error {
+func checkOCI(s SourceSpec) error {
 	u, err := giturl.ParseRegistry(s.OCI.URL)
 	switch {
 	case err != nil:
@@ -95,16 +95,16 @@ func (s SourceSpec) validateOCI() error {
 	case s.OCI.LayerType != "" && !mediaType.MatchString(s.OCI.LayerType):
 		return refusal.New(refusal.Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
 	}
-	if err := s.OCI.Verify.validate("spec.oci.verify", VerifyCosign, VerifyNotation); err != nil {
+	if err := checkVerify(s.OCI.Verify, "spec.oci.verify", VerifyCosign, VerifyNotation); err != nil {
 		return err
 	}
-	return s.validateRegistry("spec.oci", u, s.OCI.Registry)
+	return checkRegistry(s, "spec.oci", u, s.OCI.Registry)
 }
 
 // region is the name of one, as it stands in a signature.
 var region = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 
-func (s SourceSpec) validateBucket() error {
+func checkBucket(s SourceSpec) error {
 	b := s.Bucket
 	if err := giturl.ParseEndpoint(b.Endpoint); err != nil {
 		return refusal.New(refusal.Invalid, "spec.bucket.endpoint: %s", err)
@@ -125,11 +125,11 @@ func (s SourceSpec) validateBucket() error {
 	case b.Insecure && b.Proxy != "":
 		return refusal.New(refusal.Invalid, "spec.bucket: proxy and insecure do not go together. Remove one of them")
 	}
-	return s.Upstream().validate("spec.bucket", &url.URL{Scheme: "https"})
+	return checkUpstream(s.Upstream(), "spec.bucket", &url.URL{Scheme: "https"})
 }
 
-// validateRegistry checks what is of registries only.
-func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error {
+// checkRegistry checks what is of registries only.
+func checkRegistry(s SourceSpec, field string, u *url.URL, r Registry) error {
 	for _, host := range r.TokenHosts {
 		if is, err := giturl.ParseRegistry("oci://" + host); err != nil || is.Host != host {
 			return refusal.New(refusal.Invalid,
@@ -144,12 +144,12 @@ func (s SourceSpec) validateRegistry(field string, u *url.URL, r Registry) error
 			return refusal.New(refusal.Invalid, "%s.mirrors: write them as host, host:port or host/path, such as mirror.example.com/docker.io, without https://", field)
 		}
 	}
-	return s.Upstream().validate(field, u)
+	return checkUpstream(s.Upstream(), field, u)
 }
 
-// validate checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could hold a
+// checkUpstream checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could hold a
 // password or a private key.
-func (s Upstream) validate(field string, u *url.URL) error {
+func checkUpstream(s Upstream, field string, u *url.URL) error {
 	if s.Secret != "" && !dnsLabel.MatchString(s.Secret) {
 		return refusal.New(refusal.Invalid, "%s.secret: %s", field, wantSecretName)
 	}
@@ -172,8 +172,8 @@ func (s Upstream) validate(field string, u *url.URL) error {
 	return nil
 }
 
-// validate accepts what is Git's own.
-func (g GitSource) validate() error {
+// checkGit accepts what is Git's own.
+func checkGit(g GitSource) error {
 	for _, repository := range g.SubmoduleRepositories {
 		if !isRepository(repository) {
 			return refusal.New(refusal.Invalid, "spec.git.submoduleRepositories: write paths on the host of spec.git.url, such as team/libs, or team/* for all below team")
@@ -195,7 +195,7 @@ func (g GitSource) validate() error {
 	if g.Verification == nil {
 		return nil
 	}
-	return g.Verification.validate()
+	return checkVerification(*g.Verification)
 }
 
 // isRepository accepts a path of a repository, and a folder of some with /* at its end.
@@ -204,8 +204,8 @@ func isRepository(text string) bool {
 	return at != "" && at == strings.TrimPrefix(path.Clean("/"+at), "/") && !strings.ContainsAny(at, "\\*:?#") && !strings.ContainsFunc(at, unicode.IsControl)
 }
 
-// refs are the secrets and other sources that a source names.
-func (s SourceSpec) refs() (refs []Reference) {
+// refsOfSource are the secrets and other sources that a source names.
+func refsOfSource(s SourceSpec) (refs []Reference) {
 	field, is := "spec.git", s.Upstream()
 	switch {
 	case s.Helm.URL != "":
@@ -306,7 +306,7 @@ func cleanFolder(field, path string) (string, error) {
 	return clean, nil
 }
 
-func (s *Source) validate() error {
+func checkSource(s *Source) error {
 	if !dnsLabel.MatchString(s.Meta.Name) {
 		return badName(s.Meta.Name)
 	}
@@ -314,28 +314,28 @@ func (s *Source) validate() error {
 		return refusal.New(refusal.Invalid,
 			"spec.git.chartSources: a source with git has no charts of its own. Name one with helm")
 	}
-	return s.Spec.validate()
+	return checkSourceSpec(s.Spec)
 }
 
-func (c *Cluster) validate() error {
+func checkCluster(c *Cluster) error {
 	if !dnsLabel.MatchString(c.Meta.Name) {
 		return badName(c.Meta.Name)
 	}
-	if err := c.Spec.Windows.check("windows"); err != nil {
+	if err := checkWindows(c.Spec.Windows, "windows"); err != nil {
 		return err
 	}
-	return c.Spec.Config.check("config")
+	return checkSettings(c.Spec.Config, "config")
 }
 
-// validate also brings the path into its stored form.
-func (s *Service) validate() (err error) {
+// checkService also brings the path into its stored form.
+func checkService(s *Service) (err error) {
 	switch {
 	case !dnsLabel.MatchString(s.Meta.Name):
 		return badName(s.Meta.Name)
 	case !dnsLabel.MatchString(s.Spec.Source):
 		return refusal.New(refusal.Invalid, "spec.source %q: is not a name of a source", s.Spec.Source)
 	case s.Spec.Catalog:
-		if err := s.Spec.validateCatalog(); err != nil {
+		if err := checkCatalogService(&s.Spec); err != nil {
 			return err
 		}
 	case s.Spec.ServiceAccount != "":
@@ -354,23 +354,23 @@ func (s *Service) validate() (err error) {
 			return refusal.New(refusal.Invalid, "spec.configSets[%d] %q: is not a name of a configuration set", i, name)
 		}
 	}
-	if err := s.Spec.Config.check("config"); err != nil {
+	if err := checkSettings(s.Spec.Config, "config"); err != nil {
 		return err
 	}
 	if s.Spec.Path, err = cleanFolder("path", s.Spec.Path); err != nil {
 		return err
 	}
 	if len(s.Spec.Sources) > 0 {
-		if err := s.Spec.validateSources(); err != nil {
+		if err := checkSources(&s.Spec); err != nil {
 			return err
 		}
 	} else if err := validateRef(s.Spec.Ref); err != nil {
 		return err
 	}
-	if err := s.Spec.wishes().Windows.check("sync.windows"); err != nil {
+	if err := checkWindows(s.Spec.Wishes().Windows, "sync.windows"); err != nil {
 		return err
 	}
-	if err := s.Spec.validateTests(); err != nil {
+	if err := checkTests(&s.Spec); err != nil {
 		return err
 	}
 	if err := validateRules("include", s.Spec.Include); err != nil {
@@ -380,13 +380,13 @@ func (s *Service) validate() (err error) {
 }
 
 // lacksNamespace says whether the agent is asked to make a namespace that the service does not name.
-func (s *ServiceSpec) lacksNamespace() bool { return s.Namespace == "" && s.wishes().Made != nil }
+func lacksNamespace(s *ServiceSpec) bool { return s.Namespace == "" && s.Wishes().Made != nil }
 
 // checkNamespace refuses a service that asks the agent to make a namespace and does not name it. Earlier consoles stored such services: their
 // levers work, and a write that leaves the fault as it is passes.
 func (e *Edit) checkNamespace(current *store.Resource) error {
 	spec, ok := e.spec.(ServiceSpec)
-	if !ok || e.pulls || e.planned || !spec.lacksNamespace() {
+	if !ok || e.pulls || e.planned || !lacksNamespace(&spec) {
 		return nil
 	}
 	if current != nil {
@@ -394,16 +394,16 @@ func (e *Edit) checkNamespace(current *store.Resource) error {
 		if err := decode(*current, &before); err != nil {
 			return err
 		}
-		if before.lacksNamespace() {
+		if lacksNamespace(&before) {
 			return nil
 		}
 	}
 	return refusal.New(refusal.Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
 }
 
-// validateCatalog refuses what has no meaning without a cluster.
-func (s *ServiceSpec) validateCatalog() error {
-	sync := s.wishes()
+// checkCatalogService refuses what has no meaning without a cluster.
+func checkCatalogService(s *ServiceSpec) error {
+	sync := s.Wishes()
 	for _, of := range []struct {
 		field string
 		set   bool

@@ -49,8 +49,8 @@ func (w *Windows) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// check says which window is none. field is where they are written.
-func (w Windows) check(field string) error {
+// checkWindows says which window is none. field is where they are written.
+func checkWindows(w Windows, field string) error {
 	for i, one := range w {
 		if err := window.Check(one); err != nil {
 			return refusal.New(refusal.Invalid, "spec.%s[%d]: %v", field, i, err)
@@ -170,7 +170,7 @@ func (c *Catalog) freezing(ctx context.Context, kind store.Kind, name string, f 
 			return e, nil, err
 		}
 		before, cluster.Spec.Freeze = cluster.Spec.Freeze, f
-		e, err = cluster.Draft(Expectation{ETag: cluster.Meta.ETag})
+		e, err = DraftCluster(&cluster, Expectation{ETag: cluster.Meta.ETag})
 		return e, before, err
 	}
 	project, err := Get(ctx, c, store.KindProject, name, Projects().Load)
@@ -225,7 +225,7 @@ func (t *timing) judge(s *Service, cluster *Cluster) window.State {
 	if s.Spec.Catalog {
 		return window.State{}
 	}
-	own := s.Spec.wishes().Windows
+	own := s.Spec.Wishes().Windows
 	key := [2]string{s.Spec.Project, s.Spec.Cluster}
 	if state, ok := t.shared[key]; ok && len(own) == 0 {
 		return state
@@ -245,7 +245,7 @@ func (t *timing) judge(s *Service, cluster *Cluster) window.State {
 // windowFault is why the cluster of a service does not hold windows or the manual mode as they are meant; empty: it does.
 func windowFault(s *Service, cluster *Cluster) string {
 	agent := cluster.Status.Agent
-	manual := s.Spec.wishes().Mode == modeManual
+	manual := s.Spec.Wishes().Mode == modeManual
 	switch {
 	case s.Spec.Catalog || cluster.Status.LastSeen.IsZero() || !s.Status.Windows.Any && !manual:
 		return ""
@@ -281,7 +281,7 @@ type SyncRequest struct {
 // the sync overrides.
 func (r SyncRequest) admit(s *Service) (overrides []string, err error) {
 	w := s.Status.Windows
-	if mode := s.Spec.wishes().Mode; len(r.Only) > 0 && (mode == modeHold || mode == modeSuspend || mode == modeDryRun) {
+	if mode := s.Spec.Wishes().Mode; len(r.Only) > 0 && (mode == modeHold || mode == modeSuspend || mode == modeDryRun) {
 		return nil, refusal.New(refusal.Precondition, "service %q applies nothing, in whichever part (spec.sync.mode): `fairlead resume service %s` first, or hold it with --mode manual", s.Meta.Name, s.Meta.Name)
 	}
 	if !w.Closed || w.Manual {

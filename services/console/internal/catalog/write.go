@@ -324,7 +324,7 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	case SinkSpec:
 		return c.sealCredentials(&e.draft, spec, current)
 	case configured:
-		return c.sealSettings(&e.draft, spec.settings(), current)
+		return c.sealSettings(&e.draft, spec.Settings(), current)
 	}
 	return nil
 }
@@ -643,7 +643,7 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 			if err := decode(r, &other); err != nil {
 				return err
 			}
-			if slices.Contains(other.wishes().DependsOn, before.Name) && len(users) <= shownReferrers {
+			if slices.Contains(other.Wishes().DependsOn, before.Name) && len(users) <= shownReferrers {
 				users = append(users, store.Ref{Kind: r.Kind, Name: r.Name})
 			}
 		}

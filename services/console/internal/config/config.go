@@ -379,7 +379,7 @@ var errDry = errors.New("dry run")
 
 // PreviewDraft says what a service would get if it were written, which the caller has to be allowed to.
 func (r *Resolver) PreviewDraft(ctx context.Context, by catalog.By, in catalog.Service) (p Preview, err error) {
-	edit, err := in.Draft(catalog.Expectation{AllowMissing: true})
+	edit, err := catalog.DraftService(&in, catalog.Expectation{AllowMissing: true})
 	if err != nil {
 		return p, err
 	}

@@ -89,12 +89,11 @@ func Always[T, M any](decode func(M) T) func(M) (T, error) {
 	return func(m M) (T, error) { return decode(m), nil }
 }
 
-// Drafted drafts what can draft itself.
-func Drafted[T any, P interface {
-	*T
-	Draft(want catalog.Expectation) (catalog.Edit, error)
-}](_ *catalog.Catalog, in T, want catalog.Expectation) (catalog.Edit, error) {
-	return P(&in).Draft(want)
+// DraftBy drafts by a function that needs no catalog.
+func DraftBy[T any](
+	draft func(*T, catalog.Expectation) (catalog.Edit, error),
+) func(*catalog.Catalog, T, catalog.Expectation) (catalog.Edit, error) {
+	return func(_ *catalog.Catalog, in T, want catalog.Expectation) (catalog.Edit, error) { return draft(&in, want) }
 }
 
 // MaskBy masks secret settings, of which the catalog says which changed.

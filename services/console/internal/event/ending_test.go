@@ -88,7 +88,7 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 }
 
 func putSource(ctx context.Context, c *catalog.Catalog, by catalog.By, source catalog.Source) error {
-	e, err := source.Draft(catalog.Expectation{AllowMissing: true})
+	e, err := catalog.DraftSource(&source, catalog.Expectation{AllowMissing: true})
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func seedStates(t *testing.T, s *store.Store, c *catalog.Catalog) {
 	in := intake.New(intake.Deps{Store: s, Catalog: c, Log: slog.New(slog.DiscardHandler)})
 	by, missing := catalog.Self("test"), catalog.Expectation{AllowMissing: true}
 	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
-	e, err := source.Draft(missing)
+	e, err := catalog.DraftSource(&source, missing)
 	if err != nil {
 		t.Fatal(err)
 	}

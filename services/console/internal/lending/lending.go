@@ -149,7 +149,7 @@ func (k *Desk) Approve(ctx context.Context, by catalog.By, id, reason string) (s
 		} else {
 			grant.Spec.Users = []string{who.Name}
 		}
-		edit, err := grant.Draft(catalog.Expectation{ETag: catalog.MustBeNew})
+		edit, err := catalog.DraftGrant(&grant, catalog.Expectation{ETag: catalog.MustBeNew})
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		Meta: catalog.Meta{Name: "viewers"},
 		Spec: catalog.GrantSpec{Users: []string{"bob"}, Role: "viewer", Clusters: catalog.GrantClusters{All: true}},
 	}
-	grant, err := viewers.Draft(catalog.Expectation{AllowMissing: true})
+	grant, err := catalog.DraftGrant(&viewers, catalog.Expectation{AllowMissing: true})
 	if err == nil {
 		_, err = resources.PutAll(adaCtx, ada, []catalog.Edit{grant}, false)
 	}

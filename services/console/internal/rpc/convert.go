@@ -421,7 +421,7 @@ func encodeService(s catalog.Service) *consolev1.Service {
 	if head := status.Git.Head; head != nil {
 		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), descriptor.Stamp(head.FetchTime)
 	}
-	return &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(s.Levers())}
+	return &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(catalog.LeversOf(&s))}
 }
 
 func encodeState(s catalog.State) consolev1.ServiceState {

@@ -46,7 +46,7 @@ func (s *histories) revision(name string, p catalog.Past) (_ *consolev1.Revision
 		if err != nil {
 			return out, err
 		}
-		if levers := decoded.Levers(); levers != nil {
+		if levers := catalog.LeversOf(&decoded); levers != nil {
 			service.Levers = &consolev1.ServiceLevers{Mode: encodeLever(levers.Mode), Pin: encodeLever(levers.Pin)}
 		}
 	}

@@ -54,7 +54,7 @@ func maskSecret(c *catalog.Catalog, m *consolev1.Secret, before, after *store.Re
 func sourceKind() descriptor.Of[catalog.Source, *consolev1.Source] {
 	return descriptor.Of[catalog.Source, *consolev1.Source]{
 		Kind: store.KindSource, Decode: descriptor.Always(decodeSource), Encode: encodeSource, Read: catalog.ReadSource, Load: catalog.Loader.Sources,
-		Draft:  descriptor.Drafted[catalog.Source],
+		Draft:  descriptor.DraftBy(catalog.DraftSource),
 		Follow: followSource,
 	}
 }
@@ -70,7 +70,7 @@ func followSource(c store.Change) (*consolev1.Source, error) {
 func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 	return descriptor.Of[catalog.Cluster, *consolev1.Cluster]{
 		Kind: store.KindCluster, Decode: descriptor.Always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
-		Draft: descriptor.Drafted[catalog.Cluster], Show: showClusters,
+		Draft: descriptor.DraftBy(catalog.DraftCluster), Show: showClusters,
 		Mask: descriptor.MaskBy(func(m *consolev1.Cluster, changed map[string]bool) {
 			descriptor.MaskSettings(m.GetSpec().GetConfig(), changed)
 		}),
@@ -112,7 +112,7 @@ func globalKind() descriptor.Of[catalog.GlobalService, *consolev1.GlobalService]
 func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
 	return descriptor.Of[catalog.Service, *consolev1.Service]{
 		Kind: store.KindService, Decode: descriptor.Always(decodeService), Encode: encodeService, Read: catalog.ReadService, Load: catalog.Loader.Services,
-		Draft: descriptor.Drafted[catalog.Service],
+		Draft: descriptor.DraftBy(catalog.DraftService),
 		Mask: descriptor.MaskBy(func(m *consolev1.Service, changed map[string]bool) {
 			descriptor.MaskSettings(m.GetSpec().GetConfig(), changed)
 		}),

@@ -19,7 +19,7 @@ func Kind() descriptor.Of[catalog.Grant, *consolev1.Grant] {
 func described() descriptor.Of[catalog.Grant, *consolev1.Grant] {
 	return descriptor.Of[catalog.Grant, *consolev1.Grant]{
 		Kind: store.KindGrant, Decode: descriptor.Always(decode), Encode: encode, Read: catalog.ReadGrant,
-		Draft: descriptor.Drafted[catalog.Grant],
+		Draft: descriptor.DraftBy(catalog.DraftGrant),
 		Follow: func(c store.Change) (*consolev1.Grant, error) {
 			g, err := catalog.ReadGrant(c.Resource)
 			return encode(g), err
