@@ -14,7 +14,7 @@ const (
 	leastPause, unknownPause, longestPause = 2 * time.Second, 15 * time.Second, time.Minute
 	// overbooked is how many callers are told to come in the time in which the line takes one. A rate is of a moment, mostly a slow one, and a line that
 	// has run empty waits for the callers that were sent away. A caller that comes too early is only sent away again.
-	overbooked = 1.25
+	overbooked = 2
 	// jitter is the share of a pause that is left to chance.
 	jitter = 0.2
 )
@@ -79,7 +79,7 @@ func (p *Pace) Pause(waiting int64) time.Duration {
 		return retry.Between(leastPause, unknownPause)
 	}
 	now := time.Now()
-	line := now.Add(time.Duration(float64(p.takes(waiting)) / overbooked))
+	line := now.Add(p.takes(waiting) / overbooked)
 	if line.After(p.booked) {
 		p.booked = line
 	}
