@@ -29,13 +29,13 @@ const (
 	firstPercent = 50
 	// leastPercent may a heap grow by in a calm, and mostPercent in a storm. Each collection looks at all of a heap, however little of it has
 	// changed, so that what the collector costs in a storm is the garbage divided by this percentage.
-	leastPercent, mostPercent = 10, 200
+	leastPercent, mostPercent = 10, 100
 	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
 	roomBytes = 48 << 20
 	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for a service that is Frugal.
 	frugalPercent, frugalBytes = 40, 12 << 20
 	// ampleMost and ampleLeast are instead of mostPercent and leastPercent for a service that is Ample.
-	ampleMost, ampleLeast = 300, 30
+	ampleMost, ampleLeast = 200, 30
 	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
 	memoryShare = 85
 )
