@@ -2,7 +2,10 @@ package ledger
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"maps"
 	"os"
@@ -13,6 +16,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"fairlead.dev/platform/recordlog"
 	"fairlead.dev/services/distributor/internal/plan"
 )
 
@@ -80,43 +84,11 @@ func TestLedgerGivesBackTheLastOfEach(t *testing.T) {
 	}
 }
 
-// A file that ends anywhere, or has a bad byte anywhere, costs only the lines that are hit.
-func TestDamageCostsOnlyWhatItHits(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l, _ := open(t, dir)
-	record(t, l, plan.Change{Delivered: []plan.Delivered{
-		delivered("a", "1"), delivered("b", "1"),
-		delivered("c", "1"),
-	}})
-	whole, err := os.ReadFile(filepath.Join(dir, fileName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bytes.SplitAfter(whole, []byte("\n"))
-	for n := range whole {
-		got, _, err := read(bytes.NewReader(whole[:n]))
-		ended := bytes.Count(whole[:n+1], []byte("\n"))
-		if err != nil || len(got.Contents) != ended && len(got.Contents) != bytes.Count(whole[:n], []byte("\n")) {
-			t.Fatalf("cut at %d: %d contents, %v", n, len(got.Contents), err)
-		}
-		flipped := bytes.Clone(whole)
-		flipped[n] ^= 1
-		got, bad, err := read(bytes.NewReader(flipped))
-		if err != nil || len(got.Contents) < 1 || bad == 0 {
-			t.Fatalf("flipped at %d: %d contents, %d bad, %v", n, len(got.Contents), bad, err)
-		}
-	}
-	if len(lines) != 4 {
-		t.Errorf("%d lines", len(lines))
-	}
-}
-
 func TestLedgerIsRewrittenWhenItIsMostlyHistory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l, _ := open(t, dir)
-	for i := range 4 * slack {
+	for i := range 4 * recordlog.Slack {
 		if i%500 == 0 { // in few writes
 			record(t, l, plan.Change{Delivered: history(i, 500)})
 		}
@@ -125,10 +97,10 @@ func TestLedgerIsRewrittenWhenItIsMostlyHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(b, []byte("\n")); n > slack+2 {
+	if n := bytes.Count(b, []byte("\n")); n > recordlog.Slack+2 {
 		t.Errorf("%d lines for one folder", n)
 	}
-	if _, got := open(t, dir); got["a"].Revision.Commit != fmt.Sprint(4*slack-1) {
+	if _, got := open(t, dir); got["a"].Revision.Commit != fmt.Sprint(4*recordlog.Slack-1) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -146,9 +118,18 @@ func TestWriteThatFailsBeginsANewFile(t *testing.T) {
 	dir := t.TempDir()
 	l, _ := open(t, dir)
 	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("a", "1")}})
-	_ = l.file.Close() // the disk goes away under it
+	if err := l.Close(); err != nil { // and the disk goes away under it
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, fileName)
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Record(plan.Change{Delivered: []plan.Delivered{delivered("b", "1")}}); err == nil {
 		t.Fatal("no error")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
 	}
 	record(t, l, plan.Change{Delivered: []plan.Delivered{delivered("c", "1")}})
 	if _, got := open(t, dir); len(got) != 3 {
@@ -228,19 +209,51 @@ func TestLedgerAgainstModel(t *testing.T) {
 	})
 }
 
-func FuzzRead(f *testing.F) {
-	f.Add([]byte("00000000 {}\n"))
-	var good bytes.Buffer
-	if err := encode(&good, entry{Content: delivered("a", "1").Content}); err != nil {
-		f.Fatal(err)
+// The lines are those that were written before recordlog was: disks of every release can be read.
+func TestLinesAreThoseOfEarlierReleases(t *testing.T) {
+	t.Parallel()
+	const lines = `6085d6a7 {"content":{"ref":"HEAD","want":{"source":"s","source_uid":"u","commit":"1","path":"a","include":"a\nb"},"revision":{"commit":"1","time":"2001-09-09T01:46:40Z","subject":"a \"subject\"\nof two lines"},"artifact":{"digest":"sha256:x","size":1,"files":2}}}
+e426bbf5 {"apart":{"service":"x","uid":"1"}}
+`
+	const ended = `b5f4226f {"gone":{"Ref":"HEAD","Want":{"source":"s","source_uid":"u","commit":"","path":"a","include":"a\nb"}}}
+5f38834c {"apart":{"service":"x","uid":"","over":true}}
+`
+	dir := t.TempDir()
+	path := filepath.Join(dir, fileName)
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	f.Add(good.Bytes())
-	f.Fuzz(func(t *testing.T, b []byte) {
-		live, _, err := read(bytes.NewReader(b))
+	l, last, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil || len(last.Contents) != 1 || last.Apart["x"].UID != "1" {
+		t.Fatalf("got %v, %v", last, err)
+	}
+	record(t, l, plan.Change{Gone: []plan.Key{gone("a")}, Apart: []plan.Apart{{Service: "x", Over: true}}})
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != lines+ended {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte("{}"))
+	for e := range entries(plan.Change{Delivered: []plan.Delivered{delivered("a", "1")}, Gone: []plan.Key{gone("b")}}) {
+		text, err := json.Marshal(e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		line := fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)), text)
+		if err := os.WriteFile(filepath.Join(dir, fileName), line, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, last, err := Open(dir, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Error(err)
 		}
-		for key, c := range live.Contents {
+		for key, c := range last.Contents {
 			if c == nil || c.Key() != key {
 				t.Error("no content")
 			}
