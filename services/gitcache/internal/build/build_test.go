@@ -203,14 +203,3 @@ func TestATornMemoKeepsWhatIsWhole(t *testing.T) {
 		}
 	}
 }
-
-func FuzzDecodeRecord(f *testing.F) {
-	f.Add(encodeRecord(record{Record: Record{SourceID: "one", Digest: artifact.Digest("sha256:" + strings.Repeat("ab", 32))}}))
-	f.Add([]byte("00000000 {}"))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		r, ok := decodeRecord(bytes.TrimSuffix(line, []byte("\n")))
-		if _, err := artifact.ParseDigest(string(r.Digest)); ok && err != nil {
-			t.Errorf("took the digest %q", r.Digest)
-		}
-	})
-}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/platform/recordlog"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -109,11 +110,12 @@ func TestWhatWasUsedLastIsKnownAfterAStart(t *testing.T) {
 		}
 	}
 	m.getRecord(idOf(0))
-	m.mu.Lock()
-	err = m.rewriteFile()
-	m.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
+	for i := range recordlog.Slack { // the file is written anew
+		r := recordOf("u1", 3*maxRecent-1)
+		r.Files = 2 + i
+		if err := m.putRecord(r); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := m.closeFile(); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
 	"sync"
 	"time"
 	"unique"
@@ -12,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/recordlog"
 )
 
 const (
@@ -25,15 +25,12 @@ const (
 )
 
 // memo remembers which artifact a content became. All of it can be computed again, so its file is only
-// appended to, without fsync: a line that a crash has torn fails its checksum and is left out.
+// appended to, without fsync.
 type memo struct {
 	mu    sync.Mutex // guards what follows
 	now   func() time.Time
-	path  string
-	file  *os.File
-	torn  bool // the file may end in the middle of a line
-	lines int  // in the file
-	bytes int  // of the records, as lines
+	log   *recordlog.Log[record]
+	bytes int // of the records, as lines
 
 	byID     map[key]*entry
 	byDigest map[key]*entry // the first of a chain
@@ -67,10 +64,6 @@ type entry struct {
 	size       int64
 	files      int
 	line       int // bytes
-}
-
-func newMemo(path string) *memo {
-	return &memo{path: path, now: time.Now, byID: map[key]*entry{}, byDigest: map[key]*entry{}, sources: map[string]*contents{}}
 }
 
 // parseKey reads a source_id or a digest.
@@ -216,7 +209,7 @@ func (m *memo) noteAlone(id key) error {
 		return nil
 	}
 	e.alone = true
-	return m.writeLine(encodeRecord(e.recordOf()))
+	return m.log.Append(e.recordOf())
 }
 
 // noteFound notes the newest commit that has a content with parts: the mirror may lose older ones.
@@ -264,12 +257,11 @@ func (m *memo) putRecord(r record) error {
 	if old, ok := m.byID[id]; ok && old.recordOf() == r {
 		return nil
 	}
-	line := encodeRecord(r)
-	m.addLine(r, len(line))
+	m.addLine(r, len(encodeRecord(r)))
 	if of, ok := m.sources[r.Source]; ok {
 		m.trimOld(of)
 	}
-	return m.writeLine(line)
+	return m.log.Append(r)
 }
 
 // learnRecord takes a record unless there is one already.

@@ -11,6 +11,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/platform/recordlog"
 )
 
 // idOf is the n-th of many source_ids.
@@ -52,7 +53,7 @@ func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 	}
 	longest := recordOf("u1", 0)
 	longest.Files = 99_999
-	if line := int64(len(encodeRecord(longest))); largest > (fewLines+20)*line {
+	if line := int64(len(encodeRecord(longest))); largest > (recordlog.Slack+20)*line {
 		t.Errorf("the file had %d bytes", largest)
 	}
 	if err := m.closeFile(); err != nil {
@@ -66,6 +67,36 @@ func TestTheMemosFileDoesNotGrowForEver(t *testing.T) {
 		if r, ok := m.getRecord(idOf(i)); !ok || r.Files != 19_990+i {
 			t.Errorf("%d: %+v", i, r)
 		}
+	}
+}
+
+// The lines are those that were written before recordlog was: disks of every release can be read.
+func TestLinesAreThoseOfEarlierReleases(t *testing.T) {
+	t.Parallel()
+	const line = `66cfda84 {"source":"u1","id":"sha256:0000000000000000000000000000000000000000000000000000000100000007","tree":"abababababababababababababababababababab","filter":"-x\n","digest":"sha256:0000000000000000000000000000000000000000000000000000000000000007","size":1,"files":1}
+`
+	const next = `4de28947 {"source":"u1","id":"sha256:0000000000000000000000000000000000000000000000000000000100000007","tree":"abababababababababababababababababababab","filter":"-x\n","digest":"sha256:0000000000000000000000000000000000000000000000000000000000000007","size":1,"files":2}
+`
+	path := filepath.Join(t.TempDir(), "memo")
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := openMemo(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.closeFile()
+	want := recordOf("u1", 7)
+	want.Filter = "-x\n"
+	if r, ok := m.getRecord(idOf(7)); !ok || r != want {
+		t.Errorf("got %+v, %v", r, ok)
+	}
+	want.Files = 2
+	if err := m.putRecord(want); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != line+next {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
