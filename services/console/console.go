@@ -58,6 +58,7 @@ import (
 	"fairlead.dev/services/console/internal/rpc/signin"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/sink"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/views"
 	"fairlead.dev/web"
@@ -317,7 +318,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	rules, table := authz.New(s.store, nil), kinds.Table()
 	told := &event.Recorder{Store: s.store, Log: deps.Log, Now: time.Now}
-	s.index = index.New(index.Deps{Store: s.store, Hub: s.feed, Kinds: table, Loader: catalog.NewLoader(nil), Viewer: rules, Presence: told, Log: deps.Log})
+	s.index = index.New(index.Deps{Store: s.store, Hub: s.feed, Kinds: table, Loader: state.NewLoader(nil), Viewer: rules, Presence: told, Log: deps.Log})
 	var configuration *config.Resolver
 	hooks := func(c *catalog.Catalog) []catalog.Hook {
 		configuration = config.New(c, s.store, box)

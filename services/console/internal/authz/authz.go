@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -68,13 +69,13 @@ func (k *Rules) get(ctx context.Context, most time.Duration) (*rules, error) {
 		return k.rules, nil
 	}
 	err := k.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		state, err := v.State(ctx, store.KindGrant, store.KindRole, store.KindCluster)
-		if err != nil || k.rules != nil && state == k.state {
+		version, err := v.State(ctx, store.KindGrant, store.KindRole, store.KindCluster)
+		if err != nil || k.rules != nil && version == k.state {
 			return err
 		}
 		fresh, err := read(ctx, v)
 		if err == nil {
-			k.rules, k.state = fresh, state
+			k.rules, k.state = fresh, version
 		}
 		return err
 	})
@@ -521,7 +522,7 @@ func mayGrant(by catalog.By, after *store.Resource) error {
 // mayPin refuses to pin a service to a commit that neither its ref leads to nor a cluster was given, from a caller who may not edit the
 // service: a Git host hands out any object of a repository's forks, so what it hands out allows nothing.
 func (k *Rules) mayPin(ctx context.Context, tx *store.Tx, by catalog.By, before, after store.Resource) error {
-	var was, is catalog.ServiceSpec
+	var was, is state.ServiceSpec
 	if err := errors.Join(json.Unmarshal(before.Spec, &was), json.Unmarshal(after.Spec, &is)); err != nil {
 		return fmt.Errorf("decode service %q: %w", after.Name, err)
 	}
@@ -558,7 +559,7 @@ func (k *Rules) mayUse(ctx context.Context, by catalog.By, before, after *store.
 	default:
 		return k.mayConfigure(ctx, by, before, after)
 	}
-	var was, is catalog.SourceSpec
+	var was, is state.SourceSpec
 	err := json.Unmarshal(after.Spec, &is)
 	if before != nil {
 		err = errors.Join(err, json.Unmarshal(before.Spec, &was))
@@ -584,7 +585,7 @@ func (k *Rules) mayUse(ctx context.Context, by catalog.By, before, after *store.
 
 // mayLogIn refuses to have the hub log in at a cloud as itself, and to change where such a login goes: a proxy and a secret with an
 // authority of the caller's own would read it.
-func mayLogIn(by catalog.By, name string, now, then catalog.Upstream) error {
+func mayLogIn(by catalog.By, name string, now, then state.Upstream) error {
 	auth := now.Registry.Auth
 	known := auth == then.Registry.Auth && now.Secret == then.Secret && now.SendsAs(then)
 	if auth == "" || known || by.Self() || by.Identity.Has(platform.RoleAdmin) {

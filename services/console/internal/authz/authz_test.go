@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -80,7 +81,7 @@ func person(name string, groups ...string) identity.Identity {
 
 func staff(name string) identity.Identity { return person(name, "staff") }
 
-func meta(name string) catalog.Meta { return catalog.Meta{Name: name} }
+func meta(name string) state.Meta { return state.Meta{Name: name} }
 
 // drafted is an edit, which fails when it is written if it could not be drafted.
 func drafted(e catalog.Edit, err error) catalog.Edit {
@@ -96,33 +97,33 @@ func grant(name string, spec catalog.GrantSpec) catalog.Edit {
 }
 
 func clusterWith(name string, labels map[string]string) catalog.Edit {
-	c := catalog.Cluster{Meta: catalog.Meta{Name: name, Labels: labels}}
+	c := state.Cluster{Meta: state.Meta{Name: name, Labels: labels}}
 	return drafted(catalog.DraftCluster(&c, whatever))
 }
 
 func sourceAt(url string) catalog.Edit {
-	s := catalog.Source{Meta: meta("shop"), Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: url, Secret: "git"}}}
+	s := state.Source{Meta: meta("shop"), Spec: state.SourceSpec{Git: state.GitSource{URL: url, Secret: "git"}}}
 	return drafted(catalog.DraftSource(&s, whatever))
 }
 
 // service is one of the source shop, with what changes as a whole besides.
-func service(name, project, cluster string, changes ...func(*catalog.ServiceSpec)) catalog.Edit {
-	s := catalog.Service{Meta: meta(name), Spec: catalog.ServiceSpec{Source: "shop", Path: name, Project: project, Cluster: cluster}}
+func service(name, project, cluster string, changes ...func(*state.ServiceSpec)) catalog.Edit {
+	s := state.Service{Meta: meta(name), Spec: state.ServiceSpec{Source: "shop", Path: name, Project: project, Cluster: cluster}}
 	for _, change := range changes {
 		change(&s.Spec)
 	}
 	return drafted(catalog.DraftService(&s, whatever))
 }
 
-func elsewhere(s *catalog.ServiceSpec) { s.Path = "elsewhere" }
+func elsewhere(s *state.ServiceSpec) { s.Path = "elsewhere" }
 
 // asAccount makes the service one whose folder goes to the catalog.
-func asAccount(s *catalog.ServiceSpec) {
+func asAccount(s *state.ServiceSpec) {
 	s.Cluster, s.Catalog, s.ServiceAccount = "", true, "robot"
 }
 
-func ofSecret(s *catalog.ServiceSpec) {
-	s.Config = catalog.Settings{"password": {Ref: &catalog.SettingRef{Path: "git", Key: "password"}}}
+func ofSecret(s *state.ServiceSpec) {
+	s.Config = state.Settings{"password": {Ref: &state.SettingRef{Path: "git", Key: "password"}}}
 }
 
 // try writes as somebody.

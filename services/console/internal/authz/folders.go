@@ -10,6 +10,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -29,7 +30,7 @@ func (k *Rules) mayDirect(ctx context.Context, tx *store.Tx, by catalog.By, befo
 }
 
 func (k *Rules) mayDirectService(ctx context.Context, by catalog.By, before *store.Resource, after store.Resource) error {
-	var was, is catalog.ServiceSpec
+	var was, is state.ServiceSpec
 	if err := json.Unmarshal(after.Spec, &is); err != nil {
 		return fmt.Errorf("decode service %q: %w", after.Name, err)
 	}
@@ -68,7 +69,7 @@ func (k *Rules) mayDirectSource(ctx context.Context, tx *store.Tx, by catalog.By
 	}
 	asked := map[string]bool{}
 	for _, name := range names {
-		var spec catalog.ServiceSpec
+		var spec state.ServiceSpec
 		if err := json.Unmarshal(services[name].Spec, &spec); err != nil {
 			return fmt.Errorf("decode service %q: %w", name, err)
 		}

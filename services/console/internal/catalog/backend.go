@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -232,7 +233,7 @@ func ProjectOf(r store.Resource) (string, error) {
 		return global.Spec.Template.Project, err
 	case store.KindService, store.KindConfigSet, store.KindSink:
 		var spec struct{ Project string }
-		err := decode(r, &spec)
+		err := state.Decode(r, &spec)
 		return spec.Project, err
 	}
 	return "", nil
@@ -243,7 +244,7 @@ func PlacesOf(r *store.Resource) (out []Import, err error) {
 	if r == nil {
 		return nil, nil
 	}
-	all := []Settings{nil}
+	all := []state.Settings{nil}
 	switch r.Kind {
 	case store.KindGlobalService:
 		global, err := GlobalServices().Decode(*r)

@@ -1,5 +1,5 @@
 // Package catalog is the domain of the console: what a platform team writes down, the rules that
-// keep it whole, and what the suite has to say about it.
+// keep it whole, and what becomes of it: levers, deployments, folders that declare resources.
 //
 // Rules: a resource that is named exists, and can't be deleted while it is named; an update with an
 // etag changes only what it was read from; an update that changes nothing writes nothing.
@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/console/internal/confirm"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -33,8 +34,9 @@ const (
 
 // Catalog is the catalog of one installation.
 type Catalog struct {
-	Loader
+	state.Loader
 	store *store.Store
+	now   func() time.Time
 	box   *seal.Box
 	log   *slog.Logger
 	hooks []Hook
@@ -63,10 +65,13 @@ type Deps struct {
 
 // New returns the catalog in a store, in which the guard decides who may see and write what.
 func New(guard Reader, d Deps) *Catalog {
-	l := NewLoader(d.Now)
+	if d.Now == nil {
+		d.Now = time.Now
+	}
 	c := &Catalog{
-		Loader: l, store: d.Store, box: d.Box, log: d.Log, guard: guard, finder: d.Finder, observer: d.Observer,
-		desk: confirm.New(d.Box, l.now),
+		Loader: state.NewLoader(d.Now), store: d.Store, now: d.Now, box: d.Box, log: d.Log,
+		guard: guard, finder: d.Finder, observer: d.Observer,
+		desk: confirm.New(d.Box, d.Now),
 	}
 	if d.Observer != nil {
 		d.Store.GatherEvents(d.Observer.Gather)
@@ -143,7 +148,7 @@ func forgetMoved(ctx context.Context, tx *store.Tx, current store.Resource, d st
 	if d.Kind != store.KindService {
 		return nil
 	}
-	var before, after ServiceSpec
+	var before, after state.ServiceSpec
 	if err := errors.Join(json.Unmarshal(current.Spec, &before), json.Unmarshal(d.Spec, &after)); err != nil {
 		return fmt.Errorf("decode service %q: %w", d.Name, err)
 	}
@@ -154,17 +159,17 @@ func forgetMoved(ctx context.Context, tx *store.Tx, current store.Resource, d st
 }
 
 // GetSource returns a source.
-func (c *Catalog) GetSource(ctx context.Context, name string) (Source, error) {
+func (c *Catalog) GetSource(ctx context.Context, name string) (state.Source, error) {
 	return Get(ctx, c, store.KindSource, name, c.Sources)
 }
 
 // GetCluster returns a cluster.
-func (c *Catalog) GetCluster(ctx context.Context, name string) (Cluster, error) {
+func (c *Catalog) GetCluster(ctx context.Context, name string) (state.Cluster, error) {
 	return Get(ctx, c, store.KindCluster, name, c.Clusters)
 }
 
 // GetService returns a service.
-func (c *Catalog) GetService(ctx context.Context, name string) (Service, error) {
+func (c *Catalog) GetService(ctx context.Context, name string) (state.Service, error) {
 	return Get(ctx, c, store.KindService, name, c.Services)
 }
 

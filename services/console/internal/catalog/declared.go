@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -211,7 +212,7 @@ func apart(sync json.RawMessage, unpinAfter string) (rest, levers map[string]any
 }
 
 // leversOf are the levers of a service in one form; empty: all are as if they were not there.
-func leversOf(spec ServiceSpec) (string, error) {
+func leversOf(spec state.ServiceSpec) (string, error) {
 	_, levers, err := apart(spec.Sync, spec.UnpinAfter)
 	if err != nil || len(levers) == 0 {
 		return "", err
@@ -222,7 +223,7 @@ func leversOf(spec ServiceSpec) (string, error) {
 
 // sameButLevers says whether files say the same of a service, but for levers.
 func sameButLevers(before, after *store.Resource) (bool, error) {
-	var sides [2]ServiceSpec
+	var sides [2]state.ServiceSpec
 	for i, r := range []*store.Resource{before, after} {
 		files, err := FilesOf(*r)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -38,40 +39,42 @@ type Deployment struct {
 	Digest string `json:"-"`
 	Cause  Cause  `json:"cause"`
 	// Author is that of the commit in Git, or who changed the service.
-	Author         string    `json:"author,omitempty"`
-	Commit         Revision  `json:"commit,omitzero"`
-	SpecRevision   int64     `json:"specRevision"`
-	ConfigRevision string    `json:"configRevision,omitempty"`
-	FetchTime      time.Time `json:"fetchTime,omitzero"`
+	Author         string         `json:"author,omitempty"`
+	Commit         state.Revision `json:"commit,omitzero"`
+	SpecRevision   int64          `json:"specRevision"`
+	ConfigRevision string         `json:"configRevision,omitempty"`
+	FetchTime      time.Time      `json:"fetchTime,omitzero"`
 	// Content is the same for deployments that differ in levers at most; empty: it is not known.
 	Content string `json:"content,omitempty"`
 
 	// Times are zero for what was not reached. EndTime is when the next one came.
 	DeliverTime, ApplyTime, HealthyTime, EndTime time.Time `json:"-"`
 	// Outcome is the phase that the cluster told last; empty: nothing yet.
-	Outcome Phase  `json:"-"`
-	Message string `json:"-"`
+	Outcome state.Phase `json:"-"`
+	Message string      `json:"-"`
 	// Tests is the last run of its tests; nil: there was none.
-	Tests *TestSummary `json:"-"`
+	Tests *state.TestSummary `json:"-"`
 }
 
 // Delivery is a new digest of a service.
 type Delivery struct {
 	Service store.Resource
-	Spec    *ServiceSpec
-	Hub     HubTruth
+	Spec    *state.ServiceSpec
+	Hub     state.HubTruth
 	// revision of the service that it was made of, which may have been changed since; 0: the current one.
 	Revision int64
 }
 
 // Deployed is what became of a delivery.
 type Deployed struct {
-	Commit Revision
+	Commit state.Revision
 	Again  bool // the commit has the content of the one before: it begins no deployment
 }
 
 // DraftDeployments returns those that deliveries begin, and what became of each by the service's uid. refs are what is said with them.
-func (c *Catalog) DraftDeployments(ctx context.Context, v store.View, list []*Delivery, refs []RefHub) ([]store.Deployment, map[string]Deployed, error) {
+func (c *Catalog) DraftDeployments(
+	ctx context.Context, v store.View, list []*Delivery, refs []state.RefHub,
+) ([]store.Deployment, map[string]Deployed, error) {
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -80,7 +83,7 @@ func (c *Catalog) DraftDeployments(ctx context.Context, v store.View, list []*De
 	for i := range list {
 		uids, names[list[i].Spec.Source] = append(uids, list[i].Service.UID), true
 	}
-	sources, err := v.Named(ctx, store.KindSource, TrueKeys(names))
+	sources, err := v.Named(ctx, store.KindSource, state.TrueKeys(names))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +99,7 @@ func (c *Catalog) DraftDeployments(ctx context.Context, v store.View, list []*De
 	if err != nil {
 		return nil, nil, err
 	}
-	known, err := RefsOf(ctx, v, slices.Values(sourceUIDs))
+	known, err := state.RefsOf(ctx, v, slices.Values(sourceUIDs))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,9 +110,9 @@ func (c *Catalog) DraftDeployments(ctx context.Context, v store.View, list []*De
 	if err != nil {
 		return nil, nil, err
 	}
-	statuses := make(map[string]SourceStatus, len(heads)) // by uid: many services have few sources
+	statuses := make(map[string]state.SourceStatus, len(heads)) // by uid: many services have few sources
 	for uid, h := range heads {
-		if statuses[uid], err = ReadHeads(h); err != nil {
+		if statuses[uid], err = state.ReadHeads(h); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -152,13 +155,13 @@ func (c *Catalog) DraftDeployments(ctx context.Context, v store.View, list []*De
 				return nil, nil, err
 			}
 		}
-		state, err := json.Marshal(next)
+		text, err := json.Marshal(next)
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.Service.Name, err)
 		}
 		out = append(out, store.Deployment{
 			Service: d.Service.UID, Digest: d.Hub.Digest, Content: d.Hub.Content,
-			Replaces: replaces, State: state, DeliverTime: c.now(),
+			Replaces: replaces, State: text, DeliverTime: c.now(),
 		})
 	}
 	return out, became, nil
@@ -175,7 +178,7 @@ func (c *Catalog) contentAt(ctx context.Context, v store.View, d *Delivery, next
 		if len(rows) == 0 || rows[0].UID != d.Service.UID || rows[0].Revision != next.SpecRevision {
 			return "", nil
 		}
-		spec = &ServiceSpec{}
+		spec = &state.ServiceSpec{}
 		if err := json.Unmarshal(rows[0].Spec, spec); err != nil {
 			return "", fmt.Errorf("decode service %q: %w", d.Service.Name, err)
 		}
@@ -185,7 +188,7 @@ func (c *Catalog) contentAt(ctx context.Context, v store.View, d *Delivery, next
 
 // followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is made of it
 // has been told, so what they said last may be of the commit before.
-func followed(hub HubTruth, heads []Head, told map[store.HubRef]RefHub) Revision {
+func followed(hub state.HubTruth, heads []state.Head, told map[store.HubRef]state.RefHub) state.Revision {
 	for _, h := range heads {
 		if h.Ref == hub.Ref && h.Revision.Commit != "" {
 			return h.Revision
@@ -222,11 +225,11 @@ func (d *Deployment) explain(of *Delivery, before store.Deployment, last store.R
 }
 
 // StepsOf are what a report says of deployments.
-func StepsOf(service string, r Report) []store.Step {
+func StepsOf(service string, r state.Report) []store.Step {
 	var out []store.Step
 	if r.AppliedDigest != "" {
 		step := store.Step{Service: service, Digest: r.AppliedDigest, Apply: r.AppliedTime, Trace: r.Traceparent, Outcome: string(r.Phase), Message: r.Message}
-		if r.Phase == PhaseHealthy && r.Digest == r.AppliedDigest {
+		if r.Phase == state.PhaseHealthy && r.Digest == r.AppliedDigest {
 			step.Healthy = r.ObservedTime
 		}
 		out = append(out, step)
@@ -239,7 +242,7 @@ func StepsOf(service string, r Report) []store.Step {
 
 // KeptSteps are what a kept report says of deployments.
 func KeptSteps(row store.Report) ([]store.Step, error) {
-	r, err := ReadReport(row)
+	r, err := state.ReadReport(row)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +259,7 @@ func deploymentOf(row store.Deployment) (d Deployment, err error) {
 	if err := json.Unmarshal(row.State, &d); err != nil {
 		return d, fmt.Errorf("decode deployment: %w", err)
 	}
-	d.Number, d.Digest, d.Outcome, d.Message = row.Number, row.Digest, Phase(row.Outcome), row.Message
+	d.Number, d.Digest, d.Outcome, d.Message = row.Number, row.Digest, state.Phase(row.Outcome), row.Message
 	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = row.DeliverTime, row.ApplyTime, row.HealthyTime, row.EndTime
 	if len(row.Tests) > 0 {
 		if err := json.Unmarshal(row.Tests, &d.Tests); err != nil {
@@ -378,33 +381,33 @@ type Rollback struct {
 // RollBack brings a service back to a deployment: its spec and commit of then stand over what files say, until the ref points to another
 // commit than now, unless the caller keeps it. A hold would keep the deployment from being applied, so the rollback takes its place,
 // and stays.
-func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) (Service, Deployment, error) {
+func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) (state.Service, Deployment, error) {
 	if err := c.checkUntil(r.Until); err != nil {
-		return Service{}, Deployment{}, err
+		return state.Service{}, Deployment{}, err
 	}
 	now, err := c.GetService(ctx, name)
 	if err != nil {
-		return Service{}, Deployment{}, err
+		return state.Service{}, Deployment{}, err
 	}
 	if r.ETag != "" && r.ETag != now.Meta.ETag {
-		return Service{}, Deployment{}, refusal.New(refusal.Conflict, "service %q was changed in the meantime: look again, then roll back", name)
+		return state.Service{}, Deployment{}, refusal.New(refusal.Conflict, "service %q was changed in the meantime: look again, then roll back", name)
 	}
 	to, err := c.target(ctx, now, r.Deployment)
 	if err != nil {
-		return Service{}, Deployment{}, err
+		return state.Service{}, Deployment{}, err
 	}
 	p, err := partsOf(now.Spec)
 	if err != nil {
-		return Service{}, to, err
+		return state.Service{}, to, err
 	}
 	lever, err := c.backTo(ctx, now, to, r, &p)
 	if err != nil {
-		return Service{}, to, err
+		return state.Service{}, to, err
 	}
 	p.levers.Pin = c.pulledBy(by, lever, p.levers.Pin)
 	edit, err := draftPulled(&now, p, rolledBack)
 	if err != nil {
-		return Service{}, to, err
+		return state.Service{}, to, err
 	}
 	if c.observer != nil {
 		edit.tells = c.observer.RolledBack(by, now, to)
@@ -414,23 +417,25 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 }
 
 // backTo is the lever of a rollback, which takes the place of a hold.
-func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Rollback, p *parts) (Lever, error) {
+func (c *Catalog) backTo(
+	ctx context.Context, now state.Service, to Deployment, r Rollback, p *parts,
+) (state.Lever, error) {
 	then, err := c.specOf(ctx, now, to)
 	if err != nil {
-		return Lever{}, err
+		return state.Lever{}, err
 	}
-	l := Lever{Commit: to.Commit.Commit, Deployment: to.Number, Reason: r.Reason, Until: r.Until}
+	l := state.Lever{Commit: to.Commit.Commit, Deployment: to.Number, Reason: r.Reason, Until: r.Until}
 	switch mode := now.Spec.Wishes().Mode; mode {
-	case modeSuspend, modeDryRun:
-		what := map[string]string{modeSuspend: "suspended", modeDryRun: "in dry run"}[mode]
+	case state.ModeSuspend, state.ModeDryRun:
+		what := map[string]string{state.ModeSuspend: "suspended", state.ModeDryRun: "in dry run"}[mode]
 		return l, refusal.New(refusal.Precondition, "service %q is %s, so nothing would be applied: `fairlead resume service %s` first, then roll back", now.Meta.Name, what, now.Meta.Name)
-	case modeHold:
+	case state.ModeHold:
 		r.Keep = true
 		if lever := p.levers.Mode; lever != nil {
 			l.Reason = cmp.Or(l.Reason, lever.Reason)
 		}
-		if p.levers.Mode = nil; p.files.Wishes().Mode == modeHold {
-			p.levers.Mode = &Lever{Mode: modeAuto, Since: c.now().UTC()}
+		if p.levers.Mode = nil; p.files.Wishes().Mode == state.ModeHold {
+			p.levers.Mode = &state.Lever{Mode: state.ModeAuto, Since: c.now().UTC()}
 		}
 	}
 	then.ConfigSets, then.Config, then.TestRequest = nil, nil, nil // the present values count
@@ -442,7 +447,7 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 	if err != nil {
 		return l, err
 	}
-	if head := gitTruth(&source, then.Ref).Head; head != nil && !r.Keep {
+	if head := state.GitTruthOf(&source, then.Ref).Head; head != nil && !r.Keep {
 		l.After = head.Revision.Commit
 	}
 	if rest, err = withoutWindows(rest); err != nil { // the present windows count
@@ -453,7 +458,7 @@ func (c *Catalog) backTo(ctx context.Context, now Service, to Deployment, r Roll
 }
 
 // target finds the deployment to go back to.
-func (c *Catalog) target(ctx context.Context, s Service, number int64) (Deployment, error) {
+func (c *Catalog) target(ctx context.Context, s state.Service, number int64) (Deployment, error) {
 	page := Page{Size: maxPageSize}
 	if number > 0 {
 		page.Size, page.Token = 1, strconv.FormatInt(number+1, 10)
@@ -490,7 +495,7 @@ func (c *Catalog) target(ctx context.Context, s Service, number int64) (Deployme
 
 // sameDeployed says whether two deployments have the same content. Of those that a console of an older version began, each lever made one
 // more: they are compared by what they were made of.
-func (c *Catalog) sameDeployed(ctx context.Context, s Service, a, b Deployment) (bool, error) {
+func (c *Catalog) sameDeployed(ctx context.Context, s state.Service, a, b Deployment) (bool, error) {
 	if a.Digest == b.Digest || a.Content != "" && b.Content != "" {
 		return a.Digest == b.Digest || a.Content == b.Content, nil
 	}
@@ -509,7 +514,7 @@ func (c *Catalog) sameDeployed(ctx context.Context, s Service, a, b Deployment) 
 }
 
 // withoutWindows is a spec without its own windows, which say when it is applied and not what.
-func withoutWindows(s ServiceSpec) (ServiceSpec, error) {
+func withoutWindows(s state.ServiceSpec) (state.ServiceSpec, error) {
 	keys, err := syncKeys(s.Sync)
 	if err != nil {
 		return s, err
@@ -520,7 +525,7 @@ func withoutWindows(s ServiceSpec) (ServiceSpec, error) {
 }
 
 // bare is a spec without levers and windows.
-func bare(s ServiceSpec) (ServiceSpec, error) {
+func bare(s state.ServiceSpec) (state.ServiceSpec, error) {
 	s, err := withoutLevers(s)
 	if err != nil {
 		return s, err
@@ -529,7 +534,7 @@ func bare(s ServiceSpec) (ServiceSpec, error) {
 }
 
 // sameContentOf says whether two specs differ at most in levers, in windows, and in when tests run.
-func sameContentOf(a, b ServiceSpec) (bool, error) {
+func sameContentOf(a, b state.ServiceSpec) (bool, error) {
 	was, errWas := bare(a)
 	is, errIs := bare(b)
 	was.Tests, is.Tests = nil, nil
@@ -537,7 +542,7 @@ func sameContentOf(a, b ServiceSpec) (bool, error) {
 }
 
 // contentOf names the content of a delivery, whatever levers there are; empty: its artifact is not known.
-func contentOf(hub HubTruth, spec ServiceSpec, config string) (string, error) {
+func contentOf(hub state.HubTruth, spec state.ServiceSpec, config string) (string, error) {
 	if hub.Artifact.Digest == "" {
 		return "", nil
 	}
@@ -548,7 +553,7 @@ func contentOf(hub HubTruth, spec ServiceSpec, config string) (string, error) {
 	// The part of these that counts is in the artifact, and in the revision of the configuration.
 	rest.Tests, rest.Config, rest.ConfigSets, rest.Source, rest.Ref, rest.Include, rest.Ignore = nil, nil, nil, "", "", nil, nil
 	if len(rest.Sources) > 0 { // where the folder is that is built
-		rest.Sources = []ServiceSource{{Name: rest.Sources[0].Name, Path: rest.Sources[0].Path}}
+		rest.Sources = []state.ServiceSource{{Name: rest.Sources[0].Name, Path: rest.Sources[0].Path}}
 	}
 	text, err := json.Marshal(rest)
 	if err != nil {
@@ -564,7 +569,7 @@ func contentOf(hub HubTruth, spec ServiceSpec, config string) (string, error) {
 }
 
 // specOf is the spec of a service as a deployment had it.
-func (c *Catalog) specOf(ctx context.Context, s Service, d Deployment) (spec ServiceSpec, err error) {
+func (c *Catalog) specOf(ctx context.Context, s state.Service, d Deployment) (spec state.ServiceSpec, err error) {
 	ref := store.Ref{Kind: store.KindService, Name: s.Meta.Name}
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		rows, err := v.History(ctx, ref, d.SpecRevision+1, 1)
@@ -587,14 +592,14 @@ const releaser = "release"
 
 // Release lets services of a source follow their refs again whose pins are until those move on, in the write that brings the commit:
 // nobody has to remember it. Once the write is done, logReleased logs what Release wrote.
-func (c *Catalog) Release(ctx context.Context, tx *store.Tx, source string, heads []Head) (written []Written, err error) {
+func (c *Catalog) Release(ctx context.Context, tx *store.Tx, source string, heads []state.Head) (written []Written, err error) {
 	held, err := tx.Releasing(ctx, source)
 	if err != nil {
 		return nil, err
 	}
 	for _, row := range held {
-		s := Service{Meta: MetaOf(row)}
-		if err := decode(row, &s.Spec); err != nil {
+		s := state.Service{Meta: state.MetaOf(row)}
+		if err := state.Decode(row, &s.Spec); err != nil {
 			return nil, err
 		}
 		at := headOf(heads, s.Spec.Ref)
@@ -633,7 +638,7 @@ func (c *Catalog) LogReleased(ctx context.Context, written []Written) {
 }
 
 // draftUnpinned is a service whose pin has ended by itself.
-func draftUnpinned(s *Service) (Edit, error) {
+func draftUnpinned(s *state.Service) (Edit, error) {
 	p, err := partsOf(s.Spec)
 	if err != nil {
 		return Edit{}, err
@@ -658,7 +663,7 @@ func draftUnpinned(s *Service) (Edit, error) {
 }
 
 // headOf is where a ref points, as people write it; empty: nobody knows.
-func headOf(heads []Head, ref string) string {
+func headOf(heads []state.Head, ref string) string {
 	ref = platform.CanonicalRef(ref)
 	for _, h := range heads {
 		if h.Ref == ref {
@@ -676,10 +681,10 @@ func (Releases) Wrote(ctx context.Context, w *Write, before, after *store.Resour
 	if after == nil || after.Kind != store.KindService {
 		return nil
 	}
-	var was, is ServiceSpec
-	err := decode(*after, &is)
+	var was, is state.ServiceSpec
+	err := state.Decode(*after, &is)
 	if before != nil {
-		err = errors.Join(err, decode(*before, &was))
+		err = errors.Join(err, state.Decode(*before, &was))
 	}
 	if err != nil || is.UnpinAfter == "" || is.UnpinAfter == was.UnpinAfter {
 		return err
@@ -692,7 +697,7 @@ func (Releases) Wrote(ctx context.Context, w *Write, before, after *store.Resour
 	if err != nil {
 		return err
 	}
-	status, err := ReadHeads(heads[source.UID])
+	status, err := state.ReadHeads(heads[source.UID])
 	if err != nil {
 		return err
 	}

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // ServiceDetail is a service with a long list that its agent handed over.
 type ServiceDetail struct {
-	Service Service
+	Service state.Service
 	Detail  store.Detail
 	// Connected and LastSeen are of the cluster: how far the list can be trusted.
 	Connected bool
@@ -63,7 +64,7 @@ func (c *Catalog) details(ctx context.Context, kind store.DetailKind,
 		if err != nil {
 			return err
 		}
-		kept, err := v.Details(ctx, kind, uidsOf(rows))
+		kept, err := v.Details(ctx, kind, state.UIDsOf(rows))
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func (c *Catalog) details(ctx context.Context, kind store.DetailKind,
 		for _, s := range services {
 			names[s.Spec.Cluster] = true
 		}
-		clusters, err := named(ctx, v, store.KindCluster, names, c.Clusters)
+		clusters, err := state.LoadNamed(ctx, v, store.KindCluster, names, c.Clusters)
 		if err != nil {
 			return err
 		}

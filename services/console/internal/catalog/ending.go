@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -43,7 +44,7 @@ func (c *Catalog) RunEndings(ctx context.Context) error {
 // EndLevers ends the levers whose time has come, and announces those that end soon.
 func (c *Catalog) EndLevers(ctx context.Context) error {
 	now := c.now()
-	var due []Service
+	var due []state.Service
 	var thawing []store.Resource
 	var soon []store.Event
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
@@ -53,23 +54,23 @@ func (c *Catalog) EndLevers(ctx context.Context) error {
 		}
 		for _, row := range rows {
 			if row.Kind != store.KindService {
-				f, err := FreezeOf(row)
+				f, err := state.FreezeOf(row)
 				switch {
 				case err != nil:
 					return err
 				case f == nil || f.Until.IsZero():
-				case f.over(now):
+				case f.Over(now):
 					thawing = append(thawing, row)
 				case announces(f.Since, f.Until, now) && c.observer != nil:
 					soon = append(soon, c.observer.FreezeEnding(row, *f)...)
 				}
 				continue
 			}
-			s := Service{Meta: MetaOf(row)}
-			if err := decode(row, &s.Spec); err != nil {
+			s := state.Service{Meta: state.MetaOf(row)}
+			if err := state.Decode(row, &s.Spec); err != nil {
 				return err
 			}
-			for _, l := range s.Spec.Levers.all() {
+			for _, l := range leversIn(s.Spec.Levers) {
 				switch {
 				case l.Until.IsZero():
 				case !l.Until.After(now):
@@ -104,13 +105,13 @@ func announces(since, until, now time.Time) bool {
 }
 
 // endLevers ends the levers of one service whose time has come.
-func (c *Catalog) endLevers(ctx context.Context, s Service) error {
+func (c *Catalog) endLevers(ctx context.Context, s state.Service) error {
 	p, err := partsOf(s.Spec)
 	if err != nil {
 		return err
 	}
 	action := released
-	for _, l := range []**Lever{&p.levers.Mode, &p.levers.Pin} {
+	for _, l := range []**state.Lever{&p.levers.Mode, &p.levers.Pin} {
 		if *l != nil && !(*l).Until.IsZero() && !(*l).Until.After(c.now()) {
 			if (*l).Mode != "" {
 				action = resumed
@@ -128,12 +129,12 @@ func (c *Catalog) endLevers(ctx context.Context, s Service) error {
 	return nil
 }
 
-// all returns the levers that are set.
-func (l *Levers) all() (out []*Lever) {
+// leversIn returns the levers that are set.
+func leversIn(l *state.Levers) (out []*state.Lever) {
 	if l == nil {
 		return nil
 	}
-	for _, one := range []*Lever{l.Mode, l.Pin} {
+	for _, one := range []*state.Lever{l.Mode, l.Pin} {
 		if one != nil {
 			out = append(out, one)
 		}

@@ -17,6 +17,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -38,14 +39,7 @@ const (
 	maxReason = 4 << 10
 )
 
-// Modes of sync, as the API calls them.
 const (
-	modeAuto    = "SYNC_MODE_AUTO"
-	modeDryRun  = "SYNC_MODE_DRY_RUN"
-	modeHold    = "SYNC_MODE_HOLD"
-	modeSuspend = "SYNC_MODE_SUSPEND"
-	modeManual  = "SYNC_MODE_MANUAL"
-
 	adoptNever = "ADOPTION_NEVER"
 	keepObject = "DELETE_POLICY_ORPHAN"
 )
@@ -56,7 +50,7 @@ type Delivered struct {
 	// ServiceRevision is of the service that the digest was made of.
 	ServiceRevision int64
 	Digest          string
-	Revision        Revision
+	Revision        state.Revision
 }
 
 // Content is what such a folder holds.
@@ -122,7 +116,7 @@ func (c *Catalog) AskFolder(ctx context.Context, d Delivered) (a Answer, err err
 }
 
 // folderOf returns the service of a folder, or the answer if what is delivered is not what the catalog wants now.
-func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Service, a Answer, err error) {
+func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s state.Service, a Answer, err error) {
 	if wait := c.folders.wait(d, c.now()); wait > 0 {
 		return s, Answer{Retry: wait}, nil
 	}
@@ -142,7 +136,7 @@ func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Se
 	if !s.Spec.Catalog || row.Revision != d.ServiceRevision || head == nil || head.Revision.Commit != d.Revision.Commit || s.Status.Hub.Digest != d.Digest {
 		return s, Answer{Retry: folderSoon}, nil
 	}
-	if r := s.Status.Cluster.Report; r != nil && r.Digest == d.Digest && r.Phase != PhaseFailed {
+	if r := s.Status.Cluster.Report; r != nil && r.Digest == d.Digest && r.Phase != state.PhaseFailed {
 		return s, Answer{Settled: true}, nil
 	}
 	return s, a, nil
@@ -152,13 +146,13 @@ func (c *Catalog) folderOf(ctx context.Context, v store.View, d Delivered) (s Se
 type bringing struct {
 	catalog   *Catalog
 	by        By
-	service   Service
+	service   state.Service
 	delivered Delivered
 	content   Content
 
 	written []Written
-	kept    int    // resources that left the folder and stay
-	guard   *Guard // nil: nothing is to be confirmed
+	kept    int          // resources that left the folder and stay
+	guard   *state.Guard // nil: nothing is to be confirmed
 	dry     bool
 }
 
@@ -176,11 +170,11 @@ func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content,
 		account := platform.ServiceAccount(b.service.Spec.ServiceAccount)
 		b.by = By{
 			Identity: account, Subject: account.Subject(), TraceID: traceID, Time: c.now(),
-			Reason: fmt.Sprintf("for service %q at %s", d.Service, short(d.Revision.Commit)),
+			Reason: fmt.Sprintf("for service %q at %s", d.Service, state.Short(d.Revision.Commit)),
 		}
 		mode := b.service.Spec.Wishes().Mode
-		held := mode == modeHold || mode == modeSuspend
-		b.dry = mode == modeDryRun
+		held := mode == state.ModeHold || mode == state.ModeSuspend
+		b.dry = mode == state.ModeDryRun
 		if !held {
 			refused, err = tx.Try(ctx, b.by.Subject, b.bring)
 		}
@@ -192,7 +186,7 @@ func (c *Catalog) ApplyFolder(ctx context.Context, d Delivered, content Content,
 			return err
 		}
 		a = Answer{Settled: true}
-		if report.Phase == PhaseFailed && content.Refusal == "" {
+		if report.Phase == state.PhaseFailed && content.Refusal == "" {
 			a = Answer{Retry: c.folders.refused(d, c.now())} // before another one brings the same
 		}
 		return b.note(ctx, tx, report)
@@ -300,7 +294,7 @@ func (b *bringing) prepare(ctx context.Context, tx *store.Tx) ([]Edit, map[int]s
 			continue
 		}
 		e.Label(DeclaredLabel, name)
-		if spec, ok := e.spec.(ServiceSpec); ok {
+		if spec, ok := e.spec.(state.ServiceSpec); ok {
 			text, err := leversOf(spec)
 			if err != nil {
 				return nil, nil, err
@@ -352,7 +346,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 			}
 		}
 	}
-	if spec, ok := e.spec.(ServiceSpec); ok {
+	if spec, ok := e.spec.(state.ServiceSpec); ok {
 		switch {
 		case ref.Name == name:
 			return refusal.New(refusal.Invalid, "service %q declares itself: take it out of its own folder", name)
@@ -442,13 +436,13 @@ func (b *bringing) going(ctx context.Context, tx *store.Tx) ([]store.Resource, e
 }
 
 // guardOf is what is to be confirmed.
-func guardOf(going []store.Resource, total int) *Guard {
+func guardOf(going []store.Resource, total int) *state.Guard {
 	sum := sha256.New()
-	g := &Guard{Removing: int32(len(going)), ObjectsTotal: int32(total)}
+	g := &state.Guard{Removing: int32(len(going)), ObjectsTotal: int32(total)}
 	for i, r := range going {
 		fmt.Fprintf(sum, "%s %s %s\n", r.Kind, r.Name, r.UID)
 		if i < shownRemovals {
-			g.Sample = append(g.Sample, ManagedObject{Group: "fairlead.dev", Version: "v1", Kind: string(r.Kind), Name: r.Name, UID: r.UID})
+			g.Sample = append(g.Sample, state.ManagedObject{Group: "fairlead.dev", Version: "v1", Kind: string(r.Kind), Name: r.Name, UID: r.UID})
 		}
 	}
 	g.ID = hex.EncodeToString(sum.Sum(nil)[:16])
@@ -492,19 +486,19 @@ func takenBy(ctx context.Context, v store.View, r store.Resource) ([]store.Resou
 }
 
 // catalogSpec is the spec of a service whose folder goes to the catalog; nil: it is another resource.
-func catalogSpec(r *store.Resource) (*ServiceSpec, error) {
+func catalogSpec(r *store.Resource) (*state.ServiceSpec, error) {
 	if r == nil || r.Kind != store.KindService {
 		return nil, nil //nolint:nilnil // nil has a meaning
 	}
-	var spec ServiceSpec
-	if err := decode(*r, &spec); err != nil || !spec.Catalog {
+	var spec state.ServiceSpec
+	if err := state.Decode(*r, &spec); err != nil || !spec.Catalog {
 		return nil, err
 	}
 	return &spec, nil
 }
 
 // keepsObjects says whether what the folder declares stays when the service is deleted.
-func keepsObjects(s *ServiceSpec) bool { return s.Wishes().OnDelete == keepObject }
+func keepsObjects(s *state.ServiceSpec) bool { return s.Wishes().OnDelete == keepObject }
 
 // declarers are the services that a service comes of, the nearest first.
 func declarers(ctx context.Context, v store.View, name string) (above []string, err error) {
@@ -525,9 +519,9 @@ func declarers(ctx context.Context, v store.View, name string) (above []string, 
 }
 
 // report says how it went.
-func (b *bringing) report(now time.Time, held bool, refused error) (Report, error) {
+func (b *bringing) report(now time.Time, held bool, refused error) (state.Report, error) {
 	d, before := b.delivered, b.service.Status.Cluster.Report
-	r := Report{Service: d.Service, Digest: d.Digest, Commit: d.Revision.Commit, ObservedTime: now, Traceparent: d.Revision.Traceparent, Sequence: 1}
+	r := state.Report{Service: d.Service, Digest: d.Digest, Commit: d.Revision.Commit, ObservedTime: now, Traceparent: d.Revision.Traceparent, Sequence: 1}
 	if before != nil {
 		r.Sequence = before.Sequence + 1
 		r.AppliedDigest, r.AppliedCommit, r.AppliedTime = before.AppliedDigest, before.AppliedCommit, before.AppliedTime
@@ -536,28 +530,28 @@ func (b *bringing) report(now time.Time, held bool, refused error) (Report, erro
 	why, isRefusal := errors.AsType[*refusal.Error](refused)
 	switch {
 	case held:
-		r.Phase, r.Message = PhaseHeld, b.service.Spec.Wishes().Reason
+		r.Phase, r.Message = state.PhaseHeld, b.service.Spec.Wishes().Reason
 	case errors.Is(refused, errDry):
-		r.Phase = PhaseHealthy
+		r.Phase = state.PhaseHealthy
 		if change := summary(b.written); change != "" {
-			r.Phase, r.Message = PhaseDiffers, "The catalog differs from Git: "+change+"."
+			r.Phase, r.Message = state.PhaseDiffers, "The catalog differs from Git: "+change+"."
 			break
 		}
 		r.AppliedDigest, r.AppliedCommit, r.AppliedTime = d.Digest, d.Revision.Commit, now
 	case errors.Is(refused, errGuarded):
-		r.Phase, r.Guard = PhaseWaiting, b.guard
+		r.Phase, r.Guard = state.PhaseWaiting, b.guard
 		r.Message = fmt.Sprintf("%s would be deleted from the catalog, and nothing of %s is applied before. If that is meant: fairlead confirm prune %s %s",
-			plural.Part(b.guard.Removing, b.guard.ObjectsTotal, "resource"), short(d.Revision.Commit), d.Service, b.guard.ID)
+			plural.Part(b.guard.Removing, b.guard.ObjectsTotal, "resource"), state.Short(d.Revision.Commit), d.Service, b.guard.ID)
 	case errors.Is(refused, errLate):
-		r.Phase = PhaseFailed
+		r.Phase = state.PhaseFailed
 		r.Message = fmt.Sprintf("Nothing of it was applied: writing its %s takes more than %s, in which nobody else can write. Make several services of it, of a folder each.",
 			plural.Of(len(b.content.Edits), "resource"), folderTime)
 	case isRefusal:
-		r.Phase, r.Message = PhaseFailed, "Nothing of it was applied:"+b.told(why)
+		r.Phase, r.Message = state.PhaseFailed, "Nothing of it was applied:"+b.told(why)
 	case refused != nil:
 		return r, refused
 	default:
-		r.Phase, r.AppliedDigest, r.AppliedCommit, r.AppliedTime = PhaseHealthy, d.Digest, d.Revision.Commit, now
+		r.Phase, r.AppliedDigest, r.AppliedCommit, r.AppliedTime = state.PhaseHealthy, d.Digest, d.Revision.Commit, now
 		r.ObjectsTotal = int32(len(b.content.Edits))
 		r.ObjectsHealthy = r.ObjectsTotal
 		if b.kept > 0 {
@@ -616,13 +610,13 @@ func summary(written []Written) string {
 }
 
 // note keeps a report, if it says anything new.
-func (b *bringing) note(ctx context.Context, tx *store.Tx, r Report) error {
+func (b *bringing) note(ctx context.Context, tx *store.Tx, r state.Report) error {
 	before := b.service.Status.Cluster.Report
 	if before != nil && before.Digest == r.Digest && before.Phase == r.Phase && before.Message == r.Message &&
 		before.AppliedDigest == r.AppliedDigest && r.Guard == nil {
 		return nil
 	}
-	row, err := EncodeReport(b.service.Meta.UID, "", r)
+	row, err := state.EncodeReport(b.service.Meta.UID, "", r)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -44,7 +45,7 @@ func TestWriteThatTakesTooLongIsUndone(t *testing.T) {
 	edits := make([]Edit, 5)
 	for i, name := range []string{"a", "b", "c", "d", "e"} {
 		var err error
-		if edits[i], err = Projects().Draft(Project{Meta: Meta{Name: name}}, Expectation{AllowMissing: true}); err != nil {
+		if edits[i], err = Projects().Draft(Project{Meta: state.Meta{Name: name}}, Expectation{AllowMissing: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +63,7 @@ func TestWriteThatTakesTooLongIsUndone(t *testing.T) {
 		t.Errorf("three: %v", err)
 	}
 	b := bringing{content: Content{Edits: edits}}
-	if r, err := b.report(now, false, errLate); err != nil || r.Phase != PhaseFailed ||
+	if r, err := b.report(now, false, errLate); err != nil || r.Phase != state.PhaseFailed ||
 		!strings.Contains(r.Message, "writing its 5 resources takes more than 5s") {
 		t.Errorf("the report: %v, %v", r, err)
 	}

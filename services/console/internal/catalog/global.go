@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -30,9 +31,9 @@ const (
 
 // GlobalSpec is one service for each cluster of a choice.
 type GlobalSpec struct {
-	Clusters  *Selector        `json:"clusters"`
-	Template  ServiceSpec      `json:"template"`
-	Overrides []GlobalOverride `json:"overrides,omitempty"`
+	Clusters  *Selector         `json:"clusters"`
+	Template  state.ServiceSpec `json:"template"`
+	Overrides []GlobalOverride  `json:"overrides,omitempty"`
 	// Detach leaves the service of a cluster that is not chosen any more as it is, on its own; else it goes.
 	Detach bool `json:"detach,omitempty"`
 	// MaxDeletions within guardWindow; 0: a tenth, but at least one.
@@ -46,8 +47,8 @@ type GlobalOverride struct {
 	Path      string    `json:"path,omitempty"`
 	Namespace string    `json:"namespace,omitempty"`
 	// ConfigSets come behind those of the template, and Config is over its own.
-	ConfigSets []string `json:"configSets,omitempty"`
-	Config     Settings `json:"config,omitempty"`
+	ConfigSets []string       `json:"configSets,omitempty"`
+	Config     state.Settings `json:"config,omitempty"`
 }
 
 // GlobalService is such a resource.
@@ -95,7 +96,7 @@ func (g *GlobalSpec) check(o GlobalOverride, field string) error {
 	spec := g.Template
 	o.over(&spec)
 	spec.Cluster = "any"
-	s := Service{Meta: Meta{Name: "any"}, Spec: spec}
+	s := state.Service{Meta: state.Meta{Name: "any"}, Spec: spec}
 	if err := checkService(&s); err != nil {
 		return atTemplate(err, field)
 	}
@@ -115,7 +116,7 @@ func atTemplate(err error, field string) error {
 	return err
 }
 
-func (o *GlobalOverride) over(s *ServiceSpec) {
+func (o *GlobalOverride) over(s *state.ServiceSpec) {
 	for to, value := range map[*string]string{&s.Ref: o.Ref, &s.Path: o.Path, &s.Namespace: o.Namespace} {
 		if value != "" {
 			*to = value
@@ -129,7 +130,7 @@ func (o *GlobalOverride) over(s *ServiceSpec) {
 	if len(o.Config) > 0 {
 		all := maps.Clone(s.Config)
 		if all == nil {
-			all = Settings{}
+			all = state.Settings{}
 		}
 		maps.Copy(all, o.Config)
 		s.Config = all
@@ -137,7 +138,7 @@ func (o *GlobalOverride) over(s *ServiceSpec) {
 }
 
 // at is what the service at a cluster is.
-func (g *GlobalSpec) at(cluster store.Resource) ServiceSpec {
+func (g *GlobalSpec) at(cluster store.Resource) state.ServiceSpec {
 	spec := g.Template
 	spec.Cluster = cluster.Name
 	for _, o := range g.Overrides {
@@ -353,7 +354,7 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // an operator has changed how the service is synced
 		}
 	}
-	s := Service{Meta: Meta{Name: p.Name, Labels: labels}, Spec: spec}
+	s := state.Service{Meta: state.Meta{Name: p.Name, Labels: labels}, Spec: spec}
 	e, err := DraftService(&s, Expectation{AllowMissing: true})
 	if err != nil {
 		p.Action, p.Problem = PlanKeep, err.Error()
@@ -402,9 +403,9 @@ func (p *Planned) checkNamespace(e Edit, old *GlobalSpec, cluster store.Resource
 }
 
 // sameSync says whether files say the same of how two services are synced, but for what the hub takes out.
-func sameSync(a, b ServiceSpec) bool {
-	p, err := partsOf(ServiceSpec{Sync: b.Sync, UnpinAfter: b.UnpinAfter, Levers: &Levers{}})
-	return err == nil && sameFiles(ServiceSpec{Sync: a.Sync, UnpinAfter: a.UnpinAfter}, ServiceSpec{Sync: p.files.Sync, UnpinAfter: p.files.UnpinAfter})
+func sameSync(a, b state.ServiceSpec) bool {
+	p, err := partsOf(state.ServiceSpec{Sync: b.Sync, UnpinAfter: b.UnpinAfter, Levers: &state.Levers{}})
+	return err == nil && sameFiles(state.ServiceSpec{Sync: a.Sync, UnpinAfter: a.UnpinAfter}, state.ServiceSpec{Sync: p.files.Sync, UnpinAfter: p.files.UnpinAfter})
 }
 
 // leaves plans the service of a cluster that is not chosen any more.
@@ -420,8 +421,8 @@ func (p *Planned) leaves(global GlobalService) {
 func Detach(r store.Resource) Edit {
 	labels := maps.Clone(r.Labels)
 	delete(labels, GlobalLabel)
-	var spec ServiceSpec
-	if err := decode(r, &spec); err != nil {
+	var spec state.ServiceSpec
+	if err := state.Decode(r, &spec); err != nil {
 		return Broken(r.Kind, r.Name, err)
 	}
 	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(refsOfService(&spec, "spec"))
@@ -605,7 +606,7 @@ func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]G
 				return err
 			}
 			for _, s := range services {
-				if s.Status.State == Healthy {
+				if s.Status.State == state.Healthy {
 					out[i].Healthy++
 				}
 			}
@@ -627,13 +628,13 @@ func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]G
 func heldBack(ctx context.Context, v store.View, global GlobalService, rows []store.Resource) ([]store.Resource, error) {
 	at, names := make([]string, len(rows)), map[string]bool{}
 	for i, r := range rows {
-		var spec ServiceSpec
-		if err := decode(r, &spec); err != nil {
+		var spec state.ServiceSpec
+		if err := state.Decode(r, &spec); err != nil {
 			return nil, err
 		}
 		at[i], names[spec.Cluster] = spec.Cluster, true
 	}
-	clusters, err := v.Named(ctx, store.KindCluster, TrueKeys(names))
+	clusters, err := v.Named(ctx, store.KindCluster, state.TrueKeys(names))
 	var held []store.Resource
 	for i, r := range rows {
 		if !global.Spec.Clusters.Fits(at[i], clusters[at[i]].Labels) {

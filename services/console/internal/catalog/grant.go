@@ -8,12 +8,13 @@ import (
 
 	"fairlead.dev/platform/access"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // Grant says who may do what at which clusters.
 type Grant struct {
-	Meta Meta
+	Meta state.Meta
 	Spec GrantSpec
 }
 
@@ -66,4 +67,11 @@ func DraftGrant(g *Grant, want Expectation) (Edit, error) {
 	})
 	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
 	return Edit{draft: d, spec: g.Spec, want: want}.naming(refs), nil
+}
+
+// ReadGrant makes a grant of what is stored.
+func ReadGrant(r store.Resource) (Grant, error) {
+	g := Grant{Meta: state.MetaOf(r)}
+	err := state.Decode(r, &g.Spec)
+	return g, err
 }

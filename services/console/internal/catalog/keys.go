@@ -19,9 +19,10 @@ import (
 	"fairlead.dev/platform/keyless"
 	"fairlead.dev/platform/notation"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 )
 
-func checkVerification(v Verification) error {
+func checkVerification(v state.Verification) error {
 	for i, key := range v.Keys {
 		if err := checkKey(key); err != nil {
 			return refusal.New(refusal.Invalid, "spec.git.verification.keys[%d]: %s", i, err)
@@ -31,7 +32,7 @@ func checkVerification(v Verification) error {
 }
 
 // checkVerify takes the providers that fit the source's url. Keys are not repeated in an error.
-func checkVerify(v *Verify, field string, fit ...VerifyProvider) error {
+func checkVerify(v *state.Verify, field string, fit ...state.VerifyProvider) error {
 	if v == nil {
 		return nil
 	}
@@ -41,7 +42,7 @@ func checkVerify(v *Verify, field string, fit ...VerifyProvider) error {
 	if len(v.Signers) > 0 || v.TrustedRoot != "" {
 		return checkKeyless(v, field)
 	}
-	if v.Provider == VerifyNotation {
+	if v.Provider == state.VerifyNotation {
 		return checkNotation(v, field)
 	}
 	if len(v.Certificates)+len(v.Identities) > 0 {
@@ -51,7 +52,7 @@ func checkVerify(v *Verify, field string, fit ...VerifyProvider) error {
 		return refusal.New(refusal.Invalid, "%s.keys: name at least one public key", field)
 	}
 	check := checkPublicKey
-	if v.Provider == VerifyProvenance {
+	if v.Provider == state.VerifyProvenance {
 		check = checkKeyring
 	}
 	for i, key := range v.Keys {
@@ -62,7 +63,7 @@ func checkVerify(v *Verify, field string, fit ...VerifyProvider) error {
 	if v.Repository == "" {
 		return nil
 	}
-	if v.Provider != VerifyCosign {
+	if v.Provider != state.VerifyCosign {
 		return refusal.New(refusal.Invalid, "%s.repository: is for cosign only. Remove it", field)
 	}
 	if u, err := giturl.ParseRegistry("oci://" + v.Repository); err != nil || u.Host+u.Path != v.Repository {
@@ -73,9 +74,9 @@ func checkVerify(v *Verify, field string, fit ...VerifyProvider) error {
 }
 
 // checkKeyless wants who may sign, and by whom they are known.
-func checkKeyless(v *Verify, field string) error {
+func checkKeyless(v *state.Verify, field string) error {
 	switch {
-	case v.Provider != VerifyCosign:
+	case v.Provider != state.VerifyCosign:
 		return refusal.New(refusal.Invalid, "%s: matchOIDCIdentity and trustedRoot are for cosign only. Remove them, or choose cosign", field)
 	case len(v.Keys)+len(v.Certificates)+len(v.Identities) > 0 || v.Repository != "":
 		return refusal.New(refusal.Invalid, "%s: matchOIDCIdentity and trustedRoot do not go together with keys, repository, certificates and trustedIdentities. Remove the ones or the others", field)
@@ -96,7 +97,7 @@ func checkKeyless(v *Verify, field string) error {
 }
 
 // checkNotation wants certificates of authorities, and who of theirs may sign.
-func checkNotation(v *Verify, field string) error {
+func checkNotation(v *state.Verify, field string) error {
 	switch {
 	case len(v.Keys) > 0 || v.Repository != "":
 		return refusal.New(refusal.Invalid, "%s: keys and repository are not for notation. Write certificates and trustedIdentities", field)
@@ -120,7 +121,7 @@ func checkNotation(v *Verify, field string) error {
 }
 
 // oneOf are providers in words.
-func oneOf(providers []VerifyProvider) string {
+func oneOf(providers []state.VerifyProvider) string {
 	words := make([]string, 0, len(providers))
 	for _, p := range providers {
 		words = append(words, string(p))

@@ -15,6 +15,7 @@ import (
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -34,22 +35,22 @@ const (
 )
 
 // pull reads a service, has its levers changed, and writes it back: again, if it was changed by others in between.
-func (c *Catalog) pull(ctx context.Context, by By, name, action string, change func(*Service, *parts) error) (Service, error) {
+func (c *Catalog) pull(ctx context.Context, by By, name, action string, change func(*state.Service, *parts) error) (state.Service, error) {
 	for attempt := 1; ; attempt++ {
 		s, err := c.GetService(ctx, name)
 		if err != nil {
-			return Service{}, err
+			return state.Service{}, err
 		}
 		p, err := partsOf(s.Spec)
 		if err != nil {
-			return Service{}, err
+			return state.Service{}, err
 		}
 		if err := change(&s, &p); err != nil {
-			return Service{}, err
+			return state.Service{}, err
 		}
 		e, err := draftPulled(&s, p, action)
 		if err != nil {
-			return Service{}, err
+			return state.Service{}, err
 		}
 		out, _, err := PutOne(ctx, c, by, e, c.Services)
 		if refusal.Is(err, refusal.Conflict) && attempt < leverAttempts {
@@ -60,7 +61,7 @@ func (c *Catalog) pull(ctx context.Context, by By, name, action string, change f
 }
 
 // draftPulled gets a service with other levers ready to be written.
-func draftPulled(s *Service, p parts, action string) (e Edit, err error) {
+func draftPulled(s *state.Service, p parts, action string) (e Edit, err error) {
 	if s.Spec, err = p.whole(); err != nil {
 		return e, err
 	}
@@ -74,7 +75,7 @@ func draftPulled(s *Service, p parts, action string) (e Edit, err error) {
 }
 
 // pulledBy completes a lever with who pulled it; one that was pulled in the same way already stays as it is.
-func (c *Catalog) pulledBy(by By, l Lever, before *Lever) *Lever {
+func (c *Catalog) pulledBy(by By, l state.Lever, before *state.Lever) *state.Lever {
 	if before != nil {
 		same := *before
 		same.By, same.Since = "", time.Time{}
@@ -96,48 +97,48 @@ func (c *Catalog) checkUntil(until time.Time) error {
 
 // Hold keeps what is applied of a service, suspends it, or lets it go to dry runs, as the mode says, until somebody resumes it or the time
 // comes.
-func (c *Catalog) Hold(ctx context.Context, by By, name, mode, reason string, until time.Time) (Service, error) {
+func (c *Catalog) Hold(ctx context.Context, by By, name, mode, reason string, until time.Time) (state.Service, error) {
 	if err := c.checkUntil(until); err != nil {
-		return Service{}, err
+		return state.Service{}, err
 	}
-	return c.pull(ctx, by, name, held, func(_ *Service, p *parts) error {
-		p.levers.Mode = c.pulledBy(by, Lever{Mode: mode, Reason: reason, Until: until}, p.levers.Mode)
+	return c.pull(ctx, by, name, held, func(_ *state.Service, p *parts) error {
+		p.levers.Mode = c.pulledBy(by, state.Lever{Mode: mode, Reason: reason, Until: until}, p.levers.Mode)
 		return nil
 	})
 }
 
 // Resume makes a service automatic again, whatever its files say.
-func (c *Catalog) Resume(ctx context.Context, by By, name string) (Service, error) {
-	return c.pull(ctx, by, name, resumed, func(_ *Service, p *parts) error {
+func (c *Catalog) Resume(ctx context.Context, by By, name string) (state.Service, error) {
+	return c.pull(ctx, by, name, resumed, func(_ *state.Service, p *parts) error {
 		before := p.levers.Mode
 		p.levers.Mode = nil
-		if mode := p.files.Wishes().Mode; mode != "" && mode != modeAuto {
-			p.levers.Mode = c.pulledBy(by, Lever{Mode: modeAuto}, before)
+		if mode := p.files.Wishes().Mode; mode != "" && mode != state.ModeAuto {
+			p.levers.Mode = c.pulledBy(by, state.Lever{Mode: state.ModeAuto}, before)
 		}
 		return nil
 	})
 }
 
 // Pin delivers one commit of a service, wherever its ref points; an empty one releases the pin, or ends the rollback.
-func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, untilNext bool, until time.Time) (Service, error) {
+func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, untilNext bool, until time.Time) (state.Service, error) {
 	if err := c.checkUntil(until); err != nil {
-		return Service{}, err
+		return state.Service{}, err
 	}
 	action := pinSet
 	if commit == "" {
 		action = released
 	}
-	return c.pull(ctx, by, name, action, func(s *Service, p *parts) error {
+	return c.pull(ctx, by, name, action, func(s *state.Service, p *parts) error {
 		before := p.levers.Pin
 		p.levers.Pin = nil
 		if commit == "" {
 			if pin := p.files.Wishes().Pin; pin != "" && pin != pinNone {
-				p.levers.Pin = c.pulledBy(by, Lever{}, before)
+				p.levers.Pin = c.pulledBy(by, state.Lever{}, before)
 			}
 			return nil
 		}
-		l := Lever{Commit: commit, Reason: reason, Until: until}
-		if mode := p.levers.Mode; reason == "" && mode != nil && mode.Mode != modeAuto {
+		l := state.Lever{Commit: commit, Reason: reason, Until: until}
+		if mode := p.levers.Mode; reason == "" && mode != nil && mode.Mode != state.ModeAuto {
 			l.Reason = mode.Reason // one incident
 		}
 		if before != nil && before.Commit == commit {
@@ -155,23 +156,23 @@ func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, u
 }
 
 // RequestSync has everything of a service rendered and compared anew. One in manual mode is applied as the hub has it.
-func (c *Catalog) RequestSync(ctx context.Context, by By, name string, r SyncRequest) (Service, error) {
+func (c *Catalog) RequestSync(ctx context.Context, by By, name string, r SyncRequest) (state.Service, error) {
 	s, err := c.GetService(ctx, name)
 	if err != nil {
-		return Service{}, err
+		return state.Service{}, err
 	}
 	overrides, err := r.admit(&s)
 	if err != nil {
-		return Service{}, err
+		return state.Service{}, err
 	}
 	action := synced
 	if len(overrides) > 0 {
 		action = overridden
 	}
 	if err := c.named(ctx, name, r); err != nil {
-		return Service{}, err
+		return state.Service{}, err
 	}
-	return c.pull(ctx, by, name, action, func(_ *Service, p *parts) (err error) {
+	return c.pull(ctx, by, name, action, func(_ *state.Service, p *parts) (err error) {
 		p.asked.override, p.asked.overrides, p.asked.only = nil, nil, nil
 		if len(overrides) > 0 {
 			p.asked.override = json.RawMessage("true")
@@ -202,8 +203,8 @@ func (c *Catalog) named(ctx context.Context, name string, r SyncRequest) error {
 }
 
 // ConfirmPrune lets a removal go on that a guard stopped.
-func (c *Catalog) ConfirmPrune(ctx context.Context, by By, name, guard string) (Service, error) {
-	return c.pull(ctx, by, name, confirmed, func(s *Service, p *parts) (err error) {
+func (c *Catalog) ConfirmPrune(ctx context.Context, by By, name, guard string) (state.Service, error) {
+	return c.pull(ctx, by, name, confirmed, func(s *state.Service, p *parts) (err error) {
 		if err := CheckGuard(s, guard); err != nil {
 			return err
 		}
@@ -213,12 +214,12 @@ func (c *Catalog) ConfirmPrune(ctx context.Context, by By, name, guard string) (
 }
 
 // headNow is the commit that the ref of a service points to: a pin until the ref moves on waits for another one.
-func (c *Catalog) headNow(ctx context.Context, s *Service) (string, error) {
+func (c *Catalog) headNow(ctx context.Context, s *state.Service) (string, error) {
 	source, err := c.GetSource(ctx, s.Spec.Source)
 	if err != nil {
 		return "", err
 	}
-	if head := gitTruth(&source, s.Spec.Ref).Head; head != nil {
+	if head := state.GitTruthOf(&source, s.Spec.Ref).Head; head != nil {
 		return head.Revision.Commit, nil
 	}
 	ref, next := cmp.Or(platform.ShowRef(s.Spec.Ref), "HEAD"), "`fairlead trace service "+s.Meta.Name+"` says why"
@@ -226,7 +227,7 @@ func (c *Catalog) headNow(ctx context.Context, s *Service) (string, error) {
 }
 
 // CheckGuard is an error unless the cluster's report has the guard with this id.
-func CheckGuard(s *Service, id string) error {
+func CheckGuard(s *state.Service, id string) error {
 	switch r := s.Status.Cluster.Report; {
 	case r == nil || r.Guard == nil:
 		return refusal.New(refusal.Precondition, "service %q: nothing is to be confirmed any more", s.Meta.Name)
@@ -237,44 +238,11 @@ func CheckGuard(s *Service, id string) error {
 	return nil
 }
 
-// wishes are the parts of a service's sync options that the catalog itself looks at.
-type wishes struct {
-	Pin         string            `json:"pin"`
-	DependsOn   []string          `json:"dependsOn"`
-	Mode        string            `json:"mode"`
-	Reason      string            `json:"reason"`
-	Windows     Windows           `json:"windows"`
-	Adoption    string            `json:"adoption"`
-	OnDelete    string            `json:"onDelete"`
-	Impersonate string            `json:"impersonate"`
-	Made        json.RawMessage   `json:"createNamespace"`
-	Ignore      []json.RawMessage `json:"ignore"`
-	Health      []json.RawMessage `json:"health"`
-	Prune       struct {
-		Disabled   bool   `json:"disabled"`
-		MaxPercent *int   `json:"maxPercent"`
-		Confirmed  string `json:"confirmed"`
-	} `json:"prune"`
-}
-
-// wishes reads them. Options that can't be read are as if they were not there: agents and distributors say so.
-func (s *ServiceSpec) Wishes() (w wishes) {
-	if s.Sync != nil && json.Unmarshal(s.Sync, &w) != nil {
-		return wishes{}
-	}
-	return w
-}
-
-// EffectiveRef is what is delivered from: the pin, or else the ref.
-func (s *ServiceSpec) EffectiveRef() string {
-	return platform.PinnedRef(s.Ref, s.Wishes().Pin)
-}
-
 // Reached tells whether a service's ref is known to lead to a commit, or the service was given it: it is the ref's commit now, was delivered to
 // the service, or runs at a service that follows the same ref of the same source, because the ref led there.
 func Reached(ctx context.Context, v store.View, service store.Resource, commit string) (bool, error) {
-	var spec ServiceSpec
-	if err := decode(service, &spec); err != nil {
+	var spec state.ServiceSpec
+	if err := state.Decode(service, &spec); err != nil {
 		return false, err
 	}
 	past, err := v.Deployments(ctx, service.UID, 0, maxReached)
@@ -291,11 +259,11 @@ func Reached(ctx context.Context, v store.View, service store.Resource, commit s
 	if err != nil {
 		return false, err
 	}
-	status, err := ReadHeads(heads[source.UID])
+	status, err := state.ReadHeads(heads[source.UID])
 	if err != nil {
 		return false, err
 	}
-	if head := gitTruth(&Source{Status: status}, spec.Ref).Head; head != nil && head.Revision.Commit == commit {
+	if head := state.GitTruthOf(&state.Source{Status: status}, spec.Ref).Head; head != nil && head.Revision.Commit == commit {
 		return true, nil
 	}
 	uids, err := followers(ctx, v, spec)
@@ -323,7 +291,7 @@ func anyOf(rows []store.Deployment, err error, is func(Deployment) bool) (bool, 
 }
 
 // followers are the services, by uid, that follow the ref of a spec in its source, unpinned.
-func followers(ctx context.Context, v store.View, spec ServiceSpec) (uids []string, err error) {
+func followers(ctx context.Context, v store.View, spec state.ServiceSpec) (uids []string, err error) {
 	refs, err := v.Referrers(ctx, store.Ref{Kind: store.KindSource, Name: spec.Source}, maxReferrers)
 	if err != nil {
 		return nil, err
@@ -339,8 +307,8 @@ func followers(ctx context.Context, v store.View, spec ServiceSpec) (uids []stri
 		return nil, err
 	}
 	for _, row := range services {
-		var other ServiceSpec
-		if err := decode(row, &other); err != nil {
+		var other state.ServiceSpec
+		if err := state.Decode(row, &other); err != nil {
 			return nil, err
 		}
 		if other.Source == spec.Source && platform.CanonicalRef(other.EffectiveRef()) == platform.CanonicalRef(spec.Ref) {
@@ -358,8 +326,8 @@ func (Dependencies) Wrote(ctx context.Context, w *Write, _, after *store.Resourc
 	if after == nil || after.Kind != store.KindService {
 		return nil
 	}
-	var spec ServiceSpec
-	if err := decode(*after, &spec); err != nil {
+	var spec state.ServiceSpec
+	if err := state.Decode(*after, &spec); err != nil {
 		return err
 	}
 	names := spec.Wishes().DependsOn
@@ -372,8 +340,8 @@ func (Dependencies) Wrote(ctx context.Context, w *Write, _, after *store.Resourc
 		if !ok {
 			return refusal.New(refusal.Precondition, "service %q: spec.sync.dependsOn: service %q does not exist: create it first", after.Name, name)
 		}
-		var of ServiceSpec
-		if err := decode(r, &of); err != nil {
+		var of state.ServiceSpec
+		if err := state.Decode(r, &of); err != nil {
 			return err
 		}
 		if of.Cluster != spec.Cluster {
@@ -425,8 +393,8 @@ func (Dependencies) WroteAll(ctx context.Context, tx *store.Tx, written []Writte
 
 // waitsOf notes what a service waits for.
 func waitsOf(waits map[string][]string, r store.Resource) error {
-	var spec ServiceSpec
-	err := decode(r, &spec)
+	var spec state.ServiceSpec
+	err := state.Decode(r, &spec)
 	waits[r.Name] = spec.Wishes().DependsOn
 	return err
 }

@@ -7,38 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"time"
 
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
-
-// Levers are what operators pulled of a service, over what files say of it. The spec of a service is stored as it is in force, so
-// that distributors and consoles of older versions deliver the same; beside it stand the levers, and the spec of the files.
-type Levers struct {
-	Mode *Lever `json:"mode,omitempty"`
-	Pin  *Lever `json:"pin,omitempty"`
-	// Files is the spec as files say it; nil: it is the one in force.
-	Files *ServiceSpec `json:"files,omitempty"`
-}
-
-// Lever is one of them.
-type Lever struct {
-	// Mode of a mode lever, as in SyncSpec.
-	Mode string `json:"mode,omitempty"`
-	// Commit of a pin; empty: the pin that files name is released. After is the ref's commit that the pin waits to be left behind.
-	Commit string `json:"commit,omitempty"`
-	After  string `json:"after,omitempty"`
-	// Deployment is the number of the one that a rollback went back to, and Spec that of it; 0: it is a pin.
-	Deployment int64        `json:"deployment,omitempty"`
-	Spec       *ServiceSpec `json:"spec,omitempty"`
-
-	// By pulled it; empty: that is not known, because a console of an older version wrote it.
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Since  time.Time `json:"since,omitzero"`
-	// Until is when it ends by itself; zero: it does not.
-	Until time.Time `json:"until,omitzero"`
-}
 
 // Names of fields of sync options that are levers, and pinNone, by which a file releases a pin.
 const (
@@ -65,14 +37,14 @@ func (r *requests) texts() map[string]*json.RawMessage {
 
 // parts are a stored spec, taken apart.
 type parts struct {
-	files  ServiceSpec
-	levers Levers
+	files  state.ServiceSpec
+	levers state.Levers
 	asked  requests
 }
 
 // partsOf takes a stored spec apart. An option that a console of an older version wrote over the defaults counts as a lever without
 // an author: an operator may have pulled it, so no file ends it without a word.
-func partsOf(s ServiceSpec) (p parts, err error) {
+func partsOf(s state.ServiceSpec) (p parts, err error) {
 	keys, err := syncKeys(s.Sync)
 	if err != nil {
 		return p, err
@@ -102,15 +74,15 @@ func partsOf(s ServiceSpec) (p parts, err error) {
 }
 
 // oldLevers takes levers out of sync options that a console of an older version wrote.
-func oldLevers(keys map[string]json.RawMessage, after string) (l Levers) {
+func oldLevers(keys map[string]json.RawMessage, after string) (l state.Levers) {
 	mode, reason, pin := textOf(keys[keyMode]), textOf(keys[keyReason]), textOf(keys[keyPin])
-	if mode != "" && mode != modeAuto {
-		l.Mode = &Lever{Mode: mode, Reason: reason}
+	if mode != "" && mode != state.ModeAuto {
+		l.Mode = &state.Lever{Mode: mode, Reason: reason}
 		delete(keys, keyMode)
 		delete(keys, keyReason)
 	}
 	if pin != "" {
-		l.Pin = &Lever{Commit: pin, After: after, Reason: reason}
+		l.Pin = &state.Lever{Commit: pin, After: after, Reason: reason}
 		delete(keys, keyPin)
 		delete(keys, keyReason)
 	}
@@ -118,7 +90,7 @@ func oldLevers(keys map[string]json.RawMessage, after string) (l Levers) {
 }
 
 // whole puts the parts of a spec together into the one in force.
-func (p parts) whole() (ServiceSpec, error) {
+func (p parts) whole() (state.ServiceSpec, error) {
 	out := p.files
 	if pin := p.levers.Pin; pin != nil && pin.Spec != nil {
 		out = *pin.Spec
@@ -145,7 +117,7 @@ func (p parts) whole() (ServiceSpec, error) {
 		apart = true
 	}
 	reason := ""
-	if mode := textOf(keys[keyMode]); mode != "" && mode != modeAuto {
+	if mode := textOf(keys[keyMode]); mode != "" && mode != state.ModeAuto {
 		reason = textOf(keys[keyReason]) // of the hold that files name
 	}
 	if pin := p.levers.Pin; pin != nil {
@@ -154,7 +126,7 @@ func (p parts) whole() (ServiceSpec, error) {
 	}
 	if mode := p.levers.Mode; mode != nil {
 		setText(keys, keyMode, mode.Mode)
-		if mode.Mode == modeAuto {
+		if mode.Mode == state.ModeAuto {
 			delete(keys, keyMode)
 			if reason = ""; p.levers.Pin != nil {
 				reason = p.levers.Pin.Reason
@@ -182,23 +154,25 @@ func (p parts) whole() (ServiceSpec, error) {
 	case apart:
 		files := p.files
 		files.Levers, files.TestRequest = nil, nil
-		out.Levers = &Levers{Mode: p.levers.Mode, Pin: p.levers.Pin, Files: &files}
+		out.Levers = &state.Levers{Mode: p.levers.Mode, Pin: p.levers.Pin, Files: &files}
 	case named:
-		out.Levers = &Levers{} // else it would look as if an older console had written a lever
+		out.Levers = &state.Levers{} // else it would look as if an older console had written a lever
 	}
 	return out, nil
 }
 
 // inForce makes of what a file says the spec in force: levers stay, unless the file says something else of them than it did, and
 // what the file says of the rest waits behind a rollback. The notes say so.
-func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceSpec, notes []string, err error) {
+func inForce(
+	says state.ServiceSpec, current *state.ServiceSpec, last *string,
+) (out state.ServiceSpec, notes []string, err error) {
 	says.Levers = nil
-	next, err := partsOf(ServiceSpec{Sync: says.Sync, Levers: &Levers{}}) // every option there is the file's
+	next, err := partsOf(state.ServiceSpec{Sync: says.Sync, Levers: &state.Levers{}}) // every option there is the file's
 	if err != nil {
 		return says, nil, err
 	}
 	asked := next.asked
-	next.files, next.levers, next.asked = withSync(says, next.files.Sync), Levers{}, requests{tests: says.TestRequest, confirmed: asked.confirmed}
+	next.files, next.levers, next.asked = withSync(says, next.files.Sync), state.Levers{}, requests{tests: says.TestRequest, confirmed: asked.confirmed}
 	next.files.TestRequest = nil
 	if current == nil {
 		out, err = next.whole()
@@ -207,7 +181,7 @@ func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceS
 	if current.Levers == nil && last != nil { // written by an older console, which kept what the folder said last
 		if was, err := leversOf(*current); err == nil && was == *last {
 			of := *current
-			of.Levers, current = &Levers{}, &of
+			of.Levers, current = &state.Levers{}, &of
 		}
 	}
 	is, err := partsOf(*current)
@@ -235,21 +209,21 @@ func inForce(says ServiceSpec, current *ServiceSpec, last *string) (out ServiceS
 		}
 	}
 	if pin := next.levers.Pin; pin != nil && pin.Deployment > 0 && !sameFiles(is.files, next.files) {
-		notes = append(notes, "waits behind "+pin.Words()+": "+pin.end())
+		notes = append(notes, "waits behind "+pin.Words()+": "+pin.End())
 	}
 	return out, notes, nil
 }
 
 // keepLevers makes of an edit of what files say one of the spec in force.
 func (e *Edit) keepLevers(current *store.Resource) error {
-	spec, ok := e.spec.(ServiceSpec)
+	spec, ok := e.spec.(state.ServiceSpec)
 	if !ok || e.pulls || e.requests {
 		return nil
 	}
-	var is *ServiceSpec
+	var is *state.ServiceSpec
 	if current != nil {
-		is = &ServiceSpec{}
-		if err := decode(*current, is); err != nil {
+		is = &state.ServiceSpec{}
+		if err := state.Decode(*current, is); err != nil {
 			return err
 		}
 	}
@@ -263,7 +237,7 @@ func (e *Edit) keepLevers(current *store.Resource) error {
 
 // named ends the levers of which a file says something else than it did, and takes what it only read back for nothing said. The parts
 // are those that come; is are those that are there, and force is the spec in force.
-func (p *parts) named(is *parts, force *ServiceSpec, notes *[]string) error {
+func (p *parts) named(is *parts, force *state.ServiceSpec, notes *[]string) error {
 	var sides [3]map[string]json.RawMessage // says, said, in force
 	for i, text := range []json.RawMessage{p.files.Sync, is.files.Sync, force.Sync} {
 		var err error
@@ -330,47 +304,8 @@ func (p *parts) named(is *parts, force *ServiceSpec, notes *[]string) error {
 	return err
 }
 
-// Words name a lever, as in: keeps the hold of user:ada (incident 7).
-func (l *Lever) Words() string {
-	out := "the pin to " + short(l.Commit)
-	switch {
-	case l.Deployment > 0:
-		out = fmt.Sprintf("the rollback to deployment %d", l.Deployment)
-	case l.Mode == modeSuspend:
-		out = "the suspension"
-	case l.Mode == modeDryRun:
-		out = "the dry run"
-	case l.Mode == modeHold:
-		out = "the hold"
-	case l.Mode == modeManual:
-		out = "the manual mode"
-	case l.Mode != "":
-		out = "the automatic mode"
-	case l.Commit == "":
-		out = "the release of the pin"
-	}
-	if l.By != "" {
-		out += " of " + l.By
-	}
-	if l.Reason != "" {
-		out += " (" + l.Reason + ")"
-	}
-	return out
-}
-
-// end says when a pin ends.
-func (l *Lever) end() string {
-	switch {
-	case !l.Until.IsZero():
-		return "it ends at " + l.Until.UTC().Format(time.RFC3339)
-	case l.After != "":
-		return "it ends when the ref moves on, or when somebody releases it"
-	}
-	return "it ends when somebody releases it"
-}
-
 // sameFiles says whether two specs are the same but for their form.
-func sameFiles(a, b ServiceSpec) bool {
+func sameFiles(a, b state.ServiceSpec) bool {
 	was, errWas := json.Marshal(a)
 	is, errIs := json.Marshal(b)
 	return errWas == nil && errIs == nil && sameJSON(was, is)
@@ -384,15 +319,15 @@ func sameJSON(a, b []byte) bool {
 	return json.Unmarshal(a, &was) == nil && json.Unmarshal(b, &is) == nil && reflect.DeepEqual(was, is)
 }
 
-func withSync(s ServiceSpec, sync json.RawMessage) ServiceSpec {
+func withSync(s state.ServiceSpec, sync json.RawMessage) state.ServiceSpec {
 	s.Sync = sync
 	return s
 }
 
 // FilesOf is the spec of a stored service as files say it, without what people set of it by hand.
-func FilesOf(r store.Resource) (ServiceSpec, error) {
-	var spec ServiceSpec
-	if err := decode(r, &spec); err != nil {
+func FilesOf(r store.Resource) (state.ServiceSpec, error) {
+	var spec state.ServiceSpec
+	if err := state.Decode(r, &spec); err != nil {
 		return spec, err
 	}
 	p, err := partsOf(spec)
@@ -416,14 +351,14 @@ func AsFiles(before, after *store.Resource) (was, is *store.Resource, err error)
 	return withSpec(*before, last), withSpec(*after, next), nil
 }
 
-func withSpec(r store.Resource, s ServiceSpec) *store.Resource {
-	s.Levers = &Levers{}
+func withSpec(r store.Resource, s state.ServiceSpec) *store.Resource {
+	s.Levers = &state.Levers{}
 	r.Spec, _ = json.Marshal(s) // the spec was decoded from there
 	return &r
 }
 
 // LeversOf are those of a service, those included that a console of an older version wrote; nil: there are none.
-func LeversOf(s *Service) *Levers {
+func LeversOf(s *state.Service) *state.Levers {
 	if s.Spec.Levers != nil {
 		return s.Spec.Levers
 	}
@@ -441,10 +376,10 @@ func OnlyLevers(before, after *store.Resource) (bool, error) {
 	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
 		return false, nil
 	}
-	var rest [2]struct{ files, force ServiceSpec }
+	var rest [2]struct{ files, force state.ServiceSpec }
 	for i, r := range []*store.Resource{before, after} {
-		var spec ServiceSpec
-		if err := decode(*r, &spec); err != nil {
+		var spec state.ServiceSpec
+		if err := state.Decode(*r, &spec); err != nil {
 			return false, err
 		}
 		p, err := partsOf(spec)
@@ -463,7 +398,7 @@ func OnlyLevers(before, after *store.Resource) (bool, error) {
 }
 
 // withoutLevers is a spec without all that a lever can set.
-func withoutLevers(s ServiceSpec) (ServiceSpec, error) {
+func withoutLevers(s state.ServiceSpec) (state.ServiceSpec, error) {
 	keys, err := syncKeys(s.Sync)
 	if err != nil {
 		return s, err

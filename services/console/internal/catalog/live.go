@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"time"
 
 	"fairlead.dev/services/console/internal/store"
 )
@@ -39,16 +38,4 @@ func found[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, l
 		return err
 	})
 	return out, next, err
-}
-
-// ConnectedUntil is when a cluster that is not heard of again counts as away; zero: it does already.
-func ConnectedUntil(s store.Seen) time.Time {
-	if s.SeenTime.IsZero() || !s.LeaveTime.IsZero() {
-		return time.Time{}
-	}
-	until := s.SeenTime.Add(connectedWithin)
-	if lost := s.LostTime.Add(lostWithin); s.LostTime.After(s.SeenTime) && lost.Before(until) {
-		until = lost
-	}
-	return until
 }

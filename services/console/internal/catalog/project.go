@@ -11,6 +11,7 @@ import (
 	"fairlead.dev/platform/accounts"
 	"fairlead.dev/platform/wildcard"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -30,10 +31,10 @@ type ProjectSpec struct {
 	// Accounts that services may be applied as, as patterns of namespace/name; none: see package accounts.
 	Accounts []string `json:"accounts,omitempty"`
 	// Config is the layer below all others of the configuration of its services.
-	Config Settings `json:"config,omitempty"`
+	Config state.Settings `json:"config,omitempty"`
 	// Windows say when new content of its services may be applied; Freeze, an operator's lever, that none may.
-	Windows Windows `json:"windows,omitempty"`
-	Freeze  *Freeze `json:"freeze,omitempty"`
+	Windows state.Windows `json:"windows,omitempty"`
+	Freeze  *state.Freeze `json:"freeze,omitempty"`
 	// Recording says what becomes of shells in its pods, as the API's enum; 0: they are not recorded.
 	Recording int32 `json:"recording,omitempty"`
 }
@@ -144,8 +145,8 @@ func (Bounds) Wrote(ctx context.Context, w *Write, before, after *store.Resource
 }
 
 func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
-	var spec ServiceSpec
-	if err := decode(r, &spec); err != nil {
+	var spec state.ServiceSpec
+	if err := state.Decode(r, &spec); err != nil {
 		return err
 	}
 	if err := boundSets(ctx, tx, by, r.Name, spec); err != nil || spec.Project == "" {
@@ -172,7 +173,7 @@ func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 }
 
 // boundSets refuses configuration sets of other projects. Administrators, who see everything, are told of which.
-func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec ServiceSpec) error {
+func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec state.ServiceSpec) error {
 	if len(spec.ConfigSets) == 0 {
 		return nil
 	}
@@ -211,8 +212,8 @@ func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error 
 		return err
 	}
 	for _, name := range names {
-		var spec ServiceSpec
-		if err := decode(services[name], &spec); err != nil {
+		var spec state.ServiceSpec
+		if err := state.Decode(services[name], &spec); err != nil {
 			return err
 		}
 		if spec.Project != set.Spec.Project {
@@ -237,7 +238,7 @@ func servicesNaming(ctx context.Context, tx *store.Tx, to store.Ref) (names []st
 }
 
 // refuses says which field of a service is out of bounds, and how.
-func (p *ProjectSpec) refuses(s ServiceSpec, labels map[string]string) (field, why string) {
+func (p *ProjectSpec) refuses(s state.ServiceSpec, labels map[string]string) (field, why string) {
 	for i, is := range s.Sources {
 		if !wildcard.Any(p.Sources, is.Source) {
 			return fmt.Sprintf("sources[%d].source", i), fmt.Sprintf("source %q", is.Source)
@@ -273,14 +274,14 @@ func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	if err != nil {
 		return err
 	}
-	specs, clusterNames := make([]ServiceSpec, len(names)), map[string]bool{}
+	specs, clusterNames := make([]state.ServiceSpec, len(names)), map[string]bool{}
 	for i, name := range names {
-		if err := decode(services[name], &specs[i]); err != nil {
+		if err := state.Decode(services[name], &specs[i]); err != nil {
 			return err
 		}
 		clusterNames[specs[i].Cluster] = !specs[i].Catalog
 	}
-	clusters, err := tx.Named(ctx, store.KindCluster, TrueKeys(clusterNames))
+	clusters, err := tx.Named(ctx, store.KindCluster, state.TrueKeys(clusterNames))
 	if err != nil {
 		return err
 	}

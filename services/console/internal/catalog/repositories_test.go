@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fairlead.dev/services/console/internal/state"
 	"strings"
 	"testing"
 )
@@ -13,7 +14,7 @@ func TestSubmoduleRepositoriesArePathsOnTheHost(t *testing.T) {
 		"team/li*": false, "https://git.example.com/team/libs": false,
 		"git@host:team/libs": false, `team\libs`: false, "team/libs/": false, "team/libs\n": false,
 	} {
-		git := GitSource{URL: "https://git.example.com/team/shop", SubmoduleRepositories: []string{text}}
+		git := state.GitSource{URL: "https://git.example.com/team/shop", SubmoduleRepositories: []string{text}}
 		if err := checkGit(git); (err == nil) != good ||
 			err != nil && !strings.Contains(err.Error(), "spec.git.submoduleRepositories") {
 			t.Errorf("%q: %v", text, err)
@@ -29,7 +30,7 @@ func TestAllowedHostsAreHosts(t *testing.T) {
 		"ada@charts.example.com": false,
 		"charts.example.com?a":   false, "*": false, "a b": false,
 	} {
-		git := GitSource{URL: "https://git.example.com/team/shop", Allow: []string{text}}
+		git := state.GitSource{URL: "https://git.example.com/team/shop", Allow: []string{text}}
 		if err := checkGit(git); (err == nil) != good ||
 			err != nil && !strings.Contains(err.Error(), "spec.git.allow") {
 			t.Errorf("%q: %v", text, err)
@@ -43,7 +44,7 @@ func TestChartSourcesAreNamesOfSources(t *testing.T) {
 		"stable": true, "stable,other": true, "": false, "Stable": false,
 		"@stable": false, "stable,stable": false, "https://charts.example.com": false,
 	} {
-		git := GitSource{URL: "https://git.example.com/team/shop", ChartSources: strings.Split(names, ",")}
+		git := state.GitSource{URL: "https://git.example.com/team/shop", ChartSources: strings.Split(names, ",")}
 		if err := checkGit(git); (err == nil) != good ||
 			err != nil && !strings.Contains(err.Error(), "spec.git.chartSources") {
 			t.Errorf("%q: %v", names, err)

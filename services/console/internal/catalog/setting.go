@@ -10,50 +10,18 @@ import (
 	"unicode"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Setting is one value of a service's configuration. One of its fields is set.
-type Setting struct {
-	Text   *string  `json:"text,omitempty"`
-	Number *float64 `json:"number,omitempty"`
-	Flag   *bool    `json:"flag,omitempty"`
-	// JSON is an object or a list.
-	JSON *string `json:"json,omitempty"`
-	// Secret says that the value is among the resource's sealed ones.
-	Secret bool        `json:"secret,omitempty"`
-	Ref    *SettingRef `json:"ref,omitempty"`
-
-	// write is a secret on its way in; empty: what is there stays.
-	write string
-}
-
-// SettingRef is a value that is kept elsewhere.
-type SettingRef struct {
-	// Backend is empty for the catalog's own Secrets.
-	Backend string `json:"backend,omitempty"`
-	Path    string `json:"path"`
-	Key     string `json:"key"`
-	// Plain values may be shown.
-	Plain bool `json:"plain,omitempty"`
-}
-
-// Settings are configuration by name.
-type Settings map[string]Setting
-
-// SecretSetting is a secret to be written; with an empty value the one that is there stays.
-func SecretSetting(value string) Setting { return Setting{Secret: true, write: value} }
-
 // configured is what has settings.
-type configured interface{ Settings() Settings }
+type configured interface{ Settings() state.Settings }
 
-func (s ServiceSpec) Settings() Settings   { return s.Config }
-func (s ClusterSpec) Settings() Settings   { return s.Config }
-func (s ProjectSpec) Settings() Settings   { return s.Config }
-func (s ConfigSetSpec) Settings() Settings { return s.Entries }
+func (s ProjectSpec) Settings() state.Settings   { return s.Config }
+func (s ConfigSetSpec) Settings() state.Settings { return s.Entries }
 
 // checkSettings looks at settings of a field.
-func checkSettings(s Settings, field string) error {
+func checkSettings(s state.Settings, field string) error {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		at := fmt.Sprintf("spec.%s[%q]", field, name)
 		if IsFact(name) {
@@ -85,7 +53,7 @@ func IsFact(name string) bool {
 	return strings.HasPrefix(name, "cluster.") || strings.HasPrefix(name, "service.") || strings.HasPrefix(name, "project.")
 }
 
-func checkRef(r *SettingRef, at string) error {
+func checkRef(r *state.SettingRef, at string) error {
 	return checkPlace(at, r.Backend, r.Path, r.Plain)
 }
 
@@ -108,7 +76,7 @@ func checkPlace(at, backend, path string, plain bool) error {
 }
 
 // refsOfField are the resources that settings of a field name.
-func refsOfField(s Settings, field string) (out []Reference) {
+func refsOfField(s state.Settings, field string) (out []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if r := s[name].Ref; r != nil {
 			out = append(out, placeRef(fmt.Sprintf("%s[%q].ref", field, name), r.Backend, r.Path))
@@ -139,7 +107,7 @@ func settingsPurpose(kind store.Kind, name string) string {
 
 // sealSettings puts the secret ones into a draft. Unchanged settings stay as they are sealed, so that an update without
 // a change is seen as one.
-func (c *Catalog) sealSettings(d *store.Draft, settings Settings, current *store.Resource) error {
+func (c *Catalog) sealSettings(d *store.Draft, settings state.Settings, current *store.Resource) error {
 	before, err := c.openSettings(current)
 	if err != nil {
 		return err
@@ -149,7 +117,7 @@ func (c *Catalog) sealSettings(d *store.Draft, settings Settings, current *store
 		if !s.Secret {
 			continue
 		}
-		if values[name] = s.write; s.write == "" {
+		if values[name] = s.Write; s.Write == "" {
 			if values[name] = before[name]; values[name] == "" {
 				return refusal.New(refusal.Invalid, "%s %q: %s[%q].secret: has no value yet: write one", d.Kind, d.Name, settingsField(d.Kind), name)
 			}
@@ -193,7 +161,7 @@ func (c *Catalog) openSettings(r *store.Resource) (map[string]string, error) {
 }
 
 // SettingsOf returns the settings of a resource, and the values of the secret ones by name.
-func (c *Catalog) SettingsOf(r store.Resource) (Settings, map[string]string, error) {
+func (c *Catalog) SettingsOf(r store.Resource) (state.Settings, map[string]string, error) {
 	settings, err := DecodeSettings(r)
 	if err != nil || len(settings) == 0 {
 		return nil, nil, err
@@ -203,14 +171,14 @@ func (c *Catalog) SettingsOf(r store.Resource) (Settings, map[string]string, err
 }
 
 // DecodeSettings returns the settings of a resource. A resource of a kind without settings has none.
-func DecodeSettings(r store.Resource) (Settings, error) {
+func DecodeSettings(r store.Resource) (state.Settings, error) {
 	var spec configured
 	var err error
 	switch r.Kind {
 	case store.KindService:
-		spec, err = specOf[ServiceSpec](r)
+		spec, err = specOf[state.ServiceSpec](r)
 	case store.KindCluster:
-		spec, err = specOf[ClusterSpec](r)
+		spec, err = specOf[state.ClusterSpec](r)
 	case store.KindProject:
 		spec, err = specOf[ProjectSpec](r)
 	case store.KindConfigSet:
@@ -227,7 +195,7 @@ func DecodeSettings(r store.Resource) (Settings, error) {
 }
 
 func specOf[S any](r store.Resource) (spec S, err error) {
-	err = decode(r, &spec)
+	err = state.Decode(r, &spec)
 	return spec, err
 }
 
@@ -240,8 +208,8 @@ type ConfigSetSpec struct {
 	// Project whose services may name it; empty: any.
 	Project string `json:"project,omitempty"`
 	// Imports are taken in this order, and Entries over them.
-	Imports []Import `json:"imports,omitempty"`
-	Entries Settings `json:"entries,omitempty"`
+	Imports []Import       `json:"imports,omitempty"`
+	Entries state.Settings `json:"entries,omitempty"`
 }
 
 // Import is all that is at one place.

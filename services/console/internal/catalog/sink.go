@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -42,7 +43,7 @@ type SinkSpec struct {
 	Interval time.Duration `json:"intervalNanos,omitzero"`
 	RetryFor time.Duration `json:"retryForNanos,omitzero"`
 	// Credentials are secrets and references, by the names below.
-	Credentials Settings `json:"credentials,omitempty"`
+	Credentials state.Settings `json:"credentials,omitempty"`
 }
 
 // The names of credentials: of webhooks and PagerDuty; of Slack and Teams; of email and Alertmanager; of Grafana and Git hosts.
@@ -148,7 +149,7 @@ func (s SinkSpec) CommitStatus() *CommitStatusSink {
 // Alerts tells whether what begins a trouble is open at the receiver until it is told of the end.
 func (s SinkSpec) Alerts() bool { return s.PagerDuty != nil || s.Alertmanager != nil }
 
-func (s SinkSpec) Settings() Settings { return s.Credentials }
+func (s SinkSpec) Settings() state.Settings { return s.Credentials }
 
 // Filters are those fields that say which events there are for.
 func (s SinkSpec) Filters() SinkSpec {
@@ -222,12 +223,12 @@ func (c *Catalog) sealCredentials(d *store.Draft, is SinkSpec, current *store.Re
 	at := "spec." + is.Kind()
 	var was SinkSpec
 	if current != nil {
-		if err := decode(*current, &was); err != nil {
+		if err := state.Decode(*current, &was); err != nil {
 			return err
 		}
 	}
 	for name, s := range is.Credentials {
-		if !s.Secret || s.write != "" {
+		if !s.Secret || s.Write != "" {
 			continue
 		}
 		switch {
@@ -253,7 +254,7 @@ func MovesCredentials(before, after store.Resource) (bool, error) {
 }
 
 // sameValue tells whether two settings name the same, if they name something.
-func sameValue(a, b Setting) bool {
+func sameValue(a, b state.Setting) bool {
 	if a.Ref == nil || b.Ref == nil {
 		return a.Ref == b.Ref
 	}

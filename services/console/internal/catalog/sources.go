@@ -10,13 +10,14 @@ import (
 
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 )
 
 // maxValuesFile bounds the path of a values file of another source.
 const maxValuesFile = 250
 
 // checkSources checks several sources, and brings their paths into the stored form.
-func checkSources(s *ServiceSpec) error {
+func checkSources(s *state.ServiceSpec) error {
 	if s.Path != "" || len(s.Include)+len(s.Ignore) > 0 || !platform.IsCombination(s.Ref) {
 		return refusal.New(refusal.Invalid, "spec.sources: ref, path, include and ignore belong to each of the sources: leave them out beside sources")
 	}
@@ -37,7 +38,7 @@ func checkSources(s *ServiceSpec) error {
 	return checkBuilt(s, names)
 }
 
-func checkServiceSource(s *ServiceSource, field string) (err error) {
+func checkServiceSource(s *state.ServiceSource, field string) (err error) {
 	if !dnsLabel.MatchString(s.Name) {
 		return refusal.New(refusal.Invalid, "spec.%s.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", field, s.Name)
 	}
@@ -69,7 +70,7 @@ type built struct {
 }
 
 // checkBuilt checks what names sources: the folder that is built, and values files.
-func checkBuilt(s *ServiceSpec, names map[string]int) error {
+func checkBuilt(s *state.ServiceSpec, names map[string]int) error {
 	var is built
 	if s.Render != nil {
 		if err := json.Unmarshal(s.Render, &is); err != nil {

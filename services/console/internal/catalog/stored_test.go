@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -24,7 +25,7 @@ type old struct {
 	*catalog.Catalog
 	store  *store.Store
 	by     catalog.By
-	source catalog.Meta
+	source state.Meta
 }
 
 var whatever = catalog.Expectation{AllowMissing: true}
@@ -41,9 +42,9 @@ func newOld(t *testing.T) *old {
 	o.Catalog = catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler), Hooks: func(c *catalog.Catalog) []catalog.Hook {
 		return []catalog.Hook{catalog.Globals{Catalog: c}}
 	}})
-	source := catalog.Source{
-		Meta: catalog.Meta{Name: "shop"},
-		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}},
+	source := state.Source{
+		Meta: state.Meta{Name: "shop"},
+		Spec: state.SourceSpec{Git: state.GitSource{URL: "https://git.example.com/shop"}},
 	}
 	o.put(t, drafted(catalog.DraftSource(&source, whatever)))
 	o.put(t, cluster("edge-1"))
@@ -68,19 +69,19 @@ func drafted(e catalog.Edit, err error) catalog.Edit {
 }
 
 func cluster(name string) catalog.Edit {
-	c := catalog.Cluster{Meta: catalog.Meta{Name: name}}
+	c := state.Cluster{Meta: state.Meta{Name: name}}
 	return drafted(catalog.DraftCluster(&c, whatever))
 }
 
-func service(name string, spec catalog.ServiceSpec) catalog.Edit {
+func service(name string, spec state.ServiceSpec) catalog.Edit {
 	spec.Source, spec.Cluster = "shop", "edge-1"
-	s := catalog.Service{Meta: catalog.Meta{Name: name}, Spec: spec}
+	s := state.Service{Meta: state.Meta{Name: name}, Spec: spec}
 	return drafted(catalog.DraftService(&s, whatever))
 }
 
 func global(spec catalog.GlobalSpec) catalog.Edit {
 	spec.Template.Source, spec.Clusters = "shop", &catalog.Selector{All: true}
-	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: catalog.Meta{Name: "web"}, Spec: spec},
+	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: state.Meta{Name: "web"}, Spec: spec},
 		whatever))
 }
 
@@ -115,7 +116,7 @@ func (o *old) stored(t *testing.T, kind store.Kind, name string, spec any, refs 
 	}
 }
 
-func (o *old) storedService(t *testing.T, name string, spec catalog.ServiceSpec) {
+func (o *old) storedService(t *testing.T, name string, spec state.ServiceSpec) {
 	t.Helper()
 	spec.Source, spec.Cluster = "shop", "edge-1"
 	o.stored(t, store.KindService, name, spec, store.Ref{Kind: store.KindCluster, Name: "edge-1"})
@@ -131,13 +132,13 @@ func wantNoNamespaceMade(t *testing.T, err error) {
 }
 
 // makes has the agent make the namespace of the service.
-var makes = catalog.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)}
+var makes = state.ServiceSpec{Sync: json.RawMessage(`{"createNamespace":{}}`)}
 
 // A source's commits arrive though one of its services can't be written any more.
 func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	t.Parallel()
 	o := newOld(t)
-	pinned := catalog.ServiceSpec{
+	pinned := state.ServiceSpec{
 		Sync:       json.RawMessage(`{"pin":"` + strings.Repeat("b", 40) + `"}`),
 		UnpinAfter: strings.Repeat("a", 40),
 	}
@@ -151,9 +152,9 @@ func TestASourceIsPublishedBesideAServiceThatCantBeReleased(t *testing.T) {
 	}
 	for range 2 {
 		if err := in.PublishHeads(t.Context(), "test", "shop", o.source.UID, intake.Publication{
-			Epoch: claimed.Epoch, Heads: []catalog.Head{{
+			Epoch: claimed.Epoch, Heads: []state.Head{{
 				Ref:      "HEAD",
-				Revision: catalog.Revision{Commit: strings.Repeat("c", 40)},
+				Revision: state.Revision{Commit: strings.Repeat("c", 40)},
 			}},
 		}); err != nil {
 			t.Fatal(err)
@@ -172,7 +173,7 @@ func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t
 	t.Parallel()
 	o := newOld(t)
 	wantNoNamespaceMade(t, o.try(t, service("new", makes)))
-	o.put(t, service("web", catalog.ServiceSpec{}))
+	o.put(t, service("web", state.ServiceSpec{}))
 	wantNoNamespaceMade(t, o.try(t, service("web", makes)))
 	named := makes
 	named.Namespace = "shop"
@@ -180,7 +181,7 @@ func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t
 	wantNoNamespaceMade(t, o.try(t, service("web", makes)))
 
 	o.storedService(t, "old", makes)
-	if _, err := o.Hold(o.ctx(t), o.by, "old", "SYNC_MODE_HOLD", "the sale", (catalog.Lever{}).Until); err != nil {
+	if _, err := o.Hold(o.ctx(t), o.by, "old", "SYNC_MODE_HOLD", "the sale", (state.Lever{}).Until); err != nil {
 		t.Errorf("it can't be held: %v", err)
 	}
 	if _, err := o.Resume(o.ctx(t), o.by, "old"); err != nil {

@@ -9,48 +9,12 @@ import (
 
 	"fairlead.dev/platform/cron"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// TestCause is what made a run of tests.
-type TestCause string
-
-// The causes.
-const (
-	TestsRequested  TestCause = "request"
-	TestsOfRevision TestCause = "revision"
-	TestsScheduled  TestCause = "schedule"
-)
-
-// TestOutcome is how a run of tests went.
-type TestOutcome string
-
-// The outcomes.
-const (
-	TestsRunning  TestOutcome = "running"
-	TestsPassed   TestOutcome = "passed"
-	TestsFailed   TestOutcome = "failed"
-	TestsTimedOut TestOutcome = "timedOut"
-	TestsAborted  TestOutcome = "aborted"
-	TestsError    TestOutcome = "error"
-	TestsSkipped  TestOutcome = "skipped"
-)
-
-// TestSummary is a run of a service's tests in few words.
-type TestSummary struct {
-	ID      string      `json:"id"`
-	Cause   TestCause   `json:"cause,omitempty"`
-	Outcome TestOutcome `json:"outcome,omitempty"`
-	// Digest is the content's that was applied when the run began.
-	Digest    string    `json:"digest,omitempty"`
-	Passed    int32     `json:"passed,omitempty"`
-	Failed    int32     `json:"failed,omitempty"`
-	StartTime time.Time `json:"startTime,omitzero"`
-	EndTime   time.Time `json:"endTime,omitzero"`
-}
-
 // TestRuns returns up to limit of the runs of a service's tests that are kept, the newest first, packed. An id that is not empty chooses one.
-func (c *Catalog) TestRuns(ctx context.Context, name, id string, limit int) (service Service, runs []store.TestRun, err error) {
+func (c *Catalog) TestRuns(ctx context.Context, name, id string, limit int) (service state.Service, runs []store.TestRun, err error) {
 	if service, err = c.GetService(ctx, name); err != nil {
 		return service, nil, err
 	}
@@ -69,26 +33,26 @@ type TestRequest struct {
 }
 
 // RunTests asks the agent of a service for a run of its tests. Of a run that was asked for already it changes nothing.
-func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service, error) {
+func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (state.Service, error) {
 	for attempt := 1; ; attempt++ {
 		s, runs, err := c.TestRuns(ctx, name, id, 1)
 		if err != nil {
-			return Service{}, err
+			return state.Service{}, err
 		}
 		if testRequestOf(&s.Spec).ID != id && len(runs) == 0 {
 			if err := checkTestable(&s); err != nil {
-				return Service{}, err
+				return state.Service{}, err
 			}
 			if err := c.runsTests(ctx, s); err != nil {
-				return Service{}, err
+				return state.Service{}, err
 			}
 			if s.Spec.TestRequest, err = json.Marshal(TestRequest{ID: id, Time: c.now().UTC(), Author: by.Subject}); err != nil {
-				return Service{}, fmt.Errorf("encode request: %w", err)
+				return state.Service{}, fmt.Errorf("encode request: %w", err)
 			}
 		}
 		e, err := DraftService(&s, Expectation{ETag: s.Meta.ETag})
 		if err != nil {
-			return Service{}, err
+			return state.Service{}, err
 		}
 		e.requests = true
 		out, _, err := PutOne(ctx, c, by, e, c.Services)
@@ -100,13 +64,13 @@ func (c *Catalog) RunTests(ctx context.Context, by By, name, id string) (Service
 }
 
 // checkTestable refuses to ask for what could not be run.
-func checkTestable(s *Service) error {
+func checkTestable(s *state.Service) error {
 	name := s.Meta.Name
 	switch r := s.Status.Cluster.Report; {
 	case s.Spec.Catalog:
 		return refusal.New(refusal.Precondition,
 			"service %q has no tests: its folder goes to the catalog, not to a cluster", name)
-	case s.Spec.Wishes().Mode == modeSuspend:
+	case s.Spec.Wishes().Mode == state.ModeSuspend:
 		return refusal.New(refusal.Precondition, "service %q is suspended, so its tests can't run either: `fairlead resume service %s` ends that", name, name)
 	case r == nil || r.AppliedDigest == "":
 		return refusal.New(refusal.Precondition, "service %q has nothing applied in cluster %q that could be tested: `fairlead trace service %s` says why", name, s.Spec.Cluster, name)
@@ -116,8 +80,8 @@ func checkTestable(s *Service) error {
 
 // runsTests refuses to ask an agent for tests that would take the asking as a new revision. Of an agent that has said nothing of itself
 // since the hub knows, nothing is refused.
-func (c *Catalog) runsTests(ctx context.Context, s Service) error {
-	var agent AgentInfo
+func (c *Catalog) runsTests(ctx context.Context, s state.Service) error {
+	var agent state.AgentInfo
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		row, err := v.Get(ctx, store.KindCluster, s.Spec.Cluster)
 		if errors.Is(err, store.ErrNotFound) {
@@ -141,7 +105,7 @@ func (c *Catalog) runsTests(ctx context.Context, s Service) error {
 	return nil
 }
 
-func testRequestOf(s *ServiceSpec) (r TestRequest) {
+func testRequestOf(s *state.ServiceSpec) (r TestRequest) {
 	if s.TestRequest != nil && json.Unmarshal(s.TestRequest, &r) != nil {
 		return TestRequest{}
 	}
@@ -150,14 +114,14 @@ func testRequestOf(s *ServiceSpec) (r TestRequest) {
 
 // keepTestRequest leaves the asking for tests in a service as it is, whatever is written: RunTests alone asks. Another cluster was not asked.
 func (e *Edit) keepTestRequest(current *store.Resource) error {
-	spec, ok := e.spec.(ServiceSpec)
+	spec, ok := e.spec.(state.ServiceSpec)
 	if !ok || e.requests {
 		return nil
 	}
 	spec.TestRequest = nil
 	if current != nil {
-		var is ServiceSpec
-		if err := decode(*current, &is); err != nil {
+		var is state.ServiceSpec
+		if err := state.Decode(*current, &is); err != nil {
 			return err
 		}
 		if is.Cluster == spec.Cluster {
@@ -169,7 +133,7 @@ func (e *Edit) keepTestRequest(current *store.Resource) error {
 }
 
 // checkTests refuses tests that never could run, and brings the path into its stored form.
-func checkTests(s *ServiceSpec) error {
+func checkTests(s *state.ServiceSpec) error {
 	if s.Tests == nil {
 		return nil
 	}

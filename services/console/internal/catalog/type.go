@@ -3,12 +3,13 @@ package catalog
 import (
 	"context"
 
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // Resource is one of a kind that has no status of its own.
 type Resource[S any] struct {
-	Meta Meta
+	Meta state.Meta
 	Spec S
 }
 
@@ -40,8 +41,8 @@ func (t Type[S]) Draft(in Resource[S], want Expectation) (Edit, error) {
 
 // Decode reads what is stored.
 func (t Type[S]) Decode(r store.Resource) (out Resource[S], err error) {
-	out.Meta = MetaOf(r)
-	err = decode(r, &out.Spec)
+	out.Meta = state.MetaOf(r)
+	err = state.Decode(r, &out.Spec)
 	return out, err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -76,11 +77,11 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 // the history of the deleted one.
 func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource) (Written, error) {
 	if was.Kind == store.KindProject || was.Kind == store.KindCluster {
-		f, err := FreezeOf(was)
+		f, err := state.FreezeOf(was)
 		if err != nil {
 			return Written{}, err
 		}
-		if !f.over(c.now()) {
+		if !f.Over(c.now()) {
 			e.before = &was
 		}
 	}
@@ -96,8 +97,8 @@ func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource
 // DraftDeleted gets a service that was deleted ready to be written again, with the levers that stood then: but for those whose time is over
 // and a pin that waited for a commit which is there by now. Requests that its agent got once are not made again.
 func (c *Catalog) DraftDeleted(ctx context.Context, r store.Resource) (Edit, error) {
-	s := Service{Meta: Meta{Name: r.Name, Labels: r.Labels}}
-	if err := decode(r, &s.Spec); err != nil {
+	s := state.Service{Meta: state.Meta{Name: r.Name, Labels: r.Labels}}
+	if err := state.Decode(r, &s.Spec); err != nil {
 		return Edit{}, err
 	}
 	p, err := partsOf(s.Spec)
@@ -105,7 +106,7 @@ func (c *Catalog) DraftDeleted(ctx context.Context, r store.Resource) (Edit, err
 		return Edit{}, err
 	}
 	p.asked = requests{}
-	over := func(l *Lever) bool { return l != nil && !l.Until.IsZero() && !l.Until.After(c.now()) }
+	over := func(l *state.Lever) bool { return l != nil && !l.Until.IsZero() && !l.Until.After(c.now()) }
 	if over(p.levers.Mode) {
 		p.levers.Mode = nil
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -24,23 +25,27 @@ type Result[T any] struct {
 }
 
 // DraftSource gets a source ready to be written.
-func DraftSource(s *Source, want Expectation) (Edit, error) {
+func DraftSource(s *state.Source, want Expectation) (Edit, error) {
 	err := checkSource(s)
 	d := store.Draft{Kind: store.KindSource, Name: s.Meta.Name, Labels: s.Meta.Labels}
 	return Edit{draft: d, spec: s.Spec, want: want}.naming(refsOfSource(s.Spec)), err
 }
 
 // UpdateCluster writes a cluster.
-func (c *Catalog) UpdateCluster(ctx context.Context, by By, in Cluster, want Expectation) (Cluster, Outcome, error) {
+func (c *Catalog) UpdateCluster(
+	ctx context.Context, by By, in state.Cluster, want Expectation,
+) (state.Cluster, Outcome, error) {
 	e, err := DraftCluster(&in, want)
 	if err != nil {
-		return Cluster{}, "", err
+		return state.Cluster{}, "", err
 	}
 	return PutOne(ctx, c, by, e, c.Clusters)
 }
 
 // UpdateClusters writes clusters, all or none.
-func (c *Catalog) UpdateClusters(ctx context.Context, by By, in []Update[Cluster]) ([]Result[Cluster], error) {
+func (c *Catalog) UpdateClusters(
+	ctx context.Context, by By, in []Update[state.Cluster],
+) ([]Result[state.Cluster], error) {
 	edits := make([]Edit, len(in))
 	for i := range in {
 		var err error
@@ -52,23 +57,27 @@ func (c *Catalog) UpdateClusters(ctx context.Context, by By, in []Update[Cluster
 }
 
 // DraftCluster gets a cluster ready to be written.
-func DraftCluster(c *Cluster, want Expectation) (Edit, error) {
+func DraftCluster(c *state.Cluster, want Expectation) (Edit, error) {
 	err := checkCluster(c)
 	d := store.Draft{Kind: store.KindCluster, Name: c.Meta.Name, Labels: c.Meta.Labels}
 	return Edit{draft: d, spec: c.Spec, want: want}.naming(refsOfField(c.Spec.Config, "spec.config")), err
 }
 
 // UpdateService writes a service.
-func (c *Catalog) UpdateService(ctx context.Context, by By, in Service, want Expectation) (Service, Outcome, error) {
+func (c *Catalog) UpdateService(
+	ctx context.Context, by By, in state.Service, want Expectation,
+) (state.Service, Outcome, error) {
 	e, err := DraftService(&in, want)
 	if err != nil {
-		return Service{}, "", err
+		return state.Service{}, "", err
 	}
 	return PutOne(ctx, c, by, e, c.Services)
 }
 
 // UpdateServices writes services, all or none.
-func (c *Catalog) UpdateServices(ctx context.Context, by By, in []Update[Service]) ([]Result[Service], error) {
+func (c *Catalog) UpdateServices(
+	ctx context.Context, by By, in []Update[state.Service],
+) ([]Result[state.Service], error) {
 	edits := make([]Edit, len(in))
 	for i := range in {
 		var err error
@@ -80,14 +89,14 @@ func (c *Catalog) UpdateServices(ctx context.Context, by By, in []Update[Service
 }
 
 // DraftService gets a service ready to be written.
-func DraftService(s *Service, want Expectation) (Edit, error) {
+func DraftService(s *state.Service, want Expectation) (Edit, error) {
 	err := checkService(s)
 	d := store.Draft{Kind: store.KindService, Name: s.Meta.Name, Labels: s.Meta.Labels}
 	return Edit{draft: d, spec: s.Spec, want: want}.naming(refsOfService(&s.Spec, "spec")), err
 }
 
 // refsOfService are the resources that a service names, whose spec is this field.
-func refsOfService(s *ServiceSpec, field string) []Reference {
+func refsOfService(s *state.ServiceSpec, field string) []Reference {
 	refs := refsToSources(s, field)
 	if s.Catalog {
 		refs = append(refs, RefTo(store.KindServiceAccount, s.ServiceAccount, field+".serviceAccount"))
@@ -102,7 +111,7 @@ func refsOfService(s *ServiceSpec, field string) []Reference {
 }
 
 // refsToSources are the sources that a service names.
-func refsToSources(s *ServiceSpec, field string) []Reference {
+func refsToSources(s *state.ServiceSpec, field string) []Reference {
 	if len(s.Sources) == 0 {
 		return []Reference{RefTo(store.KindSource, s.Source, field+".source")}
 	}

@@ -13,6 +13,7 @@ import (
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -34,7 +35,7 @@ func IsName(name string) bool { return dnsLabel.MatchString(name) }
 const wantSecretName = "must be the name of a Secret: the values go there, and its name here"
 
 // checkSourceSpec accepts what a fetcher can be pointed at.
-func checkSourceSpec(s SourceSpec) error {
+func checkSourceSpec(s state.SourceSpec) error {
 	kinds := 0
 	for _, url := range []string{s.Git.URL, s.Helm.URL, s.OCI.URL, s.Bucket.Endpoint} {
 		if url != "" {
@@ -61,13 +62,15 @@ func checkSourceSpec(s SourceSpec) error {
 	return checkGit(s.Git)
 }
 
-func checkHelm(s SourceSpec) error {
+func checkHelm(s state.SourceSpec) error {
 	if giturl.IsRegistry(s.Helm.URL) {
 		u, err := giturl.ParseRegistry(s.Helm.URL)
 		if err != nil {
 			return refusal.New(refusal.Invalid, "spec.helm.url: %s", err)
 		}
-		if err := checkVerify(s.Helm.Verify, "spec.helm.verify", VerifyCosign, VerifyNotation, VerifyProvenance); err != nil {
+		err = checkVerify(s.Helm.Verify, "spec.helm.verify",
+			state.VerifyCosign, state.VerifyNotation, state.VerifyProvenance)
+		if err != nil {
 			return err
 		}
 		return checkRegistry(s, "spec.helm", u, s.Helm.Registry)
@@ -76,16 +79,16 @@ func checkHelm(s SourceSpec) error {
 	if err != nil {
 		return refusal.New(refusal.Invalid, "spec.helm.url: %s", err)
 	}
-	if !s.Helm.isZero() {
+	if !s.Helm.Unset() {
 		return refusal.New(refusal.Invalid, "spec.helm: insecure, insecureSkipTLSVerify, tokenHosts, mirrors and auth are for registries. Remove them, or write the url as oci://host/path")
 	}
-	if err := checkVerify(s.Helm.Verify, "spec.helm.verify", VerifyProvenance); err != nil {
+	if err := checkVerify(s.Helm.Verify, "spec.helm.verify", state.VerifyProvenance); err != nil {
 		return err
 	}
 	return checkUpstream(s.Upstream(), "spec.helm", u)
 }
 
-func checkOCI(s SourceSpec) error {
+func checkOCI(s state.SourceSpec) error {
 	u, err := giturl.ParseRegistry(s.OCI.URL)
 	switch {
 	case err != nil:
@@ -95,7 +98,7 @@ func checkOCI(s SourceSpec) error {
 	case s.OCI.LayerType != "" && !mediaType.MatchString(s.OCI.LayerType):
 		return refusal.New(refusal.Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
 	}
-	if err := checkVerify(s.OCI.Verify, "spec.oci.verify", VerifyCosign, VerifyNotation); err != nil {
+	if err := checkVerify(s.OCI.Verify, "spec.oci.verify", state.VerifyCosign, state.VerifyNotation); err != nil {
 		return err
 	}
 	return checkRegistry(s, "spec.oci", u, s.OCI.Registry)
@@ -104,7 +107,7 @@ func checkOCI(s SourceSpec) error {
 // region is the name of one, as it stands in a signature.
 var region = regexp.MustCompile(`^[A-Za-z0-9_-]*$`)
 
-func checkBucket(s SourceSpec) error {
+func checkBucket(s state.SourceSpec) error {
 	b := s.Bucket
 	if err := giturl.ParseEndpoint(b.Endpoint); err != nil {
 		return refusal.New(refusal.Invalid, "spec.bucket.endpoint: %s", err)
@@ -120,7 +123,7 @@ func checkBucket(s SourceSpec) error {
 		return refusal.New(refusal.Invalid, "spec.bucket.bucketName: is not a name of a bucket: letters, digits, '.', '_' and '-'. A folder of it goes into prefix")
 	case !region.MatchString(b.Region):
 		return refusal.New(refusal.Invalid, "spec.bucket.region: is not a name of a region; write it like eu-central-1")
-	case b.Auth == AuthAzure:
+	case b.Auth == state.AuthAzure:
 		return refusal.New(refusal.Invalid, "spec.bucket.auth: is aws or gcp. Hosts of Azure do not speak as S3 does")
 	case b.Insecure && b.Proxy != "":
 		return refusal.New(refusal.Invalid, "spec.bucket: proxy and insecure do not go together. Remove one of them")
@@ -129,7 +132,7 @@ func checkBucket(s SourceSpec) error {
 }
 
 // checkRegistry checks what is of registries only.
-func checkRegistry(s SourceSpec, field string, u *url.URL, r Registry) error {
+func checkRegistry(s state.SourceSpec, field string, u *url.URL, r state.Registry) error {
 	for _, host := range r.TokenHosts {
 		if is, err := giturl.ParseRegistry("oci://" + host); err != nil || is.Host != host {
 			return refusal.New(refusal.Invalid,
@@ -149,7 +152,7 @@ func checkRegistry(s SourceSpec, field string, u *url.URL, r Registry) error {
 
 // checkUpstream checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could hold a
 // password or a private key.
-func checkUpstream(s Upstream, field string, u *url.URL) error {
+func checkUpstream(s state.Upstream, field string, u *url.URL) error {
 	if s.Secret != "" && !dnsLabel.MatchString(s.Secret) {
 		return refusal.New(refusal.Invalid, "%s.secret: %s", field, wantSecretName)
 	}
@@ -173,7 +176,7 @@ func checkUpstream(s Upstream, field string, u *url.URL) error {
 }
 
 // checkGit accepts what is Git's own.
-func checkGit(g GitSource) error {
+func checkGit(g state.GitSource) error {
 	for _, repository := range g.SubmoduleRepositories {
 		if !isRepository(repository) {
 			return refusal.New(refusal.Invalid, "spec.git.submoduleRepositories: write paths on the host of spec.git.url, such as team/libs, or team/* for all below team")
@@ -205,7 +208,7 @@ func isRepository(text string) bool {
 }
 
 // refsOfSource are the secrets and other sources that a source names.
-func refsOfSource(s SourceSpec) (refs []Reference) {
+func refsOfSource(s state.SourceSpec) (refs []Reference) {
 	field, is := "spec.git", s.Upstream()
 	switch {
 	case s.Helm.URL != "":
@@ -306,7 +309,7 @@ func cleanFolder(field, path string) (string, error) {
 	return clean, nil
 }
 
-func checkSource(s *Source) error {
+func checkSource(s *state.Source) error {
 	if !dnsLabel.MatchString(s.Meta.Name) {
 		return badName(s.Meta.Name)
 	}
@@ -317,7 +320,7 @@ func checkSource(s *Source) error {
 	return checkSourceSpec(s.Spec)
 }
 
-func checkCluster(c *Cluster) error {
+func checkCluster(c *state.Cluster) error {
 	if !dnsLabel.MatchString(c.Meta.Name) {
 		return badName(c.Meta.Name)
 	}
@@ -328,7 +331,7 @@ func checkCluster(c *Cluster) error {
 }
 
 // checkService also brings the path into its stored form.
-func checkService(s *Service) (err error) {
+func checkService(s *state.Service) (err error) {
 	switch {
 	case !dnsLabel.MatchString(s.Meta.Name):
 		return badName(s.Meta.Name)
@@ -380,18 +383,18 @@ func checkService(s *Service) (err error) {
 }
 
 // lacksNamespace says whether the agent is asked to make a namespace that the service does not name.
-func lacksNamespace(s *ServiceSpec) bool { return s.Namespace == "" && s.Wishes().Made != nil }
+func lacksNamespace(s *state.ServiceSpec) bool { return s.Namespace == "" && s.Wishes().Made != nil }
 
 // checkNamespace refuses a service that asks the agent to make a namespace and does not name it. Earlier consoles stored such services: their
 // levers work, and a write that leaves the fault as it is passes.
 func (e *Edit) checkNamespace(current *store.Resource) error {
-	spec, ok := e.spec.(ServiceSpec)
+	spec, ok := e.spec.(state.ServiceSpec)
 	if !ok || e.pulls || e.planned || !lacksNamespace(&spec) {
 		return nil
 	}
 	if current != nil {
-		var before ServiceSpec
-		if err := decode(*current, &before); err != nil {
+		var before state.ServiceSpec
+		if err := state.Decode(*current, &before); err != nil {
 			return err
 		}
 		if lacksNamespace(&before) {
@@ -402,7 +405,7 @@ func (e *Edit) checkNamespace(current *store.Resource) error {
 }
 
 // checkCatalogService refuses what has no meaning without a cluster.
-func checkCatalogService(s *ServiceSpec) error {
+func checkCatalogService(s *state.ServiceSpec) error {
 	sync := s.Wishes()
 	for _, of := range []struct {
 		field string
@@ -418,7 +421,7 @@ func checkCatalogService(s *ServiceSpec) error {
 		{"sync.ignore", len(sync.Ignore) > 0},
 		{"sync.health", len(sync.Health) > 0},
 		{"sync.windows", len(sync.Windows) > 0},
-		{"sync.mode: manual", sync.Mode == modeManual},
+		{"sync.mode: manual", sync.Mode == state.ModeManual},
 		{"tests", s.Tests != nil},
 	} {
 		if of.set {

@@ -14,6 +14,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -314,7 +315,7 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	if e.draft.Spec, err = json.Marshal(e.spec); err != nil {
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}
-	if _, ok := e.spec.(ServiceSpec); ok && current != nil && sameJSON(e.draft.Spec, current.Spec) {
+	if _, ok := e.spec.(state.ServiceSpec); ok && current != nil && sameJSON(e.draft.Spec, current.Spec) {
 		e.draft.Spec = current.Spec // a spec that differs only in form is no change
 	}
 	if e.finish != nil {
@@ -502,7 +503,7 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 	}
 	exists := map[store.Ref]bool{} // or comes with this write
 	for kind, names := range named {
-		found, err := w.Tx.Named(ctx, kind, TrueKeys(names))
+		found, err := w.Tx.Named(ctx, kind, state.TrueKeys(names))
 		if err != nil {
 			return nil, err
 		}
@@ -611,8 +612,8 @@ func (w *writing) referrersFirst(of []int, found map[string]store.Resource) ([]i
 		if !ok || r.Kind != store.KindSource {
 			continue
 		}
-		var spec SourceSpec
-		if err := decode(r, &spec); err != nil {
+		var spec state.SourceSpec
+		if err := state.Decode(r, &spec); err != nil {
 			return nil, err
 		}
 		names[i] = len(spec.Git.ChartSources)
@@ -629,8 +630,8 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 		if before == nil || w.failed[w.edits[i].ref()] {
 			continue
 		}
-		var spec ServiceSpec
-		if err := decode(*before, &spec); err != nil {
+		var spec state.ServiceSpec
+		if err := state.Decode(*before, &spec); err != nil {
 			return err
 		}
 		waiting, err := w.Tx.Waiting(ctx, spec.Cluster, before.Name)
@@ -639,8 +640,8 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 		}
 		var users []store.Ref
 		for _, r := range waiting {
-			var other ServiceSpec
-			if err := decode(r, &other); err != nil {
+			var other state.ServiceSpec
+			if err := state.Decode(r, &other); err != nil {
 				return err
 			}
 			if slices.Contains(other.Wishes().DependsOn, before.Name) && len(users) <= shownReferrers {

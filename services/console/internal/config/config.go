@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -144,7 +145,7 @@ func toCatalog(service store.Resource) bool {
 }
 
 func clusterOf(service store.Resource) (string, error) {
-	var spec catalog.ServiceSpec
+	var spec state.ServiceSpec
 	if err := json.Unmarshal(service.Spec, &spec); err != nil {
 		return "", fmt.Errorf("decode service %q: %w", service.Name, err)
 	}
@@ -378,7 +379,7 @@ func (r *Resolver) Preview(ctx context.Context, name string) (p Preview, err err
 var errDry = errors.New("dry run")
 
 // PreviewDraft says what a service would get if it were written, which the caller has to be allowed to.
-func (r *Resolver) PreviewDraft(ctx context.Context, by catalog.By, in catalog.Service) (p Preview, err error) {
+func (r *Resolver) PreviewDraft(ctx context.Context, by catalog.By, in state.Service) (p Preview, err error) {
 	edit, err := catalog.DraftService(&in, catalog.Expectation{AllowMissing: true})
 	if err != nil {
 		return p, err

@@ -13,13 +13,14 @@ import (
 
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // effective returns what services get, in their order, and the places of backends that nobody has read yet.
 func (r *Resolver) effective(ctx context.Context, v store.View, services []store.Resource) ([][]Effective, []store.Place, error) {
 	l := &loaded{resolver: r, rows: map[store.Ref]store.Resource{}, layers: map[store.Ref][]Layer{}, places: map[place]content{}}
-	specs := make([]catalog.ServiceSpec, len(services))
+	specs := make([]state.ServiceSpec, len(services))
 	var refs []store.Ref
 	for i, s := range services {
 		if err := json.Unmarshal(s.Spec, &specs[i]); err != nil {
@@ -53,7 +54,7 @@ func (r *Resolver) effective(ctx context.Context, v store.View, services []store
 }
 
 // origins are what layers of a service come from besides itself, in their order.
-func origins(spec catalog.ServiceSpec) (refs []store.Ref) {
+func origins(spec state.ServiceSpec) (refs []store.Ref) {
 	if spec.Project != "" {
 		refs = append(refs, store.Ref{Kind: store.KindProject, Name: spec.Project})
 	}
@@ -64,7 +65,7 @@ func origins(spec catalog.ServiceSpec) (refs []store.Ref) {
 }
 
 // facts are what ${...} knows besides entries.
-func facts(name string, spec catalog.ServiceSpec, labels map[string]string) map[string]string {
+func facts(name string, spec state.ServiceSpec, labels map[string]string) map[string]string {
 	namespace := spec.Namespace
 	if namespace == "" {
 		namespace = "default"
@@ -308,7 +309,7 @@ func (l *loaded) imported(origin string, at catalog.Import) Layer {
 	return out
 }
 
-func (l *loaded) entry(s catalog.Setting, secret string) Entry {
+func (l *loaded) entry(s state.Setting, secret string) Entry {
 	switch {
 	case s.Text != nil:
 		return Entry{Type: Text, Value: *s.Text}

@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -28,7 +29,7 @@ func TestConnectionsGoWithTheirBackends(t *testing.T) {
 		Open: func(catalog.BackendSpec, map[string]string) (backend.Backend, error) { return empty{}, nil },
 	}
 	in := catalog.Resource[catalog.BackendSpec]{
-		Meta: catalog.Meta{Name: "files"}, Spec: catalog.BackendSpec{Files: &catalog.FilesBackend{}},
+		Meta: state.Meta{Name: "files"}, Spec: catalog.BackendSpec{Files: &catalog.FilesBackend{}},
 	}
 	if _, _, err := catalog.Put(t.Context(), resolver.catalog, catalog.Self("test"), catalog.Backends(), in,
 		catalog.Expectation{AllowMissing: true}); err != nil {

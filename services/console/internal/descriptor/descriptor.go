@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -32,7 +33,7 @@ type Of[T any, M Message] struct {
 	// Read makes a resource of what is stored, without a status.
 	Read func(store.Resource) (T, error)
 	// Load reads resources with the statuses that lists can be filtered by. nil: Read does.
-	Load func(catalog.Loader, context.Context, store.View, []store.Resource) ([]T, error)
+	Load func(state.Loader, context.Context, store.View, []store.Resource) ([]T, error)
 	// Show encodes resources with the rest of their statuses. nil: Encode does.
 	Show func(context.Context, *catalog.Catalog, []T) ([]M, error)
 	// Personal says that Show depends on the caller. Streams encode a resource once for all callers: they leave such a status out.
@@ -58,7 +59,7 @@ type Any interface {
 	// Plain is what is written, with nothing in the place of secret values.
 	Plain(r store.Resource) (Message, error)
 	// Loaded reads resources, each as the kind has it, for Shown.
-	Loaded(ctx context.Context, by catalog.Loader, v store.View, rows []store.Resource) ([]any, error)
+	Loaded(ctx context.Context, by state.Loader, v store.View, rows []store.Resource) ([]any, error)
 	// Shown encodes what Loaded returned.
 	Shown(ctx context.Context, c *catalog.Catalog, loaded []any) ([]Message, error)
 	// Shared encodes what Loaded returned, for whoever may see the resources.
@@ -93,7 +94,9 @@ func Always[T, M any](decode func(M) T) func(M) (T, error) {
 func DraftBy[T any](
 	draft func(*T, catalog.Expectation) (catalog.Edit, error),
 ) func(*catalog.Catalog, T, catalog.Expectation) (catalog.Edit, error) {
-	return func(_ *catalog.Catalog, in T, want catalog.Expectation) (catalog.Edit, error) { return draft(&in, want) }
+	return func(_ *catalog.Catalog, in T, want catalog.Expectation) (catalog.Edit, error) {
+		return draft(&in, want)
+	}
 }
 
 // MaskBy masks secret settings, of which the catalog says which changed.
@@ -168,7 +171,7 @@ func (d Of[T, M]) Written(c *catalog.Catalog, before, r *store.Resource) (Messag
 }
 
 // Loaded implements Any.
-func (d Of[T, M]) Loaded(ctx context.Context, by catalog.Loader, v store.View, rows []store.Resource) ([]any, error) {
+func (d Of[T, M]) Loaded(ctx context.Context, by state.Loader, v store.View, rows []store.Resource) ([]any, error) {
 	list, err := d.load(ctx, by, v, rows)
 	if err != nil {
 		return nil, err
@@ -180,7 +183,7 @@ func (d Of[T, M]) Loaded(ctx context.Context, by catalog.Loader, v store.View, r
 	return out, nil
 }
 
-func (d Of[T, M]) load(ctx context.Context, by catalog.Loader, v store.View, rows []store.Resource) ([]T, error) {
+func (d Of[T, M]) load(ctx context.Context, by state.Loader, v store.View, rows []store.Resource) ([]T, error) {
 	if d.Load != nil {
 		return d.Load(by, ctx, v, rows)
 	}
@@ -251,7 +254,7 @@ func (t Table) Stored(k store.Kind) Any {
 }
 
 // Load reads resources of a kind with their statuses, each as its kind has it; nil: the kind is not known.
-func (t Table) Load(ctx context.Context, by catalog.Loader, v store.View, k store.Kind, rows []store.Resource) ([]any, error) {
+func (t Table) Load(ctx context.Context, by state.Loader, v store.View, k store.Kind, rows []store.Resource) ([]any, error) {
 	d := t.Stored(k)
 	if d == nil {
 		return nil, nil

@@ -6,16 +6,16 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 )
 
 // Meta is what a caller says in metadata.
-func Meta(m *consolev1.Metadata) catalog.Meta {
-	return catalog.Meta{Name: m.GetName(), Labels: m.GetLabels(), ETag: m.GetEtag()}
+func Meta(m *consolev1.Metadata) state.Meta {
+	return state.Meta{Name: m.GetName(), Labels: m.GetLabels(), ETag: m.GetEtag()}
 }
 
 // Metadata is that of a resource.
-func Metadata(m catalog.Meta) *consolev1.Metadata {
+func Metadata(m state.Meta) *consolev1.Metadata {
 	return &consolev1.Metadata{
 		Name: m.Name, Labels: m.Labels, Uid: m.UID, Revision: m.Revision, Etag: m.ETag,
 		CreateTime: Stamp(m.CreateTime), UpdateTime: Stamp(m.UpdateTime),

@@ -3,35 +3,36 @@ package descriptor
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 )
 
 // Settings are what a caller says of configuration.
-func Settings(in map[string]*consolev1.ConfigSetting) catalog.Settings {
+func Settings(in map[string]*consolev1.ConfigSetting) state.Settings {
 	if len(in) == 0 {
 		return nil
 	}
-	out := make(catalog.Settings, len(in))
+	out := make(state.Settings, len(in))
 	for name, set := range in {
 		switch v := set.GetValue().(type) {
 		case *consolev1.ConfigSetting_Text:
-			out[name] = catalog.Setting{Text: &v.Text}
+			out[name] = state.Setting{Text: &v.Text}
 		case *consolev1.ConfigSetting_Number:
-			out[name] = catalog.Setting{Number: &v.Number}
+			out[name] = state.Setting{Number: &v.Number}
 		case *consolev1.ConfigSetting_Flag:
-			out[name] = catalog.Setting{Flag: &v.Flag}
+			out[name] = state.Setting{Flag: &v.Flag}
 		case *consolev1.ConfigSetting_Json:
-			out[name] = catalog.Setting{JSON: &v.Json}
+			out[name] = state.Setting{JSON: &v.Json}
 		case *consolev1.ConfigSetting_Secret:
-			out[name] = catalog.SecretSetting(v.Secret)
+			out[name] = state.SecretSetting(v.Secret)
 		case *consolev1.ConfigSetting_Ref:
-			out[name] = catalog.Setting{Ref: &catalog.SettingRef{Backend: v.Ref.GetBackend(), Path: v.Ref.GetPath(), Key: v.Ref.GetKey(), Plain: v.Ref.GetPlain()}}
+			out[name] = state.Setting{Ref: &state.SettingRef{Backend: v.Ref.GetBackend(), Path: v.Ref.GetPath(), Key: v.Ref.GetKey(), Plain: v.Ref.GetPlain()}}
 		}
 	}
 	return out
 }
 
 // ConfigSettings are those of a resource. It leaves the values of secrets empty.
-func ConfigSettings(in catalog.Settings) map[string]*consolev1.ConfigSetting {
+func ConfigSettings(in state.Settings) map[string]*consolev1.ConfigSetting {
 	if len(in) == 0 {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -43,23 +44,23 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	source := catalog.Source{
-		Meta: catalog.Meta{Name: "shop"},
-		Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}},
+	source := state.Source{
+		Meta: state.Meta{Name: "shop"},
+		Spec: state.SourceSpec{Git: state.GitSource{URL: "https://git.example.com/shop"}},
 	}
 	ok(putSource(t.Context(), c, by, source))
-	_, _, err = c.UpdateCluster(t.Context(), by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
+	_, _, err = c.UpdateCluster(t.Context(), by, state.Cluster{Meta: state.Meta{Name: "edge-1"}}, create)
 	ok(err)
 	web, _, err := c.UpdateService(t.Context(), by,
-		catalog.Service{
-			Meta: catalog.Meta{Name: "web"}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"},
+		state.Service{
+			Meta: state.Meta{Name: "web"}, Spec: state.ServiceSpec{Source: "shop", Cluster: "edge-1"},
 		}, create)
 	ok(err)
-	hub := func(problem *catalog.Problem) {
+	hub := func(problem *state.Problem) {
 		t.Helper()
-		ok(in.RecordHub(t.Context(), []intake.ServiceHub{{Service: "web", UID: web.Meta.UID, Hub: catalog.HubTruth{
+		ok(in.RecordHub(t.Context(), []intake.ServiceHub{{Service: "web", UID: web.Meta.UID, Hub: state.HubTruth{
 			Source: "shop", Ref: "HEAD", Digest: "d1",
-			Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}, Problem: problem,
+			Revision: state.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"}, Problem: problem,
 		}}}, nil))
 	}
 	told := func() (types []string) {
@@ -77,22 +78,22 @@ func TestAnAlertOfTheHubEndsWhileTheClusterIsAway(t *testing.T) {
 	}
 	ok(in.RecordSeen(t.Context(), []intake.ClusterSeen{{Cluster: "edge-1", Time: now}}))
 	hub(nil)
-	_, err = in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: "edge-1", Reports: []catalog.Report{
+	_, err = in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: "edge-1", Reports: []state.Report{
 		{
-			Service: "web", Sequence: 1, Digest: "d1", AppliedDigest: "d1", Phase: catalog.PhaseHealthy,
+			Service: "web", Sequence: 1, Digest: "d1", AppliedDigest: "d1", Phase: state.PhaseHealthy,
 			ObjectsTotal: 3, ObjectsHealthy: 3,
 		},
 	}}})
 	ok(err)
 	want := []string{ServiceHealthy, ServiceRecovered, ServiceHealthy}
-	hub(&catalog.Problem{Message: "no room"})
+	hub(&state.Problem{Message: "no room"})
 	hub(nil)
 	if got := told(); !slices.Equal(got, want) {
 		t.Errorf("of a cluster that is connected: got %q, want %q", got, want)
 	}
 	now = now.Add(72 * time.Hour)
 	want = append(want, ServiceRecovered, ServiceHealthy)
-	hub(&catalog.Problem{Message: "no room"})
+	hub(&state.Problem{Message: "no room"})
 	hub(nil)
 	if got := told(); !slices.Equal(got, want) {
 		t.Errorf("of a cluster that is away: got %q, want %q", got, want)

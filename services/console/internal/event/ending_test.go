@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -43,12 +44,12 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 			Subject:  "user:ada",
 		}
 		create := catalog.Expectation{AllowMissing: true}
-		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
+		source := state.Source{Meta: state.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
 		if err := putSource(ctx, c, by, source); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}},
+		if _, _, err := c.UpdateCluster(ctx, by, state.Cluster{Meta: state.Meta{Name: "edge-1"}},
 			create); err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +57,8 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 			"web": 2 * time.Hour, "short": 15 * time.Minute, "long": 24 * time.Hour,
 		} {
 			if _, _, err := c.UpdateService(ctx, by,
-				catalog.Service{
-					Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"},
+				state.Service{
+					Meta: state.Meta{Name: name}, Spec: state.ServiceSpec{Source: "shop", Cluster: "edge-1"},
 				}, create); err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +88,7 @@ func TestTheEndOfALeverIsAnnouncedBefore(t *testing.T) {
 	})
 }
 
-func putSource(ctx context.Context, c *catalog.Catalog, by catalog.By, source catalog.Source) error {
+func putSource(ctx context.Context, c *catalog.Catalog, by catalog.By, source state.Source) error {
 	e, err := catalog.DraftSource(&source, catalog.Expectation{AllowMissing: true})
 	if err != nil {
 		return err
@@ -139,14 +140,14 @@ func TestAFreezeEndsByTheClockAndIsAnnouncedBefore(t *testing.T) {
 			Subject:  "user:ada",
 		}
 		for _, name := range []string{"edge-1", "edge-2"} {
-			if _, _, err := c.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: name}},
+			if _, _, err := c.UpdateCluster(ctx, by, state.Cluster{Meta: state.Meta{Name: name}},
 				catalog.Expectation{AllowMissing: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		freeze := func(name string, until time.Duration) {
 			t.Helper()
-			if _, _, err := c.Freeze(ctx, by, store.KindCluster, name, &catalog.Freeze{
+			if _, _, err := c.Freeze(ctx, by, store.KindCluster, name, &state.Freeze{
 				Reason: "moves", Until: begin.Add(until),
 			}); err != nil {
 				t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/intake"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -34,8 +35,8 @@ type Recorder struct {
 	waiting []store.Event // that the database did not take yet; guarded by mu
 }
 
-// SourceSaid implements catalog.Observer.
-func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceStatus) []store.Event {
+// SourceSaid implements intake.Observer.
+func (r *Recorder) SourceSaid(source state.Meta, before, after state.SourceStatus) []store.Event {
 	now := r.Now()
 	var out []store.Event
 	tell := func(e *consolev1.Event) {
@@ -46,7 +47,7 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 	for _, h := range before.Heads {
 		known[h.Ref] = h.Revision.Commit
 	}
-	var moved []catalog.Head
+	var moved []state.Head
 	for _, h := range after.Heads {
 		if known[h.Ref] != h.Revision.Commit {
 			moved = append(moved, h)
@@ -90,7 +91,7 @@ func (r *Recorder) SourceSaid(source catalog.Meta, before, after catalog.SourceS
 }
 
 // refusedSince is what is wrong with single refs, and was not before.
-func refusedSince(was, is *catalog.Problem) (messages []string) {
+func refusedSince(was, is *state.Problem) (messages []string) {
 	known := map[string]bool{}
 	if was != nil {
 		known[was.Message] = true
@@ -112,8 +113,8 @@ func refusedSince(was, is *catalog.Problem) (messages []string) {
 	return messages
 }
 
-// HubSaid implements catalog.Observer.
-func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []store.Event {
+// HubSaid implements intake.Observer.
+func (r *Recorder) HubSaid(s state.Service, before, after state.HubTruth) []store.Event {
 	now := r.Now()
 	var out []store.Event
 	delivered := after.Digest != "" && !after.Repeats(before)
@@ -133,7 +134,7 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 			Message: "It can be delivered again: its content is the one from before.", Duration: span(p.Since, now),
 		}, now, "hub", stamp(p.Since)))
 		// The cluster has nothing to report: what it has did not change. Its health is told once more, because that ends the alert of the failure.
-		if is := s.Reported(); is != nil && is.Phase == catalog.PhaseHealthy {
+		if is := s.Reported(); is != nil && is.Phase == state.PhaseHealthy {
 			out = append(out, about(s, &consolev1.Event{
 				Type: ServiceHealthy, Severity: info, Digest: is.Digest, Commit: is.Commit, Count: is.ObjectsTotal,
 				Message: cmp.Or(is.Message, allHealthy(is.ObjectsTotal)),
@@ -143,10 +144,10 @@ func (r *Recorder) HubSaid(s catalog.Service, before, after catalog.HubTruth) []
 	return out
 }
 
-// ClusterSaid implements catalog.Observer.
-func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after catalog.Report) []store.Event {
+// ClusterSaid implements intake.Observer and catalog.Observer.
+func (r *Recorder) ClusterSaid(s state.Service, before *state.Report, after state.Report) []store.Event {
 	now := r.Now()
-	var was catalog.Report
+	var was state.Report
 	if before != nil {
 		was = *before
 	}
@@ -154,7 +155,7 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 	sequence := strconv.FormatUint(after.Sequence, 10)
 	tell := func(e *consolev1.Event) {
 		e.Digest, e.Commit, e.TraceId = cmp.Or(e.GetDigest(), after.Digest), cmp.Or(e.GetCommit(), after.Commit), trace(after.Traceparent)
-		if e.GetType() == ServiceHealthy && (was.Phase == catalog.PhaseDegraded || was.Phase == catalog.PhaseFailed || after.Message != "") {
+		if e.GetType() == ServiceHealthy && (was.Phase == state.PhaseDegraded || was.Phase == state.PhaseFailed || after.Message != "") {
 			out = append(out, about(s, e, now, s.Spec.Cluster, sequence)) // the event closes an alert of this service, or says more than that
 			return
 		}
@@ -184,23 +185,23 @@ func (r *Recorder) ClusterSaid(s catalog.Service, before *catalog.Report, after 
 }
 
 // phase is what a report says by its phase, if it is another one.
-func phase(was, is catalog.Report) *consolev1.Event {
-	if was.Phase == is.Phase && (was.Digest == is.Digest || is.Phase != catalog.PhaseFailed) && (is.Phase != catalog.PhaseFailed || was.Message == is.Message) {
+func phase(was, is state.Report) *consolev1.Event {
+	if was.Phase == is.Phase && (was.Digest == is.Digest || is.Phase != state.PhaseFailed) && (is.Phase != state.PhaseFailed || was.Message == is.Message) {
 		return nil
 	}
 	switch is.Phase {
-	case catalog.PhaseHealthy:
+	case state.PhaseHealthy:
 		return &consolev1.Event{Type: ServiceHealthy, Severity: info, Count: is.ObjectsTotal, Message: cmp.Or(is.Message, allHealthy(is.ObjectsTotal))}
-	case catalog.PhaseDegraded:
+	case state.PhaseDegraded:
 		return &consolev1.Event{
 			Type: ServiceDegraded, Severity: failing, Count: is.ObjectsTotal - is.ObjectsHealthy,
 			Message: cmp.Or(is.Message, fmt.Sprintf("%s %s healthy.", plural.Part(is.ObjectsHealthy, is.ObjectsTotal, "object"), plural.Are(is.ObjectsTotal))),
 		}
-	case catalog.PhaseFailed:
+	case state.PhaseFailed:
 		return &consolev1.Event{Type: ServiceFailed, Severity: failing, Message: cmp.Or(is.Message, "It could not be applied.")}
-	case catalog.PhaseHeld:
+	case state.PhaseHeld:
 		return &consolev1.Event{Type: ServiceHeld, Severity: info, Message: cmp.Or(is.Message, "What is new is not applied, on purpose.")}
-	case catalog.PhaseRemoved:
+	case state.PhaseRemoved:
 		return &consolev1.Event{Type: ServicePruned, Severity: info, Message: cmp.Or(is.Message, "Its objects are removed from the cluster.")}
 	}
 	return nil
@@ -219,18 +220,18 @@ func allHealthy(objects int32) string {
 // maxFailing is how many tests that failed an event names.
 const maxFailing = 5
 
-// TestsEnded implements catalog.Observer. A run that a newer revision ended, or that had nothing to run, tells nothing.
-func (r *Recorder) TestsEnded(s catalog.Service, run intake.TestRun) []store.Event {
+// TestsEnded implements intake.Observer. A run that a newer revision ended, or that had nothing to run, tells nothing.
+func (r *Recorder) TestsEnded(s state.Service, run intake.TestRun) []store.Event {
 	e := &consolev1.Event{
 		Severity: info, Digest: run.Digest, Commit: run.Commit, Count: run.Passed, Duration: span(run.StartTime, run.EndTime),
 		Type: ServiceTestsPassed, Message: fmt.Sprintf("All %d tests passed.", run.Passed),
 	}
 	switch run.Outcome {
-	case catalog.TestsPassed:
+	case state.TestsPassed:
 		if run.Passed == 1 {
 			e.Message = "Its test passed."
 		}
-	case catalog.TestsFailed, catalog.TestsTimedOut, catalog.TestsError:
+	case state.TestsFailed, state.TestsTimedOut, state.TestsError:
 		e.Type, e.Severity, e.Count, e.Message = ServiceTestsFailed, failing, run.Failed, failed(run)
 	default:
 		return nil
@@ -245,16 +246,16 @@ func failed(run intake.TestRun) string {
 		message = fmt.Sprintf("%s failed: %s and others.", plural.Part(run.Failed, run.Passed+run.Failed, "test"), strings.Join(run.Failing[:maxFailing], ", "))
 	case n > 0:
 		message = fmt.Sprintf("%s failed: %s.", plural.Part(run.Failed, run.Passed+run.Failed, "test"), strings.Join(run.Failing, ", "))
-	case run.Outcome == catalog.TestsTimedOut:
+	case run.Outcome == state.TestsTimedOut:
 		message = "The tests took too long."
-	case run.Outcome == catalog.TestsFailed:
+	case run.Outcome == state.TestsFailed:
 		message = "The tests failed."
 	}
 	return strings.TrimSpace(message + " " + run.Message)
 }
 
 // RolledBack implements catalog.Observer.
-func (r *Recorder) RolledBack(by catalog.By, s catalog.Service, to catalog.Deployment) []store.Event {
+func (r *Recorder) RolledBack(by catalog.By, s state.Service, to catalog.Deployment) []store.Event {
 	message := fmt.Sprintf("It is rolled back to %s, its deployment %d", short(to.Commit.Commit), to.Number)
 	var why struct{ Reason string }
 	if s.Spec.Sync != nil && json.Unmarshal(s.Spec.Sync, &why) == nil && why.Reason != "" {
@@ -267,7 +268,7 @@ func (r *Recorder) RolledBack(by catalog.By, s catalog.Service, to catalog.Deplo
 }
 
 // LeverEnding implements catalog.Observer.
-func (r *Recorder) LeverEnding(s catalog.Service, l catalog.Lever) []store.Event {
+func (r *Recorder) LeverEnding(s state.Service, l state.Lever) []store.Event {
 	return []store.Event{about(s, &consolev1.Event{
 		Type: LeverEnding, Severity: warning, Actor: l.By,
 		Message: fmt.Sprintf("%s ends at %s.", capital(l.Words()), l.Until.UTC().Format(time.RFC3339)),
@@ -297,14 +298,14 @@ func (r *Recorder) global(by catalog.By, global catalog.GlobalService, services 
 }
 
 // destination is where a service's folder goes.
-func destination(s catalog.ServiceSpec) string {
+func destination(s state.ServiceSpec) string {
 	if s.Catalog {
 		return "catalog"
 	}
 	return "cluster"
 }
 
-func repaired(n uint64, last *catalog.ObjectReport) string {
+func repaired(n uint64, last *state.ObjectReport) string {
 	message := fmt.Sprintf("%d times something that others had changed was put right.", n)
 	if n == 1 {
 		message = "Something that others had changed was put right."
@@ -327,13 +328,13 @@ func repaired(n uint64, last *catalog.ObjectReport) string {
 }
 
 // about is an event about a service.
-func about(s catalog.Service, e *consolev1.Event, at time.Time, parts ...string) store.Event {
+func about(s state.Service, e *consolev1.Event, at time.Time, parts ...string) store.Event {
 	e.Service, e.Cluster, e.Project = s.Meta.Name, s.Spec.Cluster, s.Spec.Project
 	return stored(e, at, append([]string{s.Meta.UID}, parts...)...)
 }
 
 // draftAbout is an event about a service for Gather.
-func draftAbout(s catalog.Service, e *consolev1.Event, at time.Time, parts ...string) store.Event {
+func draftAbout(s state.Service, e *consolev1.Event, at time.Time, parts ...string) store.Event {
 	e.Service, e.Cluster, e.Project = s.Meta.Name, s.Spec.Cluster, s.Spec.Project
 	return drafted(e, at, append([]string{s.Meta.UID}, parts...)...)
 }
@@ -428,11 +429,11 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 
 // wroteFreeze tells of freezes of projects and clusters that begin and end.
 func wroteFreeze(tx *store.Tx, by catalog.By, before, after *store.Resource) error {
-	was, err := catalog.FreezeOf(*before)
+	was, err := state.FreezeOf(*before)
 	if err != nil {
 		return err
 	}
-	is, err := catalog.FreezeOf(*after)
+	is, err := state.FreezeOf(*after)
 	if err != nil {
 		return err
 	}
@@ -464,7 +465,7 @@ func place(e *consolev1.Event, kind store.Kind, name string) {
 }
 
 // FreezeEnding implements catalog.Observer.
-func (r *Recorder) FreezeEnding(of store.Resource, f catalog.Freeze) []store.Event {
+func (r *Recorder) FreezeEnding(of store.Resource, f state.Freeze) []store.Event {
 	e := &consolev1.Event{
 		Type: LeverEnding, Severity: warning, Actor: f.By,
 		Message: fmt.Sprintf("The freeze of %s %q ends at %s: %s.", of.Kind, of.Name, f.Until.UTC().Format(time.RFC3339), f.Reason),
@@ -473,7 +474,7 @@ func (r *Recorder) FreezeEnding(of store.Resource, f catalog.Freeze) []store.Eve
 	return []store.Event{stored(e, r.Now(), of.UID, stamp(f.Until), "freeze")}
 }
 
-func service(r store.Resource) (s catalog.Service, l levers, err error) {
+func service(r store.Resource) (s state.Service, l levers, err error) {
 	if err := json.Unmarshal(r.Spec, &s.Spec); err != nil {
 		return s, l, fmt.Errorf("decode service %q: %w", r.Name, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -25,31 +25,31 @@ func TestManyRefsOfASourceAreOneEvent(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	r := &Recorder{Now: func() time.Time { return now }}
-	moved := func(n int) (s catalog.SourceStatus) {
+	moved := func(n int) (s state.SourceStatus) {
 		for i := range 20 {
 			commit := "0123456789abcdef"
 			if i < n {
 				commit = "fedcba9876543210"
 			}
-			s.Heads = append(s.Heads, catalog.Head{
+			s.Heads = append(s.Heads, state.Head{
 				Ref:      fmt.Sprint("refs/heads/b", i),
-				Revision: catalog.Revision{Commit: commit},
+				Revision: state.Revision{Commit: commit},
 			})
 		}
 		return s
 	}
-	refused := func(n int) (s catalog.SourceStatus) {
-		s.Problem = &catalog.Problem{Message: "no signature", Since: now}
+	refused := func(n int) (s state.SourceStatus) {
+		s.Problem = &state.Problem{Message: "no signature", Since: now}
 		for i := range n {
 			ref := fmt.Sprint("refs/heads/b", i)
 			s.Problem.Refs = append(s.Problem.Refs, ref)
 			s.Problem.Single = append(s.Problem.Single,
-				catalog.RefProblem{Ref: ref, Message: ref + " has no signature", Since: now})
+				state.RefProblem{Ref: ref, Message: ref + " has no signature", Since: now})
 		}
 		return s
 	}
 	for name, tc := range map[string]struct {
-		before, after catalog.SourceStatus
+		before, after state.SourceStatus
 		want          []string
 	}{
 		"five that move":            {moved(0), moved(5), slices.Repeat([]string{"source.fetched 0"}, 5)},
@@ -59,7 +59,7 @@ func TestManyRefsOfASourceAreOneEvent(t *testing.T) {
 		"six that are refused":      {refused(1), refused(7), []string{"source.refused 6"}},
 		"none that is refused anew": {refused(7), refused(7), nil},
 	} {
-		if got := brief(t, r.SourceSaid(catalog.Meta{Name: "shop"}, tc.before, tc.after)); !slices.Equal(got, tc.want) {
+		if got := brief(t, r.SourceSaid(state.Meta{Name: "shop"}, tc.before, tc.after)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
@@ -70,8 +70,8 @@ func TestARecoveredSourceSaysForHowLongItFailed(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	r := &Recorder{Now: func() time.Time { return now }}
-	failing := catalog.SourceStatus{Problem: &catalog.Problem{Message: "401.", Since: now.Add(-7 * time.Minute)}}
-	list := told(t, r.SourceSaid(catalog.Meta{Name: "shop"}, failing, catalog.SourceStatus{}))
+	failing := state.SourceStatus{Problem: &state.Problem{Message: "401.", Since: now.Add(-7 * time.Minute)}}
+	list := told(t, r.SourceSaid(state.Meta{Name: "shop"}, failing, state.SourceStatus{}))
 	if len(list) != 1 || list[0].GetType() != SourceRecovered || list[0].GetDuration().AsDuration() != 7*time.Minute {
 		t.Errorf("got %v", list)
 	}

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -207,11 +207,11 @@ func TestARecoveryIsToldAlone(t *testing.T) {
 	r := &Recorder{Now: time.Now}
 	var first, again []store.Event
 	for i := range 2 * manyServices {
-		var s catalog.Service
+		var s state.Service
 		s.Meta.Name, s.Spec.Cluster = fmt.Sprintf("s%d", i), "edge-1"
-		healthy := catalog.Report{Phase: catalog.PhaseHealthy, Sequence: 2, ObjectsTotal: 3}
+		healthy := state.Report{Phase: state.PhaseHealthy, Sequence: 2, ObjectsTotal: 3}
 		first = append(first, r.ClusterSaid(s, nil, healthy)...)
-		again = append(again, r.ClusterSaid(s, &catalog.Report{Phase: catalog.PhaseDegraded}, healthy)...)
+		again = append(again, r.ClusterSaid(s, &state.Report{Phase: state.PhaseDegraded}, healthy)...)
 	}
 	if got := r.Gather(first); len(got) != 1 {
 		t.Errorf("%d events of services that became healthy", len(got))

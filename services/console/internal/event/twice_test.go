@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -50,10 +51,10 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 			Subject:  "user:ada",
 		}
 		create := catalog.Expectation{AllowMissing: true}
-		source := catalog.Source{Meta: catalog.Meta{Name: "shop"}}
+		source := state.Source{Meta: state.Meta{Name: "shop"}}
 		source.Spec.Git.URL = "https://git.example.com/shop"
 		err = putSource(ctx, resources, by, source)
-		_, _, err2 := resources.UpdateCluster(ctx, by, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, create)
+		_, _, err2 := resources.UpdateCluster(ctx, by, state.Cluster{Meta: state.Meta{Name: "edge-1"}}, create)
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
@@ -61,22 +62,22 @@ func TestWhatTwoDistributorsTellIsToldOnce(t *testing.T) {
 		for i := range services {
 			name := fmt.Sprint("web-", i)
 			is, _, err := resources.UpdateService(ctx, by,
-				catalog.Service{
-					Meta: catalog.Meta{Name: name}, Spec: catalog.ServiceSpec{Source: "shop", Cluster: "edge-1"},
+				state.Service{
+					Meta: state.Meta{Name: name}, Spec: state.ServiceSpec{Source: "shop", Cluster: "edge-1"},
 				}, create)
 			if err != nil {
 				t.Fatal(err)
 			}
-			hub := catalog.HubTruth{
+			hub := state.HubTruth{
 				Source: source.Meta.Name, Ref: "HEAD", Digest: fmt.Sprintf("%064d", i),
-				Revision: catalog.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"},
+				Revision: state.Revision{Commit: "0123456789abcdef0123456789abcdef01234567"},
 			}
 			for d := range truths {
 				hub.ResolveTime = time.Now().Add(time.Duration(d) * time.Millisecond)
 				truths[d] = append(truths[d], intake.ServiceHub{Service: name, UID: is.Meta.UID, Hub: hub})
 			}
-			reports.Reports = append(reports.Reports, catalog.Report{
-				Service: name, Sequence: 1, Digest: hub.Digest, AppliedDigest: hub.Digest, Phase: catalog.PhaseHealthy,
+			reports.Reports = append(reports.Reports, state.Report{
+				Service: name, Sequence: 1, Digest: hub.Digest, AppliedDigest: hub.Digest, Phase: state.PhaseHealthy,
 				ObjectsTotal: 3, ObjectsHealthy: 3,
 			})
 		}

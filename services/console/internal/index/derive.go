@@ -5,19 +5,19 @@ import (
 	"time"
 	"unique"
 
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // moved is what has another status that states of services depend on.
 type moved struct {
-	refs     map[store.HubRef]catalog.RefHub
-	sources  map[word]*catalog.Source // as they were; nil: not known
+	refs     map[store.HubRef]state.RefHub
+	sources  map[word]*state.Source // as they were; nil: not known
 	clusters map[word]bool
 }
 
 func newMoved() moved {
-	return moved{refs: map[store.HubRef]catalog.RefHub{}, sources: map[word]*catalog.Source{}, clusters: map[word]bool{}}
+	return moved{refs: map[store.HubRef]state.RefHub{}, sources: map[word]*state.Source{}, clusters: map[word]bool{}}
 }
 
 // origin is a ref of a source.
@@ -60,7 +60,7 @@ func (b *Index) deriveOf(r *row, m moved, fetched map[origin]bool, now time.Time
 		for _, at := range []origin{{r.source, essence.Ref()}, {r.source, r.ref.Value()}} { // of a pin and of the ref, which are both shown
 			other, known := fetched[at]
 			if !known {
-				other = was == nil || b.sources[r.source] == nil || !catalog.SameTruth(was, b.sources[r.source], at.ref)
+				other = was == nil || b.sources[r.source] == nil || !state.SameTruth(was, b.sources[r.source], at.ref)
 				fetched[at] = other
 			}
 			follows = follows || other
@@ -92,17 +92,17 @@ func (b *Index) index(before, after *row) {
 }
 
 // judged returns the row with the state that comes of an essence. The caller holds mu.
-func (b *Index) judged(r *row, essence *catalog.Essence) *row {
+func (b *Index) judged(r *row, essence *state.Essence) *row {
 	source := b.sources[r.source]
 	if source == nil {
-		source = &catalog.Source{}
+		source = &state.Source{}
 	}
-	var cluster catalog.Cluster
+	var cluster state.Cluster
 	if c := b.rows[store.KindCluster][r.cluster.Value()]; c != nil {
 		cluster = c.asCluster()
 	}
-	state, since := essence.Judge(source, &cluster, store.FromMicros(r.updated))
-	if is := unique.Make(string(state)); is != r.state || store.Micros(since) != r.since || r.essence == nil || *essence != *r.essence {
+	word, since := essence.Judge(source, &cluster, store.FromMicros(r.updated))
+	if is := unique.Make(string(word)); is != r.state || store.Micros(since) != r.since || r.essence == nil || *essence != *r.essence {
 		out, kept := *r, *essence
 		out.state, out.since, out.essence = is, store.Micros(since), &kept
 		return &out
@@ -122,10 +122,10 @@ func (b *Index) lookedAt(r *row, now time.Time) bool {
 }
 
 // known is what there is to ask about services that nobody looks at. The caller holds mu.
-func (b *Index) known(services []*row) []catalog.Known {
-	out := make([]catalog.Known, 0, len(services))
+func (b *Index) known(services []*row) []state.Known {
+	out := make([]state.Known, 0, len(services))
 	for _, r := range services {
-		k := catalog.Known{UID: r.uid, Ref: r.follows.Value(), Catalog: r.cluster.Value() == ""}
+		k := state.Known{UID: r.uid, Ref: r.follows.Value(), Catalog: r.cluster.Value() == ""}
 		if c := b.rows[store.KindCluster][r.cluster.Value()]; c != nil {
 			k.Cluster = c.uid
 		}
@@ -139,9 +139,9 @@ func (b *Index) assess(ctx context.Context, services []*row) {
 	b.mu.RLock()
 	asked := b.known(services)
 	b.mu.RUnlock()
-	var essences map[string]catalog.Essence
+	var essences map[string]state.Essence
 	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
-		essences, err = catalog.Renew(ctx, v, asked)
+		essences, err = state.Renew(ctx, v, asked)
 		return err
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func (b *Index) assess(ctx context.Context, services []*row) {
 }
 
 // renew gives services the states that come of new essences.
-func (b *Index) renew(services []*row, essences map[string]catalog.Essence) {
+func (b *Index) renew(services []*row, essences map[string]state.Essence) {
 	if len(services) == 0 {
 		return
 	}
@@ -169,7 +169,7 @@ func (b *Index) renew(services []*row, essences map[string]catalog.Essence) {
 
 // hear gives a service the state that comes of what was said about it, or has the service read anew: nothing is read of one that nobody looks at if
 // change can tell what the service's essence is now. The caller holds mu.
-func (b *Index) hear(service string, now time.Time, change func(*row, *catalog.Essence) bool) {
+func (b *Index) hear(service string, now time.Time, change func(*row, *state.Essence) bool) {
 	known := b.byUID[service]
 	if known == nil {
 		return // the service will come with its status

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -19,7 +19,7 @@ func quiet(t *testing.T) *Index {
 	b := New(Deps{Store: s, Log: slog.New(slog.DiscardHandler)})
 	service := structure(store.Resource{Kind: store.KindService, Name: "web", UID: "s", Spec: []byte(`{"source": "shop", "ref": "main", "cluster": "edge-1"}`)})
 	service.keep(nil)
-	essence := (&catalog.Service{Spec: catalog.ServiceSpec{Ref: "main"}}).Essence()
+	essence := (&state.Service{Spec: state.ServiceSpec{Ref: "main"}}).Essence()
 	service.essence = &essence
 	b.kind(store.KindService)["web"] = service
 	b.index(nil, service)
@@ -43,11 +43,11 @@ func (b *Index) said(kind store.Kind, name string, sum uint64, value any) {
 func TestOnlyServicesOfTheRefAreReadAnew(t *testing.T) {
 	t.Parallel()
 	b := quiet(t)
-	heads := func(main, next string) catalog.Source {
-		head := func(ref, commit string) catalog.Head {
-			return catalog.Head{Ref: ref, Revision: catalog.Revision{Commit: commit}}
+	heads := func(main, next string) state.Source {
+		head := func(ref, commit string) state.Head {
+			return state.Head{Ref: ref, Revision: state.Revision{Commit: commit}}
 		}
-		return catalog.Source{Meta: catalog.Meta{Name: "shop"}, Status: catalog.SourceStatus{Heads: []catalog.Head{head("refs/heads/main", main), head("refs/heads/next", next)}}}
+		return state.Source{Meta: state.Meta{Name: "shop"}, Status: state.SourceStatus{Heads: []state.Head{head("refs/heads/main", main), head("refs/heads/next", next)}}}
 	}
 	at := store.Ref{Kind: store.KindService, Name: "web"}
 	b.said(store.KindSource, "shop", 1, heads("a", "b"))
@@ -68,7 +68,7 @@ func TestAServiceIsUnknownSinceItsClusterWasSeenLast(t *testing.T) {
 	for n := range 2 {
 		clear(b.later)
 		seen := time.Unix(int64(1000+n), 0)
-		b.said(store.KindCluster, "edge-1", uint64(n), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}, Status: catalog.ClusterStatus{LastSeen: seen}})
+		b.said(store.KindCluster, "edge-1", uint64(n), state.Cluster{Meta: state.Meta{Name: "edge-1"}, Status: state.ClusterStatus{LastSeen: seen}})
 		if r := b.rows[store.KindService]["web"]; r.since != store.Micros(seen) {
 			t.Errorf("unknown since %d, seen at %d", r.since, store.Micros(seen))
 		}
@@ -79,8 +79,8 @@ func TestAServiceIsUnknownSinceItsClusterWasSeenLast(t *testing.T) {
 func TestABoardThatBeginsAnewForgetsSources(t *testing.T) {
 	t.Parallel()
 	b := quiet(t)
-	b.said(store.KindSource, "shop", 1, catalog.Source{Meta: catalog.Meta{Name: "shop"}})
-	b.hubRefs[store.HubRef{Source: "s", Ref: "refs/heads/main"}] = catalog.RefHub{}
+	b.said(store.KindSource, "shop", 1, state.Source{Meta: state.Meta{Name: "shop"}})
+	b.hubRefs[store.HubRef{Source: "s", Ref: "refs/heads/main"}] = state.RefHub{}
 	b.begin(t.Context(), feed.Event{Kind: feed.Snapshot})
 	if len(b.sources)+len(b.hubRefs) > 0 {
 		t.Errorf("sources are %v, refs %v", b.sources, b.hubRefs)
@@ -97,13 +97,13 @@ func TestTheBoardKnowsWhichServicesAClusterHas(t *testing.T) {
 	b.step(b.rows[store.KindService]["web"], moved)
 	b.rows[store.KindService]["web"] = moved
 	moved.keep(nil)
-	essence := (&catalog.Service{}).Essence()
+	essence := (&state.Service{}).Essence()
 	moved.essence = &essence
 	at := store.Ref{Kind: store.KindService, Name: "web"}
 	for name, want := range map[string]bool{"edge-1": false, "edge-2": true} {
 		clear(b.later)
-		status := catalog.ClusterStatus{Connected: true, LastSeen: time.Unix(1000, 0)}
-		b.said(store.KindCluster, name, 1, catalog.Cluster{Meta: catalog.Meta{Name: name}, Status: status})
+		status := state.ClusterStatus{Connected: true, LastSeen: time.Unix(1000, 0)}
+		b.said(store.KindCluster, name, 1, state.Cluster{Meta: state.Meta{Name: name}, Status: status})
 		if b.later[at] != want {
 			t.Errorf("%s: read anew %v, want %v", name, b.later[at], want)
 		}

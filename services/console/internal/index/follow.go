@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/refusal"
@@ -38,7 +37,7 @@ const (
 type Message struct {
 	Kind    MessageKind
 	Items   []*Item
-	Deleted []catalog.Deleted
+	Deleted []Deleted
 	// Token resumes behind it; empty within a snapshot.
 	Token string
 }
@@ -204,7 +203,7 @@ func (l *look) pass(ctx context.Context, deltas []delta) (err error) {
 			case is:
 				m.Items = append(m.Items, d.item)
 			case was:
-				m.Deleted = append(m.Deleted, catalog.Deleted{Kind: first[uid].kind, Name: first[uid].name, UID: uid})
+				m.Deleted = append(m.Deleted, Deleted{Kind: first[uid].kind, Name: first[uid].name, UID: uid})
 			}
 		}
 		if len(m.Items)+len(m.Deleted) == batch {
@@ -295,4 +294,11 @@ func (l *look) items(ctx context.Context, kind store.Kind, names []string) (item
 		return err
 	})
 	return items, err
+}
+
+// Deleted names a resource that is gone.
+type Deleted struct {
+	Kind store.Kind
+	Name string
+	UID  string
 }

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -26,12 +27,12 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
 	for _, name := range []string{"mine", "theirs"} {
-		if _, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: name}}, catalog.Expectation{AllowMissing: true}); err != nil {
+		if _, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), state.Cluster{Meta: state.Meta{Name: name}}, catalog.Expectation{AllowMissing: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l := &look{
-		board: New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: log}), follower: &Follower{},
+		board: New(Deps{Store: s, Kinds: testKinds(), Loader: state.NewLoader(nil), Log: log}), follower: &Follower{},
 		sees: func(_ store.Kind, name, _, _ string) bool { return name == "mine" },
 	}
 	items, err := l.items(t.Context(), store.KindCluster, []string{"mine", "theirs"})
@@ -39,7 +40,7 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, item := range items {
-		if cluster, ok := item.Value.(catalog.Cluster); !ok || cluster.Meta.Name != "mine" {
+		if cluster, ok := item.Value.(state.Cluster); !ok || cluster.Meta.Name != "mine" {
 			t.Errorf("shown: %+v", item.Value)
 		}
 	}
@@ -51,8 +52,8 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 // testKinds are those that the tests of this package read.
 func testKinds() descriptor.Table {
 	return descriptor.Table{
-		descriptor.Of[catalog.Cluster, *consolev1.Cluster]{Kind: store.KindCluster, Load: catalog.Loader.Clusters},
-		descriptor.Of[catalog.Service, *consolev1.Service]{Kind: store.KindService, Load: catalog.Loader.Services},
-		descriptor.Of[catalog.Source, *consolev1.Source]{Kind: store.KindSource, Load: catalog.Loader.Sources},
+		descriptor.Of[state.Cluster, *consolev1.Cluster]{Kind: store.KindCluster, Load: state.Loader.Clusters},
+		descriptor.Of[state.Service, *consolev1.Service]{Kind: store.KindService, Load: state.Loader.Services},
+		descriptor.Of[state.Source, *consolev1.Source]{Kind: store.KindSource, Load: state.Loader.Sources},
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"unique"
 
 	"fairlead.dev/platform/retry"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/outage"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -65,7 +65,7 @@ type Viewer interface {
 // Sighting is what became of a cluster's agent. A sighting that may have been told before has to be told so that this
 // can be seen.
 type Sighting struct {
-	Cluster                  catalog.Cluster
+	Cluster                  state.Cluster
 	Joined, Left, Lost, Back bool
 	// Since is when one that is back was heard of last before.
 	Since time.Time
@@ -82,7 +82,7 @@ type Deps struct {
 	Hub   *feed.Feed
 	// Kinds are all kinds of resources, which Loader reads.
 	Kinds    descriptor.Table
-	Loader   catalog.Loader
+	Loader   state.Loader
 	Viewer   Viewer
 	Presence Presence
 	Log      *slog.Logger
@@ -127,12 +127,12 @@ type Index struct {
 	later  map[store.Ref]bool
 	refs   map[string]bool // uids of sources of whose refs the hub said something
 	// hubRefs is what the hub said of refs since the board began.
-	hubRefs map[store.HubRef]catalog.RefHub
+	hubRefs map[store.HubRef]state.RefHub
 	// dirty says which states are to be derived, and derived when they were last.
 	dirty   moved
 	derived time.Time
 	// sources is what services' states depend on of theirs.
-	sources map[word]*catalog.Source
+	sources map[word]*state.Source
 	seen    map[store.Touch]bool // touches that were taken in, the console's own among them
 	looked  time.Time            // everything that was committed by then was taken in
 	handed  int64                // touches whose resources are marked
@@ -173,7 +173,7 @@ func New(d Deps) *Index {
 	b := &Index{
 		Deps: d, nonce: store.NewEventID(), wake: make(chan struct{}, 1), moved: make(chan struct{}),
 		rows: map[store.Kind]map[string]*row{}, services: map[word]map[string]struct{}{}, byUID: map[string]*row{}, urgent: map[store.Ref]bool{}, later: map[store.Ref]bool{}, seen: map[store.Touch]bool{},
-		looks: map[*look]bool{}, refs: map[string]bool{}, hubRefs: map[store.HubRef]catalog.RefHub{}, dirty: newMoved(), sources: map[word]*catalog.Source{},
+		looks: map[*look]bool{}, refs: map[string]bool{}, hubRefs: map[store.HubRef]state.RefHub{}, dirty: newMoved(), sources: map[word]*state.Source{},
 	}
 	d.Store.OnTouch(b.touched)
 	return b
@@ -284,7 +284,7 @@ func (b *Index) take(ctx context.Context, e feed.Event) {
 			delete(b.urgent, store.Ref{Kind: c.Kind, Name: c.Name})
 			if c.Kind == store.KindSource {
 				delete(b.sources, unique.Make(c.Name))
-				maps.DeleteFunc(b.hubRefs, func(r store.HubRef, _ catalog.RefHub) bool { return r.Source == c.UID })
+				maps.DeleteFunc(b.hubRefs, func(r store.HubRef, _ state.RefHub) bool { return r.Source == c.UID })
 			}
 			continue
 		}
@@ -357,7 +357,7 @@ func (b *Index) lay(e feed.Event) (services []*row) {
 	}
 	b.rows, b.seq, b.nonce, b.ring = rows, e.Seq, store.NewEventID(), nil
 	b.byUID, b.urgent, b.later = byUID, urgent, map[store.Ref]bool{}
-	b.sources, b.dirty, b.hubRefs = map[word]*catalog.Source{}, newMoved(), map[store.HubRef]catalog.RefHub{}
+	b.sources, b.dirty, b.hubRefs = map[word]*state.Source{}, newMoved(), map[store.HubRef]state.RefHub{}
 	b.steps = nil
 	return services
 }
@@ -421,13 +421,13 @@ func (b *Index) touch(t store.Touched) {
 	}
 	stepped, now := b.stepped, b.Now()
 	for _, said := range t.Hubs { // first, since a report is about what the hub hands out
-		b.hear(said.Service, now, func(_ *row, essence *catalog.Essence) bool {
+		b.hear(said.Service, now, func(_ *row, essence *state.Essence) bool {
 			// Another console may have written a later truth, which the board has read already.
 			return !b.Store.Shared() && essence.Hub(said, b.hubRefs)
 		})
 	}
 	for _, report := range t.Reports {
-		b.hear(report.Service, now, func(r *row, essence *catalog.Essence) bool {
+		b.hear(report.Service, now, func(r *row, essence *state.Essence) bool {
 			cluster := b.rows[store.KindCluster][r.cluster.Value()]
 			return cluster != nil && cluster.uid == report.Cluster && essence.Report(report)
 		})
@@ -522,14 +522,14 @@ func (b *Index) refresh(ctx context.Context) {
 		return
 	}
 	var loaded []loadedRow
-	var refs map[store.HubRef]catalog.RefHub
-	var essences map[string]catalog.Essence
+	var refs map[store.HubRef]state.RefHub
+	var essences map[string]state.Essence
 	begin := time.Now()
 	err := b.Store.ReadAll(ctx, func(ctx context.Context, v store.View) (err error) {
-		if refs, err = catalog.RefsOf(ctx, v, maps.Keys(b.refs)); err != nil {
+		if refs, err = state.RefsOf(ctx, v, maps.Keys(b.refs)); err != nil {
 			return err
 		}
-		if essences, err = catalog.Renew(ctx, v, asked); err != nil {
+		if essences, err = state.Renew(ctx, v, asked); err != nil {
 			return err
 		}
 		for _, kind := range store.Kinds() {
@@ -605,7 +605,7 @@ func (b *Index) load(ctx context.Context, v store.View, kind store.Kind, names [
 		r := structure(resources[i])
 		r.keep(nil)
 		r.status(value)
-		r.until = store.Micros(catalog.ConnectedUntil(seen[r.uid]))
+		r.until = store.Micros(state.ConnectedUntil(seen[r.uid]))
 		text, err := json.Marshal(value)
 		if err != nil {
 			return nil, err
@@ -619,7 +619,7 @@ func (b *Index) load(ctx context.Context, v store.View, kind store.Kind, names [
 }
 
 // put puts rows on the board and tells followers. put returns the rows of clusters that followers knew.
-func (b *Index) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (clusters []loadedRow) {
+func (b *Index) put(loaded []loadedRow, refs map[store.HubRef]state.RefHub) (clusters []loadedRow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.Copy(b.dirty.refs, refs)
@@ -640,7 +640,7 @@ func (b *Index) put(loaded []loadedRow, refs map[store.HubRef]catalog.RefHub) (c
 				b.dirty.clusters[unique.Make(l.row.name)] = true
 			}
 		}
-		if source, ok := l.item.Value.(catalog.Source); ok {
+		if source, ok := l.item.Value.(state.Source); ok {
 			name := unique.Make(source.Meta.Name)
 			if _, ok := b.dirty.sources[name]; !ok && (l.before == nil || l.before.sum != l.row.sum) {
 				b.dirty.sources[name] = b.sources[name]
@@ -666,7 +666,7 @@ func sameForServices(was, is *row) bool {
 // sightings are what rows of clusters say that the board did not know.
 func sightings(loaded []loadedRow) (out []Sighting) {
 	for _, l := range loaded {
-		cluster, ok := l.item.Value.(catalog.Cluster)
+		cluster, ok := l.item.Value.(state.Cluster)
 		if !ok {
 			continue
 		}

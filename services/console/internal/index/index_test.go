@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -54,7 +55,7 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	}
 	s := openStore(t, url)
 	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: slog.New(slog.DiscardHandler)})
-	cluster, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true})
+	cluster, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), state.Cluster{Meta: state.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "UPDATE seen SET touch_time = touch_time - $1", (4 * store.MaxWrite).Microseconds()); err != nil {
 		t.Fatal(err)
 	}
-	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
+	b := New(Deps{Store: s, Kinds: testKinds(), Loader: state.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
 	b.byUID[uid] = &row{kind: store.KindCluster, name: "edge-1", uid: uid}
 	b.looked = b.Now().Add(-4 * store.MaxWrite)
 	b.look(t.Context())
@@ -85,11 +86,11 @@ func TestTheBoardReadsItsOwnWritesOnce(t *testing.T) {
 	url := postgres.Database(t)
 	s, other := openStore(t, url), openStore(t, url)
 	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Log: slog.New(slog.DiscardHandler)})
-	cluster, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true})
+	cluster, _, err := c.UpdateCluster(t.Context(), catalog.Self("test"), state.Cluster{Meta: state.Meta{Name: "edge-1"}}, catalog.Expectation{AllowMissing: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
+	b := New(Deps{Store: s, Kinds: testKinds(), Loader: state.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
 	b.looked = b.Now()
 	const service = "00000000-0000-7000-8000-000000000001"
 	at := store.Ref{Kind: store.KindService, Name: "web"}
@@ -126,7 +127,7 @@ func TestBoardBeginsWithTheStatesThatAreShown(t *testing.T) {
 	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log})
 	seedStates(t, s, c)
 	hub := feed.New(s, log)
-	b := New(Deps{Store: s, Kinds: testKinds(), Loader: catalog.NewLoader(nil), Hub: hub, Log: log})
+	b := New(Deps{Store: s, Kinds: testKinds(), Loader: state.NewLoader(nil), Hub: hub, Log: log})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })
@@ -166,7 +167,7 @@ func seedStates(t *testing.T, s *store.Store, c *catalog.Catalog) {
 	t.Helper()
 	in := intake.New(intake.Deps{Store: s, Catalog: c, Log: slog.New(slog.DiscardHandler)})
 	by, missing := catalog.Self("test"), catalog.Expectation{AllowMissing: true}
-	source := catalog.Source{Meta: catalog.Meta{Name: "shop"}, Spec: catalog.SourceSpec{Git: catalog.GitSource{URL: "https://git.example.com/shop"}}}
+	source := state.Source{Meta: state.Meta{Name: "shop"}, Spec: state.SourceSpec{Git: state.GitSource{URL: "https://git.example.com/shop"}}}
 	e, err := catalog.DraftSource(&source, missing)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +176,7 @@ func seedStates(t *testing.T, s *store.Store, c *catalog.Catalog) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"edge", "gone"} {
-		if _, _, err := c.UpdateCluster(t.Context(), by, catalog.Cluster{Meta: catalog.Meta{Name: name}}, missing); err != nil {
+		if _, _, err := c.UpdateCluster(t.Context(), by, state.Cluster{Meta: state.Meta{Name: name}}, missing); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,9 +184,9 @@ func seedStates(t *testing.T, s *store.Store, c *catalog.Catalog) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head := catalog.Revision{Commit: strings.Repeat("a", 40)}
+	head := state.Revision{Commit: strings.Repeat("a", 40)}
 	if err := in.PublishHeads(t.Context(), "test", "shop", source.Meta.UID, intake.Publication{
-		Epoch: claimed.Epoch, Heads: []catalog.Head{{Ref: "refs/heads/main", Revision: head, FetchTime: time.Now()}},
+		Epoch: claimed.Epoch, Heads: []state.Head{{Ref: "refs/heads/main", Revision: head, FetchTime: time.Now()}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -193,11 +194,11 @@ func seedStates(t *testing.T, s *store.Store, c *catalog.Catalog) {
 	if err := in.RecordSeen(t.Context(), []intake.ClusterSeen{{Cluster: "edge", Time: now}, {Cluster: "gone", Time: now.Add(-time.Hour)}}); err != nil {
 		t.Fatal(err)
 	}
-	reports := map[string]catalog.Phase{"healthy": catalog.PhaseHealthy, "failed": catalog.PhaseFailed, "away": catalog.PhaseHealthy, "pinned": catalog.PhaseHealthy}
+	reports := map[string]state.Phase{"healthy": state.PhaseHealthy, "failed": state.PhaseFailed, "away": state.PhaseHealthy, "pinned": state.PhaseHealthy}
 	for _, name := range serviceNames() {
-		service := catalog.Service{
-			Meta: catalog.Meta{Name: name},
-			Spec: catalog.ServiceSpec{Source: "shop", Ref: "main", Cluster: "edge", Path: "apps"},
+		service := state.Service{
+			Meta: state.Meta{Name: name},
+			Spec: state.ServiceSpec{Source: "shop", Ref: "main", Cluster: "edge", Path: "apps"},
 		}
 		switch name {
 		case "away":
@@ -212,16 +213,16 @@ func seedStates(t *testing.T, s *store.Store, c *catalog.Catalog) {
 		if name == "nothing" {
 			continue
 		}
-		truth := catalog.HubTruth{Digest: "d", Revision: head, ResolveTime: now}
+		truth := state.HubTruth{Digest: "d", Revision: head, ResolveTime: now}
 		if name == "waits" {
-			truth = catalog.HubTruth{Problem: &catalog.Problem{Message: "no such folder", Since: now}}
+			truth = state.HubTruth{Problem: &state.Problem{Message: "no such folder", Since: now}}
 		}
 		if err := in.RecordHub(t.Context(), []intake.ServiceHub{{Service: name, UID: s.Meta.UID, Hub: truth}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if phase := reports[name]; phase != "" {
-			report := catalog.Report{Service: name, Sequence: 1, Phase: phase, Digest: "d", AppliedDigest: "d", Commit: head.Commit, ObservedTime: now.Add(-time.Minute)}
-			if _, err := in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: service.Spec.Cluster, Reports: []catalog.Report{report}}}); err != nil {
+			report := state.Report{Service: name, Sequence: 1, Phase: phase, Digest: "d", AppliedDigest: "d", Commit: head.Commit, ObservedTime: now.Add(-time.Minute)}
+			if _, err := in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: service.Spec.Cluster, Reports: []state.Report{report}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"unique"
 
 	platform "fairlead.dev/platform/catalog"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -82,8 +82,8 @@ type row struct {
 	viewing bool  // of a cluster: its agent pushes views
 	// keepsSets: of a cluster: its agent keeps ViewSets.
 	keepsSets bool
-	sum       uint64           // of all that is shown
-	essence   *catalog.Essence // of a service; nil: its status was not read yet
+	sum       uint64         // of all that is shown
+	essence   *state.Essence // of a service; nil: its status was not read yet
 }
 
 // structure is what a resource's own text says.
@@ -96,7 +96,7 @@ func structure(r store.Resource) *row {
 		Project, Cluster, Source, Ref, Path, Namespace, Role string
 
 		Git, Helm, OCI struct{ URL string }
-		Bucket         catalog.BucketSource
+		Bucket         state.BucketSource
 
 		Sync     struct{ Pin string }
 		Template struct{ Project, Source string }
@@ -108,7 +108,7 @@ func structure(r store.Resource) *row {
 	out.project, out.cluster, out.source = unique.Make(spec.Project), unique.Make(spec.Cluster), unique.Make(spec.Source)
 	out.ref, out.path, out.namespace = unique.Make(spec.Ref), unique.Make(spec.Path), unique.Make(spec.Namespace)
 	out.follows = unique.Make(platform.PinnedRef(spec.Ref, spec.Sync.Pin))
-	out.url, out.role = unique.Make(cmp.Or(spec.Git.URL, spec.Helm.URL, spec.OCI.URL, catalog.SourceSpec{Bucket: spec.Bucket}.Upstream().URL)), unique.Make(spec.Role)
+	out.url, out.role = unique.Make(cmp.Or(spec.Git.URL, spec.Helm.URL, spec.OCI.URL, state.SourceSpec{Bucket: spec.Bucket}.Upstream().URL)), unique.Make(spec.Role)
 	out.state, out.version = unique.Make(""), unique.Make("")
 	return out
 }
@@ -121,26 +121,26 @@ func (r *row) keep(before *row) {
 		r.viewing, r.keepsSets = before.viewing, before.keepsSets
 	}
 	if r.state.Value() == "" && r.kind == store.KindService {
-		r.state = unique.Make(string(catalog.Pending))
+		r.state = unique.Make(string(state.Pending))
 	}
 }
 
 // status takes over what a loaded resource says.
 func (r *row) status(value any) {
 	switch v := value.(type) {
-	case catalog.Service:
+	case state.Service:
 		essence := v.Essence()
 		r.state, r.since, r.essence = unique.Make(string(v.Status.State)), store.Micros(v.Status.Since), &essence
-	case catalog.Source:
-		state := sourcePending
+	case state.Source:
+		word := sourcePending
 		switch {
 		case v.Status.Problem.Fails():
-			state, r.since = sourceFailing, store.Micros(v.Status.Problem.Since)
+			word, r.since = sourceFailing, store.Micros(v.Status.Problem.Since)
 		case len(v.Status.Heads) > 0, v.Status.Problem != nil:
-			state = sourceReady
+			word = sourceReady
 		}
-		r.state = unique.Make(state)
-	case catalog.Cluster:
+		r.state = unique.Make(word)
+	case state.Cluster:
 		r.alive, r.seen, r.version = v.Status.Connected, store.Micros(v.Status.LastSeen), unique.Make(v.Status.Agent.Version)
 		r.joined, r.left = store.Micros(v.Status.JoinTime), store.Micros(v.Status.LeaveTime)
 		r.begun = r.joined != 0 || r.seen != 0
@@ -149,10 +149,10 @@ func (r *row) status(value any) {
 }
 
 // asCluster is as much of a cluster as its services' states depend on.
-func (r *row) asCluster() catalog.Cluster {
-	return catalog.Cluster{
-		Meta:   catalog.Meta{CreateTime: store.FromMicros(r.created)},
-		Status: catalog.ClusterStatus{JoinTime: store.FromMicros(r.joined), LastSeen: store.FromMicros(r.seen), Connected: r.alive},
+func (r *row) asCluster() state.Cluster {
+	return state.Cluster{
+		Meta:   state.Meta{CreateTime: store.FromMicros(r.created)},
+		Status: state.ClusterStatus{JoinTime: store.FromMicros(r.joined), LastSeen: store.FromMicros(r.seen), Connected: r.alive},
 	}
 }
 
@@ -171,8 +171,8 @@ func Fields(kind store.Kind) query.Fields {
 		for _, name := range []string{"project", "cluster", "source", "ref", "path", "namespace"} {
 			f[name] = query.Text
 		}
-		f["state"] = query.Levels(string(catalog.Healthy), string(catalog.Progressing), string(catalog.Pending), string(catalog.Held), string(catalog.Waiting),
-			string(catalog.Differs), string(catalog.Unknown), string(catalog.Degraded), string(catalog.Failed))
+		f["state"] = query.Levels(string(state.Healthy), string(state.Progressing), string(state.Pending), string(state.Held), string(state.Waiting),
+			string(state.Differs), string(state.Unknown), string(state.Degraded), string(state.Failed))
 		f["state_since"] = query.Time
 	case store.KindSource:
 		f["url"], f["state_since"] = query.Text, query.Time

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -54,10 +54,11 @@ func TestDocumentsNameAllFieldsOfLists(t *testing.T) {
 		}
 	}
 	states := make([]string, 0, 9)
-	for _, state := range []catalog.State{
-		catalog.Healthy, catalog.Progressing, catalog.Pending, catalog.Held, catalog.Waiting, catalog.Differs, catalog.Unknown, catalog.Degraded, catalog.Failed,
+	for _, one := range []state.State{
+		state.Healthy, state.Progressing, state.Pending, state.Held, state.Waiting, state.Differs, state.Unknown,
+		state.Degraded, state.Failed,
 	} {
-		states = append(states, "`"+string(state)+"`")
+		states = append(states, "`"+string(one)+"`")
 	}
 	if want := "States of services are ordered: " + strings.Join(states, ", ") + "."; !strings.Contains(string(text), want) {
 		t.Errorf("docs/catalog.md does not say: %s", want)

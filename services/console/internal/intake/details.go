@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -25,7 +26,7 @@ func (i *Intake) RecordDetail(
 }
 
 // meantFor is the service of a name without its status; nil: there is none, or it is for another cluster.
-func (i *Intake) meantFor(ctx context.Context, cluster, service string) (of *catalog.Service, err error) {
+func (i *Intake) meantFor(ctx context.Context, cluster, service string) (of *state.Service, err error) {
 	if !catalog.IsName(service) {
 		return nil, nil //nolint:nilnil // nil has a meaning
 	}
@@ -34,7 +35,7 @@ func (i *Intake) meantFor(ctx context.Context, cluster, service string) (of *cat
 		if err != nil || rows[service].UID == "" {
 			return err
 		}
-		s, err := catalog.ReadService(rows[service])
+		s, err := state.ReadService(rows[service])
 		if err == nil && s.Spec.Cluster == cluster {
 			of = &s
 		}
@@ -45,7 +46,7 @@ func (i *Intake) meantFor(ctx context.Context, cluster, service string) (of *cat
 
 // TestRun is a run of a service's tests as its agent told it.
 type TestRun struct {
-	catalog.TestSummary
+	state.TestSummary
 	Commit, Message string
 	// Failing are the names of the tests that did not pass.
 	Failing []string

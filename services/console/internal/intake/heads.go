@@ -13,15 +13,16 @@ import (
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // ClaimSource gives the next epoch of a source to owner, and to nobody else ever.
 func (i *Intake) ClaimSource(
 	ctx context.Context, actor, name, uid, owner string,
-) (status catalog.SourceStatus, err error) {
+) (status state.SourceStatus, err error) {
 	if strings.ContainsFunc(owner, unicode.IsControl) {
-		return catalog.SourceStatus{}, refusal.New(refusal.Invalid, "owner: must not hold control characters")
+		return state.SourceStatus{}, refusal.New(refusal.Invalid, "owner: must not hold control characters")
 	}
 	err = i.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		source, err := sourceOf(ctx, tx, name, uid)
@@ -32,7 +33,7 @@ func (i *Intake) ClaimSource(
 		if err != nil {
 			return err
 		}
-		status, err = catalog.ReadHeads(heads)
+		status, err = state.ReadHeads(heads)
 		return err
 	})
 	if err == nil {
@@ -44,8 +45,8 @@ func (i *Intake) ClaimSource(
 // Publication is what a fetcher saw upstream.
 type Publication struct {
 	Epoch   int64
-	Heads   []catalog.Head
-	Problem *catalog.Problem
+	Heads   []state.Head
+	Problem *state.Problem
 }
 
 // PublishHeads records a publication of the holder of the current epoch. A publication without news is not written.
@@ -63,7 +64,7 @@ func (i *Intake) PublishHeads(ctx context.Context, actor, name, uid string, p Pu
 		if err != nil {
 			return err
 		}
-		before, err := catalog.ReadHeads(heads[uid])
+		before, err := state.ReadHeads(heads[uid])
 		if err != nil {
 			return err
 		}
@@ -87,18 +88,18 @@ func (i *Intake) PublishHeads(ctx context.Context, actor, name, uid string, p Pu
 }
 
 func (i *Intake) publish(
-	ctx context.Context, tx *store.Tx, actor string, source store.Resource, before, after catalog.SourceStatus,
+	ctx context.Context, tx *store.Tx, actor string, source store.Resource, before, after state.SourceStatus,
 ) error {
-	state, err := json.Marshal(after)
+	text, err := json.Marshal(after)
 	if err != nil {
 		return fmt.Errorf("encode heads: %w", err)
 	}
 	if i.observer != nil {
-		tx.Tell(i.observer.SourceSaid(catalog.MetaOf(source), before, after)...)
+		tx.Tell(i.observer.SourceSaid(state.MetaOf(source), before, after)...)
 	}
 	i.log.InfoContext(ctx, "heads published", "actor", actor, "source", source.Name, "epoch", before.Epoch,
 		"heads", len(after.Heads), "problem", after.Problem != nil)
-	return tx.Publish(ctx, source, state)
+	return tx.Publish(ctx, source, text)
 }
 
 // sourceOf returns the source that a fetcher means: one that was deleted and created again is another.
@@ -121,13 +122,13 @@ func sourceOf(ctx context.Context, tx *store.Tx, name, uid string) (store.Resour
 
 // merge returns the status after a publication, and whether it tells anything new. A head that
 // points to the same commit keeps what was published of that first, and a problem keeps its beginning.
-func (i *Intake) merge(before catalog.SourceStatus, p Publication) (catalog.SourceStatus, bool) {
+func (i *Intake) merge(before state.SourceStatus, p Publication) (state.SourceStatus, bool) {
 	now := i.now().UTC()
-	after := catalog.SourceStatus{
-		Heads: make([]catalog.Head, 0, len(p.Heads)), Problem: since(before.Problem, p.Problem, now),
+	after := state.SourceStatus{
+		Heads: make([]state.Head, 0, len(p.Heads)), Problem: since(before.Problem, p.Problem, now),
 	}
 	changed := len(p.Heads) != len(before.Heads) || !sameProblem(before.Problem, p.Problem)
-	known := make(map[string]catalog.Head, len(before.Heads))
+	known := make(map[string]state.Head, len(before.Heads))
 	for _, h := range before.Heads {
 		known[h.Ref] = h
 	}
@@ -148,7 +149,7 @@ func (i *Intake) merge(before catalog.SourceStatus, p Publication) (catalog.Sour
 	return after, changed
 }
 
-func sameProblem(a, b *catalog.Problem) bool {
+func sameProblem(a, b *state.Problem) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -156,10 +157,10 @@ func sameProblem(a, b *catalog.Problem) bool {
 }
 
 // sameRefProblem compares what is wrong, not since when.
-func sameRefProblem(a, b catalog.RefProblem) bool { return a.Ref == b.Ref && a.Message == b.Message }
+func sameRefProblem(a, b state.RefProblem) bool { return a.Ref == b.Ref && a.Message == b.Message }
 
 // since returns the problem with the time at which it began: now, unless it was there before.
-func since(before, said *catalog.Problem, now time.Time) *catalog.Problem {
+func since(before, said *state.Problem, now time.Time) *state.Problem {
 	if said == nil {
 		return nil
 	}
@@ -177,7 +178,7 @@ func since(before, said *catalog.Problem, now time.Time) *catalog.Problem {
 	for i := range p.Single {
 		one := &p.Single[i]
 		if before != nil {
-			same := func(was catalog.RefProblem) bool { return sameRefProblem(was, *one) }
+			same := func(was state.RefProblem) bool { return sameRefProblem(was, *one) }
 			if at := slices.IndexFunc(before.Single, same); at >= 0 {
 				one.Since = before.Single[at].Since
 			}
@@ -192,7 +193,7 @@ func since(before, said *catalog.Problem, now time.Time) *catalog.Problem {
 var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // checkHeads checks what a fetcher publishes.
-func checkHeads(heads []catalog.Head) error {
+func checkHeads(heads []state.Head) error {
 	refs := make([]string, 0, len(heads))
 	for _, h := range heads {
 		if h.Ref == "" || strings.ContainsFunc(h.Ref, unicode.IsControl) {

@@ -1,7 +1,7 @@
 package intake
 
 import (
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"testing"
 	"time"
 )
@@ -10,17 +10,17 @@ import (
 func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	a, b := catalog.RefProblem{Ref: "refs/heads/a", Message: "a is missing", Missing: true}, catalog.RefProblem{
+	a, b := state.RefProblem{Ref: "refs/heads/a", Message: "a is missing", Missing: true}, state.RefProblem{
 		Ref:     "refs/heads/b",
 		Message: "b is missing", Missing: true,
 	}
-	first := since(nil, &catalog.Problem{
-		Message: "a is missing", Refs: []string{a.Ref}, Single: []catalog.RefProblem{a},
+	first := since(nil, &state.Problem{
+		Message: "a is missing", Refs: []string{a.Ref}, Single: []state.RefProblem{a},
 	}, now)
 	now = now.Add(time.Hour)
-	both := since(first, &catalog.Problem{
+	both := since(first, &state.Problem{
 		Message: "a is missing; b is missing", Refs: []string{a.Ref, b.Ref},
-		Single: []catalog.RefProblem{a, b},
+		Single: []state.RefProblem{a, b},
 	}, now)
 	if got := both.Of(a.Ref); got == nil || got.Message != a.Message || !got.Since.Equal(first.Since) {
 		t.Errorf("of a: %+v", got)
@@ -31,16 +31,16 @@ func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
 	if got := both.Of("HEAD"); got != nil || both.Fails() {
 		t.Errorf("of another: %+v, the source fails: %v", got, both.Fails())
 	}
-	down := since(both, &catalog.Problem{Message: "no answer", Single: []catalog.RefProblem{a, b}}, now)
+	down := since(both, &state.Problem{Message: "no answer", Single: []state.RefProblem{a, b}}, now)
 	if got := down.Of("HEAD"); got == nil || got.Message != "no answer" || !down.Fails() {
 		t.Errorf("with the host away: %+v", got)
 	}
 	if got := down.Of(a.Ref); got == nil || !got.Since.Equal(first.Since) {
 		t.Errorf("of a with the host away: %+v", got)
 	}
-	unsigned := &catalog.Problem{
+	unsigned := &state.Problem{
 		Message: "unsigned", Refs: []string{a.Ref},
-		Single: []catalog.RefProblem{{Ref: a.Ref, Message: "unsigned"}},
+		Single: []state.RefProblem{{Ref: a.Ref, Message: "unsigned"}},
 	}
 	if !unsigned.Fails() {
 		t.Error("a ref that is refused is no problem of the source")

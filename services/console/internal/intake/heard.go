@@ -8,7 +8,7 @@ import (
 	"unique"
 
 	digests "fairlead.dev/platform/delivery"
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -39,7 +39,7 @@ type heardRest struct {
 }
 
 // unheard is what is known of a service that no report was heard of.
-func unheard(uid string, spec *catalog.ServiceSpec, clusterUID string, revision int64) *heard {
+func unheard(uid string, spec *state.ServiceSpec, clusterUID string, revision int64) *heard {
 	return &heard{
 		uid: uid, cluster: unique.Make(spec.Cluster), project: unique.Make(spec.Project), clusterUID: unique.Make(clusterUID),
 		revision: revision, sequence: store.NoReport, phase: unique.Make(""),
@@ -47,8 +47,8 @@ func unheard(uid string, spec *catalog.ServiceSpec, clusterUID string, revision 
 }
 
 // service is as much of the service as events tell of.
-func (h *heard) service(name string) catalog.Service {
-	return catalog.Service{Meta: catalog.Meta{Name: name, UID: h.uid}, Spec: catalog.ServiceSpec{Cluster: h.cluster.Value(), Project: h.project.Value()}}
+func (h *heard) service(name string) state.Service {
+	return state.Service{Meta: state.Meta{Name: name, UID: h.uid}, Spec: state.ServiceSpec{Cluster: h.cluster.Value(), Project: h.project.Value()}}
 }
 
 func (h *heard) key() store.ReportKey {
@@ -56,26 +56,26 @@ func (h *heard) key() store.ReportKey {
 }
 
 // report is the last one, as far as it is known; nil: there is none.
-func (h *heard) report() *catalog.Report {
+func (h *heard) report() *state.Report {
 	if h.sequence == store.NoReport {
 		return nil
 	}
-	r := &catalog.Report{
-		Sequence: uint64(h.sequence), Phase: catalog.Phase(h.phase.Value()), Digest: unpacked(h.digest), AppliedDigest: unpacked(h.applied),
+	r := &state.Report{
+		Sequence: uint64(h.sequence), Phase: state.Phase(h.phase.Value()), Digest: unpacked(h.digest), AppliedDigest: unpacked(h.applied),
 		AppliedTime: fromNanos(h.appliedTime), ObservedTime: fromNanos(h.observed),
 	}
 	if h.rest != nil {
 		r.Message, r.Repairs = h.rest.message, h.rest.repairs
 		r.Digest, r.AppliedDigest = cmp.Or(h.rest.digest, r.Digest), cmp.Or(h.rest.applied, r.AppliedDigest)
 		if h.rest.guard != "" {
-			r.Guard = &catalog.Guard{ID: h.rest.guard}
+			r.Guard = &state.Guard{ID: h.rest.guard}
 		}
 	}
 	return r
 }
 
 // after is what is known once a report is written.
-func (h *heard) after(r *catalog.Report) *heard {
+func (h *heard) after(r *state.Report) *heard {
 	next := *h
 	next.sequence = int64(r.Sequence)
 	next.phase, next.appliedTime, next.observed, next.rest = unique.Make(string(r.Phase)), nanos(r.AppliedTime), nanos(r.ObservedTime), nil
@@ -92,7 +92,7 @@ func (h *heard) after(r *catalog.Report) *heard {
 }
 
 // replaces says whether the last report has something else applied than this one.
-func (h *heard) replaces(r *catalog.Report) bool {
+func (h *heard) replaces(r *state.Report) bool {
 	applied, other := h.applied, ""
 	if h.rest != nil {
 		other = h.rest.applied

@@ -1,7 +1,7 @@
 package intake
 
 import (
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fmt"
 	"reflect"
 	"slices"
@@ -13,25 +13,25 @@ import (
 func TestWhatIsHeardOfAReportIsWhatEventsComeOf(t *testing.T) {
 	t.Parallel()
 	digest := "sha256:" + strings.Repeat("0f", 32)
-	h := unheard("u", &catalog.ServiceSpec{Cluster: "edge-1", Project: "shop"}, "c", 1)
+	h := unheard("u", &state.ServiceSpec{Cluster: "edge-1", Project: "shop"}, "c", 1)
 	if r := h.report(); r != nil {
 		t.Errorf("there is no report, and it is %+v", r)
 	}
 	at := time.Date(2026, 11, 20, 12, 0, 0, 123456789, time.UTC)
-	for _, want := range []catalog.Report{
-		{Sequence: 1, Phase: catalog.PhaseProgressing},
+	for _, want := range []state.Report{
+		{Sequence: 1, Phase: state.PhaseProgressing},
 		{
-			Sequence: 2, Phase: catalog.PhaseHealthy, Digest: "d", AppliedDigest: "d", AppliedTime: at,
+			Sequence: 2, Phase: state.PhaseHealthy, Digest: "d", AppliedDigest: "d", AppliedTime: at,
 			ObservedTime: at.Add(time.Second),
 		},
 		{
-			Sequence: 3, Phase: catalog.PhaseDegraded, Digest: "e", AppliedDigest: "d", Message: "words",
-			Guard: &catalog.Guard{ID: "g"}, Repairs: 7,
+			Sequence: 3, Phase: state.PhaseDegraded, Digest: "e", AppliedDigest: "d", Message: "words",
+			Guard: &state.Guard{ID: "g"}, Repairs: 7,
 		},
-		{Sequence: 4, Phase: catalog.PhaseHealthy, Digest: "e", AppliedDigest: "e"},
-		{Sequence: 5, Phase: catalog.PhaseProgressing, Digest: digest, AppliedDigest: "e"},
-		{Sequence: 6, Phase: catalog.PhaseHealthy, Digest: digest, AppliedDigest: digest},
-		{Sequence: 7, Phase: catalog.PhaseHealthy, Digest: strings.ToUpper(digest), AppliedDigest: digest + "0"},
+		{Sequence: 4, Phase: state.PhaseHealthy, Digest: "e", AppliedDigest: "e"},
+		{Sequence: 5, Phase: state.PhaseProgressing, Digest: digest, AppliedDigest: "e"},
+		{Sequence: 6, Phase: state.PhaseHealthy, Digest: digest, AppliedDigest: digest},
+		{Sequence: 7, Phase: state.PhaseHealthy, Digest: strings.ToUpper(digest), AppliedDigest: digest + "0"},
 	} {
 		before := h.report()
 		if got, other := h.replaces(&want), before != nil && before.AppliedDigest != "" && before.AppliedDigest != want.AppliedDigest; got != other {
@@ -42,7 +42,7 @@ func TestWhatIsHeardOfAReportIsWhatEventsComeOf(t *testing.T) {
 			t.Errorf("got %+v, want %+v", *got, want)
 		}
 	}
-	want := catalog.Service{Meta: catalog.Meta{Name: "web", UID: "u"}, Spec: catalog.ServiceSpec{Cluster: "edge-1", Project: "shop"}}
+	want := state.Service{Meta: state.Meta{Name: "web", UID: "u"}, Spec: state.ServiceSpec{Cluster: "edge-1", Project: "shop"}}
 	if s := h.service("web"); !reflect.DeepEqual(s, want) {
 		t.Errorf("the service is %+v", s)
 	}
@@ -68,9 +68,9 @@ func TestTheMemoryOfServicesIsBounded(t *testing.T) {
 func TestWhatIsHeardStays(t *testing.T) {
 	t.Parallel()
 	m := memory{most: 3}
-	is := unheard("u", &catalog.ServiceSpec{Cluster: "edge-1"}, "c", 1).after(&catalog.Report{Sequence: 7})
+	is := unheard("u", &state.ServiceSpec{Cluster: "edge-1"}, "c", 1).after(&state.Report{Sequence: 7})
 	m.keep(map[string]*heard{"web": is}, nil)
-	m.meet(map[string]*heard{"web": unheard("u", &catalog.ServiceSpec{Cluster: "edge-1"}, "c", 1), "api": unheard("v", &catalog.ServiceSpec{}, "c", 1)})
+	m.meet(map[string]*heard{"web": unheard("u", &state.ServiceSpec{Cluster: "edge-1"}, "c", 1), "api": unheard("v", &state.ServiceSpec{}, "c", 1)})
 	known := map[string]*heard{"web": nil, "api": nil}
 	if m.recall(known); known["web"] != is || known["api"] == nil {
 		t.Errorf("known are %v", known)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -14,14 +15,14 @@ import (
 type ServiceHub struct {
 	Service string
 	UID     string
-	Hub     catalog.HubTruth
+	Hub     state.HubTruth
 	// Revision of the service that it was made of; 0: the current one.
 	Revision int64
 }
 
 // RecordHub keeps hub truths. A truth that is known is not written again; resolve time and beginning of a problem stay
 // while nothing else changes. Services that are gone are passed over. Many are written in parts, as reports are.
-func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []catalog.RefHub) error {
+func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []state.RefHub) error {
 	for len(in) > 0 {
 		most := min(i.store.StatusRows(), len(in))
 		part := in[:most]
@@ -43,7 +44,7 @@ func (i *Intake) RecordHub(ctx context.Context, in []ServiceHub, refs []catalog.
 // merging compares truths of the hub with those that are stored, and writes what is new.
 type merging struct {
 	intake   *Intake
-	refs     []catalog.RefHub          // commits that came with the truths
+	refs     []state.RefHub            // commits that came with the truths
 	services map[string]store.Resource // by name
 	stored   map[string][]byte         // truths by uid
 	news     []*change
@@ -57,14 +58,14 @@ type merging struct {
 
 // change is a truth that is not the one that is stored.
 type change struct {
-	service       catalog.Service
-	before, after catalog.HubTruth
+	service       state.Service
+	before, after state.HubTruth
 	delivery      *catalog.Delivery // nil: the digest stays
 }
 
 // recordHub keeps the truths of services, whose refs have these commits. recordHub returns the services of which
 // another distributor told meanwhile.
-func (i *Intake) recordHub(ctx context.Context, in []ServiceHub, refs []catalog.RefHub) (lost []string, err error) {
+func (i *Intake) recordHub(ctx context.Context, in []ServiceHub, refs []state.RefHub) (lost []string, err error) {
 	// Distributors tell the same at the same time: the second one of this console finds it known.
 	select {
 	case i.hubTurn <- struct{}{}:
@@ -116,13 +117,13 @@ func (m *merging) load(ctx context.Context, v store.View, in []ServiceHub) (err 
 	for _, s := range in {
 		names[s.Service] = catalog.IsName(s.Service)
 	}
-	if m.services, err = v.Named(ctx, store.KindService, catalog.TrueKeys(names)); err != nil {
+	if m.services, err = v.Named(ctx, store.KindService, state.TrueKeys(names)); err != nil {
 		return err
 	}
 	for _, r := range m.services {
 		uids[r.UID] = true
 	}
-	m.stored, err = v.Hub(ctx, catalog.TrueKeys(uids))
+	m.stored, err = v.Hub(ctx, state.TrueKeys(uids))
 	return err
 }
 
@@ -134,7 +135,7 @@ func (m *merging) compare(in []ServiceHub) error {
 		if row.UID != s.UID || s.UID == "" {
 			continue
 		}
-		before, known, err := catalog.ReadHub(m.stored[s.UID])
+		before, known, err := state.ReadHub(m.stored[s.UID])
 		if err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func (m *merging) compare(in []ServiceHub) error {
 		if known && !changed {
 			continue
 		}
-		service, err := catalog.ReadService(row)
+		service, err := state.ReadService(row)
 		if err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (m *merging) draftDeployments(ctx context.Context, v store.View) (became ma
 }
 
 // loadReports returns what clusters say, by uid, of services where a problem of the hub is over.
-func (m *merging) loadReports(ctx context.Context, v store.View) (map[string]catalog.ClusterTruth, error) {
+func (m *merging) loadReports(ctx context.Context, v store.View) (map[string]state.ClusterTruth, error) {
 	var recovered []store.Resource
 	for _, c := range m.news {
 		if c.before.Problem != nil && c.after.Problem == nil {
@@ -185,7 +186,7 @@ func (m *merging) loadReports(ctx context.Context, v store.View) (map[string]cat
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string]catalog.ClusterTruth, len(loaded))
+	out := make(map[string]state.ClusterTruth, len(loaded))
 	for _, s := range loaded {
 		out[s.Meta.UID] = s.Status.Cluster
 	}
@@ -193,7 +194,7 @@ func (m *merging) loadReports(ctx context.Context, v store.View) (map[string]cat
 }
 
 // note gets a change ready to be written, with the events that come of it.
-func (m *merging) note(c *change, of catalog.Deployed, cluster catalog.ClusterTruth) (err error) {
+func (m *merging) note(c *change, of catalog.Deployed, cluster state.ClusterTruth) (err error) {
 	uid := c.service.Meta.UID
 	if of.Again && c.before.Digest != "" {
 		c.after.Succeed(c.before)
@@ -227,7 +228,7 @@ func (m *merging) write(ctx context.Context) (lost []string, err error) {
 }
 
 // mergeHub returns what is kept of a truth, and whether it tells anything new.
-func (i *Intake) mergeHub(before, now catalog.HubTruth) (catalog.HubTruth, bool) {
+func (i *Intake) mergeHub(before, now state.HubTruth) (state.HubTruth, bool) {
 	changed := !sameProblem(before.Problem, now.Problem)
 	problem := since(before.Problem, now.Problem, i.now().UTC())
 	where := before.Source == now.Source && before.Ref == now.Ref
@@ -249,13 +250,13 @@ func (i *Intake) mergeHub(before, now catalog.HubTruth) (catalog.HubTruth, bool)
 }
 
 // recordRefs keeps refs' commits. A ref that is known at the same commit stays as it is.
-func (i *Intake) recordRefs(ctx context.Context, in []catalog.RefHub) error {
+func (i *Intake) recordRefs(ctx context.Context, in []state.RefHub) error {
 	if len(in) == 0 {
 		return nil
 	}
 	states := map[store.HubRef][]byte{}
 	err := i.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		known, err := catalog.RefsOf(ctx, v, func(yield func(string) bool) {
+		known, err := state.RefsOf(ctx, v, func(yield func(string) bool) {
 			for _, r := range in {
 				if !yield(r.Source) {
 					return

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -51,14 +52,14 @@ func New(d Deps) *Intake {
 // Observer makes events of what is said. Events are written with what was said, or not at all; the same may be said
 // again, and events that are the same are kept once.
 type Observer interface {
-	SourceSaid(source catalog.Meta, before, after catalog.SourceStatus) []store.Event
+	SourceSaid(source state.Meta, before, after state.SourceStatus) []store.Event
 	// HubSaid gets the service with what its cluster says where a problem of the hub is over.
-	HubSaid(service catalog.Service, before, after catalog.HubTruth) []store.Event
+	HubSaid(service state.Service, before, after state.HubTruth) []store.Event
 	// ClusterSaid has no before when there was no report. Of the service there are its names, its project and its
 	// cluster, and of before what a heard knows of it.
-	ClusterSaid(service catalog.Service, before *catalog.Report, after catalog.Report) []store.Event
+	ClusterSaid(service state.Service, before *state.Report, after state.Report) []store.Event
 	// TestsEnded makes events of how a run of a service's tests went.
-	TestsEnded(service catalog.Service, run TestRun) []store.Event
+	TestsEnded(service state.Service, run TestRun) []store.Event
 }
 
 // maxTries is how often what is said of a service is compared anew with what others said meanwhile. The second time

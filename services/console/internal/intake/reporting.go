@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -24,7 +25,7 @@ type reporting struct {
 // news is what is written of a service: the last of its reports, and what all of them say of its deployments.
 type news struct {
 	next   *heard
-	report catalog.Report
+	report state.Report
 	steps  []store.Step
 }
 
@@ -144,7 +145,7 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 			}
 			h := unheard(service.Meta.UID, &service.Spec, cluster.UID, service.Meta.Revision)
 			if row, ok := kept[h.key()]; ok {
-				before, err := catalog.ReadReport(row)
+				before, err := state.ReadReport(row)
 				if err != nil {
 					return nil, err
 				}
@@ -160,7 +161,7 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 }
 
 // reported returns the clusters and services that reports name.
-func reported(ctx context.Context, v store.View, in []ClusterReports) (map[string]store.Resource, map[string]catalog.Service, error) {
+func reported(ctx context.Context, v store.View, in []ClusterReports) (map[string]store.Resource, map[string]state.Service, error) {
 	clusterNames, serviceNames := map[string]bool{}, map[string]bool{}
 	for _, cr := range in {
 		clusterNames[cr.Cluster] = catalog.IsName(cr.Cluster)
@@ -168,17 +169,17 @@ func reported(ctx context.Context, v store.View, in []ClusterReports) (map[strin
 			serviceNames[r.Service] = catalog.IsName(r.Service)
 		}
 	}
-	clusters, err := v.Named(ctx, store.KindCluster, catalog.TrueKeys(clusterNames))
+	clusters, err := v.Named(ctx, store.KindCluster, state.TrueKeys(clusterNames))
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := v.Named(ctx, store.KindService, catalog.TrueKeys(serviceNames))
+	rows, err := v.Named(ctx, store.KindService, state.TrueKeys(serviceNames))
 	if err != nil {
 		return nil, nil, err
 	}
-	services := make(map[string]catalog.Service, len(rows))
+	services := make(map[string]state.Service, len(rows))
 	for name, r := range rows {
-		if services[name], err = catalog.ReadService(r); err != nil {
+		if services[name], err = state.ReadService(r); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -186,7 +187,7 @@ func reported(ctx context.Context, v store.View, in []ClusterReports) (map[strin
 }
 
 // tell notes what is new in a report.
-func (b *reporting) tell(h *heard, r *catalog.Report) error {
+func (b *reporting) tell(h *heard, r *state.Report) error {
 	before := h.report()
 	if same, err := b.sameContent(h, r); err != nil {
 		return fmt.Errorf("service %q: %w", r.Service, err)
@@ -216,18 +217,18 @@ func (b *reporting) tell(h *heard, r *catalog.Report) error {
 
 // sameContent says whether a service has the same content applied as before, under another digest: a lever was pulled
 // in between.
-func (b *reporting) sameContent(h *heard, r *catalog.Report) (bool, error) {
-	state := b.hubs[h.uid]
-	if state == nil || !h.replaces(r) {
+func (b *reporting) sameContent(h *heard, r *state.Report) (bool, error) {
+	stored := b.hubs[h.uid]
+	if stored == nil || !h.replaces(r) {
 		return false, nil
 	}
-	hub, _, err := catalog.ReadHub(state)
+	hub, _, err := state.ReadHub(stored)
 	return slices.Contains(append(hub.Alike, hub.Digest), r.AppliedDigest) && slices.Contains(hub.Alike, h.report().AppliedDigest), err
 }
 
 // progresses says whether more is to come of what the report says.
-func progresses(r *catalog.Report) bool {
-	return r.Phase == catalog.PhaseApplying || r.Phase == catalog.PhaseProgressing
+func progresses(r *state.Report) bool {
+	return r.Phase == state.PhaseApplying || r.Phase == state.PhaseProgressing
 }
 
 // write makes reports durable. write returns the names of services that are other than was known.
@@ -236,7 +237,7 @@ func (b *reporting) write(ctx context.Context) (lost map[string]bool, err error)
 	var steps []store.Step
 	for name, n := range b.rows {
 		key := n.next.key()
-		row, err := catalog.EncodeReport(key.Service, key.Cluster, n.report)
+		row, err := state.EncodeReport(key.Service, key.Cluster, n.report)
 		if err != nil {
 			return nil, err
 		}

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // ClusterReports is what one cluster says.
 type ClusterReports struct {
 	Cluster string
-	Reports []catalog.Report
+	Reports []state.Report
 }
 
 // RecordReports makes reports durable and returns, in the order of the clusters, the highest durable
@@ -61,7 +62,7 @@ func (i *Intake) recordReports(ctx context.Context, in []ClusterReports) ([]map[
 func reportsAbout(in []ClusterReports, services map[string]bool) []ClusterReports {
 	out := make([]ClusterReports, len(in))
 	for i, cr := range in {
-		out[i] = ClusterReports{cr.Cluster, slices.DeleteFunc(slices.Clone(cr.Reports), func(r catalog.Report) bool { return !services[r.Service] })}
+		out[i] = ClusterReports{cr.Cluster, slices.DeleteFunc(slices.Clone(cr.Reports), func(r state.Report) bool { return !services[r.Service] })}
 	}
 	return out
 }
@@ -70,7 +71,7 @@ func reportsAbout(in []ClusterReports, services map[string]bool) []ClusterReport
 type ClusterSeen struct {
 	Cluster string
 	Time    time.Time
-	Agent   catalog.AgentInfo
+	Agent   state.AgentInfo
 	// Lost: it is none, but the end of the agent's stream.
 	Lost bool
 }
@@ -85,7 +86,7 @@ func (i *Intake) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 		for _, s := range in {
 			names[s.Cluster] = catalog.IsName(s.Cluster)
 		}
-		clusters, err := v.Named(ctx, store.KindCluster, catalog.TrueKeys(names))
+		clusters, err := v.Named(ctx, store.KindCluster, state.TrueKeys(names))
 		if err != nil {
 			return err
 		}
@@ -94,7 +95,7 @@ func (i *Intake) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 			if !ok {
 				continue
 			}
-			state, err := json.Marshal(s.Agent)
+			agent, err := json.Marshal(s.Agent)
 			if err != nil {
 				return fmt.Errorf("encode agent of cluster %q: %w", s.Cluster, err)
 			}
@@ -107,7 +108,7 @@ func (i *Intake) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 			case s.Lost && at.After(lost[cluster.UID]):
 				lost[cluster.UID] = at
 			case !s.Lost && at.After(seen[cluster.UID].SeenTime):
-				seen[cluster.UID] = store.Seen{SeenTime: at, State: state}
+				seen[cluster.UID] = store.Seen{SeenTime: at, State: agent}
 			}
 		}
 		return nil

@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -137,7 +138,7 @@ func (k *Desk) Approve(ctx context.Context, by catalog.By, id, reason string) (s
 	return k.decide(ctx, by, id, func(ctx context.Context, tx *store.Tx, r *store.AccessRequest) error {
 		r.State, r.Until, r.Grant = store.RequestApproved, tx.Now().Add(r.For), "access-"+r.ID
 		r.Due, r.Decider, r.DecisionReason, r.DecideTime = r.Until, by.Subject, reason, tx.Now()
-		grant := catalog.Grant{Meta: catalog.Meta{Name: r.Grant}, Spec: catalog.GrantSpec{
+		grant := catalog.Grant{Meta: state.Meta{Name: r.Grant}, Spec: catalog.GrantSpec{
 			Role: r.Role, Clusters: catalog.GrantClusters{Names: []string{r.Cluster}}, Until: r.Until,
 		}}
 		who, err := identityOf(r.Subject)
@@ -196,15 +197,15 @@ func (k *Desk) decide(ctx context.Context, by catalog.By, id string,
 
 // over refuses what can't be done with a request any more.
 func over(r store.AccessRequest) error {
-	state := r.State
-	if state == store.RequestWaiting {
-		state = store.RequestLapsed
+	is := r.State
+	if is == store.RequestWaiting {
+		is = store.RequestLapsed
 	}
 	by := ""
-	if who := cmp.Or(r.Revoker, r.Decider); who != "" && state != store.RequestEnded {
+	if who := cmp.Or(r.Revoker, r.Decider); who != "" && is != store.RequestEnded {
 		by = " by " + who
 	}
-	return refusal.New(refusal.Precondition, "access request %s is %s already%s: ask anew with `fairlead cluster access request`", r.ID, state, by)
+	return refusal.New(refusal.Precondition, "access request %s is %s already%s: ask anew with `fairlead cluster access request`", r.ID, is, by)
 }
 
 // mayDecide refuses to decide about one's own request, and about what the caller does not have for good.

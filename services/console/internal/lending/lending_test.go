@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -40,12 +41,12 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		return identity.NewContext(t.Context(), id), catalog.By{Identity: id, Subject: id.Subject()}
 	}
 	adaCtx, ada := person("ada", identity.AdminsGroup)
-	if _, _, err := resources.UpdateCluster(adaCtx, ada, catalog.Cluster{Meta: catalog.Meta{Name: "edge-1"}},
+	if _, _, err := resources.UpdateCluster(adaCtx, ada, state.Cluster{Meta: state.Meta{Name: "edge-1"}},
 		catalog.Expectation{AllowMissing: true}); err != nil {
 		t.Fatal(err)
 	}
 	viewers := catalog.Grant{
-		Meta: catalog.Meta{Name: "viewers"},
+		Meta: state.Meta{Name: "viewers"},
 		Spec: catalog.GrantSpec{Users: []string{"bob"}, Role: "viewer", Clusters: catalog.GrantClusters{All: true}},
 	}
 	grant, err := catalog.DraftGrant(&viewers, catalog.Expectation{AllowMissing: true})

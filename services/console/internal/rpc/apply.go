@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -60,7 +61,7 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 const shownTouched = 100
 
 func encodeTouched(r store.Reconfigured) (*consolev1.TouchedService, error) {
-	var spec catalog.ServiceSpec
+	var spec state.ServiceSpec
 	if err := json.Unmarshal(r.Service.Spec, &spec); err != nil {
 		return nil, fmt.Errorf("decode service %q: %w", r.Service.Name, err)
 	}

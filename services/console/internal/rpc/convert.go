@@ -19,34 +19,35 @@ import (
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/state"
 )
 
-func decodeSource(s *consolev1.Source) catalog.Source {
-	return catalog.Source{Meta: descriptor.Meta(s.GetMetadata()), Spec: catalog.SourceSpec{
+func decodeSource(s *consolev1.Source) state.Source {
+	return state.Source{Meta: descriptor.Meta(s.GetMetadata()), Spec: state.SourceSpec{
 		Git: decodeGit(s.GetSpec().GetGit()), Helm: decodeHelm(s.GetSpec().GetHelm()), OCI: decodeOCI(s.GetSpec().GetOci()), Bucket: decodeBucket(s.GetSpec().GetBucket()),
 	}}
 }
 
-func decodeHelm(helm *consolev1.HelmSource) catalog.HelmSource {
-	return catalog.HelmSource{
+func decodeHelm(helm *consolev1.HelmSource) state.HelmSource {
+	return state.HelmSource{
 		URL: helm.GetUrl(), Interval: helm.GetInterval().AsDuration(), Secret: helm.GetSecret(), Proxy: helm.GetProxy(),
 		WebhookSecret: helm.GetWebhookSecret(), AllowReplaced: helm.GetAllowReplaced(),
-		Registry: catalog.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts(), Mirrors: helm.GetMirrors(), Auth: clouds[helm.GetAuth()]},
+		Registry: state.Registry{Insecure: helm.GetInsecure(), SkipTLSVerify: helm.GetInsecureSkipTlsVerify(), TokenHosts: helm.GetTokenHosts(), Mirrors: helm.GetMirrors(), Auth: clouds[helm.GetAuth()]},
 		Verify:   decodeVerify(helm.GetVerify()),
 	}
 }
 
-func decodeOCI(oci *consolev1.OCISource) catalog.OCISource {
-	return catalog.OCISource{
+func decodeOCI(oci *consolev1.OCISource) state.OCISource {
+	return state.OCISource{
 		URL: oci.GetUrl(), Interval: oci.GetInterval().AsDuration(), Secret: oci.GetSecret(), Proxy: oci.GetProxy(),
 		WebhookSecret: oci.GetWebhookSecret(), LayerType: oci.GetLayerSelector().GetMediaType(),
-		Registry: catalog.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts(), Mirrors: oci.GetMirrors(), Auth: clouds[oci.GetAuth()]},
+		Registry: state.Registry{Insecure: oci.GetInsecure(), SkipTLSVerify: oci.GetInsecureSkipTlsVerify(), TokenHosts: oci.GetTokenHosts(), Mirrors: oci.GetMirrors(), Auth: clouds[oci.GetAuth()]},
 		Verify:   decodeVerify(oci.GetVerify()),
 	}
 }
 
-func decodeBucket(b *consolev1.BucketSource) catalog.BucketSource {
-	return catalog.BucketSource{
+func decodeBucket(b *consolev1.BucketSource) state.BucketSource {
+	return state.BucketSource{
 		Endpoint: b.GetEndpoint(), Name: b.GetBucketName(), Region: b.GetRegion(), Prefix: b.GetPrefix(), Versioned: b.GetVersioned(),
 		Interval: b.GetInterval().AsDuration(), Secret: b.GetSecret(), Proxy: b.GetProxy(), WebhookSecret: b.GetWebhookSecret(),
 		Insecure: b.GetInsecure(), SkipTLSVerify: b.GetInsecureSkipTlsVerify(), Auth: clouds[b.GetAuth()],
@@ -54,13 +55,13 @@ func decodeBucket(b *consolev1.BucketSource) catalog.BucketSource {
 }
 
 // clouds by their names in the catalog.
-var clouds = map[consolev1.CloudAuth]catalog.CloudAuth{ //nolint:gochecknoglobals // a table
-	consolev1.CloudAuth_CLOUD_AUTH_AWS:   catalog.AuthAWS,
-	consolev1.CloudAuth_CLOUD_AUTH_GCP:   catalog.AuthGCP,
-	consolev1.CloudAuth_CLOUD_AUTH_AZURE: catalog.AuthAzure,
+var clouds = map[consolev1.CloudAuth]state.CloudAuth{ //nolint:gochecknoglobals // a table
+	consolev1.CloudAuth_CLOUD_AUTH_AWS:   state.AuthAWS,
+	consolev1.CloudAuth_CLOUD_AUTH_GCP:   state.AuthGCP,
+	consolev1.CloudAuth_CLOUD_AUTH_AZURE: state.AuthAzure,
 }
 
-func encodeCloud(auth catalog.CloudAuth) consolev1.CloudAuth {
+func encodeCloud(auth state.CloudAuth) consolev1.CloudAuth {
 	for is, named := range clouds {
 		if named == auth {
 			return is
@@ -70,27 +71,27 @@ func encodeCloud(auth catalog.CloudAuth) consolev1.CloudAuth {
 }
 
 // providers by their names in the catalog.
-var providers = map[consolev1.VerifyProvider]catalog.VerifyProvider{ //nolint:gochecknoglobals // a table
-	consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN:     catalog.VerifyCosign,
-	consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE: catalog.VerifyProvenance,
-	consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION:   catalog.VerifyNotation,
+var providers = map[consolev1.VerifyProvider]state.VerifyProvider{ //nolint:gochecknoglobals // a table
+	consolev1.VerifyProvider_VERIFY_PROVIDER_COSIGN:     state.VerifyCosign,
+	consolev1.VerifyProvider_VERIFY_PROVIDER_PROVENANCE: state.VerifyProvenance,
+	consolev1.VerifyProvider_VERIFY_PROVIDER_NOTATION:   state.VerifyNotation,
 }
 
-func decodeVerify(v *consolev1.Verify) *catalog.Verify {
+func decodeVerify(v *consolev1.Verify) *state.Verify {
 	if v == nil {
 		return nil
 	}
-	out := &catalog.Verify{
+	out := &state.Verify{
 		Provider: providers[v.GetProvider()], Keys: v.GetKeys(), Repository: v.GetRepository(),
 		Certificates: v.GetCertificates(), Identities: v.GetTrustedIdentities(), TrustedRoot: v.GetTrustedRoot(),
 	}
 	for _, is := range v.GetMatchOidcIdentity() {
-		out.Signers = append(out.Signers, catalog.OIDCIdentity{Issuer: is.GetIssuer(), Subject: is.GetSubject()})
+		out.Signers = append(out.Signers, state.OIDCIdentity{Issuer: is.GetIssuer(), Subject: is.GetSubject()})
 	}
 	return out
 }
 
-func encodeVerify(v *catalog.Verify) *consolev1.Verify {
+func encodeVerify(v *state.Verify) *consolev1.Verify {
 	if v == nil {
 		return nil
 	}
@@ -109,7 +110,7 @@ func encodeVerify(v *catalog.Verify) *consolev1.Verify {
 }
 
 // encodeSourceSpec sets the one kind of a source.
-func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
+func encodeSourceSpec(s state.SourceSpec) *consolev1.SourceSpec {
 	switch {
 	case s.Helm.URL != "":
 		return &consolev1.SourceSpec{Helm: encodeHelm(s.Helm)}
@@ -121,7 +122,7 @@ func encodeSourceSpec(s catalog.SourceSpec) *consolev1.SourceSpec {
 	return &consolev1.SourceSpec{Git: encodeGit(s.Git)}
 }
 
-func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
+func encodeHelm(h state.HelmSource) *consolev1.HelmSource {
 	helm := &consolev1.HelmSource{
 		Url: h.URL, Secret: h.Secret, Proxy: h.Proxy, WebhookSecret: h.WebhookSecret, AllowReplaced: h.AllowReplaced,
 		Insecure: h.Insecure, InsecureSkipTlsVerify: h.SkipTLSVerify, TokenHosts: h.TokenHosts, Mirrors: h.Mirrors, Auth: encodeCloud(h.Auth), Verify: encodeVerify(h.Verify),
@@ -132,7 +133,7 @@ func encodeHelm(h catalog.HelmSource) *consolev1.HelmSource {
 	return helm
 }
 
-func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
+func encodeOCI(o state.OCISource) *consolev1.OCISource {
 	oci := &consolev1.OCISource{
 		Url: o.URL, Secret: o.Secret, Proxy: o.Proxy, WebhookSecret: o.WebhookSecret,
 		Insecure: o.Insecure, InsecureSkipTlsVerify: o.SkipTLSVerify, TokenHosts: o.TokenHosts, Mirrors: o.Mirrors, Auth: encodeCloud(o.Auth), Verify: encodeVerify(o.Verify),
@@ -146,7 +147,7 @@ func encodeOCI(o catalog.OCISource) *consolev1.OCISource {
 	return oci
 }
 
-func encodeBucket(b catalog.BucketSource) *consolev1.BucketSource {
+func encodeBucket(b state.BucketSource) *consolev1.BucketSource {
 	bucket := &consolev1.BucketSource{
 		Endpoint: b.Endpoint, BucketName: b.Name, Region: b.Region, Prefix: b.Prefix, Versioned: b.Versioned,
 		Secret: b.Secret, Proxy: b.Proxy, WebhookSecret: b.WebhookSecret, Insecure: b.Insecure, InsecureSkipTlsVerify: b.SkipTLSVerify, Auth: encodeCloud(b.Auth),
@@ -157,15 +158,15 @@ func encodeBucket(b catalog.BucketSource) *consolev1.BucketSource {
 	return bucket
 }
 
-func decodeGit(git *consolev1.GitSource) catalog.GitSource {
-	return catalog.GitSource{
+func decodeGit(git *consolev1.GitSource) state.GitSource {
+	return state.GitSource{
 		URL: git.GetUrl(), Interval: git.GetInterval().AsDuration(), Secret: git.GetSecret(), Proxy: git.GetProxy(),
 		Submodules: git.GetSubmodules(), Verification: decodeVerification(git.GetVerification()), WebhookSecret: git.GetWebhookSecret(),
 		SubmoduleRepositories: git.GetSubmoduleRepositories(), Allow: git.GetAllow(), ChartSources: git.GetChartSources(),
 	}
 }
 
-func encodeGit(g catalog.GitSource) *consolev1.GitSource {
+func encodeGit(g state.GitSource) *consolev1.GitSource {
 	git := &consolev1.GitSource{
 		Url: g.URL, Secret: g.Secret, Proxy: g.Proxy,
 		Submodules: g.Submodules, Verification: encodeVerification(g.Verification), WebhookSecret: g.WebhookSecret,
@@ -177,39 +178,39 @@ func encodeGit(g catalog.GitSource) *consolev1.GitSource {
 	return git
 }
 
-func decodeVerification(v *consolev1.Verification) *catalog.Verification {
+func decodeVerification(v *consolev1.Verification) *state.Verification {
 	if v == nil {
 		return nil
 	}
-	out := &catalog.Verification{Keys: v.GetKeys()}
+	out := &state.Verification{Keys: v.GetKeys()}
 	switch v.GetMode() {
 	case consolev1.VerificationMode_VERIFICATION_MODE_COMMIT:
-		out.Mode = catalog.VerifyCommit
+		out.Mode = state.VerifyCommit
 	case consolev1.VerificationMode_VERIFICATION_MODE_TAG:
-		out.Mode = catalog.VerifyTag
+		out.Mode = state.VerifyTag
 	case consolev1.VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT:
-		out.Mode = catalog.VerifyTagAndCommit
+		out.Mode = state.VerifyTagAndCommit
 	}
 	return out
 }
 
-func encodeVerification(v *catalog.Verification) *consolev1.Verification {
+func encodeVerification(v *state.Verification) *consolev1.Verification {
 	if v == nil {
 		return nil
 	}
 	out := &consolev1.Verification{Keys: v.Keys}
 	switch v.Mode {
-	case catalog.VerifyCommit:
+	case state.VerifyCommit:
 		out.Mode = consolev1.VerificationMode_VERIFICATION_MODE_COMMIT
-	case catalog.VerifyTag:
+	case state.VerifyTag:
 		out.Mode = consolev1.VerificationMode_VERIFICATION_MODE_TAG
-	case catalog.VerifyTagAndCommit:
+	case state.VerifyTagAndCommit:
 		out.Mode = consolev1.VerificationMode_VERIFICATION_MODE_TAG_AND_COMMIT
 	}
 	return out
 }
 
-func encodeSource(s catalog.Source) *consolev1.Source {
+func encodeSource(s state.Source) *consolev1.Source {
 	return &consolev1.Source{
 		Metadata: descriptor.Metadata(s.Meta),
 		Spec:     encodeSourceSpec(s.Spec),
@@ -219,64 +220,64 @@ func encodeSource(s catalog.Source) *consolev1.Source {
 	}
 }
 
-func decodeHead(h *consolev1.Head) catalog.Head {
-	return catalog.Head{
+func decodeHead(h *consolev1.Head) state.Head {
+	return state.Head{
 		Ref: h.GetRef(), Revision: decodeRevision(h.GetRevision()), FetchTime: descriptor.Moment(h.GetFetchTime()),
 		Resolved: h.GetResolvedRef(), SignedBy: h.GetSignedBy(), NewerVersion: h.GetNewerVersion(),
 	}
 }
 
-func encodeHead(h catalog.Head) *consolev1.Head {
+func encodeHead(h state.Head) *consolev1.Head {
 	return &consolev1.Head{
 		Ref: h.Ref, Revision: encodeRevision(h.Revision), FetchTime: descriptor.Stamp(h.FetchTime), ResolvedRef: h.Resolved, SignedBy: h.SignedBy,
 		NewerVersion: h.NewerVersion,
 	}
 }
 
-func decodeRevision(r *artifactv1.Revision) catalog.Revision {
-	return catalog.Revision{
+func decodeRevision(r *artifactv1.Revision) state.Revision {
+	return state.Revision{
 		Commit: r.GetCommit(), CommitTime: descriptor.Moment(r.GetCommitTime()), Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),
 	}
 }
 
-func encodeRevision(r catalog.Revision) *artifactv1.Revision {
-	if r == (catalog.Revision{}) {
+func encodeRevision(r state.Revision) *artifactv1.Revision {
+	if r == (state.Revision{}) {
 		return nil
 	}
 	return &artifactv1.Revision{Commit: r.Commit, CommitTime: descriptor.Stamp(r.CommitTime), Subject: r.Subject, Author: r.Author, Traceparent: r.Traceparent}
 }
 
-func decodeProblem(p *consolev1.Problem) *catalog.Problem {
+func decodeProblem(p *consolev1.Problem) *state.Problem {
 	if p == nil {
 		return nil
 	}
-	return &catalog.Problem{
+	return &state.Problem{
 		Message: p.GetMessage(), Since: descriptor.Moment(p.GetSince()), Refs: p.GetRefs(),
-		Single: descriptor.Each(p.GetRefProblems(), func(one *consolev1.RefProblem) catalog.RefProblem {
-			return catalog.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: descriptor.Moment(one.GetSince()), Missing: one.GetMissing()}
+		Single: descriptor.Each(p.GetRefProblems(), func(one *consolev1.RefProblem) state.RefProblem {
+			return state.RefProblem{Ref: one.GetRef(), Message: one.GetMessage(), Since: descriptor.Moment(one.GetSince()), Missing: one.GetMissing()}
 		}),
 	}
 }
 
-func encodeProblem(p *catalog.Problem) *consolev1.Problem {
+func encodeProblem(p *state.Problem) *consolev1.Problem {
 	if p == nil {
 		return nil
 	}
 	return &consolev1.Problem{
 		Message: p.Message, Since: descriptor.Stamp(p.Since), Refs: p.Refs,
-		RefProblems: descriptor.Each(p.Single, func(one catalog.RefProblem) *consolev1.RefProblem {
+		RefProblems: descriptor.Each(p.Single, func(one state.RefProblem) *consolev1.RefProblem {
 			return &consolev1.RefProblem{Ref: one.Ref, Message: one.Message, Since: descriptor.Stamp(one.Since), Missing: one.Missing}
 		}),
 	}
 }
 
-func decodeCluster(c *consolev1.Cluster) catalog.Cluster {
-	return catalog.Cluster{Meta: descriptor.Meta(c.GetMetadata()), Spec: catalog.ClusterSpec{
+func decodeCluster(c *consolev1.Cluster) state.Cluster {
+	return state.Cluster{Meta: descriptor.Meta(c.GetMetadata()), Spec: state.ClusterSpec{
 		Description: c.GetSpec().GetDescription(), Config: descriptor.Settings(c.GetSpec().GetConfig()), Windows: c.GetSpec().GetWindows(),
 	}}
 }
 
-func encodeCluster(c catalog.Cluster) *consolev1.Cluster {
+func encodeCluster(c state.Cluster) *consolev1.Cluster {
 	return &consolev1.Cluster{
 		Metadata: descriptor.Metadata(c.Meta),
 		Spec:     &consolev1.ClusterSpec{Description: c.Spec.Description, Config: descriptor.ConfigSettings(c.Spec.Config), Windows: c.Spec.Windows},
@@ -339,12 +340,12 @@ func skew(agent, hub string) string {
 	return ""
 }
 
-func decodeService(s *consolev1.Service) catalog.Service {
-	return catalog.Service{Meta: descriptor.Meta(s.GetMetadata()), Spec: decodeServiceSpec(s.GetSpec())}
+func decodeService(s *consolev1.Service) state.Service {
+	return state.Service{Meta: descriptor.Meta(s.GetMetadata()), Spec: decodeServiceSpec(s.GetSpec())}
 }
 
-func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
-	return catalog.ServiceSpec{
+func decodeServiceSpec(spec *consolev1.ServiceSpec) state.ServiceSpec {
+	return state.ServiceSpec{
 		Source: platform.SourceOf(spec), Ref: platform.RefOf(spec), Path: spec.GetPath(), Cluster: spec.GetCluster(), Namespace: spec.GetNamespace(),
 		Sources: decodeServiceSources(spec.GetSources()),
 		Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Render: optionText(spec.GetRender()), Sync: optionText(spec.GetSync()),
@@ -354,16 +355,16 @@ func decodeServiceSpec(spec *consolev1.ServiceSpec) catalog.ServiceSpec {
 	}
 }
 
-func decodeServiceSources(in []*consolev1.ServiceSource) (out []catalog.ServiceSource) {
+func decodeServiceSources(in []*consolev1.ServiceSource) (out []state.ServiceSource) {
 	for _, s := range in {
-		out = append(out, catalog.ServiceSource{
+		out = append(out, state.ServiceSource{
 			Name: s.GetName(), Source: s.GetSource(), Ref: platform.RefOfPart(s), Path: s.GetPath(), Include: s.GetInclude(), Ignore: s.GetIgnore(),
 		})
 	}
 	return out
 }
 
-func encodeServiceSources(in []catalog.ServiceSource) (out []*consolev1.ServiceSource) {
+func encodeServiceSources(in []state.ServiceSource) (out []*consolev1.ServiceSource) {
 	for _, s := range in {
 		is := &consolev1.ServiceSource{Name: s.Name, Source: s.Source, Path: s.Path, Include: s.Include, Ignore: s.Ignore}
 		platform.SetRefOfPart(is, s.Ref)
@@ -372,7 +373,7 @@ func encodeServiceSources(in []catalog.ServiceSource) (out []*consolev1.ServiceS
 	return out
 }
 
-func encodeServiceSpec(s catalog.ServiceSpec) *consolev1.ServiceSpec {
+func encodeServiceSpec(s state.ServiceSpec) *consolev1.ServiceSpec {
 	out := &consolev1.ServiceSpec{
 		Source: s.Source, Path: s.Path, Cluster: s.Cluster, Namespace: s.Namespace, Include: s.Include, Ignore: s.Ignore,
 		Render: option(s.Render, &deliveryv1.RenderSpec{}), Sync: option(s.Sync, &deliveryv1.SyncSpec{}),
@@ -407,7 +408,7 @@ func option[M proto.Message](text json.RawMessage, m M) M {
 	return m
 }
 
-func encodeService(s catalog.Service) *consolev1.Service {
+func encodeService(s state.Service) *consolev1.Service {
 	status := s.Status
 	out := &consolev1.ServiceStatus{
 		State: encodeState(status.State), StateMessage: status.Message, StateSince: descriptor.Stamp(status.Since),
@@ -424,43 +425,43 @@ func encodeService(s catalog.Service) *consolev1.Service {
 	return &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(catalog.LeversOf(&s))}
 }
 
-func encodeState(s catalog.State) consolev1.ServiceState {
+func encodeState(s state.State) consolev1.ServiceState {
 	switch s {
-	case catalog.Pending:
+	case state.Pending:
 		return consolev1.ServiceState_SERVICE_STATE_PENDING
-	case catalog.Progressing:
+	case state.Progressing:
 		return consolev1.ServiceState_SERVICE_STATE_PROGRESSING
-	case catalog.Healthy:
+	case state.Healthy:
 		return consolev1.ServiceState_SERVICE_STATE_HEALTHY
-	case catalog.Degraded:
+	case state.Degraded:
 		return consolev1.ServiceState_SERVICE_STATE_DEGRADED
-	case catalog.Failed:
+	case state.Failed:
 		return consolev1.ServiceState_SERVICE_STATE_FAILED
-	case catalog.Unknown:
+	case state.Unknown:
 		return consolev1.ServiceState_SERVICE_STATE_UNKNOWN
-	case catalog.Held:
+	case state.Held:
 		return consolev1.ServiceState_SERVICE_STATE_HELD
-	case catalog.Waiting:
+	case state.Waiting:
 		return consolev1.ServiceState_SERVICE_STATE_WAITING
-	case catalog.Differs:
+	case state.Differs:
 		return consolev1.ServiceState_SERVICE_STATE_DIFFERS
 	}
 	return consolev1.ServiceState_SERVICE_STATE_UNSPECIFIED
 }
 
-func decodeHub(h *consolev1.HubTruth) catalog.HubTruth {
-	return catalog.HubTruth{
+func decodeHub(h *consolev1.HubTruth) state.HubTruth {
+	return state.HubTruth{
 		Digest: h.GetDigest(), Content: h.GetContentDigest(), Revision: decodeRevision(h.GetRevision()),
-		Artifact:    catalog.Artifact{Digest: h.GetArtifact().GetDigest(), Size: h.GetArtifact().GetSize(), Files: h.GetArtifact().GetFiles()},
+		Artifact:    state.Artifact{Digest: h.GetArtifact().GetDigest(), Size: h.GetArtifact().GetSize(), Files: h.GetArtifact().GetFiles()},
 		ResolveTime: descriptor.Moment(h.GetResolveTime()), Problem: decodeProblem(h.GetProblem()),
 	}
 }
 
-func encodeHub(h catalog.HubTruth) *consolev1.HubTruth {
+func encodeHub(h state.HubTruth) *consolev1.HubTruth {
 	out := &consolev1.HubTruth{
 		Digest: h.Digest, ContentDigest: h.Content, Revision: encodeRevision(h.Revision), ResolveTime: descriptor.Stamp(h.ResolveTime), Problem: encodeProblem(h.Problem),
 	}
-	if h.Artifact != (catalog.Artifact{}) {
+	if h.Artifact != (state.Artifact{}) {
 		out.Artifact = &artifactv1.Artifact{Digest: h.Artifact.Digest, Size: h.Artifact.Size, Files: h.Artifact.Files}
 	}
 	return out
@@ -470,8 +471,8 @@ func encodeSecret(s catalog.Secret) *consolev1.Secret {
 	return &consolev1.Secret{Metadata: descriptor.Metadata(s.Meta), Data: s.Data}
 }
 
-func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
-	out := catalog.Report{
+func decodeReport(r *deliveryv1.ServiceReport) state.Report {
+	out := state.Report{
 		Service: r.GetService(), Sequence: r.GetSequence(), Phase: decodePhase(r.GetPhase()),
 		Digest: r.GetDigest(), Commit: r.GetCommit(), AppliedDigest: r.GetAppliedDigest(), AppliedCommit: r.GetAppliedCommit(),
 		AppliedTime: descriptor.Moment(r.GetAppliedTime()), ObservedTime: descriptor.Moment(r.GetObservedTime()), Message: r.GetMessage(),
@@ -486,7 +487,7 @@ func decodeReport(r *deliveryv1.ServiceReport) catalog.Report {
 	return out
 }
 
-func encodeReport(r *catalog.Report) *deliveryv1.ServiceReport {
+func encodeReport(r *state.Report) *deliveryv1.ServiceReport {
 	if r == nil {
 		return nil
 	}
@@ -504,15 +505,15 @@ func encodeReport(r *catalog.Report) *deliveryv1.ServiceReport {
 	return out
 }
 
-func decodeObjectReport(o *deliveryv1.ObjectReport) catalog.ObjectReport {
-	return catalog.ObjectReport{
+func decodeObjectReport(o *deliveryv1.ObjectReport) state.ObjectReport {
+	return state.ObjectReport{
 		Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 		Health: o.GetHealth(), Message: o.GetMessage(), Rival: o.GetRival(), Fields: o.GetFields(),
 		NextAttempt: descriptor.Moment(o.GetNextAttemptTime()), Drifted: descriptor.Moment(o.GetDriftTime()),
 	}
 }
 
-func encodeObjectReport(o catalog.ObjectReport) *deliveryv1.ObjectReport {
+func encodeObjectReport(o state.ObjectReport) *deliveryv1.ObjectReport {
 	return &deliveryv1.ObjectReport{
 		Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
 		Health: o.Health, Message: o.Message, Rival: o.Rival, Fields: o.Fields,
@@ -520,14 +521,14 @@ func encodeObjectReport(o catalog.ObjectReport) *deliveryv1.ObjectReport {
 	}
 }
 
-func decodeGuard(g *deliveryv1.Guard) *catalog.Guard {
+func decodeGuard(g *deliveryv1.Guard) *state.Guard {
 	if g == nil {
 		return nil
 	}
-	return &catalog.Guard{
+	return &state.Guard{
 		ID: g.GetId(), Removing: g.GetRemoving(), ObjectsTotal: g.GetObjectsTotal(),
-		Sample: descriptor.Each(g.GetSample(), func(o *deliveryv1.ManagedObject) catalog.ManagedObject {
-			return catalog.ManagedObject{
+		Sample: descriptor.Each(g.GetSample(), func(o *deliveryv1.ManagedObject) state.ManagedObject {
+			return state.ManagedObject{
 				Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
 				UID: o.GetUid(), Wave: o.GetWave(), Leaving: o.GetLeaving(),
 			}
@@ -535,13 +536,13 @@ func decodeGuard(g *deliveryv1.Guard) *catalog.Guard {
 	}
 }
 
-func encodeGuard(g *catalog.Guard) *deliveryv1.Guard {
+func encodeGuard(g *state.Guard) *deliveryv1.Guard {
 	if g == nil {
 		return nil
 	}
 	return &deliveryv1.Guard{
 		Id: g.ID, Removing: g.Removing, ObjectsTotal: g.ObjectsTotal,
-		Sample: descriptor.Each(g.Sample, func(o catalog.ManagedObject) *deliveryv1.ManagedObject {
+		Sample: descriptor.Each(g.Sample, func(o state.ManagedObject) *deliveryv1.ManagedObject {
 			return &deliveryv1.ManagedObject{
 				Group: o.Group, Version: o.Version, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, Uid: o.UID, Wave: o.Wave, Leaving: o.Leaving,
 			}
@@ -549,49 +550,49 @@ func encodeGuard(g *catalog.Guard) *deliveryv1.Guard {
 	}
 }
 
-func decodePhase(p deliveryv1.Phase) catalog.Phase {
+func decodePhase(p deliveryv1.Phase) state.Phase {
 	switch p {
 	case deliveryv1.Phase_PHASE_APPLYING:
-		return catalog.PhaseApplying
+		return state.PhaseApplying
 	case deliveryv1.Phase_PHASE_PROGRESSING:
-		return catalog.PhaseProgressing
+		return state.PhaseProgressing
 	case deliveryv1.Phase_PHASE_HEALTHY:
-		return catalog.PhaseHealthy
+		return state.PhaseHealthy
 	case deliveryv1.Phase_PHASE_DEGRADED:
-		return catalog.PhaseDegraded
+		return state.PhaseDegraded
 	case deliveryv1.Phase_PHASE_FAILED:
-		return catalog.PhaseFailed
+		return state.PhaseFailed
 	case deliveryv1.Phase_PHASE_REMOVED:
-		return catalog.PhaseRemoved
+		return state.PhaseRemoved
 	case deliveryv1.Phase_PHASE_HELD:
-		return catalog.PhaseHeld
+		return state.PhaseHeld
 	case deliveryv1.Phase_PHASE_WAITING:
-		return catalog.PhaseWaiting
+		return state.PhaseWaiting
 	case deliveryv1.Phase_PHASE_DIFFERS:
-		return catalog.PhaseDiffers
+		return state.PhaseDiffers
 	}
 	return ""
 }
 
-func encodePhase(p catalog.Phase) deliveryv1.Phase {
+func encodePhase(p state.Phase) deliveryv1.Phase {
 	switch p {
-	case catalog.PhaseApplying:
+	case state.PhaseApplying:
 		return deliveryv1.Phase_PHASE_APPLYING
-	case catalog.PhaseProgressing:
+	case state.PhaseProgressing:
 		return deliveryv1.Phase_PHASE_PROGRESSING
-	case catalog.PhaseHealthy:
+	case state.PhaseHealthy:
 		return deliveryv1.Phase_PHASE_HEALTHY
-	case catalog.PhaseDegraded:
+	case state.PhaseDegraded:
 		return deliveryv1.Phase_PHASE_DEGRADED
-	case catalog.PhaseFailed:
+	case state.PhaseFailed:
 		return deliveryv1.Phase_PHASE_FAILED
-	case catalog.PhaseRemoved:
+	case state.PhaseRemoved:
 		return deliveryv1.Phase_PHASE_REMOVED
-	case catalog.PhaseHeld:
+	case state.PhaseHeld:
 		return deliveryv1.Phase_PHASE_HELD
-	case catalog.PhaseWaiting:
+	case state.PhaseWaiting:
 		return deliveryv1.Phase_PHASE_WAITING
-	case catalog.PhaseDiffers:
+	case state.PhaseDiffers:
 		return deliveryv1.Phase_PHASE_DIFFERS
 	}
 	return deliveryv1.Phase_PHASE_UNSPECIFIED

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -42,7 +43,7 @@ func (s *histories) revision(name string, p catalog.Past) (_ *consolev1.Revision
 		return out, err
 	}
 	if service, ok := m.(*consolev1.Service); ok {
-		decoded, err := catalog.ReadService(*p.After)
+		decoded, err := state.ReadService(*p.After)
 		if err != nil {
 			return out, err
 		}
@@ -140,9 +141,9 @@ func encodeCause(c catalog.Cause) consolev1.DeploymentCause {
 // encodeOutcomeOf is what came of a deployment: of one that ended, what it was at its end.
 func encodeOutcomeOf(d catalog.Deployment) consolev1.DeploymentOutcome {
 	switch {
-	case d.Outcome == catalog.PhaseFailed:
+	case d.Outcome == state.PhaseFailed:
 		return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_FAILED
-	case d.Outcome == catalog.PhaseDegraded:
+	case d.Outcome == state.PhaseDegraded:
 		return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_DEGRADED
 	case !d.HealthyTime.IsZero():
 		return consolev1.DeploymentOutcome_DEPLOYMENT_OUTCOME_HEALTHY

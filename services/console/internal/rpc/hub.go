@@ -14,12 +14,12 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/console/internal/call"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/kinds/agentconfig"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -69,8 +69,8 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 		hub := decodeHub(h.GetHub())
 		hub.Source, hub.Ref = h.GetSourceUid(), h.GetRef()
 		return intake.ServiceHub{Service: h.GetService(), UID: h.GetUid(), Hub: hub, Revision: h.GetServiceRevision()}
-	}), descriptor.Each(req.GetRefs(), func(r *consolev1.RefHub) catalog.RefHub {
-		return catalog.RefHub{Source: r.GetSourceUid(), Ref: r.GetRef(), Revision: decodeRevision(r.GetRevision()), ResolveTime: descriptor.Moment(r.GetResolveTime())}
+	}), descriptor.Each(req.GetRefs(), func(r *consolev1.RefHub) state.RefHub {
+		return state.RefHub{Source: r.GetSourceUid(), Ref: r.GetRef(), Revision: decodeRevision(r.GetRevision()), ResolveTime: descriptor.Moment(r.GetResolveTime())}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -80,7 +80,7 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 
 func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
 	err := s.Intake.RecordSeen(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterSeen) intake.ClusterSeen {
-		agent := catalog.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
+		agent := state.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
 		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
 		agent.Windows = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS)
 		agent.Views = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)

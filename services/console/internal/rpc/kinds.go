@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/kinds/serviceaccount"
 	"fairlead.dev/services/console/internal/kinds/sink"
 	"fairlead.dev/services/console/internal/kinds/viewset"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -51,31 +52,31 @@ func maskSecret(c *catalog.Catalog, m *consolev1.Secret, before, after *store.Re
 	return err
 }
 
-func sourceKind() descriptor.Of[catalog.Source, *consolev1.Source] {
-	return descriptor.Of[catalog.Source, *consolev1.Source]{
-		Kind: store.KindSource, Decode: descriptor.Always(decodeSource), Encode: encodeSource, Read: catalog.ReadSource, Load: catalog.Loader.Sources,
+func sourceKind() descriptor.Of[state.Source, *consolev1.Source] {
+	return descriptor.Of[state.Source, *consolev1.Source]{
+		Kind: store.KindSource, Decode: descriptor.Always(decodeSource), Encode: encodeSource, Read: state.ReadSource, Load: state.Loader.Sources,
 		Draft:  descriptor.DraftBy(catalog.DraftSource),
 		Follow: followSource,
 	}
 }
 
 func followSource(c store.Change) (*consolev1.Source, error) {
-	s, err := catalog.ReadSource(c.Resource)
+	s, err := state.ReadSource(c.Resource)
 	if err == nil {
-		s.Status, err = catalog.ReadHeads(c.Heads)
+		s.Status, err = state.ReadHeads(c.Heads)
 	}
 	return encodeSource(s), err
 }
 
-func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
-	return descriptor.Of[catalog.Cluster, *consolev1.Cluster]{
-		Kind: store.KindCluster, Decode: descriptor.Always(decodeCluster), Encode: encodeCluster, Read: catalog.ReadCluster, Load: catalog.Loader.Clusters,
+func clusterKind() descriptor.Of[state.Cluster, *consolev1.Cluster] {
+	return descriptor.Of[state.Cluster, *consolev1.Cluster]{
+		Kind: store.KindCluster, Decode: descriptor.Always(decodeCluster), Encode: encodeCluster, Read: state.ReadCluster, Load: state.Loader.Clusters,
 		Draft: descriptor.DraftBy(catalog.DraftCluster), Show: showClusters,
 		Mask: descriptor.MaskBy(func(m *consolev1.Cluster, changed map[string]bool) {
 			descriptor.MaskSettings(m.GetSpec().GetConfig(), changed)
 		}),
 		Follow: func(c store.Change) (*consolev1.Cluster, error) {
-			in, err := catalog.ReadCluster(c.Resource)
+			in, err := state.ReadCluster(c.Resource)
 			in.Spec.Config = nil
 			out := encodeCluster(in)
 			out.Status = nil // it changes too often
@@ -85,11 +86,11 @@ func clusterKind() descriptor.Of[catalog.Cluster, *consolev1.Cluster] {
 }
 
 // showClusters encodes clusters with what their agents are configured with.
-func showClusters(ctx context.Context, c *catalog.Catalog, list []catalog.Cluster) ([]*consolev1.Cluster, error) {
+func showClusters(ctx context.Context, c *catalog.Catalog, list []state.Cluster) ([]*consolev1.Cluster, error) {
 	states, err := agentconfig.States(ctx, c, list)
 	out := descriptor.Each(list, encodeCluster)
-	for i, state := range states {
-		out[i].Status.AgentConfig = state
+	for i, one := range states {
+		out[i].Status.AgentConfig = one
 	}
 	return out, err
 }
@@ -109,9 +110,9 @@ func globalKind() descriptor.Of[catalog.GlobalService, *consolev1.GlobalService]
 	return d
 }
 
-func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
-	return descriptor.Of[catalog.Service, *consolev1.Service]{
-		Kind: store.KindService, Decode: descriptor.Always(decodeService), Encode: encodeService, Read: catalog.ReadService, Load: catalog.Loader.Services,
+func serviceKind() descriptor.Of[state.Service, *consolev1.Service] {
+	return descriptor.Of[state.Service, *consolev1.Service]{
+		Kind: store.KindService, Decode: descriptor.Always(decodeService), Encode: encodeService, Read: state.ReadService, Load: state.Loader.Services,
 		Draft: descriptor.DraftBy(catalog.DraftService),
 		Mask: descriptor.MaskBy(func(m *consolev1.Service, changed map[string]bool) {
 			descriptor.MaskSettings(m.GetSpec().GetConfig(), changed)
@@ -122,7 +123,7 @@ func serviceKind() descriptor.Of[catalog.Service, *consolev1.Service] {
 
 // followService leaves configuration out: it is for the clusters of services only, and comes to them another way. The status changes too often.
 func followService(c store.Change) (*consolev1.Service, error) {
-	s, err := catalog.ReadService(c.Resource)
+	s, err := state.ReadService(c.Resource)
 	s.Spec.ConfigSets, s.Spec.Config = nil, nil
 	out := &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec)}
 	if c.Config != "" {

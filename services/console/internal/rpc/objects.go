@@ -21,6 +21,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -262,7 +263,7 @@ func (p *objectPage) add(d catalog.ServiceDetail, at place) (full bool, err erro
 	if err != nil {
 		return false, err
 	}
-	reports := map[objectName]catalog.ObjectReport{}
+	reports := map[objectName]state.ObjectReport{}
 	if r := d.Service.Status.Cluster.Report; r != nil {
 		for _, o := range r.Objects {
 			reports[objectName{o.Group, o.Kind, o.Namespace, o.Name}] = o
@@ -293,7 +294,7 @@ func (p *objectPage) add(d catalog.ServiceDetail, at place) (full bool, err erro
 type objectName struct{ group, kind, namespace, name string }
 
 // reportOf is the state of an object: what the report does not name is healthy.
-func reportOf(o *deliveryv1.ManagedObject, reports map[objectName]catalog.ObjectReport, d catalog.ServiceDetail) *deliveryv1.ObjectReport {
+func reportOf(o *deliveryv1.ManagedObject, reports map[objectName]state.ObjectReport, d catalog.ServiceDetail) *deliveryv1.ObjectReport {
 	out := &deliveryv1.ObjectReport{Group: o.GetGroup(), Version: o.GetVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(), Health: "Healthy"}
 	if said, ok := reports[objectName{o.GetGroup(), o.GetKind(), o.GetNamespace(), o.GetName()}]; ok {
 		out = encodeObjectReport(said)

@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 )
 
 type sources struct{ Deps }
@@ -50,14 +51,14 @@ func (s *clusters) UpdateCluster(ctx context.Context, req *consolev1.UpdateClust
 }
 
 func (s *clusters) BatchUpdateClusters(ctx context.Context, req *consolev1.BatchUpdateClustersRequest) (*consolev1.BatchUpdateClustersResponse, error) {
-	results, err := s.Catalog.UpdateClusters(ctx, call.By(ctx), descriptor.Each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[catalog.Cluster] {
+	results, err := s.Catalog.UpdateClusters(ctx, call.By(ctx), descriptor.Each(req.GetRequests(), func(r *consolev1.UpdateClusterRequest) catalog.Update[state.Cluster] {
 		in := decodeCluster(r.GetCluster())
-		return catalog.Update[catalog.Cluster]{Resource: in, Want: expectation(in.Meta, r)}
+		return catalog.Update[state.Cluster]{Resource: in, Want: expectation(in.Meta, r)}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.BatchUpdateClustersResponse{Responses: descriptor.Each(results, func(r catalog.Result[catalog.Cluster]) *consolev1.UpdateClusterResponse {
+	return &consolev1.BatchUpdateClustersResponse{Responses: descriptor.Each(results, func(r catalog.Result[state.Cluster]) *consolev1.UpdateClusterResponse {
 		return &consolev1.UpdateClusterResponse{Cluster: encodeCluster(r.Resource), Outcome: descriptor.Outcome(r.Outcome)}
 	})}, nil
 }
@@ -91,14 +92,14 @@ func (s *services) UpdateService(ctx context.Context, req *consolev1.UpdateServi
 }
 
 func (s *services) BatchUpdateServices(ctx context.Context, req *consolev1.BatchUpdateServicesRequest) (*consolev1.BatchUpdateServicesResponse, error) {
-	results, err := s.Catalog.UpdateServices(ctx, call.By(ctx), descriptor.Each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[catalog.Service] {
+	results, err := s.Catalog.UpdateServices(ctx, call.By(ctx), descriptor.Each(req.GetRequests(), func(r *consolev1.UpdateServiceRequest) catalog.Update[state.Service] {
 		in := decodeService(r.GetService())
-		return catalog.Update[catalog.Service]{Resource: in, Want: expectation(in.Meta, r)}
+		return catalog.Update[state.Service]{Resource: in, Want: expectation(in.Meta, r)}
 	}))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.BatchUpdateServicesResponse{Responses: descriptor.Each(results, func(r catalog.Result[catalog.Service]) *consolev1.UpdateServiceResponse {
+	return &consolev1.BatchUpdateServicesResponse{Responses: descriptor.Each(results, func(r catalog.Result[state.Service]) *consolev1.UpdateServiceResponse {
 		return &consolev1.UpdateServiceResponse{Service: encodeService(r.Resource), Outcome: descriptor.Outcome(r.Outcome)}
 	})}, nil
 }
@@ -144,7 +145,7 @@ func (s *secrets) AccessSecret(ctx context.Context, req *consolev1.AccessSecretR
 }
 
 // expectation is what all update requests have in common.
-func expectation(meta catalog.Meta, req interface{ GetAllowMissing() bool }) catalog.Expectation {
+func expectation(meta state.Meta, req interface{ GetAllowMissing() bool }) catalog.Expectation {
 	return catalog.Expectation{ETag: meta.ETag, AllowMissing: req.GetAllowMissing()}
 }
 

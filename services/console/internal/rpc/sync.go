@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -143,7 +144,7 @@ func overrides(who identity.Identity, subjects []string) bool {
 }
 
 func (s *levers) Freeze(ctx context.Context, req *consolev1.FreezeRequest) (*consolev1.FreezeResponse, error) {
-	f := &catalog.Freeze{Reason: req.GetReason(), Until: descriptor.Moment(req.GetUntilTime()), Leaves: req.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE}
+	f := &state.Freeze{Reason: req.GetReason(), Until: descriptor.Moment(req.GetUntilTime()), Leaves: req.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE}
 	out, _, err := s.Catalog.Freeze(ctx, call.By(ctx), store.Kind(req.GetKind()), req.GetName(), f)
 	if err != nil {
 		return nil, s.fail(ctx, err)
@@ -168,7 +169,7 @@ func (s *levers) ConfirmPrune(ctx context.Context, req *consolev1.ConfirmPruneRe
 }
 
 // encodeLevers is nil where there are none.
-func encodeLevers(l *catalog.Levers) *consolev1.ServiceLevers {
+func encodeLevers(l *state.Levers) *consolev1.ServiceLevers {
 	if l == nil || l.Mode == nil && l.Pin == nil && l.Files == nil {
 		return nil
 	}
@@ -179,7 +180,7 @@ func encodeLevers(l *catalog.Levers) *consolev1.ServiceLevers {
 	return out
 }
 
-func encodeLever(l *catalog.Lever) *consolev1.Lever {
+func encodeLever(l *state.Lever) *consolev1.Lever {
 	if l == nil {
 		return nil
 	}

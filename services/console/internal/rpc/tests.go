@@ -13,10 +13,10 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/console/internal/call"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -222,29 +222,29 @@ func summaryOf(run *deliveryv1.TestRun) *deliveryv1.TestSummary {
 	return out
 }
 
-var testCauses = map[deliveryv1.TestCause]catalog.TestCause{ //nolint:gochecknoglobals // a constant
-	deliveryv1.TestCause_TEST_CAUSE_REQUEST: catalog.TestsRequested, deliveryv1.TestCause_TEST_CAUSE_REVISION: catalog.TestsOfRevision,
-	deliveryv1.TestCause_TEST_CAUSE_SCHEDULE: catalog.TestsScheduled,
+var testCauses = map[deliveryv1.TestCause]state.TestCause{ //nolint:gochecknoglobals // a constant
+	deliveryv1.TestCause_TEST_CAUSE_REQUEST: state.TestsRequested, deliveryv1.TestCause_TEST_CAUSE_REVISION: state.TestsOfRevision,
+	deliveryv1.TestCause_TEST_CAUSE_SCHEDULE: state.TestsScheduled,
 }
 
-var testOutcomes = map[deliveryv1.TestOutcome]catalog.TestOutcome{ //nolint:gochecknoglobals // a constant
-	deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING: catalog.TestsRunning, deliveryv1.TestOutcome_TEST_OUTCOME_PASSED: catalog.TestsPassed,
-	deliveryv1.TestOutcome_TEST_OUTCOME_FAILED: catalog.TestsFailed, deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT: catalog.TestsTimedOut,
-	deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED: catalog.TestsAborted, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR: catalog.TestsError,
-	deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED: catalog.TestsSkipped,
+var testOutcomes = map[deliveryv1.TestOutcome]state.TestOutcome{ //nolint:gochecknoglobals // a constant
+	deliveryv1.TestOutcome_TEST_OUTCOME_RUNNING: state.TestsRunning, deliveryv1.TestOutcome_TEST_OUTCOME_PASSED: state.TestsPassed,
+	deliveryv1.TestOutcome_TEST_OUTCOME_FAILED: state.TestsFailed, deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT: state.TestsTimedOut,
+	deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED: state.TestsAborted, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR: state.TestsError,
+	deliveryv1.TestOutcome_TEST_OUTCOME_SKIPPED: state.TestsSkipped,
 }
 
-func decodeTestSummary(t *deliveryv1.TestSummary) *catalog.TestSummary {
+func decodeTestSummary(t *deliveryv1.TestSummary) *state.TestSummary {
 	if t == nil {
 		return nil
 	}
-	return &catalog.TestSummary{
+	return &state.TestSummary{
 		ID: t.GetId(), Cause: testCauses[t.GetCause()], Outcome: testOutcomes[t.GetOutcome()], Digest: t.GetDigest(), Passed: t.GetPassed(), Failed: t.GetFailed(),
 		StartTime: descriptor.Moment(t.GetStartTime()), EndTime: descriptor.Moment(t.GetEndTime()),
 	}
 }
 
-func encodeTestSummary(t *catalog.TestSummary) *deliveryv1.TestSummary {
+func encodeTestSummary(t *state.TestSummary) *deliveryv1.TestSummary {
 	if t == nil {
 		return nil
 	}

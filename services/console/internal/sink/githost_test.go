@@ -13,6 +13,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -145,10 +146,10 @@ func TestLimitsOfRequestsAreHonoured(t *testing.T) {
 }
 
 // at is a service at a cluster that has applied digests of a commit.
-func at(cluster, commit, digest string, report *catalog.Report) catalog.Service {
-	s := catalog.Service{Spec: catalog.ServiceSpec{Cluster: cluster}}
-	s.Status.Hub = catalog.HubTruth{
-		Digest: digest, Revision: catalog.Revision{Commit: commit},
+func at(cluster, commit, digest string, report *state.Report) state.Service {
+	s := state.Service{Spec: state.ServiceSpec{Cluster: cluster}}
+	s.Status.Hub = state.HubTruth{
+		Digest: digest, Revision: state.Revision{Commit: commit},
 		ResolveTime: time.Unix(int64(len(commit)), 0),
 	}
 	s.Status.Cluster.Report = report
@@ -157,25 +158,25 @@ func at(cluster, commit, digest string, report *catalog.Report) catalog.Service 
 
 func TestOutcomeOfServicesThatShareAStatus(t *testing.T) {
 	t.Parallel()
-	says := func(phase catalog.Phase, digest, applied, message string) *catalog.Report {
-		return &catalog.Report{Phase: phase, Digest: digest, AppliedDigest: applied, Message: message}
+	says := func(phase state.Phase, digest, applied, message string) *state.Report {
+		return &state.Report{Phase: phase, Digest: digest, AppliedDigest: applied, Message: message}
 	}
-	away := at("edge-3", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", ""))
-	away.Status.State = catalog.Unknown
+	away := at("edge-3", "c1", "d1", says(state.PhaseHealthy, "d1", "d1", ""))
+	away.Status.State = state.Unknown
 	broken := at("edge-2", "c1", "d1", nil)
-	broken.Status.Hub.Problem = &catalog.Problem{Message: "folder deploy does not exist"}
-	for want, services := range map[string][]catalog.Service{
-		"fetched: fetched":                                            {at("edge-1", "c1", "d1", nil), at("edge-2", "c1", "d1", says(catalog.PhaseHealthy, "d0", "d0", ""))},
-		"applied: applied on 1/2":                                     {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d1", says(catalog.PhaseApplying, "d1", "d0", ""))},
-		"applied: applied on 2/2":                                     {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d1", says(catalog.PhaseProgressing, "d1", "d1", ""))},
-		"healthy: healthy":                                            {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), away},
-		"fetched: fetched; not applied: held: incident 7":             {at("edge-1", "c1", "d1", says(catalog.PhaseHeld, "d1", "d0", "held: incident 7"))},
-		"failed: failed: it could not be applied":                     {at("edge-1", "c1", "d1", says(catalog.PhaseFailed, "d1", "d0", ""))},
-		"failed: failed on 1/2: edge-2: folder deploy does not exist": {at("edge-1", "c1", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), broken},
-		"applied: applied on 1/2 ":                                    {at("edge-1", "c2+", "d1", says(catalog.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d0", says(catalog.PhaseHealthy, "d0", "d0", ""))}, // not delivered there yet
+	broken.Status.Hub.Problem = &state.Problem{Message: "folder deploy does not exist"}
+	for want, services := range map[string][]state.Service{
+		"fetched: fetched":                                            {at("edge-1", "c1", "d1", nil), at("edge-2", "c1", "d1", says(state.PhaseHealthy, "d0", "d0", ""))},
+		"applied: applied on 1/2":                                     {at("edge-1", "c1", "d1", says(state.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d1", says(state.PhaseApplying, "d1", "d0", ""))},
+		"applied: applied on 2/2":                                     {at("edge-1", "c1", "d1", says(state.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d1", says(state.PhaseProgressing, "d1", "d1", ""))},
+		"healthy: healthy":                                            {at("edge-1", "c1", "d1", says(state.PhaseHealthy, "d1", "d1", "")), away},
+		"fetched: fetched; not applied: held: incident 7":             {at("edge-1", "c1", "d1", says(state.PhaseHeld, "d1", "d0", "held: incident 7"))},
+		"failed: failed: it could not be applied":                     {at("edge-1", "c1", "d1", says(state.PhaseFailed, "d1", "d0", ""))},
+		"failed: failed on 1/2: edge-2: folder deploy does not exist": {at("edge-1", "c1", "d1", says(state.PhaseHealthy, "d1", "d1", "")), broken},
+		"applied: applied on 1/2 ":                                    {at("edge-1", "c2+", "d1", says(state.PhaseHealthy, "d1", "d1", "")), at("edge-2", "c1", "d0", says(state.PhaseHealthy, "d0", "d0", ""))}, // not delivered there yet
 	} {
-		if state, description := outcome(services); state+": "+description != strings.TrimSpace(want) {
-			t.Errorf("%s: %s, want %s", state, description, want)
+		if word, description := outcome(services); word+": "+description != strings.TrimSpace(want) {
+			t.Errorf("%s: %s, want %s", word, description, want)
 		}
 	}
 }
@@ -199,7 +200,7 @@ func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
 	delivered := func(typ, commit, digest string) waiting {
 		return waiting{Event: &consolev1.Event{Type: typ, Commit: commit, Digest: digest}}
 	}
-	services := []catalog.Service{at("edge-1", "c2", "d1", nil)}
+	services := []state.Service{at("edge-1", "c2", "d1", nil)}
 	last := store.CommitStatus{Commit: "c1", Digest: "d1"}
 	for want, events := range map[string][]waiting{
 		"c1":   {delivered(event.ServiceHealthy, "c2", "d1")}, // a later commit that changes nothing
@@ -215,14 +216,14 @@ func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
 		digest != "d1" {
 		t.Errorf("after a commit that could not be delivered: %s %s", commit, digest)
 	}
-	services[0].Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Commit: "c3"}} // of which the hub's word comes later
+	services[0].Status.Git.Head = &state.Head{Revision: state.Revision{Commit: "c3"}} // of which the hub's word comes later
 	recovered := []waiting{{Event: &consolev1.Event{Type: event.ServiceRecovered, Digest: "d1"}}}
 	if commit, digest := commitOf(services, recovered, store.CommitStatus{Commit: "c3"}); commit != "c3" ||
 		digest != "d1" {
 		t.Errorf("of a commit that can be delivered again: %s %s", commit, digest)
 	}
-	services[0].Status.Hub.Problem = &catalog.Problem{Message: "no such folder"}
-	services[0].Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Commit: "c4"}}
+	services[0].Status.Hub.Problem = &state.Problem{Message: "no such folder"}
+	services[0].Status.Git.Head = &state.Head{Revision: state.Revision{Commit: "c4"}}
 	if commit, digest := commitOf(services, nil, last); commit != "c4" || digest != "" {
 		t.Errorf("of a commit that can't be delivered: %s %s", commit, digest)
 	}
@@ -232,10 +233,10 @@ func TestStatusIsOfTheCommitWithWhichTheContentCame(t *testing.T) {
 func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
 	t.Parallel()
 	const combination = "combination:0123"
-	service := func(digest, subject string) catalog.Service {
+	service := func(digest, subject string) state.Service {
 		s := at("edge-1", "together", digest, nil)
 		s.Spec.Ref, s.Spec.Source = combination, "charts"
-		s.Spec.Sources = []catalog.ServiceSource{
+		s.Spec.Sources = []state.ServiceSource{
 			{Name: "chart", Source: "charts"},
 			{Name: "values", Source: "config", Ref: "main"},
 			{Name: "base", Source: "elsewhere"},
@@ -251,7 +252,7 @@ func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
 	b := &batch{target: hostAt("github", "")}
 	const together = "chart 1.2.0 · values aaaaaaaa · base aaaaaaaa"
 	for name, tc := range map[string]struct {
-		service      catalog.Service
+		service      state.Service
 		last         store.CommitStatus
 		want, digest string
 	}{
@@ -262,7 +263,7 @@ func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
 	} {
 		key := store.CommitStatusKey{Context: "fairlead/web", Ref: combination + "/values"}
 		tc.last.CommitStatusKey = key
-		set := b.changed(&group{context: "fairlead/web"}, []catalog.Service{tc.service}, sources,
+		set := b.changed(&group{context: "fairlead/web"}, []state.Service{tc.service}, sources,
 			map[store.CommitStatusKey]store.CommitStatus{key: tc.last})
 		if tc.want == "" {
 			if len(set) != 0 {
@@ -276,9 +277,9 @@ func TestServicesOfSeveralSourcesHaveAStatusAtEachRepository(t *testing.T) {
 		}
 	}
 	broken := service("d0", together)
-	broken.Status.Hub.Problem = &catalog.Problem{Message: "no such folder"}
-	broken.Status.Git.Head = &catalog.Head{Revision: catalog.Revision{Subject: together}}
-	if commit, digest := commitOfPart([]catalog.Service{broken}, "values", head, store.CommitStatus{Commit: old, Digest: "d0"}); commit != head || digest != "" {
+	broken.Status.Hub.Problem = &state.Problem{Message: "no such folder"}
+	broken.Status.Git.Head = &state.Head{Revision: state.Revision{Subject: together}}
+	if commit, digest := commitOfPart([]state.Service{broken}, "values", head, store.CommitStatus{Commit: old, Digest: "d0"}); commit != head || digest != "" {
 		t.Errorf("of a revision that can't be delivered: %s %s", commit, digest)
 	}
 }
@@ -316,9 +317,9 @@ func TestGitLabsAnswerToAStateThatAStatusHas(t *testing.T) {
 		"Cannot transition status": nil,
 		"from :running":            nil,
 	} {
-		for _, state := range []string{statusFetched, statusApplied, statusHealthy, statusFailed} {
-			if got := gitlab.stands(message, state); got != slices.Contains(states, state) {
-				t.Errorf("%s: %s: %v", message, state, got)
+		for _, word := range []string{statusFetched, statusApplied, statusHealthy, statusFailed} {
+			if got := gitlab.stands(message, word); got != slices.Contains(states, word) {
+				t.Errorf("%s: %s: %v", message, word, got)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -162,7 +163,7 @@ func (d *Deliverer) templateRefs(ctx context.Context, v store.View, groups []*gr
 }
 
 // servicesOf are the services of a group that the sink is for, with their statuses, by name.
-func (d *Deliverer) servicesOf(ctx context.Context, v store.View, t target, g *group) (list []catalog.Service, err error) {
+func (d *Deliverer) servicesOf(ctx context.Context, v store.View, t target, g *group) (list []state.Service, err error) {
 	var rows []store.Resource
 	if g.global != "" {
 		rows, err = v.Labelled(ctx, catalog.GlobalLabel, g.global)
@@ -181,7 +182,7 @@ func (d *Deliverer) servicesOf(ctx context.Context, v store.View, t target, g *g
 }
 
 // loadServices loads those services of rows that the sink is for.
-func (d *Deliverer) loadServices(ctx context.Context, v store.View, t target, rows []store.Resource) (list []catalog.Service, err error) {
+func (d *Deliverer) loadServices(ctx context.Context, v store.View, t target, rows []store.Resource) (list []state.Service, err error) {
 	loaded, err := d.Catalog.Services(ctx, v, rows)
 	if err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ type sourceOf struct {
 }
 
 // sourcesOf returns the sources of services, by name.
-func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []catalog.Service) (map[string]sourceOf, error) {
+func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []state.Service) (map[string]sourceOf, error) {
 	var wanted, parts []string
 	for _, s := range services {
 		wanted = append(wanted, s.Spec.Source)
@@ -228,13 +229,13 @@ func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []cata
 	}
 	sources := map[string]sourceOf{}
 	for name, row := range found {
-		source, err := catalog.ReadSource(row)
+		source, err := state.ReadSource(row)
 		if err != nil {
 			return nil, err
 		}
 		is := sourceOf{url: source.Spec.Git.URL, commits: map[string]string{}}
 		if of, has := heads[row.UID]; has {
-			status, err := catalog.ReadHeads(of)
+			status, err := state.ReadHeads(of)
 			if err != nil {
 				return nil, err
 			}
@@ -248,10 +249,10 @@ func (d *Deliverer) sourcesOf(ctx context.Context, v store.View, services []cata
 }
 
 // changed are the statuses of a group that are not set yet: one for each ref that its services follow.
-func (b *batch) changed(g *group, services []catalog.Service, sources map[string]sourceOf,
+func (b *batch) changed(g *group, services []state.Service, sources map[string]sourceOf,
 	last map[store.CommitStatusKey]store.CommitStatus,
 ) (out []commitStatus) {
-	byRef := map[string][]catalog.Service{}
+	byRef := map[string][]state.Service{}
 	var refs []string
 	for _, s := range services {
 		if byRef[s.Spec.Ref] == nil {
@@ -279,7 +280,7 @@ func (b *batch) changed(g *group, services []catalog.Service, sources map[string
 
 // changedParts is changed for services with the same several sources: each repository of Git at the sink's host has a status of its own, at the
 // commit that the hub's revision is made of.
-func (b *batch) changedParts(g *group, of []catalog.Service, sources map[string]sourceOf,
+func (b *batch) changedParts(g *group, of []state.Service, sources map[string]sourceOf,
 	last map[store.CommitStatusKey]store.CommitStatus,
 ) (out []commitStatus) {
 	for _, part := range of[0].Spec.Sources {
@@ -294,7 +295,7 @@ func (b *batch) changedParts(g *group, of []catalog.Service, sources map[string]
 
 // addStatus adds a status of services, if it has a commit and is news.
 func (b *batch) addStatus(
-	out []commitStatus, is store.CommitStatus, name string, of []catalog.Service, last map[store.CommitStatusKey]store.CommitStatus,
+	out []commitStatus, is store.CommitStatus, name string, of []state.Service, last map[store.CommitStatusKey]store.CommitStatus,
 ) []commitStatus {
 	if is.Repository == "" || is.Commit == "" {
 		return out
@@ -311,8 +312,8 @@ func (b *batch) addStatus(
 }
 
 // unpinned leaves services with a pin out, unless all have one: they stay at another commit than the others.
-func unpinned(services []catalog.Service) []catalog.Service {
-	var free []catalog.Service
+func unpinned(services []state.Service) []state.Service {
+	var free []state.Service
 	for _, s := range services {
 		if s.Status.Pinned == nil {
 			free = append(free, s)
@@ -325,7 +326,7 @@ func unpinned(services []catalog.Service) []catalog.Service {
 }
 
 // newest is the service that the hub has resolved last.
-func newest(services []catalog.Service) *catalog.Service {
+func newest(services []state.Service) *state.Service {
 	out := &services[0]
 	for i := range services {
 		if services[i].Status.Hub.ResolveTime.After(out.Status.Hub.ResolveTime) {
@@ -337,14 +338,14 @@ func newest(services []catalog.Service) *catalog.Service {
 
 // commitOf is the commit that a status is about, with the digest of what came with it. The commit is the one that the hub can't deliver, or the one with
 // which the content came that the hub hands out now: later commits that change nothing in the folder get no status.
-func commitOf(services []catalog.Service, events []waiting, last store.CommitStatus) (commit, digest string) {
+func commitOf(services []state.Service, events []waiting, last store.CommitStatus) (commit, digest string) {
 	for i := range services {
 		if s := &services[i]; s.Status.Hub.Problem != nil && s.Followed() != nil {
 			return s.Followed().Revision.Commit, ""
 		}
 	}
 	handedOut := func(digest string) bool {
-		return digest != "" && slices.ContainsFunc(services, func(s catalog.Service) bool { return s.Status.Hub.HandsOut(digest) })
+		return digest != "" && slices.ContainsFunc(services, func(s state.Service) bool { return s.Status.Hub.HandsOut(digest) })
 	}
 	for _, e := range slices.Backward(events) {
 		if e.GetType() == event.ServiceDelivered && e.GetCommit() != "" && handedOut(e.GetDigest()) {
@@ -373,7 +374,7 @@ func commitOf(services []catalog.Service, events []waiting, last store.CommitSta
 
 // commitOfPart is commitOf for one of several sources. Revisions name the first letters of commits; head is the one that the source's ref points to. The
 // status of a commit that was overtaken stays as it was.
-func commitOfPart(services []catalog.Service, part, head string, last store.CommitStatus) (commit, digest string) {
+func commitOfPart(services []state.Service, part, head string, last store.CommitStatus) (commit, digest string) {
 	hub := newest(services).Status.Hub
 	revision, digest := hub.Revision, hub.Digest
 	for i := range services {
@@ -382,7 +383,7 @@ func commitOfPart(services []catalog.Service, part, head string, last store.Comm
 			break
 		}
 	}
-	if digest != "" && slices.ContainsFunc(services, func(s catalog.Service) bool { return s.Status.Hub.HandsOut(last.Digest) }) {
+	if digest != "" && slices.ContainsFunc(services, func(s state.Service) bool { return s.Status.Hub.HandsOut(last.Digest) }) {
 		return last.Commit, last.Digest
 	}
 	for one := range strings.SplitSeq(revision.Subject, " · ") {
@@ -394,7 +395,7 @@ func commitOfPart(services []catalog.Service, part, head string, last store.Comm
 }
 
 // outcome is the state of services that share a status, in words.
-func outcome(services []catalog.Service) (state, description string) {
+func outcome(services []state.Service) (word, description string) {
 	commit := newest(services).Status.Hub.Revision.Commit
 	var applied, healthy, failing int
 	var why, held string
@@ -411,10 +412,10 @@ func outcome(services []catalog.Service) (state, description string) {
 			why = cmp.Or(why, at+problem)
 		case s.Status.Hub.Revision.Commit != commit:
 		case s.Applied():
-			if applied++; phase == catalog.PhaseHealthy {
+			if applied++; phase == state.PhaseHealthy {
 				healthy++
 			}
-		case phase == catalog.PhaseHeld, phase == catalog.PhaseWaiting, phase == catalog.PhaseDiffers:
+		case phase == state.PhaseHeld, phase == state.PhaseWaiting, phase == state.PhaseDiffers:
 			held = cmp.Or(held, at+said)
 		}
 	}
@@ -427,14 +428,14 @@ func outcome(services []catalog.Service) (state, description string) {
 	case healthy == all:
 		return statusHealthy, "healthy"
 	case applied > 0:
-		state, description = statusApplied, fmt.Sprintf("applied on %d/%d", applied, all)
+		word, description = statusApplied, fmt.Sprintf("applied on %d/%d", applied, all)
 	default:
-		state, description = statusFetched, "fetched"
+		word, description = statusFetched, "fetched"
 	}
 	if held != "" {
 		description += "; not applied: " + held
 	}
-	return state, description
+	return word, description
 }
 
 // brief leaves the details out of a description.
@@ -445,7 +446,7 @@ func brief(description string) string {
 }
 
 // problemOf is why a service failed, in words, or else how far its cluster is.
-func problemOf(s *catalog.Service) (problem string, phase catalog.Phase, said string) {
+func problemOf(s *state.Service) (problem string, phase state.Phase, said string) {
 	switch r := s.Reported(); {
 	case s.Status.Hub.Problem != nil:
 		return s.Status.Hub.Problem.Message, "", ""
@@ -453,9 +454,9 @@ func problemOf(s *catalog.Service) (problem string, phase catalog.Phase, said st
 		return s.Status.ConfigProblem.Message, "", ""
 	case r == nil:
 		return "", "", ""
-	case r.Phase == catalog.PhaseFailed:
+	case r.Phase == state.PhaseFailed:
 		return cmp.Or(r.Message, "it could not be applied"), r.Phase, ""
-	case r.Phase == catalog.PhaseDegraded:
+	case r.Phase == state.PhaseDegraded:
 		return cmp.Or(r.Message, fmt.Sprintf("%s %s healthy", plural.Part(r.ObjectsHealthy, r.ObjectsTotal, "object"), plural.Are(r.ObjectsTotal))), r.Phase, ""
 	default:
 		return "", r.Phase, cmp.Or(r.Message, string(r.Phase))

@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/seal"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -50,11 +51,11 @@ func boardOf(b *testing.B, clusters int) *Board {
 	const chunk = 500
 	names := make([]string, clusters)
 	for begin := 0; begin < clusters; begin += chunk {
-		var edits []catalog.Update[catalog.Cluster]
+		var edits []catalog.Update[state.Cluster]
 		for i := begin; i < min(begin+chunk, clusters); i++ {
 			names[i] = fmt.Sprintf("edge-%05d", i)
-			meta := catalog.Meta{Name: names[i], Labels: map[string]string{"env": []string{"prod", "test"}[i%2], "region": fmt.Sprint("r", i%20)}}
-			edits = append(edits, catalog.Update[catalog.Cluster]{Resource: catalog.Cluster{Meta: meta}, Want: catalog.Expectation{AllowMissing: true}})
+			meta := state.Meta{Name: names[i], Labels: map[string]string{"env": []string{"prod", "test"}[i%2], "region": fmt.Sprint("r", i%20)}}
+			edits = append(edits, catalog.Update[state.Cluster]{Resource: state.Cluster{Meta: meta}, Want: catalog.Expectation{AllowMissing: true}})
 		}
 		if _, err := c.UpdateClusters(ctx, catalog.Self("test"), edits); err != nil {
 			b.Fatal(err)
@@ -62,11 +63,11 @@ func boardOf(b *testing.B, clusters int) *Board {
 	}
 	hub := feed.New(s, log)
 	kinds := descriptor.Table{
-		descriptor.Of[catalog.Cluster, *consolev1.Cluster]{Kind: store.KindCluster, Load: catalog.Loader.Clusters},
-		descriptor.Of[catalog.Service, *consolev1.Service]{Kind: store.KindService, Load: catalog.Loader.Services},
-		descriptor.Of[catalog.Source, *consolev1.Source]{Kind: store.KindSource, Load: catalog.Loader.Sources},
+		descriptor.Of[state.Cluster, *consolev1.Cluster]{Kind: store.KindCluster, Load: state.Loader.Clusters},
+		descriptor.Of[state.Service, *consolev1.Service]{Kind: store.KindService, Load: state.Loader.Services},
+		descriptor.Of[state.Source, *consolev1.Source]{Kind: store.KindSource, Load: state.Loader.Sources},
 	}
-	rows := index.New(index.Deps{Store: s, Hub: hub, Kinds: kinds, Loader: catalog.NewLoader(nil), Log: log})
+	rows := index.New(index.Deps{Store: s, Hub: hub, Kinds: kinds, Loader: state.NewLoader(nil), Log: log})
 	board := New(Deps{Store: s, Clusters: rows, Rights: everything{}, Log: log})
 	var running sync.WaitGroup
 	running.Go(func() { _ = hub.Run(ctx) })

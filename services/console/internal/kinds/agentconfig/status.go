@@ -8,6 +8,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	platform "fairlead.dev/platform/agentconfig"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -38,7 +39,7 @@ func all(ctx context.Context, c *catalog.Catalog) ([]*consolev1.AgentConfig, err
 }
 
 // States say how the agents of clusters are configured, in the order of the clusters; nil for one that has and wants nothing.
-func States(ctx context.Context, c *catalog.Catalog, clusters []catalog.Cluster) ([]*consolev1.ClusterAgentConfig, error) {
+func States(ctx context.Context, c *catalog.Catalog, clusters []state.Cluster) ([]*consolev1.ClusterAgentConfig, error) {
 	known, err := all(ctx, c)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func States(ctx context.Context, c *catalog.Catalog, clusters []catalog.Cluster)
 	return out, nil
 }
 
-func stateOf(known []*consolev1.AgentConfig, cluster catalog.Cluster) *consolev1.ClusterAgentConfig {
+func stateOf(known []*consolev1.AgentConfig, cluster state.Cluster) *consolev1.ClusterAgentConfig {
 	wanted := platform.For(known, cluster.Meta.Name, cluster.Meta.Labels)
 	is := heard(cluster.Status.Agent.Config)
 	if len(wanted.GetLayers()) == 0 && is.GetInForce() == "" {
@@ -78,7 +79,7 @@ func stateOf(known []*consolev1.AgentConfig, cluster catalog.Cluster) *consolev1
 	return out
 }
 
-func phase(wanted *deliveryv1.AgentConfigDelivery, is *deliveryv1.AgentConfigState, cluster catalog.Cluster) (consolev1.AgentConfigPhase, string) {
+func phase(wanted *deliveryv1.AgentConfigDelivery, is *deliveryv1.AgentConfigState, cluster state.Cluster) (consolev1.AgentConfigPhase, string) {
 	switch {
 	case !cluster.Status.LastSeen.IsZero() && !cluster.Status.Agent.Configurable:
 		return consolev1.AgentConfigPhase_AGENT_CONFIG_PHASE_UNSUPPORTED, "the agent is too old to be configured: upgrade it"
@@ -124,10 +125,10 @@ func show(ctx context.Context, c *catalog.Catalog, list []AgentConfig) ([]*conso
 			return nil, err
 		}
 		for _, cluster := range clusters {
-			state := stateOf(known, cluster)
-			for _, name := range state.GetWanted() {
+			is := stateOf(known, cluster)
+			for _, name := range is.GetWanted() {
 				if of := byName[name]; of != nil {
-					count(of.GetStatus(), cluster.Meta.Name, state.GetPhase())
+					count(of.GetStatus(), cluster.Meta.Name, is.GetPhase())
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/state"
 )
 
 func decode(in *consolev1.Sink) catalog.Sink {
@@ -14,7 +15,7 @@ func decode(in *consolev1.Sink) catalog.Sink {
 	out := catalog.Sink{Meta: descriptor.Meta(in.GetMetadata()), Spec: catalog.SinkSpec{
 		Project: spec.GetProject(), Types: spec.GetTypes(), Projects: spec.GetProjects(), Clusters: spec.GetClusters(), Services: spec.GetServices(),
 		Filter: spec.GetFilter(), Template: spec.GetTemplate(), Disabled: spec.GetDisabled(),
-		Interval: spec.GetInterval().AsDuration(), RetryFor: spec.GetRetryFor().AsDuration(), Credentials: catalog.Settings{},
+		Interval: spec.GetInterval().AsDuration(), RetryFor: spec.GetRetryFor().AsDuration(), Credentials: state.Settings{},
 	}}
 	if spec.GetSeverity() != consolev1.Severity_SEVERITY_UNSPECIFIED {
 		out.Spec.Severity = event.SeverityName(spec.GetSeverity())
@@ -22,9 +23,9 @@ func decode(in *consolev1.Sink) catalog.Sink {
 	credential := func(name string, secret *consolev1.SinkSecret) {
 		switch v := secret.GetValue().(type) {
 		case *consolev1.SinkSecret_Secret:
-			out.Spec.Credentials[name] = catalog.SecretSetting(v.Secret)
+			out.Spec.Credentials[name] = state.SecretSetting(v.Secret)
 		case *consolev1.SinkSecret_Ref:
-			out.Spec.Credentials[name] = catalog.Setting{Ref: &catalog.SettingRef{Path: v.Ref.GetPath(), Key: v.Ref.GetKey()}}
+			out.Spec.Credentials[name] = state.Setting{Ref: &state.SettingRef{Path: v.Ref.GetPath(), Key: v.Ref.GetKey()}}
 		}
 	}
 	switch to := spec.GetTo().(type) {

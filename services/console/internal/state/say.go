@@ -1,4 +1,4 @@
-package catalog
+package state
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ func sayConfigProblem(s *Service, _ *Cluster, _ time.Time) string {
 }
 
 func sayNotResolved(s *Service, _ *Cluster, _ time.Time) string {
-	return short(s.FollowedTruth().Head.Revision.Commit) + " is fetched; no distributor has picked it up yet."
+	return Short(s.FollowedTruth().Head.Revision.Commit) + " is fetched; no distributor has picked it up yet."
 }
 
 func sayNoAgent(_ *Service, cluster *Cluster, _ time.Time) string {
@@ -50,7 +50,7 @@ func sayJoined(_ *Service, cluster *Cluster, _ time.Time) string {
 
 func sayBehind(s *Service, _ *Cluster, _ time.Time) string {
 	return fmt.Sprintf("%s is fetched; the hub still hands out %s.",
-		short(s.FollowedTruth().Head.Revision.Commit), cmp.Or(short(s.Status.Hub.Revision.Commit), "what was before"))
+		Short(s.FollowedTruth().Head.Revision.Commit), cmp.Or(Short(s.Status.Hub.Revision.Commit), "what was before"))
 }
 
 func sayNoReport(s *Service, _ *Cluster, _ time.Time) string {
@@ -62,7 +62,7 @@ func sayNoReport(s *Service, _ *Cluster, _ time.Time) string {
 
 func sayOlderReport(s *Service, _ *Cluster, _ time.Time) string {
 	r := s.Status.Cluster.Report
-	message := fmt.Sprintf("%s is ready; the %s reports on %s still.", delivered(s), s.Spec.destination(), cmp.Or(short(r.Commit), "nothing"))
+	message := fmt.Sprintf("%s is ready; the %s reports on %s still.", delivered(s), s.Spec.destination(), cmp.Or(Short(r.Commit), "nothing"))
 	if r.Phase == PhaseFailed {
 		message = join(message, "That failed: "+r.Message)
 	}
@@ -122,7 +122,7 @@ func (s *ServiceSpec) destination() string {
 }
 
 // delivered is the commit that the hub hands out.
-func delivered(s *Service) string { return short(s.Status.Hub.Revision.Commit) }
+func delivered(s *Service) string { return Short(s.Status.Hub.Revision.Commit) }
 
 // stays tells what a failure leaves applied.
 func stays(message string, r *Report) string {
@@ -132,7 +132,7 @@ func stays(message string, r *Report) string {
 	if strings.Contains(message, "stays applied") { // the agent has said so
 		return message
 	}
-	return join(message, short(r.AppliedCommit)+" stays applied.")
+	return join(message, Short(r.AppliedCommit)+" stays applied.")
 }
 
 // said is what a cluster that is gone said last.
@@ -140,7 +140,7 @@ func said(r *Report) string {
 	if r == nil {
 		return ""
 	}
-	return fmt.Sprintf("; it said then: %s at %s", r.Phase, cmp.Or(short(r.AppliedCommit), "no commit"))
+	return fmt.Sprintf("; it said then: %s at %s", r.Phase, cmp.Or(Short(r.AppliedCommit), "no commit"))
 }
 
 // join puts two sentences behind each other; the first may lack its full stop, as what others say does.
@@ -158,8 +158,8 @@ func join(a, b string) string {
 	return a + " " + b
 }
 
-// short is as much of a commit id as people read.
-func short(commit string) string {
+// Short is as much of a commit id as people read.
+func Short(commit string) string {
 	return commit[:min(len(commit), 8)]
 }
 

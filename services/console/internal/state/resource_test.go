@@ -1,4 +1,4 @@
-package catalog
+package state
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package catalog
+package state
 
 import (
 	"context"
@@ -29,6 +29,18 @@ func connected(s store.Seen, now time.Time) bool {
 	return !s.SeenTime.IsZero() && now.Sub(s.SeenTime) <= connectedWithin
 }
 
+// ConnectedUntil is when a cluster that is not heard of again counts as away; zero: it does already.
+func ConnectedUntil(s store.Seen) time.Time {
+	if s.SeenTime.IsZero() || !s.LeaveTime.IsZero() {
+		return time.Time{}
+	}
+	until := s.SeenTime.Add(connectedWithin)
+	if lost := s.LostTime.Add(lostWithin); s.LostTime.After(s.SeenTime) && lost.Before(until) {
+		until = lost
+	}
+	return until
+}
+
 // Loader reads resources with their statuses.
 type Loader struct{ now func() time.Time }
 
@@ -42,14 +54,14 @@ func NewLoader(now func() time.Time) Loader {
 
 // Sources decodes sources with their statuses.
 func (l Loader) Sources(ctx context.Context, v store.View, rows []store.Resource) ([]Source, error) {
-	heads, err := v.Heads(ctx, uidsOf(rows))
+	heads, err := v.Heads(ctx, UIDsOf(rows))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Source, len(rows))
 	for i, r := range rows {
 		out[i].Meta = MetaOf(r)
-		if err := decode(r, &out[i].Spec); err != nil {
+		if err := Decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
 		if out[i].Status, err = ReadHeads(heads[r.UID]); err != nil {
@@ -61,7 +73,7 @@ func (l Loader) Sources(ctx context.Context, v store.View, rows []store.Resource
 
 // Clusters decodes clusters with their statuses.
 func (l Loader) Clusters(ctx context.Context, v store.View, rows []store.Resource) ([]Cluster, error) {
-	seen, err := v.Seen(ctx, uidsOf(rows))
+	seen, err := v.Seen(ctx, UIDsOf(rows))
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +81,7 @@ func (l Loader) Clusters(ctx context.Context, v store.View, rows []store.Resourc
 	out := make([]Cluster, len(rows))
 	for i, r := range rows {
 		out[i].Meta = MetaOf(r)
-		if err := decode(r, &out[i].Spec); err != nil {
+		if err := Decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
 		s, ok := seen[r.UID]
@@ -92,20 +104,20 @@ func (l Loader) Services(ctx context.Context, v store.View, rows []store.Resourc
 	sourceNames, clusterNames := map[string]bool{}, map[string]bool{}
 	for i, r := range rows {
 		out[i].Meta = MetaOf(r)
-		if err := decode(r, &out[i].Spec); err != nil {
+		if err := Decode(r, &out[i].Spec); err != nil {
 			return nil, err
 		}
 		sourceNames[out[i].Spec.Source], clusterNames[out[i].Spec.Cluster] = true, !out[i].Spec.Catalog
 	}
-	sources, err := named(ctx, v, store.KindSource, sourceNames, l.Sources)
+	sources, err := LoadNamed(ctx, v, store.KindSource, sourceNames, l.Sources)
 	if err != nil {
 		return nil, err
 	}
-	clusters, err := named(ctx, v, store.KindCluster, clusterNames, l.Clusters)
+	clusters, err := LoadNamed(ctx, v, store.KindCluster, clusterNames, l.Clusters)
 	if err != nil {
 		return nil, err
 	}
-	truths, err := readTruths(ctx, v, uidsOf(rows))
+	truths, err := readTruths(ctx, v, UIDsOf(rows))
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +129,9 @@ func (l Loader) Services(ctx context.Context, v store.View, rows []store.Resourc
 	for i := range out {
 		s := &out[i]
 		source, cluster := sources[s.Spec.Source], clusters[s.Spec.Cluster]
-		s.Status.Git = gitTruth(&source, s.Spec.Ref)
+		s.Status.Git = GitTruthOf(&source, s.Spec.Ref)
 		if ref := s.Spec.EffectiveRef(); ref != s.Spec.Ref {
-			pinned := gitTruth(&source, ref)
+			pinned := GitTruthOf(&source, ref)
 			s.Status.Pinned = &pinned
 		}
 		if err := truths.tell(s, cluster.Meta.UID); err != nil {
@@ -162,7 +174,8 @@ func (t *truths) tell(s *Service, cluster string) (err error) {
 	return err
 }
 
-func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[string]bool,
+// LoadNamed loads the resources of these names, by name, as load reads them. A name that is false is not looked up.
+func LoadNamed[T any](ctx context.Context, v store.View, kind store.Kind, names map[string]bool,
 	load func(context.Context, store.View, []store.Resource) ([]T, error),
 ) (map[string]T, error) {
 	found, err := v.Named(ctx, kind, TrueKeys(names))
@@ -184,7 +197,8 @@ func named[T any](ctx context.Context, v store.View, kind store.Kind, names map[
 	return out, nil
 }
 
-func gitTruth(source *Source, ref string) GitTruth {
+// GitTruthOf is what the status of a source says of a ref.
+func GitTruthOf(source *Source, ref string) GitTruth {
 	ref = platform.CanonicalRef(ref)
 	truth := GitTruth{Problem: source.Status.Problem.Of(ref)}
 	for i, h := range source.Status.Heads {
@@ -205,7 +219,7 @@ func (s *Service) FollowedTruth() *GitTruth {
 
 // SameTruth says whether two statuses of a source say the same of a ref.
 func SameTruth(a, b *Source, ref string) bool {
-	return reflect.DeepEqual(gitTruth(a, ref), gitTruth(b, ref))
+	return reflect.DeepEqual(GitTruthOf(a, ref), GitTruthOf(b, ref))
 }
 
 func clusterTruth(r store.Report) (ClusterTruth, error) {
@@ -219,7 +233,8 @@ func clusterTruth(r store.Report) (ClusterTruth, error) {
 	return ClusterTruth{Report: &report, ReceiveTime: r.ReceiveTime}, nil
 }
 
-func uidsOf(rows []store.Resource) []string {
+// UIDsOf returns the uids of resources, in their order.
+func UIDsOf(rows []store.Resource) []string {
 	uids := make([]string, len(rows))
 	for i, r := range rows {
 		uids[i] = r.UID

@@ -1,4 +1,4 @@
-package catalog
+package state
 
 import (
 	"context"
@@ -174,7 +174,7 @@ func (e *Essence) Ref() string { return text(e.ref) }
 // Judge returns the state of a service of which updated is when people changed it last, and since when it has it.
 func (e *Essence) Judge(source *Source, cluster *Cluster, updated time.Time) (State, time.Time) {
 	s := Service{Meta: Meta{UpdateTime: updated}, Spec: ServiceSpec{Catalog: e.has(ofCatalog)}}
-	s.Status.Git = gitTruth(source, text(e.ref))
+	s.Status.Git = GitTruthOf(source, text(e.ref))
 	hub := &s.Status.Hub
 	hub.Revision.Commit, hub.ResolveTime = text(e.commit), store.FromMicros(e.resolved)
 	if e.has(hasDigest) {

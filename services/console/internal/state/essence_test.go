@@ -1,4 +1,4 @@
-package catalog
+package state
 
 import (
 	"testing"
@@ -86,7 +86,7 @@ func TestEssenceJudgesLikeTheWhole(t *testing.T) {
 		if !told.Hub(said, refs) || told != essence {
 			t.Fatalf("told %+v, read %+v", told, essence)
 		}
-		s.Status.Git = gitTruth(&source, s.Spec.EffectiveRef())
+		s.Status.Git = GitTruthOf(&source, s.Spec.EffectiveRef())
 		want, _, since := judge(s, cluster, now)
 		if got, at := essence.Judge(&source, &cluster, s.Meta.UpdateTime); got != want || !at.Equal(since) {
 			t.Fatalf("derived %s since %s, read %s since %s", got, at, want, since)

@@ -1,4 +1,4 @@
-package catalog
+package state
 
 import (
 	"regexp"
@@ -132,16 +132,16 @@ func TestStateOverThreeTruths(t *testing.T) {
 func TestALostRefIsAProblemOfItsServicesOnly(t *testing.T) {
 	t.Parallel()
 	source := Source{Status: SourceStatus{Problem: &Problem{Message: "ref is gone", Refs: []string{"refs/heads/gone"}}}}
-	if truth := gitTruth(&source, "gone"); truth.Problem == nil {
+	if truth := GitTruthOf(&source, "gone"); truth.Problem == nil {
 		t.Error("its own service has no problem")
 	}
 	for _, ref := range []string{"main", "", "refs/tags/gone"} {
-		if truth := gitTruth(&source, ref); truth.Problem != nil {
+		if truth := GitTruthOf(&source, ref); truth.Problem != nil {
 			t.Errorf("%q: %s", ref, truth.Problem.Message)
 		}
 	}
 	source.Status.Problem.Refs = nil
-	if truth := gitTruth(&source, "main"); truth.Problem == nil {
+	if truth := GitTruthOf(&source, "main"); truth.Problem == nil {
 		t.Error("a problem of the whole source is nobody's")
 	}
 }
