@@ -1,5 +1,5 @@
-// Package deploy renders the agent's manifest from the agent's Helm chart, so that the console and Helm say the same. It
-// knows of Helm's templates what the chart uses: text/template and a few functions.
+// Package deploy renders the agent's manifest from the agent's Helm chart, so that the console and Helm say the same.
+// It knows of Helm's templates what the chart uses: text/template and a few functions.
 package deploy
 
 import (

@@ -344,7 +344,8 @@ func (b *bench) untouched(ctx context.Context) error {
 	}
 	beside := func(r Request) bool { return r.In("beside") || strings.HasPrefix(r.Name, "inventory.beside") }
 	b.tell(fmt.Sprintf("another service, %d times", loops), own)
-	// The slow verification goes on, whatever is synced, and so do watches, which end after some minutes. No more dry runs are its than the agent counts.
+	// The slow verification goes on, whatever is synced, and so do watches, which end after some minutes. No more dry
+	// runs are its than the agent counts.
 	dryRuns := len(about(own.requests, func(r Request) bool { return r.Verb == "dryrun" && !beside(r) }))
 	verified := min(dryRuns, int(after-before))
 	b.say("BENCH agent.verified_meanwhile %d requests", verified)
@@ -354,7 +355,8 @@ func (b *bench) untouched(ctx context.Context) error {
 	return nil
 }
 
-// noted waits until the inventory of a service says which digest is applied: one that changed nothing is noted within a minute.
+// noted waits until the inventory of a service says which digest is applied: one that changed nothing is noted within a
+// minute.
 func (b *bench) noted(ctx context.Context, name string) error {
 	svc, err := b.world.Service(ctx, name)
 	if err != nil {

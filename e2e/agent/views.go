@@ -34,8 +34,8 @@ const (
 	viewQuiet = 5 * time.Minute
 )
 
-// Views measures what the view of a cluster with many pods costs its agent, beside client-go's informers of the same kinds, and how soon the hub
-// has what changed.
+// Views measures what the view of a cluster with many pods costs its agent, beside client-go's informers of the same
+// kinds, and how soon the hub has what changed.
 func Views(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) (err error) {
 	b, err := open(ctx, bins, dir, stdout)
 	if err != nil {
@@ -53,7 +53,8 @@ func Views(ctx context.Context, bins stack.Binaries, dir string, stdout io.Write
 	return nil
 }
 
-// makePods makes pods that are ready. No scheduler takes them, and no kubelet, so that nobody changes them but the bench.
+// makePods makes pods that are ready. No scheduler takes them, and no kubelet, so that nobody changes them but the
+// bench.
 func (b *bench) makePods(ctx context.Context) error {
 	if err := b.world.Kube.Namespace(ctx, viewedIn); err != nil {
 		return err

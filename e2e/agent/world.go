@@ -258,8 +258,8 @@ func (w *World) Serve(ctx context.Context, name string, sync *deliveryv1.SyncSpe
 	return w.ServeSpec(ctx, name, &consolev1.ServiceSpec{Path: name, Sync: sync})
 }
 
-// ServeSpec has the hub keep a service applied as its spec says. Source, cluster and namespace are given, and the sync that was
-// asked for last stays: without it the content of before would be delivered once more.
+// ServeSpec has the hub keep a service applied as its spec says. Source, cluster and namespace are given, and the sync
+// that was asked for last stays: without it the content of before would be delivered once more.
 func (w *World) ServeSpec(ctx context.Context, name string, spec *consolev1.ServiceSpec) error {
 	spec.Source = "sample"
 	return w.ServeFrom(ctx, name, spec)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// followKinds follows the kinds of a view as controllers do, whole objects in memory, and prints the resident memory before and after, in MiB.
-// What the lists needed for a moment is given back before the look.
+// followKinds follows the kinds of a view as controllers do, whole objects in memory, and prints the resident memory
+// before and after, in MiB. What the lists needed for a moment is given back before the look.
 func followKinds(ctx context.Context, kubeconfig string, stdout io.Writer) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

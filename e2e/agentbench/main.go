@@ -1,5 +1,5 @@
-// Command agentbench does once what a peer of the agent does, and prints what that took: it applies a file of objects, or follows
-// the kinds of a view with informers.
+// Command agentbench does once what a peer of the agent does, and prints what that took: it applies a file of objects,
+// or follows the kinds of a view with informers.
 package main
 
 import (

@@ -30,8 +30,8 @@ import (
 	"fairlead.dev/platform/mux/muxws"
 )
 
-// agents are attacks on agents: by who has a copy of one's data folder, by the tenants of its cluster, and by the servers that its cluster's
-// API server asks.
+// agents are attacks on agents: by who has a copy of one's data folder, by the tenants of its cluster, and by the
+// servers that its cluster's API server asks.
 func agents() []Attack {
 	return []Attack{
 		{Name: "agent's token and key, copied and renewed on two machines", Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.renewedTwice(ctx) }},
@@ -42,7 +42,8 @@ func agents() []Attack {
 		{Name: "one agent's 2,000 connections", CVE: []string{"CVE-2022-31079"}, Part: distributor, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, distributor, 32, func() (string, error) { return t.connections(ctx, 2000) })
 		}},
-		// The memory is that of handshakes and new connections: the client dials for each call that finds no connection.
+		// The memory is that of handshakes and new connections: the client dials for each call that finds no
+		// connection.
 		{Name: "one agent's 4,160 Syncs and 64 MiB of reports at once", CVE: []string{"CVE-2022-31079"}, Part: distributor, Alone: true, Slow: true, Run: func(ctx context.Context, t *Try) (string, error) {
 			return t.flat(ctx, distributor, 96, func() (string, error) { return t.hog(ctx, 4160, 80) })
 		}},
@@ -72,7 +73,8 @@ func (t *Try) renew(ctx context.Context, token, request string) (Answer, error) 
 	return t.call(ctx, console, identityService+"RenewToken", token, string(message))
 }
 
-// renewedTwice renews one token as two machines that both have the agent's data folder: the second is refused, and people are told.
+// renewedTwice renews one token as two machines that both have the agent's data folder: the second is refused, and
+// people are told.
 func (t *Try) renewedTwice(ctx context.Context) (string, error) {
 	const name, first, second = "copied-agent", "renewal-of-the-first-machine", "renewal-of-the-second-machine"
 	c, err := t.world.join(ctx, name)
@@ -505,7 +507,8 @@ func (n *neighbour) ship(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
-// storm changes the objects of a service as fast as the API server takes it, a thousand times a second at most. Half of the changes are to be undone.
+// storm changes the objects of a service as fast as the API server takes it, a thousand times a second at most. Half of
+// the changes are to be undone.
 func (t *Try) storm(ctx context.Context) (string, error) {
 	const name, objects, perSecond, lasts = "stormy", 200, 1000, 15 * time.Second
 	n, err := t.newNeighbour(ctx, "beside-the-storm")

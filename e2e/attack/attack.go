@@ -1,8 +1,9 @@
 // Package attack sends attacks to the running parts of a hub and judges whether each of them was withstood.
 //
-// An attack is a value: its name, the part that it is sent to, the published cases that it repeats, and what sends it. The
-// parts are the built programs over a real Redis, a real PostgreSQL and real Kubernetes API servers (see World). Around
-// them, this package plays the hostile ones: a client, a Git host, a cluster, an identity provider, a writer to Redis.
+// An attack is a value: its name, the part that it is sent to, the published cases that it repeats, and what sends it.
+// The parts are the built programs over a real Redis, a real PostgreSQL and real Kubernetes API servers (see World).
+// Around them, this package plays the hostile ones: a client, a Git host, a cluster, an identity provider, a writer to
+// Redis.
 //
 // After each attack its part has to serve an ordinary request. An attack that could not be sent counts as one that was
 // not withstood, so that a corpus that tries nothing can't pass.

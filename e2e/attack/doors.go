@@ -22,7 +22,8 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// doors are attacks on webhooks, on what agents are served, on the catalog, on where the hub connects to, and by a writer to Redis.
+// doors are attacks on webhooks, on what agents are served, on the catalog, on where the hub connects to, and by a
+// writer to Redis.
 func doors() []Attack {
 	return []Attack{
 		{Name: "webhook: signatures that are none", CVE: []string{"CVE-2023-40034"}, Part: gitcache, Run: func(ctx context.Context, t *Try) (string, error) { return t.webhooks(ctx) }},
@@ -218,7 +219,8 @@ func (t *Try) webhookBodies(ctx context.Context) (string, error) {
 	return fmt.Sprintf("answered with %v", codes), nil
 }
 
-// foreignDigest asks for the victim's artifact with the token of another cluster's agent: the answer is that of a digest that does not exist.
+// foreignDigest asks for the victim's artifact with the token of another cluster's agent: the answer is that of a
+// digest that does not exist.
 func (t *Try) foreignDigest(ctx context.Context) (string, error) {
 	digest, err := t.victimsDigest(ctx)
 	if err != nil {
@@ -435,8 +437,8 @@ func (t *Try) forgedForm(ctx context.Context) (string, error) {
 	return last.String(), nil
 }
 
-// spoiledRedis takes all out of Redis and puts other types and values in its place. Artifacts that were fetched are served on,
-// and everything heals.
+// spoiledRedis takes all out of Redis and puts other types and values in its place. Artifacts that were fetched are
+// served on, and everything heals.
 func (t *Try) spoiledRedis(ctx context.Context) (string, error) {
 	options, err := redis9.ParseURL(t.world.redis.URL())
 	if err != nil {
@@ -517,8 +519,8 @@ func (t *Try) copied(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d uses without the key, answered with %s", len(words), strings.Join(slices.Compact(words), ", ")), nil
 }
 
-// forgedMembers puts copies of the hub's members into Redis whose addresses are the attacker's, over TLS and without. No part may send
-// a credential there.
+// forgedMembers puts copies of the hub's members into Redis whose addresses are the attacker's, over TLS and without.
+// No part may send a credential there.
 func (t *Try) forgedMembers(ctx context.Context) (string, error) {
 	options, err := redis9.ParseURL(t.world.redis.URL())
 	if err != nil {

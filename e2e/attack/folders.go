@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// folder is the content of a hostile service: what a tenant may push, whose project bounds it to the namespace tenant of
-// cluster a. The agent has to refuse it with words, and go on with the others.
+// folder is the content of a hostile service: what a tenant may push, whose project bounds it to the namespace tenant
+// of cluster a. The agent has to refuse it with words, and go on with the others.
 type folder struct {
 	name, cve string
 	files     map[string]string

@@ -306,8 +306,8 @@ const (
 	twinOther   = "7f46dc93a6b67e013b029aaa1db2560b45ca67d688c7f84b8c4c791fe02b3df614f86db1690901c56b45c1530afedfb76038e972722fe7ad728f0e4904e046c230570fe9d41398abe12ef5bc942be33542a4802d98b5d70f2a332ec37fac3514e74ddc0f2cc1a874cd0c78305a21566461309789606bd0bf3f98cda8044629a1"
 )
 
-// twins pushes both files of a collision: neither may be taken for the other. (A forged object of Git has not been published: its kind and size would
-// have to be in the collision.)
+// twins pushes both files of a collision: neither may be taken for the other. (A forged object of Git has not been
+// published: its kind and size would have to be in the collision.)
 func (t *Try) twins(ctx context.Context) (string, error) {
 	const name = "git-twins"
 	contents := map[string]string{}
@@ -452,8 +452,8 @@ func (t *Try) badURLs(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d URLs are refused; the last: %s", len(urls), last), nil
 }
 
-// appToken has a repository of a GitHub App's installation name two more as submodules: one of the same owner, and one of another owner that the installation
-// covers, too.
+// appToken has a repository of a GitHub App's installation name two more as submodules: one of the same owner, and one
+// of another owner that the installation covers, too.
 func (t *Try) appToken(ctx context.Context) (string, error) {
 	const name = "git-app"
 	var modules strings.Builder

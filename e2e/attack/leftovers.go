@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// leftovers are attacks by what remains of something: tickets of a deleted cluster, requests that nobody approved, and what the parts wrote down.
-// leftovers come last: the last one looks for planted secrets in what all the others left.
+// leftovers are attacks by what remains of something: tickets of a deleted cluster, requests that nobody approved, and
+// what the parts wrote down. leftovers come last: the last one looks for planted secrets in what all the others left.
 func leftovers() []Attack {
 	return []Attack{
 		{Name: "access to a cluster that was asked for and not approved", Part: console, Run: func(ctx context.Context, t *Try) (string, error) { return t.askedFor(ctx) }},
@@ -24,8 +24,9 @@ func leftovers() []Attack {
 
 const lendingService = consoleV1 + "LendingService/"
 
-// askedFor asks for the rights of an operator at the victim's cluster, as a person who sees the cluster because of one project there. The request is no right,
-// and neither the person nor others without rights of their own can make one of it.
+// askedFor asks for the rights of an operator at the victim's cluster, as a person who sees the cluster because of one
+// project there. The request is no right, and neither the person nor others without rights of their own can make one of
+// it.
 func (t *Try) askedFor(ctx context.Context) (string, error) {
 	ask := func(token, cluster string) (Answer, error) {
 		return t.call(ctx, console, lendingService+"CreateAccessRequest", token, map[string]any{"cluster": cluster, "role": "operator", "duration": "3600s", "reason": "please"})
@@ -105,7 +106,8 @@ func (t *Try) ticket(ctx context.Context, c cluster) (digest, ticket string, err
 	return digest, ticket, err
 }
 
-// oldTicket deletes a cluster and makes another one of its name, whose agent shows the ticket of the first at the gitcache.
+// oldTicket deletes a cluster and makes another one of its name, whose agent shows the ticket of the first at the
+// gitcache.
 func (t *Try) oldTicket(ctx context.Context) (string, error) {
 	const name = "ticketed"
 	first, err := t.world.join(ctx, name)

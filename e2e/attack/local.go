@@ -47,7 +47,8 @@ func (w *World) startUp(ctx context.Context) (*stack.Stack, error) {
 	return w.up.Stack, w.up.err
 }
 
-// rebound sends what a page can send to loopback addresses, by a name of the attacker that leads there: to the browser it is of the page's own origin.
+// rebound sends what a page can send to loopback addresses, by a name of the attacker that leads there: to the browser
+// it is of the page's own origin.
 func (t *Try) rebound(ctx context.Context) (string, error) {
 	local, err := t.world.startUp(ctx)
 	if err != nil {
@@ -139,7 +140,8 @@ func (t *Try) rebound(ctx context.Context) (string, error) {
 	return fmt.Sprintf("answered with %v", codes), nil
 }
 
-// evilHub answers for a hub, with a certificate of its own or with the hub's (as if its name led elsewhere), and writes down what it is sent.
+// evilHub answers for a hub, with a certificate of its own or with the hub's (as if its name led elsewhere), and writes
+// down what it is sent.
 type evilHub struct {
 	*httptest.Server
 
@@ -292,7 +294,8 @@ func (t *Try) swappedForAgent(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The data folder of an agent that has joined: its token is to be renewed at once, and its distributors and tunnels are the other hub's, too.
+	// The data folder of an agent that has joined: its token is to be renewed at once, and its distributors and tunnels
+	// are the other hub's, too.
 	joined := filepath.Join(dir, "joined")
 	if err := os.Mkdir(joined, 0o700); err != nil {
 		return "", err

@@ -19,8 +19,9 @@ import (
 	"fairlead.dev/e2e/process"
 )
 
-// lyingAPI is a server that cluster a's API server hands the requests for some groups to (APIServices): it is honest, or answers
-// the agent as the attacks say. To the API server itself it is always honest, so that this goes on asking it.
+// lyingAPI is a server that cluster a's API server hands the requests for some groups to (APIServices): it is honest,
+// or answers the agent as the attacks say. To the API server itself it is always honest, so that this goes on asking
+// it.
 type lyingAPI struct {
 	*httptest.Server
 
@@ -259,7 +260,8 @@ func lyingStatus(code int, text string) http.HandlerFunc {
 	}
 }
 
-// lyingServer applies objects of kinds whose API server lies, each in another way, while another service of the cluster is pushed to.
+// lyingServer applies objects of kinds whose API server lies, each in another way, while another service of the cluster
+// is pushed to.
 func (t *Try) lyingServer(ctx context.Context) (string, error) {
 	if err := t.world.deploy(ctx); err != nil {
 		return "", err
@@ -348,8 +350,8 @@ func (t *Try) lyingServer(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s; another service in %.1f s at most", strings.Join(words, ", "), longest.Seconds()), nil
 }
 
-// silentServer applies an object whose API server is honest, and says nothing of it any more then: the object is not shown as healthy, and is
-// again when the server is back.
+// silentServer applies an object whose API server is honest, and says nothing of it any more then: the object is not
+// shown as healthy, and is again when the server is back.
 func (t *Try) silentServer(ctx context.Context) (string, error) {
 	const name = "fell-silent"
 	if err := t.world.deploy(ctx); err != nil {

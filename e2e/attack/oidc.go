@@ -231,7 +231,8 @@ func (t *Try) mixedLogin(ctx context.Context) (string, error) {
 	return strings.Join(words, ", "), t.goodLogin(ctx)
 }
 
-// loginCSRF has the victim's browser come back with what the attacker got at the provider: with a login that the victim has begun, and with none.
+// loginCSRF has the victim's browser come back with what the attacker got at the provider: with a login that the victim
+// has begun, and with none.
 func (t *Try) loginCSRF(ctx context.Context) (string, error) {
 	victim, err := t.atProvider(ctx, "/services")
 	if err != nil {

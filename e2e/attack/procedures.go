@@ -51,8 +51,8 @@ func partsOf(pkg protoreflect.FullName) []string {
 	}
 }
 
-// procedures walks the descriptors of the whole API: a new procedure is in the corpus from the day on which it is in the
-// protos.
+// procedures walks the descriptors of the whole API: a new procedure is in the corpus from the day on which it is in
+// the protos.
 func procedures() (found []procedure) {
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		if !strings.HasPrefix(string(file.Package()), "fairlead.") {
@@ -265,8 +265,8 @@ func (t *Try) untouched(ctx context.Context) error {
 	return nil
 }
 
-// badFields has an attack for each procedure of the API: an administrator sends what no field is meant for. The part says
-// what is wrong with each value and does not fail.
+// badFields has an attack for each procedure of the API: an administrator sends what no field is meant for. The part
+// says what is wrong with each value and does not fail.
 func badFields() (attacks []Attack) {
 	for _, p := range procedures() {
 		if leftAlone(p) {

@@ -21,8 +21,8 @@ type request struct {
 	served bool
 }
 
-// requests are attacks on the way from people to clusters. The requests come from a person who may look at cluster b, secrets
-// left out.
+// requests are attacks on the way from people to clusters. The requests come from a person who may look at cluster b,
+// secrets left out.
 func requests() (attacks []Attack) {
 	const cluster = "/clusters/b"
 	refused := []int{400, 401, 403, 404, 405, 501}

@@ -53,7 +53,8 @@ func shares() []Attack {
 	}
 }
 
-// hold opens an answer and keeps it until ctx ends; it returns at once what is refused. A stream is asked as the Connect protocol does.
+// hold opens an answer and keeps it until ctx ends; it returns at once what is refused. A stream is asked as the
+// Connect protocol does.
 func (t *Try) hold(ctx context.Context, url, token string, stream bool) (Answer, error) {
 	method, body := http.MethodGet, io.Reader(http.NoBody)
 	if stream {
@@ -342,7 +343,8 @@ func (t *Try) anySecret(ctx context.Context) (string, error) {
 	return last.String(), nil
 }
 
-// borrowedSecret writes a source, with the right to write sources, whose webhooks are checked by a Secret that the writer may not see.
+// borrowedSecret writes a source, with the right to write sources, whose webhooks are checked by a Secret that the
+// writer may not see.
 func (t *Try) borrowedSecret(ctx context.Context) (string, error) {
 	if err := t.world.apply(ctx, "apiVersion: fairlead.dev/v1\nkind: Role\nmetadata: {name: source-writer}\nspec: {rules: [{verbs: [view, edit], kinds: [Source]}]}\n---\napiVersion: fairlead.dev/v1\nkind: Grant\nmetadata: {name: source-writer}\nspec: {subjects: [{user: sven}], role: source-writer, clusters: {all: true}}\n"); err != nil {
 		return "", err

@@ -43,7 +43,8 @@ func header(signature string) string {
 	return "gpgsig " + strings.ReplaceAll(signature, "\n", "\n ") + "\n"
 }
 
-// signatures publishes commits that are signed in ways that another parser could take for good, from sources that want commits signed by one key.
+// signatures publishes commits that are signed in ways that another parser could take for good, from sources that want
+// commits signed by one key.
 func (t *Try) signatures(ctx context.Context) (string, error) {
 	key, err := t.newSigner(ctx)
 	if err != nil {

@@ -416,7 +416,8 @@ func (t *Try) reservedGroups(ctx context.Context) (string, error) {
 	return a.String(), nil
 }
 
-// madeAgain deletes a cluster and makes another one of its name: the credential of the first opens nothing of the second.
+// madeAgain deletes a cluster and makes another one of its name: the credential of the first opens nothing of the
+// second.
 func (t *Try) madeAgain(ctx context.Context) (string, error) {
 	old, err := t.world.join(ctx, "made-again")
 	if err != nil {

@@ -101,8 +101,8 @@ func (t *Try) flat(ctx context.Context, part string, mib int64, do func() (strin
 	return fmt.Sprintf("%s; memory grew by %d MiB", answer, grown), errors.Join(err, other)
 }
 
-// smuggle sends bodies whose end is a matter of opinion, each with a request in it or behind it. That request must not be
-// served: two servers in a row would take it for somebody else's.
+// smuggle sends bodies whose end is a matter of opinion, each with a request in it or behind it. That request must not
+// be served: two servers in a row would take it for somebody else's.
 func (t *Try) smuggle(ctx context.Context, part string) (string, error) {
 	behind := "GET /healthz HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n"
 	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(behind), behind)

@@ -162,8 +162,8 @@ func (w *World) apply(ctx context.Context, resources string) error {
 	return err
 }
 
-// plant gives the victim, who has the project victim in cluster a, something of everything; and the attacker's neighbour
-// the project shop in cluster b.
+// plant gives the victim, who has the project victim in cluster a, something of everything; and the attacker's
+// neighbour the project shop in cluster b.
 func (w *World) plant(ctx context.Context) error {
 	mark := func(what string) string { return "xq" + what + strings.ToLower(rand.Text()[:10]) }
 	p := planted{secret: mark("secret"), config: mark("config"), content: mark("content"), object: mark("object"), words: mark("words")}
@@ -467,7 +467,8 @@ func (t *Try) newClient(from net.IP, http2 bool) *http.Client {
 // most is how much of an answer is read.
 const most = 16 << 20
 
-// authorize sets a token. That of an agent goes with a proof of the key that it is bound to: what an attacker's own agent may is to be seen behind that door.
+// authorize sets a token. That of an agent goes with a proof of the key that it is bound to: what an attacker's own
+// agent may is to be seen behind that door.
 func (w *World) authorize(req *http.Request, token string) error {
 	if token == "" {
 		return nil

@@ -282,14 +282,14 @@ func unconnected(name string) bool {
 // refusedForNow says whether an error is the answer of a busy distributor, which tells when to come again.
 func refusedForNow(name string) bool { return strings.Contains(name, "too many calls at once") }
 
-// forgivenAtFirst says whether an error, of which one text is known whole, may be met in a first delivery: all agents come at once, and some again
-// when parts are killed.
+// forgivenAtFirst says whether an error, of which one text is known whole, may be met in a first delivery: all agents
+// come at once, and some again when parts are killed.
 func (r *Run) forgivenAtFirst(name, text string) bool {
 	return unconnected(name) || refusedForNow(name) || r.cfg.Disturb == DisturbKill && ofAKill(name, text)
 }
 
-// ofAKill says whether a killed part explains an error: a connection is refused or breaks, or a part that has come back is not ready for a call
-// or is late with its answer.
+// ofAKill says whether a killed part explains an error: a connection is refused or breaks, or a part that has come back
+// is not ready for a call or is late with its answer.
 func ofAKill(name, text string) bool {
 	call, said, _ := strings.Cut(name, ": ")
 	code, _, _ := strings.Cut(strings.TrimPrefix(said, "stream: "), ":")

@@ -62,7 +62,8 @@ type Config struct {
 	Hold   time.Duration
 	// Disturb is what happens to the hub in the middle of the first delivery; empty: nothing.
 	Disturb string
-	// ViewsPerSecond is how many clusters push a change of their view each second, once all have pushed one; 0: none has a view.
+	// ViewsPerSecond is how many clusters push a change of their view each second, once all have pushed one; 0: none
+	// has a view.
 	ViewsPerSecond float64
 	// Reconnect restarts the distributor at the end, and measures until all agents are back.
 	Reconnect bool
@@ -70,7 +71,8 @@ type Config struct {
 	Elsewhere *Elsewhere
 }
 
-// Elsewhere is a hub that runs already, in pods for example, and stays when the run ends. Its processes are not measured.
+// Elsewhere is a hub that runs already, in pods for example, and stays when the run ends. Its processes are not
+// measured.
 type Elsewhere struct {
 	URLs map[string]string // by part
 	// Secrets is the folder that `fairlead init --git` made for the hub. Its Secret "git" has to be in the hub.
@@ -133,8 +135,8 @@ func (c Config) size() string {
 	return fmt.Sprintf("%d clusters with %d services each from %d sources", c.Clusters, c.Services, c.Sources)
 }
 
-// claim has the folder remember the size of the fleet that it is for, and refuses that of another size: the services of its
-// other clusters would wait for agents that nobody runs.
+// claim has the folder remember the size of the fleet that it is for, and refuses that of another size: the services of
+// its other clusters would wait for agents that nobody runs.
 func (c Config) claim() error {
 	file := filepath.Join(c.Dir, "size")
 	kept, err := os.ReadFile(file)

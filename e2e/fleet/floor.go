@@ -24,8 +24,8 @@ import (
 // floorBeat is between two messages of a stream, as the distributor has it.
 const floorBeat = 45 * time.Second
 
-// Floor measures the cores that a server takes which does nothing: it holds the streams of the fleet over TLS, and answers the
-// polls of the same agents at the same pace with an empty answer.
+// Floor measures the cores that a server takes which does nothing: it holds the streams of the fleet over TLS, and
+// answers the polls of the same agents at the same pace with an empty answer.
 func Floor(ctx context.Context, cfg Config, progress io.Writer) (cores float64, err error) {
 	if cfg.Executable == "" {
 		return 0, errors.New("a server that does nothing is measured as a process of its own: Executable is missing")

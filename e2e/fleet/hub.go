@@ -253,7 +253,8 @@ func (h *hub) ready(ctx context.Context, name string) error {
 	})
 }
 
-// endPart ends a part with its drain, as an update does, or at once when ctx has ended: a person who interrupts a run waits for no drain.
+// endPart ends a part with its drain, as an update does, or at once when ctx has ended: a person who interrupts a run
+// waits for no drain.
 func endPart(ctx context.Context, p *process.Process) error {
 	interrupted := context.AfterFunc(ctx, func() { _ = p.Kill() }) // fails only if there is nothing left to kill
 	defer interrupted()

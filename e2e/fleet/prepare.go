@@ -173,7 +173,8 @@ func (r *Run) join(ctx context.Context) error {
 	return os.WriteFile(r.tokensFile(), text, 0o600)
 }
 
-// joinOne asks as an agent does: again when a busy console has taken in too many strangers at once to wait for this one.
+// joinOne asks as an agent does: again when a busy console has taken in too many strangers at once to wait for this
+// one.
 func (r *Run) joinOne(ctx context.Context, token string) (*consolev1.JoinClusterResponse, error) {
 	for {
 		joined, err := r.hub.api.open.JoinCluster(ctx, &consolev1.JoinClusterRequest{JoinToken: token, Key: identitytest.AgentKey().ForJoin(token)})

@@ -156,7 +156,8 @@ func (r *Run) ask(ctx context.Context, q question) (answer, error) {
 // Errors are those that agents met, by kind, over the whole run.
 func (r *Run) Errors() map[string]int64 { return r.errors.Errors }
 
-// settle waits until every agent has something for each of its services, all reports are acknowledged and lists show them.
+// settle waits until every agent has something for each of its services, all reports are acknowledged and lists show
+// them.
 func (r *Run) settle(ctx context.Context) error {
 	meter := r.meter()
 	written := r.hub.written()
@@ -282,8 +283,8 @@ func (r *Run) steady(ctx context.Context) error {
 	return nil
 }
 
-// arrived waits until the newest push to each folder is at all agents that use it, so that no later step counts it. Of pushes that were
-// overtaken agents may never hear.
+// arrived waits until the newest push to each folder is at all agents that use it, so that no later step counts it. Of
+// pushes that were overtaken agents may never hear.
 func (r *Run) arrived(ctx context.Context, pushes map[string]pushed, into *Stats) error {
 	newest := map[string]pushed{}
 	for _, p := range pushes {

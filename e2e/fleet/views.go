@@ -34,7 +34,8 @@ type Views struct {
 	Quiet, Busy float64
 	// Rate is how many views the hub was told of per second.
 	Rate float64
-	// Memory is how much larger console and distributor were with the views, and Database how much larger the database, in bytes.
+	// Memory is how much larger console and distributor were with the views, and Database how much larger the database,
+	// in bytes.
 	Memory, Database int64
 	// Lists are the times of lists of all views, meanwhile.
 	Lists Times
@@ -74,7 +75,8 @@ func (a *agent) capabilities() []deliveryv1.AgentCapability {
 	return []deliveryv1.AgentCapability{deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS}
 }
 
-// pushView pushes what changed since the push before, or all. A cluster's view changes to and fro: two of its pods fail.
+// pushView pushes what changed since the push before, or all. A cluster's view changes to and fro: two of its pods
+// fail.
 func (a *agent) pushView(ctx context.Context, number int, all bool) error {
 	a.view.mu.Lock()
 	defer a.view.mu.Unlock()

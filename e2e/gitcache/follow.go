@@ -35,7 +35,8 @@ func (f *Fleet) FollowAs(ctx context.Context, source string, spec *consolev1.Sou
 	return nil
 }
 
-// ResolvedTo waits until a source has a head that was resolved to what begins so, and the artifact of all its files is made.
+// ResolvedTo waits until a source has a head that was resolved to what begins so, and the artifact of all its files is
+// made.
 func (f *Fleet) ResolvedTo(ctx context.Context, source, prefix string) error {
 	return process.Await(ctx, source+" is at "+prefix, func(ctx context.Context) error {
 		got, err := f.api.sources.GetSource(ctx, &consolev1.GetSourceRequest{Name: source})

@@ -23,8 +23,8 @@ import (
 const (
 	// attemptTime is how long one replica is waited for before the next is asked.
 	attemptTime = 3 * time.Second
-	// answerTime is how long a request goes round all replicas, on a machine that may be very busy. Only a commit that was published a moment
-	// before its only holder died needs more than one round.
+	// answerTime is how long a request goes round all replicas, on a machine that may be very busy. Only a commit that
+	// was published a moment before its only holder died needs more than one round.
 	answerTime = 2 * time.Minute
 )
 

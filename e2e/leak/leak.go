@@ -8,8 +8,8 @@ import (
 	"net/url"
 )
 
-// In names a secret that stands in a text: as it is, in base64 (whatever stands before it), in hex as databases dump bytes, or
-// escaped for a URL. Empty: none does. Secrets are by what they are called.
+// In names a secret that stands in a text: as it is, in base64 (whatever stands before it), in hex as databases dump
+// bytes, or escaped for a URL. Empty: none does. Secrets are by what they are called.
 func In(secrets map[string]string, text []byte) string {
 	for name, value := range secrets {
 		for _, form := range forms(value) {

@@ -21,9 +21,10 @@ spec: {source: sample, path: apps/agent, cluster: edge, namespace: fairlead-syst
 // upgradePatience is shorter than that of a product: a release that hangs takes all of it.
 const upgradePatience = 30 * time.Second
 
-// An agent that is a service of the hub upgrades itself, and goes back from a release whose probe fails, from one that ends
-// at once and from one whose image can't be had: it says so, goes on with other services, and takes the next release. Two agents, of which
-// one leads, do so too, and with least rights only their StatefulSet is in the folder: a ClusterRole is not theirs to change.
+// An agent that is a service of the hub upgrades itself, and goes back from a release whose probe fails, from one that
+// ends at once and from one whose image can't be had: it says so, goes on with other services, and takes the next
+// release. Two agents, of which one leads, do so too, and with least rights only their StatefulSet is in the folder: a
+// ClusterRole is not theirs to change.
 func TestAgentUpgradesItselfAndGoesBack(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
@@ -118,7 +119,8 @@ func (w *world) installAgentByManifest(t *testing.T, i itself) string {
 	return strings.Join(kept, "\n---\n")
 }
 
-// awaitAgents waits until all pods of the agent run an image and are ready, and the hub says some words about its service.
+// awaitAgents waits until all pods of the agent run an image and are ready, and the hub says some words about its
+// service.
 func (w *world) awaitAgents(t *testing.T, replicas int, image string, words ...string) {
 	t.Helper()
 	w.await(t, "agents run "+image, func(ctx context.Context) error {

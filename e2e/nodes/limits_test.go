@@ -27,8 +27,8 @@ const (
 	memoryEvery = 3 * time.Second
 )
 
-// A fleet of simulated clusters joins a hub with the limits that its chart has by default: no container is killed or restarted, and
-// every cluster has what the hub says.
+// A fleet of simulated clusters joins a hub with the limits that its chart has by default: no container is killed or
+// restarted, and every cluster has what the hub says.
 func TestLimitsHoldWithAThousandClusters(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
@@ -76,8 +76,8 @@ func TestLimitsHoldWithAThousandClusters(t *testing.T) {
 // memory of a container.
 type memory struct{ used, limit int64 }
 
-// watchMemory looks at the memory of the hub's containers, as their kubelet counts it against the limits, until end is called. The peaks, by pod,
-// are complete then.
+// watchMemory looks at the memory of the hub's containers, as their kubelet counts it against the limits, until end is
+// called. The peaks, by pod, are complete then.
 func (w *world) watchMemory(t *testing.T) (peaks map[string]memory, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,8 +25,8 @@ var (
 const (
 	// pushEvery is how often a commit comes while faults go on.
 	pushEvery = 3 * time.Second
-	// A node has no network for cutFor, which Kubernetes does not notice, and no power for offFor: longer than the 50 s after which Kubernetes takes
-	// the node for lost.
+	// A node has no network for cutFor, which Kubernetes does not notice, and no power for offFor: longer than the 50 s
+	// after which Kubernetes takes the node for lost.
 	cutFor, offFor = 15 * time.Second, time.Minute
 	// recoverLimit is how soon everything has to be healthy after a node's return.
 	recoverLimit = 60 * time.Second
@@ -44,9 +44,10 @@ tunnel: {replicas: 2}
 test: {cluster: edge, source: sample, path: canary}
 `
 
-// Replicas are on nodes of their own, and people may evict one of them at a time. Nodes, networks, kubelets, containers and pods are cut one by
-// one, and then at random, while commits flow and a stream of kubectl is open: no write that was acknowledged is lost, everything is healthy soon
-// after a node's return, and a Sync fails at most while a node has no power or network.
+// Replicas are on nodes of their own, and people may evict one of them at a time. Nodes, networks, kubelets, containers
+// and pods are cut one by one, and then at random, while commits flow and a stream of kubectl is open: no write that
+// was acknowledged is lost, everything is healthy soon after a node's return, and a Sync fails at most while a node has
+// no power or network.
 func TestThreeNodesUnderFaults(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")

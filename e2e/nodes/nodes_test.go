@@ -31,8 +31,8 @@ const (
 	gitURL    = "https://" + gitHost + ":7405/sample.git"
 )
 
-// Both charts come up on a real node behind an ingress, a push gets to running pods, people see them through the ingress and the tunnel,
-// and all of it survives a power cut of the node.
+// Both charts come up on a real node behind an ingress, a push gets to running pods, people see them through the
+// ingress and the tunnel, and all of it survives a power cut of the node.
 func TestChartsShipToRealPodsAndSurviveAPowerCut(t *testing.T) {
 	requireRoot(t)
 	t.Parallel()
@@ -500,7 +500,8 @@ func requireRoot(t *testing.T) {
 	}
 }
 
-// start runs a lab whose nodes have the product's images, those of the databases, and further stand-ins or archives (.tar).
+// start runs a lab whose nodes have the product's images, those of the databases, and further stand-ins or archives
+// (.tar).
 func start(t *testing.T, nodes int, more ...string) *world {
 	t.Helper()
 	requireRoot(t)

@@ -23,8 +23,8 @@ type registry struct {
 	folder string
 }
 
-// A hub and an agent whose images are in a registry that wants a password come up by imagePullSecrets alone, and so do the
-// pods of `helm test`. Without the password nothing can be pulled.
+// A hub and an agent whose images are in a registry that wants a password come up by imagePullSecrets alone, and so do
+// the pods of `helm test`. Without the password nothing can be pulled.
 func TestPullsWithAPassword(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")

@@ -65,7 +65,8 @@ const (
 	typeEvery = 5
 )
 
-// watchEnds is how long a watch lives at least until the API server itself ends it, without an error: kubectl ends then, too.
+// watchEnds is how long a watch lives at least until the API server itself ends it, without an error: kubectl ends
+// then, too.
 const watchEnds = 30 * time.Minute
 
 // ingress is Traefik, at the names that the balancer has.
@@ -108,9 +109,10 @@ spec:
           readinessProbe: {httpGet: {path: /ping, port: 8082}, periodSeconds: 1}
 `
 
-// Streams of real containers get through the tunnel and Traefik, with the values that the docs have for an ingress and for a Gateway,
-// by HTTP/2 and where HTTP/1.1 only is spoken, on both sides: logs that are followed, a watch, a shell with a terminal and a
-// forwarded port stay open, and files are copied both ways. The kubeconfig's token lives for 10 minutes: streams that stay open for longer outlive it.
+// Streams of real containers get through the tunnel and Traefik, with the values that the docs have for an ingress and
+// for a Gateway, by HTTP/2 and where HTTP/1.1 only is spoken, on both sides: logs that are followed, a watch, a shell
+// with a terminal and a forwarded port stay open, and files are copied both ways. The kubeconfig's token lives for 10
+// minutes: streams that stay open for longer outlive it.
 func TestStreamsThroughAnIngress(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")
@@ -223,7 +225,8 @@ func (w *world) startFront(t *testing.T, f front) {
 	})
 }
 
-// streamThroughTunnel has streams open at once, until the container has written a line a second for as long as the test wants.
+// streamThroughTunnel has streams open at once, until the container has written a line a second for as long as the test
+// wants.
 func (w *world) streamThroughTunnel(t *testing.T) {
 	t.Helper()
 	kubectl := []string{filepath.Join(w.bins.Dir, "fairlead"), "kubectl", "edge", "--"}

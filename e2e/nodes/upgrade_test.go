@@ -21,9 +21,10 @@ var halfwayFor = flag.Duration("halfway-for", time.Minute, "with -long: how long
 // buildLimit is for the programs of an earlier commit.
 const buildLimit = 30 * time.Minute
 
-// A hub and an agent that the charts of the first version in pods installed are upgraded by Helm, the hub first, and go back, the hub
-// first, while commits flow: no Sync fails, an object that no commit changed stays as it is, and acknowledged writes are kept. In both
-// mixed states they go on for as long as the test wants. Then the agent is upgraded first, and the hub follows.
+// A hub and an agent that the charts of the first version in pods installed are upgraded by Helm, the hub first, and go
+// back, the hub first, while commits flow: no Sync fails, an object that no commit changed stays as it is, and
+// acknowledged writes are kept. In both mixed states they go on for as long as the test wants. Then the agent is
+// upgraded first, and the hub follows.
 func TestUpgradeFromTheFirstVersionInPods(t *testing.T) {
 	if !*long {
 		t.Skip("make nodes runs it")

@@ -29,8 +29,8 @@ const (
 	traceMillis = 2000
 )
 
-// Counts tells what a GET of 2 KiB causes in each process: threads that wake up, bytes, and system calls. Counts depend on the load of a machine much
-// less than times do. System calls are told where strace is on the PATH and may trace.
+// Counts tells what a GET of 2 KiB causes in each process: threads that wake up, bytes, and system calls. Counts depend
+// on the load of a machine much less than times do. System calls are told where strace is on the PATH and may trace.
 func Counts(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) (err error) {
 	dir, err = os.MkdirTemp(dir, "counts-")
 	if err != nil {
@@ -98,7 +98,8 @@ func (t *paths) count(ctx context.Context, path string, parts []running, concurr
 	return nil
 }
 
-// allocated returns what tells the objects per GET that the processes of Fairlead have allocated since. Those of the peers are not told.
+// allocated returns what tells the objects per GET that the processes of Fairlead have allocated since. Those of the
+// peers are not told.
 func (t *paths) allocated(ctx context.Context, path string) (func(requests int) (string, error), error) {
 	if path != "fairlead" {
 		return func(int) (string, error) { return "", nil }, nil
@@ -168,7 +169,8 @@ func usageOf(pid int) usage {
 	return u
 }
 
-// field returns the number behind a name at the beginning of a line of a file; 0: there is none, or the thread has ended.
+// field returns the number behind a name at the beginning of a line of a file; 0: there is none, or the thread has
+// ended.
 func field(path, name string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {

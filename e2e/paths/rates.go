@@ -52,7 +52,8 @@ func (s samples) ratios(what, path, to string) []float64 {
 	return all
 }
 
-// report prints a metric: the median of the rounds, and the least and the most of them. The format is for a number, such as %.2f.
+// report prints a metric: the median of the rounds, and the least and the most of them. The format is for a number,
+// such as %.2f.
 func report(stdout io.Writer, metric, format, unit string, values []float64) {
 	verbs := fmt.Sprintf("BENCH tunnel.%%s %s %%s (%s to %s in %%d rounds)\n", format, format, format)
 	fmt.Fprintf(stdout, verbs, metric, median(values), unit, slices.Min(values), slices.Max(values), len(values))

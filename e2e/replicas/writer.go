@@ -22,8 +22,8 @@ const (
 	sourceName = "shop"
 )
 
-// group is resources that are always written together, by one writer. At the first write whose outcome nobody knows it is
-// left alone, so that its fate can be told from what is there in the end.
+// group is resources that are always written together, by one writer. At the first write whose outcome nobody knows it
+// is left alone, so that its fate can be told from what is there in the end.
 type group struct {
 	name string
 	// is the value of all of it that was acknowledged; empty: it is not there.
@@ -181,7 +181,8 @@ func (w *Writer) prune(ctx context.Context, g *group) error {
 	return err
 }
 
-// batch changes the clusters of a group by their etags, and then leaves its service as it is: that is a write of its own.
+// batch changes the clusters of a group by their etags, and then leaves its service as it is: that is a write of its
+// own.
 func (w *Writer) batch(ctx context.Context, g *group, value string, etags map[string]string) error {
 	req := &consolev1.BatchUpdateClustersRequest{}
 	for _, name := range g.members() {

@@ -1,5 +1,6 @@
-// Package seeded runs a real console whose catalog looks like that of a large fleet: clusters, sources and services in every state, a service
-// with many objects, history and events. The package reports what the hub's other services would report.
+// Package seeded runs a real console whose catalog looks like that of a large fleet: clusters, sources and services in
+// every state, a service with many objects, history and events. The package reports what the hub's other services would
+// report.
 package seeded
 
 import (

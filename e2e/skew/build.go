@@ -1,5 +1,5 @@
-// Package skew runs the parts of an earlier commit and those of today against each other: each order in which a hub and its
-// agents can be upgraded, and back again.
+// Package skew runs the parts of an earlier commit and those of today against each other: each order in which a hub and
+// its agents can be upgraded, and back again.
 package skew
 
 import (
@@ -19,8 +19,8 @@ import (
 // shortID is how much of a commit's id a version says.
 const shortID = 12
 
-// build makes the programs of an earlier commit, as `make build` does, and returns their folder. The folder is in a cache
-// outside of the work tree, by commit and compiler.
+// build makes the programs of an earlier commit, as `make build` does, and returns their folder. The folder is in a
+// cache outside of the work tree, by commit and compiler.
 func build(ctx context.Context, commit string) (string, error) {
 	top, err := commits.Find(ctx, ".", commit)
 	if err != nil {

@@ -240,7 +240,8 @@ func (w *world) get(ctx context.Context, url string, read func(io.Reader) error)
 	return read(resp.Body)
 }
 
-// bring replaces parts one after the other, delivers a commit after each, and holds each step against what must not happen.
+// bring replaces parts one after the other, delivers a commit after each, and holds each step against what must not
+// happen.
 func (w *world) bring(ctx context.Context, programs string, parts ...string) {
 	w.t.Helper()
 	for _, part := range parts {
@@ -418,8 +419,8 @@ func (w *world) follow(ctx context.Context, part string) *stream {
 	return s
 }
 
-// judge says which ends of a stream were none of its own: a watch ends between two events, and only when the tunnel or the
-// agent that carries it is told to end.
+// judge says which ends of a stream were none of its own: a watch ends between two events, and only when the tunnel or
+// the agent that carries it is told to end.
 func (s *stream) judge() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

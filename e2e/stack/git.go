@@ -40,8 +40,8 @@ func (s *Stack) serveGit(ctx context.Context, listen string) error {
 	return nil
 }
 
-// proxyGit serves the repository at an address of a network, too, and returns its URL there: the Git server itself answers on
-// loopback alone.
+// proxyGit serves the repository at an address of a network, too, and returns its URL there: the Git server itself
+// answers on loopback alone.
 func (s *Stack) proxyGit(ctx context.Context, listen string, ca localca.Files) (string, error) {
 	target, err := url.Parse(s.GitURL)
 	if err != nil {

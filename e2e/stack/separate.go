@@ -74,8 +74,8 @@ func Separate(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers
 }
 
 // Observed is Separate with all that there is to observe: two gitcaches and two tunnels, of which agents know the first
-// only, and one cluster, whose agent is ready for a second one. Metrics want the token, and traces go to the OTLP endpoint:
-// the agent's through the hub.
+// only, and one cluster, whose agent is ready for a second one. Metrics want the token, and traces go to the OTLP
+// endpoint: the agent's through the hub.
 func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile, otlpEndpoint string) *Stack {
 	t.Helper()
 	addrs, err := process.FreeAddresses(1)
@@ -93,8 +93,8 @@ func Observed(ctx context.Context, t testing.TB, bins Binaries, metricsTokenFile
 	return s
 }
 
-// Apart is Separate for a program that is no test: Redis and the database are the caller's, and Stop ends the stack. The
-// console and the agents get further flags.
+// Apart is Separate for a program that is no test: Redis and the database are the caller's, and Stop ends the stack.
+// The console and the agents get further flags.
 func Apart(ctx context.Context, bins Binaries, dir, redisURL, databaseURL string, console, agents []string) (*Stack, error) {
 	s := &Stack{Dir: dir, bins: bins, parts: map[string]*process.Process{}}
 	p := plan{hub: services(), clusters: []string{"a", "b"}, agentFlags: agents, kindFlags: map[string][]string{"console": console}}
@@ -119,8 +119,8 @@ func Mixed(ctx context.Context, t testing.TB, bins Binaries, programs string) (*
 	})
 }
 
-// Networked runs two of each deployable of the hub, of which the second console is known to nobody, and one cluster, each on
-// a host of its own.
+// Networked runs two of each deployable of the hub, of which the second console is known to nobody, and one cluster,
+// each on a host of its own.
 func Networked(ctx context.Context, t testing.TB, bins Binaries, network Network) (*Stack, Servers) {
 	t.Helper()
 	return run(ctx, t, bins, plan{
@@ -129,8 +129,8 @@ func Networked(ctx context.Context, t testing.TB, bins Binaries, network Network
 	})
 }
 
-// Rotating runs each deployable of the hub, with a second gitcache, and one cluster, over a Redis and a PostgreSQL that want passwords. Their
-// URLs are in RedisURLFile and DatabaseURLFile.
+// Rotating runs each deployable of the hub, with a second gitcache, and one cluster, over a Redis and a PostgreSQL that
+// want passwords. Their URLs are in RedisURLFile and DatabaseURLFile.
 func Rotating(ctx context.Context, t testing.TB, bins Binaries) (*Stack, Servers) {
 	t.Helper()
 	return run(ctx, t, bins, plan{

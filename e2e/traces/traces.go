@@ -20,7 +20,8 @@ type Span struct {
 }
 
 // Commit is the trace of a commit that is new to the hub, from the poll that finds it until its service is healthy in a
-// cluster whose agent is connected. Spans from agent.sync on are there per cluster, those from agent.download on per service.
+// cluster whose agent is connected. Spans from agent.sync on are there per cluster, those from agent.download on per
+// service.
 func Commit() []Span {
 	return []Span{
 		{"gitcache.poll", Gitcache, ""},
@@ -42,8 +43,8 @@ func Commit() []Span {
 	}
 }
 
-// Request is the trace of somebody's request to a cluster that the replica asked has no session of: the span of the tunnel that relays, that of
-// the one that has the session, and the agent's.
+// Request is the trace of somebody's request to a cluster that the replica asked has no session of: the span of the
+// tunnel that relays, that of the one that has the session, and the agent's.
 func Request() []Span {
 	return []Span{
 		{"/clusters/", Tunnel, ""},

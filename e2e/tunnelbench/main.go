@@ -57,8 +57,8 @@ func run(ctx context.Context, args []string) error {
 	}
 }
 
-// konnectivityProxy is net/http's server and reverse proxy before konnectivity's door: what reads requests there, as the API
-// server does that konnectivity is made for.
+// konnectivityProxy is net/http's server and reverse proxy before konnectivity's door: what reads requests there, as
+// the API server does that konnectivity is made for.
 func konnectivityProxy(ctx context.Context, users, door, backend string) error {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: backend})
 	proxy.Transport = newClient(door).Transport

@@ -43,8 +43,8 @@ func yamuxHub(ctx context.Context, agentAddr, userAddr string) error {
 	})
 }
 
-// yamuxProxy is yamuxHub with net/http's server and reverse proxy instead of pipes: what it takes to read requests at all,
-// before anything is verified, decided or recorded.
+// yamuxProxy is yamuxHub with net/http's server and reverse proxy instead of pipes: what it takes to read requests at
+// all, before anything is verified, decided or recorded.
 func yamuxProxy(ctx context.Context, agentAddr, userAddr string) error {
 	return withAgent(ctx, agentAddr, userAddr, func(session *yamux.Session, users net.Listener) error {
 		proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "backend"})

@@ -1,11 +1,11 @@
-// Package access decides who may do what, by the catalog's grants and roles, from memory. The console asks about resources of
-// the catalog, a tunnel about the Kubernetes APIs of clusters.
+// Package access decides who may do what, by the catalog's grants and roles, from memory. The console asks about
+// resources of the catalog, a tunnel about the Kubernetes APIs of clusters.
 //
-// A grant gives a role to subjects at clusters. With projects it is about the resources of these projects at these clusters and
-// nothing else; without, about all resources at its clusters and about their Kubernetes APIs. A resource of no cluster (a
-// configuration set, a global service, a secret) needs a grant at all clusters, for it is felt at all. A request that no grant
-// allows is refused, reading, too. Members of fairlead:admins may all. A token's limits are the most that it may, whoever has
-// it. A grant whose time is over allows nothing, from that moment on.
+// A grant gives a role to subjects at clusters. With projects it is about the resources of these projects at these
+// clusters and nothing else; without, about all resources at its clusters and about their Kubernetes APIs. A resource
+// of no cluster (a configuration set, a global service, a secret) needs a grant at all clusters, for it is felt at all.
+// A request that no grant allows is refused, reading, too. Members of fairlead:admins may all. A token's limits are the
+// most that it may, whoever has it. A grant whose time is over allows nothing, from that moment on.
 package access
 
 import (
@@ -316,8 +316,8 @@ func Who(who identity.Identity) string {
 	return fmt.Sprintf("%s %q", who.Kind, who.Name)
 }
 
-// AtCluster tells whether somebody may do something at the Kubernetes API of a cluster. The cluster's own RBAC holds besides:
-// this is about who comes through at all.
+// AtCluster tells whether somebody may do something at the Kubernetes API of a cluster. The cluster's own RBAC holds
+// besides: this is about who comes through at all.
 func (r *Rules) AtCluster(who identity.Identity, class kubehttp.Class, cluster *consolev1.Cluster) Decision {
 	at := cluster.GetMetadata().GetName()
 	deny := func(why string) Decision {
@@ -372,8 +372,8 @@ func Class(verb string) (class kubehttp.Class, ok bool) {
 	return kubehttp.Class(i), i >= 0
 }
 
-// Beyond names a grant of one that gives more than any single grant of another; empty: there is none, and whatever the one may, the
-// other may, too.
+// Beyond names a grant of one that gives more than any single grant of another; empty: there is none, and whatever the
+// one may, the other may, too.
 func (r *Rules) Beyond(other, one identity.Identity) string {
 	held := lasting(r.Of(other))
 	for _, g := range r.Of(one) {

@@ -9,12 +9,12 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// LentGroup begins the groups that people have at the Kubernetes API of a cluster as long as access to it is lent to them; the name of the role
-// follows. No identity provider hands such a group on, so a cluster's RBAC can bind it.
+// LentGroup begins the groups that people have at the Kubernetes API of a cluster as long as access to it is lent to
+// them; the name of the role follows. No identity provider hands such a group on, so a cluster's RBAC can bind it.
 const LentGroup = "fairlead:lent:"
 
-// MayLend tells whether somebody may decide about a request for a role at a cluster, as far as rights go: a person who may edit the cluster and has at
-// least that role there, both for good. A lent role can't be lent on.
+// MayLend tells whether somebody may decide about a request for a role at a cluster, as far as rights go: a person who
+// may edit the cluster and has at least that role there, both for good. A lent role can't be lent on.
 func (r *Rules) MayLend(who identity.Identity, role string, cluster *consolev1.Cluster) Decision {
 	name := cluster.GetMetadata().GetName()
 	deny := func(why string) Decision {
@@ -64,7 +64,8 @@ func isAt(g *consolev1.Grant, cluster *consolev1.Cluster) bool {
 	return at.GetAll() || matches(at.GetNames(), at.GetLabels(), cluster.GetMetadata().GetName(), cluster.GetMetadata().GetLabels())
 }
 
-// LentGroups are the groups that somebody has at the Kubernetes API of a cluster because access to it is lent to them now. A token with limits has none.
+// LentGroups are the groups that somebody has at the Kubernetes API of a cluster because access to it is lent to them
+// now. A token with limits has none.
 func (r *Rules) LentGroups(who identity.Identity, cluster *consolev1.Cluster) (groups []string) {
 	if who.Limits != nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-// builtin are the roles that are always there, the least first: each has, besides its own rules, those of all before it. At the
-// Kubernetes APIs each has one class more than the one before (see kubehttp.Class).
+// builtin are the roles that are always there, the least first: each has, besides its own rules, those of all before
+// it. At the Kubernetes APIs each has one class more than the one before (see kubehttp.Class).
 var builtin = []struct { //nolint:gochecknoglobals // a constant
 	name, description string
 	rules             []rule
@@ -51,7 +51,8 @@ func Builtin() []*consolev1.Role {
 	return out
 }
 
-// isSovereign holds for kinds by which rights are given: only administrators write them, else each of their writers were one.
+// isSovereign holds for kinds by which rights are given: only administrators write them, else each of their writers
+// were one.
 func isSovereign(kind string) bool { return kind == Grant || kind == Role || kind == ServiceAccount }
 
 // isCommon holds for kinds that whoever has any grant may see.

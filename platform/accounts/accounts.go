@@ -1,5 +1,5 @@
-// Package accounts says which Kubernetes service accounts a service may be applied as. The console refuses others when a service is
-// written, and the agent when it is applied.
+// Package accounts says which Kubernetes service accounts a service may be applied as. The console refuses others when
+// a service is written, and the agent when it is applied.
 package accounts
 
 import (
@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/platform/wildcard"
 )
 
-// reserved are the namespaces whose accounts no pattern means by chance: those of Kubernetes' controllers, some of which give themselves
-// any right, and those of the agent.
+// reserved are the namespaces whose accounts no pattern means by chance: those of Kubernetes' controllers, some of
+// which give themselves any right, and those of the agent.
 var reserved = []string{"kube-system", "fairlead-system"} //nolint:gochecknoglobals // a table
 
 // Reserved tells whether an account (namespace/name) is one of Kubernetes' own or of the agent's.
@@ -20,8 +20,8 @@ func Reserved(account string) bool {
 	return slices.Contains(reserved, namespace)
 }
 
-// Allowed tells whether an account fits one of the patterns, namespace/name where * stands for any text. A reserved account's namespace
-// has to be written out.
+// Allowed tells whether an account fits one of the patterns, namespace/name where * stands for any text. A reserved
+// account's namespace has to be written out.
 func Allowed(patterns []string, account string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		namespace, _, _ := strings.Cut(pattern, "/")
@@ -29,8 +29,9 @@ func Allowed(patterns []string, account string) bool {
 	})
 }
 
-// Refused tells whether the rules of a project refuse an account to a service in a namespace. Rules that name no accounts allow those of
-// their namespaces; without namespaces, but with kinds or denied kinds, those of the service's own namespace; and any if they bound nothing.
+// Refused tells whether the rules of a project refuse an account to a service in a namespace. Rules that name no
+// accounts allow those of their namespaces; without namespaces, but with kinds or denied kinds, those of the service's
+// own namespace; and any if they bound nothing.
 func Refused(r *deliveryv1.ObjectRules, namespace, account string) bool {
 	switch {
 	case account == "":

@@ -1,5 +1,5 @@
-// Package agentconfig says which AgentConfigs hold at a cluster, and what they come to together: of each setting the narrowest counts, so
-// that no order is needed, and no layer gives back what another one takes.
+// Package agentconfig says which AgentConfigs hold at a cluster, and what they come to together: of each setting the
+// narrowest counts, so that no order is needed, and no layer gives back what another one takes.
 package agentconfig
 
 import (
@@ -29,7 +29,8 @@ func Chooses(c *consolev1.AgentConfig, cluster string, labels map[string]string)
 	return len(s.GetLabels()) > 0
 }
 
-// For is what the agent of a cluster is to be configured with: a layer for each configuration that chooses it, in the order of their names.
+// For is what the agent of a cluster is to be configured with: a layer for each configuration that chooses it, in the
+// order of their names.
 func For(all []*consolev1.AgentConfig, cluster string, labels map[string]string) *deliveryv1.AgentConfigDelivery {
 	out := &deliveryv1.AgentConfigDelivery{}
 	for _, c := range all {

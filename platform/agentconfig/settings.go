@@ -42,7 +42,8 @@ const (
 	views   = "views"
 )
 
-// Settings are what layers come to together. Numbers that are 0 say nothing. A list of lists: what it is about has to be in each of them.
+// Settings are what layers come to together. Numbers that are 0 say nothing. A list of lists: what it is about has to
+// be in each of them.
 type Settings struct {
 	PollInterval time.Duration
 	PollJitter   int // percent

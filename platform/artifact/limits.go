@@ -13,7 +13,8 @@ const (
 	DefaultFiles     = 50_000
 	DefaultDepth     = 64
 	DefaultPathBytes = 1024
-	// PreviewBytes bounds a folder that a person sends to an agent to have it compared: it goes through the tunnel as it is.
+	// PreviewBytes bounds a folder that a person sends to an agent to have it compared: it goes through the tunnel as
+	// it is.
 	PreviewBytes = 32 << 20
 	// DefaultRatio is high because YAML packs well (20 to 60 is usual); a bomb has thousands.
 	DefaultRatio = 1000

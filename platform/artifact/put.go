@@ -58,8 +58,8 @@ func (s *Store) Build(build func(*Writer) error) (Summary, error) {
 	}
 }
 
-// storeContent compresses what produce gives and, if it is what was wanted, makes it an artifact. An artifact that the disk
-// does not take is held in memory, if it is small enough.
+// storeContent compresses what produce gives and, if it is what was wanted, makes it an artifact. An artifact that the
+// disk does not take is held in memory, if it is small enough.
 func (s *Store) storeContent(want Digest, produce func(io.Writer) (Summary, error)) (err error) {
 	out := s.newSpool()
 	defer func() {

@@ -33,7 +33,8 @@ const (
 	maxQuarantinedBytes = 64 << 20
 	// maxPassing artifacts are passed through at once: each is made or fetched for one caller alone.
 	maxPassing = 8
-	// maxRanges are served at once: each is read from the artifact's begin, and to its end where that was not found good of late.
+	// maxRanges are served at once: each is read from the artifact's begin, and to its end where that was not found
+	// good of late.
 	maxRanges = 4
 	// passingTime is how long a caller waits for a turn before it is told to come back.
 	passingTime = 30 * time.Second

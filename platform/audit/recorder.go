@@ -202,8 +202,8 @@ func (r *Recorder) tell(failing bool, err error) bool {
 	return err != nil
 }
 
-// writeBatch writes one batch, if there is something to write, and says whether there may be more. The console may take a
-// batch that the disk does not take: an error says that the disk is not well, whether the console took it or not.
+// writeBatch writes one batch, if there is something to write, and says whether there may be more. The console may take
+// a batch that the disk does not take: an error says that the disk is not well, whether the console took it or not.
 func (r *Recorder) writeBatch(ctx context.Context) (more bool, err error) {
 	r.mu.Lock()
 	taken := r.memory[:min(len(r.memory), maxBatch)]

@@ -30,8 +30,8 @@ const (
 	maxRefused = 10_000
 )
 
-// Refusals records downloads, tokens and logins that were refused, and logs those that it records. Of a caller that goes on and on some are recorded, and how many
-// were not is told in the first event of a later minute.
+// Refusals records downloads, tokens and logins that were refused, and logs those that it records. Of a caller that
+// goes on and on some are recorded, and how many were not is told in the first event of a later minute.
 type Refusals struct {
 	Recorder *Recorder
 	Log      *slog.Logger

@@ -19,20 +19,20 @@ import (
 
 const (
 	// A segment of the spool is a row of records, and only appended to: length of the body, CRC-32C of length and body
-	// (4 bytes each, big endian), and the body, a RecordAuditEventsRequest. A record without a body is the last one of a
-	// process that lost nothing.
+	// (4 bytes each, big endian), and the body, a RecordAuditEventsRequest. A record without a body is the last one of
+	// a process that lost nothing.
 	extension  = ".spool"
 	headLength = 8
-	// segmentBytes is from which size on another segment is begun. The sent part of a segment is not noted: as much may be sent again
-	// after a kill.
+	// segmentBytes is from which size on another segment is begun. The sent part of a segment is not noted: as much may
+	// be sent again after a kill.
 	segmentBytes = 4 << 20
 	// maxSpoolBytes is about a million events: what a replica records in a quarter of an hour of 1,000 requests
 	// a second, or in weeks of an ordinary day's use, while the console is away.
 	maxSpoolBytes = 256 << 20
 	// maxBatches bounds what is known of them in memory: five a second for six hours.
 	maxBatches = 100_000
-	// maxKept is how many batches that wait are in memory, too: a console that takes events in gets them from there. A second of 6,000 requests is
-	// so many.
+	// maxKept is how many batches that wait are in memory, too: a console that takes events in gets them from there. A
+	// second of 6,000 requests is so many.
 	maxKept = 8
 )
 

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// TagPrefix begins refs that name a tag of a registry, and DigestPrefix those that name an artifact by the digest of its
-	// manifest. No branch can be meant: Git forbids colons in names.
+	// TagPrefix begins refs that name a tag of a registry, and DigestPrefix those that name an artifact by the digest
+	// of its manifest. No branch can be meant: Git forbids colons in names.
 	TagPrefix    = "tag:"
 	DigestPrefix = "sha256:"
 )

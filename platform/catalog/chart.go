@@ -28,8 +28,8 @@ func ParseChartRef(ref string) (chart, version string, ok bool) {
 	return strings.Cut(text, "@")
 }
 
-// RefOf is the ref that a service follows, as people write it: that of its chart if it names one, and that of its combination if it has several
-// sources.
+// RefOf is the ref that a service follows, as people write it: that of its chart if it names one, and that of its
+// combination if it has several sources.
 func RefOf(spec *consolev1.ServiceSpec) string {
 	if parts := PartsOf(spec); len(parts) > 0 {
 		return combinationOf(parts)
@@ -60,8 +60,8 @@ func SetRef(spec *consolev1.ServiceSpec, ref string) {
 	spec.Ref = ref
 }
 
-// ShowRef is a ref, or what it was resolved to, as messages and lists show it: a chart without the prefix, a tag by its name, an
-// artifact by its tag and the beginning of its digest.
+// ShowRef is a ref, or what it was resolved to, as messages and lists show it: a chart without the prefix, a tag by its
+// name, an artifact by its tag and the beginning of its digest.
 func ShowRef(ref string) string {
 	if chart, version, ok := ParseChartRef(ref); ok {
 		return strings.TrimSpace(chart + " " + version)

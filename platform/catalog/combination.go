@@ -15,9 +15,10 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// CombinationPrefix begins refs that stand for several sources together: combination:<hash>, and combination:<hash>@<commit> for one of its
-// revisions, which a service is pinned to. No branch can be meant: Git forbids colons in names. The hash covers everything that a service says of
-// its sources, so a ref of one combination leads to nothing that another one has.
+// CombinationPrefix begins refs that stand for several sources together: combination:<hash>, and
+// combination:<hash>@<commit> for one of its revisions, which a service is pinned to. No branch can be meant: Git
+// forbids colons in names. The hash covers everything that a service says of its sources, so a ref of one combination
+// leads to nothing that another one has.
 const CombinationPrefix = "combination:"
 
 // Part is one of several sources of a service.
@@ -134,7 +135,8 @@ func SetRefOfPart(s *consolev1.ServiceSource, ref string) {
 // IsCombination knows refs of several sources.
 func IsCombination(ref string) bool { return strings.HasPrefix(ref, CombinationPrefix) }
 
-// ParseCombinationRef takes the ref of several sources apart. Without a commit it is where the combination points now. false: it is another ref.
+// ParseCombinationRef takes the ref of several sources apart. Without a commit it is where the combination points now.
+// false: it is another ref.
 func ParseCombinationRef(ref string) (combination, commit string, ok bool) {
 	if !IsCombination(ref) {
 		return "", "", false
@@ -182,8 +184,8 @@ func sources(parts []Part) (out []*consolev1.ServiceSource) {
 // Parts are the sources of a service with several; nil: it has one.
 func (s *Service) Parts() []Part { return readParts(s.parts.Value()) }
 
-// RevisionRef is the canonical ref of a revision that people name for the service. Of several sources this is one that they had together, by its
-// id; HEAD is where they are now. A service with one source has none of those.
+// RevisionRef is the canonical ref of a revision that people name for the service. Of several sources this is one that
+// they had together, by its id; HEAD is where they are now. A service with one source has none of those.
 func (s *Service) RevisionRef(revision string) (string, error) {
 	ref := CanonicalRef(revision)
 	combination, _, several := ParseCombinationRef(s.Folder().Ref)

@@ -7,8 +7,8 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// optionsOf is how a service is rendered, synced and tested, in the one form by which it is compared: a ServiceDelivery of
-// nothing else. Empty for all defaults. The pin is in the folder.
+// optionsOf is how a service is rendered, synced and tested, in the one form by which it is compared: a ServiceDelivery
+// of nothing else. Empty for all defaults. The pin is in the folder.
 func optionsOf(spec *consolev1.ServiceSpec) string {
 	var out deliveryv1.ServiceDelivery
 	if r := spec.GetRender(); proto.Size(r) > 0 {
@@ -61,8 +61,8 @@ func windowSet(kind, name string, windows []*deliveryv1.SyncWindow, freeze *deli
 	return []*deliveryv1.WindowSet{out}
 }
 
-// WindowsOfProject and WindowsOfCluster are what these say of the times of their services, in the form of Options: behind those it is part of
-// them. Empty: nothing.
+// WindowsOfProject and WindowsOfCluster are what these say of the times of their services, in the form of Options:
+// behind those it is part of them. Empty: nothing.
 func WindowsOfProject(p *consolev1.Project) string {
 	return writeOptions(&deliveryv1.ServiceDelivery{WindowSets: windowSet("project", p.GetMetadata().GetName(), p.GetSpec().GetWindows(), p.GetFreeze())})
 }
@@ -101,7 +101,8 @@ func (s *Service) Options(labels map[string]string) string {
 	return writeOptions(d)
 }
 
-// ContentOptions are Options without windows, and without when tests run and who asked for them: what decides whether the cluster gets a new revision.
+// ContentOptions are Options without windows, and without when tests run and who asked for them: what decides whether
+// the cluster gets a new revision.
 func (s *Service) ContentOptions(labels map[string]string) string {
 	all := s.Options(labels)
 	if all == "" {
@@ -115,8 +116,8 @@ func (s *Service) ContentOptions(labels map[string]string) string {
 	return writeOptions(d)
 }
 
-// BoundsOf is what a project bounds of its services' objects, in the form of Options: behind those it is part of them. Empty: it
-// bounds nothing of them.
+// BoundsOf is what a project bounds of its services' objects, in the form of Options: behind those it is part of them.
+// Empty: it bounds nothing of them.
 func BoundsOf(p *consolev1.Project) string {
 	spec := p.GetSpec()
 	if len(spec.GetNamespaces())+len(spec.GetKinds())+len(spec.GetDeniedKinds())+len(spec.GetAccounts()) == 0 {

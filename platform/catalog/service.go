@@ -23,8 +23,8 @@ type Service struct {
 	pinned                      *pinned
 }
 
-// pinned is the ref of a service with a pin, which is fetched all the same: people want to know what waits there, and a pin may end when it
-// points to another commit than after. nil: there is no pin.
+// pinned is the ref of a service with a pin, which is fetched all the same: people want to know what waits there, and a
+// pin may end when it points to another commit than after. nil: there is no pin.
 type pinned struct{ ref, after string }
 
 // Folder is which files are delivered. Services with equal folders get equal content.
@@ -91,7 +91,8 @@ func (s *Service) Folder() Folder { return s.folder.Value() }
 // FolderID is the id of Folder.
 func (s *Service) FolderID() FolderID { return s.folder }
 
-// Follows says whether the service is made of a ref of a source, or would be without its pin. The ref is a canonical one.
+// Follows says whether the service is made of a ref of a source, or would be without its pin. The ref is a canonical
+// one.
 func (s *Service) Follows(source, ref string) bool {
 	if s.pinned != nil && s.Folder().Source == source && CanonicalRef(s.pinned.ref) == ref {
 		return true

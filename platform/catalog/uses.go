@@ -7,13 +7,14 @@ import (
 	"slices"
 )
 
-// uses are the services of a source. Which folders they want, and which refs they would follow without their pins, is counted, so that
-// nobody who asks for that has to look at all services, of which there may be hundreds of thousands.
+// uses are the services of a source. Which folders they want, and which refs they would follow without their pins, is
+// counted, so that nobody who asks for that has to look at all services, of which there may be hundreds of thousands.
 type uses struct {
 	services map[*Service]struct{}
 	folders  map[FolderID]int
 	awaited  map[string]int
-	// combinations are the refs of several sources of which the source is the first, how many services want each, and what they are.
+	// combinations are the refs of several sources of which the source is the first, how many services want each, and
+	// what they are.
 	combinations map[string]*combination
 }
 
@@ -100,7 +101,8 @@ func (c *Catalog) FoldersOf(source string) map[FolderID]int {
 	return nil
 }
 
-// CombinationsOf returns the refs of several sources of which this is the first, that services want, and the sources of each.
+// CombinationsOf returns the refs of several sources of which this is the first, that services want, and the sources of
+// each.
 func (c *Catalog) CombinationsOf(source string) map[string][]Part {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

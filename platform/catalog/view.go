@@ -127,9 +127,9 @@ const (
 	SemverPrefix = "semver:"
 )
 
-// CanonicalRef is the name that a ref, as people write it in a service, is published under: nothing
-// is HEAD, a full commit id, semver:<range>, chart:<name>@<version>, tag:<name>, sha256:<digest>, combination:<hash> and refs/... stay, and
-// anything else is a branch.
+// CanonicalRef is the name that a ref, as people write it in a service, is published under: nothing is HEAD, a full
+// commit id, semver:<range>, chart:<name>@<version>, tag:<name>, sha256:<digest>, combination:<hash> and refs/... stay,
+// and anything else is a branch.
 func CanonicalRef(ref string) string {
 	switch {
 	case ref == "" || ref == headRef:

@@ -167,7 +167,8 @@ func (p Problem) String() string {
 // Problems is an error with everything that is wrong, one thing per line.
 type Problems []Problem
 
-// Without returns the objects that none of the problems is about, and whether each of the problems says which resource it is about.
+// Without returns the objects that none of the problems is about, and whether each of the problems says which resource
+// it is about.
 func (ps Problems) Without(objects []*Object) (good []*Object, all bool) {
 	broken := map[string]bool{}
 	all = true

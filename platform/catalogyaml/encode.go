@@ -142,7 +142,8 @@ func document(m Message) (map[string]any, error) {
 	return tree, nil
 }
 
-// plain is a message as plain data, with short enums. protojson's own text can't be used: it varies its spacing on purpose.
+// plain is a message as plain data, with short enums. protojson's own text can't be used: it varies its spacing on
+// purpose.
 func plain(m proto.Message) (map[string]any, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package charttest is a repository of Helm charts over HTTP for tests: packages, and an index.yaml as `helm repo index` writes it.
+// Package charttest is a repository of Helm charts over HTTP for tests: packages, and an index.yaml as `helm repo
+// index` writes it.
 package charttest
 
 import (

@@ -40,9 +40,9 @@ const (
 	// nobody reads never stop the others; the memory is bounded by the number of streams.
 	connectionWindow = 1 << 30
 	streamWindow     = 4 << 20
-	// So much of what requests have in their fields a server remembers per connection, to not get it again: an agent's token, its proof and
-	// what comes with them (1.2 KiB; with less room than that nothing of it would be found again). The fields of 10,000 agents would else take 70 MiB of a
-	// hub.
+	// So much of what requests have in their fields a server remembers per connection, to not get it again: an agent's
+	// token, its proof and what comes with them (1.2 KiB; with less room than that nothing of it would be found again).
+	// The fields of 10,000 agents would else take 70 MiB of a hub.
 	rememberedFields = 1536
 	// Far above any other header we send or accept.
 	maxResponseHeaderBytes = 64 << 10

@@ -12,8 +12,9 @@ import (
 // most is where limits begin that mean none: version 1 of cgroups says so.
 const most = 1 << 60
 
-// MemoryLimit reads how much memory the container may have, in bytes, from a file system of the machine (os.DirFS("/")). 0: it has no limit, or
-// nobody can tell. A container sees its own control group at the root; a process outside of containers finds its group's by name.
+// MemoryLimit reads how much memory the container may have, in bytes, from a file system of the machine
+// (os.DirFS("/")). 0: it has no limit, or nobody can tell. A container sees its own control group at the root; a
+// process outside of containers finds its group's by name.
 func MemoryLimit(root fs.FS) int64 {
 	limit := int64(0)
 	for _, group := range groups(root) {

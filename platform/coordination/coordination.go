@@ -74,13 +74,14 @@ type Member struct {
 	// URL is where the others reach it.
 	URL  string            `json:"url,omitempty"`
 	Meta map[string]string `json:"meta,omitempty"`
-	// Expires (Unix time in milliseconds) and MAC are of package members, and zero where that is not between. A store keeps them as they are.
+	// Expires (Unix time in milliseconds) and MAC are of package members, and zero where that is not between. A store
+	// keeps them as they are.
 	Expires int64  `json:"expires,omitempty"`
 	MAC     string `json:"mac,omitempty"`
 }
 
-// What replicas say of themselves in Meta: MetaVersion is that of the build, MetaStarted since when the process runs (RFC 3339), and MetaDraining is
-// set while a replica hands over what it has.
+// What replicas say of themselves in Meta: MetaVersion is that of the build, MetaStarted since when the process runs
+// (RFC 3339), and MetaDraining is set while a replica hands over what it has.
 const (
 	MetaVersion  = "version"
 	MetaStarted  = "started"

@@ -37,11 +37,11 @@ func Open(rawURL string) (Coordinator, error) { return Config{URL: rawURL}.Open(
 type Config struct {
 	// URL is what Open takes.
 	URL string
-	// File has that URL in it instead, and is looked at again while the coordinator is used. A new URL takes the place of the one before
-	// once Redis has answered it; the number of the database must stay.
+	// File has that URL in it instead, and is looked at again while the coordinator is used. A new URL takes the place
+	// of the one before once Redis has answered it; the number of the database must stay.
 	File string
-	// CAFile is a PEM file with the authorities that are trusted, and no others; empty: the system's. The file is looked at again as
-	// File is.
+	// CAFile is a PEM file with the authorities that are trusted, and no others; empty: the system's. The file is
+	// looked at again as File is.
 	CAFile string
 }
 

@@ -17,9 +17,9 @@ const (
 	retireAfter = 2 * OpTimeout
 )
 
-// redisClients has the client that is used now. Where the URL or the authorities are in a file, a client of the file's new content takes the place of
-// the one before as soon as Redis has answered it: user, password, addresses and authorities change without a restart, and content that does not work
-// changes nothing.
+// redisClients has the client that is used now. Where the URL or the authorities are in a file, a client of the file's
+// new content takes the place of the one before as soon as Redis has answered it: user, password, addresses and
+// authorities change without a restart, and content that does not work changes nothing.
 type redisClients struct {
 	load   func() (settings, error) // nil: they never change
 	ctx    context.Context

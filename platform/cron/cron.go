@@ -1,9 +1,10 @@
 // Package cron reads schedules of five fields, as cron has them, and says when they are due.
 //
-// Fields are minute, hour, day of the month, month and day of the week; each is *, a number, a range a-b, a list of those
-// with commas, and any of them but a number with a step /n. Months and days of the week have their English names of three letters, too;
-// Sunday is 0 and 7. If both days are given, a day has to be one of the two, as with cron. Hours that a time zone leaves out
-// are passed over (a schedule of ThroughGaps has them when the clock is put forward), and those that it has twice count once.
+// Fields are minute, hour, day of the month, month and day of the week; each is *, a number, a range a-b, a list of
+// those with commas, and any of them but a number with a step /n. Months and days of the week have their English names
+// of three letters, too; Sunday is 0 and 7. If both days are given, a day has to be one of the two, as with cron. Hours
+// that a time zone leaves out are passed over (a schedule of ThroughGaps has them when the clock is put forward), and
+// those that it has twice count once.
 package cron
 
 import (
@@ -121,7 +122,8 @@ func (s *Schedule) Next(after time.Time) time.Time { return s.find(after.In(s.zo
 // Last is the last time that was due, now or before; zero: there is none.
 func (s *Schedule) Last(now time.Time) time.Time { return s.find(now.In(s.zone), -1) }
 
-// ThroughGaps is the schedule with the times that its zone leaves out: each is due at the moment at which the clock is put forward over it.
+// ThroughGaps is the schedule with the times that its zone leaves out: each is due at the moment at which the clock is
+// put forward over it.
 func (s *Schedule) ThroughGaps() *Schedule {
 	out := *s
 	out.throughGaps = true
@@ -131,7 +133,8 @@ func (s *Schedule) ThroughGaps() *Schedule {
 // PerDay is how often it is due on a day that it has.
 func (s *Schedule) PerDay() int { return bits.OnesCount64(s.hours) * bits.OnesCount64(s.minutes) }
 
-// find looks day by day forwards, or backwards with -1, for the time nearest to a border; the border itself counts backwards only.
+// find looks day by day forwards, or backwards with -1, for the time nearest to a border; the border itself counts
+// backwards only.
 func (s *Schedule) find(border time.Time, direction int) time.Time {
 	year, month, day := border.Date()
 	for i := range horizon {
@@ -230,7 +233,8 @@ func (s *Schedule) findShifted(date, border time.Time, direction int) (best time
 	return best
 }
 
-// gapEnd is when the clock is put forward over a minute of the day. at is what package time makes of that minute: a time before or after it.
+// gapEnd is when the clock is put forward over a minute of the day. at is what package time makes of that minute: a
+// time before or after it.
 func gapEnd(at time.Time, minute int) time.Time {
 	from, to := at.ZoneBounds()
 	if at.Hour()*60+at.Minute() > minute {

@@ -1,8 +1,8 @@
 // Package datadir prepares the folder that a service keeps its state in.
 //
-// On a machine the folder belongs to the service's user, and nobody else gets into it. In a pod it is a volume that belongs
-// to root, which the service may write to by its group (fsGroup, or group 0 of a random user): its mode can't be changed there, and
-// need not be, because the files within are readable by their owner only.
+// On a machine the folder belongs to the service's user, and nobody else gets into it. In a pod it is a volume that
+// belongs to root, which the service may write to by its group (fsGroup, or group 0 of a random user): its mode can't
+// be changed there, and need not be, because the files within are readable by their owner only.
 package datadir
 
 import (
@@ -21,7 +21,8 @@ const (
 	byOthers = 0o007
 )
 
-// Ensure makes the folder, closed to other users where its mode can be changed, and checks that this process can make files in it.
+// Ensure makes the folder, closed to other users where its mode can be changed, and checks that this process can make
+// files in it.
 func Ensure(dir string) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
@@ -43,9 +44,9 @@ func Ensure(dir string) error {
 	return nil
 }
 
-// Protect checks that other users can neither read nor write the named files of the folder, and takes those rights away where it can.
-// A file that is missing is left to its writer, which gives it the right mode. A link is left to the owner of its target, such as
-// a mounted Secret.
+// Protect checks that other users can neither read nor write the named files of the folder, and takes those rights away
+// where it can. A file that is missing is left to its writer, which gives it the right mode. A link is left to the
+// owner of its target, such as a mounted Secret.
 func Protect(dir string, names ...string) error {
 	for _, name := range names {
 		if err := protect(dir, filepath.Join(dir, name)); err != nil {

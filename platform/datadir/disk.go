@@ -2,8 +2,8 @@ package datadir
 
 import "fmt"
 
-// A disk is nearly full, and somebody should make room, when so many percent of it are left and no more than so many bytes: a
-// twentieth of a large disk is room enough.
+// A disk is nearly full, and somebody should make room, when so many percent of it are left and no more than so many
+// bytes: a twentieth of a large disk is room enough.
 const (
 	nearlyFull     = 5
 	nearlyFullMost = 2 << 30

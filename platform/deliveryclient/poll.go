@@ -30,8 +30,8 @@ const (
 	syncTimeout = 30 * time.Second
 	// retryFloor and retryMax bound the wait after a failure.
 	retryFloor, retryMax = 200 * time.Millisecond, 2 * time.Minute
-	// nudgeTime is how long a distributor may take to hear of a change that another one nudged for. If none does, the console is away
-	// or its database was put back to an earlier state: asking again and again would bring nothing.
+	// nudgeTime is how long a distributor may take to hear of a change that another one nudged for. If none does, the
+	// console is away or its database was put back to an earlier state: asking again and again would bring nothing.
 	nudgeTime = time.Minute
 	// silence is how long a Watch stream may be still: heartbeats come every 45 s. The next poll tells what was missed
 	// meanwhile.
@@ -59,9 +59,11 @@ type PollDeps struct {
 	AgentVersion      string
 	// Capabilities are what the agent can do now.
 	Capabilities func() []deliveryv1.AgentCapability
-	// HoldProgress is told for how long the hub wants progress to be kept back before it is reported; 0: it wants nothing of the kind. nil: nobody is told.
+	// HoldProgress is told for how long the hub wants progress to be kept back before it is reported; 0: it wants
+	// nothing of the kind. nil: nobody is told.
 	HoldProgress func(time.Duration)
-	// View is the view that the hub has acknowledged, and ViewLost is called when a Sync says that the hub has it no more; nil: there are no views.
+	// View is the view that the hub has acknowledged, and ViewLost is called when a Sync says that the hub has it no
+	// more; nil: there are no views.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
 	// Config is what the hub configures the agent with; nil: the agent takes no configuration.
@@ -181,8 +183,9 @@ func (p *Poller) leavesOut() bool {
 	return true
 }
 
-// missed takes what came while the agent did not listen, or at the same time as its timer: the next Sync is for it. asked says that a Sync was
-// asked for without a nudge, as at the beginning of a stream: the nudges between two streams came to nobody.
+// missed takes what came while the agent did not listen, or at the same time as its timer: the next Sync is for it.
+// asked says that a Sync was asked for without a nudge, as at the beginning of a stream: the nudges between two streams
+// came to nobody.
 func (p *Poller) missed() (within string, nudged, asked bool) {
 	select {
 	case <-p.soon:
@@ -310,8 +313,8 @@ func (p *Poller) capabilities() []deliveryv1.AgentCapability {
 // Soon has Run poll at once.
 func (p *Poller) Soon() { signal(p.soon, struct{}{}) }
 
-// AskConfig takes over the configuration alone, for an agent that stands by: what else the hub says is for the agent that works. Run must
-// not run meanwhile.
+// AskConfig takes over the configuration alone, for an agent that stands by: what else the hub says is for the agent
+// that works. Run must not run meanwhile.
 func (p *Poller) AskConfig(ctx context.Context) error {
 	var answer *deliveryv1.SyncResponse
 	err := p.Distributors.Try(ctx, func(ctx context.Context, one Distributor) (err error) {

@@ -105,7 +105,8 @@ func TestANudgeThatNoAnswerIsAsNewAsIsForgotten(t *testing.T) {
 	})
 }
 
-// A stream whose first message is a nudge, and a nudge while a poll is due, are one Sync each: a fleet that comes at once has enough of them.
+// A stream whose first message is a nudge, and a nudge while a poll is due, are one Sync each: a fleet that comes at
+// once has enough of them.
 func TestANudgeAndAPollAreOneSync(t *testing.T) {
 	t.Parallel()
 	for name, wake := range map[string]func(p *Poller){

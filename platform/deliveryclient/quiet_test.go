@@ -70,8 +70,8 @@ func TestPollsAreLeftOutWhileHeartbeatsSayTheSame(t *testing.T) {
 // silent is a stream without heartbeats.
 const silent = 1
 
-// A stream that has just begun asks for a Sync. The Sync is not left out where the timer of the next poll fires at that moment: a
-// heartbeat of the stream before knows nothing of nudges that came between the two.
+// A stream that has just begun asks for a Sync. The Sync is not left out where the timer of the next poll fires at that
+// moment: a heartbeat of the stream before knows nothing of nudges that came between the two.
 func TestASyncThatAStreamAsksForIsNotLeftOut(t *testing.T) {
 	t.Parallel()
 	p := &Poller{soon: make(chan struct{}, 1), nudge: make(chan string, 1)}

@@ -1,7 +1,7 @@
-// Package dialpolicy says which network addresses may be dialled on behalf of somebody who names a host: public ones, and of the special
-// ones (private, loopback, link-local with the clouds' metadata, and so on) those that the operator allows. Where administrators
-// name the host, private ones are allowed, too. Ask it with the address that is really dialled, so that a name which resolves to another
-// one later gains nothing.
+// Package dialpolicy says which network addresses may be dialled on behalf of somebody who names a host: public ones,
+// and of the special ones (private, loopback, link-local with the clouds' metadata, and so on) those that the operator
+// allows. Where administrators name the host, private ones are allowed, too. Ask it with the address that is really
+// dialled, so that a name which resolves to another one later gains nothing.
 package dialpolicy
 
 import (

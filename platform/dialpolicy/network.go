@@ -2,8 +2,8 @@ package dialpolicy
 
 import "net/netip"
 
-// Network is what one caller can have all of, by which shares and wrong credentials are counted: an IPv4 address, or the 64 bits
-// of IPv6 that every machine gets.
+// Network is what one caller can have all of, by which shares and wrong credentials are counted: an IPv4 address, or
+// the 64 bits of IPv6 that every machine gets.
 func Network(hostPort string) string {
 	at, err := netip.ParseAddrPort(hostPort)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package flags is the command line of every service: standard flags, each of which can also be
-// given in the environment as FAIRLEAD_<FLAG>, or in the file that FAIRLEAD_<FLAG>_FILE names, and one main that ends well.
+// Package flags is the command line of every service: standard flags, each of which can also be given in the
+// environment as FAIRLEAD_<FLAG>, or in the file that FAIRLEAD_<FLAG>_FILE names, and one main that ends well.
 //
 // A flag on the command line wins over the environment, the environment wins over the default.
 package flags

@@ -49,8 +49,8 @@ func (s *Server) pointHead(ctx context.Context, name string) error {
 	return s.run(ctx, in, "symbolic-ref", "HEAD", branch)
 }
 
-// Create makes a repository with one commit on branch main that holds the files of seed, or an empty one without seed. A repository
-// that is there already is left as it is.
+// Create makes a repository with one commit on branch main that holds the files of seed, or an empty one without seed.
+// A repository that is there already is left as it is.
 func (s *Server) Create(ctx context.Context, name string, seed fs.FS) (err error) {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("repository name %q: must be lower-case letters, digits and '-'", name)

@@ -3,9 +3,10 @@
 //
 // With CreateOnPush the first push to a name makes its repository, and the branch of that push is the default one.
 //
-// Without an Account it listens on loopback only, and everybody on this machine may read and push; with one it
-// listens anywhere, over TLS, and wants that account's name and password. Web pages can't read or push: a request with an Origin, or for a host that is not loopback (a rebound DNS name), is
-// refused, and so is every path but the four of the smart protocol.
+// Without an Account it listens on loopback only, and everybody on this machine may read and push; with one it listens
+// anywhere, over TLS, and wants that account's name and password. Web pages can't read or push: a request with an
+// Origin, or for a host that is not loopback (a rebound DNS name), is refused, and so is every path but the four of the
+// smart protocol.
 package gitserver
 
 import (
@@ -189,8 +190,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, name, service)
 }
 
-// fromThisMachine keeps out web pages, which may send requests to loopback as well: an image of a page has no Origin, but a browser tells
-// where any request comes from.
+// fromThisMachine keeps out web pages, which may send requests to loopback as well: an image of a page has no Origin,
+// but a browser tells where any request comes from.
 func fromThisMachine(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {

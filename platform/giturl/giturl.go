@@ -69,8 +69,8 @@ func checkText(text string) error {
 	return nil
 }
 
-// ParseFolder reads https://host/path of a folder that is served over HTTP, such as a chart repository; http:// to this machine
-// only. Here the path may be that of the root.
+// ParseFolder reads https://host/path of a folder that is served over HTTP, such as a chart repository; http:// to this
+// machine only. Here the path may be that of the root.
 func ParseFolder(text string) (*url.URL, error) {
 	if err := checkText(text); err != nil {
 		return nil, err

@@ -3,9 +3,9 @@ package golden
 
 import "regexp"
 
-// rules say what is another in every run, in the order in which it is replaced. The names of what controllers make end in
-// letters and digits that spell nothing: see k8s.io/apimachinery/pkg/util/rand. Some of these look like an age ("52m5m"), or like
-// an abbreviated hash, so they come before both.
+// rules say what is another in every run, in the order in which it is replaced. The names of what controllers make end
+// in letters and digits that spell nothing: see k8s.io/apimachinery/pkg/util/rand. Some of these look like an age
+// ("52m5m"), or like an abbreviated hash, so they come before both.
 var rules = []struct { //nolint:gochecknoglobals // a constant
 	found *regexp.Regexp
 	name  string

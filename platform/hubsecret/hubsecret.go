@@ -1,8 +1,9 @@
-// Package hubsecret reads the hub secret and makes what services of the hub show each other with it: MACs, each by a key of its
-// own purpose; and it seals what the console keeps for long. The package is the one place where keys are derived from the secret.
+// Package hubsecret reads the hub secret and makes what services of the hub show each other with it: MACs, each by a
+// key of its own purpose; and it seals what the console keeps for long. The package is the one place where keys are
+// derived from the secret.
 //
-// The file holds one secret per line. The first signs, all are accepted, so that a secret is replaced without a stop: see
-// docs/operate/rotate.md.
+// The file holds one secret per line. The first signs, all are accepted, so that a secret is replaced without a stop:
+// see docs/operate/rotate.md.
 package hubsecret
 
 import (
@@ -122,7 +123,8 @@ func (f *File) Verify(purpose string, message, mac []byte) (bool, error) {
 // ErrSealed is of what none of the secrets opens.
 var ErrSealed = errors.New("none of the hub secrets opens it: it was sealed with one that is gone, or is damaged")
 
-// Seal makes a text unreadable, by a key of the first secret. The context is what it belongs to, and has to be the same to open it.
+// Seal makes a text unreadable, by a key of the first secret. The context is what it belongs to, and has to be the same
+// to open it.
 func (f *File) Seal(purpose string, text, context []byte) ([]byte, error) {
 	keys, err := f.keysOf(purpose)
 	if err != nil {
@@ -195,8 +197,8 @@ func (f *File) keysOf(purpose string) ([][]byte, error) {
 	return keys, nil
 }
 
-// refresh reads the file if what was read is old. A file that can't be read now leaves what was read before in force: a volume is
-// not there for a moment while its content is replaced. Callers hold mu.
+// refresh reads the file if what was read is old. A file that can't be read now leaves what was read before in force: a
+// volume is not there for a moment while its content is replaced. Callers hold mu.
 func (f *File) refresh() error {
 	if f.secrets != nil && time.Since(f.read) < readEvery {
 		return nil
@@ -232,8 +234,9 @@ func Read(path string) ([]string, error) {
 	return all, nil
 }
 
-// parse reads lines. A file of several lines was one secret before there were lists of them, such as one of `openssl rand -base64 64`:
-// the whole text is accepted, too, and what was made with it. With a line that is too short for a secret it still is one.
+// parse reads lines. A file of several lines was one secret before there were lists of them, such as one of `openssl
+// rand -base64 64`: the whole text is accepted, too, and what was made with it. With a line that is too short for a
+// secret it still is one.
 func parse(text string) ([]string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {

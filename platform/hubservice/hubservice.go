@@ -202,8 +202,8 @@ func (r *Replica) Advertised() string {
 	return r.URL()
 }
 
-// LeaveTime is what Leave takes at most, unless LeaveLimit says else: with the end of the listener after it, all is over within the 30 s that
-// Kubernetes gives.
+// LeaveTime is what Leave takes at most, unless LeaveLimit says else: with the end of the listener after it, all is
+// over within the 30 s that Kubernetes gives.
 const LeaveTime = 15 * time.Second
 
 // Run serves until ctx ends; then it leaves, and only then the listener drains. The functions of behind end when the

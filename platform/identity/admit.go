@@ -20,8 +20,8 @@ func Admit(v Verifier, role Role, r *http.Request) error {
 	return nil
 }
 
-// Admitted returns the identity that Admit let in, for a handler that decides before it reads the body; false: Admit asked for none, or the request
-// did not come through Abortable.
+// Admitted returns the identity that Admit let in, for a handler that decides before it reads the body; false: Admit
+// asked for none, or the request did not come through Abortable.
 func Admitted(ctx context.Context) (Identity, bool) {
 	if call := callOf(ctx); call != nil && call.admitted != nil {
 		return call.admitted.id, true

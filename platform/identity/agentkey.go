@@ -24,8 +24,8 @@ import (
 const (
 	// ProofHeader carries an agent's proof that it has the key which its token is bound to.
 	ProofHeader = "Fairlead-Proof"
-	// proofLifetime is how long one proof counts. The lifetime bounds what a copy of a request's header is worth, and how often a service of
-	// the hub has to check a signature: once per agent in half of it.
+	// proofLifetime is how long one proof counts. The lifetime bounds what a copy of a request's header is worth, and
+	// how often a service of the hub has to check a signature: once per agent in half of it.
 	proofLifetime = 5 * time.Minute
 	// clockTolerance is how far an agent's clock may be from the hub's before the agent corrects for it.
 	clockTolerance = 20 * time.Second
@@ -37,8 +37,8 @@ const (
 	pemPrivateKey = "PRIVATE KEY"
 )
 
-// AgentKey is the Ed25519 key pair that the tokens of one agent are bound to. An AgentKey is made where the agent's token is kept and
-// never leaves that place.
+// AgentKey is the Ed25519 key pair that the tokens of one agent are bound to. An AgentKey is made where the agent's
+// token is kept and never leaves that place.
 type AgentKey struct{ private ed25519.PrivateKey }
 
 // NewAgentKey makes a key pair.
@@ -91,7 +91,8 @@ func (k *AgentKey) ForJoin(joinToken string) *consolev1.AgentKey {
 	return &consolev1.AgentKey{PublicKey: k.public(), Signature: ed25519.Sign(k.private, statement(joinFormat, joinToken, nil))}
 }
 
-// ForRenewal proves to the console that who renews a token has the key. The request is random: one renewal, however often it is repeated.
+// ForRenewal proves to the console that who renews a token has the key. The request is random: one renewal, however
+// often it is repeated.
 func (k *AgentKey) ForRenewal(token string, request []byte) *consolev1.AgentKey {
 	return &consolev1.AgentKey{PublicKey: k.public(), Request: request, Signature: ed25519.Sign(k.private, statement(renewalFormat, token, request))}
 }
@@ -130,8 +131,8 @@ func (k *AgentKey) prove(audience string, at time.Time, token string) string {
 	return strconv.FormatInt(at.Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// HubClock is the hub's clock, as an agent knows it: its own, corrected by what the hub answers, so that a machine whose clock is wrong gets
-// its proofs accepted, too. The zero value is the machine's own. Safe for concurrent use.
+// HubClock is the hub's clock, as an agent knows it: its own, corrected by what the hub answers, so that a machine
+// whose clock is wrong gets its proofs accepted, too. The zero value is the machine's own. Safe for concurrent use.
 type HubClock struct{ ahead atomic.Int64 } // in nanoseconds
 
 func (c *HubClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
@@ -171,8 +172,8 @@ func (c *HubClock) set(date string) {
 	c.ahead.Store(int64(ahead))
 }
 
-// Prover is the credential of an agent for one sort of service of the hub: its token, with proofs that the agent has the key. Safe for
-// concurrent use.
+// Prover is the credential of an agent for one sort of service of the hub: its token, with proofs that the agent has
+// the key. Safe for concurrent use.
 type Prover struct {
 	TokenSource
 
@@ -188,8 +189,8 @@ type Prover struct {
 	again time.Time // when the next proof is due
 }
 
-// proofFor returns a proof for a token. proofFor makes a new one for half of a proof's life only: the same one again costs the hub no
-// signature.
+// proofFor returns a proof for a token. proofFor makes a new one for half of a proof's life only: the same one again
+// costs the hub no signature.
 func (p *Prover) proofFor(key *AgentKey, token string) string {
 	now := p.Clock.now()
 	p.mu.Lock()
@@ -211,7 +212,8 @@ func (p *Prover) SetHeader(_ context.Context, token string, header http.Header) 
 // ProofVerifier is a Verifier that takes tokens of agents. A verifier that is none refuses them all.
 type ProofVerifier interface {
 	Verifier
-	// VerifyProof says why a request with an agent's token, whose identity is verified, may not pass: ErrUnproved or ErrUnbound.
+	// VerifyProof says why a request with an agent's token, whose identity is verified, may not pass: ErrUnproved or
+	// ErrUnbound.
 	VerifyProof(id Identity, token, proof string) error
 }
 
@@ -222,13 +224,14 @@ var (
 	ErrUnbound = errors.New("the agent's token is bound to no key")
 )
 
-// Proofs checks for one service of the hub that who sends an agent's token has the key that the token is bound to. A proof is checked once
-// and remembered while it counts, so that an agent's next calls cost no signature. Safe for concurrent use.
+// Proofs checks for one service of the hub that who sends an agent's token has the key that the token is bound to. A
+// proof is checked once and remembered while it counts, so that an agent's next calls cost no signature. Safe for
+// concurrent use.
 type Proofs struct {
 	// Audience is the service, as agents name it.
 	Audience string
-	// AcceptUnbound accepts requests without a proof: those of agents of before there were keys, and of such as were put back to that. A wrong
-	// proof is never accepted.
+	// AcceptUnbound accepts requests without a proof: those of agents of before there were keys, and of such as were
+	// put back to that. A wrong proof is never accepted.
 	AcceptUnbound bool
 
 	mu sync.RWMutex // guards what follows

@@ -13,9 +13,9 @@ import (
 	"fairlead.dev/platform/hubsecret"
 )
 
-// AudienceHeader says for whom a service's token was sent: "<service>[/<replica>] <MAC>", the MAC over token and audience by a key that is
-// derived from the hub secret. Without it a service's token opens nothing, so that whoever was sent one can show it to nobody
-// else. Services of before this header ignore it.
+// AudienceHeader says for whom a service's token was sent: "<service>[/<replica>] <MAC>", the MAC over token and
+// audience by a key that is derived from the hub secret. Without it a service's token opens nothing, so that whoever
+// was sent one can show it to nobody else. Services of before this header ignore it.
 const AudienceHeader = "Fairlead-Audience"
 
 // ErrAudience is ErrInvalid, too.
@@ -28,7 +28,8 @@ type HeaderSource interface {
 	SetHeader(ctx context.Context, token string, header http.Header) error
 }
 
-// SendTo returns a source of the service's own tokens for calls of one service of the hub. ForReplica names the replica.
+// SendTo returns a source of the service's own tokens for calls of one service of the hub. ForReplica names the
+// replica.
 func SendTo(service string, tokens TokenSource, secret *hubsecret.File) HeaderSource {
 	return &sending{tokens, service, secret}
 }
@@ -114,8 +115,8 @@ func (a *Audience) VerifyAudience(token string, header http.Header) error {
 const AcceptsUnsigned = "members that are not signed, tokens that are for no service in particular and agents without a key are accepted (--unsigned-members=accept): " +
 	"whoever can write to Redis can have tokens sent to them, and a copy of such an agent's token works. Remove it once all services of the hub and all agents run this version"
 
-// Unsigned is the switch for one upgrade from versions whose services did not sign what they write to Redis, whose tokens were for every
-// service, and whose agents had no key. The zero value refuses both.
+// Unsigned is the switch for one upgrade from versions whose services did not sign what they write to Redis, whose
+// tokens were for every service, and whose agents had no key. The zero value refuses both.
 type Unsigned string
 
 // The positions of the switch.

@@ -33,8 +33,8 @@ func NoCookie() *http.Cookie {
 	return &http.Cookie{Name: SessionCookie, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 }
 
-// Browser says when a session's cookie counts as its token. A browser sends cookies along with whatever any page makes it
-// ask for, so the request has to come from a page of the hub:
+// Browser says when a session's cookie counts as its token. A browser sends cookies along with whatever any page makes
+// it ask for, so the request has to come from a page of the hub:
 //
 //   - its Origin is the hub's own or an allowed one, or else it has none and Sec-Fetch-Site says same-origin. Pages
 //     can forge neither. SameSite=Strict is not enough: it lets pages of neighbours under the same domain
@@ -126,7 +126,8 @@ func (b Browser) fromHub(r *http.Request) bool {
 	return len(origins) == 1 && origins[0] == "https://"+r.Host
 }
 
-// forScript tells whether a script gets the answer. Firefox calls the destination of a WebSocket empty, Chromium websocket.
+// forScript tells whether a script gets the answer. Firefox calls the destination of a WebSocket empty, Chromium
+// websocket.
 func forScript(destinations []string) bool {
 	return len(destinations) == 0 || len(destinations) == 1 && (destinations[0] == "empty" || destinations[0] == "websocket")
 }

@@ -38,7 +38,8 @@ type ServiceCredentialConfig struct {
 	Service string
 	// Secret is the hub secret. Its file is read whenever it is needed, so that it may change.
 	Secret *hubsecret.File
-	// Unbound accepts, for one upgrade, tokens of services that say not whom they are for, and tokens of agents that are bound to no key.
+	// Unbound accepts, for one upgrade, tokens of services that say not whom they are for, and tokens of agents that
+	// are bound to no key.
 	Unbound bool
 }
 
@@ -264,8 +265,8 @@ func (k *ServiceCredential) fetch(ctx context.Context) error {
 	return k.take(ctx, BundleFromProto(answer))
 }
 
-// Heard is when the console last answered a poll; before the first answer: when the service was started. While all is well that is no more
-// than PollInterval and a fifth ago.
+// Heard is when the console last answered a poll; before the first answer: when the service was started. While all is
+// well that is no more than PollInterval and a fifth ago.
 func (k *ServiceCredential) Heard() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

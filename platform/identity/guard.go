@@ -12,8 +12,8 @@ import (
 // its last words. Then writing fails, too.
 const abortGrace = 5 * time.Second
 
-// lastWords is what a handler that called BeforeEnd has to end its answer well, before its context ends. The time is within the 30 s of a
-// revocation.
+// lastWords is what a handler that called BeforeEnd has to end its answer well, before its context ends. The time is
+// within the 30 s of a revocation.
 const lastWords = time.Second
 
 // guard ends a running request when its token is revoked, or when the login does that the token is of.
@@ -35,9 +35,9 @@ type guard struct {
 
 type guardKey struct{}
 
-// BeforeEnd has f called a second before the request of a context is ended because of its token. BeforeEnd is for handlers behind Middleware whose
-// answers have places where they can end well. f must not wait. Call stop before the handler returns: f runs no more then. A request has one such
-// f.
+// BeforeEnd has f called a second before the request of a context is ended because of its token. BeforeEnd is for
+// handlers behind Middleware whose answers have places where they can end well. f must not wait. Call stop before the
+// handler returns: f runs no more then. A request has one such f.
 func BeforeEnd(ctx context.Context, f func()) (stop func()) {
 	g, ok := ctx.Value(guardKey{}).(*guard)
 	if !ok {

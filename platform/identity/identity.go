@@ -49,7 +49,8 @@ const (
 	UserLifetime    = 12 * time.Hour
 	ServiceLifetime = 24 * time.Hour
 	AgentLifetime   = 7 * 24 * time.Hour
-	// SessionLifetime is that of the token of a session in a browser, and so how long the session lasts when no page renews it.
+	// SessionLifetime is that of the token of a session in a browser, and so how long the session lasts when no page
+	// renews it.
 	SessionLifetime = time.Hour
 	// MaxLifetime bounds every token, and with it how long a revocation has to be remembered.
 	MaxLifetime = AgentLifetime
@@ -78,23 +79,25 @@ type Identity struct {
 	ExpiresAt time.Time
 	// Final says that the token can't be renewed: it was made to be handed on.
 	Final bool
-	// Lent says that the token was made of another one, or for somebody else, to be handed on for a while, or that a session was begun with
-	// such a token. See MayMake.
+	// Lent says that the token was made of another one, or for somebody else, to be handed on for a while, or that a
+	// session was begun with such a token. See MayMake.
 	Lent bool
-	// Parent is, of a session in a browser, the token that it was begun with; of a token that an API token was exchanged for, the API token; of a
-	// renewed token of an agent, the first of its line. A revocation of the parent ends this token, too.
+	// Parent is, of a session in a browser, the token that it was begun with; of a token that an API token was
+	// exchanged for, the API token; of a renewed token of an agent, the first of its line. A revocation of the parent
+	// ends this token, too.
 	Parent string
 	// Until is when a session in a browser ends for good, however often it is renewed. Zero: this is no such session.
 	Until time.Time
-	// RequestsUntil is, of a token that was lent to its own owner, when the token that it was lent from ends: requests that begin with the lent
-	// token run until then. Zero: they end with their token. See RequestsEnd.
+	// RequestsUntil is, of a token that was lent to its own owner, when the token that it was lent from ends: requests
+	// that begin with the lent token run until then. Zero: they end with their token. See RequestsEnd.
 	RequestsUntil time.Time
 	// Limits is the most that the token may, whatever its owner may; nil: no bound. Never change what is in it.
 	Limits *Limits
 
 	// The fields below are of agents.
 
-	// ClusterUID tells the cluster from others that had its name before or get it later; empty: the token is of before there was this claim.
+	// ClusterUID tells the cluster from others that had its name before or get it later; empty: the token is of before
+	// there was this claim.
 	ClusterUID string
 	// Key is the public key that the token is bound to, in base64; empty: none. See Proofs.
 	Key string
@@ -120,8 +123,8 @@ type Clusters struct {
 // serviceAccountPrefix begins the names of users that are programs. People can't have such a name: see Person.
 const serviceAccountPrefix = "serviceaccount:"
 
-// ServiceAccount is the identity of a program that the catalog has an account of. The account counts as a user, whose name
-// tells it from people everywhere, the Kubernetes APIs included.
+// ServiceAccount is the identity of a program that the catalog has an account of. The account counts as a user, whose
+// name tells it from people everywhere, the Kubernetes APIs included.
 func ServiceAccount(account string) Identity {
 	return Identity{Kind: KindUser, Name: serviceAccountPrefix + account}
 }
@@ -146,8 +149,9 @@ func Person(name string, groups []string) (Identity, error) {
 	return id, nil
 }
 
-// RequestsEnd is when requests end that began with the token, if it isn't revoked before. A token that was lent to its own owner, and the token of a
-// session in a browser, are short so that a copy is soon worth nothing; the requests of its owner run on until the login ends.
+// RequestsEnd is when requests end that began with the token, if it isn't revoked before. A token that was lent to its
+// own owner, and the token of a session in a browser, are short so that a copy is soon worth nothing; the requests of
+// its owner run on until the login ends.
 func (id Identity) RequestsEnd() time.Time {
 	end := id.ExpiresAt
 	for _, later := range []time.Time{id.Until, id.RequestsUntil} {

@@ -44,8 +44,8 @@ func (i *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 	return next
 }
 
-// WrapStreamingHandler implements connect.Interceptor. A variable on the stack here stays there for as long as the stream,
-// thousands of times: what is not needed all the time is done apart.
+// WrapStreamingHandler implements connect.Interceptor. A variable on the stack here stays there for as long as the
+// stream, thousands of times: what is not needed all the time is done apart.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		ctx, guarded, err := i.guard(ctx, conn)
@@ -176,8 +176,8 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 	return c, c.mayCall(role)
 }
 
-// verifyProof sees to it that the token of an agent is sent by who has its key. verifyProof is asked when a call or a stream begins, and not
-// again while a stream runs.
+// verifyProof sees to it that the token of an agent is sent by who has its key. verifyProof is asked when a call or a
+// stream begins, and not again while a stream runs.
 func verifyProof(v Verifier, id Identity, token string, header http.Header) error {
 	if id.Kind != KindAgent {
 		return nil

@@ -186,8 +186,9 @@ func (k *KeySet) Sign(id Identity, ttl time.Duration) (token string, signed Iden
 // ErrFinal: a token that was made to be handed on is not renewed.
 var ErrFinal = errors.New("this token can't be renewed: get one as you got it, with `fairlead login` or from an administrator")
 
-// Lend issues a token for the identity of a verified one that lives for ttl, but no longer than that one, and
-// can't be renewed. A revocation reaches both. Requests that begin with it end at verified.RequestsUntil: the caller decides on it.
+// Lend issues a token for the identity of a verified one that lives for ttl, but no longer than that one, and can't be
+// renewed. A revocation reaches both. Requests that begin with it end at verified.RequestsUntil: the caller decides on
+// it.
 func (k *KeySet) Lend(verified Identity, ttl time.Duration) (token string, signed Identity, err error) {
 	ttl = min(ttl, time.Until(verified.ExpiresAt))
 	if verified.TokenID == "" || verified.BeganAt.IsZero() || ttl < time.Second {
@@ -209,8 +210,9 @@ func (k *KeySet) Renew(verified Identity, ttl time.Duration) (token string, sign
 	return k.sign(verified, ttl)
 }
 
-// RenewAgent issues the token of a generation of an agent's line, bound to the identity's key: the first that is bound, or the one after. Its id is
-// that of the first token of the line and the generation, so that whoever revokes any of a line revokes all. See Family.
+// RenewAgent issues the token of a generation of an agent's line, bound to the identity's key: the first that is bound,
+// or the one after. Its id is that of the first token of the line and the generation, so that whoever revokes any of a
+// line revokes all. See Family.
 func (k *KeySet) RenewAgent(verified Identity, generation int64, ttl time.Duration) (token string, signed Identity, err error) {
 	if verified.Kind != KindAgent || verified.TokenID == "" || verified.Key == "" || verified.BeganAt.IsZero() {
 		return "", Identity{}, errors.New("renew the agent's token: there is none that is bound to a key")
@@ -226,7 +228,8 @@ func Family(tokenID string) string {
 	return family
 }
 
-// Generation counts the renewals up to a token of an agent's line: 0 for the first one, and for tokens that are bound to no key.
+// Generation counts the renewals up to a token of an agent's line: 0 for the first one, and for tokens that are bound
+// to no key.
 func Generation(tokenID string) int64 {
 	_, text, _ := strings.Cut(tokenID, ".")
 	generation, _ := strconv.ParseInt(text, 10, 64) // of our own making, or 0

@@ -14,9 +14,9 @@ const (
 	Right     Lasting = "grants, roles and service accounts"
 )
 
-// MayMake says why a token makes nothing of a kind that outlives it, or nil. MayMake is the one place that decides so: a token that was
-// lent for minutes makes no credential and no right, and one that can't be renewed (a session in a browser, an API token) nothing that
-// speaks for a person. The rights of its owner are judged besides.
+// MayMake says why a token makes nothing of a kind that outlives it, or nil. MayMake is the one place that decides so:
+// a token that was lent for minutes makes no credential and no right, and one that can't be renewed (a session in a
+// browser, an API token) nothing that speaks for a person. The rights of its owner are judged besides.
 func (id Identity) MayMake(what Lasting) error {
 	switch {
 	case id.Lent:

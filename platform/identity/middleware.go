@@ -9,9 +9,9 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Middleware is Interceptor for plain HTTP: it serves next to callers that play one of the roles.
-// A request whose token is revoked, or that reaches Identity.RequestsEnd, is ended, too. Errors are a Kubernetes Status, whose message kubectl
-// prints, or text for clients that ask for text and not for JSON.
+// Middleware is Interceptor for plain HTTP: it serves next to callers that play one of the roles. A request whose token
+// is revoked, or that reaches Identity.RequestsEnd, is ended, too. Errors are a Kubernetes Status, whose message
+// kubectl prints, or text for clients that ask for text and not for JSON.
 func Middleware(v Verifier, role Role, next http.Handler) http.Handler {
 	return Guard(v, role, next, func(w http.ResponseWriter, r *http.Request, err *connect.Error) {
 		(&refusal{err.Code(), err.Message()}).write(w, r)

@@ -40,8 +40,9 @@ type RenewerConfig struct {
 	Client consolev1connect.IdentityServiceClient
 	// Header, if set, adds what is sent beside the token.
 	Header HeaderSource
-	// Bind, if set, is an agent's: what a renewal of this token shows of the agent's key. The same token is renewed with the same request until
-	// there is an answer, in another process, too: so a lost answer can be had again, and another request with the same token is a copy's.
+	// Bind, if set, is an agent's: what a renewal of this token shows of the agent's key. The same token is renewed
+	// with the same request until there is an answer, in another process, too: so a lost answer can be had again, and
+	// another request with the same token is a copy's.
 	Bind func(token string) (*consolev1.AgentKey, error)
 	// Obtain gets a first token, and another one when the console refuses to renew: by joining, or
 	// from the hub secret. Nil: there must be a token, and a refused one needs a person.

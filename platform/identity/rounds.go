@@ -10,13 +10,14 @@ import (
 const (
 	// RecheckInterval is how often the token of a running stream or request is verified again.
 	RecheckInterval = 10 * time.Second
-	// roundEvery is the time between two groups of guards: all of a group check at once, so that ten thousand streams wake
-	// the process up four times per second and not a thousand times.
+	// roundEvery is the time between two groups of guards: all of a group check at once, so that ten thousand streams
+	// wake the process up four times per second and not a thousand times.
 	roundEvery  = 250 * time.Millisecond
 	roundGroups = int(RecheckInterval / roundEvery)
 )
 
-// rounds has the guards of running requests check, each once per RecheckInterval. The zero value is ready. Safe for concurrent use.
+// rounds has the guards of running requests check, each once per RecheckInterval. The zero value is ready. Safe for
+// concurrent use.
 type rounds struct {
 	mu     sync.Mutex
 	groups [roundGroups]map[*guard]struct{} // by when they check; guarded by mu

@@ -37,8 +37,8 @@ type Verifier interface {
 	Verify(token string) (Identity, error)
 }
 
-// RemoteVerifier is a Verifier that has to ask somebody about some tokens, and counts for the address that a request comes from how many
-// of these were wrong. Its errors are ErrThrottled besides.
+// RemoteVerifier is a Verifier that has to ask somebody about some tokens, and counts for the address that a request
+// comes from how many of these were wrong. Its errors are ErrThrottled besides.
 type RemoteVerifier interface {
 	Verifier
 	VerifyFrom(remote, token string) (Identity, error)
@@ -201,8 +201,8 @@ func (r *keyring) verify(token string) (Identity, error) {
 	return id, nil
 }
 
-// hash uses a buffer again and again: it is asked for every request and every ten seconds for each stream, and a copy of the token each
-// time would be a third of the garbage of a service that has little to do.
+// hash uses a buffer again and again: it is asked for every request and every ten seconds for each stream, and a copy
+// of the token each time would be a third of the garbage of a service that has little to do.
 func (r *keyring) hash(token string) [sha256.Size]byte {
 	b, _ := r.copies.Get().(*[]byte)
 	if b == nil {

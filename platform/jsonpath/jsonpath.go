@@ -1,5 +1,6 @@
-// Package jsonpath reads the paths that printer columns of custom resources have: fields, places in lists, and the first item of a list that
-// has a value. It has no `..`, no wildcards, no unions and no scripts: a path leads to one value, or to none.
+// Package jsonpath reads the paths that printer columns of custom resources have: fields, places in lists, and the
+// first item of a list that has a value. It has no `..`, no wildcards, no unions and no scripts: a path leads to one
+// value, or to none.
 package jsonpath
 
 import (
@@ -46,8 +47,9 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: column %d: %s", e.Text, e.Column, e.Wrong) }
 
-// Parse reads a path such as .spec.issuerRef.name, .metadata.labels['app.kubernetes.io/name'], .status.loadBalancer.ingress[0].ip or
-// .status.conditions[?(@.type=="Ready")].status. It may stand in braces, and begin with $.
+// Parse reads a path such as .spec.issuerRef.name, .metadata.labels['app.kubernetes.io/name'],
+// .status.loadBalancer.ingress[0].ip or .status.conditions[?(@.type=="Ready")].status. It may stand in braces, and
+// begin with $.
 func Parse(text string) (Path, error) {
 	p := parser{text: text, rest: text}
 	if len(text) > maxBytes {

@@ -66,7 +66,8 @@ type content struct {
 	payload, message, signature []byte
 }
 
-// timeOf verifies what a log has signed of an entry, and that the entry is of a content. The time is zero if the log has not signed one.
+// timeOf verifies what a log has signed of an entry, and that the entry is of a content. The time is zero if the log
+// has not signed one.
 func (l log) timeOf(e Entry, of content, version bundleVersion) (at time.Time, err error) {
 	seconds, ok := number(e.Time)
 	index, indexOK := number(e.Index)
@@ -136,7 +137,8 @@ func hashOf(kind byte, parts ...[]byte) []byte {
 
 // rootOf is the hash of a tree with so many leaves, from one leaf and the hashes beside its way up.
 func rootOf(leaf []byte, index, size uint64, beside [][]byte) ([]byte, bool) {
-	// Up to the level where the way joins the tree's right edge each hash is left or right by the index; above it, all are left.
+	// Up to the level where the way joins the tree's right edge each hash is left or right by the index; above it, all
+	// are left.
 	inner := bits.Len64(index ^ (size - 1))
 	if len(beside) != inner+bits.OnesCount64(index>>inner) {
 		return nil, false
@@ -155,7 +157,8 @@ func rootOf(leaf []byte, index, size uint64, beside [][]byte) ([]byte, bool) {
 	return at, true
 }
 
-// checkpoint verifies the state that a log has signed: a note of which the lines are the log's name, its size and the hash of its root.
+// checkpoint verifies the state that a log has signed: a note of which the lines are the log's name, its size and the
+// hash of its root.
 func (l log) checkpoint(text string, size int64, root []byte) error {
 	wrong := errors.New("a log entry with a checkpoint that the log has not signed so")
 	body, signatures, ok := strings.Cut(text, "\n\n")

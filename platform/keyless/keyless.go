@@ -1,10 +1,12 @@
-// Package keyless verifies signatures that were made without a key of the signer's own, as `cosign sign` makes them by default: an authority
-// (Fulcio) gave the signer a certificate for some minutes, and a transparency log (Rekor) or an authority of timestamps (RFC 3161) says when the
-// signature was made. All that is needed is in the bundle and in the trusted root that the caller gives.
+// Package keyless verifies signatures that were made without a key of the signer's own, as `cosign sign` makes them by
+// default: an authority (Fulcio) gave the signer a certificate for some minutes, and a transparency log (Rekor) or an
+// authority of timestamps (RFC 3161) says when the signature was made. All that is needed is in the bundle and in the
+// trusted root that the caller gives.
 //
-// Invariants: a certificate counts only if an authority of the root issued it, a log of certificates of the root has taken it in (if the root names
-// such logs), and it was good at each time that a log or an authority of the root has signed; a log of the root has an entry of this very signature,
-// content and certificate, by the log's promise, its proof, or both, of which each that is there must be good; nobody is asked.
+// Invariants: a certificate counts only if an authority of the root issued it, a log of certificates of the root has
+// taken it in (if the root names such logs), and it was good at each time that a log or an authority of the root has
+// signed; a log of the root has an entry of this very signature, content and certificate, by the log's promise, its
+// proof, or both, of which each that is there must be good; nobody is asked.
 //
 // Nothing here trusts its input but the root.
 package keyless
@@ -31,8 +33,8 @@ const (
 	maxSignerBytes = 2048
 )
 
-// Signer is whom an authority has named in a certificate: a workflow's URL or an email address, and the issuer of the token by which the
-// authority knew the signer.
+// Signer is whom an authority has named in a certificate: a workflow's URL or an email address, and the issuer of the
+// token by which the authority knew the signer.
 type Signer struct{ Subject, Issuer string }
 
 const issuedBy = " (issuer "
@@ -52,7 +54,8 @@ func ParseSigner(text string) (Signer, bool) {
 // Identity says who may sign.
 type Identity struct{ issuer, subject *regexp.Regexp }
 
-// ParseIdentity reads two regular expressions, each of which has to fit to all of its text. The error says what is wrong with them.
+// ParseIdentity reads two regular expressions, each of which has to fit to all of its text. The error says what is
+// wrong with them.
 func ParseIdentity(issuer, subject string) (Identity, error) {
 	var id Identity
 	for _, one := range []struct {
@@ -125,7 +128,8 @@ type encoded struct {
 // IsZero tells that a bundle has no certificate: it was signed with a key.
 func (m Material) IsZero() bool { return m.Certificate == nil && m.Chain == nil }
 
-// Verify tells who signed a message, which stands for a payload (DSSE). The error says why the signature does not count.
+// Verify tells who signed a message, which stands for a payload (DSSE). The error says why the signature does not
+// count.
 func (r *Root) Verify(b Bundle, payload, message, signature []byte) (Signer, error) {
 	version, err := b.version()
 	if err != nil {
@@ -153,8 +157,9 @@ func (r *Root) Verify(b Bundle, payload, message, signature []byte) (Signer, err
 	return signerOf(cert)
 }
 
-// times are when a signature was there, as the root's logs and authorities of timestamps have signed. A log of the root must have taken it in,
-// and each entry and timestamp that the root can judge must be good: what is damaged does not count less than what is missing.
+// times are when a signature was there, as the root's logs and authorities of timestamps have signed. A log of the root
+// must have taken it in, and each entry and timestamp that the root can judge must be good: what is damaged does not
+// count less than what is missing.
 func (r *Root) times(m Material, of content, version bundleVersion) (times []time.Time, err error) {
 	if len(m.Entries) > maxEntries || len(m.Timestamps.Signed) > maxEntries {
 		return nil, fmt.Errorf("more than %d log entries or timestamps", maxEntries)

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// maxAuthorities and maxLogs of a root, and maxChain certificates of an authority: Sigstore's own has two and three.
+	// maxAuthorities and maxLogs of a root, and maxChain certificates of an authority: Sigstore's own has two and
+	// three.
 	maxAuthorities = 16
 	maxLogs        = 16
 	maxChain       = 5
@@ -78,7 +79,8 @@ type authorityDoc struct {
 	ValidFor validFor `json:"validFor"`
 }
 
-// ParseRoot reads a trusted root as Sigstore writes it (trusted_root.json). The error says what is wrong, and repeats nothing of it.
+// ParseRoot reads a trusted root as Sigstore writes it (trusted_root.json). The error says what is wrong, and repeats
+// nothing of it.
 func ParseRoot(text string) (r *Root, err error) {
 	var doc struct {
 		Logs            []logDoc       `json:"tlogs"`

@@ -16,8 +16,8 @@ import (
 //nolint:gochecknoglobals // never changed: the extension in which a certificate has the promises of logs of certificates
 var sctExtension = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 11129, 2, 4, 2}
 
-// issued wants a log of certificates of the root to have taken in a certificate (RFC 6962, 3.2), in one of the chains that lead to the root's
-// authorities. A root without such logs wants nothing.
+// issued wants a log of certificates of the root to have taken in a certificate (RFC 6962, 3.2), in one of the chains
+// that lead to the root's authorities. A root without such logs wants nothing.
 func (r *Root) issued(cert *x509.Certificate, chains [][]*x509.Certificate) error {
 	if len(r.certificateLogs) == 0 {
 		return nil

@@ -178,8 +178,8 @@ func sumOf(h crypto.Hash, text []byte) []byte {
 	return w.Sum(nil)
 }
 
-// leafOf is the certificate that a timestamp says it is signed with: the one that the root names, or, if it names none, one of the timestamp's own.
-// If both name one they have to be the same.
+// leafOf is the certificate that a timestamp says it is signed with: the one that the root names, or, if it names none,
+// one of the timestamp's own. If both name one they have to be the same.
 func (a authority) leafOf(s *signerInfo, embedded []*x509.Certificate) *x509.Certificate {
 	is := func(c *x509.Certificate) bool {
 		return bytes.Equal(c.RawIssuer, s.By.Issuer.FullBytes) && s.By.Serial != nil && c.SerialNumber.Cmp(s.By.Serial) == 0
@@ -197,7 +197,8 @@ func (a authority) leafOf(s *signerInfo, embedded []*x509.Certificate) *x509.Cer
 	return embedded[at]
 }
 
-// isBy tells whether a certificate's key has signed the attributes, and these are of the content and of the certificate.
+// isBy tells whether a certificate's key has signed the attributes, and these are of the content and of the
+// certificate.
 func (s *signerInfo) isBy(leaf *x509.Certificate, hash crypto.Hash, data *signedData) bool {
 	var all []attribute
 	set := slices.Clone(s.Attributes.FullBytes)

@@ -1,5 +1,6 @@
-// Package kind is the table of the kinds of resources. The table is the oneof of the message Resource in proto/: its order, and each
-// kind's name, message, number and service follow from there, so that no part of the suite keeps a list of its own.
+// Package kind is the table of the kinds of resources. The table is the oneof of the message Resource in proto/: its
+// order, and each kind's name, message, number and service follow from there, so that no part of the suite keeps a list
+// of its own.
 package kind
 
 import (

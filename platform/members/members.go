@@ -1,9 +1,10 @@
-// Package members makes the members of groups in the coordination store worth more than what anybody may have written there.
+// Package members makes the members of groups in the coordination store worth more than what anybody may have written
+// there.
 //
-// A service signs what it says of itself: the MAC is over group, id, URL, meta and expiry, by a key that is derived from the hub secret.
-// A record that is forged, altered, copied to another group or id, or expired is left out of every list, so that its address is
-// asked for nothing and sent no token. Old services ignore the signature; their own records have none, and count only
-// while Unsigned says so.
+// A service signs what it says of itself: the MAC is over group, id, URL, meta and expiry, by a key that is derived
+// from the hub secret. A record that is forged, altered, copied to another group or id, or expired is left out of every
+// list, so that its address is asked for nothing and sent no token. Old services ignore the signature; their own
+// records have none, and count only while Unsigned says so.
 package members
 
 import (

@@ -2,8 +2,8 @@ package mux
 
 // The order in which frames leave. Everything here is called under Session.mu.
 
-// queue has streams in the order of their turns. An empty one holds no array but its own room: those of bursts would stay with thousands of
-// idle sessions.
+// queue has streams in the order of their turns. An empty one holds no array but its own room: those of bursts would
+// stay with thousands of idle sessions.
 type queue struct {
 	waiting []*Stream
 	room    [2]*Stream // for waiting, until more streams wait

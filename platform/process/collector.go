@@ -13,22 +13,24 @@ import (
 	"fairlead.dev/platform/container"
 )
 
-// The collector of garbage is given leave to let the heap grow by a percentage, which follows what is going on: a process
-// with little to do keeps little more than it needs, and one in a storm, or with next to nothing on its heap, does not
-// spend its time collecting.
+// The collector of garbage is given leave to let the heap grow by a percentage, which follows what is going on: a
+// process with little to do keeps little more than it needs, and one in a storm, or with next to nothing on its heap,
+// does not spend its time collecting.
 const (
 	collectorLook = 10 * time.Second
-	// busyCycles in one look are too many, and so are cycles that take busyShare of what the process does and busyCores besides: a large heap
-	// is looked at for a second and more each time.
+	// busyCycles in one look are too many, and so are cycles that take busyShare of what the process does and busyCores
+	// besides: a large heap is looked at for a second and more each time.
 	busyCycles = 4
 	busyShare  = 0.1
 	busyCores  = 0.05
-	// calmCores is what a calm process takes at most. A heap that may grow by much has no cycle in a look of a storm either.
+	// calmCores is what a calm process takes at most. A heap that may grow by much has no cycle in a look of a storm
+	// either.
 	calmCores = 0.1
 	// firstPercent is for the start, which makes garbage once.
 	firstPercent = 50
-	// leastPercent may a heap grow by in a calm, and mostPercent in a storm. Each collection looks at all of a heap, however little of it has
-	// changed, so that what the collector costs in a storm is the garbage divided by this percentage.
+	// leastPercent may a heap grow by in a calm, and mostPercent in a storm. Each collection looks at all of a heap,
+	// however little of it has changed, so that what the collector costs in a storm is the garbage divided by this
+	// percentage.
 	leastPercent, mostPercent = 10, 100
 	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
 	roomBytes = 48 << 20
@@ -36,14 +38,17 @@ const (
 	frugalPercent, frugalBytes = 40, 12 << 20
 	// ampleMost and ampleLeast are instead of mostPercent and leastPercent for a service that is Ample.
 	ampleMost, ampleLeast = 200, 30
-	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the heap may grow by.
+	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the
+	// heap may grow by.
 	memoryShare = 85
 )
 
-// Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the work of others.
+// Frugal is a service whose memory counts more than the time that collecting takes: it runs in many places, beside the
+// work of others.
 type Frugal interface{ Frugal() }
 
-// Ample is a service whose time counts more than its memory: all others wait for it. The memory of its container limits it all the same.
+// Ample is a service whose time counts more than its memory: all others wait for it. The memory of its container limits
+// it all the same.
 type Ample interface{ Ample() }
 
 // collector finds the percentage.
@@ -63,7 +68,8 @@ func newCollector(service Service) collector {
 	return c
 }
 
-// Collect has the collector run as it does in a service, until ctx ends: for a program that measures a service's handlers in a process of its own.
+// Collect has the collector run as it does in a service, until ctx ends: for a program that measures a service's
+// handlers in a process of its own.
 func Collect(ctx context.Context) { newCollector(nil).run(ctx) }
 
 // CollectFrugally is Collect as in a service that is Frugal.
@@ -86,8 +92,9 @@ func (l load) busy() bool {
 	return l.cycles >= busyCycles || l.collecting > busyShare*(l.collecting+l.working) && l.collecting > busyCores*l.took.Seconds()
 }
 
-// next takes what the collector did since the last look, and what the percentage is of: what was alive then, and the stacks.
-// next says whether what the process does not need any more should be given back: once, when it has become calm.
+// next takes what the collector did since the last look, and what the percentage is of: what was alive then, and the
+// stacks. next says whether what the process does not need any more should be given back: once, when it has become
+// calm.
 func (c *collector) next(did load, base uint64) (giveBack bool) {
 	before := c.percent
 	switch {
@@ -110,8 +117,8 @@ func (c *collector) keepWithin(base uint64) {
 	c.percent = min(c.percent, most)
 }
 
-// run sets the percentage until ctx ends: at each look, and at once when the collector was busy since the last one, or the heap has
-// grown so much that it may not grow as much again. GOGC, if it is set, is left alone.
+// run sets the percentage until ctx ends: at each look, and at once when the collector was busy since the last one, or
+// the heap has grown so much that it may not grow as much again. GOGC, if it is set, is left alone.
 func (c collector) run(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -180,8 +187,8 @@ func usedCPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait for a look, in
-// which it would spend half of its time collecting.
+// onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait
+// for a look, in which it would spend half of its time collecting.
 func onCycles(cycled chan<- struct{}) (stop func()) {
 	var stopped atomic.Bool
 	type witness struct{ _ *byte } // found dead by each cycle

@@ -12,8 +12,8 @@ import (
 // maxProfile bounds how long one caller may have the processor profiled.
 const maxProfile = 30 * time.Second
 
-// making lets one caller at a time have a profile of any kind: each is work, and the runtime makes one of the processor at a time.
-// The lock belongs to the process.
+// making lets one caller at a time have a profile of any kind: each is work, and the runtime makes one of the processor
+// at a time. The lock belongs to the process.
 var making sync.Mutex //nolint:gochecknoglobals // so does the runtime's profiler
 
 // Serve answers with a profile of the Go runtime by its name, or with "cpu" of ?seconds=.

@@ -161,7 +161,8 @@ func (r *Registry) OrasPull(t testing.TB, reference, folder string) (digest stri
 	return r.try(t, "oras-pull", r.folder, reference, folder)
 }
 
-// PushManifest pushes blobs and a manifest as they are: what no client of a test makes. The registry must not want tokens.
+// PushManifest pushes blobs and a manifest as they are: what no client of a test makes. The registry must not want
+// tokens.
 func (r *Registry) PushManifest(t testing.TB, repository, reference, mediaType string, manifest []byte, blobs ...[]byte) {
 	t.Helper()
 	for _, b := range blobs {

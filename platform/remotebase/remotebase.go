@@ -1,5 +1,5 @@
-// Package remotebase reads the references of kustomizations to folders of other Git repositories, as kustomize reads them, and says where
-// such a folder is in an artifact.
+// Package remotebase reads the references of kustomizations to folders of other Git repositories, as kustomize reads
+// them, and says where such a folder is in an artifact.
 //
 // The hub fetches the folder and puts it there. The agent's kustomize finds it there and fetches nothing.
 package remotebase
@@ -34,8 +34,8 @@ type Base struct {
 	Path       string // of the folder; clean, "" is the root of the repository
 }
 
-// Ref is the name under which the repository's revision is kept in a mirror: base:<url>@<revision>. A URL has no @ but the one behind a user of ssh,
-// which it always has.
+// Ref is the name under which the repository's revision is kept in a mirror: base:<url>@<revision>. A URL has no @ but
+// the one behind a user of ssh, which it always has.
 func (b Base) Ref() string { return RefPrefix + b.Repository + "@" + b.Revision }
 
 // String is a base for people.
@@ -86,8 +86,8 @@ func (b Base) Host() string {
 // maxText is the most bytes of a reference.
 const maxText = giturl.MaxBytes
 
-// Parse reads a text in resources or components. isRemote: kustomize would fetch it. An error says why Fairlead can't; it does not repeat the text,
-// which could hold a password.
+// Parse reads a text in resources or components. isRemote: kustomize would fetch it. An error says why Fairlead can't;
+// it does not repeat the text, which could hold a password.
 func Parse(text string) (b Base, isRemote bool, err error) {
 	if strings.Contains(text, "\n") || strings.HasPrefix(text, "/") {
 		return b, false, nil
@@ -167,7 +167,8 @@ func cutFold(text, prefix string) (bool, string) {
 	return false, text
 }
 
-// cutRepository tells the path of a repository from that of the folder in it: by _git/, by // or .git, or else by the two names that most hosts have.
+// cutRepository tells the path of a repository from that of the folder in it: by _git/, by // or .git, or else by the
+// two names that most hosts have.
 func cutRepository(text string) (repository, folder string, isMarked, ok bool) {
 	const azure, suffix = "_git/", ".git"
 	if i := strings.Index(text, azure); i >= 0 {

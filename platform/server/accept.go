@@ -23,25 +23,27 @@ import (
 const (
 	// handshakeTimeout bounds how long a TLS handshake waits for the other side's bytes.
 	handshakeTimeout = 10 * time.Second
-	// lineTimeout bounds how long a connection waits for those of its network before it, and turnTimeout all the waits of its handshake for turns to
-	// compute. Clients of ours give a handshake 30 s, so that who is let in has time left. With a line as long as the patience of those in it, each
-	// would be let in the moment it gives up: in a storm all work would be in vain.
+	// lineTimeout bounds how long a connection waits for those of its network before it, and turnTimeout all the waits
+	// of its handshake for turns to compute. Clients of ours give a handshake 30 s, so that who is let in has time
+	// left. With a line as long as the patience of those in it, each would be let in the moment it gives up: in a storm
+	// all work would be in vain.
 	lineTimeout = 10 * time.Second
 	turnTimeout = 10 * time.Second
 	// handshakesPerCPU compute at a time. Calls of those who are in compete with them: with one per CPU, a few
 	// thousand calls would leave next to nothing to who wants in.
 	handshakesPerCPU = 4
-	// strangersPerNetwork bounds the connections of one network on which nobody has shown an identity; one more cuts the oldest. The first
-	// request of who has one comes with the connection.
+	// strangersPerNetwork bounds the connections of one network on which nobody has shown an identity; one more cuts
+	// the oldest. The first request of who has one comes with the connection.
 	strangersPerNetwork = 1024
-	// newPerNetwork bounds the connections of one network that are new: from before the handshake until an identity is shown, for newTime at most.
-	// More wait for their handshake. Without that, a crowd that comes at once (10,000 agents behind one address) has more strangers than
-	// strangersPerNetwork before their first requests are read, and those that are cut have requests under way. newTime is as short as it is so that
-	// a crowd which shows nothing lets 256 others in per second.
+	// newPerNetwork bounds the connections of one network that are new: from before the handshake until an identity is
+	// shown, for newTime at most. More wait for their handshake. Without that, a crowd that comes at once (10,000
+	// agents behind one address) has more strangers than strangersPerNetwork before their first requests are read, and
+	// those that are cut have requests under way. newTime is as short as it is so that a crowd which shows nothing lets
+	// 256 others in per second.
 	newPerNetwork = 512
 	newTime       = 2 * time.Second
-	// A network has half of the door for handshakes, and half for strangers. A door with fewer places than fewPlaces gives strangers a quarter:
-	// one network that takes both shares does not fill it.
+	// A network has half of the door for handshakes, and half for strangers. A door with fewer places than fewPlaces
+	// gives strangers a quarter: one network that takes both shares does not fill it.
 	fewPlaces = 128
 	// noShares is a door with too few places to share them.
 	noShares = 16
@@ -61,8 +63,8 @@ type door struct {
 	log   *slog.Logger
 	limit int64
 	turns chan struct{} // taken by who computes a handshake
-	// shaking are the connections of a network in their handshake: the newest is turned away where it has half of the door. strangers are
-	// those after it on which nobody has shown an identity.
+	// shaking are the connections of a network in their handshake: the newest is turned away where it has half of the
+	// door. strangers are those after it on which nobody has shown an identity.
 	shaking   *shares.Shares
 	arrivals  *shares.Line // of networks, in connections that are new
 	newTime   time.Duration
@@ -189,8 +191,8 @@ func (d *door) meet(g *guest) {
 	}
 }
 
-// arrive makes a handshake, after those of the connection's network that are new already; nil: it failed. Who waits in vain is reset, and learns
-// at once that it may try elsewhere, or later.
+// arrive makes a handshake, after those of the connection's network that are new already; nil: it failed. Who waits in
+// vain is reset, and learns at once that it may try elsewhere, or later.
 func (d *door) arrive(g *guest) *tls.Conn {
 	if g.network == "" {
 		return d.handshake(g)
@@ -335,7 +337,8 @@ func (t *turning) Read(p []byte) (int, error) {
 	return t.readInTurn(p)
 }
 
-// readInTurn is Read during the handshake, apart from what stays on the stack of who reads the connection for all its life.
+// readInTurn is Read during the handshake, apart from what stays on the stack of who reads the connection for all its
+// life.
 //
 //go:noinline
 func (t *turning) readInTurn(p []byte) (int, error) {

@@ -25,8 +25,8 @@ import (
 const (
 	// operators may ask which procedures there are.
 	operators = identity.RoleUser | identity.RoleHub
-	// observers may look into a service: its metrics, its log, its profiles, and why it is not ready. These answers name clusters,
-	// sources and addresses, which no grant is asked for here.
+	// observers may look into a service: its metrics, its log, its profiles, and why it is not ready. These answers
+	// name clusters, sources and addresses, which no grant is asked for here.
 	observers = identity.RoleAdmin | identity.RoleHub
 )
 
@@ -77,7 +77,8 @@ func (s *Server) mountOpen(mux *http.ServeMux, services []string) {
 	})
 }
 
-// serveReady tells everybody whether the service should get requests, and observers why not, or what they should know besides.
+// serveReady tells everybody whether the service should get requests, and observers why not, or what they should know
+// besides.
 func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	detailed := s.scrapers.Admits(r) || identity.Admit(s.verifier, observers, r) == nil

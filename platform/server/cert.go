@@ -30,7 +30,8 @@ type fileStamp struct {
 	size     int64
 }
 
-// TLS is what a listener of this house has: HTTP/2 and HTTP/1.1 over TLS 1.2 or later, with a certificate that is taken in anew when its files change.
+// TLS is what a listener of this house has: HTTP/2 and HTTP/1.1 over TLS 1.2 or later, with a certificate that is taken
+// in anew when its files change.
 func TLS(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
 	cert, err := loadCertificate(certFile, keyFile, log)
 	if err != nil {

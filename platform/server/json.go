@@ -14,8 +14,9 @@ import (
 	"fairlead.dev/platform/typo"
 )
 
-// strictJSON is the codec of JSON requests. The codec refuses fields that do not exist, as manifests do: JSON is what people and scripts write
-// by hand. Programs of Fairlead speak binary, where unknown fields of newer versions are skipped.
+// strictJSON is the codec of JSON requests. The codec refuses fields that do not exist, as manifests do: JSON is what
+// people and scripts write by hand. Programs of Fairlead speak binary, where unknown fields of newer versions are
+// skipped.
 type strictJSON struct{ name string }
 
 // jsonCodecs are under both names by which connect looks for JSON.

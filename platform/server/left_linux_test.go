@@ -16,7 +16,8 @@ import (
 	"fairlead.dev/platform/localca"
 )
 
-// newDoor has a place for one new connection of a network, which is taken until give is called, and counts the handshakes that it computes.
+// newDoor has a place for one new connection of a network, which is taken until give is called, and counts the
+// handshakes that it computes.
 func newDoor(t *testing.T, lineTime time.Duration) (d *door, give func(), computed *atomic.Int64) {
 	t.Helper()
 	files, err := localca.Ensure(t.TempDir(), "127.0.0.1")

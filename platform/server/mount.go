@@ -59,7 +59,8 @@ func (m Mount) Lingering() Mount {
 	return m
 }
 
-// Traced returns the mount with requests that begin traces, whoever makes them, as those of people always do. Use it where somebody logs in.
+// Traced returns the mount with requests that begin traces, whoever makes them, as those of people always do. Use it
+// where somebody logs in.
 func (m Mount) Traced() Mount {
 	m.traced = true
 	return m
@@ -98,8 +99,9 @@ func (m Mount) guard(v identity.Verifier) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(w, m.door.Bearer(r)) })
 }
 
-// Paged returns the mount with a page for people: a browser that navigates to an address of the mount is led to the path that page makes of the
-// escaped path, before anybody is verified. Use it where a mount answers programs and scripts only.
+// Paged returns the mount with a page for people: a browser that navigates to an address of the mount is led to the
+// path that page makes of the escaped path, before anybody is verified. Use it where a mount answers programs and
+// scripts only.
 func (m Mount) Paged(page func(path string) string) Mount {
 	m.page = page
 	return m

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// openBodyBytes bounds the body of a request that needs no identity: an ID token with the groups of a large company.
+	// openBodyBytes bounds the body of a request that needs no identity: an ID token with the groups of a large
+	// company.
 	openBodyBytes = 16 << 10
 	// openBodyTime bounds how long such a body may take.
 	openBodyTime = 10 * time.Second

@@ -31,8 +31,8 @@ func (p proxies) trust(a netip.Addr) bool {
 	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(a.Unmap().WithZone("")) })
 }
 
-// handler makes RemoteAddr the address of who called the first of our proxies. Each of them adds whom it was called by to the
-// end of X-Forwarded-For; what stands before the first stranger is the stranger's word.
+// handler makes RemoteAddr the address of who called the first of our proxies. Each of them adds whom it was called by
+// to the end of X-Forwarded-For; what stands before the first stranger is the stranger's word.
 func (p proxies) handler(next http.Handler) http.Handler {
 	if len(p) == 0 {
 		return next

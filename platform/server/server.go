@@ -1,14 +1,13 @@
 // Package server is the one constructor of every service's listener.
 //
-// A mount gets: Connect, gRPC and gRPC-web on one port over HTTP/1.1, h2c and TLS; limits on headers, messages, bodies and time;
-// an identity check that fails closed; health; reflection; metrics; CORS; recovery from panics; traces and a log line per request;
-// a graceful end.
+// A mount gets: Connect, gRPC and gRPC-web on one port over HTTP/1.1, h2c and TLS; limits on headers, messages, bodies
+// and time; an identity check that fails closed; health; reflection; metrics; CORS; recovery from panics; traces and a
+// log line per request; a graceful end.
 //
-// Without an identity only these answer: GET /healthz (the process lives), GET /readyz (it should get
-// requests; 503 otherwise), grpc.health.v1 and procedures whose policy says RoleOpen.
-// With one: GET /version and reflection besides the mounts. Administrators, services of the hub and callers with the metrics token
-// get GET /metrics, and the reason from GET /readyz; administrators and services of the hub get GET /debug/log and
-// GET /debug/pprof/PROFILE as well.
+// Without an identity only these answer: GET /healthz (the process lives), GET /readyz (it should get requests; 503
+// otherwise), grpc.health.v1 and procedures whose policy says RoleOpen. With one: GET /version and reflection besides
+// the mounts. Administrators, services of the hub and callers with the metrics token get GET /metrics, and the reason
+// from GET /readyz; administrators and services of the hub get GET /debug/log and GET /debug/pprof/PROFILE as well.
 package server
 
 import (
@@ -91,9 +90,11 @@ type Config struct {
 	// DrainDelay is how long to serve on as "not ready" before intake stops, so that load balancers
 	// notice. Zero where there are none; some seconds in Kubernetes.
 	DrainDelay time.Duration
-	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For is believed, so that callers are told apart. Empty: none.
+	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For is believed, so that callers are told
+	// apart. Empty: none.
 	TrustedProxies []string
-	// MetricsTokenFile holds a token that opens GET /metrics and the reason of GET /readyz, and nothing else; empty: there is none.
+	// MetricsTokenFile holds a token that opens GET /metrics and the reason of GET /readyz, and nothing else; empty:
+	// there is none.
 	MetricsTokenFile string
 	// ReadMaxBytes bounds one message; 0: DefaultReadMaxBytes.
 	ReadMaxBytes int
@@ -289,9 +290,10 @@ func newHTTPServer(s *Server, handler http.Handler) *http.Server {
 	}
 }
 
-// doubtfulLength holds for a request whose end a proxy in front may see elsewhere than net/http does. With both a Content-Length and chunks
-// net/http goes by the chunks and drops the length without a trace (RFC 9112, 6.3), so chunks alone count here; of HTTP/1.0 it drops
-// Transfer-Encoding. No request may be served behind such a one on its connection: it could be the smuggled half of somebody else's.
+// doubtfulLength holds for a request whose end a proxy in front may see elsewhere than net/http does. With both a
+// Content-Length and chunks net/http goes by the chunks and drops the length without a trace (RFC 9112, 6.3), so chunks
+// alone count here; of HTTP/1.0 it drops Transfer-Encoding. No request may be served behind such a one on its
+// connection: it could be the smuggled half of somebody else's.
 func doubtfulLength(r *http.Request) bool {
 	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
 }
@@ -314,7 +316,8 @@ func (s *Server) track(next http.Handler) http.Handler {
 			s.rejected(r, why)
 		}
 		if r.ProtoMajor == 1 && r.Body != http.NoBody {
-			// The server sets its own deadline before the next request. Where none is possible there is nothing to wait for.
+			// The server sets its own deadline before the next request. Where none is possible there is nothing to wait
+			// for.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverTime))
 		}
 	})

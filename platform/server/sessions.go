@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// A ticket is made with the key of a period, and taken as long as that is among the last keptPeriods: an agent that comes back within a day
-	// resumes its session, at any replica.
+	// A ticket is made with the key of a period, and taken as long as that is among the last keptPeriods: an agent that
+	// comes back within a day resumes its session, at any replica.
 	sessionPeriod = 8 * time.Hour
 	keptPeriods   = 3
 	// sessionLook is how often a new period, or another secret, is looked for.
 	sessionLook = time.Minute
 )
 
-// sessions has replicas resume each other's TLS sessions: keys of tickets come of the hub secret and the time. A handshake that resumes costs
-// no signature, and its client verifies no certificate. The keys open no session of TLS 1.3, which has a key exchange of its own in each handshake;
-// older versions get no tickets, since whoever learns the secret later could read what was recorded.
+// sessions has replicas resume each other's TLS sessions: keys of tickets come of the hub secret and the time. A
+// handshake that resumes costs no signature, and its client verifies no certificate. The keys open no session of TLS
+// 1.3, which has a key exchange of its own in each handshake; older versions get no tickets, since whoever learns the
+// secret later could read what was recorded.
 type sessions struct {
 	secret *hubsecret.File
 	now    func() time.Time
@@ -50,7 +51,8 @@ func (s *sessions) of(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return nil, nil //nolint:nilnil // as documented there
 }
 
-// refresh sets the keys of this time. While the secret can't be read those of before stay, or at first those that the process made for itself.
+// refresh sets the keys of this time. While the secret can't be read those of before stay, or at first those that the
+// process made for itself.
 func (s *sessions) refresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// connectionsPerAgent bounds the connections of one cluster's agents to one replica. An agent needs one for its calls and one for each session
-	// with a tunnel; a cluster has two agents, and connections whose network went away stay for 30 s.
+	// connectionsPerAgent bounds the connections of one cluster's agents to one replica. An agent needs one for its
+	// calls and one for each session with a tunnel; a cluster has two agents, and connections whose network went away
+	// stay for 30 s.
 	connectionsPerAgent = 64
-	// connectionsPerPerson bounds those of one person or service account. Each command of kubectl has one of its own, and a person may have 512
-	// requests under way at one cluster.
+	// connectionsPerPerson bounds those of one person or service account. Each command of kubectl has one of its own,
+	// and a person may have 512 requests under way at one cluster.
 	connectionsPerPerson = 1024
 	// connectionsLater is when a caller with too many may come back, in seconds.
 	connectionsLater = 10
@@ -42,8 +43,8 @@ func (c callerShares) of(id identity.Identity) *shares.Shares {
 	}
 }
 
-// seat is what a connection takes of the share of its caller, which is the one of its newest request: a proxy that is not trusted sends those of
-// many callers over one connection.
+// seat is what a connection takes of the share of its caller, which is the one of its newest request: a proxy that is
+// not trusted sends those of many callers over one connection.
 type seat struct {
 	mu     sync.Mutex // guards what follows
 	kind   identity.Kind
@@ -84,8 +85,9 @@ func (s *seat) leave() {
 	}
 }
 
-// meetCaller takes note that a caller has shown an identity on the request's connection; false: it is one connection more than the caller's share.
-// Such a connection stays a stranger's, or in the share that it is in already: it ends only after the rest of its request, and must count until then.
+// meetCaller takes note that a caller has shown an identity on the request's connection; false: it is one connection
+// more than the caller's share. Such a connection stays a stranger's, or in the share that it is in already: it ends
+// only after the rest of its request, and must count until then.
 func meetCaller(ctx context.Context, id identity.Identity) bool {
 	g, ok := ctx.Value(guestKey{}).(*guest)
 	if !ok {

@@ -5,12 +5,12 @@ import (
 	"runtime"
 )
 
-// stackBytes is more than what a call of ours takes on its goroutine's stack, from the server's first handler to where its message
-// is validated or encoded.
+// stackBytes is more than what a call of ours takes on its goroutine's stack, from the server's first handler to where
+// its message is validated or encoded.
 const stackBytes = 8 << 10
 
-// roomy goes around all of a server's handlers, outermost: a stack that grows is copied, frame by frame, so it grows where there are
-// fewest of them. Streams keep the stack that they have, thousands of them for hours.
+// roomy goes around all of a server's handlers, outermost: a stack that grows is copied, frame by frame, so it grows
+// where there are fewest of them. Streams keep the stack that they have, thousands of them for hours.
 type roomy struct {
 	unary map[string]struct{} // procedures
 	next  http.Handler

@@ -14,8 +14,9 @@ import (
 	"fairlead.dev/platform/identity"
 )
 
-// tracing is the interceptor that makes a span of every call that belongs to a trace, as a child of the caller's. Unary calls that people may
-// make begin one, and those by which somebody gets in; what machines ask of each other does not, for nearly all of it finds nothing new.
+// tracing is the interceptor that makes a span of every call that belongs to a trace, as a child of the caller's. Unary
+// calls that people may make begin one, and those by which somebody gets in; what machines ask of each other does not,
+// for nearly all of it finds nothing new.
 type tracing struct {
 	tracer trace.Tracer
 	policy identity.Policy
@@ -36,7 +37,8 @@ func (t tracing) WrapStreamingClient(next connect.StreamingClientFunc) connect.S
 	return next
 }
 
-// WrapStreamingHandler hands the caller's trace on. A span would be as long as the stream, which is no time that anything took.
+// WrapStreamingHandler hands the caller's trace on. A span would be as long as the stream, which is no time that
+// anything took.
 func (t tracing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		return next(callers(ctx, conn.RequestHeader()), conn)
@@ -46,7 +48,8 @@ func (t tracing) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect
 // people says whether a role may be a person's.
 func people(role identity.Role) bool { return role&(identity.RoleUser|identity.RoleAdmin) != 0 }
 
-// begins says whether calls of a procedure begin a trace. A procedure that is open and changes something gives out tokens.
+// begins says whether calls of a procedure begin a trace. A procedure that is open and changes something gives out
+// tokens.
 func (t tracing) begins(spec connect.Spec) bool {
 	role := t.policy[spec.Procedure]
 	return people(role) || role == identity.RoleOpen && spec.IdempotencyLevel != connect.IdempotencyNoSideEffects
@@ -60,8 +63,8 @@ func callers(ctx context.Context, header http.Header) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
 }
 
-// start makes a span of what is served, if it belongs to a trace that is recorded or begins one. Spans that are not recorded exist for the sake of
-// their ids.
+// start makes a span of what is served, if it belongs to a trace that is recorded or begins one. Spans that are not
+// recorded exist for the sake of their ids.
 func (t tracing) start(ctx context.Context, name string, header http.Header, begins bool) (context.Context, trace.Span) {
 	ctx = callers(ctx, header)
 	if parent := trace.SpanContextFromContext(ctx); !parent.IsSampled() && (parent.IsValid() || !begins) {

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Room has places for what strangers hold: so many per network, and so many in all. Something new always gets a place, and where there is none
-// the oldest of its network, or of all, is cut: whoever is quick is never kept out by those who wait.
+// Room has places for what strangers hold: so many per network, and so many in all. Something new always gets a place,
+// and where there is none the oldest of its network, or of all, is cut: whoever is quick is never kept out by those who
+// wait.
 type Room struct {
 	perNetwork, most int
 

@@ -1,5 +1,5 @@
-// Package shares bounds what each of many owners (people, clusters, networks) has of something that they all use, so that none of them
-// has all of it.
+// Package shares bounds what each of many owners (people, clusters, networks) has of something that they all use, so
+// that none of them has all of it.
 package shares
 
 import "sync"

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// recentBytes is how much of the end of its log a service keeps in memory, for `fairlead debug bundle`: some minutes of a busy service,
-// hours of a quiet one. Twice as much is in use at most.
+// recentBytes is how much of the end of its log a service keeps in memory, for `fairlead debug bundle`: some minutes of
+// a busy service, hours of a quiet one. Twice as much is in use at most.
 const recentBytes = 256 << 10
 
 // recent keeps the end of what is written, in whole lines.

@@ -16,7 +16,8 @@ const (
 	maxTokenBytes = 4 << 10
 )
 
-// Scrapers lets those in who have the token of a file, which opens metrics and nothing else. The zero value lets nobody in.
+// Scrapers lets those in who have the token of a file, which opens metrics and nothing else. The zero value lets nobody
+// in.
 type Scrapers struct{ file string }
 
 // NewScrapers checks the file; with "" there is no token.

@@ -51,8 +51,8 @@ func (p *parent) Set(key, value string) {
 
 func (p *parent) Keys() []string { return []string{traceparent} }
 
-// Child begins a span within the trace of ctx, if that is recorded. Else it makes none, costs nothing and returns ctx: use it where what is
-// done must not begin a trace.
+// Child begins a span within the trace of ctx, if that is recorded. Else it makes none, costs nothing and returns ctx:
+// use it where what is done must not begin a trace.
 func Child(ctx context.Context, tracer trace.Tracer, name string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ctx, trace.SpanFromContext(context.Background()) // a span that does nothing
@@ -83,8 +83,8 @@ func TraceID(parent string) string {
 	return parent[3:35]
 }
 
-// Thin returns the W3C trace context for one of many that a trace goes on to: for about most of them as it is, and for the others as one that is not
-// recorded. The result is the same for the same trace and key.
+// Thin returns the W3C trace context for one of many that a trace goes on to: for about most of them as it is, and for
+// the others as one that is not recorded. The result is the same for the same trace and key.
 func Thin(parent, key string, most, of int) string {
 	if of <= most || !Sampled(parent) {
 		return parent
@@ -97,9 +97,9 @@ func Thin(parent, key string, most, of int) string {
 	return parent[:len(parent)-2] + "00"
 }
 
-// Keep records, after the fact, a span of something that is worth a look whether or not its trace is recorded, and returns the context of that.
-// There is a trace from then on, even if nothing is exported: for logs and answers to name. A span that is being recorded already is left alone.
-// why is what went wrong, if anything.
+// Keep records, after the fact, a span of something that is worth a look whether or not its trace is recorded, and
+// returns the context of that. There is a trace from then on, even if nothing is exported: for logs and answers to
+// name. A span that is being recorded already is left alone. why is what went wrong, if anything.
 func (t *Telemetry) Keep(ctx context.Context, name string, began time.Time, why string, attrs ...attribute.KeyValue) context.Context {
 	if trace.SpanFromContext(ctx).IsRecording() {
 		return ctx

@@ -1,8 +1,8 @@
 // Package telemetry sets up what every part of Fairlead is observed by: traces (OpenTelemetry),
 // metrics (Prometheus) and logs (slog, with the trace that a line belongs to).
 //
-// Nothing leaves the process unless an OTLP endpoint is configured. The code that begins a trace makes its id in any case: it
-// ties log lines, requests and revisions together. Which spans there are is in docs/operate/tracing.md.
+// Nothing leaves the process unless an OTLP endpoint is configured. The code that begins a trace makes its id in any
+// case: it ties log lines, requests and revisions together. Which spans there are is in docs/operate/tracing.md.
 package telemetry
 
 import (
@@ -40,7 +40,8 @@ type Config struct {
 type Telemetry struct {
 	Tracer   trace.TracerProvider
 	Registry *prometheus.Registry
-	// Kept records every span that is begun with it, whatever was decided about its trace: see Keep. nil: nothing is exported.
+	// Kept records every span that is begun with it, whatever was decided about its trace: see Keep. nil: nothing is
+	// exported.
 	Kept trace.TracerProvider
 	// Upload hands spans of others to the collector; nil: there is none.
 	Upload Upload

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// reviewFor is how long an answer of the API server about a right to impersonate counts, so that a kubectl that asks five things asks
-	// about each name once. A right that is taken away ends within it.
+	// reviewFor is how long an answer of the API server about a right to impersonate counts, so that a kubectl that
+	// asks five things asks about each name once. A right that is taken away ends within it.
 	reviewFor = 5 * time.Second
 	// maxReviews bounds the answers that are remembered: with maxReason each, about 1 MiB.
 	maxReviews = 1000
@@ -79,7 +79,8 @@ func asked(as *muxhttp.Impersonated) []attributes {
 	return all
 }
 
-// checkImpersonated refuses whom the cluster's own people let nobody pass off as, whatever the API server says of the caller.
+// checkImpersonated refuses whom the cluster's own people let nobody pass off as, whatever the API server says of the
+// caller.
 func (p Policy) checkImpersonated(as *muxhttp.Impersonated) error {
 	if p.NoImpersonation {
 		return fmt.Errorf("nobody may impersonate others here (kubectl --as), by %s", p.says("--tunnel-no-impersonation"))
@@ -119,8 +120,9 @@ func (p Policy) impersonatedGroups() []string {
 	return p.Groups
 }
 
-// checkImpersonatedName lets through, of Kubernetes' own names, service accounts and the groups that follow from them or from having logged in: people
-// look at a cluster as a workload sees it. The others (system:masters, nodes, the control plane) are for AllowSystem.
+// checkImpersonatedName lets through, of Kubernetes' own names, service accounts and the groups that follow from them
+// or from having logged in: people look at a cluster as a workload sees it. The others (system:masters, nodes, the
+// control plane) are for AllowSystem.
 func (p Policy) checkImpersonatedName(name string) error {
 	switch name {
 	case allAuthenticated, "system:unauthenticated", "system:anonymous", "system:serviceaccounts":
@@ -192,8 +194,8 @@ type reviewStatus struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// mayImpersonate says why a caller may not pass off as somebody, or returns nil. mayImpersonate asks the API server about the caller as the API server
-// itself would if the caller came to it directly.
+// mayImpersonate says why a caller may not pass off as somebody, or returns nil. mayImpersonate asks the API server
+// about the caller as the API server itself would if the caller came to it directly.
 func (p *proxy) mayImpersonate(ctx context.Context, caller muxhttp.Caller) *kubehttp.Error {
 	for _, policy := range p.policies() {
 		if err := policy.checkImpersonated(caller.As); err != nil {

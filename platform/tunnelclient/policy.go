@@ -16,18 +16,18 @@ import (
 type Policy struct {
 	// AllowSystem lets users and groups through whose names begin with "system:" or "kubeadm:".
 	AllowSystem bool
-	// GroupPrefix is put before the groups that an identity provider gives people, so that none of them is by chance one that the cluster
-	// has bound already.
+	// GroupPrefix is put before the groups that an identity provider gives people, so that none of them is by chance
+	// one that the cluster has bound already.
 	GroupPrefix string
 	// Users are the only ones that are let through, if there are any.
 	Users []string
-	// Groups are the only ones that people are impersonated with, as the cluster knows them (with GroupPrefix), if there are any. A person's other groups
-	// are dropped.
+	// Groups are the only ones that people are impersonated with, as the cluster knows them (with GroupPrefix), if
+	// there are any. A person's other groups are dropped.
 	Groups []string
 	// NoImpersonation lets nobody pass off as somebody else (kubectl --as), whatever the API server says of them.
 	NoImpersonation bool
-	// ImpersonatedUsers and ImpersonatedGroups are the only ones that people may pass off as, if there are any; else those of Users and Groups. A group is
-	// called as the cluster calls it.
+	// ImpersonatedUsers and ImpersonatedGroups are the only ones that people may pass off as, if there are any; else
+	// those of Users and Groups. A group is called as the cluster calls it.
 	ImpersonatedUsers, ImpersonatedGroups []string
 	// ReadOnly lets nobody change anything, nor get into pods, nodes and services, nor reach secrets.
 	ReadOnly bool

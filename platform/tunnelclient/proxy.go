@@ -155,8 +155,8 @@ func (p *proxy) request(ctx context.Context, caller muxhttp.Caller, r *http.Requ
 	}).WithContext(ctx)
 }
 
-// OwnPrefix begins the paths that the agent answers itself. No API server has such paths: what it serves besides resources is in
-// Kubernetes' own source.
+// OwnPrefix begins the paths that the agent answers itself. No API server has such paths: what it serves besides
+// resources is in Kubernetes' own source.
 const OwnPrefix = "/fairlead/"
 
 // target puts path and query below the API server's base, with the escapes as they came.

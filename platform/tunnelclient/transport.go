@@ -11,7 +11,8 @@ import (
 	"fairlead.dev/platform/tunnelclient/http1"
 )
 
-// connectionsOfAKind: HTTP/2 puts everything on one connection, where a lost packet or a large list holds all others up.
+// connectionsOfAKind: HTTP/2 puts everything on one connection, where a lost packet or a large list holds all others
+// up.
 const connectionsOfAKind = 2
 
 // Transport asks an API server over several connections: some for plain requests, others for those that last

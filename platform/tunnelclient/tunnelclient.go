@@ -32,8 +32,8 @@ const (
 	sessions = 2
 	// endpointsEvery is how often Endpoints is asked again.
 	endpointsEvery = 5 * time.Second
-	// Reconnects are spread over the whole pause (full jitter), so that a thousand agents don't come back at once. However
-	// long the hub was away, all have tried within mostPause, and 5,000 are to be back within 30 s.
+	// Reconnects are spread over the whole pause (full jitter), so that a thousand agents don't come back at once.
+	// However long the hub was away, all have tried within mostPause, and 5,000 are to be back within 30 s.
 	firstPause, mostPause = 500 * time.Millisecond, 20 * time.Second
 	// longLived is the life after which a session's end counts as a fresh start.
 	longLived = 30 * time.Second
@@ -62,10 +62,11 @@ type Config struct {
 	Transport http.RoundTripper
 	// Policy is what is let through.
 	Policy Policy
-	// Also are more policies that each request has to pass, as of now; nil: none. What Policy refuses none of them lets through.
+	// Also are more policies that each request has to pass, as of now; nil: none. What Policy refuses none of them lets
+	// through.
 	Also func() []Policy
-	// Own answers what people ask of the agent itself, below OwnPrefix, after the policy let them through; nil: there is no such thing. Own is told whom
-	// the API server would take the request for.
+	// Own answers what people ask of the agent itself, below OwnPrefix, after the policy let them through; nil: there
+	// is no such thing. Own is told whom the API server would take the request for.
 	Own func(w http.ResponseWriter, r *http.Request, as muxhttp.Impersonated)
 	// Version of the agent, for the hub to show.
 	Version string

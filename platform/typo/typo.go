@@ -9,7 +9,8 @@ import (
 // mostListed is how many names an error lists: more are no help in a sentence.
 const mostListed = 40
 
-// Suggest ends an error about a name that is none of the known ones: with the name that was probably meant, else with all of them, unless they are many.
+// Suggest ends an error about a name that is none of the known ones: with the name that was probably meant, else with
+// all of them, unless they are many.
 func Suggest(got string, known []string) string {
 	if near := Nearest(got, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// MaxAtCluster is how many sets one cluster may have, and MaxName how long the name of one is, in bytes: Section has to be the name of a section.
+	// MaxAtCluster is how many sets one cluster may have, and MaxName how long the name of one is, in bytes: Section
+	// has to be the name of a section.
 	MaxAtCluster, MaxName = 8, 27
 	// UsualRows is how many rows a set lists that does not say.
 	UsualRows = 50
@@ -93,7 +94,8 @@ func IsSecret(of *deliveryv1.ViewSetOf) bool {
 	return of.GetGroup() == "" && (kind == "secret" || kind == "configmap")
 }
 
-// Hides tells whether a path is to what no view shows: data of an object, annotations (which hold whole objects) and who manages which field.
+// Hides tells whether a path is to what no view shows: data of an object, annotations (which hold whole objects) and
+// who manages which field.
 func Hides(path jsonpath.Path) bool {
 	return path.Under("data") || path.Under("stringData") || path.Under("binaryData") ||
 		path.Under("metadata", "annotations") || path.Under("metadata", "managedFields") ||

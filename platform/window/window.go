@@ -1,8 +1,10 @@
-// Package window decides whether new content of a service may be applied at a time, by the windows and freezes of its project, its cluster and
-// its own. Agents judge by their clocks; the console shows the same by its own. The package is pure: settings and a time in, a State out.
+// Package window decides whether new content of a service may be applied at a time, by the windows and freezes of its
+// project, its cluster and its own. Agents judge by their clocks; the console shows the same by its own. The package is
+// pure: settings and a time in, a State out.
 //
-// Every deny window that is open closes a service, and so does a freeze. Allow windows close it while none of their resource is open: a
-// service can narrow what its project and its cluster allow, and never widen it. A window that can't be read closes the service.
+// Every deny window that is open closes a service, and so does a freeze. Allow windows close it while none of their
+// resource is open: a service can narrow what its project and its cluster allow, and never widen it. A window that
+// can't be read closes the service.
 package window
 
 import (
@@ -27,7 +29,8 @@ const (
 	mostChanges = 200
 	// mostMerged bounds the times that a window opens again while it is open, which are looked at for its end.
 	mostMerged = 60
-	// mostOpenings bounds how often a window that is written down may open on one day: what opens more often is meant otherwise.
+	// mostOpenings bounds how often a window that is written down may open on one day: what opens more often is meant
+	// otherwise.
 	mostOpenings = 48
 	// judgedFor is how long a Cache goes without judging again: the end of a window may not be foreseeable.
 	judgedFor = 10 * time.Minute
@@ -76,7 +79,8 @@ func (c Closing) leaves() bool {
 	return c.Freeze.GetDrift() == deliveryv1.WindowDrift_WINDOW_DRIFT_LEAVE || slices.ContainsFunc(c.Windows, says)
 }
 
-// ID names what closes a service: a freeze by when it began, windows by when they are open. Agents and consoles make the same one.
+// ID names what closes a service: a freeze by when it began, windows by when they are open. Agents and consoles make
+// the same one.
 func (c Closing) ID() string {
 	of := c.Kind + "/" + c.Name + "/"
 	if c.Freeze != nil {
@@ -155,7 +159,8 @@ func Check(w *deliveryv1.SyncWindow) error {
 	return nil
 }
 
-// Cache keeps the last State of one service, for as long as nothing opens or closes. A Cache is safe for concurrent use.
+// Cache keeps the last State of one service, for as long as nothing opens or closes. A Cache is safe for concurrent
+// use.
 type Cache struct{ last atomic.Pointer[judged] }
 
 type judged struct {
@@ -164,7 +169,8 @@ type judged struct {
 	state State
 }
 
-// Judge is as the function. The sets of the last call are known again by the slice that they are in, which nobody may change.
+// Judge is as the function. The sets of the last call are known again by the slice that they are in, which nobody may
+// change.
 func (c *Cache) Judge(sets []*deliveryv1.WindowSet, now time.Time) State {
 	if len(sets) == 0 {
 		return State{}
@@ -179,8 +185,8 @@ func (c *Cache) Judge(sets []*deliveryv1.WindowSet, now time.Time) State {
 	return state
 }
 
-// Overridden tells whether all that closes a service now, and lets no person's sync through, is what somebody overrode: ids names what closed it
-// when the override was asked for, and it has closed the service ever since.
+// Overridden tells whether all that closes a service now, and lets no person's sync through, is what somebody overrode:
+// ids names what closed it when the override was asked for, and it has closed the service ever since.
 func Overridden(sets []*deliveryv1.WindowSet, ids []string, asked, now time.Time) bool {
 	if asked.After(now) { // the clocks differ
 		asked = now
@@ -370,8 +376,8 @@ func parse(w *deliveryv1.SyncWindow) (*times, error) {
 	return t, nil
 }
 
-// end is when the window closes that opened at a time. A deny window over an hour that comes twice ends by the clock on the wall: else
-// one of 24 hours would leave the last hour of that day open.
+// end is when the window closes that opened at a time. A deny window over an hour that comes twice ends by the clock on
+// the wall: else one of 24 hours would leave the last hour of that day open.
 func (t *times) end(start time.Time) time.Time {
 	end := start.Add(t.lasts)
 	if t.zone == nil {

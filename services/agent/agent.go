@@ -62,7 +62,8 @@ import (
 const (
 	// maxArtifactBytes bounds the store of manifests on disk, compressed.
 	maxArtifactBytes = 1 << 30
-	// previewsAtOnce bounds the folders that people have compared: each takes up to artifact.PreviewBytes of the disk until its turn.
+	// previewsAtOnce bounds the folders that people have compared: each takes up to artifact.PreviewBytes of the disk
+	// until its turn.
 	previewsAtOnce = 4
 	// defaultUpgradePatience is also the chart's.
 	defaultUpgradePatience = 5 * time.Minute
@@ -85,7 +86,8 @@ type Config struct {
 	DataDir string
 	// Kubeconfig and Context say which cluster; with neither it is the one the agent runs in.
 	Kubeconfig, Context string
-	// HealthListen serves /healthz, /readyz, /hubz and, on a loopback address or with a token, /metrics. Empty or ":0": nothing.
+	// HealthListen serves /healthz, /readyz, /hubz and, on a loopback address or with a token, /metrics. Empty or ":0":
+	// nothing.
 	HealthListen string
 	// MetricsTokenFile holds the token that /metrics wants; empty: it wants none, and is there on loopback only.
 	MetricsTokenFile string
@@ -97,8 +99,8 @@ type Config struct {
 	RequireImpersonation bool
 	// NoViewSets: the view has no kinds but those that every view has, whatever the hub says.
 	NoViewSets bool
-	// Accounts are those that services may be applied as, as patterns of namespace/name; none: all but those of kube-system and
-	// fairlead-system.
+	// Accounts are those that services may be applied as, as patterns of namespace/name; none: all but those of
+	// kube-system and fairlead-system.
 	Accounts []string
 	// Pod is the one that the agent runs in, written namespace/name.
 	Pod string
@@ -590,7 +592,8 @@ func (a *Agent) watch(ctx context.Context) error {
 	}
 }
 
-// look keeps the view of the cluster and hands it to the hub, once the cluster is known to be the one that the agent joined as.
+// look keeps the view of the cluster and hands it to the hub, once the cluster is known to be the one that the agent
+// joined as.
 func (a *Agent) look(ctx context.Context) error {
 	select {
 	case <-a.belongs:

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// askEvery is between two questions of an agent that stands by for its configuration, and firstAsk before the first one.
+	// askEvery is between two questions of an agent that stands by for its configuration, and firstAsk before the first
+	// one.
 	askEvery, firstAsk = 2 * time.Minute, time.Second
 	// everything is below each level of a log.
 	everything = slog.Level(math.MinInt16)
@@ -28,7 +29,8 @@ const (
 	configured = "an AgentConfig of the hub"
 )
 
-// openConfig puts in force what the hub configured before the agent started. All parts that can be configured are there by then.
+// openConfig puts in force what the hub configured before the agent started. All parts that can be configured are there
+// by then.
 func (a *Agent) openConfig() (err error) {
 	a.config, err = config.Open(config.Deps{
 		Dir: a.cfg.DataDir, Apply: a.configure, Well: a.Ready, Sync: func() { a.poller.Soon() }, Ceilings: a.ceilings, Log: a.log,
@@ -134,7 +136,8 @@ func tunnelOf(s agentconfig.Settings) string {
 	return fmt.Sprint(s.ReadOnly, s.NoImpersonation, s.ImpersonateUsers, s.ImpersonateGroups)
 }
 
-// during runs something until ctx ends, but not while its mode is off; when the mode becomes another one, it is ended and run anew.
+// during runs something until ctx ends, but not while its mode is off; when the mode becomes another one, it is ended
+// and run anew.
 func (a *Agent) during(ctx context.Context, of func(agentconfig.Settings) string, run func(context.Context) error) error {
 	for {
 		settings, changed := a.config.InForce()

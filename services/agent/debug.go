@@ -18,7 +18,8 @@ import (
 const (
 	// DebugVerb is the first argument of the agent's program where the program asks the agent beside it.
 	DebugVerb = "debug"
-	// debugSocket is a file of the data folder: only the agent's user opens the file, on this machine or in this container.
+	// debugSocket is a file of the data folder: only the agent's user opens the file, on this machine or in this
+	// container.
 	debugSocket = "debug.sock"
 	// debugHelp follows an error of the arguments.
 	debugHelp = "usage: agent debug --data-dir=DIR PATH, with /metrics, /debug/pprof/heap, /debug/pprof/cpu?seconds=5 and the like as PATH"

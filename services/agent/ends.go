@@ -14,8 +14,9 @@ import (
 	"fairlead.dev/services/agent/internal/views"
 )
 
-// ends are the credentials and certificates that the agent works with: its token at the hub, the authority that it trusts for the hub, and what its
-// kubeconfig or service account has for the API server. A file that can't be read is left out: the call that needs it says why.
+// ends are the credentials and certificates that the agent works with: its token at the hub, the authority that it
+// trusts for the hub, and what its kubeconfig or service account has for the API server. A file that can't be read is
+// left out: the call that needs it says why.
 func (a *Agent) ends() []views.End {
 	var out []views.End
 	if token, err := a.joiner.Tokens().Token(context.Background()); err == nil {
@@ -64,8 +65,9 @@ func certificates(of string, data []byte, file string) (out []views.End) {
 	return out
 }
 
-// accountToken reads when a service account's token was issued and when it ends. The API server judges the token; this only says when it stops to. The
-// file counts before the token, as in client-go: rest.InClusterConfig reads the token once, and the kubelet renews the file.
+// accountToken reads when a service account's token was issued and when it ends. The API server judges the token; this
+// only says when it stops to. The file counts before the token, as in client-go: rest.InClusterConfig reads the token
+// once, and the kubelet renews the file.
 func accountToken(token []byte, file string) (begin, end time.Time, ok bool) {
 	if renewed := content(nil, file); len(renewed) > 0 {
 		token = renewed

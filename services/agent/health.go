@@ -33,8 +33,8 @@ func (a *Agent) Ready() error {
 	return nil
 }
 
-// reachesHub says what of the hub this agent does not reach, or nil. reachesHub is no probe: an agent goes on without the hub. The chart's test asks
-// for it.
+// reachesHub says what of the hub this agent does not reach, or nil. reachesHub is no probe: an agent goes on without
+// the hub. The chart's test asks for it.
 func (a *Agent) reachesHub() error {
 	if !a.standsBy() && !a.poller.Synced() {
 		return errors.New("no distributor has answered this agent yet")

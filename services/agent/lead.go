@@ -23,7 +23,8 @@ import (
 	"fairlead.dev/services/agent/internal/lead"
 )
 
-// elect prepares to be one of several agents: own, by which the work is done, lets no write pass for one that leads no more.
+// elect prepares to be one of several agents: own, by which the work is done, lets no write pass for one that leads no
+// more.
 func (a *Agent) elect(config, own *rest.Config) error {
 	id, err := replica(a.cfg.DataDir)
 	if err != nil {

@@ -28,8 +28,9 @@ import (
 	"fairlead.dev/services/agent/internal/reconcile"
 )
 
-// answer is what people ask of the agent itself through the tunnel, below /fairlead/v1/services/NAME/diff. GET compares the service with the cluster now; POST
-// compares what the service would be with the folder in the body, a tar as package artifact writes it. The answer is a ServiceDetail as JSON.
+// answer is what people ask of the agent itself through the tunnel, below /fairlead/v1/services/NAME/diff. GET compares
+// the service with the cluster now; POST compares what the service would be with the folder in the body, a tar as
+// package artifact writes it. The answer is a ServiceDetail as JSON.
 func (a *Agent) answer(w http.ResponseWriter, r *http.Request, as muxhttp.Impersonated) {
 	rest, isService := strings.CutPrefix(r.URL.Path, tunnelclient.OwnPrefix+"v1/services/")
 	name, isDiff := strings.CutSuffix(rest, "/diff")
@@ -146,9 +147,9 @@ func codeOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// reads returns what asks the API server for people's short reads, with the agent's credential. Nil where there is a proxy
-// before the API server, or what others have made is to be asked for a transport or a credential: what asks for everything else
-// knows how.
+// reads returns what asks the API server for people's short reads, with the agent's credential. Nil where there is a
+// proxy before the API server, or what others have made is to be asked for a transport or a credential: what asks for
+// everything else knows how.
 func reads(config *rest.Config, server *url.URL) (http.RoundTripper, error) {
 	proxy := config.Proxy
 	if proxy == nil {

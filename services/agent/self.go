@@ -31,7 +31,8 @@ func (a *Agent) self() *cluster.Self {
 // WatchUpgradeVerb is the first argument of the agent's program in the Job that watches an upgrade of the agent.
 const WatchUpgradeVerb = upgrade.Verb
 
-// WatchUpgrade waits until the next release of the agent is ready, or goes back to the one before. The agent starts it as a Job.
+// WatchUpgrade waits until the next release of the agent is ready, or goes back to the one before. The agent starts it
+// as a Job.
 func WatchUpgrade(ctx context.Context, args []string, getenv func(string) string) error {
 	return upgrade.RunCommand(ctx, telemetry.NewLogger(os.Stderr, slog.LevelInfo, "json", "agent"), args, getenv)
 }

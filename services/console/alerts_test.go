@@ -270,8 +270,8 @@ func TestAlertsFollowViewsOverConsoles(t *testing.T) {
 	await.True(t, "the sink is told of the end", func() bool { return len(to.got(t)) == 2 })
 }
 
-// What a group did within half an hour is in the database: a console that restarts between two turns goes on to count them, and one that restarts while the
-// group flaps tells nothing further of it.
+// What a group did within half an hour is in the database: a console that restarts between two turns goes on to count
+// them, and one that restarts while the group flaps tells nothing further of it.
 func TestAConsoleThatRestartsKeepsThatAnAlertFlaps(t *testing.T) {
 	t.Parallel()
 	longform.Only(t, "rounds of alerts for half a minute")

@@ -102,8 +102,8 @@ type Config struct {
 	OIDC login.Config
 	// ConfigDir is the folder of the files that backends may read; empty: there are none.
 	ConfigDir string
-	// AllowAddresses are ranges of special addresses that sinks may be at, besides all public ones, and backends, besides those of private
-	// networks, too.
+	// AllowAddresses are ranges of special addresses that sinks may be at, besides all public ones, and backends,
+	// besides those of private networks, too.
 	AllowAddresses []string
 	// AuditMaxBytes is about how much the audit trail may take in the database; 0: no bound.
 	AuditMaxBytes int64
@@ -112,7 +112,8 @@ type Config struct {
 	RecordingMaxBytes int64
 	// TraceURL is where a trace is shown, with {trace} in place of its id; empty: the pages show the id only.
 	TraceURL string
-	// PrometheusURL is where the rules of deploy/observability are evaluated, and PrometheusTokenFile has the bearer token for it.
+	// PrometheusURL is where the rules of deploy/observability are evaluated, and PrometheusTokenFile has the bearer
+	// token for it.
 	PrometheusURL, PrometheusTokenFile string
 	// AuditExport is where the audit trail is handed on to, as it is written.
 	AuditExport export.Config
@@ -121,7 +122,8 @@ type Config struct {
 // auditMaxBytes is the bound if nobody says so: some ten million events.
 const auditMaxBytes = 8 << 30
 
-// recordingDays and recordingMaxBytes are the bounds of recordings if nobody says so: as long as the audit trail, and thousands of hours of shells.
+// recordingDays and recordingMaxBytes are the bounds of recordings if nobody says so: as long as the audit trail, and
+// thousands of hours of shells.
 const recordingDays, recordingMaxBytes = 90, 8 << 30
 
 // RegisterFlags adds the flags of the console.

@@ -196,7 +196,8 @@ func TestAViewThatIsTooLargeIsRefusedAlone(t *testing.T) {
 			!v.GetUpdateTime().AsTime().Equal(kept) || v.GetFigures()["pods.total"] != 100 {
 			t.Errorf("of a cluster whose pushes are refused: %v, and %q before", v, why)
 		}
-		// The row of the view of before is of then, and it is said why. A cluster whose first push was refused has none.
+		// The row of the view of before is of then, and it is said why. A cluster whose first push was refused has
+		// none.
 		rows, err := p.admin.views.ListViewRows(t.Context(), &consolev1.ListViewRowsRequest{Section: "pods", Filter: "name != edge-9"})
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +257,8 @@ func TestPeopleSeeWhatADistributorRefuses(t *testing.T) {
 	})
 }
 
-// An agent that starts again and again, each time with others of its sections unread, makes no view that is refused: what stayed of before is withheld.
+// An agent that starts again and again, each time with others of its sections unread, makes no view that is refused:
+// what stayed of before is withheld.
 func TestRowsOfBeforeMakeNoViewTooLarge(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db string) {

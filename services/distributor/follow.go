@@ -100,8 +100,8 @@ func (s *Service) settle(ctx context.Context, c plan.Change) {
 	s.folders.Changed(c.Services)
 }
 
-// digests puts what is delivered into the traces that follow its commits: one span per commit, however many services it is delivered to. digests
-// returns their contexts by those of the commits.
+// digests puts what is delivered into the traces that follow its commits: one span per commit, however many services it
+// is delivered to. digests returns their contexts by those of the commits.
 func (s *Service) digests(ctx context.Context, delivered []plan.Delivered) map[string]string {
 	services := map[string]int{}
 	traces := map[string]string{}
@@ -125,7 +125,8 @@ func (s *Service) digests(ctx context.Context, delivered []plan.Delivered) map[s
 	return traces
 }
 
-// nudge tells the agents of clusters that there is something to do, each within the trace of the commit that it comes of.
+// nudge tells the agents of clusters that there is something to do, each within the trace of the commit that it comes
+// of.
 func (s *Service) nudge(ctx context.Context, clusters, traces map[string]string) {
 	nudges := map[string]string{} // trace contexts by those of the commits
 	for parent, digest := range traces {

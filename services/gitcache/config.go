@@ -38,11 +38,13 @@ type Config struct {
 	// LeaseTTL is how long a source is without a fetcher after its replica died; 0: 15 s. The same for
 	// all replicas.
 	LeaseTTL time.Duration
-	// MaxExpansion is how many times its size the objects of a pack from a Git host may have together, beyond 4 GiB; 0: 1,024.
+	// MaxExpansion is how many times its size the objects of a pack from a Git host may have together, beyond 4 GiB; 0:
+	// 1,024.
 	MaxExpansion int64
 	// Clouds are where clouds are asked for logins; the zero value: at their public places.
 	Clouds cloud.Places
-	// MeasureFree returns the free part of a folder's disk; nil: as the system says. Mirrors of deleted sources are kept only while there is room.
+	// MeasureFree returns the free part of a folder's disk; nil: as the system says. Mirrors of deleted sources are
+	// kept only while there is room.
 	MeasureFree func(dir string) float64
 }
 

@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/cli/internal/schema"
 )
 
-// readComments takes the comments of messages from the Go code that is generated of them: descriptors in a program have none.
+// readComments takes the comments of messages from the Go code that is generated of them: descriptors in a program have
+// none.
 func readComments(gen string, messages []protoreflect.MessageDescriptor) (schema.Comments, error) {
 	r := reader{gen: gen, files: map[string]*goFile{}, words: schema.Comments{}}
 	for _, md := range messages {

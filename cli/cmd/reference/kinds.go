@@ -172,7 +172,8 @@ func (p *page) fieldMeaning(fd protoreflect.FieldDescriptor, rules *validate.Fie
 	return strings.TrimSpace(strings.Join(strings.Fields(strings.Join(parts, " ")), " "))
 }
 
-// escapeMarkdown keeps Markdown from reading a comment as more than words. What stands between backticks is left as it is.
+// escapeMarkdown keeps Markdown from reading a comment as more than words. What stands between backticks is left as it
+// is.
 func escapeMarkdown(text string) string {
 	parts := strings.Split(text, "`")
 	for i := range parts {

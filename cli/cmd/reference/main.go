@@ -1,5 +1,6 @@
-// Command reference writes what is made from the table of the kinds and from the commands: docs/reference, and the comments in the schema
-// for editors. `make gen` runs it in the root of the checkout; the test beside it says when that was forgotten.
+// Command reference writes what is made from the table of the kinds and from the commands: docs/reference, and the
+// comments in the schema for editors. `make gen` runs it in the root of the checkout; the test beside it says when that
+// was forgotten.
 package main
 
 import (

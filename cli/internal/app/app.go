@@ -1,5 +1,5 @@
-// Package app is what the commands share: what a command has of the world, the hub of its context, the forms of output, and
-// questions to the person. It knows no command.
+// Package app is what the commands share: what a command has of the world, the hub of its context, the forms of output,
+// and questions to the person. It knows no command.
 package app
 
 import (
@@ -106,7 +106,8 @@ func (a *App) DefaultUser() string {
 	return "admin"
 }
 
-// ConnectHub connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if there is one.
+// ConnectHub connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if
+// there is one.
 func (a *App) ConnectHub(ctx context.Context) (*hubclient.Hub, error) {
 	store, err := a.OpenStore()
 	if err != nil {

@@ -63,7 +63,8 @@ func ReadPages[T any](wanted int, read func(size int, token string) ([]T, string
 // livePage is how many live states are asked for at a time.
 const livePage = 1000
 
-// ReadLiveSources returns what the gitcaches know of all sources right now, by name. Without it the console's word has to do.
+// ReadLiveSources returns what the gitcaches know of all sources right now, by name. Without it the console's word has
+// to do.
 func (a *App) ReadLiveSources(ctx context.Context, h *hubclient.Hub) map[string]*gitcachev1.LiveSource {
 	silent := map[string]bool{}
 	all, err := ReadPages(0, func(_ int, token string) ([]*gitcachev1.LiveSource, string, error) {

@@ -40,7 +40,8 @@ const (
 // templateFormats are the forms that a template follows.
 func templateFormats() []string { return []string{FormatJSONPath, FormatColumns} }
 
-// CheckOneOf says what a command can print. A template is parsed, so that its mistakes are found before the hub is asked.
+// CheckOneOf says what a command can print. A template is parsed, so that its mistakes are found before the hub is
+// asked.
 func CheckOneOf(format string, known []string) error {
 	form, template, has := strings.Cut(format, "=")
 	switch {

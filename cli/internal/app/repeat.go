@@ -27,7 +27,8 @@ const (
 // ages are those in a text, which change all the time.
 var ages = regexp.MustCompile(`\b[0-9.]+(ms|s|m|h|d)\b`)
 
-// RepeatText prints a text whenever it says something new, until the person has seen enough: on a terminal in its place, else one after the other.
+// RepeatText prints a text whenever it says something new, until the person has seen enough: on a terminal in its
+// place, else one after the other.
 func (a *App) RepeatText(ctx context.Context, format string, text func(context.Context) (string, error)) error {
 	if format != FormatTable {
 		return fmt.Errorf("--watch can't be shown as %s: leave out -o", format)

@@ -1,5 +1,5 @@
-// Package bundle writes the archive of `fairlead debug bundle`: texts without their secrets, and profiles. Nothing gets into it but
-// through AddText and AddProfile, and AddText masks.
+// Package bundle writes the archive of `fairlead debug bundle`: texts without their secrets, and profiles. Nothing gets
+// into it but through AddText and AddProfile, and AddText masks.
 package bundle
 
 import (

@@ -9,10 +9,12 @@ import (
 // Masked stands for what was taken out.
 const Masked = "***"
 
-// leastValue is how long a known value must be to be masked wherever it appears: shorter ones would take words of the text along.
+// leastValue is how long a known value must be to be masked wherever it appears: shorter ones would take words of the
+// text along.
 const leastValue = 6
 
-// secretKey is a name whose value is masked: PASSWORD, client_secret, apiToken. Names of what only refers to a secret are none, see refers.
+// secretKey is a name whose value is masked: PASSWORD, client_secret, apiToken. Names of what only refers to a secret
+// are none, see refers.
 const secretKey = `[\w.-]*(?:password|passwd|pwd|passphrase|secret|token|(?:api|private|access|master|encryption|signing|session)[_-]?key|credentials?|authorization|cookie)[\w.-]*` //nolint:gosec // names, no value
 
 // quoted is a value in quotes.
@@ -21,7 +23,8 @@ const quoted = `"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\n]|'')*'`
 // quotedOrRest is a value in quotes, or up to what ends it in YAML.
 const quotedOrRest = quoted + `|[^\s"'{\[|>,}][^\n,}]*`
 
-// quotedOrWord is a value in quotes, also in those of a text within JSON and in quotes that nothing closes, or a word with the marks within it.
+// quotedOrWord is a value in quotes, also in those of a text within JSON and in quotes that nothing closes, or a word
+// with the marks within it.
 const quotedOrWord = quoted + `|\\"(?:[^"\\\n]|\\\\\\"|\\[^"\n])*\\"|"[^"\n]+|[^\s"',;&})\]]+(?:[,;&})\]]+[^\s"',;&})\]]+)*`
 
 var (
@@ -38,12 +41,14 @@ var (
 	directory = regexp.MustCompile(`^/(?:[\w.-]+/)*[\w.-]*$`)
 	// nextField is where the next field of a query begins.
 	nextField = regexp.MustCompile(`&[\w.-]+=[^=]`)
-	// pair is a name and its value in YAML, JSON, an environment, a query, a log line or a flag. Groups: all before the value, the name, the value.
+	// pair is a name and its value in YAML, JSON, an environment, a query, a log line or a flag. Groups: all before the
+	// value, the name, the value.
 	pair = regexp.MustCompile(`(?i)(\\?["']?(` + secretKey + `)\\?["']?[ \t]*[:=][ \t]*)(` + quotedOrWord + `)`)
 	// flag is a flag with its value as the next word, line or item.
 	flag = regexp.MustCompile(`(?im)((?:^|[\s"'\[(,])--?(` + secretKey +
 		`)(?:["']?[ \t]*,\s*|["']?[ \t]*\r?\n[ \t]*(?:- )?|[ \t]+))(` + quoted + `|[^\s"',;&})\]-][^\s"'})\]]*)`)
-	// entry is an entry of a configuration by its name; named is an item of a list with a name and a value, such as an environment's.
+	// entry is an entry of a configuration by its name; named is an item of a list with a name and a value, such as an
+	// environment's.
 	entry = regexp.MustCompile(`(?i)(["']?(` + secretKey + `)["']?:\s*\{?\s*["']?(?:text|value)["']?:[ \t]*)(` + quotedOrRest + `)`)
 	named = regexp.MustCompile(`(?i)(["']?name["']?:[ \t]*["']?(` + secretKey + `)["']?[ \t]*[,\n]\s*["']?value["']?:[ \t]*)(` + quotedOrRest + `)`)
 	// yamlLine is a name and its value that go to the end of the line.
@@ -187,7 +192,8 @@ func isPlain(between, name, value []byte) bool {
 }
 
 var (
-	// plain are values that give nothing away, and say something: words, and the beginnings of what the lines or names below hold.
+	// plain are values that give nothing away, and say something: words, and the beginnings of what the lines or names
+	// below hold.
 	plain = regexp.MustCompile(`^(?:\\?["']?(?:|\*{3}|true|false|null|none|<set(?: [^<>]*>)?)\\?["']?|[{\[]+\\?|[|>][0-9+-]*)$`)
 	// flowName is the first name of a mapping in one line of YAML.
 	flowName = regexp.MustCompile(`^[{\[]+[\w.-]+:$`)

@@ -1,6 +1,6 @@
-// Package command is the grammar of the fairlead command: verbs, their flags, and what they print. The packages below it have the
-// commands by noun; none of them imports another. What they share is beside this package: app, resource, view, object, trail and
-// others.
+// Package command is the grammar of the fairlead command: verbs, their flags, and what they print. The packages below
+// it have the commands by noun; none of them imports another. What they share is beside this package: app, resource,
+// view, object, trail and others.
 //
 // Results go to stdout, so that they can be piped; progress and hints go to stderr. An error ends the command with
 // exit code 1.

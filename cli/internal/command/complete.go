@@ -117,7 +117,8 @@ func contextNames(a *app.App) []string {
 	return names
 }
 
-// completeNames returns those of a kind that begin as a person has begun. Errors are not reported: a shell has no place for them.
+// completeNames returns those of a kind that begin as a person has begun. Errors are not reported: a shell has no place
+// for them.
 func completeNames(ctx context.Context, a *app.App, kind, begun string) []string {
 	k, err := resource.FindKind(kind)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/cli/internal/resource"
 )
 
-// verbsElsewhere are verbs of other tools, with the words that do here what they do there. NAME stands for what was typed as a name. A verb of
-// two words stands for the second one below a command of its own, or below the first.
+// verbsElsewhere are verbs of other tools, with the words that do here what they do there. NAME stands for what was
+// typed as a name. A verb of two words stands for the second one below a command of its own, or below the first.
 func verbsElsewhere() map[string]string {
 	return map[string]string{
 		"reconcile":               "`fairlead sync service NAME` renders and compares a service now; `fairlead sources refresh NAME` asks the Git host now",
@@ -137,8 +137,8 @@ func hasSecond(verb string) bool {
 	return false
 }
 
-// typedName is the first name among the arguments of a verb, without the kind that may stand before it; empty: there is none, or it is that of an
-// object in a cluster.
+// typedName is the first name among the arguments of a verb, without the kind that may stand before it; empty: there is
+// none, or it is that of an object in a cluster.
 func typedName(args []string) string {
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-") {

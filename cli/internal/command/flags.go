@@ -17,7 +17,8 @@ var (
 	flagsOne       = regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required$`)
 )
 
-// explainFlags puts an error about the flags of a command into words that say what to type; other errors stay as they are.
+// explainFlags puts an error about the flags of a command into words that say what to type; other errors stay as they
+// are.
 func explainFlags(cmd *cobra.Command, err error) error {
 	if err == nil || cmd == nil {
 		return err

@@ -143,7 +143,8 @@ func (s *Store) Remove(name string) error {
 	})
 }
 
-// At returns the context of the hub with a URL: the current one, if it is that, and else the first; false: there is none.
+// At returns the context of the hub with a URL: the current one, if it is that, and else the first; false: there is
+// none.
 func (s *Store) At(url string) (Context, bool, error) {
 	f, err := s.loadFile()
 	if err != nil {

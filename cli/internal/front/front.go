@@ -1,9 +1,10 @@
 // Package front gives people one address for the pages, the API that the pages use, and the API servers of clusters.
 //
-// The front passes each request on to one service, chosen by its path: /clusters/ and the tunnel's API to the tunnel, the gitcache's API to the
-// gitcache, all else to the console. The front verifies no caller and changes nothing but X-Forwarded-For: the service behind it verifies the
-// caller and finds the browser's cookie, Origin and Fetch-Metadata as they were sent. Kubeconfigs name the tunnel and agents name the services,
-// so both work without a front. In Kubernetes an Ingress has the same routes.
+// The front passes each request on to one service, chosen by its path: /clusters/ and the tunnel's API to the tunnel,
+// the gitcache's API to the gitcache, all else to the console. The front verifies no caller and changes nothing but
+// X-Forwarded-For: the service behind it verifies the caller and finds the browser's cookie, Origin and Fetch-Metadata
+// as they were sent. Kubeconfigs name the tunnel and agents name the services, so both work without a front. In
+// Kubernetes an Ingress has the same routes.
 package front
 
 import (
@@ -32,13 +33,14 @@ const (
 	maxHeaderBytes = 256 << 10
 	// maxStreams per connection of a browser: a page holds a few, a service's merged logs 64.
 	maxStreams = 250
-	// streamWindow bounds what a stalled reader keeps unread here, per stream; connectionWindow lets the other streams of its connection go on.
+	// streamWindow bounds what a stalled reader keeps unread here, per stream; connectionWindow lets the other streams
+	// of its connection go on.
 	streamWindow, connectionWindow = 1 << 20, 16 << 20
-	// All browsers share one connection to each service. Its window is so many times a stream's that streams which nobody reads never stop the
-	// others; the memory is bounded by the number of streams.
+	// All browsers share one connection to each service. Its window is so many times a stream's that streams which
+	// nobody reads never stop the others; the memory is bounded by the number of streams.
 	serviceWindow = 1 << 30
-	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait: a machine that slept finds its
-	// connections gone, and nothing else would end them.
+	// A connection is asked for a sign of life by HTTP/2 after this silence, and given up after that wait: a machine
+	// that slept finds its connections gone, and nothing else would end them.
 	pingAfter, pingWait = time.Minute, 20 * time.Second
 	// drainTimeout lets requests finish at the end; streams are cut.
 	drainTimeout = time.Second
@@ -145,7 +147,8 @@ func newRoutes(cfg Config, services http.RoundTripper, log *slog.Logger) (r rout
 	return r, nil
 }
 
-// ServeHTTP implements http.Handler. A path is compared as it was sent: the services refuse or clean one that means another.
+// ServeHTTP implements http.Handler. A path is compared as it was sent: the services refuse or clean one that means
+// another.
 func (r routes) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch path := req.URL.EscapedPath(); {
 	case strings.HasPrefix(path, "/clusters/"), strings.HasPrefix(path, "/fairlead.tunnel.v1."):

@@ -90,8 +90,8 @@ func Connect(ctx context.Context, store *contexts.Store, name string) (*Hub, err
 // lentFor is how long the other services of a hub take the token that is lent for a command with FAIRLEAD_TOKEN.
 const lentFor = time.Hour
 
-// ConnectToken makes the clients for a hub and a token that is in no context. The console takes the token as it is; the other services get one that
-// is lent by it.
+// ConnectToken makes the clients for a hub and a token that is in no context. The console takes the token as it is; the
+// other services get one that is lent by it.
 func ConnectToken(ctx context.Context, at, ca, token string) (*Hub, error) {
 	base, err := checkURL(at)
 	if err != nil {

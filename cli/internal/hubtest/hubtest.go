@@ -42,7 +42,8 @@ const (
 	Config = "CONFIG"
 )
 
-// away is what Away stands for: no test listens at port 1, since tests listen at ports that the kernel chooses, which are higher.
+// away is what Away stands for: no test listens at port 1, since tests listen at ports that the kernel chooses, which
+// are higher.
 const away = "http://127.0.0.1:1"
 
 // Answer is what the hub answers to one procedure or path.

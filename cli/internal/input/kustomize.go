@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/cli/internal/kubectl"
 )
 
-// buildKustomization builds a folder with kubectl, which has Kustomize in it: linked in, that would make this program half as
-// large again. kubectl fetches nothing and runs no plugin: the files on the disk are applied.
+// buildKustomization builds a folder with kubectl, which has Kustomize in it: linked in, that would make this program
+// half as large again. kubectl fetches nothing and runs no plugin: the files on the disk are applied.
 func buildKustomization(ctx context.Context, folder string) ([]byte, error) {
 	if strings.Contains(folder, "://") {
 		return nil, fmt.Errorf("-k %s: must be a folder on this machine: nothing is fetched", folder)
@@ -55,8 +55,8 @@ func findKustomization(folder string) string {
 	return ""
 }
 
-// requireLocal refuses kustomizations, of a folder and those that it is made of, that name what is not there: Kustomize would
-// fetch that.
+// requireLocal refuses kustomizations, of a folder and those that it is made of, that name what is not there: Kustomize
+// would fetch that.
 func requireLocal(folder string, seen map[string]bool) error {
 	name := findKustomization(folder)
 	if name == "" || seen[name] {

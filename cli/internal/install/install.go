@@ -33,7 +33,8 @@ type Options struct {
 	Hosts []string
 	// RedisURL and DatabaseURL have {password} in them.
 	RedisURL, DatabaseURL string
-	// RedisHosts and DatabaseHosts are those of servers that are run along with the hub: each gets a certificate of its authority.
+	// RedisHosts and DatabaseHosts are those of servers that are run along with the hub: each gets a certificate of its
+	// authority.
 	RedisHosts, DatabaseHosts []string
 	// Git adds the account of the small Git server.
 	Git bool
@@ -92,7 +93,8 @@ type writer struct {
 	err  error
 }
 
-// writeCertificate has the authority's key apart from what services get. certificate returns the authority's certificate.
+// writeCertificate has the authority's key apart from what services get. certificate returns the authority's
+// certificate.
 func (w *writer) writeCertificate(hosts []string) (authority string) {
 	files, err := localca.Ensure(filepath.Join(w.dir, "ca"), hosts...)
 	if err != nil {
@@ -102,7 +104,8 @@ func (w *writer) writeCertificate(hosts []string) (authority string) {
 	return w.copyCertificate(files, "tls")
 }
 
-// serverOf has the certificate of a server beside its password: its key is no key of the hub's, so that who has it is not the hub.
+// serverOf has the certificate of a server beside its password: its key is no key of the hub's, so that who has it is
+// not the hub.
 func (w *writer) serverOf(folder string, hosts []string) {
 	if w.err != nil || len(hosts) == 0 {
 		return
@@ -115,8 +118,8 @@ func (w *writer) serverOf(folder string, hosts []string) {
 	w.copyCertificate(files, folder)
 }
 
-// copyCertificate writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is replaced by the next run. copy
-// returns the authority's certificate.
+// copyCertificate writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is
+// replaced by the next run. copy returns the authority's certificate.
 func (w *writer) copyCertificate(files localca.Files, folder string) (authority string) {
 	for _, file := range []struct{ from, to string }{{files.KeyFile, "tls.key"}, {files.CertFile, "tls.crt"}, {files.CAFile, "ca.crt"}} {
 		content, err := os.ReadFile(file.from)

@@ -48,8 +48,8 @@ func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args
 	return fmt.Errorf("run %s: %w", program, err)
 }
 
-// withServerPath has kubectl proxy lead to the cluster: its path at the hub is a part of the server's URL, which kubectl proxy leaves out unless it is
-// told.
+// withServerPath has kubectl proxy lead to the cluster: its path at the hub is a part of the server's URL, which
+// kubectl proxy leaves out unless it is told.
 func withServerPath(args []string) []string {
 	const flag = "--append-server-path"
 	if len(args) == 0 || args[0] != "proxy" || slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") }) {

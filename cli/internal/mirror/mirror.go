@@ -1,5 +1,6 @@
-// Package mirror pushes what a release's bundle has, images with their lists of modules and charts, into a registry. A bundle is a tar of an
-// OCI layout. Images and charts that the registry has already are left alone, so that a push that was cut off is simply repeated.
+// Package mirror pushes what a release's bundle has, images with their lists of modules and charts, into a registry. A
+// bundle is a tar of an OCI layout. Images and charts that the registry has already are left alone, so that a push that
+// was cut off is simply repeated.
 package mirror
 
 import (
@@ -151,8 +152,8 @@ func (e *OtherError) Error() string {
 	return fmt.Sprintf("%s is there as %s, and the bundle has %s: a version does not change. --replace puts the bundle's in its place", e.Reference, e.Found, e.Wanted)
 }
 
-// PushImage brings one name of the bundle into the registry, and returns when it is there whole: the tag comes last. With replace it takes the
-// place of other content of the same tag.
+// PushImage brings one name of the bundle into the registry, and returns when it is there whole: the tag comes last.
+// With replace it takes the place of other content of the same tag.
 func (r *Registry) PushImage(ctx context.Context, b *Bundle, name string, replace bool) (Result, error) {
 	result := Result{Reference: r.base + "/" + name}
 	root, err := b.store.Resolve(ctx, name)

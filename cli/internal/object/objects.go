@@ -1,5 +1,5 @@
-// Package object finds what services have in clusters: the objects that agents reported, and, through the tunnel, what controllers
-// made of them, down to the pods.
+// Package object finds what services have in clusters: the objects that agents reported, and, through the tunnel, what
+// controllers made of them, down to the pods.
 package object
 
 import (

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// People who come from Flux, Argo CD and kubectl type first what they know. A word that means something else here, or is called otherwise here, is
-// answered with the words that work.
+// People who come from Flux, Argo CD and kubectl type first what they know. A word that means something else here, or
+// is called otherwise here, is answered with the words that work.
 
 // KindElsewhere says what a kind of another tool is here; empty: nothing is known of it.
 func KindElsewhere(name string) string {

@@ -1,4 +1,5 @@
-// Package resource is how a command line names resources of the hub (kinds, references, selectors), and how commands read them.
+// Package resource is how a command line names resources of the hub (kinds, references, selectors), and how commands
+// read them.
 package resource
 
 import (

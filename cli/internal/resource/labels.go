@@ -32,7 +32,8 @@ func AsWritten(m catalogyaml.Message) catalogyaml.Message {
 	return m
 }
 
-// OfFiles gives a service the spec that files say: what operators pulled stands beside it, and what they asked for is no part of it.
+// OfFiles gives a service the spec that files say: what operators pulled stands beside it, and what they asked for is
+// no part of it.
 func OfFiles(s *consolev1.Service) {
 	if files := s.GetLevers().GetSpec(); files != nil {
 		s.Spec, s.Levers.Spec = files, nil

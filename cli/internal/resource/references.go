@@ -102,7 +102,8 @@ func TakeReferences(cmd *cobra.Command) {
 	}
 }
 
-// foreignKind is the error of a kind that means something in another tool. trace takes those of Kubernetes, and top has words of its own.
+// foreignKind is the error of a kind that means something in another tool. trace takes those of Kubernetes, and top has
+// words of its own.
 func foreignKind(cmd *cobra.Command, words, args []string) error {
 	if len(args) == 0 || len(words) < 2 || words[1] != "NAME" {
 		return nil
@@ -171,7 +172,8 @@ func repeatArguments(args []string, several bool) [][]string {
 	return runs
 }
 
-// RunEach runs a command for each of several resources: one that fails does not keep the others from it. The exit code is that of the last failure.
+// RunEach runs a command for each of several resources: one that fails does not keep the others from it. The exit code
+// is that of the last failure.
 func RunEach(runs [][]string, run func([]string) error, failed func([]string, error)) error {
 	if len(runs) == 1 {
 		return run(runs[0])
@@ -198,7 +200,8 @@ func RunEach(runs [][]string, run func([]string) error, failed func([]string, er
 // PlainName is what a resource may be called.
 var PlainName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
-// SplitReference reads KIND/NAME of what is about the pods of a service. false: it is something else, such as the name of a cluster.
+// SplitReference reads KIND/NAME of what is about the pods of a service. false: it is something else, such as the name
+// of a cluster.
 func SplitReference(arg string) (Reference, bool) {
 	kind, name, ok := strings.Cut(arg, "/")
 	if !ok || name == "" {

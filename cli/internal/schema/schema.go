@@ -1,6 +1,7 @@
-// Package schema describes the files of `fairlead apply` to editors, as a JSON Schema that is made from the table of the kinds: from the
-// messages of proto/, their rules and their comments. A file that the schema accepts can still be refused by the hub, which knows what
-// is there; a file that the schema rejects is refused by the hub, too, but for values that only YAML reads as something else, such as null.
+// Package schema describes the files of `fairlead apply` to editors, as a JSON Schema that is made from the table of
+// the kinds: from the messages of proto/, their rules and their comments. A file that the schema accepts can still be
+// refused by the hub, which knows what is there; a file that the schema rejects is refused by the hub, too, but for
+// values that only YAML reads as something else, such as null.
 package schema
 
 import (
@@ -62,7 +63,8 @@ func Marshal(kinds []kind.Kind) ([]byte, error) {
 // object is a part of a schema.
 type object map[string]any
 
-// describeKinds returns a schema that chooses by the field kind, so that an editor speaks of the fields of that kind only.
+// describeKinds returns a schema that chooses by the field kind, so that an editor speaks of the fields of that kind
+// only.
 func describeKinds(kinds []kind.Kind, words Comments) (object, error) {
 	w := writer{words: words, definitions: object{}}
 	var names []string
@@ -199,7 +201,8 @@ func (w writer) fieldComment(fd protoreflect.FieldDescriptor) string {
 	return strings.TrimSpace(text)
 }
 
-// MustBeThere tells fields that a file can't leave out: those that are required, and those whose empty value breaks a rule.
+// MustBeThere tells fields that a file can't leave out: those that are required, and those whose empty value breaks a
+// rule.
 func MustBeThere(fd protoreflect.FieldDescriptor, rules *validate.FieldRules) bool {
 	if rules.GetRequired() {
 		return true
@@ -310,7 +313,8 @@ func (w writer) describeValue(fd protoreflect.FieldDescriptor, rules *validate.F
 	}
 }
 
-// describeString describes a string. Its lengths are characters in both languages; a length in bytes is at most that in characters.
+// describeString describes a string. Its lengths are characters in both languages; a length in bytes is at most that in
+// characters.
 func describeString(of *validate.FieldRules) object {
 	property, rules := object{"type": "string"}, of.GetString()
 	if rules.HasMinLen() {

@@ -176,8 +176,8 @@ func folderPath(s *consolev1.Service) string {
 	return fmt.Sprintf("%q", s.GetSpec().GetPath())
 }
 
-// VerdictText says where the service stands, and what to do next. The first step that failed is the cause of the failures
-// after it.
+// VerdictText says where the service stands, and what to do next. The first step that failed is the cause of the
+// failures after it.
 func (t *Trail) VerdictText(steps []step) string {
 	for _, m := range []mark{markFail, markWait} {
 		for _, s := range steps {

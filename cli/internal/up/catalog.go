@@ -70,8 +70,8 @@ func (u *up) stayLoggedIn(ctx context.Context) {
 	}
 }
 
-// seedCatalog puts the sample and the clusters into the catalog. A resource that was there once and was deleted by a person
-// stays deleted; clusters are needed for their agents and are always made.
+// seedCatalog puts the sample and the clusters into the catalog. A resource that was there once and was deleted by a
+// person stays deleted; clusters are needed for their agents and are always made.
 func (u *up) seedCatalog(ctx context.Context, api *hubapi.Hub, clusters []cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

@@ -113,7 +113,8 @@ func (o Options) findCertificate(d *dataDir) (localca.Files, error) {
 
 func (b *builder) listenerConfig(port int) server.Config {
 	cfg := server.Config{Listen: hostPort(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile}
-	// The front dials from this machine and says who called it. Where nobody else can call, there is nobody to tell apart.
+	// The front dials from this machine and says who called it. Where nobody else can call, there is nobody to tell
+	// apart.
 	if !net.ParseIP(b.options.ListenHost).IsLoopback() {
 		cfg.TrustedProxies = b.ownAddresses()
 	}
@@ -172,7 +173,8 @@ func (b *builder) buildConsole(ctx context.Context) (part, error) {
 	return part{"console", u.Console, s}, err
 }
 
-// allowedAddresses are the addresses of Git hosts, sinks and backends that are not public: the local Git server is on this machine.
+// allowedAddresses are the addresses of Git hosts, sinks and backends that are not public: the local Git server is on
+// this machine.
 func (b *builder) allowedAddresses() []string {
 	return append([]string{"127.0.0.0/8", "::1/128"}, b.options.AllowAddresses...)
 }

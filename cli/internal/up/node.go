@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// nodeCluster is the local cluster that gets a real node: one shows what pods do, and a second one would only cost memory.
+	// nodeCluster is the local cluster that gets a real node: one shows what pods do, and a second one would only cost
+	// memory.
 	nodeCluster = "local-a"
 	// helloImage is in the archive beside nodelocal; pretended pods take any name.
 	helloImage, helloArchive = "node.local/hello:1", "hello.tar"
@@ -66,7 +67,8 @@ func (u *up) checkNode(ctx context.Context, name string) error {
 	return err
 }
 
-// nodeDir keeps a cluster with a real node, apart from the same cluster with pretended ones: they have nothing in common.
+// nodeDir keeps a cluster with a real node, apart from the same cluster with pretended ones: they have nothing in
+// common.
 func (u *up) nodeDir(name string) string { return u.data.joinPath("nodes", name) }
 
 // nodelocalChild is the program that runs a cluster with one real node.
@@ -84,8 +86,8 @@ func (u *up) nodelocalChild(name string) (*child, error) {
 	}, nil
 }
 
-// forgetAgent removes what an agent keeps of its cluster when the cluster is another one than in the last run: its pods are real
-// now, or are not any more. The agent joins again.
+// forgetAgent removes what an agent keeps of its cluster when the cluster is another one than in the last run: its pods
+// are real now, or are not any more. The agent joins again.
 func (u *up) forgetAgent(c cluster) error {
 	if !c.local || u.data.state.RealPods[c.Name] == c.RealPods {
 		return nil

@@ -101,8 +101,8 @@ func (u *up) raiseClusters(ctx context.Context, clusters []cluster) error {
 	return group.Wait()
 }
 
-// describeClusters shows how far local clusters are, unless a person describes them otherwise. The description is for people only: a failure is said and
-// stops nothing.
+// describeClusters shows how far local clusters are, unless a person describes them otherwise. The description is for
+// people only: a failure is said and stops nothing.
 func (u *up) describeClusters(ctx context.Context, api *hubapi.Hub, clusters []cluster, text string) {
 	for _, c := range clusters {
 		if !c.local {
@@ -114,7 +114,8 @@ func (u *up) describeClusters(ctx context.Context, api *hubapi.Hub, clusters []c
 	}
 }
 
-// undescribeClusters takes off what describeClusters has shown, in this run or in one that was interrupted: also of local clusters that this run is without.
+// undescribeClusters takes off what describeClusters has shown, in this run or in one that was interrupted: also of
+// local clusters that this run is without.
 func (u *up) undescribeClusters(ctx context.Context, api *hubapi.Hub) {
 	for _, name := range localNames() {
 		if err := describeCluster(ctx, api, name, ""); err != nil && connect.CodeOf(err) != connect.CodeNotFound && ctx.Err() == nil {

@@ -15,8 +15,8 @@ type Distance struct {
 	Apart bool
 }
 
-// syncText says whether what the ref of a service points to runs in its cluster, or how many commits that change its folder are missing there; and how many objects
-// others have changed.
+// syncText says whether what the ref of a service points to runs in its cluster, or how many commits that change its
+// folder are missing there; and how many objects others have changed.
 func (v View) syncText(s *consolev1.Service) string {
 	status := s.GetStatus()
 	report := status.GetCluster().GetReport()

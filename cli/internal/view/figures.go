@@ -14,7 +14,8 @@ func FigureHead() []string {
 	return []string{"NODES", "CPU", "MEMORY", "PODS", "NOT-READY", "RESTARTS/H", "PULLS", "WARNINGS/H"}
 }
 
-// FairShares are the figures of a sum with the shares of those clusters that know both what is requested and what nodes can give.
+// FairShares are the figures of a sum with the shares of those clusters that know both what is requested and what nodes
+// can give.
 func FairShares(f map[string]int64) map[string]int64 {
 	out := maps.Clone(f)
 	for _, what := range []string{"cpu", "memory"} {
@@ -64,7 +65,8 @@ func FigureCells(f map[string]int64) []string {
 	}
 }
 
-// RowState says how far a row can be trusted; empty: it is of now. What keeps the view of a connected cluster from following it is in a gap.
+// RowState says how far a row can be trusted; empty: it is of now. What keeps the view of a connected cluster from
+// following it is in a gap.
 func (v View) RowState(of *consolev1.ClusterViewRow) string {
 	switch {
 	case !of.GetConnected():

@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/platform/catalog"
 )
 
-// pulled is what keeps a service from following its ref, or what its files say: a lever, or a mode or a pin of its files.
+// pulled is what keeps a service from following its ref, or what its files say: a lever, or a mode or a pin of its
+// files.
 type pulled struct {
 	Word  string           // held, suspended, in dry run, rolled back, pinned, resumed, released
 	What  string           // the word, and to what
@@ -89,7 +90,8 @@ func (p pulled) PulledBy() string {
 	return "by " + cmp.Or(p.Lever.GetAuthor(), "nobody known")
 }
 
-// DescribePulled returns a text such as: held by user:ada (incident 7), until 2026-01-31T12:00:00Z (in 2h): `fairlead resume service web` ends it.
+// DescribePulled returns a text such as: held by user:ada (incident 7), until 2026-01-31T12:00:00Z (in 2h): `fairlead
+// resume service web` ends it.
 func (v View) DescribePulled(p pulled) string {
 	text := p.What + " " + p.PulledBy() + FormatReason(p.Why)
 	var until []string

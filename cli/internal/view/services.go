@@ -203,8 +203,8 @@ func AppliedCommit(r *deliveryv1.ServiceReport) string {
 	return r.GetAppliedCommit()
 }
 
-// RunningCommit is the newest commit whose content runs in the cluster. The hub hands out the same digest for commits that change other folders only, and
-// the agent never hears of them.
+// RunningCommit is the newest commit whose content runs in the cluster. The hub hands out the same digest for commits
+// that change other folders only, and the agent never hears of them.
 func RunningCommit(status *consolev1.ServiceStatus) string {
 	hub, report := status.GetHub(), status.GetCluster().GetReport()
 	if hub.GetDigest() != "" && report.GetAppliedDigest() == hub.GetDigest() {

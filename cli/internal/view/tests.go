@@ -153,7 +153,8 @@ func caseCount(r *deliveryv1.TestResult) string {
 	return text
 }
 
-// SummarizeTests returns the latest run of a service's tests in few words, like "failed, 1 of 3 passed"; empty: there was none.
+// SummarizeTests returns the latest run of a service's tests in few words, like "failed, 1 of 3 passed"; empty: there
+// was none.
 func SummarizeTests(t *deliveryv1.TestSummary) string {
 	if t.GetId() == "" {
 		return ""

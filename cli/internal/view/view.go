@@ -288,7 +288,8 @@ func (v View) UntilText(at *timestamppb.Timestamp) string {
 	return "in " + table.FormatAge(at.AsTime(), v.Now)
 }
 
-// SourceFails tells a problem of a source from one of refs that the Git host does not have: those are problems of the services that follow them.
+// SourceFails tells a problem of a source from one of refs that the Git host does not have: those are problems of the
+// services that follow them.
 func SourceFails(p *consolev1.Problem) bool {
 	if p.GetMessage() == "" {
 		return false

@@ -19,8 +19,8 @@ type Part struct {
 	Folders []Folder
 }
 
-// CombineParts packs several sources side by side: of parts what the working trees have, and of all others what is in the hub's artifact. Nothing is in it
-// if there are no others.
+// CombineParts packs several sources side by side: of parts what the working trees have, and of all others what is in
+// the hub's artifact. Nothing is in it if there are no others.
 func CombineParts(w io.Writer, hub io.Reader, parts []Part) (artifact.Summary, error) {
 	c := combined{}
 	err := artifact.Walk(hub, limits, func(e artifact.Entry, content io.Reader) error {

@@ -1,5 +1,6 @@
-// Package worktree packs the folder of a service out of a working tree on this machine, as the hub packs it out of a commit: a folder that was not changed
-// since it was committed becomes the same artifact. Git's own files are left out, and nothing is read through a link.
+// Package worktree packs the folder of a service out of a working tree on this machine, as the hub packs it out of a
+// commit: a folder that was not changed since it was committed becomes the same artifact. Git's own files are left out,
+// and nothing is read through a link.
 package worktree
 
 import (
@@ -30,7 +31,8 @@ type Folder struct {
 	Beyond bool
 }
 
-// PackFolder writes the folder as an artifact. A folder that refers to files beside it comes with all of the working tree.
+// PackFolder writes the folder as an artifact. A folder that refers to files beside it comes with all of the working
+// tree.
 func (f Folder) PackFolder(w io.Writer) (artifact.Summary, error) {
 	own, err := f.listOwn()
 	if err != nil {
@@ -183,8 +185,8 @@ func (l *lister) addEntry(name string, entry fs.DirEntry) error {
 // maxReferring bounds a file that is searched for references.
 const maxReferring = 1 << 20
 
-// refersBeyond tells whether something may be meant that is beside the folder: a link that leads up, or a kustomization or chart with ".." in it.
-// The answer errs on the side of yes: files that are sent needlessly are not used.
+// refersBeyond tells whether something may be meant that is beside the folder: a link that leads up, or a kustomization
+// or chart with ".." in it. The answer errs on the side of yes: files that are sent needlessly are not used.
 func (l *lister) refersBeyond() (bool, error) {
 	for _, file := range l.files {
 		if strings.Contains(file.link, "..") {

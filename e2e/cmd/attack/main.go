@@ -1,5 +1,5 @@
-// Command attack starts the hub, two clusters and their agents, sends the corpus of attacks to them, and fails if one of
-// them was not withstood.
+// Command attack starts the hub, two clusters and their agents, sends the corpus of attacks to them, and fails if one
+// of them was not withstood.
 package main
 
 import (

@@ -23,8 +23,8 @@ func distributorAll(ctx context.Context, bins stack.Binaries, dir string, stdout
 	return nil
 }
 
-// distributorFleet measures what a large fleet costs the hub that comes to it all at once, and a small one beside it: what is left of
-// the cost per cluster when nothing has to be shared. The figures are printed whatever else was seen.
+// distributorFleet measures what a large fleet costs the hub that comes to it all at once, and a small one beside it:
+// what is left of the cost per cluster when nothing has to be shared. The figures are printed whatever else was seen.
 func distributorFleet(ctx context.Context, bins stack.Binaries, _ string, stdout io.Writer) error {
 	const small, large = 1000, 10_000
 	one, _, failed := runFleet(ctx, bins, small, 0)
@@ -90,8 +90,8 @@ func printLargeFleet(stdout io.Writer, all *fleet.Run) {
 	}
 }
 
-// runFleet runs a fleet whose hub begins with nothing, and returns what was seen of it also with an error; then, for a while, a server that
-// does nothing in its place.
+// runFleet runs a fleet whose hub begins with nothing, and returns what was seen of it also with an error; then, for a
+// while, a server that does nothing in its place.
 func runFleet(ctx context.Context, bins stack.Binaries, clusters int, floorFor time.Duration) (seen *fleet.Run, floor float64, err error) {
 	seen = &fleet.Run{}
 	cfg := fleet.Config{

@@ -12,7 +12,8 @@ import (
 	"fairlead.dev/e2e/stack"
 )
 
-// nodes installs the charts on three real nodes and cuts some of them: the test of `make nodes`, with few rounds, takes the figures.
+// nodes installs the charts on three real nodes and cuts some of them: the test of `make nodes`, with few rounds, takes
+// the figures.
 func nodes(ctx context.Context, _ stack.Binaries, _ string, stdout io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-vet=off", "-timeout=60m",
 		"-run=^TestThreeNodesUnderFaults$", "fairlead.dev/e2e/nodes", "-args", "-long", "-rounds=4")

@@ -155,7 +155,8 @@ func chartFiles(version string) map[string]string {
 	return files
 }
 
-// followCharts makes a source of charts with a service of the newest web below 2, and waits until a version is published.
+// followCharts makes a source of charts with a service of the newest web below 2, and waits until a version is
+// published.
 func followCharts(ctx context.Context, f *gitcache.Fleet, h *chartHost, version string) error {
 	spec := &consolev1.SourceSpec{Helm: &consolev1.HelmSource{Url: h.URL, Interval: durationpb.New(never)}}
 	if err := f.FollowAs(ctx, "charts", spec, "web", &consolev1.ServiceSpec{Chart: "web", Version: "^1"}); err != nil {
@@ -294,7 +295,8 @@ func (r *registry) count(ctx context.Context, prefix string) (n int, err error) 
 	return n, err
 }
 
-// sourcesRegistry counts what a registry is asked: by a poll without news, and for a version that 1,000 services follow.
+// sourcesRegistry counts what a registry is asked: by a poll without news, and for a version that 1,000 services
+// follow.
 func sourcesRegistry(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
 	return withFleet(ctx, bins, dir, func(f *gitcache.Fleet, c *gitcache.Cache) (err error) {
 		const services, polls = 1000, 10
@@ -448,7 +450,8 @@ func sourcesRegistries(ctx context.Context, bins stack.Binaries, dir string, std
 	})
 }
 
-// sourcesPull compares the CPU time that a new version of a chart takes, until its artifact is there, with `helm pull --untar`.
+// sourcesPull compares the CPU time that a new version of a chart takes, until its artifact is there, with `helm pull
+// --untar`.
 func sourcesPull(ctx context.Context, bins stack.Binaries, dir string, stdout io.Writer) error {
 	return withFleet(ctx, bins, dir, func(f *gitcache.Fleet, c *gitcache.Cache) error {
 		const versions = 20

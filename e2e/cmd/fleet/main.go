@@ -96,8 +96,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return seen.Fault()
 }
 
-// folder chooses where the data is. The data in PostgreSQL ends with the run, and a hub elsewhere may be another one next time, so nothing is
-// kept then.
+// folder chooses where the data is. The data in PostgreSQL ends with the run, and a hub elsewhere may be another one
+// next time, so nothing is kept then.
 func folder(cfg *fleet.Config) (end func() error, err error) {
 	if cfg.Dir != "" {
 		return func() error { return nil }, nil

@@ -1,4 +1,5 @@
-// Command seeded runs a console with a seeded fleet: it prints an address that logs a browser in and waits, or takes the pictures of the pages.
+// Command seeded runs a console with a seeded fleet: it prints an address that logs a browser in and waits, or takes
+// the pictures of the pages.
 package main
 
 import (

@@ -113,13 +113,14 @@ func (a *Authority) Session(verified identity.Identity) string {
 	return token
 }
 
-// VerifyProof implements identity.ProofVerifier. Tokens of agents that are bound to no key are good here: tests of what agents may do have no use
-// for keys.
+// VerifyProof implements identity.ProofVerifier. Tokens of agents that are bound to no key are good here: tests of what
+// agents may do have no use for keys.
 func (a *Authority) VerifyProof(id identity.Identity, token, proof string) error {
 	return a.proofs.VerifyProof(id, token, proof)
 }
 
-// AgentKey is the key of all agents that tests simulate: the same one in all processes, so that a token is all that one hands to another.
+// AgentKey is the key of all agents that tests simulate: the same one in all processes, so that a token is all that one
+// hands to another.
 func AgentKey() *identity.AgentKey {
 	der, err := x509.MarshalPKCS8PrivateKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 	if err != nil {
@@ -132,7 +133,8 @@ func AgentKey() *identity.AgentKey {
 	return key
 }
 
-// Bind binds the token that an agent's identity is signed into to AgentKey, and to a cluster by its uid. Other identities it returns as they are.
+// Bind binds the token that an agent's identity is signed into to AgentKey, and to a cluster by its uid. Other
+// identities it returns as they are.
 func Bind(id identity.Identity) identity.Identity {
 	if id.Kind == identity.KindAgent {
 		id.Key, id.ClusterUID = AgentKey().Public(), cmp.Or(id.ClusterUID, "uid of "+id.Name)
@@ -140,7 +142,8 @@ func Bind(id identity.Identity) identity.Identity {
 	return id
 }
 
-// Source is a token as an agent or a person sends it to one sort of service of the hub: with proofs, if it is bound to AgentKey.
+// Source is a token as an agent or a person sends it to one sort of service of the hub: with proofs, if it is bound to
+// AgentKey.
 func Source(token, audience string) identity.TokenSource {
 	if identity.BoundTo(token) != AgentKey().Public() {
 		return identity.StaticToken(token)
@@ -177,7 +180,8 @@ func (a *Authority) Revoke(subject string) {
 	}
 }
 
-// SendTo is the source of a token as its owner sends it to a service of the hub: an agent, if it is bound to AgentKey, or another service.
+// SendTo is the source of a token as its owner sends it to a service of the hub: an agent, if it is bound to AgentKey,
+// or another service.
 func SendTo(service, token, hubSecret string) identity.HeaderSource {
 	if identity.BoundTo(token) == AgentKey().Public() {
 		return Prover(token, AgentKey(), service)

@@ -1,4 +1,5 @@
-// Package keylesstest makes signatures without a key of the signer's own for tests: with an authority and a transparency log of its own.
+// Package keylesstest makes signatures without a key of the signer's own for tests: with an authority and a
+// transparency log of its own.
 package keylesstest
 
 import (

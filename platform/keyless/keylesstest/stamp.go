@@ -130,7 +130,8 @@ func (a *Stamper) Stamp(signature []byte, at time.Time) []byte {
 	}}})
 }
 
-// promise is the extension with which the log says that it takes in a certificate of an issuer (SCT), which is without it yet.
+// promise is the extension with which the log says that it takes in a certificate of an issuer (SCT), which is without
+// it yet.
 func (s *Sigstore) promise(of, issuer *x509.Certificate) pkix.Extension {
 	s.t.Helper()
 	sum := sha256.Sum256(issuer.RawSubjectPublicKeyInfo)

@@ -14,8 +14,8 @@ const (
 	Read Class = iota
 	// Write changes something.
 	Write
-	// Exec gets into pods, nodes and services, or makes somebody run there: exec, attach, port-forward, proxy, debug; and whatever
-	// subresource that is not known is read.
+	// Exec gets into pods, nodes and services, or makes somebody run there: exec, attach, port-forward, proxy, debug;
+	// and whatever subresource that is not known is read.
 	Exec
 	// Secrets reads or writes secrets, or makes tokens and certificates; and whatever can't be told.
 	Secrets

@@ -79,7 +79,8 @@ func (b *beginning) of(name string) []byte {
 	return b[:n]
 }
 
-// Impersonates says whether a request header field asks to pass off as somebody else, in whatever spelling. An API server knows some of them.
+// Impersonates says whether a request header field asks to pass off as somebody else, in whatever spelling. An API
+// server knows some of them.
 func Impersonates(name string) bool {
 	var room beginning
 	begin := room.of(name)
@@ -94,8 +95,9 @@ func Impersonates(name string) bool {
 // extraPrefix begins the header fields of extra information about whom a request impersonates.
 const extraPrefix = "Impersonate-Extra-"
 
-// ExtraField returns the header field that carries extra information under a key. The API server turns the field's name into lower case before it resolves
-// escapes, so whatever is not a lower-case letter, a digit, '-' or '.' is escaped: the API server reads this key and no other.
+// ExtraField returns the header field that carries extra information under a key. The API server turns the field's name
+// into lower case before it resolves escapes, so whatever is not a lower-case letter, a digit, '-' or '.' is escaped:
+// the API server reads this key and no other.
 func ExtraField(key string) string {
 	const hex = "0123456789abcdef"
 	field := make([]byte, 0, len(extraPrefix)+len(key))
@@ -120,8 +122,8 @@ func ExtraKey(field string) (key string, ok bool, err error) {
 	return key, true, err
 }
 
-// isForbidden says whether with that request header field a client could pass for somebody else: at the API server, at a
-// proxy before it, or at what it proxies to.
+// isForbidden says whether with that request header field a client could pass for somebody else: at the API server, at
+// a proxy before it, or at what it proxies to.
 func isForbidden(name string) bool {
 	var room beginning
 	begin := room.of(name)

@@ -5,10 +5,11 @@ import (
 	"net/url"
 )
 
-// passed are the fields of a cluster's response that reach whoever asked: those of an API server, and of what it proxies to, that are
-// about the response itself. Browsers and proxies act on many others for the whole of the hub's address (Set-Cookie, Clear-Site-Data,
-// Strict-Transport-Security, Alt-Svc, NEL, Report-To, Link, Refresh, WWW-Authenticate, X-Accel-Redirect, those of CORS), and more are
-// invented: so a field that is not named here is left out.
+// passed are the fields of a cluster's response that reach whoever asked: those of an API server, and of what it
+// proxies to, that are about the response itself. Browsers and proxies act on many others for the whole of the hub's
+// address (Set-Cookie, Clear-Site-Data, Strict-Transport-Security, Alt-Svc, NEL, Report-To, Link, Refresh,
+// WWW-Authenticate, X-Accel-Redirect, those of CORS), and more are invented: so a field that is not named here is left
+// out.
 var passed = map[string]bool{ //nolint:gochecknoglobals // a table
 	"Accept-Patch": true, "Accept-Ranges": true, "Age": true, "Allow": true, "Cache-Control": true, "Content-Disposition": true, "Content-Encoding": true,
 	"Content-Language": true, "Content-Length": true, "Content-Range": true, "Content-Security-Policy": true, "Content-Type": true, "Date": true,
@@ -22,7 +23,8 @@ var passed = map[string]bool{ //nolint:gochecknoglobals // a table
 	"X-Kubernetes-Pf-Prioritylevel-Uid": true,
 }
 
-// StripResponse removes the fields of a cluster's response that are not passed on, and those that are not written in their usual way.
+// StripResponse removes the fields of a cluster's response that are not passed on, and those that are not written in
+// their usual way.
 func StripResponse(h http.Header) {
 	for k := range h {
 		if !passed[k] {
@@ -31,8 +33,8 @@ func StripResponse(h http.Header) {
 	}
 }
 
-// Redirect says where a Location in the response of a cluster leads, as a path below that cluster's place in the hub. False: it leads out of the
-// cluster, or nobody can tell. asked is the path that was asked for; both are with escapes.
+// Redirect says where a Location in the response of a cluster leads, as a path below that cluster's place in the hub.
+// False: it leads out of the cluster, or nobody can tell. asked is the path that was asked for; both are with escapes.
 func Redirect(location []string, asked string) (path string, ok bool) {
 	if len(location) != 1 {
 		return "", false

@@ -56,8 +56,8 @@ func (c *Copier) Copy(w http.ResponseWriter, resp *http.Response) (n int64, err 
 	return n, nil
 }
 
-// copyBody copies a body. A chunk that completes a known length is not flushed: it leaves when the handler returns, which
-// is now.
+// copyBody copies a body. A chunk that completes a known length is not flushed: it leaves when the handler returns,
+// which is now.
 func (c *Copier) copyBody(w io.Writer, flusher *http.ResponseController, body io.Reader, length int64) (n int64, err error) {
 	buf, _ := c.buffers.Get().(*[]byte)
 	if buf == nil {

@@ -12,8 +12,9 @@ import (
 // maxPassed bounds the 1xx responses of a request that are passed on.
 const maxPassed = 8
 
-// PassInformational returns a context for a request whose first 1xx responses are to be passed on to w, without their fields: browsers act on
-// those (Link) as on fields of the final response. Call settle when the final response is there: w is not touched any more after that.
+// PassInformational returns a context for a request whose first 1xx responses are to be passed on to w, without their
+// fields: browsers act on those (Link) as on fields of the final response. Call settle when the final response is
+// there: w is not touched any more after that.
 func PassInformational(ctx context.Context, w http.ResponseWriter) (_ context.Context, settle func()) {
 	var mu sync.Mutex
 	settled, passed := false, 0 // guarded by mu

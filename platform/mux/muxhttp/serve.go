@@ -39,8 +39,8 @@ func Serve(ctx context.Context, session *mux.Session, h http.Handler, log *slog.
 	return s.err
 }
 
-// mostWaiting is how many goroutines wait for streams. A goroutine that has served before has the stack that it takes, some 8 KiB: a new one
-// grows it in each request.
+// mostWaiting is how many goroutines wait for streams. A goroutine that has served before has the stack that it takes,
+// some 8 KiB: a new one grows it in each request.
 const mostWaiting = 32
 
 // server has goroutines that take a stream and serve it themselves. One waits at least, so that streams never do.
@@ -242,8 +242,8 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// sendableHeader returns a header without the fields that can't be sent; trailers by prefix wait for the end. The result is h itself
-// if there are none.
+// sendableHeader returns a header without the fields that can't be sent; trailers by prefix wait for the end. The
+// result is h itself if there are none.
 func sendableHeader(h http.Header) http.Header {
 	out := h
 	for k, values := range h {

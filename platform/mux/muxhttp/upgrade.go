@@ -124,8 +124,8 @@ func awaitEnd(end <-chan struct{}, asker io.Closer) {
 	}
 }
 
-// drainAsker reads what nobody takes: a connection that is closed with unread bytes is reset, and what is still on its way to
-// the asker is lost with it. A stream loses nothing.
+// drainAsker reads what nobody takes: a connection that is closed with unread bytes is reset, and what is still on its
+// way to the asker is lost with it. A stream loses nothing.
 func drainAsker(asker duplex) {
 	if h, ok := asker.(*hijacked); ok {
 		_, _ = io.Copy(io.Discard, onlyReader{h}) // until it ends or is closed
@@ -139,8 +139,8 @@ type direction struct {
 	deaf bool // err is that nobody takes any more
 }
 
-// carryBytes copies until the end. A side that can't be read is broken at both ends, at once. Where nothing can be written
-// any more, something may still come from: the last words of a server that has closed.
+// carryBytes copies until the end. A side that can't be read is broken at both ends, at once. Where nothing can be
+// written any more, something may still come from: the last words of a server that has closed.
 func (d *direction) carryBytes(to, from duplex, cut func()) {
 	buf := make([]byte, copyBuffer)
 	for {

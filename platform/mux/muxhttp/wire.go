@@ -30,8 +30,8 @@ const contentLength = "Content-Length"
 // one is the same, with 101 as its response.
 const kindHTTP = 1
 
-// kindHTTPAs is kindHTTP with Caller.As. kindHTTPAs is a kind of its own so that an agent that knows nothing of it refuses the stream, and does
-// not run the request with the rights of the caller.
+// kindHTTPAs is kindHTTP with Caller.As. kindHTTPAs is a kind of its own so that an agent that knows nothing of it
+// refuses the stream, and does not run the request with the rights of the caller.
 const kindHTTPAs = 2
 
 // Impersonation is the property of an agent's HELLO that says that it takes Caller.As.
@@ -44,11 +44,13 @@ type Caller struct {
 	Extra  map[string][]string
 	// TraceParent continues the hub's trace (W3C); it may be empty.
 	TraceParent string
-	// As is whom the caller asks to pass off as (kubectl --as); nil: nobody. The agent has to see to it that the caller may.
+	// As is whom the caller asks to pass off as (kubectl --as); nil: nobody. The agent has to see to it that the caller
+	// may.
 	As *Impersonated
 }
 
-// Impersonated is somebody that a caller asks to pass off as: a user, or a service account by the name that it has as a user.
+// Impersonated is somebody that a caller asks to pass off as: a user, or a service account by the name that it has as a
+// user.
 type Impersonated struct {
 	User, UID string
 	Groups    []string
@@ -98,7 +100,8 @@ func appendExtra(b []byte, extra map[string][]string) []byte {
 	return b
 }
 
-// sortedKeys returns the names of a map; nil for an empty map, as nearly all are: the iterators alone would be five allocations of a request.
+// sortedKeys returns the names of a map; nil for an empty map, as nearly all are: the iterators alone would be five
+// allocations of a request.
 func sortedKeys(m map[string][]string) []string {
 	if len(m) == 0 {
 		return nil

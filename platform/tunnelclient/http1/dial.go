@@ -12,8 +12,8 @@ import (
 // handshakeTimeout bounds TLS' handshake.
 const handshakeTimeout = 10 * time.Second
 
-// New returns a client of the server at a URL, which is dialled with dial. For https, config is asked for each connection, as
-// roots and certificates may change; nil, or nil from it: the system's roots.
+// New returns a client of the server at a URL, which is dialled with dial. For https, config is asked for each
+// connection, as roots and certificates may change; nil, or nil from it: the system's roots.
 func New(server *url.URL, config func() (*tls.Config, error), dial func(ctx context.Context, network, addr string) (net.Conn, error)) *Client {
 	port := server.Port()
 	if port == "" {

@@ -86,8 +86,8 @@ func loginOptions(ctx context.Context, h *hubclient.Hub) *consolev1.GetLoginOpti
 	return options
 }
 
-// loginLink is a login link of the caller that leads to a page, or empty if the hub gives none: administrators make them. Where there is an
-// identity provider the browser logs in by itself.
+// loginLink is a login link of the caller that leads to a page, or empty if the hub gives none: administrators make
+// them. Where there is an identity provider the browser logs in by itself.
 func loginLink(ctx context.Context, h *hubclient.Hub, pages, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -126,8 +126,9 @@ func openPage(ctx context.Context, a *app.App, address, link string) error {
 // pageFolder is the pattern of the temporary folders of pages.
 const pageFolder = "fairlead-open-*"
 
-// writePage writes a page that leads to a link, into a folder that only the person can read, and returns its path. The page stays for the browser,
-// which may start slowly, until a later command removes it: the link is good for once and for openLifetime.
+// writePage writes a page that leads to a link, into a folder that only the person can read, and returns its path. The
+// page stays for the browser, which may start slowly, until a later command removes it: the link is good for once and
+// for openLifetime.
 func writePage(link string) (string, error) {
 	folder, err := os.MkdirTemp("", pageFolder)
 	if err != nil {
@@ -142,7 +143,8 @@ func writePage(link string) (string, error) {
 	return page, nil
 }
 
-// removePages removes the pages of commands before a time. A page that cannot be removed, such as another user's, stays.
+// removePages removes the pages of commands before a time. A page that cannot be removed, such as another user's,
+// stays.
 func removePages(before time.Time) {
 	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), pageFolder)) // the pattern is good
 	for _, folder := range folders {

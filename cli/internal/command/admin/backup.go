@@ -24,7 +24,8 @@ import (
 // backupStep is after how many bytes progress is told.
 const backupStep = 64 << 20
 
-// backupName is the name that a backup gets in a folder, as a layout of time.Format: later ones sort behind earlier ones.
+// backupName is the name that a backup gets in a folder, as a layout of time.Format: later ones sort behind earlier
+// ones.
 const backupName = "fairlead-20060102T150405Z.backup"
 
 func adminBackup(a *app.App) *cobra.Command {
@@ -80,10 +81,12 @@ func backUp(ctx context.Context, a *app.App, h *hubclient.Hub, path string) erro
 	return a.Printf("%s: %d bytes\n", path, size)
 }
 
-// halfBackupStays is how long a half-written backup stays that nobody writes to: another command may be writing to the same folder.
+// halfBackupStays is how long a half-written backup stays that nobody writes to: another command may be writing to the
+// same folder.
 const halfBackupStays = time.Hour
 
-// sweepBackups makes the folder if it is missing, and deletes what backups left there that were killed: it would fill the folder.
+// sweepBackups makes the folder if it is missing, and deletes what backups left there that were killed: it would fill
+// the folder.
 func sweepBackups(a *app.App, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make folder: %w", err)

@@ -1,4 +1,5 @@
-// Package admin has the commands for who runs a hub: login links, keys, backups, sinks, backends, and the images of a release.
+// Package admin has the commands for who runs a hub: login links, keys, backups, sinks, backends, and the images of a
+// release.
 package admin
 
 import (

@@ -80,7 +80,8 @@ Verify the bundle before: docs/operate/release.md has the commands.`,
 	return cmd
 }
 
-// mirrorBundle pushes all of a bundle, and says of each what was done. The first failure ends it: the next one would be the same.
+// mirrorBundle pushes all of a bundle, and says of each what was done. The first failure ends it: the next one would be
+// the same.
 func mirrorBundle(ctx context.Context, a *app.App, path string, registry *mirror.Registry, replace bool) error {
 	bundle, err := mirror.Read(ctx, path)
 	if err != nil {

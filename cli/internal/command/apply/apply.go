@@ -77,8 +77,9 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 	return cmd
 }
 
-// addKindProblems adds to the problems of some resources what the hub finds wrong with the others, so that all is told at once. The hub is asked for a dry run; without
-// a login, or if it does not answer, the problems are those that the files have by themselves.
+// addKindProblems adds to the problems of some resources what the hub finds wrong with the others, so that all is told
+// at once. The hub is asked for a dry run; without a login, or if it does not answer, the problems are those that the
+// files have by themselves.
 func addKindProblems(a *app.App, cmd *cobra.Command, objects []*catalogyaml.Object, problems catalogyaml.Problems) catalogyaml.Problems {
 	good, all := problems.Without(objects)
 	if len(good) == 0 || partOf(good) < len(good) {
@@ -109,7 +110,8 @@ func addKindProblems(a *app.App, cmd *cobra.Command, objects []*catalogyaml.Obje
 	return problems
 }
 
-// problemsExplain says whether what a message misses is one of the resources that problems are about, or may be one if not all of them say which that is.
+// problemsExplain says whether what a message misses is one of the resources that problems are about, or may be one if
+// not all of them say which that is.
 func problemsExplain(problems catalogyaml.Problems, all bool, message string) bool {
 	const missing = " does not exist"
 	return strings.Contains(message, missing) && (!all || slices.ContainsFunc(problems, func(p catalogyaml.Problem) bool {

@@ -198,7 +198,8 @@ type deletion struct {
 	selector                           string
 }
 
-// prepareService shows what goes with a service, and asks, or has the objects left behind. The result says whether to go on.
+// prepareService shows what goes with a service, and asks, or has the objects left behind. The result says whether to
+// go on.
 func (d *deletion) prepareService(ctx context.Context, name string) (bool, error) {
 	got, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
@@ -258,7 +259,8 @@ func (d *deletion) listObjects(ctx context.Context, service string) (all []*deli
 	}
 }
 
-// goingText lists objects that go: CRDs and namespaces, which take others along, by name, and the others as a count of each kind.
+// goingText lists objects that go: CRDs and namespaces, which take others along, by name, and the others as a count of
+// each kind.
 func goingText(objects []*deliveryv1.ManagedObject) string {
 	var b strings.Builder
 	counts := map[string]int{}

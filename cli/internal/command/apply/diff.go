@@ -104,7 +104,8 @@ func showDiff(ctx context.Context, a *app.App, h *hubclient.Hub, name string, ot
 	return nil
 }
 
-// content takes the place of what the hub has for a service: working trees, or a ref. The zero value is what the hub has.
+// content takes the place of what the hub has for a service: working trees, or a ref. The zero value is what the hub
+// has.
 type content struct {
 	from []string // DIR, or NAME=DIR for one of several sources
 	ref  string
@@ -169,7 +170,8 @@ func compareRef(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 	return got, nil
 }
 
-// compareFrom has the agent compare the service's folder of a working tree, or with the working trees of some of its sources.
+// compareFrom has the agent compare the service's folder of a working tree, or with the working trees of some of its
+// sources.
 func compareFrom(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, from []string) (_ *consolev1.GetServiceDiffResponse, err error) {
 	packed, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
@@ -198,7 +200,8 @@ func compareFrom(ctx context.Context, a *app.App, h *hubclient.Hub, service *con
 const (
 	// comparePatience is how long an agent may take to hear of what the hub hands out, and to render it.
 	comparePatience = 15 * time.Second
-	// previewTimeout bounds one question with a folder, which is rendered for it: an agent renders one of them at a time, for a minute at most.
+	// previewTimeout bounds one question with a folder, which is rendered for it: an agent renders one of them at a
+	// time, for a minute at most.
 	previewTimeout = 2 * time.Minute
 	// previewPause is between two tries with a folder, which has up to artifact.PreviewBytes, at an agent that is busy.
 	previewPause = 4 * time.Second
@@ -206,7 +209,8 @@ const (
 	compareBytes = 4 << 20
 )
 
-// compareNow has the agent of a service compare it with the cluster; folder takes the place of what the hub has, unless it is nil.
+// compareNow has the agent of a service compare it with the cluster; folder takes the place of what the hub has, unless
+// it is nil.
 func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, folder *io.SectionReader) (*consolev1.GetServiceDiffResponse, error) {
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are")
@@ -221,7 +225,8 @@ func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 		detail, again, err := askAgent(ctx, h.HTTP, url, folder)
 		late := a.Now().After(deadline)
 		switch {
-		// A folder is the same whatever the hub hands out meanwhile, and is sent whole each time: its first comparison is the one.
+		// A folder is the same whatever the hub hands out meanwhile, and is sent whole each time: its first comparison
+		// is the one.
 		case err == nil && (folder != nil || detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
 			return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: detail.GetDigest(), ObservedTime: detail.GetObservedTime()}, nil
 		case err != nil && (!again || late):

@@ -15,7 +15,8 @@ import (
 	"fairlead.dev/platform/catalog"
 )
 
-// packFrom writes what a service would get from working trees: one for all of it, or one for each of the sources that are named.
+// packFrom writes what a service would get from working trees: one for all of it, or one for each of the sources that
+// are named.
 func packFrom(ctx context.Context, h *hubclient.Hub, service *consolev1.Service, from []string, into io.Writer) (artifact.Summary, error) {
 	spec := service.GetSpec()
 	if parts := catalog.PartsOf(spec); len(parts) > 0 {

@@ -27,7 +27,8 @@ type packed struct {
 	size   int64
 }
 
-// downloadRevision writes into a file what a service would get if it followed another revision of its source, as a gitcache packs it.
+// downloadRevision writes into a file what a service would get if it followed another revision of its source, as a
+// gitcache packs it.
 func downloadRevision(ctx context.Context, h *hubclient.Hub, service, revision string, into *os.File) (packed, error) {
 	return app.AskGitcaches(ctx, h, packTimeout, func(ctx context.Context, g hubclient.Gitcache) (p packed, err error) {
 		if _, err := into.Seek(0, io.SeekStart); err != nil { // another gitcache may have begun

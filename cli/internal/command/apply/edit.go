@@ -83,7 +83,8 @@ func (e *editing) editResource(ctx context.Context, k resource.Kind, name string
 	return os.Remove(file)
 }
 
-// renderEditable renders a resource as apply takes it, with the etag that keeps an edit from writing over one of somebody else.
+// renderEditable renders a resource as apply takes it, with the etag that keeps an edit from writing over one of
+// somebody else.
 func renderEditable(m catalogyaml.Message) ([]byte, error) {
 	etag := m.GetMetadata().GetEtag()
 	head := resource.AsWritten(m).GetMetadata()

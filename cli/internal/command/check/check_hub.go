@@ -15,8 +15,8 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
-// checkHub says how the database is, how the gitcaches agree, and which alerts fire. The hub tells it to administrators only; whether its services answer
-// is said of each of them.
+// checkHub says how the database is, how the gitcaches agree, and which alerts fire. The hub tells it to administrators
+// only; whether its services answer is said of each of them.
 func checkHub(ctx context.Context, a *app.App, h *hubclient.Hub) (findings []probe.Finding) {
 	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()

@@ -345,7 +345,8 @@ func (b *bundling) temporaryKubeconfig(ctx context.Context, h *hubclient.Hub, cl
 	return file, nil
 }
 
-// addPods gathers what a namespace has of ours: states, events, and the logs of containers, also of those that ended before.
+// addPods gathers what a namespace has of ours: states, events, and the logs of containers, also of those that ended
+// before.
 func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []string) error {
 	kubectl := func(args ...string) ([]byte, error) {
 		return runKubectlAt(ctx, at, append([]string{"--namespace=" + namespace}, args...)...)

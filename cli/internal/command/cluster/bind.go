@@ -18,8 +18,8 @@ import (
 	"fairlead.dev/platform/version"
 )
 
-// clusterBind gives people's groups rights in a cluster that has an agent already. The bindings are those of the agent's chart, so that a
-// later join or `helm upgrade` with the same values finds them.
+// clusterBind gives people's groups rights in a cluster that has an agent already. The bindings are those of the
+// agent's chart, so that a later join or `helm upgrade` with the same values finds them.
 func clusterBind(a *app.App) *cobra.Command {
 	j := joining{app: a}
 	cmd := &cobra.Command{
@@ -60,7 +60,8 @@ func (j *joining) applyBindings(ctx context.Context, h *hubclient.Hub) error {
 	if !j.appliesManifest() {
 		return j.app.Printf("%s", manifest)
 	}
-	// A cluster without an agent is another one than the person means: the context is named wrongly more often than the cluster.
+	// A cluster without an agent is another one than the person means: the context is named wrongly more often than the
+	// cluster.
 	if _, err := j.runKubectl(ctx, nil, kubectl.Timeout, "get", "serviceaccount", "fairlead-agent", "--namespace", deploy.Namespace, "-o", "name"); err != nil {
 		return fmt.Errorf("look for the agent of cluster %s: %w", j.cluster, err)
 	}

@@ -22,14 +22,17 @@ import (
 )
 
 const (
-	// joiningLabel is on a cluster that a join has made, until its agent has joined. Its value is the id of the last join that began: each changes the
-	// etag, and a join that fails deletes the cluster with the etag that it made it with.
+	// joiningLabel is on a cluster that a join has made, until its agent has joined. Its value is the id of the last
+	// join that began: each changes the etag, and a join that fails deletes the cluster with the etag that it made it
+	// with.
 	joiningLabel = "fairlead.dev/joining"
 	// joinSecret has the join tokens. A join whose tokens are not in it is not the last one that was applied.
 	joinSecret = "fairlead-agent-join"
-	// bindLabel is on the bindings of people's groups, with an id of group and role, and on the agent's own one, with the mode of its rights.
+	// bindLabel is on the bindings of people's groups, with an id of group and role, and on the agent's own one, with
+	// the mode of its rights.
 	bindLabel = "fairlead.dev/bind"
-	// agentBinding binds the agent to cluster-admin, leastBinding with rbac.mode least. Releases before bindLabel had agentBinding for both.
+	// agentBinding binds the agent to cluster-admin, leastBinding with rbac.mode least. Releases before bindLabel had
+	// agentBinding for both.
 	agentBinding, leastBinding = "fairlead-agent", "fairlead-agent-least"
 	// agentObjects selects what the agent's chart makes.
 	agentObjects = "app.kubernetes.io/name=fairlead,app.kubernetes.io/component=agent"
@@ -121,7 +124,8 @@ func (j *joining) deleteManifest(ctx context.Context) error {
 	return nil
 }
 
-// appliedLast tells whether the cluster has the join tokens of this join, or none: its manifest may have been applied in part.
+// appliedLast tells whether the cluster has the join tokens of this join, or none: its manifest may have been applied
+// in part.
 func (j *joining) appliedLast(ctx context.Context) (bool, error) {
 	out, err := j.runKubectl(ctx, nil, kubectl.Timeout, "get", "secret", joinSecret, "--namespace", deploy.Namespace, "--ignore-not-found", "-o", "json")
 	if err != nil || strings.TrimSpace(out) == "" {
@@ -185,7 +189,8 @@ func (j *joining) removeFile() error {
 	return nil
 }
 
-// deleteBindings deletes the bindings of people's groups, and of the agent, that an earlier join gave and this one does not.
+// deleteBindings deletes the bindings of people's groups, and of the agent, that an earlier join gave and this one does
+// not.
 func (j *joining) deleteBindings(ctx context.Context) (string, error) {
 	out, err := j.runKubectl(ctx, nil, kubectl.Timeout, "get", "clusterrolebindings", "-l", agentObjects, "-o", "name")
 	if err != nil {
@@ -226,7 +231,8 @@ func agentManifest(manifest []byte) ([]agentObject, error) {
 	return all, nil
 }
 
-// takenBack returns those of a cluster's bindings, as kubectl names them, that bind people's groups or the agent and that a manifest does not have.
+// takenBack returns those of a cluster's bindings, as kubectl names them, that bind people's groups or the agent and
+// that a manifest does not have.
 func takenBack(objects []agentObject, there []string) []string {
 	return slices.DeleteFunc(slices.Clone(there), func(full string) bool {
 		_, name, _ := strings.Cut(full, "/")
@@ -237,8 +243,9 @@ func takenBack(objects []agentObject, there []string) []string {
 	})
 }
 
-// unbindLines are the commands that delete the same by hand, where this command does not reach the cluster. Releases before bindLabel bound the agent without it, so
-// that binding is deleted by its name; but for a manifest that does not bind the agent: there it may be somebody's own.
+// unbindLines are the commands that delete the same by hand, where this command does not reach the cluster. Releases
+// before bindLabel bound the agent without it, so that binding is deleted by its name; but for a manifest that does not
+// bind the agent: there it may be somebody's own.
 func unbindLines(manifest []byte) (lines []string) {
 	lines = []string{fmt.Sprintf("kubectl delete clusterrolebindings -l '%s'", boundBefore(manifest))}
 	objects, _ := agentManifest(manifest) // of the console

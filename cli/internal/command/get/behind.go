@@ -14,13 +14,15 @@ import (
 )
 
 const (
-	// mostCounted services that are not in sync are counted at a gitcache, and so many at once; of the others it is said that they are behind.
+	// mostCounted services that are not in sync are counted at a gitcache, and so many at once; of the others it is
+	// said that they are behind.
 	mostCounted, countWidth = 50, 4
 	// mostBehind is how many commits are counted, and mostPages how many answers of a gitcache that takes.
 	mostBehind, mostPages = 100, 5
 )
 
-// findBehind counts, for services that are not in sync, the commits between what runs and what the ref points to. A service whose source can't be asked is left out.
+// findBehind counts, for services that are not in sync, the commits between what runs and what the ref points to. A
+// service whose source can't be asked is left out.
 func findBehind(ctx context.Context, a *app.App, h *hubclient.Hub, found []catalogyaml.Message) map[string]view.Distance {
 	var asked []*consolev1.Service
 	for _, m := range found {

@@ -259,7 +259,8 @@ func requireNames(ctx context.Context, h *hubclient.Hub, k resource.Kind, names 
 	return nil
 }
 
-// showOnce shows resources as they are now. A name that no resource has does not keep the others from being shown, and is an error behind them.
+// showOnce shows resources as they are now. A name that no resource has does not keep the others from being shown, and
+// is an error behind them.
 func (g *getting) showOnce(ctx context.Context, h *hubclient.Hub, k resource.Kind, names []string) error {
 	found, missing := readResources(ctx, h, k, g.Question, names)
 	if missing != nil && (len(found) == 0 || !resource.IsMissing(missing)) {
@@ -305,8 +306,8 @@ func checkFormat(format string, k resource.Kind) error {
 	return nil
 }
 
-// readResources returns the resources of these names, or without any those that are asked for. The resources that are there come with the error of those that
-// are not.
+// readResources returns the resources of these names, or without any those that are asked for. The resources that are
+// there come with the error of those that are not.
 func readResources(ctx context.Context, h *hubclient.Hub, k resource.Kind, q resource.Question, names []string) ([]catalogyaml.Message, error) {
 	if len(names) == 0 {
 		return k.ReadMatching(ctx, h, q)
@@ -436,8 +437,8 @@ func readSeenTimes(ctx context.Context, a *app.App, h *hubclient.Hub, services [
 	return seen
 }
 
-// findLeftGrants returns the clusters that have left, of those that grants name. A cluster that can't be read is left out: a grant may name a cluster that is not
-// there, or that the caller may not see.
+// findLeftGrants returns the clusters that have left, of those that grants name. A cluster that can't be read is left
+// out: a grant may name a cluster that is not there, or that the caller may not see.
 func findLeftGrants(ctx context.Context, h *hubclient.Hub, grants []catalogyaml.Message) map[string]bool {
 	names := map[string]bool{}
 	for _, m := range grants {

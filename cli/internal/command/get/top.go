@@ -328,8 +328,8 @@ func readFigures(ctx context.Context, h *hubclient.Hub) (map[string]*consolev1.C
 	return out, err
 }
 
-// figuresOfOne reads those of one cluster for its description; nil: they are not known. All else of the description is known without them, so
-// that an error is a note.
+// figuresOfOne reads those of one cluster for its description; nil: they are not known. All else of the description is
+// known without them, so that an error is a note.
 func figuresOfOne(ctx context.Context, a *app.App, h *hubclient.Hub, name string) map[string]*consolev1.ClusterView {
 	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()

@@ -107,7 +107,8 @@ func (v viewed) run(ctx context.Context, h *hubclient.Hub, names []string) error
 	return nil
 }
 
-// noRowsText says what it means that there are no rows. With gaps it means little: the notes about them say what is not known.
+// noRowsText says what it means that there are no rows. With gaps it means little: the notes about them say what is not
+// known.
 func (v viewed) noRowsText(gaps []*consolev1.RowsGap) string {
 	switch {
 	case len(gaps) > 0:
@@ -170,7 +171,8 @@ func (v viewed) findRows(ctx context.Context, h *hubclient.Hub) (rows []*console
 	return rows, gaps, err
 }
 
-// readColumns reads the heads of the rows of a ViewSet. Whoever may see clusters and not the ViewSet sees the rows without them.
+// readColumns reads the heads of the rows of a ViewSet. Whoever may see clusters and not the ViewSet sees the rows
+// without them.
 func (v *viewed) readColumns(ctx context.Context, h *hubclient.Hub) error {
 	got, err := h.ViewSets.GetViewSet(ctx, &consolev1.GetViewSetRequest{Name: v.set})
 	if connect.CodeOf(err) == connect.CodeNotFound {
@@ -192,7 +194,8 @@ func noViews(err error) error {
 	return err
 }
 
-// buildTable returns what a person reads. A cell never has what a terminal takes for an order: names and texts are those of any cluster.
+// buildTable returns what a person reads. A cell never has what a terminal takes for an order: names and texts are
+// those of any cluster.
 func (v viewed) buildTable(rows []*consolev1.ClusterViewRow) *table.Table {
 	look := view.View{Now: v.getting.app.Now(), Wide: v.getting.format == app.FormatWide}
 	ages := look.RowState

@@ -77,7 +77,8 @@ type frozenMany struct {
 	yes, dryRun bool
 }
 
-// freezeMany is a command about one project or cluster, or about those of a filter. skip leaves those out of which there is nothing to do.
+// freezeMany is a command about one project or cluster, or about those of a filter. skip leaves those out of which
+// there is nothing to do.
 func freezeMany(a *app.App, cmd *cobra.Command, verb string, skip func(catalogyaml.Message) bool, do freezing) *cobra.Command {
 	m := &frozenMany{app: a}
 	cmd.Flags().StringVar(&m.filter, "filter", "", "all projects or clusters that fit, such as 'labels.env = prod'; see docs/catalog.md")
@@ -110,8 +111,8 @@ func (m *frozenMany) freezeOne(ctx context.Context, h *hubclient.Hub, k resource
 	return m.app.Printf("%s/%s %s\n", k.Singular(), name, words)
 }
 
-// freezeAll shows which ones a filter chooses, asks, and goes on with each. A resource that fails does not keep the others
-// from it.
+// freezeAll shows which ones a filter chooses, asks, and goes on with each. A resource that fails does not keep the
+// others from it.
 func (m *frozenMany) freezeAll(ctx context.Context, h *hubclient.Hub, k resource.Kind, verb string, skip func(catalogyaml.Message) bool, do freezing) error {
 	found, err := k.ReadMatching(ctx, h, resource.Question{Filter: m.filter})
 	if err != nil {

@@ -47,7 +47,8 @@ type (
 	}
 )
 
-// renderJUnit renders a run as a JUnit report: a suite for each test, with its cases, or else with itself as the one case.
+// renderJUnit renders a run as a JUnit report: a suite for each test, with its cases, or else with itself as the one
+// case.
 func renderJUnit(service string, run *deliveryv1.TestRun) (string, error) {
 	out := junitReport{Name: service, junitCounts: junitCounts{Time: formatSeconds(run.GetStartTime(), run.GetEndTime())}}
 	for _, r := range run.GetResults() {

@@ -73,8 +73,8 @@ func (m *many) buildFilter() string {
 	return strings.Join(parts, " AND ")
 }
 
-// pullLevers shows which services a lever is about, asks, and pulls it of each. A service that fails does not keep the others
-// from it.
+// pullLevers shows which services a lever is about, asks, and pulls it of each. A service that fails does not keep the
+// others from it.
 func (m *many) pullLevers(ctx context.Context, h *hubclient.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
 	found, err := resource.ServiceKind().ReadMatching(ctx, h, resource.Question{Filter: m.buildFilter()})
 	if err != nil {

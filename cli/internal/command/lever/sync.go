@@ -1,4 +1,5 @@
-// Package lever has the commands that steer how services are synced, such as hold, pin, sync and freeze, and those that wait for it.
+// Package lever has the commands that steer how services are synced, such as hold, pin, sync and freeze, and those that
+// wait for it.
 package lever
 
 import (
@@ -379,8 +380,8 @@ func awaitSettled(ctx context.Context, h *hubclient.Hub, patience time.Duration,
 	}
 }
 
-// cameAbout is an error if the cluster is through with a service, and did not do what was asked for: a hold asks for nothing to be applied, all
-// else does.
+// cameAbout is an error if the cluster is through with a service, and did not do what was asked for: a hold asks for
+// nothing to be applied, all else does.
 func cameAbout(before, asked, now *consolev1.Service) error {
 	status, held := now.GetStatus(), standsStill(before, asked)
 	if sync := asked.GetSpec().GetSync(); len(sync.GetRequestOnly()) > 0 &&

@@ -169,8 +169,8 @@ func needsPerson(s *consolev1.Service) bool {
 	return pin != "" && s.GetStatus().GetHub().GetRevision().GetCommit() == pin
 }
 
-// reportPatience is how long the cluster may take to report again after a change of the service. A change that is none to the agent, of a label for
-// one, brings no report.
+// reportPatience is how long the cluster may take to report again after a change of the service. A change that is none
+// to the agent, of a label for one, brings no report.
 const reportPatience = time.Minute
 
 // isOutdated tells that the cluster's report is of before the service's newest change: a hold of then may be over.
@@ -201,7 +201,8 @@ func (w awaited) hasCommit(ctx context.Context, s *consolev1.Service, commit, wa
 	return w.behind[commit]
 }
 
-// ofSource tells whether a revision of several sources has a commit of one of them: its subject names the first letters of their ids.
+// ofSource tells whether a revision of several sources has a commit of one of them: its subject names the first letters
+// of their ids.
 func ofSource(s *consolev1.Service, revision *artifactv1.Revision, wanted string) bool {
 	if len(s.GetSpec().GetSources()) == 0 {
 		return false

@@ -1,4 +1,5 @@
-// Package pods has the commands that reach into clusters through the tunnel: logs, exec, port-forward, restart and kubectl.
+// Package pods has the commands that reach into clusters through the tunnel: logs, exec, port-forward, restart and
+// kubectl.
 package pods
 
 import (

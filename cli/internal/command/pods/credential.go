@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// credentialLifetime is how long a token lives that is handed to kubectl, unless the kubeconfig says otherwise. kubectl asks for another one
-	// credentialMargin before its end, or a fifth of its life.
+	// credentialLifetime is how long a token lives that is handed to kubectl, unless the kubeconfig says otherwise.
+	// kubectl asks for another one credentialMargin before its end, or a fifth of its life.
 	credentialLifetime, credentialMargin = 10 * time.Minute, time.Minute
 )
 
@@ -57,7 +57,8 @@ func kubectlCredential(a *app.App) *cobra.Command {
 	return cmd
 }
 
-// obtainCredential returns a token to hand on, and until when it should be used. Requests that begin with it run until the login ends.
+// obtainCredential returns a token to hand on, and until when it should be used. Requests that begin with it run until
+// the login ends.
 func obtainCredential(ctx context.Context, a *app.App, h *hubclient.Hub, lifetime time.Duration) (string, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()

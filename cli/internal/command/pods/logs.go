@@ -171,7 +171,8 @@ func (l *logging) requireContainer(pods []object.Pod) error {
 	return fmt.Errorf("no pod has a container %q: they have %s", l.container, strings.Join(slices.Compact(names), ", "))
 }
 
-// startStreams reads the containers that are not being read. first: as the person asked for; what comes later is read from its beginning.
+// startStreams reads the containers that are not being read. first: as the person asked for; what comes later is read
+// from its beginning.
 func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []object.Pod, first bool) {
 	for _, p := range pods {
 		for _, container := range p.Containers {

@@ -176,7 +176,8 @@ several Services --to says which one.`,
 	return cmd
 }
 
-// forwardTarget returns what ports are forwarded to: what the person named, the only Service of Kubernetes, or else a pod.
+// forwardTarget returns what ports are forwarded to: what the person named, the only Service of Kubernetes, or else a
+// pod.
 func forwardTarget(ctx context.Context, w object.Workload, s *consolev1.Service, to string) (namespace, target string, err error) {
 	name := s.GetMetadata().GetName()
 	objects, err := object.Find(ctx, w.Hub, object.Flags{Service: name}, "")

@@ -91,7 +91,8 @@ func askConsoles(ctx context.Context, h *hubclient.Hub) *consolev1.GetHubRespons
 	return out
 }
 
-// showOthers lists the consoles, and the replicas of the other services that share the store of the gitcaches, if there are any.
+// showOthers lists the consoles, and the replicas of the other services that share the store of the gitcaches, if there
+// are any.
 func showOthers(a *app.App, is *consolev1.GetHubResponse, of *gitcachev1.ListReplicasResponse) error {
 	if is.GetConsolesMissing() != "" {
 		which := "Other consoles"

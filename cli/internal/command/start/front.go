@@ -14,7 +14,8 @@ import (
 	"fairlead.dev/platform/telemetry"
 )
 
-// frontCommand is the one address of docker-compose.yml for people: a service like the others, with their flags, variables and healthcheck.
+// frontCommand is the one address of docker-compose.yml for people: a service like the others, with their flags,
+// variables and healthcheck.
 func frontCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:                "front",

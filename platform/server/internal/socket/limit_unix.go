@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// descriptorsKept is the part of the process' descriptors that connections leave to everything else: one in so many.
+	// descriptorsKept is the part of the process' descriptors that connections leave to everything else: one in so
+	// many.
 	descriptorsKept = 4
 	// leastKept of them: a service has some 25 for itself (database, Redis, other services, files).
 	leastKept = 32

@@ -14,16 +14,17 @@ const (
 	tcpNotSentLowat = 0x19 // TCP_NOTSENT_LOWAT
 )
 
-// mostUnsent is what the kernel keeps of an answer beyond what is on its way, in bytes; more would not be faster. Its own bound is
-// 4 MiB, which a reader that stalls has taken from it before anybody notices.
+// mostUnsent is what the kernel keeps of an answer beyond what is on its way, in bytes; more would not be faster. Its
+// own bound is 4 MiB, which a reader that stalls has taken from it before anybody notices.
 const mostUnsent = 128 << 10
 
-// WriteLimit is how long net/http waits for a peer of HTTP/2 to take a byte. There is no such limit here: BoundSilence has the kernel give up
-// that peer, and a deadline of net/http's for each write would cost a short call a fiftieth of its time for the same.
+// WriteLimit is how long net/http waits for a peer of HTTP/2 to take a byte. There is no such limit here: BoundSilence
+// has the kernel give up that peer, and a deadline of net/http's for each write would cost a short call a fiftieth of
+// its time for the same.
 func WriteLimit(time.Duration) time.Duration { return 0 }
 
-// BoundSilence returns the control function of a listener. The kernel then gives up a peer that takes nothing for that long of what it is
-// sent: keep-alives find those only to whom nothing is under way. Accepted connections inherit it.
+// BoundSilence returns the control function of a listener. The kernel then gives up a peer that takes nothing for that
+// long of what it is sent: keep-alives find those only to whom nothing is under way. Accepted connections inherit it.
 func BoundSilence(limit time.Duration) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) error {
 		var failed error
@@ -40,8 +41,8 @@ func BoundSilence(limit time.Duration) func(network, address string, c syscall.R
 	}
 }
 
-// AllowSilence takes that bound off a connection again. The connection may have become one with a reader who pauses, such as
-// a person at a terminal, which the kernel doesn't tell from one that is gone.
+// AllowSilence takes that bound off a connection again. The connection may have become one with a reader who pauses,
+// such as a person at a terminal, which the kernel doesn't tell from one that is gone.
 func AllowSilence(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()

@@ -101,8 +101,9 @@ func Migration(meta metav1.Object) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// Release is the JSON patch that gives up a field of the agent's, which stays in the object as it is and belongs to nobody then, and the managed
-// fields after it; no patch if the agent does not have the field. The patch holds for this version of the object only.
+// Release is the JSON patch that gives up a field of the agent's, which stays in the object as it is and belongs to
+// nobody then, and the managed fields after it; no patch if the agent does not have the field. The patch holds for this
+// version of the object only.
 func Release(meta metav1.Object, field ...string) (patch []byte, after []metav1.ManagedFieldsEntry, err error) {
 	parts := make([]any, len(field))
 	for i, name := range field {

@@ -85,9 +85,9 @@ func (s *Store) readKept(ctx context.Context, service string) (*kept, error) {
 	return kept, nil
 }
 
-// saveKept writes the answers that a render of a content used. Kept ones that it did not use stay as long as there is room,
-// for the cluster may be as it was before again. The answers of the content that is applied stay, too, and of others the
-// latest.
+// saveKept writes the answers that a render of a content used. Kept ones that it did not use stay as long as there is
+// room, for the cluster may be as it was before again. The answers of the content that is applied stay, too, and of
+// others the latest.
 func (s *Store) saveKept(ctx context.Context, kept *kept, id, applied string, used []render.Answer) error {
 	before := kept.contents[id]
 	after, same := merge(before.Answers, used, time.Now())
@@ -139,7 +139,8 @@ func (s *Store) write(ctx context.Context, kept *kept, secret *unstructured.Unst
 	return nil
 }
 
-// merge puts together what is kept of a content. A certificate that was made again replaces what was made of the one before.
+// merge puts together what is kept of a content. A certificate that was made again replaces what was made of the one
+// before.
 func merge(before, used []render.Answer, now time.Time) (after []render.Answer, same bool) {
 	renewed := slices.ContainsFunc(before, func(a render.Answer) bool { return a.Due(now) })
 	known := make(map[render.Call]bool, len(used))

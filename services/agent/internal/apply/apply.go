@@ -74,7 +74,8 @@ type Request struct {
 	// Digest that hooks are run for, once, and the revision that it is of the service; 0: it is none.
 	Digest   string
 	Revision int64
-	// Unnumbered: an earlier version of the agent may have begun the digest, and made objects of hooks that name no revision.
+	// Unnumbered: an earlier version of the agent may have begun the digest, and made objects of hooks that name no
+	// revision.
 	Unnumbered bool
 	// Unsealed: an earlier version of the agent may have made objects of hooks, without a seal.
 	Unsealed bool
@@ -411,7 +412,8 @@ func (a *Applier) applyObject(ctx context.Context, r Request, item set.Item, dry
 	return answer, err
 }
 
-// Make makes those of the items that the cluster lacks. The made objects are nobody's then, and are not looked at again.
+// Make makes those of the items that the cluster lacks. The made objects are nobody's then, and are not looked at
+// again.
 func (a *Applier) Make(ctx context.Context, r Request, items []set.Item) []Failure {
 	return a.forEach(ctx, items, func(ctx context.Context, item set.Item) *Problem {
 		if _, err := a.api.Metadata(ctx, item.Ref); !notThere(err) {
@@ -463,7 +465,8 @@ func (a *Applier) noteWritten(p *Progress, item set.Item, answer *unstructured.U
 	}
 }
 
-// recreateObject deletes an object that can't be changed to what is wanted, and nobody else's: it is made when it is gone.
+// recreateObject deletes an object that can't be changed to what is wanted, and nobody else's: it is made when it is
+// gone.
 func (a *Applier) recreateObject(ctx context.Context, item set.Item) (wait string, err error) {
 	const again = "is being deleted, to be made anew"
 	meta, err := a.api.Metadata(ctx, item.Ref)

@@ -24,8 +24,8 @@ import (
 // Strangers finds the items that are objects of somebody else, and those that are nobody's and become ours. Only
 // items that the record does not list as made by this service are looked up.
 //
-// A CustomResourceDefinition that somebody else has is no failure: charts bring those of other charts along. Left says of
-// each of them whose it is.
+// A CustomResourceDefinition that somebody else has is no failure: charts bring those of other charts along. Left says
+// of each of them whose it is.
 func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (adopted map[object.Key]bool, left map[object.Key]string, failures []Failure) {
 	made := make(map[object.Key]bool, len(r.Record.Entries))
 	for _, entry := range r.Record.Entries {
@@ -92,8 +92,8 @@ func (a *Applier) Strangers(ctx context.Context, r Request, items []set.Item) (a
 	return adopted, left, failures
 }
 
-// scanMetadata reads the metadata of many items by lists, where there are enough of a kind in a namespace to be worth it. asked are
-// those that need no question of their own any more, whether they were found or not.
+// scanMetadata reads the metadata of many items by lists, where there are enough of a kind in a namespace to be worth
+// it. asked are those that need no question of their own any more, whether they were found or not.
 func (a *Applier) scanMetadata(ctx context.Context, items []set.Item) (found map[object.Key]*metav1.PartialObjectMetadata, asked map[object.Key]bool) {
 	const (
 		worth = 10 // objects

@@ -66,8 +66,8 @@ func (a *Applier) knowledgeOf(service string, record inventory.Record, items []s
 	return k
 }
 
-// decideItem is Decide with what is known of the item. The target of a new autoscaler is sent, too, though its manifest is the same: with
-// that the number of replicas is given up.
+// decideItem is Decide with what is known of the item. The target of a new autoscaler is sent, too, though its manifest
+// is the same: with that the number of replicas is given up.
 func (k knowledge) decideItem(item set.Item) (reason Reason, known memory.Known, ok bool) {
 	known, ok = k.knownOf(item.Key)
 	reason = Decide(item, known, ok)

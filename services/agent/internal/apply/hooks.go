@@ -28,13 +28,14 @@ import (
 	"fairlead.dev/services/agent/internal/watch"
 )
 
-// Hooks of a moment are run by the steps of order.Hooks: an object is made, followed until it has ended, and when all of the
-// moment have ended well, or one has failed, deleted where its policy says so.
+// Hooks of a moment are run by the steps of order.Hooks: an object is made, followed until it has ended, and when all
+// of the moment have ended well, or one has failed, deleted where its policy says so.
 
 // runAnnotation tells which digest a hook's object was made for: an agent that is started anew does not run it twice.
 const runAnnotation = "fairlead.dev/hook-run"
 
-// runOf is how that annotation begins. A digest that comes back after another one is another revision, and runs its hooks again.
+// runOf is how that annotation begins. A digest that comes back after another one is another revision, and runs its
+// hooks again.
 func runOf(r Request, item set.Item) string {
 	run := r.Digest
 	if r.Revision > 0 {
@@ -46,7 +47,8 @@ func runOf(r Request, item set.Item) string {
 	return run
 }
 
-// sealedRun is runOf with a proof that the agent made the object: whoever makes one beforehand knows the digest, and not the seal.
+// sealedRun is runOf with a proof that the agent made the object: whoever makes one beforehand knows the digest, and
+// not the seal.
 func sealedRun(r Request, item set.Item) string {
 	sum := hmac.New(sha256.New, []byte(r.Record.Seal))
 	for _, part := range []string{runOf(r, item), item.Group, item.Kind, item.Namespace, item.Name} {
@@ -66,16 +68,17 @@ func isOfRun(r Request, item set.Item, meta metav1.Object) bool {
 	return r.Unsealed && r.Unnumbered && made == runOf(before, item)
 }
 
-// Follower keeps what is seen of the objects of hooks; *watch.Watcher does. A Job may delete itself as soon as it has ended: asking
-// for it now and then would miss how.
+// Follower keeps what is seen of the objects of hooks; *watch.Watcher does. A Job may delete itself as soon as it has
+// ended: asking for it now and then would miss how.
 type Follower interface {
 	Follow(service string, obj *unstructured.Unstructured)
 	Last(uid types.UID) (watch.Last, bool)
 	Unfollow(service string)
 }
 
-// Runs are the items of a set that a digest has: hooks of these moments only, numbered where they share a name, and those with
-// metadata.generateName under the name of this run: another one for each digest, and the same one where a run goes on.
+// Runs are the items of a set that a digest has: hooks of these moments only, numbered where they share a name, and
+// those with metadata.generateName under the name of this run: another one for each digest, and the same one where a
+// run goes on.
 func Runs(digest string, items []set.Item, moments set.Hook) []set.Item {
 	items = slices.DeleteFunc(slices.Clone(items), func(item set.Item) bool {
 		return item.Hook != 0 && (item.Hook&moments == 0 || item.Flags&object.Hold != 0)
@@ -98,7 +101,8 @@ func Runs(digest string, items []set.Item, moments set.Hook) []set.Item {
 // generated is how many characters, of hexadecimal digits, are added to metadata.generateName.
 const generated = 10
 
-// Beginning is a key with the metadata.generateName that its name may have been made of; ok is false if it can't have been.
+// Beginning is a key with the metadata.generateName that its name may have been made of; ok is false if it can't have
+// been.
 func Beginning(key object.Key) (beginning object.Key, ok bool) {
 	at := len(key.Name) - generated
 	if at < 0 || strings.Trim(key.Name[at:], "0123456789abcdef") != "" {
@@ -149,9 +153,9 @@ func (p *Progress) hasRun(item set.Item) bool {
 	return true
 }
 
-// isRenewed tells that the manifest of a hook is another one than the object in the cluster was made of, though the digest is the same:
-// it has a certificate that was renewed, or depends on what the cluster can do. A hook that ends by itself is not run again for that.
-// The caller holds mu.
+// isRenewed tells that the manifest of a hook is another one than the object in the cluster was made of, though the
+// digest is the same: it has a certificate that was renewed, or depends on what the cluster can do. A hook that ends by
+// itself is not run again for that. The caller holds mu.
 func (p *Progress) isRenewed(item set.Item) bool {
 	entry, listed := p.known.entries[item.Key]
 	if now, made := p.done[item.Key]; made {
@@ -201,9 +205,9 @@ func (a *Applier) startHook(ctx context.Context, r Request, p *Progress, item se
 	return earlier, nil
 }
 
-// isDeletedBefore tells whether an object that is there already is deleted to make a hook's. A Job or Pod runs once, so that it always
-// is. An object that holds data or other objects, one that was nobody's, and one that the service has as an ordinary object is applied
-// over instead.
+// isDeletedBefore tells whether an object that is there already is deleted to make a hook's. A Job or Pod runs once, so
+// that it always is. An object that holds data or other objects, one that was nobody's, and one that the service has as
+// an ordinary object is applied over instead.
 func (p *Progress) isDeletedBefore(item set.Item, owner string) bool {
 	if runsToCompletion(item) {
 		return true
@@ -212,8 +216,8 @@ func (p *Progress) isDeletedBefore(item set.Item, owner string) bool {
 	return mayRecreate(item) && owner != "" && !p.shared[item.Key] && (policies == 0 || policies&object.DeleteBefore != 0)
 }
 
-// isMadeOnce tells the data that only install hooks make, such as the key that a database was set up with. Data that a failed
-// installation has made stays, and so does data of an installation whose inventory was lost.
+// isMadeOnce tells the data that only install hooks make, such as the key that a database was set up with. Data that a
+// failed installation has made stays, and so does data of an installation whose inventory was lost.
 func isMadeOnce(item set.Item) bool {
 	return item.Hook&^(object.PreInstall|object.PostInstall) == 0 && HoldsData(item.GVK().GroupKind())
 }
@@ -481,9 +485,10 @@ func (a *Applier) failHooks(ctx context.Context, r Request, p *Progress, step or
 	return Result{Failures: failures, Final: true}
 }
 
-// dropHooks deletes the objects of hooks with this flag, one after the other, and not those of others of the same name. An object that
-// can't be deleted, or that people hold, stays in the inventory, and so does one that takes others along: it goes when it leaves the
-// manifests, if nobody has anything in it. A Job or Pod apart, an ordinary object of the same name is no hook's to delete.
+// dropHooks deletes the objects of hooks with this flag, one after the other, and not those of others of the same name.
+// An object that can't be deleted, or that people hold, stays in the inventory, and so does one that takes others
+// along: it goes when it leaves the manifests, if nobody has anything in it. A Job or Pod apart, an ordinary object of
+// the same name is no hook's to delete.
 func (a *Applier) dropHooks(ctx context.Context, r Request, p *Progress, items []set.Item, flag object.Flags) {
 	for _, item := range items {
 		if item.Flags&flag == 0 || item.Kind == "Namespace" || item.Kind == "CustomResourceDefinition" || p.shared[item.Key] && !runsToCompletion(item) {

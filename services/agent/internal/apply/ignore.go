@@ -42,9 +42,9 @@ func Ignored(spec *deliveryv1.SyncSpec, item set.Item, obj *unstructured.Unstruc
 // replicas is the field that an autoscaler sets.
 const replicas = "/spec/replicas"
 
-// spareFields takes fields that are left to others out of what is sent for an object that is there. A field that somebody
-// else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only for such a
-// one the content of the object is read.
+// spareFields takes fields that are left to others out of what is sent for an object that is there. A field that
+// somebody else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only
+// for such a one the content of the object is read.
 func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	if notThere(err) {
@@ -111,8 +111,9 @@ func ownsScale(meta metav1.Object) bool {
 	return len(object.TreesOf(meta.GetManagedFields(), isOurs).Field("spec").Field("replicas")) > 0
 }
 
-// releaseScale gives up the number of replicas that was just sent, so that it is no drift when the autoscaler takes it over, or has
-// already. The answer is brought up to that. Where it does not work the drift is put right, which gives the field up, too.
+// releaseScale gives up the number of replicas that was just sent, so that it is no drift when the autoscaler takes it
+// over, or has already. The answer is brought up to that. Where it does not work the drift is put right, which gives
+// the field up, too.
 func (a *Applier) releaseScale(ctx context.Context, item set.Item, answer *unstructured.Unstructured) {
 	const attempts = 10 // controllers write the status of an object that was just made
 	var meta metav1.Object = answer
@@ -147,7 +148,8 @@ type way struct {
 	others bool
 }
 
-// expandWays finds the ways that a pointer means; * is every key or element. trees are the fields of others at the value.
+// expandWays finds the ways that a pointer means; * is every key or element. trees are the fields of others at the
+// value.
 func expandWays(value any, trees object.Trees, tokens, before []string, ways *[]way) {
 	if len(tokens) == 0 {
 		*ways = append(*ways, way{tokens: slices.Clone(before), others: len(trees) > 0})

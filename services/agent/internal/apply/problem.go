@@ -254,7 +254,8 @@ func noDryRun(err error) bool {
 	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 
-// withoutPorts takes the near end off a network error: its port is another one with every connection, and the error is the same.
+// withoutPorts takes the near end off a network error: its port is another one with every connection, and the error is
+// the same.
 func withoutPorts(text string) string {
 	return regexp.MustCompile(`(?:\[[0-9a-fA-F:.%a-z]+\]|[0-9.]+):\d+->`).ReplaceAllString(text, "")
 }

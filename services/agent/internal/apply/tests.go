@@ -23,7 +23,8 @@ import (
 // Attempt is one making of the object of a test, or of what a test needs.
 type Attempt struct {
 	Item set.Item
-	// Began is when it was written down that the object is about to be made. Resumed: it may have been made since, and nobody knows.
+	// Began is when it was written down that the object is about to be made. Resumed: it may have been made since, and
+	// nobody knows.
 	Began   time.Time
 	Resumed bool
 	// Earlier is the object of the attempt before.
@@ -44,8 +45,8 @@ type Trial struct {
 	Refused bool
 }
 
-// TestsInTurn are the objects of tests in the order in which they are made: by wave, name and kind as Helm does; of those without Helm's
-// annotation what tests need goes first in each wave.
+// TestsInTurn are the objects of tests in the order in which they are made: by wave, name and kind as Helm does; of
+// those without Helm's annotation what tests need goes first in each wave.
 func TestsInTurn(items []set.Item) []set.Item {
 	var turn []set.Item
 	for _, step := range order.Hooks(items, object.Test) {
@@ -113,7 +114,8 @@ func (a *Applier) takeOver(ctx context.Context, r Request, p *Progress, attempt 
 	return ""
 }
 
-// ranUnseen finds out whether an object was made, ran and went before its making could be written down: a test runs once.
+// ranUnseen finds out whether an object was made, ran and went before its making could be written down: a test runs
+// once.
 func (a *Applier) ranUnseen(ctx context.Context, attempt Attempt) (Trial, bool) {
 	item := attempt.Item
 	if !runsToCompletion(item) {

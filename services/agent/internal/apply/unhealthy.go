@@ -29,8 +29,9 @@ func HasReasons(kind schema.GroupKind) bool {
 	return false
 }
 
-// Unhealthy says why an object is not healthy: by its pods, of which the newest that is in trouble counts, or by the events; "" if they say nothing, or may
-// not be read. Output of containers is left out of it, since that may be a secret.
+// Unhealthy says why an object is not healthy: by its pods, of which the newest that is in trouble counts, or by the
+// events; "" if they say nothing, or may not be read. Output of containers is left out of it, since that may be a
+// secret.
 func (a *Applier) Unhealthy(ctx context.Context, ref object.Ref) string {
 	obj, err := a.api.Get(ctx, ref)
 	if err != nil {
@@ -48,7 +49,8 @@ func (a *Applier) Unhealthy(ctx context.Context, ref object.Ref) string {
 	return shortenWords(text)
 }
 
-// whyUnhealthy says in words that follow others why an object that is waited for is not healthy, as it was found out last.
+// whyUnhealthy says in words that follow others why an object that is waited for is not healthy, as it was found out
+// last.
 func (a *Applier) whyUnhealthy(ctx context.Context, p *Progress, item set.Item) string {
 	if !HasReasons(item.GVK().GroupKind()) || a.now().Sub(p.since) < whyAfter {
 		return ""
@@ -96,8 +98,8 @@ func (a *Applier) unhealthyPods(ctx context.Context, owner *unstructured.Unstruc
 	return a.latestComplaint(ctx, owner.GetNamespace(), string(owner.GetUID()))
 }
 
-// withoutHash is the name of a pod without what is another one after every restart where there is an owner's name to begin with, so that the same
-// trouble is told in the same words.
+// withoutHash is the name of a pod without what is another one after every restart where there is an owner's name to
+// begin with, so that the same trouble is told in the same words.
 func withoutHash(owner *unstructured.Unstructured, pod string) string {
 	switch owner.GetKind() {
 	case "Deployment", "ReplicaSet", "DaemonSet", "Job":

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// whyAfter is how long a hook runs before its pods and events are asked why it has not ended; whyAgain is between two questions.
+	// whyAfter is how long a hook runs before its pods and events are asked why it has not ended; whyAgain is between
+	// two questions.
 	whyAfter, whyAgain = 3 * time.Second, 10 * time.Second
 	// mostPods and mostEvents bound what is read to find a reason.
 	mostPods, mostEvents = 20, 50
@@ -30,8 +31,8 @@ type reason struct {
 	at   time.Time
 }
 
-// whyNot says in words that follow others why a hook has not ended well: what its pods or events say; "" if they say nothing, or may
-// not be read. now: it is asked whatever was found out before.
+// whyNot says in words that follow others why a hook has not ended well: what its pods or events say; "" if they say
+// nothing, or may not be read. now: it is asked whatever was found out before.
 func (a *Applier) whyNot(ctx context.Context, r Request, p *Progress, item set.Item, now bool) string {
 	if !runsToCompletion(item) || !now && a.now().Sub(p.since) < whyAfter {
 		return ""
@@ -51,7 +52,8 @@ func (a *Applier) whyNot(ctx context.Context, r Request, p *Progress, item set.I
 	return " (" + known.text + ")"
 }
 
-// maskText is what an object of the service says, without secrets: a container may write anything into the message that it ends with.
+// maskText is what an object of the service says, without secrets: a container may write anything into the message that
+// it ends with.
 func (r Request) maskText(text string) string {
 	if r.Mask == nil || text == "" {
 		return text

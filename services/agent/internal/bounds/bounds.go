@@ -1,5 +1,5 @@
-// Package bounds judges what a service may have and see in the cluster by the rules of its project. Each function says in a few words
-// what is refused, and "" if nothing is.
+// Package bounds judges what a service may have and see in the cluster by the rules of its project. Each function says
+// in a few words what is refused, and "" if nothing is.
 package bounds
 
 import (
@@ -44,8 +44,9 @@ type Lookup struct {
 	Namespace, Name string
 }
 
-// Judge judges a lookup of a service in a namespace, as an account ("": as the agent itself). The agent reads more than most services are
-// meant to see, and what a template has read is in the objects that it makes, or in an error that goes to the hub.
+// Judge judges a lookup of a service in a namespace, as an account ("": as the agent itself). The agent reads more than
+// most services are meant to see, and what a template has read is in the objects that it makes, or in an error that
+// goes to the hub.
 func (l Lookup) Judge(r *deliveryv1.ObjectRules, namespace, account string) (refused string) {
 	if !bound(r) {
 		return ""

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// maxAnswer bounds one answer of the API server, and one event of a watch, in bytes. client-go reads each of them whole, and not
-// only Kubernetes answers: an APIService hands the requests for a group to any server. client-go itself bounds events in Protobuf alike.
+// maxAnswer bounds one answer of the API server, and one event of a watch, in bytes. client-go reads each of them
+// whole, and not only Kubernetes answers: an APIService hands the requests for a group to any server. client-go itself
+// bounds events in Protobuf alike.
 const maxAnswer = 16 << 20
 
 // ErrAnswerSize: an answer of the API server has more than maxAnswer.

@@ -49,8 +49,8 @@ func LogTo(ctx context.Context, log *slog.Logger) context.Context {
 	return klog.NewContext(ctx, logr.FromSlogHandler(&calledOff{log.Handler()}))
 }
 
-// calledOff logs what client-go says of a request that the agent itself has called off, as a failure to read the rest of an answer,
-// for debugging only: nobody has to act.
+// calledOff logs what client-go says of a request that the agent itself has called off, as a failure to read the rest
+// of an answer, for debugging only: nobody has to act.
 type calledOff struct{ slog.Handler }
 
 func (h *calledOff) Handle(ctx context.Context, record slog.Record) error {

@@ -64,8 +64,8 @@ func (c *Cluster) Rehearse(ctx context.Context, obj *unstructured.Unstructured) 
 // comparer is the manager of Disputed: it never owns anything.
 const comparer = object.FieldManager + "-compare"
 
-// Disputed returns the fields of an object that have another value in the cluster, and an owner there: a dry run of another manager, who insists on
-// nothing, is refused for them by name.
+// Disputed returns the fields of an object that have another value in the cluster, and an owner there: a dry run of
+// another manager, who insists on nothing, is refused for them by name.
 func (c *Cluster) Disputed(ctx context.Context, obj *unstructured.Unstructured) (fields []string, err error) {
 	ref := object.RefOf(obj)
 	kind, err := c.kindOf(ctx, ref)

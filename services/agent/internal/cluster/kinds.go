@@ -75,8 +75,8 @@ func (c *Cluster) Kind(ctx context.Context, gvk schema.GroupVersionKind) (Kind, 
 	return kind, nil
 }
 
-// kindOf finds out how the kind of an object is served. An object with a namespace is of no kind outside of namespaces: the API server
-// would drop the namespace, by which the object was judged. Errors: those of Kind.
+// kindOf finds out how the kind of an object is served. An object with a namespace is of no kind outside of namespaces:
+// the API server would drop the namespace, by which the object was judged. Errors: those of Kind.
 func (c *Cluster) kindOf(ctx context.Context, ref object.Ref) (Kind, error) {
 	kind, err := c.Kind(ctx, ref.GVK())
 	if err == nil && !kind.Namespaced && ref.Namespace != "" {

@@ -42,15 +42,16 @@ func (c *Cluster) APIVersions(ctx context.Context) ([]string, error) {
 const (
 	// lookupPage is how many objects of a list are asked for at once.
 	lookupPage = 100
-	// maxLookup bounds a lookup, in bytes of JSON, as the API server sends it and as it is passed on: it is in the agent's memory meanwhile.
+	// maxLookup bounds a lookup, in bytes of JSON, as the API server sends it and as it is passed on: it is in the
+	// agent's memory meanwhile.
 	maxLookup = 7 << 20
 )
 
 // ErrLookupSize: a lookup finds more than maxLookup.
 var ErrLookupSize = fmt.Errorf("it finds more than %d MiB: give it a name or a namespace", maxLookup>>20)
 
-// Lookup reads an object whole, or without a name a list of them, as JSON. Each object is decoded by itself and given to change: decoded, a
-// list may take twenty times the room. Nil: there is none, or no such kind.
+// Lookup reads an object whole, or without a name a list of them, as JSON. Each object is decoded by itself and given
+// to change: decoded, a list may take twenty times the room. Nil: there is none, or no such kind.
 func (c *Cluster) Lookup(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string,
 	change func(*unstructured.Unstructured),
 ) (json.RawMessage, error) {

@@ -45,7 +45,8 @@ func (u *Usage) add(n nodeMetrics) {
 	u.Memory += memory.Value()
 }
 
-// Usage asks what nodes use. Errors: those of the API; NotFound means that nothing in the cluster serves metrics.k8s.io.
+// Usage asks what nodes use. Errors: those of the API; NotFound means that nothing in the cluster serves
+// metrics.k8s.io.
 func (c *Cluster) Usage(ctx context.Context) (u Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
@@ -123,7 +124,8 @@ type DeprecatedAPI struct {
 const (
 	// deprecatedMetric counts requests of such APIs since the API server began.
 	deprecatedMetric = "apiserver_requested_deprecated_apis"
-	// maxDeprecated bounds the deprecated APIs that are remembered: Kubernetes has a few dozens, custom resources can have any number.
+	// maxDeprecated bounds the deprecated APIs that are remembered: Kubernetes has a few dozens, custom resources can
+	// have any number.
 	maxDeprecated = 256
 	// metricsTimeout bounds the reading of metrics, which are some megabytes.
 	metricsTimeout = time.Minute
@@ -133,8 +135,8 @@ const (
 	warned = 24 * time.Hour
 )
 
-// RequestedDeprecated asks one API server which deprecated APIs were requested, by anybody, since it began. Kubernetes' own controllers are among those who
-// request them. Errors: those of the API.
+// RequestedDeprecated asks one API server which deprecated APIs were requested, by anybody, since it began. Kubernetes'
+// own controllers are among those who request them. Errors: those of the API.
 func (c *Cluster) RequestedDeprecated(ctx context.Context) (out []DeprecatedAPI, err error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
@@ -166,7 +168,9 @@ func (c *Cluster) RequestedDeprecated(ctx context.Context) (out []DeprecatedAPI,
 	}
 }
 
-// parseDeprecated reads a line such as apiserver_requested_deprecated_apis{group="policy",removed_release="1.25",resource="poddisruptionbudgets",subresource="",version="v1beta1"} 1.
+// parseDeprecated reads a line such as
+// apiserver_requested_deprecated_apis{group="policy",removed_release="1.25",resource="poddisruptionbudgets",subresource="",version="v1beta1"}
+// 1.
 func parseDeprecated(line string) (one DeprecatedAPI, ok bool) {
 	line, ok = strings.CutPrefix(line, deprecatedMetric+"{")
 	if !ok {
@@ -208,7 +212,8 @@ func labelsOf(text string) iter.Seq2[string, string] {
 	}
 }
 
-// deprecation is what the API server warns with: see WarningMessage of k8s.io/apiserver/pkg/endpoints/deprecation, and the default for custom resources.
+// deprecation is what the API server warns with: see WarningMessage of k8s.io/apiserver/pkg/endpoints/deprecation, and
+// the default for custom resources.
 var deprecation = regexp.MustCompile(`^(\S+) (\S+) is deprecated(?: in v[0-9.]+\+)?(?:, unavailable in v([0-9.]+)\+)?(?:;.*)?$`)
 
 // warnings remembers the deprecated APIs that the API server warned of when the agent used them.

@@ -24,8 +24,8 @@ const (
 // Form is how objects are written in an answer.
 type Form string
 
-// RawWatch opens a watch at a path and returns its frames unread: a caller decodes the fields that it wants, and no object.
-// Errors: those of the API.
+// RawWatch opens a watch at a path and returns its frames unread: a caller decodes the fields that it wants, and no
+// object. Errors: those of the API.
 func (c *Cluster) RawWatch(ctx context.Context, form Form, path string, params url.Values) (io.ReadCloser, error) {
 	if form == Protobuf {
 		form += ";stream=watch"
@@ -58,8 +58,8 @@ func withParams(r *rest.Request, params url.Values) *rest.Request {
 	return r
 }
 
-// Preferred finds out how a kind is served now, in the version that the API server prefers of those that have it. Errors:
-// *UnknownKindError, those of the API.
+// Preferred finds out how a kind is served now, in the version that the API server prefers of those that have it.
+// Errors: *UnknownKindError, those of the API.
 func (c *Cluster) Preferred(ctx context.Context, kind schema.GroupKind) (Kind, error) {
 	versions := []string{"v1"}
 	if kind.Group != "" {
@@ -80,7 +80,8 @@ func (c *Cluster) Preferred(ctx context.Context, kind schema.GroupKind) (Kind, e
 	return Kind{}, &UnknownKindError{GVK: kind.WithVersion("")}
 }
 
-// Path is where the objects of a kind are, in a namespace or in all; of a kind outside of namespaces it is always the same.
+// Path is where the objects of a kind are, in a namespace or in all; of a kind outside of namespaces it is always the
+// same.
 func (k Kind) Path(namespace string) string {
 	path := rootOf(k.Resource.GroupVersion())
 	if k.Namespaced && namespace != "" {

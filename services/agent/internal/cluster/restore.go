@@ -43,8 +43,8 @@ func (c *Cluster) Annotate(ctx context.Context, ref object.Ref, annotation, valu
 // restorer owns what Restore wrote, until Restore has given it to the agent.
 const restorer = "fairlead-restore"
 
-// Restore replaces the pod template of a workload, and sets an annotation. All that was written is as if the agent had applied it: what
-// the next manifest lacks goes. Restore may be repeated.
+// Restore replaces the pod template of a workload, and sets an annotation. All that was written is as if the agent had
+// applied it: what the next manifest lacks goes. Restore may be repeated.
 func (c *Cluster) Restore(ctx context.Context, ref object.Ref, template map[string]any, annotation, value string) error {
 	if err := c.rewrite(ctx, ref, func(live *unstructured.Unstructured) ([]byte, error) {
 		annotations := live.GetAnnotations()
@@ -65,8 +65,8 @@ func (c *Cluster) Restore(ctx context.Context, ref object.Ref, template map[stri
 	})
 }
 
-// rewrite sends the JSON patch that change makes of an object as it is. The patch names the version: if another client writes the object
-// in between, change is asked again.
+// rewrite sends the JSON patch that change makes of an object as it is. The patch names the version: if another client
+// writes the object in between, change is asked again.
 func (c *Cluster) rewrite(ctx context.Context, ref object.Ref, change func(*unstructured.Unstructured) ([]byte, error)) error {
 	const attempts = 10
 	kind, err := c.kindOf(ctx, ref)

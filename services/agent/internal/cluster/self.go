@@ -201,7 +201,8 @@ func (s *Self) grants(ctx context.Context, ref object.Ref, account string) (bool
 	return roles[ref.Key], err
 }
 
-// roles are those that bindings give to the account. All bindings are looked through once for all roles that go together.
+// roles are those that bindings give to the account. All bindings are looked through once for all roles that go
+// together.
 func (s *Self) roles(ctx context.Context, account string) (map[object.Key]bool, error) {
 	const fresh = 10 * time.Second
 	s.mu.Lock()

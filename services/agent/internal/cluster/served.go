@@ -134,8 +134,8 @@ func eachMeta(ctx context.Context, objects metadata.ResourceInterface, do func(m
 	return cmp.Or(failed, err)
 }
 
-// Scan gives the metadata of the objects of a kind in a namespace to each, as far as so many pages go. all: they are all that
-// there are. Errors: *UnknownKindError, those of the API.
+// Scan gives the metadata of the objects of a kind in a namespace to each, as far as so many pages go. all: they are
+// all that there are. Errors: *UnknownKindError, those of the API.
 func (c *Cluster) Scan(ctx context.Context, gvk schema.GroupVersionKind, namespace string, most int,
 	each func(*metav1.PartialObjectMetadata),
 ) (all bool, err error) {
@@ -150,7 +150,8 @@ func (c *Cluster) Scan(ctx context.Context, gvk schema.GroupVersionKind, namespa
 	return all, c.unserved(gvk, err)
 }
 
-// Select lists objects of a kind in a namespace, as far as one page of opts goes. Errors: *UnknownKindError, those of the API.
+// Select lists objects of a kind in a namespace, as far as one page of opts goes. Errors: *UnknownKindError, those of
+// the API.
 func (c *Cluster) Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error) {
 	kind, err := c.Kind(ctx, gvk)
 	if err != nil {

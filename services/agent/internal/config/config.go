@@ -1,8 +1,9 @@
 // Package config keeps, on disk, what the hub configures the agent with, and which of it is known to work.
 //
-// What the hub sends is in force at once, on trial. It is good once the agent has synced with it and was well for a while. If that does not
-// come about, or the agent ends again and again before, the last good one returns, and the hub is told why. A configuration that was taken
-// back is not tried again until the hub sends another one. The flags of the agent hold besides: package config only ever narrows them.
+// What the hub sends is in force at once, on trial. It is good once the agent has synced with it and was well for a
+// while. If that does not come about, or the agent ends again and again before, the last good one returns, and the hub
+// is told why. A configuration that was taken back is not tried again until the hub sends another one. The flags of the
+// agent hold besides: package config only ever narrows them.
 package config
 
 import (
@@ -30,7 +31,8 @@ import (
 )
 
 const (
-	// soak is how long an agent has to be well with a configuration, and syncs how often it has to reach the hub, until it is good.
+	// soak is how long an agent has to be well with a configuration, and syncs how often it has to reach the hub, until
+	// it is good.
 	soak  = 2 * time.Minute
 	syncs = 2
 	// bound is when a configuration that is not good yet is taken back, and starts the start at which it is.
@@ -38,7 +40,8 @@ const (
 	starts = 3
 	// look is between two looks at a trial. Each has the agent sync, whatever the interval of its polls is.
 	look = 30 * time.Second
-	// away: if the agent reaches the hub only so long after a configuration was taken back because it did not, the hub was away.
+	// away: if the agent reaches the hub only so long after a configuration was taken back because it did not, the hub
+	// was away.
 	away = 2 * time.Minute
 	// maxTold bounds the layers that the hub is told of, in bytes.
 	maxTold = 16 << 10
@@ -104,7 +107,8 @@ type refusal struct {
 	Unknown   bool `json:"unknown,omitempty"`
 }
 
-// Open reads what the disk has and puts it in force. A candidate that the agent was started with too often is taken back first.
+// Open reads what the disk has and puts it in force. A candidate that the agent was started with too often is taken
+// back first.
 func Open(deps Deps) (*Store, error) {
 	k := &Store{Deps: deps, path: filepath.Join(deps.Dir, "config.json"), wake: make(chan struct{}, 1), changed: make(chan struct{})}
 	data, err := os.ReadFile(k.path)
@@ -141,8 +145,8 @@ func Open(deps Deps) (*Store, error) {
 	return k, nil
 }
 
-// known is the state without what this version of the agent does not know: a later one may have written it. Of the last good configuration
-// the rest holds, for all of it narrows. What an earlier version did not know is asked for again.
+// known is the state without what this version of the agent does not know: a later one may have written it. Of the last
+// good configuration the rest holds, for all of it narrows. What an earlier version did not know is asked for again.
 func (s state) known() state {
 	if s.Refusal != nil && s.Refusal.Unknown {
 		s.Refusal, s.Wanted = nil, s.force().digest()
@@ -254,7 +258,8 @@ func (k *Store) InForce() (agentconfig.Settings, <-chan struct{}) {
 	return k.inForce, k.changed
 }
 
-// Take takes over what the hub sent; nil: nothing new. When it returns without an error that is on the disk and in force.
+// Take takes over what the hub sent; nil: nothing new. When it returns without an error that is on the disk and in
+// force.
 func (k *Store) Take(sent *deliveryv1.AgentConfigDelivery) error {
 	if sent == nil {
 		return nil
@@ -291,8 +296,8 @@ func (k *Store) Take(sent *deliveryv1.AgentConfigDelivery) error {
 	return nil
 }
 
-// check says why a configuration can't be taken; "": it can. What this agent does not know it can't hold, and a part of a configuration
-// may allow more than all of it.
+// check says why a configuration can't be taken; "": it can. What this agent does not know it can't hold, and a part of
+// a configuration may allow more than all of it.
 func check(sent *deliveryv1.AgentConfigDelivery) string {
 	if agentconfig.Digest(sent.GetLayers()) != sent.GetDigest() {
 		return "its digest is not that of its layers"

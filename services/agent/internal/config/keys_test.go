@@ -13,8 +13,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
-// keyTests are the tests that try a setting against what the agent does without a configuration, and against its flags: a wider value is clamped or
-// refused, a narrower one holds.
+// keyTests are the tests that try a setting against what the agent does without a configuration, and against its flags:
+// a wider value is clamped or refused, a narrower one holds.
 func keyTests() map[string]string {
 	const (
 		limits  = "services/agent/internal/render TestLimitsAreOnlyNarrowed"

@@ -51,8 +51,8 @@ const (
 	mostFormer = 64 << 10
 )
 
-// Mask returns a function that takes the service's secrets out of texts for people, those that it had before too, and more; nil: there
-// are none. Renderers and the API server may quote them in what they say about an object.
+// Mask returns a function that takes the service's secrets out of texts for people, those that it had before too, and
+// more; nil: there are none. Renderers and the API server may quote them in what they say about an object.
 func (s Service) Mask(more ...string) func(string) string {
 	var found []string
 	for _, secret := range slices.Concat(s.secrets(), s.Former, s.Hidden, more) {
@@ -100,8 +100,8 @@ func (s Service) secrets() []string {
 	return found
 }
 
-// SecretsIn are the texts of a value of a Secret object that nobody is to read, as far as they can be looked for: all of it, its lines,
-// what stands behind a name in them, and what JSON holds.
+// SecretsIn are the texts of a value of a Secret object that nobody is to read, as far as they can be looked for: all
+// of it, its lines, what stands behind a name in them, and what JSON holds.
 func SecretsIn(value string) []string {
 	var found []string
 	note := func(secret string, least int) {

@@ -52,11 +52,13 @@ type Service struct {
 	ClusterLabels map[string]string      `json:"clusterLabels,omitempty"`
 	// Configuration is for renderers, too; nil: there is none.
 	Configuration *deliveryv1.Configuration `json:"-"`
-	// Former are secrets that the configuration had before, as the Store knows them: texts about the cluster may still quote them.
+	// Former are secrets that the configuration had before, as the Store knows them: texts about the cluster may still
+	// quote them.
 	Former []string `json:"former,omitempty"`
 	// Rules bound its objects; nil: nothing does.
 	Rules *deliveryv1.ObjectRules `json:"-"`
-	// Tests say when its tests run, and how; TestRequest is the last asking for a run. Tests and TestRequest may be nil.
+	// Tests say when its tests run, and how; TestRequest is the last asking for a run. Tests and TestRequest may be
+	// nil.
 	Tests       *deliveryv1.TestSpec    `json:"-"`
 	TestRequest *deliveryv1.TestRequest `json:"-"`
 	// Windows say when new content may be applied. Manual: only when a person asks for a sync.
@@ -64,7 +66,8 @@ type Service struct {
 	Manual  bool                    `json:"manual,omitempty"`
 	// AskedFor is the Content that came with the last request for a sync: what comes later waits for another one.
 	AskedFor string `json:"askedFor,omitempty"`
-	// AskedBefore: the service was new to this disk when it came with that request, which may be older than AskedFor by any time.
+	// AskedBefore: the service was new to this disk when it came with that request, which may be older than AskedFor by
+	// any time.
 	AskedBefore bool `json:"askedBefore,omitempty"`
 	// Stale: an agent that knows fewer fields of a delivery wrote it down, so the hub is asked for it again.
 	Stale bool `json:"-"`
@@ -127,8 +130,8 @@ func (s Service) WindowsSum() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Values names what random values are kept for: the folder, how it is rendered, and the values that it is rendered with.
-// Rules and the cluster's labels, which Content has, too, give no release new passwords.
+// Values names what random values are kept for: the folder, how it is rendered, and the values that it is rendered
+// with. Rules and the cluster's labels, which Content has, too, give no release new passwords.
 func (s Service) Values() string {
 	return Service{
 		Namespace: s.Namespace, Path: s.Path, Artifact: s.Artifact, Render: s.Render, Digest: s.Digest,
@@ -254,8 +257,9 @@ type Store struct {
 	hidden map[string][]string
 }
 
-// knows counts the fields of a delivery that agents have learned to keep. An agent that finds a record with a lower one asks the hub for all services
-// again: their digests are those of deliveries of which the record has only parts. Raise it with each new field of ServiceDelivery.
+// knows counts the fields of a delivery that agents have learned to keep. An agent that finds a record with a lower one
+// asks the hub for all services again: their digests are those of deliveries of which the record has only parts. Raise
+// it with each new field of ServiceDelivery.
 const knows = 1 // windows and the manual mode
 
 type state struct {
@@ -345,8 +349,8 @@ func (s *Store) Get(name string) (Service, Want) {
 	return Service{}, Nothing
 }
 
-// Hide adds to the secrets of a service those that a render took from the cluster: YAML, or single values. Earlier ones count, too, as
-// the cluster may still show them.
+// Hide adds to the secrets of a service those that a render took from the cluster: YAML, or single values. Earlier ones
+// count, too, as the cluster may still show them.
 func (s *Store) Hide(name string, secrets []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -419,8 +423,8 @@ func (s *Store) Update(services []Service, removed []string, revision int64) err
 	})
 }
 
-// askedFor is the content that the last request for a sync is about: the one that came with it. While a service is held, suspended or in dry
-// run a request applies nothing, and nothing of it is left over for later.
+// askedFor is the content that the last request for a sync is about: the one that came with it. While a service is
+// held, suspended or in dry run a request applies nothing, and nothing of it is left over for later.
 func askedFor(before, service Service) string {
 	mode := service.Sync.GetMode()
 	still := !service.Manual && mode != deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED && mode != deliveryv1.SyncMode_SYNC_MODE_AUTO

@@ -41,7 +41,8 @@ type API interface {
 	Live(ctx context.Context, ref object.Ref) (*unstructured.Unstructured, error)
 	Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	Rehearse(ctx context.Context, obj *unstructured.Unstructured) (*unstructured.Unstructured, error)
-	// Disputed returns the fields of an object that have another value in the cluster, and an owner there. Disputed reads no values.
+	// Disputed returns the fields of an object that have another value in the cluster, and an owner there. Disputed
+	// reads no values.
 	Disputed(ctx context.Context, obj *unstructured.Unstructured) (fields []string, err error)
 }
 
@@ -56,7 +57,8 @@ type Deps struct {
 	API API
 	// Explain puts a refusal of the API server into words that quote no value of a Secret.
 	Explain func(ref object.Ref, err error) string
-	// Mask takes secrets out of texts; nil: there are none. MaskLive does so with values that are in the cluster; nil: Mask.
+	// Mask takes secrets out of texts; nil: there are none. MaskLive does so with values that are in the cluster; nil:
+	// Mask.
 	Mask, MaskLive func(string) string
 	// Sent says whether an item is not to be looked at, since applying would not send it.
 	Sent func(item set.Item) bool
@@ -279,8 +281,9 @@ func (d *differ) compare(ctx context.Context, item set.Item, sent, live, next *u
 
 func isData(f *deliveryv1.FieldDiff) bool { return f.GetPointer() == "/data" }
 
-// dataDiffers tells whether an apply changes a Secret, of which no values are read: the API server moves the time of Fairlead's fields with every change. The
-// time has whole seconds, so an apply within the second of the last one shows by the fields that Fairlead has then, or by those whose values are disputed.
+// dataDiffers tells whether an apply changes a Secret, of which no values are read: the API server moves the time of
+// Fairlead's fields with every change. The time has whole seconds, so an apply within the second of the last one shows
+// by the fields that Fairlead has then, or by those whose values are disputed.
 func (d *differ) dataDiffers(ctx context.Context, sent, live, next *unstructured.Unstructured) (bool, error) {
 	before, after := ownEntry(live), ownEntry(next)
 	if before.at != after.at || !reflect.DeepEqual(before.data, after.data) {

@@ -15,9 +15,9 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// Fields lists the fields in which two states of an object differ, but for those that are ignored, those that the
-// API server keeps, and the status. A part that mask (nil: nothing is to be) changes in a value that is wanted is not told of the
-// one that is there either: it may be an older secret. maskLive is for values that are there.
+// Fields lists the fields in which two states of an object differ, but for those that are ignored, those that the API
+// server keeps, and the status. A part that mask (nil: nothing is to be) changes in a value that is wanted is not told
+// of the one that is there either: it may be an older secret. maskLive is for values that are there.
 func Fields(live, wanted *unstructured.Unstructured, ignored []string, mask, maskLive func(string) string) []*deliveryv1.FieldDiff {
 	w := walker{ignored: ignored, managers: managersOf(live), mask: mask, maskLive: maskLive}
 	w.value("", nil, says(live), says(wanted))

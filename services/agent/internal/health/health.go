@@ -64,7 +64,8 @@ func Of(obj *unstructured.Unstructured, rule *Rule) Health {
 	return h
 }
 
-// replicaFailure is why the pods of a Deployment can't be made, such as a quota: kstatus counts them only, until the deadline is over.
+// replicaFailure is why the pods of a Deployment can't be made, such as a quota: kstatus counts them only, until the
+// deadline is over.
 func replicaFailure(obj *unstructured.Unstructured) string {
 	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
 		return ""

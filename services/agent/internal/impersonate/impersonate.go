@@ -1,6 +1,6 @@
-// Package impersonate is in whose name the agent works at the API server. A service may name a Kubernetes service account:
-// all that is done for it is done as that account then, so that the account's rights bound what the service can bring
-// into the cluster. The agent keeps its own records, such as inventories, in its own name.
+// Package impersonate is in whose name the agent works at the API server. A service may name a Kubernetes service
+// account: all that is done for it is done as that account then, so that the account's rights bound what the service
+// can bring into the cluster. The agent keeps its own records, such as inventories, in its own name.
 package impersonate
 
 import (
@@ -25,7 +25,8 @@ type Person struct {
 
 type personKey struct{}
 
-// AsPerson has requests made as a person, whatever As said before. Only one whom the tunnel's policy let through is to be given.
+// AsPerson has requests made as a person, whatever As said before. Only one whom the tunnel's policy let through is to
+// be given.
 func AsPerson(ctx context.Context, p Person) context.Context {
 	return context.WithValue(ctx, personKey{}, &p)
 }
@@ -55,8 +56,8 @@ func User(account string) string {
 	return "system:serviceaccount:" + strings.Replace(account, "/", ":", 1)
 }
 
-// Transport sends requests as the account in their context. The API server adds the groups that every token of the account has, and so
-// the agent needs the right to impersonate accounts, and none for groups.
+// Transport sends requests as the account in their context. The API server adds the groups that every token of the
+// account has, and so the agent needs the right to impersonate accounts, and none for groups.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }

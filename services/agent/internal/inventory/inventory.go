@@ -71,7 +71,8 @@ func (e Entry) Going() bool { return e.Leaving && e.Sum == 0 }
 // Progress is what must not be done twice for a digest.
 type Progress struct {
 	Digest string `json:"digest,omitempty"`
-	// Ran lists the hooks that have ended well. The list stays when the digest is applied: the digest may have to be rendered anew.
+	// Ran lists the hooks that have ended well. The list stays when the digest is applied: the digest may have to be
+	// rendered anew.
 	Ran []object.Run `json:"ran,omitempty"`
 }
 
@@ -84,9 +85,9 @@ type Applied struct {
 	// Set names the rendered objects on the agent's disk, see package set.
 	Set  string    `json:"set,omitempty"`
 	Time time.Time `json:"time"`
-	// Environment that the objects were rendered for, if they depend on what the cluster can do; after an @, if they have
-	// certificates that were made by the render, when these are to be renewed; and after a #, if they have values of objects of the
-	// cluster, the versions of these.
+	// Environment that the objects were rendered for, if they depend on what the cluster can do; after an @, if they
+	// have certificates that were made by the render, when these are to be renewed; and after a #, if they have values
+	// of objects of the cluster, the versions of these.
 	Environment string `json:"environment,omitempty"`
 	// ReleaseService is what the templates of a chart saw as .Release.Service; "": no chart, or Fairlead.
 	ReleaseService string `json:"releaseService,omitempty"`
@@ -101,23 +102,24 @@ type Applied struct {
 	Asked string `json:"asked,omitempty"`
 }
 
-// Asked is the last request for a sync that the agent heard of, and the content that it is about: an agent that takes over, or one whose disk was
-// lost, must not take it for a request of what waits by then.
+// Asked is the last request for a sync that the agent heard of, and the content that it is about: an agent that takes
+// over, or one whose disk was lost, must not take it for a request of what waits by then.
 type Asked struct {
 	Request string `json:"request,omitempty"`
 	// Content is as in desired.Service.AskedFor; empty: the request is about nothing.
 	Content string `json:"content,omitempty"`
 }
 
-// Release is what a digest is to the cluster: the first that is delivered to it, or one of those after that. A Release says which
-// hooks run, and what templates see as .Release.
+// Release is what a digest is to the cluster: the first that is delivered to it, or one of those after that. A Release
+// says which hooks run, and what templates see as .Release.
 type Release struct {
 	Digest string `json:"digest,omitempty"`
 	// Revision counts from 1: the digests that were begun.
 	Revision int64 `json:"revision,omitempty"`
 	// Install: nothing was applied completely before it.
 	Install bool `json:"install,omitempty"`
-	// Numbered: an agent began the release that names the revision in the objects of hooks. Earlier versions named the digest alone.
+	// Numbered: an agent began the release that names the revision in the objects of hooks. Earlier versions named the
+	// digest alone.
 	Numbered bool `json:"numbered,omitempty"`
 	// Sealed: an agent began the release that seals the objects of hooks. Earlier versions did not.
 	Sealed bool `json:"sealed,omitempty"`
@@ -148,11 +150,11 @@ type Record struct {
 	Spared []string
 	// CalledOff counts the removals that had run hooks when the service was wanted again.
 	CalledOff int64
-	// Left are the definitions of kinds that the manifests have, too, and that are left to another service: the service takes them over
-	// when that lets go of them.
+	// Left are the definitions of kinds that the manifests have, too, and that are left to another service: the service
+	// takes them over when that lets go of them.
 	Left []object.Key
-	// Seal is random text that the service keeps for ever: it tells the objects of hooks that the agent made from those that others made
-	// beforehand. Get makes one, and Save keeps it.
+	// Seal is random text that the service keeps for ever: it tells the objects of hooks that the agent made from those
+	// that others made beforehand. Get makes one, and Save keeps it.
 	Seal string
 	// Repairs counts what was put right.
 	Repairs uint64
@@ -169,8 +171,8 @@ func (r Record) Has(digest string) bool {
 	return r.Complete && digest != "" && r.Applied.Digest == digest
 }
 
-// ReleaseOf is what a digest is to the cluster: the same for as long as no other one is begun. A digest of an agent that did not
-// count is taken for installed, as it was rendered.
+// ReleaseOf is what a digest is to the cluster: the same for as long as no other one is begun. A digest of an agent
+// that did not count is taken for installed, as it was rendered.
 func (r Record) ReleaseOf(digest string) Release {
 	switch {
 	case digest == r.Release.Digest:
@@ -215,7 +217,8 @@ type stored struct {
 	version string
 	chunks  []string
 	bits    int
-	// noted is what was applied since, to the same effect; nil: nothing. noted is written with whatever is written next.
+	// noted is what was applied since, to the same effect; nil: nothing. noted is written with whatever is written
+	// next.
 	noted *Applied
 	// annotations of the first ConfigMap are people's, such as a hold: they are kept.
 	annotations map[string]string
@@ -319,7 +322,8 @@ func (s *Store) Glance(service string) (record Record, ok bool) {
 	return record, ok && s.broken[service] == nil
 }
 
-// Sealed tells whether the cluster has the seal of a service: without it an agent that is started anew does not know its hooks again.
+// Sealed tells whether the cluster has the seal of a service: without it an agent that is started anew does not know
+// its hooks again.
 func (s *Store) Sealed(service string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -506,8 +510,8 @@ func (s *Store) Holds(ctx context.Context, match func(object.Key) bool) (held, u
 }
 
 // Note is Save for a record that says the same as the one before, but for the digest that it is of and the sync that
-// asked for it: it is not written before
-// something else is. An agent that does not get to know compares once more, and finds the same. false: it has to be saved.
+// asked for it: it is not written before something else is. An agent that does not get to know compares once more, and
+// finds the same. false: it has to be saved.
 func (s *Store) Note(record Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

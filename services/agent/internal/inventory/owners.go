@@ -6,9 +6,10 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// owners says which service an object belongs to, here or soon. Objects are many, and their names stand in the records: owners
-// knows them by 64 bits of a sum with a seed of this process. Two objects of different services that share a sum (for 100,000 objects a chance
-// of one in some billions) count as one until the agent restarts: a Claim of the second one is refused.
+// owners says which service an object belongs to, here or soon. Objects are many, and their names stand in the records:
+// owners knows them by 64 bits of a sum with a seed of this process. Two objects of different services that share a sum
+// (for 100,000 objects a chance of one in some billions) count as one until the agent restarts: a Claim of the second
+// one is refused.
 type owners struct {
 	seed     maphash.Seed
 	services map[uint64]string

@@ -99,7 +99,8 @@ func Open(dir string, client consolev1connect.IdentityServiceClient, log *slog.L
 	return j, nil
 }
 
-// readKey reads the key, and looks whether it is the one which the token is bound to. An agent of before there were keys gets one.
+// readKey reads the key, and looks whether it is the one which the token is bound to. An agent of before there were
+// keys gets one.
 func (j *Joiner) readKey() error {
 	data, err := os.ReadFile(filepath.Join(j.dir, keyFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +128,8 @@ func (j *Joiner) readKey() error {
 	return nil
 }
 
-// makeKey makes the key. A key that is not on the disk is not used: a token that is bound to it would be lost with the process.
+// makeKey makes the key. A key that is not on the disk is not used: a token that is bound to it would be lost with the
+// process.
 func (j *Joiner) makeKey() error {
 	key, err := identity.NewAgentKey()
 	if err != nil {
@@ -161,8 +163,8 @@ func (j *Joiner) agentKey() *identity.AgentKey {
 	return j.key
 }
 
-// Bind returns what a renewal of a token shows of the key. The request is on the disk before it is sent: who repeats it gets the same answer, and
-// who asks for another renewal of the same token has a copy of it.
+// Bind returns what a renewal of a token shows of the key. The request is on the disk before it is sent: who repeats it
+// gets the same answer, and who asks for another renewal of the same token has a copy of it.
 func (j *Joiner) Bind(token string) (*consolev1.AgentKey, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

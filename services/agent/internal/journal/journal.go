@@ -1,7 +1,9 @@
-// Package journal keeps on disk which objects were put right since the inventory in the cluster was written. An agent that is
-// killed knows by it that they are as they were applied; without it, or on another disk, it applies them once more, to no effect.
+// Package journal keeps on disk which objects were put right since the inventory in the cluster was written. An agent
+// that is killed knows by it that they are as they were applied; without it, or on another disk, it applies them once
+// more, to no effect.
 //
-// A service has a file with a line for each repair. Lines are not synced: what a power cut takes is like a disk that was lost.
+// A service has a file with a line for each repair. Lines are not synced: what a power cut takes is like a disk that
+// was lost.
 package journal
 
 import (

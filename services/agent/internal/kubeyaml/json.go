@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// mixedFile reads a file that begins with "{", as kubectl does: JSON values, one after the other, until that fails with no more
-// than one of them read; the rest is YAML.
+// mixedFile reads a file that begins with "{", as kubectl does: JSON values, one after the other, until that fails with
+// no more than one of them read; the rest is YAML.
 func (p *Reader) mixedFile(at Position, data []byte) error {
 	marks := (chunk{data: data}).marks()
 	isJSON := path.Ext(at.File) == ".json"

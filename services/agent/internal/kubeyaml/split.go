@@ -14,7 +14,8 @@ type Dialect int
 const (
 	// Plain is a manifest as kubectl reads it.
 	Plain Dialect = iota
-	// HelmTemplate is the output of a template of a chart, as Helm splits it, stores it, and then reads it with kubectl's code.
+	// HelmTemplate is the output of a template of a chart, as Helm splits it, stores it, and then reads it with
+	// kubectl's code.
 	HelmTemplate
 	// HelmCRD is a file of a chart's crds/: Helm splits it as kubectl does, and takes the last of two equal keys.
 	HelmCRD
@@ -31,8 +32,8 @@ func split(data []byte, as Dialect) iter.Seq2[chunk, error] {
 	return plainChunks(data, 1)
 }
 
-// plainChunks splits at lines that begin with "---", as kubectl does: after it only a comment is allowed. The separator of the
-// first document stays part of it. The last line is ended. Of a chunk with an error nothing else is set.
+// plainChunks splits at lines that begin with "---", as kubectl does: after it only a comment is allowed. The separator
+// of the first document stays part of it. The last line is ended. Of a chunk with an error nothing else is set.
 func plainChunks(data []byte, line int) iter.Seq2[chunk, error] {
 	return func(yield func(chunk, error) bool) {
 		var start, offset int
@@ -60,8 +61,9 @@ func plainChunks(data []byte, line int) iter.Seq2[chunk, error] {
 	}
 }
 
-// helmChunks splits as Helm's pkg/release/v1/util does, at every line that begins with "---", whatever follows it. Space is taken
-// off the beginning of each document and stays at its end; Helm ends each with one more line break when it stores it.
+// helmChunks splits as Helm's pkg/release/v1/util does, at every line that begins with "---", whatever follows it.
+// Space is taken off the beginning of each document and stays at its end; Helm ends each with one more line break when
+// it stores it.
 func helmChunks(data []byte) iter.Seq2[chunk, error] {
 	return func(yield func(chunk, error) bool) {
 		text := bytes.TrimLeftFunc(data, unicode.IsSpace)

@@ -50,14 +50,16 @@ func (p *Reader) recall(at *Position, chunk chunk) (bool, error) {
 	return known, err
 }
 
-// chunk reads the text between two separators. The chunk is one document: kubectl and Helm ignore what follows a line "...".
+// chunk reads the text between two separators. The chunk is one document: kubectl and Helm ignore what follows a line
+// "...".
 func (p *Reader) chunk(at Position, chunk chunk, as Dialect) error {
 	if known, err := p.recall(&at, chunk); known || err != nil {
 		return err
 	}
 	value, err := p.decode(&at, chunk, as)
 	if err == nil && as == HelmTemplate && isHelmHook(value) {
-		// Helm sends a hook as it was written, and anything else with one more line break: a block scalar that keeps its end shows that.
+		// Helm sends a hook as it was written, and anything else with one more line break: a block scalar that keeps
+		// its end shows that.
 		chunk.data = endLine(bytes.TrimSuffix(chunk.data, []byte("\n")))
 		value, err = p.decode(&at, chunk, as)
 	}
@@ -278,8 +280,8 @@ func (c *converter) mapping(node *yaml.Node, depth int) (any, error) {
 	return fields, nil
 }
 
-// merge sets what "<<" brings. As for kubectl and Helm it wins over keys that are written before it, and the first of several
-// maps wins over those after it.
+// merge sets what "<<" brings. As for kubectl and Helm it wins over keys that are written before it, and the first of
+// several maps wins over those after it.
 func (c *converter) merge(fields map[string]any, merged map[string]bool, node *yaml.Node, depth int) error {
 	value, err := c.value(node, depth+1)
 	if err != nil {

@@ -422,7 +422,8 @@ func (m *Memory) NotFound(key object.Key, since uint64) {
 	m.updateRecord(key, func(id uint32, r *record) {
 		if r.version == since {
 			if r.flags&(seen|expires|ended) == expires && m.uidOf(id) != "" {
-				// The object went while nobody looked, and would have gone by itself: it may have run, and must not run twice.
+				// The object went while nobody looked, and would have gone by itself: it may have run, and must not run
+				// twice.
 				m.noteExpiring(id, true, time.Now().UTC().Truncate(time.Second))
 			}
 			m.noteGone(id, r, since)
@@ -497,7 +498,8 @@ func (m *Memory) Unsure(gvk schema.GroupVersionKind, why string) {
 	}
 }
 
-// Fought notes who keeps changing fields of an object, and until when it is not repaired again. Without fields it is deleted again and again.
+// Fought notes who keeps changing fields of an object, and until when it is not repaired again. Without fields it is
+// deleted again and again.
 func (m *Memory) Fought(key object.Key, manager string, fields []string, until time.Time) {
 	m.updateRecord(key, func(id uint32, r *record) {
 		m.rivals[id] = Rival{Key: key, Manager: manager, Fields: fields, Until: until}

@@ -36,7 +36,8 @@ type Damage struct {
 	// State is Drifted or Gone, as of this version of the object.
 	State   State
 	Version uint64
-	// Next is when it may be repaired, if that was tried in vain or too often; zero: at once. Why is what the last try ended with.
+	// Next is when it may be repaired, if that was tried in vain or too often; zero: at once. Why is what the last try
+	// ended with.
 	Next time.Time
 	Why  string
 }

@@ -27,7 +27,8 @@ type Facts struct {
 	Manual bool
 	// Windows say whether what is new may be applied now.
 	Windows window.State
-	// Asked: a person asked for a sync of exactly what is wanted, and it was not served yet. Override: also while windows are closed.
+	// Asked: a person asked for a sync of exactly what is wanted, and it was not served yet. Override: also while
+	// windows are closed.
 	Asked, Override bool
 	// Begun: what is wanted was let through, and parts of it are in the cluster.
 	Begun bool

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// The annotations by which a manifest says how it wants to be treated. The annotations are sent as they are. Annotations
-// of Argo CD and of Helm that mean the same are understood, too; ours win over Argo CD's, and those over Helm's.
+// The annotations by which a manifest says how it wants to be treated. The annotations are sent as they are.
+// Annotations of Argo CD and of Helm that mean the same are understood, too; ours win over Argo CD's, and those over
+// Helm's.
 const (
 	WaveAnnotation       = "fairlead.dev/wave"
 	DependsAnnotation    = "fairlead.dev/depends-on"
@@ -102,7 +103,8 @@ const (
 	Generated
 	// PruneLast: an object that left the manifests goes when all others are healthy.
 	PruneLast
-	// LateKind: the kind may come while the service is applied. Until the cluster serves it, it is taken for one of namespaces.
+	// LateKind: the kind may come while the service is applied. Until the cluster serves it, it is taken for one of
+	// namespaces.
 	LateKind
 	// MakeOnce: made if it is not there, and nobody's then. The flag is no wish of the object's own, and neither is the
 	// next one.
@@ -220,7 +222,8 @@ func (w *Wishes) hook(annotations map[string]string) error {
 	return nil
 }
 
-// ofHelm reads Helm's annotation as Helm does: case is ignored, and an object with an event that Helm does not know is left out.
+// ofHelm reads Helm's annotation as Helm does: case is ignored, and an object with an event that Helm does not know is
+// left out.
 func ofHelm(value string) Hook {
 	events := map[string]Hook{
 		"pre-install": PreInstall, "pre-upgrade": PreUpgrade, "post-install": PostInstall, "post-upgrade": PostUpgrade,

@@ -13,9 +13,9 @@ import (
 // Trees are the fields that managers have at one place of an object.
 //
 // Trees say how the API server tells the elements of a list apart: it names an element in managed fields by the merge
-// keys of the list's schema ("k:"), with the defaults of keys that a manifest leaves out, or by its value ("v:"). A list
-// without either is one value as a whole. So the schema in force, built-in or of a CustomResourceDefinition, comes with
-// each object that the API server answers with, and is asked for and kept nowhere.
+// keys of the list's schema ("k:"), with the defaults of keys that a manifest leaves out, or by its value ("v:"). A
+// list without either is one value as a whole. So the schema in force, built-in or of a CustomResourceDefinition, comes
+// with each object that the API server answers with, and is asked for and kept nowhere.
 type Trees []map[string]any
 
 // TreesOf reads the managed fields for which of is true.
@@ -207,8 +207,9 @@ func keyOf(step string) map[string]any {
 // keyDefaults are the defaults of merge keys in the built-in API.
 var keyDefaults = map[string]any{"protocol": "TCP"} //nolint:gochecknoglobals // It never changes.
 
-// match finds the key of each element, by its index; -1: there is none. An element that leaves a key to a default that is
-// not known here gets the only key that is left for it: two elements with the same keys are refused by the API server.
+// match finds the key of each element, by its index; -1: there is none. An element that leaves a key to a default that
+// is not known here gets the only key that is left for it: two elements with the same keys are refused by the API
+// server.
 func match(list []any, keys []map[string]any) []int {
 	names := map[string]bool{}
 	for _, key := range keys {

@@ -38,7 +38,8 @@ type Step struct {
 	Hook set.Hook
 	// Earlier are the hooks that ended before those of a gate began.
 	Earlier []set.Item
-	// Drop: all hooks of the moment have ended well. Their objects are deleted where their policies say so, in this order.
+	// Drop: all hooks of the moment have ended well. Their objects are deleted where their policies say so, in this
+	// order.
 	Drop bool
 }
 
@@ -76,8 +77,8 @@ func rankOf(kind schema.GroupKind) rank {
 	return ordinary
 }
 
-// Plan is how to bring the items into a cluster. A hook after the ordinary objects waits until they are healthy if late says so, and
-// else begins when they are sent. The error is a *kubeyaml.Error that names a cycle, object by object.
+// Plan is how to bring the items into a cluster. A hook after the ordinary objects waits until they are healthy if late
+// says so, and else begins when they are sent. The error is a *kubeyaml.Error that names a cycle, object by object.
 func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool, late func(set.Item) bool) ([]Step, error) {
 	p := planner{isOwnKind: isOwnKind, at: map[object.Key]int{}, gated: map[object.Key]bool{}}
 	var first, ordinary []set.Item
@@ -107,8 +108,8 @@ func Plan(items []set.Item, isOwnKind func(schema.GroupKind) bool, late func(set
 	return p.steps, nil
 }
 
-// Hooks are the steps of the hooks of some moments that are one: wave by wave, and what is started is waited for. Hooks that share a
-// name are never in the same step.
+// Hooks are the steps of the hooks of some moments that are one: wave by wave, and what is started is waited for. Hooks
+// that share a name are never in the same step.
 func Hooks(items []set.Item, moments set.Hook) []Step {
 	var hooks []set.Item
 	for _, item := range items {

@@ -133,8 +133,9 @@ func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.
 	return out
 }
 
-// groups is the order of the removal. ClusterRoles that are aggregated of others go before those: the cluster's controller writes
-// such a role again whenever a part of it goes, and makes it anew if it does not know yet that the role is gone.
+// groups is the order of the removal. ClusterRoles that are aggregated of others go before those: the cluster's
+// controller writes such a role again whenever a part of it goes, and makes it anew if it does not know yet that the
+// role is gone.
 func (p *Pruner) groups(ctx context.Context, entries []inventory.Entry) [][]inventory.Entry {
 	var groups [][]inventory.Entry
 	for _, group := range order.Removal(entries) {
@@ -155,7 +156,8 @@ func (p *Pruner) groups(ctx context.Context, entries []inventory.Entry) [][]inve
 	return groups
 }
 
-// aggregates tells a ClusterRole that has an aggregationRule. A ClusterRole that can't be read is taken for any other: its removal says why.
+// aggregates tells a ClusterRole that has an aggregationRule. A ClusterRole that can't be read is taken for any other:
+// its removal says why.
 func (p *Pruner) aggregates(ctx context.Context, entry inventory.Entry) bool {
 	if entry.GVK().GroupKind() != (schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}) {
 		return false
@@ -229,8 +231,8 @@ func (p *Pruner) read(ctx context.Context, entry *inventory.Entry) (meta *metav1
 	return meta, ""
 }
 
-// one removes an object and says why it is still there; "" if it is gone or none of ours, or it was let go of: then kept
-// says what for, unless it asked for that itself.
+// one removes an object and says why it is still there; "" if it is gone or none of ours, or it was let go of: then
+// kept says what for, unless it asked for that itself.
 func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (kept, why string) {
 	meta, why := p.read(ctx, &entry)
 	switch {
@@ -296,9 +298,9 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 		meta.GetLabels()[object.ServiceLabel] == service && entry.UID != "" && meta.UID == entry.UID
 }
 
-// used tells why something is never deleted: the cluster's own namespaces, definitions of kinds that another service left to this
-// one, and namespaces and definitions with an object in them that is not going, too, whoever made it. Such an object loses the mark, so that somebody else
-// may have it. why: it can't be told now.
+// used tells why something is never deleted: the cluster's own namespaces, definitions of kinds that another service
+// left to this one, and namespaces and definitions with an object in them that is not going, too, whoever made it. Such
+// an object loses the mark, so that somebody else may have it. why: it can't be told now.
 func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (used, why string) {
 	var inside func(object.Key) bool
 	var stranger func() (string, error)

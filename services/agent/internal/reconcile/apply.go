@@ -351,9 +351,9 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 	return nil
 }
 
-// restingHooks tells the hooks' objects that stay while hooks of other moments run.
-// Data is among them even where it left the manifests: a chart makes a Secret in a hook so that no upgrade changes it, and may not
-// even render it at one. Such data goes with the service, or when a hook with metadata.generateName has made another one in its place.
+// restingHooks tells the hooks' objects that stay while hooks of other moments run. Data is among them even where it
+// left the manifests: a chart makes a Secret in a hook so that no upgrade changes it, and may not even render it at
+// one. Such data goes with the service, or when a hook with metadata.generateName has made another one in its place.
 func restingHooks(rendered, runs []set.Item) func(inventory.Entry) bool {
 	hooks := map[object.Key]bool{}
 	for _, item := range rendered {
@@ -374,8 +374,8 @@ func restingHooks(rendered, runs []set.Item) func(inventory.Entry) bool {
 	}
 }
 
-// noteLeaving writes down what is about to be removed, so that nobody makes it again, not even who follows on an agent that is
-// killed meanwhile.
+// noteLeaving writes down what is about to be removed, so that nobody makes it again, not even who follows on an agent
+// that is killed meanwhile.
 func (s *site) noteLeaving(ctx context.Context, service desired.Service, record inventory.Record, stale []inventory.Entry) ([]inventory.Entry, error) {
 	stays := service.Sync.GetPrune().GetDisabled()
 	at := make(map[object.Key]int, len(record.Entries))
@@ -421,8 +421,8 @@ func (s *site) pruneStale(ctx context.Context, service desired.Service, stale []
 // goesLast is why an object that left waits.
 const goesLast = "goes when all others are healthy (PruneLast)"
 
-// goesLast tells an object that is to go last, while others are not healthy. An object that can't be read goes its usual way, which
-// says why.
+// goesLast tells an object that is to go last, while others are not healthy. An object that can't be read goes its
+// usual way, which says why.
 func (s *site) goesLast(ctx context.Context, entry inventory.Entry) bool {
 	if s.allHealthy() {
 		return false
@@ -531,8 +531,8 @@ func mistakenForOwn(items []set.Item) *problem {
 	return nil
 }
 
-// claimObjects makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds that
-// another service has are left to it: left says to which.
+// claimObjects makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds
+// that another service has are left to it: left says to which.
 func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, p *problem) {
 	var failures []apply.Failure
 	keys := make([]object.Key, len(items))
@@ -563,8 +563,8 @@ func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, p *pr
 	return left, nil
 }
 
-// uniteInventory lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill in
-// between leaves open what the cluster has of it. changed: it says something else than the record.
+// uniteInventory lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill
+// in between leaves open what the cluster has of it. changed: it says something else than the record.
 func uniteInventory(record inventory.Record, items, needed []set.Item, held map[object.Key]bool, rests func(inventory.Entry) bool) (superset inventory.Record, changed bool) {
 	all := slices.Clone(record.Entries)
 	at := make(map[object.Key]int, len(all))

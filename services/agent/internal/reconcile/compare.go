@@ -31,9 +31,9 @@ var (
 	ErrMayNotRead = errors.New("may not read")
 )
 
-// CompareNow tells what a sync of a service would change, as of now, whatever its mode is. Dry runs are made as the service's account, and objects are read as
-// the person, who so learns no value and no name that they could not read themselves; of a Secret it is only told that it differs. CompareNow renders, changes
-// and remembers nothing.
+// CompareNow tells what a sync of a service would change, as of now, whatever its mode is. Dry runs are made as the
+// service's account, and objects are read as the person, who so learns no value and no name that they could not read
+// themselves; of a Secret it is only told that it differs. CompareNow renders, changes and remembers nothing.
 func (c *Controller) CompareNow(ctx context.Context, name string, person impersonate.Person) (*deliveryv1.ServiceDetail, error) {
 	k, service, record, err := c.findCompared(ctx, name)
 	if err != nil {
@@ -120,8 +120,8 @@ type readAs struct {
 	person impersonate.Person
 	// refused: the person may not read an object, and gets no answer.
 	refused error
-	// hidden are the Secrets that the person may not read: that one differs is told, and not which. Most people may not read Secrets, and would
-	// have no comparison of a service that has one.
+	// hidden are the Secrets that the person may not read: that one differs is told, and not which. Most people may not
+	// read Secrets, and would have no comparison of a service that has one.
 	hidden map[object.Key]bool
 }
 
@@ -149,7 +149,8 @@ func (r *readAs) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialO
 	return r.API.Metadata(ctx, ref)
 }
 
-// refuseObject notes that the person may not read an object. An error names its kind and its namespace, which a remedy needs, and not the object.
+// refuseObject notes that the person may not read an object. An error names its kind and its namespace, which a remedy
+// needs, and not the object.
 func (r *readAs) refuseObject(ref object.Ref) error {
 	if ref.IsSecret() {
 		if r.hidden == nil {

@@ -19,7 +19,8 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// mostDrifts bounds the drifted objects of a service of which the keeper finds out who changed what: each costs a request.
+// mostDrifts bounds the drifted objects of a service of which the keeper finds out who changed what: each costs a
+// request.
 const mostDrifts = 20
 
 // drift is an object that differs from what is applied and is not repaired, because the mode forbids it.
@@ -84,7 +85,8 @@ func (s *site) rivalOf(ctx context.Context, record inventory.Record, ref object.
 	return manager, fields, nil
 }
 
-// damageSum names the damage that a comparison is about, where it is not repaired: a change by others is worth another comparison.
+// damageSum names the damage that a comparison is about, where it is not repaired: a change by others is worth another
+// comparison.
 func (w *worker) damageSum() string {
 	if w.stance.verdict.Repair {
 		return ""
@@ -96,7 +98,8 @@ func (w *worker) damageSum() string {
 	return b.String()
 }
 
-// tellDamage adds to a report what is not as it was applied: what is about to be repaired, what waits for its next attempt, and what stays.
+// tellDamage adds to a report what is not as it was applied: what is about to be repaired, what waits for its next
+// attempt, and what stays.
 func (w *worker) tellDamage(report *deliveryv1.ServiceReport, summary memory.Summary, now time.Time) {
 	listed := make(map[string]*deliveryv1.ObjectReport, len(report.GetObjects()))
 	for _, o := range report.GetObjects() {
@@ -195,7 +198,8 @@ func fullName(ref object.Ref) string {
 	return strings.Join([]string{ref.Group, ref.Kind, ref.Namespace, ref.Name}, "/")
 }
 
-// underRepair is a missing object that is made again at once; ok is false if there is none, or if one waits for its next attempt.
+// underRepair is a missing object that is made again at once; ok is false if there is none, or if one waits for its
+// next attempt.
 func (w *worker) underRepair(summary memory.Summary, now time.Time) (first object.Ref, ok bool) {
 	if !w.stance.verdict.Repair {
 		return first, false

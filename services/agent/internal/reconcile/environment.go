@@ -22,9 +22,10 @@ type sight struct {
 	before      *look
 }
 
-// isOutdated tells that what was rendered for this environment would be rendered differently now; "": for any. Looks decide that, and not
-// what the renders of other services find: where many services bring kinds, each would make all others be rendered again. Certificates
-// are a part of it: they are renewed when their time comes. So are the objects that values are from.
+// isOutdated tells that what was rendered for this environment would be rendered differently now; "": for any. Looks
+// decide that, and not what the renders of other services find: where many services bring kinds, each would make all
+// others be rendered again. Certificates are a part of it: they are renewed when their time comes. So are the objects
+// that values are from.
 func (s *site) isOutdated(environment string) bool {
 	environment, renewal, versions := splitEnvironment(environment)
 	if s.givenAnew(versions) || !renewal.IsZero() && !time.Now().Before(renewal) {
@@ -109,7 +110,8 @@ type renders struct {
 	mu sync.Mutex // guards what follows
 	// sight is what the last render found that the cluster can do; nil: there was none.
 	sight *sight
-	// behind names the versions that the streams knew of when values were last read from the cluster; what is newer counts.
+	// behind names the versions that the streams knew of when values were last read from the cluster; what is newer
+	// counts.
 	behind string
 	// images names the set whose images may all be pulled, and the registries that say so.
 	images string

@@ -266,7 +266,8 @@ func (k *keeper) setWanted(ctx context.Context) {
 	k.takeStep(ctx, e)
 }
 
-// sleepUntilNews waits for the timer or for news. The keeper forgets what the round knew: most keepers sleep most of the time.
+// sleepUntilNews waits for the timer or for news. The keeper forgets what the round knew: most keepers sleep most of
+// the time.
 func (k *keeper) sleepUntilNews() {
 	k.interrupt()
 	k.order = order{}

@@ -13,16 +13,17 @@ import (
 	"fairlead.dev/services/agent/internal/render"
 )
 
-// The words that the templates of a chart see as .Release.Service, and mostly write into the label app.kubernetes.io/managed-by or
-// heritage. Agents said Fairlead once; a service that they applied keeps it while another word would do harm.
+// The words that the templates of a chart see as .Release.Service, and mostly write into the label
+// app.kubernetes.io/managed-by or heritage. Agents said Fairlead once; a service that they applied keeps it while
+// another word would do harm.
 const (
 	releasedByHelm     = "Helm"
 	releasedByFairlead = "Fairlead"
 )
 
-// releaseService is what the chart of a service sees as .Release.Service: Helm, so that objects are those of a Helm release. A
-// service that was applied as Fairlead stays so for as long as folder and values do, as the label may be in a checksum that restarts
-// pods, and for ever where the label is in a field that can't be changed.
+// releaseService is what the chart of a service sees as .Release.Service: Helm, so that objects are those of a Helm
+// release. A service that was applied as Fairlead stays so for as long as folder and values do, as the label may be in
+// a checksum that restarts pods, and for ever where the label is in a field that can't be changed.
 func (s *site) releaseService(ctx context.Context, service desired.Service, record inventory.Record) (string, error) {
 	switch {
 	case record.Applied.ReleaseService == releasedByHelm || len(record.Entries) == 0:

@@ -16,7 +16,8 @@ import (
 	"fairlead.dev/services/agent/internal/set"
 )
 
-// secretMask is that of a service with all that is to be hidden by now: a render may have added to it. Nil: there is nothing.
+// secretMask is that of a service with all that is to be hidden by now: a render may have added to it. Nil: there is
+// nothing.
 func (s *site) secretMask(service desired.Service) func(string) string {
 	current, _ := s.controller.Desired.Get(s.name)
 	service.Hidden = current.Hidden
@@ -50,9 +51,9 @@ func (s *site) maskText(service desired.Service, text string) string {
 // mostSecretBytes bounds the values of Secrets that are looked for in what hooks say.
 const mostSecretBytes = 4 << 20
 
-// maskOf takes the secrets of a service's configuration, and the values of its Secrets, out of texts: those of the objects that are
-// brought, and of what is applied. The Secrets are read when there is a text, which is while the objects are open. If they can't be,
-// or are too many to be looked for, nothing of a text is told.
+// maskOf takes the secrets of a service's configuration, and the values of its Secrets, out of texts: those of the
+// objects that are brought, and of what is applied. The Secrets are read when there is a text, which is while the
+// objects are open. If they can't be, or are too many to be looked for, nothing of a text is told.
 func (s *site) maskOf(service desired.Service, record inventory.Record, objects *set.Set) func(string) string {
 	mask := sync.OnceValue(func() func(string) string {
 		secrets, err := secretsOf(objects)

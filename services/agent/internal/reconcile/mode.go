@@ -33,8 +33,8 @@ const (
 	compareRetry = 30 * time.Second
 	// clockLook is how long windows are not looked at again at most: clocks are set.
 	clockLook = 10 * time.Minute
-	// overrideLasts is how long after a person asked for it a sync is let through windows that are closed: an agent that hears of it later, or
-	// can't serve it until then, waits as if nobody had overridden anything.
+	// overrideLasts is how long after a person asked for it a sync is let through windows that are closed: an agent
+	// that hears of it later, or can't serve it until then, waits as if nobody had overridden anything.
 	overrideLasts = time.Hour
 )
 
@@ -65,8 +65,9 @@ type stance struct {
 	windows window.State
 }
 
-// askedFor is the content that the last request for a sync is about, as the inventory knows it, or else as the hub's answer came with it. A request
-// that an agent finds with a service that is new to its disk may be months old: if all of the service was applied since, that served it.
+// askedFor is the content that the last request for a sync is about, as the inventory knows it, or else as the hub's
+// answer came with it. A request that an agent finds with a service that is new to its disk may be months old: if all
+// of the service was applied since, that served it.
 func askedFor(service desired.Service, record inventory.Record) string {
 	switch {
 	case record.Asked.Request == service.RequestID():
@@ -77,8 +78,9 @@ func askedFor(service desired.Service, record inventory.Record) string {
 	return service.AskedFor
 }
 
-// noteAsked writes down in the cluster what a request for a sync is about, where something can keep new content back: before the request is served, or
-// when the service is kept back first. Elsewhere a request applies all that there is, and its own outcome is note enough.
+// noteAsked writes down in the cluster what a request for a sync is about, where something can keep new content back:
+// before the request is served, or when the service is kept back first. Elsewhere a request applies all that there is,
+// and its own outcome is note enough.
 func (s *site) noteAsked(ctx context.Context, service desired.Service, record inventory.Record) (inventory.Record, error) {
 	id, set := service.RequestID(), service.Sync.GetMode()
 	open := !service.Manual && len(service.Windows) == 0 && (set == deliveryv1.SyncMode_SYNC_MODE_UNSPECIFIED || set == deliveryv1.SyncMode_SYNC_MODE_AUTO)
@@ -276,7 +278,8 @@ func (w *worker) unchangedItems(record inventory.Record) func(set.Item) bool {
 	return func(item set.Item) bool { return item.Sum != 0 && applied[item.Key] == item.Sum }
 }
 
-// listMade tells the hub which objects the service has after an attempt that failed midway, as after a hook that failed.
+// listMade tells the hub which objects the service has after an attempt that failed midway, as after a hook that
+// failed.
 func (w *worker) listMade(service desired.Service, record inventory.Record) {
 	if w.made == nil {
 		return // no object was sent, and the last list holds
@@ -325,7 +328,8 @@ func (w *worker) listObjects(service desired.Service, record inventory.Record) {
 	w.stance.listed = state
 }
 
-// accountProblem is the problem of a service that names no account where it has to, none that there can be, or one that it may not be applied as.
+// accountProblem is the problem of a service that names no account where it has to, none that there can be, or one that
+// it may not be applied as.
 func (c *Controller) accountProblem(service desired.Service, account string) *problem {
 	switch {
 	case account == "" && c.currentNarrower().RequireAccount && !c.RequireImpersonation:

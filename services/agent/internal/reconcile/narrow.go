@@ -9,7 +9,8 @@ import (
 	"fairlead.dev/platform/accounts"
 )
 
-// Narrower is what the hub narrows of what services may, below what the agent's flags say. The zero value narrows nothing.
+// Narrower is what the hub narrows of what services may, below what the agent's flags say. The zero value narrows
+// nothing.
 type Narrower struct {
 	// Concurrency is how many services are applied or removed at the same time; 0: as many as usual.
 	Concurrency int

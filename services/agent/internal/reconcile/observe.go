@@ -47,8 +47,8 @@ type looks struct {
 
 func newLooks() looks { return looks{backoff: retry.Backoff{Floor: retryFloor, Max: retryMax}} }
 
-// observeHealth reports how the objects are, as the memory has it: the watches tell when something changes. observe asks the
-// API server for nothing but what is to be removed.
+// observeHealth reports how the objects are, as the memory has it: the watches tell when something changes. observe
+// asks the API server for nothing but what is to be removed.
 func (w *worker) observeHealth(ctx, patience context.Context, service desired.Service, record inventory.Record) time.Duration {
 	if w.looks.since.IsZero() {
 		w.looks.since = time.Now()
@@ -112,10 +112,12 @@ func (w *worker) endTrace(service desired.Service, report *deliveryv1.ServiceRep
 	w.ripens = time.Time{}
 }
 
-// noteWritten is how long the inventory may be behind with a digest that changed nothing: a restart within it compares once more.
+// noteWritten is how long the inventory may be behind with a digest that changed nothing: a restart within it compares
+// once more.
 const noteWritten = time.Minute
 
-// writeNote brings the inventory up to a digest that changed nothing, and says when to look again; 0: there is nothing to write.
+// writeNote brings the inventory up to a digest that changed nothing, and says when to look again; 0: there is nothing
+// to write.
 func (w *worker) writeNote(ctx context.Context, record inventory.Record) time.Duration {
 	switch {
 	case !w.site.controller.Inventory.Noted(w.site.name):
@@ -188,8 +190,8 @@ func (w *worker) retryRemovals(ctx context.Context, record inventory.Record) inv
 	return next
 }
 
-// noteEnded writes down which objects were done before they go by themselves, so that no agent makes them again. done is
-// what was sent of a digest that is being applied.
+// noteEnded writes down which objects were done before they go by themselves, so that no agent makes them again. done
+// is what was sent of a digest that is being applied.
 func (s *site) noteEnded(ctx context.Context, record inventory.Record, done map[object.Key]inventory.Entry) inventory.Record {
 	next := record
 	changed := false

@@ -16,7 +16,8 @@ import (
 	"fairlead.dev/services/agent/internal/set"
 )
 
-// refusal is a sync of single objects that could not be served. The service's health does not depend on it: what is applied stays.
+// refusal is a sync of single objects that could not be served. The service's health does not depend on it: what is
+// applied stays.
 type refusal struct {
 	// content is what the service was to be made from.
 	request, content, text string
@@ -30,13 +31,14 @@ func (r *refusal) isDue(service desired.Service) bool {
 	return r.request != service.RequestID() || !r.again.IsZero() && !time.Now().Before(r.again)
 }
 
-// isServed tells whether all of the service was applied after the refusal, and with it what the sync names. A sync that is worth no other try may name
-// what the service does not have: no apply serves it.
+// isServed tells whether all of the service was applied after the refusal, and with it what the sync names. A sync that
+// is worth no other try may name what the service does not have: no apply serves it.
 func (r *refusal) isServed(service desired.Service, record inventory.Record) bool {
 	return !r.again.IsZero() && record.Applied.Asked == service.RequestID()
 }
 
-// isLasting tells whether the refusal is still worth a word once its request is not asked any more: all the rest of the same content was applied.
+// isLasting tells whether the refusal is still worth a word once its request is not asked any more: all the rest of the
+// same content was applied.
 func (r *refusal) isLasting(service desired.Service, record inventory.Record) bool {
 	return r.again.IsZero() && r.content == service.Content() && record.Applied.Asked == service.RequestID()
 }
@@ -76,7 +78,8 @@ func fitProblem(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// syncProblem is why the objects that the last request for a sync names are not applied; empty: they are, or it names none.
+// syncProblem is why the objects that the last request for a sync names are not applied; empty: they are, or it names
+// none.
 func (w *worker) syncProblem(service desired.Service, record inventory.Record) string {
 	id := service.RequestID()
 	switch r := &w.refusal; {

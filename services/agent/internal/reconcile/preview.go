@@ -34,9 +34,10 @@ type Content struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// PreviewNow tells what a service would become with other content: it is rendered as the hub's would be, with the options, the configuration and the bounds of the
-// service, and compared as CompareNow does. Objects that templates look up are read as the person, within the bounds of the service. No secret is in the
-// render: see package veil. PreviewNow applies and remembers nothing.
+// PreviewNow tells what a service would become with other content: it is rendered as the hub's would be, with the
+// options, the configuration and the bounds of the service, and compared as CompareNow does. Objects that templates
+// look up are read as the person, within the bounds of the service. No secret is in the render: see package veil.
+// PreviewNow applies and remembers nothing.
 func (c *Controller) PreviewNow(ctx context.Context, name string, person impersonate.Person, content Content) (*deliveryv1.ServiceDetail, error) {
 	k, service, record, err := c.findCompared(ctx, name)
 	if err != nil {

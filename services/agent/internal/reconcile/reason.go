@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// reasonAfter is how long an object is not healthy before the keeper asks its pods and events why: most become healthy by then.
-	// reasonAgain is between two questions at first, reasonMax later.
+	// reasonAfter is how long an object is not healthy before the keeper asks its pods and events why: most become
+	// healthy by then. reasonAgain is between two questions at first, reasonMax later.
 	reasonAfter, reasonAgain, reasonMax = 3 * time.Second, 10 * time.Second, 2 * time.Minute
 	// mostReasons bounds the objects of a service that are asked: a few requests each.
 	mostReasons = 5
@@ -25,7 +25,8 @@ type reason struct {
 	text         string
 }
 
-// giveReasons adds to the messages of objects why they are not healthy, such as a pod that can't be scheduled, and says when to ask again; 0: never.
+// giveReasons adds to the messages of objects why they are not healthy, such as a pod that can't be scheduled, and says
+// when to ask again; 0: never.
 func (w *worker) giveReasons(ctx context.Context, bad []health.Health) (again time.Duration) {
 	now := time.Now()
 	known := w.reasons

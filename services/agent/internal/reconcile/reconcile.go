@@ -1,9 +1,9 @@
 // Package reconcile brings services into the cluster, keeps an eye on them and takes them out again.
 //
 // Each service has a keeper: one goroutine that owns the state of the service and follows the table in package machine,
-// which spec.md says in words. Its worker does one piece of work at a time beside it, so that the keeper always answers.
-// So services cannot hold each other up, and nothing is done twice at once. The work of keepers at the cluster is
-// bounded by slots; a keeper that waits (for a retry, for health) holds none.
+// which spec.md says in words. Its worker does one piece of work at a time beside it, so that the keeper always
+// answers. So services cannot hold each other up, and nothing is done twice at once. The work of keepers at the cluster
+// is bounded by slots; a keeper that waits (for a retry, for health) holds none.
 package reconcile
 
 import (
@@ -96,7 +96,8 @@ type Deps struct {
 	Metadata func(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error)
 	// RequireImpersonation refuses services that name no account to be applied as.
 	RequireImpersonation bool
-	// Accounts that services may be applied as, as patterns of namespace/name; none: all but reserved ones, see package accounts.
+	// Accounts that services may be applied as, as patterns of namespace/name; none: all but reserved ones, see package
+	// accounts.
 	Accounts []string
 	Tracer   trace.Tracer
 	// Keep records what is worth it whatever was decided about its trace: see telemetry.Keep.
@@ -123,8 +124,8 @@ type Controller struct {
 	// keepers are those that run, by service.
 	keepers map[string]*keeper
 
-	// environment is the last look at what the cluster can do, nil until that makes a difference to somebody. changed: a render found
-	// something else since.
+	// environment is the last look at what the cluster can do, nil until that makes a difference to somebody. changed:
+	// a render found something else since.
 	environment atomic.Pointer[look]
 	changed     atomic.Bool
 

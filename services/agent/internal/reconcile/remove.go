@@ -147,8 +147,8 @@ func (s *site) skipsHooks(moment string) bool {
 	return notes[skipAnnotation] == moment
 }
 
-// readyToLeave has the hooks of a removal on this disk before there is one: nobody tells what they were made of after that. Another agent
-// may have applied them.
+// readyToLeave has the hooks of a removal on this disk before there is one: nobody tells what they were made of after
+// that. Another agent may have applied them.
 func (w *worker) readyToLeave(ctx context.Context, service desired.Service, record inventory.Record) {
 	if !record.Applied.PreDelete && !record.Applied.PostDelete || !record.Has(service.Digest) {
 		return
@@ -172,10 +172,10 @@ func hasHooks(items []set.Item, moments set.Hook) bool {
 	return slices.ContainsFunc(items, func(item set.Item) bool { return item.Hook&moments != 0 && item.Flags&object.Hold == 0 })
 }
 
-// runLast runs the hooks of a removal: those before it while all is still there, those after it when all is gone but the namespaces that
-// they are in; each once, as the inventory has it. runLast says when to look again, 0 when they are through, and in a sentence what became
-// of those after the removal that failed: the removal goes on without. One before it that fails stops the removal, since it may be there to
-// do so, and is run again.
+// runLast runs the hooks of a removal: those before it while all is still there, those after it when all is gone but
+// the namespaces that they are in; each once, as the inventory has it. runLast says when to look again, 0 when they are
+// through, and in a sentence what became of those after the removal that failed: the removal goes on without. One
+// before it that fails stops the removal, since it may be there to do so, and is run again.
 func (w *worker) runLast(ctx, patience context.Context, service desired.Service, record inventory.Record, moment set.Hook) (_ inventory.Record, trouble string, wait time.Duration) {
 	if told, through := w.through[moment]; through {
 		return record, told, 0
@@ -269,8 +269,8 @@ func (w *worker) runLast(ctx, patience context.Context, service desired.Service,
 	return record, trouble, wait
 }
 
-// skipLast reports a hook of a removal that did not end well. After the removal nothing more is done about it than to say so. Before it
-// the removal stops, and the hook is run again after the wait.
+// skipLast reports a hook of a removal that did not end well. After the removal nothing more is done about it than to
+// say so. Before it the removal stops, and the hook is run again after the wait.
 func (w *worker) skipLast(service desired.Service, record inventory.Record, moment set.Hook, why string) (trouble string, wait time.Duration) {
 	if moment == object.PostDelete {
 		w.through[moment] = "A hook for post-delete " + w.site.maskText(service, why)
@@ -283,8 +283,9 @@ func (w *worker) skipLast(service desired.Service, record inventory.Record, mome
 	return "", wait
 }
 
-// loseLast reports that the disk does not have the hooks of a removal. After the removal nothing more is done about that than to say so.
-// Before it the removal stops: the hooks may be there to keep what would be lost, or to take down what would block the cluster.
+// loseLast reports that the disk does not have the hooks of a removal. After the removal nothing more is done about
+// that than to say so. Before it the removal stops: the hooks may be there to keep what would be lost, or to take down
+// what would block the cluster.
 func (w *worker) loseLast(service desired.Service, record inventory.Record, moment set.Hook) (trouble string, wait time.Duration) {
 	if moment == object.PostDelete {
 		return "Its hooks for post-delete were not run: the agent's disk has lost them.", 0
@@ -316,8 +317,8 @@ func (s *site) callOff(ctx context.Context, _ desired.Service, record inventory.
 	return record, s.controller.Inventory.Save(ctx, record)
 }
 
-// claimLast makes sure, as a sync does, that the objects of the hooks are no one else's: a removal takes over, and deletes, no more than
-// a sync would. The answer leaves out definitions of kinds that belong to others.
+// claimLast makes sure, as a sync does, that the objects of the hooks are no one else's: a removal takes over, and
+// deletes, no more than a sync would. The answer leaves out definitions of kinds that belong to others.
 func (s *site) claimLast(ctx context.Context, request apply.Request, hooks []set.Item) (ours []set.Item, failures []apply.Failure) {
 	items := dropNamesakes(hooks)
 	if failure := mistakenForOwn(items); failure != nil {

@@ -37,8 +37,8 @@ func (s *site) openWanted(ctx, patience context.Context, service desired.Service
 	case err == nil && !found.Made().Before(service.Sync.GetRequestTime().AsTime()) && !s.isOutdated(found.Environment()) && !s.hasMisplaced(ctx, found) && s.allowsImages(found):
 		return found, nil
 	case err == nil:
-		// A sync was asked for since, or the cluster has changed: what it tells a chart may be different now. Or images were narrowed: the
-		// render says which are not allowed any more.
+		// A sync was asked for since, or the cluster has changed: what it tells a chart may be different now. Or images
+		// were narrowed: the render says which are not allowed any more.
 		err = found.Close()
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil
@@ -57,8 +57,8 @@ func (s *site) openWanted(ctx, patience context.Context, service desired.Service
 	return rendered, nil
 }
 
-// openPlanned opens the set that is being brought into the cluster. A plan that was begun goes on as it was planned, whatever the cluster
-// can do by now: objects of another render are not those of the plan.
+// openPlanned opens the set that is being brought into the cluster. A plan that was begun goes on as it was planned,
+// whatever the cluster can do by now: objects of another render are not those of the plan.
 func (w *worker) openPlanned(ctx, patience context.Context, service desired.Service, record inventory.Record) (*set.Set, *problem) {
 	if w.progress != nil {
 		found, err := w.site.controller.Sets.Open(w.site.name, setOf(service))
@@ -215,8 +215,9 @@ func (s *site) renderInto(ctx, patience context.Context, service desired.Service
 	return out, nil
 }
 
-// tellNotes hands over the notes of a chart, when a render gave other ones than before. An agent that renders nothing tells none. Random
-// values and those of Secrets that the chart looked up are left out of them, as secrets are: most are passwords.
+// tellNotes hands over the notes of a chart, when a render gave other ones than before. An agent that renders nothing
+// tells none. Random values and those of Secrets that the chart looked up are left out of them, as secrets are: most
+// are passwords.
 func (s *site) tellNotes(service desired.Service, out rendered) error {
 	secrets := slices.Clip(out.lookups.Secrets())
 	for _, answer := range out.kept.Used() {

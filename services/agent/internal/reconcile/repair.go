@@ -138,7 +138,8 @@ func (s *site) findApplied(ctx context.Context, service desired.Service, record 
 	return objects, item, nil
 }
 
-// findParts finds an object as it was sent last, where the cluster holds parts of what was applied and of what is to be.
+// findParts finds an object as it was sent last, where the cluster holds parts of what was applied and of what is to
+// be.
 func (s *site) findParts(record inventory.Record, key object.Key) (*set.Set, set.Item, error) {
 	known, _ := s.controller.Memory.Get(key)
 	for _, name := range []string{record.Begun, record.Applied.Set} {
@@ -163,8 +164,8 @@ func (s *site) findParts(record inventory.Record, key object.Key) (*set.Set, set
 // errLacking says that repairs need content that is not on the disk.
 var errLacking = fmt.Errorf("the content is not on the disk: %w", repair.ErrNotNow)
 
-// openApplied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted. For its
-// content applied does not wait: the keeper fetches that, see fetchLacking.
+// openApplied opens what was applied. On a disk that was lost it is rendered anew, if it is still what is wanted. For
+// its content applied does not wait: the keeper fetches that, see fetchLacking.
 func (s *site) openApplied(ctx context.Context, service desired.Service, record inventory.Record, verdict mode.Verdict) (*set.Set, error) {
 	s.renders.restoring.Lock()
 	defer s.renders.restoring.Unlock()

@@ -54,7 +54,8 @@ func (w *worker) testInput(patience context.Context, service desired.Service, re
 	return in
 }
 
-// testMask is maskOf for what tests say: those of the run that goes on, which may be of an earlier revision, and else those to come.
+// testMask is maskOf for what tests say: those of the run that goes on, which may be of an earlier revision, and else
+// those to come.
 func (s *site) testMask(service desired.Service, record inventory.Record) func(string) string {
 	mask := sync.OnceValue(func() func(string) string {
 		id := testSetOf(service)
@@ -132,8 +133,9 @@ func judgeTests(service desired.Service, record inventory.Record, report *delive
 	}
 }
 
-// testSet opens the set of a service's tests, and renders the set first if that was not done since then: what a chart reads from the cluster
-// has changed, or a certificate was renewed. A set with images that are not allowed any more is rendered anew, too, which says so.
+// testSet opens the set of a service's tests, and renders the set first if that was not done since then: what a chart
+// reads from the cluster has changed, or a certificate was renewed. A set with images that are not allowed any more is
+// rendered anew, too, which says so.
 func (s *site) testSet(ctx, patience context.Context, service desired.Service, record inventory.Record, since time.Time) (*set.Set, error) {
 	found, err := s.controller.Sets.Open(s.name, testSetOf(service))
 	switch {

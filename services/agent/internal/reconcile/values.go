@@ -36,8 +36,8 @@ func sourcesOf(service desired.Service) []object.Ref {
 	return refs
 }
 
-// givenOf reads the values that a service takes from the cluster, as the service may, and names their versions. Values of Secrets are
-// told to nobody from now on.
+// givenOf reads the values that a service takes from the cluster, as the service may, and names their versions. Values
+// of Secrets are told to nobody from now on.
 func (s *site) givenOf(ctx context.Context, service desired.Service) (given []render.Given, versions string, err error) {
 	refs := sourcesOf(service)
 	if len(refs) == 0 {
@@ -125,7 +125,8 @@ func nameVersions(versions []string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// givenAnew tells that the objects which a render took values from have changed since, by the versions that it was made with.
+// givenAnew tells that the objects which a render took values from have changed since, by the versions that it was made
+// with.
 func (s *site) givenAnew(versions string) bool {
 	if versions == "" {
 		return false
@@ -138,8 +139,8 @@ func (s *site) givenAnew(versions string) bool {
 	return now != versions && now != s.renders.wasBehind()
 }
 
-// noteSources lets what failed be tried again at once when an object has changed that values are from, and says so: that may be what
-// mends it.
+// noteSources lets what failed be tried again at once when an object has changed that values are from, and says so:
+// that may be what mends it.
 func (w *worker) noteSources() (isFresh bool) {
 	seen, known := w.site.controller.Watcher.Sources(w.site.name)
 	if !known {
@@ -155,8 +156,8 @@ func (w *worker) noteSources() (isFresh bool) {
 	return isFresh
 }
 
-// recallSecrets reads the Secrets of a service's values once after the start: nothing may be rendered that would, and what the API server
-// says may quote them. A Secret that can't be read was not rendered either.
+// recallSecrets reads the Secrets of a service's values once after the start: nothing may be rendered that would, and
+// what the API server says may quote them. A Secret that can't be read was not rendered either.
 func (w *worker) recallSecrets(ctx context.Context, service desired.Service) {
 	if w.recalled {
 		return

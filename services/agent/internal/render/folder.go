@@ -24,8 +24,8 @@ type Folder struct {
 	Renderer deliveryv1.Renderer
 
 	open func() (io.ReadCloser, error)
-	// base is the service's folder in the artifact, "." if the artifact is that folder; else paths in the artifact are those
-	// of the repository. root is the folder that is rendered.
+	// base is the service's folder in the artifact, "." if the artifact is that folder; else paths in the artifact are
+	// those of the repository. root is the folder that is rendered.
 	base, root string
 	// tests is the folder of the service's tests, which is left out; "": there is none.
 	tests string
@@ -153,7 +153,8 @@ func (f *Folder) isBelow(name string) bool {
 	return f.root == "." || strings.HasPrefix(name, f.root+"/")
 }
 
-// Plain tells the names of files that hold plain manifests. Names that begin with a dot are left out (.github/, .sops.yaml).
+// Plain tells the names of files that hold plain manifests. Names that begin with a dot are left out (.github/,
+// .sops.yaml).
 func (f *Folder) Plain(name string) bool {
 	return f.isBelow(name) && isWanted(strings.TrimPrefix(name, f.root+"/"))
 }

@@ -26,8 +26,8 @@ const (
 	memoryPause = 50 * time.Millisecond
 	// maxOutput bounds what a child tells, in bytes.
 	maxOutput = 64 << 20
-	// maxLookups bounds what a child asks of the cluster, and maxLooked what it gets, in bytes of JSON: templates may keep all of it, and
-	// take twenty times the room for it.
+	// maxLookups bounds what a child asks of the cluster, and maxLooked what it gets, in bytes of JSON: templates may
+	// keep all of it, and take twenty times the room for it.
 	maxLookups = 1000
 	maxLooked  = 16 << 20
 )

@@ -34,8 +34,8 @@ type Input struct {
 	Scope  Scope
 	// Lookup may be nil: then nothing is found.
 	Lookup Lookup
-	// Recall may be nil: then nothing is kept. Answers is called with what templates got of random and time functions, if
-	// they called any, once all objects were told. Answers may be nil.
+	// Recall may be nil: then nothing is kept. Answers is called with what templates got of random and time functions,
+	// if they called any, once all objects were told. Answers may be nil.
 	Recall  Recall
 	Answers func(used []Answer)
 	// Memo may be nil.

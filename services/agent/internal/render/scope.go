@@ -67,8 +67,8 @@ type ServiceScope struct {
 	Namespace string `json:"namespace"`
 }
 
-// Lookup reads an object of the cluster, or without a name a list of them, as JSON, as the service may. Nil: there is none. A *RefusedError is
-// a mistake of the folder; after any other error the render is tried again.
+// Lookup reads an object of the cluster, or without a name a list of them, as JSON, as the service may. Nil: there is
+// none. A *RefusedError is a mistake of the folder; after any other error the render is tried again.
 type Lookup func(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (json.RawMessage, error)
 
 // RefusedError: a template asks for what the service may not see, or for too much.

@@ -36,7 +36,8 @@ const (
 	width = 32
 	// verifyRound is how long it takes to compare everything once; verifyFloor is between two objects.
 	verifyRound, verifyFloor = 12 * time.Hour, time.Second
-	// mostTold damaged objects of a service at once are asked who changed them: in a storm that would be as many requests more.
+	// mostTold damaged objects of a service at once are asked who changed them: in a storm that would be as many
+	// requests more.
 	mostTold = 10
 	// again is when what could not be done at the moment is looked at once more.
 	again = 10 * time.Second

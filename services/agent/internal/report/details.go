@@ -32,8 +32,8 @@ const (
 	mostRuns = 20
 )
 
-// Details hands over long lists about services: the latest of each service and kind, and of each run of its tests, which is on disk until a
-// distributor acknowledges it as durable. Details is safe for concurrent use.
+// Details hands over long lists about services: the latest of each service and kind, and of each run of its tests,
+// which is on disk until a distributor acknowledges it as durable. Details is safe for concurrent use.
 type Details struct {
 	dir          string
 	distributors *deliveryclient.Distributors
@@ -204,8 +204,8 @@ func (d *Details) Forget(service string) error {
 	return failed
 }
 
-// Drop forgets all lists, because another agent has told newer ones since. The ends of runs of tests stay: nothing is newer, and no other
-// agent has their logs.
+// Drop forgets all lists, because another agent has told newer ones since. The ends of runs of tests stay: nothing is
+// newer, and no other agent has their logs.
 func (d *Details) Drop() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -278,7 +278,8 @@ func (d *Details) send(ctx context.Context, file string) error {
 	d.mu.Lock()
 	generation, waits := d.pending[file]
 	if service, isDiff := strings.CutSuffix(file, "."+diffKind+detailSuffix); isDiff && d.pending[fileOf(service, objectsKind)] > 0 {
-		// An object that was applied is in the list and no longer in the difference: it is always in one of those that the hub has.
+		// An object that was applied is in the list and no longer in the difference: it is always in one of those that
+		// the hub has.
 		waits = false
 	}
 	data, err := os.ReadFile(filepath.Join(d.dir, file))

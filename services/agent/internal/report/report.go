@@ -27,8 +27,9 @@ import (
 const (
 	// gather is how long changes are collected before they are sent together.
 	gather = 100 * time.Millisecond
-	// hold is how long a state that is going to be another one soon is kept back: what is overtaken meanwhile is never sent, and in a fleet that gets
-	// all at once that is most of it. A busy hub may want it to be longer, up to longestHold.
+	// hold is how long a state that is going to be another one soon is kept back: what is overtaken meanwhile is never
+	// sent, and in a fleet that gets all at once that is most of it. A busy hub may want it to be longer, up to
+	// longestHold.
 	hold, longestHold = time.Second, 15 * time.Second
 	// batch is the most reports in one call; the contract allows 500. With batchBytes in them no more are
 	// added: one alone has half a MiB at most, and a distributor reads 4.
@@ -75,8 +76,8 @@ func Open(dir string, distributors *deliveryclient.Distributors, metrics prometh
 		return nil, err
 	}
 	r := &Reporter{dir: dir, distributors: distributors, log: log, now: time.Now, wake: make(chan struct{}, 1), states: map[string]*state{}, hold: hold}
-	// Of a service that this disk knows nothing of, the hub may have reports of before the disk was lost. With a counter that began at zero again, a report
-	// with the number of the last one of these would pass for it.
+	// Of a service that this disk knows nothing of, the hub may have reports of before the disk was lost. With a
+	// counter that began at zero again, a report with the number of the last one of these would pass for it.
 	r.from = uint64(r.now().UnixMicro())
 	files, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	if err != nil {
@@ -139,7 +140,8 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	return nil
 }
 
-// sendFrom is when a state may be sent: a passing one once it was held back, counted from the first of several in a row. The caller holds mu.
+// sendFrom is when a state may be sent: a passing one once it was held back, counted from the first of several in a
+// row. The caller holds mu.
 func (r *Reporter) sendFrom(before *state, report *deliveryv1.ServiceReport) time.Time {
 	switch {
 	case !passes(report.GetPhase()):
@@ -167,8 +169,8 @@ func (r *Reporter) Latest(service string) *deliveryv1.ServiceReport {
 	return nil
 }
 
-// Drop forgets all states, because another agent has told newer ones since. Counting begins at the time of day: below what
-// that agent said the hub says so, and only a report with its very number would be taken for its.
+// Drop forgets all states, because another agent has told newer ones since. Counting begins at the time of day: below
+// what that agent said the hub says so, and only a report with its very number would be taken for its.
 func (r *Reporter) Drop() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +210,8 @@ func (r *Reporter) count(phase deliveryv1.Phase) int {
 	return count
 }
 
-// goesOn tells a state that began with an earlier report: the same phase of the same digest, with the same words. Counts may be others.
+// goesOn tells a state that began with an earlier report: the same phase of the same digest, with the same words.
+// Counts may be others.
 func goesOn(before, now *deliveryv1.ServiceReport) bool {
 	return before.GetPhase() == now.GetPhase() && before.GetDigest() == now.GetDigest() && before.GetMessage() == now.GetMessage()
 }

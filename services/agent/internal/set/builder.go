@@ -51,7 +51,8 @@ type Target struct {
 	CRDs deliveryv1.CrdPolicy
 }
 
-// Scopes says whether a kind lives in namespaces, as the cluster has it. A *cluster.UnknownKindError: the cluster does not serve the kind.
+// Scopes says whether a kind lives in namespaces, as the cluster has it. A *cluster.UnknownKindError: the cluster does
+// not serve the kind.
 type Scopes interface {
 	Namespaced(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
 }
@@ -65,8 +66,9 @@ type Builder struct {
 	w     *bufio.Writer
 	at    int64
 	items []Item
-	// known are the scopes that the cluster told, and unserved the kinds that it does not serve; own are the scopes of kinds whose CRDs
-	// are in the set, which count only for kinds that the cluster does not serve: a CRD may claim any kind, and be refused.
+	// known are the scopes that the cluster told, and unserved the kinds that it does not serve; own are the scopes of
+	// kinds whose CRDs are in the set, which count only for kinds that the cluster does not serve: a CRD may claim any
+	// kind, and be refused.
 	known    map[schema.GroupVersionKind]bool
 	unserved map[schema.GroupVersionKind]error
 	own      map[schema.GroupKind]bool
@@ -196,7 +198,8 @@ func (b *Builder) addObject(ctx context.Context, obj *unstructured.Unstructured,
 	return b.appendItem(item)
 }
 
-// definitionWishes is what a definition in crds/ of a chart asks for: nothing of its own, but for what the service says.
+// definitionWishes is what a definition in crds/ of a chart asks for: nothing of its own, but for what the service
+// says.
 func (b *Builder) definitionWishes(wishes object.Wishes) object.Wishes {
 	switch b.CRDs {
 	case deliveryv1.CrdPolicy_CRD_POLICY_CREATE:
@@ -232,7 +235,8 @@ func (b *Builder) AddNamespace(ctx context.Context, wanted *deliveryv1.CreateNam
 	})
 }
 
-// Hold adds an object of the service that stays in the cluster as it is, unless the set has it anyway. Its content is not sent.
+// Hold adds an object of the service that stays in the cluster as it is, unless the set has it anyway. Its content is
+// not sent.
 func (b *Builder) Hold(ctx context.Context, ref object.Ref, at kubeyaml.Position) error {
 	if slices.ContainsFunc(b.items, func(item Item) bool {
 		return item.Group == ref.Group && item.Kind == ref.Kind && item.Name == ref.Name &&
@@ -488,8 +492,8 @@ func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	return s, nil
 }
 
-// findSame is the set that is there already, if it has the same index and so the sums of the same objects: then nothing has to get to the
-// disk, but that it was made again now.
+// findSame is the set that is there already, if it has the same index and so the sums of the same objects: then nothing
+// has to get to the disk, but that it was made again now.
 func (b *Builder) findSame(end footer) *Set {
 	file, err := os.Open(b.path)
 	if err != nil {

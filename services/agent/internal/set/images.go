@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// ForeignImageError is an image that the agent's configuration lets no service pull. The error is no mistake of the folder: the configuration
-// may be another one soon.
+// ForeignImageError is an image that the agent's configuration lets no service pull. The error is no mistake of the
+// folder: the configuration may be another one soon.
 type ForeignImageError struct {
 	At    kubeyaml.Position
 	Of    string // the object
@@ -60,8 +60,8 @@ func (s *Set) AllowsImages(registries [][]string) (bool, error) {
 	return true, nil
 }
 
-// eachImage are those of containers and of volumes, wherever in an object a pod is described: in a Deployment, and in custom resources that
-// have templates of pods.
+// eachImage are those of containers and of volumes, wherever in an object a pod is described: in a Deployment, and in
+// custom resources that have templates of pods.
 func eachImage(value any, found func(string)) {
 	switch value := value.(type) {
 	case map[string]any:

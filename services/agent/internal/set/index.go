@@ -39,7 +39,8 @@ type footer struct {
 
 	// environment is what the cluster could do, where the objects depend on it.
 	environment string
-	// releaseService is what templates of a chart saw as .Release.Service; "": no chart, or Fairlead, as agents said before they noted it.
+	// releaseService is what templates of a chart saw as .Release.Service; "": no chart, or Fairlead, as agents said
+	// before they noted it.
 	releaseService string
 	// warnings are sentences, each on its line.
 	warnings string

@@ -271,8 +271,8 @@ func (s *Set) JSON(item Item) ([]byte, error) {
 	return data, nil
 }
 
-// Object reads an object as it is to be sent, and where it was written down. Fields of controllers are left out here, so
-// that sets of earlier agents are read in the same way.
+// Object reads an object as it is to be sent, and where it was written down. Fields of controllers are left out here,
+// so that sets of earlier agents are read in the same way.
 func (s *Set) Object(item Item) (*unstructured.Unstructured, kubeyaml.Position, error) {
 	data, err := s.JSON(item)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // madeUp is how long ago a time of the schedule may be that passed while no agent looked.
 const madeUp = time.Hour
 
-// dueRun says which run is to begin now, and else when to look again; 0: when something is wanted. A request comes before a revision,
-// and that before the schedule. due may note in s how far the schedule is.
+// dueRun says which run is to begin now, and else when to look again; 0: when something is wanted. A request comes
+// before a revision, and that before the schedule. due may note in s how far the schedule is.
 func dueRun(s *state, in Input, now time.Time) (*run, time.Duration) {
 	next := func(id string, cause deliveryv1.TestCause) *run {
 		return &run{ID: id, Cause: cause, Digest: in.Service.RevisionDigest(), Commit: in.Record.Applied.Commit, Set: in.Set, Start: now}

@@ -54,7 +54,8 @@ func caseSeverity(c *deliveryv1.TestCase) int {
 // rootMarker is how the root of a report begins: <testsuites> or <testsuite>.
 const rootMarker = "<testsuite"
 
-// parseReports finds JUnit reports in a text with other lines around them. A report that is cut off, or no XML, counts for nothing.
+// parseReports finds JUnit reports in a text with other lines around them. A report that is cut off, or no XML, counts
+// for nothing.
 func parseReports(text []byte, mask func(string) string) report {
 	var all report
 	for range 100 { // a text of nothing but beginnings is read so often, and no more
@@ -73,8 +74,8 @@ func parseReports(text []byte, mask func(string) string) report {
 	return all
 }
 
-// parseReport reads the report that a text begins with, and tells its length. The decoder knows no entities but XML's own, and fetches
-// nothing; what it reads is bounded by the text.
+// parseReport reads the report that a text begins with, and tells its length. The decoder knows no entities but XML's
+// own, and fetches nothing; what it reads is bounded by the text.
 func parseReport(text []byte, mask func(string) string) (r report, read int, ok bool) {
 	decoder := xml.NewDecoder(bytes.NewReader(text))
 	p := parser{mask: mask}

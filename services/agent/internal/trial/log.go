@@ -8,7 +8,8 @@ import (
 const (
 	// maxLog is what all logs of a run have together, in bytes.
 	maxLog = 256 << 10
-	// maxCases is what the cases of all reports of a run have together, in bytes: a message to the hub has 4 MiB at most.
+	// maxCases is what the cases of all reports of a run have together, in bytes: a message to the hub has 4 MiB at
+	// most.
 	maxCases = 2 << 20
 	// slack is what is kept of a log before that: where it is cut, a secret may be cut, too, and be known to no mask.
 	slack = 16 << 10
@@ -16,7 +17,8 @@ const (
 	maxReport = 1 << 20
 )
 
-// sink takes the log of a container, however long it is: the end of it, and what may be reports. The zero value is ready.
+// sink takes the log of a container, however long it is: the end of it, and what may be reports. The zero value is
+// ready.
 type sink struct {
 	end     []byte // up to twice maxLog+slack, so that it is seldom moved
 	isCut   bool

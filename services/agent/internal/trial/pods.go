@@ -26,8 +26,8 @@ import (
 const (
 	// mostPods of a test, the newest, and mostContainers of a pod are read: they bound the memory that a test takes.
 	mostPods, mostContainers = 3, 10
-	// followed bounds what is read of a log while its container runs, in bytes. Output that comes after it is read at the end, if the pod is still
-	// there.
+	// followed bounds what is read of a log while its container runs, in bytes. Output that comes after it is read at
+	// the end, if the pod is still there.
 	followed = 8 << 20
 	// lastRead bounds the last read of a log, in bytes; see lastLines.
 	lastRead = 32 << 20
@@ -48,7 +48,8 @@ type API interface {
 	Select(ctx context.Context, gvk schema.GroupVersionKind, namespace string, opts metav1.ListOptions) ([]*unstructured.Unstructured, error)
 }
 
-// collector reads the logs of a test while it runs: its pods may be gone as soon as they have ended. The collector begins when the object is made.
+// collector reads the logs of a test while it runs: its pods may be gone as soon as they have ended. The collector
+// begins when the object is made.
 type collector struct {
 	api    API
 	object object.Ref
@@ -210,7 +211,8 @@ func (c *collector) tailLog(ctx context.Context, p *pod, one *container) {
 	})
 }
 
-// readLast reads the end of a log anew, once. If that can't be read any more, what was followed counts. The caller holds mu.
+// readLast reads the end of a log anew, once. If that can't be read any more, what was followed counts. The caller
+// holds mu.
 func (c *collector) readLast(ctx context.Context, p *pod, one *container) {
 	if one.isRead {
 		return

@@ -13,7 +13,8 @@ import (
 // ReportAnnotation of a Job or Pod names the file in which a test leaves its JUnit report.
 const ReportAnnotation = "fairlead.dev/test-report"
 
-// Prepare changes the object of a test as the spec says, and as its annotation does. The error is a mistake in the object.
+// Prepare changes the object of a test as the spec says, and as its annotation does. The error is a mistake in the
+// object.
 func Prepare(obj *unstructured.Unstructured, spec *deliveryv1.TestSpec) error {
 	var at []string
 	switch obj.GroupVersionKind().GroupKind() {

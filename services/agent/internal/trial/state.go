@@ -21,7 +21,8 @@ const mostSeen = 50
 type state struct {
 	// Seen are the ids of the last runs that were begun, the latest last.
 	Seen []string `json:"seen,omitempty"`
-	// Request and Revision are the ids of the last runs by those causes. The services still name them when Seen has long forgotten.
+	// Request and Revision are the ids of the last runs by those causes. The services still name them when Seen has
+	// long forgotten.
 	Request  string `json:"request,omitempty"`
 	Revision string `json:"revision,omitempty"`
 	// Schedule is that of Through, until when its times are through.
@@ -51,8 +52,8 @@ type run struct {
 	Message string                 `json:"message,omitempty"`
 	Passed  int32                  `json:"passed,omitempty"`
 	Failed  int32                  `json:"failed,omitempty"`
-	// Unbegun: nothing of the run was made, because it could not be run when its turn came. An unbegun run is no fault of
-	// the service.
+	// Unbegun: nothing of the run was made, because it could not be run when its turn came. An unbegun run is no fault
+	// of the service.
 	Unbegun bool `json:"unbegun,omitempty"`
 	// Tests are the objects in turn; empty: not yet known, or the hub has the end of the run.
 	Tests []test `json:"tests,omitempty"`

@@ -1,12 +1,12 @@
 // Package trial runs the integration tests of services: Jobs and Pods that no sync applies.
 //
-// A run has an id, and is begun once for each: what goes on is written into the service's inventory in the cluster before the first
-// object of it is made, and so is each attempt of a test. So an agent that is killed, or another one with an empty disk, goes on with
-// the run where it was, and no test runs twice for one asking. Tests run one after the other; what they made is listed until it is
-// gone.
+// A run has an id, and is begun once for each: what goes on is written into the service's inventory in the cluster
+// before the first object of it is made, and so is each attempt of a test. So an agent that is killed, or another one
+// with an empty disk, goes on with the run where it was, and no test runs twice for one asking. Tests run one after the
+// other; what they made is listed until it is gone.
 //
-// A Trial is used by the keeper of its service only. Step does what can be done now, and says when to look again; nothing is waited for
-// in it but the end of logs.
+// A Trial is used by the keeper of its service only. Step does what can be done now, and says when to look again;
+// nothing is waited for in it but the end of logs.
 package trial
 
 import (
@@ -49,7 +49,8 @@ const (
 	mostTests, mostObjects = 200, 500
 	// look is between two looks at a test, if nothing is heard of it.
 	look = 2 * time.Second
-	// refusedPatience is how long an object that the API server refuses for the moment, or a pod that can't start, is tried.
+	// refusedPatience is how long an object that the API server refuses for the moment, or a pod that can't start, is
+	// tried.
 	refusedPatience = time.Minute
 	// retellAfter is between two looks whether the hub has the end of a run.
 	retellAfter = 5 * time.Second
@@ -62,7 +63,8 @@ type Inventories interface {
 	Save(ctx context.Context, record inventory.Record) error
 }
 
-// Details takes runs. Set returns when the run is on the disk. Waits tells that the hub has not acknowledged a run that is on the disk.
+// Details takes runs. Set returns when the run is on the disk. Waits tells that the hub has not acknowledged a run that
+// is on the disk.
 type Details interface {
 	Set(detail *deliveryv1.ServiceDetail) error
 	Waits(service, run string) bool
@@ -174,14 +176,14 @@ type Input struct {
 	Why string
 	// Mask takes secrets out of texts.
 	Mask func(string) string
-	// Set names the set of the tests, and Open opens it, rendered no earlier than since. A *kubeyaml.Error is a mistake in the tests, and a
-	// *set.ForeignImageError an image that they may not pull.
+	// Set names the set of the tests, and Open opens it, rendered no earlier than since. A *kubeyaml.Error is a mistake
+	// in the tests, and a *set.ForeignImageError an image that they may not pull.
 	Set  string
 	Open func(ctx context.Context, since time.Time) (*set.Set, error)
 }
 
-// Step does what is to be done now, and says when to look again; 0: when something changes. patience ends when something else is
-// wanted. isNews: the service has another summary.
+// Step does what is to be done now, and says when to look again; 0: when something changes. patience ends when
+// something else is wanted. isNews: the service has another summary.
 func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duration, isNews bool) {
 	s, err := readState(in.Record)
 	if err != nil {
@@ -289,8 +291,9 @@ func (t *Trial) removeObjects(ctx, patience context.Context, in *Input, s *state
 	return wait
 }
 
-// retellEnd hands the end of the last run over again where the disk does not have it any more: it was lost, or another agent leads now.
-// retell returns when to look again; once the hub has the end, the inventory keeps no more than the summary, and retell returns 0.
+// retellEnd hands the end of the last run over again where the disk does not have it any more: it was lost, or another
+// agent leads now. retell returns when to look again; once the hub has the end, the inventory keeps no more than the
+// summary, and retell returns 0.
 func (t *Trial) retellEnd(ctx context.Context, in *Input, s *state) time.Duration {
 	if s.Last == nil || !s.Untold {
 		return 0
@@ -538,8 +541,8 @@ func describeTaken(record inventory.Record, item set.Item) string {
 	return ""
 }
 
-// describeStrange says why the object of a test can't be made, because something that is not the service's has its name; "": it can. A sync may
-// take such an object over. A test may not, since it deletes what it made.
+// describeStrange says why the object of a test can't be made, because something that is not the service's has its
+// name; "": it can. A sync may take such an object over. A test may not, since it deletes what it made.
 func (t *Trial) describeStrange(ctx context.Context, a attemptAt) (string, error) {
 	meta, err := t.runner.API.Metadata(ctx, a.item.Ref)
 	if apierrors.IsNotFound(err) || meta == nil && err == nil {
@@ -666,8 +669,8 @@ func (t *Trial) finishRun(ctx context.Context, in *Input, s *state, outcome deli
 	return 0, true
 }
 
-// goesAfter tells whether an object is removed when its run has ended. One without a policy goes with a run that passed, and else stays to be
-// looked at until the next run.
+// goesAfter tells whether an object is removed when its run has ended. One without a policy goes with a run that
+// passed, and else stays to be looked at until the next run.
 func goesAfter(flags object.Flags, own, all deliveryv1.TestOutcome) bool {
 	passed := deliveryv1.TestOutcome_TEST_OUTCOME_PASSED
 	switch {
@@ -710,7 +713,8 @@ func outcomeWords(outcome deliveryv1.TestOutcome) string {
 
 func endSentence(text string) string { return strings.TrimRight(text, ". :\n") + "." }
 
-// Abort ends the run of a service, if one goes on, and has all removed that tests made. Abort returns the record as it is then.
+// Abort ends the run of a service, if one goes on, and has all removed that tests made. Abort returns the record as it
+// is then.
 func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Record, error) {
 	s, err := readState(in.Record)
 	if err != nil || s.Run == nil {
@@ -745,8 +749,8 @@ func (t *Trial) Abort(ctx context.Context, in Input, why string) (inventory.Reco
 	return in.Record, nil
 }
 
-// Clear goes on with removing what ended runs have left, also while no run can go on. Clear returns the record as it is then, and when to
-// look again; 0: nothing is left.
+// Clear goes on with removing what ended runs have left, also while no run can go on. Clear returns the record as it is
+// then, and when to look again; 0: nothing is left.
 func (t *Trial) Clear(ctx, patience context.Context, record inventory.Record) (inventory.Record, time.Duration) {
 	s, err := readState(record)
 	if err != nil {

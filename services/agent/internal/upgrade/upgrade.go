@@ -1,10 +1,10 @@
-// Package upgrade brings in a release of the agent by a service that the agent itself applies, and goes back from one whose pods
-// do not become ready: the agent that could is gone by then.
+// Package upgrade brings in a release of the agent by a service that the agent itself applies, and goes back from one
+// whose pods do not become ready: the agent that could is gone by then.
 //
-// Before the agent sends another pod template for its own workload, it makes a Job of the release that runs, the watcher.
-// Only once the watcher says, by an annotation of the Job, that it looks at the workload, the template is sent. The watcher
-// waits until all pods of it are ready, or puts back the template of before and notes at the workload what it went back
-// from and why. A template that was gone back from is refused until another one is wanted.
+// Before the agent sends another pod template for its own workload, it makes a Job of the release that runs, the
+// watcher. Only once the watcher says, by an annotation of the Job, that it looks at the workload, the template is
+// sent. The watcher waits until all pods of it are ready, or puts back the template of before and notes at the workload
+// what it went back from and why. A template that was gone back from is refused until another one is wanted.
 package upgrade
 
 import (
@@ -33,7 +33,8 @@ const (
 	// stateAnnotation of a watcher's Job says how far the watcher is.
 	stateAnnotation = "fairlead.dev/upgrade"
 	watching, ended = "watching", "ended"
-	// startPatience is how long a watcher may take to begin: its image is on the node already, or was pulled there before.
+	// startPatience is how long a watcher may take to begin: its image is on the node already, or was pulled there
+	// before.
 	startPatience = 2 * time.Minute
 )
 
@@ -50,8 +51,8 @@ type Self struct {
 	Patience time.Duration
 }
 
-// Apply is that of the cluster but for the agent's own workload, whose pods are replaced under the eyes of a watcher. A *WaitError
-// says that it is to be sent again later.
+// Apply is that of the cluster but for the agent's own workload, whose pods are replaced under the eyes of a watcher. A
+// *WaitError says that it is to be sent again later.
 func (s *Self) Apply(ctx context.Context, obj *unstructured.Unstructured, dryRun bool) (*unstructured.Unstructured, error) {
 	ref := object.RefOf(obj)
 	if dryRun || ref.Group != "apps" || ref.Kind != "StatefulSet" && ref.Kind != "Deployment" {

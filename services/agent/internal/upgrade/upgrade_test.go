@@ -25,7 +25,8 @@ const running = `{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"
 "containers": [{"name": "sidecar", "image": "other"}, {"name": "agent", "image": "agent:1", "args": ["--join-token-file=/run/$(POD_NAME)"], "securityContext": {"readOnlyRootFilesystem": true},
 "livenessProbe": {"httpGet": {"port": 1}}, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]}}}}`
 
-// The watcher runs the release that runs already, with its rights and what a restricted namespace wants, and needs nothing else of it.
+// The watcher runs the release that runs already, with its rights and what a restricted namespace wants, and needs
+// nothing else of it.
 func TestWatcherIsOfTheReleaseThatRuns(t *testing.T) {
 	t.Parallel()
 	live := statefulSet(t, running)

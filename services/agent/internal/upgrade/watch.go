@@ -74,7 +74,8 @@ func RunCommand(ctx context.Context, log *slog.Logger, args []string, getenv fun
 	return w.Run(ctx)
 }
 
-// Run says that it watches, waits for the verdict, and goes back if it has to. An error means that it is to be started again.
+// Run says that it watches, waits for the verdict, and goes back if it has to. An error means that it is to be started
+// again.
 func (w *Watcher) Run(ctx context.Context) error {
 	var before map[string]any
 	if err := json.Unmarshal([]byte(w.Before), &before); err != nil {
@@ -263,7 +264,8 @@ func (w *Watcher) goBack(ctx context.Context, before map[string]any, why string)
 	return w.dropStuck(ctx, live)
 }
 
-// dropStuck deletes pods that are not ready: the controller of a StatefulSet may wait for such a pod before it replaces it.
+// dropStuck deletes pods that are not ready: the controller of a StatefulSet may wait for such a pod before it replaces
+// it.
 func (w *Watcher) dropStuck(ctx context.Context, live *unstructured.Unstructured) error {
 	if live.GetKind() != "StatefulSet" {
 		return nil

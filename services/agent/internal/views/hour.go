@@ -1,6 +1,7 @@
 package views
 
-// An hour is counted in steps: what is older than an hour goes step by step, so that figures of the last hour rarely change by time alone.
+// An hour is counted in steps: what is older than an hour goes step by step, so that figures of the last hour rarely
+// change by time alone.
 const (
 	stepSeconds = 5 * 60
 	steps       = 12

@@ -11,7 +11,8 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// A custom resource has no Protobuf. Its JSON is read one object at a time; what a record does not keep is dropped with the object.
+// A custom resource has no Protobuf. Its JSON is read one object at a time; what a record does not keep is dropped with
+// the object.
 
 // bounded stops a reader that brings more than maxFrame for one event.
 type bounded struct {

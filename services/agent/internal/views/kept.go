@@ -42,7 +42,8 @@ func OpenKept(dir string, view *View, log *slog.Logger) (*Kept, error) {
 	return k, nil
 }
 
-// read returns nil without an error for a file that no agent has written so. The digest tells: it is over what the hub sent, with what this agent does not know.
+// read returns nil without an error for a file that no agent has written so. The digest tells: it is over what the hub
+// sent, with what this agent does not know.
 func read(path string) (*deliveryv1.ViewSetDelivery, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// hubTakes is the most of a push that the hub has to take from an agent that keeps to its bounds: the console has half of its own bound left for rows of before.
+// hubTakes is the most of a push that the hub has to take from an agent that keeps to its bounds: the console has half
+// of its own bound left for rows of before.
 const hubTakes = 32 << 10
 
 // text is one of so many bytes that differs by a number.
@@ -62,7 +63,8 @@ func largestSets() (sets []*deliveryv1.NamedViewSet) {
 	return sets
 }
 
-// The largest view that the bounds of the agent allow, and the largest change of it, are far from what the hub refuses. The console says so beside its bound.
+// The largest view that the bounds of the agent allow, and the largest change of it, are far from what the hub refuses.
+// The console says so beside its bound.
 func TestLargestViewFitsTheHub(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

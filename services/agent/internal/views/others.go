@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Bounds of texts that anybody may have written, in bytes: of kinds, namespaces, versions and phases; of reasons; and of names, as Kubernetes has
-// it. The key of a warning's row, which joins four of them, has 512 bytes at most.
+// Bounds of texts that anybody may have written, in bytes: of kinds, namespaces, versions and phases; of reasons; and
+// of names, as Kubernetes has it. The key of a warning's row, which joins four of them, has 512 bytes at most.
 const maxKind, maxReason, maxName = 64, 128, 253
 
 // node is what is kept of a node.
@@ -67,8 +67,8 @@ func (o *node) parseStatus(b []byte) error {
 	})
 }
 
-// judge says what a condition means: some are bad if they are True, those called *Ready if they are not. The meaning of others, which
-// programs beside Kubernetes make, is not known.
+// judge says what a condition means: some are bad if they are True, those called *Ready if they are not. The meaning of
+// others, which programs beside Kubernetes make, is not known.
 func (o *node) judge(c condition) {
 	switch {
 	case c.name == "Ready":
@@ -111,7 +111,8 @@ func (o *node) states(skewed bool) string {
 	return string(cut([]byte(strings.Join(states, ",")), 128))
 }
 
-// isSkewed says whether Kubernetes does not support a kubelet beside an API server: it is newer, or more than 3 minors older.
+// isSkewed says whether Kubernetes does not support a kubelet beside an API server: it is newer, or more than 3 minors
+// older.
 func isSkewed(kubelet, server string) bool {
 	k, okK := minor(kubelet)
 	s, okS := minor(server)
@@ -330,8 +331,8 @@ type warning struct {
 	first, last int64
 }
 
-// group is what events are counted together by: those about the pods of one ReplicaSet are of one group. All are tokens, so that no two
-// groups have one key.
+// group is what events are counted together by: those about the pods of one ReplicaSet are of one group. All are
+// tokens, so that no two groups have one key.
 type group struct{ reason, kind, namespace, owner string }
 
 func parseWarning(b []byte) (w warning, m meta, err error) {
@@ -399,7 +400,8 @@ func parseWarning(b []byte) (w warning, m meta, err error) {
 	return w, m, err
 }
 
-// ownerOf is the name that events about objects of one owner share: without what Kubernetes adds to the names of a ReplicaSet's pods.
+// ownerOf is the name that events about objects of one owner share: without what Kubernetes adds to the names of a
+// ReplicaSet's pods.
 func ownerOf(kind, name string) string {
 	if kind != "Pod" {
 		return name

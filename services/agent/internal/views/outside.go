@@ -21,13 +21,14 @@ const (
 )
 
 const (
-	// usedShare and usedAfter say when what nodes use is news: a change of a twentieth of what they can give at once, another one after a while. Usage
-	// never stands still; a cluster where nothing else happens must not push each minute.
+	// usedShare and usedAfter say when what nodes use is news: a change of a twentieth of what they can give at once,
+	// another one after a while. Usage never stands still; a cluster where nothing else happens must not push each
+	// minute.
 	usedShare, usedAfter = 20, 15 * time.Minute
 	maxDeprecatedRows    = 50
 	maxEndRows           = 20
-	// maxOwners bounds the owners of unknown kinds whose services are remembered; ownersFor is how long an answer holds, and after ownersKept those that are
-	// gone are forgotten.
+	// maxOwners bounds the owners of unknown kinds whose services are remembered; ownersFor is how long an answer
+	// holds, and after ownersKept those that are gone are forgotten.
 	maxOwners, ownersFor, ownersKept = 10_000, time.Minute, time.Hour
 )
 
@@ -82,8 +83,8 @@ func (v *View) lookAtRequested(ctx context.Context) error {
 	return nil
 }
 
-// deprecatedSection lists the deprecated APIs in use: what Fairlead uses is known always, what others request where the agent may read the metrics of the API
-// server.
+// deprecatedSection lists the deprecated APIs in use: what Fairlead uses is known always, what others request where the
+// agent may read the metrics of the API server.
 func (v *View) deprecatedSection() *deliveryv1.ViewSection {
 	s := v.section(sectionOld, func(*deliveryv1.ViewSection) {}, kindRequested)
 	found := map[cluster.DeprecatedAPI]string{}
@@ -162,7 +163,8 @@ func (v *View) lookAtEnds(context.Context) error {
 	return nil
 }
 
-// agentSection says which credentials end. Those that are renewed all the time are rows only if they are not: their ends move.
+// agentSection says which credentials end. Those that are renewed all the time are rows only if they are not: their
+// ends move.
 func (v *View) agentSection(s *deliveryv1.ViewSection) {
 	now := v.Now()
 	s.Figures["credentials"] = int64(len(v.ends))

@@ -380,7 +380,8 @@ func (r *rawPod) requests() amounts {
 	return amounts{cpu: sum.cpu, memory: sum.memory}
 }
 
-// pullReason says whether a container waits for its image. ErrImagePull and ImagePullBackOff take turns and are one state.
+// pullReason says whether a container waits for its image. ErrImagePull and ImagePullBackOff take turns and are one
+// state.
 func pullReason(reason string) (string, bool) {
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff":

@@ -19,7 +19,8 @@ import (
 const (
 	// gather is how long the first change waits for others, and apart the time between two pushes.
 	gather, apart = 200 * time.Millisecond, 500 * time.Millisecond
-	// countEvery is how often the view is counted although nothing has changed: figures of the last hour change by time alone.
+	// countEvery is how often the view is counted although nothing has changed: figures of the last hour change by time
+	// alone.
 	countEvery = time.Minute
 	// callTimeout bounds one push.
 	callTimeout = 30 * time.Second
@@ -58,7 +59,8 @@ func NewPusher(v *View, distributors *deliveryclient.Distributors, metrics prome
 	metrics.MustRegister(bytes)
 	return &Pusher{
 		view: v, distributors: distributors, log: log, wake: make(chan struct{}, 1), bytes: bytes, left: bucket, asOf: v.Now(),
-		// Later processes have later terms. If the clock went back the hub says so, and the term goes on above the hub's.
+		// Later processes have later terms. If the clock went back the hub says so, and the term goes on above the
+		// hub's.
 		term: uint64(max(1, v.Now().UnixMilli())),
 	}
 }
@@ -257,7 +259,8 @@ func changeOf(before, now *deliveryv1.ViewSection) *deliveryv1.ViewSection {
 	return change
 }
 
-// keepsOrder says whether the hub has the rows in the order of now after a change: it puts rows that changed where they were, and new ones behind all.
+// keepsOrder says whether the hub has the rows in the order of now after a change: it puts rows that changed where they
+// were, and new ones behind all.
 func keepsOrder(before, now, change *deliveryv1.ViewSection) bool {
 	gone := map[string]bool{}
 	for _, key := range change.GetRemoved() {

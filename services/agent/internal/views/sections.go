@@ -73,7 +73,8 @@ func (v *View) Sections() (sections []*deliveryv1.ViewSection, ok bool) {
 	return append(sections, sets...), true
 }
 
-// section counts one, and says how far it can be trusted by the kinds behind it. Without any of them there is nothing to count.
+// section counts one, and says how far it can be trusted by the kinds behind it. Without any of them there is nothing
+// to count.
 func (v *View) section(name string, count func(*deliveryv1.ViewSection), resources ...string) *deliveryv1.ViewSection {
 	kinds := make([]*kind, len(resources))
 	for i, resource := range resources {
@@ -217,8 +218,9 @@ func comparePods(a, b *pod) int {
 		cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 }
 
-// serviceOf is the service that manages an object or what made it, by way of its controllers. The last one may be of a kind that the view does not
-// follow, such as a custom resource whose operator makes pods: the agent knows it if a service has it.
+// serviceOf is the service that manages an object or what made it, by way of its controllers. The last one may be of a
+// kind that the view does not follow, such as a custom resource whose operator makes pods: the agent knows it if a
+// service has it.
 func (v *View) serviceOf(service, owner string) string {
 	for range 4 { // Pod, ReplicaSet, Deployment; Pod, Job, CronJob
 		if service != "" || owner == "" {
@@ -485,8 +487,8 @@ type counts map[string]int64
 
 func (c counts) add(name string, n int64) { c[name] += n }
 
-// addPhase adds to the figure of a phase, or to unknown if it is none of those: the API server lets in phases that Kubernetes does not have, and any number
-// of them.
+// addPhase adds to the figure of a phase, or to unknown if it is none of those: the API server lets in phases that
+// Kubernetes does not have, and any number of them.
 func (c counts) addPhase(phase string, n int64, known ...string) {
 	name := strings.ToLower(phase)
 	if !slices.Contains(known, name) {

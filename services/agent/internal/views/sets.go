@@ -45,7 +45,8 @@ type set struct {
 	columns []jsonpath.Path
 	parts   []*part
 	stop    context.CancelFunc // nil: it is not followed
-	// other: another set had its name. Until it is read the view leaves it out, or the hub would keep the figures of the other.
+	// other: another set had its name. Until it is read the view leaves it out, or the hub would keep the figures of
+	// the other.
 	other bool
 }
 
@@ -273,7 +274,8 @@ func conditionsOf(fields map[string]any) map[string]condition {
 	return out
 }
 
-// shownAs is a value as its column shows it, cut, without what looks like a secret; empty: there is none, or none of that type.
+// shownAs is a value as its column shows it, cut, without what looks like a secret; empty: there is none, or none of
+// that type.
 func shownAs(value any, as string, most int) string {
 	var text string
 	switch is := value.(type) {
@@ -310,7 +312,8 @@ func shownAs(value any, as string, most int) string {
 	return word(cut([]byte(clean(text)), most))
 }
 
-// setSections counts the sets. They take a bounded part of the view: first rows are withheld, then values counted together.
+// setSections counts the sets. They take a bounded part of the view: first rows are withheld, then values counted
+// together.
 func (v *View) setSections() []*deliveryv1.ViewSection {
 	for values := maxSetValues; ; values /= 2 {
 		var sections []*deliveryv1.ViewSection

@@ -24,13 +24,16 @@ const (
 	retryFloor, retryMax = 500 * time.Millisecond, 30 * time.Second
 	// askEvery is how often the agent tries what it may not.
 	askEvery = 5 * time.Minute
-	// absentEvery is how often the agent asks for a kind of a ViewSet that the cluster does not have: a question is one small request.
+	// absentEvery is how often the agent asks for a kind of a ViewSet that the cluster does not have: a question is one
+	// small request.
 	absentEvery = 30 * time.Second
 	// silence is how long a watch may say nothing: the API server sends a bookmark about every minute.
 	silence = 10 * time.Minute
-	// stood is how long a watch has to stand to count as one that worked, although it brought nothing: a quiet kind has a bookmark a minute alone.
+	// stood is how long a watch has to stand to count as one that worked, although it brought nothing: a quiet kind has
+	// a bookmark a minute alone.
 	stood = 5 * time.Second
-	// spareWait is how long the first push waits for what the view can begin without, such as a metrics-server that does not answer.
+	// spareWait is how long the first push waits for what the view can begin without, such as a metrics-server that
+	// does not answer.
 	spareWait = 10 * time.Second
 	// patience is how long a kind may not be followed before the view says so.
 	patience = time.Minute
@@ -53,7 +56,8 @@ type kind struct {
 	complete func() (changed bool)
 	forget   func()
 	take     func(b []byte, gone bool) (changed bool, err error)
-	// Of a kind of a ViewSet: find says where it is served now, and sets path; its objects come in a form that has fields.
+	// Of a kind of a ViewSet: find says where it is served now, and sets path; its objects come in a form that has
+	// fields.
 	find       func(ctx context.Context) error
 	form       cluster.Form // "": Protobuf
 	takeFields func(fields map[string]any, m meta, gone bool) (changed bool)
@@ -192,7 +196,8 @@ var (
 	errThin = errors.New("all objects are read again in place of a sample")
 )
 
-// stream follows a kind until its watch ends. heard: the API server brought something, or kept a watch open that had nothing to bring.
+// stream follows a kind until its watch ends. heard: the API server brought something, or kept a watch open that had
+// nothing to bring.
 func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -5,17 +5,19 @@ import (
 	"iter"
 )
 
-// table is what is known of the objects of a kind, by uid. Above its bound it holds a sample: objects whose uid hashes to one of so many.
-// The lock of View guards it.
+// table is what is known of the objects of a kind, by uid. Above its bound it holds a sample: objects whose uid hashes
+// to one of so many. The lock of View guards it.
 type table[R any] struct {
 	most   int
 	same   func(a, b R) bool
 	rows   map[string]*row[R]
 	mark   uint32 // of the reading that goes on, or of the last one
 	sample uint32 // one object of so many is counted
-	// keeps: one object of so many is kept. It is less than sample while objects are read again in place of a sample: until all came, the sample counts.
+	// keeps: one object of so many is kept. It is less than sample while objects are read again in place of a sample:
+	// until all came, the sample counts.
 	keeps uint32
-	// finer is when refine had the table keep more objects last, and coarse one of how many it kept before that, within an hour.
+	// finer is when refine had the table keep more objects last, and coarse one of how many it kept before that, within
+	// an hour.
 	finer  int64
 	coarse uint32
 }
@@ -40,8 +42,8 @@ func (t *table[R]) begin() {
 // thin says whether the sample is of so few objects by now that the table has room for all: they have to be read again.
 func (t *table[R]) thin() bool { return t.keeps > 1 && len(t.rows)*int(t.keeps) < t.most/2 }
 
-// refine has the table hold more of the objects that come from now on, if they have become few. That is for what is counted as it comes, and not as it
-// is there.
+// refine has the table hold more of the objects that come from now on, if they have become few. That is for what is
+// counted as it comes, and not as it is there.
 func (t *table[R]) refine(now int64) {
 	if t.thin() {
 		if now-t.finer > steps*stepSeconds {
@@ -68,7 +70,8 @@ func (t *table[R]) complete() (changed bool) {
 	return changed
 }
 
-// put takes over an object, and returns what was known of it. changed is false if the record is the same as before, or not in the sample.
+// put takes over an object, and returns what was known of it. changed is false if the record is the same as before, or
+// not in the sample.
 func (t *table[R]) put(uid string, record R) (before R, known, changed bool) {
 	if !t.holds(uid) {
 		return before, false, false
@@ -97,7 +100,8 @@ func (t *table[R]) holds(uid string) bool { return isOf(t.keeps, uid) }
 // counts says whether an object is of the sample. For an object that is kept and does not count, the sample stands.
 func (t *table[R]) counts(uid string) bool { return isOf(t.sample, uid) }
 
-// stoodFor says whether the sample of before refine stood for an object that is there since first: what happened until then is counted.
+// stoodFor says whether the sample of before refine stood for an object that is there since first: what happened until
+// then is counted.
 func (t *table[R]) stoodFor(uid string, first int64) bool {
 	return first < t.finer && !isOf(t.coarse, uid)
 }
@@ -124,7 +128,8 @@ func (t *table[R]) halve() {
 
 func (t *table[R]) clear() { clear(t.rows); t.sample, t.keeps, t.finer = 1, 1, 0 }
 
-// all returns the records that count, in no order. They are those of the table, not copies: they change once the lock of View is free.
+// all returns the records that count, in no order. They are those of the table, not copies: they change once the lock
+// of View is free.
 func (t *table[R]) all() iter.Seq[*R] {
 	return func(yield func(*R) bool) {
 		for uid, r := range t.rows {

@@ -1,8 +1,10 @@
-// Package views keeps a summary of the cluster: figures and short rows of nodes, pods, workloads, claims and warnings, and hands it to the hub
-// as it changes. The view follows each kind with one watch in Protobuf, of which it decodes the fields that a figure needs; it keeps a small
-// record per object and no object. The view follows no Secret and no ConfigMap.
+// Package views keeps a summary of the cluster: figures and short rows of nodes, pods, workloads, claims and warnings,
+// and hands it to the hub as it changes. The view follows each kind with one watch in Protobuf, of which it decodes the
+// fields that a figure needs; it keeps a small record per object and no object. The view follows no Secret and no
+// ConfigMap.
 //
-// Figures are counted anew from the records whenever the view is read, so that none of them can drift. docs/views.md has the rules.
+// Figures are counted anew from the records whenever the view is read, so that none of them can drift. docs/views.md
+// has the rules.
 package views
 
 import (
@@ -15,7 +17,8 @@ import (
 	"fairlead.dev/services/agent/internal/cluster"
 )
 
-// Bounds of the records of a kind; above them a table holds a sample. A pod takes about 400 bytes: the pods of a large cluster have 20 MiB at most.
+// Bounds of the records of a kind; above them a table holds a sample. A pod takes about 400 bytes: the pods of a large
+// cluster have 20 MiB at most.
 const (
 	maxPods      = 50_000
 	maxNodes     = 20_000
@@ -31,7 +34,8 @@ type Deps struct {
 	Cluster *cluster.Cluster
 	// KubernetesVersion of the API server; "" while unknown.
 	KubernetesVersion func() string
-	// Services notes by the uids of objects the services that they are of. uids that are of no service keep their value.
+	// Services notes by the uids of objects the services that they are of. uids that are of no service keep their
+	// value.
 	Services func(uids map[string]string)
 	// Ends are the credentials and certificates that the agent works with, and when they end.
 	Ends func() []End
@@ -65,7 +69,8 @@ type View struct {
 	patient  time.Time
 	restarts hour
 	killed   hour
-	// guessed is the latest time at which restarts were counted that nobody saw: the count is a lower bound for the hour after.
+	// guessed is the latest time at which restarts were counted that nobody saw: the count is a lower bound for the
+	// hour after.
 	guessed int64
 }
 
@@ -216,8 +221,8 @@ func (v *View) takePod(b []byte, gone bool) (bool, error) {
 	return changed, nil
 }
 
-// countRestarts counts the restarts that a pod had since it was seen before. A count that fell is of a container that was made anew. Of a pod that is
-// seen for the first time no more is known than when the last run ended.
+// countRestarts counts the restarts that a pod had since it was seen before. A count that fell is of a container that
+// was made anew. Of a pod that is seen for the first time no more is known than when the last run ended.
 func (v *View) countRestarts(before, now pod, known bool) {
 	at := v.Now().Unix()
 	for i, r := range now.restarts {
@@ -271,7 +276,8 @@ func (v *View) takeWorkload(kind string, b []byte, gone bool) (bool, error) {
 		return t.remove(m.uid), err
 	}
 	if _, known := t.rows[m.uid]; !known && kind == "ReplicaSet" {
-		// Of a Deployment there are ten of earlier revisions: in the table they would have no room for those that have pods.
+		// Of a Deployment there are ten of earlier revisions: in the table they would have no room for those that have
+		// pods.
 		if record.empty {
 			return false, nil
 		}

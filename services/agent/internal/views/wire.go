@@ -13,13 +13,14 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
-// The decoders walk Kubernetes' Protobuf and keep the fields that a figure needs. Everything else, such as environment variables, annotations
-// and volumes, is skipped by its length and never copied. Field numbers are those of generated.proto in k8s.io/api; Kubernetes never
-// changes one.
+// The decoders walk Kubernetes' Protobuf and keep the fields that a figure needs. Everything else, such as environment
+// variables, annotations and volumes, is skipped by its length and never copied. Field numbers are those of
+// generated.proto in k8s.io/api; Kubernetes never changes one.
 
 var errWire = errors.New("the API server sent Protobuf that can't be read")
 
-// walk calls visit for each field: n of a varint, b of a field with a length. b is a part of the buffer that is read again.
+// walk calls visit for each field: n of a varint, b of a field with a length. b is a part of the buffer that is read
+// again.
 func walk(b []byte, visit func(number protowire.Number, n uint64, b []byte) error) error {
 	for len(b) > 0 {
 		number, kind, size := protowire.ConsumeTag(b)
@@ -360,7 +361,8 @@ type condition struct {
 	since                int64
 }
 
-// parseCondition reads a condition: those of pods, nodes and Jobs have the same numbers, but for the time of a Job's, which nobody needs.
+// parseCondition reads a condition: those of pods, nodes and Jobs have the same numbers, but for the time of a Job's,
+// which nobody needs.
 func parseCondition(b []byte) (c condition, err error) {
 	err = walk(b, func(number protowire.Number, _ uint64, b []byte) (err error) {
 		switch number {

@@ -37,8 +37,8 @@ type followed struct {
 // MaxFollowed bounds the objects that have a stream of their own: each is a request that the API server keeps open.
 const MaxFollowed = 100
 
-// Follow keeps what is seen of an object from now on, until Unfollow, and tells its service of each change. Above the bound an object is
-// not followed, and Last does not know it.
+// Follow keeps what is seen of an object from now on, until Unfollow, and tells its service of each change. Above the
+// bound an object is not followed, and Last does not know it.
 func (w *Watcher) Follow(service string, obj *unstructured.Unstructured) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

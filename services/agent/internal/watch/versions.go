@@ -14,13 +14,14 @@ import (
 // sources are objects that the render of a service reads, by name, each with a stream of its metadata.
 type sources struct {
 	refs []object.Ref
-	// versions are what the streams said last; an object that is not there has "", and one that no stream told of is not in it.
+	// versions are what the streams said last; an object that is not there has "", and one that no stream told of is
+	// not in it.
 	versions map[object.Ref]string
 	end      context.CancelFunc // nil: Run has not started the streams
 }
 
-// FollowSources has the versions of some objects followed until other ones are named, and tells the service of each change. Without refs
-// it reads nothing any more.
+// FollowSources has the versions of some objects followed until other ones are named, and tells the service of each
+// change. Without refs it reads nothing any more.
 func (w *Watcher) FollowSources(service string, refs []object.Ref) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,8 +43,8 @@ func (w *Watcher) FollowSources(service string, refs []object.Ref) {
 	}
 }
 
-// Sources are the versions of the objects that are followed for a service, in the order in which they were named. known: the streams have
-// told of all of them.
+// Sources are the versions of the objects that are followed for a service, in the order in which they were named.
+// known: the streams have told of all of them.
 func (w *Watcher) Sources(service string) (versions []string, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

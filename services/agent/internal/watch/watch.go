@@ -215,8 +215,8 @@ type follower struct {
 	// asks gets a value when there is an object to be asked for.
 	asks chan struct{}
 	mu   sync.Mutex // guards asked
-	// asked are objects that the stream says are gone. A stream is read on meanwhile: where very many went the news of others would wait
-	// for as long as all these questions take.
+	// asked are objects that the stream says are gone. A stream is read on meanwhile: where very many went the news of
+	// others would wait for as long as all these questions take.
 	asked map[object.Key]bool
 }
 
@@ -455,8 +455,8 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
 	}
 }
 
-// failedUnseen tells a Job that failed, and went, before this process saw it: the events about it say so for as long as the API server
-// keeps them. Without them a Job that went by itself counts as complete, see memory.NotFound.
+// failedUnseen tells a Job that failed, and went, before this process saw it: the events about it say so for as long as
+// the API server keeps them. Without them a Job that went by itself counts as complete, see memory.NotFound.
 func (f *follower) failedUnseen(ctx context.Context, key object.Key, known memory.Known) bool {
 	if !object.IsJob(f.gvk.GroupKind()) || known.State != memory.Unseen || known.UID == "" {
 		return false

@@ -1,9 +1,9 @@
-// Package alert evaluates the rules of the catalog's alerts over the views of clusters, and records an event when a rule finds something, and one when
-// that is over.
+// Package alert evaluates the rules of the catalog's alerts over the views of clusters, and records an event when a
+// rule finds something, and one when that is over.
 //
-// One console evaluates all alerts at a time: it claims the round, and writes a state only if nobody changed it since, in one transaction with the
-// events. A rule's times are the sums of the times between rounds in which views answered: while no hub evaluates, and while a view is unknown, no time
-// passes. A state outlives consoles.
+// One console evaluates all alerts at a time: it claims the round, and writes a state only if nobody changed it since,
+// in one transaction with the events. A rule's times are the sums of the times between rounds in which views answered:
+// while no hub evaluates, and while a view is unknown, no time passes. A state outlives consoles.
 package alert
 
 import (
@@ -19,26 +19,28 @@ import (
 const (
 	// longestStep bounds the time that one round adds: nobody evaluated meanwhile.
 	longestStep = 2 * lookEvery
-	// mostGroups is how many groups of an alert have events of their own at the same time. Those beyond share one, so that a label with a thousand
-	// values makes no thousand messages.
+	// mostGroups is how many groups of an alert have events of their own at the same time. Those beyond share one, so
+	// that a label with a thousand values makes no thousand messages.
 	mostGroups = 20
 	// OtherGroups stands for those groups in events. No label has such a value.
 	OtherGroups = "(others)"
 	// growth of the clusters of a group makes another event: so many times as many, and at least leastGrowth more.
 	growth, leastGrowth = 2, 5
-	// flapTurns within flapWithin are flapping: the last of them is told so, and the group has no further event until it has not turned for flapCalm.
+	// flapTurns within flapWithin are flapping: the last of them is told so, and the group has no further event until
+	// it has not turned for flapCalm.
 	flapTurns, flapWithin, flapCalm = 4, 30 * time.Minute, 10 * time.Minute
 )
 
 // State is what an alert has found.
 type State struct {
-	// Looked is when the alert was evaluated last, and Unknown how many clusters gave no answer. The database has both beside the rest.
+	// Looked is when the alert was evaluated last, and Unknown how many clusters gave no answer. The database has both
+	// beside the rest.
 	Looked  time.Time `json:"-"`
 	Unknown int       `json:"-"`
 	// Groups are those in which there is something to remember, by the value of the label.
 	Groups map[string]*Group `json:"groups,omitempty"`
-	// Others are the groups without events of their own, if there are some, or they flap; their Told counts groups. OtherTurns are the Turns of Others while there
-	// are none.
+	// Others are the groups without events of their own, if there are some, or they flap; their Told counts groups.
+	// OtherTurns are the Turns of Others while there are none.
 	Others     *Group      `json:"others,omitempty"`
 	OtherTurns []time.Time `json:"otherTurns,omitempty"`
 	Silence    *Note       `json:"silence,omitempty"`
@@ -57,7 +59,8 @@ type Group struct {
 	Ack   *Note `json:"ack,omitempty"`
 	// Turns are when it was told within flapWithin that the group fires, and that this is over.
 	Turns []time.Time `json:"turns,omitempty"`
-	// Flaps is since when the group flaps; zero: it does not. Calm is for how long it was seen not to turn since it did last.
+	// Flaps is since when the group flaps; zero: it does not. Calm is for how long it was seen not to turn since it did
+	// last.
 	Flaps time.Time     `json:"flaps,omitzero"`
 	Calm  time.Duration `json:"calm,omitempty"`
 }
@@ -99,10 +102,12 @@ type Turn struct {
 	Group string
 	// Fires says that the group fires, and not that it is over; Grown that it fired before, with fewer clusters.
 	Fires, Grown bool
-	// Flaps says that the group began and ceased to fire again and again, and that this is the last event until it is calm. Calmed: it is, and does not fire.
+	// Flaps says that the group began and ceased to fire again and again, and that this is the last event until it is
+	// calm. Calmed: it is, and does not fire.
 	Flaps, Calmed bool
 	Since         time.Time
-	// Names are the clusters, or of OtherGroups the groups; Clusters is how many clusters that is, and Of how many clusters there are in the group.
+	// Names are the clusters, or of OtherGroups the groups; Clusters is how many clusters that is, and Of how many
+	// clusters there are in the group.
 	Names        []string
 	Clusters, Of int
 }
@@ -225,8 +230,9 @@ func (s *State) settle(rule Rule, sizes map[string]int, step time.Duration, now 
 	return turns
 }
 
-// turn notes whether the group fires, and returns what is to be told of that, if it is what was told before that ends, that the group flaps, or that it fires
-// and has ceased to flap. met are the clusters that would be told. doubtful: what is unknown decides whether the group fires. A silent alert tells ends only.
+// turn notes whether the group fires, and returns what is to be told of that, if it is what was told before that ends,
+// that the group flaps, or that it fires and has ceased to flap. met are the clusters that would be told. doubtful:
+// what is unknown decides whether the group fires. A silent alert tells ends only.
 func (g *Group) turn(met int, fires, doubtful bool, step time.Duration, now time.Time, silent bool) *Turn {
 	g.Turns = recent(g.Turns, now)
 	begin, turned := g.Begin(), fires == g.Since.IsZero()

@@ -156,7 +156,8 @@ func minutes(t *testing.T, rule Rule, letters string) (told string, s *State) {
 	return strings.Join(words, ", "), s
 }
 
-// The fourth event within half an hour says that the group flaps; then there is none until it has not turned for ten minutes.
+// The fourth event within half an hour says that the group flaps; then there is none until it has not turned for ten
+// minutes.
 func TestAGroupThatFlapsIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -176,7 +177,8 @@ func TestAGroupThatFlapsIsToldOfOnce(t *testing.T) {
 	}
 }
 
-// What a group that flaps was told of last may not be that it had ended, while it fires on. In a silence the group flaps on.
+// What a group that flaps was told of last may not be that it had ended, while it fires on. In a silence the group
+// flaps on.
 func TestAGroupThatFlappedAtItsEndAndFiresOnIsToldOf(t *testing.T) {
 	t.Parallel()
 	s, now := &State{}, time.Unix(1e9, 0)

@@ -12,7 +12,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Own takes in what the console itself saw and wrote nothing for: a recorder hands it over, as those of the other services do.
+// Own takes in what the console itself saw and wrote nothing for: a recorder hands it over, as those of the other
+// services do.
 type Own struct{ Log *Log }
 
 // RecordAuditEvents implements trail.Console.
@@ -35,8 +36,8 @@ const (
 	maxAccesses = 100_000
 )
 
-// Accesses tells who reads the values of which secret or configuration, in which revision and from where: the first time, and once
-// in tellAgain.
+// Accesses tells who reads the values of which secret or configuration, in which revision and from where: the first
+// time, and once in tellAgain.
 type Accesses struct {
 	Recorder *trail.Recorder
 
@@ -90,7 +91,8 @@ type ConfigRead struct{ Service, Revision string }
 // namedConfigs is how many services of an access are named.
 const namedConfigs = 20
 
-// Configs tells of configurations with secrets that were read at once: in one event, for a change may be one of thousands.
+// Configs tells of configurations with secrets that were read at once: in one event, for a change may be one of
+// thousands.
 func (a *Accesses) Configs(who Who, read []ConfigRead) {
 	var names []string
 	for _, r := range read {

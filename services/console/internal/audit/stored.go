@@ -25,8 +25,8 @@ func Stored(e *consolev1.AuditEvent) store.AuditEvent {
 // usualEvent is room for most events, in bytes.
 const usualEvent = 512
 
-// encode writes an event in the JSON of protobuf, which it is read as. Events come by the thousand a second: by reflection, encoding and checking one
-// takes as long as storing it.
+// encode writes an event in the JSON of protobuf, which it is read as. Events come by the thousand a second: by
+// reflection, encoding and checking one takes as long as storing it.
 func encode(e *consolev1.AuditEvent) []byte {
 	o := object{append(make([]byte, 0, usualEvent), '{')}
 	o.text("id", e.GetId())

@@ -1,7 +1,8 @@
-// Package authz decides who may see and change what in the catalog, by its grants and roles. Writes are judged within their own
-// transaction, whichever way they come, so that none is forgotten.
+// Package authz decides who may see and change what in the catalog, by its grants and roles. Writes are judged within
+// their own transaction, whichever way they come, so that none is forgotten.
 //
-// Grants are known from memory. A right that was granted counts at once, one that was taken away ends within staleAfter.
+// Grants are known from memory. A right that was granted counts at once, one that was taken away ends within
+// staleAfter.
 package authz
 
 import (
@@ -228,12 +229,14 @@ func (k *Rules) Find(ctx context.Context, at access.Target) (access.Target, erro
 	return k.Target(ctx, r)
 }
 
-// Decide says whether somebody may do something with a resource, and by which rule. The labels of its cluster need not be given.
+// Decide says whether somebody may do something with a resource, and by which rule. The labels of its cluster need not
+// be given.
 func (k *Rules) Decide(ctx context.Context, who platform.Identity, verb access.Verb, at access.Target) (access.Decision, error) {
 	return k.decide(ctx, who, verb, at, 0)
 }
 
-// decide is Decide by rules that are no older than most, if they refuse: nobody is refused by rules that were not those of the request.
+// decide is Decide by rules that are no older than most, if they refuse: nobody is refused by rules that were not those
+// of the request.
 func (k *Rules) decide(ctx context.Context, who platform.Identity, verb access.Verb, at access.Target, most time.Duration) (access.Decision, error) {
 	if who.Has(platform.RoleHub) && verb == access.View || who.Has(platform.RoleConsole) {
 		return access.Decision{Allowed: true, Rule: who.Subject()}, nil
@@ -419,8 +422,8 @@ func (k *Rules) AtCluster(ctx context.Context, who platform.Identity, class stri
 	return rules.AtCluster(who, known, at), nil
 }
 
-// Wrote implements catalog.Hook: whoever changes a resource needs the right to at what it was and at what it becomes, so that none
-// is moved out of, or into, what is somebody else's.
+// Wrote implements catalog.Hook: whoever changes a resource needs the right to at what it was and at what it becomes,
+// so that none is moved out of, or into, what is somebody else's.
 func (k *Rules) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	switch {
 	case w.By.Self():
@@ -471,9 +474,10 @@ func (k *Rules) mayWrite(ctx context.Context, tx *store.Tx, by catalog.By, befor
 	return k.mayUse(ctx, by, before, after)
 }
 
-// mayRelabel refuses to change the labels of a cluster by a grant with an end: labels choose the grants, projects and services that are about the cluster, and the
-// change would outlast what was lent. A cluster that is made has had no labels: otherwise it could be deleted and made again with others. The label that marks a join
-// under way does not count: a join may be made by a grant with an end.
+// mayRelabel refuses to change the labels of a cluster by a grant with an end: labels choose the grants, projects and
+// services that are about the cluster, and the change would outlast what was lent. A cluster that is made has had no
+// labels: otherwise it could be deleted and made again with others. The label that marks a join under way does not
+// count: a join may be made by a grant with an end.
 func (k *Rules) mayRelabel(ctx context.Context, by catalog.By, before, after *store.Resource) error {
 	if after == nil || after.Kind != store.KindCluster {
 		return nil
@@ -519,8 +523,9 @@ func mayGrant(by catalog.By, after *store.Resource) error {
 	return nil
 }
 
-// mayPin refuses to pin a service to a commit that neither its ref leads to nor a cluster was given, from a caller who may not edit the
-// service: a Git host hands out any object of a repository's forks, so what it hands out allows nothing.
+// mayPin refuses to pin a service to a commit that neither its ref leads to nor a cluster was given, from a caller who
+// may not edit the service: a Git host hands out any object of a repository's forks, so what it hands out allows
+// nothing.
 func (k *Rules) mayPin(ctx context.Context, tx *store.Tx, by catalog.By, before, after store.Resource) error {
 	var was, is state.ServiceSpec
 	if err := errors.Join(json.Unmarshal(before.Spec, &was), json.Unmarshal(after.Spec, &is)); err != nil {
@@ -546,8 +551,8 @@ func (k *Rules) mayPin(ctx context.Context, tx *store.Tx, by catalog.By, before,
 		"name one that was (`fairlead history service %s`), with all its letters; other commits take the right to edit: %s", after.Name, pin, after.Name, refused)
 }
 
-// mayUse refuses to send a secret elsewhere from who may not see it: whoever chooses the URL of a source, or configures a service,
-// gets its values.
+// mayUse refuses to send a secret elsewhere from who may not see it: whoever chooses the URL of a source, or configures
+// a service, gets its values.
 func (k *Rules) mayUse(ctx context.Context, by catalog.By, before, after *store.Resource) error {
 	if after == nil {
 		return nil
@@ -583,8 +588,8 @@ func (k *Rules) mayUse(ctx context.Context, by catalog.By, before, after *store.
 	return k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: now.Secret})
 }
 
-// mayLogIn refuses to have the hub log in at a cloud as itself, and to change where such a login goes: a proxy and a secret with an
-// authority of the caller's own would read it.
+// mayLogIn refuses to have the hub log in at a cloud as itself, and to change where such a login goes: a proxy and a
+// secret with an authority of the caller's own would read it.
 func mayLogIn(by catalog.By, name string, now, then state.Upstream) error {
 	auth := now.Registry.Auth
 	known := auth == then.Registry.Auth && now.Secret == then.Secret && now.SendsAs(then)
@@ -618,8 +623,8 @@ func (k *Rules) mayConnect(ctx context.Context, by catalog.By, before *store.Res
 	return k.MayName(ctx, by, store.Ref{Kind: store.KindSecret, Name: is.Spec.Secret()})
 }
 
-// mayConfigure refuses configuration of secrets and backends that the caller may not have values of, but for those that it had where
-// it was: what moves to another project or cluster takes secrets to others.
+// mayConfigure refuses configuration of secrets and backends that the caller may not have values of, but for those that
+// it had where it was: what moves to another project or cluster takes secrets to others.
 func (k *Rules) mayConfigure(ctx context.Context, by catalog.By, before, after *store.Resource) error {
 	is, err := catalog.RefsOfSettings(after)
 	if err != nil {
@@ -677,7 +682,8 @@ func newPlains(before, after *store.Resource, backend string) bool {
 	})
 }
 
-// mayShow refuses to call values of a backend no secret, and so to show them, from a caller who may not change the backend.
+// mayShow refuses to call values of a backend no secret, and so to show them, from a caller who may not change the
+// backend.
 func (k *Rules) mayShow(ctx context.Context, by catalog.By, ref store.Ref) error {
 	err := k.check(ctx, by, access.Edit, access.Target{Kind: access.Backend, Name: ref.Name})
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
@@ -686,8 +692,8 @@ func (k *Rules) mayShow(ctx context.Context, by catalog.By, ref store.Ref) error
 	return err
 }
 
-// mayTake refuses values of a backend that is for no projects in particular, from who may not change the backend. Of others the
-// catalog sees to it that they are for the project.
+// mayTake refuses values of a backend that is for no projects in particular, from who may not change the backend. Of
+// others the catalog sees to it that they are for the project.
 func (k *Rules) mayTake(ctx context.Context, by catalog.By, ref store.Ref) error {
 	var projects []string
 	err := k.store.Read(ctx, func(ctx context.Context, v store.View) error {
@@ -748,8 +754,8 @@ func (k *Rules) Clear(ctx context.Context, w *catalog.Write, current store.Resou
 	return k.MayDelete(ctx, w.By, current)
 }
 
-// onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set. A spec that is no
-// text of a service changed.
+// onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set. A spec
+// that is no text of a service changed.
 func onlyLevers(before, after *store.Resource) bool {
 	only, err := catalog.OnlyLevers(before, after)
 	return err == nil && only

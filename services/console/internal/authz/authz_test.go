@@ -279,7 +279,8 @@ func TestWhatIsHiddenReadsAsWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A right that was granted counts at once. A right that was taken away may count for as long as rules are used without a question.
+// A right that was granted counts at once. A right that was taken away may count for as long as rules are used without
+// a question.
 func TestGrantsCountAtOnceAndEndSoon(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,8 +14,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// mayDirect refuses to choose what a folder declares from who has not all rights of the account that the folder has: who says where
-// the folder is, or what it is a source of, says what is done with these rights.
+// mayDirect refuses to choose what a folder declares from who has not all rights of the account that the folder has:
+// who says where the folder is, or what it is a source of, says what is done with these rights.
 func (k *Rules) mayDirect(ctx context.Context, tx *store.Tx, by catalog.By, before, after *store.Resource) error {
 	if after == nil {
 		return nil
@@ -87,8 +87,8 @@ func (k *Rules) mayDirectSource(ctx context.Context, tx *store.Tx, by catalog.By
 // maxReferrers is more resources than can name one.
 const maxReferrers = 1_000_000
 
-// mayActAs refuses callers without every right of a service account, and tokens of which nothing may last: what a folder declares as the
-// account stays when the token has ended.
+// mayActAs refuses callers without every right of a service account, and tokens of which nothing may last: what a
+// folder declares as the account stays when the token has ended.
 func (k *Rules) mayActAs(ctx context.Context, by catalog.By, account, why string) error {
 	if err := by.Identity.MayMake(platform.Right); err != nil {
 		return refusal.New(refusal.Forbidden, "%s: %s", why, err)

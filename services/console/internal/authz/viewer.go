@@ -10,7 +10,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Reader tells at which clusters the caller in ctx may read the Kubernetes API, by rules that may be older by staleAfter; nil: at all.
+// Reader tells at which clusters the caller in ctx may read the Kubernetes API, by rules that may be older by
+// staleAfter; nil: at all.
 func (k *Rules) Reader(ctx context.Context) (func(cluster string) bool, error) {
 	who, ok := platform.FromContext(ctx)
 	if !ok || who.Has(platform.RoleAdmin) {
@@ -27,8 +28,8 @@ func (k *Rules) Reader(ctx context.Context) (func(cluster string) bool, error) {
 }
 
 // Viewer tells what the caller in ctx sees, by kind, name, project and cluster; nil: everything. Without a caller it is
-// the console's own work. fresh: by the rules of now; else they may be older by staleAfter, which is enough for who goes
-// on looking.
+// the console's own work. fresh: by the rules of now; else they may be older by staleAfter, which is enough for who
+// goes on looking.
 func (k *Rules) Viewer(ctx context.Context, fresh bool) (func(kind store.Kind, name, project, cluster string) bool, error) {
 	who, ok := platform.FromContext(ctx)
 	if !ok || who.Has(platform.RoleHub|platform.RoleAdmin) {

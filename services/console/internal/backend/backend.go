@@ -1,5 +1,6 @@
-// Package backend reads configuration that is kept outside of the catalog: Secrets and ConfigMaps of a Kubernetes cluster, a KV
-// engine of Vault, files. The catalog's own Secrets keep the same contract; package backendtest holds all of them to it.
+// Package backend reads configuration that is kept outside of the catalog: Secrets and ConfigMaps of a Kubernetes
+// cluster, a KV engine of Vault, files. The catalog's own Secrets keep the same contract; package backendtest holds all
+// of them to it.
 package backend
 
 import (

@@ -32,8 +32,8 @@ type api struct {
 	client *http.Client
 }
 
-// newAPI checks an address; allowed judges what is dialled. ca is PEM; empty: the authorities of the system. certs identify the client, if
-// there are some.
+// newAPI checks an address; allowed judges what is dialled. ca is PEM; empty: the authorities of the system. certs
+// identify the client, if there are some.
 func newAPI(address, ca string, allowed *dialpolicy.Policy, certs ...tls.Certificate) (*api, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
@@ -64,7 +64,8 @@ func newAPI(address, ca string, allowed *dialpolicy.Policy, certs ...tls.Certifi
 	}}, nil
 }
 
-// route leads a transport through the proxy of the console's environment, which the operator chose, or to addresses that are allowed.
+// route leads a transport through the proxy of the console's environment, which the operator chose, or to addresses
+// that are allowed.
 func route(transport *http.Transport, base *url.URL, allowed *dialpolicy.Policy) error {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base})
 	switch {

@@ -26,8 +26,8 @@ const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
 // kubernetesName is a name of a namespace, Secret or ConfigMap.
 var kubernetesName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// Kubernetes says where Secrets and ConfigMaps are. With an empty Server it is that of Credentials' kubeconfig, or the cluster that the
-// console runs in. Credentials are token and ca.crt, or kubeconfig.
+// Kubernetes says where Secrets and ConfigMaps are. With an empty Server it is that of Credentials' kubeconfig, or the
+// cluster that the console runs in. Credentials are token and ca.crt, or kubeconfig.
 type Kubernetes struct {
 	Server      string
 	Namespaces  []string
@@ -43,7 +43,8 @@ type kubernetes struct {
 	token func() (string, error)
 }
 
-// NewKubernetes returns Secrets and ConfigMaps of a cluster, as secret/<namespace>/<name> and configmap/<namespace>/<name>.
+// NewKubernetes returns Secrets and ConfigMaps of a cluster, as secret/<namespace>/<name> and
+// configmap/<namespace>/<name>.
 func NewKubernetes(at Kubernetes) (Backend, error) {
 	k := &kubernetes{namespaces: at.Namespaces, token: func() (string, error) { return at.Credentials["token"], nil }}
 	var err error

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// sopsKey is the member of a file in which SOPS keeps how it is encrypted. In env files it begins the names of several.
+	// sopsKey is the member of a file in which SOPS keeps how it is encrypted. In env files it begins the names of
+	// several.
 	sopsKey = "sops"
 	// sopsKeyBytes is the length of the key of a file.
 	sopsKeyBytes = 32
@@ -35,7 +36,8 @@ const sopsOnlyEncrypted = "8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdade
 // sopsValue is a value that SOPS has encrypted.
 var sopsValue = regexp.MustCompile(`^ENC\[AES256_GCM,data:([A-Za-z0-9+/=]*),iv:([A-Za-z0-9+/=]+),tag:([A-Za-z0-9+/=]+),type:([a-z]+)\]$`)
 
-// unseal opens a file that SOPS has encrypted, and checks that nothing of it was changed. Any other is returned as it is.
+// unseal opens a file that SOPS has encrypted, and checks that nothing of it was changed. Any other is returned as it
+// is.
 func unseal(format string, tree []entry, identities []age.Identity) ([]entry, error) {
 	meta, rest, err := split(format, tree)
 	if err != nil || meta == nil {

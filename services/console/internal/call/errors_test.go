@@ -27,7 +27,8 @@ import (
 // inside is what no caller reads: a driver's error has the address of the database, and more.
 const inside = `dial tcp 10.1.2.3:5432: password of "fairlead" refused`
 
-// Each error becomes a code. A caller reads the words of a refusal, and nothing of what went wrong inside, which is in the log.
+// Each error becomes a code. A caller reads the words of a refusal, and nothing of what went wrong inside, which is in
+// the log.
 func TestEachErrorBecomesACodeAndTellsNothingOfTheInside(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithTimeout(t.Context(), -time.Second)
@@ -79,7 +80,8 @@ func TestEachErrorBecomesACodeAndTellsNothingOfTheInside(t *testing.T) {
 	}
 }
 
-// A refusal has what a program needs: when to come again, what is wrong with which resource, and what a person has to confirm.
+// A refusal has what a program needs: when to come again, what is wrong with which resource, and what a person has to
+// confirm.
 func TestRefusalsHaveWhatAProgramNeeds(t *testing.T) {
 	t.Parallel()
 	fail := func(err error) *connect.Error {

@@ -39,8 +39,8 @@ type Application struct {
 type Applied struct {
 	// Written is in the order of the edits; pruned resources stand behind them.
 	Written []Written
-	// Touched are the services that were there before and get another configuration because of it, by name, as far as the caller sees them; Total counts
-	// the others, too.
+	// Touched are the services that were there before and get another configuration because of it, by name, as far as
+	// the caller sees them; Total counts the others, too.
 	Touched []store.Reconfigured
 	Total   int
 }
@@ -99,8 +99,8 @@ func (c *Catalog) Apply(ctx context.Context, by By, a Application) (out Applied,
 	return out, nil
 }
 
-// touchedBy returns each service once, by name, as far as they are seen, and how many there are. A service whose configuration is computed twice within a
-// write is as it was computed last, with the entries of both times.
+// touchedBy returns each service once, by name, as far as they are seen, and how many there are. A service whose
+// configuration is computed twice within a write is as it was computed last, with the entries of both times.
 func touchedBy(list []store.Reconfigured, sees func(store.Resource) bool) (out []store.Reconfigured, total int) {
 	byName := map[string]store.Reconfigured{}
 	for _, r := range list {

@@ -126,7 +126,8 @@ func (p Page) Limit() int {
 type Reader interface {
 	// MayView refuses what the caller in ctx may not see, in the words of Missing.
 	MayView(ctx context.Context, r store.Resource) error
-	// Missing says that there is no such resource, in words that don't tell it from one that the caller in ctx may not see.
+	// Missing says that there is no such resource, in words that don't tell it from one that the caller in ctx may not
+	// see.
 	Missing(ctx context.Context, ref store.Ref) error
 	// MayTouch refuses who may neither see nor write a resource, in the words of Missing; r is nil where there is none.
 	MayTouch(ctx context.Context, by By, ref store.Ref, r *store.Resource) error
@@ -211,8 +212,8 @@ func (c *Catalog) Sees(ctx context.Context) (func(store.Resource) bool, error) {
 	return c.guard.Sees(ctx)
 }
 
-// shown tells the caller in ctx no more of what there is not than of what it may not see. shown asks for a connection of its
-// own.
+// shown tells the caller in ctx no more of what there is not than of what it may not see. shown asks for a connection
+// of its own.
 func (c *Catalog) shown(ctx context.Context, ref store.Ref, r store.Resource, err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound):

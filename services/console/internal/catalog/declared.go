@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Declarations is a Hook: it keeps what comes of a service's folder from being changed past that, and deletes it with the service.
+// Declarations is a Hook: it keeps what comes of a service's folder from being changed past that, and deletes it with
+// the service.
 type Declarations struct{ Catalog *Catalog }
 
 // Wrote refuses what the next commit would undo: only how a service is synced is its own.
@@ -121,8 +122,8 @@ func release(ctx context.Context, v store.View, r store.Resource) (Edit, error) 
 	}, err
 }
 
-// DeleteService removes a service, and with it its objects from the cluster, or what its folder declared from the catalog: the
-// caller has to have seen that.
+// DeleteService removes a service, and with it its objects from the cluster, or what its folder declared from the
+// catalog: the caller has to have seen that.
 func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag, confirmation string) error {
 	if !dnsLabel.MatchString(name) {
 		return refusal.Missing(store.KindService, name)
@@ -142,7 +143,8 @@ func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag, confirma
 	return err
 }
 
-// askDeclared asks before a service goes whose folder declared something. The declarer is that of a deletion that was confirmed.
+// askDeclared asks before a service goes whose folder declared something. The declarer is that of a deletion that was
+// confirmed.
 func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, confirmation string) (declarer string, err error) {
 	row, err := tx.Get(ctx, store.KindService, name)
 	if errors.Is(err, store.ErrNotFound) {

@@ -71,7 +71,8 @@ type Deployed struct {
 	Again  bool // the commit has the content of the one before: it begins no deployment
 }
 
-// DraftDeployments returns those that deliveries begin, and what became of each by the service's uid. refs are what is said with them.
+// DraftDeployments returns those that deliveries begin, and what became of each by the service's uid. refs are what is
+// said with them.
 func (c *Catalog) DraftDeployments(
 	ctx context.Context, v store.View, list []*Delivery, refs []state.RefHub,
 ) ([]store.Deployment, map[string]Deployed, error) {
@@ -186,8 +187,8 @@ func (c *Catalog) contentAt(ctx context.Context, v store.View, d *Delivery, next
 	return contentOf(d.Hub, *spec, next.ConfigRevision)
 }
 
-// followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is made of it
-// has been told, so what they said last may be of the commit before.
+// followed is the commit of a service that follows a ref: the ref's newest. Distributors name it only when all that is
+// made of it has been told, so what they said last may be of the commit before.
 func followed(hub state.HubTruth, heads []state.Head, told map[store.HubRef]state.RefHub) state.Revision {
 	for _, h := range heads {
 		if h.Ref == hub.Ref && h.Revision.Commit != "" {
@@ -197,7 +198,8 @@ func followed(hub state.HubTruth, heads []state.Head, told map[store.HubRef]stat
 	return told[store.HubRef{Source: hub.Source, Ref: hub.Ref}].Revision
 }
 
-// explain says what made a deployment, and who, by what is other than in the one before, and by what wrote the service last.
+// explain says what made a deployment, and who, by what is other than in the one before, and by what wrote the service
+// last.
 func (d *Deployment) explain(of *Delivery, before store.Deployment, last store.Revision) error {
 	var was Deployment
 	if before.State != nil {
@@ -327,8 +329,8 @@ func resourceOf(ref store.Ref, r store.Revision) *store.Resource {
 	return &store.Resource{Kind: ref.Kind, Name: ref.Name, UID: r.UID, Revision: r.Revision, Labels: r.Labels, Spec: r.Spec}
 }
 
-// History returns a page of what was written to a resource, the newest first, and the token of the next page. History works for resources
-// that are gone, too.
+// History returns a page of what was written to a resource, the newest first, and the token of the next page. History
+// works for resources that are gone, too.
 func (c *Catalog) History(ctx context.Context, ref store.Ref, page Page) (out []Past, next string, err error) {
 	before, err := page.before()
 	if err != nil {
@@ -378,9 +380,9 @@ type Rollback struct {
 	Until time.Time
 }
 
-// RollBack brings a service back to a deployment: its spec and commit of then stand over what files say, until the ref points to another
-// commit than now, unless the caller keeps it. A hold would keep the deployment from being applied, so the rollback takes its place,
-// and stays.
+// RollBack brings a service back to a deployment: its spec and commit of then stand over what files say, until the ref
+// points to another commit than now, unless the caller keeps it. A hold would keep the deployment from being applied,
+// so the rollback takes its place, and stays.
 func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) (state.Service, Deployment, error) {
 	if err := c.checkUntil(r.Until); err != nil {
 		return state.Service{}, Deployment{}, err
@@ -493,8 +495,8 @@ func (c *Catalog) target(ctx context.Context, s state.Service, number int64) (De
 	return Deployment{}, refusal.New(refusal.Precondition, "service %q: no deployment before the current one was healthy with another content: name one of `fairlead history service %s`", s.Meta.Name, s.Meta.Name)
 }
 
-// sameDeployed says whether two deployments have the same content. Of those that a console of an older version began, each lever made one
-// more: they are compared by what they were made of.
+// sameDeployed says whether two deployments have the same content. Of those that a console of an older version began,
+// each lever made one more: they are compared by what they were made of.
 func (c *Catalog) sameDeployed(ctx context.Context, s state.Service, a, b Deployment) (bool, error) {
 	if a.Digest == b.Digest || a.Content != "" && b.Content != "" {
 		return a.Digest == b.Digest || a.Content == b.Content, nil
@@ -590,8 +592,8 @@ func (c *Catalog) specOf(ctx context.Context, s state.Service, d Deployment) (sp
 // releaser is who the history says ended a pin that was until the ref moves on.
 const releaser = "release"
 
-// Release lets services of a source follow their refs again whose pins are until those move on, in the write that brings the commit:
-// nobody has to remember it. Once the write is done, logReleased logs what Release wrote.
+// Release lets services of a source follow their refs again whose pins are until those move on, in the write that
+// brings the commit: nobody has to remember it. Once the write is done, logReleased logs what Release wrote.
 func (c *Catalog) Release(ctx context.Context, tx *store.Tx, source string, heads []state.Head) (written []Written, err error) {
 	held, err := tx.Releasing(ctx, source)
 	if err != nil {

@@ -13,14 +13,15 @@ import (
 const (
 	// endingEvery is how often it is looked for levers whose time has come: a few rows of an index.
 	endingEvery = 5 * time.Second
-	// endingSoon is how long before its end a lever is announced to end. A lever that was pulled for less than twice that is
-	// not.
+	// endingSoon is how long before its end a lever is announced to end. A lever that was pulled for less than twice
+	// that is not.
 	endingSoon = 10 * time.Minute
 	// clockAuthor is who the history says ended a lever whose time came.
 	clockAuthor = "clock"
 )
 
-// RunEndings ends levers when their time has come, until the context ends. Every console does so: the first one does it.
+// RunEndings ends levers when their time has come, until the context ends. Every console does so: the first one does
+// it.
 func (c *Catalog) RunEndings(ctx context.Context) error {
 	ticker := time.NewTicker(endingEvery)
 	defer ticker.Stop()

@@ -26,10 +26,11 @@ const (
 	DeclaredLabel = "fairlead.dev/declared-by"
 	// maxNesting is how deep folders may declare services with folders of their own.
 	maxNesting = 4
-	// folderRetry is how soon a folder that was refused is tried again, as what it needs may be there by then; each time twice as long
-	// passes, up to folderRetryMost.
+	// folderRetry is how soon a folder that was refused is tried again, as what it needs may be there by then; each
+	// time twice as long passes, up to folderRetryMost.
 	folderRetry, folderRetryMost = 30 * time.Second, 5 * time.Minute
-	// folderTime is how long a folder may take to be written: nobody else writes meanwhile, and the store gives up after three times that.
+	// folderTime is how long a folder may take to be written: nobody else writes meanwhile, and the store gives up
+	// after three times that.
 	folderTime = 5 * time.Second
 	// folderSoon is how soon to ask again when one of both sides is behind.
 	folderSoon = 2 * time.Second
@@ -56,7 +57,8 @@ type Delivered struct {
 // Content is what such a folder holds.
 type Content struct {
 	Edits []Edit
-	// Refusal is why it can't be read, or not all of it; empty: it can. Edits are then what can be read, so that what is wrong with them is told, too.
+	// Refusal is why it can't be read, or not all of it; empty: it can. Edits are then what can be read, so that what
+	// is wrong with them is told, too.
 	Refusal string
 	// Locate says of refusals where in the folder they are about. If not all can be read it says that, too.
 	Locate func([]refusal.Fault) string
@@ -255,8 +257,8 @@ func (b *bringing) write(tx *store.Tx) Write {
 	return Write{Tx: tx, By: b.by, End: b.catalog.now().Add(folderTime), Declarer: b.service.Meta.Name}
 }
 
-// prepare looks at what the folder may declare, and returns it with what it says of how services are synced, by index, where that is
-// something else than before.
+// prepare looks at what the folder may declare, and returns it with what it says of how services are synced, by index,
+// where that is something else than before.
 func (b *bringing) prepare(ctx context.Context, tx *store.Tx) ([]Edit, map[int]string, error) {
 	name := b.service.Meta.Name
 	above, err := declarers(ctx, tx.View, name)
@@ -565,7 +567,8 @@ func (b *bringing) report(now time.Time, held bool, refused error) (state.Report
 	return r, nil
 }
 
-// told is a refusal, with where in the folder it is about: behind a space, or if it is about several things each on a line of its own.
+// told is a refusal, with where in the folder it is about: behind a space, or if it is about several things each on a
+// line of its own.
 func (b *bringing) told(why *refusal.Error) string {
 	text := why.Message
 	if unread := b.content.Refusal; unread != "" && unread != text {

@@ -286,7 +286,8 @@ func decodeGlobals(before *store.Resource, after store.Resource) (global GlobalS
 	return global, &was.Spec, err
 }
 
-// planAll says what a global service does to all services, as far as a caller sees them and their clusters; sees is nil where that is all.
+// planAll says what a global service does to all services, as far as a caller sees them and their clusters; sees is nil
+// where that is all.
 func planAll(ctx context.Context, v store.View, global GlobalService, old *GlobalSpec, sees func(store.Resource) bool) ([]Planned, error) {
 	clusters, err := v.List(ctx, store.KindCluster, "", maxReferrers)
 	if err != nil {
@@ -388,8 +389,8 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 	}
 }
 
-// checkNamespace checks what the service at one cluster gets. A global service that was stored with the fault, by an earlier console, keeps no
-// cluster out.
+// checkNamespace checks what the service at one cluster gets. A global service that was stored with the fault, by an
+// earlier console, keeps no cluster out.
 func (p *Planned) checkNamespace(e Edit, old *GlobalSpec, cluster store.Resource) error {
 	if old != nil {
 		if before := old.at(cluster); lacksNamespace(&before) {
@@ -541,8 +542,8 @@ func (g Globals) Clear(ctx context.Context, w *Write, r store.Resource) error {
 	return putSelf(ctx, w, edits)
 }
 
-// madeFor are the services that a global service made, or that global services made for a cluster, and whether they stay, on their
-// own, when it is deleted.
+// madeFor are the services that a global service made, or that global services made for a cluster, and whether they
+// stay, on their own, when it is deleted.
 func madeFor(ctx context.Context, v store.View, r store.Resource) (services []store.Resource, stay bool, err error) {
 	switch r.Kind {
 	case store.KindGlobalService:
@@ -577,7 +578,8 @@ type GlobalStatus struct {
 	Clusters, Healthy int
 	// HeldBack are the services that the guard keeps.
 	HeldBack []string
-	// HeldBackSince is when the guard began to hold back the first of those whose beginning was recorded: earlier hubs recorded none. Zero: none was.
+	// HeldBackSince is when the guard began to hold back the first of those whose beginning was recorded: earlier hubs
+	// recorded none. Zero: none was.
 	HeldBackSince time.Time
 }
 
@@ -653,8 +655,8 @@ type Preview struct {
 	Confirmation string
 }
 
-// PreviewGlobal says what writing a global service would do, and writes nothing. The plan is made from what the caller sees alone: a
-// global service, a service or a cluster that the caller does not see changes nothing of the answer.
+// PreviewGlobal says what writing a global service would do, and writes nothing. The plan is made from what the caller
+// sees alone: a global service, a service or a cluster that the caller does not see changes nothing of the answer.
 func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p Preview, err error) {
 	e, err := GlobalServices().Draft(in, Expectation{AllowMissing: true})
 	if err != nil {

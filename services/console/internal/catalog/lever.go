@@ -95,8 +95,8 @@ func (c *Catalog) checkUntil(until time.Time) error {
 	return nil
 }
 
-// Hold keeps what is applied of a service, suspends it, or lets it go to dry runs, as the mode says, until somebody resumes it or the time
-// comes.
+// Hold keeps what is applied of a service, suspends it, or lets it go to dry runs, as the mode says, until somebody
+// resumes it or the time comes.
 func (c *Catalog) Hold(ctx context.Context, by By, name, mode, reason string, until time.Time) (state.Service, error) {
 	if err := c.checkUntil(until); err != nil {
 		return state.Service{}, err
@@ -238,8 +238,9 @@ func CheckGuard(s *state.Service, id string) error {
 	return nil
 }
 
-// Reached tells whether a service's ref is known to lead to a commit, or the service was given it: it is the ref's commit now, was delivered to
-// the service, or runs at a service that follows the same ref of the same source, because the ref led there.
+// Reached tells whether a service's ref is known to lead to a commit, or the service was given it: it is the ref's
+// commit now, was delivered to the service, or runs at a service that follows the same ref of the same source, because
+// the ref led there.
 func Reached(ctx context.Context, v store.View, service store.Resource, commit string) (bool, error) {
 	var spec state.ServiceSpec
 	if err := state.Decode(service, &spec); err != nil {
@@ -352,7 +353,8 @@ func (Dependencies) Wrote(ctx context.Context, w *Write, _, after *store.Resourc
 	return nil
 }
 
-// WroteAll implements Batcher: it looks for circles, so that each service is walked over once however many are written together.
+// WroteAll implements Batcher: it looks for circles, so that each service is walked over once however many are written
+// together.
 func (Dependencies) WroteAll(ctx context.Context, tx *store.Tx, written []Written) error {
 	waits, from := map[string][]string{}, []string(nil)
 	for _, w := range written {

@@ -42,8 +42,8 @@ type parts struct {
 	asked  requests
 }
 
-// partsOf takes a stored spec apart. An option that a console of an older version wrote over the defaults counts as a lever without
-// an author: an operator may have pulled it, so no file ends it without a word.
+// partsOf takes a stored spec apart. An option that a console of an older version wrote over the defaults counts as a
+// lever without an author: an operator may have pulled it, so no file ends it without a word.
 func partsOf(s state.ServiceSpec) (p parts, err error) {
 	keys, err := syncKeys(s.Sync)
 	if err != nil {
@@ -161,8 +161,8 @@ func (p parts) whole() (state.ServiceSpec, error) {
 	return out, nil
 }
 
-// inForce makes of what a file says the spec in force: levers stay, unless the file says something else of them than it did, and
-// what the file says of the rest waits behind a rollback. The notes say so.
+// inForce makes of what a file says the spec in force: levers stay, unless the file says something else of them than it
+// did, and what the file says of the rest waits behind a rollback. The notes say so.
 func inForce(
 	says state.ServiceSpec, current *state.ServiceSpec, last *string,
 ) (out state.ServiceSpec, notes []string, err error) {
@@ -235,8 +235,8 @@ func (e *Edit) keepLevers(current *store.Resource) error {
 	return err
 }
 
-// named ends the levers of which a file says something else than it did, and takes what it only read back for nothing said. The parts
-// are those that come; is are those that are there, and force is the spec in force.
+// named ends the levers of which a file says something else than it did, and takes what it only read back for nothing
+// said. The parts are those that come; is are those that are there, and force is the spec in force.
 func (p *parts) named(is *parts, force *state.ServiceSpec, notes *[]string) error {
 	var sides [3]map[string]json.RawMessage // says, said, in force
 	for i, text := range []json.RawMessage{p.files.Sync, is.files.Sync, force.Sync} {
@@ -334,8 +334,8 @@ func FilesOf(r store.Resource) (state.ServiceSpec, error) {
 	return p.files, err
 }
 
-// AsFiles returns a resource as files say it, before a change and after; where they say the same, both as they are in force, which shows
-// levers.
+// AsFiles returns a resource as files say it, before a change and after; where they say the same, both as they are in
+// force, which shows levers.
 func AsFiles(before, after *store.Resource) (was, is *store.Resource, err error) {
 	if after == nil || after.Kind != store.KindService {
 		return before, after, nil
@@ -370,8 +370,8 @@ func LeversOf(s *state.Service) *state.Levers {
 	return &p.levers
 }
 
-// OnlyLevers says whether nothing of a service changed but its levers, and what was asked of its agent. A rollback that gives it
-// another spec is more than that; its end is not.
+// OnlyLevers says whether nothing of a service changed but its levers, and what was asked of its agent. A rollback that
+// gives it another spec is more than that; its end is not.
 func OnlyLevers(before, after *store.Resource) (bool, error) {
 	if after.Kind != store.KindService || !maps.Equal(before.Labels, after.Labels) {
 		return false, nil

@@ -8,7 +8,8 @@ import (
 // Observer makes events of what statuses say. Events are written with the status, or not at all; the same may be told
 // again, and events that are the same are kept once.
 type Observer interface {
-	// ClusterSaid has no before when there was no report. Of the service there are its names, its project and its cluster.
+	// ClusterSaid has no before when there was no report. Of the service there are its names, its project and its
+	// cluster.
 	ClusterSaid(service state.Service, before *state.Report, after state.Report) []store.Event
 	// Gather finishes events of services that one transaction writes: what happened to many at once becomes one event.
 	Gather(events []store.Event) []store.Event

@@ -24,8 +24,8 @@ type ProjectSpec struct {
 	Clusters *Selector `json:"clusters,omitempty"`
 	// Namespaces that objects may be in, as patterns; none: any.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Kinds that objects may be of, as patterns of Kind.group; none: any that is in a namespace, if anything else is said of
-	// objects. Agents hold these, and DeniedKinds.
+	// Kinds that objects may be of, as patterns of Kind.group; none: any that is in a namespace, if anything else is
+	// said of objects. Agents hold these, and DeniedKinds.
 	Kinds       []string `json:"kinds,omitempty"`
 	DeniedKinds []string `json:"deniedKinds,omitempty"`
 	// Accounts that services may be applied as, as patterns of namespace/name; none: see package accounts.

@@ -46,7 +46,8 @@ type SinkSpec struct {
 	Credentials state.Settings `json:"credentials,omitempty"`
 }
 
-// The names of credentials: of webhooks and PagerDuty; of Slack and Teams; of email and Alertmanager; of Grafana and Git hosts.
+// The names of credentials: of webhooks and PagerDuty; of Slack and Teams; of email and Alertmanager; of Grafana and
+// Git hosts.
 const (
 	SinkKey      = "key"
 	SinkURL      = "url"
@@ -158,7 +159,8 @@ func (s SinkSpec) Filters() SinkSpec {
 	}
 }
 
-// target is who gets credentials, or what is signed with them. For the rest the URLs of Slack and Teams say so themselves.
+// target is who gets credentials, or what is signed with them. For the rest the URLs of Slack and Teams say so
+// themselves.
 func (s SinkSpec) target() string {
 	switch {
 	case s.Webhook != nil:

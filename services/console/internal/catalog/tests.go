@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// TestRuns returns up to limit of the runs of a service's tests that are kept, the newest first, packed. An id that is not empty chooses one.
+// TestRuns returns up to limit of the runs of a service's tests that are kept, the newest first, packed. An id that is
+// not empty chooses one.
 func (c *Catalog) TestRuns(ctx context.Context, name, id string, limit int) (service state.Service, runs []store.TestRun, err error) {
 	if service, err = c.GetService(ctx, name); err != nil {
 		return service, nil, err
@@ -78,8 +79,8 @@ func checkTestable(s *state.Service) error {
 	return nil
 }
 
-// runsTests refuses to ask an agent for tests that would take the asking as a new revision. Of an agent that has said nothing of itself
-// since the hub knows, nothing is refused.
+// runsTests refuses to ask an agent for tests that would take the asking as a new revision. Of an agent that has said
+// nothing of itself since the hub knows, nothing is refused.
 func (c *Catalog) runsTests(ctx context.Context, s state.Service) error {
 	var agent state.AgentInfo
 	err := c.store.Read(ctx, func(ctx context.Context, v store.View) error {
@@ -112,7 +113,8 @@ func testRequestOf(s *state.ServiceSpec) (r TestRequest) {
 	return r
 }
 
-// keepTestRequest leaves the asking for tests in a service as it is, whatever is written: RunTests alone asks. Another cluster was not asked.
+// keepTestRequest leaves the asking for tests in a service as it is, whatever is written: RunTests alone asks. Another
+// cluster was not asked.
 func (e *Edit) keepTestRequest(current *store.Resource) error {
 	spec, ok := e.spec.(state.ServiceSpec)
 	if !ok || e.requests {

@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// undoFor is how long a deletion can be undone. Longer than somebody needs to see what went, and short enough that what comes back is still
-// what was meant.
+// undoFor is how long a deletion can be undone. Longer than somebody needs to see what went, and short enough that what
+// comes back is still what was meant.
 const undoFor = time.Hour
 
 // undeleted is what the history calls the write that undoes a deletion.
@@ -20,8 +20,8 @@ const undeleted = "undeleted"
 // forgetEvery is how often the deployments of deleted services are looked at.
 const forgetEvery = 10 * time.Minute
 
-// RunForgetting removes the deployments of services whose deletion can't be undone any more, until the context ends. Every console does so: the
-// first one does it.
+// RunForgetting removes the deployments of services whose deletion can't be undone any more, until the context ends.
+// Every console does so: the first one does it.
 func (c *Catalog) RunForgetting(ctx context.Context) error {
 	ticker := time.NewTicker(forgetEvery)
 	defer ticker.Stop()
@@ -42,8 +42,8 @@ func (c *Catalog) RunForgetting(ctx context.Context) error {
 	}
 }
 
-// ForgetDeleted removes the deployments of services whose deletion can't be undone any more. An undo that began within its hour may still be on
-// its way: it finds them for another forgetEvery.
+// ForgetDeleted removes the deployments of services whose deletion can't be undone any more. An undo that began within
+// its hour may still be on its way: it finds them for another forgetEvery.
 func (c *Catalog) ForgetDeleted(ctx context.Context) error {
 	return c.store.ForgetDeleted(ctx, c.now().Add(-undoFor-forgetEvery))
 }
@@ -73,8 +73,8 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 	}
 }
 
-// Restore writes a resource again that was deleted, with its freeze, unless that is over. The new resource has a uid of its own, and continues
-// the history of the deleted one.
+// Restore writes a resource again that was deleted, with its freeze, unless that is over. The new resource has a uid of
+// its own, and continues the history of the deleted one.
 func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource) (Written, error) {
 	if was.Kind == store.KindProject || was.Kind == store.KindCluster {
 		f, err := state.FreezeOf(was)
@@ -94,8 +94,9 @@ func (c *Catalog) Restore(ctx context.Context, by By, e Edit, was store.Resource
 	return written[0], nil
 }
 
-// DraftDeleted gets a service that was deleted ready to be written again, with the levers that stood then: but for those whose time is over
-// and a pin that waited for a commit which is there by now. Requests that its agent got once are not made again.
+// DraftDeleted gets a service that was deleted ready to be written again, with the levers that stood then: but for
+// those whose time is over and a pin that waited for a commit which is there by now. Requests that its agent got once
+// are not made again.
 func (c *Catalog) DraftDeleted(ctx context.Context, r store.Resource) (Edit, error) {
 	s := state.Service{Meta: state.Meta{Name: r.Name, Labels: r.Labels}}
 	if err := state.Decode(r, &s.Spec); err != nil {

@@ -150,8 +150,8 @@ func checkRegistry(s state.SourceSpec, field string, u *url.URL, r state.Registr
 	return checkUpstream(s.Upstream(), field, u)
 }
 
-// checkUpstream checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could hold a
-// password or a private key.
+// checkUpstream checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could
+// hold a password or a private key.
 func checkUpstream(s state.Upstream, field string, u *url.URL) error {
 	if s.Secret != "" && !dnsLabel.MatchString(s.Secret) {
 		return refusal.New(refusal.Invalid, "%s.secret: %s", field, wantSecretName)
@@ -285,7 +285,8 @@ func validateVersion(version string) error {
 	return nil
 }
 
-// cleanFolder returns a folder in the one form that is stored: no slash at either end, "" for the root. field is where it is written.
+// cleanFolder returns a folder in the one form that is stored: no slash at either end, "" for the root. field is where
+// it is written.
 func cleanFolder(field, path string) (string, error) {
 	bad := func(why string) error { return refusal.New(refusal.Invalid, "spec.%s %q: %s", field, path, why) }
 	if strings.HasPrefix(path, "/") {
@@ -385,8 +386,8 @@ func checkService(s *state.Service) (err error) {
 // lacksNamespace says whether the agent is asked to make a namespace that the service does not name.
 func lacksNamespace(s *state.ServiceSpec) bool { return s.Namespace == "" && s.Wishes().Made != nil }
 
-// checkNamespace refuses a service that asks the agent to make a namespace and does not name it. Earlier consoles stored such services: their
-// levers work, and a write that leaves the fault as it is passes.
+// checkNamespace refuses a service that asks the agent to make a namespace and does not name it. Earlier consoles
+// stored such services: their levers work, and a write that leaves the fault as it is passes.
 func (e *Edit) checkNamespace(current *store.Resource) error {
 	spec, ok := e.spec.(state.ServiceSpec)
 	if !ok || e.pulls || e.planned || !lacksNamespace(&spec) {

@@ -62,8 +62,8 @@ const (
 	unfrozen = "unfrozen"
 )
 
-// Freeze keeps what is applied of the services of a project or cluster; nil ends that. The result was tells whether there was a
-// freeze before.
+// Freeze keeps what is applied of the services of a project or cluster; nil ends that. The result was tells whether
+// there was a freeze before.
 func (c *Catalog) Freeze(ctx context.Context, by By, kind store.Kind, name string, f *state.Freeze) (is *state.Freeze, was bool, err error) {
 	action := unfrozen
 	if f != nil {
@@ -121,17 +121,19 @@ func (c *Catalog) thaw(ctx context.Context, of store.Resource) error {
 
 // SyncRequest is how a person asks for a sync.
 type SyncRequest struct {
-	// Override lets it through windows and freezes that are closed. MayOverride says whether the caller may override one.
+	// Override lets it through windows and freezes that are closed. MayOverride says whether the caller may override
+	// one.
 	Override    bool
 	MayOverride func(window.Closing) error
 	// Only are objects, as KIND/NAME or KIND/NAMESPACE/NAME; none: all.
 	Only []string
-	// Known returns the first of the objects that a service has neither applied nor waiting; empty: it has all of them, or nobody knows.
+	// Known returns the first of the objects that a service has neither applied nor waiting; empty: it has all of them,
+	// or nobody knows.
 	Known func(ctx context.Context, service string, objects []string) (missing string, err error)
 }
 
-// admit refuses a sync of a service that windows or freezes close, unless they let it through or it overrides them. admit returns what
-// the sync overrides.
+// admit refuses a sync of a service that windows or freezes close, unless they let it through or it overrides them.
+// admit returns what the sync overrides.
 func (r SyncRequest) admit(s *state.Service) (overrides []string, err error) {
 	w := s.Status.Windows
 	mode := s.Spec.Wishes().Mode

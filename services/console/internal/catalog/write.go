@@ -47,10 +47,11 @@ func (b By) all() bool { return b.Self() || b.Identity.Has(platform.RoleAdmin) }
 type Write struct {
 	Tx *store.Tx
 	By By
-	// End is when the write has to be done, or ends with errLate; zero: it may take its time. The end is checked between resources: a
-	// database that is left in the middle of a statement may undo more than that.
+	// End is when the write has to be done, or ends with errLate; zero: it may take its time. The end is checked
+	// between resources: a database that is left in the middle of a statement may undo more than that.
 	End time.Time
-	// Declarer is the service whose folder is brought into the catalog, or that goes with what it declared; empty: there is none.
+	// Declarer is the service whose folder is brought into the catalog, or that goes with what it declared; empty:
+	// there is none.
 	Declarer string
 	// Confirmed says that a person has seen what a guard held back, and lets it go.
 	Confirmed bool
@@ -330,8 +331,8 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	return nil
 }
 
-// open refuses a write whose outcome would tell what the caller may not see. A caller that may create the resource learns that the name is
-// taken, and no more.
+// open refuses a write whose outcome would tell what the caller may not see. A caller that may create the resource
+// learns that the name is taken, and no more.
 func (w *writing) open(ctx context.Context, e *Edit, current *store.Resource) error {
 	if e.broken != nil {
 		return nil //nolint:nilerr // what is broken is told with all the other faults
@@ -455,8 +456,9 @@ func (w *writing) forHooks(i int) *Write {
 
 // Batcher is a hook with work that is cheaper for many resources at once.
 type Batcher interface {
-	// WroteAll is called within the transaction when all resources of a kind are written and Wrote was called for each, unless
-	// something is wrong with one of them. An *Error that it returns may say by the indices of its faults which it is about.
+	// WroteAll is called within the transaction when all resources of a kind are written and Wrote was called for each,
+	// unless something is wrong with one of them. An *Error that it returns may say by the indices of its faults which
+	// it is about.
 	WroteAll(ctx context.Context, tx *store.Tx, written []Written) error
 }
 
@@ -534,7 +536,8 @@ func (w *writing) checkRefs(ctx context.Context, of []int) (whole []int, err err
 	return whole, nil
 }
 
-// namedFirst are edits of one kind in an order in which those that name none of that kind come first: a source that names another one comes after it.
+// namedFirst are edits of one kind in an order in which those that name none of that kind come first: a source that
+// names another one comes after it.
 func (w *writing) namedFirst(of []int) []int {
 	namesAnother := func(i int) int {
 		e := &w.edits[i]

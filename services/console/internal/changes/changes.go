@@ -1,5 +1,5 @@
-// Package changes puts every change of the catalog into the audit trail: who, what, before and after, in the transaction of
-// the change. There is no change without its event, and no event without its change.
+// Package changes puts every change of the catalog into the audit trail: who, what, before and after, in the
+// transaction of the change. There is no change without its event, and no event without its change.
 package changes
 
 import (

@@ -23,7 +23,8 @@ type Consoles struct {
 	Log   *slog.Logger
 }
 
-// Run says that this console is there until ctx ends, and then that it is gone. A database that is not shared has one console, and is told nothing.
+// Run says that this console is there until ctx ends, and then that it is gone. A database that is not shared has one
+// console, and is told nothing.
 func (c *Consoles) Run(ctx context.Context) error {
 	if !c.Store.Shared() {
 		return nil

@@ -15,7 +15,8 @@ import (
 // Opener connects to a backend with the values of its Secret. An Opener asks the backend nothing yet.
 type Opener func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error)
 
-// OpenWith returns the opener of a console whose files are in dir (empty: it has none) and which connects to addresses that are allowed.
+// OpenWith returns the opener of a console whose files are in dir (empty: it has none) and which connects to addresses
+// that are allowed.
 func OpenWith(dir string, allowed *dialpolicy.Policy) Opener {
 	return func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error) {
 		switch {

@@ -1,9 +1,9 @@
-// Package config puts together what services are configured with: project, configuration sets, cluster and service, of which a later
-// one wins entry by entry.
+// Package config puts together what services are configured with: project, configuration sets, cluster and service, of
+// which a later one wins entry by entry.
 //
-// The result is kept sealed, per service, with a revision that tells nothing of the values. The revision is computed within the
-// write that changes it, so that exactly the services whose values are others get another revision. Values leave for distributors
-// only, which hand those of a service to its cluster.
+// The result is kept sealed, per service, with a revision that tells nothing of the values. The revision is computed
+// within the write that changes it, so that exactly the services whose values are others get another revision. Values
+// leave for distributors only, which hand those of a service to its cluster.
 package config
 
 import (
@@ -179,7 +179,8 @@ func touched(ctx context.Context, v store.View, of *store.Resource) ([]string, e
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// compute keeps what services get, where it is something else than before. fresh services have nothing that they could keep.
+// compute keeps what services get, where it is something else than before. fresh services have nothing that they could
+// keep.
 func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.Resource, fresh bool) error {
 	effective, unread, err := r.effective(ctx, tx.View, services)
 	if err != nil {
@@ -307,8 +308,8 @@ func valuesOf(effective []Effective) []Value {
 	return out
 }
 
-// revisionOf names values of a service. Without the key nobody can tell by it which they are, nor by the revision of another service
-// whether they are the same.
+// revisionOf names values of a service. Without the key nobody can tell by it which they are, nor by the revision of
+// another service whether they are the same.
 func revisionOf(key []byte, uid string, values []Value) string {
 	h := hmac.New(sha256.New, key)
 	part := func(text string) {

@@ -15,7 +15,8 @@ import (
 const (
 	// maxValue bounds a value with all its references, in bytes.
 	maxValue = 256 << 10
-	// maxTotal bounds the values of a service, in bytes, and maxEntries their number: they go to the cluster in one message.
+	// maxTotal bounds the values of a service, in bytes, and maxEntries their number: they go to the cluster in one
+	// message.
 	maxTotal   = 1 << 20
 	maxEntries = 2048
 	// maxChain bounds how many entries refer to each other in a row.
@@ -71,8 +72,8 @@ type Effective struct {
 	chain int // how many entries it refers through
 }
 
-// Merge puts layers together, of which a later one wins entry by entry, and resolves references to other entries and to facts. The
-// entries are in the order of their names.
+// Merge puts layers together, of which a later one wins entry by entry, and resolves references to other entries and to
+// facts. The entries are in the order of their names.
 func Merge(layers []Layer, facts map[string]string) []Effective {
 	m := merger{facts: facts, entries: map[string]Entry{}, done: map[string]*Effective{}}
 	origins := map[string][]string{}

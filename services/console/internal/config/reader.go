@@ -35,8 +35,9 @@ const (
 	noteTimeout = 5 * time.Second
 )
 
-// Reader reads backends: each by one console at a time, every interval and as soon as something new is wanted of it. The last values
-// are kept sealed until others are read, so that a backend that is away holds up nothing. Its goroutines end with Run.
+// Reader reads backends: each by one console at a time, every interval and as soon as something new is wanted of it.
+// The last values are kept sealed until others are read, so that a backend that is away holds up nothing. Its
+// goroutines end with Run.
 type Reader struct {
 	Resolver *Resolver
 	// Open connects to backends.

@@ -15,8 +15,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// renewEvery is how often it is looked for what an older key has sealed: a console that has not been told of the newest one yet
-// may go on using it.
+// renewEvery is how often it is looked for what an older key has sealed: a console that has not been told of the newest
+// one yet may go on using it.
 const renewEvery = 10 * time.Minute
 
 // renewRetry is the pause after the database did not answer in time.

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// usersChunk is how many services are put together at once, and usersLooked for one page: most services that name a resource get values from
-	// it, and a search for one entry ends in time.
+	// usersChunk is how many services are put together at once, and usersLooked for one page: most services that name a
+	// resource get values from it, and a search for one entry ends in time.
 	usersChunk, usersLooked = 200, 2_000
 )
 
@@ -32,7 +32,8 @@ type Used struct {
 	Over string
 }
 
-// Users returns services that the caller in ctx sees and that get values from a resource, or one entry, and the token of the next page.
+// Users returns services that the caller in ctx sees and that get values from a resource, or one entry, and the token
+// of the next page.
 func (r *Resolver) Users(ctx context.Context, of store.Ref, entry string, page catalog.Page) (out []User, next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(page.Token)
 	if err != nil || !utf8.Valid(after) {

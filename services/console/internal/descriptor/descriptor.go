@@ -1,5 +1,5 @@
-// Package descriptor says what the console knows of a kind of resources, as one value. The engines (apply, diff, history, undelete, the
-// index of live lists, streams, followers) walk a Table of these and know no kind by name.
+// Package descriptor says what the console knows of a kind of resources, as one value. The engines (apply, diff,
+// history, undelete, the index of live lists, streams, followers) walk a Table of these and know no kind by name.
 package descriptor
 
 import (
@@ -21,7 +21,8 @@ import (
 // Message is a resource of any kind.
 type Message = kind.Message
 
-// Of is all that the console knows of a kind: T is its resource, as catalog has it, and M its message. Fields that may be nil say so.
+// Of is all that the console knows of a kind: T is its resource, as catalog has it, and M its message. Fields that may
+// be nil say so.
 type Of[T any, M Message] struct {
 	Kind store.Kind
 	// Decode reads what a person wrote.
@@ -36,9 +37,11 @@ type Of[T any, M Message] struct {
 	Load func(state.Loader, context.Context, store.View, []store.Resource) ([]T, error)
 	// Show encodes resources with the rest of their statuses. nil: Encode does.
 	Show func(context.Context, *catalog.Catalog, []T) ([]M, error)
-	// Personal says that Show depends on the caller. Streams encode a resource once for all callers: they leave such a status out.
+	// Personal says that Show depends on the caller. Streams encode a resource once for all callers: they leave such a
+	// status out.
 	Personal bool
-	// Mask puts marks where values of secrets are in a message of Encode, others for those that are not the ones of before. nil: there are none.
+	// Mask puts marks where values of secrets are in a message of Encode, others for those that are not the ones of
+	// before. nil: there are none.
 	Mask func(c *catalog.Catalog, m M, before, after *store.Resource) error
 	// Follow is what hub services are told of a change. nil: they are not told of the kind.
 	Follow func(store.Change) (M, error)
@@ -54,7 +57,8 @@ type Any interface {
 	Stored() store.Kind
 	// Drafted gets a message ready to be written.
 	Drafted(c *catalog.Catalog, m Message) (catalog.Edit, error)
-	// Written is what a person writes down of a resource, with secret values masked: those that are not of before say so.
+	// Written is what a person writes down of a resource, with secret values masked: those that are not of before say
+	// so.
 	Written(c *catalog.Catalog, before, r *store.Resource) (Message, error)
 	// Plain is what is written, with nothing in the place of secret values.
 	Plain(r store.Resource) (Message, error)

@@ -22,7 +22,8 @@ func AlertFlaps(alert, uid, group string, severity consolev1.Severity, how strin
 	}, now, uid, group, stamp(since), "flaps")
 }
 
-// AlertEnds says that this is over. Its severity is that of the alert: a sink that was told of the one is told of the other.
+// AlertEnds says that this is over. Its severity is that of the alert: a sink that was told of the one is told of the
+// other.
 func AlertEnds(alert, uid, group string, severity consolev1.Severity, how string, since, now time.Time) store.Event {
 	return stored(&consolev1.Event{
 		Type: AlertResolved, Severity: severity, Alert: alert, Group: group, Message: how, Duration: span(since, now),

@@ -1,8 +1,9 @@
 // Package event tells what happens, by types that stay the same over releases: docs/events.md lists them.
 //
-// An event is written in the transaction of what it tells, so that there is neither without the other. An event that two consoles, or one that comes
-// back, may see twice has an id that is made of what happened, and the database keeps the first. An event of many services has an id of all of them:
-// two consoles that are told the same of them at the same moment, by other calls, may both tell it.
+// An event is written in the transaction of what it tells, so that there is neither without the other. An event that
+// two consoles, or one that comes back, may see twice has an id that is made of what happened, and the database keeps
+// the first. An event of many services has an id of all of them: two consoles that are told the same of them at the
+// same moment, by other calls, may both tell it.
 package event
 
 import (

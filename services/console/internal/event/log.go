@@ -17,8 +17,8 @@ import (
 const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
-	// readRows is how many events are read at once, and maxRead how many for one page: one of a rare thing may be short. maxLooked is at how many
-	// services of events of many a page looks: some hundred milliseconds.
+	// readRows is how many events are read at once, and maxRead how many for one page: one of a rare thing may be
+	// short. maxLooked is at how many services of events of many a page looks: some hundred milliseconds.
 	readRows, maxRead = 500, 20_000
 	maxLooked         = 100_000
 	// lookEvery is how soon a follower hears of what another console recorded.
@@ -169,8 +169,8 @@ func fits(e *consolev1.Event, expr *query.Expr, sees index.Sees, now time.Time) 
 	return false
 }
 
-// Follow sends what is recorded behind a place (empty: from now on) until ctx ends or send fails, and nothing when there is
-// nothing.
+// Follow sends what is recorded behind a place (empty: from now on) until ctx ends or send fails, and nothing when
+// there is nothing.
 func (l *Log) Follow(ctx context.Context, question, resume string, send func(events []*consolev1.Event, resume string) error) error {
 	expr, err := parse(question)
 	if err != nil {

@@ -133,7 +133,8 @@ func (r *Recorder) HubSaid(s state.Service, before, after state.HubTruth) []stor
 			Type: ServiceRecovered, Severity: info, Digest: after.Digest,
 			Message: "It can be delivered again: its content is the one from before.", Duration: span(p.Since, now),
 		}, now, "hub", stamp(p.Since)))
-		// The cluster has nothing to report: what it has did not change. Its health is told once more, because that ends the alert of the failure.
+		// The cluster has nothing to report: what it has did not change. Its health is told once more, because that
+		// ends the alert of the failure.
 		if is := s.Reported(); is != nil && is.Phase == state.PhaseHealthy {
 			out = append(out, about(s, &consolev1.Event{
 				Type: ServiceHealthy, Severity: info, Digest: is.Digest, Commit: is.Commit, Count: is.ObjectsTotal,

@@ -10,14 +10,14 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// tailSize and tailBytes are how many events are kept for followers, and how much of what they say of each of many services: some MB, and seconds of a
-// whole fleet that reports.
+// tailSize and tailBytes are how many events are kept for followers, and how much of what they say of each of many
+// services: some MB, and seconds of a whole fleet that reports.
 const tailSize, tailBytes = 2048, 8 << 20
 
 // tail is the last events. One reader takes them from the database for all followers, while there are any.
 //
-// A follower that is further behind, because it begins far back or is slow, reads the database by itself until it has caught up. No
-// other follower waits for it.
+// A follower that is further behind, because it begins far back or is slow, reads the database by itself until it has
+// caught up. No other follower waits for it.
 type tail struct {
 	store *store.Store
 	wake  chan struct{} // capacity 1: there may be something to read
@@ -171,8 +171,8 @@ func (t *tail) leave() {
 	t.followers--
 }
 
-// behind returns some events behind a place, and up to where that is everything; kept is false if not all of them are here.
-// moved is closed when there is more.
+// behind returns some events behind a place, and up to where that is everything; kept is false if not all of them are
+// here. moved is closed when there is more.
 func (t *tail) behind(at int64, failures int) (list []entry, next int64, kept bool, moved <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

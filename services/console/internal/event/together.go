@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// manyServices is of how many services at once each has an event of its own. To more of them the same happened, and that is one event: a first
-	// delivery to 10,000 clusters is nobody's list of a million lines.
+	// manyServices is of how many services at once each has an event of its own. To more of them the same happened, and
+	// that is one event: a first delivery to 10,000 clusters is nobody's list of a million lines.
 	manyServices = 5
 	// shownMembers is how many of an event's services stand in it by name.
 	shownMembers = 20
@@ -48,7 +48,8 @@ type group struct{ typ, project, commit string }
 // Gather implements catalog.Observer: to whatever many services the same happened becomes one event.
 func (r *Recorder) Gather(events []store.Event) []store.Event {
 	var keys []func(e *consolev1.Event) group
-	// Of one commit if these are many, else of any: a cluster that reports all its services at once has few of each commit.
+	// Of one commit if these are many, else of any: a cluster that reports all its services at once has few of each
+	// commit.
 	keys = append(keys,
 		func(e *consolev1.Event) group { return group{e.GetType(), e.GetProject(), e.GetCommit()} },
 		func(e *consolev1.Event) group { return group{e.GetType(), e.GetProject(), ""} },
@@ -108,8 +109,8 @@ func gathered(of []draft) store.Event {
 	}
 	e := summary(list)
 	members, cluster := pack(e, list), e.GetCluster()
-	// The cluster is beside the event: a console of before there were such events takes one with a cluster and without a service for one about the
-	// cluster, and would show it whole to a person who sees some of its services.
+	// The cluster is beside the event: a console of before there were such events takes one with a cluster and without
+	// a service for one about the cluster, and would show it whole to a person who sees some of its services.
 	e.Cluster = ""
 	out := stored(e, list[0].GetTime().AsTime(), "together", string(sum.Sum(nil)))
 	out.Members, out.Cluster = members, cluster
@@ -192,8 +193,9 @@ type Told struct {
 	members []byte // as pack made them; nil: it is about one service, or none
 }
 
-// Narrow is the event of what of it is chosen: all of it, that of one service, or of some; nil: nothing is. whole tells whether all of it is chosen
-// by what its services have in common, if that can be said (sure). looked is at how many services it had to look.
+// Narrow is the event of what of it is chosen: all of it, that of one service, or of some; nil: nothing is. whole tells
+// whether all of it is chosen by what its services have in common, if that can be said (sure). looked is at how many
+// services it had to look.
 func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func(*consolev1.Event) bool) (e *consolev1.Event, looked int) {
 	if t.members == nil {
 		if chosen(t.Event) {

@@ -1,7 +1,7 @@
 package event
 
-// Trouble names what an event begins that another one ends, such as ServiceUnhealthy; empty: it begins nothing that lasts. Names stay the same over
-// releases, as types do.
+// Trouble names what an event begins that another one ends, such as ServiceUnhealthy; empty: it begins nothing that
+// lasts. Names stay the same over releases, as types do.
 func Trouble(typ string) string {
 	switch typ {
 	case ServiceDegraded, ServiceFailed:

@@ -21,7 +21,8 @@ import (
 
 // Config is where the trail goes.
 type Config struct {
-	// To is file:///folder/name, https://host/path (http:// too), syslog+tls://host:port or syslog+tcp://host:port; empty: nowhere.
+	// To is file:///folder/name, https://host/path (http:// too), syslog+tls://host:port or syslog+tcp://host:port;
+	// empty: nowhere.
 	To string
 	// TokenFile holds what an HTTP endpoint gets as a bearer token; empty: nothing. The file is read for each batch.
 	TokenFile string

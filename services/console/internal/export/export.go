@@ -1,9 +1,9 @@
-// Package export hands the audit trail on, event by event in the order in which it was written, to a file, an HTTP endpoint or a syslog
-// server.
+// Package export hands the audit trail on, event by event in the order in which it was written, to a file, an HTTP
+// endpoint or a syslog server.
 //
-// Invariants: an event is passed over only when the destination has taken it, or everything before it went out of the trail; the place
-// in the trail is on the disk and survives restarts, kill -9 and a power cut. So an event can come twice, after a kill or a broken
-// connection: its id is the same then. One batch is under way at a time.
+// Invariants: an event is passed over only when the destination has taken it, or everything before it went out of the
+// trail; the place in the trail is on the disk and survives restarts, kill -9 and a power cut. So an event can come
+// twice, after a kill or a broken connection: its id is the same then. One batch is under way at a time.
 package export
 
 import (
@@ -109,8 +109,8 @@ func (e *Exporter) send(ctx context.Context, events []store.AuditEvent, resume s
 	return nil
 }
 
-// place is where the trail was left; the first time its begin. A trail that is shorter was put back from a backup: numbers begin again
-// in the middle of what was exported, so that all of it is.
+// place is where the trail was left; the first time its begin. A trail that is shorter was put back from a backup:
+// numbers begin again in the middle of what was exported, so that all of it is.
 func (e *Exporter) place(ctx context.Context) (string, error) {
 	text, err := os.ReadFile(e.cursor)
 	if errors.Is(err, fs.ErrNotExist) {

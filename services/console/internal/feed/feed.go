@@ -361,7 +361,8 @@ func (h *Feed) Stream(ctx context.Context, to *Follower) error {
 			continue
 		}
 		if !told {
-			// At once, and only now: a heartbeat says that there is nothing newer, and the next change may be long in coming.
+			// At once, and only now: a heartbeat says that there is nothing newer, and the next change may be long in
+			// coming.
 			if err := h.beat(to, at.Cursor); err != nil {
 				return err
 			}

@@ -41,9 +41,10 @@ func (a *Authority) keepLine(ctx context.Context, tx *store.Tx, line store.Agent
 	return tx.PutAgentToken(ctx, line, tx.Now().Add(-lineLifetime))
 }
 
-// RenewAgent gives an agent the next token of its line, bound to its key, which the caller has seen proved. A token is renewed once: who asks
-// with the same request again had no answer, and gets the same token. Another request with the same token is from somebody who has a copy of it and
-// of the key (or had it restored from one): that is refused, and noted for people to see, who end the line.
+// RenewAgent gives an agent the next token of its line, bound to its key, which the caller has seen proved. A token is
+// renewed once: who asks with the same request again had no answer, and gets the same token. Another request with the
+// same token is from somebody who has a copy of it and of the key (or had it restored from one): that is refused, and
+// noted for people to see, who end the line.
 func (a *Authority) RenewAgent(ctx context.Context, who audit.Who, id identity.Identity, key string, request []byte) (Token, error) {
 	if id.Key != "" && id.Key != key {
 		return Token{}, refuse(Unauthenticated, "the token is bound to another key than the one that renews it: join again")
@@ -106,7 +107,8 @@ type renewal struct {
 	cluster      store.Resource
 }
 
-// line is that of the token, or the one which begins with it: of before there were keys, or unknown to a database that was restored.
+// line is that of the token, or the one which begins with it: of before there were keys, or unknown to a database that
+// was restored.
 func (r renewal) line(ctx context.Context, tx *store.Tx) (store.AgentToken, error) {
 	family := identity.Family(r.id.TokenID)
 	line, err := tx.AgentToken(ctx, family)
@@ -121,8 +123,8 @@ func (r renewal) repeats(line store.AgentToken) bool {
 	return line.Generation == identity.Generation(r.id.TokenID)+1 && line.Request == r.request && line.Key == r.key
 }
 
-// reuseGrace is how long a token may be used after the one that it was renewed to was first used: calls that were on their way, and clocks that
-// differ.
+// reuseGrace is how long a token may be used after the one that it was renewed to was first used: calls that were on
+// their way, and clocks that differ.
 const reuseGrace = 10 * time.Minute
 
 // TokenUse says that an agent of a cluster asked a distributor, or began a session at a tunnel, with a token.
@@ -131,8 +133,9 @@ type TokenUse struct {
 	Time             time.Time
 }
 
-// Used takes note of the tokens that distributors and tunnels have seen. A token that is used although the one that it was renewed to is in use, too, is
-// used by somebody else. (A newer one that nobody has used may be that of an answer which was lost.)
+// Used takes note of the tokens that distributors and tunnels have seen. A token that is used although the one that it
+// was renewed to is in use, too, is used by somebody else. (A newer one that nobody has used may be that of an answer
+// which was lost.)
 func (a *Authority) Used(ctx context.Context, who audit.Who, uses []TokenUse) error {
 	if len(uses) == 0 {
 		return nil
@@ -192,7 +195,8 @@ func (a *Authority) Used(ctx context.Context, who audit.Who, uses []TokenUse) er
 	})
 }
 
-// noteReuse writes down that a token was used which had been renewed: each time in the trail, the first time in the cluster's status and as an event.
+// noteReuse writes down that a token was used which had been renewed: each time in the trail, the first time in the
+// cluster's status and as an event.
 func (a *Authority) noteReuse(ctx context.Context, tx *store.Tx, who audit.Who, cluster store.Resource, how string) error {
 	if who.Remote != "" {
 		how = "from " + who.Remote + ": " + how

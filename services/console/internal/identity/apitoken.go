@@ -179,8 +179,8 @@ func infoOf(t store.APIToken) (APIToken, error) {
 	return out, nil
 }
 
-// ListAPITokens returns up to limit good tokens of a subject (empty: of all) behind an id, and the id to go on behind; empty: there are
-// no more.
+// ListAPITokens returns up to limit good tokens of a subject (empty: of all) behind an id, and the id to go on behind;
+// empty: there are no more.
 func (a *Authority) ListAPITokens(ctx context.Context, subject, after string, limit int) (out []APIToken, next string, err error) {
 	err = a.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		rows, err := v.APITokens(ctx, subject, after, limit+1)

@@ -92,7 +92,8 @@ type Authority struct {
 	tokens    *apiTokens
 	uses      *loginUses
 	verifier  identity.BundleVerifier
-	// Unbound accepts, for one upgrade, tokens of services that say not whom they are for, and tokens of agents that are bound to no key.
+	// Unbound accepts, for one upgrade, tokens of services that say not whom they are for, and tokens of agents that
+	// are bound to no key.
 	Unbound bool
 	// ReuseEvent makes the event of a token that was used although it had been renewed; nil: there is none.
 	ReuseEvent func(cluster, how string, at time.Time) store.Event
@@ -261,7 +262,8 @@ func (a *Authority) Verify(token string) (identity.Identity, error) {
 	return a.verifyLogin(token, "")
 }
 
-// verifyLogin is Verify for what is no API token, and notes the use of a person's login. remote is empty where it is not known.
+// verifyLogin is Verify for what is no API token, and notes the use of a person's login. remote is empty where it is
+// not known.
 func (a *Authority) verifyLogin(token, remote string) (identity.Identity, error) {
 	id, err := a.verifier.Verify(token)
 	if err == nil {
@@ -335,8 +337,8 @@ func (a *Authority) ExchangeHubSecret(ctx context.Context, who audit.Who, peer, 
 	return a.exchangeHubSecret(ctx, who, peer, secret, as, a.logIn)
 }
 
-// LogInProgram is ExchangeHubSecret for a program that is an administrator for a while, as a test of the installation is. Such a login is no first login of
-// a person.
+// LogInProgram is ExchangeHubSecret for a program that is an administrator for a while, as a test of the installation
+// is. Such a login is no first login of a person.
 func (a *Authority) LogInProgram(ctx context.Context, who audit.Who, peer, secret string, as identity.Identity) (Token, error) {
 	return a.exchangeHubSecret(ctx, who, peer, secret, as, a.signIn)
 }
@@ -421,7 +423,8 @@ func (a *Authority) CreateJoinToken(ctx context.Context, who audit.Who, cluster 
 	return token, expire, nil
 }
 
-// JoinCluster uses a join token up and gives its owner a token as the cluster's agent, bound to a key; empty: the agent has none.
+// JoinCluster uses a join token up and gives its owner a token as the cluster's agent, bound to a key; empty: the agent
+// has none.
 func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinToken, key string) (token Token, cluster string, err error) {
 	if err := a.admit(peer); err != nil {
 		return Token{}, "", err
@@ -502,9 +505,9 @@ type Loan struct {
 	RequestsOutlive bool
 }
 
-// Renew gives a fresh token to the owner of a valid one; with a loan, one to be handed on. Renew asks the database: a token that
-// another console revoked a moment ago must not become a new one. (One that is revoked between the question and the answer does, and
-// is revoked with it.)
+// Renew gives a fresh token to the owner of a valid one; with a loan, one to be handed on. Renew asks the database: a
+// token that another console revoked a moment ago must not become a new one. (One that is revoked between the question
+// and the answer does, and is revoked with it.)
 func (a *Authority) Renew(ctx context.Context, id identity.Identity, loan Loan) (Token, error) {
 	if !id.Until.IsZero() {
 		// A page that was tricked must not get hold of a token: scripts can't read the cookie either.

@@ -23,8 +23,8 @@ const (
 	linkPrefix = "fairlead-login-"
 	// firstAdministrator is who the first link logs in.
 	firstAdministrator = "admin"
-	// loginLifetime is how long a login by an identity provider lasts, however often its token is renewed: what has changed
-	// there counts by then.
+	// loginLifetime is how long a login by an identity provider lasts, however often its token is renewed: what has
+	// changed there counts by then.
 	loginLifetime = identity.UserLifetime
 )
 
@@ -49,8 +49,8 @@ type person struct {
 // linkPurpose is what the code of a link is sealed for.
 const linkPurpose = "first login link"
 
-// FirstLink returns the login link for an administrator as long as no person has ever logged in, and how long it is good; "": one has.
-// Consoles that start at the same time get one link.
+// FirstLink returns the login link for an administrator as long as no person has ever logged in, and how long it is
+// good; "": one has. Consoles that start at the same time get one link.
 func (a *Authority) FirstLink(ctx context.Context) (code string, good time.Duration, err error) {
 	err = a.store.Write(ctx, audit.Console().Identity.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		somebody, err := tx.AnybodyLoggedIn(ctx)
@@ -184,12 +184,14 @@ type Foreign struct {
 	Name   string
 	Groups []string
 	Issuer string
-	// Unique is the same for the same token of the provider, which is good for one login, and Expire when it is for none.
+	// Unique is the same for the same token of the provider, which is good for one login, and Expire when it is for
+	// none.
 	Unique string
 	Expire time.Time
 }
 
-// LogIn gives a person whom an identity provider vouches for a token. A browser's login is kept when its session begins.
+// LogIn gives a person whom an identity provider vouches for a token. A browser's login is kept when its session
+// begins.
 func (a *Authority) LogIn(ctx context.Context, who audit.Who, client Client, f Foreign) (token Token, err error) {
 	as, err := identity.Person(f.Name, f.Groups)
 	if err != nil {
@@ -216,8 +218,8 @@ func (a *Authority) LogIn(ctx context.Context, who audit.Who, client Client, f F
 	return token, nil
 }
 
-// BeginCallback lets a caller who comes back from the identity provider go on, once for each login that was begun: each time costs the provider
-// a request.
+// BeginCallback lets a caller who comes back from the identity provider go on, once for each login that was begun: each
+// time costs the provider a request.
 func (a *Authority) BeginCallback(ctx context.Context, peer, state string, expire time.Time) error {
 	if err := a.admit(peer); err != nil {
 		return err
@@ -240,7 +242,8 @@ func (a *Authority) Admit(peer string) error { return a.admit(peer) }
 // Reject counts a wrong credential.
 func (a *Authority) Reject(ctx context.Context, peer, what string) { a.reject(ctx, peer, what) }
 
-// lasts is how long a renewed token may live: a person whom a provider vouched for logs in again when the login is over.
+// lasts is how long a renewed token may live: a person whom a provider vouched for logs in again when the login is
+// over.
 func lasts(ctx context.Context, v store.View, id identity.Identity, now time.Time) (time.Duration, error) {
 	life := lifetime(id.Kind)
 	if id.Kind != identity.KindUser {

@@ -183,7 +183,8 @@ func (a *Authority) keepUses(ctx context.Context) error {
 	return nil
 }
 
-// mayLookAtLogins refuses what other people may have: API tokens, tokens that were handed on, and sessions begun with one of them.
+// mayLookAtLogins refuses what other people may have: API tokens, tokens that were handed on, and sessions begun with
+// one of them.
 func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) error {
 	program := isOfAPIToken(id) || id.Limits != nil
 	if !program && id.Parent != "" {
@@ -207,7 +208,8 @@ func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) e
 	return nil
 }
 
-// ListLogins returns up to limit logins of the caller, the newest first, from a place on, and the place to go on from; the zero place: there are no more.
+// ListLogins returns up to limit logins of the caller, the newest first, from a place on, and the place to go on from;
+// the zero place: there are no more.
 func (a *Authority) ListLogins(ctx context.Context, of identity.Identity, after store.LoginPlace,
 	limit int,
 ) (out []store.Login, next store.LoginPlace, err error) {

@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Session gives the owner of a verified token a session in a browser; the owner of a session's token, the next one. action is how the login
-// began, in the trail.
+// Session gives the owner of a verified token a session in a browser; the owner of a session's token, the next one.
+// action is how the login began, in the trail.
 func (a *Authority) Session(ctx context.Context, who audit.Who, id identity.Identity, action string) (Token, error) {
 	if id.Kind != identity.KindUser {
 		return Token{}, refuse(Invalid, "only people log in with a browser")
@@ -43,8 +43,8 @@ func (a *Authority) Session(ctx context.Context, who audit.Who, id identity.Iden
 	return token, err
 }
 
-// EndAllSessions revokes all logins of a session's owner until now, in browsers and of the command, with what they were renewed to and lent. API tokens
-// stay.
+// EndAllSessions revokes all logins of a session's owner until now, in browsers and of the command, with what they were
+// renewed to and lent. API tokens stay.
 func (a *Authority) EndAllSessions(ctx context.Context, who audit.Who, id identity.Identity) error {
 	if id.Until.IsZero() {
 		return refuse(Invalid, "this is no session in a browser: who logs out everywhere sends the session's cookie")

@@ -16,7 +16,8 @@ const (
 	failureEvery = 3 * time.Second
 	// maxPeers bounds the memory; beyond it, new peers share the budgets of wider networks.
 	maxPeers = 10_000
-	// maxCrowds bounds those: strangers with very many addresses have them in few wide networks, so that others still log in.
+	// maxCrowds bounds those: strangers with very many addresses have them in few wide networks, so that others still
+	// log in.
 	maxCrowds = 1024
 	// crowd4 and crowd6 are how wide they are: what one provider hands out to one customer, and more.
 	crowd4, crowd6 = 16, 32

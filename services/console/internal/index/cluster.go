@@ -45,7 +45,8 @@ func (b *Index) sortedClusters() []string {
 	return b.clusterNames
 }
 
-// HasService says whether somebody sees a service of a cluster: what an agent says of services that are not meant for its cluster counts for nothing.
+// HasService says whether somebody sees a service of a cluster: what an agent says of services that are not meant for
+// its cluster counts for nothing.
 func (b *Index) HasService(sees Sees, cluster, service string) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -26,8 +26,8 @@ type origin struct {
 	ref    string
 }
 
-// derive gives services the states that come of what moved. A source may have tens of thousands of them: only those that
-// a follower looks at are read anew, to be shown. The caller holds mu.
+// derive gives services the states that come of what moved. A source may have tens of thousands of them: only those
+// that a follower looks at are read anew, to be shown. The caller holds mu.
 func (b *Index) derive(now time.Time) {
 	m := b.dirty
 	b.derived = now
@@ -110,7 +110,8 @@ func (b *Index) judged(r *row, essence *state.Essence) *row {
 	return r
 }
 
-// lookedAt says whether a follower may look at a row, or at what it was when followers were told last. The caller holds mu.
+// lookedAt says whether a follower may look at a row, or at what it was when followers were told last. The caller holds
+// mu.
 func (b *Index) lookedAt(r *row, now time.Time) bool {
 	told := b.byUID[r.uid]
 	for l := range b.looks {
@@ -167,8 +168,8 @@ func (b *Index) renew(services []*row, essences map[string]state.Essence) {
 	b.announce()
 }
 
-// hear gives a service the state that comes of what was said about it, or has the service read anew: nothing is read of one that nobody looks at if
-// change can tell what the service's essence is now. The caller holds mu.
+// hear gives a service the state that comes of what was said about it, or has the service read anew: nothing is read of
+// one that nobody looks at if change can tell what the service's essence is now. The caller holds mu.
 func (b *Index) hear(service string, now time.Time, change func(*row, *state.Essence) bool) {
 	known := b.byUID[service]
 	if known == nil {

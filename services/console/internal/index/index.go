@@ -1,5 +1,5 @@
-// Package index keeps a board in memory: a short row for each resource with what lists are filtered and sorted by, states
-// included, and tells followers what becomes of them.
+// Package index keeps a board in memory: a short row for each resource with what lists are filtered and sorted by,
+// states included, and tells followers what becomes of them.
 //
 // One goroutine, Run, owns the board. Run follows the change log like any hub service, and reads anew what statuses
 // were written about: its own console's at once, other consoles' within about a second. Rows of what people write are
@@ -42,8 +42,9 @@ const (
 	deriveEvery = time.Second
 	// again is how long the board waits when the database did not answer.
 	again = time.Second
-	// rests is how many times as long as the last look took the board rests before the next one, while more was written than it reads at once and
-	// nobody waits for it: what becomes of a service meanwhile is read once, and those who write have the processors.
+	// rests is how many times as long as the last look took the board rests before the next one, while more was written
+	// than it reads at once and nobody waits for it: what becomes of a service meanwhile is read once, and those who
+	// write have the processors.
 	rests, longestRest = 4, time.Second
 )
 
@@ -658,7 +659,8 @@ func (b *Index) put(loaded []loadedRow, refs map[store.HubRef]state.RefHub) (clu
 	return clusters
 }
 
-// sameForServices says whether the states of a cluster's services, and since when they have them, are the same for both.
+// sameForServices says whether the states of a cluster's services, and since when they have them, are the same for
+// both.
 func sameForServices(was, is *row) bool {
 	return was.alive == is.alive && was.begun == is.begun && (was.seen == 0) == (is.seen == 0) && (is.alive || was.seen == is.seen) && was.joined == is.joined
 }

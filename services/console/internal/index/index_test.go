@@ -80,7 +80,8 @@ func TestStatusesOfLongAgoAreTakenIn(t *testing.T) {
 	}
 }
 
-// What this console wrote is not read anew when the board looks for what other consoles wrote; a later write of another console is.
+// What this console wrote is not read anew when the board looks for what other consoles wrote; a later write of another
+// console is.
 func TestTheBoardReadsItsOwnWritesOnce(t *testing.T) {
 	t.Parallel()
 	url := postgres.Database(t)

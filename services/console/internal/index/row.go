@@ -17,8 +17,8 @@ import (
 // word is a text that many rows share.
 type word = unique.Handle[string]
 
-// labels are all of a resource's in one word, which those with the same labels share: each key and each value, in the order of keys
-// and with labelEnd behind.
+// labels are all of a resource's in one word, which those with the same labels share: each key and each value, in the
+// order of keys and with labelEnd behind.
 type labels struct{ word }
 
 // labelEnd is in no text: it is no UTF-8.
@@ -44,7 +44,8 @@ func (l labels) get(want string) (value string, ok bool) {
 	return "", false
 }
 
-// found is the key of the first label whose value begins with a word in small letters, or that is the word as key=value.
+// found is the key of the first label whose value begins with a word in small letters, or that is the word as
+// key=value.
 func (l labels) found(want string) string {
 	for text := l.Value(); text != ""; {
 		var key, value string

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// stepsSize is how many steps are kept for standing questions; a question that is further behind is answered from all rows.
+	// stepsSize is how many steps are kept for standing questions; a question that is further behind is answered from
+	// all rows.
 	stepsSize = 4096
-	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: its filter may name
-	// an age, and what its caller sees may end at a time.
+	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: its filter may
+	// name an age, and what its caller sees may end at a time.
 	wholeEvery = 30 * time.Second
-	// sharedFor is how long a page that one question found serves others while nothing changes, and sharedBehind how long
-	// while something does: of a hundred streams that show the same page, a few look for it.
+	// sharedFor is how long a page that one question found serves others while nothing changes, and sharedBehind how
+	// long while something does: of a hundred streams that show the same page, a few look for it.
 	sharedFor, sharedBehind = time.Second, 250 * time.Millisecond
 	// maxItems and maxPages bound what questions share: some 2 KB for each service, and 10 KB for each page.
 	maxItems, maxPages = 4096, 256

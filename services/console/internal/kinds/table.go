@@ -1,4 +1,5 @@
-// Package kinds is the table of all kinds of resources that the console keeps. A new kind is a folder below this one, and a line here.
+// Package kinds is the table of all kinds of resources that the console keeps. A new kind is a folder below this one,
+// and a line here.
 package kinds
 
 import (

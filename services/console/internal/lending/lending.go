@@ -1,8 +1,9 @@
-// Package lending lends access to clusters for a while: one person asks for a role, another one who has it for good approves.
+// Package lending lends access to clusters for a while: one person asks for a role, another one who has it for good
+// approves.
 //
-// The role is lent by a grant with an end, so that every service that judges grants judges it by its own clock, the console away or not. The grant,
-// what became of the request, its event and its entry in the audit trail are written in one transaction. A person does not decide about a request
-// of their own.
+// The role is lent by a grant with an end, so that every service that judges grants judges it by its own clock, the
+// console away or not. The grant, what became of the request, its event and its entry in the audit trail are written in
+// one transaction. A person does not decide about a request of their own.
 package lending
 
 import (
@@ -37,7 +38,8 @@ const (
 	KeptFor = 90 * 24 * time.Hour
 	// maxOpen bounds the requests of one person that wait or are lent.
 	maxOpen = 20
-	// maxDaily bounds the requests of one person in 24 hours, whatever became of them: each is an event, a notification and entries in the audit trail.
+	// maxDaily bounds the requests of one person in 24 hours, whatever became of them: each is an event, a notification
+	// and entries in the audit trail.
 	maxDaily = 100
 	// endEvery is how often it is looked for what has ended: a few rows of an index. Rights end by themselves before.
 	endEvery = 5 * time.Second
@@ -47,7 +49,8 @@ const (
 	clockAuthor = "clock"
 
 	defaultPageSize, maxPageSize = 100, 1000
-	// maxLooks is how many times maxPageSize rows are looked through for one page: a caller who sees few of them gets the rest with the next page.
+	// maxLooks is how many times maxPageSize rows are looked through for one page: a caller who sees few of them gets
+	// the rest with the next page.
 	maxLooks = 10
 )
 

@@ -289,8 +289,8 @@ func network(err error) bool {
 	return ok || strings.Contains(err.Error(), "fetching keys")
 }
 
-// person reads who it is; what the token says comes before what else is claimed. Groups that mean something here by themselves
-// come from nowhere else.
+// person reads who it is; what the token says comes before what else is claimed. Groups that mean something here by
+// themselves come from nowhere else.
 func (p *Provider) person(token *oidc.IDToken, raw string, claims map[string]any) (id.Foreign, error) {
 	if err := token.Claims(&claims); err != nil {
 		return id.Foreign{}, refuse("the ID token is not valid")

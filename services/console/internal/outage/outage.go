@@ -1,6 +1,6 @@
-// Package outage tells in the log of something that is away and comes back by itself, as a rule, such as the database: with a
-// warning when it begins, an error when it has lasted for so long that somebody has to look, and a word when it is over. However often it is
-// met meanwhile, nothing else is told.
+// Package outage tells in the log of something that is away and comes back by itself, as a rule, such as the database:
+// with a warning when it begins, an error when it has lasted for so long that somebody has to look, and a word when it
+// is over. However often it is met meanwhile, nothing else is told.
 package outage
 
 import (
@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// serious is how long an outage lasts until it is an error. A database that fails over, or is started again, is back by then.
+	// serious is how long an outage lasts until it is an error. A database that fails over, or is started again, is
+	// back by then.
 	serious = 30 * time.Second
-	// forgotten is after how long without a failure the next one is another outage, for those that do not learn of the end.
+	// forgotten is after how long without a failure the next one is another outage, for those that do not learn of the
+	// end.
 	forgotten = time.Minute
 )
 

@@ -1,7 +1,8 @@
 // Package pages serves the pages of web/ to browsers.
 //
-// A person's address is a page of the application, whatever stands behind the host: the same document answers all of them, and its
-// script shows what the address means. Files below assets/ have their content's hash in their names, and so never change.
+// A person's address is a page of the application, whatever stands behind the host: the same document answers all of
+// them, and its script shows what the address means. Files below assets/ have their content's hash in their names, and
+// so never change.
 package pages
 
 import (
@@ -20,7 +21,8 @@ import (
 const (
 	document = "index.html"
 	assets   = "assets/"
-	// clusters is where the tunnel serves clusters' APIs. A person who opens such an address means the page of the cluster.
+	// clusters is where the tunnel serves clusters' APIs. A person who opens such an address means the page of the
+	// cluster.
 	clusters = "/clusters/"
 	// policy lets a page load what came with it and talk to its own host, and nothing else.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
@@ -87,8 +89,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isNavigation tells a person who opens an address from a program that asks for something which is not there. The API's own paths
-// are no addresses for people.
+// isNavigation tells a person who opens an address from a program that asks for something which is not there. The API's
+// own paths are no addresses for people.
 func isNavigation(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/v1/") && !strings.HasPrefix(r.URL.Path, "/fairlead.")
 }

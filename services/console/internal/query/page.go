@@ -39,8 +39,8 @@ type Named interface {
 	Name() string
 }
 
-// PageOf returns up to n rows behind a place, nil: from the beginning, in their order. Most rows stand behind the last of what was found so far, and are
-// passed over.
+// PageOf returns up to n rows behind a place, nil: from the beginning, in their order. Most rows stand behind the last
+// of what was found so far, and are passed over.
 func PageOf[R Named](rows []R, order Order, after *Place, n int) (page Page[R]) {
 	type placed struct {
 		row R
@@ -92,7 +92,8 @@ func (p *Place) Token(of uint64) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// PlaceOf reads a token of the question; nil: the token is empty, a list begins. Places of the question have so many values.
+// PlaceOf reads a token of the question; nil: the token is empty, a list begins. Places of the question have so many
+// values.
 func PlaceOf(text string, of uint64, values int) (*Place, error) {
 	if text == "" {
 		return nil, nil //nolint:nilnil // the beginning

@@ -2,8 +2,8 @@
 //
 //	labels.env = prod AND NOT state = healthy AND update_time > 1h
 //
-// Comparisons are = != < <= > >= and ":", which means contains, or for a label that it is there. AND, OR, NOT and ( ) put
-// them together; AND and OR side by side need parentheses, so that nobody has to know which binds more. Times are
+// Comparisons are = != < <= > >= and ":", which means contains, or for a label that it is there. AND, OR, NOT and ( )
+// put them together; AND and OR side by side need parentheses, so that nobody has to know which binds more. Times are
 // written as 2026-11-20T08:00:00Z, or as an age: update_time > 1h is what changed within the last hour. A field that a
 // row does not have fits no comparison but !=.
 package query
@@ -134,7 +134,8 @@ func (e *Expr) Match(row Row, now time.Time) bool {
 	return e == nil || e.root == nil || e.root(row, now) == yes
 }
 
-// Ask says whether a row fits, if what it doubts does not decide that: NOT a, where a is doubted, is not sure, and a AND b, where b does not hold, is.
+// Ask says whether a row fits, if what it doubts does not decide that: NOT a, where a is doubted, is not sure, and a
+// AND b, where b does not hold, is.
 func (e *Expr) Ask(row Doubtful, now time.Time) (fits, sure bool) {
 	if e == nil || e.root == nil {
 		return true, true

@@ -12,8 +12,8 @@ const (
 	groupPieces, groupBytes = 64, 8 << 20
 )
 
-// batch writes the pieces that come while others are written in one transaction: each recorded session sends two a second, and a commit that is made durable
-// takes far longer than a piece.
+// batch writes the pieces that come while others are written in one transaction: each recorded session sends two a
+// second, and a commit that is made durable takes far longer than a piece.
 type batch struct {
 	mu      sync.Mutex // guards what follows
 	waiting []*appending
@@ -27,7 +27,8 @@ type appending struct {
 	done  chan error
 }
 
-// append adds a piece with the ones that wait, and returns when it is durable or refused. write has an error for each piece, or one for all.
+// append adds a piece with the ones that wait, and returns when it is durable or refused. write has an error for each
+// piece, or one for all.
 func (b *batch) append(ctx context.Context, piece store.RecordingPiece, write func(context.Context, []store.RecordingPiece) ([]error, error)) error {
 	a := &appending{piece: piece, lead: make(chan struct{}, 1), done: make(chan error, 1)}
 	b.mu.Lock()

@@ -1,5 +1,6 @@
-// Package recording keeps what people saw of shells in pods. Tunnels send it in pieces while it is shown, so that what was sent is there whatever becomes of
-// the tunnel. Each piece is sealed by a key of the hub secret, bound to its recording and its place in it.
+// Package recording keeps what people saw of shells in pods. Tunnels send it in pieces while it is shown, so that what
+// was sent is there whatever becomes of the tunnel. Each piece is sealed by a key of the hub secret, bound to its
+// recording and its place in it.
 package recording
 
 import (
@@ -24,21 +25,27 @@ import (
 const (
 	// MaxBytes bounds one recording: an hour of a busy screen.
 	MaxBytes = 64 << 20
-	// partPieces is how many pieces one part of a recording has at most. A piece has a megabyte at most, and mostly some KB.
+	// partPieces is how many pieces one part of a recording has at most. A piece has a megabyte at most, and mostly
+	// some KB.
 	partPieces, partBytes = 64, 2 << 20
 	// trimEvery is how often it is looked for recordings that are too old or too many.
 	trimEvery = time.Minute
-	// leastDays is how long recordings are kept anyhow, as the audit trail is: nobody pushes out what they have just done.
+	// leastDays is how long recordings are kept anyhow, as the audit trail is: nobody pushes out what they have just
+	// done.
 	leastDays = 7
-	// personShare is the part of the room for all recordings that the young ones of one person may take, and headroom the part that is kept free by removing older ones.
+	// personShare is the part of the room for all recordings that the young ones of one person may take, and headroom
+	// the part that is kept free by removing older ones.
 	personShare, headroom = 8, 16
-	// cutAfter is how long nothing has come for a recording without an end when it is shown as cut. A tunnel that records sends something every 10 s, and tries for 20 s to send a piece.
+	// cutAfter is how long nothing has come for a recording without an end when it is shown as cut. A tunnel that
+	// records sends something every 10 s, and tries for 20 s to send a piece.
 	cutAfter = time.Minute
-	// idleAfter is how long nothing has come for a recording without an end when it may be removed. Tunnels of earlier versions send nothing while a shell waits for its person.
+	// idleAfter is how long nothing has come for a recording without an end when it may be removed. Tunnels of earlier
+	// versions send nothing while a shell waits for its person.
 	idleAfter = 24 * time.Hour
 
 	defaultPageSize, maxPageSize = 100, 1000
-	// maxLooks is how many times maxPageSize rows are looked through for one page: a caller who sees few of them gets the rest with the next page.
+	// maxLooks is how many times maxPageSize rows are looked through for one page: a caller who sees few of them gets
+	// the rest with the next page.
 	maxLooks = 10
 )
 
@@ -110,8 +117,9 @@ func (k *Archive) Append(ctx context.Context, id string, sequence int64, data []
 	}))
 }
 
-// withRoom removes recordings when there is no room, and tries again. While another call removes them, this one waits for it: a shell that has to be recorded is
-// refused for good when there is no room. write is over when the wait begins, so nothing that the other call needs is held.
+// withRoom removes recordings when there is no room, and tries again. While another call removes them, this one waits
+// for it: a shell that has to be recorded is refused for good when there is no room. write is over when the wait
+// begins, so nothing that the other call needs is held.
 func (k *Archive) withRoom(ctx context.Context, write func() error) error {
 	if err := write(); !errors.Is(err, store.ErrAllFull) {
 		return err
@@ -239,7 +247,8 @@ func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int6
 	return k.withCut(r), data, next, nil
 }
 
-// withCut gives a recording of which its tunnel says nothing any more an end, and says why. Nothing of that is stored: a tunnel that reaches the console again goes on.
+// withCut gives a recording of which its tunnel says nothing any more an end, and says why. Nothing of that is stored:
+// a tunnel that reaches the console again goes on.
 func (k *Archive) withCut(r store.Recording) store.Recording {
 	if !r.End.IsZero() || k.now().Sub(r.Update) < cutAfter {
 		return r

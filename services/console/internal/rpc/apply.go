@@ -157,7 +157,8 @@ func (d Deps) diff(name string, before, after *store.Resource) (string, error) {
 	return string(diff.Diff("is "+name, was, "will be "+name, is)), nil
 }
 
-// text is told as YAML; nothing for none. Of a service it is what files say, where that changes, and else what is in force.
+// text is told as YAML; nothing for none. Of a service it is what files say, where that changes, and else what is in
+// force.
 func (d Deps) text(before, r *store.Resource) ([]byte, error) {
 	if r == nil {
 		return nil, nil

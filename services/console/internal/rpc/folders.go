@@ -75,7 +75,8 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 	return out
 }
 
-// unreadable stands for the resources that problems are about, each once: what names them names something that is to come.
+// unreadable stands for the resources that problems are about, each once: what names them names something that is to
+// come.
 func unreadable(problems catalogyaml.Problems) (edits []catalog.Edit) {
 	seen := map[string]bool{"": true}
 	for _, p := range problems {
@@ -116,9 +117,9 @@ func declared(files []*consolev1.FolderFile) ([]*catalogyaml.Object, catalogyaml
 	return objects, problems, nil
 }
 
-// located tells refusals by where they are written, with the problems of what could not be read. The first of edits are of objects, and those behind them of
-// what problems are about; refusals about what left the folder stand nowhere. Unless all problems say which resource they are about, a resource that seems
-// to be missing may be one of those.
+// located tells refusals by where they are written, with the problems of what could not be read. The first of edits are
+// of objects, and those behind them of what problems are about; refusals about what left the folder stand nowhere.
+// Unless all problems say which resource they are about, a resource that seems to be missing may be one of those.
 func located(objects []*catalogyaml.Object, edits int, faults []refusal.Fault, problems catalogyaml.Problems, all bool) string {
 	problems = slices.Clone(problems)
 	var others []string

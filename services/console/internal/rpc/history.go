@@ -93,7 +93,8 @@ func (s *histories) UndeleteResource(ctx context.Context, req *consolev1.Undelet
 	return &consolev1.UndeleteResourceResponse{Resource: kind.Wrap(m)}, nil
 }
 
-// draftDeleted gets a resource that was deleted ready to be written again: a service with its levers, all else as a file would say it.
+// draftDeleted gets a resource that was deleted ready to be written again: a service with its levers, all else as a
+// file would say it.
 func (s *histories) draftDeleted(ctx context.Context, was store.Resource) (catalog.Edit, error) {
 	if was.Kind == store.KindService {
 		return s.Catalog.DraftDeleted(ctx, was)

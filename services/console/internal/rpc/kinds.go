@@ -121,7 +121,8 @@ func serviceKind() descriptor.Of[state.Service, *consolev1.Service] {
 	}
 }
 
-// followService leaves configuration out: it is for the clusters of services only, and comes to them another way. The status changes too often.
+// followService leaves configuration out: it is for the clusters of services only, and comes to them another way. The
+// status changes too often.
 func followService(c store.Change) (*consolev1.Service, error) {
 	s, err := state.ReadService(c.Resource)
 	s.Spec.ConfigSets, s.Spec.Config = nil, nil

@@ -27,7 +27,8 @@ import (
 
 const (
 	defaultObjects = 100
-	// lookedAt bounds the services that one page of objects is looked for in: a page may be short, and say where to go on.
+	// lookedAt bounds the services that one page of objects is looked for in: a page may be short, and say where to go
+	// on.
 	lookedAt = 500
 	// detailBatch is how many services are read at once.
 	detailBatch = 50
@@ -101,8 +102,8 @@ func (s *objects) GetServiceNotes(ctx context.Context, req *consolev1.GetService
 // mostListed is how many objects an agent lists of a service: of one with more, not all are known.
 const mostListed = 20_000
 
-// missing returns the first of the objects, named as in RequestSync, that a service neither has nor is going to have; empty: it has all of them, or the
-// lists of its agent are of another time.
+// missing returns the first of the objects, named as in RequestSync, that a service neither has nor is going to have;
+// empty: it has all of them, or the lists of its agent are of another time.
 func (d Deps) missing(ctx context.Context, service string, objects []string) (string, error) {
 	list, has, err := d.detail(ctx, store.DetailObjects, service)
 	if err != nil || has == nil || len(has.GetObjects().GetObjects()) >= mostListed {

@@ -1,6 +1,6 @@
 // Package rpc is the console's API: decode, call the domain, encode, map the error. It mounts all services, and holds
-// those that write resources, roll services out and keep the hub. What people sign in with is in signin, what pages look
-// at in follow, and the API of a kind in the folder of the kind.
+// those that write resources, roll services out and keep the hub. What people sign in with is in signin, what pages
+// look at in follow, and the API of a kind in the folder of the kind.
 package rpc
 
 import (

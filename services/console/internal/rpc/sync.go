@@ -108,7 +108,8 @@ func (s *levers) RequestSync(ctx context.Context, req *consolev1.RequestSyncRequ
 	return &consolev1.RequestSyncResponse{Service: encodeService(out)}, nil
 }
 
-// mayOverride refuses to override what closes a service, unless the caller may edit the resource that has it, or the windows name it.
+// mayOverride refuses to override what closes a service, unless the caller may edit the resource that has it, or the
+// windows name it.
 func (s *levers) mayOverride(ctx context.Context, c window.Closing) error {
 	who, _ := identity.FromContext(ctx)
 	for _, w := range c.Windows {

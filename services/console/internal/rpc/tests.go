@@ -20,7 +20,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Bounds of what is kept of one run, whatever the agent sends. More is cut, and the result says so: half a run is better than none.
+// Bounds of what is kept of one run, whatever the agent sends. More is cut, and the result says so: half a run is
+// better than none.
 const (
 	maxTestLogs  = 256 << 10
 	maxTestCases = 2 << 20
@@ -143,9 +144,9 @@ func (s *objects) recordTestRun(ctx context.Context, cluster string, detail *del
 	return s.Intake.RecordTestRun(ctx, cluster, detail.GetService(), out)
 }
 
-// completeTestRun fills logs and cases that the agent does not have any more in from what was kept of the run before. The result tells
-// whether the run replaces one whose end is known only in part: an agent that leads again may hand over all of it, though it saw it
-// earlier.
+// completeTestRun fills logs and cases that the agent does not have any more in from what was kept of the run before.
+// The result tells whether the run replaces one whose end is known only in part: an agent that leads again may hand
+// over all of it, though it saw it earlier.
 func completeTestRun(run, before *deliveryv1.TestRun) (replaces bool) {
 	if !run.GetPartial() {
 		return before.GetPartial() && run.GetEndTime() != nil

@@ -9,8 +9,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// withoutZeros writes the replacement character for each NUL in the texts of a message. Services hand on what clusters and
-// Git hosts said, many of them in one call, and PostgreSQL takes no NUL: the text of one would hold up those of all.
+// withoutZeros writes the replacement character for each NUL in the texts of a message. Services hand on what clusters
+// and Git hosts said, many of them in one call, and PostgreSQL takes no NUL: the text of one would hold up those of
+// all.
 func withoutZeros(m proto.Message) {
 	clean := func(text string) string { return strings.ReplaceAll(text, "\x00", "\ufffd") }
 	// Never fails: the function that is called never does.

@@ -1,6 +1,6 @@
-// Package seal keeps secrets unreadable in the database: AES-256-GCM under a key of their own each, which is sealed under a master key
-// that is in a file and never in the database. A sealed value names the master key, so that keys can change: the first key of the file
-// seals, all of them open.
+// Package seal keeps secrets unreadable in the database: AES-256-GCM under a key of their own each, which is sealed
+// under a master key that is in a file and never in the database. A sealed value names the master key, so that keys can
+// change: the first key of the file seals, all of them open.
 package seal
 
 import (

@@ -1,8 +1,8 @@
 // Package sink sends events to where people want to hear of them: webhooks, chats, mail, alerts.
 //
-// How far each sink is stands in the database, so that a console that starts, or another one, goes on there: each event that fits is
-// sent at least once. One console at a time sends to a sink, by a claim in the database; each sink has a goroutine of its own while it
-// is sent to, so that none waits for another. Events between two messages come in one.
+// How far each sink is stands in the database, so that a console that starts, or another one, goes on there: each event
+// that fits is sent at least once. One console at a time sends to a sink, by a claim in the database; each sink has a
+// goroutine of its own while it is sent to, so that none waits for another. Events between two messages come in one.
 package sink
 
 import (
@@ -27,25 +27,28 @@ const (
 	lookEvery = 500 * time.Millisecond
 	// claimFor is how long no other console sends, more than a pass takes.
 	claimFor = time.Minute
-	// noteTimeout bounds how long what came of a message is written, and grace how long one that is under way may take, when the console stops.
+	// noteTimeout bounds how long what came of a message is written, and grace how long one that is under way may take,
+	// when the console stops.
 	noteTimeout, grace = 5 * time.Second, 3 * time.Second
 	// noteFor bounds that writing else: with sendTimeout it ends before the claim does.
 	noteFor = 30 * time.Second
-	// readRows is how many events are read at once, and maxRows how many in one pass or look; maxMembers is how many bytes of what they say of each of
-	// many services.
+	// readRows is how many events are read at once, and maxRows how many in one pass or look; maxMembers is how many
+	// bytes of what they say of each of many services.
 	readRows, maxRows = 500, 10_000
 	maxMembers        = 8 << 20
-	// maxWaiting is how many events that wait are counted, and the most of one message to people; programs get maxWebhook.
+	// maxWaiting is how many events that wait are counted, and the most of one message to people; programs get
+	// maxWebhook.
 	maxWaiting, maxWebhook = 1000, 100
 	// maxPages is how many events PagerDuty gets in a pass. Each event is up to four requests: where not all are
 	// answered within sendTimeout, the next pass goes on behind those that were.
 	maxPages = 20
-	// behind is how many events that are not for a sink may come before that is written down, unless its filter has changed.
+	// behind is how many events that are not for a sink may come before that is written down, unless its filter has
+	// changed.
 	behind = 1000
 	// Backoff doubles from minBackoff to maxBackoff, with full jitter.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
-	// aloneAfter so many failures the oldest event is tried alone, and if alone it is itself not taken for so many times as rejections, it
-	// is given up. failingAfter so many failures there is an event.
+	// aloneAfter so many failures the oldest event is tried alone, and if alone it is itself not taken for so many
+	// times as rejections, it is given up. failingAfter so many failures there is an event.
 	aloneAfter, rejections, failingAfter = 2, 5, 3
 	// defaultRetryFor is how long an event is tried.
 	defaultRetryFor = 24 * time.Hour
@@ -66,7 +69,8 @@ type Deliverer struct {
 	Now     func() time.Time
 
 	passes sync.WaitGroup
-	// reading is held by the one pass that reads what waits: a console that starts has one for each sink, and others read, too.
+	// reading is held by the one pass that reads what waits: a console that starts has one for each sink, and others
+	// read, too.
 	reading  sync.Mutex
 	mu       sync.Mutex
 	busy     map[string]bool     // sinks, by uid; guarded by mu
@@ -223,7 +227,8 @@ type waiting struct {
 	part int
 }
 
-// progress is the next part of an event that is sent in several. The database knows only whole events: after a restart all parts are sent again.
+// progress is the next part of an event that is sent in several. The database knows only whole events: after a restart
+// all parts are sent again.
 type progress struct {
 	etag string // of the sink: another filter makes other parts
 	seq  int64
@@ -236,8 +241,8 @@ type batch struct {
 	// broken is why it can't be sent to at all.
 	broken *failure
 	etag   string // of the sink
-	// waiting are events that fit, maxWaiting of them or a few more so that all parts of the last event are there, and next is up to where there are
-	// no others.
+	// waiting are events that fit, maxWaiting of them or a few more so that all parts of the last event are there, and
+	// next is up to where there are no others.
 	waiting []waiting
 	next    int64
 	more    bool // behind next
@@ -272,8 +277,9 @@ func (d *Deliverer) pass(ctx context.Context, uid string) error {
 	return err
 }
 
-// noteContext is for writing what came of a message, also when the console stops meanwhile: else it were sent again. A database that is slow has noteFor,
-// as what is not written is sent again when the claim ends; a console that stops waits noteTimeout for it.
+// noteContext is for writing what came of a message, also when the console stops meanwhile: else it were sent again. A
+// database that is slow has noteFor, as what is not written is sent again when the claim ends; a console that stops
+// waits noteTimeout for it.
 func noteContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteFor)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(noteTimeout, cancel) })
@@ -440,7 +446,8 @@ func (t target) interval() time.Duration {
 	return time.Second
 }
 
-// pause is how long the next message waits. Alerts that wait are sent without one: the ends of a rollout would hold up a page.
+// pause is how long the next message waits. Alerts that wait are sent without one: the ends of a rollout would hold up
+// a page.
 func (b batch) pause(sent int) time.Duration {
 	if (b.more || sent < len(b.waiting)) && b.spec.Alerts() && b.spec.Interval == 0 {
 		return 0
@@ -464,8 +471,9 @@ func (t target) most() int {
 	return maxWaiting
 }
 
-// steady is how many of the first events change no alert twice. Requests to PagerDuty may be answered in any order, and after one that failed those behind it
-// are sent again: an alert that a message opens and ends would be opened once more, and page somebody a second time.
+// steady is how many of the first events change no alert twice. Requests to PagerDuty may be answered in any order, and
+// after one that failed those behind it are sent again: an alert that a message opens and ends would be opened once
+// more, and page somebody a second time.
 func (b batch) steady(most int) int {
 	ends := map[string]bool{} // by the key of the alert
 	for i, e := range b.waiting[:min(most, len(b.waiting))] {
@@ -480,7 +488,8 @@ func (b batch) steady(most int) int {
 	return most
 }
 
-// send sends a message of what waits, writes what came of it into of, and returns what is to be told and when the next may come.
+// send sends a message of what waits, writes what came of it into of, and returns what is to be told and when the next
+// may come.
 func (d *Deliverer) send(ctx context.Context, of *store.Sending, b batch) (tell []store.Event, wait time.Duration) {
 	was := *of
 	of.Waiting, of.Oldest = 0, time.Time{}
@@ -605,7 +614,8 @@ func backoff(attempts int) time.Duration {
 	return minBackoff/2 + retry.Pause(attempts, minBackoff, maxBackoff)
 }
 
-// Test sends an event of type test to a sink, or sets a status at a Git host, and returns what the other side said, or why it does not take it.
+// Test sends an event of type test to a sink, or sets a status at a Git host, and returns what the other side said, or
+// why it does not take it.
 func (d *Deliverer) Test(ctx context.Context, name, actor string) (answer string, taken bool, err error) {
 	var t target
 	var status commitStatus

@@ -131,7 +131,8 @@ func (s *sender) greet(ctx context.Context, at *catalog.EmailSink, from string) 
 	return c, end, nil
 }
 
-// budgeted is a connection on which the other side may say so much: net/smtp reads lines of any length, and any number of them.
+// budgeted is a connection on which the other side may say so much: net/smtp reads lines of any length, and any number
+// of them.
 type budgeted struct {
 	net.Conn
 	left int

@@ -29,11 +29,13 @@ const (
 )
 
 const (
-	// maxLink is what GitLab takes as the URL of a status, and maxKey what Bitbucket Cloud takes as the key of one, in bytes.
+	// maxLink is what GitLab takes as the URL of a status, and maxKey what Bitbucket Cloud takes as the key of one, in
+	// bytes.
 	maxLink, maxKey = 255, 40
 	// maxLimited is the longest pause that a host's limit of requests makes: GitHub counts by the hour.
 	maxLimited = time.Hour
-	// errTransition is what GitLab answers to a state that cannot come behind the one that the status has, such as that same one.
+	// errTransition is what GitLab answers to a state that cannot come behind the one that the status has, such as that
+	// same one.
 	errTransition = "Cannot transition status via "
 )
 
@@ -59,7 +61,8 @@ type gitHost struct {
 type commitStatus struct {
 	store.CommitStatus
 	name string // at the host
-	// link is to the page of the services; empty: the console has no address. commitPage is where the host shows the commit.
+	// link is to the page of the services; empty: the console has no address. commitPage is where the host shows the
+	// commit.
 	link, commitPage string
 	// public says that it is for the host's public site.
 	public bool
@@ -168,7 +171,8 @@ func (t target) apiAddress() string {
 	return t.address() + hostOf(t.spec).api
 }
 
-// repository is the part of a source's URL that names a repository at the sink's Git host; empty: the sink sets no statuses there.
+// repository is the part of a source's URL that names a repository at the sink's Git host; empty: the sink sets no
+// statuses there.
 func (t target) repository(source string) string {
 	at, err := giturl.Parse(source)
 	if err != nil {
@@ -258,8 +262,8 @@ func (s *sender) set(ctx context.Context, t target, is commitStatus) (answer str
 	return "", refused, f
 }
 
-// stands says whether GitLab refuses a state because the status has it already, "Cannot transition status via :run from :running", or because a status that
-// runs does not become pending again. Its description stays.
+// stands says whether GitLab refuses a state because the status has it already, "Cannot transition status via :run from
+// :running", or because a status that runs does not become pending again. Its description stays.
 func (h gitHost) stands(message, state string) bool {
 	_, transition, _ := strings.Cut(message, errTransition)
 	_, from, _ := strings.Cut(transition, " from :")
@@ -298,7 +302,8 @@ func (h gitHost) explain(is commitStatus, f *failure, now time.Time) (refused bo
 
 func shortCommit(commit string) string { return commit[:min(len(commit), 8)] }
 
-// limitedFor is how long a host asks to send nothing. GitHub says so by 403, too, in a header of its own; GitLab and Gitea in RateLimit-Reset or Retry-After.
+// limitedFor is how long a host asks to send nothing. GitHub says so by 403, too, in a header of its own; GitLab and
+// Gitea in RateLimit-Reset or Retry-After.
 func limitedFor(f *failure, now time.Time) (after time.Duration, limited bool) {
 	spent := f.header.Get("X-Ratelimit-Remaining") == "0"
 	limited = f.status == http.StatusTooManyRequests || f.status == http.StatusForbidden && (spent || f.header.Get("Retry-After") != "")

@@ -51,7 +51,8 @@ func (h Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.
 	return nil
 }
 
-// keepFilter has a changed filter begin with what happens from now on: what happened before has to fit that which was there then, too.
+// keepFilter has a changed filter begin with what happens from now on: what happened before has to fit that which was
+// there then, too.
 func (h Hook) keepFilter(ctx context.Context, tx *store.Tx, before, after store.Resource) error {
 	is, err := catalog.Sinks().Decode(after)
 	if err != nil {

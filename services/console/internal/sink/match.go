@@ -70,8 +70,8 @@ func earlierOf(name string, of store.Sending) []earlier {
 	return list
 }
 
-// of is what of an event is for the sink; nil: nothing is. The part of the sink's terms that is about what all services of an event have in
-// common is decided without looking at each.
+// of is what of an event is for the sink; nil: nothing is. The part of the sink's terms that is about what all services
+// of an event have in common is decided without looking at each.
 func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
 	is, _ := e.Narrow(func(whole *consolev1.Event) (fits, sure bool) {
 		s := m.spec
@@ -89,8 +89,9 @@ func (m matcher) of(e numbered, now time.Time) *consolev1.Event {
 	return is
 }
 
-// list returns what the sink gets of an event, in messages of its own each. A receiver that keeps an alert open per service has to hear of the end
-// for each service, a Git host has a status for each, and an event of many services names only some of them.
+// list returns what the sink gets of an event, in messages of its own each. A receiver that keeps an alert open per
+// service has to hear of the end for each service, a Git host has a status for each, and an event of many services
+// names only some of them.
 func (m matcher) list(e numbered, now time.Time) []*consolev1.Event {
 	if m.broken == nil && (m.spec.CommitStatus() != nil || m.spec.Alerts() && len(event.Ended(e.GetType())) > 0) {
 		return e.Each(func(one *consolev1.Event) bool { return m.fits(e.seq, one, now) })
@@ -107,7 +108,8 @@ func (m matcher) concerns(e *consolev1.Event) bool {
 	return e.GetSink() != m.name && m.wants(e) && (s.Project == "" || e.GetProject() == s.Project) && names(s.Projects, e.GetProject())
 }
 
-// wants tells whether the sink asks for an event by its type and severity. Where alerts are open until their end, it gets the ends of what it asks for.
+// wants tells whether the sink asks for an event by its type and severity. Where alerts are open until their end, it
+// gets the ends of what it asks for.
 func (m matcher) wants(e *consolev1.Event) bool {
 	if m.spec.CommitStatus() != nil {
 		return isStatusEvent(e.GetType())

@@ -35,7 +35,8 @@ const (
 	// sendTimeout bounds one message.
 	sendTimeout = 15 * time.Second
 	dialTimeout = 5 * time.Second
-	// maxHeader is as much of an answer's head as is read, maxAnswer of its body, and maxShown as people see of it all, in bytes.
+	// maxHeader is as much of an answer's head as is read, maxAnswer of its body, and maxShown as people see of it all,
+	// in bytes.
 	maxHeader = 64 << 10
 	maxAnswer = 4 << 10
 	maxShown  = 400
@@ -62,7 +63,8 @@ type failure struct {
 	rejected bool
 	// taken says that some have it nonetheless, and that the others will not: it is not sent again.
 	taken bool
-	// sent is how many of the first events of a message that was not taken were nonetheless: those behind them are sent again.
+	// sent is how many of the first events of a message that was not taken were nonetheless: those behind them are sent
+	// again.
 	sent int
 	// after is when to try again, if the other side said.
 	after time.Duration
@@ -83,8 +85,8 @@ type sender struct {
 	now       func() time.Time
 }
 
-// send sends events as one message, and returns what the other side said. Neither that nor errors hold credentials, or what no database
-// keeps.
+// send sends events as one message, and returns what the other side said. Neither that nor errors hold credentials, or
+// what no database keeps.
 func (s *sender) send(ctx context.Context, t target, events []*consolev1.Event) (answer string, problem *failure) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -298,8 +300,8 @@ func checkURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// transport carries one request: by the proxy of the console's environment, which the operator chose, or to an address that the policy
-// allows.
+// transport carries one request: by the proxy of the console's environment, which the operator chose, or to an address
+// that the policy allows.
 func (s *sender) transport(req *http.Request, ca string) (*http.Transport, error) {
 	config, err := trust(ca)
 	if err != nil {

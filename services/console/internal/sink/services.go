@@ -71,7 +71,8 @@ func under(base, path string) (string, error) {
 	return strings.TrimSuffix(base, "/") + path, nil
 }
 
-// teams posts an adaptive card. Its paragraphs are runs of text, in which no character means anything: a message of an event can't become a link.
+// teams posts an adaptive card. Its paragraphs are runs of text, in which no character means anything: a message of an
+// event can't become a link.
 func (s *sender) teams(ctx context.Context, t target, events []*consolev1.Event) (string, error) {
 	said, err := t.text(events, defaultText)
 	if err != nil {
@@ -186,8 +187,8 @@ type pageRequest struct {
 	body  map[string]any
 }
 
-// pagerDuty triggers and resolves alerts, by a request each. Several are under way at once, as each takes a connection of its own; those of an alert
-// are sent one after another, because its end must not come before it begins.
+// pagerDuty triggers and resolves alerts, by a request each. Several are under way at once, as each takes a connection
+// of its own; those of an alert are sent one after another, because its end must not come before it begins.
 func (s *sender) pagerDuty(ctx context.Context, t target, events []*consolev1.Event) (answer string, err error) {
 	var requests []pageRequest
 	for i, e := range events {

@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// maxStatuses is how many statuses are set in a pass, and statusPause the time between two passes while more wait: 60 a minute, where GitHub takes 80.
+	// maxStatuses is how many statuses are set in a pass, and statusPause the time between two passes while more wait:
+	// 60 a minute, where GitHub takes 80.
 	maxStatuses, statusPause = 10, 10 * time.Second
 	// maxGroups is how many names of statuses a pass reads the services of.
 	maxGroups = 100
@@ -44,7 +45,8 @@ type group struct {
 	events        []waiting
 }
 
-// isStatusEvent says whether the state of a commit may be another one after an event. Which state that is, the catalog says.
+// isStatusEvent says whether the state of a commit may be another one after an event. Which state that is, the catalog
+// says.
 func isStatusEvent(typ string) bool {
 	kind, _, _ := strings.Cut(typ, ".")
 	return kind == "service" || kind == "config" || kind == "hold" || kind == "guard"
@@ -102,7 +104,8 @@ func (d *Deliverer) link(page string) string {
 	return strings.TrimRight(d.Pages(), "/") + page
 }
 
-// groups are the names of statuses that waiting events are about, in the order of the events. Where there are too many the plan is about the first events only.
+// groups are the names of statuses that waiting events are about, in the order of the events. Where there are too many
+// the plan is about the first events only.
 func (b *batch) groups(ctx context.Context, v store.View) ([]*group, error) {
 	var services []string
 	for _, e := range b.waiting {
@@ -278,8 +281,8 @@ func (b *batch) changed(g *group, services []state.Service, sources map[string]s
 	return out
 }
 
-// changedParts is changed for services with the same several sources: each repository of Git at the sink's host has a status of its own, at the
-// commit that the hub's revision is made of.
+// changedParts is changed for services with the same several sources: each repository of Git at the sink's host has a
+// status of its own, at the commit that the hub's revision is made of.
 func (b *batch) changedParts(g *group, of []state.Service, sources map[string]sourceOf,
 	last map[store.CommitStatusKey]store.CommitStatus,
 ) (out []commitStatus) {
@@ -336,8 +339,9 @@ func newest(services []state.Service) *state.Service {
 	return out
 }
 
-// commitOf is the commit that a status is about, with the digest of what came with it. The commit is the one that the hub can't deliver, or the one with
-// which the content came that the hub hands out now: later commits that change nothing in the folder get no status.
+// commitOf is the commit that a status is about, with the digest of what came with it. The commit is the one that the
+// hub can't deliver, or the one with which the content came that the hub hands out now: later commits that change
+// nothing in the folder get no status.
 func commitOf(services []state.Service, events []waiting, last store.CommitStatus) (commit, digest string) {
 	for i := range services {
 		if s := &services[i]; s.Status.Hub.Problem != nil && s.Followed() != nil {
@@ -372,8 +376,8 @@ func commitOf(services []state.Service, events []waiting, last store.CommitStatu
 	return hub.Revision.Commit, hub.Digest
 }
 
-// commitOfPart is commitOf for one of several sources. Revisions name the first letters of commits; head is the one that the source's ref points to. The
-// status of a commit that was overtaken stays as it was.
+// commitOfPart is commitOf for one of several sources. Revisions name the first letters of commits; head is the one
+// that the source's ref points to. The status of a commit that was overtaken stays as it was.
 func commitOfPart(services []state.Service, part, head string, last store.CommitStatus) (commit, digest string) {
 	hub := newest(services).Status.Hub
 	revision, digest := hub.Revision, hub.Digest
@@ -463,7 +467,8 @@ func problemOf(s *state.Service) (problem string, phase state.Phase, said string
 	}
 }
 
-// statuses sets what is planned, one after another, as hosts ask for. A status that the host refuses holds up no other: it is set with the next change.
+// statuses sets what is planned, one after another, as hosts ask for. A status that the host refuses holds up no other:
+// it is set with the next change.
 func (s *sender) statuses(ctx context.Context, t target, plan *statusPlan) (answer string, problem *failure) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()

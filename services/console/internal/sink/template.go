@@ -11,8 +11,8 @@ import (
 	"text/template/parse"
 )
 
-// functions are all that templates may call; builtins are those of them that text/template has. No function makes much out of
-// little, and a range is over the events and in no other range: so a template ends soon, whatever it is.
+// functions are all that templates may call; builtins are those of them that text/template has. No function makes much
+// out of little, and a range is over the events and in no other range: so a template ends soon, whatever it is.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"upper": strings.ToUpper, "lower": strings.ToLower,

@@ -27,8 +27,8 @@ type ClusterStatus struct {
 	JoinTime time.Time
 	// LeaveTime is when the cluster left; zero: it did not, or has joined again.
 	LeaveTime time.Time
-	// ReuseTime is when a token of its agents was used that had been renewed before, and Reuse how, in words; zero: none was since the
-	// cluster's credentials were taken away last.
+	// ReuseTime is when a token of its agents was used that had been renewed before, and Reuse how, in words; zero:
+	// none was since the cluster's credentials were taken away last.
 	ReuseTime time.Time
 	Reuse     string
 	LastSeen  time.Time

@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// Essence is what the state of a service comes of besides its source and its cluster: little enough to be kept of each, so
-// that what becomes of a source or a cluster does not have all of its services read anew.
+// Essence is what the state of a service comes of besides its source and its cluster: little enough to be kept of each,
+// so that what becomes of a source or a cluster does not have all of its services read anew.
 type Essence struct {
 	ref           unique.Handle[string]       // in Git
 	of            unique.Handle[store.HubRef] // whose commit the hub hands out
@@ -208,8 +208,8 @@ func (e *Essence) set(flag essenceFlags, is bool) {
 
 func (e *Essence) has(flag essenceFlags) bool { return e.flags&flag != 0 }
 
-// mark tells whether two digests are the same: the beginning of a SHA-256. Each service has others: as texts they would be a quarter of a console's
-// memory.
+// mark tells whether two digests are the same: the beginning of a SHA-256. Each service has others: as texts they would
+// be a quarter of a console's memory.
 type mark uint64
 
 func markOf(digest string) mark {

@@ -117,7 +117,8 @@ func TestEssenceFollowsTheRef(t *testing.T) {
 	}
 }
 
-// What is handed out from a commit that is kept with its ref, or again under another digest, is not told by the truth of the service alone.
+// What is handed out from a commit that is kept with its ref, or again under another digest, is not told by the truth
+// of the service alone.
 func TestEssenceReadsWhatATruthDoesNotSay(t *testing.T) {
 	t.Parallel()
 	for name, truth := range map[string]HubTruth{

@@ -2,7 +2,8 @@ package state
 
 import "slices"
 
-// Reported is the cluster's last report if it is on what the hub hands out, also of a cluster that is away; nil: there is none.
+// Reported is the cluster's last report if it is on what the hub hands out, also of a cluster that is away; nil: there
+// is none.
 func (s *Service) Reported() *Report {
 	if r := s.Status.Cluster.Report; r != nil && s.Status.Hub.Digest != "" && s.Status.Hub.reportedBy(r) {
 		return r

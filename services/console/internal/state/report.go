@@ -86,7 +86,8 @@ type ObjectReport struct {
 	// Rival is who changed Fields of it against Git.
 	Rival  string   `json:"rival,omitempty"`
 	Fields []string `json:"fields,omitempty"`
-	// NextAttempt is when it is repaired next, and Drifted when the agent's watch saw that it differs from what is applied.
+	// NextAttempt is when it is repaired next, and Drifted when the agent's watch saw that it differs from what is
+	// applied.
 	NextAttempt time.Time `json:"nextAttempt,omitzero"`
 	Drifted     time.Time `json:"drifted,omitzero"`
 }

@@ -16,7 +16,8 @@ type Service struct {
 
 // ServiceSpec says what is applied where.
 type ServiceSpec struct {
-	// Source is the first of Sources if there are any, and Ref then stands for all of them: what a service gets is a ref of the first.
+	// Source is the first of Sources if there are any, and Ref then stands for all of them: what a service gets is a
+	// ref of the first.
 	Source    string `json:"source"`
 	Ref       string `json:"ref,omitempty"`
 	Path      string `json:"path,omitempty"`
@@ -35,16 +36,19 @@ type ServiceSpec struct {
 	// ConfigSets are names of configuration sets, of which a later one wins; Config is over all of them.
 	ConfigSets []string `json:"configSets,omitempty"`
 	Config     Settings `json:"config,omitempty"`
-	// UnpinAfter is where the ref pointed when the pin was set until it moves on: when it points to another commit, the pin goes.
+	// UnpinAfter is where the ref pointed when the pin was set until it moves on: when it points to another commit, the
+	// pin goes.
 	UnpinAfter string `json:"unpinAfter,omitempty"`
-	// Catalog says that the folder holds resources of the catalog, which are applied there with the rights of ServiceAccount, and
-	// that Cluster is empty.
+	// Catalog says that the folder holds resources of the catalog, which are applied there with the rights of
+	// ServiceAccount, and that Cluster is empty.
 	Catalog        bool   `json:"catalog,omitempty"`
 	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// Tests is for the agent, as Render is. TestRequest is the last asking for a run, in protojson; RunTests alone sets it.
+	// Tests is for the agent, as Render is. TestRequest is the last asking for a run, in protojson; RunTests alone sets
+	// it.
 	Tests       json.RawMessage `json:"tests,omitempty"`
 	TestRequest json.RawMessage `json:"testRequest,omitempty"`
-	// Levers are those that this spec is in force with; nil: it is as files say it, or a console of an older version wrote it.
+	// Levers are those that this spec is in force with; nil: it is as files say it, or a console of an older version
+	// wrote it.
 	Levers *Levers `json:"levers,omitempty"`
 }
 
@@ -99,8 +103,8 @@ type HubTruth struct {
 	Artifact    Artifact  `json:"artifact,omitzero"`
 	ResolveTime time.Time `json:"resolveTime,omitzero"`
 	Problem     *Problem  `json:"problem,omitempty"`
-	// Alike are digests that were handed out before with the same content, the newest last: a lever was pulled since, or tests were asked for.
-	// The cluster's reports on them count until it reports on Digest.
+	// Alike are digests that were handed out before with the same content, the newest last: a lever was pulled since,
+	// or tests were asked for. The cluster's reports on them count until it reports on Digest.
 	Alike []string `json:"alike,omitempty"`
 
 	ofRef bool // the revision was taken from what is kept of the ref

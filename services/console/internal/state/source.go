@@ -159,8 +159,8 @@ const (
 	AuthAzure CloudAuth = "azure"
 )
 
-// Unset says that nothing is said of a registry. Unset is not called IsZero: HelmSource and OCISource embed a Registry, and
-// encoding/json would leave them out by it.
+// Unset says that nothing is said of a registry. Unset is not called IsZero: HelmSource and OCISource embed a Registry,
+// and encoding/json would leave them out by it.
 func (r Registry) Unset() bool {
 	return !r.Insecure && !r.SkipTLSVerify && len(r.TokenHosts) == 0 && len(r.Mirrors) == 0 && r.Auth == ""
 }
@@ -240,8 +240,8 @@ type Problem struct {
 	Since   time.Time `json:"since,omitzero"`
 	// Refs that a source's problem is about; empty: all of them.
 	Refs []string `json:"refs,omitempty"`
-	// Single is what is wrong with single refs of a source. Where Refs is set Message repeats theirs, else it is about the whole source only. Gitcaches of
-	// earlier versions have the one message for all.
+	// Single is what is wrong with single refs of a source. Where Refs is set Message repeats theirs, else it is about
+	// the whole source only. Gitcaches of earlier versions have the one message for all.
 	Single []RefProblem `json:"single,omitempty"`
 }
 
@@ -254,7 +254,8 @@ type RefProblem struct {
 	Missing bool `json:"missing,omitempty"`
 }
 
-// Fails tells a problem of the source from one of refs that the Git host does not have: those concern the services that follow them.
+// Fails tells a problem of the source from one of refs that the Git host does not have: those concern the services that
+// follow them.
 func (p *Problem) Fails() bool {
 	return p != nil && (len(p.Single) == 0 || p.IsWhole() || slices.ContainsFunc(p.Single, func(one RefProblem) bool { return !one.Missing }))
 }

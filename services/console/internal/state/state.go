@@ -1,9 +1,9 @@
-// Package state is what the console knows of sources, clusters and services: what people say of them, the three truths about
-// a service (where its ref points in Git, what the hub hands out, what the cluster reports), and the one word over these,
-// with the sentence behind it.
+// Package state is what the console knows of sources, clusters and services: what people say of them, the three truths
+// about a service (where its ref points in Git, what the hub hands out, what the cluster reports), and the one word
+// over these, with the sentence behind it.
 //
-// State reads and judges; catalog writes what people say, and intake what the hub and clusters say. The JSON of the specs and
-// statuses is what the store keeps.
+// State reads and judges; catalog writes what people say, and intake what the hub and clusters say. The JSON of the
+// specs and statuses is what the store keeps.
 package state
 
 import (

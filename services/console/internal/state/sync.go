@@ -50,8 +50,9 @@ func (s *ServiceSpec) EffectiveRef() string {
 	return platform.PinnedRef(s.Ref, s.Wishes().Pin)
 }
 
-// Levers are what operators pulled of a service, over what files say of it. The spec of a service is stored as it is in force, so
-// that distributors and consoles of older versions deliver the same; beside it stand the levers, and the spec of the files.
+// Levers are what operators pulled of a service, over what files say of it. The spec of a service is stored as it is in
+// force, so that distributors and consoles of older versions deliver the same; beside it stand the levers, and the spec
+// of the files.
 type Levers struct {
 	Mode *Lever `json:"mode,omitempty"`
 	Pin  *Lever `json:"pin,omitempty"`
@@ -63,7 +64,8 @@ type Levers struct {
 type Lever struct {
 	// Mode of a mode lever, as in SyncSpec.
 	Mode string `json:"mode,omitempty"`
-	// Commit of a pin; empty: the pin that files name is released. After is the ref's commit that the pin waits to be left behind.
+	// Commit of a pin; empty: the pin that files name is released. After is the ref's commit that the pin waits to be
+	// left behind.
 	Commit string `json:"commit,omitempty"`
 	After  string `json:"after,omitempty"`
 	// Deployment is the number of the one that a rollback went back to, and Spec that of it; 0: it is a pin.

@@ -45,8 +45,8 @@ func (w *Windows) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Freeze is the lever of a project or cluster: nothing new of its services is applied. The freeze is stored in their spec, and no write
-// of them carries or ends it.
+// Freeze is the lever of a project or cluster: nothing new of its services is applied. The freeze is stored in their
+// spec, and no write of them carries or ends it.
 type Freeze struct {
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
@@ -71,8 +71,9 @@ func (f *Freeze) Over(now time.Time) bool {
 	return f != nil && !f.Until.IsZero() && !f.Until.After(now)
 }
 
-// Encode is the freeze as agents and people get it; nil: there is none. One whose time has come is there until the console has ended it, for
-// everybody at the same change: distributors that leave it out by their own clocks would disagree on digests. Agents judge it by theirs.
+// Encode is the freeze as agents and people get it; nil: there is none. One whose time has come is there until the
+// console has ended it, for everybody at the same change: distributors that leave it out by their own clocks would
+// disagree on digests. Agents judge it by theirs.
 func (f *Freeze) Encode() *deliveryv1.Freeze {
 	if f == nil {
 		return nil
@@ -149,7 +150,8 @@ func (t *timing) judge(s *Service, cluster *Cluster) window.State {
 	return state
 }
 
-// windowFault is why the cluster of a service does not hold windows or the manual mode as they are meant; empty: it does.
+// windowFault is why the cluster of a service does not hold windows or the manual mode as they are meant; empty: it
+// does.
 func windowFault(s *Service, cluster *Cluster) string {
 	agent := cluster.Status.Agent
 	manual := s.Spec.Wishes().Mode == ModeManual

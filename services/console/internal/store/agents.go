@@ -45,7 +45,8 @@ func (v View) AgentTokens(ctx context.Context, families []string) (map[string]Ag
 	})
 }
 
-// PutAgentToken keeps a line of tokens, and forgets those whose newest token was made before a time at which it has expired.
+// PutAgentToken keeps a line of tokens, and forgets those whose newest token was made before a time at which it has
+// expired.
 func (t *Tx) PutAgentToken(ctx context.Context, a AgentToken, expired time.Time) error {
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE renew_time < $1", Micros(expired)); err != nil {
 		return fmt.Errorf("trim tokens of agents: %w", err)
@@ -67,8 +68,8 @@ func (t *Tx) UseAgentToken(ctx context.Context, family string, generation int64,
 	return nil
 }
 
-// Reused notes that a token of a cluster's agents was used which had been renewed before. first: nothing was noted since the cluster's credentials
-// were taken away last.
+// Reused notes that a token of a cluster's agents was used which had been renewed before. first: nothing was noted
+// since the cluster's credentials were taken away last.
 func (t *Tx) Reused(ctx context.Context, cluster, how string) (first bool, err error) {
 	res, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, reuse_time, reuse, touch_time) VALUES ($1, 0, 0, '{}', $2, $3, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
 		" ON CONFLICT (cluster_uid) DO UPDATE SET reuse_time = excluded.reuse_time, reuse = excluded.reuse, touch_time = excluded.touch_time WHERE seen.reuse_time = 0", cluster, Micros(t.now), how)
@@ -82,7 +83,8 @@ func (t *Tx) Reused(ctx context.Context, cluster, how string) (first bool, err e
 	return n > 0, err
 }
 
-// EndAgentTokens forgets one line of a cluster's tokens, or all of them if family is empty, and what was noted of their reuse: they are revoked.
+// EndAgentTokens forgets one line of a cluster's tokens, or all of them if family is empty, and what was noted of their
+// reuse: they are revoked.
 func (t *Tx) EndAgentTokens(ctx context.Context, cluster, family string) error {
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM agent_tokens WHERE cluster_uid = $1 AND ($2 = '' OR family = $2)", cluster, family); err != nil {
 		return fmt.Errorf("forget tokens of agents: %w", err)

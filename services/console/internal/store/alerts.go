@@ -57,7 +57,8 @@ func (v View) AlertsDue(ctx context.Context) (due bool, err error) {
 	return due, nil
 }
 
-// ClaimAlerts claims the next round over all alerts, unless another console has. The next one is due after every, by the database's clock.
+// ClaimAlerts claims the next round over all alerts, unless another console has. The next one is due after every, by
+// the database's clock.
 func (s *Store) ClaimAlerts(ctx context.Context, every time.Duration) (mine bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := s.dialect.now

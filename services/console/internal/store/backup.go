@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// A backup is text that gzip has packed, one JSON value per line: what it is, then each table as its name and columns and
-// a list of values per row, and at the end how many rows there were and what all lines before hash to. The format is
-// the same of both databases, so that either is restored from it.
+// A backup is text that gzip has packed, one JSON value per line: what it is, then each table as its name and columns
+// and a list of values per row, and at the end how many rows there were and what all lines before hash to. The format
+// is the same of both databases, so that either is restored from it.
 const (
 	backupFormat = "fairlead console backup 1"
 	// ownTable is goose's: a backup names the migrations instead.

@@ -45,8 +45,8 @@ type ServiceConfig struct {
 	Config  Config
 }
 
-// PutConfigs keeps configurations; the zero Config: none. Followers are told, by changes of the services that are no new revisions
-// of them.
+// PutConfigs keeps configurations; the zero Config: none. Followers are told, by changes of the services that are no
+// new revisions of them.
 func (t *Tx) PutConfigs(ctx context.Context, list []ServiceConfig) error {
 	if len(list) == 0 {
 		return nil

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// consoleGone is how long after its last sign of life a console counts as gone. It says every ten seconds that it is there.
+// consoleGone is how long after its last sign of life a console counts as gone. It says every ten seconds that it is
+// there.
 const consoleGone = 30 * time.Second
 
 // Console is one of those that share the database.

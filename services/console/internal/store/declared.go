@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Said returns what folders have said last of how resources are synced, by uid; nothing for those of which they said nothing.
+// Said returns what folders have said last of how resources are synced, by uid; nothing for those of which they said
+// nothing.
 func (v View) Said(ctx context.Context, uids []string) (map[string]string, error) {
 	return byKey(ctx, v, "SELECT uid, said FROM declared WHERE uid IN ", uids, func(rows *sql.Rows) (uid, said string, err error) {
 		err = rows.Scan(&uid, &said)

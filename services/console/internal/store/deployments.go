@@ -20,7 +20,8 @@ type Deployment struct {
 	Digest string
 	// Content is its digest without what is said of tests; empty: as Digest.
 	Content string
-	// Replaces is the content of the current deployment if that is of the same but for levers, and gets the new digests; empty: Content.
+	// Replaces is the content of the current deployment if that is of the same but for levers, and gets the new
+	// digests; empty: Content.
 	Replaces string
 	// State is JSON.
 	State []byte
@@ -69,9 +70,9 @@ func (v View) LastDeployments(ctx context.Context, services []string) (map[strin
 	})
 }
 
-// addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already is passed over, and of
-// one with the same content the current one gets the digest. What only later deployments of a service need is left out of its first one: a fleet
-// that comes all at once has hundreds of thousands of these.
+// addDeployments begins deployments, each of which ends the one before. One of the digest that the service has already
+// is passed over, and of one with the same content the current one gets the digest. What only later deployments of a
+// service need is left out of its first one: a fleet that comes all at once has hundreds of thousands of these.
 func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error {
 	if len(list) == 0 {
 		return nil
@@ -174,7 +175,8 @@ func (v View) lastNumbers(ctx context.Context, of []Deployment) (map[string]int6
 	})
 }
 
-// keepDeployments ends the deployments of a service that is deleted, and notes since when they are kept for a resource that continues them.
+// keepDeployments ends the deployments of a service that is deleted, and notes since when they are kept for a resource
+// that continues them.
 func (t *Tx) keepDeployments(ctx context.Context, service string) error {
 	for _, stmt := range []string{
 		"UPDATE deployments SET end_time = CAST($2 AS BIGINT) WHERE service_uid = $1 AND end_time = 0",
@@ -232,8 +234,8 @@ func prepared(ctx context.Context, tx *sql.Tx, text string, run func(*sql.Stmt) 
 	return run(stmt)
 }
 
-// beginDeployments adds deployments, with what their clusters said before the hub did: an agent that is quick reports first, and
-// never again if it has no more to say.
+// beginDeployments adds deployments, with what their clusters said before the hub did: an agent that is quick reports
+// first, and never again if it has no more to say.
 func (s *Store) beginDeployments(ctx context.Context, tx *sql.Tx, begun []Deployment, stepsOf func(Report) ([]Step, error)) (healthy []became, err error) {
 	if len(begun) == 0 {
 		return nil, nil
@@ -274,8 +276,8 @@ func notBefore(t, begin time.Time) time.Time {
 	return begin
 }
 
-// stepDeployments notes how far the current deployments of services are. The first time counts. stepDeployments returns the
-// deployments that became healthy.
+// stepDeployments notes how far the current deployments of services are. The first time counts. stepDeployments returns
+// the deployments that became healthy.
 func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
 	if len(steps) == 0 {
 		return nil, nil
@@ -330,7 +332,8 @@ func stepsTwice(steps []Step) bool {
 	return false
 }
 
-// stepTogether is stepDeployments in one statement. Rows are locked in the order of services, so that consoles can't wait for each other.
+// stepTogether is stepDeployments in one statement. Rows are locked in the order of services, so that consoles can't
+// wait for each other.
 func stepTogether(ctx context.Context, tx *sql.Tx, steps []Step) (healthy []became, err error) {
 	var services, digests, outcomes, messages []string
 	var applies, healths []int64
@@ -367,8 +370,8 @@ type became struct {
 	trace string
 }
 
-// OnHealthy has healthy called with each deployment of which this console wrote that it is healthy for the first time, and with the trace context
-// of what the cluster said. healthy must not block. Call it before anything is written.
+// OnHealthy has healthy called with each deployment of which this console wrote that it is healthy for the first time,
+// and with the trace context of what the cluster said. healthy must not block. Call it before anything is written.
 func (s *Store) OnHealthy(healthy func(d Deployment, trace string)) { s.healthy = healthy }
 
 // LastRevisions returns who wrote services last, and how, by uid: Author and Action only.
@@ -380,8 +383,8 @@ func (v View) LastRevisions(ctx context.Context, services []string) (map[string]
 		})
 }
 
-// History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the newest first; 0: from
-// the newest on.
+// History returns up to limit revisions of the resource that has a name, or had it last, below a revision and the
+// newest first; 0: from the newest on.
 func (v View) History(ctx context.Context, ref Ref, before int64, limit int) ([]Revision, error) {
 	rows, err := v.q.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
 		" WHERE uid = (SELECT uid FROM revisions WHERE kind = $1 AND name = $2 ORDER BY time DESC, revision DESC LIMIT 1)"+
@@ -408,7 +411,8 @@ func (v View) Ending(ctx context.Context) ([]Resource, error) {
 	return collect(rows, err, func(rows *sql.Rows) (Resource, error) { return scanResource(rows) })
 }
 
-// Waiting returns the services of a cluster whose text names a service behind dependsOn: those that wait for it, and maybe others.
+// Waiting returns the services of a cluster whose text names a service behind dependsOn: those that wait for it, and
+// maybe others.
 func (v View) Waiting(ctx context.Context, cluster, name string) ([]Resource, error) {
 	rows, err := v.q.QueryContext(ctx, "SELECT "+resourceColumns+" FROM refs f JOIN resources r ON r.uid = f.uid"+
 		" WHERE f.kind = $1 AND f.name = $2 AND r.kind = 'service' AND r.spec LIKE $3 ORDER BY r.name", KindCluster, cluster, `%"dependsOn":%"`+name+`"%`)

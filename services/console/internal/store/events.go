@@ -17,12 +17,13 @@ const (
 	// EventsKeep is how long events are kept, and maxEvents how many at most.
 	EventsKeep = 7 * 24 * time.Hour
 	maxEvents  = 250_000
-	// maxMembersKept bounds what events of many services take with what is said of each, in bytes: one is up to 40 KiB. The oldest events go.
+	// maxMembersKept bounds what events of many services take with what is said of each, in bytes: one is up to 40 KiB.
+	// The oldest events go.
 	maxMembersKept = 256 << 20
 	// maxMembersRead is how much of that one read returns, in bytes.
 	maxMembersRead = 8 << 20
-	// eventTrim is how many that are older go with each batch that comes, and eventsOver how many of those that are too many: a batch has fewer,
-	// and the first one after an upgrade that lowers maxEvents ends in time.
+	// eventTrim is how many that are older go with each batch that comes, and eventsOver how many of those that are too
+	// many: a batch has fewer, and the first one after an upgrade that lowers maxEvents ends in time.
 	eventTrim  = 1000
 	eventsOver = 5000
 )
@@ -39,7 +40,8 @@ type Event struct {
 	Service string
 	// Event is all of it, in JSON.
 	Event []byte
-	// Members are the events of single services of which this is one, as the caller keeps them; nil: it is about one service, or none.
+	// Members are the events of single services of which this is one, as the caller keeps them; nil: it is about one
+	// service, or none.
 	Members []byte
 	// Draft is what Event is still to be made of by what GatherEvents set; it is not kept.
 	Draft any
@@ -59,7 +61,8 @@ func NewEventID() string { return newID() }
 // OnEvents has told called after each commit of events by this console. told must not block.
 func (s *Store) OnEvents(told func()) { s.told = told }
 
-// GatherEvents sets what makes the events of a commit of statuses out of those that are about what was written. Call it before anything is written.
+// GatherEvents sets what makes the events of a commit of statuses out of those that are about what was written. Call it
+// before anything is written.
 func (s *Store) GatherEvents(gather func([]Event) []Event) { s.gather = gather }
 
 func (s *Store) tellEvents(events []Event) {
@@ -110,8 +113,8 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 	return t.trimEvents(ctx, s.clock())
 }
 
-// membersWeight is how many bytes of members came up to the last event that has some. The weight of the kept events is the difference
-// of two of these.
+// membersWeight is how many bytes of members came up to the last event that has some. The weight of the kept events is
+// the difference of two of these.
 func (t *Tx) membersWeight(ctx context.Context) (bytes int64, err error) {
 	err = t.tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(weight), 0) FROM events WHERE members IS NOT NULL").Scan(&bytes)
 	if err != nil {
@@ -148,8 +151,8 @@ func (t *Tx) trimMembers(ctx context.Context, weight int64) error {
 	return nil
 }
 
-// trimEvents removes what is too old, and the oldest if there are too many. Numbers are about in the order of times: what
-// goes is all up to a number.
+// trimEvents removes what is too old, and the oldest if there are too many. Numbers are about in the order of times:
+// what goes is all up to a number.
 func (t *Tx) trimEvents(ctx context.Context, now time.Time) error {
 	var last sql.NullInt64
 	err := t.tx.QueryRowContext(ctx, "SELECT MAX(seq) FROM (SELECT seq FROM events WHERE time < $1 ORDER BY time LIMIT $2) old", Micros(now.Add(-EventsKeep)), eventTrim).Scan(&last)
@@ -200,7 +203,8 @@ func (v View) EventsGone(ctx context.Context) (seq int64, err error) {
 
 // EventQuery is what of a question the database can answer; the rest is the caller's.
 type EventQuery struct {
-	// Type, Cluster and Service that events have; empty: any. Events of many services may be of any cluster and service: all of them are returned.
+	// Type, Cluster and Service that events have; empty: any. Events of many services may be of any cluster and
+	// service: all of them are returned.
 	Type, Cluster, Service string
 	Since                  time.Time
 }
@@ -220,7 +224,8 @@ func (q EventQuery) where(first string, seq int64) (string, []any) {
 	return where, args
 }
 
-// EventsBefore returns up to limit events before a number, the newest first, and whether there may be more: there are fewer where they are heavy.
+// EventsBefore returns up to limit events before a number, the newest first, and whether there may be more: there are
+// fewer where they are heavy.
 func (v View) EventsBefore(ctx context.Context, q EventQuery, seq int64, limit int) (list []Event, more bool, err error) {
 	return v.eventsOf(ctx, q, "seq < $1", " ORDER BY seq DESC", func(a, b Event) int { return cmp.Compare(b.Seq, a.Seq) }, seq, limit)
 }
@@ -230,8 +235,8 @@ func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit in
 	return v.eventsOf(ctx, q, "seq > $1", " ORDER BY seq", func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) }, seq, limit)
 }
 
-// eventsOf returns events that fit, in an order. Events of one service or cluster and events of many are found by an index
-// each.
+// eventsOf returns events that fit, in an order. Events of one service or cluster and events of many are found by an
+// index each.
 func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, compare func(a, b Event) int, seq int64,
 	limit int,
 ) (list []Event, more bool, err error) {
@@ -265,7 +270,8 @@ func (v View) eventsOf(ctx context.Context, q EventQuery, first, order string, c
 	return list[:min(len(list), limit)], more || cut || len(list) > limit, nil
 }
 
-// events returns up to limit events, at least one if there is one and else no more than maxMembersRead of members, and whether there may be more.
+// events returns up to limit events, at least one if there is one and else no more than maxMembersRead of members, and
+// whether there may be more.
 func (v View) events(ctx context.Context, where string, args []any, limit int) (list []Event, more bool, err error) {
 	rows, err := v.q.QueryContext(ctx, fmt.Sprintf("SELECT seq, id, time, type, cluster, service, event, members FROM events WHERE %s LIMIT %d", where, limit), args...)
 	if err != nil {

@@ -39,7 +39,8 @@ func (t *Tx) HoldBack(ctx context.Context, services []string) error {
 	return nil
 }
 
-// HeldBackSince is when the guard began to hold back the first of services, by their uids, as far as that is recorded; zero: of none.
+// HeldBackSince is when the guard began to hold back the first of services, by their uids, as far as that is recorded;
+// zero: of none.
 func (v View) HeldBackSince(ctx context.Context, services []string) (since time.Time, err error) {
 	for chunk := range slices.Chunk(services, chunkSize) {
 		in, args := v.dialect.list(chunk)

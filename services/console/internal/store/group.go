@@ -181,8 +181,8 @@ func (t *Tx) run(ctx context.Context, w *write, shared bool) error {
 	return nil
 }
 
-// Try calls fn as a part of the write, in another author's name. An error of fn is returned as refused, and undoes what fn did
-// and nothing else; err is one of the database.
+// Try calls fn as a part of the write, in another author's name. An error of fn is returned as refused, and undoes what
+// fn did and nothing else; err is one of the database.
 func (t *Tx) Try(ctx context.Context, author string, fn func(context.Context, *Tx) error) (refused, err error) {
 	part := *t
 	part.author, part.events, part.telling = author, nil, nil
@@ -221,8 +221,8 @@ func (t *Tx) call(ctx context.Context, w *write) {
 	}
 }
 
-// together is a context that ends when all writes' contexts have. Its cause is a deadline if one of them ended by its deadline: the caller of
-// that write has not canceled it.
+// together is a context that ends when all writes' contexts have. Its cause is a deadline if one of them ended by its
+// deadline: the caller of that write has not canceled it.
 func together(group []*write) (context.Context, context.CancelFunc) {
 	if len(group) == 1 {
 		return context.WithCancel(group[0].ctx)

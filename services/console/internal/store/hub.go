@@ -24,9 +24,10 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 	})
 }
 
-// PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by what stepsOf
-// makes of reports that are here already, and events about them. A truth is kept in the place of the one that the caller has read, nil for none;
-// lost are the services of which somebody else has written another one meanwhile, without what belongs to them. values are what OnTouch is told of truths.
+// PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by
+// what stepsOf makes of reports that are here already, and events about them. A truth is kept in the place of the one
+// that the caller has read, nil for none; lost are the services of which somebody else has written another one
+// meanwhile, without what belongs to them. values are what OnTouch is told of truths.
 func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, values map[string]any, begun []Deployment,
 	stepsOf func(Report) ([]Step, error), events ...Event,
 ) (lost []string, err error) {
@@ -69,7 +70,8 @@ func hubsTold(uids []string, kept map[ReportKey]bool, values map[string]any) (t 
 	return t
 }
 
-// putHub writes hub truths, as putReports does reports, and returns those that it wrote, where consoles share the database with their touches.
+// putHub writes hub truths, as putReports does reports, and returns those that it wrote, where consoles share the
+// database with their touches.
 func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (kept map[ReportKey]bool, wrote []Touch, err error) {
 	kept = make(map[ReportKey]bool, len(uids))
 	if s.dialect.arrays {
@@ -99,8 +101,8 @@ func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, r
 	return kept, nil, err
 }
 
-// putHubTogether is putHub in a statement for those that are new and one for the others. Rows are locked in the order of services, so that consoles
-// can't wait for each other.
+// putHubTogether is putHub in a statement for those that are new and one for the others. Rows are locked in the order
+// of services, so that consoles can't wait for each other.
 func (s *Store) putHubTogether(ctx context.Context, tx *sql.Tx, uids []string, states, read map[string][]byte) (wrote []Touch, err error) {
 	var added, addedStates, changed, changedStates, was []string
 	for _, uid := range uids {

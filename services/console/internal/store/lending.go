@@ -71,10 +71,12 @@ func (v View) AccessRequest(ctx context.Context, id string) (AccessRequest, erro
 	return scanRequest(v.q.QueryRowContext(ctx, "SELECT "+requestColumns+" FROM access_requests WHERE id = $1", withoutNUL(id)))
 }
 
-// withoutNUL makes an id of a caller one that any database takes: PostgreSQL refuses a NUL in a text, and no id has either of the two.
+// withoutNUL makes an id of a caller one that any database takes: PostgreSQL refuses a NUL in a text, and no id has
+// either of the two.
 func withoutNUL(id string) string { return strings.ReplaceAll(id, "\x00", "?") }
 
-// AccessRequests returns up to limit requests before an id (empty: the newest ones), the newest first; open ones only, or all.
+// AccessRequests returns up to limit requests before an id (empty: the newest ones), the newest first; open ones only,
+// or all.
 func (v View) AccessRequests(ctx context.Context, all bool, before string, limit int) ([]AccessRequest, error) {
 	query := "SELECT " + requestColumns + " FROM access_requests WHERE (CAST($1 AS TEXT) = '' OR id < CAST($1 AS TEXT))"
 	if !all {

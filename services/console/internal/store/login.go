@@ -22,8 +22,9 @@ import (
 // mostURLs bounds the URLs in a file: the one that is used and the one that comes next, with room.
 const mostURLs = 4
 
-// urlsOf returns the URLs in a file, one a line: what readURLs gives, or while that fails what it gave before. Content that names another database
-// than at first is not used either: some connections, and some consoles, would read there while others still write here.
+// urlsOf returns the URLs in a file, one a line: what readURLs gives, or while that fails what it gave before. Content
+// that names another database than at first is not used either: some connections, and some consoles, would read there
+// while others still write here.
 func urlsOf(path string, log *slog.Logger) (func() []string, error) {
 	good, err := readURLs(path)
 	if err != nil {
@@ -112,8 +113,9 @@ func isPostgres(url string) bool {
 	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
-// logins connects with the URLs as they are at that moment, the first of them that the server takes the user and password of. So a
-// password is changed without a stop: the file has the URL with the new one, too, before the server does.
+// logins connects with the URLs as they are at that moment, the first of them that the server takes the user and
+// password of. So a password is changed without a stop: the file has the URL with the new one, too, before the server
+// does.
 type logins struct {
 	urls    func() []string
 	prepare func(*pgx.ConnConfig)

@@ -39,7 +39,8 @@ type LoginPlace struct {
 	ID        string
 }
 
-// LoginsKept is how long a login is kept beyond the end that the database knows. A console that renews a login writes the new end down within minutes.
+// LoginsKept is how long a login is kept beyond the end that the database knows. A console that renews a login writes
+// the new end down within minutes.
 const LoginsKept = 5 * time.Minute
 
 const loginColumns = "id, subject, client, action, parent, program, begin_time, begin_address, use_time, use_address, expire_time"
@@ -78,8 +79,8 @@ func (t *Tx) AddLogin(ctx context.Context, l Login) error {
 	return t.NoteLogins(ctx, []Login{l})
 }
 
-// NoteLogins notes when and from where logins were used, and until when their tokens are good. A login that is not known yet is kept as it is. No two
-// of a list have the same id.
+// NoteLogins notes when and from where logins were used, and until when their tokens are good. A login that is not
+// known yet is kept as it is. No two of a list have the same id.
 func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
 	if len(list) == 0 {
 		return nil

@@ -33,10 +33,10 @@ const (
 	connectTimeout = 5 * time.Second
 	// connMaxIdle lets connections go that a busy moment opened.
 	connMaxIdle = 5 * time.Minute
-	// serverPatience has the server end the session of a console that it hears nothing of: 15 s of silence and three probes, or
-	// bytes that nobody acknowledges. Until then such a session keeps its locks, and all consoles wait for that of the catalog; the
-	// server's own default is more than two hours. A transaction in which a process that stands still waits ends, too: opTimeout
-	// ends those of one that works.
+	// serverPatience has the server end the session of a console that it hears nothing of: 15 s of silence and three
+	// probes, or bytes that nobody acknowledges. Until then such a session keeps its locks, and all consoles wait for
+	// that of the catalog; the server's own default is more than two hours. A transaction in which a process that
+	// stands still waits ends, too: opTimeout ends those of one that works.
 	serverPatience = "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; SET tcp_user_timeout = '30s'; " +
 		"SET idle_in_transaction_session_timeout = '30s'"
 	// Probes of the console's own, for connections on which it only listens.
@@ -181,8 +181,8 @@ func postgresUnavailable(err error) bool {
 	return strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "unexpected EOF")
 }
 
-// Awaits says whether an error is one that ends by itself, so that a start may wait for it: the database is not there yet, or not for now. A server
-// that refuses the login, or does not have the database, needs a person.
+// Awaits says whether an error is one that ends by itself, so that a start may wait for it: the database is not there
+// yet, or not for now. A server that refuses the login, or does not have the database, needs a person.
 func (s *Store) Awaits(err error) bool {
 	if !s.Shared() || !errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) {
 		return false

@@ -19,7 +19,8 @@ type Recording struct {
 	Cluster string // name
 	Subject string // user:ada
 	Begin   time.Time
-	// Update is when the tunnel last sent something. End is zero while it goes on, and for good if its tunnel was killed.
+	// Update is when the tunnel last sent something. End is zero while it goes on, and for good if its tunnel was
+	// killed.
 	Update, End time.Time
 	Bytes       int64
 	// Incomplete is why it does not hold all that was shown; empty: it does.
@@ -56,7 +57,8 @@ var (
 type RecordingBounds struct {
 	// One is of one recording, Person of the young ones of one person, All of all.
 	One, Person, All int64
-	// Young is when the oldest young one began, to the day: recordings of that day and later ones are not removed for room.
+	// Young is when the oldest young one began, to the day: recordings of that day and later ones are not removed for
+	// room.
 	Young time.Time
 	// Idle is since when nothing has come for a recording without an end that counts as over: its tunnel was killed.
 	Idle time.Time
@@ -95,7 +97,8 @@ func (v View) Recording(ctx context.Context, id string) (Recording, error) {
 	return scanRecording(v.q.QueryRowContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE id = $1", withoutNUL(id)))
 }
 
-// Recordings returns up to limit recordings before an id (empty: the newest ones), the newest first. A cluster and a subject that are not empty choose.
+// Recordings returns up to limit recordings before an id (empty: the newest ones), the newest first. A cluster and a
+// subject that are not empty choose.
 func (v View) Recordings(ctx context.Context, cluster, subject, before string, limit int) ([]Recording, error) {
 	rows, err := v.q.QueryContext(ctx, "SELECT "+recordingColumns+" FROM recordings WHERE (CAST($1 AS TEXT) = '' OR id < CAST($1 AS TEXT))"+
 		" AND (CAST($2 AS TEXT) = '' OR cluster = CAST($2 AS TEXT)) AND (CAST($3 AS TEXT) = '' OR subject = CAST($3 AS TEXT)) ORDER BY id DESC LIMIT $4", before, cluster, subject, limit)
@@ -121,7 +124,8 @@ func (s *Store) transactLane(ctx context.Context, fn func(context.Context, *sql.
 	return s.transact(ctx, fn)
 }
 
-// BeginRecording makes an empty recording; one that is there stays as it is. ErrPersonFull and ErrAllFull when there is no room for another one.
+// BeginRecording makes an empty recording; one that is there stays as it is. ErrPersonFull and ErrAllFull when there is
+// no room for another one.
 func (s *Store) BeginRecording(ctx context.Context, r Recording, bounds RecordingBounds) error {
 	data, err := json.Marshal(r.RecordingData)
 	if err != nil {
@@ -141,8 +145,9 @@ func (s *Store) BeginRecording(ctx context.Context, r Recording, bounds Recordin
 	})
 }
 
-// AppendRecordings adds pieces in one transaction, durably; one that is there is passed over. refused has an error for each piece, or nil: ErrNotFound when
-// there is no such recording, ErrFull, ErrPersonFull or ErrAllFull when there is no room for it.
+// AppendRecordings adds pieces in one transaction, durably; one that is there is passed over. refused has an error for
+// each piece, or nil: ErrNotFound when there is no such recording, ErrFull, ErrPersonFull or ErrAllFull when there is
+// no room for it.
 func (s *Store) AppendRecordings(ctx context.Context, pieces []RecordingPiece, bounds RecordingBounds) (refused []error, err error) {
 	// Consoles that write the same recordings lock their rows in one order.
 	order := make([]int, len(pieces))
@@ -245,8 +250,8 @@ func (u *recordingUsage) flush(ctx context.Context, tx *sql.Tx) error {
 
 // append adds one piece.
 func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiece, now time.Time) error {
-	// The write that changes nothing locks the row: without it another console could remove the recording between the read and the piece, which would be of none and
-	// be counted for good.
+	// The write that changes nothing locks the row: without it another console could remove the recording between the
+	// read and the piece, which would be of none and be counted for good.
 	r, err := scanRecording(tx.QueryRowContext(ctx, "UPDATE recordings SET bytes = bytes WHERE id = $1 RETURNING "+recordingColumns, withoutNUL(p.ID)))
 	if err != nil {
 		return err
@@ -284,9 +289,10 @@ func (u *recordingUsage) append(ctx context.Context, tx *sql.Tx, p RecordingPiec
 // over chooses recordings that don't go on: they have an end, or had no piece since the time that is $1.
 const over = "(end_time > 0 OR update_time < $1)"
 
-// TrimRecordings removes recordings that began before a time, and recordings that are not young while all have more than a number of bytes: of the person whose
-// recordings that are not young take the most, the oldest one first. A recording that goes on is not removed. event makes the entry in the audit trail of one
-// that is removed for room. removed counts the removed recordings.
+// TrimRecordings removes recordings that began before a time, and recordings that are not young while all have more
+// than a number of bytes: of the person whose recordings that are not young take the most, the oldest one first. A
+// recording that goes on is not removed. event makes the entry in the audit trail of one that is removed for room.
+// removed counts the removed recordings.
 func (s *Store) TrimRecordings(ctx context.Context, before time.Time, most int64, bounds RecordingBounds,
 	event func(now time.Time, r Recording) AuditEvent,
 ) (removed int, err error) {

@@ -59,7 +59,8 @@ type Draft struct {
 	Refs []Ref
 	// Action is what the history calls the write; empty: created or updated.
 	Action string
-	// Continues is the uid of the deleted resource whose history a new one continues; empty: its history begins with it.
+	// Continues is the uid of the deleted resource whose history a new one continues; empty: its history begins with
+	// it.
 	Continues string
 }
 

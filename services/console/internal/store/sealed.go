@@ -21,11 +21,11 @@ type Sealed struct {
 // renewRows is how many rows are looked at, and written, at once: others write in between.
 const renewRows = 200
 
-// RenewSealed gives renew each sealed value and keeps what renew returns; nil: the value can stay. A value that is changed meanwhile stays
-// as it was changed. Followers are told nothing, for nothing has changed.
+// RenewSealed gives renew each sealed value and keeps what renew returns; nil: the value can stay. A value that is
+// changed meanwhile stays as it was changed. Followers are told nothing, for nothing has changed.
 //
-// A write may carry a sealed value over from what it has read. Renewed values are written under the catalog's lock, so that such a write
-// ends before, and its value is renewed, or begins after, and reads the renewed one.
+// A write may carry a sealed value over from what it has read. Renewed values are written under the catalog's lock, so
+// that such a write ends before, and its value is renewed, or begins after, and reads the renewed one.
 func (s *Store) RenewSealed(ctx context.Context, renew func(Sealed) ([]byte, error)) error {
 	for _, of := range []sealedTable{
 		{"resources", "uid", "uid, kind, name"},

@@ -87,7 +87,8 @@ func (t *Tx) BeginSending(ctx context.Context, sink string) error {
 	}
 	_, err = t.tx.ExecContext(ctx, "INSERT INTO sinks (sink_uid, seq, next_time) VALUES ($1, $2, "+t.dialect.now+")"+ //nolint:gosec // constants only
 		" ON CONFLICT (sink_uid) DO UPDATE SET rejections = 0,"+
-		// Another time than that of a claim that runs, also within the clock's step: it is how PutSending knows of the change.
+		// Another time than that of a claim that runs, also within the clock's step: it is how PutSending knows of the
+		// change.
 		" next_time = CASE WHEN sinks.next_time <= excluded.next_time THEN sinks.next_time - 1 ELSE excluded.next_time END", sink, end)
 	if err != nil {
 		return fmt.Errorf("write sink: %w", err)
@@ -103,8 +104,8 @@ func (t *Tx) KeepFilters(ctx context.Context, sink, filters string) error {
 	return nil
 }
 
-// ClaimSending takes sending to a sink on for some time, unless it is not due or another sender has. Clocks of consoles differ: the
-// database's counts.
+// ClaimSending takes sending to a sink on for some time, unless it is not due or another sender has. Clocks of consoles
+// differ: the database's counts.
 func (s *Store) ClaimSending(ctx context.Context, sink, sender string, lease time.Duration) (of Sending, mine bool, err error) {
 	err = s.transact(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := s.dialect.now
@@ -121,8 +122,8 @@ func (s *Store) ClaimSending(ctx context.Context, sink, sender string, lease tim
 	return of, mine, nil
 }
 
-// PutSending keeps what came of a claim, with events about it, and ends the claim. The next one is due after wait, or at once if the
-// sink was changed meanwhile. false: the claim was lost, or the sink is gone, and nothing is kept.
+// PutSending keeps what came of a claim, with events about it, and ends the claim. The next one is due after wait, or
+// at once if the sink was changed meanwhile. false: the claim was lost, or the sink is gone, and nothing is kept.
 func (s *Store) PutSending(ctx context.Context, of Sending, wait time.Duration, events ...Event) (kept bool, err error) {
 	return s.PutStatuses(ctx, of, wait, nil, nil, events...)
 }
@@ -186,7 +187,8 @@ func (v View) CommitStatuses(ctx context.Context, sink string, contexts []string
 	return found, nil
 }
 
-// putCommitStatuses keeps statuses that a sink has set, and forgets those of the contexts in gone. A sink that is gone keeps none.
+// putCommitStatuses keeps statuses that a sink has set, and forgets those of the contexts in gone. A sink that is gone
+// keeps none.
 func putCommitStatuses(ctx context.Context, tx *sql.Tx, sink string, set []CommitStatus, gone []string) error {
 	err := each(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
 	if err == nil {

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// writeCache is the page cache of the writer, in bytes, where memory is not limited. The cache fits the indexes of 300,000 services: SQLite's
-	// own 2 MB made each report of a fleet that comes at once read and write pages that the report before had just let go of. A container gives at
-	// most a share of its memory, and no less than leastCache is of use.
+	// writeCache is the page cache of the writer, in bytes, where memory is not limited. The cache fits the indexes of
+	// 300,000 services: SQLite's own 2 MB made each report of a fleet that comes at once read and write pages that the
+	// report before had just let go of. A container gives at most a share of its memory, and no less than leastCache is
+	// of use.
 	writeCache, leastCache, cacheShare = 128 << 20, 8 << 20, 12
-	// readCache is that of each connection that reads. The cache serves one look at the database: a commit of the writer
-	// empties it.
+	// readCache is that of each connection that reads. The cache serves one look at the database: a commit of the
+	// writer empties it.
 	readCache = 4 << 20
 )
 

@@ -33,7 +33,8 @@ type Report struct {
 	Value any
 }
 
-// Basis is what is kept of a service as the writer of a report knows it: it may be old, or another console may have written meanwhile.
+// Basis is what is kept of a service as the writer of a report knows it: it may be old, or another console may have
+// written meanwhile.
 type Basis struct {
 	// Revision is that of the service.
 	Revision int64
@@ -55,7 +56,8 @@ type Seen struct {
 	LostTime time.Time
 	// LeaveTime is when the cluster left; zero: it did not, or has joined again.
 	LeaveTime time.Time
-	// ReuseTime is when a token of its agents was used that had been renewed before, and Reuse how, in words; zero: none was.
+	// ReuseTime is when a token of its agents was used that had been renewed before, and Reuse how, in words; zero:
+	// none was.
 	ReuseTime time.Time
 	Reuse     string
 	// State is JSON.
@@ -176,9 +178,10 @@ func (t *Tx) ForgetReports(ctx context.Context, service string) error {
 	return nil
 }
 
-// PutReports keeps each report whose sequence is above the kept one's and whose basis is what is kept, all in one commit with how far deployments are
-// and events about them. What belongs to a report goes with it, steps and the events that are Of it: of two calls that say the same at the same time
-// one writes it. PutReports returns the reports that were written.
+// PutReports keeps each report whose sequence is above the kept one's and whose basis is what is kept, all in one
+// commit with how far deployments are and events about them. What belongs to a report goes with it, steps and the
+// events that are Of it: of two calls that say the same at the same time one writes it. PutReports returns the reports
+// that were written.
 func (s *Store) PutReports(ctx context.Context, reports []Report, steps []Step, events ...Event) (kept map[ReportKey]bool, err error) {
 	if len(reports) == 0 {
 		return nil, nil
@@ -264,8 +267,8 @@ func (v View) revisionsOf(ctx context.Context, uids []string) (map[string]int64,
 	})
 }
 
-// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in few. putReports returns the reports that
-// were written, where consoles share the database with their touches.
+// putReports writes reports that are sorted: one by one where a statement costs no round trip, else all in few.
+// putReports returns the reports that were written, where consoles share the database with their touches.
 func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, now int64) (kept map[ReportKey]bool, own []Touch, err error) {
 	kept = make(map[ReportKey]bool, len(reports))
 	if s.dialect.arrays {
@@ -292,8 +295,9 @@ func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, no
 	return kept, nil, err
 }
 
-// putReportsTogether is putReports in a statement for reports that are the first of their services, one for those that follow another, and one for
-// those without a basis. Rows are locked in the order of services, so that consoles can't wait for each other.
+// putReportsTogether is putReports in a statement for reports that are the first of their services, one for those that
+// follow another, and one for those without a basis. Rows are locked in the order of services, so that consoles can't
+// wait for each other.
 func (s *Store) putReportsTogether(ctx context.Context, tx *sql.Tx, reports []Report, now int64, kept map[ReportKey]bool) (own []Touch, err error) {
 	var first, next, free []Report
 	for i, r := range reports {
@@ -414,8 +418,9 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 }
 
 const (
-	// One transaction writes mostRows statuses at most, and fewer, down to leastRows, where their statements take longer than statusTime: a person's write
-	// waits for one transaction of statuses. The time of the commit is the disk's, and much the same for a row as for many.
+	// One transaction writes mostRows statuses at most, and fewer, down to leastRows, where their statements take
+	// longer than statusTime: a person's write waits for one transaction of statuses. The time of the commit is the
+	// disk's, and much the same for a row as for many.
 	mostRows, leastRows = 500, 100
 	statusTime          = 60 * time.Millisecond
 )
@@ -439,7 +444,8 @@ func (s *Store) fitRows(n int, took time.Duration) {
 	}
 }
 
-// status writes statuses in one commit with events about them. write returns those that it wrote, and may change touched to what was.
+// status writes statuses in one commit with events about them. write returns those that it wrote, and may change
+// touched to what was.
 func (s *Store) status(ctx context.Context, touched *Touched, events []Event, write func(context.Context, *sql.Tx) (kept map[ReportKey]bool, err error)) error {
 	n := len(touched.Services)
 	events, took, err := s.writeStatus(ctx, events, write)
@@ -465,8 +471,8 @@ func (s *Store) writeStatus(ctx context.Context, events []Event,
 		defer func() { took = time.Since(begin) }()
 		of := ctx
 		if s.dialect.insertRows == 1 {
-			// SQLite's driver has a goroutine watch the context of each statement. These take microseconds, and none runs after ctx: the transaction ends
-			// with it.
+			// SQLite's driver has a goroutine watch the context of each statement. These take microseconds, and none
+			// runs after ctx: the transaction ends with it.
 			of = context.WithoutCancel(ctx)
 		}
 		kept, err := write(of, tx)

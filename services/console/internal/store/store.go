@@ -101,8 +101,8 @@ type Store struct {
 
 	writers sync.WaitGroup // the goroutine that runs writes, while there are any
 
-	// lane is held by the one transaction of statuses that may wait for the only connection for writes; nil: there are several. So a person's
-	// write waits for one of them at most, however many there are.
+	// lane is held by the one transaction of statuses that may wait for the only connection for writes; nil: there are
+	// several. So a person's write waits for one of them at most, however many there are.
 	lane chan struct{}
 
 	mu      sync.Mutex // guards what follows
@@ -123,13 +123,14 @@ type dialect struct {
 	lockEvents string
 	// lockViews is the same for views.
 	lockViews string
-	// lockBegun is for deployments that begin, lockSteps for what clusters say of deployments: one of two that come at the same time sees
-	// what the other wrote.
+	// lockBegun is for deployments that begin, lockSteps for what clusters say of deployments: one of two that come at
+	// the same time sees what the other wrote.
 	lockBegun, lockSteps string
 
 	check  func(context.Context, *sql.DB) error
 	listen func(ctx context.Context, wake func()) error
-	// tables lists the names of all tables, in order; clear empties tables; numbers sets what numbers rows behind the last one.
+	// tables lists the names of all tables, in order; clear empties tables; numbers sets what numbers rows behind the
+	// last one.
 	tables  string
 	clear   func(context.Context, *sql.Tx, []string) error
 	numbers []string
@@ -173,7 +174,8 @@ func New(url string, opts Options) (*Store, error) {
 	return open(func() []string { return []string{url} }, opts)
 }
 
-// Open is New with the URL in a file. For PostgreSQL the file may have several of one database, one a line, and is read again for each connection.
+// Open is New with the URL in a file. For PostgreSQL the file may have several of one database, one a line, and is read
+// again for each connection.
 func Open(path string, opts Options) (*Store, error) {
 	log := opts.Log
 	if log == nil {
@@ -226,7 +228,8 @@ func (s *Store) Use() error {
 	return s.dialect.makeFile()
 }
 
-// Migrate brings the schema up to date, and ends a restore. Call it before anything else but Use; several consoles may do so at once.
+// Migrate brings the schema up to date, and ends a restore. Call it before anything else but Use; several consoles may
+// do so at once.
 func (s *Store) Migrate(ctx context.Context) error {
 	if s.dialect.check != nil {
 		if err := s.dialect.check(ctx, s.write); err != nil {
@@ -429,11 +432,13 @@ func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) 
 	return nil
 }
 
-// closedStatement is what database/sql says of a prepared statement whose transaction is done; there is no value for it.
+// closedStatement is what database/sql says of a prepared statement whose transaction is done; there is no value for
+// it.
 const closedStatement = "sql: statement is closed"
 
-// ended returns why the context of a transaction ended instead of what the transaction says of it: a transaction is rolled back at that
-// moment, and a statement or a commit behind it says that the transaction is done. Any other error stays.
+// ended returns why the context of a transaction ended instead of what the transaction says of it: a transaction is
+// rolled back at that moment, and a statement or a commit behind it says that the transaction is done. Any other error
+// stays.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil || err == nil {
 		return err
@@ -501,9 +506,9 @@ func FromMicros(us int64) time.Time {
 // uidText writes bytes in the order of their values.
 var uidText = base32.HexEncoding.WithPadding(base32.NoPadding) //nolint:gochecknoglobals // a constant in all but name
 
-// newUID is a name of a resource: when it was created, how many were created before in the same write, and 80 random bits. Uids of what was created
-// together are neighbours, so that a cluster's services stand on few pages of an index and not on one each: with random ones each status of a fleet
-// that comes at once wrote a page of its own.
+// newUID is a name of a resource: when it was created, how many were created before in the same write, and 80 random
+// bits. Uids of what was created together are neighbours, so that a cluster's services stand on few pages of an index
+// and not on one each: with random ones each status of a fleet that comes at once wrote a page of its own.
 func newUID(created time.Time, nth int) string {
 	var b [18]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(created.UnixMicro()+int64(nth))) // after 1970

@@ -37,8 +37,8 @@ func (v View) TestRuns(ctx context.Context, service, id string, limit int) ([]Te
 	})
 }
 
-// PutTestRun keeps what is told of a run, unless what is kept of it is newer, or its end; its summary goes to the newest deployment of the
-// digest. A run of a service that is gone is passed over.
+// PutTestRun keeps what is told of a run, unless what is kept of it is newer, or its end; its summary goes to the
+// newest deployment of the digest. A run of a service that is gone is passed over.
 func (s *Store) PutTestRun(ctx context.Context, r TestRun, events ...Event) error {
 	return s.status(ctx, &Touched{}, events, func(ctx context.Context, tx *sql.Tx) (map[ReportKey]bool, error) {
 		return nil, s.putTestRun(ctx, tx, r)

@@ -14,7 +14,8 @@ type Touched struct {
 	Reports []Report
 	// Hubs were written about other services, and nothing else was.
 	Hubs []Hub
-	// Own are the touches of Reports and Hubs, and of the reports of Services, where consoles share the database: View.Touched returns these, too.
+	// Own are the touches of Reports and Hubs, and of the reports of Services, where consoles share the database:
+	// View.Touched returns these, too.
 	Own []Touch
 }
 
@@ -51,8 +52,8 @@ func touchIn(table string) func(*sql.Rows) (Touch, error) {
 	}
 }
 
-// Touched returns what was written within some time, by any console and by the database's clock. A write that is slow to commit
-// comes with a time of up to the length of its transaction ago.
+// Touched returns what was written within some time, by any console and by the database's clock. A write that is slow
+// to commit comes with a time of up to the length of its transaction ago.
 func (v View) Touched(ctx context.Context, within time.Duration) ([]Touch, error) {
 	var out []Touch
 	for _, of := range []struct{ table, uid string }{{hubTable, "service_uid"}, {"hub_refs", "source_uid"}, {reportTable, "service_uid"}, {"seen", "cluster_uid"}} {

@@ -54,8 +54,9 @@ func (v View) ViewedClusters(ctx context.Context) ([]string, error) {
 	})
 }
 
-// ChangeViews has change make new views of those of some clusters, in one transaction: nobody else writes a view meanwhile. ChangeViews returns
-// the written views, numbered. Views are no part of the change log, and their lock is no other's.
+// ChangeViews has change make new views of those of some clusters, in one transaction: nobody else writes a view
+// meanwhile. ChangeViews returns the written views, numbered. Views are no part of the change log, and their lock is no
+// other's.
 func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 	change func(current map[string]ClusterView) ([]ClusterView, error),
 ) (written []ClusterView, err error) {
@@ -132,8 +133,8 @@ func (v View) ClusterCurves(ctx context.Context, after string, limit int) ([]Clu
 	return list, nil
 }
 
-// ChangeCurves has change make new curves of those of some clusters, in one transaction. Another console may write the same ones meanwhile: what the
-// last one lacks of the other it writes in a later step.
+// ChangeCurves has change make new curves of those of some clusters, in one transaction. Another console may write the
+// same ones meanwhile: what the last one lacks of the other it writes in a later step.
 func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func(current map[string][]byte) []ClusterCurve) error {
 	return s.transactLane(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		current, err := byKey(ctx, View{tx, &s.dialect}, "SELECT cluster_uid, data FROM "+curveTable+" WHERE cluster_uid IN ", clusters,

@@ -62,8 +62,9 @@ func (t *Tx) Create(ctx context.Context, drafts ...Draft) ([]Resource, error) {
 	return list, nil
 }
 
-// continueHistory gives the revisions and deployments of a deleted resource to the new one that continues its history, and returns the new
-// one's first revision. A deployment names the revision of the service that it was made of, so both are given or neither.
+// continueHistory gives the revisions and deployments of a deleted resource to the new one that continues its history,
+// and returns the new one's first revision. A deployment names the revision of the service that it was made of, so both
+// are given or neither.
 func (t *Tx) continueHistory(ctx context.Context, from, to string) (revision int64, err error) {
 	if err := t.tx.QueryRowContext(ctx, "SELECT CAST(COALESCE(MAX(revision), 0) + 1 AS BIGINT) FROM revisions WHERE uid = $1", from).Scan(&revision); err != nil {
 		return 0, fmt.Errorf("read last revision: %w", err)
@@ -108,8 +109,8 @@ func (t *Tx) Update(ctx context.Context, r Resource, d Draft) (Resource, error) 
 	return r, t.recordAgain(ctx, r, cmp.Or(d.Action, "updated"))
 }
 
-// Delete removes a resource that the caller got in the same Tx, with its status. Its history stays: the deployments of a service until
-// ForgetDeleted.
+// Delete removes a resource that the caller got in the same Tx, with its status. Its history stays: the deployments of
+// a service until ForgetDeleted.
 func (t *Tx) Delete(ctx context.Context, r Resource) error {
 	var err error
 	if r.Seq, err = t.change(ctx, r, true); err != nil {
@@ -204,8 +205,8 @@ func insert[T any](ctx context.Context, t *Tx, query string, list []T, row func(
 	rows := func(n, values int) string { return before + "VALUES " + t.rows(n, values) + " " + after }
 	of := ctx // of a statement
 	if size == 1 {
-		// SQLite's driver has a goroutine watch the context of each statement, which takes as long as a part of the row. A row takes microseconds: the
-		// context is looked at between two.
+		// SQLite's driver has a goroutine watch the context of each statement, which takes as long as a part of the
+		// row. A row takes microseconds: the context is looked at between two.
 		of = context.WithoutCancel(ctx)
 	}
 	var full *sql.Stmt // for as many rows as that

@@ -19,7 +19,8 @@ var figure = regexp.MustCompile(`[a-z][a-z0-9-]*(\.[A-Za-z0-9_-]+)+`)
 // Question is a filter over clusters and their figures that outlives the views of now.
 type Question struct{ expr *query.Expr }
 
-// ParseQuestion reads a question. Any figure of a section that agents push may be in it: which figures there are depends on what goes on.
+// ParseQuestion reads a question. Any figure of a section that agents push may be in it: which figures there are
+// depends on what goes on.
 func ParseQuestion(text string) (*Question, error) {
 	fields := index.Fields(store.KindCluster)
 	for _, name := range known() {
@@ -71,7 +72,8 @@ func (b *Board) Subjects(ctx context.Context) ([]Subject, error) {
 	return out, nil
 }
 
-// Doubts implements query.Doubtful: a figure is known if the cluster is connected and its agent counts the whole section.
+// Doubts implements query.Doubtful: a figure is known if the cluster is connected and its agent counts the whole
+// section.
 func (s Subject) Doubts(name string) bool {
 	if !isFigure(name) {
 		return false
@@ -98,7 +100,8 @@ const (
 	reasonPrefix = warnings + ".reason."
 )
 
-// reason is how often Events say one, in the last hour, in the groups that a view lists. Filters can ask for it; no list or sum has it: there may be 50 of a cluster.
+// reason is how often Events say one, in the last hour, in the groups that a view lists. Filters can ask for it; no
+// list or sum has it: there may be 50 of a cluster.
 type reason struct {
 	figure string // warnings.reason.FailedMount
 	count  int64

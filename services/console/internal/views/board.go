@@ -1,6 +1,6 @@
-// Package views keeps what agents see in their clusters. The database has the views, outside of the change log: one row per cluster, which a push
-// changes in a transaction, so that a replica that dies takes no view with it. Each console keeps all views in memory for lists, and reads
-// what other consoles wrote by the numbers of the writes.
+// Package views keeps what agents see in their clusters. The database has the views, outside of the change log: one row
+// per cluster, which a push changes in a transaction, so that a replica that dies takes no view with it. Each console
+// keeps all views in memory for lists, and reads what other consoles wrote by the numbers of the writes.
 package views
 
 import (
@@ -108,7 +108,8 @@ func New(d Deps) *Board {
 // Loaded returns a channel that is closed when all views that there were at the start have been read.
 func (b *Board) Loaded() <-chan struct{} { return b.loaded }
 
-// Moved returns a channel that is closed when a view changes. Changes of clusters themselves close the channel of the board of clusters.
+// Moved returns a channel that is closed when a view changes. Changes of clusters themselves close the channel of the
+// board of clusters.
 func (b *Board) Moved() <-chan struct{} {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -361,7 +362,8 @@ func (b *Board) Record(ctx context.Context, pushes []*consolev1.ClusterPush) ([]
 	return answers, b.put(written, false)
 }
 
-// Lost returns the clusters whose agents say of a view that the console has it, and it does not: the database was put back to an earlier state.
+// Lost returns the clusters whose agents say of a view that the console has it, and it does not: the database was put
+// back to an earlier state.
 func (b *Board) Lost(seen []*consolev1.ClusterSeen) (clusters []string) {
 	uids := map[string]string{}
 	for _, s := range seen {

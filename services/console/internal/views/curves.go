@@ -23,8 +23,8 @@ import (
 const (
 	// observeEvery is how often the figures of clusters that push nothing are noted.
 	observeEvery = time.Minute
-	// keptPerStep is how many curves are written in each step: those of 1,000 clusters every step, those of 10,000 every
-	// 50 minutes.
+	// keptPerStep is how many curves are written in each step: those of 1,000 clusters every step, those of 10,000
+	// every 50 minutes.
 	keptPerStep = 1000
 	// keptAtOnce is how many are written in one transaction.
 	keptAtOnce = 100
@@ -264,7 +264,8 @@ func (t *total) subtract(o total) {
 // totals are those of each step of a day.
 type totals [curveSteps][figuresWithCurve]total
 
-// add takes in a cluster: in each step what differs from the step before, because most steps of most clusters are like the step before.
+// add takes in a cluster: in each step what differs from the step before, because most steps of most clusters are like
+// the step before.
 func (t *totals) add(d *day) {
 	var before point
 	for i, now := range d.points {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The curves of 10,000 clusters, added up as a person asks for them. One figure of a cluster in twenty changes in a step.
+// The curves of 10,000 clusters, added up as a person asks for them. One figure of a cluster in twenty changes in a
+// step.
 func BenchmarkCurvesOf10000(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not for secrets
 	c := curves{of: map[string]*curve{}}

@@ -94,8 +94,8 @@ func (t *nameTable) forget(key string) {
 // sharesPrefix is before figures of sums that no agent counts.
 const sharesPrefix = "shares."
 
-// share is a pair of figures that are compared. They come from two sections, and an agent may know one of them alone: a share is of the clusters
-// whose names hold both.
+// share is a pair of figures that are compared. They come from two sections, and an agent may know one of them alone: a
+// share is of the clusters whose names hold both.
 type share struct{ part, whole, ofPart, ofWhole string }
 
 func shares() []share {

@@ -75,8 +75,9 @@ func (s *seen) Field(name string) (query.Value, bool) {
 	return query.Value{Number: n}, ok
 }
 
-// fieldsOf are the fields of clusters, the figures of known, and those others of the caller's views that the texts name. So nobody learns from an error the
-// figures of clusters that they do not see, and no agent can take a figure's place, or a label's: "labels." belongs to clusters' labels.
+// fieldsOf are the fields of clusters, the figures of known, and those others of the caller's views that the texts
+// name. So nobody learns from an error the figures of clusters that they do not see, and no agent can take a figure's
+// place, or a label's: "labels." belongs to clusters' labels.
 func fieldsOf(all []*seen, texts ...string) query.Fields {
 	out := index.Fields(store.KindCluster)
 	for _, name := range known() {
@@ -240,8 +241,9 @@ func named(all []*seen, cluster string) (*seen, error) {
 	return all[at], nil
 }
 
-// visible are the rows of a section that the caller may see: with the right to read the Kubernetes API of the cluster all, else those that name nothing but
-// API groups, and services that the caller sees. Rows of services that are not meant for the agent's cluster are left out for all.
+// visible are the rows of a section that the caller may see: with the right to read the Kubernetes API of the cluster
+// all, else those that name nothing but API groups, and services that the caller sees. Rows of services that are not
+// meant for the agent's cluster are left out for all.
 func (b *Board) visible(s *deliveryv1.ViewSection, cluster string, sees index.Sees, mayRead bool) (rows []*deliveryv1.ViewRow) {
 	switch {
 	case namesAPIs(s.GetName()):
@@ -325,7 +327,8 @@ func sums(fits []*seen, by []string) []*consolev1.ViewSum {
 	return out
 }
 
-// Rows returns rows of one section over clusters. set is the ViewSet of the section, if it is of one that the caller sees.
+// Rows returns rows of one section over clusters. set is the ViewSet of the section, if it is of one that the caller
+// sees.
 func (b *Board) Rows(ctx context.Context, req *consolev1.ListViewRowsRequest, set *consolev1.ViewSet) (*consolev1.ListViewRowsResponse, error) {
 	all, sees, err := b.look(ctx, true)
 	if err != nil {

@@ -108,7 +108,8 @@ func pushOf(sequence uint64, n int64) *deliveryv1.PushViewRequest {
 	return out
 }
 
-// What a page of 100 views costs, the worst of 10,000 first, with the sums over all, while a hundred views change a second.
+// What a page of 100 views costs, the worst of 10,000 first, with the sums over all, while a hundred views change a
+// second.
 func BenchmarkListOf10000(b *testing.B) {
 	board := boardOf(b, 10_000)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,12 +9,14 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// Bounds of the view of one cluster, and the sections that a push may have. The largest push that an agent makes has 24 KiB (its TestLargestViewFitsTheHub); the
-// rest is for rows of before that stay while an agent knows nothing of their sections.
+// Bounds of the view of one cluster, and the sections that a push may have. The largest push that an agent makes has 24
+// KiB (its TestLargestViewFitsTheHub); the rest is for rows of before that stay while an agent knows nothing of their
+// sections.
 const maxViewBytes, maxSections = 64 << 10, 32
 
-// merge returns the view that a push makes of the current one, nil if the push changes nothing, and the answer to the agent. A view is a whole push.
-// A push that can't be kept is refused by its answer: the pushes of other clusters in the same call are kept.
+// merge returns the view that a push makes of the current one, nil if the push changes nothing, and the answer to the
+// agent. A view is a whole push. A push that can't be kept is refused by its answer: the pushes of other clusters in
+// the same call are kept.
 func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewRequest, *deliveryv1.PushViewResponse) {
 	switch {
 	case push.GetTerm() < current.GetTerm():
@@ -54,8 +56,8 @@ func merge(current, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewReque
 	}
 }
 
-// withholdKept withholds the rows of sections of which a push knows nothing: an agent that starts again and again, each time with others of its sections unread,
-// would add up more than a view may have.
+// withholdKept withholds the rows of sections of which a push knows nothing: an agent that starts again and again, each
+// time with others of its sections unread, would add up more than a view may have.
 func withholdKept(view, push *deliveryv1.PushViewRequest) {
 	for _, s := range view.GetSections() {
 		if isUnread(section(push, s.GetName())) {

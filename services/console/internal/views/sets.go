@@ -49,8 +49,8 @@ func (s *seen) count(status *consolev1.ViewSetStatus, name string) error {
 	return err
 }
 
-// gapOfSet says why a cluster that a ViewSet chooses has no rows of it, if its section does not say so already. Of another
-// cluster nothing is missing that has no such section.
+// gapOfSet says why a cluster that a ViewSet chooses has no rows of it, if its section does not say so already. Of
+// another cluster nothing is missing that has no such section.
 func (s *seen) gapOfSet(set *consolev1.ViewSet, name string, told *consolev1.RowsGap) (*consolev1.RowsGap, error) {
 	if s.view != nil && (s.view.rows[name] || s.isWhole(name)) {
 		return told, nil

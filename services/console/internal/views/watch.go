@@ -41,8 +41,8 @@ func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1
 		func(first bool) ([]*consolev1.WatchClusterViewsResponse, error) { return b.news(ctx, expr, has, first) })
 }
 
-// stream sends news, again after each change, until ctx ends or something fails. It says that there is nothing when it was silent for heartbeat,
-// also while there are changes that bring no news.
+// stream sends news, again after each change, until ctx ends or something fails. It says that there is nothing when it
+// was silent for heartbeat, also while there are changes that bring no news.
 func stream(ctx context.Context, send func(*consolev1.WatchClusterViewsResponse) error, changes func() (changed, moved <-chan struct{}),
 	news func(first bool) ([]*consolev1.WatchClusterViewsResponse, error),
 ) error {

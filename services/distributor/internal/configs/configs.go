@@ -1,5 +1,5 @@
-// Package configs gets what services are configured with from the console, for agents that need it. Values are in memory only, of
-// those services that were asked for last.
+// Package configs gets what services are configured with from the console, for agents that need it. Values are in
+// memory only, of those services that were asked for last.
 package configs
 
 import (
@@ -62,7 +62,8 @@ func New(console consolev1connect.ConfigServiceClient) *Cache {
 	return &Cache{console: console, kept: map[Key]*list.Element{}, order: list.New()}
 }
 
-// Get returns configurations by the uid of their service; those that the console does not have, or can't be asked for, are left out.
+// Get returns configurations by the uid of their service; those that the console does not have, or can't be asked for,
+// are left out.
 func (c *Cache) Get(ctx context.Context, keys []Key) (map[string]*deliveryv1.Configuration, error) {
 	out := make(map[string]*deliveryv1.Configuration, len(keys))
 	var missing []*consolev1.ConfigWanted

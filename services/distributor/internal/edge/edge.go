@@ -35,8 +35,8 @@ const (
 	resolveTimeout = 2 * time.Minute
 	// maxURL of a question that is asked by GET.
 	maxURL = 8 << 10
-	// fetchesAtOnce bounds the artifacts that are brought here at the same time: a node whose cache is lost is asked for
-	// all of them at once. The others wait.
+	// fetchesAtOnce bounds the artifacts that are brought here at the same time: a node whose cache is lost is asked
+	// for all of them at once. The others wait.
 	fetchesAtOnce = 64
 )
 
@@ -54,7 +54,8 @@ type Config struct {
 	Options      []connect.ClientOption
 	Bytes        *http.Client // for artifacts: sends the credential itself
 	Store        *artifact.Store
-	// Published is what the catalog says of a source: who published its heads last, as the console has it in SQL, and in which epoch.
+	// Published is what the catalog says of a source: who published its heads last, as the console has it in SQL, and
+	// in which epoch.
 	Published func(source string) (owner string, epoch int64)
 	// Unsigned accepts answers that do not say what they stand on, for one upgrade.
 	Unsigned bool
@@ -92,8 +93,8 @@ func (o origin) calling(ctx context.Context) context.Context {
 	return identity.ForReplica(ctx, o.replica)
 }
 
-// origins returns the gitcaches, the owner of the source first if it is known: the one that published last, or if that is gone
-// the one that coordination says holds the lease, which is a hint.
+// origins returns the gitcaches, the owner of the source first if it is known: the one that published last, or if that
+// is gone the one that coordination says holds the lease, which is a hint.
 func (e *Edge) origins(ctx context.Context, source, sourceUID string) []origin {
 	members, up := e.known(ctx)
 	owner := ""
@@ -206,8 +207,9 @@ func unavailable(w plan.Want, text string) plan.Answer {
 	return plan.Answer{Want: w, Failure: &plan.Failure{Kind: plan.Unavailable, Text: text}}
 }
 
-// answer reads a result. answer holds the result against what is published: a gitcache whose catalog has another source of that
-// name, or an owner before the one that published last, answers nothing, good or bad. A digest is only taken if it is one.
+// answer reads a result. answer holds the result against what is published: a gitcache whose catalog has another source
+// of that name, or an owner before the one that published last, answers nothing, good or bad. A digest is only taken if
+// it is one.
 func (e *Edge) answer(w plan.Want, r *artifactv1.Result) plan.Answer {
 	_, published := e.cfg.Published(w.Source)
 	switch {

@@ -1,6 +1,6 @@
-// Package folders brings the folders of services for the catalog to the console, as agents are brought those for clusters: when they
-// have other content, until the console has settled what becomes of it. The console says whether it wants a folder, so that of many
-// distributors one sends it.
+// Package folders brings the folders of services for the catalog to the console, as agents are brought those for
+// clusters: when they have other content, until the console has settled what becomes of it. The console says whether it
+// wants a folder, so that of many distributors one sends it.
 package folders
 
 import (
@@ -32,10 +32,11 @@ const (
 	maxFiles = 10_000
 	// callTimeout bounds one call: thousands of resources in one transaction.
 	callTimeout = time.Minute
-	// retryTime is how soon a call that failed is repeated. A folder that is not settled is asked about again after twice as long
-	// each time, up to retryMost unless the console says later, and up to twice that for the jitter.
+	// retryTime is how soon a call that failed is repeated. A folder that is not settled is asked about again after
+	// twice as long each time, up to retryMost unless the console says later, and up to twice that for the jitter.
 	retryTime, retryMost = 5 * time.Second, time.Minute
-	// maxAtOnce is how many folders are brought at the same time: the console writes one after the other, and one may be slow to come here.
+	// maxAtOnce is how many folders are brought at the same time: the console writes one after the other, and one may
+	// be slow to come here.
 	maxAtOnce = 4
 )
 
@@ -134,9 +135,9 @@ func (f *Folders) Run(ctx context.Context) error {
 	}
 }
 
-// pass begins to bring what is due, as far as there is room, and says how long nothing more will be. The folder that has been
-// due longest comes first, and folders that were never brought come before that: folders that hang again and again starve no
-// other.
+// pass begins to bring what is due, as far as there is room, and says how long nothing more will be. The folder that
+// has been due longest comes first, and folders that were never brought come before that: folders that hang again and
+// again starve no other.
 func (r *run) pass(ctx context.Context, work *sync.WaitGroup) time.Duration {
 	known := r.known
 	r.folders.mu.Lock()

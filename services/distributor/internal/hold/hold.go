@@ -118,8 +118,8 @@ func (g *Gate) set(cluster string, now *doubtful) {
 	g.wake()
 }
 
-// Moved says that a cluster's agent came, or went and may be at another distributor, which tells the console since then:
-// what is held is told anew when it syncs here again.
+// Moved says that a cluster's agent came, or went and may be at another distributor, which tells the console since
+// then: what is held is told anew when it syncs here again.
 func (g *Gate) Moved(cluster string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -24,11 +24,12 @@ const (
 	// followed is in about how many clusters the trace of a commit goes on, of those that watch here: what is worth
 	// seeing is seen in a hundred, and nothing shows the spans of ten thousand.
 	followed = 100
-	// longestPause is between two nudges of a watcher while there is all the pressure that there can be, and as much less as there is less: when
-	// everything is new, as for a fleet that comes all at once, each agent asks for much at once instead of for each folder as it is made.
+	// longestPause is between two nudges of a watcher while there is all the pressure that there can be, and as much
+	// less as there is less: when everything is new, as for a fleet that comes all at once, each agent asks for much at
+	// once instead of for each folder as it is made.
 	longestPause = 10 * time.Second
-	// mostAsking is how many clusters may have been nudged and not have asked yet. The others wait here, the longest wait first, at the price of
-	// an entry in a list: as calls in a line they would be turned away, and come again.
+	// mostAsking is how many clusters may have been nudged and not have asked yet. The others wait here, the longest
+	// wait first, at the price of an entry in a list: as calls in a line they would be turned away, and come again.
 	mostAsking = 1024
 	// asksWithin is how long a nudged cluster counts as one that has not asked yet.
 	asksWithin = 10 * time.Second
@@ -43,7 +44,8 @@ const (
 	Alive                   // Nothing; the stream is to show that it lives.
 )
 
-// Nudger tells watchers that there is news. The zero value is not usable: New. Run gives the beats. Safe for concurrent use.
+// Nudger tells watchers that there is news. The zero value is not usable: New. Run gives the beats. Safe for concurrent
+// use.
 type Nudger struct {
 	pressure func() float64
 
@@ -134,8 +136,9 @@ func (w *Watcher) Close() {
 	w.hub.count--
 }
 
-// Nudge tells the watchers of these clusters, each with its trace, and says how many are told. A watcher that had a nudge a moment ago has the next
-// one later if the process is busy, and so has one while many others were nudged that have not asked yet.
+// Nudge tells the watchers of these clusters, each with its trace, and says how many are told. A watcher that had a
+// nudge a moment ago has the next one later if the process is busy, and so has one while many others were nudged that
+// have not asked yet.
 func (h *Nudger) Nudge(clusters map[string]string) (told int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -163,7 +163,8 @@ func TestNudgesUnderPressureKeepADistance(t *testing.T) {
 	})
 }
 
-// Many that are nudged at once would all ask at once: the others are nudged as these ask, first come first, and also when these do not ask.
+// Many that are nudged at once would all ask at once: the others are nudged as these ask, first come first, and also
+// when these do not ask.
 func TestNudgesWaitUntilOthersHaveAsked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

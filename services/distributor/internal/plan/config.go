@@ -23,7 +23,8 @@ func (u *Update) ViewSets(all []*consolev1.ViewSet) {
 	}
 }
 
-// configure finds the configuration of a cluster's agent, and the sets of its view. An agent that gets others is nudged.
+// configure finds the configuration of a cluster's agent, and the sets of its view. An agent that gets others is
+// nudged.
 func (u *Update) configure(c *cluster) {
 	config, sets := agentconfig.For(u.plan.configs, c.name, c.labels), viewset.For(u.plan.sets, c.name, c.labels)
 	hadConfig, hadSets := c.config, c.sets

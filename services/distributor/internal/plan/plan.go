@@ -218,7 +218,8 @@ type cluster struct {
 
 // Change is what an update did.
 type Change struct {
-	// Clusters whose agents have something to do now, with the trace of the commit that it comes of, if it comes of one.
+	// Clusters whose agents have something to do now, with the trace of the commit that it comes of, if it comes of
+	// one.
 	Clusters map[string]string
 	// Services whose delivery or problem is another one now, for the console, and Lines that all their
 	// services have now, but for those that say otherwise: they are told after the services.

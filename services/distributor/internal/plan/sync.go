@@ -26,11 +26,12 @@ type Difference struct {
 	Same bool
 	// HaveWanted: something differs, but the agent did not say what it has.
 	HaveWanted bool
-	// Ahead: the agent has heard of a newer catalog than this one. Behind: and it differs. The agent is told only what it lacks.
+	// Ahead: the agent has heard of a newer catalog than this one. Behind: and it differs. The agent is told only what
+	// it lacks.
 	Ahead, Behind bool
-	// Pending: there may be more in a moment. A change that the agent was nudged for is not in yet, or content for the cluster
-	// is being asked for: for the first time, or since before that nudge. Another replica may have it already, and does not
-	// nudge the agent again.
+	// Pending: there may be more in a moment. A change that the agent was nudged for is not in yet, or content for the
+	// cluster is being asked for: for the first time, or since before that nudge. Another replica may have it already,
+	// and does not nudge the agent again.
 	Pending bool
 	Changed []*Delivery // in the order of names
 	Removed []string    // in order
@@ -63,8 +64,9 @@ func (p *Plan) Compare(name, digest string, have map[string]string, seen, nudged
 	return d, nil
 }
 
-// pending says whether content for a cluster was not answered for yet, be it with a failure. An agent that was nudged for what
-// is newer than the content that there is may have been nudged for just this: then a failure that may pass is no answer.
+// pending says whether content for a cluster was not answered for yet, be it with a failure. An agent that was nudged
+// for what is newer than the content that there is may have been nudged for just this: then a failure that may pass is
+// no answer.
 func (p *Plan) pending(c *cluster, nudged int64) bool {
 	return len(p.open) > 0 && slices.ContainsFunc(c.services, func(s *service) bool {
 		w := s.folder.want
@@ -137,8 +139,8 @@ func (p *Plan) Current() bool {
 	return p.current
 }
 
-// Changed returns when the cluster's services changed last, and how new the catalog was then: no newer than it is now, after it
-// was put back to an earlier state.
+// Changed returns when the cluster's services changed last, and how new the catalog was then: no newer than it is now,
+// after it was put back to an earlier state.
 func (p *Plan) Changed(name string) (at time.Time, revision int64, err error) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

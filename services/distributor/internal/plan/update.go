@@ -124,7 +124,8 @@ func (u *Update) Windows(name, windows string) {
 	}
 }
 
-// Project says what a project bounds of its services' objects, and what it says of their times; empty: nothing, or it is gone.
+// Project says what a project bounds of its services' objects, and what it says of their times; empty: nothing, or it
+// is gone.
 func (u *Update) Project(name, rules, windows string) {
 	if u.plan.rules[name] == rules && u.plan.windows[name] == windows {
 		return
@@ -143,8 +144,8 @@ func (u *Update) Project(name, rules, windows string) {
 	}
 }
 
-// options is what is delivered of a service besides its folder. The bounds of its project stand behind, where it is one with them, and so
-// do the windows of its project and cluster.
+// options is what is delivered of a service besides its folder. The bounds of its project stand behind, where it is one
+// with them, and so do the windows of its project and cluster.
 func (p *Plan) options(c *cluster, s *catalog.Service) string {
 	return s.Options(c.labels) + p.rules[s.Project()] + p.windows[s.Project()] + c.windows
 }

@@ -8,12 +8,15 @@ import (
 )
 
 const (
-	// paceOver is how long a rate is measured before it counts, and paceWeight the share of the newest in the mean, one in so many.
+	// paceOver is how long a rate is measured before it counts, and paceWeight the share of the newest in the mean, one
+	// in so many.
 	paceOver, paceWeight = time.Second, 4
-	// A caller that is refused comes back after leastPause, and after unknownPause at most while no rate is known; longestPause is what agents heed.
+	// A caller that is refused comes back after leastPause, and after unknownPause at most while no rate is known;
+	// longestPause is what agents heed.
 	leastPause, unknownPause, longestPause = 2 * time.Second, 15 * time.Second, time.Minute
-	// overbooked is how many callers are told to come in the time in which the line takes one. A rate is of a moment, mostly a slow one, and a line that
-	// has run empty waits for the callers that were sent away. A caller that comes too early is only sent away again.
+	// overbooked is how many callers are told to come in the time in which the line takes one. A rate is of a moment,
+	// mostly a slow one, and a line that has run empty waits for the callers that were sent away. A caller that comes
+	// too early is only sent away again.
 	overbooked = 2
 	// jitter is the share of a pause that is left to chance.
 	jitter = 0.2
@@ -29,8 +32,8 @@ type Pace struct {
 	booked time.Time
 }
 
-// Note counts what was worked off. waits says whether more is in the line: a rate is measured only while there is, since a line that is empty now and
-// then moves as slowly as it is filled.
+// Note counts what was worked off. waits says whether more is in the line: a rate is measured only while there is,
+// since a line that is empty now and then moves as slowly as it is filled.
 func (p *Pace) Note(n int, waits bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,8 +73,8 @@ func (p *Pace) takes(waiting int64) time.Duration {
 	return time.Duration(min(float64(waiting)/p.rate, longestPause.Seconds()) * float64(time.Second))
 }
 
-// Pause is when a refused caller may come back: once the line and the callers refused before it are worked off, if the line moves overbooked
-// times as fast as now. Each caller gets a time of its own.
+// Pause is when a refused caller may come back: once the line and the callers refused before it are worked off, if the
+// line moves overbooked times as fast as now. Each caller gets a time of its own.
 func (p *Pace) Pause(waiting int64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A line of 4,000 at 200 a second takes 20 s. Callers refused meanwhile come back after it, no faster than the line moves.
+// A line of 4,000 at 200 a second takes 20 s. Callers refused meanwhile come back after it, no faster than the line
+// moves.
 func TestRefusedCallersComeBackAsFastAsTheLineMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

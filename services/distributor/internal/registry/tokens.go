@@ -54,7 +54,8 @@ type Tokens struct {
 
 type tokenHash = [sha256.Size]byte
 
-// lent is a token that was lent for an API token. After the console rejects the API token, the entry stays without a token, so that downloads end.
+// lent is a token that was lent for an API token. After the console rejects the API token, the entry stays without a
+// token, so that downloads end.
 type lent struct {
 	token         string
 	renew, expire time.Time
@@ -179,7 +180,8 @@ func (t *Tokens) keep(hash tokenHash, is lent) {
 	t.lent[hash] = is
 }
 
-// reject forgets what was lent for a token that the console does not know, and counts the token for the address that it came from.
+// reject forgets what was lent for a token that the console does not know, and counts the token for the address that it
+// came from.
 func (t *Tokens) reject(hash tokenHash, network string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

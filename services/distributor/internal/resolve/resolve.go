@@ -33,9 +33,9 @@ const (
 	maxPerSource = 2
 	maxAsked     = 256
 	slowTime     = 5 * time.Second
-	// warmTime is how long a download may hold up its nudges; it goes on behind that, and those of its question that have not begun are not
-	// waited for. As long as they come, all of a question are waited for, however busy the machine is. coldTime is for how long downloads that fail
-	// are tried again first.
+	// warmTime is how long a download may hold up its nudges; it goes on behind that, and those of its question that
+	// have not begun are not waited for. As long as they come, all of a question are waited for, however busy the
+	// machine is. coldTime is for how long downloads that fail are tried again first.
 	warmTime = 10 * time.Second
 	coldTime = 30 * time.Second
 	// maxWarming bounds the downloads per question at a time.

@@ -18,13 +18,15 @@ import (
 const (
 	syncsAtOnce, syncsWaiting = 64, 4096
 	opensAtOnce, opensWaiting = 64, 16384
-	// syncsPatience is how long the line of Syncs may take, if more than leastWaiting are in it. Agents wait for 30 s, connecting included: in a line
-	// as long as that each would be answered when it has given up, and ask again. Who opens a stream has no such limit.
+	// syncsPatience is how long the line of Syncs may take, if more than leastWaiting are in it. Agents wait for 30 s,
+	// connecting included: in a line as long as that each would be answered when it has given up, and ask again. Who
+	// opens a stream has no such limit.
 	syncsPatience, leastWaiting = 10 * time.Second, 256
 )
 
-// class bounds how many calls of one sort are worked on at once, so that one sort holds up no other. Some wait
-// for their turn, urgent ones before the others; more are told when to come back. The share of one cluster is bounded before, by front.
+// class bounds how many calls of one sort are worked on at once, so that one sort holds up no other. Some wait for
+// their turn, urgent ones before the others; more are told when to come back. The share of one cluster is bounded
+// before, by front.
 type class struct {
 	most     int64
 	patience time.Duration // of those who wait; 0: without end
@@ -83,7 +85,8 @@ func (c *class) turn(ctx context.Context, line *list.List) error {
 	return ctx.Err()
 }
 
-// room says whether one more may wait in a line. Where it is full, or takes too long, an urgent call takes the place of the one that came last. mu is held.
+// room says whether one more may wait in a line. Where it is full, or takes too long, an urgent call takes the place of
+// the one that came last. mu is held.
 func (c *class) room(line *list.List) bool {
 	waiting := int64(c.urgent.Len() + c.line.Len())
 	if waiting < c.most && (c.patience == 0 || waiting < leastWaiting || c.pace.Takes(waiting) < c.patience) {

@@ -123,7 +123,8 @@ func TestPollsOfSeveralConfigurationsAreNoSilence(t *testing.T) {
 	}
 }
 
-// A configuration makes polls rarer and spreads them wider, and never more frequent or closer together than the hub has them by itself.
+// A configuration makes polls rarer and spreads them wider, and never more frequent or closer together than the hub has
+// them by itself.
 func TestPollsAreOnlyNarrowed(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

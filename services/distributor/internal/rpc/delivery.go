@@ -210,8 +210,8 @@ func have(list []*deliveryv1.ServiceDigest) map[string]string {
 	return m
 }
 
-// configure gets the configurations of what has changed. A service that has none yet is left out: the agent keeps what it has, and
-// asks again soon.
+// configure gets the configurations of what has changed. A service that has none yet is left out: the agent keeps what
+// it has, and asks again soon.
 func (d *Delivery) configure(ctx context.Context, diff *plan.Difference) (found map[string]*deliveryv1.Configuration, missing bool) {
 	var wanted []configs.Key
 	for _, s := range diff.Changed {
@@ -297,8 +297,8 @@ func (d *Delivery) untilPoll(config *deliveryv1.AgentConfigDelivery, is *deliver
 const (
 	// usualJitter is how far polls are spread, in percent of their mean.
 	usualJitter = 10
-	// longest is an interval with its spread, whatever layers come to together: the agent adds up to a tenth, and after 5m of silence the
-	// hub takes a cluster for away.
+	// longest is an interval with its spread, whatever layers come to together: the agent adds up to a tenth, and after
+	// 5m of silence the hub takes a cluster for away.
 	longest = 4*time.Minute + 5*time.Second
 )
 
@@ -308,8 +308,9 @@ func (d *Delivery) nextPoll() time.Duration {
 	return time.Duration(float64(d.deps.NextPoll) * (1 + d.deps.Pressure()))
 }
 
-// pendingPoll is the mean time until an agent asks again of whose services some are being built. While this process is busy, as when a fleet comes
-// all at once, that is longer: what is ready reaches the agent by a nudge, and a question before that is in vain.
+// pendingPoll is the mean time until an agent asks again of whose services some are being built. While this process is
+// busy, as when a fleet comes all at once, that is longer: what is ready reaches the agent by a nudge, and a question
+// before that is in vain.
 func (d *Delivery) pendingPoll() time.Duration {
 	return time.Duration(float64(soon) * (1 + pendingGrows*d.deps.Pressure()))
 }
@@ -317,8 +318,8 @@ func (d *Delivery) pendingPoll() time.Duration {
 // longestHold is how long agents keep progress back at most: people look at what stands for longer.
 const longestHold = 15 * time.Second
 
-// progressHold is how long an agent keeps progress back that it is going to make: while more is reported than the console writes, most of it would be
-// overtaken in the line. nil: as usual.
+// progressHold is how long an agent keeps progress back that it is going to make: while more is reported than the
+// console writes, most of it would be overtaken in the line. nil: as usual.
 func (d *Delivery) progressHold() *durationpb.Duration {
 	hold := max(d.deps.Reports.Takes(), time.Duration(d.deps.Pressure()*float64(longestHold)))
 	if hold < time.Second {

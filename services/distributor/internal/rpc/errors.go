@@ -24,8 +24,8 @@ func toConnect(err error, cluster string) error {
 	return err
 }
 
-// reportError says of every failure that repeating helps, but for reports that the console refuses. pause is when those that were too many may come
-// again.
+// reportError says of every failure that repeating helps, but for reports that the console refuses. pause is when those
+// that were too many may come again.
 func reportError(err error, pause func() time.Duration) error {
 	code := connect.CodeOf(err)
 	switch {

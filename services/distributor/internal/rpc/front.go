@@ -11,12 +11,12 @@ import (
 	"fairlead.dev/platform/shares"
 )
 
-// callsPerCluster of one procedure are under way at once, and watchesPerCluster streams: a cluster has two agents at most, each of which makes one call
-// of a procedure at a time, and again after one that it gave up.
+// callsPerCluster of one procedure are under way at once, and watchesPerCluster streams: a cluster has two agents at
+// most, each of which makes one call of a procedure at a time, and again after one that it gave up.
 const callsPerCluster, watchesPerCluster = 4, 32
 
-// front takes a call's part of its cluster's share before a byte of the call's body is read, or refuses the call, also where the line is full: a body
-// takes memory from the first byte, and several times its size until it is decoded.
+// front takes a call's part of its cluster's share before a byte of the call's body is read, or refuses the call, also
+// where the line is full: a body takes memory from the first byte, and several times its size until it is decoded.
 type front struct {
 	next   http.Handler
 	errors *connect.ErrorWriter

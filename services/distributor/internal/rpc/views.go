@@ -36,6 +36,7 @@ func (v *Views) PushView(ctx context.Context, req *deliveryv1.PushViewRequest) (
 	case errors.Is(err, context.Canceled), code == connect.CodeInvalidArgument:
 		return nil, err
 	}
-	// A console that is older than the distributor is replaced within minutes: Unimplemented would send agents away for an hour.
+	// A console that is older than the distributor is replaced within minutes: Unimplemented would send agents away for
+	// an hour.
 	return nil, connect.NewError(connect.CodeUnavailable, errors.New("the view is not kept yet: the console does not take it right now. Push again later"))
 }

@@ -99,8 +99,8 @@ func isDraining(ctx context.Context) bool {
 	}
 }
 
-// wait tells the stream's events as they come. wait is on the stack of every stream all the time: what there is to do at an event
-// is done apart.
+// wait tells the stream's events as they come. wait is on the stack of every stream all the time: what there is to do
+// at an event is done apart.
 func (d *Delivery) wait(ctx context.Context, s *stream) error {
 	for {
 		select {

@@ -1,7 +1,7 @@
 // Package spans takes spans of agents that reach nothing but the hub, and hands them on to the hub's collector.
 //
-// Nothing of what an agent says about itself is believed: the resource is made anew, with the cluster of its token. Sizes and rates are
-// bounded, and spans above a bound are refused: spans are for looking at, and never worth a queue.
+// Nothing of what an agent says about itself is believed: the resource is made anew, with the cluster of its token.
+// Sizes and rates are bounded, and spans above a bound are refused: spans are for looking at, and never worth a queue.
 package spans
 
 import (

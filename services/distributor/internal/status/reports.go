@@ -32,27 +32,29 @@ const (
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
 	// callTimeout bounds one call to the console: less than agents wait for what becomes of their reports.
 	callTimeout = 20 * time.Second
-	// A call of reports should take reportsTime, and one of truths or of who was seen truthsTime: a call costs something by itself, whatever is in it; agents
-	// wait for the first kind, and people's writes wait for both.
+	// A call of reports should take reportsTime, and one of truths or of who was seen truthsTime: a call costs
+	// something by itself, whatever is in it; agents wait for the first kind, and people's writes wait for both.
 	reportsTime, truthsTime = 2 * time.Second, 500 * time.Millisecond
-	// patience is how long the line may take, if more than leastWaiting are in it: agents give up soon after, and what they come back with is new work.
+	// patience is how long the line may take, if more than leastWaiting are in it: agents give up soon after, and what
+	// they come back with is new work.
 	patience, leastWaiting = 15 * time.Second, 256
 	// maxWaiting and maxWaitingBytes bound the agents' calls that wait for the console, and what is in them: four
 	// full calls to the console, and as much memory as a distributor has to spare. More are told when to come
 	// back: a storm of reports costs neither memory nor the time of Syncs, and takes its turns.
 	maxWaiting      = 4096
 	maxWaitingBytes = 64 << 20
-	// maxClusterBytes bound the part of it that is one cluster's: a cluster's largest call, twice. Its calls are bounded before their bodies are read.
+	// maxClusterBytes bound the part of it that is one cluster's: a cluster's largest call, twice. Its calls are
+	// bounded before their bodies are read.
 	maxClusterBytes = 8 << 20
 	// A call to the console carries at most so many clusters (its own limit) and bytes (half of what
 	// it reads, and more only for one cluster alone).
 	maxClusters   = 1000
 	maxBatchBytes = 2 << 20
-	// firstBatchBytes is what it begins with, and leastBatchBytes what is left of it when calls run into their deadlines: what is told in time is told
-	// once.
+	// firstBatchBytes is what it begins with, and leastBatchBytes what is left of it when calls run into their
+	// deadlines: what is told in time is told once.
 	firstBatchBytes, leastBatchBytes = 256 << 10, 32 << 10
-	// While more than fewReporters clusters report at once, calls are begun callPause apart at least: what comes in between goes together, in one commit
-	// and as few events. A single report waits for nothing.
+	// While more than fewReporters clusters report at once, calls are begun callPause apart at least: what comes in
+	// between goes together, in one commit and as few events. A single report waits for nothing.
 	fewReporters = 8
 	callPause    = 100 * time.Millisecond
 	// maxBad is how many reports one after the other are taken for bad.
@@ -253,8 +255,8 @@ type piece struct {
 	wanted      time.Duration
 }
 
-// next is how much goes into the next call after one that took so long: half of it after one that took twice the wanted time, and more after one that
-// was whole and took less. In between nothing changes.
+// next is how much goes into the next call after one that took so long: half of it after one that took twice the wanted
+// time, and more after one that was whole and took less. In between nothing changes.
 func (p piece) next(now int, whole bool, took time.Duration, err error) int {
 	switch {
 	case took > 2*p.wanted:

@@ -22,8 +22,8 @@ const (
 	seenPause = 2 * time.Second
 	// maxTokens bounds the tokens of a cluster that are told at a time: one per replica of its agent, and copies.
 	maxTokens = 8
-	// maxSeen bounds the signs of life in one call, and the ends of streams (the console's own limit is 10,000 for both), and leastSeen what is left of
-	// it when calls run into their deadlines.
+	// maxSeen bounds the signs of life in one call, and the ends of streams (the console's own limit is 10,000 for
+	// both), and leastSeen what is left of it when calls run into their deadlines.
 	maxSeen, leastSeen = 1000, 50
 )
 
@@ -68,7 +68,8 @@ func (s *Seen) Mark(cluster string, at time.Time) {
 	s.mark(cluster, at)
 }
 
-// Polled notes a Sync: whose it was, what the agent says of itself, of its view and configuration, and when it was told to ask again.
+// Polled notes a Sync: whose it was, what the agent says of itself, of its view and configuration, and when it was told
+// to ask again.
 func (s *Seen) Polled(by identity.Identity, at, next time.Time, req *deliveryv1.SyncRequest) {
 	if req.GetAgentConfig().GetStandsBy() {
 		return // it does not speak for its cluster: if the agent that works is silent, the cluster is

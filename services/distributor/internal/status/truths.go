@@ -20,8 +20,8 @@ import (
 const (
 	// hubPause is between two batches: a commit that touches many services is told in few calls.
 	hubPause = 100 * time.Millisecond
-	// maxTruths bounds one call (the console's own limit), and leastTruths what is left of it when calls run into their deadlines: what is told in
-	// time is told once.
+	// maxTruths bounds one call (the console's own limit), and leastTruths what is left of it when calls run into their
+	// deadlines: what is told in time is told once.
 	maxTruths, leastTruths = 1000, 50
 )
 
@@ -33,9 +33,9 @@ type TruthReporter struct {
 	log     *slog.Logger
 	signal  chan struct{} // capacity 1
 
-	// The next two fields belong to Run's goroutine: how many truths go into the next call, and services that were due at one time, in the order of their
-	// uids. Services that were created together, as those of a cluster are, are told together then: the console finds them on few pages of its
-	// database, however many wait.
+	// The next two fields belong to Run's goroutine: how many truths go into the next call, and services that were due
+	// at one time, in the order of their uids. Services that were created together, as those of a cluster are, are told
+	// together then: the console finds them on few pages of its database, however many wait.
 	piece int
 	line  []string
 

@@ -17,12 +17,14 @@ import (
 	"fairlead.dev/services/distributor/internal/pressure"
 )
 
-// Bounds of the views that are on their way to the console: views yield to everything else, for the newest state comes later just as well.
+// Bounds of the views that are on their way to the console: views yield to everything else, for the newest state comes
+// later just as well.
 const (
 	viewsWaiting      = 2048
 	viewsWaitingBytes = 32 << 20
 	maxViewBatchBytes = 2 << 20
-	// maxPushBytes bounds a push: twice what the console bounds a view to, so that a view that is a little too large is refused there.
+	// maxPushBytes bounds a push: twice what the console bounds a view to, so that a view that is a little too large is
+	// refused there.
 	maxPushBytes = 128 << 10
 	// maxRefusal bounds what the console is told of a push that was refused, in bytes.
 	maxRefusal = 512
@@ -35,8 +37,8 @@ type ViewConsole interface {
 	RecordViews(context.Context, *consolev1.RecordViewsRequest) (*consolev1.RecordViewsResponse, error)
 }
 
-// Views hands pushes of views on to the console. Pushes that come in while a call to the console runs go together in the next
-// one.
+// Views hands pushes of views on to the console. Pushes that come in while a call to the console runs go together in
+// the next one.
 type Views struct {
 	console ViewConsole
 	queue   chan *viewJob
@@ -61,8 +63,9 @@ func NewViews(c ViewConsole) *Views {
 	return &Views{console: c, queue: make(chan *viewJob, viewsWaiting)}
 }
 
-// Record returns what the console says of a push. It keeps the push until it has returned, or the console has it. Of a push that is too large the console is
-// told that, in place of the push: people look there, and not into the log of the agent.
+// Record returns what the console says of a push. It keeps the push until it has returned, or the console has it. Of a
+// push that is too large the console is told that, in place of the push: people look there, and not into the log of the
+// agent.
 func (v *Views) Record(ctx context.Context, cluster string, push *deliveryv1.PushViewRequest) (*deliveryv1.PushViewResponse, error) {
 	said := &consolev1.ClusterPush{Cluster: cluster, Push: push}
 	j := &viewJob{size: int64(proto.Size(said)), done: make(chan viewOutcome, 1)}
@@ -143,8 +146,8 @@ func (v *Views) gather(first *viewJob) (batch []*viewJob, left *viewJob) {
 	}
 }
 
-// send tells the console of a batch. If the batch is refused for what is in it the pushes are sent one by one: the others must not suffer. Of one that is not
-// what the contract says the console is told that.
+// send tells the console of a batch. If the batch is refused for what is in it the pushes are sent one by one: the
+// others must not suffer. Of one that is not what the contract says the console is told that.
 func (v *Views) send(ctx context.Context, batch []*viewJob) {
 	if len(batch) == 0 {
 		return

@@ -76,7 +76,8 @@ func TestPushesThatNobodyWaitsForTakeNoMemory(t *testing.T) {
 	}
 }
 
-// strictConsole keeps what it is given, and refuses calls with a push of the name. It answers as one that knows no refusals of distributors.
+// strictConsole keeps what it is given, and refuses calls with a push of the name. It answers as one that knows no
+// refusals of distributors.
 type strictConsole struct {
 	given   chan *consolev1.ClusterPush
 	refuses string
@@ -98,7 +99,8 @@ func (c strictConsole) RecordViews(_ context.Context,
 	return resp, nil
 }
 
-// A push that is too large, or that the console can't take, does not get there, and the console and the agent are told why.
+// A push that is too large, or that the console can't take, does not get there, and the console and the agent are told
+// why.
 func TestTheConsoleIsToldOfPushesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	c := strictConsole{make(chan *consolev1.ClusterPush, 1), "odd"}

@@ -1,8 +1,8 @@
-// Package archive makes a commit of Git of what archives hold, so that mirrors, artifacts, copies and everything after them
-// treat a package as they treat a commit.
+// Package archive makes a commit of Git of what archives hold, so that mirrors, artifacts, copies and everything after
+// them treat a package as they treat a commit.
 //
-// Invariants: nothing in an archive is trusted; memory is bounded by one file and the names; the same files are the same
-// commit on every replica, however they were packed and whenever.
+// Invariants: nothing in an archive is trusted; memory is bounded by one file and the names; the same files are the
+// same commit on every replica, however they were packed and whenever.
 //
 // Errors are in words for the owner of the source, and begin with "it" or a name.
 package archive
@@ -36,7 +36,8 @@ import (
 const (
 	maxPathBytes = 1024
 	maxDepth     = 64
-	// headerBytes of a file or folder besides its content: two headers, a name of several thousand letters, and padding.
+	// headerBytes of a file or folder besides its content: two headers, a name of several thousand letters, and
+	// padding.
 	headerBytes = 4 << 10
 )
 
@@ -182,8 +183,8 @@ func (b *Builder) Commit(author, message string) (*Objects, error) {
 	return b.objects, nil
 }
 
-// CommitBy makes a commit of the files so far, and goes on without them: the pack of a builder may have several commits. finish changes the text of the
-// commit; nil: it stays.
+// CommitBy makes a commit of the files so far, and goes on without them: the pack of a builder may have several
+// commits. finish changes the text of the commit; nil: it stays.
 func (b *Builder) CommitBy(author, committer string, at time.Time, message string, finish func(commit []byte) ([]byte, error)) (plumbing.Hash, error) {
 	defer b.Reset()
 	tree, err := b.writeFolder(b.root)
@@ -206,7 +207,8 @@ func (b *Builder) Reset() { b.root, b.bytes, b.files, b.unpacked = folder{}, 0, 
 // Objects ends the builder with the commits of CommitBy.
 func (b *Builder) Objects() *Objects { return b.objects }
 
-// AddTarGzip adds the files of an archive that is compressed with gzip, each at the place that a function gives its name.
+// AddTarGzip adds the files of an archive that is compressed with gzip, each at the place that a function gives its
+// name.
 func (b *Builder) AddTarGzip(ctx context.Context, body io.Reader, place func(name string) (string, error)) error {
 	body = &reading{ctx, body}
 	gz, err := gzip.NewReader(body)

@@ -1,8 +1,9 @@
 // Package authz decides who may see of which source what, by the catalog's grants, from memory.
 //
-// The state of sources is for whoever has any grant, as it is in the catalog. The content of a repository is for subjects that may view one of
-// the services made of it, or edit the source; to poll it now is for subjects that may deploy one of them, or edit the source. A subject
-// without the right gets the same answer as for a source that is not there.
+// The state of sources is for whoever has any grant, as it is in the catalog. The content of a repository is for
+// subjects that may view one of the services made of it, or edit the source; to poll it now is for subjects that may
+// deploy one of them, or edit the source. A subject without the right gets the same answer as for a source that is not
+// there.
 package authz
 
 import (

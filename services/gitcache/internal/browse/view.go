@@ -89,7 +89,8 @@ func (v view) changes(ctx context.Context, from plumbing.Hash, most int) (out Co
 	return out, nil
 }
 
-// folder is the tree of the place's folder in the tree of a commit; zero: it has none, or one that can't be read, which is as good.
+// folder is the tree of the place's folder in the tree of a commit; zero: it has none, or one that can't be read, which
+// is as good.
 func (v view) folder(root plumbing.Hash) (plumbing.Hash, error) {
 	id, err := tree.Find(v.o, root, v.place.Path, false)
 	if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt) {

@@ -1,5 +1,5 @@
-// Package bucket reads what hosts of buckets (S3 and what speaks like it) answer, and signs requests to them. The package talks to
-// nobody.
+// Package bucket reads what hosts of buckets (S3 and what speaks like it) answer, and signs requests to them. The
+// package talks to nobody.
 //
 // Invariants: nothing that a host says is trusted; memory is bounded by the limits below; the same objects are the same
 // content on every replica.
@@ -33,8 +33,8 @@ const (
 	MaxPageBytes = 8 << 20
 	// maxProblemBytes of the document that comes with an error.
 	maxProblemBytes = 64 << 10
-	// maxETagBytes and maxVersionBytes bound what is kept in memory of each object besides its key. ETags of S3 have up to 38 bytes, and the
-	// ids of versions 1,024 at most.
+	// maxETagBytes and maxVersionBytes bound what is kept in memory of each object besides its key. ETags of S3 have up
+	// to 38 bytes, and the ids of versions 1,024 at most.
 	maxETagBytes    = 256
 	maxVersionBytes = 1024
 	// maxNextBytes of what asks for the next page.
@@ -210,8 +210,8 @@ func (o Object) check() error {
 	return nil
 }
 
-// Sort puts a whole list in order, and says what speaks against it: too much, or two objects that would be one file. An object that a host
-// repeats at the begin of a page is one.
+// Sort puts a whole list in order, and says what speaks against it: too much, or two objects that would be one file. An
+// object that a host repeats at the begin of a page is one.
 func Sort(objects []Object) ([]Object, error) {
 	slices.SortFunc(objects, func(a, b Object) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.ETag+a.Version, b.ETag+b.Version))

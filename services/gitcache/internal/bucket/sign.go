@@ -26,8 +26,8 @@ const (
 	dayForm  = "20060102"
 )
 
-// Sign authenticates a request with AWS Signature Version 4: the host, the path, the query, the body and the headers that begin with
-// x-amz-. The URL of the request must be of Place. Other headers may be added afterwards.
+// Sign authenticates a request with AWS Signature Version 4: the host, the path, the query, the body and the headers
+// that begin with x-amz-. The URL of the request must be of Place. Other headers may be added afterwards.
 func Sign(req *http.Request, body []byte, keys Keys, region, service string, now time.Time) {
 	now = now.UTC()
 	sum := digest(body)

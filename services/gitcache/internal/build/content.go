@@ -33,7 +33,8 @@ type Place struct {
 	Filter string // pathrules.Rules.Canonical
 	// Submodules belong to the content.
 	Submodules bool
-	// Dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, belong to the content.
+	// Dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, belong to
+	// the content.
 	Dependencies bool
 }
 
@@ -43,8 +44,8 @@ type content struct {
 	tree       plumbing.Hash
 	filter     string
 	submodules bool
-	// dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, are part of it. The source_id has
-	// what is carried of these itself.
+	// dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, are part
+	// of it. The source_id has what is carried of these itself.
 	dependencies bool
 	// reach is set if the folder refers to something beyond itself.
 	reach reach
@@ -120,8 +121,8 @@ func sumParts(parts []string) (id key) {
 	return id
 }
 
-// findPlace looks up the tree of a place, and what it refers to. A look is for all callers that ask for the place: it goes
-// on when one of them gives up, and Close ends it.
+// findPlace looks up the tree of a place, and what it refers to. A look is for all callers that ask for the place: it
+// goes on when one of them gives up, and Close ends it.
 func (b *Builder) findPlace(ctx context.Context, p Place) (found, error) {
 	if f, ok := b.places.getPlace(p); ok {
 		return f, f.refused

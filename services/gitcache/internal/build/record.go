@@ -23,8 +23,9 @@ type Record struct {
 	// Root and Folder are the tree of a commit and a path in it, of a folder that refers to something beyond itself.
 	Root   string `json:"root,omitempty"`
 	Folder string `json:"folder,omitempty"`
-	// Alone: nothing in the folder leads out of it, in whatever commit. Earlier releases wrote `alone` and `standsAlone`, and did not follow
-	// dependencies of charts, or not those on repositories: they are looked at once more.
+	// Alone: nothing in the folder leads out of it, in whatever commit. Earlier releases wrote `alone` and
+	// `standsAlone`, and did not follow dependencies of charts, or not those on repositories: they are looked at once
+	// more.
 	Alone  bool            `json:"needsNothing,omitempty"`
 	Digest artifact.Digest `json:"digest"`
 	Size   int64           `json:"size"`
@@ -79,8 +80,8 @@ func (b *Builder) Learn(ctx context.Context, uid string, records []Record) {
 	}
 }
 
-// refersAsSaid looks up what the folder of a record refers to, as only that tells whether the source_id is of this source
-// and this folder. A record whose commit is not here is of no use.
+// refersAsSaid looks up what the folder of a record refers to, as only that tells whether the source_id is of this
+// source and this folder. A record whose commit is not here is of no use.
 func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 	id, ok := parseKey(r.SourceID)
 	if !ok || b.memo.knowsContent(id) { // the record is not taken, or is here already

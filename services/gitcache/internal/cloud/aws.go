@@ -26,8 +26,8 @@ const (
 	podIdentity6 = "http://[fd00:ec2::23]/v1/credentials"
 )
 
-// awsKeys are those of the pod (a role for its service account, or Pod Identity), or else of the machine. A pod that was given an identity
-// in another way does not get the machine's instead: that may have other rights.
+// awsKeys are those of the pod (a role for its service account, or Pod Identity), or else of the machine. A pod that
+// was given an identity in another way does not get the machine's instead: that may have other rights.
 func (l *Logins) awsKeys(ctx context.Context) (Login, error) {
 	const full, relative = "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"
 	agent := l.o.Getenv(full)

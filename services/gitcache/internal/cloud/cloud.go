@@ -1,8 +1,9 @@
-// Package cloud logs the gitcache in at registries and buckets of a cloud as the machine or pod that it is, by what the cloud's metadata service gives
-// it: for AWS, Google Cloud and Azure.
+// Package cloud logs the gitcache in at registries and buckets of a cloud as the machine or pod that it is, by what the
+// cloud's metadata service gives it: for AWS, Google Cloud and Azure.
 //
-// Invariants: a metadata service is asked only for a source that says so, at its own fixed address, without a proxy and without
-// following redirects; what it gives goes to hosts of the same cloud only; nothing of it is in an error or a log.
+// Invariants: a metadata service is asked only for a source that says so, at its own fixed address, without a proxy and
+// without following redirects; what it gives goes to hosts of the same cloud only; nothing of it is in an error or a
+// log.
 package cloud
 
 import (
@@ -146,7 +147,8 @@ func New(o Options) *Logins {
 	return &Logins{o: o, metadata: client(metadata), public: client(newPublic(o)), known: map[key]*remembered{}}
 }
 
-// public is the way to the hosts of clouds: through the operator's proxy, whose address is the operator's to choose, or direct.
+// public is the way to the hosts of clouds: through the operator's proxy, whose address is the operator's to choose, or
+// direct.
 type public struct {
 	proxy           func(*http.Request) (*url.URL, error)
 	direct, proxied *http.Transport
@@ -296,7 +298,8 @@ type request struct {
 	isMetadata  bool
 }
 
-// send makes a request and returns the answer, which is small. The errors repeat nothing that a cloud said: it may be a token.
+// send makes a request and returns the answer, which is small. The errors repeat nothing that a cloud said: it may be a
+// token.
 func (l *Logins) send(ctx context.Context, r request) ([]byte, error) {
 	body := r.body
 	if r.form != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// google asks the metadata server of a machine or of GKE (Workload Identity). Its token is the password of registries, and what
-// buckets want.
+// google asks the metadata server of a machine or of GKE (Workload Identity). Its token is the password of registries,
+// and what buckets want.
 func (l *Logins) google(ctx context.Context) (Login, error) {
 	text, err := l.send(ctx, request{
 		method: http.MethodGet, url: l.o.Places.Metadata + "/computeMetadata/v1/instance/service-accounts/default/token",

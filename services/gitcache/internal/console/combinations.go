@@ -11,8 +11,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/owner"
 )
 
-// combinations are what services with several sources want of the first of these. Their refs are taken out of the wants, which are asked for
-// upstream.
+// combinations are what services with several sources want of the first of these. Their refs are taken out of the
+// wants, which are asked for upstream.
 func (c *Catalog) combinations(first *consolev1.Source, wants map[string]int) map[string]owner.Combination {
 	all := map[string]owner.Combination{}
 	for ref, parts := range c.catalog.CombinationsOf(first.GetMetadata().GetName()) {
@@ -78,8 +78,8 @@ func problemOf(m *consolev1.Problem, ref string) string {
 	return ""
 }
 
-// headAt finds a published commit among heads, by a ref or by its own id. What several sources became is not found by its id alone: it has files of
-// other sources.
+// headAt finds a published commit among heads, by a ref or by its own id. What several sources became is not found by
+// its id alone: it has files of other sources.
 func headAt(heads []*consolev1.Head, ref string) (commit string, ok bool) {
 	combination, pin, several := catalog.ParseCombinationRef(ref)
 	for _, h := range heads {

@@ -153,7 +153,8 @@ var clouds = map[consolev1.CloudAuth]cloud.Name{ //nolint:gochecknoglobals // a 
 	consolev1.CloudAuth_CLOUD_AUTH_AWS: cloud.AWS, consolev1.CloudAuth_CLOUD_AUTH_GCP: cloud.GCP, consolev1.CloudAuth_CLOUD_AUTH_AZURE: cloud.Azure,
 }
 
-// cloudOf is where a gitcache logs in as itself; empty: nowhere. A name that is not in clouds is of a later release: package cloud refuses it.
+// cloudOf is where a gitcache logs in as itself; empty: nowhere. A name that is not in clouds is of a later release:
+// package cloud refuses it.
 func cloudOf(a consolev1.CloudAuth) cloud.Name {
 	if a == consolev1.CloudAuth_CLOUD_AUTH_UNSPECIFIED {
 		return ""
@@ -205,7 +206,8 @@ func (c *Catalog) upstream(s *consolev1.Source) owner.Source {
 	return source
 }
 
-// chartSources are the sources of charts that charts of a repository in Git may depend on. One that is none is left out, as if it was not named.
+// chartSources are the sources of charts that charts of a repository in Git may depend on. One that is none is left
+// out, as if it was not named.
 func (c *Catalog) chartSources(git *consolev1.GitSource) (sources []owner.Source) {
 	for _, name := range git.GetChartSources() {
 		if s, ok := c.catalog.Source(name); ok && catalog.IsCharts(s.GetSpec()) {
@@ -215,8 +217,8 @@ func (c *Catalog) chartSources(git *consolev1.GitSource) (sources []owner.Source
 	return sources
 }
 
-// foldersOf are the folders that services want of each ref of a source, in order. What rules that are wrong leave out is not known: their
-// services get nothing.
+// foldersOf are the folders that services want of each ref of a source, in order. What rules that are wrong leave out
+// is not known: their services get nothing.
 func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
 	folders := map[string][]owner.Folder{}
 	for id := range c.catalog.FoldersOf(source) {

@@ -1,7 +1,8 @@
-// Package depend says which charts of repositories a chart depends on: by its Chart.yaml, or requirements.yaml, and the lock beside it.
+// Package depend says which charts of repositories a chart depends on: by its Chart.yaml, or requirements.yaml, and the
+// lock beside it.
 //
-// Nothing is fetched or rendered. Versions are exact: a range counts by what the lock says, so that the same files always mean the
-// same charts.
+// Nothing is fetched or rendered. Versions are exact: a range counts by what the lock says, so that the same files
+// always mean the same charts.
 package depend
 
 import (
@@ -46,8 +47,8 @@ type Wanted struct {
 // Where is the place at which a dependency is written.
 func (w Wanted) Where() string { return fmt.Sprintf("%s line %d", w.File, w.Line) }
 
-// Read gives the charts of repositories in the dependencies of a file, in its order. lock is the content of Chart.lock, or
-// requirements.lock, which is named lockName; nil: there is none.
+// Read gives the charts of repositories in the dependencies of a file, in its order. lock is the content of Chart.lock,
+// or requirements.lock, which is named lockName; nil: there is none.
 func Read(file string, content []byte, lockName string, lock []byte) []Wanted {
 	dependencies := kustomization.RemoteDependencies(content)
 	if len(dependencies) == 0 {
@@ -144,8 +145,8 @@ func checkRepository(text string) string {
 	return ""
 }
 
-// Host is the host of the chart's repository as lists of hosts have it: with the port, if it is not the scheme's own. That of a source's
-// name is empty.
+// Host is the host of the chart's repository as lists of hosts have it: with the port, if it is not the scheme's own.
+// That of a source's name is empty.
 func (c Chart) Host() string {
 	u, err := url.Parse(c.Repository)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package fetch puts the fetchers together: a Git host is asked by http or ssh, or by the git executable where nothing
-// else will do, and registries, chart repositories and buckets share the http client. The fetchers are the only part of the
-// hub that talks to upstream: one small request per poll, and a pack only for what is wanted and not there yet.
+// else will do, and registries, chart repositories and buckets share the http client. The fetchers are the only part of
+// the hub that talks to upstream: one small request per poll, and a pack only for what is wanted and not there yet.
 //
 // Invariants: see package upstream.
 package fetch
@@ -26,10 +26,11 @@ type Fetcher interface {
 	Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (bytes int64, err error)
 }
 
-// SignatureFetcher brings what says that something is signed. All errors but the context's are an *upstream.Error. Bytes is what came.
+// SignatureFetcher brings what says that something is signed. All errors but the context's are an *upstream.Error.
+// Bytes is what came.
 type SignatureFetcher interface {
-	// Signatures has a function see the signatures of a manifest, one after the other, until it is content with one. An error means that
-	// it is not known whether there are others.
+	// Signatures has a function see the signatures of a manifest, one after the other, until it is content with one. An
+	// error means that it is not known whether there are others.
 	Signatures(ctx context.Context, r upstream.Remote, of registry.Signed, judge func(oci.Signature) (isGood bool)) (bytes int64, err error)
 	// Provenance brings the provenance file of a version; nil: there is none.
 	Provenance(ctx context.Context, r upstream.Remote, v helm.Version) (text []byte, err error)

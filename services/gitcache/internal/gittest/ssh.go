@@ -112,8 +112,8 @@ func (s *SSHServer) write(t testing.TB, name, content string, replace ...string)
 	}
 }
 
-// writeProgram makes a script that can be executed at once. Another process writes it: what this one has open for writing, a child that
-// another test forks at that moment has, too, and then the system says that the file is busy.
+// writeProgram makes a script that can be executed at once. Another process writes it: what this one has open for
+// writing, a child that another test forks at that moment has, too, and then the system says that the file is busy.
 func writeProgram(t testing.TB, path, script string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "install", "-m", "700", "/dev/stdin", path)

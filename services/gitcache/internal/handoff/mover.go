@@ -36,8 +36,8 @@ const (
 	drainPause = 250 * time.Millisecond
 	// yieldTime bounds the wait for the end of a poll, with its fetch.
 	yieldTime = 30 * time.Second
-	// giveUpAfter is how long a replica that is cut off from the console offers a source before it gives the lease back without: then
-	// whoever is first in the ranking takes it without a copy.
+	// giveUpAfter is how long a replica that is cut off from the console offers a source before it gives the lease back
+	// without: then whoever is first in the ranking takes it without a copy.
 	giveUpAfter = time.Minute
 	// Pauses after failures: full jitter below a bound that doubles from first to most.
 	firstBackoff = 2 * time.Second
@@ -170,8 +170,8 @@ func (m *Mover) noteCutOff(cutOff bool) {
 
 // target is the replica that should own a source instead of this one; empty: none, or not now.
 func (m *Mover) target(o owner.Owned, leaving bool) string {
-	// Without the console nobody else could claim it, and what is kept is kept: but a drain comes first, and so does that others reach the
-	// console.
+	// Without the console nobody else could claim it, and what is kept is kept: but a drain comes first, and so does
+	// that others reach the console.
 	if !leaving && (o.Kept || !o.Claimed) {
 		return ""
 	}

@@ -2,8 +2,8 @@
 // packages of charts, which become objects of Git, so that mirrors, artifacts, copies and everything after them treat a
 // chart as they treat a commit.
 //
-// Invariants: memory is bounded, however large an index or a package is; an index is read to its end before a version is
-// chosen; the same content of a chart is the same commit on every replica, however it was packed and whenever.
+// Invariants: memory is bounded, however large an index or a package is; an index is read to its end before a version
+// is chosen; the same content of a chart is the same commit on every replica, however it was packed and whenever.
 //
 // Nothing here trusts its input. Errors are in words for the owner of the source, without a URL.
 package helm
@@ -20,7 +20,8 @@ import (
 const (
 	// MaxIndexBytes of an index, unpacked. The largest public ones have about 30 MiB.
 	MaxIndexBytes = 256 << 20
-	// maxItemBytes of one version in an index, of a line, and of Chart.yaml: with annotations and an icon written into it.
+	// maxItemBytes of one version in an index, of a line, and of Chart.yaml: with annotations and an icon written into
+	// it.
 	maxItemBytes = 1 << 20
 	// maxLevels of JSON that is read over.
 	maxLevels = 100
@@ -189,7 +190,8 @@ func (e *entry) version(chart string) (Version, error) {
 // TagOf is the tag of a version in a registry: a tag has no plus sign.
 func TagOf(version string) string { return strings.ReplaceAll(version, "+", "_") }
 
-// ChooseTag finds the version for a want among the tags of a chart's repository. Other tags than those of versions are left out.
+// ChooseTag finds the version for a want among the tags of a chart's repository. Other tags than those of versions are
+// left out.
 func ChooseTag(tags []string, w Want) (Choice, error) {
 	c, err := newChooser(w)
 	if err != nil {

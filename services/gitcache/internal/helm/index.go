@@ -12,12 +12,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Choose reads an index to its end and finds the version for each want. A want whose version can't be read is an error: see
-// CheckVersion. After an error nothing was chosen: a part of an index may lack the highest version.
+// Choose reads an index to its end and finds the version for each want. A want whose version can't be read is an error:
+// see CheckVersion. After an error nothing was chosen: a part of an index may lack the highest version.
 //
-// An index can have a hundred MiB and more, so its YAML is cut into its versions by indentation, line by line, and only a
-// version that would be chosen is decoded. That reads the block style in which Helm and every known server write an index, and
-// JSON; for YAML of another form there is an error.
+// An index can have a hundred MiB and more, so its YAML is cut into its versions by indentation, line by line, and only
+// a version that would be chosen is decoded. That reads the block style in which Helm and every known server write an
+// index, and JSON; for YAML of another form there is an error.
 func Choose(r io.Reader, wants []Want) (map[Want]Choice, error) {
 	x := &index{charts: map[string][]*chooser{}}
 	for _, w := range wants {
@@ -142,8 +142,8 @@ func uncomment(value []byte) []byte {
 	return bytes.TrimSpace(value)
 }
 
-// readCharts reads what is below entries: names of charts, each with a list. The read ends, with a line read, where the first
-// level goes on.
+// readCharts reads what is below entries: names of charts, each with a list. The read ends, with a line read, where the
+// first level goes on.
 func (x *index) readCharts(l *lines) error {
 	level, here := -1, &list{x: x}
 	for {

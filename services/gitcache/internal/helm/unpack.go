@@ -18,11 +18,11 @@ const author = "Helm chart"
 
 const chartYAML = "Chart.yaml"
 
-// Unpack reads a package to its end and makes a commit of it, in a pack. The package must be of the wanted version. dir is for a
-// temporary file.
+// Unpack reads a package to its end and makes a commit of it, in a pack. The package must be of the wanted version. dir
+// is for a temporary file.
 //
-// The top folder of the package is dropped, whatever its name. The commit says the chart's name and versions and nothing of
-// the package or of the time: a chart that is packed again, or listed anew, stays what it was.
+// The top folder of the package is dropped, whatever its name. The commit says the chart's name and versions and
+// nothing of the package or of the time: a chart that is packed again, or listed anew, stays what it was.
 func Unpack(ctx context.Context, body io.Reader, dir string, want Version) (*archive.Objects, error) {
 	b, err := archive.New(dir, archive.Limits{FileBytes: maxFileBytes, Bytes: maxUnpackedBytes, Files: maxFiles, Whose: "Helm's "})
 	if err != nil {

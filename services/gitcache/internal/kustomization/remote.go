@@ -12,7 +12,8 @@ type RemoteDependency struct {
 	Line                      int // of the file
 }
 
-// RemoteDependencies are those of a Chart.yaml or requirements.yaml, or of its lock, whose repository is neither a folder nor empty.
+// RemoteDependencies are those of a Chart.yaml or requirements.yaml, or of its lock, whose repository is neither a
+// folder nor empty.
 func RemoteDependencies(content []byte) []RemoteDependency {
 	var c collector
 	var found []RemoteDependency

@@ -22,12 +22,14 @@ type Commit struct {
 	Time    time.Time
 	Author  string
 	Subject string
-	// Combination is the ref of the several sources that Fairlead itself made the commit of; empty: it is a commit of one source.
+	// Combination is the ref of the several sources that Fairlead itself made the commit of; empty: it is a commit of
+	// one source.
 	Combination string
 }
 
 const (
-	// CombinedBy is the committer of commits that Fairlead makes of several sources, and CombinationLine begins the line of their messages with the ref.
+	// CombinedBy is the committer of commits that Fairlead makes of several sources, and CombinationLine begins the
+	// line of their messages with the ref.
 	CombinedBy      = "Fairlead combination"
 	CombinationLine = "Combination: "
 )

@@ -48,7 +48,8 @@ func Open(dir string, log *slog.Logger) (*Mirrors, error) {
 	return &Mirrors{dir: dir, log: log, readers: newReaders(), upkeep: newUpkeep(), bounds: pack.UsualBounds(), free: host.FreeShare, open: map[string]*Mirror{}}, nil
 }
 
-// AllowExpansion bounds what all objects of a pack that comes are together, in times of its size. Call it before any mirror is opened.
+// AllowExpansion bounds what all objects of a pack that comes are together, in times of its size. Call it before any
+// mirror is opened.
 func (s *Mirrors) AllowExpansion(times int64) { s.bounds.Expansion = times }
 
 // MeasureFree replaces how the free part of a folder's disk is measured. Call it before any mirror is opened.

@@ -128,7 +128,8 @@ func (m *Mirror) awaitChange() {
 	defer m.change.Unlock()
 }
 
-// replacePacks makes set the packs of the mirror. A pack that is not in set is closed when its last reader is done with it.
+// replacePacks makes set the packs of the mirror. A pack that is not in set is closed when its last reader is done with
+// it.
 func (m *Mirror) replacePacks(set []*member) {
 	old := m.packs.Swap(&set)
 	if old == nil {

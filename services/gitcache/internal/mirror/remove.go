@@ -39,8 +39,8 @@ func (s *Mirrors) Keep(uids map[string]bool) (removed, waiting int, err error) {
 	return len(gone), waiting, nil
 }
 
-// asideOthers puts the mirrors aside whose sources are gone for long enough, and says where they are. Folders that a killed
-// process has not removed are there, too.
+// asideOthers puts the mirrors aside whose sources are gone for long enough, and says where they are. Folders that a
+// killed process has not removed are there, too.
 func (s *Mirrors) asideOthers(uids map[string]bool) (gone []string, waiting int, err error) {
 	wanted, open := map[string]bool{}, map[string]string{}
 	for uid := range uids {

@@ -17,7 +17,8 @@ type Challenge struct {
 // maxChallengeBytes of one header.
 const maxChallengeBytes = 8 << 10
 
-// ParseChallenges reads WWW-Authenticate headers; a token counts for more than a password. False: there is none that Fairlead can meet.
+// ParseChallenges reads WWW-Authenticate headers; a token counts for more than a password. False: there is none that
+// Fairlead can meet.
 func ParseChallenges(headers []string) (c Challenge, ok bool) {
 	for _, header := range headers {
 		if len(header) > maxChallengeBytes {

@@ -11,8 +11,9 @@ import (
 // ErrNoEntry: a docker config has nothing for a repository.
 var ErrNoEntry = errors.New("no entry")
 
-// DockerLogin finds the username and the password for a repository in a docker config (config.json, the .dockerconfigjson of
-// Kubernetes): the entry whose name is the longest beginning of host/path. If there is none the error is ErrNoEntry.
+// DockerLogin finds the username and the password for a repository in a docker config (config.json, the
+// .dockerconfigjson of Kubernetes): the entry whose name is the longest beginning of host/path. If there is none the
+// error is ErrNoEntry.
 func DockerLogin(config, host, path string) (username, password string, err error) {
 	var doc struct {
 		Auths map[string]struct {

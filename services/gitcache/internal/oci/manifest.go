@@ -1,8 +1,8 @@
-// Package oci reads what a registry answers: manifests, lists of tags, challenges, and the layers of artifacts, which become
-// commits of Git, so that mirrors and everything after them treat an artifact as they treat a commit.
+// Package oci reads what a registry answers: manifests, lists of tags, challenges, and the layers of artifacts, which
+// become commits of Git, so that mirrors and everything after them treat an artifact as they treat a commit.
 //
-// Invariants: what a registry sends is bounded before it is decoded; a manifest is what its media type says, or an error;
-// exactly one layer, or set of layers, can be meant.
+// Invariants: what a registry sends is bounded before it is decoded; a manifest is what its media type says, or an
+// error; exactly one layer, or set of layers, can be meant.
 //
 // Nothing here trusts its input, and nothing here talks to anybody. Errors are in words for the owner of the source.
 package oci
@@ -106,14 +106,14 @@ type document struct {
 	Annotations   map[string]string `json:"annotations"`
 }
 
-// TypeError says that a manifest does not fit to the media type with which a registry sent it. Another registry may send the same manifest with
-// the right type; all other errors of Decode are of the manifest itself.
+// TypeError says that a manifest does not fit to the media type with which a registry sent it. Another registry may
+// send the same manifest with the right type; all other errors of Decode are of the manifest itself.
 type TypeError string
 
 func (e TypeError) Error() string { return string(e) }
 
-// Decode reads what a registry sent as a manifest. The result is the manifest, or the digest of the one manifest that an index
-// holds.
+// Decode reads what a registry sent as a manifest. The result is the manifest, or the digest of the one manifest that
+// an index holds.
 func Decode(body []byte, contentType string) (*Manifest, Digest, error) {
 	contentType, _, _ = strings.Cut(contentType, ";")
 	contentType = strings.TrimSpace(contentType)
@@ -213,8 +213,8 @@ func (m *Manifest) Chart() (Layer, error) {
 	return Layer{}, fmt.Errorf("it is no Helm chart: it has no layer of type %s, but %s", typeChart, m.types())
 }
 
-// Content is the layers that hold the files of an artifact. mediaType chooses one; empty: that of Flux, or the only layer, or
-// all if each has a name.
+// Content is the layers that hold the files of an artifact. mediaType chooses one; empty: that of Flux, or the only
+// layer, or all if each has a name.
 func (m *Manifest) Content(mediaType string) ([]Layer, error) {
 	if mediaType != "" {
 		return m.selected(mediaType)

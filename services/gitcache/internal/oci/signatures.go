@@ -70,8 +70,8 @@ func last[T any](of []T, skipped error) ([]T, error) {
 	return of[len(of)-MaxSignatures:], fmt.Errorf("it has more than the limit of %d signatures, and only the last are looked at", MaxSignatures)
 }
 
-// DecodeSignatures reads the manifest that has signatures of a form: cosign's own, one with a bundle, or notation's. Other layers are left out.
-// skipped says why others are left out that may be signatures, too.
+// DecodeSignatures reads the manifest that has signatures of a form: cosign's own, one with a bundle, or notation's.
+// Other layers are left out. skipped says why others are left out that may be signatures, too.
 func DecodeSignatures(body []byte, form SignatureForm) (layers []SignatureLayer, skipped, err error) {
 	if err := checkValues(body, maxValues); err != nil {
 		return nil, nil, fmt.Errorf("the manifest of the signatures %w", err)
@@ -103,8 +103,8 @@ func DecodeSignatures(body []byte, form SignatureForm) (layers []SignatureLayer,
 	return layers, skipped, nil
 }
 
-// DecodeReferrers reads the list of what refers to an artifact: manifests that may have its signature, in a bundle or by notation. Some registries do
-// not say of what type an entry is. skipped says why others are left out.
+// DecodeReferrers reads the list of what refers to an artifact: manifests that may have its signature, in a bundle or
+// by notation. Some registries do not say of what type an entry is. skipped says why others are left out.
 func DecodeReferrers(body []byte, form SignatureForm) (manifests []Digest, skipped, err error) {
 	if err := checkValues(body, maxValues); err != nil {
 		return nil, nil, fmt.Errorf("the list of referrers %w", err)

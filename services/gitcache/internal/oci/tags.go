@@ -16,7 +16,8 @@ const (
 	PageTags = 1000
 	// MaxPageBytes of one page of tags.
 	MaxPageBytes = 8 << 20
-	// MaxPages and MaxTags of one repository: a registry whose list has no end is an error, and a part of a list is none.
+	// MaxPages and MaxTags of one repository: a registry whose list has no end is an error, and a part of a list is
+	// none.
 	MaxPages = 500
 	MaxTags  = 200_000
 )

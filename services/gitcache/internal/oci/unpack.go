@@ -41,8 +41,8 @@ func (u *Unpacking) Commit(subject string) (*archive.Objects, error) {
 	return u.b.Commit(author, subject)
 }
 
-// Add reads a layer to its end. Its bytes say what it is, not its type: a tar archive, compressed or not, or a file with the
-// layer's name.
+// Add reads a layer to its end. Its bytes say what it is, not its type: a tar archive, compressed or not, or a file
+// with the layer's name.
 func (u *Unpacking) Add(ctx context.Context, body io.Reader, l Layer) error {
 	br := bufio.NewReaderSize(body, 64<<10)
 	compressed := begins(br, []byte("\x1f\x8b"))

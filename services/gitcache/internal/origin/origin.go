@@ -44,7 +44,8 @@ type Answer struct {
 	Submodules bool
 	// Dependencies tells the same of dependencies of charts on charts of repositories.
 	Dependencies bool
-	// SourceUID and Epoch are what the answer stands on, by the catalog of who answers, or by its own claim of the source.
+	// SourceUID and Epoch are what the answer stands on, by the catalog of who answers, or by its own claim of the
+	// source.
 	SourceUID string
 	Epoch     int64
 }

@@ -58,8 +58,8 @@ func (s Source) pinned(q Query) Query {
 	return q
 }
 
-// covers tells whether another replica's answer is about this source, and of an epoch that nothing newer was published in. An answer
-// with neither is of an older version.
+// covers tells whether another replica's answer is about this source, and of an epoch that nothing newer was published
+// in. An answer with neither is of an older version.
 func (s Source) covers(a Answer) bool {
 	return a.SourceUID == "" || a.SourceUID == s.UID && a.Epoch >= s.Epoch
 }

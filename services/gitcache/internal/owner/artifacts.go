@@ -16,9 +16,9 @@ import (
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
-// A repository of artifacts is a source as any other: a tag, a range of tags or a digest is a ref, and the layers of the artifact
-// become a commit in the mirror. A head's Object stands for the layers: while they stay nothing is downloaded, also if the
-// manifest is another.
+// A repository of artifacts is a source as any other: a tag, a range of tags or a digest is a ref, and the layers of
+// the artifact become a commit in the mirror. A head's Object stands for the layers: while they stay nothing is
+// downloaded, also if the manifest is another.
 
 // listArtifacts asks the registry what the wanted refs stand for.
 func (t *tenure) listArtifacts(ctx context.Context, s Source) (r upstream.Remote, artifacts *registry.Artifacts, err error) {

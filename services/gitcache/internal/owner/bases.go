@@ -29,8 +29,8 @@ import (
 // maxNeededBases are fetched for the folders of services, all in all: repositories at revisions.
 const maxNeededBases = 200
 
-// A repository that a kustomization in Git has a base of is kept as a head, whose ref has its URL and the revision that is written. The commit that
-// a revision stood for first stays: the same commit of the source means the same content.
+// A repository that a kustomization in Git has a base of is kept as a head, whose ref has its URL and the revision that
+// is written. The commit that a revision stood for first stays: the same commit of the source means the same content.
 
 // bases fetches the repositories of bases for one poll.
 type bases struct {
@@ -53,8 +53,8 @@ func isDependency(ref string) bool {
 	return strings.HasPrefix(ref, depend.RefPrefix) || strings.HasPrefix(ref, remotebase.RefPrefix)
 }
 
-// bringBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts, what can't be had is
-// told, and the refs are published all the same.
+// bringBases fetches the repositories of bases that kustomizations in the folders of services refer to. As with charts,
+// what can't be had is told, and the refs are published all the same.
 func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if !s.HasDependencies {
 		return nil
@@ -134,7 +134,8 @@ func (t *tenure) pointsTo(p *plan, ref string) (commit, root plumbing.Hash, err 
 	return commit, c.Tree, err
 }
 
-// fetchFolder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were here.
+// fetchFolder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were
+// here.
 func (b *bases) fetchFolder(ctx context.Context, root plumbing.Hash, folder Folder) ([]tree.WantedBase, error) {
 	key := wholeFolder{root, folder}
 	isLacking := func(base remotebase.Base) bool {
@@ -268,7 +269,8 @@ func (b *bases) admitBase(base remotebase.Base) error {
 	return nil
 }
 
-// fetchRepository brings a repository into the mirror, and makes a head of the commit that its revision stands for, or stood for when it was fetched first.
+// fetchRepository brings a repository into the mirror, and makes a head of the commit that its revision stands for, or
+// stood for when it was fetched first.
 func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err error) {
 	u, err := upstream.ParseURL(base.Repository)
 	if err != nil {

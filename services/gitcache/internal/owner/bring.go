@@ -81,8 +81,8 @@ func (g *gatherer) wasRefused(commit plumbing.Hash) bool {
 	return g.t.pauses.Has(wantsKey([]plumbing.Hash{commit}))
 }
 
-// fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may have
-// it. In version 2 of the protocol upstream does not say beforehand what it hands out.
+// fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may
+// have it. In version 2 of the protocol upstream does not say beforehand what it hands out.
 func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *gitwire.Listing) error {
 	tip, listed := tipOf(l, m.Commit)
 	if !g.wasRefused(m.Commit) && (listed || l.AllowsAny()) {
@@ -132,8 +132,8 @@ func (g *gatherer) missingTips(l *gitwire.Listing) (tips []plumbing.Hash) {
 
 const branchPrefix = "refs/heads/"
 
-// remoteOf is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows; those of its proxy
-// are for the proxy. The authority and the keys of a host go with the host.
+// remoteOf is whom to ask. The source's credentials are for its own owner's repositories, and those that it allows;
+// those of its proxy are for the proxy. The authority and the keys of a host go with the host.
 func (g *gatherer) remoteOf(u *url.URL) upstream.Remote {
 	r := g.source
 	r.URL = u
@@ -154,8 +154,8 @@ func (g *gatherer) remoteOf(u *url.URL) upstream.Remote {
 	return r
 }
 
-// lendsCredentials tells whether a repository gets the source's credentials: a commit names its submodules, and its author may read less than the
-// credentials do.
+// lendsCredentials tells whether a repository gets the source's credentials: a commit names its submodules, and its
+// author may read less than the credentials do.
 func (g *gatherer) lendsCredentials(u *url.URL) bool {
 	if !upstream.SameOrigin(u, g.source.URL) {
 		return false

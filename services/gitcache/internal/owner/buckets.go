@@ -12,8 +12,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
-// A bucket is a source as any other: it has one ref, HEAD, and its content is a commit in the mirror. The head's Object stands for
-// the list of the bucket: while that stays nothing is downloaded.
+// A bucket is a source as any other: it has one ref, HEAD, and its content is a commit in the mirror. The head's Object
+// stands for the list of the bucket: while that stays nothing is downloaded.
 
 // listBucket asks what there is.
 func (t *tenure) listBucket(ctx context.Context, s Source) (r upstream.Remote, l *buckets.List, err error) {
@@ -71,7 +71,8 @@ func (t *tenure) findBucket(s Source, o *mirror.Objects, l *buckets.List, ref st
 	return f, ""
 }
 
-// fetchBucket brings the objects. The bucket may have changed since it was listed: then what is found is what it is now.
+// fetchBucket brings the objects. The bucket may have changed since it was listed: then what is found is what it is
+// now.
 func (t *tenure) fetchBucket(ctx context.Context, r upstream.Remote, f *found, into upstream.Target) (plumbing.Hash, int64, error) {
 	o := t.mirror.Objects()
 	defer o.Close()

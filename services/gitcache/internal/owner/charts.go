@@ -24,9 +24,9 @@ import (
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
-// A repository of charts is a source as any other: a chart and a version are a ref, the package of the version that fits
-// becomes a commit in the mirror, and heads are kept and published as those of Git are. A head's Object stands for what the
-// index says of the package: while that stays, nothing is downloaded.
+// A repository of charts is a source as any other: a chart and a version are a ref, the package of the version that
+// fits becomes a commit in the mirror, and heads are kept and published as those of Git are. A head's Object stands for
+// what the index says of the package: while that stays, nothing is downloaded.
 
 // wantedCharts are the refs of services, in order; a chart repository has no default branch.
 func wantedCharts(s Source) []string { return slices.Sorted(maps.Keys(s.Wants)) }
@@ -77,8 +77,8 @@ func (t *tenure) planCharts(r upstream.Remote, s Source, charts *chartrepo.Chart
 	return p
 }
 
-// findChart looks a wanted ref up in an index; nil and why, if it is not there. A chart that the registry refuses is not
-// missing: nobody knows whether it is there.
+// findChart looks a wanted ref up in an index; nil and why, if it is not there. A chart that the registry refuses is
+// not missing: nobody knows whether it is there.
 func (t *tenure) findChart(s Source, o *mirror.Objects, charts *chartrepo.Charts, ref string) (f *found, why string, isMissing bool) {
 	if plumbing.IsHash(ref) {
 		id := plumbing.NewHash(ref)
@@ -127,9 +127,9 @@ func (t *tenure) commitOfChart(o *mirror.Objects, object plumbing.Hash) plumbing
 	return plumbing.ZeroHash
 }
 
-// keepFirst has other content under a version that was published before stay away, unless the source allows it: what runs in
-// clusters under a number must not change. A service that names the version newly gets what the others have, unless that was published before
-// the source's policy wanted a signature of it.
+// keepFirst has other content under a version that was published before stay away, unless the source allows it: what
+// runs in clusters under a number must not change. A service that names the version newly gets what the others have,
+// unless that was published before the source's policy wanted a signature of it.
 func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 	f := p.found[ref]
 	if s.AllowReplaced || f.listed.Chart == "" { // a tag moves, and a bucket changes
@@ -158,7 +158,8 @@ func (t *tenure) keepFirst(s Source, o *mirror.Objects, p *plan, ref string) {
 	}
 }
 
-// bringCharts downloads what the plan wants, and makes heads of it. A chart that can't be had is in no other chart's way.
+// bringCharts downloads what the plan wants, and makes heads of it. A chart that can't be had is in no other chart's
+// way.
 func (t *tenure) bringCharts(ctx context.Context, r upstream.Remote, s Source, p *plan) (moved bool, err error) {
 	if err := t.verifyContent(ctx, r, s, p); err != nil {
 		return false, err
@@ -228,8 +229,9 @@ func (t *tenure) fetchCharts(ctx context.Context, r upstream.Remote, s Source, p
 	return nil
 }
 
-// servedFirst are the refs in the order in which their packages are fetched: those whose hosts did not answer are the last, the latest silence
-// at the end. So the few requests of a poll that may stay without an answer get to all packages, over some polls.
+// servedFirst are the refs in the order in which their packages are fetched: those whose hosts did not answer are the
+// last, the latest silence at the end. So the few requests of a poll that may stay without an answer get to all
+// packages, over some polls.
 func (t *tenure) servedFirst(p *plan) []string {
 	unserved, at := map[plumbing.Hash]silence{}, map[string]time.Time{}
 	for ref, f := range p.found {
@@ -316,8 +318,8 @@ func (t *tenure) fetchPackage(ctx context.Context, r upstream.Remote, f *found, 
 // maxFetched bounds what is remembered of packages: those of heads are known by the heads.
 const maxFetched = 1000
 
-// lostVersion says that a version is gone that was published, or all of the chart. A head never goes back to a lower version by
-// itself.
+// lostVersion says that a version is gone that was published, or all of the chart. A head never goes back to a lower
+// version by itself.
 func (t *tenure) lostVersion(s Source, ref string, choice helm.Choice) string {
 	h := t.heads[ref]
 	next := "no other version fits"

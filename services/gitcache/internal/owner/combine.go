@@ -22,17 +22,19 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-// Several sources of a service are a head of the first of them: the files that the service gets, side by side, are a commit in the mirror of
-// that one. The others are taken at the commits that were published for them, under their own epochs. A combination is made whole or not at
-// all; until it can be made the last one stays.
+// Several sources of a service are a head of the first of them: the files that the service gets, side by side, are a
+// commit in the mirror of that one. The others are taken at the commits that were published for them, under their own
+// epochs. A combination is made whole or not at all; until it can be made the last one stays.
 
 const (
-	// combineTime bounds one run over all combinations of a source; its polls wait for it. What is left is made with the next run.
+	// combineTime bounds one run over all combinations of a source; its polls wait for it. What is left is made with
+	// the next run.
 	combineTime = time.Minute
-	// catchUpTime is how long after its claim the catalog of a new owner may be behind that of the last one: so long its combinations are no step
-	// back.
+	// catchUpTime is how long after its claim the catalog of a new owner may be behind that of the last one: so long
+	// its combinations are no step back.
 	catchUpTime = 15 * time.Second
-	// maxCombinations of a source: each is a head, of which a source publishes at most 10,000, as many as charts and refs.
+	// maxCombinations of a source: each is a head, of which a source publishes at most 10,000, as many as charts and
+	// refs.
 	maxCombinations = 1000
 )
 
@@ -95,8 +97,8 @@ func (t *tenure) combineNow(ctx context.Context) {
 	t.loop.changeState(func(now *State) { now.Heads, now.Problem = sortHeads(t.heads), t.problem })
 }
 
-// combineSources makes the combinations of which a source has moved, and says whether there is a new head. What can't be made is told in apart, and
-// tried again soon.
+// combineSources makes the combinations of which a source has moved, and says whether there is a new head. What can't
+// be made is told in apart, and tried again soon.
 func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
 	t.combineAt, t.apart = time.Time{}, nil
 	if !s.IsCurrent {
@@ -302,7 +304,8 @@ func shownRef(ref string) string {
 	return catalog.ShowRef(strings.TrimPrefix(ref, branchPrefix))
 }
 
-// idOf stands for the sources of a combination at their commits, and for whether it is sealed: while it stays nothing is made.
+// idOf stands for the sources of a combination at their commits, and for whether it is sealed: while it stays nothing
+// is made.
 func idOf(ref string, parts []Part, isSealed bool) plumbing.Hash {
 	var b strings.Builder
 	fmt.Fprintln(&b, ref)
@@ -419,7 +422,8 @@ func revisionOf(h mirror.Head) string {
 	return shortHash(h.Commit)
 }
 
-// addPinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if its commit says so.
+// addPinned adds heads for revisions of a combination that services are pinned to. A revision is of the combination if
+// its commit says so.
 func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[string]mirror.Head) {
 	for _, pin := range is.Pins {
 		at := catalog.PinnedRef(ref, pin.String())

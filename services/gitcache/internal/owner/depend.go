@@ -34,11 +34,11 @@ import (
 )
 
 const (
-	// maxDependencies of charts are kept as heads, those that were fetched last, besides those that services need: what services go
-	// back to is still here.
+	// maxDependencies of charts are kept as heads, those that were fetched last, besides those that services need: what
+	// services go back to is still here.
 	maxDependencies = 200
-	// maxNeeded charts of repositories are fetched for the folders of services, all in all: each is a head, of which a source publishes at
-	// most 10,000.
+	// maxNeeded charts of repositories are fetched for the folders of services, all in all: each is a head, of which a
+	// source publishes at most 10,000.
 	maxNeeded = 500
 	// dependTime bounds what one poll spends on charts of repositories. What lacks is fetched with the next polls.
 	dependTime = 2 * time.Minute
@@ -46,8 +46,8 @@ const (
 	maxDepended = 10_000
 )
 
-// A chart of a repository that a chart in Git depends on is kept as a head whose ref has the name, the version and the repository. What
-// was fetched first stays: a version is never asked for again.
+// A chart of a repository that a chart in Git depends on is kept as a head whose ref has the name, the version and the
+// repository. What was fetched first stays: a version is never asked for again.
 
 // dependencies fetches the charts for one poll.
 type dependencies struct {
@@ -76,7 +76,8 @@ type repository struct {
 	source *Source
 }
 
-// repositoryKey tells repositories apart. The same URL may be that of two sources that are asked in other ways, and what changes there is tried at once.
+// repositoryKey tells repositories apart. The same URL may be that of two sources that are asked in other ways, and
+// what changes there is tried at once.
 func (r repository) repositoryKey() string {
 	s := r.source
 	if s == nil {
@@ -104,8 +105,9 @@ type need struct {
 // errDependTime is told of charts for which a poll has no time left.
 var errDependTime = fmt.Errorf("what this poll fetches of repositories took longer than %s. Fairlead goes on with the next poll", dependTime)
 
-// fetchDependencies fetches the charts of repositories that charts in the folders of services depend on. What can't be had is told, and the refs are
-// published all the same: a folder that lacks something is refused by itself, and others go on.
+// fetchDependencies fetches the charts of repositories that charts in the folders of services depend on. What can't be
+// had is told, and the refs are published all the same: a folder that lacks something is refused by itself, and others
+// go on.
 func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	p.needed = map[string]bool{}
 	if !s.HasDependencies {
@@ -153,8 +155,8 @@ func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s Sou
 	return nil
 }
 
-// inTurn are the needs in the order in which they are fetched: charts that failed are the last, the latest failure at the end. The time of one
-// poll gets to all of them so, over some polls.
+// inTurn are the needs in the order in which they are fetched: charts that failed are the last, the latest failure at
+// the end. The time of one poll gets to all of them so, over some polls.
 func (d *dependencies) inTurn(needs []need) []need {
 	failed := map[depend.Chart]time.Time{}
 	for _, n := range needs {
@@ -271,7 +273,8 @@ func (d *dependencies) findRepository(c depend.Chart) (repository, error) {
 	return repository{url: c.Repository}, nil
 }
 
-// sameRepository tells whether two URLs are of one repository: who writes a chart must not get around what a source says by another form of its URL.
+// sameRepository tells whether two URLs are of one repository: who writes a chart must not get around what a source
+// says by another form of its URL.
 func sameRepository(a, b string) bool {
 	x, errX := url.Parse(a)
 	y, errY := url.Parse(b)
@@ -290,7 +293,8 @@ func (d *dependencies) admitLocked(w depend.Wanted) error {
 	return nil
 }
 
-// admitChart says why a chart is not one that folders of this source may depend on; nil: it is. The limit of charts is for those that would be fetched.
+// admitChart says why a chart is not one that folders of this source may depend on; nil: it is. The limit of charts is
+// for those that would be fetched.
 func (d *dependencies) admitChart(c depend.Chart) error {
 	at, err := d.findRepository(c)
 	if err != nil {
@@ -410,7 +414,8 @@ func describeHighest(choice helm.Choice) string {
 	return fmt.Sprintf(" (the highest is %s)", choice.Highest)
 }
 
-// explainError says of which source the trouble is, and what a repository means that wants credentials: a secret of the Git host would not help.
+// explainError says of which source the trouble is, and what a repository means that wants credentials: a secret of the
+// Git host would not help.
 func explainError(err error, at repository, c depend.Chart) error {
 	if at.source != nil {
 		return fmt.Errorf("source %q: %w", at.source.Name, err)
@@ -480,8 +485,8 @@ func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Vers
 	return commit, nil
 }
 
-// holdOff puts off what did not work, also what took the time of others, so that the next poll begins with these. Nothing is put off by the end
-// of the tenure.
+// holdOff puts off what did not work, also what took the time of others, so that the next poll begins with these.
+// Nothing is put off by the end of the tenure.
 func (d *dependencies) holdOff(ctx context.Context, key string, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errDependTime) {
 		err = cause
@@ -510,9 +515,9 @@ func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Vers
 	return nil
 }
 
-// remoteOf is how a repository is asked: as its source says, if it has one. Otherwise authors of charts may be allowed to read less than the credentials of
-// the charts' own source are: these are not sent.
-// Those of that source's proxy are for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
+// remoteOf is how a repository is asked: as its source says, if it has one. Otherwise authors of charts may be allowed
+// to read less than the credentials of the charts' own source are: these are not sent. Those of that source's proxy are
+// for the proxy. A registry on this machine is asked by HTTP, as a chart repository there may be.
 func (d *dependencies) remoteOf(ctx context.Context, of repository) (upstream.Remote, error) {
 	if of.source != nil {
 		return d.t.remoteOf(ctx, *of.source)
@@ -536,8 +541,8 @@ func (d *dependencies) remoteOf(ctx context.Context, of repository) (upstream.Re
 	return r, nil
 }
 
-// keepDependencies adds the heads of charts that others depend on, and of bases, to those of refs: what is new or needed, and of the rest the latest. Until
-// it is known what is needed all are kept.
+// keepDependencies adds the heads of charts that others depend on, and of bases, to those of refs: what is new or
+// needed, and of the rest the latest. Until it is known what is needed all are kept.
 func (t *tenure) keepDependencies(heads map[string]mirror.Head, p *plan) {
 	var older []mirror.Head
 	for ref, h := range t.heads {

@@ -22,8 +22,8 @@ import (
 // maxSubmoduleDepth of submodules, one within the other; builds go no deeper.
 const maxSubmoduleDepth = 8
 
-// gatherModules fetches the submodules of what was found, and drops what is not whole without them. No host is asked while all
-// of them are here.
+// gatherModules fetches the submodules of what was found, and drops what is not whole without them. No host is asked
+// while all of them are here.
 func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if !s.Submodules {
 		clear(t.whole)

@@ -70,9 +70,9 @@ func newHandover() handover {
 	return handover{again: make(chan struct{}, 1), yield: make(chan struct{}, 1), late: make(chan Schedule, 1), began: make(chan struct{}), over: over}
 }
 
-// beginTenure starts a tenure when nobody writes the mirror any more. The results say when to poll, and whether the source
-// was handed over. A try for the lease that was on its way when the owner said that the source is about to move may
-// succeed before this replica is told when to poll: then there is time until it should have been told.
+// beginTenure starts a tenure when nobody writes the mirror any more. The results say when to poll, and whether the
+// source was handed over. A try for the lease that was on its way when the owner said that the source is about to move
+// may succeed before this replica is told when to poll: then there is time until it should have been told.
 func (h *handover) beginTenure() (due Schedule, handed bool) {
 	h.mu.Lock()
 	h.over = make(chan struct{})

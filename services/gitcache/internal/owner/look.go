@@ -67,8 +67,9 @@ type looked struct {
 	until  time.Time // stands so long
 }
 
-// Look fetches a revision that no service follows, by the rules of the source, and returns its commit. The revision becomes no head: nobody else
-// sees it, and no poll asks for it. What charts in the folder depend on is fetched, too. The owner of the source does it, between two polls.
+// Look fetches a revision that no service follows, by the rules of the source, and returns its commit. The revision
+// becomes no head: nobody else sees it, and no poll asks for it. What charts in the folder depend on is fetched, too.
+// The owner of the source does it, between two polls.
 func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumbing.Hash, error) {
 	l := o.loopOf(uid)
 	if l == nil || !l.currentState().Owned {
@@ -111,7 +112,8 @@ func (t *tenure) lookUp(ctx context.Context, k look) {
 	k.answer <- found
 }
 
-// lookAt asks upstream for one revision and fetches it as a poll would, and keeps nothing else of it: heads, problem and schedule stay as they are.
+// lookAt asks upstream for one revision and fetches it as a poll would, and keeps nothing else of it: heads, problem
+// and schedule stay as they are.
 func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	s, ref := t.loop.currentSource(), of.ref
 	s.Folders = map[string][]Folder{ref: {of.folder}}
@@ -144,8 +146,9 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	return looked{commit: commit, err: err}
 }
 
-// setAside keeps what polls remember apart from a look, until the returned function is called. Looks have pauses of their own: a person may look at
-// any revision, and one whose pack breaks a limit must not hold back what services follow.
+// setAside keeps what polls remember apart from a look, until the returned function is called. Looks have pauses of
+// their own: a person may look at any revision, and one whose pack breaks a limit must not hold back what services
+// follow.
 func (t *tenure) setAside() (back func()) {
 	kept := t.work
 	t.pauses = t.lookPauses
@@ -202,8 +205,8 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 	return commit, t.refusalError(s, ref, err)
 }
 
-// lookDependencies fetches what charts in the folder that is looked at depend on, and the bases of its kustomization, at a revision that no service
-// follows. These become heads as any others: they are what they are at every revision.
+// lookDependencies fetches what charts in the folder that is looked at depend on, and the bases of its kustomization,
+// at a revision that no service follows. These become heads as any others: they are what they are at every revision.
 func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	before := len(p.troubles)
 	if err := t.bringDependencies(ctx, r, s, p); err != nil {

@@ -242,8 +242,8 @@ func (t *tenure) takeStep(ctx context.Context) error {
 	return nil
 }
 
-// mayCombine tells whether combinations are to be made at combineAt. A tenure without an epoch does not know which ones were published, and
-// before its first poll a publication would take back what the last owner told of the source.
+// mayCombine tells whether combinations are to be made at combineAt. A tenure without an epoch does not know which ones
+// were published, and before its first poll a publication would take back what the last owner told of the source.
 func (t *tenure) mayCombine() bool { return t.polled && t.epoch != 0 && !t.combineAt.IsZero() }
 
 // warmMirror takes in what other replicas have and is missing here. Heads that upstream itself has told stand.
@@ -306,9 +306,10 @@ func (t *tenure) pollSoon() {
 	t.loop.changeState(func(s *State) { s.NextPoll = t.pollAt })
 }
 
-// noteHost notes how a poll met the host. The first good poll after an outage wakes the other sources of the host, whose pauses may be long by
-// now; the budget of the host spreads their polls. The other replicas are told once per outage. A poll that fails although the host answered
-// another one shows that the outage goes on: its end is announced, and heard of, again.
+// noteHost notes how a poll met the host. The first good poll after an outage wakes the other sources of the host,
+// whose pauses may be long by now; the budget of the host spreads their polls. The other replicas are told once per
+// outage. A poll that fails although the host answered another one shows that the outage goes on: its end is announced,
+// and heard of, again.
 func (t *tenure) noteHost(ctx context.Context, s Source, err error) {
 	is := isUnanswered(err)
 	t.loop.mu.Lock()
@@ -430,8 +431,8 @@ func (t *tenure) publishHeads(ctx context.Context) error {
 	return nil
 }
 
-// claimEpoch takes the next epoch. The heads that were published last stand wherever this replica has not seen upstream for
-// itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
+// claimEpoch takes the next epoch. The heads that were published last stand wherever this replica has not seen upstream
+// for itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
 func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
 	epoch, published, err := t.loop.o.deps.Console.Claim(ctx, s.Name, s.UID, t.loop.o.cfg.Replica)
 	if err != nil {

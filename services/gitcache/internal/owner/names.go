@@ -38,7 +38,8 @@ func (t *tenure) missesCommit(commit string) bool {
 	return t.pauses.Check(wantsKey([]plumbing.Hash{id})) == nil && !t.hasObject(id)
 }
 
-// noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not yet.
+// noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not
+// yet.
 func (t *tenure) noteLacking(s Source, l *gitwire.Listing) (again bool) {
 	lacking := map[string]bool{}
 	for _, ref := range wantedRefs(s) {

@@ -70,7 +70,8 @@ type Deps struct {
 	Buckets   buckets.Fetcher
 	// Secret seals what is made of several sources.
 	Secret *hubsecret.File
-	// OpenPart reads the artifact of a folder of a source, wherever it is, for combinations of several sources. Errors are in words for the owner of a service.
+	// OpenPart reads the artifact of a folder of a source, wherever it is, for combinations of several sources. Errors
+	// are in words for the owner of a service.
 	OpenPart func(ctx context.Context, q PartQuery) (io.ReadCloser, error)
 	// Clouds log in at registries and buckets.
 	Clouds Clouds
@@ -105,7 +106,8 @@ type Owner struct {
 
 	mu    sync.Mutex // guards what follows; each loop guards itself
 	loops map[string]*loop
-	// answered are the hosts of which the replicas know that they answer again, until one leaves another poll without an answer.
+	// answered are the hosts of which the replicas know that they answer again, until one leaves another poll without
+	// an answer.
 	answered map[string]bool
 }
 
@@ -263,7 +265,8 @@ func (o *Owner) knowAnswered(host string) bool {
 	return true
 }
 
-// announceHost tells the other replicas, once per outage, that a host answers again. Without the bus they find out by their own polls.
+// announceHost tells the other replicas, once per outage, that a host answers again. Without the bus they find out by
+// their own polls.
 func (o *Owner) announceHost(ctx context.Context, host string) {
 	if !o.knowAnswered(host) {
 		return
@@ -273,9 +276,9 @@ func (o *Owner) announceHost(ctx context.Context, host string) {
 	}
 }
 
-// HostAnswered has the sources of a host polled that it did not answer, for it answers another replica again: after a random part of
-// announceSpread, so that the host does not meet all replicas at once. HostAnswered returns then. A host that no source of this replica waits for is
-// passed over.
+// HostAnswered has the sources of a host polled that it did not answer, for it answers another replica again: after a
+// random part of announceSpread, so that the host does not meet all replicas at once. HostAnswered returns then. A host
+// that no source of this replica waits for is passed over.
 func (o *Owner) HostAnswered(ctx context.Context, host string) {
 	waits := func(l *loop) bool { return l.isAway() && hostOf(l.currentSource().URL) == host }
 	if !slices.ContainsFunc(o.allLoops(), waits) || !o.knowAnswered(host) {
@@ -307,8 +310,8 @@ func (o *Owner) allLoops() []*loop {
 	return slices.Collect(maps.Values(o.loops))
 }
 
-// Totals counts for metrics: sources known and owned, those with a problem of more than missing refs, and the age of the oldest
-// good poll of an owned source.
+// Totals counts for metrics: sources known and owned, those with a problem of more than missing refs, and the age of
+// the oldest good poll of an owned source.
 type Totals struct {
 	Known, Owned, Problems int
 	Stale                  int // their last poll failed

@@ -9,8 +9,9 @@ import (
 	"fairlead.dev/platform/telemetry"
 )
 
-// takePins makes heads of the commits that services are pinned to and that are here, when a poll fails or is not due: a rollback waits neither for upstream
-// nor for what is new there. What speaks against a commit is left for the next poll to report.
+// takePins makes heads of the commits that services are pinned to and that are here, when a poll fails or is not due: a
+// rollback waits neither for upstream nor for what is new there. What speaks against a commit is left for the next poll
+// to report.
 func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
 	p, isGit := &plan{found: t.newPins(s), seen: map[string]bool{}}, s.isGit()
 	if len(p.found) == 0 || t.mirror.Doubted() || isGit && t.preparePins(ctx, s, p) != nil {
@@ -53,8 +54,8 @@ func (t *tenure) pinNow(ctx context.Context) {
 	t.loop.changeState(func(is *State) { is.Heads = sortHeads(t.heads) })
 }
 
-// preparePins does with commits what a poll does before it makes heads of them. Submodules and charts of repositories are fetched only if
-// they are not here.
+// preparePins does with commits what a poll does before it makes heads of them. Submodules and charts of repositories
+// are fetched only if they are not here.
 func (t *tenure) preparePins(ctx context.Context, s Source, p *plan) error {
 	r, err := t.remoteOf(ctx, s)
 	if err != nil {

@@ -32,7 +32,8 @@ type plan struct {
 	troubles     []trouble
 	// unverified are faults of the source's host that kept signatures of charts and artifacts back, by ref.
 	unverified map[string]error
-	// err is the first fault of the source's host that kept single refs back. The poll goes on, and fails with it at its end.
+	// err is the first fault of the source's host that kept single refs back. The poll goes on, and fails with it at
+	// its end.
 	err error
 }
 

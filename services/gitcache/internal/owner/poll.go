@@ -47,7 +47,8 @@ type work struct {
 	depended map[wholeFolder][]depend.Chart
 	// based are folders at trees of commits whose kustomizations have all bases of other repositories here.
 	based map[wholeFolder][]remotebase.Base
-	// indexes are what repositories answered of charts that others depend on, by their keys, if the last poll had to ask.
+	// indexes are what repositories answered of charts that others depend on, by their keys, if the last poll had to
+	// ask.
 	indexes map[string]*chartrepo.Charts
 	// failed is when charts that others depend on could not be fetched, of those that are still needed.
 	failed map[depend.Chart]time.Time
@@ -133,8 +134,8 @@ type partialError struct{ error }
 
 func (e *partialError) Unwrap() error { return e.error }
 
-// stillAtFault adds to the refs at fault those of before that are still wanted: a poll that failed says nothing new of them, and a problem that
-// lasts has one beginning.
+// stillAtFault adds to the refs at fault those of before that are still wanted: a poll that failed says nothing new of
+// them, and a problem that lasts has one beginning.
 func (t *tenure) stillAtFault(s Source, single []RefProblem) []RefProblem {
 	for _, was := range t.problem.Single {
 		isTold := slices.ContainsFunc(single, func(now RefProblem) bool { return now.Ref == was.Ref })
@@ -229,8 +230,8 @@ func (t *tenure) hasNews(p *plan) bool {
 	return false
 }
 
-// listRefs asks upstream for the wanted refs. Of those that it does not have the namesakes are asked for as well, so that
-// it can be said which other kind of ref was meant: with the next polls at once, and now once more.
+// listRefs asks upstream for the wanted refs. Of those that it does not have the namesakes are asked for as well, so
+// that it can be said which other kind of ref was meant: with the next polls at once, and now once more.
 func (t *tenure) listRefs(ctx context.Context, s Source) (r upstream.Remote, listing *gitwire.Listing, err error) {
 	if r, err = t.remoteOf(ctx, s); err != nil {
 		return r, nil, err
@@ -278,7 +279,8 @@ func (t *tenure) bringWanted(ctx context.Context, r upstream.Remote, s Source, l
 	return p.moved || more, err
 }
 
-// bringDependencies fetches what the folders of services need of others: charts of repositories, and bases of other repositories.
+// bringDependencies fetches what the folders of services need of others: charts of repositories, and bases of other
+// repositories.
 func (t *tenure) bringDependencies(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if err := t.fetchDependencies(ctx, r, s, p); err != nil {
 		return err

@@ -51,7 +51,8 @@ func (t *tenure) readSecret(ctx context.Context, s Source, r *upstream.Remote) e
 	return nil
 }
 
-// logIn gives the credentials of the gitcache's own identity at a cloud. The secret may still have an authority and the proxy's.
+// logIn gives the credentials of the gitcache's own identity at a cloud. The secret may still have an authority and the
+// proxy's.
 func (t *tenure) logIn(ctx context.Context, s Source, r *upstream.Remote) error {
 	c := &r.Credentials
 	if c.Password != "" || c.DockerConfig != "" || c.AccessKey != "" {

@@ -12,14 +12,15 @@ import (
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-// A combination of several sources is a commit that nobody signs, and whoever pushes to the first source can make one that looks like it. So where
-// commits of the first source have to be signed, the hub seals what it makes of signed ones, and takes back nothing else.
+// A combination of several sources is a commit that nobody signs, and whoever pushes to the first source can make one
+// that looks like it. So where commits of the first source have to be signed, the hub seals what it makes of signed
+// ones, and takes back nothing else.
 
 // signerLine begins the line of a combination with the key that has signed the commit of a source.
 const signerLine = "Signed: "
 
-// mustSeal tells whether a combination is of signed commits of a source that wants these. One that was published before the source wanted that, or by a
-// key that it does not trust any more, may still be what is published.
+// mustSeal tells whether a combination is of signed commits of a source that wants these. One that was published before
+// the source wanted that, or by a key that it does not trust any more, may still be what is published.
 func (c *combining) mustSeal(parts []Part) bool {
 	if !c.s.Verification.isWanted() {
 		return false

@@ -31,8 +31,8 @@ type contentTrust struct {
 	of  signed.Policy
 	is  *signed.Trust
 	err error // the keys can't be read
-	// verdicts that something is signed, by what was looked at. What was refused is looked at with each poll: a signature comes after
-	// its content.
+	// verdicts that something is signed, by what was looked at. What was refused is looked at with each poll: a
+	// signature comes after its content.
 	verdicts map[string]contentVerdict
 	// silences are the last requests for signatures that had no answer, by what was looked at.
 	silences map[string]silence
@@ -51,9 +51,10 @@ type contentVerdict struct {
 	until    time.Time
 }
 
-// verifyContent drops what is not signed as the source wants it, before anything of it is downloaded. What is downloaded after it has the
-// digest that was signed: of a manifest, whose layers have theirs in it, or of a package. A signature that can't be had is in no other ref's way;
-// if the fault is the host's, the plan keeps it for the end of the poll. An error means that nothing more can be done.
+// verifyContent drops what is not signed as the source wants it, before anything of it is downloaded. What is
+// downloaded after it has the digest that was signed: of a manifest, whose layers have theirs in it, or of a package. A
+// signature that can't be had is in no other ref's way; if the fault is the host's, the plan keeps it for the end of
+// the poll. An error means that nothing more can be done.
 func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s Source, p *plan) error {
 	if s.Verify.IsZero() {
 		t.content = nil
@@ -116,8 +117,9 @@ func (t *tenure) verifyContent(ctx context.Context, r upstream.Remote, s Source,
 	return nil
 }
 
-// leastSilent are the refs in the order in which they are verified: those of which no host answered are the last, the latest silence at the end.
-// So the few requests of a poll that may stay without an answer get to all refs, over some polls.
+// leastSilent are the refs in the order in which they are verified: those of which no host answered are the last, the
+// latest silence at the end. So the few requests of a poll that may stay without an answer get to all refs, over some
+// polls.
 func (t *tenure) leastSilent(r upstream.Remote, p *plan) []string {
 	silences, at := map[string]silence{}, map[string]time.Time{}
 	for ref, f := range p.found {
@@ -142,7 +144,8 @@ func (t *tenure) contentKeys(s Source) *signed.Trust {
 	return t.content.is
 }
 
-// trustsHead tells whether content that was published may be published for another ref, too: by who signed it, and the keys of today.
+// trustsHead tells whether content that was published may be published for another ref, too: by who signed it, and the
+// keys of today.
 func (t *tenure) trustsHead(s Source, h mirror.Head) bool {
 	if s.Verify.IsZero() {
 		return true
@@ -152,7 +155,8 @@ func (t *tenure) trustsHead(s Source, h mirror.Head) bool {
 }
 
 const (
-	// maxSilent signatures that a host does not answer for are waited for in a poll: each takes as long as a request may.
+	// maxSilent signatures that a host does not answer for are waited for in a poll: each takes as long as a request
+	// may.
 	maxSilent = 3
 	// maxSilentElsewhere is the same of all hosts but the source's: an index may name many.
 	maxSilentElsewhere = 2 * maxSilent
@@ -231,7 +235,8 @@ func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
 	f.commit, p.wants = plumbing.ZeroHash, append(p.wants, f.object)
 }
 
-// contentVerdict verifies what was found, or remembers. A host that is silent is not asked: what it did not answer before stays the error.
+// contentVerdict verifies what was found, or remembers. A host that is silent is not asked: what it did not answer
+// before stays the error.
 func (t *tenure) contentVerdict(ctx context.Context, r upstream.Remote, f *found, key string, silent *silentHosts) (v contentVerdict, err error) {
 	now := time.Now()
 	if v, ok := t.content.verdicts[key]; ok && now.Before(v.until) {

@@ -27,12 +27,13 @@ const RefHead = "HEAD"
 // Source is what the catalog says of a repository.
 type Source struct {
 	UID, Name, URL string
-	// Charts: it is a repository of Helm charts, and not one of Git. Fields about tags, submodules and Verification are not for it.
+	// Charts: it is a repository of Helm charts, and not one of Git. Fields about tags, submodules and Verification are
+	// not for it.
 	Charts bool
 	// Artifacts: it is a repository of artifacts in a registry.
 	Artifacts bool
-	// Registry is how the registry is asked, if it is in one, and LayerType the media type of the layer with the files; empty: the
-	// fetcher chooses.
+	// Registry is how the registry is asked, if it is in one, and LayerType the media type of the layer with the files;
+	// empty: the fetcher chooses.
 	Registry  upstream.Registry
 	LayerType string
 	// Cloud is the cloud that logs the gitcache in, by its own identity there; empty: none.
@@ -58,15 +59,17 @@ type Source struct {
 	// Users are the names of the services that want a ref, for messages: it takes a look at all services.
 	Users func(ref string) []string
 
-	// Allow are the hosts of chart repositories that charts in Folders may depend on, and of bases that kustomizations there may have. Folders are those that services want, by canonical
-	// ref; there are none if HasDependencies is not set.
+	// Allow are the hosts of chart repositories that charts in Folders may depend on, and of bases that kustomizations
+	// there may have. Folders are those that services want, by canonical ref; there are none if HasDependencies is not
+	// set.
 	Allow           []string
 	Folders         map[string][]Folder
 	HasDependencies bool
 	// ChartSources are sources of charts that charts in Folders may depend on, too, and how these are asked.
 	ChartSources []Source
 
-	// Combinations are what services want of this source and others together, by ref. The owner of the first source makes them.
+	// Combinations are what services want of this source and others together, by ref. The owner of the first source
+	// makes them.
 	Combinations map[string]Combination
 	// IsCurrent: the console has confirmed the catalog. What one from the disk says of other sources may be old.
 	IsCurrent bool
@@ -92,8 +95,8 @@ func (v Verification) equalTo(o Verification) bool {
 	return v.Commit == o.Commit && v.Tag == o.Tag && slices.Equal(v.Keys, o.Keys)
 }
 
-// equalTo tells whether two say the same of what is asked of upstream; combinations ask for nothing. How many services want a ref does not
-// matter: a poll for each of thousands that are applied would bring nothing.
+// equalTo tells whether two say the same of what is asked of upstream; combinations ask for nothing. How many services
+// want a ref does not matter: a poll for each of thousands that are applied would bring nothing.
 func (s Source) equalTo(o Source) bool {
 	same := func(int, int) bool { return true }
 	return s.UID == o.UID && s.Name == o.Name && s.URL == o.URL && s.Charts == o.Charts && s.Artifacts == o.Artifacts &&
@@ -139,7 +142,8 @@ type Problem struct {
 	Message string
 	Since   time.Time
 	Refs    []string // the refs of the problem; empty: all of the source.
-	// Single are the refs at fault, in order. Where Refs is set the message repeats theirs, else it is about the whole source only.
+	// Single are the refs at fault, in order. Where Refs is set the message repeats theirs, else it is about the whole
+	// source only.
 	Single []RefProblem
 }
 
@@ -151,7 +155,8 @@ type RefProblem struct {
 	Missing bool
 }
 
-// IsRefused tells a problem of more than refs that upstream does not have, which only concern the services that follow them.
+// IsRefused tells a problem of more than refs that upstream does not have, which only concern the services that follow
+// them.
 func (p Problem) IsRefused() bool {
 	return p.IsWhole() || slices.ContainsFunc(p.Single, func(one RefProblem) bool { return !one.Missing })
 }

@@ -21,7 +21,8 @@ type trouble struct {
 	ref       string // the ref of the trouble; "": all of the source
 	text      string
 	isMissing bool // upstream does not have the ref
-	// cause is what kept the ref back; nil: its content. isHere: what the trouble is about is in the mirror all the same.
+	// cause is what kept the ref back; nil: its content. isHere: what the trouble is about is in the mirror all the
+	// same.
 	cause  error
 	isHere bool
 }

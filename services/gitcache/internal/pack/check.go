@@ -103,7 +103,8 @@ type checker struct {
 	limit, until time.Duration
 }
 
-// stopReason says why the work ends here: the caller gave up, or the pack takes too long. A pack that takes longer is the pack's own fault.
+// stopReason says why the work ends here: the caller gave up, or the pack takes too long. A pack that takes longer is
+// the pack's own fault.
 func (c *checker) stopReason() error {
 	if err := c.ctx.Err(); err != nil {
 		return err

@@ -40,12 +40,14 @@ const (
 	// MaxDeltaBytes of an object that is stored as a delta. Git makes none of larger ones unless it is
 	// told to (core.bigFileThreshold).
 	MaxDeltaBytes = 512 << 20
-	// madeBytes and, by Bounds, so many bytes per byte of the pack bound what all objects of a pack are together: each is made once to be named.
-	// Histories of one large file that changes a little each time reach some hundred bytes per byte of the pack.
+	// madeBytes and, by Bounds, so many bytes per byte of the pack bound what all objects of a pack are together: each
+	// is made once to be named. Histories of one large file that changes a little each time reach some hundred bytes
+	// per byte of the pack.
 	madeBytes = 4 << 30
 	// UsualExpansion is the usual bound of bytes that are made per byte of a pack.
 	UsualExpansion = 1024
-	// checkTime and checkTimePerByte of the pack bound the processor time of a check, and with it its place among the few checks at once.
+	// checkTime and checkTimePerByte of the pack bound the processor time of a check, and with it its place among the
+	// few checks at once.
 	checkTime        = 2 * time.Minute
 	checkTimePerByte = time.Microsecond // 1 MB/s
 	// maxDepth of deltas upon deltas; Git's own limit.

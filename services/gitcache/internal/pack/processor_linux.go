@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// processorTime is what this thread has worked so far. A machine that is busy, or whose disk is slow, adds nothing to it.
+// processorTime is what this thread has worked so far. A machine that is busy, or whose disk is slow, adds nothing to
+// it.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_THREAD, &usage); err != nil {

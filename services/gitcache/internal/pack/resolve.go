@@ -54,8 +54,8 @@ func (f *frame) nextDelta() (delta uint32) {
 	return delta
 }
 
-// findDeltas finds the deltas that are made from an object. The deltas that name the object are made from its first copy:
-// deltas are taken in their order, so when the last is done none is left for another copy.
+// findDeltas finds the deltas that are made from an object. The deltas that name the object are made from its first
+// copy: deltas are taken in their order, so when the last is done none is left for another copy.
 func (c *checker) findDeltas(o *object) (f frame) {
 	lo, hi := equalRange(len(c.byPlace), func(i int) int { return cmp.Compare(c.byPlace[i].base, o.at) })
 	f.places = c.byPlace[lo:hi]

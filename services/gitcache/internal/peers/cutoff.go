@@ -8,27 +8,31 @@ import (
 	"fairlead.dev/services/gitcache/internal/placement"
 )
 
-// A replica that reaches the others and not the console fetches what it can't publish. The replica leaves its sources to the others, as
-// one that drains does, if one of them hears the console. If none does, nothing moves.
+// A replica that reaches the others and not the console fetches what it can't publish. The replica leaves its sources
+// to the others, as one that drains does, if one of them hears the console. If none does, nothing moves.
 //
-// Each replica says how long ago it heard the console. When the console is away for all, no two of these times are farther apart than the
-// time between two polls (12 s), two heartbeats of members and two reads of their list; cutOffAfter is longer than all of that and
-// heardLately together, so that no replica takes another for one that still hears the console. A record grows old while the store is away:
-// its age counts as silence, and no cut-off begins before the members are listed again.
+// Each replica says how long ago it heard the console. When the console is away for all, no two of these times are
+// farther apart than the time between two polls (12 s), two heartbeats of members and two reads of their list;
+// cutOffAfter is longer than all of that and heardLately together, so that no replica takes another for one that still
+// hears the console. A record grows old while the store is away: its age counts as silence, and no cut-off begins
+// before the members are listed again.
 const (
-	// cutOffAfter so long without the console a replica looks whether others hear it; at least cutOffTTLs times the members' time to live.
+	// cutOffAfter so long without the console a replica looks whether others hear it; at least cutOffTTLs times the
+	// members' time to live.
 	cutOffAfter = 45 * time.Second
 	cutOffTTLs  = 3
-	// heardLately bounds how long ago a replica that hears the console heard it last: a little more than the time between two polls.
+	// heardLately bounds how long ago a replica that hears the console heard it last: a little more than the time
+	// between two polls.
 	heardLately = 15 * time.Second
-	// mendedAfter hearing the console for so long without a break, a replica takes sources again: a link that comes and goes moves them seldom.
+	// mendedAfter hearing the console for so long without a break, a replica takes sources again: a link that comes and
+	// goes moves them seldom.
 	mendedAfter = 30 * time.Second
 )
 
 func (k known) cutOff() bool { return k.Meta[metaCutOff] != "" }
 
-// hears says whether a replica hears the console: the silence that its record states, plus the age of that record, is short. The record of
-// an earlier version states no silence.
+// hears says whether a replica hears the console: the silence that its record states, plus the age of that record, is
+// short. The record of an earlier version states no silence.
 func (k known) hears(now time.Time) bool {
 	seconds, err := strconv.Atoi(k.Meta[metaSilence])
 	return err == nil && seconds >= 0 && time.Duration(seconds)*time.Second+now.Sub(k.seen) < heardLately

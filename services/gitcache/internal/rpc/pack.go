@@ -61,7 +61,8 @@ func (s *Sources) PackService(ctx context.Context, req *gitcachev1.PackServiceRe
 		return s.passOn(ctx, uid, folder.Source, req, out)
 	}
 	if !published {
-		// The beginning of an id may stand for a commit. All others go through the source's rules, also those that the mirror has by chance.
+		// The beginning of an id may stand for a commit. All others go through the source's rules, also those that the
+		// mirror has by chance.
 		if known, err := s.Browser.Commit(ctx, folder.Source, req.GetRevision()); err == nil && !catalog.IsCombination(ref) {
 			ref = known.ID.String()
 		}

@@ -184,7 +184,8 @@ func (s *Sources) ReadFile(ctx context.Context, req *gitcachev1.ReadFileRequest)
 	return wire.FileMessage(file), nil
 }
 
-// isUnpublishedChart tells whether a revision that is not here is a version of a chart, which can be asked for by itself.
+// isUnpublishedChart tells whether a revision that is not here is a version of a chart, which can be asked for by
+// itself.
 func isUnpublishedChart(p browse.Place, err error) bool {
 	shown, ok := errors.AsType[*browse.Error](err)
 	_, _, isChart := catalog.ParseChartRef(p.Revision)

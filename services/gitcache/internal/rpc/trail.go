@@ -22,8 +22,8 @@ const (
 	actionDrain   = "shard.drain"
 )
 
-// Actions are the procedures that change something or show what is in a repository, with the action that each call leaves in the
-// audit trail. The others show states of sources and replicas, or are for services of the hub only.
+// Actions are the procedures that change something or show what is in a repository, with the action that each call
+// leaves in the audit trail. The others show states of sources and replicas, or are for services of the hub only.
 func Actions() map[string]string {
 	return map[string]string{
 		gitcachev1connect.SourceServiceListCommitsProcedure:   actionRead,
@@ -36,8 +36,8 @@ func Actions() map[string]string {
 	}
 }
 
-// Trail is an interceptor that records each call of Actions, refused ones, too. A call that another gitcache hands on is in the
-// trail already, as its first caller's.
+// Trail is an interceptor that records each call of Actions, refused ones, too. A call that another gitcache hands on
+// is in the trail already, as its first caller's.
 func Trail(recorder *audit.Recorder) connect.Interceptor { return trail{recorder, Actions()} }
 
 type trail struct {

@@ -1,5 +1,5 @@
-// Package signature tells who signed a commit or an annotated tag, as Git signs them: OpenPGP and SSH. It tells the same of a text that is
-// signed in clear with OpenPGP.
+// Package signature tells who signed a commit or an annotated tag, as Git signs them: OpenPGP and SSH. It tells the
+// same of a text that is signed in clear with OpenPGP.
 //
 // Invariants: only the keys that were given count; what was signed is the object's own bytes without
 // its signatures, so the caller hands in bytes that were hashed against the object's name; a key that
@@ -69,7 +69,8 @@ func NoTag() *Refusal {
 	return refuse(Unsigned, "is not an annotated tag, and the source wants signed tags")
 }
 
-// Cleartext tells what a text says that is signed in clear with OpenPGP, and who signed it. What stands around the signed text is not in it.
+// Cleartext tells what a text says that is signed in clear with OpenPGP, and who signed it. What stands around the
+// signed text is not in it.
 func (k *Keys) Cleartext(text []byte, now time.Time) (plain []byte, fingerprint string, no *Refusal) {
 	plain, fingerprint, err := k.verifyCleartext(text, now)
 	if known, ok := errors.AsType[*Refusal](err); ok {

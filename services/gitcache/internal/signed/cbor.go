@@ -21,8 +21,9 @@ type tagged struct {
 
 var errCBOR = errors.New("is not CBOR that can be read")
 
-// parseCBOR reads one value of CBOR (RFC 8949) that is all of the text, in the forms that envelopes have: int64, []byte, string, []any, map[any]any
-// (of which the keys are int64 or string), tagged, bool and nil. Lengths have their shortest form and are not left open, and no key is there twice.
+// parseCBOR reads one value of CBOR (RFC 8949) that is all of the text, in the forms that envelopes have: int64,
+// []byte, string, []any, map[any]any (of which the keys are int64 or string), tagged, bool and nil. Lengths have their
+// shortest form and are not left open, and no key is there twice.
 func parseCBOR(text []byte) (any, error) {
 	value, rest, err := readCBOR(text, maxDepth)
 	if err != nil || len(rest) > 0 {

@@ -29,8 +29,8 @@ const (
 	dockerHubShort = "docker.io"
 )
 
-// Signature tells by whom that is trusted a subject is signed, or why a signature does not count: the fingerprint of the key, or of notation's
-// signatures the subject of the certificate and its authority.
+// Signature tells by whom that is trusted a subject is signed, or why a signature does not count: the fingerprint of
+// the key, or of notation's signatures the subject of the certificate and its authority.
 func (t *Trust) Signature(s oci.Signature, of Subject, now time.Time) (fingerprint string, no *signature.Refusal) {
 	if t.all != nil {
 		return t.all.verify(s.Payload, of, now)

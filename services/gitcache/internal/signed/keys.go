@@ -77,7 +77,8 @@ func (k publicKey) verify(message, signature []byte) bool {
 	return false
 }
 
-// hashes that are used with a curve: cosign's own format has SHA-256 with all of them, and bundles the one of the curve's size.
+// hashes that are used with a curve: cosign's own format has SHA-256 with all of them, and bundles the one of the
+// curve's size.
 func hashes(key *ecdsa.PublicKey) []crypto.Hash {
 	switch bits := key.Curve.Params().BitSize; {
 	case bits > 384:

@@ -15,8 +15,8 @@ import (
 // MaxProvenanceBytes of a .prov: it repeats Chart.yaml, which may have 1 MiB.
 const MaxProvenanceBytes = 2 << 20
 
-// Provenance reads the .prov of a package: the fingerprint of the key that signed it, and the SHA-256 in hex that it gives for the
-// package's file; or why it does not count.
+// Provenance reads the .prov of a package: the fingerprint of the key that signed it, and the SHA-256 in hex that it
+// gives for the package's file; or why it does not count.
 func (t *Trust) Provenance(text []byte, file string, now time.Time) (fingerprint, sum string, no *signature.Refusal) {
 	plain, fingerprint, no := t.ring.Cleartext(text, now)
 	if no != nil {

@@ -1,8 +1,8 @@
-// Package signed tells who signed a package of a chart or an artifact of a registry: the signatures of cosign and notation, and the
-// provenance files of Helm (.prov).
+// Package signed tells who signed a package of a chart or an artifact of a registry: the signatures of cosign and
+// notation, and the provenance files of Helm (.prov).
 //
-// Invariants: only the keys, authorities and trusted roots that were given count; a signature is for the one digest, or the one file, that the caller names; nothing of
-// what was signed is read before its signature fits.
+// Invariants: only the keys, authorities and trusted roots that were given count; a signature is for the one digest, or
+// the one file, that the caller names; nothing of what was signed is read before its signature fits.
 //
 // Nothing here trusts its input, and nothing here talks to anybody.
 package signed
@@ -31,11 +31,13 @@ const (
 type Policy struct {
 	Provider Provider
 	Keys     []string // public keys: PEM for cosign, armoured OpenPGP for provenance
-	// Repository is what signatures call the source's repository, if they were made for another place: host/path. Empty: as the source does.
+	// Repository is what signatures call the source's repository, if they were made for another place: host/path.
+	// Empty: as the source does.
 	Repository string
 	// Certificates of authorities, in PEM, and Identities of signers, as in a trust policy, are for notation.
 	Certificates, Identities []string
-	// Signers, by regular expressions, and the Root of their authorities and logs (JSON of Sigstore) are for cosign without a key.
+	// Signers, by regular expressions, and the Root of their authorities and logs (JSON of Sigstore) are for cosign
+	// without a key.
 	Signers []Signer
 	Root    string
 }

@@ -252,8 +252,8 @@ func (c *copier) takePack(ctx context.Context, into target, all Manifest, pack s
 	return nil
 }
 
-// copyArtifacts brings those that services use now and that the other replica has built. An artifact that was not asked for
-// yet is built from the mirror when it is.
+// copyArtifacts brings those that services use now and that the other replica has built. An artifact that was not asked
+// for yet is built from the mirror when it is.
 func (c *copier) copyArtifacts(ctx context.Context, from coordination.Member, name string) error {
 	for _, p := range c.catalog.Places(name) {
 		r, ok := c.builder.Lookup(ctx, p)

@@ -21,7 +21,8 @@ const (
 	MaxBaseChain = 8
 )
 
-// ErrNoBase: the repository of a base that a kustomization of the folder refers to is not here. The text after it says which, and where.
+// ErrNoBase: the repository of a base that a kustomization of the folder refers to is not here. The text after it says
+// which, and where.
 var ErrNoBase = errors.New("base is not fetched")
 
 // WantedBase is a base of another repository that a kustomization refers to, and where that is written.
@@ -59,8 +60,8 @@ func newShared() *shared {
 	return &shared{bases: map[remotebase.Base]bool{}, parts: map[string]Part{}}
 }
 
-// Bases are the bases of other repositories that the kustomization of a folder refers to, and those that these refer to as far as Options.Bases has them.
-// folder may be reached by links.
+// Bases are the bases of other repositories that the kustomization of a folder refers to, and those that these refer to
+// as far as Options.Bases has them. folder may be reached by links.
 func Bases(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) ([]WantedBase, error) {
 	base := "."
 	if folder != "" {
@@ -149,7 +150,8 @@ func (w *walker) checkRepeated(wanted WantedBase) error {
 // outside is the folder of a walker that carries all that it finds. No entry of a tree has this name.
 const outside = "\x00"
 
-// enterBase carries what the kustomization of a base leads to. It can refer to all of its repository, and to nothing else but further bases.
+// enterBase carries what the kustomization of a base leads to. It can refer to all of its repository, and to nothing
+// else but further bases.
 func (w *walker) enterBase(wanted WantedBase, root plumbing.Hash) error {
 	o := w.options
 	o.Submodules = false // they are not fetched
@@ -208,7 +210,8 @@ func (w *walker) findBase(base remotebase.Base) (folder, problem string, err err
 	return "", "its folder has no kustomization.yaml at that revision", nil
 }
 
-// noteEscape notes a reference of a base that leads out of its repository: at the agent that would be the repository of the service.
+// noteEscape notes a reference of a base that leads out of its repository: at the agent that would be the repository of
+// the service.
 func (w *walker) noteEscape(v visit, ref kustomization.Reference) {
 	if len(w.line) > 0 {
 		at := WantedBase{File: v.file, Line: ref.Line, Within: w.currentBase()}

@@ -14,8 +14,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/depend"
 )
 
-// Charts are the charts of repositories that those of a folder depend on and do not have in their charts/ folders. folder may be
-// reached by links.
+// Charts are the charts of repositories that those of a folder depend on and do not have in their charts/ folders.
+// folder may be reached by links.
 func Charts(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) ([]depend.Wanted, error) {
 	base := "."
 	if folder != "" {
@@ -68,8 +68,8 @@ func (w *walker) reachOfRoot() ([]Part, bool, error) {
 // maxDependencies on charts of repositories of one folder, with those of the charts that it depends on by file://.
 const maxDependencies = 200
 
-// dependOnRepositories carries the charts of repositories that the chart of a folder depends on, by one of its files, and does not
-// have in its charts/ folder.
+// dependOnRepositories carries the charts of repositories that the chart of a folder depends on, by one of its files,
+// and does not have in its charts/ folder.
 func (w *walker) dependOnRepositories(folder, file string, content []byte) error {
 	lockName := "Chart.lock"
 	if file != "Chart.yaml" {
@@ -117,7 +117,8 @@ func (w *walker) dependOnRepositories(folder, file string, content []byte) error
 	return nil
 }
 
-// placeChart chooses the name in charts/ of a chart that a folder's chart depends on. A chart that would share its place has a problem.
+// placeChart chooses the name in charts/ of a chart that a folder's chart depends on. A chart that would share its
+// place has a problem.
 func (w *walker) placeChart(folder string, wanted *depend.Wanted, taken map[string]depend.Chart) (string, error) {
 	if wanted.Problem != "" { // its name may be anything
 		return "", nil

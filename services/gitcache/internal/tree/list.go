@@ -125,8 +125,8 @@ func (l *lister) addEntry(ctx context.Context, p place, e entry) error {
 	return l.addFile(p, e)
 }
 
-// enterFolder goes into a folder or a submodule. A submodule that is not fetched is refused even if its files may not be
-// wanted: without them a service could lose what it runs.
+// enterFolder goes into a folder or a submodule. A submodule that is not fetched is refused even if its files may not
+// be wanted: without them a service could lose what it runs.
 func (l *lister) enterFolder(ctx context.Context, p place, e entry, verdict pathrules.Verdict) error {
 	below := place{path: joinPath(p.path, e.path), tree: e.id, depth: p.depth + 1, nested: p.nested}
 	if e.mode == modeSubmodule {

@@ -20,10 +20,11 @@ type Options struct {
 	Limits     artifact.Limits
 	Rules      pathrules.Rules
 	Submodules bool // are followed, else refused
-	// Charts gives the tree of a chart that charts of the folder depend on; false: it is not here. nil: these are left out.
+	// Charts gives the tree of a chart that charts of the folder depend on; false: it is not here. nil: these are left
+	// out.
 	Charts func(depend.Chart) (plumbing.Hash, bool)
-	// Bases gives the tree of the repository of a base at its revision, which kustomizations of the folder refer to; false: it is not here.
-	// nil: these are left out.
+	// Bases gives the tree of the repository of a base at its revision, which kustomizations of the folder refer to;
+	// false: it is not here. nil: these are left out.
 	Bases func(remotebase.Base) (plumbing.Hash, bool)
 }
 

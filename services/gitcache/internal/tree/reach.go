@@ -45,18 +45,20 @@ type Part struct {
 	ID   plumbing.Hash
 }
 
-// ErrNoChart: a chart of a repository that a chart of the folder depends on is not here. The text after it says which, and where.
+// ErrNoChart: a chart of a repository that a chart of the folder depends on is not here. The text after it says which,
+// and where.
 var ErrNoChart = errors.New("dependency is not fetched")
 
 // Reach finds what a folder of a commit's tree refers to beyond itself, within the repository: what a kustomization in
-// it needs, the charts that its charts depend on (repository: file://../db), and where the links of charts and links to files lead. Reach renders nothing. A
-// reference that leads nowhere is left out: the agent has better words. The parts are sorted by path; folder is clean and has no links in it.
+// it needs, the charts that its charts depend on (repository: file://../db), and where the links of charts and links to
+// files lead. Reach renders nothing. A reference that leads nowhere is left out: the agent has better words. The parts
+// are sorted by path; folder is clean and has no links in it.
 //
-// With Options.Charts the charts of repositories that its charts depend on are parts, too, in the charts/ folders of those charts; with Options.Bases
-// what its kustomizations need of other repositories, in the folder for bases.
+// With Options.Charts the charts of repositories that its charts depend on are parts, too, in the charts/ folders of
+// those charts; with Options.Bases what its kustomizations need of other repositories, in the folder for bases.
 //
-// alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree, wherever
-// it is in whatever commit.
+// alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree,
+// wherever it is in whatever commit.
 func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) (parts []Part, alone bool, err error) {
 	if folder == "" { // the same tree may be a folder elsewhere, with other things beyond it
 		if o.Charts == nil && o.Bases == nil {
@@ -135,11 +137,13 @@ type walker struct {
 	problem error
 	// broken is why a look-up ended.
 	broken error
-	// wanted are the charts of repositories that charts depend on. lacking is why one of them can't be had; nil: all can.
+	// wanted are the charts of repositories that charts depend on. lacking is why one of them can't be had; nil: all
+	// can.
 	wanted  []depend.Wanted
 	lacking error
 
-	// line are the bases that lead to this walker, if the tree is of another repository; shared is what all walkers of one look have in common.
+	// line are the bases that lead to this walker, if the tree is of another repository; shared is what all walkers of
+	// one look have in common.
 	line   []remotebase.Base
 	shared *shared
 }
@@ -415,7 +419,8 @@ func (w *walker) followKustomization(files []entry) error {
 	return nil
 }
 
-// followCharts carries the charts that those of the folder depend on. Charts in a charts/ folder are complete: Helm follows none of theirs.
+// followCharts carries the charts that those of the folder depend on. Charts in a charts/ folder are complete: Helm
+// follows none of theirs.
 func (w *walker) followCharts(files []entry) error {
 	charts := map[string]bool{}
 	for _, f := range files {
@@ -434,7 +439,8 @@ func (w *walker) followCharts(files []entry) error {
 	return nil
 }
 
-// carryCharts carries the charts that one depends on and does not have in its charts/ folder. The depth counts the charts that lead to it.
+// carryCharts carries the charts that one depends on and does not have in its charts/ folder. The depth counts the
+// charts that lead to it.
 func (w *walker) carryCharts(folder string, depth int) error {
 	if depth == maxChain {
 		w.noteWrong("charts depend on each other through more than %d folders, at %q", maxChain, folder)
@@ -512,8 +518,8 @@ func (w *walker) hasPacked(folder, name, version string) (bool, error) {
 	}), err
 }
 
-// isPackage tells whether a file is named as a package of a chart is, in this or any other version. The version is strict: the file
-// redis-7-1.0.0.tgz is a package of redis-7.
+// isPackage tells whether a file is named as a package of a chart is, in this or any other version. The version is
+// strict: the file redis-7-1.0.0.tgz is a package of redis-7.
 func isPackage(file, name, version string) bool {
 	rest, of := strings.CutPrefix(file, name+"-")
 	has, packed := strings.CutSuffix(rest, ".tgz")
@@ -656,7 +662,8 @@ func (w *walker) carryPlugin(folder, file string) error {
 	return w.followAll(visit{folder: folder, file: file}, kustomization.PluginReferences(content))
 }
 
-// PackWith writes a folder's files to w, and the parts that it refers to beyond itself, at their paths in the repository.
+// PackWith writes a folder's files to w, and the parts that it refers to beyond itself, at their paths in the
+// repository.
 func PackWith(ctx context.Context, r Reader, folder plumbing.Hash, base string, parts []Part, o Options, w *artifact.Writer) error {
 	files, err := listFiles(ctx, r, folder, o)
 	if err != nil {

@@ -81,8 +81,8 @@ func NewBudget() *Budget {
 	}
 }
 
-// EnterHost waits until the host (see DoorOf) may be asked. leave must be called once. The error is the context's, or an
-// *Error while the host wants to be left alone.
+// EnterHost waits until the host (see DoorOf) may be asked. leave must be called once. The error is the context's, or
+// an *Error while the host wants to be left alone.
 func (b *Budget) EnterHost(ctx context.Context, host string, l Lane) (leave func(), err error) {
 	h := b.hostOf(host)
 	defer func() {

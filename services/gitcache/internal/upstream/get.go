@@ -9,8 +9,8 @@ import (
 	"net/url"
 )
 
-// GetURL makes one request, goes along with redirects, and has the answer read: within the time for a fetch, and without a
-// pause longer than an idle one.
+// GetURL makes one request, goes along with redirects, and has the answer read: within the time for a fetch, and
+// without a pause longer than an idle one.
 func (c *Client) GetURL(ctx context.Context, r Remote, u *url.URL, l Lane, prepare func(*http.Request), read func(*http.Response, io.Reader) error) error {
 	x := c.NewExchange(r, u)
 	leave, err := x.Enter(ctx, l)
@@ -80,8 +80,8 @@ func (c *Client) AnswerError(own, limited context.Context, r Remote, u *url.URL,
 	return &Error{Kind: KindContent, Cause: err, Message: fmt.Sprintf("%s does not answer as a chart repository does: %s. Check the source's url", u.Host, CleanLine(r.RedactText(err.Error())))}
 }
 
-// PackageError keeps what get can put into words, and says of anything else that it is the package's own fault. So is an early end of
-// a package of which all has come: it would end so the next time, too.
+// PackageError keeps what get can put into words, and says of anything else that it is the package's own fault. So is
+// an early end of a package of which all has come: it would end so the next time, too.
 func PackageError(err error, allCame bool) error {
 	var op interface{ Timeout() bool }
 	known, _ := errors.AsType[*Error](err)

@@ -18,11 +18,13 @@ type Remote struct {
 	Credentials Credentials
 	// Proxy to the Git host; nil: the environment's, if it has one.
 	Proxy *url.URL
-	// Registry is of what is in one; the URL is then of the scheme that is asked by, and its path that of the repository.
+	// Registry is of what is in one; the URL is then of the scheme that is asked by, and its path that of the
+	// repository.
 	Registry Registry
 	// Bucket is of what is in one.
 	Bucket Bucket
-	// Cloud is the cloud that gave the credentials: the gitcache's own identity there. Empty: they are of the secret, if there are any.
+	// Cloud is the cloud that gave the credentials: the gitcache's own identity there. Empty: they are of the secret,
+	// if there are any.
 	Cloud string
 }
 

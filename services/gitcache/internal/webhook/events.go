@@ -9,7 +9,8 @@ import (
 // eventsType is the body of a notification of distribution, and of registries that are built of it.
 const eventsType = "application/vnd.docker.distribution.events.v2+json"
 
-// events is the body of a notification of a registry. Registries tell of pulls, too, and a poll is one: it would cause the next.
+// events is the body of a notification of a registry. Registries tell of pulls, too, and a poll is one: it would cause
+// the next.
 type events struct {
 	is   bool // by its type
 	body []byte

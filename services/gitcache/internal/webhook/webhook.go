@@ -1,10 +1,12 @@
-// Package webhook takes from Git hosts that something was pushed: POST /v1/webhooks/<source>. A webhook carries no identity of
-// the hub; it is signed with a secret that the source names. A webhook can only cause a poll, so a replayed one is harmless.
+// Package webhook takes from Git hosts that something was pushed: POST /v1/webhooks/<source>. A webhook carries no
+// identity of the hub; it is signed with a secret that the source names. A webhook can only cause a poll, so a replayed
+// one is harmless.
 //
-// Invariants: nobody learns whether a source exists, or has a webhook: an unknown one and a wrong
-// signature get the same answer, after the same work; a body goes through the hash, and only the events of a registry are read; how
-// many are worked on, how large and how slow they may be is bounded; a token is in no log or answer. A webhook without a proof
-// takes nothing from those with one: rates count signed webhooks only, and a body that is waited for makes room for a new one.
+// Invariants: nobody learns whether a source exists, or has a webhook: an unknown one and a wrong signature get the
+// same answer, after the same work; a body goes through the hash, and only the events of a registry are read; how many
+// are worked on, how large and how slow they may be is bounded; a token is in no log or answer. A webhook without a
+// proof takes nothing from those with one: rates count signed webhooks only, and a body that is waited for makes room
+// for a new one.
 package webhook
 
 import (
@@ -35,11 +37,13 @@ const (
 	maxBodyBytes = 25 << 20
 	// bodyTime bounds how long a body may take: Git hosts themselves give up after 10 s or so.
 	bodyTime = 20 * time.Second
-	// atOnce bounds the bodies that are waited for, and perNetwork those of one network, which a proxy in front may be for all. Each
-	// costs a hash and a buffer of 32 KiB. Beyond it the oldest is cut: that of a Git host arrives within moments.
+	// atOnce bounds the bodies that are waited for, and perNetwork those of one network, which a proxy in front may be
+	// for all. Each costs a hash and a buffer of 32 KiB. Beyond it the oldest is cut: that of a Git host arrives within
+	// moments.
 	atOnce     = 64
 	perNetwork = 48
-	// maxEventsBytes of a body with events of a registry, which sends one or a few at a time. A longer one causes a poll unread.
+	// maxEventsBytes of a body with events of a registry, which sends one or a few at a time. A longer one causes a
+	// poll unread.
 	maxEventsBytes = 64 << 10
 	// wakeTime bounds telling the owner.
 	wakeTime = 5 * time.Second
@@ -198,7 +202,8 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, sum io.Writer
 	return err
 }
 
-// deadline is that of a body. Another request may set it, but not once the body was read: the connection is the next request's then.
+// deadline is that of a body. Another request may set it, but not once the body was read: the connection is the next
+// request's then.
 type deadline struct {
 	mu      sync.Mutex // guards control
 	control *http.ResponseController

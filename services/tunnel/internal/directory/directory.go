@@ -27,8 +27,8 @@ const (
 	replicas = "tunnel"
 	// topic carries the names of clusters whose sessions changed, one per line; an empty message is about replicas.
 	topic = "tunnel/changes"
-	// mark is in place of a cluster in an entry that each replica writes like those of its sessions. When it is gone, they
-	// are, too: the heartbeat would not tell, for it comes back by itself.
+	// mark is in place of a cluster in an entry that each replica writes like those of its sessions. When it is gone,
+	// they are, too: the heartbeat would not tell, for it comes back by itself.
 	mark = ".mark"
 	// replicaTTL is how long a replica that died is still asked.
 	replicaTTL = 15 * time.Second
@@ -170,8 +170,8 @@ func (d *Directory) Drain(ctx context.Context) {
 	d.announce(ctx)
 }
 
-// announce tells the others what this replica says of itself, once that can be read: they look when they are told, and else
-// not for a while.
+// announce tells the others what this replica says of itself, once that can be read: they look when they are told, and
+// else not for a while.
 func (d *Directory) announce(ctx context.Context) {
 	if err := d.deps.Coordinator.Join(ctx, replicas, d.self(), replicaTTL); err != nil {
 		d.deps.Log.DebugContext(ctx, "tell of this replica; the others notice", "err", err)
@@ -234,8 +234,8 @@ func (d *Directory) Forget(cluster string) {
 	delete(d.lookups, cluster)
 }
 
-// Look has coordination asked again, soon, which replicas there are and which of them have the cluster: a message that told of
-// a change may have been lost. News tells when the answer differs.
+// Look has coordination asked again, soon, which replicas there are and which of them have the cluster: a message that
+// told of a change may have been lost. News tells when the answer differs.
 func (d *Directory) Look(cluster string) {
 	d.mu.Lock()
 	now := time.Now()

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// A cast is what somebody saw of a shell, as asciicast of version 2: a line that says what it is, and a line for each output and each change of the
-// screen's size. Typed text is not in it: it may be a password.
+// A cast is what somebody saw of a shell, as asciicast of version 2: a line that says what it is, and a line for each
+// output and each change of the screen's size. Typed text is not in it: it may be a password.
 
 // castHead is its first line.
 type castHead struct {
@@ -53,8 +53,8 @@ func splitText(text []byte) (all, rest []byte) {
 
 // frames finds payloads in one direction of an upgraded connection.
 type frames interface {
-	// feedFrames takes in what passed. out is called with parts of what the cluster sent for the screen, or of what the client sent besides what was typed;
-	// begin says that the part begins a payload.
+	// feedFrames takes in what passed. out is called with parts of what the cluster sent for the screen, or of what the
+	// client sent besides what was typed; begin says that the part begins a payload.
 	feedFrames(p []byte, out func(part []byte, begin bool))
 }
 
@@ -70,7 +70,8 @@ func framesOf(upgrade, protocol, extensions string) (down, up frames) {
 	return nil, nil
 }
 
-// spdyFrames are of SPDY/3.1. Which stream is which is in compressed heads, and a client chooses it; so all data that the cluster sends counts as shown.
+// spdyFrames are of SPDY/3.1. Which stream is which is in compressed heads, and a client chooses it; so all data that
+// the cluster sends counts as shown.
 type spdyFrames struct {
 	head []byte
 	left int

@@ -85,8 +85,9 @@ type Rights interface {
 // rightsTimeout bounds the question about one request.
 const rightsTimeout = 5 * time.Second
 
-// checkService says why the caller may not have the agent compare a service: a right at the API of its cluster is none to the service. GET needs the right to
-// view it. Everything else sends content that is rendered with the service's configuration, as a change of the service would be, and needs the right to edit it.
+// checkService says why the caller may not have the agent compare a service: a right at the API of its cluster is none
+// to the service. GET needs the right to view it. Everything else sends content that is rendered with the service's
+// configuration, as a change of the service would be, and needs the right to edit it.
 func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *kubehttp.Error {
 	below, ok := strings.CutPrefix(x.plain, tunnelclient.OwnPrefix+"v1/services/")
 	if !ok {
@@ -125,7 +126,8 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 	return nil
 }
 
-// addLentGroups gives the caller the groups that are lent at a cluster, as far as there is room beside their own: one that has none gives less, never more.
+// addLentGroups gives the caller the groups that are lent at a cluster, as far as there is room beside their own: one
+// that has none gives less, never more.
 func (x *exchange) addLentGroups(cluster *consolev1.Cluster) {
 	lentNow := func() []string {
 		rules := access.Rules{Grants: x.handler.Catalog.Grants()}

@@ -16,8 +16,8 @@ import (
 // maxImpersonated bounds the names that a request asks to pass off as: the agent asks the cluster about each of them.
 const maxImpersonated = 64
 
-// readImpersonated reads whom a request asks to pass off as, as `kubectl --as` says it; nil: nobody. A field that says anything else in these
-// names is refused, and none is passed over: the request would run with the caller's own rights.
+// readImpersonated reads whom a request asks to pass off as, as `kubectl --as` says it; nil: nobody. A field that says
+// anything else in these names is refused, and none is passed over: the request would run with the caller's own rights.
 func readImpersonated(h http.Header) (*muxhttp.Impersonated, error) {
 	var as muxhttp.Impersonated
 	names, asked := 0, false
@@ -67,8 +67,8 @@ func readImpersonated(h http.Header) (*muxhttp.Impersonated, error) {
 	return &as, nil
 }
 
-// checkImpersonated reads whom a request asks to pass off as. Whether the caller may, the cluster says: its agent asks it. The hub's grants to the
-// caller bound the request all the same.
+// checkImpersonated reads whom a request asks to pass off as. Whether the caller may, the cluster says: its agent asks
+// it. The hub's grants to the caller bound the request all the same.
 func (x *exchange) checkImpersonated(r *http.Request) *kubehttp.Error {
 	as, err := readImpersonated(r.Header)
 	if err != nil {

@@ -234,8 +234,9 @@ func (x *exchange) answerRequest(w http.ResponseWriter, r *http.Request) {
 	x.code = resp.StatusCode
 }
 
-// rewriteRedirect has a response lead to the cluster below the hub's address, whatever it says. A redirect that leads elsewhere would have clients
-// repeat the request there, with the hub's credential: it is refused where clients would follow.
+// rewriteRedirect has a response lead to the cluster below the hub's address, whatever it says. A redirect that leads
+// elsewhere would have clients repeat the request there, with the hub's credential: it is refused where clients would
+// follow.
 func (x *exchange) rewriteRedirect(resp *http.Response) *kubehttp.Error {
 	location := resp.Header["Location"]
 	if len(location) == 0 || x.relayed { // the replica that is asked by the user does it

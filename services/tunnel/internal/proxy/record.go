@@ -34,12 +34,13 @@ type Recordings interface {
 const (
 	// sendEvery is how old what was shown may be before it is sent: that much is lost with the tunnel.
 	sendEvery = 500 * time.Millisecond
-	// goesOnEvery is how often the console hears of a session that shows nothing, so that it can tell a session that goes on from one whose tunnel was killed.
+	// goesOnEvery is how often the console hears of a session that shows nothing, so that it can tell a session that
+	// goes on from one whose tunnel was killed.
 	goesOnEvery = 10 * time.Second
 	// sendBytes is how much is sent at once.
 	sendBytes = 512 << 10
-	// maxUnsent bounds what a session shows before the console has it, and maxUnsentAll what all sessions of a tunnel do together. A session may always
-	// have ownUnsent: a busy one holds up no prompt of another.
+	// maxUnsent bounds what a session shows before the console has it, and maxUnsentAll what all sessions of a tunnel
+	// do together. A session may always have ownUnsent: a busy one holds up no prompt of another.
 	maxUnsent, maxUnsentAll, ownUnsent = 2 << 20, 64 << 20, 32 << 10
 	// stallAfter is how long a piece may be under way before a session that has to be recorded shows nothing more.
 	stallAfter = time.Second
@@ -57,7 +58,8 @@ func (e unrecordedError) Error() string {
 	return fmt.Sprintf("the session has to be recorded, and its recording can't go on: %v", e.why)
 }
 
-// recordingMode is what projects say of shells in a namespace of a cluster: the strictest of them; empty: any namespace.
+// recordingMode is what projects say of shells in a namespace of a cluster: the strictest of them; empty: any
+// namespace.
 func (x *exchange) recordingMode(cluster *consolev1.Cluster, namespace string) (strictest consolev1.RecordingMode) {
 	for _, p := range x.handler.Catalog.Projects() {
 		mode, namespaces := p.GetSpec().GetRecording(), p.GetSpec().GetNamespaces()
@@ -90,7 +92,8 @@ func choosesCluster(s *consolev1.ClusterSelector, cluster *consolev1.Cluster) bo
 	return len(s.GetLabels()) > 0
 }
 
-// beginRecording begins the recording of a session before the cluster is asked, if a project wants one. Nil and nil: none does, or it goes on without.
+// beginRecording begins the recording of a session before the cluster is asked, if a project wants one. Nil and nil:
+// none does, or it goes on without.
 func (x *exchange) beginRecording(r *http.Request) (*cast, *kubehttp.Error) {
 	if x.relayed || x.handler.Recordings == nil { // the replica that is asked by the user records
 		return nil, nil
@@ -154,8 +157,9 @@ func (x *exchange) untakenError(err error) *kubehttp.Error {
 	return refused
 }
 
-// cast is a recording on its way to the console. Passing bytes are read as they go. A session that has to be recorded waits for the console while there is
-// no room for what it shows, or a piece has been under way for stallAfter; nothing of it is shown that has no room in the recording.
+// cast is a recording on its way to the console. Passing bytes are read as they go. A session that has to be recorded
+// waits for the console while there is no room for what it shows, or a piece has been under way for stallAfter; nothing
+// of it is shown that has no room in the recording.
 type cast struct {
 	exchange *exchange
 	id       string
@@ -190,7 +194,8 @@ func newCast(x *exchange, required bool) *cast {
 	return c
 }
 
-// offerRecordable has a request offer only what can be recorded, and tells whether that is anything: the command begins with the answer.
+// offerRecordable has a request offer only what can be recorded, and tells whether that is anything: the command begins
+// with the answer.
 func offerRecordable(h http.Header) bool {
 	const name = "Sec-Websocket-Protocol"
 	if isRecordable(h.Get("Upgrade"), "") {
@@ -348,7 +353,8 @@ func (c *cast) appendLines(lines []byte) {
 	c.exchange.handler.unsent.Add(int64(len(lines)))
 }
 
-// hasRoom is called with the lock held. A session that has to wait has something that is or will be under way: it looks again when that was taken.
+// hasRoom is called with the lock held. A session that has to wait has something that is or will be under way: it looks
+// again when that was taken.
 func (c *cast) hasRoom() bool {
 	if c.required && c.stalled {
 		return false
@@ -411,7 +417,8 @@ func (c *cast) sendPieces(ctx context.Context) {
 	}
 }
 
-// goOn tells the console that the session goes on. A console that is away hears of the session later: only what is shown has to reach it.
+// goOn tells the console that the session goes on. A console that is away hears of the session later: only what is
+// shown has to reach it.
 func (c *cast) goOn(ctx context.Context, sequence int64) {
 	try, cancel := context.WithTimeout(ctx, stallAfter) // output meanwhile waits for it
 	defer cancel()

@@ -26,8 +26,8 @@ const RelayPrefix = "/relay/"
 const (
 	// userHeader says who asks, from one replica to another. From anybody else it is removed.
 	userHeader = "Fairlead-User"
-	// impersonationHeader stands in its place, and says besides whom the user asks to pass off as. A replica of a version that knows nothing of it finds no
-	// user and refuses.
+	// impersonationHeader stands in its place, and says besides whom the user asks to pass off as. A replica of a
+	// version that knows nothing of it finds no user and refuses.
 	impersonationHeader = "Fairlead-Impersonation"
 	// relayHeader is in an answer that is not the cluster's: nothing was done, ask somebody else. A cluster's own
 	// is removed.

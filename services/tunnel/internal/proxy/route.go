@@ -17,11 +17,11 @@ const (
 	// comeBack is how long a request waits for a cluster whose sessions have just ended: its agent dials again at
 	// once. goneFor is how long ago that may be.
 	comeBack, goneFor = 5 * time.Second, 15 * time.Second
-	// brokeFor is how long ago a session may have ended without a word for its agent to be awaited: one that lives dials again within half a second or
-	// one, and one that is gone is not to keep a person waiting.
+	// brokeFor is how long ago a session may have ended without a word for its agent to be awaited: one that lives
+	// dials again within half a second or one, and one that is gone is not to keep a person waiting.
 	brokeFor = 2 * time.Second
-	// lookAgain is the least time between two looks while changes come in heaps, and lookAnyway the longest: news get lost, and
-	// a replica that did not answer may answer again.
+	// lookAgain is the least time between two looks while changes come in heaps, and lookAnyway the longest: news get
+	// lost, and a replica that did not answer may answer again.
 	lookAgain, lookAnyway = 20 * time.Millisecond, 500 * time.Millisecond
 )
 
@@ -37,8 +37,8 @@ type route struct {
 	last     error                      // why the last one did not take it
 }
 
-// askCluster sends the request over a session of this replica, else to a replica that has one. While nothing was sent, others
-// are tried; what was lost before an answer began is asked once again, if that changes nothing.
+// askCluster sends the request over a session of this replica, else to a replica that has one. While nothing was sent,
+// others are tried; what was lost before an answer began is asked once again, if that changes nothing.
 func (x *exchange) askCluster(out *http.Request) (*http.Response, *kubehttp.Error) {
 	rt := &route{exchange: x, out: out}
 	var deadline <-chan time.Time // from the first time that there was nobody
@@ -145,8 +145,8 @@ func (rt *route) tryElsewhere() (*http.Response, *kubehttp.Error) {
 	return nil, nil
 }
 
-// mayComeBack tells whether the cluster was connected a moment ago, so that its agent is likely to be dialling. A replica
-// that has just started doesn't know: it may not have heard of the other replicas' sessions either.
+// mayComeBack tells whether the cluster was connected a moment ago, so that its agent is likely to be dialling. A
+// replica that has just started doesn't know: it may not have heard of the other replicas' sessions either.
 func (rt *route) mayComeBack() bool {
 	if rt.stale && len(rt.exchange.handler.Peers.Others()) > 0 {
 		return true
@@ -165,7 +165,8 @@ func (rt *route) mayComeBack() bool {
 	return rt.missing.Ending || time.Since(gone) < most
 }
 
-// waitForChange waits for a change, and a moment for those that come with it. A while without news counts as a change, too.
+// waitForChange waits for a change, and a moment for those that come with it. A while without news counts as a change,
+// too.
 func (rt *route) waitForChange(news <-chan struct{}, deadline <-chan time.Time) bool {
 	look := time.NewTimer(lookAnyway)
 	defer look.Stop()

@@ -2,7 +2,8 @@ package proxy
 
 import "sync"
 
-// perPerson is how many requests one person, or one program, may have under way at a cluster: half of what a session with its agent carries at once.
+// perPerson is how many requests one person, or one program, may have under way at a cluster: half of what a session
+// with its agent carries at once.
 const perPerson = 512
 
 // shares counts the requests that are under way, by cluster and caller.

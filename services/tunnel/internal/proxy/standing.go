@@ -11,8 +11,9 @@ import (
 	"fairlead.dev/platform/access"
 )
 
-// standing are the requests of users that last: watches, logs -f, exec, attach, port-forward, and what changes something. Such requests end when the
-// right to them does, within seconds: a grant was taken away, changed, or is over.
+// standing are the requests of users that last: watches, logs -f, exec, attach, port-forward, and what changes
+// something. Such requests end when the right to them does, within seconds: a grant was taken away, changed, or is
+// over.
 type standing struct {
 	mu      sync.Mutex // guards what follows, and the fields of each lasting
 	running map[*lasting]struct{}
@@ -75,8 +76,8 @@ func (x *exchange) endedError() error {
 	return x.lasting.why
 }
 
-// Judge ends the requests that last and that the catalog does not allow any more. Judge returns when to judge again at the latest, because a grant
-// ends then; zero: when the catalog changes.
+// Judge ends the requests that last and that the catalog does not allow any more. Judge returns when to judge again at
+// the latest, because a grant ends then; zero: when the catalog changes.
 func (h *Handler) Judge() (again time.Time) {
 	if h.Catalog.Ready() != nil {
 		return time.Time{}

@@ -22,7 +22,8 @@ type watch struct {
 
 // framing finds the ends of events in a stream.
 type framing interface {
-	// feedEvents takes in what was read, and returns how many bytes of it there are up to the last end of an event; 0: none.
+	// feedEvents takes in what was read, and returns how many bytes of it there are up to the last end of an event; 0:
+	// none.
 	feedEvents(p []byte) int
 	// between tells whether all that was fed are whole events.
 	betweenEvents() bool

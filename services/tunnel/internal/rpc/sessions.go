@@ -61,7 +61,8 @@ func (s *service) ListSessions(ctx context.Context, _ *tunnelv1.ListSessionsRequ
 	return resp, nil
 }
 
-// sees returns who may see the sessions of which cluster: users what their grants say, by the grants of now, and the console all.
+// sees returns who may see the sessions of which cluster: users what their grants say, by the grants of now, and the
+// console all.
 func (s *service) sees(caller identity.Identity) (func(cluster string) bool, error) {
 	if caller.Has(identity.RoleConsole) {
 		return func(string) bool { return true }, nil

@@ -20,8 +20,9 @@ import (
 const (
 	// maxPerCluster: an agent has one or a few; what is beyond are half-open ones that are not found yet.
 	maxPerCluster = 8
-	// maxUnread bounds what all sessions of a replica hold of answers that nobody reads, in bytes, whatever memory there is; in a container
-	// it is a share of what that allows: the collector lets a heap double, and requests and idle sessions take the rest.
+	// maxUnread bounds what all sessions of a replica hold of answers that nobody reads, in bytes, whatever memory
+	// there is; in a container it is a share of what that allows: the collector lets a heap double, and requests and
+	// idle sessions take the rest.
 	maxUnread   = 1 << 30
 	unreadShare = 4
 	// maxSessions bounds a replica: 10,000 idle sessions take some hundred MiB.
@@ -54,7 +55,8 @@ var errFull = &BusyError{"this replica can't hold more sessions", fullFor}
 type NotConnectedError struct {
 	// Since is when its last session here ended; zero: there was none since this replica started.
 	Since time.Time
-	// Broke: that session ended without a word. Otherwise one of the two sides took leave, and the agent is likely to come back.
+	// Broke: that session ended without a word. Otherwise one of the two sides took leave, and the agent is likely to
+	// come back.
 	Broke bool
 	// Ending: it has one that takes no more requests.
 	Ending bool
@@ -117,7 +119,8 @@ func New(deps Deps) *Registry {
 	}
 }
 
-// unread is what sessions may hold of answers that nobody reads where a container has so much memory; 0: it has no limit.
+// unread is what sessions may hold of answers that nobody reads where a container has so much memory; 0: it has no
+// limit.
 func unread(memory int64) int64 {
 	if memory == 0 {
 		return maxUnread
@@ -125,8 +128,8 @@ func unread(memory int64) int64 {
 	return min(maxUnread, memory/unreadShare)
 }
 
-// Serve runs an agent's session until it ends, and says why it did. The error is a *BusyError if there is no room for it
-// now. The carrier is opened when there is.
+// Serve runs an agent's session until it ends, and says why it did. The error is a *BusyError if there is no room for
+// it now. The carrier is opened when there is.
 func (r *Registry) Serve(ctx context.Context, cluster string, open func() (mux.Carrier, error)) error {
 	if isClosed(r.draining) {
 		return ErrDraining

@@ -1,5 +1,5 @@
-// Package uses reports to the console with which tokens agents began sessions. A token that is used after it was renewed is in a second
-// hand; a copy that asks no distributor shows itself here only.
+// Package uses reports to the console with which tokens agents began sessions. A token that is used after it was
+// renewed is in a second hand; a copy that asks no distributor shows itself here only.
 package uses
 
 import (
@@ -20,8 +20,8 @@ const (
 	pause = 2 * time.Second
 	// callTimeout bounds one report, and maxWait the wait after failures.
 	callTimeout, maxWait = 10 * time.Second, 30 * time.Second
-	// maxWaiting bounds the uses that wait for the console, which takes as many in one call. Later ones are left out: an agent that goes
-	// on with a copy begins sessions again.
+	// maxWaiting bounds the uses that wait for the console, which takes as many in one call. Later ones are left out:
+	// an agent that goes on with a copy begins sessions again.
 	maxWaiting = 10_000
 )
 

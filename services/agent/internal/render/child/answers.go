@@ -225,8 +225,8 @@ func renewalTime(value reflect.Value) time.Time {
 	return certificate.NotBefore.Add(retry.Between(life/3*2-life/12, life/3*2)).UTC().Truncate(time.Second)
 }
 
-// marked is what is put before each template of a chart: the engine does not say which one it renders. The mark gives no
-// text.
+// marked is what is put before each template of a chart: the engine does not say which one it renders. The mark gives
+// no text.
 const marked = "{{fairleadAt .}}"
 
 // markTemplates has templates say which one they are.
@@ -277,8 +277,8 @@ func unmarkText(text string) string {
 	})
 }
 
-// describeUnkept says where calls stand whose answers are not kept: in the template, or else in one that it may include. "": there
-// are none.
+// describeUnkept says where calls stand whose answers are not kept: in the template, or else in one that it may
+// include. "": there are none.
 func (a *answers) describeUnkept(sources map[string][]byte) string {
 	if len(a.loose) == 0 {
 		return ""

@@ -18,8 +18,8 @@ type edit struct {
 	text     string
 }
 
-// withBases points the references of a kustomization to other repositories at where the artifact has these, in the text itself: what else it says
-// stays as it is. dir is the folder that kustomize sees the kustomization in.
+// withBases points the references of a kustomization to other repositories at where the artifact has these, in the text
+// itself: what else it says stays as it is. dir is the folder that kustomize sees the kustomization in.
 func (f *folder) withBases(dir string, content []byte) []byte {
 	if !f.hasBases() {
 		return content
@@ -74,7 +74,8 @@ func upTo(dir string) string {
 	return strings.Repeat("../", strings.Count(dir, "/")+1)
 }
 
-// replaceText changes a text of one line; none: it is written in a way that this does not know, such as behind an anchor.
+// replaceText changes a text of one line; none: it is written in a way that this does not know, such as behind an
+// anchor.
 func replaceText(content []byte, node *yaml.Node, with string) []edit {
 	written := node.Value
 	switch node.Style {

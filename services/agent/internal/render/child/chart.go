@@ -37,7 +37,8 @@ type expansion struct {
 	files    map[string][]byte   // by name in the chart
 }
 
-// addFolder takes in what the last of ways holds as a folder of the chart. The others are the folders that it was come by.
+// addFolder takes in what the last of ways holds as a folder of the chart. The others are the folders that it was come
+// by.
 func (x *expansion) addFolder(name string, ways []string) error {
 	folder := ways[len(ways)-1]
 	for _, base := range slices.Sorted(slices.Values(x.names[folder])) {

@@ -177,7 +177,8 @@ func mergeGiven(values map[string]any, all []render.Given) (map[string]any, erro
 	return values, nil
 }
 
-// missingDependencies names those that a chart wants and does not have, each once: "dependency db is", "dependencies db, cache are".
+// missingDependencies names those that a chart wants and does not have, each once: "dependency db is", "dependencies
+// db, cache are".
 func missingDependencies(loaded *chart.Chart, charts map[string]string) string {
 	var missing []string
 	for _, wanted := range loaded.Metadata.Dependencies {
@@ -289,8 +290,8 @@ func (j *job) chartCapabilities(loaded *chart.Chart) (*common.Capabilities, erro
 	return capabilities, nil
 }
 
-// checkedValues are the values that a chart's schema is about: a schema that knows no other values than its own would refuse the
-// service's configuration.
+// checkedValues are the values that a chart's schema is about: a schema that knows no other values than its own would
+// refuse the service's configuration.
 func checkedValues(c *chart.Chart, given, configuration map[string]any) map[string]any {
 	var schema struct {
 		Properties map[string]any `json:"properties"`
@@ -303,7 +304,8 @@ func checkedValues(c *chart.Chart, given, configuration map[string]any) map[stri
 	return given
 }
 
-// readsCapabilities tells whether a chart, or one in it, reads what the cluster can do. A chart that only names it does no harm.
+// readsCapabilities tells whether a chart, or one in it, reads what the cluster can do. A chart that only names it does
+// no harm.
 func readsCapabilities(c *chart.Chart) bool {
 	return c.Metadata.KubeVersion != "" ||
 		slices.ContainsFunc(c.Templates, func(file *common.File) bool { return bytes.Contains(file.Data, []byte("Capabilities")) }) ||

@@ -113,8 +113,8 @@ type place struct {
 	bases bool
 }
 
-// localValue looks at the paths in a field: a text of one line in a list, or below a key that takes a path. Of aliases only texts and lists of
-// texts are looked at: they may lead back.
+// localValue looks at the paths in a field: a text of one line in a list, or below a key that takes a path. Of aliases
+// only texts and lists of texts are looked at: they may lead back.
 func (j *job) localValue(at place, node *yaml.Node, files *folder) error {
 	switch node.Kind {
 	case yaml.ScalarNode:

@@ -10,8 +10,9 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/util"
 )
 
-// addLocal adds the dependencies of a chart that are folders beside it (repository: file://../db) and not in its charts/, as
-// `helm dependency build` does, and theirs. ways are the folders of the charts that lead to it, the last one its own.
+// addLocal adds the dependencies of a chart that are folders beside it (repository: file://../db) and not in its
+// charts/, as `helm dependency build` does, and theirs. ways are the folders of the charts that lead to it, the last
+// one its own.
 func (j *job) addLocal(c *chart.Chart, ways []string, contents map[string][]byte) error {
 	at := ways[len(ways)-1]
 	for _, wanted := range c.Metadata.Dependencies {

@@ -9,7 +9,8 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// warnOutdated warns of dependencies in charts/ that Chart.lock has in another version. Helm renders them without a word.
+// warnOutdated warns of dependencies in charts/ that Chart.lock has in another version. Helm renders them without a
+// word.
 func (j *job) warnOutdated(loaded *chart.Chart) {
 	if loaded.Lock == nil {
 		return

@@ -15,7 +15,8 @@ import (
 // schemaURL is what Helm calls the schema of any chart.
 const schemaURL = "file:///values.schema.json"
 
-// validateValues holds values against the schemas of a chart and of its dependencies, as Helm does, but fetches nothing.
+// validateValues holds values against the schemas of a chart and of its dependencies, as Helm does, but fetches
+// nothing.
 func (j *job) validateValues(loaded *chart.Chart, given map[string]any) error {
 	if j.spec.GetHelm().GetSkipSchemaValidation() {
 		return nil
@@ -33,8 +34,8 @@ func (j *job) validateValues(loaded *chart.Chart, given map[string]any) error {
 	return nil
 }
 
-// checkClosed refuses a schema that Helm would fetch something for. Only the schemas that are going to be used count: a dependency without
-// values has none.
+// checkClosed refuses a schema that Helm would fetch something for. Only the schemas that are going to be used count: a
+// dependency without values has none.
 func (j *job) checkClosed(c *chart.Chart, values map[string]any) error {
 	if len(c.Schema) > 0 {
 		if url := fetchedAddress(c.Schema); url != "" {
@@ -52,7 +53,8 @@ func (j *job) checkClosed(c *chart.Chart, values map[string]any) error {
 	return nil
 }
 
-// fetchedAddress is the first address that a schema can't do without; "": it needs none, or is no schema, as Helm is about to say.
+// fetchedAddress is the first address that a schema can't do without; "": it needs none, or is no schema, as Helm is
+// about to say.
 func fetchedAddress(text []byte) string {
 	schema, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -70,7 +72,8 @@ func fetchedAddress(text []byte) string {
 // noLoads loads nothing, and notes what it was asked for.
 type noLoads struct{ first string }
 
-// Load is a jsonschema.URLLoader. Helm takes the name of a schema (urn:) that it does not know for one that accepts everything.
+// Load is a jsonschema.URLLoader. Helm takes the name of a schema (urn:) that it does not know for one that accepts
+// everything.
 func (l *noLoads) Load(url string) (any, error) {
 	if strings.HasPrefix(url, "urn:") {
 		return true, nil

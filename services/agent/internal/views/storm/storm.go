@@ -1,5 +1,6 @@
-// Package storm is an API server that has pods and Warning Events by the ten thousand, without a store behind it: it answers the requests of a view, and
-// of client-go's informers, as Kubernetes does. It is for tests and the bench, for which a real API server is too small or too slow.
+// Package storm is an API server that has pods and Warning Events by the ten thousand, without a store behind it: it
+// answers the requests of a view, and of client-go's informers, as Kubernetes does. It is for tests and the bench, for
+// which a real API server is too small or too slow.
 package storm
 
 import (

@@ -1,5 +1,5 @@
-// Package agentconfig is the kind AgentConfig: what the agents of clusters are configured with, which cluster gets what, and what agents say
-// became of it. Package agentconfig of platform puts configurations together.
+// Package agentconfig is the kind AgentConfig: what the agents of clusters are configured with, which cluster gets
+// what, and what agents say became of it. Package agentconfig of platform puts configurations together.
 package agentconfig
 
 import (
@@ -17,7 +17,8 @@ import (
 const (
 	// most is how many there may be: all may choose the same cluster, whose agent takes no more layers.
 	most = 200
-	// longestPoll is the longest time between two polls with their spread: a cluster that is silent for five minutes counts as away.
+	// longestPoll is the longest time between two polls with their spread: a cluster that is silent for five minutes
+	// counts as away.
 	longestPoll = 4*time.Minute + 30*time.Second
 )
 

@@ -38,7 +38,8 @@ func all(ctx context.Context, c *catalog.Catalog) ([]*consolev1.AgentConfig, err
 	return configs(rows)
 }
 
-// States say how the agents of clusters are configured, in the order of the clusters; nil for one that has and wants nothing.
+// States say how the agents of clusters are configured, in the order of the clusters; nil for one that has and wants
+// nothing.
 func States(ctx context.Context, c *catalog.Catalog, clusters []state.Cluster) ([]*consolev1.ClusterAgentConfig, error) {
 	known, err := all(ctx, c)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package viewset is the kind ViewSet: kinds of objects that the views of clusters count and list besides those that every view has. Package
-// viewset of platform says which cluster has which.
+// Package viewset is the kind ViewSet: kinds of objects that the views of clusters count and list besides those that
+// every view has. Package viewset of platform says which cluster has which.
 package viewset
 
 import (

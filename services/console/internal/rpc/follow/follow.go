@@ -80,8 +80,8 @@ func Policy() identity.Policy {
 	}
 }
 
-// maxLooks is how many streams one person, or one service account, looks on by: some tabs, dashboards and programs. Each that is not read keeps
-// what it was about to be sent.
+// maxLooks is how many streams one person, or one service account, looks on by: some tabs, dashboards and programs.
+// Each that is not read keeps what it was about to be sent.
 const maxLooks = 100
 
 // look counts a stream of the caller. Call leave at its end.

@@ -30,7 +30,8 @@ const (
 	queriesBeat = 10 * time.Second
 )
 
-// WatchQueries answers in the stream's own goroutine: a caller that does not read delays its own answers only, and is cut off after call.SendTimeout.
+// WatchQueries answers in the stream's own goroutine: a caller that does not read delays its own answers only, and is
+// cut off after call.SendTimeout.
 func (s *lives) WatchQueries(ctx context.Context, req *consolev1.WatchQueriesRequest, stream *connect.ServerStream[consolev1.WatchQueriesResponse]) error {
 	leave, err := s.look(ctx)
 	if err != nil {

@@ -105,8 +105,8 @@ func (s *lives) message(ctx context.Context, m index.Message) (*consolev1.WatchR
 	return out, nil
 }
 
-// batch encodes the items of a message. Items of a kind that asks the database for each are looked up together, when the first of them is
-// wanted.
+// batch encodes the items of a message. Items of a kind that asks the database for each are looked up together, when
+// the first of them is wanted.
 type batch struct {
 	lives *lives
 	items []*index.Item

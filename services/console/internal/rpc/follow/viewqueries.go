@@ -16,8 +16,9 @@ import (
 const (
 	// viewsEvery is how often a stream answers its queries of views while there are changes.
 	viewsEvery = time.Second
-	// viewsShare has a stream rest so many times as long as its answers of views took: the sums over 10,000 clusters take some 20 ms, and a
-	// stream is to take a hundredth of a core at most, and its answers are ten seconds old at most.
+	// viewsShare has a stream rest so many times as long as its answers of views took: the sums over 10,000 clusters
+	// take some 20 ms, and a stream is to take a hundredth of a core at most, and its answers are ten seconds old at
+	// most.
 	viewsShare = 100
 )
 

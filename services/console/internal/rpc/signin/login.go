@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// loginPath is where browsers log in at the identity provider, callbackPath where they come back, and oncePath where
-	// links lead.
+	// loginPath is where browsers log in at the identity provider, callbackPath where they come back, and oncePath
+	// where links lead.
 	loginPath    = "/v1/login"
 	callbackPath = "/v1/login/callback"
 	oncePath     = "/v1/login/once"
@@ -99,8 +99,8 @@ func (s *logins) ExchangeIDToken(ctx context.Context, req *consolev1.ExchangeIDT
 	return &consolev1.ExchangeIDTokenResponse{Token: encodeToken(token), Endpoints: s.endpoints(), User: token.Identity.Name}, nil
 }
 
-// logIn logs a person in whom the provider vouches for. A person in more groups than a token holds keeps the groups that
-// count here.
+// logIn logs a person in whom the provider vouches for. A person in more groups than a token holds keeps the groups
+// that count here.
 func (d Deps) logIn(ctx context.Context, client identity.Client, person identity.Foreign) (identity.Token, error) {
 	if len(person.Groups) > platform.MaxGroups {
 		named, err := d.Rights.Named(ctx)
@@ -156,7 +156,8 @@ func (b *browsers) redirect(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// isOwnPath holds for a path of this host. Browsers take \ for /, and leave tabs and line ends out: of /<tab>/host they make //host.
+// isOwnPath holds for a path of this host. Browsers take \ for /, and leave tabs and line ends out: of /<tab>/host they
+// make //host.
 func isOwnPath(to string) bool {
 	return strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.ContainsFunc(to, func(c rune) bool { return c == '\\' || unicode.IsControl(c) })
 }

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// onceScript sends the code of a link, which is behind # so that no server but this one, no log and no preview of the link gets it,
-// when the person asks for it. A link that names a page leads a browser that is logged in there at once.
+// onceScript sends the code of a link, which is behind # so that no server but this one, no log and no preview of the
+// link gets it, when the person asks for it. A link that names a page leads a browser that is logged in there at once.
 const onceScript = `
 const wanted = new URLSearchParams(location.search).get("to");
 const to = new URL(wanted || "/", location.origin);

@@ -16,8 +16,8 @@ import (
 	"fairlead.dev/services/console/internal/identity"
 )
 
-// sessionPath is where browsers log in and out: POST begins a session for the owner of a token, or renews the session whose
-// cookie comes along; GET tells about it; DELETE ends it, and with ?everywhere all logins of its owner.
+// sessionPath is where browsers log in and out: POST begins a session for the owner of a token, or renews the session
+// whose cookie comes along; GET tells about it; DELETE ends it, and with ?everywhere all logins of its owner.
 const sessionPath = "/v1/session"
 
 type browsers struct{ Deps }

@@ -207,7 +207,8 @@ func testTouch(t *testing.T, open Open) {
 	}
 }
 
-// Of two callers that have read the same, and tell of it at the same time, one keeps what it says, with the events about it.
+// Of two callers that have read the same, and tell of it at the same time, one keeps what it says, with the events
+// about it.
 func testEventsOfStatuses(t *testing.T, open Open) {
 	s, other := open(store.Options{}), open(store.Options{})
 	var uids []string

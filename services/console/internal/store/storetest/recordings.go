@@ -119,7 +119,8 @@ func testRecordingRoom(t *testing.T, open Open) {
 			t.Fatal(r.id, err)
 		}
 	}
-	// One transaction for all, each refused by itself: 03 goes on, 05 and 06 are all that bob may have of the last days.
+	// One transaction for all, each refused by itself: 03 goes on, 05 and 06 are all that bob may have of the last
+	// days.
 	refused := add(piece("07", 1, 1, false), piece("01", 1, 5, true), piece("02", 1, 5, true), piece("03", 1, 5, false), piece("04", 1, 5, true),
 		piece("05", 1, 11, false), piece("05", 1, 10, true), piece("05", 1, 10, true), piece("06", 1, 4, false),
 		piece("06", 2, 2, false), piece("nil", 1, 1, false))

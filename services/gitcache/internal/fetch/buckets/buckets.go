@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// objectsAtOnce are downloaded from one bucket; together they take no more memory than the largest object that is allowed.
+	// objectsAtOnce are downloaded from one bucket; together they take no more memory than the largest object that is
+	// allowed.
 	objectsAtOnce = 8
 	// mostReadings of a bucket in a row: one that changes while it is read is read again.
 	mostReadings = 3
@@ -91,9 +92,9 @@ func (l *List) Modified() (newest time.Time) {
 type Fetcher interface {
 	// ListBucket asks what there is: one request for 1,000 objects. Nothing at all is not an error.
 	ListBucket(ctx context.Context, r upstream.Remote) (*List, error)
-	// FetchBucket brings the objects of a list, as the commit that it returns, with the list that is the commit's: the bucket may have changed
-	// since. Objects that are as in last, which has is then asked for, are not downloaded; last may be nil. After an error nothing
-	// is there.
+	// FetchBucket brings the objects of a list, as the commit that it returns, with the list that is the commit's: the
+	// bucket may have changed since. Objects that are as in last, which has is then asked for, are not downloaded; last
+	// may be nil. After an error nothing is there.
 	FetchBucket(ctx context.Context, r upstream.Remote, l, last *List, has func(plumbing.Hash) bool, into upstream.Target) (now *List, commit plumbing.Hash, bytes int64, err error)
 }
 
@@ -268,7 +269,8 @@ type reading struct {
 // errChanged: an object is not there any more as it was listed.
 var errChanged = &upstream.Error{Kind: upstream.KindServer, Message: "the bucket changes while it is read, or lists what it does not have. Fairlead tries again"}
 
-// readUntilStable reads what is listed until a list that is made after it says the same: what is published was in the bucket at one time.
+// readUntilStable reads what is listed until a list that is made after it says the same: what is published was in the
+// bucket at one time.
 func (f *reading) readUntilStable(
 	ctx context.Context, l *List, into upstream.Target, dir string,
 ) (*List, plumbing.Hash, error) {

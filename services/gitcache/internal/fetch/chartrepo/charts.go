@@ -1,5 +1,5 @@
-// Package chartrepo fetches from repositories of Helm charts: the index, packages and provenance files. Repositories in a
-// registry are asked by package registry.
+// Package chartrepo fetches from repositories of Helm charts: the index, packages and provenance files. Repositories in
+// a registry are asked by package registry.
 package chartrepo
 
 import (
@@ -43,14 +43,15 @@ type Charts struct {
 
 // Fetcher talks to chart repositories. All errors but the context's are an *upstream.Error.
 type Fetcher interface {
-	// ListCharts asks for the index and chooses a version for each ref. last is what the last poll found, or nil: if the index
-	// is as it was then, and so are the refs, the answer is last's and costs next to nothing.
+	// ListCharts asks for the index and chooses a version for each ref. last is what the last poll found, or nil: if
+	// the index is as it was then, and so are the refs, the answer is last's and costs next to nothing.
 	ListCharts(ctx context.Context, r upstream.Remote, refs []string, last *Charts) (*Charts, error)
 	// FetchChart brings the package of a version, as the commit that it returns. After an error nothing of it is there.
 	FetchChart(ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target) (commit plumbing.Hash, bytes int64, err error)
 }
 
-// ParseURL reads the URL of a chart repository: what the catalog takes, see giturl.ParseFolder and giturl.ParseRegistry.
+// ParseURL reads the URL of a chart repository: what the catalog takes, see giturl.ParseFolder and
+// giturl.ParseRegistry.
 func ParseURL(raw string, in upstream.Registry) (*url.URL, error) {
 	if giturl.IsRegistry(raw) {
 		return registry.ParseURL(raw, in)
@@ -254,8 +255,8 @@ func packageURL(repository *url.URL, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// ChartID stands for what an index says of a version: another digest is another id. Without a digest in the index it is the
-// url and the time.
+// ChartID stands for what an index says of a version: another digest is another id. Without a digest in the index it is
+// the url and the time.
 func ChartID(v helm.Version) plumbing.Hash {
 	of := v.Digest
 	if of == "" {

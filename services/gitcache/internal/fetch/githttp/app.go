@@ -34,7 +34,8 @@ const (
 	tokenMargin = 5 * time.Minute
 	// GitHub takes a proof of at most 10 minutes, and wants none from the future: clocks differ.
 	proofLife, proofSkew = 8 * time.Minute, time.Minute
-	// maxInstallations is of how many repositories tokens are kept; past that the one that was used least recently is asked for again.
+	// maxInstallations is of how many repositories tokens are kept; past that the one that was used least recently is
+	// asked for again.
 	maxInstallations = 10_000
 	// maxTokenAnswer bounds an answer of the API: a token and the permissions that go with it.
 	maxTokenAnswer = 1 << 20
@@ -53,8 +54,8 @@ type apps struct {
 	recent *list.List // of installation and token; the most recently used first
 }
 
-// installation is what a token is for: one repository of an installation. A token is never used for another host than the one whose
-// API gave it.
+// installation is what a token is for: one repository of an installation. A token is never used for another host than
+// the one whose API gave it.
 type installation struct {
 	upstream.GitHubApp
 	api        string
@@ -65,7 +66,8 @@ func installationOf(r upstream.Remote) installation {
 	return installation{r.Credentials.GitHubApp, apiOf(r.URL), repositoryOf(r.URL)}
 }
 
-// repositoryOf is the name of a repository without that of its owner, as the API takes it: an installation has one owner.
+// repositoryOf is the name of a repository without that of its owner, as the API takes it: an installation has one
+// owner.
 func repositoryOf(u *url.URL) string {
 	return strings.TrimSuffix(path.Base(u.Path), ".git")
 }

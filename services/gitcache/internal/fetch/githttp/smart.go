@@ -31,7 +31,8 @@ type HTTP struct {
 	versions *gitwire.Versions
 }
 
-// New makes a fetcher that sends its requests by a client. Close ends what waits for tokens, and leaves the client open.
+// New makes a fetcher that sends its requests by a client. Close ends what waits for tokens, and leaves the client
+// open.
 func New(c *upstream.Client) *HTTP {
 	return &HTTP{client: c, apps: newApps(c), versions: gitwire.NewVersions()}
 }

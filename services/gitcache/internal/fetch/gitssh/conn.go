@@ -35,8 +35,8 @@ type sshCommand struct {
 	unwatch  func() bool
 }
 
-// openCommand connects, logs in and starts git-upload-pack, to be answered in a version of the protocol; "": 0. When ctx
-// ends so does the connection.
+// openCommand connects, logs in and starts git-upload-pack, to be answered in a version of the protocol; "": 0. When
+// ctx ends so does the connection.
 func (s *SSH) openCommand(ctx context.Context, r upstream.Remote, version string) (*sshCommand, error) {
 	command, err := uploadPackCommand(r.URL)
 	if err != nil {

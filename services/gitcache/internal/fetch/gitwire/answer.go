@@ -80,8 +80,8 @@ func (ask ask0) demux(r io.Reader) io.Reader {
 	return r
 }
 
-// saysNo is for words in which upstream says why there is nothing. The words are not clean yet: that is for BrokenError,
-// which takes out credentials first.
+// saysNo is for words in which upstream says why there is nothing. The words are not clean yet: that is for
+// BrokenError, which takes out credentials first.
 func saysNo(text string) error { return saidNo(text) }
 
 type saidNo string

@@ -15,8 +15,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 )
 
-// In version 0 the list of refs is most of a poll's work: it is decoded here, in one pass, rather than by go-git, which takes
-// several times as long and trusts its input here and there.
+// In version 0 the list of refs is most of a poll's work: it is decoded here, in one pass, rather than by go-git, which
+// takes several times as long and trusts its input here and there.
 //
 // A list is lines, each with its length in front as four hexadecimal digits; 0000 ends it. Over http a line with
 // the service, and an end, come first. A line is the name of an object, a space, and the name of a ref; the first has

@@ -14,8 +14,8 @@ type Versions struct {
 	// speaks2 are repositories that answered in version 2 under their own URL, and until when they are asked in it
 	// at once, without a look at what the host can do.
 	speaks2 map[string]time.Time
-	// fails2 are hosts (see Remote.DoorOf) that can't list in version 2, and repositories that can't be fetched in it, and
-	// until when they are asked in version 0.
+	// fails2 are hosts (see Remote.DoorOf) that can't list in version 2, and repositories that can't be fetched in it,
+	// and until when they are asked in version 0.
 	fails2 map[string]time.Time
 }
 

@@ -19,14 +19,15 @@ import (
 const (
 	// maxAdmissions that are remembered: one for each repository and secret.
 	maxAdmissions = 10_000
-	// admissionTime is how long what nobody asks with is remembered: a login of a cloud is another one after some hours.
+	// admissionTime is how long what nobody asks with is remembered: a login of a cloud is another one after some
+	// hours.
 	admissionTime = time.Hour
 	// unusedPart of a token's life is not used: it may end on its way.
 	unusedPart = 10 // percent
 )
 
-// admissions is what registries want requests to be authorized with, and the tokens that are good still. With it a poll is one
-// request.
+// admissions is what registries want requests to be authorized with, and the tokens that are good still. With it a poll
+// is one request.
 type admissions struct {
 	mu    sync.Mutex // guards known
 	known map[admissionKey]admission
@@ -107,7 +108,8 @@ func (l *admissions) authorizationFor(
 	return "Bearer " + token, nil
 }
 
-// learnChallenge takes in that a request was refused which had this authorization. The error is that there is nothing better to try.
+// learnChallenge takes in that a request was refused which had this authorization. The error is that there is nothing
+// better to try.
 func (l *admissions) learnChallenge(r upstream.Remote, repository, authorization string, resp *http.Response) error {
 	is, known := l.admissionOf(r, repository)
 	challenge, ok := oci.ParseChallenges(resp.Header.Values("WWW-Authenticate"))
@@ -178,8 +180,8 @@ func tokenHint(r upstream.Remote, repository string) string {
 	return fmt.Sprintf("Check the username and password, or the token, in secret %q, and that they may pull from %q", r.Secret, repository)
 }
 
-// realmURL reads where a token service is: a place that a source could name, and never the hub itself. Without TLS it must be the
-// registry's own host.
+// realmURL reads where a token service is: a place that a source could name, and never the hub itself. Without TLS it
+// must be the registry's own host.
 func realmURL(r upstream.Remote, realm string) (*url.URL, error) {
 	bad := func(why string) error {
 		return upstream.Refusal("%s names a token service that can't be used: its address %s", r.URL.Host, why)

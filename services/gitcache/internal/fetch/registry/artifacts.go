@@ -30,7 +30,8 @@ type Artifact struct {
 	Created  time.Time // zero: it is not said
 }
 
-// ID stands for the content of an artifact: other layers are another id, another manifest with the same layers under a tag is not.
+// ID stands for the content of an artifact: other layers are another id, another manifest with the same layers under a
+// tag is not.
 func (a Artifact) ID() plumbing.Hash {
 	var b strings.Builder
 	b.WriteString(cmp.Or(a.Tag, string(a.Manifest))) // the subject names it
@@ -62,10 +63,11 @@ type manifests map[string]*oci.Manifest
 
 // Fetcher talks to registries. All errors but the context's are an *upstream.Error.
 type Fetcher interface {
-	// ListArtifacts asks what tags stand for: one request for each, and one for the list of tags if a ref is a range. layerType
-	// chooses the layer; last is what the last poll found, or nil.
+	// ListArtifacts asks what tags stand for: one request for each, and one for the list of tags if a ref is a range.
+	// layerType chooses the layer; last is what the last poll found, or nil.
 	ListArtifacts(ctx context.Context, r upstream.Remote, refs []string, layerType string, last *Artifacts) (*Artifacts, error)
-	// FetchArtifact brings the layers of an artifact, as the commit that it returns. After an error nothing of it is there.
+	// FetchArtifact brings the layers of an artifact, as the commit that it returns. After an error nothing of it is
+	// there.
 	FetchArtifact(ctx context.Context, r upstream.Remote, a Artifact, into upstream.Target) (commit plumbing.Hash, bytes int64, err error)
 }
 
@@ -126,7 +128,8 @@ type looking struct {
 	bytes      int64
 }
 
-// resolveReference is the tag or the digest that a ref means; neither: it is none of a registry, or a range that finds nothing.
+// resolveReference is the tag or the digest that a ref means; neither: it is none of a registry, or a range that finds
+// nothing.
 func (l *looking) resolveReference(
 	ctx context.Context, ref string,
 ) (tag string, digest oci.Digest, choice tags.Choice, err error) {
@@ -233,7 +236,8 @@ func (g *Registries) FetchArtifact(
 	return objects.Commit, n, g.client.StoreObjects(ctx, r, objects, into)
 }
 
-// describeSubject is what people read of an artifact: its repository's name and its tag, and nothing that changes with the time of a push.
+// describeSubject is what people read of an artifact: its repository's name and its tag, and nothing that changes with
+// the time of a push.
 func (a Artifact) describeSubject(repository string) string {
 	what := a.Tag
 	if what == "" {

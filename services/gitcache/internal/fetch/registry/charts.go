@@ -23,8 +23,8 @@ import (
 // ChartPolls are what the last poll of a registry saw of its charts' repositories, by chart.
 type ChartPolls map[string]*looking
 
-// ChooseVersions chooses a version for each ref among the tags of the chart's repository. A version that is written whole is
-// asked for by its tag; for a range all tags are listed. last is what the last poll returned, or nil.
+// ChooseVersions chooses a version for each ref among the tags of the chart's repository. A version that is written
+// whole is asked for by its tag; for a range all tags are listed. last is what the last poll returned, or nil.
 func (g *Registries) ChooseVersions(ctx context.Context, r upstream.Remote, wants map[string]helm.Want, last ChartPolls) (
 	choices map[string]helm.Choice, now ChartPolls, bytes int64, err error,
 ) {

@@ -22,14 +22,15 @@ import (
 const (
 	// mirrorRest is how long a mirror that can't be used is left alone.
 	mirrorRest = 5 * time.Minute
-	// mirrorPatience is how long the end of a request is not the fault of the mirror that was asked: a caller may have left.
+	// mirrorPatience is how long the end of a request is not the fault of the mirror that was asked: a caller may have
+	// left.
 	mirrorPatience = 15 * time.Second
 	// maxResting bounds what is remembered so: one for each mirror, repository and secret.
 	maxResting = 10_000
 )
 
-// mirrorsOf are the mirrors of a registry, for one of its repositories. The source's own login and its leave to go without TLS are not
-// for them: a mirror gets what a docker config has for its host, if it has an entry for it.
+// mirrorsOf are the mirrors of a registry, for one of its repositories. The source's own login and its leave to go
+// without TLS are not for them: a mirror gets what a docker config has for its host, if it has an entry for it.
 func mirrorsOf(r upstream.Remote, repository string) (mirrors []upstream.Remote) {
 	for mirror := range strings.FieldsSeq(r.Registry.Mirrors) {
 		host, prefix, _ := strings.Cut(mirror, "/")
@@ -55,7 +56,8 @@ type resting struct {
 	until map[restingKey]time.Time
 }
 
-// restingKey is a mirror as a source asks it. A secret, a proxy or a repository of one team may be wrong while the mirror works for others.
+// restingKey is a mirror as a source asks it. A secret, a proxy or a repository of one team may be wrong while the
+// mirror works for others.
 type restingKey struct {
 	host, path    string // of the repository at the mirror
 	secret, proxy string
@@ -75,8 +77,8 @@ func (l *resting) isResting(key restingKey) bool {
 	return time.Now().Before(l.until[key])
 }
 
-// noteRest records why a mirror was of no use. A mirror that lacks something may have the next thing, and the gitcache's own disk is not the
-// mirror's fault.
+// noteRest records why a mirror was of no use. A mirror that lacks something may have the next thing, and the
+// gitcache's own disk is not the mirror's fault.
 func (l *resting) noteRest(key restingKey, err error) {
 	known, ok := err.(*upstream.Error) //nolint:errorlint // as ask returns it
 	if !ok || known.Kind == upstream.KindNotFound || known.Kind == upstream.KindStorage {
@@ -94,8 +96,8 @@ func (l *resting) noteRest(key restingKey, err error) {
 	l.until[key] = now.Add(max(mirrorRest, known.RetryAfter))
 }
 
-// fromMirrors asks the mirrors of a registry one after the other, and then the registry itself. What is asked for must have a digest, and
-// ask must check it: a mirror is not trusted.
+// fromMirrors asks the mirrors of a registry one after the other, and then the registry itself. What is asked for must
+// have a digest, and ask must check it: a mirror is not trusted.
 func (g *Registries) fromMirrors(
 	ctx context.Context, r upstream.Remote, repository string, ask func(r upstream.Remote, repository string) error,
 ) error {
@@ -128,8 +130,8 @@ func (g *Registries) fromMirrors(
 	return err
 }
 
-// getBlob downloads a layer and has it read. From a mirror it is read when all of it came and has its digest; from the registry itself
-// the content is checked only at its end.
+// getBlob downloads a layer and has it read. From a mirror it is read when all of it came and has its digest; from the
+// registry itself the content is checked only at its end.
 func (g *Registries) getBlob(
 	ctx context.Context, r upstream.Remote, repository string, l oci.Layer, read func(io.Reader) error,
 ) (n int64, err error) {

@@ -34,8 +34,8 @@ func New(c *upstream.Client, dir string) *Registries {
 	return &Registries{client: c, admissions: newAdmissions(), resting: &resting{until: map[restingKey]time.Time{}}, dir: dir}
 }
 
-// ParseURL reads oci://host/path of a source. The result is where its requests go: the path is that of the repository, or
-// the beginning of those of charts.
+// ParseURL reads oci://host/path of a source. The result is where its requests go: the path is that of the repository,
+// or the beginning of those of charts.
 func ParseURL(raw string, in upstream.Registry) (*url.URL, error) {
 	u, err := giturl.ParseRegistry(raw)
 	if err != nil {
@@ -74,8 +74,8 @@ func checkRegistry(r upstream.Remote) (upstream.Remote, error) {
 	return r, r.CheckHTTP()
 }
 
-// askRegistry makes a request of a repository in a registry, with what the registry wants for it: nothing, a password, or a token. Another
-// host gets none of these.
+// askRegistry makes a request of a repository in a registry, with what the registry wants for it: nothing, a password,
+// or a token. Another host gets none of these.
 func (g *Registries) askRegistry(ctx context.Context, r upstream.Remote, repository, method string, u *url.URL, l upstream.Lane, accept string,
 	read func(*http.Response, io.Reader) error,
 ) error {
@@ -201,7 +201,8 @@ type manifestBody struct {
 	contentType string
 }
 
-// getManifest gets a manifest and its digest. want is checked, unless it is empty; if it is not, mirrors may have the manifest.
+// getManifest gets a manifest and its digest. want is checked, unless it is empty; if it is not, mirrors may have the
+// manifest.
 func (g *Registries) getManifest(
 	ctx context.Context, r upstream.Remote, repository, reference string, want oci.Digest,
 ) (is manifestBody, digest oci.Digest, err error) {
@@ -241,8 +242,8 @@ func (g *Registries) readManifest(
 	return is, digest, err
 }
 
-// listTags has a function see all tags of a repository. errNoManifest: there is no such repository, which only the first page says: a list
-// that breaks off lacks tags, and a tag that is not seen in it may be there.
+// listTags has a function see all tags of a repository. errNoManifest: there is no such repository, which only the
+// first page says: a list that breaks off lacks tags, and a tag that is not seen in it may be there.
 func (g *Registries) listTags(
 	ctx context.Context, r upstream.Remote, repository string, see func(tag string),
 ) (bytes int64, err error) {

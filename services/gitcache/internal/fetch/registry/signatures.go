@@ -13,7 +13,8 @@ import (
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
-// Signed is a manifest whose signatures are looked for, of one form: of a chart in a registry, or if Chart is empty of an artifact.
+// Signed is a manifest whose signatures are looked for, of one form: of a chart in a registry, or if Chart is empty of
+// an artifact.
 type Signed struct {
 	Chart  string
 	Digest oci.Digest
@@ -38,8 +39,8 @@ func (g *Registries) Signatures(
 	return s.bytes, err
 }
 
-// signatures are looked for in two places: where cosign has put them until its version 3, and among what refers to the artifact, where those of
-// notation are, too.
+// signatures are looked for in two places: where cosign has put them until its version 3, and among what refers to the
+// artifact, where those of notation are, too.
 type signatures struct {
 	g          *Registries
 	r          upstream.Remote
@@ -49,7 +50,8 @@ type signatures struct {
 	judge      func(oci.Signature) bool
 	bytes      int64
 	seen       int // in this place
-	// skipped is why a signature was not looked at: it is too large, damaged or one too many. It matters only if no other is good.
+	// skipped is why a signature was not looked at: it is too large, damaged or one too many. It matters only if no
+	// other is good.
 	skipped error
 }
 
@@ -121,7 +123,8 @@ func (s *signatures) checkManifest(ctx context.Context, reference string, want o
 	return false, nil
 }
 
-// listReferrers asks what refers to the artifact. Registries without the API for it keep a list under a tag, which clients write.
+// listReferrers asks what refers to the artifact. Registries without the API for it keep a list under a tag, which
+// clients write.
 func (s *signatures) listReferrers(ctx context.Context) (manifests []oci.Digest, err error) {
 	var text []byte
 	hasAPI := true
@@ -159,7 +162,8 @@ func (s *signatures) listReferrers(ctx context.Context) (manifests []oci.Digest,
 	return manifests, nil
 }
 
-// RepositoryName is what signatures call the repository of a source: host/path. Of a repository of charts it is that of one chart.
+// RepositoryName is what signatures call the repository of a source: host/path. Of a repository of charts it is that of
+// one chart.
 func RepositoryName(r upstream.Remote, chart string) string {
 	return path.Join(r.URL.Host, artifactRepository(r), chart)
 }
