@@ -1,8 +1,9 @@
 package catalog
 
 import (
-	"fairlead.dev/services/console/internal/refusal"
 	"testing"
+
+	"fairlead.dev/services/console/internal/refusal"
 )
 
 // What can't be read in a folder is told beside a refusal that is about none of its resources.

@@ -1,9 +1,10 @@
 package catalog
 
 import (
-	"fairlead.dev/services/console/internal/state"
 	"strings"
 	"testing"
+
+	"fairlead.dev/services/console/internal/state"
 )
 
 func TestSubmoduleRepositoriesArePathsOnTheHost(t *testing.T) {

@@ -1,13 +1,14 @@
 package intake
 
 import (
-	"fairlead.dev/services/console/internal/state"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"fairlead.dev/services/console/internal/state"
 )
 
 func TestWhatIsHeardOfAReportIsWhatEventsComeOf(t *testing.T) {
