@@ -42,6 +42,6 @@ func NoError(t testing.TB, what string, try func() error) {
 		case t.Context().Err() != nil:
 			t.Fatalf("waited until %s when the test was stopped: %v", what, err)
 		}
-		time.Sleep(min(max(shortest, time.Since(began)), longest))
+		<-time.After(min(max(shortest, time.Since(began)), longest))
 	}
 }

@@ -47,7 +47,7 @@ func TestWhatNeverComesEndsTheTestWithTheLastError(t *testing.T) {
 		f := &failing{TB: t}
 		begin := time.Now()
 		go await.NoError(f, "Redis answers", func() error { return errors.New("refused at " + time.Now().String()) })
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		synctest.Wait()
 		if !strings.Contains(f.said, begin.Add(5*time.Minute).Format("15:04")) {
 			t.Errorf("said %q", f.said)

@@ -85,7 +85,7 @@ func TestLinesAreThoseOfEarlierReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.closeFile()
+	t.Cleanup(func() { _ = m.closeFile() })
 	want := recordOf("u1", 7)
 	want.Filter = "-x\n"
 	if r, ok := m.getRecord(idOf(7)); !ok || r != want {
