@@ -125,15 +125,15 @@ func (w *Watcher) Close() {
 		return
 	}
 	delete(w.hub.watchers[w.cluster], w)
-	if len(w.hub.watchers[w.cluster]) == 0 {
-		delete(w.hub.watchers, w.cluster)
-		w.hub.asked(w.cluster)
-	}
 	delete(w.hub.beats[w.group], w)
 	if w.late != nil {
 		w.hub.late.Remove(w.late)
 	}
 	w.hub.count--
+	if len(w.hub.watchers[w.cluster]) == 0 {
+		delete(w.hub.watchers, w.cluster)
+		w.hub.asked(w.cluster)
+	}
 }
 
 // Nudge tells the watchers of these clusters, each with its trace, and says how many are told. A watcher that had a
