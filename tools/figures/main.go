@@ -1,5 +1,6 @@
 // Figures measures how readable the tree is: names, comments, sizes. `make figures` prints a line per figure with its
-// target; `make figures ARGS="-list sentences"` prints the places behind one.
+// target; `make figures ARGS="-list sentences"` prints the places behind one, and ARGS="-list tests -draw 20 -seed 7" some
+// of them, for a reader who judges what a figure can't.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,7 +37,9 @@ func main() {
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("figures", flag.ContinueOnError)
 	root := flags.String("root", ".", "the checkout")
-	list := flags.String("list", "", "print the places behind a figure: names, embedded, sentences, packages or columns")
+	list := flags.String("list", "", "print the places behind a figure, names, embedded, sentences, packages or columns, or all functions, comments or tests")
+	count := flags.Int("draw", 0, "with -list: print so many of the places, drawn by chance; 0: all")
+	seed := flags.Uint64("seed", 1, "with -draw: another seed draws others")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -46,15 +50,29 @@ func run(args []string, out io.Writer) error {
 	if *list != "" {
 		places, ok := f.places[*list]
 		if !ok {
-			return fmt.Errorf("-list %s: the figures with places are names, embedded, sentences, packages and columns", *list)
+			return fmt.Errorf("-list %s: there are places of names, embedded, sentences, packages, columns, functions, comments and tests", *list)
 		}
-		for _, place := range places {
+		for _, place := range draw(places, *count, *seed) {
 			fmt.Fprintln(out, place)
 		}
 		return nil
 	}
 	f.print(out)
 	return nil
+}
+
+// draw returns as many of the places as asked for, in their order.
+func draw(places []string, count int, seed uint64) []string {
+	if count <= 0 || count >= len(places) {
+		return places
+	}
+	chosen := rand.New(rand.NewPCG(seed, 0)).Perm(len(places))[:count] //nolint:gosec // a seed draws the same each time
+	slices.Sort(chosen)
+	drawn := make([]string, 0, count)
+	for _, at := range chosen {
+		drawn = append(drawn, places[at])
+	}
+	return drawn
 }
 
 // size is how much of something a service has, in lines without blank ones.
@@ -71,7 +89,9 @@ type figures struct {
 
 // measure walks all Go files that a person wrote.
 func measure(root string) (*figures, error) {
-	f := &figures{sizes: map[string]*size{}, places: map[string][]string{"names": nil, "embedded": nil, "sentences": nil, "packages": nil, "columns": nil}}
+	f := &figures{sizes: map[string]*size{}, places: map[string][]string{
+		"names": nil, "embedded": nil, "sentences": nil, "packages": nil, "columns": nil, "functions": nil, "comments": nil, "tests": nil,
+	}}
 	files := map[string]int{} // by folder, without tests
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -135,12 +155,18 @@ func (f *figures) file(path, short string) error {
 	f.lines(string(text), short, isTest)
 	f.comments(parsed, at)
 	if isTest {
+		for _, decl := range parsed.Decls {
+			if test, ok := decl.(*ast.FuncDecl); ok && strings.HasPrefix(test.Name.Name, "Test") {
+				f.places["tests"] = append(f.places["tests"], at(test.Pos())+": "+test.Name.Name)
+			}
+		}
 		return nil
 	}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			f.functions++
+			f.places["functions"] = append(f.places["functions"], at(n.Pos())+": "+n.Name.Name)
 			if oneWord(n.Name.Name) {
 				f.oneWord++
 				f.places["names"] = append(f.places["names"], at(n.Pos())+": "+n.Name.Name)
@@ -216,6 +242,9 @@ var (
 func (f *figures) comments(parsed *ast.File, at func(token.Pos) string) {
 	for _, group := range parsed.Comments {
 		text := strings.Join(strings.Fields(group.Text()), " ")
+		if text != "" {
+			f.places["comments"] = append(f.places["comments"], at(group.Pos())+": "+text)
+		}
 		for _, sentence := range sentenceEnd.Split(text, -1) {
 			if len(strings.Fields(sentence)) < 3 {
 				continue

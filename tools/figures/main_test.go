@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,7 @@ func main() {}
 		"sentences": {"cli/room.go:4: What it stands on is the floor", "cli/room.go:4: It is red."},
 		"packages":  {"platform/hall: 21 files"},
 		"columns":   {"cli/room_test.go:4"},
+		"functions": {"cli/room.go:12: keep", "cli/room.go:14: keepChair", "cli/room.go:16: main"},
 	}
 	for name, places := range want {
 		if !slices.Equal(f.places[name], places) {
@@ -78,5 +80,20 @@ func TestFiguresOfNoListAreAnError(t *testing.T) {
 	if err := run([]string{"-root", t.TempDir(), "-list", "chairs"}, &out); err == nil ||
 		!strings.Contains(err.Error(), "names, embedded, sentences") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+func TestDrawnPlacesAreTheSameForASeed(t *testing.T) {
+	t.Parallel()
+	var places []string
+	for i := range 100 {
+		places = append(places, strconv.Itoa(i))
+	}
+	first, again, other := draw(places, 20, 7), draw(places, 20, 7), draw(places, 20, 8)
+	if len(first) != 20 || !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Errorf("drawn %v, again %v, by another seed %v", first, again, other)
+	}
+	if got := draw(places, 0, 7); len(got) != 100 {
+		t.Errorf("%d of all", len(got))
 	}
 }
