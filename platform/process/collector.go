@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"fairlead.dev/platform/container"
@@ -180,15 +179,6 @@ func measure() (did load, base uint64) {
 		working: samples[5].Value.Float64(), used: usedCPU(),
 	}
 	return did, samples[1].Value.Uint64() + samples[2].Value.Uint64()
-}
-
-// usedCPU is the CPU time of this process.
-func usedCPU() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait
