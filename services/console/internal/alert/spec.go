@@ -7,19 +7,20 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/views"
 )
 
 // Spec is what is stored.
 type Spec struct {
-	Description string            `json:"description,omitempty"`
-	Clusters    *catalog.Selector `json:"clusters"`
-	When        string            `json:"when"`
-	For         time.Duration     `json:"forNanos,omitempty"`
-	Recover     time.Duration     `json:"recoverNanos"`
-	MoreThan    int               `json:"moreThan,omitempty"`
-	GroupBy     string            `json:"groupBy,omitempty"`
+	Description string             `json:"description,omitempty"`
+	Clusters    *resource.Selector `json:"clusters"`
+	When        string             `json:"when"`
+	For         time.Duration      `json:"forNanos,omitempty"`
+	Recover     time.Duration      `json:"recoverNanos"`
+	MoreThan    int                `json:"moreThan,omitempty"`
+	GroupBy     string             `json:"groupBy,omitempty"`
 	// Severity is that of the API; 0: WARNING.
 	Severity int32 `json:"severity,omitempty"`
 }
@@ -28,7 +29,7 @@ type Spec struct {
 const UsualRecover = 5 * time.Minute
 
 // Alert is such a resource.
-type Alert = catalog.Resource[Spec]
+type Alert = resource.Of[Spec]
 
 // most is how many alerts there may be: a round asks each of them about each cluster.
 const most = 200
@@ -50,8 +51,8 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 }
 
 // Kind is theirs.
-func Kind() catalog.Type[Spec] {
-	return catalog.Type[Spec]{Kind: store.KindAlert, Check: func(a *Alert) error {
+func Kind() resource.Type[Spec] {
+	return resource.Type[Spec]{Kind: store.KindAlert, Check: func(a *Alert) error {
 		if _, err := views.ParseQuestion(a.Spec.When); err != nil {
 			return refusal.New(refusal.Invalid, "spec.when: %s", err)
 		}

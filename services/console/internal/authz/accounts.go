@@ -8,6 +8,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/identity"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -26,7 +27,7 @@ func (Accounts) Wrote(ctx context.Context, w *catalog.Write, before, after *stor
 		}
 		return w.Tx.Revoke(ctx, identity.Revocation(subject, w.Tx.Now()))
 	}
-	var spec catalog.ServiceAccountSpec
+	var spec resource.ServiceAccountSpec
 	if err := json.Unmarshal(after.Spec, &spec); err != nil {
 		return fmt.Errorf("decode service account %q: %w", after.Name, err)
 	}

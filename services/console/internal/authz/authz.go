@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -90,7 +91,7 @@ func (k *Rules) get(ctx context.Context, most time.Duration) (*rules, error) {
 func read(ctx context.Context, v store.View) (*rules, error) {
 	out := &rules{labels: map[string]map[string]string{}}
 	err := all(ctx, v, store.KindGrant, func(r store.Resource) error {
-		var spec catalog.GrantSpec
+		var spec resource.GrantSpec
 		err := json.Unmarshal(r.Spec, &spec)
 		out.Grants = append(out.Grants, &consolev1.Grant{Metadata: &consolev1.Metadata{Name: r.Name}, Spec: Grant(spec)})
 		return err
@@ -99,7 +100,7 @@ func read(ctx context.Context, v store.View) (*rules, error) {
 		return nil, err
 	}
 	err = all(ctx, v, store.KindRole, func(r store.Resource) error {
-		var spec catalog.RoleSpec
+		var spec resource.RoleSpec
 		err := json.Unmarshal(r.Spec, &spec)
 		out.Roles = append(out.Roles, &consolev1.Role{Metadata: &consolev1.Metadata{Name: r.Name}, Spec: Role(spec)})
 		return err
@@ -132,7 +133,7 @@ func all(ctx context.Context, v store.View, kind store.Kind, take func(store.Res
 }
 
 // Grant is a grant's spec as the API has it.
-func Grant(spec catalog.GrantSpec) *consolev1.GrantSpec {
+func Grant(spec resource.GrantSpec) *consolev1.GrantSpec {
 	out := &consolev1.GrantSpec{
 		Role: spec.Role, Projects: spec.Projects,
 		Clusters: &consolev1.GrantClusters{Names: spec.Clusters.Names, Labels: spec.Clusters.Labels, All: spec.Clusters.All},
@@ -153,7 +154,7 @@ func Grant(spec catalog.GrantSpec) *consolev1.GrantSpec {
 }
 
 // Role is a role's spec as the API has it.
-func Role(spec catalog.RoleSpec) *consolev1.RoleSpec {
+func Role(spec resource.RoleSpec) *consolev1.RoleSpec {
 	out := &consolev1.RoleSpec{Description: spec.Description, Kubernetes: spec.Kubernetes}
 	for _, r := range spec.Rules {
 		out.Rules = append(out.Rules, &consolev1.RoleRule{Verbs: r.Verbs, Kinds: r.Kinds})
@@ -181,7 +182,7 @@ func (r *rules) target(of store.Resource) (access.Target, error) {
 		at.Project = of.Name
 		return at, nil
 	case store.KindGlobalService: // is of the project of its services
-		project, err := catalog.ProjectOf(of)
+		project, err := resource.ProjectOf(of)
 		at.Project = project
 		return at, err
 	}
@@ -610,12 +611,12 @@ func (k *Rules) MayName(ctx context.Context, by catalog.By, ref store.Ref) error
 
 // mayConnect refuses to have a backend send a secret to where it was not sent before, from who may not see it.
 func (k *Rules) mayConnect(ctx context.Context, by catalog.By, before *store.Resource, after store.Resource) error {
-	is, err := catalog.Backends().Decode(after)
+	is, err := resource.Backends().Decode(after)
 	if err != nil || is.Spec.Secret() == "" {
 		return err
 	}
 	if before != nil {
-		was, err := catalog.Backends().Decode(*before)
+		was, err := resource.Backends().Decode(*before)
 		if err != nil || was.Spec.Secret() == is.Spec.Secret() && was.Spec.Target() == is.Spec.Target() {
 			return err
 		}
@@ -626,11 +627,11 @@ func (k *Rules) mayConnect(ctx context.Context, by catalog.By, before *store.Res
 // mayConfigure refuses configuration of secrets and backends that the caller may not have values of, but for those that
 // it had where it was: what moves to another project or cluster takes secrets to others.
 func (k *Rules) mayConfigure(ctx context.Context, by catalog.By, before, after *store.Resource) error {
-	is, err := catalog.RefsOfSettings(after)
+	is, err := resource.RefsOfSettings(after)
 	if err != nil {
 		return err
 	}
-	was, err := catalog.RefsOfSettings(before)
+	was, err := resource.RefsOfSettings(before)
 	if err != nil {
 		return err
 	}
@@ -642,7 +643,7 @@ func (k *Rules) mayConfigure(ctx context.Context, by catalog.By, before, after *
 		return err
 	}
 	if after.Kind == store.KindSink && before != nil {
-		if elsewhere, err = catalog.MovesCredentials(*before, *after); err != nil {
+		if elsewhere, err = resource.MovesCredentials(*before, *after); err != nil {
 			return err
 		}
 	}
@@ -666,18 +667,18 @@ func (k *Rules) mayConfigure(ctx context.Context, by catalog.By, before, after *
 
 // newPlaces tells whether configuration takes something of a backend that it did not take before.
 func newPlaces(before, after *store.Resource, backend string) bool {
-	was, errWas := catalog.PlacesOf(before)
-	is, errIs := catalog.PlacesOf(after)
-	return errors.Join(errWas, errIs) != nil || slices.ContainsFunc(is, func(at catalog.Import) bool {
-		return at.Backend == backend && !slices.ContainsFunc(was, func(old catalog.Import) bool { return old.Backend == at.Backend && old.Path == at.Path })
+	was, errWas := resource.PlacesOf(before)
+	is, errIs := resource.PlacesOf(after)
+	return errors.Join(errWas, errIs) != nil || slices.ContainsFunc(is, func(at resource.Import) bool {
+		return at.Backend == backend && !slices.ContainsFunc(was, func(old resource.Import) bool { return old.Backend == at.Backend && old.Path == at.Path })
 	})
 }
 
 // newPlains tells whether configuration shows something of a backend that it did not show before.
 func newPlains(before, after *store.Resource, backend string) bool {
-	was, errWas := catalog.PlacesOf(before)
-	is, errIs := catalog.PlacesOf(after)
-	return errors.Join(errWas, errIs) != nil || slices.ContainsFunc(is, func(at catalog.Import) bool {
+	was, errWas := resource.PlacesOf(before)
+	is, errIs := resource.PlacesOf(after)
+	return errors.Join(errWas, errIs) != nil || slices.ContainsFunc(is, func(at resource.Import) bool {
 		return at.Plain && at.Backend == backend && !slices.Contains(was, at)
 	})
 }
@@ -704,7 +705,7 @@ func (k *Rules) mayTake(ctx context.Context, by catalog.By, ref store.Ref) error
 		if err != nil {
 			return err
 		}
-		backend, err := catalog.Backends().Decode(row)
+		backend, err := resource.Backends().Decode(row)
 		projects = backend.Spec.Projects
 		return err
 	})
@@ -719,8 +720,8 @@ func moves(before, after *store.Resource) (elsewhere, project bool, err error) {
 	if before == nil {
 		return false, false, nil
 	}
-	from, errFrom := catalog.ProjectOf(*before)
-	to, errTo := catalog.ProjectOf(*after)
+	from, errFrom := resource.ProjectOf(*before)
+	to, errTo := resource.ProjectOf(*after)
 	var was, is struct{ Cluster string }
 	if err := errors.Join(errFrom, errTo, json.Unmarshal(before.Spec, &was), json.Unmarshal(after.Spec, &is)); err != nil {
 		return false, false, fmt.Errorf("decode %s %q: %w", after.Kind, after.Name, err)

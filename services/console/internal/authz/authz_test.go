@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -53,20 +54,20 @@ func newWorld(t *testing.T) *world {
 	}})
 	ada := person("ada", identity.AdminsGroup)
 	for _, e := range []catalog.Edit{
-		drafted(w.catalog.DraftSecret(catalog.Secret{Meta: meta("git"), Data: map[string]string{"password": "x"}}, whatever)),
+		drafted(w.catalog.DraftSecret(resource.Secret{Meta: meta("git"), Data: map[string]string{"password": "x"}}, whatever)),
 		sourceAt("https://git.example.com/shop"),
 		clusterWith("edge-1", map[string]string{"tier": "prod"}), clusterWith("edge-2", map[string]string{"tier": "test"}),
-		drafted(catalog.Projects().Draft(catalog.Project{Meta: meta("shop")}, whatever)),
-		drafted(catalog.Projects().Draft(catalog.Project{Meta: meta("other")}, whatever)),
+		drafted(catalog.Draft(resource.Projects(), resource.Project{Meta: meta("shop")}, whatever)),
+		drafted(catalog.Draft(resource.Projects(), resource.Project{Meta: meta("other")}, whatever)),
 		service("web", "shop", "edge-1"), service("db", "other", "edge-2"),
-		drafted(catalog.ServiceAccounts().Draft(catalog.ServiceAccount{Meta: meta("robot")}, whatever)),
-		drafted(catalog.Roles().Draft(catalog.Role{Meta: meta("sourcer"), Spec: catalog.RoleSpec{Rules: []catalog.RoleRule{{Verbs: []string{"edit"}, Kinds: []string{access.Source}}}}}, whatever)),
-		grant("all", catalog.GrantSpec{Groups: []string{"staff"}, Role: "viewer", Clusters: catalog.GrantClusters{All: true}}),
-		grant("bob", catalog.GrantSpec{Users: []string{"bob"}, Role: "deployer", Projects: []string{"shop"}, Clusters: catalog.GrantClusters{All: true}}),
-		grant("cleo", catalog.GrantSpec{Users: []string{"cleo"}, Role: "operator", Clusters: catalog.GrantClusters{Labels: map[string]string{"tier": "test"}}}),
-		grant("dora", catalog.GrantSpec{Users: []string{"dora"}, Role: "admin", Clusters: catalog.GrantClusters{Names: []string{"edge-1"}}, Until: w.clock.Add(time.Hour)}),
-		grant("emil", catalog.GrantSpec{Users: []string{"emil"}, Role: "admin", Clusters: catalog.GrantClusters{All: true}}),
-		grant("fritz", catalog.GrantSpec{Users: []string{"fritz"}, Role: "sourcer", Clusters: catalog.GrantClusters{All: true}}),
+		drafted(catalog.Draft(resource.ServiceAccounts(), resource.ServiceAccount{Meta: meta("robot")}, whatever)),
+		drafted(catalog.Draft(resource.Roles(), resource.Role{Meta: meta("sourcer"), Spec: resource.RoleSpec{Rules: []resource.RoleRule{{Verbs: []string{"edit"}, Kinds: []string{access.Source}}}}}, whatever)),
+		grant("all", resource.GrantSpec{Groups: []string{"staff"}, Role: "viewer", Clusters: resource.GrantClusters{All: true}}),
+		grant("bob", resource.GrantSpec{Users: []string{"bob"}, Role: "deployer", Projects: []string{"shop"}, Clusters: resource.GrantClusters{All: true}}),
+		grant("cleo", resource.GrantSpec{Users: []string{"cleo"}, Role: "operator", Clusters: resource.GrantClusters{Labels: map[string]string{"tier": "test"}}}),
+		grant("dora", resource.GrantSpec{Users: []string{"dora"}, Role: "admin", Clusters: resource.GrantClusters{Names: []string{"edge-1"}}, Until: w.clock.Add(time.Hour)}),
+		grant("emil", resource.GrantSpec{Users: []string{"emil"}, Role: "admin", Clusters: resource.GrantClusters{All: true}}),
+		grant("fritz", resource.GrantSpec{Users: []string{"fritz"}, Role: "sourcer", Clusters: resource.GrantClusters{All: true}}),
 	} {
 		if err := w.try(t, ada, e); err != nil {
 			t.Fatal(err)
@@ -91,8 +92,8 @@ func drafted(e catalog.Edit, err error) catalog.Edit {
 	return e
 }
 
-func grant(name string, spec catalog.GrantSpec) catalog.Edit {
-	g := catalog.Grant{Meta: meta(name), Spec: spec}
+func grant(name string, spec resource.GrantSpec) catalog.Edit {
+	g := resource.Grant{Meta: meta(name), Spec: spec}
 	return drafted(catalog.DraftGrant(&g, whatever))
 }
 
@@ -160,8 +161,8 @@ func TestWritesAreJudgedByBothEnds(t *testing.T) {
 		"a lent right relabels no cluster":        {staff("dora"), clusterWith("edge-1", map[string]string{"tier": "test"}), "what is lent would be outlasted"},
 		"a lasting right relabels a cluster":      {staff("emil"), clusterWith("edge-1", map[string]string{"tier": "test"}), ""},
 		"a lent right leaves labels as they are":  {staff("dora"), clusterWith("edge-1", map[string]string{"tier": "prod"}), ""},
-		"an admin gives no rights":                {staff("emil"), grant("more", catalog.GrantSpec{Users: []string{"emil"}, Role: "admin", Clusters: catalog.GrantClusters{All: true}}), "fairlead:admins"},
-		"a token that was handed on gives none":   {lent, grant("more", catalog.GrantSpec{Users: []string{"ada"}, Role: "admin", Clusters: catalog.GrantClusters{All: true}}), "a token that was handed on makes no grants"},
+		"an admin gives no rights":                {staff("emil"), grant("more", resource.GrantSpec{Users: []string{"emil"}, Role: "admin", Clusters: resource.GrantClusters{All: true}}), "fairlead:admins"},
+		"a token that was handed on gives none":   {lent, grant("more", resource.GrantSpec{Users: []string{"ada"}, Role: "admin", Clusters: resource.GrantClusters{All: true}}), "a token that was handed on makes no grants"},
 		"a secret is configured by who sees it":   {staff("emil"), service("web", "shop", "edge-1", ofSecret), ""},
 		"a secret is configured by no other":      {staff("bob"), service("web", "shop", "edge-1", ofSecret), "that needs a grant"},
 		"a secret goes to no other place":         {staff("fritz"), sourceAt("https://evil.example.com/shop"), "that needs a grant"},
@@ -188,7 +189,7 @@ func TestAFolderActsAsAnAccountOfNoMoreRights(t *testing.T) {
 	w := newWorld(t)
 	robot := func(role string, projects ...string) {
 		t.Helper()
-		e := grant("robot", catalog.GrantSpec{ServiceAccounts: []string{"robot"}, Role: role, Projects: projects, Clusters: catalog.GrantClusters{All: true}})
+		e := grant("robot", resource.GrantSpec{ServiceAccounts: []string{"robot"}, Role: role, Projects: projects, Clusters: resource.GrantClusters{All: true}})
 		if err := w.try(t, person("ada", identity.AdminsGroup), e); err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +297,7 @@ func TestGrantsCountAtOnceAndEndSoon(t *testing.T) {
 	if may() {
 		t.Fatal("zoe has a right without a grant")
 	}
-	if err := w.try(t, ada, grant("zoe", catalog.GrantSpec{Users: []string{"zoe"}, Role: "deployer", Clusters: catalog.GrantClusters{Names: []string{"edge-1"}}})); err != nil {
+	if err := w.try(t, ada, grant("zoe", resource.GrantSpec{Users: []string{"zoe"}, Role: "deployer", Clusters: resource.GrantClusters{Names: []string{"edge-1"}}})); err != nil {
 		t.Fatal(err)
 	}
 	if !may() {

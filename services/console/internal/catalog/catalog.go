@@ -7,17 +7,16 @@ package catalog
 
 import (
 	"context"
-	"crypto/hmac"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
 	"fairlead.dev/services/console/internal/confirm"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -176,7 +175,7 @@ func (c *Catalog) GetService(ctx context.Context, name string) (state.Service, e
 
 // Get returns a resource as load reads it.
 func Get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, load Load[T]) (out T, err error) {
-	if !dnsLabel.MatchString(name) {
+	if !resource.IsName(name) {
 		return out, refusal.Missing(kind, name)
 	}
 	var r store.Resource
@@ -196,7 +195,7 @@ func Get[T any](ctx context.Context, c *Catalog, kind store.Kind, name string, l
 
 // MayView refuses a resource that there is not, or that the caller in ctx may not see.
 func (c *Catalog) MayView(ctx context.Context, ref store.Ref) error {
-	if !dnsLabel.MatchString(ref.Name) {
+	if !resource.IsName(ref.Name) {
 		return refusal.Missing(ref.Kind, ref.Name)
 	}
 	var r store.Resource
@@ -230,7 +229,7 @@ func List[T any](ctx context.Context, c *Catalog, kind store.Kind, page Page, lo
 		return found(ctx, c, kind, page, load)
 	}
 	after, err := base64.RawURLEncoding.DecodeString(page.Token)
-	if err != nil || len(after) > 0 && !dnsLabel.Match(after) {
+	if err != nil || len(after) > 0 && !resource.IsName(string(after)) {
 		return nil, "", refusal.New(refusal.Invalid, "page_token: is not one that a list returned")
 	}
 	size := page.Limit()
@@ -276,112 +275,4 @@ func visible(ctx context.Context, v store.View, kind store.Kind, after string, l
 			return out, nil
 		}
 	}
-}
-
-// secretPurpose binds sealed values to the secret that they are of.
-func secretPurpose(name string) string { return "secret/" + name }
-
-// sealInto puts values into a draft. Values that are there already stay as they are sealed, so that
-// an update without a change is seen as one.
-func (c *Catalog) sealInto(d *store.Draft, data map[string]string, current *store.Resource) error {
-	var before map[string]string
-	if current != nil {
-		var err error
-		if before, err = c.openSecret(*current); err != nil {
-			return err
-		}
-	}
-	data = maps.Clone(data)
-	for key, value := range data {
-		if value == "" && before[key] == "" {
-			return refusal.New(refusal.Invalid, "data[%q]: has no value yet: write one", key)
-		}
-		if value == "" {
-			data[key] = before[key]
-		}
-	}
-	plain, err := json.Marshal(data)
-	if err != nil {
-		return fmt.Errorf("encode secret %q: %w", d.Name, err)
-	}
-	if current != nil {
-		old, err := json.Marshal(before)
-		if err != nil {
-			return fmt.Errorf("encode secret %q: %w", d.Name, err)
-		}
-		if hmac.Equal(plain, old) { // in constant time
-			d.Sealed = current.Sealed
-			return nil
-		}
-	}
-	d.Sealed = c.box.Seal(secretPurpose(d.Name), plain)
-	return nil
-}
-
-func (c *Catalog) openSecret(r store.Resource) (map[string]string, error) {
-	plain, err := c.box.Open(secretPurpose(r.Name), r.Sealed)
-	if err != nil {
-		return nil, fmt.Errorf("open secret %q: %w", r.Name, err)
-	}
-	data := map[string]string{}
-	if err := json.Unmarshal(plain, &data); err != nil {
-		// The error of the decoder may hold a part of the text.
-		return nil, fmt.Errorf("open secret %q: it is damaged", r.Name)
-	}
-	return data, nil
-}
-
-// Masked stands for the value of a secret.
-const Masked = "***"
-
-// MaskSecret returns the keys of a secret with masks for values, and says which are not those of before (nil: none).
-func (c *Catalog) MaskSecret(before *store.Resource, r store.Resource) (map[string]string, error) {
-	data, err := c.openSecret(r)
-	if err != nil {
-		return nil, err
-	}
-	old := map[string]string{}
-	if before != nil {
-		if old, err = c.openSecret(*before); err != nil {
-			return nil, err
-		}
-	}
-	for key, value := range data {
-		data[key] = Masked
-		if was, ok := old[key]; ok && was != value {
-			data[key] = Masked + " (changed)"
-		}
-	}
-	return data, nil
-}
-
-// AccessSecret returns the values of a secret, and says in the log who asked.
-func (c *Catalog) AccessSecret(ctx context.Context, actor, name string) (data map[string]string, revision int64, err error) {
-	if !dnsLabel.MatchString(name) {
-		return nil, 0, refusal.Missing(store.KindSecret, name)
-	}
-	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		r, err := v.Get(ctx, store.KindSecret, name)
-		if errors.Is(err, store.ErrNotFound) {
-			return refusal.Missing(store.KindSecret, name)
-		} else if err != nil {
-			return err
-		}
-		// A gitcache needs what sources name, and no backend's, sink's or service's.
-		named, err := v.CountReferrers(ctx, store.KindSource, store.KindSecret, []string{name})
-		if err != nil {
-			return err
-		}
-		if named[name] == 0 {
-			return refusal.New(refusal.Forbidden,
-				"secret %q: no source names it: gitcaches read the secrets of sources only", name)
-		}
-		revision = r.Revision
-		data, err = c.openSecret(r)
-		return err
-	})
-	if err == nil {
-		c.log.InfoContext(ctx, "secret accessed", "actor", actor, "secret", name, "revision", revision)
-	}
-	return data, revision, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -125,7 +126,7 @@ func release(ctx context.Context, v store.View, r store.Resource) (Edit, error) 
 // DeleteService removes a service, and with it its objects from the cluster, or what its folder declared from the
 // catalog: the caller has to have seen that.
 func (c *Catalog) DeleteService(ctx context.Context, by By, name, etag, confirmation string) error {
-	if !dnsLabel.MatchString(name) {
+	if !resource.IsName(name) {
 		return refusal.Missing(store.KindService, name)
 	}
 	var written []Written

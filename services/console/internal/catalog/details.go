@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -20,7 +21,7 @@ type ServiceDetail struct {
 
 // Detail returns what is kept of one kind about a service; no Data: nothing.
 func (c *Catalog) Detail(ctx context.Context, kind store.DetailKind, name string) (ServiceDetail, error) {
-	if !dnsLabel.MatchString(name) {
+	if !resource.IsName(name) {
 		return ServiceDetail{}, refusal.Missing(store.KindService, name)
 	}
 	var of store.Resource

@@ -17,6 +17,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -212,7 +213,7 @@ func (b *bringing) bring(ctx context.Context, tx *store.Tx) error {
 	if err != nil {
 		return err
 	}
-	account, err := ServiceAccounts().Decode(row)
+	account, err := resource.ServiceAccounts().Decode(row)
 	if err != nil {
 		return err
 	}
@@ -341,7 +342,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 		return refusal.New(refusal.Invalid,
 			"a folder in Git is no place for secrets: apply it by hand, or take the values from a Backend")
 	}
-	if spec, ok := e.spec.(configured); ok {
+	if spec, ok := e.spec.(resource.Configured); ok {
 		for key, set := range spec.Settings() {
 			if set.Secret {
 				return refusal.New(refusal.Invalid, "%s[%q].secret: a folder in Git is no place for secrets: refer to a Secret or a Backend", settingsField(ref.Kind), key)
@@ -362,7 +363,7 @@ func (b *bringing) mayDeclare(ctx context.Context, e *Edit, current *store.Resou
 		return err
 	}
 	if project := b.service.Spec.Project; project != "" {
-		if is, err := ProjectOf(*current); err != nil || is != project {
+		if is, err := resource.ProjectOf(*current); err != nil || is != project {
 			return cmp.Or(err, taken(ref))
 		}
 	}
@@ -392,7 +393,7 @@ func (b *bringing) inProject(e *Edit) error {
 	if err != nil {
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}
-	is, err := ProjectOf(store.Resource{Kind: e.draft.Kind, Name: e.draft.Name, Spec: text})
+	is, err := resource.ProjectOf(store.Resource{Kind: e.draft.Kind, Name: e.draft.Name, Spec: text})
 	switch {
 	case err != nil:
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
@@ -45,7 +46,7 @@ func TestWriteThatTakesTooLongIsUndone(t *testing.T) {
 	edits := make([]Edit, 5)
 	for i, name := range []string{"a", "b", "c", "d", "e"} {
 		var err error
-		if edits[i], err = Projects().Draft(Project{Meta: state.Meta{Name: name}}, Expectation{AllowMissing: true}); err != nil {
+		if edits[i], err = Draft(resource.Projects(), resource.Project{Meta: state.Meta{Name: name}}, Expectation{AllowMissing: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

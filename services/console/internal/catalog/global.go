@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -28,126 +29,6 @@ const (
 	// hashHex ends names that would be too long.
 	hashHex = 6
 )
-
-// GlobalSpec is one service for each cluster of a choice.
-type GlobalSpec struct {
-	Clusters  *Selector         `json:"clusters"`
-	Template  state.ServiceSpec `json:"template"`
-	Overrides []GlobalOverride  `json:"overrides,omitempty"`
-	// Detach leaves the service of a cluster that is not chosen any more as it is, on its own; else it goes.
-	Detach bool `json:"detach,omitempty"`
-	// MaxDeletions within guardWindow; 0: a tenth, but at least one.
-	MaxDeletions int `json:"maxDeletions,omitempty"`
-}
-
-// GlobalOverride is what is different at some clusters; what is empty stays.
-type GlobalOverride struct {
-	Clusters  *Selector `json:"clusters"`
-	Ref       string    `json:"ref,omitempty"`
-	Path      string    `json:"path,omitempty"`
-	Namespace string    `json:"namespace,omitempty"`
-	// ConfigSets come behind those of the template, and Config is over its own.
-	ConfigSets []string       `json:"configSets,omitempty"`
-	Config     state.Settings `json:"config,omitempty"`
-}
-
-// GlobalService is such a resource.
-type GlobalService = Resource[GlobalSpec]
-
-// GlobalServices is their kind.
-func GlobalServices() Type[GlobalSpec] {
-	return Type[GlobalSpec]{
-		Kind: store.KindGlobalService,
-		Check: func(g *GlobalService) error {
-			if g.Spec.Template.Cluster != "" {
-				return refusal.New(refusal.Invalid, "spec.template.cluster %q: leave it out: each cluster that is chosen gets one", g.Spec.Template.Cluster)
-			}
-			if g.Spec.Template.Catalog {
-				return refusal.New(refusal.Invalid, "spec.template.catalog: a folder of the catalog is for no cluster: make a service of its own for it")
-			}
-			g.Spec.Template.TestRequest = nil // services are asked, one by one
-			if err := checkTests(&g.Spec.Template); err != nil {
-				return atTemplate(err, "spec.template.")
-			}
-			if err := g.Spec.check(GlobalOverride{}, "spec.template."); err != nil {
-				return err
-			}
-			for i, o := range g.Spec.Overrides {
-				if err := g.Spec.check(o, fmt.Sprintf("spec.overrides[%d].", i)); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
-		Refs: func(g GlobalSpec) []Reference {
-			refs := refsOfService(&g.Template, "spec.template")
-			for i, o := range g.Overrides {
-				at := fmt.Sprintf("spec.overrides[%d]", i)
-				refs = append(refs, eachTo(store.KindConfigSet, o.ConfigSets, at+".configSets")...)
-				refs = append(refs, refsOfField(o.Config, at+".config")...)
-			}
-			return slices.DeleteFunc(refs, func(r Reference) bool { return r.Kind == store.KindCluster })
-		},
-	}
-}
-
-// check looks at the template with what an override brings, which is where what is wrong is written.
-func (g *GlobalSpec) check(o GlobalOverride, field string) error {
-	spec := g.Template
-	o.over(&spec)
-	spec.Cluster = "any"
-	s := state.Service{Meta: state.Meta{Name: "any"}, Spec: spec}
-	if err := checkService(&s); err != nil {
-		return atTemplate(err, field)
-	}
-	for _, name := range slices.Sorted(maps.Keys(spec.Config)) {
-		if spec.Config[name].Secret {
-			return refusal.New(refusal.Invalid, "%sconfig[%q].secret: a global service keeps no secrets: put it into a configuration set that it names", field, name)
-		}
-	}
-	return nil
-}
-
-// atTemplate says of what is wrong with the spec of a service where it is written.
-func atTemplate(err error, field string) error {
-	if refused, ok := errors.AsType[*refusal.Error](err); ok {
-		return refusal.New(refused.Reason, "%s%s", field, strings.TrimPrefix(refused.Message, "spec."))
-	}
-	return err
-}
-
-func (o *GlobalOverride) over(s *state.ServiceSpec) {
-	for to, value := range map[*string]string{&s.Ref: o.Ref, &s.Path: o.Path, &s.Namespace: o.Namespace} {
-		if value != "" {
-			*to = value
-		}
-	}
-	for _, name := range o.ConfigSets {
-		if !slices.Contains(s.ConfigSets, name) {
-			s.ConfigSets = append(slices.Clip(s.ConfigSets), name)
-		}
-	}
-	if len(o.Config) > 0 {
-		all := maps.Clone(s.Config)
-		if all == nil {
-			all = state.Settings{}
-		}
-		maps.Copy(all, o.Config)
-		s.Config = all
-	}
-}
-
-// at is what the service at a cluster is.
-func (g *GlobalSpec) at(cluster store.Resource) state.ServiceSpec {
-	spec := g.Template
-	spec.Cluster = cluster.Name
-	for _, o := range g.Overrides {
-		if o.Clusters.Fits(cluster.Name, cluster.Labels) {
-			o.over(&spec)
-		}
-	}
-	return spec
-}
 
 // nameAt is the name of the service at a cluster.
 func nameAt(global, cluster string) string {
@@ -243,7 +124,7 @@ func (g Globals) clusterWrote(ctx context.Context, w *Write, before *store.Resou
 		return err
 	}
 	for _, row := range rows {
-		global, err := GlobalServices().Decode(row)
+		global, err := resource.GlobalServices().Decode(row)
 		if err != nil {
 			return err
 		}
@@ -278,17 +159,17 @@ func (g Globals) globalWrote(ctx context.Context, w *Write, before *store.Resour
 }
 
 // decodeGlobals returns a global service and what it was before; nil: it was not.
-func decodeGlobals(before *store.Resource, after store.Resource) (global GlobalService, old *GlobalSpec, err error) {
-	if global, err = GlobalServices().Decode(after); err != nil || before == nil {
+func decodeGlobals(before *store.Resource, after store.Resource) (global resource.GlobalService, old *resource.GlobalSpec, err error) {
+	if global, err = resource.GlobalServices().Decode(after); err != nil || before == nil {
 		return global, nil, err
 	}
-	was, err := GlobalServices().Decode(*before)
+	was, err := resource.GlobalServices().Decode(*before)
 	return global, &was.Spec, err
 }
 
 // planAll says what a global service does to all services, as far as a caller sees them and their clusters; sees is nil
 // where that is all.
-func planAll(ctx context.Context, v store.View, global GlobalService, old *GlobalSpec, sees func(store.Resource) bool) ([]Planned, error) {
+func planAll(ctx context.Context, v store.View, global resource.GlobalService, old *resource.GlobalSpec, sees func(store.Resource) bool) ([]Planned, error) {
 	clusters, err := v.List(ctx, store.KindCluster, "", maxReferrers)
 	if err != nil {
 		return nil, err
@@ -313,7 +194,7 @@ func planAll(ctx context.Context, v store.View, global GlobalService, old *Globa
 
 // plan says what is to be done at clusters, whose services are given by name. A service whose cluster was not chosen
 // before either is held back by the guard, and stays; was says that it was.
-func plan(global GlobalService, old *GlobalSpec, clusters []store.Resource, services map[string]store.Resource, was bool) []Planned {
+func plan(global resource.GlobalService, old *resource.GlobalSpec, clusters []store.Resource, services map[string]store.Resource, was bool) []Planned {
 	var out []Planned
 	for _, cluster := range clusters {
 		name := nameAt(global.Meta.Name, cluster.Name)
@@ -341,8 +222,8 @@ func plan(global GlobalService, old *GlobalSpec, clusters []store.Resource, serv
 }
 
 // wanted plans the service of a chosen cluster.
-func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Resource) {
-	spec := global.Spec.at(cluster)
+func (p *Planned) wanted(global resource.GlobalService, old *resource.GlobalSpec, cluster store.Resource) {
+	spec := global.Spec.At(cluster)
 	labels := map[string]string{GlobalLabel: global.Meta.Name}
 	for key, value := range global.Meta.Labels {
 		if !strings.HasPrefix(key, ownLabels) { // a set is one of what was applied
@@ -391,9 +272,9 @@ func (p *Planned) wanted(global GlobalService, old *GlobalSpec, cluster store.Re
 
 // checkNamespace checks what the service at one cluster gets. A global service that was stored with the fault, by an
 // earlier console, keeps no cluster out.
-func (p *Planned) checkNamespace(e Edit, old *GlobalSpec, cluster store.Resource) error {
+func (p *Planned) checkNamespace(e Edit, old *resource.GlobalSpec, cluster store.Resource) error {
 	if old != nil {
-		if before := old.at(cluster); lacksNamespace(&before) {
+		if before := old.At(cluster); resource.LacksNamespace(&before) {
 			return nil
 		}
 	}
@@ -410,7 +291,7 @@ func sameSync(a, b state.ServiceSpec) bool {
 }
 
 // leaves plans the service of a cluster that is not chosen any more.
-func (p *Planned) leaves(global GlobalService) {
+func (p *Planned) leaves(global resource.GlobalService) {
 	if !global.Spec.Detach {
 		p.Action, p.edit = PlanDelete, Removal(store.KindService, p.Name, "")
 		return
@@ -426,11 +307,11 @@ func Detach(r store.Resource) Edit {
 	if err := state.Decode(r, &spec); err != nil {
 		return Broken(r.Kind, r.Name, err)
 	}
-	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(refsOfService(&spec, "spec"))
+	return Edit{draft: store.Draft{Kind: r.Kind, Name: r.Name, Labels: labels}, spec: spec, pulls: true}.naming(resource.RefsOfService(&spec, "spec"))
 }
 
 // carryOut does what is planned, but for deletions beyond the guard.
-func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, global GlobalService, planned []Planned) error {
+func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, global resource.GlobalService, planned []Planned) error {
 	var edits []Edit
 	var leaving []Planned
 	for _, p := range planned {
@@ -470,7 +351,7 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 }
 
 // tellHeld tells that the guard does not let all go that leave, unless it holds something back already.
-func (g Globals) tellHeld(ctx context.Context, w *Write, global GlobalService, leaving, free int) error {
+func (g Globals) tellHeld(ctx context.Context, w *Write, global resource.GlobalService, leaving, free int) error {
 	if leaving <= free || g.Catalog.observer == nil {
 		return nil
 	}
@@ -496,7 +377,7 @@ func putSelf(ctx context.Context, w *Write, edits []Edit) error {
 }
 
 // budget is how many services the guard lets go now.
-func budget(ctx context.Context, v store.View, uid string, global GlobalService, now time.Time) (int, error) {
+func budget(ctx context.Context, v store.View, uid string, global resource.GlobalService, now time.Time) (int, error) {
 	gone, err := v.Deletions(ctx, uid, now.Add(-guardWindow))
 	if err != nil {
 		return 0, err
@@ -547,7 +428,7 @@ func (g Globals) Clear(ctx context.Context, w *Write, r store.Resource) error {
 func madeFor(ctx context.Context, v store.View, r store.Resource) (services []store.Resource, stay bool, err error) {
 	switch r.Kind {
 	case store.KindGlobalService:
-		global, err := GlobalServices().Decode(r)
+		global, err := resource.GlobalServices().Decode(r)
 		if err != nil {
 			return nil, false, err
 		}
@@ -584,7 +465,7 @@ type GlobalStatus struct {
 }
 
 // GlobalStatuses returns the statuses of global services, in their order.
-func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]GlobalStatus, error) {
+func (c *Catalog) GlobalStatuses(ctx context.Context, list []resource.GlobalService) ([]GlobalStatus, error) {
 	out := make([]GlobalStatus, len(list))
 	sees, err := c.guard.Sees(ctx)
 	if err != nil {
@@ -627,7 +508,7 @@ func (c *Catalog) GlobalStatuses(ctx context.Context, list []GlobalService) ([]G
 }
 
 // heldBack are those services whose cluster is not chosen.
-func heldBack(ctx context.Context, v store.View, global GlobalService, rows []store.Resource) ([]store.Resource, error) {
+func heldBack(ctx context.Context, v store.View, global resource.GlobalService, rows []store.Resource) ([]store.Resource, error) {
 	at, names := make([]string, len(rows)), map[string]bool{}
 	for i, r := range rows {
 		var spec state.ServiceSpec
@@ -657,8 +538,8 @@ type Preview struct {
 
 // PreviewGlobal says what writing a global service would do, and writes nothing. The plan is made from what the caller
 // sees alone: a global service, a service or a cluster that the caller does not see changes nothing of the answer.
-func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p Preview, err error) {
-	e, err := GlobalServices().Draft(in, Expectation{AllowMissing: true})
+func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in resource.GlobalService) (p Preview, err error) {
+	e, err := Draft(resource.GlobalServices(), in, Expectation{AllowMissing: true})
 	if err != nil {
 		return p, err
 	}
@@ -715,7 +596,7 @@ func (c *Catalog) PreviewGlobal(ctx context.Context, by By, in GlobalService) (p
 
 // heldStake is what is held back, and what a confirmation is about.
 func (c *Catalog) heldStake(ctx context.Context, v store.View, row store.Resource) (stake []string, held []store.Resource, err error) {
-	global, err := GlobalServices().Decode(row)
+	global, err := resource.GlobalServices().Decode(row)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -735,7 +616,7 @@ func (c *Catalog) heldStake(ctx context.Context, v store.View, row store.Resourc
 
 // ConfirmGlobal lets go what the guard held back.
 func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation string) error {
-	if !dnsLabel.MatchString(name) {
+	if !resource.IsName(name) {
 		return refusal.Missing(store.KindGlobalService, name)
 	}
 	return c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
@@ -762,7 +643,7 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 		if _, err = c.PutIn(ctx, Write{Tx: tx, By: by, Confirmed: true}, edits); err != nil || c.observer == nil {
 			return err
 		}
-		global, err := GlobalServices().Decode(row)
+		global, err := resource.GlobalServices().Decode(row)
 		tx.Tell(c.observer.GlobalConfirmed(by, global, len(held))...)
 		return err
 	})
@@ -779,7 +660,7 @@ func globalRow(ctx context.Context, tx *store.Tx, name string) (store.Resource, 
 // DeleteGlobal deletes a global service. Its services go with it, or stay on their own: the caller has to have
 // seen that.
 func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmation string) error {
-	if !dnsLabel.MatchString(name) {
+	if !resource.IsName(name) {
 		return refusal.Missing(store.KindGlobalService, name)
 	}
 	var written []Written
@@ -791,7 +672,7 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 		if err := c.guard.MayDelete(ctx, by, row); err != nil { // before what would go with it is told
 			return err
 		}
-		global, err := GlobalServices().Decode(row)
+		global, err := resource.GlobalServices().Decode(row)
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -24,7 +25,7 @@ func TestTheGuardCountsDeletionsOfTenMinutes(t *testing.T) {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	global := GlobalService{Meta: state.Meta{Name: "logs"}, Spec: GlobalSpec{MaxDeletions: 5}}
+	global := resource.GlobalService{Meta: state.Meta{Name: "logs"}, Spec: resource.GlobalSpec{MaxDeletions: 5}}
 	for after, gone := range map[time.Duration]int{0: 2, 4 * time.Minute: 3} {
 		now = begin.Add(after)
 		if err := s.Write(t.Context(), "user:ada", func(ctx context.Context, tx *store.Tx) error {

@@ -15,6 +15,7 @@ import (
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -69,7 +70,7 @@ func draftPulled(s *state.Service, p parts, action string) (e Edit, err error) {
 	if err != nil {
 		return e, err
 	}
-	e = e.naming(append(refsOfService(&s.Spec, "spec"), refsOfService(&p.files, "spec")...))
+	e = e.naming(append(resource.RefsOfService(&s.Spec, "spec"), resource.RefsOfService(&p.files, "spec")...))
 	e.pulls, e.draft.Action = true, action
 	return e, nil
 }

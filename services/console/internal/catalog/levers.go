@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -230,7 +231,7 @@ func (e *Edit) keepLevers(current *store.Resource) error {
 	out, notes, err := inForce(spec, is, e.said)
 	e.spec, e.notes = out, notes
 	if pin := out.Levers; pin != nil && pin.Pin != nil && pin.Pin.Spec != nil {
-		*e = e.naming(append(e.references, refsOfService(pin.Pin.Spec, "spec")...))
+		*e = e.naming(append(e.references, resource.RefsOfService(pin.Pin.Spec, "spec")...))
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -19,6 +20,6 @@ type Observer interface {
 	// FreezeEnding says that of the freeze of a project or cluster.
 	FreezeEnding(of store.Resource, freeze state.Freeze) []store.Event
 	// GlobalHeld says that the guard keeps services of a global service, and GlobalConfirmed that somebody let them go.
-	GlobalHeld(by By, global GlobalService, services int) []store.Event
-	GlobalConfirmed(by By, global GlobalService, services int) []store.Event
+	GlobalHeld(by By, global resource.GlobalService, services int) []store.Event
+	GlobalConfirmed(by By, global resource.GlobalService, services int) []store.Event
 }

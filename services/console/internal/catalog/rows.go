@@ -54,3 +54,30 @@ func (c *Catalog) Visible(ctx context.Context, kind store.Kind, names []string) 
 	}
 	return sees, may == nil || may(store.Resource{Kind: kind, Spec: []byte("{}")}), err
 }
+
+// Readings say how backends are read, by uid.
+func (c *Catalog) Readings(ctx context.Context, uids []string) (out map[string]store.Reading, err error) {
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		out, err = v.Readings(ctx, uids)
+		return err
+	})
+	return out, err
+}
+
+// CountServices says how many services name each of these resources.
+func (c *Catalog) CountServices(ctx context.Context, kind store.Kind, names []string) (counts map[string]int, err error) {
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		counts, err = v.CountReferrers(ctx, store.KindService, kind, names)
+		return err
+	})
+	return counts, err
+}
+
+// Sendings say how events are sent to sinks, by uid.
+func (c *Catalog) Sendings(ctx context.Context) (out map[string]store.Sending, err error) {
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		out, err = v.Sendings(ctx)
+		return err
+	})
+	return out, err
+}

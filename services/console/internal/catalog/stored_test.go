@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/intake"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -79,9 +80,9 @@ func service(name string, spec state.ServiceSpec) catalog.Edit {
 	return drafted(catalog.DraftService(&s, whatever))
 }
 
-func global(spec catalog.GlobalSpec) catalog.Edit {
-	spec.Template.Source, spec.Clusters = "shop", &catalog.Selector{All: true}
-	return drafted(catalog.GlobalServices().Draft(catalog.GlobalService{Meta: state.Meta{Name: "web"}, Spec: spec},
+func global(spec resource.GlobalSpec) catalog.Edit {
+	spec.Template.Source, spec.Clusters = "shop", &resource.Selector{All: true}
+	return drafted(catalog.Draft(resource.GlobalServices(), resource.GlobalService{Meta: state.Meta{Name: "web"}, Spec: spec},
 		whatever))
 }
 
@@ -200,9 +201,9 @@ func TestAServiceWithoutTheNamespaceThatItsAgentMakesIsRefusedWhereItIsWritten(t
 func TestAGlobalServiceNamesTheNamespaceThatAgentsMakeAtEachCluster(t *testing.T) {
 	t.Parallel()
 	o := newOld(t)
-	spec := catalog.GlobalSpec{Template: makes, Overrides: []catalog.GlobalOverride{
-		{Clusters: &catalog.Selector{Names: []string{"edge-1"}}, Ref: "main"},
-		{Clusters: &catalog.Selector{Names: []string{"edge-1", "edge-2"}}, Namespace: "shop"},
+	spec := resource.GlobalSpec{Template: makes, Overrides: []resource.GlobalOverride{
+		{Clusters: &resource.Selector{Names: []string{"edge-1"}}, Ref: "main"},
+		{Clusters: &resource.Selector{Names: []string{"edge-1", "edge-2"}}, Namespace: "shop"},
 	}}
 	o.put(t, global(spec))
 	if s, err := o.GetService(o.ctx(t), "web-edge-1"); err != nil || s.Spec.Namespace != "shop" {
@@ -219,7 +220,7 @@ func TestAClusterJoinsBesideAGlobalServiceWithoutANamespace(t *testing.T) {
 	o := newOld(t)
 	template := makes
 	template.Source = "shop"
-	spec := catalog.GlobalSpec{Template: template, Clusters: &catalog.Selector{All: true}}
+	spec := resource.GlobalSpec{Template: template, Clusters: &resource.Selector{All: true}}
 	o.stored(t, store.KindGlobalService, "web", spec)
 	o.put(t, cluster("edge-2"))
 	if _, err := o.GetService(o.ctx(t), "web-edge-2"); err != nil {

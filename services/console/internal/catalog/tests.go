@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"fairlead.dev/platform/cron"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -132,42 +131,4 @@ func (e *Edit) keepTestRequest(current *store.Resource) error {
 	}
 	e.spec = spec
 	return nil
-}
-
-// checkTests refuses tests that never could run, and brings the path into its stored form.
-func checkTests(s *state.ServiceSpec) error {
-	if s.Tests == nil {
-		return nil
-	}
-	var tests struct{ Path, Schedule, TimeZone, ServiceAccount string }
-	if err := json.Unmarshal(s.Tests, &tests); err != nil {
-		return fmt.Errorf("decode tests: %w", err)
-	}
-	path, err := cleanFolder("tests.path", tests.Path)
-	switch {
-	case err != nil:
-		return err
-	case tests.Path != "" && path == "":
-		return refusal.New(refusal.Invalid, "spec.tests.path %q: is the whole folder of the service: name one below it, such as tests", tests.Path)
-	case tests.ServiceAccount != "" && !dnsSubdomain.MatchString(tests.ServiceAccount):
-		return refusal.New(refusal.Invalid, "spec.tests.serviceAccount %q: is not a name of a service account in Kubernetes", tests.ServiceAccount)
-	case tests.TimeZone != "" && tests.Schedule == "":
-		return refusal.New(refusal.Invalid, "spec.tests.timeZone: goes with spec.tests.schedule, which is empty")
-	case tests.Schedule != "":
-		if _, err := cron.Parse(tests.Schedule, tests.TimeZone); err != nil {
-			return refusal.New(refusal.Invalid, "spec.tests: %s", err)
-		}
-	}
-	if path == tests.Path {
-		return nil
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(s.Tests, &fields); err != nil {
-		return fmt.Errorf("decode tests: %w", err)
-	}
-	if fields["path"], err = json.Marshal(path); err != nil {
-		return fmt.Errorf("encode path of tests: %w", err)
-	}
-	s.Tests, err = json.Marshal(fields)
-	return err
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -26,9 +27,9 @@ type Result[T any] struct {
 
 // DraftSource gets a source ready to be written.
 func DraftSource(s *state.Source, want Expectation) (Edit, error) {
-	err := checkSource(s)
+	err := resource.CheckSource(s)
 	d := store.Draft{Kind: store.KindSource, Name: s.Meta.Name, Labels: s.Meta.Labels}
-	return Edit{draft: d, spec: s.Spec, want: want}.naming(refsOfSource(s.Spec)), err
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(resource.RefsOfSource(s.Spec)), err
 }
 
 // UpdateCluster writes a cluster.
@@ -58,9 +59,9 @@ func (c *Catalog) UpdateClusters(
 
 // DraftCluster gets a cluster ready to be written.
 func DraftCluster(c *state.Cluster, want Expectation) (Edit, error) {
-	err := checkCluster(c)
+	err := resource.CheckCluster(c)
 	d := store.Draft{Kind: store.KindCluster, Name: c.Meta.Name, Labels: c.Meta.Labels}
-	return Edit{draft: d, spec: c.Spec, want: want}.naming(refsOfField(c.Spec.Config, "spec.config")), err
+	return Edit{draft: d, spec: c.Spec, want: want}.naming(resource.RefsOfField(c.Spec.Config, "spec.config")), err
 }
 
 // UpdateService writes a service.
@@ -90,47 +91,20 @@ func (c *Catalog) UpdateServices(
 
 // DraftService gets a service ready to be written.
 func DraftService(s *state.Service, want Expectation) (Edit, error) {
-	err := checkService(s)
+	err := resource.CheckService(s)
 	d := store.Draft{Kind: store.KindService, Name: s.Meta.Name, Labels: s.Meta.Labels}
-	return Edit{draft: d, spec: s.Spec, want: want}.naming(refsOfService(&s.Spec, "spec")), err
-}
-
-// refsOfService are the resources that a service names, whose spec is this field.
-func refsOfService(s *state.ServiceSpec, field string) []Reference {
-	refs := refsToSources(s, field)
-	if s.Catalog {
-		refs = append(refs, RefTo(store.KindServiceAccount, s.ServiceAccount, field+".serviceAccount"))
-	} else {
-		refs = append(refs, RefTo(store.KindCluster, s.Cluster, field+".cluster"))
-	}
-	if s.Project != "" {
-		refs = append(refs, RefTo(store.KindProject, s.Project, field+".project"))
-	}
-	refs = append(refs, eachTo(store.KindConfigSet, s.ConfigSets, field+".configSets")...)
-	return append(refs, refsOfField(s.Config, field+".config")...)
-}
-
-// refsToSources are the sources that a service names.
-func refsToSources(s *state.ServiceSpec, field string) []Reference {
-	if len(s.Sources) == 0 {
-		return []Reference{RefTo(store.KindSource, s.Source, field+".source")}
-	}
-	var refs []Reference
-	for i, is := range s.Sources {
-		refs = append(refs, RefTo(store.KindSource, is.Source, fmt.Sprintf("%s.sources[%d].source", field, i)))
-	}
-	return refs
+	return Edit{draft: d, spec: s.Spec, want: want}.naming(resource.RefsOfService(&s.Spec, "spec")), err
 }
 
 // DraftSecret gets a secret ready to be written. A secret that is read has no values, so a key without a value keeps
 // the one that it has: reading, editing and writing back loses nothing.
-func (c *Catalog) DraftSecret(in Secret, want Expectation) (Edit, error) {
-	if !dnsLabel.MatchString(in.Meta.Name) {
-		return Edit{}, badName(in.Meta.Name)
+func (c *Catalog) DraftSecret(in resource.Secret, want Expectation) (Edit, error) {
+	if !resource.IsName(in.Meta.Name) {
+		return Edit{}, resource.RefuseName(in.Meta.Name)
 	}
 	return Edit{
 		draft: store.Draft{Kind: store.KindSecret, Name: in.Meta.Name, Labels: in.Meta.Labels},
-		spec:  secretSpec{Keys: slices.Sorted(maps.Keys(in.Data))},
+		spec:  resource.SecretSpec{Keys: slices.Sorted(maps.Keys(in.Data))},
 		want:  want,
 		finish: func(d *store.Draft, current *store.Resource) error {
 			return c.sealInto(d, in.Data, current)
@@ -182,4 +156,59 @@ func updateAll[T any](ctx context.Context, c *Catalog, by By, edits []Edit, load
 	}
 	c.tell(ctx, by, written)
 	return results, nil
+}
+
+// checkNamespace refuses a service that asks the agent to make a namespace and does not name it. Earlier consoles
+// stored such services: their levers work, and a write that leaves the fault as it is passes.
+func (e *Edit) checkNamespace(current *store.Resource) error {
+	spec, ok := e.spec.(state.ServiceSpec)
+	if !ok || e.pulls || e.planned || !resource.LacksNamespace(&spec) {
+		return nil
+	}
+	if current != nil {
+		var before state.ServiceSpec
+		if err := state.Decode(*current, &before); err != nil {
+			return err
+		}
+		if resource.LacksNamespace(&before) {
+			return nil
+		}
+	}
+	return refusal.New(refusal.Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
+}
+
+// Draft gets a resource ready to be written.
+func Draft[S any](t resource.Type[S], in resource.Of[S], want Expectation) (Edit, error) {
+	if !resource.IsName(in.Meta.Name) {
+		return Edit{}, resource.RefuseName(in.Meta.Name)
+	}
+	if t.Check != nil {
+		if err := t.Check(&in); err != nil {
+			return Edit{}, err
+		}
+	}
+	e := Edit{draft: store.Draft{Kind: t.Kind, Name: in.Meta.Name, Labels: in.Meta.Labels}, spec: in.Spec, want: want}
+	if t.Refs != nil {
+		e = e.naming(t.Refs(in.Spec))
+	}
+	return e, nil
+}
+
+// Put writes a resource.
+func Put[S any](ctx context.Context, c *Catalog, by By, t resource.Type[S], in resource.Of[S], want Expectation) (resource.Of[S], Outcome, error) {
+	e, err := Draft(t, in, want)
+	if err != nil {
+		return resource.Of[S]{}, "", err
+	}
+	return PutOne(ctx, c, by, e, t.Load)
+}
+
+// DraftGrant gets a grant ready to be written.
+func DraftGrant(g *resource.Grant, want Expectation) (Edit, error) {
+	refs, err := resource.RefsOfGrant(g)
+	if err != nil {
+		return Edit{}, err
+	}
+	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
+	return Edit{draft: d, spec: g.Spec, want: want}.naming(refs), nil
 }

@@ -4,33 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
-	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// checkWindows says which window is none. field is where they are written.
-func checkWindows(w state.Windows, field string) error {
-	for i, one := range w {
-		if err := window.Check(one); err != nil {
-			return refusal.New(refusal.Invalid, "spec.%s[%d]: %v", field, i, err)
-		}
-		same := func(other *deliveryv1.SyncWindow) bool { return other.GetName() == one.GetName() }
-		if first := slices.IndexFunc(w, same); one.GetName() != "" && first != i {
-			return refusal.New(refusal.Invalid, "spec.%s[%d].name %q: is that of spec.%s[%d], too: messages tell them apart by it", field, i, one.GetName(), field, first)
-		}
-	}
-	return nil
-}
-
 // keepFreeze gives an edit of a project or cluster the freeze that is there.
 func (e *Edit) keepFreeze(current *store.Resource) error {
-	_, project := e.spec.(ProjectSpec)
+	_, project := e.spec.(resource.ProjectSpec)
 	_, cluster := e.spec.(state.ClusterSpec)
 	if e.pulls || !project && !cluster {
 		return nil
@@ -46,7 +31,7 @@ func (e *Edit) keepFreeze(current *store.Resource) error {
 		}
 	}
 	switch spec := e.spec.(type) {
-	case ProjectSpec:
+	case resource.ProjectSpec:
 		spec.Freeze = is
 		e.spec = spec
 	case state.ClusterSpec:
@@ -96,12 +81,12 @@ func (c *Catalog) freezing(ctx context.Context, kind store.Kind, name string, f 
 		e, err = DraftCluster(&cluster, Expectation{ETag: cluster.Meta.ETag})
 		return e, before, err
 	}
-	project, err := Get(ctx, c, store.KindProject, name, Projects().Load)
+	project, err := Get(ctx, c, store.KindProject, name, resource.Projects().Load)
 	if err != nil {
 		return e, nil, err
 	}
 	before, project.Spec.Freeze = project.Spec.Freeze, f
-	e, err = Projects().Draft(project, Expectation{ETag: project.Meta.ETag})
+	e, err = Draft(resource.Projects(), project, Expectation{ETag: project.Meta.ETag})
 	return e, before, err
 }
 

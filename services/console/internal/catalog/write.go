@@ -14,6 +14,7 @@ import (
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -89,7 +90,7 @@ type Edit struct {
 	// finish, if there is one, completes the draft when the current resource (nil: none) is known.
 	finish func(*store.Draft, *store.Resource) error
 	// references are what the fields name.
-	references []Reference
+	references []resource.Reference
 	// removal: the resource of this kind and name goes.
 	removal bool
 	// broken is what is wrong with it by itself.
@@ -323,9 +324,9 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 		return e.finish(&e.draft, current)
 	}
 	switch spec := e.spec.(type) {
-	case SinkSpec:
+	case resource.SinkSpec:
 		return c.sealCredentials(&e.draft, spec, current)
-	case configured:
+	case resource.Configured:
 		return c.sealSettings(&e.draft, spec.Settings(), current)
 	}
 	return nil
@@ -727,9 +728,25 @@ func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 
 // Drop deletes a resource that nothing names.
 func Drop(ctx context.Context, c *Catalog, by By, kind store.Kind, name, etag string) error {
-	if !dnsLabel.MatchString(name) {
+	if !resource.IsName(name) {
 		return refusal.Missing(kind, name)
 	}
 	_, err := c.PutAll(ctx, by, []Edit{Removal(kind, name, etag)}, false)
 	return err
+}
+
+// naming completes an edit with what its fields name.
+func (e Edit) naming(refs []resource.Reference) Edit {
+	e.draft.Refs, e.references = resource.Distinct(refs), refs
+	return e
+}
+
+// fieldOf is the first field that names a resource.
+func (e *Edit) fieldOf(ref store.Ref) string {
+	for _, r := range e.references {
+		if r.Ref == ref {
+			return r.Field
+		}
+	}
+	return "spec"
 }

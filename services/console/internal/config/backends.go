@@ -7,18 +7,18 @@ import (
 
 	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/services/console/internal/backend"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // Opener connects to a backend with the values of its Secret. An Opener asks the backend nothing yet.
-type Opener func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error)
+type Opener func(spec resource.BackendSpec, secret map[string]string) (backend.Backend, error)
 
 // OpenWith returns the opener of a console whose files are in dir (empty: it has none) and which connects to addresses
 // that are allowed.
 func OpenWith(dir string, allowed *dialpolicy.Policy) Opener {
-	return func(spec catalog.BackendSpec, secret map[string]string) (backend.Backend, error) {
+	return func(spec resource.BackendSpec, secret map[string]string) (backend.Backend, error) {
 		switch {
 		case spec.Kubernetes != nil:
 			return backend.NewKubernetes(backend.Kubernetes{
@@ -102,7 +102,7 @@ func connected(ctx context.Context, tx *store.Tx, of store.Resource) error {
 }
 
 // Check reads from a backend, which need not be written, with the values of its Secret, and returns the keys at a path.
-func (r *Resolver) Check(ctx context.Context, open Opener, spec catalog.BackendSpec, path string) (keys []string, problem error, err error) {
+func (r *Resolver) Check(ctx context.Context, open Opener, spec resource.BackendSpec, path string) (keys []string, problem error, err error) {
 	var secret map[string]string
 	err = r.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		if spec.Secret() == "" {

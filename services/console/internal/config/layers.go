@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"fairlead.dev/services/console/internal/backend"
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -211,7 +211,7 @@ func (l *loaded) loadBackend(ctx context.Context, v store.View, name string, row
 		}
 		return nil
 	}
-	of, err := catalog.Backends().Decode(row)
+	of, err := resource.Backends().Decode(row)
 	if err != nil {
 		return err
 	}
@@ -245,18 +245,18 @@ func (l *loaded) loadBackend(ctx context.Context, v store.View, name string, row
 
 // placesOf notes where settings of a resource are kept.
 func placesOf(row store.Resource, wanted map[place]bool) error {
-	places, err := catalog.PlacesOf(&row)
+	places, err := resource.PlacesOf(&row)
 	for _, at := range places {
 		wanted[place{at.Backend, at.Path}] = true
 	}
 	return err
 }
 
-func importsOf(row store.Resource) ([]catalog.Import, error) {
+func importsOf(row store.Resource) ([]resource.Import, error) {
 	if row.Kind != store.KindConfigSet {
 		return nil, nil
 	}
-	set, err := catalog.ConfigSets().Decode(row)
+	set, err := resource.ConfigSets().Decode(row)
 	return set.Spec.Imports, err
 }
 
@@ -293,7 +293,7 @@ func (l *loaded) of(ref store.Ref) ([]Layer, error) {
 // entryName is what keys of imports must be to become entries.
 var entryName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,252}$`)
 
-func (l *loaded) imported(origin string, at catalog.Import) Layer {
+func (l *loaded) imported(origin string, at resource.Import) Layer {
 	from := place{at.Backend, at.Path}
 	found := l.places[from]
 	out := Layer{Origin: origin, Entries: map[string]Entry{}}
@@ -302,7 +302,7 @@ func (l *loaded) imported(origin string, at catalog.Import) Layer {
 		out.Entries[from.String()] = Entry{Type: Text, Secret: true, Place: from.String(), Problem: found.problem}
 	}
 	for key, value := range found.values {
-		if entryName.MatchString(key) && !catalog.IsFact(key) {
+		if entryName.MatchString(key) && !resource.IsFact(key) {
 			out.Entries[key] = Entry{Type: Text, Value: value, Literal: true, Secret: !at.Plain, Place: from.String(), Stale: found.stale}
 		}
 	}

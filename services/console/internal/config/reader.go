@@ -15,7 +15,7 @@ import (
 
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/backend"
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -145,7 +145,7 @@ func (r *Reader) end(uid string) {
 
 // task is a reading of one backend.
 type task struct {
-	of      catalog.Backend
+	of      resource.Backend
 	secret  map[string]string
 	state   string // of what a connection is made of
 	kept    map[string]store.Place
@@ -206,7 +206,7 @@ func (r *Reader) prepare(ctx context.Context, v store.View, uid string, t *task)
 	if err != nil {
 		return err
 	}
-	if t.of, err = catalog.Backends().Decode(row); err != nil {
+	if t.of, err = resource.Backends().Decode(row); err != nil {
 		return err
 	}
 	t.state = row.ETag()
@@ -267,7 +267,7 @@ func usersOf(ctx context.Context, v store.View, name string) ([]user, error) {
 			return nil, err
 		}
 		for _, row := range rows {
-			places, err := catalog.PlacesOf(&row)
+			places, err := resource.PlacesOf(&row)
 			if err != nil {
 				return nil, err
 			}
@@ -373,7 +373,7 @@ func (r *Reader) note(ctx context.Context, t *task, results []result, problem er
 }
 
 // pause is how long until the next reading, with jitter, so that backends are not all asked at once.
-func (r *Reader) pause(spec catalog.BackendSpec, problem error) time.Duration {
+func (r *Reader) pause(spec resource.BackendSpec, problem error) time.Duration {
 	interval := spec.Interval
 	if interval == 0 {
 		interval = defaultInterval

@@ -9,6 +9,7 @@ import (
 
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -26,12 +27,12 @@ func TestConnectionsGoWithTheirBackends(t *testing.T) {
 	resolver := newResolver(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))
 	r := &Reader{
 		Resolver: resolver, ID: "a", Log: slog.New(slog.DiscardHandler), Now: time.Now,
-		Open: func(catalog.BackendSpec, map[string]string) (backend.Backend, error) { return empty{}, nil },
+		Open: func(resource.BackendSpec, map[string]string) (backend.Backend, error) { return empty{}, nil },
 	}
-	in := catalog.Resource[catalog.BackendSpec]{
-		Meta: state.Meta{Name: "files"}, Spec: catalog.BackendSpec{Files: &catalog.FilesBackend{}},
+	in := resource.Of[resource.BackendSpec]{
+		Meta: state.Meta{Name: "files"}, Spec: resource.BackendSpec{Files: &resource.FilesBackend{}},
 	}
-	if _, _, err := catalog.Put(t.Context(), resolver.catalog, catalog.Self("test"), catalog.Backends(), in,
+	if _, _, err := catalog.Put(t.Context(), resolver.catalog, catalog.Self("test"), resource.Backends(), in,
 		catalog.Expectation{AllowMissing: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/services/console/internal/backend"
 	"fairlead.dev/services/console/internal/backend/backendtest"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -89,7 +90,7 @@ func TestSecretsOfTheCatalogKeepTheContractOfBackends(t *testing.T) {
 				return backendtest.Subject{
 					Backend: secrets{r}, Path: func(name string) string { return strings.ToLower(name) },
 					Put: func(ctx context.Context, path string, values backend.Values) error {
-						e, err := r.catalog.DraftSecret(catalog.Secret{Meta: state.Meta{Name: path}, Data: values},
+						e, err := r.catalog.DraftSecret(resource.Secret{Meta: state.Meta{Name: path}, Data: values},
 							catalog.Expectation{AllowMissing: true})
 						if err == nil {
 							_, err = r.catalog.PutAll(ctx, catalog.Self("test"), []catalog.Edit{e}, false)

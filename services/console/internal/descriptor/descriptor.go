@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/kind"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -80,11 +81,11 @@ type Any interface {
 var _ Any = Of[any, Message]{}
 
 // Plainly describes a kind that has no status: reading, checking and drafting are those of its type.
-func Plainly[S any, M Message](t catalog.Type[S], decode func(M) (catalog.Resource[S], error), encode func(catalog.Resource[S]) M) Of[catalog.Resource[S], M] {
-	return Of[catalog.Resource[S], M]{
+func Plainly[S any, M Message](t resource.Type[S], decode func(M) (resource.Of[S], error), encode func(resource.Of[S]) M) Of[resource.Of[S], M] {
+	return Of[resource.Of[S], M]{
 		Kind: t.Kind, Decode: decode, Encode: encode, Read: t.Decode,
-		Draft: func(_ *catalog.Catalog, in catalog.Resource[S], want catalog.Expectation) (catalog.Edit, error) {
-			return t.Draft(in, want)
+		Draft: func(_ *catalog.Catalog, in resource.Of[S], want catalog.Expectation) (catalog.Edit, error) {
+			return catalog.Draft(t, in, want)
 		},
 	}
 }

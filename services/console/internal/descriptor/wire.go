@@ -3,8 +3,8 @@ package descriptor
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/kind"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -36,18 +36,18 @@ func Numbered(number consolev1.Kind) store.Kind {
 }
 
 // Selector is what a caller says of clusters in a field.
-func Selector(field string, s *consolev1.ClusterSelector) (*catalog.Selector, error) {
+func Selector(field string, s *consolev1.ClusterSelector) (*resource.Selector, error) {
 	if s.GetWhere() != "" {
 		return nil, refusal.New(refusal.Invalid, "%s.where: not known here yet: use names, labels or all", field)
 	}
 	if s == nil {
 		return nil, nil //nolint:nilnil // none is none
 	}
-	return &catalog.Selector{Names: s.GetNames(), Labels: s.GetLabels(), All: s.GetAll()}, nil
+	return &resource.Selector{Names: s.GetNames(), Labels: s.GetLabels(), All: s.GetAll()}, nil
 }
 
 // ClusterSelector is that of a resource.
-func ClusterSelector(s *catalog.Selector) *consolev1.ClusterSelector {
+func ClusterSelector(s *resource.Selector) *consolev1.ClusterSelector {
 	if s == nil {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/intake"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -280,7 +281,7 @@ func (r *Recorder) LeverEnding(s state.Service, l state.Lever) []store.Event {
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // GlobalHeld implements catalog.Observer.
-func (r *Recorder) GlobalHeld(by catalog.By, global catalog.GlobalService, services int) []store.Event {
+func (r *Recorder) GlobalHeld(by catalog.By, global resource.GlobalService, services int) []store.Event {
 	return r.global(by, global, services, &consolev1.Event{
 		Type: GuardTripped, Severity: warning,
 		Message: fmt.Sprintf("Its services are leaving more clusters than may be at once. %d of them, and what leaves from now on, stay until somebody confirms it: fairlead confirm global %s.", services, global.Meta.Name),
@@ -288,11 +289,11 @@ func (r *Recorder) GlobalHeld(by catalog.By, global catalog.GlobalService, servi
 }
 
 // GlobalConfirmed implements catalog.Observer.
-func (r *Recorder) GlobalConfirmed(by catalog.By, global catalog.GlobalService, services int) []store.Event {
+func (r *Recorder) GlobalConfirmed(by catalog.By, global resource.GlobalService, services int) []store.Event {
 	return r.global(by, global, services, &consolev1.Event{Type: GuardConfirmed, Severity: info, Message: "The removal that the guard held up is confirmed."})
 }
 
-func (r *Recorder) global(by catalog.By, global catalog.GlobalService, services int, e *consolev1.Event) []store.Event {
+func (r *Recorder) global(by catalog.By, global resource.GlobalService, services int, e *consolev1.Event) []store.Event {
 	e.GlobalService, e.Project, e.Count = global.Meta.Name, global.Spec.Template.Project, int32(services)
 	e.Actor, e.TraceId = by.Subject, by.TraceID
 	return []store.Event{stored(e, r.Now())}

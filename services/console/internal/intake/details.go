@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -27,7 +27,7 @@ func (i *Intake) RecordDetail(
 
 // meantFor is the service of a name without its status; nil: there is none, or it is for another cluster.
 func (i *Intake) meantFor(ctx context.Context, cluster, service string) (of *state.Service, err error) {
-	if !catalog.IsName(service) {
+	if !resource.IsName(service) {
 		return nil, nil //nolint:nilnil // nil has a meaning
 	}
 	err = i.store.Read(ctx, func(ctx context.Context, v store.View) error {

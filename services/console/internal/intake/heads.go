@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -104,7 +105,7 @@ func (i *Intake) publish(
 
 // sourceOf returns the source that a fetcher means: one that was deleted and created again is another.
 func sourceOf(ctx context.Context, tx *store.Tx, name, uid string) (store.Resource, error) {
-	if !catalog.IsName(name) {
+	if !resource.IsName(name) {
 		return store.Resource{}, refusal.Missing(store.KindSource, name)
 	}
 	source, err := tx.Get(ctx, store.KindSource, name)

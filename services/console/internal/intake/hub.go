@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -115,7 +116,7 @@ func (m *merging) prepare(ctx context.Context, v store.View, in []ServiceHub) er
 func (m *merging) load(ctx context.Context, v store.View, in []ServiceHub) (err error) {
 	names, uids := map[string]bool{}, map[string]bool{}
 	for _, s := range in {
-		names[s.Service] = catalog.IsName(s.Service)
+		names[s.Service] = resource.IsName(s.Service)
 	}
 	if m.services, err = v.Named(ctx, store.KindService, state.TrueKeys(names)); err != nil {
 		return err

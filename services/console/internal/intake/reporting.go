@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -164,9 +165,9 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 func reported(ctx context.Context, v store.View, in []ClusterReports) (map[string]store.Resource, map[string]state.Service, error) {
 	clusterNames, serviceNames := map[string]bool{}, map[string]bool{}
 	for _, cr := range in {
-		clusterNames[cr.Cluster] = catalog.IsName(cr.Cluster)
+		clusterNames[cr.Cluster] = resource.IsName(cr.Cluster)
 		for _, r := range cr.Reports {
-			serviceNames[r.Service] = catalog.IsName(r.Service)
+			serviceNames[r.Service] = resource.IsName(r.Service)
 		}
 	}
 	clusters, err := v.Named(ctx, store.KindCluster, state.TrueKeys(clusterNames))

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -84,7 +84,7 @@ func (i *Intake) RecordSeen(ctx context.Context, in []ClusterSeen) error {
 	err := i.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		names := map[string]bool{}
 		for _, s := range in {
-			names[s.Cluster] = catalog.IsName(s.Cluster)
+			names[s.Cluster] = resource.IsName(s.Cluster)
 		}
 		clusters, err := v.Named(ctx, store.KindCluster, state.TrueKeys(names))
 		if err != nil {

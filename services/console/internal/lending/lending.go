@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -141,8 +142,8 @@ func (k *Desk) Approve(ctx context.Context, by catalog.By, id, reason string) (s
 	return k.decide(ctx, by, id, func(ctx context.Context, tx *store.Tx, r *store.AccessRequest) error {
 		r.State, r.Until, r.Grant = store.RequestApproved, tx.Now().Add(r.For), "access-"+r.ID
 		r.Due, r.Decider, r.DecisionReason, r.DecideTime = r.Until, by.Subject, reason, tx.Now()
-		grant := catalog.Grant{Meta: state.Meta{Name: r.Grant}, Spec: catalog.GrantSpec{
-			Role: r.Role, Clusters: catalog.GrantClusters{Names: []string{r.Cluster}}, Until: r.Until,
+		grant := resource.Grant{Meta: state.Meta{Name: r.Grant}, Spec: resource.GrantSpec{
+			Role: r.Role, Clusters: resource.GrantClusters{Names: []string{r.Cluster}}, Until: r.Until,
 		}}
 		who, err := identityOf(r.Subject)
 		if err != nil {

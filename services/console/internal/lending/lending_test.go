@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/lending"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -45,9 +46,9 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		catalog.Expectation{AllowMissing: true}); err != nil {
 		t.Fatal(err)
 	}
-	viewers := catalog.Grant{
+	viewers := resource.Grant{
 		Meta: state.Meta{Name: "viewers"},
-		Spec: catalog.GrantSpec{Users: []string{"bob"}, Role: "viewer", Clusters: catalog.GrantClusters{All: true}},
+		Spec: resource.GrantSpec{Users: []string{"bob"}, Role: "viewer", Clusters: resource.GrantClusters{All: true}},
 	}
 	grant, err := catalog.DraftGrant(&viewers, catalog.Expectation{AllowMissing: true})
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -66,29 +67,29 @@ func (s *configSets) DeleteConfigSet(ctx context.Context, req *consolev1.DeleteC
 }
 
 // showConfigSets encodes configuration sets with their statuses.
-func showConfigSets(ctx context.Context, c *catalog.Catalog, list []catalog.ConfigSet) ([]*consolev1.ConfigSet, error) {
-	services, err := c.CountServices(ctx, store.KindConfigSet, descriptor.Each(list, func(s catalog.ConfigSet) string { return s.Meta.Name }))
-	return descriptor.Each(list, func(s catalog.ConfigSet) *consolev1.ConfigSet {
+func showConfigSets(ctx context.Context, c *catalog.Catalog, list []resource.ConfigSet) ([]*consolev1.ConfigSet, error) {
+	services, err := c.CountServices(ctx, store.KindConfigSet, descriptor.Each(list, func(s resource.ConfigSet) string { return s.Meta.Name }))
+	return descriptor.Each(list, func(s resource.ConfigSet) *consolev1.ConfigSet {
 		out := encodeConfigSet(s)
 		out.Status = &consolev1.ConfigSetStatus{Services: int32(services[s.Meta.Name])}
 		return out
 	}), err
 }
 
-func decodeConfigSet(c *consolev1.ConfigSet) catalog.ConfigSet {
+func decodeConfigSet(c *consolev1.ConfigSet) resource.ConfigSet {
 	spec := c.GetSpec()
-	return catalog.ConfigSet{Meta: descriptor.Meta(c.GetMetadata()), Spec: catalog.ConfigSetSpec{
+	return resource.ConfigSet{Meta: descriptor.Meta(c.GetMetadata()), Spec: resource.ConfigSetSpec{
 		Description: spec.GetDescription(), Project: spec.GetProject(), Entries: descriptor.Settings(spec.GetEntries()),
-		Imports: descriptor.Each(spec.GetImports(), func(i *consolev1.ConfigImport) catalog.Import {
-			return catalog.Import{Backend: i.GetBackend(), Path: i.GetPath(), Plain: i.GetPlain()}
+		Imports: descriptor.Each(spec.GetImports(), func(i *consolev1.ConfigImport) resource.Import {
+			return resource.Import{Backend: i.GetBackend(), Path: i.GetPath(), Plain: i.GetPlain()}
 		}),
 	}}
 }
 
-func encodeConfigSet(c catalog.ConfigSet) *consolev1.ConfigSet {
+func encodeConfigSet(c resource.ConfigSet) *consolev1.ConfigSet {
 	return &consolev1.ConfigSet{Metadata: descriptor.Metadata(c.Meta), Spec: &consolev1.ConfigSetSpec{
 		Description: c.Spec.Description, Project: c.Spec.Project, Entries: descriptor.ConfigSettings(c.Spec.Entries),
-		Imports: descriptor.Each(c.Spec.Imports, func(i catalog.Import) *consolev1.ConfigImport {
+		Imports: descriptor.Each(c.Spec.Imports, func(i resource.Import) *consolev1.ConfigImport {
 			return &consolev1.ConfigImport{Backend: i.Backend, Path: i.Path, Plain: i.Plain}
 		}),
 	}}

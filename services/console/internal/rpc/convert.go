@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/platform/window"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 )
 
@@ -467,7 +468,7 @@ func encodeHub(h state.HubTruth) *consolev1.HubTruth {
 	return out
 }
 
-func encodeSecret(s catalog.Secret) *consolev1.Secret {
+func encodeSecret(s resource.Secret) *consolev1.Secret {
 	return &consolev1.Secret{Metadata: descriptor.Metadata(s.Meta), Data: s.Data}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 const (
@@ -32,7 +33,7 @@ func (s *globals) UpdateGlobalService(ctx context.Context, req *consolev1.Update
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	_, outcome, err := catalog.Put(ctx, s.Catalog, call.By(ctx), catalog.GlobalServices(), in, expectation(in.Meta, req))
+	_, outcome, err := catalog.Put(ctx, s.Catalog, call.By(ctx), resource.GlobalServices(), in, expectation(in.Meta, req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -117,7 +118,7 @@ func (s *globals) ConfirmGlobalService(ctx context.Context, req *consolev1.Confi
 }
 
 // showGlobals encodes global services with their statuses.
-func showGlobals(ctx context.Context, c *catalog.Catalog, list []catalog.GlobalService) ([]*consolev1.GlobalService, error) {
+func showGlobals(ctx context.Context, c *catalog.Catalog, list []resource.GlobalService) ([]*consolev1.GlobalService, error) {
 	statuses, err := c.GlobalStatuses(ctx, list)
 	if err != nil {
 		return nil, err
@@ -133,10 +134,10 @@ func showGlobals(ctx context.Context, c *catalog.Catalog, list []catalog.GlobalS
 	return out, nil
 }
 
-func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err error) {
+func decodeGlobal(g *consolev1.GlobalService) (out resource.GlobalService, err error) {
 	spec := g.GetSpec()
 	out.Meta = descriptor.Meta(g.GetMetadata())
-	out.Spec = catalog.GlobalSpec{
+	out.Spec = resource.GlobalSpec{
 		Template: decodeServiceSpec(spec.GetTemplate()), MaxDeletions: int(spec.GetMaxDeletions()),
 		Detach: spec.GetOnLeave() == consolev1.OnLeave_ON_LEAVE_DETACH,
 	}
@@ -148,7 +149,7 @@ func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err er
 		if err != nil {
 			return out, err
 		}
-		out.Spec.Overrides = append(out.Spec.Overrides, catalog.GlobalOverride{
+		out.Spec.Overrides = append(out.Spec.Overrides, resource.GlobalOverride{
 			Clusters: clusters, Ref: o.GetRef(), Path: o.GetPath(), Namespace: o.GetNamespace(),
 			ConfigSets: o.GetConfigSets(), Config: descriptor.Settings(o.GetConfig()),
 		})
@@ -156,7 +157,7 @@ func decodeGlobal(g *consolev1.GlobalService) (out catalog.GlobalService, err er
 	return out, nil
 }
 
-func encodeGlobal(g catalog.GlobalService) *consolev1.GlobalService {
+func encodeGlobal(g resource.GlobalService) *consolev1.GlobalService {
 	spec := &consolev1.GlobalServiceSpec{
 		Clusters: descriptor.ClusterSelector(g.Spec.Clusters), Template: encodeServiceSpec(g.Spec.Template), MaxDeletions: int32(g.Spec.MaxDeletions),
 	}

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/kinds/serviceaccount"
 	"fairlead.dev/services/console/internal/kinds/sink"
 	"fairlead.dev/services/console/internal/kinds/viewset"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -28,13 +29,13 @@ func Kinds() descriptor.Table {
 	}
 }
 
-func secretKind() descriptor.Of[catalog.Secret, *consolev1.Secret] {
-	return descriptor.Of[catalog.Secret, *consolev1.Secret]{
-		Kind: store.KindSecret, Decode: descriptor.Always(decodeSecret), Encode: encodeSecret, Read: catalog.ReadSecret,
+func secretKind() descriptor.Of[resource.Secret, *consolev1.Secret] {
+	return descriptor.Of[resource.Secret, *consolev1.Secret]{
+		Kind: store.KindSecret, Decode: descriptor.Always(decodeSecret), Encode: encodeSecret, Read: resource.ReadSecret,
 		Draft: (*catalog.Catalog).DraftSecret,
 		Mask:  maskSecret,
 		Follow: func(c store.Change) (*consolev1.Secret, error) {
-			s, err := catalog.ReadSecret(c.Resource)
+			s, err := resource.ReadSecret(c.Resource)
 			return encodeSecret(s), err
 		},
 	}
@@ -95,8 +96,8 @@ func showClusters(ctx context.Context, c *catalog.Catalog, list []state.Cluster)
 	return out, err
 }
 
-func configSetKind() descriptor.Of[catalog.ConfigSet, *consolev1.ConfigSet] {
-	d := descriptor.Plainly(catalog.ConfigSets(), descriptor.Always(decodeConfigSet), encodeConfigSet)
+func configSetKind() descriptor.Of[resource.ConfigSet, *consolev1.ConfigSet] {
+	d := descriptor.Plainly(resource.ConfigSets(), descriptor.Always(decodeConfigSet), encodeConfigSet)
 	d.Show = showConfigSets
 	d.Mask = descriptor.MaskBy(func(m *consolev1.ConfigSet, changed map[string]bool) {
 		descriptor.MaskSettings(m.GetSpec().GetEntries(), changed)
@@ -104,8 +105,8 @@ func configSetKind() descriptor.Of[catalog.ConfigSet, *consolev1.ConfigSet] {
 	return d
 }
 
-func globalKind() descriptor.Of[catalog.GlobalService, *consolev1.GlobalService] {
-	d := descriptor.Plainly(catalog.GlobalServices(), decodeGlobal, encodeGlobal)
+func globalKind() descriptor.Of[resource.GlobalService, *consolev1.GlobalService] {
+	d := descriptor.Plainly(resource.GlobalServices(), decodeGlobal, encodeGlobal)
 	d.Show = showGlobals
 	return d
 }

@@ -9,6 +9,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 )
 
@@ -149,6 +150,6 @@ func expectation(meta state.Meta, req interface{ GetAllowMissing() bool }) catal
 	return catalog.Expectation{ETag: meta.ETag, AllowMissing: req.GetAllowMissing()}
 }
 
-func decodeSecret(s *consolev1.Secret) catalog.Secret {
-	return catalog.Secret{Meta: descriptor.Meta(s.GetMetadata()), Data: s.GetData()}
+func decodeSecret(s *consolev1.Secret) resource.Secret {
+	return resource.Secret{Meta: descriptor.Meta(s.GetMetadata()), Data: s.GetData()}
 }

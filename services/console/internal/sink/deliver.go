@@ -19,6 +19,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -414,7 +415,7 @@ func (d *Deliverer) advance(of *store.Sending, b batch, n int) {
 // target reads what is needed to send to a sink; broken is what is wrong with that.
 func (d *Deliverer) target(ctx context.Context, v store.View, row store.Resource) (t target, broken *failure, err error) {
 	t = target{uid: row.UID, name: row.Name}
-	is, err := catalog.Sinks().Decode(row)
+	is, err := resource.Sinks().Decode(row)
 	if err != nil {
 		return t, failed("%s: write it anew", err), nil
 	}

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 const (
@@ -50,7 +50,7 @@ func (s *sender) email(ctx context.Context, t target, events []*consolev1.Event)
 		return "", err
 	}
 	defer end()
-	if err := login(c, at, t.credentials[catalog.SinkPassword]); err != nil {
+	if err := login(c, at, t.credentials[resource.SinkPassword]); err != nil {
 		return "", err
 	}
 	if err := c.Mail(from); err != nil {
@@ -84,7 +84,7 @@ func (s *sender) email(ctx context.Context, t target, events []*consolev1.Event)
 }
 
 // greet connects, and speaks TLS from then on.
-func (s *sender) greet(ctx context.Context, at *catalog.EmailSink, from string) (c *smtp.Client, end func(), err error) {
+func (s *sender) greet(ctx context.Context, at *resource.EmailSink, from string) (c *smtp.Client, end func(), err error) {
 	host, port, err := net.SplitHostPort(at.Server)
 	if err != nil {
 		return nil, nil, failed("email.server: must be host:port")
@@ -147,7 +147,7 @@ func (b *budgeted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func login(c *smtp.Client, at *catalog.EmailSink, password string) error {
+func login(c *smtp.Client, at *resource.EmailSink, password string) error {
 	if at.Username == "" {
 		return nil
 	}
@@ -204,7 +204,7 @@ func told(what string, err error) *failure {
 }
 
 // envelope are the addresses, without names.
-func envelope(at *catalog.EmailSink) (from string, to []string, err error) {
+func envelope(at *resource.EmailSink) (from string, to []string, err error) {
 	sender, err := address(at.From)
 	if err != nil {
 		return "", nil, fmt.Errorf("email.from %w", err)

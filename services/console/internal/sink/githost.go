@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"fairlead.dev/platform/giturl"
-	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -72,7 +72,7 @@ type commitStatus struct {
 func bearer(header http.Header, token string) { header.Set("Authorization", "Bearer "+token) }
 
 // hostOf returns the sort of a sink's Git host.
-func hostOf(spec catalog.SinkSpec) gitHost {
+func hostOf(spec resource.SinkSpec) gitHost {
 	switch {
 	case spec.GitHub != nil:
 		return gitHost{
@@ -240,7 +240,7 @@ func (t target) statusRequest(is commitStatus) (to string, header http.Header, b
 		return "", nil, nil, fmt.Errorf("encode status: %w", err)
 	}
 	header = asJSON()
-	host.authorize(header, t.credentials[catalog.SinkToken])
+	host.authorize(header, t.credentials[resource.SinkToken])
 	return t.apiAddress() + path, header, body, nil
 }
 

@@ -11,15 +11,15 @@ import (
 	"unicode/utf8"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
 func hostAt(kind, url string, repositories ...string) target {
-	at := &catalog.CommitStatusSink{URL: url, Repositories: repositories}
-	spec := catalog.SinkSpec{}
+	at := &resource.CommitStatusSink{URL: url, Repositories: repositories}
+	spec := resource.SinkSpec{}
 	switch kind {
 	case "github":
 		spec.GitHub = at
@@ -30,7 +30,7 @@ func hostAt(kind, url string, repositories ...string) target {
 	default:
 		spec.Bitbucket = at
 	}
-	return target{name: "git", spec: spec, credentials: map[string]string{catalog.SinkToken: plantedSecret}}
+	return target{name: "git", spec: spec, credentials: map[string]string{resource.SinkToken: plantedSecret}}
 }
 
 func TestRepositoriesOfSourcesAtAGitHost(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/query"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -54,11 +55,11 @@ func (h Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.
 // keepFilter has a changed filter begin with what happens from now on: what happened before has to fit that which was
 // there then, too.
 func (h Hook) keepFilter(ctx context.Context, tx *store.Tx, before, after store.Resource) error {
-	is, err := catalog.Sinks().Decode(after)
+	is, err := resource.Sinks().Decode(after)
 	if err != nil {
 		return err
 	}
-	was, err := catalog.Sinks().Decode(before)
+	was, err := resource.Sinks().Decode(before)
 	if err != nil || reflect.DeepEqual(was.Spec.Filters(), is.Spec.Filters()) {
 		return nil //nolint:nilerr // what can't be read matched nothing
 	}
@@ -121,7 +122,7 @@ func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error
 	if m := matcherOf(row); m.broken != nil {
 		return refuse("%s", m.broken)
 	}
-	is, err := catalog.Sinks().Decode(row)
+	is, err := resource.Sinks().Decode(row)
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func (h Hook) check(ctx context.Context, tx *store.Tx, row store.Resource) error
 }
 
 // noEvents refuses what chooses events and makes texts of them where a sink sends none.
-func noEvents(spec catalog.SinkSpec) error {
+func noEvents(spec resource.SinkSpec) error {
 	if spec.CommitStatus() == nil {
 		return nil
 	}
@@ -192,17 +193,17 @@ func (t target) check() (field string, err error) {
 		if _, err := checkURL(s.Webhook.URL); err != nil {
 			return "webhook.url", err
 		}
-		if len(t.credentials[catalog.SinkKey]) < minKey {
+		if len(t.credentials[resource.SinkKey]) < minKey {
 			return "webhook.key", fmt.Errorf("must be at least %d characters: make one with `openssl rand -base64 32`", minKey)
 		}
 		ca = s.Webhook.CA
 	case s.Slack != nil:
-		if _, err := checkURL(t.credentials[catalog.SinkURL]); err != nil {
+		if _, err := checkURL(t.credentials[resource.SinkURL]); err != nil {
 			return "slack.url", err
 		}
 		ca = s.Slack.CA
 	case s.Teams != nil:
-		if _, err := checkURL(t.credentials[catalog.SinkURL]); err != nil {
+		if _, err := checkURL(t.credentials[resource.SinkURL]); err != nil {
 			return "teams.url", err
 		}
 		ca = s.Teams.CA
@@ -210,7 +211,7 @@ func (t target) check() (field string, err error) {
 		if _, err := checkURL(t.pagerDutyURL()); err != nil {
 			return "pagerDuty.url", err
 		}
-		if t.credentials[catalog.SinkKey] == "" {
+		if t.credentials[resource.SinkKey] == "" {
 			return "pagerDuty.key", errors.New("is empty: it is the integration key of a service of PagerDuty")
 		}
 		ca = s.PagerDuty.CA
@@ -218,7 +219,7 @@ func (t target) check() (field string, err error) {
 		if _, err := under(s.Alertmanager.URL, alertsPath); err != nil {
 			return "alertmanager.url", err
 		}
-		if (s.Alertmanager.Username == "") != (t.credentials[catalog.SinkPassword] == "") {
+		if (s.Alertmanager.Username == "") != (t.credentials[resource.SinkPassword] == "") {
 			return "alertmanager.password", errors.New("goes with alertmanager.username: give both, or none")
 		}
 		ca = s.Alertmanager.CA
@@ -226,7 +227,7 @@ func (t target) check() (field string, err error) {
 		if _, err := under(s.Grafana.URL, annotationsPath); err != nil {
 			return "grafana.url", err
 		}
-		if t.credentials[catalog.SinkToken] == "" {
+		if t.credentials[resource.SinkToken] == "" {
 			return "grafana.token", errors.New("is empty: it is the token of a service account of Grafana")
 		}
 		ca = s.Grafana.CA
@@ -238,7 +239,7 @@ func (t target) check() (field string, err error) {
 		if _, err := under(t.address(), ""); err != nil {
 			return s.Kind() + ".url", err
 		}
-		if token := t.credentials[catalog.SinkToken]; token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if token := t.credentials[resource.SinkToken]; token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return s.Kind() + ".token", fmt.Errorf("is empty, or has spaces or line ends: it is a token of %s with %s", hostOf(s).name, hostOf(s).needs)
 		}
 		for i, p := range at.Repositories {
@@ -255,7 +256,7 @@ func (t target) check() (field string, err error) {
 		if _, _, err := envelope(s.Email); err != nil {
 			return "email", err
 		}
-		if (s.Email.Username == "") != (t.credentials[catalog.SinkPassword] == "") {
+		if (s.Email.Username == "") != (t.credentials[resource.SinkPassword] == "") {
 			return "email.password", fmt.Errorf("goes with email.username: give both, or none")
 		}
 		if s.Email.Subject != "" {

@@ -7,9 +7,9 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/wildcard"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/query"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -18,7 +18,7 @@ type matcher struct {
 	etag, name string
 	// broken is why it can't be told. Then all may be, and wait.
 	broken *failure
-	spec   catalog.SinkSpec
+	spec   resource.SinkSpec
 	least  consolev1.Severity
 	expr   *query.Expr
 	// earlier are those that the sink had before: what happened then has to fit them, too.
@@ -27,13 +27,13 @@ type matcher struct {
 
 // earlier is what a sink matched up to an event.
 type earlier struct {
-	UpTo int64            `json:"upTo"`
-	Spec catalog.SinkSpec `json:"spec"` // filters only
+	UpTo int64             `json:"upTo"`
+	Spec resource.SinkSpec `json:"spec"` // filters only
 	matcher
 }
 
 func matcherOf(row store.Resource) matcher {
-	is, err := catalog.Sinks().Decode(row)
+	is, err := resource.Sinks().Decode(row)
 	if err != nil {
 		return matcher{etag: row.ETag(), name: row.Name, broken: failed("%s: write it anew", err)}
 	}
@@ -42,7 +42,7 @@ func matcherOf(row store.Resource) matcher {
 	return m
 }
 
-func newMatcher(name string, spec catalog.SinkSpec) matcher {
+func newMatcher(name string, spec resource.SinkSpec) matcher {
 	m := matcher{name: name, spec: spec, least: consolev1.Severity(consolev1.Severity_value["SEVERITY_"+spec.Severity])}
 	if spec.Severity == "" && len(spec.Types) == 0 && spec.Filter == "" && spec.CommitStatus() == nil {
 		m.least = consolev1.Severity_SEVERITY_WARNING

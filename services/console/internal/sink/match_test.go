@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -29,10 +29,10 @@ func TestSinksOfAProjectGetNoEventsOfAlerts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, filters := range map[string]catalog.SinkSpec{
+		for name, filters := range map[string]resource.SinkSpec{
 			"by type": {Types: []string{"alert.*"}}, "all": {Severity: "INFO"},
 			"by filter":       {Severity: "INFO", Filter: "alert = pods"},
-			"an alerting one": {Severity: "INFO", PagerDuty: &catalog.PagerDutySink{}},
+			"an alerting one": {Severity: "INFO", PagerDuty: &resource.PagerDutySink{}},
 		} {
 			if got := newMatcher("hub", filters).list(numbered{1, told}, now); len(got) != 1 {
 				t.Errorf("%s: a sink of the hub gets %d of %s", name, len(got), protojson.Format(told.Event))
@@ -58,7 +58,7 @@ func TestEventsOfASinkGoToOtherSinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, want := range map[string]int{"chat": 0, "mail": 1} {
-			if got := newMatcher(name, catalog.SinkSpec{Types: []string{"sink.*"}}).list(numbered{1, told}, now); len(got) != want {
+			if got := newMatcher(name, resource.SinkSpec{Types: []string{"sink.*"}}).list(numbered{1, told}, now); len(got) != want {
 				t.Errorf("sink %s gets %v", name, got)
 			}
 		}

@@ -29,6 +29,7 @@ import (
 	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 const (
@@ -52,7 +53,7 @@ const SignatureHeader = "Fairlead-Signature"
 // target is a sink with all that is needed to send to it.
 type target struct {
 	uid, name   string
-	spec        catalog.SinkSpec
+	spec        resource.SinkSpec
 	credentials map[string]string
 }
 
@@ -154,7 +155,7 @@ func (t target) secrets() []string {
 	for name, secret := range t.credentials {
 		list = append(list, secret, strings.Trim(strconv.Quote(secret), `"`), url.QueryEscape(secret), url.PathEscape(secret))
 		switch name {
-		case catalog.SinkPassword:
+		case resource.SinkPassword:
 			list = append(list, inBase64(secret))
 			if t.spec.Email != nil {
 				list = append(list, inBase64(plainAuth(t.spec.Email.Username, secret)))
@@ -162,7 +163,7 @@ func (t target) secrets() []string {
 			if t.spec.Alertmanager != nil {
 				list = append(list, inBase64(t.spec.Alertmanager.Username+":"+secret))
 			}
-		case catalog.SinkURL:
+		case resource.SinkURL:
 			if u, err := url.Parse(secret); err == nil {
 				list = append(list, u.RequestURI(), u.Path, u.EscapedPath(), u.RawQuery)
 				for _, part := range strings.FieldsFunc(u.RequestURI(), func(r rune) bool { return strings.ContainsRune("/?&=", r) }) {
@@ -208,7 +209,7 @@ func (s *sender) webhook(ctx context.Context, t target, events []*consolev1.Even
 		return "", failed("spec.template: %s", err)
 	}
 	header := http.Header{"Content-Type": {contentType}}
-	header.Set(SignatureHeader, Sign(t.credentials[catalog.SinkKey], s.now(), body))
+	header.Set(SignatureHeader, Sign(t.credentials[resource.SinkKey], s.now(), body))
 	return s.post(ctx, t.spec.Webhook.URL, t.spec.Webhook.CA, header, body)
 }
 
@@ -234,7 +235,7 @@ func (s *sender) slack(ctx context.Context, t target, events []*consolev1.Event)
 	if err != nil {
 		return "", fmt.Errorf("encode message: %w", err)
 	}
-	return s.post(ctx, t.credentials[catalog.SinkURL], t.spec.Slack.CA, http.Header{"Content-Type": {"application/json"}}, body)
+	return s.post(ctx, t.credentials[resource.SinkURL], t.spec.Slack.CA, http.Header{"Content-Type": {"application/json"}}, body)
 }
 
 // post sends a request once, to where the URL says and nowhere else.

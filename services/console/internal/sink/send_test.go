@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -66,8 +67,8 @@ func answers(t *testing.T, says, endless string) target {
 		}
 	})
 	return target{
-		uid: "uid", name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: "http://" + address + "/"}},
-		credentials: map[string]string{catalog.SinkKey: plantedSecret},
+		uid: "uid", name: "hook", spec: resource.SinkSpec{Webhook: &resource.WebhookSink{URL: "http://" + address + "/"}},
+		credentials: map[string]string{resource.SinkKey: plantedSecret},
 	}
 }
 
@@ -114,7 +115,7 @@ func mailer(t *testing.T, say func(command string) string) target {
 			line = strings.TrimSpace(next)
 		}
 	})
-	return target{uid: "uid", name: "mail", credentials: map[string]string{catalog.SinkPassword: plantedSecret}, spec: catalog.SinkSpec{Email: &catalog.EmailSink{
+	return target{uid: "uid", name: "mail", credentials: map[string]string{resource.SinkPassword: plantedSecret}, spec: resource.SinkSpec{Email: &resource.EmailSink{
 		Server: address, ImplicitTLS: true, From: "hub@example.com", To: []string{"ops@example.com", "dev@example.com"},
 		Username: "hub",
 		CA:       string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate().Raw})),
@@ -128,7 +129,7 @@ func plainly(t *testing.T) target {
 		_, _ = io.WriteString(conn, "220 hello\r\n")
 		_, _ = io.Copy(io.Discard, conn)
 	})
-	return target{name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: "https://" + address}}}
+	return target{name: "hook", spec: resource.SinkSpec{Webhook: &resource.WebhookSink{URL: "https://" + address}}}
 }
 
 // strange is a mailer of an authority that nobody knows.
@@ -267,8 +268,8 @@ func TestAnEventIsGivenUpAfterItsOwnRejections(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			return target{
-				name: "hook", spec: catalog.SinkSpec{Webhook: &catalog.WebhookSink{URL: server.URL}},
-				credentials: map[string]string{catalog.SinkKey: plantedSecret},
+				name: "hook", spec: resource.SinkSpec{Webhook: &resource.WebhookSink{URL: server.URL}},
+				credentials: map[string]string{resource.SinkKey: plantedSecret},
 			}
 		}, "later", "never", "fine"},
 		"sender": {func(reply *string) target {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 const (
@@ -83,7 +83,7 @@ func (s *sender) teams(ctx context.Context, t target, events []*consolev1.Event)
 	for _, line := range lines {
 		paragraphs = append(paragraphs, map[string]any{"type": "RichTextBlock", "inlines": []any{map[string]any{"type": "TextRun", "text": line}}})
 	}
-	return s.postJSON(ctx, t.credentials[catalog.SinkURL], t.spec.Teams.CA, asJSON(), map[string]any{
+	return s.postJSON(ctx, t.credentials[resource.SinkURL], t.spec.Teams.CA, asJSON(), map[string]any{
 		"type": "message",
 		"attachments": []any{map[string]any{
 			"contentType": "application/vnd.microsoft.card.adaptive",
@@ -265,7 +265,7 @@ func (t target) page(place int, e *consolev1.Event, a alert, summary string) pag
 	if len(key) > subjectText {
 		key = key[:subjectText]
 	}
-	body := map[string]any{"routing_key": t.credentials[catalog.SinkKey], "event_action": "resolve", "dedup_key": key}
+	body := map[string]any{"routing_key": t.credentials[resource.SinkKey], "event_action": "resolve", "dedup_key": key}
 	if !a.ends {
 		from := "fairlead"
 		if cluster := a.subject["cluster"]; cluster != "" {
@@ -320,7 +320,7 @@ func (s *sender) alertmanager(ctx context.Context, t target, events []*consolev1
 	}
 	header := asJSON()
 	if user := t.spec.Alertmanager.Username; user != "" {
-		header.Set("Authorization", "Basic "+inBase64(user+":"+t.credentials[catalog.SinkPassword]))
+		header.Set("Authorization", "Basic "+inBase64(user+":"+t.credentials[resource.SinkPassword]))
 	}
 	return s.postJSON(ctx, to, t.spec.Alertmanager.CA, header, list)
 }
@@ -332,7 +332,7 @@ func (s *sender) grafana(ctx context.Context, t target, events []*consolev1.Even
 		return "", failed("spec.grafana.url %s", err)
 	}
 	header := asJSON()
-	header.Set("Authorization", "Bearer "+t.credentials[catalog.SinkToken])
+	header.Set("Authorization", "Bearer "+t.credentials[resource.SinkToken])
 	for _, e := range events {
 		said, err := t.text([]*consolev1.Event{e}, oneText)
 		if err != nil {

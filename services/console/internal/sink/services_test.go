@@ -21,6 +21,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -75,8 +76,8 @@ func (p *pager) counts() (open, requests int) {
 
 func (p *pager) target() target {
 	return target{
-		uid: "uid", name: "pager", spec: catalog.SinkSpec{PagerDuty: &catalog.PagerDutySink{URL: p.URL}},
-		credentials: map[string]string{catalog.SinkKey: plantedSecret},
+		uid: "uid", name: "pager", spec: resource.SinkSpec{PagerDuty: &resource.PagerDutySink{URL: p.URL}},
+		credentials: map[string]string{resource.SinkKey: plantedSecret},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 func TestTemplatesThatAreNotForUs(t *testing.T) {
@@ -111,8 +112,8 @@ func TestWhatOthersRepeatIsMasked(t *testing.T) {
 		},
 	} {
 		of := target{
-			spec:        catalog.SinkSpec{Slack: &catalog.SlackSink{}},
-			credentials: map[string]string{catalog.SinkURL: secret},
+			spec:        resource.SinkSpec{Slack: &resource.SlackSink{}},
+			credentials: map[string]string{resource.SinkURL: secret},
 		}
 		for _, text := range texts {
 			if got := of.masked(text); strings.Contains(got, "abc") || !strings.Contains(got, catalog.Masked) {
@@ -121,8 +122,8 @@ func TestWhatOthersRepeatIsMasked(t *testing.T) {
 		}
 	}
 	of := target{
-		spec:        catalog.SinkSpec{Email: &catalog.EmailSink{Username: "hub"}},
-		credentials: map[string]string{catalog.SinkPassword: "pass word"},
+		spec:        resource.SinkSpec{Email: &resource.EmailSink{Username: "hub"}},
+		credentials: map[string]string{resource.SinkPassword: "pass word"},
 	}
 	for _, text := range []string{
 		"pass word", "cGFzcyB3b3Jk", "AGh1YgBwYXNzIHdvcmQ=", "pass%20word", "pass+word",

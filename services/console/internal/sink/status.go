@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -156,7 +157,7 @@ func (d *Deliverer) templateRefs(ctx context.Context, v store.View, groups []*gr
 		if g.global == "" || !found { // of a global service that was deleted its services may be left for a moment
 			continue
 		}
-		is, err := catalog.GlobalServices().Decode(row)
+		is, err := resource.GlobalServices().Decode(row)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -27,17 +27,17 @@ var accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-
 
 // Spec is what is stored.
 type Spec struct {
-	Description string            `json:"description,omitempty"`
-	Clusters    *catalog.Selector `json:"clusters"`
+	Description string             `json:"description,omitempty"`
+	Clusters    *resource.Selector `json:"clusters"`
 	// Settings are an AgentSettings in protojson.
 	Settings json.RawMessage `json:"settings"`
 }
 
 // AgentConfig is such a resource.
-type AgentConfig = catalog.Resource[Spec]
+type AgentConfig = resource.Of[Spec]
 
-func kindType() catalog.Type[Spec] {
-	return catalog.Type[Spec]{Kind: store.KindAgentConfig, Check: func(c *AgentConfig) error {
+func kindType() resource.Type[Spec] {
+	return resource.Type[Spec]{Kind: store.KindAgentConfig, Check: func(c *AgentConfig) error {
 		settings, err := settingsOf(c.Spec)
 		if err != nil {
 			return err

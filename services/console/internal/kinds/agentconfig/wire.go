@@ -9,9 +9,9 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 func decode(m *consolev1.AgentConfig) (AgentConfig, error) {
@@ -21,7 +21,7 @@ func decode(m *consolev1.AgentConfig) (AgentConfig, error) {
 	if clusters.GetWhere() != "" {
 		return out, refusal.New(refusal.Invalid, "spec.clusters.where: not known here: use names, labels or all")
 	}
-	out.Spec.Clusters = &catalog.Selector{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()}
+	out.Spec.Clusters = &resource.Selector{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()}
 	if proto.Size(spec.GetSettings()) == 0 {
 		return out, refusal.New(refusal.Invalid, "spec.settings: says nothing: name a setting, such as concurrency: 2")
 	}

@@ -7,17 +7,18 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 // Kind describes the kind.
-func Kind() descriptor.Of[catalog.Backend, *consolev1.Backend] {
-	d := descriptor.Plainly(catalog.Backends(), descriptor.Always(decode), encode)
+func Kind() descriptor.Of[resource.Backend, *consolev1.Backend] {
+	d := descriptor.Plainly(resource.Backends(), descriptor.Always(decode), encode)
 	d.Show, d.Policy = show, policy()
 	return d
 }
 
 // show encodes backends with their statuses.
-func show(ctx context.Context, c *catalog.Catalog, list []catalog.Backend) ([]*consolev1.Backend, error) {
+func show(ctx context.Context, c *catalog.Catalog, list []resource.Backend) ([]*consolev1.Backend, error) {
 	uids := make([]string, len(list))
 	for i, b := range list {
 		uids[i] = b.Meta.UID

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/config"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 // Deps is what the API of the kind works with.
@@ -31,7 +32,7 @@ type Deps struct {
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.BackendServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		return consolev1connect.NewBackendServiceHandler(&service{
-			Service: descriptor.Service[catalog.Backend, *consolev1.Backend]{Of: Kind(), Door: d.Door}, deps: d,
+			Service: descriptor.Service[resource.Backend, *consolev1.Backend]{Of: Kind(), Door: d.Door}, deps: d,
 		}, o...)
 	})
 }
@@ -48,7 +49,7 @@ func policy() identity.Policy {
 }
 
 type service struct {
-	descriptor.Service[catalog.Backend, *consolev1.Backend]
+	descriptor.Service[resource.Backend, *consolev1.Backend]
 	deps Deps
 }
 
@@ -74,7 +75,7 @@ func (s *service) DeleteBackend(ctx context.Context, req *consolev1.DeleteBacken
 func (s *service) CheckBackend(ctx context.Context, req *consolev1.CheckBackendRequest) (*consolev1.CheckBackendResponse, error) {
 	in, err := s.Decode(req.GetBackend())
 	if err == nil {
-		_, err = catalog.Backends().Draft(in, catalog.Expectation{AllowMissing: true})
+		_, err = catalog.Draft(resource.Backends(), in, catalog.Expectation{AllowMissing: true})
 	}
 	if err != nil {
 		return nil, s.Fail(ctx, err)

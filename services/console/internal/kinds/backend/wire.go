@@ -4,32 +4,32 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
-func decode(b *consolev1.Backend) catalog.Backend {
+func decode(b *consolev1.Backend) resource.Backend {
 	spec := b.GetSpec()
-	out := catalog.Backend{Meta: descriptor.Meta(b.GetMetadata()), Spec: catalog.BackendSpec{
+	out := resource.Backend{Meta: descriptor.Meta(b.GetMetadata()), Spec: resource.BackendSpec{
 		Interval: spec.GetInterval().AsDuration(), Projects: spec.GetProjects(), Paths: spec.GetPaths(),
 	}}
 	switch at := spec.GetAt().(type) {
 	case *consolev1.BackendSpec_Kubernetes:
-		out.Spec.Kubernetes = &catalog.KubernetesBackend{
+		out.Spec.Kubernetes = &resource.KubernetesBackend{
 			Server: at.Kubernetes.GetServer(),
 			Secret: at.Kubernetes.GetSecret(), Namespaces: at.Kubernetes.GetNamespaces(),
 		}
 	case *consolev1.BackendSpec_Vault:
-		out.Spec.Vault = &catalog.VaultBackend{
+		out.Spec.Vault = &resource.VaultBackend{
 			Address: at.Vault.GetAddress(), Mount: at.Vault.GetMount(), Namespace: at.Vault.GetNamespace(), Secret: at.Vault.GetSecret(),
 		}
 	case *consolev1.BackendSpec_Files:
-		out.Spec.Files = &catalog.FilesBackend{Folder: at.Files.GetFolder(), Secret: at.Files.GetSecret()}
+		out.Spec.Files = &resource.FilesBackend{Folder: at.Files.GetFolder(), Secret: at.Files.GetSecret()}
 	}
 	return out
 }
 
-func encode(b catalog.Backend) *consolev1.Backend {
+func encode(b resource.Backend) *consolev1.Backend {
 	spec := &consolev1.BackendSpec{Projects: b.Spec.Projects, Paths: b.Spec.Paths}
 	if b.Spec.Interval > 0 {
 		spec.Interval = durationpb.New(b.Spec.Interval)

@@ -10,13 +10,13 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 func mount(door descriptor.Door) server.Mount {
 	return server.RPC(consolev1connect.GrantServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
-		return consolev1connect.NewGrantServiceHandler(&service{descriptor.Service[catalog.Grant, *consolev1.Grant]{Of: described(), Door: door}}, o...)
+		return consolev1connect.NewGrantServiceHandler(&service{descriptor.Service[resource.Grant, *consolev1.Grant]{Of: described(), Door: door}}, o...)
 	})
 }
 
@@ -31,7 +31,7 @@ func policy() identity.Policy {
 }
 
 type service struct {
-	descriptor.Service[catalog.Grant, *consolev1.Grant]
+	descriptor.Service[resource.Grant, *consolev1.Grant]
 }
 
 func (s *service) GetGrant(ctx context.Context, req *consolev1.GetGrantRequest) (*consolev1.GetGrantResponse, error) {

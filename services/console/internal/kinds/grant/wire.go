@@ -3,15 +3,15 @@ package grant
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/authz"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
-func decode(g *consolev1.Grant) catalog.Grant {
+func decode(g *consolev1.Grant) resource.Grant {
 	spec, clusters := g.GetSpec(), g.GetSpec().GetClusters()
-	out := catalog.Grant{Meta: descriptor.Meta(g.GetMetadata()), Spec: catalog.GrantSpec{
+	out := resource.Grant{Meta: descriptor.Meta(g.GetMetadata()), Spec: resource.GrantSpec{
 		Role: spec.GetRole(), Projects: spec.GetProjects(),
-		Clusters: catalog.GrantClusters{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()},
+		Clusters: resource.GrantClusters{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()},
 	}}
 	if until := spec.GetUntilTime(); until != nil {
 		out.Spec.Until = until.AsTime()
@@ -29,6 +29,6 @@ func decode(g *consolev1.Grant) catalog.Grant {
 	return out
 }
 
-func encode(g catalog.Grant) *consolev1.Grant {
+func encode(g resource.Grant) *consolev1.Grant {
 	return &consolev1.Grant{Metadata: descriptor.Metadata(g.Meta), Spec: authz.Grant(g.Spec)}
 }

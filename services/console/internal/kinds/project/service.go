@@ -10,14 +10,14 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 func mount(door descriptor.Door) server.Mount {
 	return server.RPC(consolev1connect.ProjectServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		return consolev1connect.NewProjectServiceHandler(&service{
-			descriptor.Service[catalog.Project, *consolev1.Project]{Of: described(), Door: door},
+			descriptor.Service[resource.Project, *consolev1.Project]{Of: described(), Door: door},
 		}, o...)
 	})
 }
@@ -33,7 +33,7 @@ func policy() identity.Policy {
 }
 
 type service struct {
-	descriptor.Service[catalog.Project, *consolev1.Project]
+	descriptor.Service[resource.Project, *consolev1.Project]
 }
 
 func (s *service) GetProject(ctx context.Context, req *consolev1.GetProjectRequest) (*consolev1.GetProjectResponse, error) {

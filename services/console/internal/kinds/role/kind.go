@@ -3,23 +3,23 @@ package role
 
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
 // Kind describes the kind.
-func Kind() descriptor.Of[catalog.Role, *consolev1.Role] {
+func Kind() descriptor.Of[resource.Role, *consolev1.Role] {
 	d := described()
 	d.Mount, d.Policy = mount, policy()
 	return d
 }
 
 // described is Kind without its API, which works by it.
-func described() descriptor.Of[catalog.Role, *consolev1.Role] {
-	d := descriptor.Plainly(catalog.Roles(), descriptor.Always(decode), encode)
+func described() descriptor.Of[resource.Role, *consolev1.Role] {
+	d := descriptor.Plainly(resource.Roles(), descriptor.Always(decode), encode)
 	d.Follow = func(c store.Change) (*consolev1.Role, error) {
-		r, err := catalog.Roles().Decode(c.Resource)
+		r, err := resource.Roles().Decode(c.Resource)
 		return encode(r), err
 	}
 	return d

@@ -15,13 +15,14 @@ import (
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
 func mount(door descriptor.Door) server.Mount {
 	return server.RPC(consolev1connect.RoleServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		return consolev1connect.NewRoleServiceHandler(&service{
-			descriptor.Service[catalog.Role, *consolev1.Role]{Of: described(), Door: door},
+			descriptor.Service[resource.Role, *consolev1.Role]{Of: described(), Door: door},
 		}, o...)
 	})
 }
@@ -37,7 +38,7 @@ func policy() identity.Policy {
 }
 
 type service struct {
-	descriptor.Service[catalog.Role, *consolev1.Role]
+	descriptor.Service[resource.Role, *consolev1.Role]
 }
 
 func (s *service) GetRole(ctx context.Context, req *consolev1.GetRoleRequest) (*consolev1.GetRoleResponse, error) {
@@ -75,7 +76,7 @@ func (s *service) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest
 			return out, nil
 		}
 	}
-	list, next, err := catalog.List(ctx, s.Catalog, store.KindRole, at, catalog.Roles().Load)
+	list, next, err := catalog.List(ctx, s.Catalog, store.KindRole, at, resource.Roles().Load)
 	if err != nil {
 		return nil, s.Fail(ctx, err)
 	}

@@ -3,18 +3,18 @@ package role
 import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/authz"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
-func decode(r *consolev1.Role) catalog.Role {
-	spec := catalog.RoleSpec{Description: r.GetSpec().GetDescription(), Kubernetes: r.GetSpec().GetKubernetes()}
+func decode(r *consolev1.Role) resource.Role {
+	spec := resource.RoleSpec{Description: r.GetSpec().GetDescription(), Kubernetes: r.GetSpec().GetKubernetes()}
 	for _, rule := range r.GetSpec().GetRules() {
-		spec.Rules = append(spec.Rules, catalog.RoleRule{Verbs: rule.GetVerbs(), Kinds: rule.GetKinds()})
+		spec.Rules = append(spec.Rules, resource.RoleRule{Verbs: rule.GetVerbs(), Kinds: rule.GetKinds()})
 	}
-	return catalog.Role{Meta: descriptor.Meta(r.GetMetadata()), Spec: spec}
+	return resource.Role{Meta: descriptor.Meta(r.GetMetadata()), Spec: spec}
 }
 
-func encode(r catalog.Role) *consolev1.Role {
+func encode(r resource.Role) *consolev1.Role {
 	return &consolev1.Role{Metadata: descriptor.Metadata(r.Meta), Spec: authz.Role(r.Spec)}
 }

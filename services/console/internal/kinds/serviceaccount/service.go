@@ -10,8 +10,8 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/server"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 // Deps is what the API of the kind works with.
@@ -25,7 +25,7 @@ type Deps struct {
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.ServiceAccountServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		return consolev1connect.NewServiceAccountServiceHandler(&service{
-			Service: descriptor.Service[catalog.ServiceAccount, *consolev1.ServiceAccount]{Of: Kind(), Door: d.Door},
+			Service: descriptor.Service[resource.ServiceAccount, *consolev1.ServiceAccount]{Of: Kind(), Door: d.Door},
 			reload:  d.Reload,
 		}, o...)
 	})
@@ -42,7 +42,7 @@ func policy() identity.Policy {
 }
 
 type service struct {
-	descriptor.Service[catalog.ServiceAccount, *consolev1.ServiceAccount]
+	descriptor.Service[resource.ServiceAccount, *consolev1.ServiceAccount]
 	reload func(context.Context)
 }
 

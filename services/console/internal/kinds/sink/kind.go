@@ -7,18 +7,19 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 )
 
 // Kind describes the kind.
-func Kind() descriptor.Of[catalog.Sink, *consolev1.Sink] {
-	d := descriptor.Plainly(catalog.Sinks(), descriptor.Always(decode), encode)
+func Kind() descriptor.Of[resource.Sink, *consolev1.Sink] {
+	d := descriptor.Plainly(resource.Sinks(), descriptor.Always(decode), encode)
 	d.Show, d.Policy = show, policy()
 	d.Mask = descriptor.MaskBy(func(m *consolev1.Sink, changed map[string]bool) { mask(m.GetSpec(), changed) })
 	return d
 }
 
 // show encodes sinks with their statuses.
-func show(ctx context.Context, c *catalog.Catalog, list []catalog.Sink) ([]*consolev1.Sink, error) {
+func show(ctx context.Context, c *catalog.Catalog, list []resource.Sink) ([]*consolev1.Sink, error) {
 	sendings, err := c.Sendings(ctx)
 	out := make([]*consolev1.Sink, len(list))
 	for i, in := range list {

@@ -18,6 +18,7 @@ import (
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/resource"
 	deliver "fairlead.dev/services/console/internal/sink"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -35,7 +36,7 @@ type Deps struct {
 func Mount(d Deps) server.Mount {
 	return server.RPC(consolev1connect.SinkServiceName, func(o ...connect.HandlerOption) (string, http.Handler) {
 		return consolev1connect.NewSinkServiceHandler(&service{
-			Service: descriptor.Service[catalog.Sink, *consolev1.Sink]{Of: Kind(), Door: d.Door}, deps: d,
+			Service: descriptor.Service[resource.Sink, *consolev1.Sink]{Of: Kind(), Door: d.Door}, deps: d,
 		}, o...)
 	})
 }
@@ -52,7 +53,7 @@ func policy() identity.Policy {
 }
 
 type service struct {
-	descriptor.Service[catalog.Sink, *consolev1.Sink]
+	descriptor.Service[resource.Sink, *consolev1.Sink]
 	deps Deps
 }
 
@@ -76,7 +77,7 @@ func (s *service) DeleteSink(ctx context.Context, req *consolev1.DeleteSinkReque
 }
 
 func (s *service) TestSink(ctx context.Context, req *consolev1.TestSinkRequest) (*consolev1.TestSinkResponse, error) {
-	is, err := catalog.Get(ctx, s.Catalog, store.KindSink, req.GetName(), catalog.Sinks().Load) // a caller that may not see the sink is told that there is none
+	is, err := catalog.Get(ctx, s.Catalog, store.KindSink, req.GetName(), resource.Sinks().Load) // a caller that may not see the sink is told that there is none
 	if err == nil {
 		err = s.deps.Rights.May(ctx, rules.Edit, rules.Target{Kind: rules.Sink, Name: is.Meta.Name, Project: is.Spec.Project})
 	}

@@ -7,12 +7,13 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/event"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 )
 
-func decode(in *consolev1.Sink) catalog.Sink {
+func decode(in *consolev1.Sink) resource.Sink {
 	spec := in.GetSpec()
-	out := catalog.Sink{Meta: descriptor.Meta(in.GetMetadata()), Spec: catalog.SinkSpec{
+	out := resource.Sink{Meta: descriptor.Meta(in.GetMetadata()), Spec: resource.SinkSpec{
 		Project: spec.GetProject(), Types: spec.GetTypes(), Projects: spec.GetProjects(), Clusters: spec.GetClusters(), Services: spec.GetServices(),
 		Filter: spec.GetFilter(), Template: spec.GetTemplate(), Disabled: spec.GetDisabled(),
 		Interval: spec.GetInterval().AsDuration(), RetryFor: spec.GetRetryFor().AsDuration(), Credentials: state.Settings{},
@@ -30,54 +31,54 @@ func decode(in *consolev1.Sink) catalog.Sink {
 	}
 	switch to := spec.GetTo().(type) {
 	case *consolev1.SinkSpec_Webhook:
-		out.Spec.Webhook = &catalog.WebhookSink{URL: to.Webhook.GetUrl(), CA: to.Webhook.GetCa()}
-		credential(catalog.SinkKey, to.Webhook.GetKey())
+		out.Spec.Webhook = &resource.WebhookSink{URL: to.Webhook.GetUrl(), CA: to.Webhook.GetCa()}
+		credential(resource.SinkKey, to.Webhook.GetKey())
 	case *consolev1.SinkSpec_Slack:
-		out.Spec.Slack = &catalog.SlackSink{CA: to.Slack.GetCa()}
-		credential(catalog.SinkURL, to.Slack.GetUrl())
+		out.Spec.Slack = &resource.SlackSink{CA: to.Slack.GetCa()}
+		credential(resource.SinkURL, to.Slack.GetUrl())
 	case *consolev1.SinkSpec_Email:
-		out.Spec.Email = &catalog.EmailSink{
+		out.Spec.Email = &resource.EmailSink{
 			Server: to.Email.GetServer(), ImplicitTLS: to.Email.GetImplicitTls(), From: to.Email.GetFrom(), To: to.Email.GetTo(),
 			Username: to.Email.GetUsername(), Subject: to.Email.GetSubject(), CA: to.Email.GetCa(),
 		}
-		credential(catalog.SinkPassword, to.Email.GetPassword())
+		credential(resource.SinkPassword, to.Email.GetPassword())
 	case *consolev1.SinkSpec_Teams:
-		out.Spec.Teams = &catalog.TeamsSink{CA: to.Teams.GetCa()}
-		credential(catalog.SinkURL, to.Teams.GetUrl())
+		out.Spec.Teams = &resource.TeamsSink{CA: to.Teams.GetCa()}
+		credential(resource.SinkURL, to.Teams.GetUrl())
 	case *consolev1.SinkSpec_PagerDuty:
-		out.Spec.PagerDuty = &catalog.PagerDutySink{URL: to.PagerDuty.GetUrl(), CA: to.PagerDuty.GetCa()}
-		credential(catalog.SinkKey, to.PagerDuty.GetKey())
+		out.Spec.PagerDuty = &resource.PagerDutySink{URL: to.PagerDuty.GetUrl(), CA: to.PagerDuty.GetCa()}
+		credential(resource.SinkKey, to.PagerDuty.GetKey())
 	case *consolev1.SinkSpec_Alertmanager:
-		out.Spec.Alertmanager = &catalog.AlertmanagerSink{URL: to.Alertmanager.GetUrl(), Username: to.Alertmanager.GetUsername(), CA: to.Alertmanager.GetCa()}
-		credential(catalog.SinkPassword, to.Alertmanager.GetPassword())
+		out.Spec.Alertmanager = &resource.AlertmanagerSink{URL: to.Alertmanager.GetUrl(), Username: to.Alertmanager.GetUsername(), CA: to.Alertmanager.GetCa()}
+		credential(resource.SinkPassword, to.Alertmanager.GetPassword())
 	case *consolev1.SinkSpec_Grafana:
-		out.Spec.Grafana = &catalog.GrafanaSink{URL: to.Grafana.GetUrl(), Dashboard: to.Grafana.GetDashboard(), CA: to.Grafana.GetCa()}
-		credential(catalog.SinkToken, to.Grafana.GetToken())
+		out.Spec.Grafana = &resource.GrafanaSink{URL: to.Grafana.GetUrl(), Dashboard: to.Grafana.GetDashboard(), CA: to.Grafana.GetCa()}
+		credential(resource.SinkToken, to.Grafana.GetToken())
 	case *consolev1.SinkSpec_Github:
 		out.Spec.GitHub = decodeCommitStatus(to.Github)
-		credential(catalog.SinkToken, to.Github.GetToken())
+		credential(resource.SinkToken, to.Github.GetToken())
 	case *consolev1.SinkSpec_Gitlab:
 		out.Spec.GitLab = decodeCommitStatus(to.Gitlab)
-		credential(catalog.SinkToken, to.Gitlab.GetToken())
+		credential(resource.SinkToken, to.Gitlab.GetToken())
 	case *consolev1.SinkSpec_Gitea:
 		out.Spec.Gitea = decodeCommitStatus(to.Gitea)
-		credential(catalog.SinkToken, to.Gitea.GetToken())
+		credential(resource.SinkToken, to.Gitea.GetToken())
 	case *consolev1.SinkSpec_Bitbucket:
 		out.Spec.Bitbucket = decodeCommitStatus(to.Bitbucket)
-		credential(catalog.SinkToken, to.Bitbucket.GetToken())
+		credential(resource.SinkToken, to.Bitbucket.GetToken())
 	}
 	return out
 }
 
-func decodeCommitStatus(in *consolev1.CommitStatusSink) *catalog.CommitStatusSink {
-	return &catalog.CommitStatusSink{
+func decodeCommitStatus(in *consolev1.CommitStatusSink) *resource.CommitStatusSink {
+	return &resource.CommitStatusSink{
 		URL: in.GetUrl(), Repositories: in.GetRepositories(), Context: in.GetContext(),
 		Brief: in.Details != nil && !in.GetDetails(), CA: in.GetCa(),
 	}
 }
 
 // encode leaves the values of secrets empty.
-func encode(in catalog.Sink) *consolev1.Sink {
+func encode(in resource.Sink) *consolev1.Sink {
 	is := in.Spec
 	spec := &consolev1.SinkSpec{
 		Project: is.Project, Types: is.Types, Projects: is.Projects, Clusters: is.Clusters, Services: is.Services,
@@ -101,33 +102,33 @@ func encode(in catalog.Sink) *consolev1.Sink {
 	}
 	switch {
 	case is.Webhook != nil:
-		spec.To = &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: is.Webhook.URL, Ca: is.Webhook.CA, Key: credential(catalog.SinkKey)}}
+		spec.To = &consolev1.SinkSpec_Webhook{Webhook: &consolev1.WebhookSink{Url: is.Webhook.URL, Ca: is.Webhook.CA, Key: credential(resource.SinkKey)}}
 	case is.Slack != nil:
-		spec.To = &consolev1.SinkSpec_Slack{Slack: &consolev1.SlackSink{Ca: is.Slack.CA, Url: credential(catalog.SinkURL)}}
+		spec.To = &consolev1.SinkSpec_Slack{Slack: &consolev1.SlackSink{Ca: is.Slack.CA, Url: credential(resource.SinkURL)}}
 	case is.Email != nil:
 		at := is.Email
 		spec.To = &consolev1.SinkSpec_Email{Email: &consolev1.EmailSink{
 			Server: at.Server, ImplicitTls: at.ImplicitTLS, From: at.From, To: at.To, Username: at.Username, Subject: at.Subject, Ca: at.CA,
-			Password: credential(catalog.SinkPassword),
+			Password: credential(resource.SinkPassword),
 		}}
 	case is.Teams != nil:
-		spec.To = &consolev1.SinkSpec_Teams{Teams: &consolev1.TeamsSink{Ca: is.Teams.CA, Url: credential(catalog.SinkURL)}}
+		spec.To = &consolev1.SinkSpec_Teams{Teams: &consolev1.TeamsSink{Ca: is.Teams.CA, Url: credential(resource.SinkURL)}}
 	case is.PagerDuty != nil:
 		spec.To = &consolev1.SinkSpec_PagerDuty{PagerDuty: &consolev1.PagerDutySink{
 			Url: is.PagerDuty.URL,
-			Ca:  is.PagerDuty.CA, Key: credential(catalog.SinkKey),
+			Ca:  is.PagerDuty.CA, Key: credential(resource.SinkKey),
 		}}
 	case is.Alertmanager != nil:
 		spec.To = &consolev1.SinkSpec_Alertmanager{Alertmanager: &consolev1.AlertmanagerSink{
-			Url: is.Alertmanager.URL, Username: is.Alertmanager.Username, Ca: is.Alertmanager.CA, Password: credential(catalog.SinkPassword),
+			Url: is.Alertmanager.URL, Username: is.Alertmanager.Username, Ca: is.Alertmanager.CA, Password: credential(resource.SinkPassword),
 		}}
 	case is.Grafana != nil:
 		spec.To = &consolev1.SinkSpec_Grafana{Grafana: &consolev1.GrafanaSink{
-			Url: is.Grafana.URL, Dashboard: is.Grafana.Dashboard, Ca: is.Grafana.CA, Token: credential(catalog.SinkToken),
+			Url: is.Grafana.URL, Dashboard: is.Grafana.Dashboard, Ca: is.Grafana.CA, Token: credential(resource.SinkToken),
 		}}
 	case is.CommitStatus() != nil:
 		at := is.CommitStatus()
-		host := &consolev1.CommitStatusSink{Url: at.URL, Repositories: at.Repositories, Context: at.Context, Ca: at.CA, Token: credential(catalog.SinkToken)}
+		host := &consolev1.CommitStatusSink{Url: at.URL, Repositories: at.Repositories, Context: at.Context, Ca: at.CA, Token: credential(resource.SinkToken)}
 		if at.Brief {
 			host.Details = new(bool)
 		}
@@ -154,14 +155,14 @@ func mask(spec *consolev1.SinkSpec, changed map[string]bool) {
 			}
 		}
 	}
-	one(catalog.SinkKey, spec.GetWebhook().GetKey())
-	one(catalog.SinkURL, spec.GetSlack().GetUrl())
-	one(catalog.SinkPassword, spec.GetEmail().GetPassword())
-	one(catalog.SinkURL, spec.GetTeams().GetUrl())
-	one(catalog.SinkKey, spec.GetPagerDuty().GetKey())
-	one(catalog.SinkPassword, spec.GetAlertmanager().GetPassword())
-	one(catalog.SinkToken, spec.GetGrafana().GetToken())
+	one(resource.SinkKey, spec.GetWebhook().GetKey())
+	one(resource.SinkURL, spec.GetSlack().GetUrl())
+	one(resource.SinkPassword, spec.GetEmail().GetPassword())
+	one(resource.SinkURL, spec.GetTeams().GetUrl())
+	one(resource.SinkKey, spec.GetPagerDuty().GetKey())
+	one(resource.SinkPassword, spec.GetAlertmanager().GetPassword())
+	one(resource.SinkToken, spec.GetGrafana().GetToken())
 	for _, host := range []*consolev1.CommitStatusSink{spec.GetGithub(), spec.GetGitlab(), spec.GetGitea(), spec.GetBitbucket()} {
-		one(catalog.SinkToken, host.GetToken())
+		one(resource.SinkToken, host.GetToken())
 	}
 }

@@ -9,8 +9,8 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/jsonpath"
 	platform "fairlead.dev/platform/viewset"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -19,17 +19,17 @@ const most = 50
 
 // Spec is what is stored.
 type Spec struct {
-	Description string            `json:"description,omitempty"`
-	Clusters    *catalog.Selector `json:"clusters"`
+	Description string             `json:"description,omitempty"`
+	Clusters    *resource.Selector `json:"clusters"`
 	// Content is a ViewSetContent in protojson.
 	Content json.RawMessage `json:"content"`
 }
 
 // ViewSet is such a resource.
-type ViewSet = catalog.Resource[Spec]
+type ViewSet = resource.Of[Spec]
 
-func kindType() catalog.Type[Spec] {
-	return catalog.Type[Spec]{Kind: store.KindViewSet, Check: func(s *ViewSet) error {
+func kindType() resource.Type[Spec] {
+	return resource.Type[Spec]{Kind: store.KindViewSet, Check: func(s *ViewSet) error {
 		content, err := contentOf(s.Spec)
 		if err != nil {
 			return err

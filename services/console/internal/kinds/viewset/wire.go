@@ -8,9 +8,9 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	platform "fairlead.dev/platform/viewset"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -32,7 +32,7 @@ func decode(m *consolev1.ViewSet) (ViewSet, error) {
 	if clusters.GetWhere() != "" {
 		return out, refusal.New(refusal.Invalid, "spec.clusters.where: not known here: use names, labels or all")
 	}
-	out.Spec.Clusters = &catalog.Selector{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()}
+	out.Spec.Clusters = &resource.Selector{Names: clusters.GetNames(), Labels: clusters.GetLabels(), All: clusters.GetAll()}
 	var err error
 	if out.Spec.Content, err = protojson.Marshal(platform.Content(spec)); err != nil {
 		return out, fmt.Errorf("encode the content of a ViewSet: %w", err)

@@ -1,4 +1,4 @@
-package catalog
+package resource
 
 import (
 	"net/url"
@@ -16,23 +16,6 @@ import (
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
-
-var (
-	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	// dnsSubdomain is the name of an object in Kubernetes.
-	dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
-	mediaType    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}/[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}$`)
-	// accountName is namespace/name of a Kubernetes service account.
-	accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
-	// kindPattern is a kind, and a group if it is not the core one.
-	kindPattern = regexp.MustCompile(`^[A-Za-z*][A-Za-z0-9*]*(\.[a-z0-9*]([-a-z0-9*.]*[a-z0-9*])?)?$`)
-)
-
-// IsName tells whether a resource can have a name.
-func IsName(name string) bool { return dnsLabel.MatchString(name) }
-
-// wantSecretName does not repeat what is there instead: it may be the secret itself.
-const wantSecretName = "must be the name of a Secret: the values go there, and its name here"
 
 // checkSourceSpec accepts what a fetcher can be pointed at.
 func checkSourceSpec(s state.SourceSpec) error {
@@ -153,14 +136,14 @@ func checkRegistry(s state.SourceSpec, field string, u *url.URL, r state.Registr
 // checkUpstream checks what sources of all kinds have, whose url was read. No value is repeated in an error: it could
 // hold a password or a private key.
 func checkUpstream(s state.Upstream, field string, u *url.URL) error {
-	if s.Secret != "" && !dnsLabel.MatchString(s.Secret) {
+	if s.Secret != "" && !IsName(s.Secret) {
 		return refusal.New(refusal.Invalid, "%s.secret: %s", field, wantSecretName)
 	}
 	if r := s.Registry; r.Auth != "" && (r.Insecure || r.SkipTLSVerify) {
 		return refusal.New(refusal.Invalid,
 			"%s.auth: goes to verified hosts only. Remove insecure and insecureSkipTLSVerify", field)
 	}
-	if s.WebhookSecret != "" && !dnsLabel.MatchString(s.WebhookSecret) {
+	if s.WebhookSecret != "" && !IsName(s.WebhookSecret) {
 		return refusal.New(refusal.Invalid, "%s.webhookSecret: %s", field, wantSecretName)
 	}
 	if s.Proxy == "" {
@@ -188,7 +171,7 @@ func checkGit(g state.GitSource) error {
 		}
 	}
 	for i, name := range g.ChartSources {
-		if !dnsLabel.MatchString(name) {
+		if !IsName(name) {
 			return refusal.New(refusal.Invalid, "spec.git.chartSources %q: is not a name of a source", name)
 		}
 		if slices.Contains(g.ChartSources[:i], name) {
@@ -207,8 +190,8 @@ func isRepository(text string) bool {
 	return at != "" && at == strings.TrimPrefix(path.Clean("/"+at), "/") && !strings.ContainsAny(at, "\\*:?#") && !strings.ContainsFunc(at, unicode.IsControl)
 }
 
-// refsOfSource are the secrets and other sources that a source names.
-func refsOfSource(s state.SourceSpec) (refs []Reference) {
+// RefsOfSource are the secrets and other sources that a source names.
+func RefsOfSource(s state.SourceSpec) (refs []Reference) {
 	field, is := "spec.git", s.Upstream()
 	switch {
 	case s.Helm.URL != "":
@@ -285,172 +268,14 @@ func validateVersion(version string) error {
 	return nil
 }
 
-// cleanFolder returns a folder in the one form that is stored: no slash at either end, "" for the root. field is where
-// it is written.
-func cleanFolder(field, path string) (string, error) {
-	bad := func(why string) error { return refusal.New(refusal.Invalid, "spec.%s %q: %s", field, path, why) }
-	if strings.HasPrefix(path, "/") {
-		return "", bad("must be a folder within the repository, without a leading slash")
-	}
-	if strings.Contains(path, "\\") || strings.ContainsFunc(path, unicode.IsControl) {
-		return "", bad("must not hold backslashes or control characters")
-	}
-	clean := strings.TrimSuffix(strings.TrimPrefix(path, "./"), "/")
-	if clean == "" || clean == "." {
-		return "", nil
-	}
-	for part := range strings.SplitSeq(clean, "/") {
-		switch {
-		case part == "", part == ".", part == "..":
-			return "", bad("must not hold empty parts, '.' or '..'")
-		case strings.EqualFold(part, ".git"):
-			return "", bad("must not lead into .git")
-		}
-	}
-	return clean, nil
-}
-
-func checkSource(s *state.Source) error {
-	if !dnsLabel.MatchString(s.Meta.Name) {
-		return badName(s.Meta.Name)
+// CheckSource accepts what a fetcher can be pointed at, and whose content can be verified.
+func CheckSource(s *state.Source) error {
+	if !IsName(s.Meta.Name) {
+		return RefuseName(s.Meta.Name)
 	}
 	if slices.Contains(s.Spec.Git.ChartSources, s.Meta.Name) {
 		return refusal.New(refusal.Invalid,
 			"spec.git.chartSources: a source with git has no charts of its own. Name one with helm")
 	}
 	return checkSourceSpec(s.Spec)
-}
-
-func checkCluster(c *state.Cluster) error {
-	if !dnsLabel.MatchString(c.Meta.Name) {
-		return badName(c.Meta.Name)
-	}
-	if err := checkWindows(c.Spec.Windows, "windows"); err != nil {
-		return err
-	}
-	return checkSettings(c.Spec.Config, "config")
-}
-
-// checkService also brings the path into its stored form.
-func checkService(s *state.Service) (err error) {
-	switch {
-	case !dnsLabel.MatchString(s.Meta.Name):
-		return badName(s.Meta.Name)
-	case !dnsLabel.MatchString(s.Spec.Source):
-		return refusal.New(refusal.Invalid, "spec.source %q: is not a name of a source", s.Spec.Source)
-	case s.Spec.Catalog:
-		if err := checkCatalogService(&s.Spec); err != nil {
-			return err
-		}
-	case s.Spec.ServiceAccount != "":
-		return refusal.New(refusal.Invalid, "spec.serviceAccount: goes with spec.catalog: objects are applied as spec.sync.impersonate says")
-	case !dnsLabel.MatchString(s.Spec.Cluster):
-		return refusal.New(refusal.Invalid, "spec.cluster %q: is not a name of a cluster", s.Spec.Cluster)
-	}
-	switch {
-	case s.Spec.Namespace != "" && !dnsLabel.MatchString(s.Spec.Namespace):
-		return refusal.New(refusal.Invalid, "spec.namespace %q: is not a name of a namespace", s.Spec.Namespace)
-	case s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project):
-		return refusal.New(refusal.Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
-	}
-	for i, name := range s.Spec.ConfigSets {
-		if !dnsLabel.MatchString(name) {
-			return refusal.New(refusal.Invalid, "spec.configSets[%d] %q: is not a name of a configuration set", i, name)
-		}
-	}
-	if err := checkSettings(s.Spec.Config, "config"); err != nil {
-		return err
-	}
-	if s.Spec.Path, err = cleanFolder("path", s.Spec.Path); err != nil {
-		return err
-	}
-	if len(s.Spec.Sources) > 0 {
-		if err := checkSources(&s.Spec); err != nil {
-			return err
-		}
-	} else if err := validateRef(s.Spec.Ref); err != nil {
-		return err
-	}
-	if err := checkWindows(s.Spec.Wishes().Windows, "sync.windows"); err != nil {
-		return err
-	}
-	if err := checkTests(&s.Spec); err != nil {
-		return err
-	}
-	if err := validateRules("include", s.Spec.Include); err != nil {
-		return err
-	}
-	return validateRules("ignore", s.Spec.Ignore)
-}
-
-// lacksNamespace says whether the agent is asked to make a namespace that the service does not name.
-func lacksNamespace(s *state.ServiceSpec) bool { return s.Namespace == "" && s.Wishes().Made != nil }
-
-// checkNamespace refuses a service that asks the agent to make a namespace and does not name it. Earlier consoles
-// stored such services: their levers work, and a write that leaves the fault as it is passes.
-func (e *Edit) checkNamespace(current *store.Resource) error {
-	spec, ok := e.spec.(state.ServiceSpec)
-	if !ok || e.pulls || e.planned || !lacksNamespace(&spec) {
-		return nil
-	}
-	if current != nil {
-		var before state.ServiceSpec
-		if err := state.Decode(*current, &before); err != nil {
-			return err
-		}
-		if lacksNamespace(&before) {
-			return nil
-		}
-	}
-	return refusal.New(refusal.Invalid, "spec.sync.createNamespace: goes with spec.namespace, which names the namespace that the agent makes")
-}
-
-// checkCatalogService refuses what has no meaning without a cluster.
-func checkCatalogService(s *state.ServiceSpec) error {
-	sync := s.Wishes()
-	for _, of := range []struct {
-		field string
-		set   bool
-	}{
-		{"cluster", s.Cluster != ""},
-		{"namespace", s.Namespace != ""},
-		{"render", s.Render != nil},
-		{"configSets", len(s.ConfigSets) > 0},
-		{"config", len(s.Config) > 0},
-		{"sync.dependsOn", len(sync.DependsOn) > 0},
-		{"sync.impersonate", sync.Impersonate != ""},
-		{"sync.ignore", len(sync.Ignore) > 0},
-		{"sync.health", len(sync.Health) > 0},
-		{"sync.windows", len(sync.Windows) > 0},
-		{"sync.mode: manual", sync.Mode == state.ModeManual},
-		{"tests", s.Tests != nil},
-	} {
-		if of.set {
-			return refusal.New(refusal.Invalid, "spec.%s: leave it out: with spec.catalog the folder goes to the catalog as it is, not to a cluster", of.field)
-		}
-	}
-	if !dnsLabel.MatchString(s.ServiceAccount) {
-		return refusal.New(refusal.Invalid, "spec.serviceAccount %q: name the service account whose rights the folder has", s.ServiceAccount)
-	}
-	return nil
-}
-
-// validateRules refuses what would be no rule in a .gitignore: anything else is one.
-func validateRules(field string, rules []string) error {
-	for i, rule := range rules {
-		switch {
-		case strings.TrimSpace(rule) == "":
-			return refusal.New(refusal.Invalid, "spec.%s[%d]: is empty", field, i)
-		case strings.HasPrefix(rule, "#"):
-			return refusal.New(refusal.Invalid,
-				"spec.%s[%d] %q: is a comment; write \\# for a name that begins with #", field, i, rule)
-		case strings.ContainsFunc(rule, unicode.IsControl):
-			return refusal.New(refusal.Invalid, "spec.%s[%d] %q: must be one line without control characters", field, i, rule)
-		}
-	}
-	return nil
-}
-
-func badName(name string) error {
-	return refusal.New(refusal.Invalid, "metadata.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", name)
 }

@@ -1,4 +1,4 @@
-package catalog
+package resource
 
 import (
 	"encoding/json"
@@ -53,7 +53,7 @@ func TestSeveralSources(t *testing.T) {
 		if tc.render != "" {
 			s.Spec.Render = json.RawMessage(tc.render)
 		}
-		err := checkService(&s)
+		err := CheckService(&s)
 		if tc.words == "" && err != nil || tc.words != "" && (err == nil || !strings.Contains(err.Error(), tc.words)) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -63,30 +63,14 @@ func TestSeveralSources(t *testing.T) {
 		ServiceAccount: "folders",
 		Sources:        []state.ServiceSource{chart, values},
 	}}
-	if err := checkService(&listed); err == nil || !strings.Contains(err.Error(), "a service with spec.catalog has one source") {
+	if err := CheckService(&listed); err == nil || !strings.Contains(err.Error(), "a service with spec.catalog has one source") {
 		t.Errorf("a service of the catalog with two sources: %v", err)
 	}
 	lone := state.Service{Meta: state.Meta{Name: "web"}, Spec: state.ServiceSpec{
 		Source: "shop", Ref: platform.CombinationPrefix + "0",
 		Cluster: "prod",
 	}}
-	if err := checkService(&lone); err == nil {
+	if err := CheckService(&lone); err == nil {
 		t.Error("a service with one source may name a combination")
-	}
-}
-
-func TestAProjectBoundsEachOfSeveralSources(t *testing.T) {
-	t.Parallel()
-	p := ProjectSpec{Sources: []string{"charts", "shop-*"}}
-	s := state.ServiceSpec{
-		Source: "charts", Cluster: "prod",
-		Sources: []state.ServiceSource{{Name: "chart", Source: "charts"}, {Name: "values", Source: "secrets"}},
-	}
-	if field, why := p.refuses(s, nil); field != "sources[1].source" || !strings.Contains(why, "secrets") {
-		t.Errorf("got %q, %q", field, why)
-	}
-	s.Sources[1].Source = "shop-values"
-	if field, _ := p.refuses(s, nil); strings.Contains(field, "source") {
-		t.Errorf("got %q", field)
 	}
 }

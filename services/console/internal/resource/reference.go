@@ -1,4 +1,4 @@
-package catalog
+package resource
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 // Reference is a resource that a field names.
 type Reference struct {
 	store.Ref
-	// field is as people write it: spec.source.
-	field string
+	// Field is as people write it: spec.source.
+	Field string
 }
 
 // RefTo is a reference from a field, as people write it: spec.source.
@@ -26,8 +26,8 @@ func eachTo(kind store.Kind, names []string, field string) (refs []Reference) {
 	return refs
 }
 
-// once leaves each of the resources once.
-func once(refs []Reference) (out []store.Ref) {
+// Distinct leaves each of the resources once.
+func Distinct(refs []Reference) (out []store.Ref) {
 	seen := make(map[store.Ref]bool, len(refs))
 	for _, r := range refs {
 		if !seen[r.Ref] {
@@ -36,20 +36,4 @@ func once(refs []Reference) (out []store.Ref) {
 		}
 	}
 	return out
-}
-
-// naming completes an edit with what its fields name.
-func (e Edit) naming(refs []Reference) Edit {
-	e.draft.Refs, e.references = once(refs), refs
-	return e
-}
-
-// fieldOf is the first field that names a resource.
-func (e *Edit) fieldOf(ref store.Ref) string {
-	for _, r := range e.references {
-		if r.Ref == ref {
-			return r.field
-		}
-	}
-	return "spec"
 }

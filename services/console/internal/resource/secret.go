@@ -1,4 +1,4 @@
-package catalog
+package resource
 
 import (
 	"fairlead.dev/services/console/internal/state"
@@ -12,14 +12,14 @@ type Secret struct {
 	Data map[string]string
 }
 
-// secretSpec is the part of a secret that anybody may see.
-type secretSpec struct {
+// SecretSpec is the part of a secret that anybody may see.
+type SecretSpec struct {
 	Keys []string `json:"keys"`
 }
 
 // ReadSecret makes a secret of what is stored, without values.
 func ReadSecret(r store.Resource) (Secret, error) {
-	var spec secretSpec
+	var spec SecretSpec
 	if err := state.Decode(r, &spec); err != nil {
 		return Secret{}, err
 	}

@@ -11,113 +11,92 @@ import (
 	"fairlead.dev/platform/accounts"
 	"fairlead.dev/platform/wildcard"
 	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// ProjectSpec bounds what its services may be.
-type ProjectSpec struct {
-	Description string `json:"description,omitempty"`
-	// Sources are names in which * stands for any text; none: no source.
-	Sources []string `json:"sources,omitempty"`
-	// Clusters is nil for none.
-	Clusters *Selector `json:"clusters,omitempty"`
-	// Namespaces that objects may be in, as patterns; none: any.
-	Namespaces []string `json:"namespaces,omitempty"`
-	// Kinds that objects may be of, as patterns of Kind.group; none: any that is in a namespace, if anything else is
-	// said of objects. Agents hold these, and DeniedKinds.
-	Kinds       []string `json:"kinds,omitempty"`
-	DeniedKinds []string `json:"deniedKinds,omitempty"`
-	// Accounts that services may be applied as, as patterns of namespace/name; none: see package accounts.
-	Accounts []string `json:"accounts,omitempty"`
-	// Config is the layer below all others of the configuration of its services.
-	Config state.Settings `json:"config,omitempty"`
-	// Windows say when new content of its services may be applied; Freeze, an operator's lever, that none may.
-	Windows state.Windows `json:"windows,omitempty"`
-	Freeze  *state.Freeze `json:"freeze,omitempty"`
-	// Recording says what becomes of shells in its pods, as the API's enum; 0: they are not recorded.
-	Recording int32 `json:"recording,omitempty"`
-}
-
-// defaultNamespace is where objects go that name none, in services that name none.
-const defaultNamespace = "default"
-
-// Selector chooses clusters. One of its fields is set.
-type Selector struct {
-	Names  []string          `json:"names,omitempty"`
-	Labels map[string]string `json:"labels,omitempty"`
-	All    bool              `json:"all,omitempty"`
-}
-
-// Fits says whether a cluster is chosen.
-func (s *Selector) Fits(name string, labels map[string]string) bool {
-	if s == nil {
-		return false
+// boundBackends refuses configuration of backends that are for other projects. Administrators are told of which.
+func boundBackends(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
+	refs, err := resource.RefsOfSettings(&r)
+	if err != nil {
+		return err
 	}
-	if s.All || slices.Contains(s.Names, name) {
-		return true
-	}
-	for key, value := range s.Labels {
-		if is, ok := labels[key]; !ok || is != value {
-			return false
+	var names []string
+	for _, ref := range refs {
+		if ref.Kind == store.KindBackend {
+			names = append(names, ref.Name)
 		}
 	}
-	return len(s.Labels) > 0
-}
-
-// Project is a bound for services.
-type Project = Resource[ProjectSpec]
-
-// Projects is their kind.
-func Projects() Type[ProjectSpec] {
-	return Type[ProjectSpec]{Kind: store.KindProject, Check: func(p *Project) error {
-		for i, pattern := range p.Spec.Sources {
-			if !dnsLabel.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
-				return refusal.New(refusal.Invalid,
-					"spec.sources[%d] %q: must be a name, in which * stands for any text", i, pattern)
-			}
-		}
-		for i, pattern := range p.Spec.Namespaces {
-			if !dnsLabel.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
-				return refusal.New(refusal.Invalid,
-					"spec.namespaces[%d] %q: must be a namespace, in which * stands for any text", i, pattern)
-			}
-		}
-		if err := checkKinds("spec.kinds", p.Spec.Kinds); err != nil {
+	if len(names) == 0 {
+		return nil
+	}
+	rows, err := tx.Named(ctx, store.KindBackend, names)
+	if err != nil {
+		return err
+	}
+	project, err := resource.ProjectOf(r)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		backend, err := resource.Backends().Decode(rows[name])
+		if err != nil {
 			return err
 		}
-		if err := checkKinds("spec.deniedKinds", p.Spec.DeniedKinds); err != nil {
-			return err
-		}
-		for i, pattern := range p.Spec.Accounts {
-			if !accountName.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
-				return refusal.New(refusal.Invalid, "spec.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
+		if !serves(backend.Spec, project) {
+			whose := "other projects"
+			if by.all() {
+				whose = fmt.Sprintf("projects %s only", strings.Join(backend.Spec.Projects, ", "))
 			}
-		}
-		if err := checkWindows(p.Spec.Windows, "windows"); err != nil {
-			return err
-		}
-		return checkSettings(p.Spec.Config, "config")
-	}, Refs: func(p ProjectSpec) []Reference { return refsOfField(p.Config, "spec.config") }}
-}
-
-func checkKinds(field string, patterns []string) error {
-	for i, pattern := range patterns {
-		if !kindPattern.MatchString(pattern) {
-			return refusal.New(refusal.Invalid, "%s[%d] %q: must be a kind with its group, as Deployment.apps or ConfigMap, in which * stands for any text", field, i, pattern)
+			return refusal.New(refusal.Precondition, "%s %q: backend %q is for configuration of %s", r.Kind, r.Name, name, whose)
 		}
 	}
 	return nil
 }
 
-// CountServices says how many services name each of these resources.
-func (c *Catalog) CountServices(ctx context.Context, kind store.Kind, names []string) (counts map[string]int, err error) {
-	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		counts, err = v.CountReferrers(ctx, store.KindService, kind, names)
-		return err
-	})
-	return counts, err
+func serves(s resource.BackendSpec, project string) bool {
+	return len(s.Projects) == 0 || slices.Contains(s.Projects, project)
 }
+
+// boundBackend refuses to take a backend away from configuration that names it.
+func boundBackend(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
+	backend, err := resource.Backends().Decode(r)
+	if err != nil || len(backend.Spec.Projects) == 0 {
+		return err
+	}
+	refs, err := tx.Referrers(ctx, store.Ref{Kind: r.Kind, Name: r.Name}, maxReferrers)
+	if err != nil {
+		return err
+	}
+	byKind := map[store.Kind][]string{}
+	for _, ref := range refs {
+		byKind[ref.Kind] = append(byKind[ref.Kind], ref.Name)
+	}
+	for _, kind := range store.Kinds() {
+		rows, err := tx.Named(ctx, kind, byKind[kind])
+		if err != nil {
+			return err
+		}
+		for _, name := range byKind[kind] {
+			project, err := resource.ProjectOf(rows[name])
+			if err != nil {
+				return err
+			}
+			if !serves(backend.Spec, project) {
+				who := "something"
+				if by.all() {
+					who = fmt.Sprintf("%s %q", kind, name)
+				}
+				return refusal.New(refusal.Precondition, "backend %q: spec.projects: %s names it and is of none of them: change it first", r.Name, who)
+			}
+		}
+	}
+	return nil
+}
+
+// defaultNamespace is where objects go that name none, in services that name none.
+const defaultNamespace = "default"
 
 // Bounds is a Hook: it refuses services that their project does not allow, and changes of projects that their
 // services would break.
@@ -156,7 +135,7 @@ func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 	if err != nil {
 		return fmt.Errorf("read project %q: %w", spec.Project, err)
 	}
-	project, err := Projects().Decode(row)
+	project, err := resource.Projects().Decode(row)
 	if err != nil {
 		return err
 	}
@@ -166,7 +145,7 @@ func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 			return fmt.Errorf("read cluster %q: %w", spec.Cluster, err)
 		}
 	}
-	if field, why := project.Spec.refuses(spec, cluster.Labels); why != "" {
+	if field, why := refuses(&project.Spec, spec, cluster.Labels); why != "" {
 		return refusal.New(refusal.Precondition, "service %q: spec.%s: project %q does not allow %s: take another, or have the project changed", r.Name, field, spec.Project, why)
 	}
 	return nil
@@ -182,7 +161,7 @@ func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec st
 		return err
 	}
 	for i, name := range spec.ConfigSets {
-		set, err := ConfigSets().Decode(sets[name])
+		set, err := resource.ConfigSets().Decode(sets[name])
 		if err != nil {
 			return err
 		}
@@ -199,7 +178,7 @@ func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec st
 
 // boundSet refuses to take a configuration set away from services that name it.
 func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
-	set, err := ConfigSets().Decode(r)
+	set, err := resource.ConfigSets().Decode(r)
 	if err != nil || set.Spec.Project == "" {
 		return err
 	}
@@ -238,7 +217,7 @@ func servicesNaming(ctx context.Context, tx *store.Tx, to store.Ref) (names []st
 }
 
 // refuses says which field of a service is out of bounds, and how.
-func (p *ProjectSpec) refuses(s state.ServiceSpec, labels map[string]string) (field, why string) {
+func refuses(p *resource.ProjectSpec, s state.ServiceSpec, labels map[string]string) (field, why string) {
 	for i, is := range s.Sources {
 		if !wildcard.Any(p.Sources, is.Source) {
 			return fmt.Sprintf("sources[%d].source", i), fmt.Sprintf("source %q", is.Source)
@@ -262,7 +241,7 @@ func (p *ProjectSpec) refuses(s state.ServiceSpec, labels map[string]string) (fi
 }
 
 func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
-	project, err := Projects().Decode(r)
+	project, err := resource.Projects().Decode(r)
 	if err != nil {
 		return err
 	}
@@ -287,7 +266,7 @@ func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	}
 	var broken []string
 	for i, spec := range specs {
-		if _, why := project.Spec.refuses(spec, clusters[spec.Cluster].Labels); why != "" {
+		if _, why := refuses(&project.Spec, spec, clusters[spec.Cluster].Labels); why != "" {
 			broken = append(broken, fmt.Sprintf("service %q (%s)", names[i], why))
 		}
 	}

@@ -1,4 +1,4 @@
-package catalog
+package resource
 
 import (
 	"fairlead.dev/platform/access"
@@ -15,7 +15,7 @@ type RoleSpec struct {
 }
 
 // Role is such a resource.
-type Role = Resource[RoleSpec]
+type Role = Of[RoleSpec]
 
 // RoleRule allows verbs on kinds.
 type RoleRule struct {
@@ -46,7 +46,7 @@ type ServiceAccountSpec struct {
 }
 
 // ServiceAccount is such a resource.
-type ServiceAccount = Resource[ServiceAccountSpec]
+type ServiceAccount = Of[ServiceAccountSpec]
 
 // ServiceAccounts is the kind of accounts of programs.
 func ServiceAccounts() Type[ServiceAccountSpec] {

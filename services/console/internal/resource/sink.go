@@ -1,12 +1,10 @@
-package catalog
+package resource
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"fairlead.dev/services/console/internal/refusal"
@@ -150,6 +148,7 @@ func (s SinkSpec) CommitStatus() *CommitStatusSink {
 // Alerts tells whether what begins a trouble is open at the receiver until it is told of the end.
 func (s SinkSpec) Alerts() bool { return s.PagerDuty != nil || s.Alertmanager != nil }
 
+// Settings implements Configured.
 func (s SinkSpec) Settings() state.Settings { return s.Credentials }
 
 // Filters are those fields that say which events there are for.
@@ -159,9 +158,9 @@ func (s SinkSpec) Filters() SinkSpec {
 	}
 }
 
-// target is who gets credentials, or what is signed with them. For the rest the URLs of Slack and Teams say so
+// Target is the receiver of credentials, or of what is signed with them. The URLs of Slack and Teams are credentials
 // themselves.
-func (s SinkSpec) target() string {
+func (s SinkSpec) Target() string {
 	switch {
 	case s.Webhook != nil:
 		return s.Webhook.URL + "\n" + s.Webhook.CA
@@ -184,14 +183,14 @@ func (s SinkSpec) target() string {
 }
 
 // Sink is such a resource.
-type Sink = Resource[SinkSpec]
+type Sink = Of[SinkSpec]
 
 // Sinks is their kind. The sender sees what else can be wrong with a sink.
 func Sinks() Type[SinkSpec] {
 	return Type[SinkSpec]{
 		Kind: store.KindSink,
 		Check: func(s *Sink) error {
-			if s.Spec.Project != "" && !dnsLabel.MatchString(s.Spec.Project) {
+			if s.Spec.Project != "" && !IsName(s.Spec.Project) {
 				return refusal.New(refusal.Invalid, "spec.project %q: is not a name of a project", s.Spec.Project)
 			}
 			if s.Spec.Project != "" && len(s.Spec.Projects) > 0 {
@@ -199,7 +198,7 @@ func Sinks() Type[SinkSpec] {
 					"spec.projects: leave it out: the sink has events of spec.project %q only", s.Spec.Project)
 			}
 			for name, c := range s.Spec.Credentials {
-				if c.Ref != nil && !dnsLabel.MatchString(c.Ref.Path) {
+				if c.Ref != nil && !IsName(c.Ref.Path) {
 					return refusal.New(refusal.Invalid, "spec.%s.%s.ref.path: %s", s.Spec.Kind(), name, wantSecretName)
 				}
 			}
@@ -219,31 +218,6 @@ func Sinks() Type[SinkSpec] {
 	}
 }
 
-// sealCredentials puts the secret ones into a draft. A secret of a sink that goes elsewhere has to be given again: a
-// subject that may change a sink may not read what it sends.
-func (c *Catalog) sealCredentials(d *store.Draft, is SinkSpec, current *store.Resource) error {
-	at := "spec." + is.Kind()
-	var was SinkSpec
-	if current != nil {
-		if err := state.Decode(*current, &was); err != nil {
-			return err
-		}
-	}
-	for name, s := range is.Credentials {
-		if !s.Secret || s.Write != "" {
-			continue
-		}
-		switch {
-		case is.Kind() != was.Kind() || !was.Credentials[name].Secret:
-			return refusal.New(refusal.Invalid, "%s.%s.secret: has no value: write it once", at, name)
-		case is.target() != was.target():
-			return refusal.New(refusal.Invalid,
-				"%s.%s.secret: write it again: it would be for another receiver than before", at, name)
-		}
-	}
-	return c.sealSettings(d, is.Credentials, current)
-}
-
 // MovesCredentials tells whether a sink names other values than before, or has what it names for another receiver.
 func MovesCredentials(before, after store.Resource) (bool, error) {
 	was, err := Sinks().Decode(before)
@@ -251,7 +225,7 @@ func MovesCredentials(before, after store.Resource) (bool, error) {
 		return false, err
 	}
 	is, err := Sinks().Decode(after)
-	return was.Spec.Kind() != is.Spec.Kind() || was.Spec.target() != is.Spec.target() ||
+	return was.Spec.Kind() != is.Spec.Kind() || was.Spec.Target() != is.Spec.Target() ||
 		!maps.EqualFunc(was.Spec.Credentials, is.Spec.Credentials, sameValue), err
 }
 
@@ -261,41 +235,4 @@ func sameValue(a, b state.Setting) bool {
 		return a.Ref == b.Ref
 	}
 	return *a.Ref == *b.Ref
-}
-
-// CredentialsOf returns the values of a sink's credentials by name.
-func (c *Catalog) CredentialsOf(r store.Resource, named func(secret string) (store.Resource, error)) (map[string]string, error) {
-	settings, values, err := c.SettingsOf(r)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]string{}
-	for name, s := range settings {
-		if out[name] = values[name]; s.Ref == nil {
-			continue
-		}
-		row, err := named(s.Ref.Path)
-		if err != nil {
-			return nil, fmt.Errorf("read secret %q: %w", s.Ref.Path, err)
-		}
-		secret, err := c.openSecret(row)
-		if err != nil {
-			return nil, err
-		}
-		value, ok := secret[s.Ref.Key]
-		if !ok {
-			return nil, refusal.New(refusal.Precondition, "secret %q has no key %q: it has %s", s.Ref.Path, s.Ref.Key, strings.Join(slices.Sorted(maps.Keys(secret)), ", "))
-		}
-		out[name] = value
-	}
-	return out, nil
-}
-
-// Sendings say how events are sent to sinks, by uid.
-func (c *Catalog) Sendings(ctx context.Context) (out map[string]store.Sending, err error) {
-	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		out, err = v.Sendings(ctx)
-		return err
-	})
-	return out, err
 }

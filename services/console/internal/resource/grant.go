@@ -1,4 +1,4 @@
-package catalog
+package resource
 
 import (
 	"cmp"
@@ -38,40 +38,40 @@ type GrantClusters struct {
 	All    bool              `json:"all,omitempty"`
 }
 
-// DraftGrant gets a grant ready to be written.
-func DraftGrant(g *Grant, want Expectation) (Edit, error) {
-	if !dnsLabel.MatchString(g.Meta.Name) {
-		return Edit{}, badName(g.Meta.Name)
+// ReadGrant makes a grant of what is stored.
+func ReadGrant(r store.Resource) (Grant, error) {
+	g := Grant{Meta: state.MetaOf(r)}
+	err := state.Decode(r, &g.Spec)
+	return g, err
+}
+
+// RefsOfGrant checks the names in a grant, and returns the resources that they name: each exists, and can't go, and
+// another get its name, while somebody has rights by it.
+func RefsOfGrant(g *Grant) (refs []Reference, err error) {
+	if !IsName(g.Meta.Name) {
+		return nil, RefuseName(g.Meta.Name)
 	}
-	// Each exists, and can't go, and another get its name, while somebody has rights by it.
-	var refs []Reference
 	name := func(kind store.Kind, field string, names ...string) error {
 		for _, n := range names {
-			if !dnsLabel.MatchString(n) {
+			if !IsName(n) {
 				return refusal.New(refusal.Invalid, "%s: %q is not a name of a %s", field, n, kind)
 			}
 			refs = append(refs, RefTo(kind, n, field))
 		}
 		return nil
 	}
-	err := errors.Join(name(store.KindCluster, "spec.clusters.names", g.Spec.Clusters.Names...), name(store.KindProject, "spec.projects", g.Spec.Projects...),
+	err = errors.Join(
+		name(store.KindCluster, "spec.clusters.names", g.Spec.Clusters.Names...),
+		name(store.KindProject, "spec.projects", g.Spec.Projects...),
 		name(store.KindServiceAccount, "spec.subjects", g.Spec.ServiceAccounts...))
 	if !access.IsBuiltin(g.Spec.Role) {
 		err = errors.Join(err, name(store.KindRole, "spec.role", g.Spec.Role))
 	}
 	if refused, ok := errors.AsType[*refusal.Error](err); ok {
-		return Edit{}, refused // the first of them
+		return nil, refused // the first of them
 	}
 	slices.SortFunc(refs, func(a, b Reference) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
-	return Edit{draft: d, spec: g.Spec, want: want}.naming(refs), nil
-}
-
-// ReadGrant makes a grant of what is stored.
-func ReadGrant(r store.Resource) (Grant, error) {
-	g := Grant{Meta: state.MetaOf(r)}
-	err := state.Decode(r, &g.Spec)
-	return g, err
+	return refs, nil
 }

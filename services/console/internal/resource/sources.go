@@ -1,4 +1,4 @@
-package catalog
+package resource
 
 import (
 	"encoding/json"
@@ -39,10 +39,10 @@ func checkSources(s *state.ServiceSpec) error {
 }
 
 func checkServiceSource(s *state.ServiceSource, field string) (err error) {
-	if !dnsLabel.MatchString(s.Name) {
+	if !IsName(s.Name) {
 		return refusal.New(refusal.Invalid, "spec.%s.name %q: must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit", field, s.Name)
 	}
-	if !dnsLabel.MatchString(s.Source) {
+	if !IsName(s.Source) {
 		return refusal.New(refusal.Invalid, "spec.%s.source %q: is not a name of a source", field, s.Source)
 	}
 	if s.Path, err = cleanFolder(field+".path", s.Path); err != nil {
