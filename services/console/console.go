@@ -35,10 +35,12 @@ import (
 	"fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/authz"
+	"fairlead.dev/services/console/internal/bound"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/changes"
 	"fairlead.dev/services/console/internal/condition"
 	"fairlead.dev/services/console/internal/config"
+	"fairlead.dev/services/console/internal/depend"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/export"
 	"fairlead.dev/services/console/internal/feed"
@@ -327,10 +329,10 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return []catalog.Hook{ // first who may, last what is told of it
 			rules,
 			authz.Accounts{},
-			catalog.Bounds{},
+			bound.Hook{},
 			catalog.Globals{Catalog: c},
 			catalog.Declarations{Catalog: c},
-			catalog.Dependencies{},
+			depend.Hook{},
 			catalog.Releases{},
 			configuration,
 			sink.Hook{Catalog: c},

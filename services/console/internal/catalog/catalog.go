@@ -25,10 +25,10 @@ import (
 const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
-	// shownReferrers is how many resources a refused deletion names.
-	shownReferrers = 3
-	// maxReferrers is more resources than can name one.
-	maxReferrers = 1_000_000
+	// ShownReferrers is how many resources a refused deletion names.
+	ShownReferrers = 3
+	// MaxReferrers is more resources than can name one.
+	MaxReferrers = 1_000_000
 )
 
 // Catalog is the catalog of one installation.

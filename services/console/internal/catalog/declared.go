@@ -214,16 +214,6 @@ func apart(sync json.RawMessage, unpinAfter string) (rest, levers map[string]any
 	return rest, levers, nil
 }
 
-// leversOf are the levers of a service in one form; empty: all are as if they were not there.
-func leversOf(spec state.ServiceSpec) (string, error) {
-	_, levers, err := apart(spec.Sync, spec.UnpinAfter)
-	if err != nil || len(levers) == 0 {
-		return "", err
-	}
-	text, err := json.Marshal(levers)
-	return string(text), err
-}
-
 // sameButLevers says whether files say the same of a service, but for levers.
 func sameButLevers(before, after *store.Resource) (bool, error) {
 	var sides [2]state.ServiceSpec

@@ -119,7 +119,7 @@ func ownedByGlobal(before, after *store.Resource) error {
 
 // clusterWrote brings the services of one cluster in line.
 func (g Globals) clusterWrote(ctx context.Context, w *Write, before *store.Resource, after store.Resource) error {
-	rows, err := w.Tx.List(ctx, store.KindGlobalService, "", maxReferrers)
+	rows, err := w.Tx.List(ctx, store.KindGlobalService, "", MaxReferrers)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func decodeGlobals(before *store.Resource, after store.Resource) (global resourc
 // planAll says what a global service does to all services, as far as a caller sees them and their clusters; sees is nil
 // where that is all.
 func planAll(ctx context.Context, v store.View, global resource.GlobalService, old *resource.GlobalSpec, sees func(store.Resource) bool) ([]Planned, error) {
-	clusters, err := v.List(ctx, store.KindCluster, "", maxReferrers)
+	clusters, err := v.List(ctx, store.KindCluster, "", MaxReferrers)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +435,7 @@ func madeFor(ctx context.Context, v store.View, r store.Resource) (services []st
 		services, err := ofGlobal(ctx, v, r.Name)
 		return services, global.Spec.Detach, err
 	case store.KindCluster:
-		globals, err := v.List(ctx, store.KindGlobalService, "", maxReferrers)
+		globals, err := v.List(ctx, store.KindGlobalService, "", MaxReferrers)
 		if err != nil {
 			return nil, false, err
 		}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"reflect"
 
-	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -213,27 +212,6 @@ func inForce(
 		notes = append(notes, "waits behind "+pin.Words()+": "+pin.End())
 	}
 	return out, notes, nil
-}
-
-// keepLevers makes of an edit of what files say one of the spec in force.
-func (e *Edit) keepLevers(current *store.Resource) error {
-	spec, ok := e.spec.(state.ServiceSpec)
-	if !ok || e.pulls || e.requests {
-		return nil
-	}
-	var is *state.ServiceSpec
-	if current != nil {
-		is = &state.ServiceSpec{}
-		if err := state.Decode(*current, is); err != nil {
-			return err
-		}
-	}
-	out, notes, err := inForce(spec, is, e.said)
-	e.spec, e.notes = out, notes
-	if pin := out.Levers; pin != nil && pin.Pin != nil && pin.Pin.Spec != nil {
-		*e = e.naming(append(e.references, resource.RefsOfService(pin.Pin.Spec, "spec")...))
-	}
-	return err
 }
 
 // named ends the levers of which a file says something else than it did, and takes what it only read back for nothing
@@ -478,4 +456,14 @@ func setPrune(keys, prune map[string]json.RawMessage) error {
 		keys[keyPrune] = text
 	}
 	return err
+}
+
+// leversOf are the levers of a service in one form; empty: all are as if they were not there.
+func leversOf(spec state.ServiceSpec) (string, error) {
+	_, levers, err := apart(spec.Sync, spec.UnpinAfter)
+	if err != nil || len(levers) == 0 {
+		return "", err
+	}
+	text, err := json.Marshal(levers)
+	return string(text), err
 }

@@ -212,3 +212,24 @@ func DraftGrant(g *resource.Grant, want Expectation) (Edit, error) {
 	d := store.Draft{Kind: store.KindGrant, Name: g.Meta.Name, Labels: g.Meta.Labels}
 	return Edit{draft: d, spec: g.Spec, want: want}.naming(refs), nil
 }
+
+// keepLevers makes of an edit of what files say one of the spec in force.
+func (e *Edit) keepLevers(current *store.Resource) error {
+	spec, ok := e.spec.(state.ServiceSpec)
+	if !ok || e.pulls || e.requests {
+		return nil
+	}
+	var is *state.ServiceSpec
+	if current != nil {
+		is = &state.ServiceSpec{}
+		if err := state.Decode(*current, is); err != nil {
+			return err
+		}
+	}
+	out, notes, err := inForce(spec, is, e.said)
+	e.spec, e.notes = out, notes
+	if pin := out.Levers; pin != nil && pin.Pin != nil && pin.Pin.Spec != nil {
+		*e = e.naming(append(e.references, resource.RefsOfService(pin.Pin.Spec, "spec")...))
+	}
+	return err
+}

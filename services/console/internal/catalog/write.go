@@ -41,8 +41,8 @@ func Self(subject string) By {
 // Self says whether it is the console's own work.
 func (b By) Self() bool { return b.Identity.Has(platform.RoleConsole) }
 
-// all says whether the caller sees everything.
-func (b By) all() bool { return b.Self() || b.Identity.Has(platform.RoleAdmin) }
+// SeesAll says whether the caller sees everything.
+func (b By) SeesAll() bool { return b.Self() || b.Identity.Has(platform.RoleAdmin) }
 
 // Write is a write on its way, as hooks see it.
 type Write struct {
@@ -648,7 +648,7 @@ func (w *writing) waitedFor(ctx context.Context, of []int) error {
 			if err := state.Decode(r, &other); err != nil {
 				return err
 			}
-			if slices.Contains(other.Wishes().DependsOn, before.Name) && len(users) <= shownReferrers {
+			if slices.Contains(other.Wishes().DependsOn, before.Name) && len(users) <= ShownReferrers {
 				users = append(users, store.Ref{Kind: r.Kind, Name: r.Name})
 			}
 		}
@@ -675,7 +675,7 @@ func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) 
 			}
 		}
 	}
-	users, err := w.Tx.Referrers(ctx, store.Ref{Kind: current.Kind, Name: current.Name}, shownReferrers+1)
+	users, err := w.Tx.Referrers(ctx, store.Ref{Kind: current.Kind, Name: current.Name}, ShownReferrers+1)
 	if err != nil {
 		return err
 	}
@@ -696,9 +696,9 @@ func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) 
 
 // seen lists those of some resources that the caller sees, and says that there are others.
 func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
-	shown := refs[:min(len(refs), shownReferrers)]
+	shown := refs[:min(len(refs), ShownReferrers)]
 	more := len(refs) > len(shown)
-	if w.By.all() {
+	if w.By.SeesAll() {
 		return refusal.List(shown, more), nil
 	}
 	sees, err := w.catalog.guard.Sees(ctx)

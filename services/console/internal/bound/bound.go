@@ -1,134 +1,57 @@
-package catalog
+// Package bound holds services within their projects: the sources, clusters, namespaces, kinds and accounts that a
+// project allows, and the configuration sets and backends that are for the project. A write that breaks a bound is
+// refused, whichever side of the bound changes.
+package bound
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/accounts"
 	"fairlead.dev/platform/wildcard"
+	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
-// boundBackends refuses configuration of backends that are for other projects. Administrators are told of which.
-func boundBackends(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
-	refs, err := resource.RefsOfSettings(&r)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, ref := range refs {
-		if ref.Kind == store.KindBackend {
-			names = append(names, ref.Name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	rows, err := tx.Named(ctx, store.KindBackend, names)
-	if err != nil {
-		return err
-	}
-	project, err := resource.ProjectOf(r)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		backend, err := resource.Backends().Decode(rows[name])
-		if err != nil {
-			return err
-		}
-		if !serves(backend.Spec, project) {
-			whose := "other projects"
-			if by.all() {
-				whose = fmt.Sprintf("projects %s only", strings.Join(backend.Spec.Projects, ", "))
-			}
-			return refusal.New(refusal.Precondition, "%s %q: backend %q is for configuration of %s", r.Kind, r.Name, name, whose)
-		}
-	}
-	return nil
-}
-
-func serves(s resource.BackendSpec, project string) bool {
-	return len(s.Projects) == 0 || slices.Contains(s.Projects, project)
-}
-
-// boundBackend refuses to take a backend away from configuration that names it.
-func boundBackend(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
-	backend, err := resource.Backends().Decode(r)
-	if err != nil || len(backend.Spec.Projects) == 0 {
-		return err
-	}
-	refs, err := tx.Referrers(ctx, store.Ref{Kind: r.Kind, Name: r.Name}, maxReferrers)
-	if err != nil {
-		return err
-	}
-	byKind := map[store.Kind][]string{}
-	for _, ref := range refs {
-		byKind[ref.Kind] = append(byKind[ref.Kind], ref.Name)
-	}
-	for _, kind := range store.Kinds() {
-		rows, err := tx.Named(ctx, kind, byKind[kind])
-		if err != nil {
-			return err
-		}
-		for _, name := range byKind[kind] {
-			project, err := resource.ProjectOf(rows[name])
-			if err != nil {
-				return err
-			}
-			if !serves(backend.Spec, project) {
-				who := "something"
-				if by.all() {
-					who = fmt.Sprintf("%s %q", kind, name)
-				}
-				return refusal.New(refusal.Precondition, "backend %q: spec.projects: %s names it and is of none of them: change it first", r.Name, who)
-			}
-		}
-	}
-	return nil
-}
-
 // defaultNamespace is where objects go that name none, in services that name none.
 const defaultNamespace = "default"
 
-// Bounds is a Hook: it refuses services that their project does not allow, and changes of projects that their
-// services would break.
-type Bounds struct{}
+// Hook refuses services that their project does not allow, and changes of projects that their services would break.
+type Hook struct{}
 
-// Wrote looks at services and projects.
-func (Bounds) Wrote(ctx context.Context, w *Write, before, after *store.Resource) error {
+// Wrote implements catalog.Hook.
+func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	if after == nil {
 		return nil
 	}
-	if err := boundBackends(ctx, w.Tx, w.By, *after); err != nil {
+	if err := checkBackends(ctx, w.Tx, w.By, *after); err != nil {
 		return err
 	}
 	switch {
 	case after.Kind == store.KindBackend && before != nil:
-		return boundBackend(ctx, w.Tx, w.By, *after)
+		return checkBackend(ctx, w.Tx, w.By, *after)
 	case after.Kind == store.KindService:
-		return boundService(ctx, w.Tx, w.By, *after)
+		return checkService(ctx, w.Tx, w.By, *after)
 	case after.Kind == store.KindProject && before != nil:
-		return boundProject(ctx, w.Tx, *after)
+		return checkProject(ctx, w.Tx, *after)
 	case after.Kind == store.KindConfigSet && before != nil:
-		return boundSet(ctx, w.Tx, w.By, *after)
+		return checkSet(ctx, w.Tx, w.By, *after)
 	}
 	return nil
 }
 
-func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
+func checkService(ctx context.Context, tx *store.Tx, by catalog.By, r store.Resource) error {
 	var spec state.ServiceSpec
 	if err := state.Decode(r, &spec); err != nil {
 		return err
 	}
-	if err := boundSets(ctx, tx, by, r.Name, spec); err != nil || spec.Project == "" {
+	if err := checkSets(ctx, tx, by, r.Name, spec); err != nil || spec.Project == "" {
 		return err
 	}
 	row, err := tx.Get(ctx, store.KindProject, spec.Project)
@@ -151,8 +74,8 @@ func boundService(ctx context.Context, tx *store.Tx, by By, r store.Resource) er
 	return nil
 }
 
-// boundSets refuses configuration sets of other projects. Administrators, who see everything, are told of which.
-func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec state.ServiceSpec) error {
+// checkSets refuses configuration sets of other projects. Administrators, who see everything, are told of which.
+func checkSets(ctx context.Context, tx *store.Tx, by catalog.By, service string, spec state.ServiceSpec) error {
 	if len(spec.ConfigSets) == 0 {
 		return nil
 	}
@@ -167,7 +90,7 @@ func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec st
 		}
 		if set.Spec.Project != "" && set.Spec.Project != spec.Project {
 			whose := "another project"
-			if by.all() {
+			if by.SeesAll() {
 				whose = fmt.Sprintf("project %q", set.Spec.Project)
 			}
 			return refusal.New(refusal.Precondition, "service %q: spec.configSets[%d]: configuration set %q is for services of %s: take it out, or put the service there", service, i, name, whose)
@@ -176,8 +99,8 @@ func boundSets(ctx context.Context, tx *store.Tx, by By, service string, spec st
 	return nil
 }
 
-// boundSet refuses to take a configuration set away from services that name it.
-func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error {
+// checkSet refuses to take a configuration set away from services that name it.
+func checkSet(ctx context.Context, tx *store.Tx, by catalog.By, r store.Resource) error {
 	set, err := resource.ConfigSets().Decode(r)
 	if err != nil || set.Spec.Project == "" {
 		return err
@@ -197,7 +120,7 @@ func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error 
 		}
 		if spec.Project != set.Spec.Project {
 			who := "a service"
-			if by.all() {
+			if by.SeesAll() {
 				who = fmt.Sprintf("service %q", name)
 			}
 			return refusal.New(refusal.Precondition, "configset %q: spec.project: %s names it and is not of project %q: change it first", r.Name, who, set.Spec.Project)
@@ -207,7 +130,7 @@ func boundSet(ctx context.Context, tx *store.Tx, by By, r store.Resource) error 
 }
 
 func servicesNaming(ctx context.Context, tx *store.Tx, to store.Ref) (names []string, err error) {
-	refs, err := tx.Referrers(ctx, to, maxReferrers)
+	refs, err := tx.Referrers(ctx, to, catalog.MaxReferrers)
 	for _, ref := range refs {
 		if ref.Kind == store.KindService {
 			names = append(names, ref.Name)
@@ -240,7 +163,7 @@ func refuses(p *resource.ProjectSpec, s state.ServiceSpec, labels map[string]str
 	return "", ""
 }
 
-func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
+func checkProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	project, err := resource.Projects().Decode(r)
 	if err != nil {
 		return err
@@ -273,7 +196,7 @@ func boundProject(ctx context.Context, tx *store.Tx, r store.Resource) error {
 	if len(broken) == 0 {
 		return nil
 	}
-	shown := broken[:min(len(broken), shownReferrers)]
+	shown := broken[:min(len(broken), catalog.ShownReferrers)]
 	more := ""
 	if n := len(broken) - len(shown); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
