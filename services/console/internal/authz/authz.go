@@ -758,6 +758,6 @@ func (k *Rules) Clear(ctx context.Context, w *catalog.Write, current store.Resou
 // onlyLevers tells whether nothing of a service changed but what sync, test, hold, resume, pin and rollback set. A spec
 // that is no text of a service changed.
 func onlyLevers(before, after *store.Resource) bool {
-	only, err := catalog.OnlyLevers(before, after)
+	only, err := state.OnlyLevers(before, after)
 	return err == nil && only
 }

@@ -1,5 +1,6 @@
 // Package catalog is the domain of the console: what a platform team writes down, the rules that
 // keep it whole, and what becomes of it: levers, deployments, folders that declare resources.
+// What one resource may say is in package resource, and how levers are stored in package state.
 //
 // Rules: a resource that is named exists, and can't be deleted while it is named; an update with an
 // etag changes only what it was read from; an update that changes nothing writes nothing.

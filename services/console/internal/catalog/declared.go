@@ -182,49 +182,17 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 	return name, nil
 }
 
-// leverKeys are the fields of a service's sync options that people set by hand: hold, resume, pin, sync, confirm.
-func leverKeys() []string { return []string{"mode", "reason", "pin", "requestTime"} }
-
-// apart takes the levers out of sync options. Both results are nil for nothing.
-func apart(sync json.RawMessage, unpinAfter string) (rest, levers map[string]any, err error) {
-	if sync != nil {
-		if err := json.Unmarshal(sync, &rest); err != nil {
-			return nil, nil, fmt.Errorf("decode sync options: %w", err)
-		}
-	}
-	levers = map[string]any{}
-	for _, key := range leverKeys() {
-		if value, ok := rest[key]; ok {
-			levers[key] = value
-			delete(rest, key)
-		}
-	}
-	if prune, ok := rest["prune"].(map[string]any); ok {
-		if value, ok := prune["confirmed"]; ok {
-			levers["confirmed"] = value
-			delete(prune, "confirmed")
-		}
-		if len(prune) == 0 {
-			delete(rest, "prune")
-		}
-	}
-	if unpinAfter != "" {
-		levers["unpinAfter"] = unpinAfter
-	}
-	return rest, levers, nil
-}
-
 // sameButLevers says whether files say the same of a service, but for levers.
 func sameButLevers(before, after *store.Resource) (bool, error) {
 	var sides [2]state.ServiceSpec
 	for i, r := range []*store.Resource{before, after} {
-		files, err := FilesOf(*r)
+		files, err := state.FilesOf(*r)
 		if err != nil {
 			return false, err
 		}
-		if sides[i], err = withoutLevers(files); err != nil {
+		if sides[i], err = state.WithoutLevers(files); err != nil {
 			return false, err
 		}
 	}
-	return sameFiles(sides[0], sides[1]), nil
+	return state.SameFiles(sides[0], sides[1]), nil
 }

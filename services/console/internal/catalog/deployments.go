@@ -398,7 +398,7 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 	if err != nil {
 		return state.Service{}, Deployment{}, err
 	}
-	p, err := partsOf(now.Spec)
+	p, err := state.PartsOf(now.Spec)
 	if err != nil {
 		return state.Service{}, to, err
 	}
@@ -406,7 +406,7 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 	if err != nil {
 		return state.Service{}, to, err
 	}
-	p.levers.Pin = c.pulledBy(by, lever, p.levers.Pin)
+	p.Levers.Pin = c.pulledBy(by, lever, p.Levers.Pin)
 	edit, err := draftPulled(&now, p, rolledBack)
 	if err != nil {
 		return state.Service{}, to, err
@@ -420,7 +420,7 @@ func (c *Catalog) RollBack(ctx context.Context, by By, name string, r Rollback) 
 
 // backTo is the lever of a rollback, which takes the place of a hold.
 func (c *Catalog) backTo(
-	ctx context.Context, now state.Service, to Deployment, r Rollback, p *parts,
+	ctx context.Context, now state.Service, to Deployment, r Rollback, p *state.Parts,
 ) (state.Lever, error) {
 	then, err := c.specOf(ctx, now, to)
 	if err != nil {
@@ -433,15 +433,15 @@ func (c *Catalog) backTo(
 		return l, refusal.New(refusal.Precondition, "service %q is %s, so nothing would be applied: `fairlead resume service %s` first, then roll back", now.Meta.Name, what, now.Meta.Name)
 	case state.ModeHold:
 		r.Keep = true
-		if lever := p.levers.Mode; lever != nil {
+		if lever := p.Levers.Mode; lever != nil {
 			l.Reason = cmp.Or(l.Reason, lever.Reason)
 		}
-		if p.levers.Mode = nil; p.files.Wishes().Mode == state.ModeHold {
-			p.levers.Mode = &state.Lever{Mode: state.ModeAuto, Since: c.now().UTC()}
+		if p.Levers.Mode = nil; p.Files.Wishes().Mode == state.ModeHold {
+			p.Levers.Mode = &state.Lever{Mode: state.ModeAuto, Since: c.now().UTC()}
 		}
 	}
 	then.ConfigSets, then.Config, then.TestRequest = nil, nil, nil // the present values count
-	rest, err := withoutLevers(then)
+	rest, err := state.WithoutLevers(then)
 	if err != nil {
 		return l, err
 	}
@@ -517,18 +517,18 @@ func (c *Catalog) sameDeployed(ctx context.Context, s state.Service, a, b Deploy
 
 // withoutWindows is a spec without its own windows, which say when it is applied and not what.
 func withoutWindows(s state.ServiceSpec) (state.ServiceSpec, error) {
-	keys, err := syncKeys(s.Sync)
+	keys, err := state.SyncKeys(s.Sync)
 	if err != nil {
 		return s, err
 	}
-	delete(keys, keyWindows)
-	s.Sync, err = syncText(keys)
+	delete(keys, state.KeyWindows)
+	s.Sync, err = state.SyncText(keys)
 	return s, err
 }
 
 // bare is a spec without levers and windows.
 func bare(s state.ServiceSpec) (state.ServiceSpec, error) {
-	s, err := withoutLevers(s)
+	s, err := state.WithoutLevers(s)
 	if err != nil {
 		return s, err
 	}
@@ -540,7 +540,7 @@ func sameContentOf(a, b state.ServiceSpec) (bool, error) {
 	was, errWas := bare(a)
 	is, errIs := bare(b)
 	was.Tests, is.Tests = nil, nil
-	return sameFiles(was, is), errors.Join(errWas, errIs)
+	return state.SameFiles(was, is), errors.Join(errWas, errIs)
 }
 
 // contentOf names the content of a delivery, whatever levers there are; empty: its artifact is not known.
@@ -641,24 +641,24 @@ func (c *Catalog) LogReleased(ctx context.Context, written []Written) {
 
 // draftUnpinned is a service whose pin has ended by itself.
 func draftUnpinned(s *state.Service) (Edit, error) {
-	p, err := partsOf(s.Spec)
+	p, err := state.PartsOf(s.Spec)
 	if err != nil {
 		return Edit{}, err
 	}
-	if p.levers.Pin != nil {
-		p.levers.Pin = nil
+	if p.Levers.Pin != nil {
+		p.Levers.Pin = nil
 		return draftPulled(s, p, released)
 	}
-	keys, err := syncKeys(p.files.Sync) // a file names the pin
+	keys, err := state.SyncKeys(p.Files.Sync) // a file names the pin
 	if err != nil {
 		return Edit{}, err
 	}
-	delete(keys, keyPin)
-	if textOf(keys[keyMode]) == "" {
-		delete(keys, keyReason)
+	delete(keys, state.KeyPin)
+	if state.TextOf(keys[state.KeyMode]) == "" {
+		delete(keys, state.KeyReason)
 	}
-	p.files.UnpinAfter = ""
-	if p.files.Sync, err = syncText(keys); err != nil {
+	p.Files.UnpinAfter = ""
+	if p.Files.Sync, err = state.SyncText(keys); err != nil {
 		return Edit{}, err
 	}
 	return draftPulled(s, p, released)

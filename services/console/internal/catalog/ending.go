@@ -107,12 +107,12 @@ func announces(since, until, now time.Time) bool {
 
 // endLevers ends the levers of one service whose time has come.
 func (c *Catalog) endLevers(ctx context.Context, s state.Service) error {
-	p, err := partsOf(s.Spec)
+	p, err := state.PartsOf(s.Spec)
 	if err != nil {
 		return err
 	}
 	action := released
-	for _, l := range []**state.Lever{&p.levers.Mode, &p.levers.Pin} {
+	for _, l := range []**state.Lever{&p.Levers.Mode, &p.Levers.Pin} {
 		if *l != nil && !(*l).Until.IsZero() && !(*l).Until.After(c.now()) {
 			if (*l).Mode != "" {
 				action = resumed

@@ -298,7 +298,7 @@ func (b *bringing) prepare(ctx context.Context, tx *store.Tx) ([]Edit, map[int]s
 		}
 		e.Label(DeclaredLabel, name)
 		if spec, ok := e.spec.(state.ServiceSpec); ok {
-			text, err := leversOf(spec)
+			text, err := state.LeverText(spec)
 			if err != nil {
 				return nil, nil, err
 			}

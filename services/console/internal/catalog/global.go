@@ -104,13 +104,13 @@ func ownedByGlobal(before, after *store.Resource) error {
 	case after == nil:
 		return refusal.New(refusal.Precondition, "service %q comes of global service %q: change which clusters that chooses", before.Name, owner)
 	}
-	was, errWas := FilesOf(*before)
-	is, errIs := FilesOf(*after)
+	was, errWas := state.FilesOf(*before)
+	is, errIs := state.FilesOf(*after)
 	if err := errors.Join(errWas, errIs); err != nil {
 		return err
 	}
 	is.Sync, is.UnpinAfter = was.Sync, was.UnpinAfter
-	if maps.Equal(before.Labels, after.Labels) && sameFiles(was, is) {
+	if maps.Equal(before.Labels, after.Labels) && state.SameFiles(was, is) {
 		return nil
 	}
 	return refusal.New(refusal.Precondition,
@@ -231,7 +231,7 @@ func (p *Planned) wanted(global resource.GlobalService, old *resource.GlobalSpec
 		}
 	}
 	if p.Before != nil {
-		is, err := FilesOf(*p.Before)
+		is, err := state.FilesOf(*p.Before)
 		if err == nil && old != nil && !sameSync(is, old.Template) {
 			spec.Sync, spec.UnpinAfter = is.Sync, is.UnpinAfter // an operator has changed how the service is synced
 		}
@@ -256,7 +256,7 @@ func (p *Planned) wanted(global resource.GlobalService, old *resource.GlobalSpec
 		return
 	}
 	text, _ := json.Marshal(e.spec) // specs can be written
-	if p.Before != nil && sameJSON(p.Before.Spec, text) {
+	if p.Before != nil && state.SameJSON(p.Before.Spec, text) {
 		text = p.Before.Spec
 	}
 	p.After = &store.Resource{Kind: store.KindService, Name: p.Name, Labels: labels, Spec: text}
@@ -286,8 +286,8 @@ func (p *Planned) checkNamespace(e Edit, old *resource.GlobalSpec, cluster store
 
 // sameSync says whether files say the same of how two services are synced, but for what the hub takes out.
 func sameSync(a, b state.ServiceSpec) bool {
-	p, err := partsOf(state.ServiceSpec{Sync: b.Sync, UnpinAfter: b.UnpinAfter, Levers: &state.Levers{}})
-	return err == nil && sameFiles(state.ServiceSpec{Sync: a.Sync, UnpinAfter: a.UnpinAfter}, state.ServiceSpec{Sync: p.files.Sync, UnpinAfter: p.files.UnpinAfter})
+	p, err := state.PartsOf(state.ServiceSpec{Sync: b.Sync, UnpinAfter: b.UnpinAfter, Levers: &state.Levers{}})
+	return err == nil && state.SameFiles(state.ServiceSpec{Sync: a.Sync, UnpinAfter: a.UnpinAfter}, state.ServiceSpec{Sync: p.Files.Sync, UnpinAfter: p.Files.UnpinAfter})
 }
 
 // leaves plans the service of a cluster that is not chosen any more.

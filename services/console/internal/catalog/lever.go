@@ -34,13 +34,13 @@ const (
 )
 
 // pull reads a service, has its levers changed, and writes it back: again, if it was changed by others in between.
-func (c *Catalog) pull(ctx context.Context, by By, name, action string, change func(*state.Service, *parts) error) (state.Service, error) {
+func (c *Catalog) pull(ctx context.Context, by By, name, action string, change func(*state.Service, *state.Parts) error) (state.Service, error) {
 	for attempt := 1; ; attempt++ {
 		s, err := c.GetService(ctx, name)
 		if err != nil {
 			return state.Service{}, err
 		}
-		p, err := partsOf(s.Spec)
+		p, err := state.PartsOf(s.Spec)
 		if err != nil {
 			return state.Service{}, err
 		}
@@ -60,15 +60,15 @@ func (c *Catalog) pull(ctx context.Context, by By, name, action string, change f
 }
 
 // draftPulled gets a service with other levers ready to be written.
-func draftPulled(s *state.Service, p parts, action string) (e Edit, err error) {
-	if s.Spec, err = p.whole(); err != nil {
+func draftPulled(s *state.Service, p state.Parts, action string) (e Edit, err error) {
+	if s.Spec, err = p.Whole(); err != nil {
 		return e, err
 	}
 	e, err = DraftService(s, Expectation{ETag: s.Meta.ETag})
 	if err != nil {
 		return e, err
 	}
-	e = e.naming(append(resource.RefsOfService(&s.Spec, "spec"), resource.RefsOfService(&p.files, "spec")...))
+	e = e.naming(append(resource.RefsOfService(&s.Spec, "spec"), resource.RefsOfService(&p.Files, "spec")...))
 	e.pulls, e.draft.Action = true, action
 	return e, nil
 }
@@ -100,19 +100,19 @@ func (c *Catalog) Hold(ctx context.Context, by By, name, mode, reason string, un
 	if err := c.checkUntil(until); err != nil {
 		return state.Service{}, err
 	}
-	return c.pull(ctx, by, name, held, func(_ *state.Service, p *parts) error {
-		p.levers.Mode = c.pulledBy(by, state.Lever{Mode: mode, Reason: reason, Until: until}, p.levers.Mode)
+	return c.pull(ctx, by, name, held, func(_ *state.Service, p *state.Parts) error {
+		p.Levers.Mode = c.pulledBy(by, state.Lever{Mode: mode, Reason: reason, Until: until}, p.Levers.Mode)
 		return nil
 	})
 }
 
 // Resume makes a service automatic again, whatever its files say.
 func (c *Catalog) Resume(ctx context.Context, by By, name string) (state.Service, error) {
-	return c.pull(ctx, by, name, resumed, func(_ *state.Service, p *parts) error {
-		before := p.levers.Mode
-		p.levers.Mode = nil
-		if mode := p.files.Wishes().Mode; mode != "" && mode != state.ModeAuto {
-			p.levers.Mode = c.pulledBy(by, state.Lever{Mode: state.ModeAuto}, before)
+	return c.pull(ctx, by, name, resumed, func(_ *state.Service, p *state.Parts) error {
+		before := p.Levers.Mode
+		p.Levers.Mode = nil
+		if mode := p.Files.Wishes().Mode; mode != "" && mode != state.ModeAuto {
+			p.Levers.Mode = c.pulledBy(by, state.Lever{Mode: state.ModeAuto}, before)
 		}
 		return nil
 	})
@@ -127,17 +127,17 @@ func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, u
 	if commit == "" {
 		action = released
 	}
-	return c.pull(ctx, by, name, action, func(s *state.Service, p *parts) error {
-		before := p.levers.Pin
-		p.levers.Pin = nil
+	return c.pull(ctx, by, name, action, func(s *state.Service, p *state.Parts) error {
+		before := p.Levers.Pin
+		p.Levers.Pin = nil
 		if commit == "" {
-			if pin := p.files.Wishes().Pin; pin != "" && pin != pinNone {
-				p.levers.Pin = c.pulledBy(by, state.Lever{}, before)
+			if pin := p.Files.Wishes().Pin; pin != "" && pin != state.PinNone {
+				p.Levers.Pin = c.pulledBy(by, state.Lever{}, before)
 			}
 			return nil
 		}
 		l := state.Lever{Commit: commit, Reason: reason, Until: until}
-		if mode := p.levers.Mode; reason == "" && mode != nil && mode.Mode != state.ModeAuto {
+		if mode := p.Levers.Mode; reason == "" && mode != nil && mode.Mode != state.ModeAuto {
 			l.Reason = mode.Reason // one incident
 		}
 		if before != nil && before.Commit == commit {
@@ -149,7 +149,7 @@ func (c *Catalog) Pin(ctx context.Context, by By, name, commit, reason string, u
 				return err
 			}
 		}
-		p.levers.Pin = c.pulledBy(by, l, before)
+		p.Levers.Pin = c.pulledBy(by, l, before)
 		return nil
 	})
 }
@@ -171,20 +171,20 @@ func (c *Catalog) RequestSync(ctx context.Context, by By, name string, r SyncReq
 	if err := c.named(ctx, name, r); err != nil {
 		return state.Service{}, err
 	}
-	return c.pull(ctx, by, name, action, func(_ *state.Service, p *parts) (err error) {
-		p.asked.override, p.asked.overrides, p.asked.only = nil, nil, nil
+	return c.pull(ctx, by, name, action, func(_ *state.Service, p *state.Parts) (err error) {
+		p.Asked.Override, p.Asked.Overrides, p.Asked.Only = nil, nil, nil
 		if len(overrides) > 0 {
-			p.asked.override = json.RawMessage("true")
-			if p.asked.overrides, err = json.Marshal(overrides); err != nil {
+			p.Asked.Override = json.RawMessage("true")
+			if p.Asked.Overrides, err = json.Marshal(overrides); err != nil {
 				return err
 			}
 		}
 		if len(r.Only) > 0 {
-			if p.asked.only, err = json.Marshal(r.Only); err != nil {
+			if p.Asked.Only, err = json.Marshal(r.Only); err != nil {
 				return err
 			}
 		}
-		p.asked.time, err = json.Marshal(c.now().UTC().Format(time.RFC3339Nano))
+		p.Asked.Time, err = json.Marshal(c.now().UTC().Format(time.RFC3339Nano))
 		return err
 	})
 }
@@ -203,11 +203,11 @@ func (c *Catalog) named(ctx context.Context, name string, r SyncRequest) error {
 
 // ConfirmPrune lets a removal go on that a guard stopped.
 func (c *Catalog) ConfirmPrune(ctx context.Context, by By, name, guard string) (state.Service, error) {
-	return c.pull(ctx, by, name, confirmed, func(s *state.Service, p *parts) (err error) {
+	return c.pull(ctx, by, name, confirmed, func(s *state.Service, p *state.Parts) (err error) {
 		if err := CheckGuard(s, guard); err != nil {
 			return err
 		}
-		p.asked.confirmed, err = json.Marshal(guard)
+		p.Asked.Confirmed, err = json.Marshal(guard)
 		return err
 	})
 }

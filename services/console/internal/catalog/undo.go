@@ -102,21 +102,21 @@ func (c *Catalog) DraftDeleted(ctx context.Context, r store.Resource) (Edit, err
 	if err := state.Decode(r, &s.Spec); err != nil {
 		return Edit{}, err
 	}
-	p, err := partsOf(s.Spec)
+	p, err := state.PartsOf(s.Spec)
 	if err != nil {
 		return Edit{}, err
 	}
-	p.asked = requests{}
+	p.Asked = state.Requests{}
 	over := func(l *state.Lever) bool { return l != nil && !l.Until.IsZero() && !l.Until.After(c.now()) }
-	if over(p.levers.Mode) {
-		p.levers.Mode = nil
+	if over(p.Levers.Mode) {
+		p.Levers.Mode = nil
 	}
-	if over(p.levers.Pin) {
-		p.levers.Pin = nil
+	if over(p.Levers.Pin) {
+		p.Levers.Pin = nil
 	}
-	if pin := p.levers.Pin; pin != nil && pin.After != "" {
+	if pin := p.Levers.Pin; pin != nil && pin.After != "" {
 		if at, err := c.headNow(ctx, &s); err == nil && at != pin.After {
-			p.levers.Pin = nil
+			p.Levers.Pin = nil
 		}
 	}
 	return draftPulled(&s, p, "")

@@ -317,7 +317,7 @@ func (c *Catalog) complete(e *Edit, current *store.Resource) (err error) {
 	if e.draft.Spec, err = json.Marshal(e.spec); err != nil {
 		return fmt.Errorf("encode %s %q: %w", e.draft.Kind, e.draft.Name, err)
 	}
-	if _, ok := e.spec.(state.ServiceSpec); ok && current != nil && sameJSON(e.draft.Spec, current.Spec) {
+	if _, ok := e.spec.(state.ServiceSpec); ok && current != nil && state.SameJSON(e.draft.Spec, current.Spec) {
 		e.draft.Spec = current.Spec // a spec that differs only in form is no change
 	}
 	if e.finish != nil {

@@ -416,7 +416,7 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 			message += ": " + now.Reason
 		}
 		message += ". This stays until somebody resumes it"
-		if l := catalog.LeversOf(&will); l != nil && l.Mode != nil && !l.Mode.Until.IsZero() {
+		if l := state.LeversOf(&will); l != nil && l.Mode != nil && !l.Mode.Until.IsZero() {
 			message += ", or until " + l.Mode.Until.UTC().Format(time.RFC3339)
 		}
 		tell(&consolev1.Event{Type: HoldSet, Severity: info, Message: message + "."})

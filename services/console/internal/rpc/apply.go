@@ -142,7 +142,7 @@ func sideNote(side []catalog.Written) []string {
 
 // diff shows what changes, as people write it down.
 func (d Deps) diff(name string, before, after *store.Resource) (string, error) {
-	before, after, err := catalog.AsFiles(before, after)
+	before, after, err := state.AsFiles(before, after)
 	if err != nil {
 		return "", err
 	}

@@ -17,7 +17,6 @@ import (
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/platform/window"
-	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
@@ -423,7 +422,7 @@ func encodeService(s state.Service) *consolev1.Service {
 	if head := status.Git.Head; head != nil {
 		out.Git.Revision, out.Git.FetchTime = encodeRevision(head.Revision), descriptor.Stamp(head.FetchTime)
 	}
-	return &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(catalog.LeversOf(&s))}
+	return &consolev1.Service{Metadata: descriptor.Metadata(s.Meta), Spec: encodeServiceSpec(s.Spec), Status: out, Levers: encodeLevers(state.LeversOf(&s))}
 }
 
 func encodeState(s state.State) consolev1.ServiceState {

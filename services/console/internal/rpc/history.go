@@ -47,7 +47,7 @@ func (s *histories) revision(name string, p catalog.Past) (_ *consolev1.Revision
 		if err != nil {
 			return out, err
 		}
-		if levers := catalog.LeversOf(&decoded); levers != nil {
+		if levers := state.LeversOf(&decoded); levers != nil {
 			service.Levers = &consolev1.ServiceLevers{Mode: encodeLever(levers.Mode), Pin: encodeLever(levers.Pin)}
 		}
 	}

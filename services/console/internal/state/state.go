@@ -3,7 +3,8 @@
 // over these, with the sentence behind it.
 //
 // State reads and judges; catalog writes what people say, and intake what the hub and clusters say. The JSON of the
-// specs and statuses is what the store keeps.
+// specs and statuses is what the store keeps. A service is kept as its spec in force: levers.go takes it apart into
+// what files say, levers and requests, and puts it together.
 package state
 
 import (
