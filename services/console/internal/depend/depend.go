@@ -35,7 +35,8 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, _, after *store.Resourc
 	for _, name := range names {
 		r, ok := found[name]
 		if !ok {
-			return refusal.New(refusal.Precondition, "service %q: spec.sync.dependsOn: service %q does not exist: create it first", after.Name, name)
+			return refusal.New(refusal.Precondition,
+				"service %q: spec.sync.dependsOn: service %q does not exist: create it first", after.Name, name)
 		}
 		var of state.ServiceSpec
 		if err := state.Decode(r, &of); err != nil {
@@ -49,8 +50,8 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, _, after *store.Resourc
 	return nil
 }
 
-// WroteAll implements catalog.Batcher: it looks for circles, so that each service is walked over once however many are written
-// together.
+// WroteAll implements catalog.Batcher: it looks for circles, so that each service is walked over once however many are
+// written together.
 func (Hook) WroteAll(ctx context.Context, tx *store.Tx, written []catalog.Written) error {
 	waits, from := map[string][]string{}, []string(nil)
 	for _, w := range written {
