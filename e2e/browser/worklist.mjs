@@ -229,6 +229,7 @@ await act(executablePath, folder, async ({ logIn, check, outside, wrong }) => {
   await page.getByLabel("Find an object").fill("deployment");
   await page.getByRole("checkbox", { name: /^Choose Deployment\/shop\// }).first().check();
   await page.waitForURL(/find=deployment/);
+  await page.waitForFunction(() => [...document.querySelectorAll("main ul.lines input")].every((e) => e.ariaLabel.startsWith("Choose Deployment/")));
   await same("objects", "main ul.lines li a");
   await page.goto(`${hub}/clusters?tab=figures&sort=${encodeURIComponent("pods.not_ready desc")}`);
   await names.first().waitFor();

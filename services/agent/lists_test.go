@@ -145,10 +145,9 @@ func TestAnIgnoredFieldOfAnElementIsThatOfItsMergeKeys(t *testing.T) {
 	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
 	var obj *unstructured.Unstructured
 	// an API server under load may say once that it does not know the kind
-	await.True(w.t, "the route can be read", func() (ok bool) {
-		var err error
+	await.NoError(w.t, "the route can be read", func() (err error) {
 		obj, err = w.get(w.namespace+".example.com/v1", "Route", w.namespace, "web")
-		return err == nil
+		return err
 	})
 	listeners, _, _ := unstructured.NestedSlice(obj.Object, "spec", "listeners")
 	parents, _, _ := unstructured.NestedSlice(obj.Object, "spec", "parentRefs")
