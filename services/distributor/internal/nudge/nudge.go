@@ -69,19 +69,19 @@ func New(pressure func() float64) *Nudger {
 
 // Watcher is one stream of a cluster's agent.
 type Watcher struct {
-	hub     *Nudger
+	nudger  *Nudger
 	cluster string
 	group   int
 	events  atomic.Uint32
 	trace   atomic.Pointer[string] // of the last nudge that had one
 	c       chan struct{}          // capacity 1
-	nudged  time.Time              // when it had its last nudge, or came; guarded by the hub's mu
-	late    *list.Element          // its place among those with a nudge to come; nil: it has none to come; guarded by the hub's mu
+	nudged  time.Time              // when it had its last nudge, or came; guarded by the Nudger's mu
+	late    *list.Element          // its place among those with a nudge to come; nil: it has none to come; guarded by the Nudger's mu
 }
 
 // Watch adds a watcher. The caller closes it.
 func (h *Nudger) Watch(cluster string) *Watcher {
-	w := &Watcher{hub: h, cluster: cluster, c: make(chan struct{}, 1), nudged: time.Now()}
+	w := &Watcher{nudger: h, cluster: cluster, c: make(chan struct{}, 1), nudged: time.Now()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers[cluster] == nil {
@@ -119,20 +119,20 @@ func (w *Watcher) tell(e Event) {
 
 // Close takes the watcher out.
 func (w *Watcher) Close() {
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
-	if _, ok := w.hub.watchers[w.cluster][w]; !ok {
+	w.nudger.mu.Lock()
+	defer w.nudger.mu.Unlock()
+	if _, ok := w.nudger.watchers[w.cluster][w]; !ok {
 		return
 	}
-	delete(w.hub.watchers[w.cluster], w)
-	delete(w.hub.beats[w.group], w)
+	delete(w.nudger.watchers[w.cluster], w)
+	delete(w.nudger.beats[w.group], w)
 	if w.late != nil {
-		w.hub.late.Remove(w.late)
+		w.nudger.late.Remove(w.late)
 	}
-	w.hub.count--
-	if len(w.hub.watchers[w.cluster]) == 0 {
-		delete(w.hub.watchers, w.cluster)
-		w.hub.asked(w.cluster)
+	w.nudger.count--
+	if len(w.nudger.watchers[w.cluster]) == 0 {
+		delete(w.nudger.watchers, w.cluster)
+		w.nudger.asked(w.cluster)
 	}
 }
 

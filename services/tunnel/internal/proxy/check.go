@@ -66,7 +66,7 @@ func (x *exchange) checkRequest(r *http.Request) *kubehttp.Error {
 			Message: fmt.Sprintf("cluster %q is not in the catalog: `fairlead get clusters` lists the names", x.cluster),
 		}
 	}
-	rules := access.Rules{Grants: x.handler.Catalog.Grants(), Roles: x.handler.Catalog.Roles()}
+	rules := x.handler.currentRules()
 	if decision := rules.AtCluster(x.user, x.class, cluster); !decision.Allowed {
 		return &kubehttp.Error{Code: http.StatusForbidden, Message: decision.Reason}
 	}
@@ -75,6 +75,11 @@ func (x *exchange) checkRequest(r *http.Request) *kubehttp.Error {
 	}
 	x.addLentGroups(cluster)
 	return nil
+}
+
+// currentRules are the grants and roles of the tunnel's copy of the catalog.
+func (h *Handler) currentRules() *access.Rules {
+	return &access.Rules{Grants: h.Catalog.Grants(), Roles: h.Catalog.Roles()}
 }
 
 // Rights tells what a caller may do with resources that are not in the tunnel's copy of the catalog; the console does.
@@ -98,7 +103,7 @@ func (x *exchange) checkService(r *http.Request, cluster *consolev1.Cluster) *ku
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		verb = access.View
 	}
-	rules := access.Rules{Grants: x.handler.Catalog.Grants(), Roles: x.handler.Catalog.Roles()}
+	rules := x.handler.currentRules()
 	// A right that is allowed without a project is allowed in all.
 	decision := rules.May(x.user, verb, access.Target{
 		Kind: access.Service, Name: name, Cluster: x.cluster,

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"fairlead.dev/platform/access"
 )
 
 // standing are the requests of users that last: watches, logs -f, exec, attach, port-forward, and what changes
@@ -82,7 +80,7 @@ func (h *Handler) Judge() (again time.Time) {
 	if h.Catalog.Ready() != nil {
 		return time.Time{}
 	}
-	rules := access.Rules{Grants: h.Catalog.Grants(), Roles: h.Catalog.Roles()}
+	rules := h.currentRules()
 	for _, r := range h.standing.listJudged() { // without the lock: requests begin and end meanwhile, and later ones are judged by these rules or newer ones
 		cluster, ok := h.Catalog.Cluster(r.lasting.x.cluster)
 		if !ok {
