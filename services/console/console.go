@@ -362,9 +362,11 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	mounts := rpc.Mounts(rpc.Deps{
 		Kinds:   table,
 		Catalog: resources,
-		Intake:  intake.New(intake.Deps{Store: s.store, Catalog: resources, Observer: told, Log: deps.Log}),
-		Rights:  rules,
-		Config:  configuration, OpenBackend: open,
+		Intake: intake.New(intake.Deps{
+			Store: s.store, Catalog: resources, Observer: told, Unreported: s.index.Unreported, Log: deps.Log,
+		}),
+		Rights: rules,
+		Config: configuration, OpenBackend: open,
 		Removals:   kept,
 		Lending:    s.lending,
 		Recordings: s.recordings,

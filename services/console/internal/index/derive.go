@@ -209,3 +209,23 @@ func (b *Index) replace(r, is *row, now time.Time) {
 	}
 	b.unsaid = b.number
 }
+
+// Unreported returns those of some services that no report was heard of, by name. A service that is not on the board, or
+// whose status was not read yet, is left out.
+func (b *Index) Unreported(services []string) map[string]state.Unreported {
+	out := make(map[string]state.Unreported, len(services))
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, name := range services {
+		r := b.rows[store.KindService][name]
+		if r == nil || r.essence == nil || r.essence.Reported() {
+			continue
+		}
+		if cluster := b.rows[store.KindCluster][r.cluster.Value()]; cluster != nil {
+			out[name] = state.Unreported{
+				UID: r.uid, Cluster: cluster.name, ClusterUID: cluster.uid, Project: r.project.Value(), Revision: r.revision,
+			}
+		}
+	}
+	return out
+}

@@ -1,7 +1,9 @@
 package index
 
 import (
+	"context"
 	"log/slog"
+	"maps"
 	"testing"
 	"time"
 
@@ -84,6 +86,61 @@ func TestABoardThatBeginsAnewForgetsSources(t *testing.T) {
 	b.begin(t.Context(), feed.Event{Kind: feed.Snapshot})
 	if len(b.sources)+len(b.hubRefs) > 0 {
 		t.Errorf("sources are %v, refs %v", b.sources, b.hubRefs)
+	}
+}
+
+// What the hub says of services is judged by the refs that the board knows: one that begins has to know all of them.
+func TestABoardThatBeginsReadsTheRefsOfSources(t *testing.T) {
+	t.Parallel()
+	b := quiet(t)
+	var source store.Resource
+	err := b.Store.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+		made, err := tx.Create(ctx, store.Draft{Kind: store.KindSource, Name: "shop", Spec: []byte(`{}`)})
+		source = made[0]
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := store.HubRef{Source: source.UID, Ref: "refs/heads/main"}
+	said := map[store.HubRef][]byte{at: []byte(`{"revision": {"commit": "a"}}`)}
+	if err := b.Store.PutHubRefs(t.Context(), said); err != nil {
+		t.Fatal(err)
+	}
+	b.lay(feed.Event{Kind: feed.Snapshot, Changes: []store.Change{
+		{Kind: source.Kind, Name: source.Name, UID: source.UID, Resource: source},
+	}})
+	clear(b.urgent) // of the source itself
+	b.refresh(t.Context())
+	if b.hubRefs[at].Revision.Commit != "a" {
+		t.Errorf("refs are %v", b.hubRefs)
+	}
+}
+
+// A first report is compared with what the board says of its service.
+func TestTheBoardKnowsWhoHasNotReported(t *testing.T) {
+	t.Parallel()
+	b := quiet(t)
+	if out := b.Unreported([]string{"web", "gone"}); len(out) > 0 {
+		t.Errorf("without the cluster %v", out)
+	}
+	b.said(store.KindCluster, "edge-1", 1, state.Cluster{Meta: state.Meta{Name: "edge-1"}})
+	want := map[string]state.Unreported{"web": {UID: "s", Cluster: "edge-1", ClusterUID: "edge-1"}}
+	if out := b.Unreported([]string{"web", "gone"}); !maps.Equal(out, want) {
+		t.Errorf("unreported are %v, want %v", out, want)
+	}
+	web := b.rows[store.KindService]["web"]
+	essence := *web.essence
+	if !essence.Report(store.Report{Sequence: 1, Value: &state.Report{Sequence: 1, Phase: state.PhaseProgressing}}) {
+		t.Fatal("the report is not taken over")
+	}
+	b.replace(web, b.judged(web, &essence), time.Now())
+	if out := b.Unreported([]string{"web"}); len(out) > 0 {
+		t.Errorf("after a report %v", out)
+	}
+	b.rows[store.KindService]["web"].essence = nil
+	if out := b.Unreported([]string{"web"}); len(out) > 0 {
+		t.Errorf("before the status was read %v", out)
 	}
 }
 

@@ -127,7 +127,7 @@ type Index struct {
 	urgent map[store.Ref]bool
 	later  map[store.Ref]bool
 	refs   map[string]bool // uids of sources of whose refs the hub said something
-	// hubRefs is what the hub said of refs since the board began.
+	// hubRefs is what the hub said of refs, of all of them once the board has read refs.
 	hubRefs map[store.HubRef]state.RefHub
 	// dirty says which states are to be derived, and derived when they were last.
 	dirty   moved
@@ -348,6 +348,9 @@ func (b *Index) lay(e feed.Event) (services []*row) {
 			byUID[r.uid] = r
 		} else {
 			urgent[store.Ref{Kind: c.Kind, Name: c.Name}] = true
+		}
+		if c.Kind == store.KindSource {
+			b.refs[c.UID] = true
 		}
 	}
 	b.mu.Lock()

@@ -2,7 +2,6 @@ package intake
 
 import (
 	"cmp"
-	"context"
 	"sync"
 	"time"
 	"unique"
@@ -39,10 +38,10 @@ type heardRest struct {
 }
 
 // unheard is what is known of a service that no report was heard of.
-func unheard(uid string, spec *state.ServiceSpec, clusterUID string, revision int64) *heard {
+func unheard(of state.Unreported) *heard {
 	return &heard{
-		uid: uid, cluster: unique.Make(spec.Cluster), project: unique.Make(spec.Project), clusterUID: unique.Make(clusterUID),
-		revision: revision, sequence: store.NoReport, phase: unique.Make(""),
+		uid: of.UID, cluster: unique.Make(of.Cluster), project: unique.Make(of.Project),
+		clusterUID: unique.Make(of.ClusterUID), revision: of.Revision, sequence: store.NoReport, phase: unique.Make(""),
 	}
 }
 
@@ -139,7 +138,6 @@ type memory struct {
 	most     int // services
 	mu       sync.Mutex
 	services map[string]*heard // by name; guarded by mu
-	clusters map[string]string // uids by name, some of them old; guarded by mu
 }
 
 // recall fills in what is known of services.
@@ -163,17 +161,6 @@ func (m *memory) keep(of map[string]*heard, others map[string]bool) {
 	}
 }
 
-// meet remembers services that no report was heard of yet.
-func (m *memory) meet(of map[string]*heard) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, h := range of {
-		if m.services[name] == nil {
-			m.remember(name, h)
-		}
-	}
-}
-
 // remember makes room for a service where there is none. The caller holds mu.
 func (m *memory) remember(name string, h *heard) {
 	if m.services == nil {
@@ -186,57 +173,4 @@ func (m *memory) remember(name string, h *heard) {
 		}
 	}
 	m.services[name] = h
-}
-
-// placeHeard gives services the uids of their clusters, and leaves out those that have none.
-func (i *Intake) placeHeard(ctx context.Context, v store.View, met map[string]*heard) error {
-	uids := map[string]string{}
-	for _, h := range met {
-		uids[h.cluster.Value()] = ""
-	}
-	others := i.memory.place(uids)
-	rows, err := v.Named(ctx, store.KindCluster, others)
-	if err != nil {
-		return err
-	}
-	for name, r := range rows {
-		uids[name] = r.UID
-	}
-	i.memory.placed(uids)
-	for name, h := range met {
-		if uid := uids[h.cluster.Value()]; uid != "" {
-			h.clusterUID = unique.Make(uid)
-		} else {
-			delete(met, name)
-		}
-	}
-	return nil
-}
-
-// place fills in the uids of clusters that are known, and returns the names of the others.
-func (m *memory) place(uids map[string]string) (others []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name := range uids {
-		if uid, ok := m.clusters[name]; ok {
-			uids[name] = uid
-		} else {
-			others = append(others, name)
-		}
-	}
-	return others
-}
-
-// placed remembers uids of clusters: of one that was made anew, the new one.
-func (m *memory) placed(uids map[string]string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.clusters == nil || len(m.clusters) > m.most {
-		m.clusters = map[string]string{}
-	}
-	for name, uid := range uids {
-		if uid != "" {
-			m.clusters[name] = uid
-		}
-	}
 }

@@ -3,7 +3,6 @@ package intake
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 func TestWhatIsHeardOfAReportIsWhatEventsComeOf(t *testing.T) {
 	t.Parallel()
 	digest := "sha256:" + strings.Repeat("0f", 32)
-	h := unheard("u", &state.ServiceSpec{Cluster: "edge-1", Project: "shop"}, "c", 1)
+	h := unheard(state.Unreported{UID: "u", Cluster: "edge-1", ClusterUID: "c", Project: "shop", Revision: 1})
 	if r := h.report(); r != nil {
 		t.Errorf("there is no report, and it is %+v", r)
 	}
@@ -62,29 +61,5 @@ func TestTheMemoryOfServicesIsBounded(t *testing.T) {
 	m.keep(nil, map[string]bool{"9": true})
 	if m.recall(known); known["9"] != nil {
 		t.Error("it is not forgotten")
-	}
-}
-
-// A service that is met is no news to a console that has heard reports of it.
-func TestWhatIsHeardStays(t *testing.T) {
-	t.Parallel()
-	m := memory{most: 3}
-	is := unheard("u", &state.ServiceSpec{Cluster: "edge-1"}, "c", 1).after(&state.Report{Sequence: 7})
-	m.keep(map[string]*heard{"web": is}, nil)
-	m.meet(map[string]*heard{"web": unheard("u", &state.ServiceSpec{Cluster: "edge-1"}, "c", 1), "api": unheard("v", &state.ServiceSpec{}, "c", 1)})
-	known := map[string]*heard{"web": nil, "api": nil}
-	if m.recall(known); known["web"] != is || known["api"] == nil {
-		t.Errorf("known are %v", known)
-	}
-}
-
-func TestAClusterThatIsMadeAnewIsFound(t *testing.T) {
-	t.Parallel()
-	m := memory{most: 3}
-	m.placed(map[string]string{"edge-1": "old", "edge-2": ""})
-	m.placed(map[string]string{"edge-1": "new"})
-	uids := map[string]string{"edge-1": "", "edge-2": ""}
-	if others := m.place(uids); uids["edge-1"] != "new" || !slices.Equal(others, []string{"edge-2"}) {
-		t.Errorf("known are %v, and not %v", uids, others)
 	}
 }

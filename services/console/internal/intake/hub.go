@@ -49,7 +49,6 @@ type merging struct {
 	services map[string]store.Resource // by name
 	stored   map[string][]byte         // truths by uid
 	news     []*change
-	met      map[string]*heard // by name; the first reports of these are going to come
 
 	states map[string][]byte // what is written, by uid, and the same decoded
 	values map[string]any
@@ -75,7 +74,7 @@ func (i *Intake) recordHub(ctx context.Context, in []ServiceHub, refs []state.Re
 		return nil, ctx.Err()
 	}
 	m := &merging{
-		intake: i, refs: refs, met: map[string]*heard{}, states: map[string][]byte{}, values: map[string]any{},
+		intake: i, refs: refs, states: map[string][]byte{}, values: map[string]any{},
 	}
 	err = i.store.Read(ctx, func(ctx context.Context, v store.View) error { return m.prepare(ctx, v, in) })
 	if err != nil {
@@ -90,9 +89,6 @@ func (m *merging) prepare(ctx context.Context, v store.View, in []ServiceHub) er
 		return err
 	}
 	if err := m.compare(in); err != nil {
-		return err
-	}
-	if err := m.intake.placeHeard(ctx, v, m.met); err != nil {
 		return err
 	}
 	became, err := m.draftDeployments(ctx, v)
@@ -147,9 +143,6 @@ func (m *merging) compare(in []ServiceHub) error {
 		service, err := state.ReadService(row)
 		if err != nil {
 			return err
-		}
-		if !known && service.Spec.Cluster != "" {
-			m.met[s.Service] = unheard(s.UID, &service.Spec, "", service.Meta.Revision)
 		}
 		c := &change{service: service, before: before, after: after}
 		if after.Digest != "" && after.Digest != before.Digest {
@@ -221,11 +214,7 @@ func (m *merging) note(c *change, of catalog.Deployed, cluster state.ClusterTrut
 
 // write makes changes durable. write returns the services of which another distributor told meanwhile.
 func (m *merging) write(ctx context.Context) (lost []string, err error) {
-	lost, err = m.intake.store.PutHub(ctx, m.states, m.stored, m.values, m.begun, catalog.KeptSteps, m.events...)
-	if err == nil {
-		m.intake.memory.meet(m.met)
-	}
-	return lost, err
+	return m.intake.store.PutHub(ctx, m.states, m.stored, m.values, m.begun, catalog.KeptSteps, m.events...)
 }
 
 // mergeHub returns what is kept of a truth, and whether it tells anything new.

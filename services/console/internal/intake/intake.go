@@ -17,13 +17,14 @@ import (
 
 // Intake is that of one console.
 type Intake struct {
-	store    *store.Store
-	catalog  *catalog.Catalog
-	observer Observer // nil: there are no events
-	log      *slog.Logger
-	now      func() time.Time
-	memory   memory
-	hubTurn  chan struct{} // held by the call that compares and writes hub truths
+	store      *store.Store
+	catalog    *catalog.Catalog
+	observer   Observer // nil: there are no events
+	unreported func(services []string) map[string]state.Unreported
+	log        *slog.Logger
+	now        func() time.Time
+	memory     memory
+	hubTurn    chan struct{} // held by the call that compares and writes hub truths
 }
 
 // Deps is what an intake works with.
@@ -33,7 +34,10 @@ type Deps struct {
 	Catalog *catalog.Catalog
 	// Observer makes events of what is said. nil: there are none.
 	Observer Observer
-	Log      *slog.Logger
+	// Unreported returns those of some services that no report was heard of, by name, as far as that is known without a
+	// look at the database. What it says may be old. nil: the database is asked.
+	Unreported func(services []string) map[string]state.Unreported
+	Log        *slog.Logger
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -44,7 +48,7 @@ func New(d Deps) *Intake {
 		d.Now = time.Now
 	}
 	return &Intake{
-		store: d.Store, catalog: d.Catalog, observer: d.Observer, log: d.Log, now: d.Now,
+		store: d.Store, catalog: d.Catalog, observer: d.Observer, unreported: d.Unreported, log: d.Log, now: d.Now,
 		memory: memory{most: maxHeard}, hubTurn: make(chan struct{}, 1),
 	}
 }

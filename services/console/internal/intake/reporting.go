@@ -77,6 +77,7 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 	}
 	if !fresh {
 		b.intake.memory.recall(b.known)
+		b.meet()
 	}
 	var ask []ClusterReports
 	var again []string // uids of services that have another digest applied
@@ -114,6 +115,25 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 	})
 }
 
+// meet fills in the services whose first report this is.
+func (b *reporting) meet() {
+	if b.intake.unreported == nil {
+		return
+	}
+	var names []string
+	for name, h := range b.known {
+		if h == nil {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	for name, of := range b.intake.unreported(names) {
+		b.known[name] = unheard(of)
+	}
+}
+
 // read looks up services in the database. read returns the uids of those that have another digest applied.
 func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports) (again []string, err error) {
 	clusters, services, err := reported(ctx, v, in)
@@ -124,11 +144,6 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 	for _, s := range services {
 		uids = append(uids, s.Meta.UID)
 	}
-	placed := make(map[string]string, len(clusters))
-	for name, cluster := range clusters {
-		placed[name] = cluster.UID
-	}
-	b.intake.memory.placed(placed)
 	kept, err := v.Reports(ctx, uids)
 	if err != nil {
 		return nil, err
@@ -144,7 +159,10 @@ func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports)
 			if !known || !ok || service.Spec.Cluster != cr.Cluster {
 				continue
 			}
-			h := unheard(service.Meta.UID, &service.Spec, cluster.UID, service.Meta.Revision)
+			h := unheard(state.Unreported{
+				UID: service.Meta.UID, Cluster: service.Spec.Cluster, ClusterUID: cluster.UID,
+				Project: service.Spec.Project, Revision: service.Meta.Revision,
+			})
 			if row, ok := kept[h.key()]; ok {
 				before, err := state.ReadReport(row)
 				if err != nil {

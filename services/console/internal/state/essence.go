@@ -95,16 +95,15 @@ func (e *Essence) Report(row store.Report) bool {
 	return true
 }
 
-// Hub takes over what the hub hands out, of refs that are known. false: what comes of it has to be read.
+// Hub takes over what the hub hands out. refs are all whose commits are known: another one gets its commit by Follow,
+// once it is told. false: what comes of the truth has to be read.
 func (e *Essence) Hub(said store.Hub, refs map[store.HubRef]RefHub) bool {
 	told, ok := said.Value.(*HubTruth)
 	if !ok || e.has(hasAlike) || len(told.Alike) > 0 {
 		return false
 	}
 	truth := *told
-	if !truth.take(refs) {
-		return false
-	}
+	truth.take(refs)
 	next := (&Service{Status: ServiceStatus{Hub: truth}}).Essence()
 	const others = ofCatalog | hasConfigProblem | hasReport
 	next.flags = next.flags&^others | e.flags&others
@@ -128,6 +127,17 @@ type Known struct {
 	Ref          string // that it follows in Git
 	Catalog      bool   // the service is for the catalog and no cluster
 }
+
+// Unreported is a service that no report was heard of.
+type Unreported struct {
+	UID string
+	// Cluster and Project are names, ClusterUID is that of the cluster.
+	Cluster, ClusterUID, Project string
+	Revision                     int64
+}
+
+// Reported says whether the cluster reported on the service.
+func (e *Essence) Reported() bool { return e.has(hasReport) }
 
 // Renew returns what the states of services come of now, by uid.
 func Renew(ctx context.Context, v store.View, list []Known) (map[string]Essence, error) {

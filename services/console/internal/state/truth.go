@@ -81,20 +81,19 @@ func hubTruths(ctx context.Context, v store.View, uids []string) (map[string]Hub
 	return truths, nil
 }
 
-// take sets the revision of the ref, if the truth follows one, and reports whether that revision is known.
-func (h *HubTruth) take(refs map[store.HubRef]RefHub) bool {
+// take sets the revision of the ref, if the truth follows one whose revision is known.
+func (h *HubTruth) take(refs map[store.HubRef]RefHub) {
 	if !h.Follows() {
-		return true
+		return
 	}
 	r, ok := refs[store.HubRef{Source: h.Source, Ref: h.Ref}]
 	if !ok {
-		return false
+		return
 	}
 	h.Revision, h.ofRef = r.Revision, true
 	if r.ResolveTime.After(h.ResolveTime) {
 		h.ResolveTime = r.ResolveTime
 	}
-	return true
 }
 
 // maxAlike is how many digests of the same content are kept: a cluster that is connected reports on one within seconds.
