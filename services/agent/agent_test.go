@@ -95,9 +95,8 @@ type world struct {
 	elects bool
 	// pod is where agents say that they run.
 	pod string
-	// metrics are those of the agent that was started last, in this process; agent is that one.
+	// metrics are those of the agent that was started last, in this process.
 	metrics *prometheus.Registry
-	agent   *agent.Agent
 	// began is when it was started, and working says that it was not stopped.
 	began   time.Time
 	working *atomic.Bool // nil: none was
@@ -162,7 +161,6 @@ func (w *world) start() (stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.agent = service
 	working := &atomic.Bool{}
 	working.Store(true)
 	w.working = working

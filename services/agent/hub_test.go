@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/delivery"
@@ -70,6 +71,7 @@ type testHub struct {
 	config               *deliveryv1.AgentConfigDelivery
 	configured, standing *deliveryv1.AgentConfigState
 	capabilities         []deliveryv1.AgentCapability
+	tunnel               *testTunnel // Agents that join are told of it; nil: there is none.
 }
 
 func newHub(t *testing.T) *testHub {
@@ -94,6 +96,9 @@ func newHub(t *testing.T) *testHub {
 	mux.Handle(deliveryv1connect.NewDeliveryServiceHandler(h))
 	mux.Handle(deliveryv1connect.NewDetailServiceHandler(h))
 	mux.Handle(deliveryv1connect.NewViewServiceHandler(h))
+	mux.HandleFunc(tunnelv1connect.TunnelServiceConnectProcedure, func(w http.ResponseWriter, r *http.Request) {
+		h.tunnel.ServeHTTP(w, r)
+	})
 	mux.Handle(artifact.Path, store.Handler(func(*http.Request, artifact.Digest) error {
 		h.mu.Lock()
 		h.downloads++
@@ -134,7 +139,11 @@ func (h *testHub) guard(next http.Handler) http.Handler {
 }
 
 func (h *testHub) endpoints() *consolev1.Endpoints {
-	return &consolev1.Endpoints{Console: h.server.URL, Distributors: []string{h.server.URL}}
+	is := &consolev1.Endpoints{Console: h.server.URL, Distributors: []string{h.server.URL}}
+	if h.tunnel != nil {
+		is.Tunnels = []string{h.server.URL}
+	}
+	return is
 }
 
 func (h *testHub) JoinCluster(_ context.Context,

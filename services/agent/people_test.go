@@ -5,55 +5,62 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/mux/muxhttp"
-	"fairlead.dev/services/agent"
 )
 
 // person lets somebody do something with objects of kinds in the test's namespace, as a role says.
-func (w *world) person(name string, rule ...string) muxhttp.Impersonated {
+func (w *world) person(name string, rule ...string) muxhttp.Caller {
 	w.t.Helper()
 	user := name + "." + w.namespace
 	if len(rule) > 0 {
 		w.kubectl(append([]string{"create", "role", name}, rule...)...)
 		w.kubectl("create", "rolebinding", name, "--role="+name, "--user="+user)
 	}
-	return muxhttp.Impersonated{User: user, Groups: []string{"people"}}
+	return muxhttp.Caller{User: user, Groups: []string{"people"}}
 }
 
-// asked is what the agent answers a person, once it knows the service; an error is in its own words.
-func (w *world) asked(as muxhttp.Impersonated, method, path string,
+// asked is what the agent answers a person through the tunnel, once it knows the service; an error is in its own words.
+func (w *world) asked(as muxhttp.Caller, method, path string,
 	body io.Reader,
 ) (detail *deliveryv1.ServiceDetail, code int, message string) {
 	w.t.Helper()
-	answer := httptest.NewRecorder()
-	w.agent.Answer(answer, httptest.NewRequestWithContext(w.t.Context(), method, "/fairlead/v1/services/"+path,
-		body), as)
-	if answer.Code != http.StatusOK {
-		var status struct{ Message string }
-		if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
-			w.t.Fatalf("%d %s: %v", answer.Code, answer.Body, err)
-		}
-		return nil, answer.Code, status.Message
-	}
-	detail = &deliveryv1.ServiceDetail{}
-	if err := protojson.Unmarshal(answer.Body.Bytes(), detail); err != nil {
+	r, err := http.NewRequestWithContext(w.t.Context(), method, "http://edge/fairlead/v1/services/"+path, body)
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	return detail, answer.Code, ""
+	answer, err := muxhttp.Transport{Session: w.hub.tunnel.session(w.t), Caller: as}.RoundTrip(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err := errors.Join(err, answer.Body.Close()); err != nil {
+		w.t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		var status struct{ Message string }
+		if err := json.Unmarshal(text, &status); err != nil {
+			w.t.Fatalf("%d %s: %v", answer.StatusCode, text, err)
+		}
+		return nil, answer.StatusCode, status.Message
+	}
+	detail = &deliveryv1.ServiceDetail{}
+	if err := protojson.Unmarshal(text, detail); err != nil {
+		w.t.Fatal(err)
+	}
+	return detail, answer.StatusCode, ""
 }
 
 func secretObject(name, value string) string {
@@ -65,6 +72,7 @@ func secretObject(name, value string) string {
 func TestAComparisonNamesNoObjectThatThePersonMayNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.hub.tunnel = &testTunnel{}
 	w.start()
 	name := w.service("hello")
 	w.hub.push(t, name, w.namespace, map[string]string{
@@ -142,6 +150,7 @@ func folder(t *testing.T, files map[string]string) *bytes.Buffer {
 func TestAFolderIsComparedAsIfItWereTheHubs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.hub.tunnel = &testTunnel{}
 	w.start()
 	name := w.service("hello")
 	first := map[string]string{"a.yaml": configMap("a", "1") + "---\n" + configMap("b", "1")}
@@ -194,23 +203,6 @@ func TestAFolderIsComparedAsIfItWereTheHubs(t *testing.T) {
 	}
 }
 
-// A folder that comes no further gives its place to others.
-func TestAFolderThatStallsIsNotAwaited(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		body, sent := io.Pipe()
-		go func() { _, _ = sent.Write([]byte("a part")) }()
-		if err := agent.Spool(dir, body); err == nil || !strings.Contains(err.Error(), "did not come within 1m0s") {
-			t.Errorf("got %v", err)
-		}
-		_ = sent.Close() // as the stream of a request does that is answered
-	})
-	if err := agent.Spool(dir, strings.NewReader("whole")); err != nil {
-		t.Error(err)
-	}
-}
-
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -223,6 +215,7 @@ func (zeros) Read(p []byte) (int, error) {
 func TestAFolderLearnsNoSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.hub.tunnel = &testTunnel{}
 	w.start()
 	name := w.service("chart")
 	const configured, kept = "hunter2-configured", "hunter3-in-the-cluster"
@@ -244,7 +237,7 @@ func TestAFolderLearnsNoSecret(t *testing.T) {
 	}), healthy)
 	w.mustData("url", "postgres://web:"+configured+"@db")
 	ada := w.person("ada", "--verb=get", "--resource=configmaps,secrets")
-	look := func(as muxhttp.Impersonated, template string) (*deliveryv1.ServiceDetail, int, string) {
+	look := func(as muxhttp.Caller, template string) (*deliveryv1.ServiceDetail, int, string) {
 		t.Helper()
 		files := maps.Clone(plain)
 		files["templates/other.yaml"] = template
