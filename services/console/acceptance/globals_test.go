@@ -1,0 +1,451 @@
+package acceptance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+func newGlobal(name string, labels map[string]string) *consolev1.GlobalService {
+	return &consolev1.GlobalService{Metadata: meta(name), Spec: &consolev1.GlobalServiceSpec{
+		Clusters: &consolev1.ClusterSelector{Labels: labels},
+		Template: &consolev1.ServiceSpec{Source: "shop", Path: "logs"},
+	}}
+}
+
+func prod() map[string]string { return map[string]string{"env": "prod"} }
+
+func (a api) putGlobal(t testing.TB, g *consolev1.GlobalService) *consolev1.GlobalService {
+	t.Helper()
+	var resp *consolev1.UpdateGlobalServiceResponse
+	if err := answered(func() (err error) {
+		resp, err = a.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+			GlobalService: g, AllowMissing: true,
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetGlobalService()
+}
+
+// served are the services with what they deliver.
+func (a api) served(t testing.TB) string {
+	t.Helper()
+	var out []string
+	for token := ""; ; {
+		resp, err := a.services.ListServices(t.Context(), &consolev1.ListServicesRequest{
+			PageSize: 1000, PageToken: token,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range resp.GetServices() {
+			out = append(out, s.GetMetadata().GetName()+":"+s.GetSpec().GetPath()+"@"+s.GetSpec().GetCluster()+
+				s.GetSpec().GetRef())
+		}
+		if token = resp.GetNextPageToken(); token == "" {
+			return strings.Join(out, " ")
+		}
+	}
+}
+
+func TestGlobalServiceFollowsLabels(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "test"),
+			newCluster("c", "env", "prod"))
+		g := newGlobal("logs", prod())
+		g.Metadata.Labels = map[string]string{"team": "ops"}
+		if got := admin.putGlobal(t, g); got.GetStatus().GetClusters() != 2 ||
+			!proto.Equal(got.GetSpec(), g.GetSpec()) {
+			t.Errorf("got %v", got)
+		}
+		if got := admin.served(t); got != "logs-a:logs@a logs-c:logs@c" {
+			t.Error(got)
+		}
+		one, err := admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "logs-a"})
+		if l := one.GetService().GetMetadata().GetLabels(); err != nil || l["fairlead.dev/global"] != "logs" ||
+			l["team"] != "ops" {
+			t.Errorf("got %v, %v", one, err)
+		}
+		// Clusters that come, change, and go.
+		admin.must(t, newCluster("d", "env", "prod"), newCluster("b", "env", "prod"), newCluster("a"))
+		if got := admin.served(t); got != "logs-b:logs@b logs-c:logs@c logs-d:logs@d" {
+			t.Error(got)
+		}
+		if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "d"}); err != nil {
+			t.Error(err)
+		}
+		// A change by others is refused, and so is one of the label; how it is synced is the service's own.
+		_, err = admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "logs-b"})
+		wantCode(t, err, connect.CodeFailedPrecondition, `service "logs-b" comes of global service "logs"`)
+		s := newService("logs-b", "shop", "b")
+		s.Metadata.Labels = map[string]string{"fairlead.dev/global": "logs", "team": "ops"}
+		_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{Service: s})
+		wantCode(t, err, connect.CodeFailedPrecondition, "comes of global service")
+		s.Spec.Path, s.Spec.Sync = "logs", &deliveryv1.SyncSpec{
+			Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: "release",
+		}
+		if _, err := admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			Service: s,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.Metadata.Name = "mine"
+		_, err = admin.services.UpdateService(t.Context(), &consolev1.UpdateServiceRequest{
+			Service: s, AllowMissing: true,
+		})
+		wantCode(t, err, connect.CodeInvalidArgument, `metadata.labels["fairlead.dev/global"]: is the console's own`)
+		// A new template reaches all, and leaves holds alone.
+		g.Spec.Template.Path = "new"
+		admin.putGlobal(t, g)
+		if got := admin.served(t); got != "logs-b:new@b logs-c:new@c" {
+			t.Error(got)
+		}
+		one, err = admin.services.GetService(t.Context(), &consolev1.GetServiceRequest{Name: "logs-b"})
+		if err != nil || one.GetService().GetSpec().GetSync().GetReason() != "release" {
+			t.Errorf("got %v, %v", one, err)
+		}
+		// Deleting it takes its services along, when somebody has seen that.
+		_, err = admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs"})
+		wantCode(t, err, connect.CodeFailedPrecondition, `global service "logs" has 2 services: confirm it`)
+		wanted := detail[*consolev1.ConfirmationWanted](t, err)
+		if len(wanted.GetConsequences()) != 2 {
+			t.Errorf("got %v", wanted)
+		}
+		if _, err := admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{
+			Name: "logs", Confirmation: wanted.GetConfirmation(),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := admin.served(t); got != "" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestOverrideOfALaterRuleWins(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod", "zone", "x"))
+	g := newGlobal("logs", prod())
+	g.Spec.Overrides = []*consolev1.GlobalOverride{
+		{Clusters: &consolev1.ClusterSelector{All: true}, Ref: "v1", Path: "all"},
+		{Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"zone": "x"}}, Path: "zone"},
+		{Clusters: &consolev1.ClusterSelector{Names: []string{"nobody"}}, Path: "no"},
+	}
+	admin.putGlobal(t, g)
+	if got := admin.served(t); got != "logs-a:all@av1 logs-b:zone@bv1" {
+		t.Error(got)
+	}
+	for word, change := range map[string]func(*consolev1.GlobalServiceSpec){
+		"spec.template.cluster":  func(s *consolev1.GlobalServiceSpec) { s.Template.Cluster = "a" },
+		"spec.overrides[1].path": func(s *consolev1.GlobalServiceSpec) { s.Overrides[1].Path = "../x" },
+		"spec.clusters.where": func(s *consolev1.GlobalServiceSpec) {
+			s.Clusters = &consolev1.ClusterSelector{Where: "x = y"}
+		},
+	} {
+		bad := proto.CloneOf(g)
+		change(bad.GetSpec())
+		_, err := admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+			GlobalService: bad,
+		})
+		wantCode(t, err, connect.CodeInvalidArgument, word)
+	}
+}
+
+func TestDetachLeavesTheService(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"))
+	g := newGlobal("logs", prod())
+	g.Spec.OnLeave = consolev1.OnLeave_ON_LEAVE_DETACH
+	admin.putGlobal(t, g)
+	admin.must(t, newCluster("a"), newCluster("b"))
+	if got := admin.served(t); got != "logs-a:logs@a logs-b:logs@b" {
+		t.Error(got)
+	}
+	if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{
+		Name: "logs-a",
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNameTakenIsAProblemNotAnOverwrite(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newService("logs-a", "shop", "a"))
+	g := newGlobal("logs", prod())
+	preview, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{
+		GlobalService: g,
+	})
+	if err != nil || !strings.Contains(preview.GetServices()[0].GetProblem(), `service "logs-a" exists already`) {
+		t.Errorf("got %v, %v", preview, err)
+	}
+	_, err = admin.globals.UpdateGlobalService(t.Context(), &consolev1.UpdateGlobalServiceRequest{
+		GlobalService: g, AllowMissing: true,
+	})
+	wantCode(t, err, connect.CodeFailedPrecondition, `service "logs-a" exists already`)
+	// Names that would be too long are cut, and stay apart.
+	long := strings.Repeat("l", 60)
+	admin.must(t, newCluster("edge-1", "env", "prod"), newCluster("edge-2", "env", "prod"))
+	admin.putGlobal(t, newGlobal(long, map[string]string{"env": "prod"}))
+	if n := strings.Count(admin.served(t), strings.Repeat("l", 56)+"-"); n != 3 {
+		t.Error(admin.served(t))
+	}
+}
+
+func TestGlobalPreviewEqualsWhatIsWritten(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, admin api) {
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"),
+			newCluster("c", "env", "prod", "zone", "x"), newCluster("d"))
+		g := newGlobal("logs", prod())
+		admin.putGlobal(t, g)
+		g.Spec.Clusters = &consolev1.ClusterSelector{Names: []string{"b", "c", "d"}}
+		g.Spec.Overrides = []*consolev1.GlobalOverride{
+			{Clusters: &consolev1.ClusterSelector{Labels: map[string]string{"zone": "x"}}, Path: "zone"},
+		}
+		before := admin.served(t)
+		p, err := admin.globals.PreviewGlobalService(t.Context(), &consolev1.PreviewGlobalServiceRequest{
+			GlobalService: g,
+		})
+		if err != nil || p.GetCreated() != 1 || p.GetUpdated() != 1 || p.GetUnchanged() != 1 || p.GetDeleted() != 1 ||
+			p.GetHeldBack() {
+			t.Fatalf("got %v, %v", p, err)
+		}
+		if admin.served(t) != before {
+			t.Error("a preview has written")
+		}
+		for _, s := range p.GetServices() {
+			if s.GetName() == "logs-c" && !strings.Contains(s.GetDiff(), "\n+  path: zone\n") {
+				t.Error(s.GetDiff())
+			}
+		}
+		dry, err := admin.apply(t, &consolev1.ApplyRequest{DryRun: true, Resources: anyOf(g)})
+		if err != nil || dry[0].GetNote() != "1 service created, 1 service updated, 1 service deleted" {
+			t.Errorf("got %v, %v", dry, err)
+		}
+		admin.putGlobal(t, g)
+		if got := admin.served(t); got != "logs-b:logs@b logs-c:zone@c logs-d:logs@d" {
+			t.Error(got)
+		}
+	})
+}
+
+// As many services go as maxDeletions says, also where that is more than a tenth of them.
+func TestGuardLetsGoWhatItIsTold(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	const clusters, most = 10, 4
+	with, without := []proto.Message{newSource("shop")}, []proto.Message(nil)
+	for i := range clusters {
+		name := fmt.Sprintf("c%d", i)
+		with, without = append(with, newCluster(name, "env", "prod")), append(without, newCluster(name))
+	}
+	admin.must(t, with...)
+	g := newGlobal("logs", prod())
+	g.Spec.MaxDeletions = most
+	admin.putGlobal(t, g)
+	held := func() int32 {
+		t.Helper()
+		got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{Name: "logs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GetGlobalService().GetStatus().GetHeldBackTotal()
+	}
+	admin.must(t, without[:most]...)
+	if n := held(); n != 0 {
+		t.Errorf("of %d that may go %d are held back", most, n)
+	}
+	admin.must(t, without[most:]...)
+	if n := held(); n != clusters-most {
+		t.Errorf("%d are held back, want %d", n, clusters-most)
+	}
+}
+
+// The guard holds back since it kept the first of what it keeps now, also for a console that starts later.
+func TestGuardSaysSinceWhenItHoldsBack(t *testing.T) {
+	t.Parallel()
+	for name, db := range eitherDatabase(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, db)
+			r := h.start(t)
+			admin := r.admin(t)
+			in, out := func(name string) proto.Message { return newCluster(name, "env", "prod") }, func(name string) proto.Message { return newCluster(name) }
+			admin.must(t, newSource("shop"), in("a"), in("b"), in("c"), in("d"))
+			g := newGlobal("logs", prod())
+			g.Spec.MaxDeletions = 1
+			admin.putGlobal(t, g)
+			since := func() (at time.Time, held string) {
+				t.Helper()
+				got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{Name: "logs"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				status := got.GetGlobalService().GetStatus()
+				if at := status.GetHeldBackSince(); at != nil {
+					return at.AsTime(), strings.Join(status.GetHeldBack(), " ")
+				}
+				return time.Time{}, strings.Join(status.GetHeldBack(), " ")
+			}
+			want := func(what string, since, want time.Time, held, wantHeld string) {
+				t.Helper()
+				if !since.Equal(want) || held != wantHeld {
+					t.Errorf("%s: %q since %v, want %q since %v", what, held, since, wantHeld, want)
+				}
+			}
+			admin.must(t, out("a")) // may go
+			at, held := since()
+			want("within what may go", at, time.Time{}, held, "")
+			begin := time.Now().Truncate(time.Microsecond)
+			admin.must(t, out("b"))
+			end := time.Now()
+			first, held := since()
+			if first.Before(begin) || first.After(end) || held != "logs-b" {
+				t.Fatalf("%q since %v, want logs-b since %v to %v", held, first, begin, end)
+			}
+			admin.must(t, out("c"))
+			at, held = since()
+			want("one more", at, first, held, "logs-b logs-c")
+			r.stop()
+			admin = h.start(t).admin(t)
+			at, held = since()
+			want("after a restart", at, first, held, "logs-b logs-c")
+			admin.must(t, in("b"))
+			second, held := since()
+			if !second.After(first) || held != "logs-c" {
+				t.Errorf("the first is chosen again: %q since %v, want logs-c since later than %v", held, second, first)
+			}
+			admin.must(t, in("c"))
+			at, held = since()
+			want("all are chosen again", at, time.Time{}, held, "")
+			admin.must(t, out("b"))
+			if at, held = since(); !at.After(second) || held != "logs-b" {
+				t.Errorf("the first leaves again: %q since %v, want logs-b since later than %v", held, at, second)
+			}
+		})
+	}
+}
+
+func TestGuardHoldsBackAMassDeletion(t *testing.T) {
+	t.Parallel()
+	for name, oneByOne := range map[string]bool{"one by one": true, "at once": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			both(t, func(t *testing.T, admin api) {
+				const clusters = 60
+				with, without := []proto.Message{newSource("shop")}, []proto.Message(nil)
+				for i := range clusters {
+					with, without = append(with,
+						newCluster(fmt.Sprintf("c%03d", i), "env", "prod")), append(without,
+						newCluster(fmt.Sprintf("c%03d", i)))
+				}
+				admin.must(t, with...)
+				g := newGlobal("logs", prod())
+				admin.putGlobal(t, g)
+				if oneByOne {
+					for _, c := range without {
+						admin.must(t, c)
+					}
+				} else {
+					admin.must(t, without...)
+				}
+				got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{
+					Name: "logs",
+				})
+				if status := got.GetGlobalService().GetStatus(); err != nil ||
+					status.GetHeldBackTotal() != clusters-clusters/10 || status.GetClusters() != 0 {
+					t.Fatalf("got %v, %v", status, err)
+				}
+				// A change that is held back stays so, whatever else is written.
+				g.Metadata.Labels = map[string]string{"news": "yes"}
+				admin.putGlobal(t, g)
+				p, err := admin.globals.PreviewGlobalService(t.Context(),
+					&consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+				if err != nil || !p.GetHeldBack() || p.GetUnchanged() != clusters-clusters/10 {
+					t.Fatalf("got %v, %v", p, err)
+				}
+				// A person lets it go: what it was told of, and nothing else.
+				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{
+					Name: "logs", Confirmation: "x",
+				})
+				wantCode(t, err, connect.CodeFailedPrecondition, "preview again")
+				admin.must(t, with[clusters])
+				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{
+					Name: "logs", Confirmation: p.GetConfirmation(),
+				})
+				wantCode(t, err, connect.CodeFailedPrecondition, "preview again")
+				if p, err = admin.globals.PreviewGlobalService(t.Context(),
+					&consolev1.PreviewGlobalServiceRequest{GlobalService: g}); err != nil {
+					t.Fatal(err)
+				}
+				if err := answered(func() error {
+					_, err := admin.globals.ConfirmGlobalService(t.Context(),
+						&consolev1.ConfirmGlobalServiceRequest{Name: "logs", Confirmation: p.GetConfirmation()})
+					return err
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if got := admin.served(t); got != fmt.Sprintf("logs-c%03d:logs@c%03d", clusters-1, clusters-1) {
+					t.Error(got)
+				}
+				_, err = admin.globals.ConfirmGlobalService(t.Context(), &consolev1.ConfirmGlobalServiceRequest{
+					Name: "logs", Confirmation: p.GetConfirmation(),
+				})
+				wantCode(t, err, connect.CodeFailedPrecondition, "nothing is held back")
+			})
+		})
+	}
+}
+
+func TestPreviewOfAGlobalServiceShowsOnlyWhatTheCallerSees(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"))
+		admin.putProject(t, "bank")
+		admin.putProject(t, "toys")
+		foreign := newGlobal("logs", prod())
+		foreign.Spec.Template.Project, foreign.Spec.Template.Path = "bank", "hidden"
+		admin.putGlobal(t, foreign)
+		admin.let(t, "toymakers", "viewer", &consolev1.GrantClusters{Names: []string{"a"}}, "toys")
+		admin.let(t, "tellers", "viewer", &consolev1.GrantClusters{Names: []string{"a"}}, "bank")
+		ask := func(group, name, project string) *consolev1.PreviewGlobalServiceResponse {
+			g := newGlobal(name, prod())
+			g.Spec.Template.Project, g.Spec.Template.Path = project, "x"
+			p, err := r.user(t, "bob", group).globals.PreviewGlobalService(t.Context(),
+				&consolev1.PreviewGlobalServiceRequest{GlobalService: g})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		taken, free := ask("toymakers", "logs", "toys"), ask("toymakers", "none", "toys")
+		if got, want := strings.ReplaceAll(taken.String(), "logs", "none"), free.String(); got != want {
+			t.Errorf("a foreign name is previewed as %s, and a free one as %s", got, want)
+		}
+		if text := taken.String() + free.String(); strings.Contains(text, "hidden") || strings.Contains(text, `"b"`) {
+			t.Errorf("shown: %s", text)
+		}
+		if p := ask("tellers", "logs", "bank"); p.GetUpdated() != 1 || len(p.GetServices()) != 1 ||
+			p.GetServices()[0].GetCluster() != "a" {
+			t.Errorf("the project's own preview is %v", p)
+		}
+		got, err := r.user(t, "bob", "tellers").globals.GetGlobalService(t.Context(),
+			&consolev1.GetGlobalServiceRequest{Name: "logs"})
+		if err != nil || got.GetGlobalService().GetStatus().GetClusters() != 1 {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
