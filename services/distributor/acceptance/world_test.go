@@ -1,4 +1,6 @@
-package distributor_test
+// Package acceptance tests the distributor from outside: with a console and gitcaches that do what a test says, and
+// agents that are clients of its API.
+package acceptance
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package distributor_test
+package acceptance
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build race
 
-package distributor_test
+package acceptance
 
 // mostGrowth is larger here: the detector has memory of its own for all that is used.
 const mostGrowth = 640 << 20
