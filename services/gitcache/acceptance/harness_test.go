@@ -1,4 +1,6 @@
-package gitcache_test
+// Package acceptance tests gitcache from outside: with Git servers, registries and buckets that are real or lie, and a
+// console that does what a test says.
+package acceptance
 
 import (
 	"context"

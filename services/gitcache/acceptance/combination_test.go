@@ -1,4 +1,4 @@
-package gitcache_test
+package acceptance
 
 import (
 	"context"
