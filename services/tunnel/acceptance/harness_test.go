@@ -1,4 +1,6 @@
-package tunnel_test
+// Package acceptance tests the tunnel from outside: with clusters that do what a test says, agents' real end of a
+// session, and a console in memory.
+package acceptance
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package tunnel_test
+package acceptance
 
 import (
 	"bytes"
