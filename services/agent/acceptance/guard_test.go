@@ -219,3 +219,107 @@ func TestKillAtAnyStepOfALargerApply(t *testing.T) {
 		}
 	}
 }
+
+// lax lets a service shrink as much as a test wants.
+func lax() *deliveryv1.SyncSpec {
+	return &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{MaxPercent: new(int32(100))}}
+}
+
+// Below ten objects, too.
+func TestGuardOfFewObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	files := map[string]string{}
+	for i := range 5 {
+		files[fmt.Sprint(i, ".yaml")] = configMap(fmt.Sprint("NAME-", i), "1")
+	}
+	hooks := annotated("NAME-hook", "1", "fairlead.dev/hook: post-sync")
+	for name, one := range map[string]struct {
+		next    map[string]string
+		percent *int32
+		guarded bool
+	}{
+		"most": {map[string]string{"0.yaml": configMap("NAME-0", "1")}, nil, true},
+		"others": {
+			map[string]string{"x.yaml": configMap("NAME-x", "1"), "y.yaml": configMap("NAME-y", "1")}, nil, true,
+		},
+		"hooks":   {map[string]string{"h.yaml": hooks}, new(int32(100)), true},
+		"allowed": {map[string]string{"0.yaml": configMap("NAME-0", "1")}, new(int32(100)), false},
+		"few": {
+			map[string]string{
+				"0.yaml": configMap("NAME-0", "1"), "1.yaml": configMap("NAME-1", "1"),
+				"2.yaml": configMap("NAME-2", "1"),
+			},
+			nil, false,
+		},
+		"threshold": {
+			map[string]string{
+				"0.yaml": configMap("NAME-0", "1"), "1.yaml": configMap("NAME-1", "1"),
+				"2.yaml": configMap("NAME-2", "1"),
+			},
+			new(int32(20)), true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := w.in(t)
+			service := w.service(name)
+			of := func(files map[string]string) map[string]string {
+				out := map[string]string{}
+				for file, text := range files {
+					out[file] = strings.ReplaceAll(text, "NAME", name)
+				}
+				return out
+			}
+			spec := &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{MaxPercent: one.percent}}
+			w.hub.awaitPhase(t, service, w.hub.pushSynced(t, service, w.namespace, of(files), spec), healthy)
+			digest := w.hub.pushSynced(t, service, w.namespace, of(one.next), spec)
+			report := w.hub.await(t, service, func(r *deliveryv1.ServiceReport) bool {
+				return r.GetDigest() == digest && r.GetPhase() != deliveryv1.Phase_PHASE_APPLYING
+			})
+			if guarded := report.GetPhase() == waiting && report.GetGuard().GetId() != ""; guarded != one.guarded {
+				t.Errorf("got %v", report)
+			}
+			if one.guarded {
+				w.mustData(name+"-4", "1")
+			} else {
+				w.mustBeGone("v1", "ConfigMap", w.namespace, name+"-4")
+			}
+		})
+	}
+}
+
+// An object that stayed because removing was switched off was never confirmed: it is asked about when removing is
+// switched on.
+func TestWhatStayedWhileRemovingWasSwitchedOffIsGuarded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("kept")
+	off := &deliveryv1.SyncSpec{Prune: &deliveryv1.PruneSpec{Disabled: true}}
+	all := configMap("a", "1")
+	for i := range 4 {
+		all += "---\n" + configMap(fmt.Sprint("b", i), "1")
+	}
+	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": all}, off), healthy)
+	second := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}, off)
+	if report := w.hub.awaitPhase(t, name, second,
+		progressing); !strings.Contains(report.GetMessage(), "removing is switched off") {
+		t.Errorf("got %s", report.GetMessage())
+	}
+	hold := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")},
+		&deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD})
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == hold && strings.Contains(r.GetMessage(), "Held")
+	})
+	on := w.hub.pushSynced(t, name, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}, nil)
+	if report := w.hub.awaitPhase(t, name, on, waiting); report.GetGuard().GetRemoving() != 4 {
+		t.Errorf("got %v", report)
+	}
+	for i := range 4 {
+		if !w.has(fmt.Sprint("b", i)) {
+			t.Errorf("b%d is gone", i)
+		}
+	}
+}

@@ -254,6 +254,28 @@ func (w *world) record(service string) inventory.Record {
 	return record
 }
 
+// in is the world of a subtest.
+func (w *world) in(t *testing.T) *world {
+	own := *w
+	own.t = t
+	return &own
+}
+
+// loseDisk takes everything from an agent that was stopped. The agent may join once more.
+func (w *world) loseDisk() {
+	w.t.Helper()
+	w.data = w.t.TempDir()
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.hub.joined = false
+}
+
+// has tells whether there is a ConfigMap.
+func (w *world) has(name string) bool {
+	_, err := w.get("v1", "ConfigMap", w.namespace, name)
+	return err == nil
+}
+
 // apiProxy stands before the API server, counts, and stalls or refuses what a test says.
 type apiProxy struct {
 	kubeconfig string

@@ -1,12 +1,14 @@
 package acceptance
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -89,5 +91,82 @@ func TestProjectBoundsTheNamespaceThatIsMade(t *testing.T) {
 	})
 	if _, err := w.get("v1", "Namespace", "", space); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is there: %v", err)
+	}
+}
+
+// A holder of a namespace is named, whatever it is. Objects that our own objects brought along hold none.
+func TestWhatHoldsANamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	cluster := func(stdin string, args ...string) {
+		t.Helper()
+		if _, err := kube.Cluster(t).Kubectl(t.Context(), stdin, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group := w.namespace + ".org"
+	cluster(crd(group)+"---\n"+
+		strings.NewReplacer("rafts", "boats", "Raft", "Boat", "name: v1,", "name: v2,").Replace(crd(group)), "apply",
+		"-f", "-")
+	cluster("", "wait", "--for=condition=Established", "crd/rafts."+group, "crd/boats."+group, "--timeout=1m")
+	cluster("", "create", "clusterrole", w.namespace, "--verb=get", "--resource=pods")
+	owner, err := w.get("rbac.authorization.k8s.io/v1", "ClusterRole", "", w.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := "apiVersion: v1\nkind: Namespace\nmetadata: {name: NAME}\n---\n" +
+		strings.Replace(webDeployment, "{name: web}", "{name: web, namespace: NAME}", 1) +
+		"---\napiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: NAME}\nspec: {selector: {a: b}, ports: [{port: 80}]}\n"
+	claims := "---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db, namespace: NAME}\nspec:\n  serviceName: db\n  selector: {matchLabels: {a: c}}\n" +
+		"  template: {metadata: {labels: {a: c}}, spec: {containers: [{name: c, image: pause}]}}\n  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}]\n"
+	for _, one := range []struct{ name, files, foreign, holds string }{
+		{
+			"child", own,
+			fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: child, ownerReferences: [{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, name: %s, uid: %s}]}\n", owner.GetName(), owner.GetUID()),
+			"Secret SPACE/child",
+		},
+		{"other-version", own, raft(group, "afloat"), "Raft SPACE/afloat"},
+		{"claim", own + claims, "", "PersistentVolumeClaim SPACE/data-db-0"},
+		{"free", own, "", ""},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			w := w.in(t)
+			name, space := w.service(one.name), w.namespace+"-"+one.name
+			w.hub.await(t, name, progressed(w.hub.pushSynced(t, name, w.namespace,
+				map[string]string{
+					"a.yaml": strings.ReplaceAll(one.files, "NAME", space), "c.yaml": configMap(one.name, "1"),
+				}, lax())))
+			await.True(w.t, "its pods are there", func() bool {
+				out, err := kube.Cluster(t).Kubectl(t.Context(), "", "get", "pods", "-n", space, "-o", "name")
+				return err == nil && strings.Contains(out, "pod/web-")
+			})
+			if one.foreign != "" {
+				cluster(one.foreign, "apply", "-n", space, "-f", "-")
+			}
+			if strings.Contains(one.holds, "Claim") {
+				await.True(w.t, "the claim is there",
+					func() bool {
+						_, err := w.get("v1", "PersistentVolumeClaim", space, "data-db-0")
+						return err == nil
+					})
+			}
+			report := w.hub.awaitPhase(t, name,
+				w.hub.push(t, name, w.namespace, map[string]string{"c.yaml": configMap(one.name, "2")}), healthy)
+			if one.holds == "" {
+				w.mustBeGone("v1", "Namespace", "", space)
+				return
+			}
+			kept, err := w.get("v1", "Namespace", "", space)
+			if err != nil || kept.GetDeletionTimestamp() != nil || object.Owner(kept) != "" {
+				t.Errorf("the namespace is not let go of: %v %v", kept, err)
+			}
+			if want := "Namespace " + space + " stays, without the service's mark: " +
+				strings.ReplaceAll(one.holds, "SPACE", space) +
+				" is in it."; !strings.Contains(report.GetMessage(), want) {
+				t.Errorf("got %s, want %s", report.GetMessage(), want)
+			}
+		})
 	}
 }

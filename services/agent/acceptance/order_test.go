@@ -19,6 +19,8 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 )
 
+const stuckDeployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: db, annotations: {fairlead.dev/timeout: 5s}}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {none: such}, containers: [{name: c, image: pause}]}}}\n"
+
 // pushSynced is push of a service that says how it is kept applied.
 func (h *testHub) pushSynced(t *testing.T, service, namespace string, files map[string]string,
 	spec *deliveryv1.SyncSpec,
@@ -699,4 +701,9 @@ func TestTwoNewServicesClaimOneObject(t *testing.T) {
 		t.Fatalf("won: %v, lost: %v", won, lost)
 	}
 	w.mustData("shared", won[0])
+}
+
+// progressed: a digest is applied, healthy or not.
+func progressed(digest string) func(*deliveryv1.ServiceReport) bool {
+	return func(r *deliveryv1.ServiceReport) bool { return r.GetAppliedDigest() == digest }
 }

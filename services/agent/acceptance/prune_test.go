@@ -203,3 +203,69 @@ func TestNamespaceWaitsForInventoriesThatCannotBeRead(t *testing.T) {
 		t.Errorf("the guest lost its object: %v", err)
 	}
 }
+
+// Killed in the middle of pruning, and what comes next is held up: what is gone by then stays gone.
+func TestWhatIsBeingPrunedIsNotMadeAgainByTheNextAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	reached := w.api.stallOn(http.MethodDelete, "/configmaps/gone")
+	kill := w.process()
+	name := w.service("all")
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "1"), "b.yaml": configMap("beside", "1"), "c.yaml": configMap("gone", "1"),
+	}), healthy)
+	w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "2"), "b.yaml": configMap("beside", "1"),
+	})
+	waitFor(t, reached, "the deletion")
+	kill()
+	w.delete("gone") // its deletion had arrived
+	w.api.set(func(r *http.Request) int {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/configmaps/a") {
+			return http.StatusInternalServerError
+		}
+		return 0
+	})
+	before := w.api.patches("/configmaps/gone")
+	third := w.hub.push(t, name, w.namespace, map[string]string{
+		"a.yaml": configMap("a", "3"), "b.yaml": configMap("beside", "1"),
+	})
+	w.start()
+	w.hub.awaitPhase(t, name, third, failed)
+	w.delete("beside")
+	await.True(w.t, "what is deleted by others comes back", func() bool { return w.has("beside") })
+	if n := w.api.patches("/configmaps/gone") - before; n > 0 {
+		t.Errorf("what was pruned was sent %d times", n)
+	}
+	w.api.set(nil)
+	w.hub.awaitPhase(t, name, third, healthy)
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "gone")
+}
+
+// An object that is on the way out, and was confirmed where it had to be, is not asked about again.
+func TestObjectsThatWaitForFinalizersNeedNoConfirmationAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("slow")
+	files := map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")}
+	for i := range 2 {
+		files[fmt.Sprint("stuck", i,
+			".yaml")] = fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: stuck%d, finalizers: [harbour.dev/hold]}\n", i)
+	}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	files = map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")} // half of them: no question
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), progressing)
+	delete(files, "b.yaml") // three of four would leave, by what is there
+	third := w.hub.push(t, name, w.namespace, files)
+	report := w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == third && (r.GetPhase() == waiting || r.GetAppliedDigest() == third)
+	})
+	if report.GetPhase() == waiting {
+		t.Fatalf("it asks: %s", report.GetMessage())
+	}
+	w.mustBeGone("v1", "ConfigMap", w.namespace, "b")
+	w.release("stuck0")
+	w.release("stuck1")
+	w.hub.awaitPhase(t, name, third, healthy)
+}

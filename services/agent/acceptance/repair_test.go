@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -424,4 +426,111 @@ func searchMemory(t *testing.T, pid int, texts ...string) []bool {
 		}
 	}
 	return found
+}
+
+func TestRepairsGoOnBehindAGate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("web")
+	const soon = "fairlead.dev/timeout: 5s"
+	files := map[string]string{
+		"a.yaml": annotated("a", "1", soon), "b.yaml": annotated("b", "1", soon),
+		"z.yaml": annotated("z", "1", `fairlead.dev/wave: "1"`),
+	}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	files["a.yaml"], files["d.yaml"] = annotated("a", "2", soon), stuckDeployment
+	files["z.yaml"] = annotated("z", "2", `fairlead.dev/wave: "1"`)
+	digest := w.hub.push(t, name, w.namespace, files)
+	meddle := func(when string) {
+		t.Helper()
+		for _, name := range []string{"a", "b", "z"} {
+			w.kubectl("patch", "configmap", name, "--type=merge", `-p={"data":{"x":"other"}}`)
+		}
+		await.True(w.t, when+" what was sent is put right, and what was not, too",
+			func() bool { return w.value("a") == "2" && w.value("b") == "1" && w.value("z") == "1" })
+	}
+	w.hub.await(t, name, func(r *deliveryv1.ServiceReport) bool {
+		return r.GetDigest() == digest && strings.Contains(r.GetMessage(), "what comes after it waits")
+	})
+	meddle("at a gate")
+	w.hub.awaitPhase(t, name, digest, failed)
+	meddle("at one that is overdue")
+	// A mistake changes nothing, and keeps nothing from being repaired.
+	files["a.yaml"] = "kind: ["
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), failed)
+	meddle("after a mistake")
+}
+
+// A service whose content is lost waits for the hub. Other services are repaired meanwhile.
+func TestRepairsWithTheHubAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.start()
+	lost, fine := w.service("lost"), w.service("fine")
+	w.hub.awaitPhase(t, lost, w.hub.push(t, lost, w.namespace, configMaps(0, 40)), healthy)
+	w.hub.awaitPhase(t, fine, w.hub.push(t, fine, w.namespace, map[string]string{"a.yaml": configMap("a", "1")}),
+		healthy)
+	stop()
+	for _, pattern := range []string{"sets/" + lost + ".*", "artifacts/*"} {
+		files, err := filepath.Glob(filepath.Join(w.data, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v %v", pattern, files, err)
+		}
+		for _, file := range files {
+			if err := os.RemoveAll(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.hub.setHanging(true)
+	w.start()
+	w.kubectl("delete", "configmaps", "-l", object.ServiceLabel+"="+lost)
+	await.True(w.t, "the other service is repaired again and again", func() bool {
+		if w.value("a") != "1" {
+			return false
+		}
+		w.kubectl("patch", "configmap", "a", "--type=merge", `-p={"data":{"x":"other"}}`)
+		await.True(w.t, "it is put right", func() bool { return w.value("a") == "1" })
+		return true
+	})
+	w.hub.setHanging(false)
+	await.True(w.t, "the lost one is back, too", func() bool { return w.value("c39") == "1" && w.value("c0") == "1" })
+}
+
+// Metadata tells whose fields are: the values of a Secret are not read for them.
+func TestIgnoredFieldsOfSecretsAreNotRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("web")
+	secret := func(value string) map[string]string {
+		return map[string]string{
+			"s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, annotations: {fairlead.dev/ignore: /data/theirs}}\nstringData: {x: " + value + ", theirs: git}\n",
+		}
+	}
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, secret("one")), healthy)
+	w.kubectl("patch", "secret", "s", "--type=merge", `-p={"stringData":{"theirs":"people"}}`)
+	var mu sync.Mutex // guards whole
+	whole := 0
+	w.api.set(func(r *http.Request) int {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/secrets/s") &&
+			!strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+			mu.Lock()
+			defer mu.Unlock()
+			whole++
+		}
+		return 0
+	})
+	w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, secret("two")), healthy)
+	out, err := kube.Cluster(t).Kubectl(t.Context(), "", "get", "secret", "s", "-n", w.namespace, "-o",
+		"jsonpath={.data.x} {.data.theirs}")
+	if err != nil || !strings.Contains(out, "dHdv cGVvcGxl") {
+		t.Errorf("got %s %v", out, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if whole > 0 {
+		t.Errorf("the whole Secret was read %d times", whole)
+	}
 }
