@@ -269,7 +269,7 @@ func TestRowsOfBeforeMakeNoViewTooLarge(t *testing.T) {
 			var sections []*deliveryv1.ViewSection
 			for n, name := range names {
 				s := large(25, "x")
-				if s.Name = name; n != int(start) { //nolint:gosec // small
+				if s.Name = name; n != int(start) {
 					s = &deliveryv1.ViewSection{Name: name, State: deliveryv1.SectionState_SECTION_STATE_READING}
 				}
 				sections = append(sections, s)
