@@ -180,3 +180,20 @@ func TestAProblemHasABoundedText(t *testing.T) {
 		t.Errorf("told are %q", p.Message)
 	}
 }
+
+// TestTheIDOfACombinationStays: with another id the next release would make the commits of all combinations anew.
+func TestTheIDOfACombinationStays(t *testing.T) {
+	t.Parallel()
+	parts := []Part{
+		{UID: "u1", Head: mirror.Head{Commit: plumbing.Hash{0: 1, 19: 2}}},
+		{UID: "u2", Head: mirror.Head{Commit: plumbing.Hash{0: 255, 10: 16}}, Submodules: true, Dependencies: true},
+	}
+	for isSealed, want := range map[bool]string{
+		false: "3213ca99dfd18b154ceb0b151eb4916d284f577a",
+		true:  "7c560500b877bc566777571903e7b5e0c0dde3fa",
+	} {
+		if got := idOf(catalog.CombinationPrefix+"1", parts, isSealed).String(); got != want {
+			t.Errorf("sealed %t: the id is %s", isSealed, got)
+		}
+	}
+}

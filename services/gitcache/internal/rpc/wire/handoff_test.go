@@ -48,6 +48,31 @@ func TestAManifestComesOutAsItWentIn(t *testing.T) {
 	}
 }
 
+// frozenHeads are the heads of a manifest as all releases so far send them: hashes are lists of numbers.
+const frozenHeads = `[{"ref":"HEAD",` +
+	`"object":[93,27,75,30,93,27,75,30,93,27,75,30,93,27,75,30,93,27,75,30],` +
+	`"commit":[93,27,75,30,93,27,75,30,93,27,75,30,93,27,75,30,93,27,75,30],` +
+	`"commit_time":"1970-01-01T00:00:01Z","subject":"one","author":"Ada","fetch_time":"1970-01-01T00:00:02Z",` +
+	`"resolved":"refs/tags/v1","signed_by":"key","newer":"v2",` +
+	`"submodules":[[93,27,75,30,93,27,75,30,93,27,75,30,93,27,75,30,93,27,75,30]]}]`
+
+// TestAManifestIsSentAsEver: replicas of different releases copy from each other while one is replaced by the other.
+func TestAManifestIsSentAsEver(t *testing.T) {
+	t.Parallel()
+	m, err := ManifestMessage(someManifest())
+	if err != nil || string(m.GetHeads()) != frozenHeads {
+		t.Errorf("heads are sent as %s, %v", m.GetHeads(), err)
+	}
+	const want = "6a3ae6824c10ccb5b3bd24974f4846c3c5bb9aa4c8b297c5fecb757e2a175fe9"
+	if got := standby.State(someManifest().Packs, someManifest().Heads); got != want {
+		t.Errorf("the state of the same packs and heads is %s", got)
+	}
+	offer := TakeRequest(handoff.Offer{Heads: someManifest().Heads})
+	if got := offer.GetCommits(); len(got) != 1 || got[0] != aHash {
+		t.Errorf("commits are offered as %q", got)
+	}
+}
+
 func TestAManifestThatMakesNoSenseIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*gitcachev1.MirrorManifest){
