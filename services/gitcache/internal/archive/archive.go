@@ -31,6 +31,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 const (
@@ -421,7 +422,7 @@ func (b *Builder) writeFolder(f folder) (plumbing.Hash, error) {
 
 // write adds an object, once.
 func (b *Builder) write(kind plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
-	id := plumbing.ComputeHash(kind, content)
+	id := pack.Name(kind, content)
 	if b.written[id] {
 		return id, nil
 	}

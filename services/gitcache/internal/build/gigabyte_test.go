@@ -18,6 +18,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // packFile writes a pack, object by object.
@@ -36,7 +37,7 @@ func (p packFile) add(kind plumbing.ObjectType, content []byte) plumbing.Hash {
 		p.t.Fatal(err)
 	}
 	p.write(kind, len(content), body.Bytes())
-	return plumbing.ComputeHash(kind, content)
+	return pack.Name(kind, content)
 }
 
 // addZeros writes a blob of so many MiB of zeros: the same compressed MiB over and over again.

@@ -20,6 +20,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // Several sources of a service are a head of the first of them: the files that the service gets, side by side, are a
@@ -288,12 +289,12 @@ func (c *combining) storeObjects(ctx context.Context) error {
 	if !slices.ContainsFunc(c.made, func(m made) bool { return !c.t.hasObject(m.commit) }) {
 		return nil
 	}
-	pack, err := c.builder.Objects().Pack()
+	objects, err := c.builder.Objects().Pack()
 	if err != nil {
 		return err
 	}
 	c.t.grown = true
-	_, err = c.t.mirror.AddPack(ctx, pack)
+	_, err = c.t.mirror.AddPack(ctx, objects)
 	return err
 }
 
@@ -315,7 +316,7 @@ func idOf(ref string, parts []Part, isSealed bool) plumbing.Hash {
 	for _, p := range parts {
 		fmt.Fprintln(&b, p.UID, p.Head.Commit, p.Submodules, p.Dependencies)
 	}
-	return plumbing.ComputeHash(plumbing.BlobObject, []byte(b.String()))
+	return pack.Name(plumbing.BlobObject, []byte(b.String()))
 }
 
 // assembleCommit puts the files of all sources side by side into a commit.

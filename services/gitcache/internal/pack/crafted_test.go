@@ -163,7 +163,7 @@ func TestALimitIsNamed(t *testing.T) {
 // bomb is a small pack whose deltas each make 512 MiB of a base of 64 KiB.
 func bomb(deltas int) []byte {
 	base := whole(strings.Repeat("b", 64<<10))
-	id := plumbing.ComputeHash(plumbing.BlobObject, []byte(strings.Repeat("b", 64<<10)))
+	id := pack.Name(plumbing.BlobObject, []byte(strings.Repeat("b", 64<<10)))
 	objects := [][]byte{base}
 	for range deltas {
 		objects = append(objects, byName(id, delta(64<<10, 512<<20, strings.Repeat(copyOf(0, 64<<10), 8192))))

@@ -100,7 +100,7 @@ func same(t *testing.T, f *pack.File, repo string) {
 			t.Errorf("%s: one byte more than asked for: %v", name, err)
 		}
 		kind, b, err := f.Read(at, size, cache, dir)
-		if err != nil || plumbing.ComputeHash(kind, b) != id || int64(len(b)) != size {
+		if err != nil || pack.Name(kind, b) != id || int64(len(b)) != size {
 			t.Errorf("%s: a %s of %d bytes, said %d: %v", name, kind, len(b), size, err)
 		}
 		if same, err := f.Kind(at); err != nil || same != kind {

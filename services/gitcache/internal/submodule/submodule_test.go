@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/submodule"
 )
 
@@ -184,7 +185,7 @@ func (m memory) Read(_ plumbing.ObjectType, id plumbing.Hash, most int64) ([]byt
 func TestWhatIsReadToFindSubmodulesIsBounded(t *testing.T) {
 	t.Parallel()
 	content := []byte(manySections(100))
-	blob := plumbing.ComputeHash(plumbing.BlobObject, content)
+	blob := pack.Name(plumbing.BlobObject, content)
 	root := "100644 .gitmodules\x00" + string(blob[:])
 	for i := range 40 {
 		root += fmt.Sprintf("100644 %0100000d\x00%s", i, blob[:])
@@ -209,7 +210,7 @@ func FuzzGitmodules(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, content string) {
-		blob, root := plumbing.ComputeHash(plumbing.BlobObject, []byte(content)), plumbing.NewHash(commit)
+		blob, root := pack.Name(plumbing.BlobObject, []byte(content)), plumbing.NewHash(commit)
 		entry := func(mode, name string, id plumbing.Hash) string { return mode + " " + name + "\x00" + string(id[:]) }
 		m := memory{blob: []byte(content), root: []byte(entry("100644", ".gitmodules", blob) + entry("160000",
 			"y", root))}

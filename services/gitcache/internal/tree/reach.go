@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/kustomization"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // Bounds of what one folder may refer to beyond itself.
@@ -36,7 +37,7 @@ const (
 const passedFile = ".fairlead-folder"
 
 // emptyBlob is the object id of a file without content. No repository has to hold it.
-var emptyBlob = plumbing.ComputeHash(plumbing.BlobObject, nil) //nolint:gochecknoglobals // a constant
+var emptyBlob = pack.Name(plumbing.BlobObject, nil) //nolint:gochecknoglobals // a constant
 
 // Part is a file or link beyond a folder that the folder refers to.
 type Part struct {

@@ -13,6 +13,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // objects is a Reader of objects in memory.
@@ -30,7 +31,7 @@ func (o objects) Read(_ plumbing.ObjectType, id plumbing.Hash, most int64) ([]by
 }
 
 func (o objects) add(kind plumbing.ObjectType, b []byte) plumbing.Hash {
-	id := plumbing.ComputeHash(kind, b)
+	id := pack.Name(kind, b)
 	o[id] = b
 	return id
 }
