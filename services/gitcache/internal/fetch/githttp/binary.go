@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -69,7 +68,7 @@ func (b *Binary) list(ctx context.Context, r upstream.Remote) (l *gitwire.Listin
 	if l, err = parseLsRemote(&out); err != nil {
 		return nil, gitwire.BrokenError(r, "list of refs", err)
 	}
-	l.Base, l.Binary, l.Bytes = relay.upstreamURL(), true, relay.bytes.Load()
+	l.Base, l.Bytes = relay.upstreamURL(), relay.bytes.Load()
 	return l, nil
 }
 
@@ -77,11 +76,7 @@ const sha256Digits = 64
 
 // parseLsRemote reads what git ls-remote prints.
 func parseLsRemote(out io.Reader) (*gitwire.Listing, error) {
-	l := &gitwire.Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, Capabilities: capability.NewList()}
-	// The objects that upstream hands out show only when it is asked.
-	if err := l.Capabilities.Set(gitwire.AllowAny); err != nil {
-		return nil, err
-	}
+	l := &gitwire.Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, Binary: true}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		text, name, ok := strings.Cut(lines.Text(), "\t")

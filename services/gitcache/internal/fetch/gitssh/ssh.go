@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -169,7 +168,7 @@ func (c *sshCommand) askPack(
 		return err
 	}
 	// No further command comes: the host ends the session when it has answered.
-	if _, err := c.in.Write(pktline.FlushPkt); err != nil {
+	if _, err := io.WriteString(c.in, gitwire.Flush); err != nil {
 		return fmt.Errorf("send request: %w", err)
 	}
 	return nil
@@ -178,7 +177,7 @@ func (c *sshCommand) askPack(
 // leaveSession ends a session in which nothing is wanted the way the protocol has it, so that the host's log
 // has no broken connection in it.
 func (c *sshCommand) leaveSession() {
-	if _, err := c.in.Write(pktline.FlushPkt); err != nil {
+	if _, err := io.WriteString(c.in, gitwire.Flush); err != nil {
 		return
 	}
 	_ = c.in.Close()

@@ -26,7 +26,8 @@ type Listing struct {
 	Version2 bool     // of the protocol; what came over it goes on so
 	Partial  bool     // upstream was asked for some refs only
 	Others   bool     // upstream has refs, though none that it was asked for
-	// Capabilities of upstream; nil in version 2, where each command has its own, and those that matter are a must.
+	// Capabilities of upstream; nil over the git binary, which knows them itself, and in version 2, where each command
+	// has its own, and those that matter are a must.
 	Capabilities *capability.List
 }
 
@@ -45,12 +46,12 @@ func (l *Listing) Commit(ref string) (plumbing.Hash, bool) {
 	return id, ok
 }
 
-// AllowsAny tells whether upstream may hand out commits that are not a ref's tip. In version 2 that shows only
-// when it is asked.
+// AllowsAny tells whether upstream may hand out commits that are not a ref's tip. In version 2, and over the git
+// binary, that shows only when it is asked.
 func (l *Listing) AllowsAny() bool {
-	return l.Version2 || l.Capabilities.Supports(capability.AllowReachableSHA1InWant) ||
-		l.Capabilities.Supports(AllowAny)
+	return l.Version2 || l.Binary || l.Capabilities.Supports(capability.AllowReachableSHA1InWant) ||
+		l.Capabilities.Supports(allowAny)
 }
 
-// AllowAny is a capability that go-git has no name for.
-const AllowAny capability.Capability = "allow-any-sha1-in-want"
+// allowAny is a capability that go-git has no name for.
+const allowAny capability.Capability = "allow-any-sha1-in-want"

@@ -19,6 +19,9 @@ import (
 // names that are wanted, and fetch. The object format and the agent are left out of both: a host that knows of
 // object formats takes SHA-1 for granted, and nothing depends on the agent's name.
 
+// Flush ends a command, a list, and a session in which nothing more is asked.
+const Flush = "0000"
+
 const (
 	// AskVersion2 is what a client says to be answered in version 2: a header over http, a variable of the
 	// environment over ssh. Hosts that know only older versions ignore it.
