@@ -28,9 +28,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -52,7 +51,7 @@ type Limits struct {
 
 // Objects are a commit with its tree, in a pack. Close them.
 type Objects struct {
-	Commit plumbing.Hash
+	Commit git.Hash
 
 	spool *os.File // the objects, compressed, one after the other
 	count uint32
@@ -129,7 +128,7 @@ type folder map[string]any
 // file is a file or a link.
 type file struct {
 	mode string // as Git writes it
-	id   plumbing.Hash
+	id   git.Hash
 }
 
 // The modes of files.
@@ -151,7 +150,7 @@ type Builder struct {
 	limits  Limits
 	objects *Objects
 	root    folder
-	written map[plumbing.Hash]bool
+	written map[git.Hash]bool
 	deflate *zlib.Writer
 	bytes   int64
 	files   int
@@ -167,7 +166,7 @@ func New(dir string, limits Limits) (*Builder, error) {
 	}
 	return &Builder{
 		Keep: map[string]int64{}, Kept: map[string][]byte{}, limits: limits, objects: &Objects{spool: spool},
-		root: folder{}, written: map[plumbing.Hash]bool{}, deflate: zlib.NewWriter(io.Discard),
+		root: folder{}, written: map[git.Hash]bool{}, deflate: zlib.NewWriter(io.Discard),
 	}, nil
 }
 
@@ -186,20 +185,20 @@ func (b *Builder) Commit(author, message string) (*Objects, error) {
 
 // CommitBy makes a commit of the files so far, and goes on without them: the pack of a builder may have several
 // commits. finish changes the text of the commit; nil: it stays.
-func (b *Builder) CommitBy(author, committer string, at time.Time, message string, finish func(commit []byte) ([]byte, error)) (plumbing.Hash, error) {
+func (b *Builder) CommitBy(author, committer string, at time.Time, message string, finish func(commit []byte) ([]byte, error)) (git.Hash, error) {
 	defer b.Reset()
 	tree, err := b.writeFolder(b.root)
 	if err != nil {
-		return plumbing.ZeroHash, err
+		return git.Hash{}, err
 	}
 	when := fmt.Sprintf(" <> %d +0000", max(at.Unix(), 0))
 	text := fmt.Appendf(nil, "tree %s\nauthor %s\ncommitter %s\n\n%s\n", tree, author+when, committer+when, message)
 	if finish != nil {
 		if text, err = finish(text); err != nil {
-			return plumbing.ZeroHash, err
+			return git.Hash{}, err
 		}
 	}
-	return b.write(plumbing.CommitObject, text)
+	return b.write(git.Commit, text)
 }
 
 // Reset goes on without the files so far.
@@ -319,7 +318,7 @@ func (b *Builder) AddEntry(name string, e artifact.Entry, content io.Reader) err
 }
 
 func (b *Builder) add(name, mode string, text []byte) error {
-	id, err := b.write(plumbing.BlobObject, text)
+	id, err := b.write(git.Blob, text)
 	if err != nil {
 		return err
 	}
@@ -354,12 +353,12 @@ func Place(name string) (string, error) {
 }
 
 // AddBlob adds the content of a file, whose place Put gives.
-func (b *Builder) AddBlob(content []byte) (plumbing.Hash, error) {
-	return b.write(plumbing.BlobObject, content)
+func (b *Builder) AddBlob(content []byte) (git.Hash, error) {
+	return b.write(git.Blob, content)
 }
 
 // Put gives a file a place that Place gave: one that was added, or one that is where the commit goes.
-func (b *Builder) Put(name string, id plumbing.Hash) error {
+func (b *Builder) Put(name string, id git.Hash) error {
 	if err := b.count(); err != nil {
 		return err
 	}
@@ -394,7 +393,7 @@ func (b *Builder) put(name string, is file) error {
 }
 
 // writeFolder writes a tree and all below it. Git sorts a folder as if its name ended with a slash.
-func (b *Builder) writeFolder(f folder) (plumbing.Hash, error) {
+func (b *Builder) writeFolder(f folder) (git.Hash, error) {
 	sorts := func(name string) string {
 		if _, isFolder := f[name].(folder); isFolder {
 			return name + "/"
@@ -404,7 +403,7 @@ func (b *Builder) writeFolder(f folder) (plumbing.Hash, error) {
 	var text bytes.Buffer
 	for _, name := range slices.SortedFunc(maps.Keys(f), func(x, y string) int { return cmp.Compare(sorts(x), sorts(y)) }) {
 		var mode string
-		var id plumbing.Hash
+		var id git.Hash
 		switch is := f[name].(type) {
 		case file:
 			mode, id = is.mode, is.id
@@ -417,11 +416,11 @@ func (b *Builder) writeFolder(f folder) (plumbing.Hash, error) {
 		}
 		fmt.Fprintf(&text, "%s %s\x00%s", mode, name, id[:])
 	}
-	return b.write(plumbing.TreeObject, text.Bytes())
+	return b.write(git.Tree, text.Bytes())
 }
 
 // write adds an object, once.
-func (b *Builder) write(kind plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
+func (b *Builder) write(kind git.Kind, content []byte) (git.Hash, error) {
 	id := pack.Name(kind, content)
 	if b.written[id] {
 		return id, nil
@@ -439,7 +438,7 @@ func (b *Builder) write(kind plumbing.ObjectType, content []byte) (plumbing.Hash
 }
 
 // header of an object in a pack: its kind and size, seven bits a byte but four in the first.
-func header(kind plumbing.ObjectType, size int) []byte {
+func header(kind git.Kind, size int) []byte {
 	first := byte(kind)<<4 | byte(size&15)
 	b := []byte{}
 	for size >>= 4; size > 0; size >>= 7 {

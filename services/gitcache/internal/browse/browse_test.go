@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.uber.org/goleak"
 
 	"fairlead.dev/services/gitcache/internal/browse"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -68,7 +68,7 @@ func (r *replica) fetch(t testing.TB, repo *gittest.Repo, refs ...string) {
 	}
 	heads := map[string]mirror.Head{}
 	for _, ref := range append(refs, "HEAD") {
-		heads[ref] = mirror.Head{Ref: ref, Commit: plumbing.NewHash(repo.Bare("rev-parse", ref+"^{commit}"))}
+		heads[ref] = mirror.Head{Ref: ref, Commit: git.HashOf(repo.Bare("rev-parse", ref+"^{commit}"))}
 	}
 	if err := m.SetHeads(heads); err != nil {
 		t.Fatal(err)
@@ -252,7 +252,7 @@ func TestRevisionsAreAsPeopleWriteThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	heads := m.Heads()
-	heads["semver:^1"] = mirror.Head{Ref: "semver:^1", Commit: plumbing.NewHash(old)}
+	heads["semver:^1"] = mirror.Head{Ref: "semver:^1", Commit: git.HashOf(old)}
 	if err := m.SetHeads(heads); err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func TestWhatIsNotHereIsAskedOfTheOwnerThenOfOthers(t *testing.T) {
 	_, err = ask()
 	wantError(t, err, browse.Unavailable, `revision "main" of source "shop" is not here`, "does not answer")
 	// A published head is known by its commit, and asked for from a copy that is not whole yet.
-	r.source.Heads = []mirror.Head{{Ref: "refs/heads/main", Commit: plumbing.NewHash(repo.Bare("rev-parse", "main"))}}
+	r.source.Heads = []mirror.Head{{Ref: "refs/heads/main", Commit: git.HashOf(repo.Bare("rev-parse", "main"))}}
 	third.away = false
 	if got, err := ask(); got != "hello" || err != nil {
 		t.Errorf("got %q, %v", got, err)

@@ -6,14 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
 const (
-	fullID = 2 * len(plumbing.ZeroHash)
 	// leastID is how many letters of a commit's id can stand for it, as in Git.
 	leastID = 7
 	// searched is how many commits are looked through for the beginning of an id.
@@ -24,7 +22,7 @@ const (
 
 // resolve finds the commit of a revision. The owner's own heads are the newest; elsewhere the
 // published ones are.
-func (b *Browser) resolve(ctx context.Context, o *mirror.Objects, s Source, m *mirror.Mirror, p Place) (plumbing.Hash, error) {
+func (b *Browser) resolve(ctx context.Context, o *mirror.Objects, s Source, m *mirror.Mirror, p Place) (git.Hash, error) {
 	heads := m.Heads()
 	for _, h := range s.Heads {
 		if _, mine := heads[h.Ref]; !mine || !b.deps.Owned(s.UID) {
@@ -35,8 +33,7 @@ func (b *Browser) resolve(ctx context.Context, o *mirror.Objects, s Source, m *m
 	if h, ok := heads[ref]; ok {
 		return h.Commit, nil
 	}
-	if plumbing.IsHash(ref) && len(ref) == fullID {
-		id := plumbing.NewHash(ref)
+	if id, ok := git.ParseHash(ref); ok {
 		if o.Has(id) {
 			return id, nil
 		}
@@ -45,7 +42,7 @@ func (b *Browser) resolve(ctx context.Context, o *mirror.Objects, s Source, m *m
 	if id, ok := search(ctx, o, heads, p.Revision); ok {
 		return id, nil
 	}
-	return plumbing.ZeroHash, unknown(b.deps.Owned(s.UID), p, heads)
+	return git.Hash{}, unknown(b.deps.Owned(s.UID), p, heads)
 }
 
 // unknown says which refs there are: those that services name.
@@ -65,18 +62,18 @@ func unknown(owned bool, p Place, heads map[string]mirror.Head) error {
 }
 
 // search finds the commit that an id begins, among the newest of all heads.
-func search(ctx context.Context, o *mirror.Objects, heads map[string]mirror.Head, prefix string) (found plumbing.Hash, ok bool) {
+func search(ctx context.Context, o *mirror.Objects, heads map[string]mirror.Head, prefix string) (found git.Hash, ok bool) {
 	prefix = strings.ToLower(prefix)
-	if len(prefix) < leastID || len(prefix) > fullID || strings.Trim(prefix, "0123456789abcdef") != "" {
+	if len(prefix) < leastID || len(prefix) > git.HashDigits || strings.Trim(prefix, "0123456789abcdef") != "" {
 		return found, false
 	}
-	seen := map[plumbing.Hash]bool{}
+	seen := map[git.Hash]bool{}
 	for _, ref := range slices.Sorted(maps.Keys(heads)) {
 		for id := heads[ref].Commit; !id.IsZero() && !seen[id] && len(seen) < searched && ctx.Err() == nil; {
 			seen[id] = true
 			if strings.HasPrefix(id.String(), prefix) && id != found {
 				if ok {
-					return plumbing.ZeroHash, false // two begin like this
+					return git.Hash{}, false // two begin like this
 				}
 				found, ok = id, true
 			}

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -47,9 +46,9 @@ func (v view) commits(ctx context.Context, page Page) (Commits, error) {
 const walked = 1000
 
 // changes lists the commits that change the folder of the place, down to its Until.
-func (v view) changes(ctx context.Context, from plumbing.Hash, most int) (out Commits, err error) {
-	until := plumbing.NewHash(v.place.Until) // zero: none
-	id, folder := from, plumbing.ZeroHash
+func (v view) changes(ctx context.Context, from git.Hash, most int) (out Commits, err error) {
+	until := git.HashOf(v.place.Until) // zero: none
+	id, folder := from, git.Hash{}
 	for n := 0; !id.IsZero(); n++ {
 		if id == until {
 			out.Reached = true
@@ -71,7 +70,7 @@ func (v view) changes(ctx context.Context, from plumbing.Hash, most int) (out Co
 				return Commits{}, err
 			}
 		}
-		before := plumbing.ZeroHash
+		before := git.Hash{}
 		if !c.Parent.IsZero() {
 			parent, err := v.o.Commit(c.Parent)
 			if err != nil {
@@ -91,13 +90,13 @@ func (v view) changes(ctx context.Context, from plumbing.Hash, most int) (out Co
 
 // folder is the tree of the place's folder in the tree of a commit; zero: it has none, or one that can't be read, which
 // is as good.
-func (v view) folder(root plumbing.Hash) (plumbing.Hash, error) {
+func (v view) folder(root git.Hash) (git.Hash, error) {
 	id, err := tree.Find(v.o, root, v.place.Path, false)
 	if errors.Is(err, mirror.ErrMissing) || errors.Is(err, mirror.ErrCorrupt) {
-		return plumbing.ZeroHash, err
+		return git.Hash{}, err
 	}
 	if err != nil {
-		return plumbing.ZeroHash, nil //nolint:nilerr // what is no folder changes to one, and back
+		return git.Hash{}, nil //nolint:nilerr // what is no folder changes to one, and back
 	}
 	return id, nil
 }
@@ -173,7 +172,7 @@ func (v view) file() (File, error) {
 	if out.Entry.Size > MaxFileBytes {
 		return File{}, v.fail(TooLarge, "has a file of %d bytes at %q; at most 1 MiB is shown. Clone the repository to read it", out.Entry.Size, v.place.Path)
 	}
-	out.Content, err = v.o.Read(plumbing.BlobObject, out.Entry.ID, MaxFileBytes)
+	out.Content, err = v.o.Read(git.Blob, out.Entry.ID, MaxFileBytes)
 	return out, err
 }
 
@@ -208,7 +207,7 @@ func (v view) fail(kind Kind, format string, args ...any) error {
 // A page token holds the commit and the entry to go on from, and what it is a page of.
 const (
 	boundBytes = 8
-	tokenBytes = boundBytes + len(plumbing.ZeroHash) + 4
+	tokenBytes = boundBytes + git.HashBytes + 4
 )
 
 func (p Place) bound() []byte {
@@ -216,17 +215,17 @@ func (p Place) bound() []byte {
 	return sum[:boundBytes]
 }
 
-func (p Place) token(commit plumbing.Hash, entry int) string {
+func (p Place) token(commit git.Hash, entry int) string {
 	b := append(p.bound(), commit[:]...)
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, uint32(entry)))
 }
 
-func (p Place) at(token string) (commit plumbing.Hash, entry int, err error) {
+func (p Place) at(token string) (commit git.Hash, entry int, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) != tokenBytes || string(b[:boundBytes]) != string(p.bound()) {
 		return commit, 0, fail(Invalid, "page_token: is not one that an answer to the same question had")
 	}
-	return plumbing.Hash(b[boundBytes:]), int(binary.BigEndian.Uint32(b[tokenBytes-4:])), nil
+	return git.Hash(b[boundBytes:]), int(binary.BigEndian.Uint32(b[tokenBytes-4:])), nil
 }
 
 // checkPath refuses what can't be a path, before anybody looks for it.

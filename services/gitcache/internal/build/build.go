@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -20,6 +19,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -166,7 +166,7 @@ func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
 
 // judgeError turns a damaged mirror into a note for the poll, and an error that says so. That something of a
 // commit is missing is no damage before a head needs it: a copy that is only coming has a part of it.
-func (b *Builder) judgeError(uid string, commit plumbing.Hash, err error) error {
+func (b *Builder) judgeError(uid string, commit git.Hash, err error) error {
 	missing := errors.Is(err, mirror.ErrMissing)
 	if !missing && !errors.Is(err, mirror.ErrCorrupt) {
 		return err

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/parallel"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 }
 
 // newBuilder has a mirror of a commit with the file deploy/a, as source "u1".
-func newBuilder(t *testing.T) (*Builder, plumbing.Hash) {
+func newBuilder(t *testing.T) (*Builder, git.Hash) {
 	t.Helper()
 	repo := gittest.NewServer(t).NewRepo(t, "x.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"deploy/a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"deploy/a": "1"}))
 	pack, err := exec.CommandContext(t.Context(), "git", "-C", repo.URLOnDisk(), "pack-objects",
 		"--all", "--stdout", "--quiet").Output()
 	if err != nil {
@@ -153,7 +153,7 @@ func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	seen := map[key]bool{}
 	for _, source := range []string{"a", "ab"} {
-		for _, id := range []plumbing.Hash{{1}, {2}} {
+		for _, id := range []git.Hash{{1}, {2}} {
 			seen[(content{source: source, tree: id}).sourceID()] = true
 		}
 	}
@@ -161,7 +161,7 @@ func TestSourceIDSeparatesWhatDiffers(t *testing.T) {
 		t.Errorf("%d ids for 4 contents", len(seen))
 	}
 	const want = "sha256:d38273bb59772f97" // the format is part of what replicas agree on
-	if got := (content{source: "u1", tree: plumbing.NewHash("4b825dc642cb6eb9a060e54bf8d69288fbee4904")}).sourceID().String(); !strings.HasPrefix(got, want) {
+	if got := (content{source: "u1", tree: git.HashOf("4b825dc642cb6eb9a060e54bf8d69288fbee4904")}).sourceID().String(); !strings.HasPrefix(got, want) {
 		t.Errorf("the format has changed: %s", got)
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -28,7 +27,7 @@ const (
 // Place is a folder at a commit of a source.
 type Place struct {
 	Source string // uid
-	Commit plumbing.Hash
+	Commit git.Hash
 	Path   string // "" is the whole repository
 	Filter string // pathrules.Rules.Canonical
 	// Submodules belong to the content.
@@ -41,7 +40,7 @@ type Place struct {
 // content is what makes up a source_id.
 type content struct {
 	source     string // uid
-	tree       plumbing.Hash
+	tree       git.Hash
 	filter     string
 	submodules bool
 	// dependencies of charts on charts of repositories, and of kustomizations on bases of other repositories, are part
@@ -55,16 +54,16 @@ type content struct {
 
 // reach says where the rest of a content is. The zero value: the folder is all of it.
 type reach struct {
-	root   plumbing.Hash // tree of the commit that it was found in
-	folder string        // path of the folder in there
-	id     key           // source_id, a hash over the folder and all parts
+	root   git.Hash // tree of the commit that it was found in
+	folder string   // path of the folder in there
+	id     key      // source_id, a hash over the folder and all parts
 }
 
 func (r reach) hasRoot() bool { return !r.root.IsZero() }
 
 type found struct {
 	commit mirror.Commit
-	tree   plumbing.Hash
+	tree   git.Hash
 	reach  reach
 	alone  bool
 	// refused is why there is no content, and until when that is not looked up again; zero: for good.
@@ -222,7 +221,7 @@ func (b *Builder) findFolder(ctx context.Context, m *mirror.Mirror, r *mirror.Ob
 }
 
 // reachOf finds what a folder refers to beyond itself.
-func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plumbing.Hash, folder string,
+func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root git.Hash, folder string,
 	c content,
 ) (parts []tree.Part, alone bool, err error) {
 	rules, err := pathrules.ParseCanonical(c.filter)
@@ -231,17 +230,17 @@ func reachOf(ctx context.Context, m *mirror.Mirror, r *mirror.Objects, root plum
 	}
 	o := tree.Options{Limits: artifactLimits(), Rules: rules, Submodules: c.submodules}
 	if c.dependencies {
-		o.Charts = func(chart depend.Chart) (plumbing.Hash, bool) { return treeOf(m, r, chart.Ref()) }
-		o.Bases = func(base remotebase.Base) (plumbing.Hash, bool) { return treeOf(m, r, base.Ref()) }
+		o.Charts = func(chart depend.Chart) (git.Hash, bool) { return treeOf(m, r, chart.Ref()) }
+		o.Bases = func(base remotebase.Base) (git.Hash, bool) { return treeOf(m, r, base.Ref()) }
 	}
 	return tree.Reach(ctx, r, root, folder, o)
 }
 
 // treeOf finds a chart of a repository, or what has a base, among the heads of a mirror.
-func treeOf(m *mirror.Mirror, r *mirror.Objects, ref string) (plumbing.Hash, bool) {
+func treeOf(m *mirror.Mirror, r *mirror.Objects, ref string) (git.Hash, bool) {
 	h, ok := m.Head(ref)
 	if !ok {
-		return plumbing.ZeroHash, false
+		return git.Hash{}, false
 	}
 	c, err := r.Commit(h.Commit)
 	return c.Tree, err == nil // one that can't be read is fetched anew

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -74,9 +73,9 @@ func TestACommitOfFilesThatAreLeftOutChangesNothing(t *testing.T) {
 }
 
 // submodule makes main a commit with a file and a submodule at a commit.
-func (w *world) submodule(at string) plumbing.Hash {
+func (w *world) submodule(at string) git.Hash {
 	w.t.Helper()
-	return plumbing.NewHash(w.repo.SetMain(w.repo.Tree(
+	return git.HashOf(w.repo.SetMain(w.repo.Tree(
 		gittest.TreeEntry{Mode: "100644", Name: "a", ID: w.repo.Object("blob", []byte("outer"))},
 		gittest.TreeEntry{Mode: "160000", Name: "sub", ID: at},
 	)))
@@ -131,7 +130,7 @@ func TestAHundredThousandFilesAreRefusedUnlessLeftOut(t *testing.T) {
 			ID: w.repo.Tree(files...),
 		})
 	}
-	p := place(plumbing.NewHash(w.repo.SetMain(w.repo.Tree(folders...))), "")
+	p := place(git.HashOf(w.repo.SetMain(w.repo.Tree(folders...))), "")
 	w.fetch()
 	for range 2 {
 		_, err := w.builder.Resolve(t.Context(), p)

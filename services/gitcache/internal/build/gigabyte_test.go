@@ -14,10 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -28,7 +27,7 @@ type packFile struct {
 }
 
 // add writes an object and returns its name.
-func (p packFile) add(kind plumbing.ObjectType, content []byte) plumbing.Hash {
+func (p packFile) add(kind git.Kind, content []byte) git.Hash {
 	p.t.Helper()
 	var body bytes.Buffer
 	z := zlib.NewWriter(&body)
@@ -41,7 +40,7 @@ func (p packFile) add(kind plumbing.ObjectType, content []byte) plumbing.Hash {
 }
 
 // addZeros writes a blob of so many MiB of zeros: the same compressed MiB over and over again.
-func (p packFile) addZeros(mib int) plumbing.Hash {
+func (p packFile) addZeros(mib int) git.Hash {
 	p.t.Helper()
 	block, size := make([]byte, 1<<20), mib<<20
 	var piece, last bytes.Buffer
@@ -58,17 +57,17 @@ func (p packFile) addZeros(mib int) plumbing.Hash {
 		p.t.Fatal(err)
 	}
 	body := slices.Concat([]byte{0x78, 0x01}, bytes.Repeat(piece.Bytes(), mib), last.Bytes())
-	p.write(plumbing.BlobObject, size, binary.BigEndian.AppendUint32(body, uint32(size%65521)<<16|1)) // Adler-32 of zeros
+	p.write(git.Blob, size, binary.BigEndian.AppendUint32(body, uint32(size%65521)<<16|1)) // Adler-32 of zeros
 	name := sha1.New()
 	fmt.Fprintf(name, "blob %d\x00", size)
 	for range mib {
 		_, _ = name.Write(block)
 	}
-	return plumbing.Hash(name.Sum(nil))
+	return git.Hash(name.Sum(nil))
 }
 
 // write writes an object whose content is compressed.
-func (p packFile) write(kind plumbing.ObjectType, size int, body []byte) {
+func (p packFile) write(kind git.Kind, size int, body []byte) {
 	p.t.Helper()
 	head := []byte{byte(kind)<<4 | byte(size&15)}
 	for rest := size >> 4; rest > 0; rest >>= 7 {
@@ -93,11 +92,11 @@ func TestABlobOfAGigabyteIsRefusedUnlessLeftOut(t *testing.T) {
 	sum := sha1.New()
 	p := packFile{t, io.MultiWriter(f, sum)}
 	_, _ = p.out.Write(binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), 4))
-	small, large := p.add(plumbing.BlobObject, []byte("a")), p.addZeros(largeMiB)
+	small, large := p.add(git.Blob, []byte("a")), p.addZeros(largeMiB)
 	var folder bytes.Buffer
 	fmt.Fprintf(&folder, "100644 a\x00%s100644 dump.bin\x00%s", small[:], large[:])
-	root := p.add(plumbing.TreeObject, folder.Bytes())
-	commit := p.add(plumbing.CommitObject, fmt.Appendf(nil,
+	root := p.add(git.Tree, folder.Bytes())
+	commit := p.add(git.Commit, fmt.Appendf(nil,
 		"tree %s\nauthor A <a> 0 +0000\ncommitter A <a> 0 +0000\n\nx\n", root))
 	_, _ = f.Write(sum.Sum(nil))
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

@@ -8,10 +8,9 @@ import (
 	"time"
 	"unique"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/recordlog"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 const (
@@ -54,11 +53,11 @@ type entry struct {
 	used       time.Time
 	id, digest key
 	same       *entry // another one that became the same artifact
-	tree       plumbing.Hash
+	tree       git.Hash
 	submodules bool
 	depends    bool // on charts of repositories
 	alone      bool
-	root       plumbing.Hash
+	root       git.Hash
 	folder     unique.Handle[string]
 	filter     unique.Handle[string]
 	size       int64
@@ -111,8 +110,8 @@ func (m *memo) addLine(r record, line int) {
 		m.sources[r.Source] = of
 	}
 	e := &entry{
-		of: of, used: m.now(), id: id, digest: digest, same: m.byDigest[digest], tree: plumbing.NewHash(r.Tree), submodules: r.Submodules,
-		depends: r.Dependencies, alone: r.Alone, root: plumbing.NewHash(r.Root), folder: unique.Make(r.Folder),
+		of: of, used: m.now(), id: id, digest: digest, same: m.byDigest[digest], tree: git.HashOf(r.Tree), submodules: r.Submodules,
+		depends: r.Dependencies, alone: r.Alone, root: git.HashOf(r.Root), folder: unique.Make(r.Folder),
 		filter: unique.Make(r.Filter), size: r.Size, files: r.Files, line: line,
 	}
 	e.place = of.recent.PushFront(e)

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 )
 
@@ -399,7 +398,7 @@ func TestLinksBeyondTheFolderAreCarried(t *testing.T) {
 	folder := func(name string, entries ...gittest.TreeEntry) gittest.TreeEntry {
 		return gittest.TreeEntry{Mode: "40000", Name: name, ID: w.repo.Tree(entries...)}
 	}
-	commit := plumbing.NewHash(w.repo.SetMain(w.repo.Tree(
+	commit := git.HashOf(w.repo.SetMain(w.repo.Tree(
 		folder("chart", file("Chart.yaml", "name: x"),
 			folder("charts", link("library", "../../shared/library"), link("itself", ".."), link("all", "../..")),
 			link("crds", "../via/crds"), link("gone", "../nothing"), link("out", "../../out"), link("abs", "/etc")),

@@ -4,10 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
 
@@ -50,9 +49,9 @@ func (c content) recordOf(id key, sum artifact.Summary) record {
 }
 
 func (r record) contentOf() content {
-	c := content{source: r.Source, tree: plumbing.NewHash(r.Tree), filter: r.Filter, submodules: r.Submodules}
+	c := content{source: r.Source, tree: git.HashOf(r.Tree), filter: r.Filter, submodules: r.Submodules}
 	if r.Root != "" {
-		c.reach.root, c.reach.folder, c.dependencies = plumbing.NewHash(r.Root), r.Folder, r.Dependencies
+		c.reach.root, c.reach.folder, c.dependencies = git.HashOf(r.Root), r.Folder, r.Dependencies
 		c.reach.id, _ = parseKey(r.SourceID)
 	}
 	return c
@@ -113,12 +112,12 @@ func (b *Builder) refersAsSaid(ctx context.Context, r record) bool {
 func fitRecord(r record) (record, bool) {
 	_, badDigest := artifact.ParseDigest(string(r.Digest))
 	_, badFilter := pathrules.ParseCanonical(r.Filter)
-	if badDigest != nil || badFilter != nil || !plumbing.IsHash(r.Tree) || r.Size < 0 || r.Files < 0 {
+	if badDigest != nil || badFilter != nil || !git.IsHash(r.Tree) || r.Size < 0 || r.Files < 0 {
 		return r, false
 	}
 	r.Alone = false // every replica looks itself
 	if r.Root != "" {
-		return r, plumbing.IsHash(r.Root) && (r.Folder != "" || r.Dependencies) && len(r.Folder) <= artifact.DefaultPathBytes
+		return r, git.IsHash(r.Root) && (r.Folder != "" || r.Dependencies) && len(r.Folder) <= artifact.DefaultPathBytes
 	}
 	for _, r.Submodules = range []bool{false, true} {
 		if r.contentOf().sourceID().String() == r.SourceID {

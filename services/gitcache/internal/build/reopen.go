@@ -6,9 +6,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Open builds an artifact that was built before and is not in the store any more, as a
@@ -65,7 +64,7 @@ func (b *Builder) rebuildArtifact(ctx context.Context, r record, out io.Writer) 
 		return artifact.ErrCorrupt
 	}
 	if err != nil {
-		return b.judgeError(r.Source, plumbing.ZeroHash, err)
+		return b.judgeError(r.Source, git.Hash{}, err)
 	}
 	sum, err := w.Close()
 	if err != nil {

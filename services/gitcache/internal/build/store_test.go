@@ -11,9 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -80,7 +79,7 @@ func TestADownloadIsBuiltFromAnySourceThatHasTheContent(t *testing.T) {
 	commit := w.commit(gittest.Files{"a/x": noise(1, 200_000), "b/x": noise(2, 200_000)})
 	a := w.resolve(place(commit, "a"))
 	known := w.builder.Known("u1")[0]
-	known.SourceID = content{source: "gone", tree: plumbing.NewHash(known.Tree)}.sourceID().String()
+	known.SourceID = content{source: "gone", tree: git.HashOf(known.Tree)}.sourceID().String()
 	w.builder.Learn(t.Context(), "gone", []Record{known})
 	w.resolve(place(commit, "b"))
 	if w.store.Has(a.Artifact.Digest) {
@@ -95,7 +94,7 @@ func TestADownloadIsBuiltFromAnySourceThatHasTheContent(t *testing.T) {
 func TestACopyThatIsOnlyComingIsNotDoubted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
-	commit := plumbing.NewHash(w.repo.Commit("x", gittest.Files{"a/x": "a", "b/x": "b"}))
+	commit := git.HashOf(w.repo.Commit("x", gittest.Files{"a/x": "a", "b/x": "b"}))
 	blob := w.repo.Bare("rev-parse", commit.String()+":b/x")
 	pack := func(objects string) {
 		t.Helper()

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -78,14 +78,14 @@ func (w *world) fetch() {
 }
 
 // commit makes files the content of main, and fetches it.
-func (w *world) commit(files gittest.Files) plumbing.Hash {
+func (w *world) commit(files gittest.Files) git.Hash {
 	w.t.Helper()
-	id := plumbing.NewHash(w.repo.Commit("x", files))
+	id := git.HashOf(w.repo.Commit("x", files))
 	w.fetch()
 	return id
 }
 
-func place(commit plumbing.Hash, path string) Place {
+func place(commit git.Hash, path string) Place {
 	return Place{Source: "u1", Commit: commit, Path: path}
 }
 

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/owner"
 )
 
@@ -29,12 +28,12 @@ func (c *Catalog) combinations(first *consolev1.Source, wants map[string]int) ma
 		}
 		delete(wants, ref)
 		if is, known := all[combination]; known && pin != "" {
-			is.Pins = append(is.Pins, plumbing.NewHash(pin))
+			is.Pins = append(is.Pins, git.HashOf(pin))
 			all[combination] = is
 		}
 	}
 	for ref, is := range all {
-		slices.SortFunc(is.Pins, func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) })
+		slices.SortFunc(is.Pins, git.Hash.Compare)
 		all[ref] = is
 	}
 	return all

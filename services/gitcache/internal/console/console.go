@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/go-git/go-git/v5/plumbing"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
@@ -23,6 +22,7 @@ import (
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/cloud"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -177,12 +177,12 @@ func bucket(b *consolev1.BucketSource) upstream.Bucket {
 }
 
 func (c *Catalog) plan(s *consolev1.Source) owner.Source {
-	git, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
+	repo, name := s.GetSpec().GetGit(), s.GetMetadata().GetName()
 	plan := c.upstream(s)
 	plan.Wants = c.catalog.RefsOf(name)
 	plan.Combinations, plan.IsCurrent = c.combinations(s, plan.Wants), c.catalog.Current()
 	if catalog.HasDependencies(s.GetSpec()) {
-		plan.HasDependencies, plan.Allow, plan.ChartSources, plan.Folders = true, git.GetAllow(), c.chartSources(git), c.foldersOf(name)
+		plan.HasDependencies, plan.Allow, plan.ChartSources, plan.Folders = true, repo.GetAllow(), c.chartSources(repo), c.foldersOf(name)
 	}
 	plan.Users = func(ref string) []string { return c.users(name, ref) }
 	return plan
@@ -191,14 +191,14 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 // upstream is what a source says of where it is, whoever wants something of it.
 func (c *Catalog) upstream(s *consolev1.Source) owner.Source {
 	spec := s.GetSpec()
-	git, is := spec.GetGit(), catalog.UpstreamOf(spec)
+	repo, is := spec.GetGit(), catalog.UpstreamOf(spec)
 	source := owner.Source{
 		UID: s.GetMetadata().GetUid(), Name: s.GetMetadata().GetName(), URL: is.URL, Interval: is.Interval,
 		Charts: catalog.IsCharts(spec), Artifacts: catalog.IsArtifacts(spec), Registry: registry(is),
 		Bucket: bucket(spec.GetBucket()), Cloud: cloudOf(is.Registry.Auth),
 		LayerType: spec.GetOci().GetLayerSelector().GetMediaType(), AllowReplaced: spec.GetHelm().GetAllowReplaced(),
-		Secret: is.Secret, Proxy: is.Proxy, Submodules: git.GetSubmodules(), SubmoduleRepositories: git.GetSubmoduleRepositories(),
-		Verification: verification(git.GetVerification()), Verify: policy(spec),
+		Secret: is.Secret, Proxy: is.Proxy, Submodules: repo.GetSubmodules(), SubmoduleRepositories: repo.GetSubmoduleRepositories(),
+		Verification: verification(repo.GetVerification()), Verify: policy(spec),
 	}
 	if secret, ok := c.catalog.Secret(source.Secret); ok {
 		source.SecretRevision = secret.GetMetadata().GetRevision()
@@ -208,8 +208,8 @@ func (c *Catalog) upstream(s *consolev1.Source) owner.Source {
 
 // chartSources are the sources of charts that charts of a repository in Git may depend on. One that is none is left
 // out, as if it was not named.
-func (c *Catalog) chartSources(git *consolev1.GitSource) (sources []owner.Source) {
-	for _, name := range git.GetChartSources() {
+func (c *Catalog) chartSources(repo *consolev1.GitSource) (sources []owner.Source) {
+	for _, name := range repo.GetChartSources() {
 		if s, ok := c.catalog.Source(name); ok && catalog.IsCharts(s.GetSpec()) {
 			sources = append(sources, c.upstream(s))
 		}
@@ -316,7 +316,7 @@ func Heads(messages []*consolev1.Head) []mirror.Head {
 	for _, m := range messages {
 		r := m.GetRevision()
 		h := mirror.Head{
-			Ref: m.GetRef(), Commit: plumbing.NewHash(r.GetCommit()), CommitTime: Time(r.GetCommitTime()),
+			Ref: m.GetRef(), Commit: git.HashOf(r.GetCommit()), CommitTime: Time(r.GetCommitTime()),
 			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(), FetchTime: Time(m.GetFetchTime()),
 			Resolved: m.GetResolvedRef(), SignedBy: m.GetSignedBy(), Newer: m.GetNewerVersion(),
 		}

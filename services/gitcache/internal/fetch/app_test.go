@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -159,7 +159,7 @@ func TestAGitHubAppFetches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(commit)}, newMirror(t)); err != nil {
+	if _, err := f.Fetch(t.Context(), r, l, []git.Hash{git.HashOf(commit)}, newMirror(t)); err != nil {
 		t.Fatal(err)
 	}
 	if n := e.tokensAsked(); n != 1 {
@@ -224,7 +224,7 @@ func TestARefusedTokenIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEnterprise(t)
 	repo := e.NewRepo(t, "shop.git")
-	commit := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	commit := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	f, r := newFetcher(t, upstream.Options{}), e.remote("/shop.git")
 	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
@@ -235,7 +235,7 @@ func TestARefusedTokenIsReplacedAtOnce(t *testing.T) {
 		t.Errorf("after the token was revoked: %v", err)
 	}
 	e.set(func() { clear(e.tokens) })
-	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{commit}, newMirror(t)); err != nil {
+	if _, err := f.Fetch(t.Context(), r, l, []git.Hash{commit}, newMirror(t)); err != nil {
 		t.Errorf("a fetch after the token was revoked: %v", err)
 	}
 	if n := e.tokensAsked(); n != 3 {

@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -147,9 +146,9 @@ func (w *way) bring(t *testing.T, r upstream.Remote, into upstream.Target, commi
 	return n
 }
 
-func ids(commits ...string) (list []plumbing.Hash) {
+func ids(commits ...string) (list []git.Hash) {
 	for _, c := range commits {
-		list = append(list, plumbing.NewHash(c))
+		list = append(list, git.HashOf(c))
 	}
 	return list
 }
@@ -184,7 +183,7 @@ func wantCommit(t *testing.T, m *mirror.Mirror, id, subject string) {
 	t.Helper()
 	o := m.Objects()
 	defer o.Close()
-	if c, err := o.Commit(plumbing.NewHash(id)); err != nil || c.Subject != subject {
+	if c, err := o.Commit(git.HashOf(id)); err != nil || c.Subject != subject {
 		t.Errorf("commit %s is %+v, %v", id, c, err)
 	}
 }
@@ -208,7 +207,7 @@ func TestListAndClone(t *testing.T) {
 			len(l.Peeled) != 1 {
 			t.Errorf("refs are %v, peeled %v, tag object %s", l.Refs, l.Peeled, tag)
 		}
-		if n, err := w.Fetch(t.Context(), r, l, []plumbing.Hash{l.Refs["refs/tags/v1"]}, m); err != nil || n == 0 {
+		if n, err := w.Fetch(t.Context(), r, l, []git.Hash{l.Refs["refs/tags/v1"]}, m); err != nil || n == 0 {
 			t.Fatalf("fetch: %d, %v", n, err)
 		}
 		wantCommit(t, m, first, "one")
@@ -354,7 +353,7 @@ func TestHostThatFallsSilentIsGivenUp(t *testing.T) {
 			t.Log(name, "->", err)
 			wantError(t, err, upstream.KindTimeout, "127.0.0.1", "sent nothing for 1s")
 			o := m.Objects()
-			if o.Has(plumbing.NewHash(id)) {
+			if o.Has(git.HashOf(id)) {
 				t.Error("half a pack was taken")
 			}
 			o.Close()
@@ -389,7 +388,7 @@ func TestTruncatedPackIsRefused(t *testing.T) {
 				t.Errorf("a pack cut after %d bytes: %v", n, err)
 			}
 			o := m.Objects()
-			if o.Has(plumbing.NewHash(id)) {
+			if o.Has(git.HashOf(id)) {
 				t.Errorf("cut after %d bytes, the commit is there", n)
 			}
 			o.Close()
@@ -565,7 +564,7 @@ func TestRepositoryWithHolesIsSaid(t *testing.T) {
 		wantError(t, err, upstream.KindContent, "the pack from 127.0.0.1")
 		o := m.Objects()
 		defer o.Close()
-		if o.Has(plumbing.NewHash(id)) {
+		if o.Has(git.HashOf(id)) {
 			t.Error("a commit without its file was taken")
 		}
 	})

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -78,7 +77,7 @@ func TestAHostThatDoesNotUnderstandCannotMakeUsShowCredentials(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	r := remote(t, repo.URL())
 	r.Secret, r.Credentials = "shop-git", upstream.Credentials{Username: "ada", Password: "s3cret-and-quite-long"}
 	f, err := fetch.New(upstream.Options{Addresses: thisMachine(t), Git: fetch.GitBuiltin})
@@ -96,7 +95,7 @@ func TestAHostThatDoesNotUnderstandCannotMakeUsShowCredentials(t *testing.T) {
 			http.Error(w, strings.Repeat("x", pad)+" "+pass+" "+r.Header.Get("Authorization"), http.StatusBadRequest)
 			return true
 		})
-		_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
+		_, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, newMirror(t))
 		wantError(t, err, upstream.KindContent, "does not take what Fairlead asks for")
 		encoded := base64.StdEncoding.EncodeToString([]byte("ada:s3cret-and-quite-long"))
 		for _, part := range []string{"s3cret", encoded[:8]} {

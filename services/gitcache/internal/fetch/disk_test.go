@@ -10,9 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -31,13 +30,13 @@ func (fullDisk) AddPack(_ context.Context, pack io.Reader) (int64, error) {
 func TestAFullDiskIsNotUpstreamsFault(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewServer(t).NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	f, r := newFetcher(t, upstream.Options{}), remote(t, repo.URL())
 	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, fullDisk{newMirror(t)})
+	_, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, fullDisk{newMirror(t)})
 	known, ok := errors.AsType[*upstream.Error](err)
 	if !ok || known.Kind != upstream.KindStorage || !strings.Contains(err.Error(), "no space left") ||
 		strings.Contains(err.Error(), "/data") {

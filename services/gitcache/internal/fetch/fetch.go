@@ -8,10 +8,9 @@ package fetch
 import (
 	"context"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -23,7 +22,7 @@ type Fetcher interface {
 	// List asks where refs point: one small request, no objects. No refs at all is not an error.
 	List(ctx context.Context, r upstream.Remote, names gitwire.Names) (*gitwire.Listing, error)
 	// Fetch brings wants, objects of the listing or commits below them, and all that they reach.
-	Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) (bytes int64, err error)
+	Fetch(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target) (bytes int64, err error)
 }
 
 // SignatureFetcher brings what says that something is signed. All errors but the context's are an *upstream.Error.

@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.uber.org/goleak"
 
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/platform/parallel"
 	"fairlead.dev/services/gitcache/internal/fetch/githttp"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -110,7 +110,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 	if got, ok := l.Commit("HEAD"); !ok || got.String() != first || l.Refs["refs/heads/main"] != got {
 		t.Fatalf("HEAD is %v, main is %v, want %s", got, l.Refs["refs/heads/main"], first)
 	}
-	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(first)}, m); err != nil {
+	if _, err := f.Fetch(t.Context(), r, l, []git.Hash{git.HashOf(first)}, m); err != nil {
 		t.Fatal(err)
 	}
 	setHead(t, m, first)
@@ -120,7 +120,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(second)}, m)
+	n, err := f.Fetch(t.Context(), r, l, []git.Hash{git.HashOf(second)}, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 	}
 	o := m.Objects()
 	defer o.Close()
-	c, err := o.Commit(plumbing.NewHash(second))
+	c, err := o.Commit(git.HashOf(second))
 	if err != nil || c.Subject != "two" || c.Author != "Ada" || time.Since(c.Time) > time.Minute {
 		t.Errorf("commit is %+v, %v", c, err)
 	}
@@ -138,7 +138,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 
 func setHead(t *testing.T, m *mirror.Mirror, commit string) {
 	t.Helper()
-	id := plumbing.NewHash(commit)
+	id := git.HashOf(commit)
 	if err := m.SetHeads(map[string]mirror.Head{"HEAD": {Ref: "HEAD", Object: id, Commit: id}}); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestAFetchFromWhereARedirectLedCarriesNoCredentials(t *testing.T) {
 	t.Parallel()
 	old, moved := gittest.NewServer(t), gittest.NewServer(t)
 	repo := moved.NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	old.SetFault(gittest.Redirect(moved.URL))
 	r := remote(t, old.URL+"/shop.git")
 	r.Secret, r.Credentials = "shop-git", upstream.Credentials{Username: "ada", Password: "s3cret"}
@@ -240,7 +240,7 @@ func TestAFetchFromWhereARedirectLedCarriesNoCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t)); err != nil {
+	if _, err := f.Fetch(t.Context(), r, l, []git.Hash{id}, newMirror(t)); err != nil {
 		t.Fatal(err)
 	}
 	if moved.Count("fetch") != 1 {
@@ -284,7 +284,7 @@ func TestRedirectWithinTheHostIsFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(id)}, m); err != nil {
+	if _, err := f.Fetch(t.Context(), r, l, []git.Hash{git.HashOf(id)}, m); err != nil {
 		t.Error(err)
 	}
 }
@@ -379,7 +379,7 @@ func TestTLSIsVerified(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Fetch(t.Context(), remote(t, repo.URL()), l, []plumbing.Hash{plumbing.NewHash(id)}, newMirror(t)); err != nil {
+	if _, err := f.Fetch(t.Context(), remote(t, repo.URL()), l, []git.Hash{git.HashOf(id)}, newMirror(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -388,7 +388,7 @@ func TestHangAfterTheRefListEndsByDeadline(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{IdleTime: 200 * time.Millisecond}})
 	r := remote(t, repo.URL())
 	l, err := f.List(t.Context(), r, gitwire.Names{})
@@ -402,7 +402,7 @@ func TestHangAfterTheRefListEndsByDeadline(t *testing.T) {
 		"half":      gittest.StallFetch(make(chan struct{}), resume),
 	} {
 		server.SetFault(fault)
-		_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
+		_, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, newMirror(t))
 		t.Log(name, "->", err)
 		wantError(t, err, upstream.KindTimeout, "sent nothing for 200ms")
 	}
@@ -432,7 +432,7 @@ func TestCheckingAPackIsNotUpstreamsSilence(t *testing.T) {
 	longform.Only(t, "a check of 10 s")
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	const idle = 5 * time.Second // Git must be quicker, also on a busy machine
 	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{IdleTime: idle}})
 	r := remote(t, repo.URL())
@@ -440,7 +440,7 @@ func TestCheckingAPackIsNotUpstreamsSilence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, slowDisk{newMirror(t), 2 * idle}); err != nil {
+	if _, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, slowDisk{newMirror(t), 2 * idle}); err != nil {
 		t.Error(err)
 	}
 }
@@ -449,7 +449,7 @@ func TestTruncatedPackLeavesNothing(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": strings.Repeat("x", 5000)}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": strings.Repeat("x", 5000)}))
 	f, r, m := newFetcher(t, upstream.Options{}), remote(t, repo.URL()), newMirror(t)
 	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
@@ -457,7 +457,7 @@ func TestTruncatedPackLeavesNothing(t *testing.T) {
 	}
 	for _, n := range []int{0, 8, 30, 100, 200} {
 		server.SetFault(server.TruncateFetch(n))
-		if _, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, m); err == nil {
+		if _, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, m); err == nil {
 			t.Errorf("a pack cut after %d bytes was taken", n)
 		}
 		o := m.Objects()
@@ -467,7 +467,7 @@ func TestTruncatedPackLeavesNothing(t *testing.T) {
 		o.Close()
 	}
 	server.SetFault(nil)
-	if _, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, m); err != nil {
+	if _, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, m); err != nil {
 		t.Error(err)
 	}
 }
@@ -480,14 +480,14 @@ func TestPackLimitNamesItself(t *testing.T) {
 	for i := range 3 << 20 {
 		noise = append(noise, byte((i*i*2654435761)>>13))
 	}
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": string(noise)}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": string(noise)}))
 	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{PackBytes: 4 << 10}})
 	r := remote(t, repo.URL())
 	l, err := f.List(t.Context(), r, gitwire.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
+	_, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, newMirror(t))
 	wantError(t, err, upstream.KindContent, "pack is larger than the limit")
 }
 

@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/fetch/githttp"
 	"fairlead.dev/services/gitcache/internal/fetch/gitssh"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -28,12 +27,12 @@ const (
 )
 
 // CheckGit says what is wrong with a value of Options.Git.
-func CheckGit(git string) error {
-	switch git {
+func CheckGit(way string) error {
+	switch way {
 	case "", GitAuto, GitBuiltin, GitBinary:
 		return nil
 	}
-	return fmt.Errorf("%q is none of %s, %s and %s", git, GitAuto, GitBuiltin, GitBinary)
+	return fmt.Errorf("%q is none of %s, %s and %s", way, GitAuto, GitBuiltin, GitBinary)
 }
 
 // Fetchers is the Fetcher for every URL that upstream.ParseURL takes. ssh has one way. For http there are two:
@@ -137,7 +136,7 @@ func (f *Fetchers) List(ctx context.Context, r upstream.Remote, names gitwire.Na
 
 // Fetch brings wants and all that they reach.
 func (f *Fetchers) Fetch(
-	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target,
 ) (int64, error) {
 	switch {
 	case r.URL.Scheme == "ssh":

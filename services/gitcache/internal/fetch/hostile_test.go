@@ -15,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/githttp"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -158,7 +157,7 @@ func TestASlowPackEndsByDeadline(t *testing.T) {
 	t.Parallel()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	f := newFetcher(t, upstream.Options{Limits: upstream.Limits{FetchTime: 500 * time.Millisecond}})
 	r := remote(t, repo.URL())
 	l, err := f.List(t.Context(), r, gitwire.Names{})
@@ -181,7 +180,7 @@ func TestASlowPackEndsByDeadline(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 	})
-	_, err = f.Fetch(t.Context(), r, l, []plumbing.Hash{id}, newMirror(t))
+	_, err = f.Fetch(t.Context(), r, l, []git.Hash{id}, newMirror(t))
 	wantError(t, err, upstream.KindTimeout, "was not done after 500ms")
 }
 
@@ -240,7 +239,7 @@ func TestEveryRequestToUpstreamIsCounted(t *testing.T) {
 		return e.answer(w, r)
 	})
 	repo := e.NewRepo(t, "shop.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	var n atomic.Int64
 	ctx := upstream.WithCounter(t.Context(), &n)
 	f := newFetcher(t, upstream.Options{})
@@ -251,7 +250,7 @@ func TestEveryRequestToUpstreamIsCounted(t *testing.T) {
 	if got := n.Load(); got != 4 { // token, redirect, what the host can do, list
 		t.Errorf("%d requests were counted", got)
 	}
-	if _, err := f.Fetch(ctx, e.remote("/old/shop.git"), l, []plumbing.Hash{id}, newMirror(t)); err != nil {
+	if _, err := f.Fetch(ctx, e.remote("/old/shop.git"), l, []git.Hash{id}, newMirror(t)); err != nil {
 		t.Fatal(err)
 	}
 	if got := n.Load(); got != 5 || int(got) != len(e.Log()) {

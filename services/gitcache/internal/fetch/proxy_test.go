@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -66,7 +65,7 @@ func TestFetchThroughASourcesProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Fetch(t.Context(), r, l, []plumbing.Hash{plumbing.NewHash(commit)}, newMirror(t)); err != nil {
+	if _, err := f.Fetch(t.Context(), r, l, []git.Hash{git.HashOf(commit)}, newMirror(t)); err != nil {
 		t.Fatal(err)
 	}
 	asked := proxy.Asked()

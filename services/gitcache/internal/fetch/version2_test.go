@@ -11,10 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -138,7 +137,7 @@ func TestAFirstFetchBringsNoTagsThatNobodyAskedFor(t *testing.T) {
 			"tag v1": repo.Bare("rev-parse", "v1"),
 			"tag v2": repo.Bare("rev-parse", "v2"), "branch side": side,
 		} {
-			if o.Has(plumbing.NewHash(id)) {
+			if o.Has(git.HashOf(id)) {
 				t.Errorf("%s came along", what)
 			}
 		}
@@ -159,8 +158,8 @@ func TestNoneOfTheNamesIsNotNothing(t *testing.T) {
 		repo.Bare("branch", "-m", "main", "other")
 		repo.Bare("symbolic-ref", "HEAD", "refs/heads/none")
 		for range 2 {
-			if l := listNames(t, w, r, some()); l.Refs["HEAD"] != plumbing.ZeroHash ||
-				l.Refs["refs/heads/main"] != plumbing.ZeroHash || l.Empty() {
+			if l := listNames(t, w, r, some()); !l.Refs["HEAD"].IsZero() ||
+				!l.Refs["refs/heads/main"].IsZero() || l.Empty() {
 				t.Errorf("refs are %v, empty: %v", l.Refs, l.Empty())
 			}
 		}

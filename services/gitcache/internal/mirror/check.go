@@ -10,9 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -79,9 +78,9 @@ func (m *Mirror) check(ctx context.Context) error {
 		w.seen = append(w.seen, make([]byte, f.Index().Len()/8+1))
 	}
 	for _, h := range m.Heads() {
-		w.addObject(h.Object, plumbing.AnyObject)
+		w.addObject(h.Object, git.UnknownKind)
 		for _, id := range h.neededCommits() {
-			w.addObject(id, plumbing.CommitObject)
+			w.addObject(id, git.Commit)
 		}
 		if err := w.walkAll(ctx); err != nil {
 			return fmt.Errorf("ref %q: %w", h.Ref, err)

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -142,7 +141,7 @@ func TestACheckFindsWhatHeadsMiss(t *testing.T) {
 	if err := m.Check(t.Context()); err != nil {
 		t.Errorf("a whole one: %v", err)
 	}
-	h := mirror.Head{Ref: "HEAD", Object: u.commit(1), Commit: u.commit(1), Submodules: []plumbing.Hash{{1}}}
+	h := mirror.Head{Ref: "HEAD", Object: u.commit(1), Commit: u.commit(1), Submodules: []git.Hash{{1}}}
 	if err := m.SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,14 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Commit is what Fairlead shows of a commit, and its tree.
 type Commit struct {
-	ID      plumbing.Hash
-	Tree    plumbing.Hash
-	Parent  plumbing.Hash // the first; zero: there is none
+	ID      git.Hash
+	Tree    git.Hash
+	Parent  git.Hash // the first; zero: there is none
 	Time    time.Time
 	Author  string
 	Subject string
@@ -42,8 +42,8 @@ const (
 )
 
 // Commit reads a commit.
-func (o *Objects) Commit(id plumbing.Hash) (Commit, error) {
-	b, err := o.Read(plumbing.CommitObject, id, maxCommitBytes)
+func (o *Objects) Commit(id git.Hash) (Commit, error) {
+	b, err := o.Read(git.Commit, id, maxCommitBytes)
 	if err != nil {
 		return Commit{}, err
 	}
@@ -71,8 +71,8 @@ func Seal(commit []byte, seal string) []byte {
 }
 
 // Unseal is a commit as it was before Seal, and its seal; empty: it has none.
-func (o *Objects) Unseal(id plumbing.Hash) (commit []byte, seal string, err error) {
-	b, err := o.Read(plumbing.CommitObject, id, maxCommitBytes)
+func (o *Objects) Unseal(id git.Hash) (commit []byte, seal string, err error) {
+	b, err := o.Read(git.Commit, id, maxCommitBytes)
 	if err != nil {
 		return nil, "", err
 	}
@@ -82,27 +82,27 @@ func (o *Objects) Unseal(id plumbing.Hash) (commit []byte, seal string, err erro
 }
 
 // Peel follows tag objects to the commit that they stand for.
-func (o *Objects) Peel(id plumbing.Hash) (plumbing.Hash, error) {
+func (o *Objects) Peel(id git.Hash) (git.Hash, error) {
 	for range maxTagDepth {
 		kind, err := o.Kind(id)
 		if err != nil {
-			return plumbing.ZeroHash, err
+			return git.Hash{}, err
 		}
-		if kind == plumbing.CommitObject {
+		if kind == git.Commit {
 			return id, nil
 		}
-		if kind != plumbing.TagObject {
-			return plumbing.ZeroHash, fmt.Errorf("it points to a %s, not to a commit", kind)
+		if kind != git.Tag {
+			return git.Hash{}, fmt.Errorf("it points to a %s, not to a commit", kind)
 		}
 		b, err := o.Read(kind, id, maxCommitBytes)
 		if err != nil {
-			return plumbing.ZeroHash, err
+			return git.Hash{}, err
 		}
 		if id, err = parseID(headers(b)["object"]); err != nil {
-			return plumbing.ZeroHash, fmt.Errorf("%w: tag: %w", ErrCorrupt, err)
+			return git.Hash{}, fmt.Errorf("%w: tag: %w", ErrCorrupt, err)
 		}
 	}
-	return plumbing.ZeroHash, fmt.Errorf("it is a tag of a tag, more than %d deep", maxTagDepth)
+	return git.Hash{}, fmt.Errorf("it is a tag of a tag, more than %d deep", maxTagDepth)
 }
 
 func parseCommit(b []byte) (Commit, error) {
@@ -111,7 +111,7 @@ func parseCommit(b []byte) (Commit, error) {
 	if err != nil {
 		return Commit{}, fmt.Errorf("tree: %w", err)
 	}
-	parent := plumbing.ZeroHash
+	parent := git.Hash{}
 	if first, ok := h["parent"]; ok {
 		if parent, err = parseID(first); err != nil {
 			return Commit{}, fmt.Errorf("parent: %w", err)
@@ -177,9 +177,10 @@ func line(s string, most int) string {
 	}, strings.ToValidUTF8(s, ""))))
 }
 
-func parseID(s string) (plumbing.Hash, error) {
-	if !plumbing.IsHash(s) || len(s) != 40 {
-		return plumbing.ZeroHash, errors.New("not an object id")
+func parseID(s string) (git.Hash, error) {
+	id, ok := git.ParseHash(s)
+	if !ok {
+		return id, errors.New("not an object id")
 	}
-	return plumbing.NewHash(s), nil
+	return id, nil
 }

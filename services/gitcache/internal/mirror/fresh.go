@@ -9,9 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -30,7 +29,7 @@ func (m *Mirror) Fresh() (*Fresh, error) {
 }
 
 // Haves of a fresh clone are none.
-func (f *Fresh) Haves() ([]plumbing.Hash, error) { return nil, nil }
+func (f *Fresh) Haves() ([]git.Hash, error) { return nil, nil }
 
 // ObjectsDir is where Git's own tools find the objects.
 func (f *Fresh) ObjectsDir() string { return filepath.Join(f.m.freshPath(), "objects") }

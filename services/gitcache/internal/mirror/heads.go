@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,28 +12,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Head is where a ref points, as last fetched.
 type Head struct {
 	Ref string `json:"ref"` // canonical, as it is published
 	// Object is what upstream listed: the commit, or a tag object that stands for it.
-	Object      plumbing.Hash `json:"object"`
-	Commit      plumbing.Hash `json:"commit"`
-	CommitTime  time.Time     `json:"commit_time"`
-	Subject     string        `json:"subject"`
-	Author      string        `json:"author"`
-	Traceparent string        `json:"traceparent,omitempty"` // of the poll that found the commit
-	FetchTime   time.Time     `json:"fetch_time"`
-	Resolved    string        `json:"resolved,omitempty"`  // the tag that a semver range chose
-	SignedBy    string        `json:"signed_by,omitempty"` // fingerprint of the key
-	Newer       string        `json:"newer,omitempty"`     // version that there is upstream, outside of the range
+	Object      git.Hash  `json:"object"`
+	Commit      git.Hash  `json:"commit"`
+	CommitTime  time.Time `json:"commit_time"`
+	Subject     string    `json:"subject"`
+	Author      string    `json:"author"`
+	Traceparent string    `json:"traceparent,omitempty"` // of the poll that found the commit
+	FetchTime   time.Time `json:"fetch_time"`
+	Resolved    string    `json:"resolved,omitempty"`  // the tag that a semver range chose
+	SignedBy    string    `json:"signed_by,omitempty"` // fingerprint of the key
+	Newer       string    `json:"newer,omitempty"`     // version that there is upstream, outside of the range
 	// Submodules are commits of other repositories that the commit's content needs. Their objects are
 	// in the same mirror and are kept as the head's own are.
-	Submodules []plumbing.Hash `json:"submodules,omitempty"`
+	Submodules []git.Hash `json:"submodules,omitempty"`
 }
 
 // Equal tells whether two heads say the same.
@@ -45,8 +43,8 @@ func (h Head) Equal(o Head) bool {
 }
 
 // neededCommits are the commits that must not be lost.
-func (h Head) neededCommits() []plumbing.Hash {
-	return append([]plumbing.Hash{h.Commit}, h.Submodules...)
+func (h Head) neededCommits() []git.Hash {
+	return append([]git.Hash{h.Commit}, h.Submodules...)
 }
 
 func (m *Mirror) loadHeads() error {
@@ -85,7 +83,7 @@ func (m *Mirror) Head(ref string) (Head, bool) {
 }
 
 // Needs tells whether a head needs a commit. Then all that it reaches was here once.
-func (m *Mirror) Needs(commit plumbing.Hash) bool {
+func (m *Mirror) Needs(commit git.Hash) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, h := range m.heads {
@@ -122,7 +120,7 @@ func (m *Mirror) SetHeads(heads map[string]Head) error {
 func (m *Mirror) keepReachable(heads []Head) error {
 	var b strings.Builder
 	b.WriteString("# pack-refs with: sorted\n")
-	seen := map[plumbing.Hash]bool{}
+	seen := map[git.Hash]bool{}
 	for _, h := range heads {
 		for _, id := range h.neededCommits() {
 			seen[id] = true
@@ -135,8 +133,8 @@ func (m *Mirror) keepReachable(heads []Head) error {
 }
 
 // Haves are the heads' commits that are there. Of a fresh clone there are none.
-func (m *Mirror) Haves() ([]plumbing.Hash, error) {
-	seen := map[plumbing.Hash]bool{}
+func (m *Mirror) Haves() ([]git.Hash, error) {
+	seen := map[git.Hash]bool{}
 	for _, h := range m.Heads() {
 		seen[h.Commit] = true
 	}
@@ -148,9 +146,9 @@ func (m *Mirror) Haves() ([]plumbing.Hash, error) {
 const maxHaves = 256
 
 // presentOf are those of these objects that are there, sorted.
-func (m *Mirror) presentOf(ids map[plumbing.Hash]bool) []plumbing.Hash {
+func (m *Mirror) presentOf(ids map[git.Hash]bool) []git.Hash {
 	o := m.Objects()
 	defer o.Close()
-	sorted := slices.SortedFunc(maps.Keys(ids), func(a, b plumbing.Hash) int { return bytes.Compare(a[:], b[:]) })
-	return slices.DeleteFunc(sorted, func(id plumbing.Hash) bool { return !o.Has(id) })
+	sorted := slices.SortedFunc(maps.Keys(ids), git.Hash.Compare)
+	return slices.DeleteFunc(sorted, func(id git.Hash) bool { return !o.Has(id) })
 }

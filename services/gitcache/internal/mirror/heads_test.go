@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
 // countedHash is a hash with n bytes more from byte to byte.
-func countedHash(first, n byte) (id plumbing.Hash) {
+func countedHash(first, n byte) (id git.Hash) {
 	for i := range id {
 		id[i] = first + byte(i)*n
 	}
@@ -32,7 +31,7 @@ func frozenHeads() map[string]mirror.Head {
 		"refs/tags/v1": {
 			Ref: "refs/tags/v1", Object: two, Commit: one, CommitTime: at, Subject: "Add a chart", Author: "Ada",
 			Traceparent: "00-1-2-01", FetchTime: fetched, Resolved: "refs/tags/v1", SignedBy: "SHA256:key", Newer: "v2",
-			Submodules: []plumbing.Hash{three, two},
+			Submodules: []git.Hash{three, two},
 		},
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -57,7 +56,7 @@ func (u *upstream) git(stdin []byte, args ...string) []byte {
 }
 
 // commit returns the id of the i-th commit.
-func (u *upstream) commit(i int) plumbing.Hash { return plumbing.NewHash(u.commits[i]) }
+func (u *upstream) commit(i int) git.Hash { return git.HashOf(u.commits[i]) }
 
 // pack is what a fetch brings to one who has the commits before from and wants those before to.
 func (u *upstream) pack(from, to int) []byte {
@@ -93,14 +92,14 @@ func (u *upstream) everything(m *mirror.Mirror, n int) error {
 	defer o.Close()
 	for line := range strings.SplitSeq(strings.TrimSpace(string(u.git([]byte(u.commit(n-1).String()), "--git-dir", u.dir, "rev-list", "--objects", "--stdin"))), "\n") {
 		name, _, _ := strings.Cut(line, " ")
-		if err := readAny(o, plumbing.NewHash(name)); err != nil {
+		if err := readAny(o, git.HashOf(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readAny(o *mirror.Objects, id plumbing.Hash) error {
+func readAny(o *mirror.Objects, id git.Hash) error {
 	kind, err := o.Kind(id)
 	if err != nil {
 		return err
@@ -141,7 +140,7 @@ func TestHistoryComesInPages(t *testing.T) {
 	if err != nil || c.Parent != u.commit(2) || !c.Time.Equal(time.Unix(1_700_000_180, 0)) {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, _, err := o.History(t.Context(), plumbing.Hash{1}, 10); err == nil {
+	if _, _, err := o.History(t.Context(), git.Hash{1}, 10); err == nil {
 		t.Error("a history from nowhere")
 	}
 }

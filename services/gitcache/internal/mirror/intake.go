@@ -8,9 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -20,7 +19,7 @@ type intake struct {
 	name    string // the sum at its end
 	bytes   int64
 	objects int
-	has     func(plumbing.Hash) bool
+	has     func(git.Hash) bool
 	pack    string // paths
 	index   string
 	// bounds of the work to check it
@@ -76,7 +75,7 @@ func (t *intake) receivePack(ctx context.Context, r io.Reader) error {
 }
 
 // writeIndex makes an index durable under a temporary name.
-func writeIndex(dir string, objects *pack.Objects, sum plumbing.Hash) (path string, err error) {
+func writeIndex(dir string, objects *pack.Objects, sum git.Hash) (path string, err error) {
 	f, err := os.CreateTemp(dir, pack.TempPrefix+"idx_")
 	if err != nil {
 		return "", fmt.Errorf("write index of pack: %w", err)

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -47,7 +46,7 @@ func (o *openPacks) packNames() []string {
 	return names
 }
 
-func (o *openPacks) hasObject(id plumbing.Hash) (bool, error) {
+func (o *openPacks) hasObject(id git.Hash) (bool, error) {
 	for _, f := range o.files {
 		if _, found, err := f.Index().Find(id); found || err != nil {
 			return found, err
@@ -136,13 +135,13 @@ func checkComplete(taken *intake, old, stay *openPacks) error {
 // rewritePacks makes a pack of the objects of old: with Git's own program if there is one, which finds new
 // deltas and so makes it small, else by copying. Either way the pack is taken in like one from upstream.
 func (m *Mirror) rewritePacks(ctx context.Context, old, stay *openPacks) (*intake, error) {
-	git := m.upkeep.findProgram()
+	program := m.upkeep.findProgram()
 	if old.countObjects() > maxGitObjects {
-		git = ""
+		program = ""
 	}
 	var failed error
-	if git != "" {
-		taken, err := m.pipePack(ctx, func(w io.Writer) error { return m.packObjects(ctx, git, old.packNames(), stay.packNames(), w) })
+	if program != "" {
+		taken, err := m.pipePack(ctx, func(w io.Writer) error { return m.packObjects(ctx, program, old.packNames(), stay.packNames(), w) })
 		if err == nil || ctx.Err() != nil || isFull(err) {
 			return taken, err
 		}

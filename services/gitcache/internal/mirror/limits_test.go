@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -19,13 +18,13 @@ import (
 func TestAShortageIsNoDamage(t *testing.T) {
 	t.Parallel()
 	for _, shortage := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC, syscall.EACCES} {
-		err := readError(plumbing.ZeroHash, &fs.PathError{Op: "open", Path: "pack", Err: shortage})
+		err := readError(git.Hash{}, &fs.PathError{Op: "open", Path: "pack", Err: shortage})
 		if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrMissing) || !errors.Is(err, shortage) {
 			t.Errorf("%v: %v", shortage, err)
 		}
 	}
 	for _, damage := range []error{pack.ErrDamaged, &fs.PathError{Op: "read", Path: "pack", Err: syscall.EIO}} {
-		if err := readError(plumbing.ZeroHash, damage); !errors.Is(err, ErrCorrupt) {
+		if err := readError(git.Hash{}, damage); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -15,9 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -167,7 +166,7 @@ func TestReadersGoOnWhilePacksAreJoined(t *testing.T) {
 }
 
 // walk reads all commits, and the root tree of each.
-func walk(t *testing.T, o *mirror.Objects, from plumbing.Hash) {
+func walk(t *testing.T, o *mirror.Objects, from git.Hash) {
 	t.Helper()
 	commits, next, err := o.History(context.WithoutCancel(t.Context()), from, 1000)
 	if err != nil || !next.IsZero() {

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.uber.org/goleak"
 
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -65,15 +65,15 @@ func TestAPackIsReadBackWithDeltas(t *testing.T) {
 	defer o.Close()
 	for _, commit := range []string{id, repo.Bare("rev-parse", id+"^")} {
 		want := repo.Bare("cat-file", "blob", commit+":a")
-		got, err := o.Read(plumbing.BlobObject, plumbing.NewHash(repo.Bare("rev-parse", commit+":a")), 1<<20)
+		got, err := o.Read(git.Blob, git.HashOf(repo.Bare("rev-parse", commit+":a")), 1<<20)
 		if err != nil || strings.TrimSpace(string(got)) != want {
 			t.Errorf("%s: %d bytes, %v", commit, len(got), err)
 		}
 	}
-	if _, err := o.Read(plumbing.BlobObject, plumbing.NewHash(repo.Bare("rev-parse", id+":a")), 10); !errors.Is(err, mirror.ErrTooLarge) {
+	if _, err := o.Read(git.Blob, git.HashOf(repo.Bare("rev-parse", id+":a")), 10); !errors.Is(err, mirror.ErrTooLarge) {
 		t.Errorf("above the limit: %v", err)
 	}
-	if _, err := o.Read(plumbing.BlobObject, plumbing.Hash{1}, 10); !errors.Is(err, mirror.ErrMissing) {
+	if _, err := o.Read(git.Blob, git.Hash{1}, 10); !errors.Is(err, mirror.ErrMissing) {
 		t.Errorf("missing: %v", err)
 	}
 }
@@ -104,10 +104,10 @@ func TestHeadsAreThereAfterAReopen(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	h := mirror.Head{
-		Ref: "refs/heads/a/../..", Object: plumbing.Hash{1}, Commit: plumbing.Hash{2},
+		Ref: "refs/heads/a/../..", Object: git.Hash{1}, Commit: git.Hash{2},
 		CommitTime: now.Truncate(time.Second),
 		Subject:    "s", Author: "a", Traceparent: "t", FetchTime: now,
-		Submodules: []plumbing.Hash{{3}},
+		Submodules: []git.Hash{{3}},
 	}
 	if err := open(t, dir).SetHeads(map[string]mirror.Head{h.Ref: h}); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
 	m := open(t, dir)
 	o := m.Objects()
 	defer o.Close()
-	if _, err := o.Commit(plumbing.NewHash(id)); err != nil {
+	if _, err := o.Commit(git.HashOf(id)); err != nil {
 		t.Error(err)
 	}
 	left, _ := filepath.Glob(filepath.Join(packs, "*"))
@@ -151,7 +151,7 @@ func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
 func TestADoubtOutlivesTheProcessAndAFreshCloneEndsIt(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewServer(t).NewRepo(t, "x.git")
-	id := plumbing.NewHash(repo.Commit("one", gittest.Files{"a": "1"}))
+	id := git.HashOf(repo.Commit("one", gittest.Files{"a": "1"}))
 	dir := t.TempDir()
 	open(t, dir).Doubt(mirror.ErrCorrupt)
 	m := open(t, dir)
@@ -186,21 +186,21 @@ func TestWhatIsOfTheWrongKindIsNoDamage(t *testing.T) {
 	repo := gittest.NewServer(t).NewRepo(t, "x.git")
 	blob := repo.Object("blob", []byte("x"))
 	tree := repo.Tree(gittest.TreeEntry{Mode: "40000", Name: "folder", ID: blob})
-	commit := plumbing.NewHash(repo.SetMain(tree))
+	commit := git.HashOf(repo.SetMain(tree))
 	m := open(t, t.TempDir())
-	git := &upstream{t: t}
-	pack := git.git([]byte(commit.String()+"\n"+tree+"\n"+blob+"\n"), "-C", repo.URLOnDisk(), "pack-objects",
+	tools := &upstream{t: t}
+	pack := tools.git([]byte(commit.String()+"\n"+tree+"\n"+blob+"\n"), "-C", repo.URLOnDisk(), "pack-objects",
 		"--stdout", "--quiet")
 	if _, err := m.AddPack(t.Context(), bytes.NewReader(pack)); err != nil {
 		t.Fatal(err)
 	}
 	o := m.Objects()
 	defer o.Close()
-	for kind, id := range map[plumbing.ObjectType]string{
-		plumbing.TreeObject: blob, plumbing.CommitObject: tree,
-		plumbing.BlobObject: commit.String(),
+	for kind, id := range map[git.Kind]string{
+		git.Tree: blob, git.Commit: tree,
+		git.Blob: commit.String(),
 	} {
-		if _, err := o.Read(kind, plumbing.NewHash(id), 1<<20); !errors.Is(err, mirror.ErrKind) ||
+		if _, err := o.Read(kind, git.HashOf(id), 1<<20); !errors.Is(err, mirror.ErrKind) ||
 			errors.Is(err, mirror.ErrCorrupt) {
 			t.Errorf("%s %s: %v", kind, id, err)
 		}

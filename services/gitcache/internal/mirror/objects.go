@@ -7,8 +7,7 @@ import (
 	"io/fs"
 	"syscall"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -43,12 +42,12 @@ func (o *Objects) Close() {
 }
 
 // Has tells whether an object is there.
-func (o *Objects) Has(id plumbing.Hash) bool {
+func (o *Objects) Has(id git.Hash) bool {
 	return o.findPack(id, func(*pack.File, int64) error { return nil }) == nil
 }
 
 // Size returns the size of an object.
-func (o *Objects) Size(id plumbing.Hash) (size int64, err error) {
+func (o *Objects) Size(id git.Hash) (size int64, err error) {
 	err = o.findPack(id, func(f *pack.File, at int64) error {
 		size, err = f.Size(at)
 		return err
@@ -57,7 +56,7 @@ func (o *Objects) Size(id plumbing.Hash) (size int64, err error) {
 }
 
 // Kind returns the type of an object.
-func (o *Objects) Kind(id plumbing.Hash) (kind plumbing.ObjectType, err error) {
+func (o *Objects) Kind(id git.Hash) (kind git.Kind, err error) {
 	err = o.findPack(id, func(f *pack.File, at int64) error {
 		kind, err = f.Kind(at)
 		return err
@@ -66,7 +65,7 @@ func (o *Objects) Kind(id plumbing.Hash) (kind plumbing.ObjectType, err error) {
 }
 
 // Read returns an object of at most most bytes, hashed again. The caller must not change it.
-func (o *Objects) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) (content []byte, err error) {
+func (o *Objects) Read(kind git.Kind, id git.Hash, most int64) (content []byte, err error) {
 	err = o.findPack(id, func(f *pack.File, at int64) error {
 		content, err = o.readObject(f, at, kind, id, most)
 		return err
@@ -74,7 +73,7 @@ func (o *Objects) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) (
 	return content, err
 }
 
-func (o *Objects) readObject(f *pack.File, at int64, kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+func (o *Objects) readObject(f *pack.File, at int64, kind git.Kind, id git.Hash, most int64) ([]byte, error) {
 	got, content, err := f.Read(at, most, o.m.readers.cache, o.m.dir)
 	if errors.Is(err, pack.ErrLarge) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrTooLarge, id, err)
@@ -93,7 +92,7 @@ func (o *Objects) readObject(f *pack.File, at int64, kind plumbing.ObjectType, i
 
 // findPack has the pack used that holds an object. If that one is damaged another may hold it, too. Packs
 // that were replaced in the meantime are no reason to miss anything: then it looks again.
-func (o *Objects) findPack(id plumbing.Hash, use func(f *pack.File, at int64) error) error {
+func (o *Objects) findPack(id git.Hash, use func(f *pack.File, at int64) error) error {
 	for {
 		set := o.m.packs.Load()
 		err := o.findIn(*set, id, use)
@@ -106,7 +105,7 @@ func (o *Objects) findPack(id plumbing.Hash, use func(f *pack.File, at int64) er
 	}
 }
 
-func (o *Objects) findIn(set []*member, id plumbing.Hash, use func(f *pack.File, at int64) error) error {
+func (o *Objects) findIn(set []*member, id git.Hash, use func(f *pack.File, at int64) error) error {
 	trouble := error(nil)
 	try := func(f *pack.File) (done bool) {
 		at, found, err := f.Index().Find(id)
@@ -149,7 +148,7 @@ func (o *Objects) findIn(set []*member, id plumbing.Hash, use func(f *pack.File,
 
 // readError sorts what can be wrong into the errors above. An error that says nothing about the object stays as it is:
 // a mirror is not cloned again because this process is short of something, or a disk is full.
-func readError(id plumbing.Hash, err error) error {
+func readError(id git.Hash, err error) error {
 	var limit *pack.LimitError
 	switch {
 	case err == nil, errors.Is(err, ErrCorrupt), errors.Is(err, ErrTooLarge), errors.Is(err, ErrKind):
@@ -168,6 +167,6 @@ func readError(id plumbing.Hash, err error) error {
 // isDamage tells errors that are the mirror's fault from those of a process or machine that is short of
 // something.
 func isDamage(err error) bool {
-	sorted := readError(plumbing.ZeroHash, err)
+	sorted := readError(git.Hash{}, err)
 	return errors.Is(sorted, ErrCorrupt) || errors.Is(sorted, ErrMissing)
 }

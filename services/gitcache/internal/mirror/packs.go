@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/durable"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -43,7 +42,7 @@ func (m *Mirror) Size() (bytes int64, packs int) {
 // OpenPack opens a pack to be copied. The file stays readable when the mirror does not need it any more. An error that
 // is fs.ErrNotExist: the mirror has no such pack, maybe not any more; list them again.
 func (m *Mirror) OpenPack(name string) (*os.File, error) {
-	if !plumbing.IsHash(name) {
+	if !git.IsHash(name) {
 		return nil, fmt.Errorf("open pack %q: %w", name, fs.ErrNotExist)
 	}
 	f, err := os.Open(m.packPath(name) + pack.PackExt)
@@ -150,5 +149,5 @@ func (m *Mirror) packPath(name string) string {
 func packName(file string) (string, bool) {
 	name, isPack := strings.CutSuffix(file, pack.PackExt)
 	name, isOurs := strings.CutPrefix(name, "pack-")
-	return name, isPack && isOurs && plumbing.IsHash(name)
+	return name, isPack && isOurs && git.IsHash(name)
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // walker visits what heads reach.
@@ -18,11 +18,11 @@ type walker struct {
 }
 
 type visit struct {
-	id   plumbing.Hash
-	kind plumbing.ObjectType // AnyObject: not known
+	id   git.Hash
+	kind git.Kind // UnknownKind: the mirror tells
 }
 
-func (w *walker) addObject(id plumbing.Hash, kind plumbing.ObjectType) {
+func (w *walker) addObject(id git.Hash, kind git.Kind) {
 	if !id.IsZero() {
 		w.next = append(w.next, visit{id, kind})
 	}
@@ -47,12 +47,12 @@ func (w *walker) visitObject(v visit) error {
 	if err != nil || !first {
 		return err
 	}
-	if v.kind == plumbing.AnyObject {
+	if v.kind == git.UnknownKind {
 		if v.kind, err = w.objects.Kind(v.id); err != nil {
 			return err
 		}
 	}
-	if v.kind == plumbing.BlobObject {
+	if v.kind == git.Blob {
 		return nil // that it is there is enough: its pack's sum is right
 	}
 	b, err := w.objects.Read(v.kind, v.id, maxWalkBytes)
@@ -63,9 +63,9 @@ func (w *walker) visitObject(v visit) error {
 		return err
 	}
 	switch v.kind {
-	case plumbing.TreeObject:
+	case git.Tree:
 		w.addTree(b)
-	case plumbing.CommitObject, plumbing.TagObject:
+	case git.Commit, git.Tag:
 		w.addHeaders(b)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (w *walker) visitObject(v visit) error {
 const maxWalkBytes = 64 << 20
 
 // markVisited notes a visit; first is false if there was one before.
-func (w *walker) markVisited(id plumbing.Hash) (first bool, err error) {
+func (w *walker) markVisited(id git.Hash) (first bool, err error) {
 	for i, f := range w.packs.files {
 		n, found, err := f.Index().Number(id)
 		if err != nil {
@@ -95,17 +95,17 @@ func (w *walker) markVisited(id plumbing.Hash) (first bool, err error) {
 func (w *walker) addTree(b []byte) {
 	for len(b) > 0 {
 		head, rest, ok := bytes.Cut(b, []byte{0})
-		if !ok || len(rest) < len(plumbing.ZeroHash) {
+		if !ok || len(rest) < git.HashBytes {
 			return
 		}
-		id := plumbing.Hash(rest[:20])
+		id := git.Hash(rest[:git.HashBytes])
 		switch {
 		case bytes.HasPrefix(head, []byte("40000 ")):
-			w.addObject(id, plumbing.TreeObject)
+			w.addObject(id, git.Tree)
 		case !bytes.HasPrefix(head, []byte("160000 ")):
-			w.addObject(id, plumbing.BlobObject)
+			w.addObject(id, git.Blob)
 		}
-		b = rest[20:]
+		b = rest[git.HashBytes:]
 	}
 }
 
@@ -120,11 +120,11 @@ func (w *walker) addHeaders(b []byte) {
 		}
 		switch string(key) {
 		case "tree":
-			w.addObject(id, plumbing.TreeObject)
+			w.addObject(id, git.Tree)
 		case "parent":
-			w.addObject(id, plumbing.CommitObject)
+			w.addObject(id, git.Commit)
 		case "object":
-			w.addObject(id, plumbing.AnyObject)
+			w.addObject(id, git.UnknownKind)
 		}
 	}
 }

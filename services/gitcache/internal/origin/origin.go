@@ -12,12 +12,12 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -190,10 +190,10 @@ func (o *Origin) head(s Source, revision string) (mirror.Head, bool) {
 			return h, true
 		}
 	}
-	if !plumbing.IsHash(revision) || len(revision) != len(plumbing.ZeroHash)*2 {
+	commit, ok := git.ParseHash(revision)
+	if !ok {
 		return mirror.Head{}, false
 	}
-	commit := plumbing.NewHash(revision)
 	for _, h := range heads() { // for the trace of who found it
 		if h.Commit == commit {
 			return h, true
@@ -225,7 +225,7 @@ func elsewhere(a Answer) Answer {
 	return a
 }
 
-func (o *Origin) explain(q Query, s Source, commit plumbing.Hash, err error) Answer {
+func (o *Origin) explain(q Query, s Source, commit git.Hash, err error) Answer {
 	at := fmt.Sprintf("source %q at %s", q.Source, commit.String()[:8])
 	switch {
 	case errors.Is(err, build.ErrNotFetched):

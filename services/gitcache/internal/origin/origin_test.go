@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
@@ -130,7 +130,7 @@ func (w *world) publish(ref, commit string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.sources["shop"]
-	s.Heads = []mirror.Head{{Ref: ref, Commit: plumbing.NewHash(commit)}}
+	s.Heads = []mirror.Head{{Ref: ref, Commit: git.HashOf(commit)}}
 	w.sources["shop"] = s
 }
 

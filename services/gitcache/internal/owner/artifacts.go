@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/semver"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -52,7 +51,7 @@ func (t *tenure) planArtifacts(s Source, artifacts *registry.Artifacts) *plan {
 		}
 		p.found[ref] = f
 		if f.artifact != nil && (p.fresh || f.commit.IsZero()) {
-			f.commit = plumbing.ZeroHash
+			f.commit = git.Hash{}
 			p.wants = append(p.wants, f.object)
 		}
 	}
@@ -61,8 +60,7 @@ func (t *tenure) planArtifacts(s Source, artifacts *registry.Artifacts) *plan {
 
 // findArtifact looks a wanted ref up in a registry's answers; nil and why, if it is not there.
 func (t *tenure) findArtifact(s Source, o *mirror.Objects, artifacts *registry.Artifacts, ref string) (f *found, why string, isMissing bool) {
-	if plumbing.IsHash(ref) {
-		id := plumbing.NewHash(ref)
+	if id, ok := git.ParseHash(ref); ok {
 		if !o.Has(id) {
 			return nil, fmt.Sprintf("the artifact that %s is pinned to (%s) is not here, and a registry can't be asked for it by that id. Name its digest in the service (ref: sha256:...), or remove the pin", s.nameUsers(ref), shortHash(id)), true
 		}
@@ -126,8 +124,8 @@ func (t *tenure) lostArtifactTag(s Source, ref, tag string, choice semver.Choice
 }
 
 // lookForArtifact fetches an artifact that no service follows.
-func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
-	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.hasObject(id) { // then there is nothing to ask for
+func (t *tenure) lookForArtifact(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
+	if id, ok := git.ParseHash(ref); ok && t.hasObject(id) { // then there is nothing to ask for
 		return id, nil
 	}
 	r, err := t.remoteOf(ctx, s)

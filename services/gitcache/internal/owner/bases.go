@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -20,6 +19,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -105,7 +105,7 @@ func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s Source, p 
 
 func newBases(t *tenure, r upstream.Remote, s Source) *bases {
 	b := &bases{t: t, s: s, found: map[string]mirror.Head{}, needed: map[string]bool{}, failed: map[string]error{}}
-	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*gitwire.Listing{}, known: map[string][]plumbing.Hash{}}
+	b.g = &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "base", listings: map[string]*gitwire.Listing{}, known: map[string][]git.Hash{}}
 	for ref, h := range t.heads {
 		text, isBase := strings.CutPrefix(ref, remotebase.RefPrefix)
 		if i := strings.LastIndexByte(text, '@'); isBase && i > 0 && t.hasObject(h.Commit) { // a revision with an @ costs a longer answer
@@ -118,7 +118,7 @@ func newBases(t *tenure, r upstream.Remote, s Source) *bases {
 }
 
 // pointsTo is where a ref of a source points with this poll, and the tree there; the zero commit: nowhere.
-func (t *tenure) pointsTo(p *plan, ref string) (commit, root plumbing.Hash, err error) {
+func (t *tenure) pointsTo(p *plan, ref string) (commit, root git.Hash, err error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	commit = t.heads[ref].Commit
@@ -136,7 +136,7 @@ func (t *tenure) pointsTo(p *plan, ref string) (commit, root plumbing.Hash, err 
 
 // fetchFolder fetches what the kustomization of a folder needs, and gives the bases that it refers to; none: all were
 // here.
-func (b *bases) fetchFolder(ctx context.Context, root plumbing.Hash, folder Folder) ([]tree.WantedBase, error) {
+func (b *bases) fetchFolder(ctx context.Context, root git.Hash, folder Folder) ([]tree.WantedBase, error) {
 	key := wholeFolder{root, folder}
 	isLacking := func(base remotebase.Base) bool {
 		return b.admitBase(base) != nil || b.t.heads[base.Ref()].Object.IsZero()
@@ -172,15 +172,15 @@ func (b *bases) fetchFolder(ctx context.Context, root plumbing.Hash, folder Fold
 }
 
 // readBases finds the bases of a folder, as far as repositories are here.
-func (b *bases) readBases(ctx context.Context, root plumbing.Hash, folder string, rules pathrules.Rules) ([]tree.WantedBase, error) {
+func (b *bases) readBases(ctx context.Context, root git.Hash, folder string, rules pathrules.Rules) ([]tree.WantedBase, error) {
 	o := b.t.mirror.Objects()
 	defer o.Close()
 	return tree.Bases(ctx, o, root, folder, tree.Options{
 		Limits: folderLimits(), Rules: rules, Submodules: b.s.Submodules,
-		Bases: func(base remotebase.Base) (plumbing.Hash, bool) {
+		Bases: func(base remotebase.Base) (git.Hash, bool) {
 			h, ok := b.headOf(base.Ref())
 			if !ok {
-				return plumbing.ZeroHash, false
+				return git.Hash{}, false
 			}
 			c, err := o.Commit(h.Commit)
 			return c.Tree, err == nil
@@ -210,7 +210,7 @@ func (b *bases) headOf(ref string) (mirror.Head, bool) {
 }
 
 // noteProblem notes what is wrong with a base.
-func (b *bases) noteProblem(p *plan, ref string, commit plumbing.Hash, w tree.WantedBase) {
+func (b *bases) noteProblem(p *plan, ref string, commit git.Hash, w tree.WantedBase) {
 	text, err := w.Problem, b.failed[w.Ref()]
 	if text == "" {
 		if err == nil {
@@ -292,12 +292,13 @@ func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err 
 	}()
 	old, known := b.t.heads[base.Ref()]
 	h := mirror.Head{Ref: base.Ref(), FetchTime: time.Now().UTC().Truncate(time.Microsecond), Traceparent: telemetry.Inject(ctx)}
+	id, isHash := git.ParseHash(base.Revision)
 	switch {
 	case known:
 		h = old
 		h.Object = old.Commit
-	case plumbing.IsHash(base.Revision):
-		h.Object = plumbing.NewHash(base.Revision)
+	case isHash:
+		h.Object = id
 	default:
 		if h.Object, h.Resolved, err = b.fetchNamed(ctx, u, base.Revision); err != nil {
 			return err
@@ -314,7 +315,7 @@ func (b *bases) fetchRepository(ctx context.Context, base remotebase.Base) (err 
 }
 
 // fetchNamed brings what a name stands for. As with `git fetch`, a tag comes before a branch.
-func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (object plumbing.Hash, resolved string, err error) {
+func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (object git.Hash, resolved string, err error) {
 	at, this := u.String(), u.String()+" "+revision
 	if b.g.lendsCredentials(u) { // a URL that was refused without credentials is tried with them at once
 		at = "with credentials " + at
@@ -336,7 +337,7 @@ func (b *bases) fetchNamed(ctx context.Context, u *url.URL, revision string) (ob
 		return object, "", b.holdOff(ctx, this, errors.New("the repository has no branch and no tag of that name. Push it there, or write a tag, a branch or a full commit id"))
 	}
 	object, resolved = l.Refs[names[i]], names[i]
-	if err := b.t.fetchInto(ctx, b.g.remoteOf(u), l, []plumbing.Hash{object}, b.g.targetOf(u)); err != nil {
+	if err := b.t.fetchInto(ctx, b.g.remoteOf(u), l, []git.Hash{object}, b.g.targetOf(u)); err != nil {
 		return object, "", b.holdOff(ctx, this, b.g.explainError(u, err))
 	}
 	pauses.Clear(this)

@@ -10,9 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -77,8 +76,8 @@ func (g *gatherer) listNames(ctx context.Context, u *url.URL, names gitwire.Name
 }
 
 // wasRefused tells whether a commit was asked for by itself before, in vain.
-func (g *gatherer) wasRefused(commit plumbing.Hash) bool {
-	return g.t.pauses.Has(wantsKey([]plumbing.Hash{commit}))
+func (g *gatherer) wasRefused(commit git.Hash) bool {
+	return g.t.pauses.Has(wantsKey([]git.Hash{commit}))
 }
 
 // fetchModule asks for the commit itself where upstream may hand it out, and else for all branches, one of which may
@@ -86,7 +85,7 @@ func (g *gatherer) wasRefused(commit plumbing.Hash) bool {
 func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *gitwire.Listing) error {
 	tip, listed := tipOf(l, m.Commit)
 	if !g.wasRefused(m.Commit) && (listed || l.AllowsAny()) {
-		err := g.fetchWants(ctx, m, l, []plumbing.Hash{tip})
+		err := g.fetchWants(ctx, m, l, []git.Hash{tip})
 		if known, ok := errors.AsType[*upstream.Error](err); !ok || known.Kind != upstream.KindContent {
 			return err
 		}
@@ -96,13 +95,13 @@ func (g *gatherer) fetchModule(ctx context.Context, m submodule.Module, l *gitwi
 		return err
 	}
 	if tip, listed = tipOf(l, m.Commit); listed {
-		return g.fetchWants(ctx, m, l, []plumbing.Hash{tip})
+		return g.fetchWants(ctx, m, l, []git.Hash{tip})
 	}
 	return g.fetchWants(ctx, m, l, g.missingTips(l))
 }
 
 // fetchWants brings objects of which one is, or has in its history, a submodule's commit.
-func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *gitwire.Listing, wants []plumbing.Hash) error {
+func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *gitwire.Listing, wants []git.Hash) error {
 	if len(wants) > 0 {
 		if err := g.t.fetchInto(ctx, g.remoteOf(m.URL), l, wants, g.targetOf(m.URL)); err != nil {
 			return g.explainError(m.URL, err)
@@ -120,7 +119,7 @@ func (g *gatherer) fetchWants(ctx context.Context, m submodule.Module, l *gitwir
 const maxTips = 256
 
 // missingTips are the tips of branches that are not here, the default branch first.
-func (g *gatherer) missingTips(l *gitwire.Listing) (tips []plumbing.Hash) {
+func (g *gatherer) missingTips(l *gitwire.Listing) (tips []git.Hash) {
 	for _, ref := range append([]string{RefHead}, slices.Sorted(maps.Keys(l.Refs))...) {
 		id, ok := l.Refs[ref]
 		if ok && (ref == RefHead || strings.HasPrefix(ref, branchPrefix)) && len(tips) < maxTips && !g.t.hasObject(id) {
@@ -203,7 +202,7 @@ func (g *gatherer) explainError(u *url.URL, err error) error {
 // targetOf is the mirror for objects of another repository: only what is here of that one is told there.
 func (g *gatherer) targetOf(u *url.URL) upstream.Target {
 	if g.known == nil {
-		g.known = map[string][]plumbing.Hash{}
+		g.known = map[string][]git.Hash{}
 		for _, h := range g.t.heads {
 			// Submodules of an old head that can't be read are fetched once more, no harm.
 			_ = g.walkModules(site{commit: h.Commit, from: g.source.URL}, func(_ site, m submodule.Module) error {
@@ -220,16 +219,16 @@ func (g *gatherer) targetOf(u *url.URL) upstream.Target {
 
 type part struct {
 	*mirror.Mirror
-	haves []plumbing.Hash
+	haves []git.Hash
 }
 
 // maxHaves bounds a request.
 const maxHaves = 64
 
 // Haves are commits of this repository that are here.
-func (p part) Haves() ([]plumbing.Hash, error) {
+func (p part) Haves() ([]git.Hash, error) {
 	haves := slices.Clone(p.haves)
-	slices.SortFunc(haves, compareHashes)
+	slices.SortFunc(haves, git.Hash.Compare)
 	haves = slices.Compact(haves)
 	return haves[:min(len(haves), maxHaves)], nil
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -44,7 +43,7 @@ func (t *tenure) planBucket(s Source, l *buckets.List) *plan {
 		}
 		p.found[ref] = f
 		if f.bucket != nil && (p.fresh || f.commit.IsZero()) {
-			f.commit = plumbing.ZeroHash
+			f.commit = git.Hash{}
 			p.wants = append(p.wants, f.object)
 		}
 	}
@@ -53,9 +52,9 @@ func (t *tenure) planBucket(s Source, l *buckets.List) *plan {
 
 // findBucket finds the content of a ref; nil and why, if there is none.
 func (t *tenure) findBucket(s Source, o *mirror.Objects, l *buckets.List, ref string) (f *found, why string) {
+	id, isHash := git.ParseHash(ref)
 	switch {
-	case plumbing.IsHash(ref):
-		id := plumbing.NewHash(ref)
+	case isHash:
 		if !o.Has(id) {
 			return nil, fmt.Sprintf("the content that %s is pinned to (%s) is not here, and a bucket can't be asked for it by that id. Remove the pin", s.nameUsers(ref), shortHash(id))
 		}
@@ -73,10 +72,10 @@ func (t *tenure) findBucket(s Source, o *mirror.Objects, l *buckets.List, ref st
 
 // fetchBucket brings the objects. The bucket may have changed since it was listed: then what is found is what it is
 // now.
-func (t *tenure) fetchBucket(ctx context.Context, r upstream.Remote, f *found, into upstream.Target) (plumbing.Hash, int64, error) {
+func (t *tenure) fetchBucket(ctx context.Context, r upstream.Remote, f *found, into upstream.Target) (git.Hash, int64, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
-	has := func(id plumbing.Hash) bool { return into == upstream.Target(t.mirror) && o.Has(id) } // a fresh mirror has nothing
+	has := func(id git.Hash) bool { return into == upstream.Target(t.mirror) && o.Has(id) } // a fresh mirror has nothing
 	now, commit, n, err := t.loop.o.deps.Buckets.FetchBucket(ctx, r, f.bucket, t.bucket, has, into)
 	if err != nil {
 		return commit, n, err
@@ -87,8 +86,8 @@ func (t *tenure) fetchBucket(ctx context.Context, r upstream.Remote, f *found, i
 }
 
 // lookForBucket finds a revision that no service follows: one that was here, or what the bucket holds now.
-func (t *tenure) lookForBucket(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
-	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.hasObject(id) { // then there is nothing to ask for
+func (t *tenure) lookForBucket(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
+	if id, ok := git.ParseHash(ref); ok && t.hasObject(id) { // then there is nothing to ask for
 		return id, nil
 	}
 	r, l, err := t.listBucket(ctx, s)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -18,6 +17,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
@@ -66,7 +66,7 @@ func (t *tenure) planCharts(r upstream.Remote, s Source, charts *chartrepo.Chart
 		switch {
 		case f.listed.Chart == "": // a pin
 		case p.fresh:
-			f.commit = plumbing.ZeroHash
+			f.commit = git.Hash{}
 			p.wants = append(p.wants, f.object)
 		case f.commit.IsZero():
 			p.wants = append(p.wants, f.object)
@@ -80,8 +80,7 @@ func (t *tenure) planCharts(r upstream.Remote, s Source, charts *chartrepo.Chart
 // findChart looks a wanted ref up in an index; nil and why, if it is not there. A chart that the registry refuses is
 // not missing: nobody knows whether it is there.
 func (t *tenure) findChart(s Source, o *mirror.Objects, charts *chartrepo.Charts, ref string) (f *found, why string, isMissing bool) {
-	if plumbing.IsHash(ref) {
-		id := plumbing.NewHash(ref)
+	if id, ok := git.ParseHash(ref); ok {
 		if !o.Has(id) {
 			return nil, fmt.Sprintf("the chart that %s is pinned to (%s) is not here, and a chart repository can't be asked for it by that id. Pin to a version that is published, or remove the pin", s.nameUsers(ref), shortHash(id)), true
 		}
@@ -115,7 +114,7 @@ func versionOf(h mirror.Head) string {
 }
 
 // commitOfChart is the commit that a package became which is here; zero: it is not.
-func (t *tenure) commitOfChart(o *mirror.Objects, object plumbing.Hash) plumbing.Hash {
+func (t *tenure) commitOfChart(o *mirror.Objects, object git.Hash) git.Hash {
 	if commit, ok := t.fetched[object]; ok && o.Has(commit) {
 		return commit
 	}
@@ -124,7 +123,7 @@ func (t *tenure) commitOfChart(o *mirror.Objects, object plumbing.Hash) plumbing
 			return h.Commit
 		}
 	}
-	return plumbing.ZeroHash
+	return git.Hash{}
 }
 
 // keepFirst has other content under a version that was published before stay away, unless the source allows it: what
@@ -197,7 +196,7 @@ func (t *tenure) bringCharts(ctx context.Context, r upstream.Remote, s Source, p
 
 // fetchCharts downloads each wanted package once.
 func (t *tenure) fetchCharts(ctx context.Context, r upstream.Remote, s Source, p *plan, into upstream.Target) error {
-	done, silent, before := map[plumbing.Hash]bool{}, silentHosts{own: r.URL.Host, by: map[string]int{}}, len(p.troubles)
+	done, silent, before := map[git.Hash]bool{}, silentHosts{own: r.URL.Host, by: map[string]int{}}, len(p.troubles)
 	defer func() { // in one order with each poll: the same troubles are the same problem
 		slices.SortStableFunc(p.troubles[before:], func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) })
 	}()
@@ -233,7 +232,7 @@ func (t *tenure) fetchCharts(ctx context.Context, r upstream.Remote, s Source, p
 // last, the latest silence at the end. So the few requests of a poll that may stay without an answer get to all
 // packages, over some polls.
 func (t *tenure) servedFirst(p *plan) []string {
-	unserved, at := map[plumbing.Hash]silence{}, map[string]time.Time{}
+	unserved, at := map[git.Hash]silence{}, map[string]time.Time{}
 	for ref, f := range p.found {
 		if is, has := t.unserved[f.object]; has {
 			unserved[f.object], at[ref] = is, is.at
@@ -250,7 +249,7 @@ var errUnserved = &upstream.Error{
 }
 
 // dropPackage keeps the last good heads of all refs of a package that can't be had.
-func (t *tenure) dropPackage(s Source, p *plan, object plumbing.Hash, err error) {
+func (t *tenure) dropPackage(s Source, p *plan, object git.Hash, err error) {
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
 		switch {
@@ -267,7 +266,7 @@ func (t *tenure) dropPackage(s Source, p *plan, object plumbing.Hash, err error)
 // fetchChart downloads one package. A host that is silent is not asked: what it did not answer before stays the error.
 func (t *tenure) fetchChart(ctx context.Context, r upstream.Remote, f *found, into upstream.Target, silent *silentHosts) error {
 	object, host := f.object, chartrepo.PackageHost(r, f.listed)
-	key := wantsKey([]plumbing.Hash{object})
+	key := wantsKey([]git.Hash{object})
 	if err := t.pauses.Check(key); err != nil {
 		return err
 	}
@@ -305,7 +304,7 @@ func (t *tenure) fetchChart(ctx context.Context, r upstream.Remote, f *found, in
 	return err
 }
 
-func (t *tenure) fetchPackage(ctx context.Context, r upstream.Remote, f *found, into upstream.Target) (plumbing.Hash, int64, error) {
+func (t *tenure) fetchPackage(ctx context.Context, r upstream.Remote, f *found, into upstream.Target) (git.Hash, int64, error) {
 	switch {
 	case f.artifact != nil:
 		return t.loop.o.deps.Artifacts.FetchArtifact(ctx, r, *f.artifact, into)

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -25,12 +25,12 @@ type packages struct {
 
 func (f *packages) FetchChart(_ context.Context, _ upstream.Remote, v helm.Version,
 	_ upstream.Target,
-) (plumbing.Hash, int64, error) {
+) (git.Hash, int64, error) {
 	f.asked = append(f.asked, v.Chart)
 	if strings.HasPrefix(v.URL, "https://dead.example.com/") {
-		return plumbing.ZeroHash, 0, &upstream.Error{Kind: upstream.KindUnreachable, Message: v.Chart + " is not reachable"}
+		return git.Hash{}, 0, &upstream.Error{Kind: upstream.KindUnreachable, Message: v.Chart + " is not reachable"}
 	}
-	return plumbing.ZeroHash, 0, &upstream.Error{Kind: upstream.KindNotFound, Message: "404"}
+	return git.Hash{}, 0, &upstream.Error{Kind: upstream.KindNotFound, Message: "404"}
 }
 
 // A damaged mirror needs all packages once more. A dead host of packages takes the time of three requests, and not of

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/codes"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/archive"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
@@ -48,7 +48,7 @@ var errCombined = errors.New("it was made of several sources, and is for service
 type Combination struct {
 	Parts []Part
 	// Pins are commits of it that services are pinned to, in order.
-	Pins []plumbing.Hash
+	Pins []git.Hash
 }
 
 // Part is one of several sources.
@@ -74,7 +74,7 @@ type PartFolder struct {
 // PartQuery names a folder of a source at a commit.
 type PartQuery struct {
 	Source, UID string
-	Commit      plumbing.Hash
+	Commit      git.Hash
 	Folder      PartFolder
 }
 
@@ -170,7 +170,7 @@ type combining struct {
 // made is a combination that is new. Its objects are in the builder until all are made.
 type made struct {
 	ref        string
-	id, commit plumbing.Hash
+	id, commit git.Hash
 	newest     mirror.Head // of its sources
 }
 
@@ -245,7 +245,7 @@ func (c *combining) renewHead(ctx context.Context, ref string, old mirror.Head, 
 		return nil
 	}
 	if err = ctx.Err(); err == nil {
-		var commit plumbing.Hash
+		var commit git.Hash
 		if commit, err = c.assembleCommit(ctx, ref, newest.Traceparent, parts); err == nil {
 			c.made = append(c.made, made{ref, id, commit, newest})
 			return nil
@@ -307,7 +307,7 @@ func shownRef(ref string) string {
 
 // idOf stands for the sources of a combination at their commits, and for whether it is sealed: while it stays nothing
 // is made.
-func idOf(ref string, parts []Part, isSealed bool) plumbing.Hash {
+func idOf(ref string, parts []Part, isSealed bool) git.Hash {
 	var b strings.Builder
 	fmt.Fprintln(&b, ref)
 	if isSealed {
@@ -316,11 +316,11 @@ func idOf(ref string, parts []Part, isSealed bool) plumbing.Hash {
 	for _, p := range parts {
 		fmt.Fprintln(&b, p.UID, p.Head.Commit, p.Submodules, p.Dependencies)
 	}
-	return pack.Name(plumbing.BlobObject, []byte(b.String()))
+	return pack.Name(git.Blob, []byte(b.String()))
 }
 
 // assembleCommit puts the files of all sources side by side into a commit.
-func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts []Part) (commit plumbing.Hash, err error) {
+func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts []Part) (commit git.Hash, err error) {
 	ctx, span := telemetry.Of(ctx, trace, c.t.loop.o.deps.Tracer, "gitcache.combine")
 	defer func() {
 		if err != nil {
@@ -349,7 +349,7 @@ func (c *combining) assembleCommit(ctx context.Context, ref, trace string, parts
 }
 
 // headOf is the head of a combination at a commit that is here.
-func (t *tenure) headOf(ref string, id, commit plumbing.Hash) (mirror.Head, error) {
+func (t *tenure) headOf(ref string, id, commit git.Hash) (mirror.Head, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	c, err := o.Commit(commit)
@@ -456,7 +456,7 @@ func (t *tenure) addPinned(s Source, ref string, is Combination, heads map[strin
 }
 
 // combinationOf is the ref of the several sources that a commit was made of; empty: it was not.
-func (t *tenure) combinationOf(commit plumbing.Hash) string {
+func (t *tenure) combinationOf(commit git.Hash) string {
 	o := t.mirror.Objects()
 	defer o.Close()
 	c, err := o.Commit(commit)
@@ -473,7 +473,7 @@ func (t *tenure) keepCombinations(heads map[string]mirror.Head, o *mirror.Object
 			continue
 		}
 		if !o.Has(h.Commit) { // of a mirror that was cloned again: it is made again
-			h.Object = plumbing.ZeroHash
+			h.Object = git.Hash{}
 		}
 		heads[ref] = h
 	}
@@ -482,7 +482,7 @@ func (t *tenure) keepCombinations(heads map[string]mirror.Head, o *mirror.Object
 // lookForCombination is lookFor for several sources: what they were before, which ran or was published.
 func (t *tenure) lookForCombination(s Source, ref string) looked {
 	combination, pin, _ := catalog.ParseCombinationRef(ref)
-	commit := plumbing.NewHash(pin)
+	commit := git.HashOf(pin)
 	if pin != "" && t.combinationOf(commit) == combination {
 		if err := t.checkSeal(s, commit); err != nil {
 			return looked{err: &LookError{LookRefused, fmt.Sprintf("source %q: revision %.8s %s", s.Name, pin, err)}}

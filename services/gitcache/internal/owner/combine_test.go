@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -18,6 +17,7 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/gitcache/internal/fetch"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -85,7 +85,7 @@ func newCombining(t *testing.T, console Console, open func()) *tenure {
 			return nil, errors.New("it can't be read")
 		},
 	})
-	fetched := mirror.Head{Ref: RefHead, Commit: plumbing.NewHash("01"), FetchTime: time.Now()}
+	fetched := mirror.Head{Ref: RefHead, Commit: git.Hash{1}, FetchTime: time.Now()}
 	part := func(name, uid string) Part {
 		return Part{Name: name, Source: name, UID: uid, Ref: RefHead, Head: fetched, Folders: []PartFolder{{Path: "."}}}
 	}
@@ -185,8 +185,8 @@ func TestAProblemHasABoundedText(t *testing.T) {
 func TestTheIDOfACombinationStays(t *testing.T) {
 	t.Parallel()
 	parts := []Part{
-		{UID: "u1", Head: mirror.Head{Commit: plumbing.Hash{0: 1, 19: 2}}},
-		{UID: "u2", Head: mirror.Head{Commit: plumbing.Hash{0: 255, 10: 16}}, Submodules: true, Dependencies: true},
+		{UID: "u1", Head: mirror.Head{Commit: git.Hash{0: 1, 19: 2}}},
+		{UID: "u2", Head: mirror.Head{Commit: git.Hash{0: 255, 10: 16}}, Submodules: true, Dependencies: true},
 	}
 	for isSealed, want := range map[bool]string{
 		false: "3213ca99dfd18b154ceb0b151eb4916d284f577a",

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -25,6 +24,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signed"
@@ -65,7 +65,7 @@ type dependencies struct {
 
 // wholeFolder is a folder at the tree of a commit.
 type wholeFolder struct {
-	root   plumbing.Hash
+	root   git.Hash
 	folder Folder
 }
 
@@ -98,7 +98,7 @@ type index struct {
 // need is a chart that the folder of a service wants at a ref.
 type need struct {
 	ref    string
-	commit plumbing.Hash
+	commit git.Hash
 	chart  depend.Wanted
 }
 
@@ -212,7 +212,7 @@ func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
 }
 
 // lookInto finds what a folder wants that is not here.
-func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root plumbing.Hash, folder Folder) ([]depend.Wanted, error) {
+func (d *dependencies) lookInto(ctx context.Context, o *mirror.Objects, root git.Hash, folder Folder) ([]depend.Wanted, error) {
 	key := wholeFolder{root, folder}
 	if charts, known := d.t.depended[key]; known && !slices.ContainsFunc(charts, func(c depend.Chart) bool { return d.admitChart(c) != nil || d.t.heads[c.Ref()].Object.IsZero() }) {
 		for _, c := range charts {
@@ -465,10 +465,10 @@ func (d *dependencies) readIndex(ctx context.Context, of repository, needs []nee
 }
 
 // downloadChart fetches a package into the mirror.
-func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Version) (plumbing.Hash, error) {
-	key := wantsKey([]plumbing.Hash{chartrepo.ChartID(v)}) + at.repositoryKey()
+func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Version) (git.Hash, error) {
+	key := wantsKey([]git.Hash{chartrepo.ChartID(v)}) + at.repositoryKey()
 	if err := d.t.pauses.Check(key); err != nil {
-		return plumbing.ZeroHash, err
+		return git.Hash{}, err
 	}
 	ctx, span := telemetry.Child(ctx, d.t.loop.o.deps.Tracer,
 		"gitcache.dependency", trace.WithAttributes(attribute.String("chart", v.Chart), attribute.String("version", v.Version)))
@@ -478,7 +478,7 @@ func (d *dependencies) downloadChart(ctx context.Context, at *index, v helm.Vers
 	if err != nil {
 		span.SetStatus(codes.Error, "fetch")
 		d.forgetCredentials(at.repository, err)
-		return plumbing.ZeroHash, d.holdOff(ctx, key, err)
+		return git.Hash{}, d.holdOff(ctx, key, err)
 	}
 	d.t.pauses.Clear(key)
 	d.t.grown = true
@@ -498,7 +498,7 @@ func (d *dependencies) holdOff(ctx context.Context, key string, err error) error
 }
 
 // keepHead makes a head of a chart, unless other content was published under its version.
-func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Version, commit plumbing.Hash, signedBy string) error {
+func (d *dependencies) keepHead(ctx context.Context, c depend.Chart, v helm.Version, commit git.Hash, signedBy string) error {
 	if old, known := d.t.heads[c.Ref()]; known && old.Commit != commit {
 		return fmt.Errorf("it was replaced upstream by other content under the same number, and what was published first (%s) is not here any more. Publish a new version", shortHash(old.Commit))
 	}

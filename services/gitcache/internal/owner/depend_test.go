@@ -11,10 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -126,7 +125,7 @@ func dependent(t *testing.T, charts map[string]depend.Chart) (*tenure, Source) {
 		s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: folder})
 	}
 	tn := newTenure(s)
-	var commit plumbing.Hash
+	var commit git.Hash
 	tn.mirror, commit = fetchedFiles(t, files)
 	tn.heads = map[string]mirror.Head{RefHead: {Ref: RefHead, Object: commit, Commit: commit}}
 	return tn, s

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -69,7 +69,7 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 			p.dropRef(ref, fmt.Sprintf("commit %s of %s is not in the history of a wanted branch, and %s hands out only refs. Make a branch or tag for it", shortHash(id), s.nameUsers(ref), r.URL.Host))
 			continue
 		}
-		err := t.fetchInto(ctx, r, l, []plumbing.Hash{id}, t.mirror)
+		err := t.fetchInto(ctx, r, l, []git.Hash{id}, t.mirror)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -81,17 +81,17 @@ func (t *tenure) fetchCommits(ctx context.Context, r upstream.Remote, l *gitwire
 }
 
 // hasObject tells whether an object is in the mirror right now.
-func (t *tenure) hasObject(id plumbing.Hash) bool {
+func (t *tenure) hasObject(id git.Hash) bool {
 	o := t.mirror.Objects()
 	defer o.Close()
 	return o.Has(id)
 }
 
 // wantsKey is under what a fetch that went wrong is held back.
-func wantsKey(wants []plumbing.Hash) string { return fmt.Sprint(wants) }
+func wantsKey(wants []git.Hash) string { return fmt.Sprint(wants) }
 
-func (t *tenure) fetchInto(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target) error {
-	slices.SortFunc(wants, func(a, b plumbing.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
+func (t *tenure) fetchInto(ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target) error {
+	slices.SortFunc(wants, func(a, b git.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
 	wants = slices.Compact(wants)
 	key, repository := wantsKey(wants), "limits of "+r.URL.String()
 	if err := cmp.Or(t.pauses.Check(key), t.pauses.Check(repository)); err != nil {

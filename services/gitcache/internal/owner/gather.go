@@ -1,20 +1,19 @@
 package owner
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/submodule"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -29,7 +28,7 @@ func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source,
 		clear(t.whole)
 		return nil
 	}
-	whole := map[plumbing.Hash][]plumbing.Hash{}
+	whole := map[git.Hash][]git.Hash{}
 	g := &gatherer{t: t, source: r, allowed: s.SubmoduleRepositories, what: "submodule", listings: map[string]*gitwire.Listing{}}
 	for _, ref := range slices.Sorted(maps.Keys(p.found)) {
 		f := p.found[ref]
@@ -60,14 +59,14 @@ func (t *tenure) gatherModules(ctx context.Context, r upstream.Remote, s Source,
 	return nil
 }
 
-func (t *tenure) peelTag(id plumbing.Hash) (plumbing.Hash, error) {
+func (t *tenure) peelTag(id git.Hash) (git.Hash, error) {
 	o := t.mirror.Objects()
 	defer o.Close()
 	return o.Peel(id)
 }
 
 // describeIncomplete says what is missing and what is kept.
-func (t *tenure) describeIncomplete(s Source, ref string, commit plumbing.Hash, err error) string {
+func (t *tenure) describeIncomplete(s Source, ref string, commit git.Hash, err error) string {
 	what := fmt.Sprintf("ref %q", ref)
 	if s.Wants[ref] > 0 {
 		what += " of " + s.nameUsers(ref)
@@ -86,19 +85,19 @@ type gatherer struct {
 	allowed  []string                    // repositories on the source's host that get its credentials, too
 	what     string                      // is fetched: a submodule, or a base
 	listings map[string]*gitwire.Listing // of this poll, by URL
-	known    map[string][]plumbing.Hash  // commits that are here, by URL; nil until somebody needs them
+	known    map[string][]git.Hash       // commits that are here, by URL; nil until somebody needs them
 }
 
 // site is a commit in which submodules are looked for.
 type site struct {
-	commit plumbing.Hash
+	commit git.Hash
 	from   *url.URL // where its repository is
 	path   string
 	depth  int
 }
 
 // gatherAll fetches what is missing of a commit's submodules and of theirs, and returns their commits.
-func (g *gatherer) gatherAll(ctx context.Context, commit plumbing.Hash) (ids []plumbing.Hash, err error) {
+func (g *gatherer) gatherAll(ctx context.Context, commit git.Hash) (ids []git.Hash, err error) {
 	ctx, span := telemetry.Child(ctx, g.t.loop.o.deps.Tracer, "gitcache.submodules", trace.WithAttributes(attribute.String("revision", commit.String())))
 	defer func() {
 		span.SetAttributes(attribute.Int("submodules", len(ids)))
@@ -107,7 +106,7 @@ func (g *gatherer) gatherAll(ctx context.Context, commit plumbing.Hash) (ids []p
 		}
 		span.End()
 	}()
-	seen := map[plumbing.Hash]bool{}
+	seen := map[git.Hash]bool{}
 	err = g.walkModules(site{commit: commit, from: g.source.URL}, func(p site, m submodule.Module) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -131,10 +130,8 @@ func (g *gatherer) gatherAll(ctx context.Context, commit plumbing.Hash) (ids []p
 		}
 		return nil
 	})
-	return slices.SortedFunc(maps.Keys(seen), compareHashes), err
+	return slices.SortedFunc(maps.Keys(seen), git.Hash.Compare), err
 }
-
-func compareHashes(a, b plumbing.Hash) int { return bytes.Compare(a[:], b[:]) }
 
 func joinPath(folder, name string) string {
 	if folder == "" {
@@ -148,7 +145,7 @@ func redactURL(u *url.URL) string { return u.Redacted() }
 // walkModules visits all submodules below a commit, each before what is within it.
 func (g *gatherer) walkModules(from site, visit func(site, submodule.Module) error) error {
 	line := []site{from}
-	walked := map[plumbing.Hash]bool{}
+	walked := map[git.Hash]bool{}
 	for len(line) > 0 {
 		p := line[0]
 		line = line[1:]

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -62,7 +62,7 @@ type lookOf struct {
 
 // looked is what a look found.
 type looked struct {
-	commit plumbing.Hash
+	commit git.Hash
 	err    error
 	until  time.Time // stands so long
 }
@@ -70,10 +70,10 @@ type looked struct {
 // Look fetches a revision that no service follows, by the rules of the source, and returns its commit. The revision
 // becomes no head: nobody else sees it, and no poll asks for it. What charts in the folder depend on is fetched, too.
 // The owner of the source does it, between two polls.
-func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumbing.Hash, error) {
+func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (git.Hash, error) {
 	l := o.loopOf(uid)
 	if l == nil || !l.currentState().Owned {
-		return plumbing.ZeroHash, &LookError{LookLater, "the source has another owner by now: try again"}
+		return git.Hash{}, &LookError{LookLater, "the source has another owner by now: try again"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -81,7 +81,7 @@ func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumb
 	select {
 	case l.looks <- k:
 	default:
-		return plumbing.ZeroHash, &LookError{
+		return git.Hash{}, &LookError{
 			LookLater,
 			fmt.Sprintf("source %q: %d others have revisions of it fetched right now: try again in a moment", l.currentSource().Name, mostLooks),
 		}
@@ -90,7 +90,7 @@ func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (plumb
 	case found := <-k.answer:
 		return found.commit, found.err
 	case <-ctx.Done():
-		return plumbing.ZeroHash, &LookError{LookLater, fmt.Sprintf("source %q: %s is not fetched within %s: try again", l.currentSource().Name, ref, lookTime)}
+		return git.Hash{}, &LookError{LookLater, fmt.Sprintf("source %q: %s is not fetched within %s: try again", l.currentSource().Name, ref, lookTime)}
 	}
 }
 
@@ -166,7 +166,7 @@ func (t *tenure) setAside() (back func()) {
 	}
 }
 
-func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
+func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
 	switch {
 	case s.Charts:
 		return t.lookForChart(ctx, s, ref)
@@ -179,8 +179,9 @@ func (t *tenure) lookFor(ctx context.Context, s Source, ref string) (commit plum
 	if err != nil {
 		return commit, t.refusalError(s, ref, err)
 	}
-	p := &plan{found: map[string]*found{ref: {object: plumbing.NewHash(ref)}}, seen: map[string]bool{}}
-	if !plumbing.IsHash(ref) || !t.hasObject(plumbing.NewHash(ref)) { // else there is nothing to ask for
+	id, isHash := git.ParseHash(ref)
+	p := &plan{found: map[string]*found{ref: {object: id}}, seen: map[string]bool{}}
+	if !isHash || !t.hasObject(id) { // else there is nothing to ask for
 		if p, err = t.lookUpstream(ctx, r, s, ref); err != nil {
 			return commit, t.refusalError(s, ref, err)
 		}
@@ -229,11 +230,12 @@ func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s Sour
 }
 
 // lookForChart is lookFor for a chart and a version.
-func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit plumbing.Hash, err error) {
-	if _, _, ok := catalog.ParseChartRef(ref); !ok && !plumbing.IsHash(ref) {
+func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
+	id, isHash := git.ParseHash(ref)
+	if _, _, ok := catalog.ParseChartRef(ref); !ok && !isHash {
 		return commit, &LookError{LookMissing, fmt.Sprintf("source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)}
 	}
-	if id := plumbing.NewHash(ref); plumbing.IsHash(ref) && t.hasObject(id) { // then there is nothing to ask for
+	if isHash && t.hasObject(id) { // then there is nothing to ask for
 		return id, nil
 	}
 	r, err := t.remoteOf(ctx, s)
@@ -307,7 +309,7 @@ func missingError(s Source, l *gitwire.Listing, ref string, is trouble) error {
 	switch other := namesakeOf(ref); {
 	case !is.isMissing || strings.HasPrefix(ref, catalog.SemverPrefix):
 		return &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, is.text)}
-	case l.Refs[other] != plumbing.ZeroHash:
+	case !l.Refs[other].IsZero():
 		return &LookError{LookMissing, fmt.Sprintf("source %q has no ref %s, and it has %s: name that", s.Name, ref, other)}
 	case isBranch:
 		return &LookError{LookMissing, fmt.Sprintf("source %q has no branch %q. Push it; a tag is named as refs/tags/NAME, and a commit with all its letters", s.Name, name)}

@@ -7,11 +7,11 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -24,7 +24,7 @@ func (*tooLarge) List(context.Context, upstream.Remote, gitwire.Names) (*gitwire
 	return &gitwire.Listing{}, nil
 }
 
-func (f *tooLarge) Fetch(context.Context, upstream.Remote, *gitwire.Listing, []plumbing.Hash, upstream.Target) (int64, error) {
+func (f *tooLarge) Fetch(context.Context, upstream.Remote, *gitwire.Listing, []git.Hash, upstream.Target) (int64, error) {
 	f.fetches++
 	return 0, errors.Join(&upstream.Error{Kind: upstream.KindContent, Message: "too large"}, &pack.LimitError{})
 }
@@ -41,7 +41,7 @@ func TestALookThatBreaksALimitHoldsNoPollBack(t *testing.T) {
 	tn := &tenure{loop: newLoop(o, Source{Name: "shop"}), work: newWork(), lookPauses: pause.Pauses{}}
 	fetches := func(commit string) bool {
 		before := host.fetches
-		if err := tn.fetchInto(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, nil, []plumbing.Hash{plumbing.NewHash(commit)}, nil); err == nil {
+		if err := tn.fetchInto(t.Context(), upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, nil, []git.Hash{git.HashOf(commit)}, nil); err == nil {
 			t.Fatal("a pack that breaks a limit is taken")
 		}
 		return host.fetches > before

@@ -3,10 +3,9 @@ package owner
 import (
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
@@ -15,7 +14,7 @@ import (
 func (t *tenure) wantedNames(s Source) (n gitwire.Names) {
 	for _, ref := range wantedRefs(s) {
 		switch {
-		case plumbing.IsHash(ref):
+		case git.IsHash(ref):
 			if t.missesCommit(ref) {
 				return gitwire.Names{} // any ref may be the one that has it
 			}
@@ -34,8 +33,8 @@ func (t *tenure) wantedNames(s Source) (n gitwire.Names) {
 
 // missesCommit tells whether a commit is not here and is going to be asked for.
 func (t *tenure) missesCommit(commit string) bool {
-	id := plumbing.NewHash(commit)
-	return t.pauses.Check(wantsKey([]plumbing.Hash{id})) == nil && !t.hasObject(id)
+	id := git.HashOf(commit)
+	return t.pauses.Check(wantsKey([]git.Hash{id})) == nil && !t.hasObject(id)
 }
 
 // noteLacking notes which wanted refs a listing lacks, and tells whether namesakes have to be asked for that were not

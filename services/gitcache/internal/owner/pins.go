@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // takePins makes heads of the commits that services are pinned to and that are here, when a poll fails or is not due: a
@@ -25,10 +24,11 @@ func (t *tenure) takePins(ctx context.Context, s Source) (moved bool) {
 func (t *tenure) newPins(s Source) map[string]*found {
 	pins := map[string]*found{}
 	for ref := range s.Wants {
-		if _, known := t.heads[ref]; known || !plumbing.IsHash(ref) || !t.hasObject(plumbing.NewHash(ref)) {
+		id, isHash := git.ParseHash(ref)
+		if _, known := t.heads[ref]; known || !isHash || !t.hasObject(id) {
 			continue
 		}
-		f := &found{object: plumbing.NewHash(ref)}
+		f := &found{object: id}
 		if !s.isGit() {
 			f.commit = f.object
 			f.signedBy = t.signerOf(f)

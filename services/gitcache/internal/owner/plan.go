@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/fetch/buckets"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/semver"
@@ -24,7 +23,7 @@ type plan struct {
 	found map[string]*found
 	seen  map[string]bool // refs whose heads are those of this listing
 	// wants are objects that have to be fetched, for refs; commits those that a service names.
-	wants, commits []plumbing.Hash
+	wants, commits []git.Hash
 	// dependencies are heads of charts that others depend on, and of bases, which came with this poll.
 	dependencies map[string]mirror.Head
 	needed       map[string]bool // refs of charts that others depend on, and of bases, in folders of services
@@ -39,11 +38,11 @@ type plan struct {
 
 // found is what becomes the head of a ref, if nothing speaks against it.
 type found struct {
-	object     plumbing.Hash
+	object     git.Hash
 	resolved   string // the tag that a range chose, or the version of a chart
 	newer      string // version, outside of the range
 	signedBy   string
-	submodules []plumbing.Hash
+	submodules []git.Hash
 
 	// Of a chart: what the index lists, and the commit that its package became; zero: it is not here yet.
 	listed helm.Version
@@ -55,7 +54,7 @@ type found struct {
 	artifact *registry.Artifact
 	// Of a bucket: its list. nil: it is none.
 	bucket *buckets.List
-	commit plumbing.Hash
+	commit git.Hash
 }
 
 func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
@@ -66,7 +65,7 @@ func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 	}
 	o := t.mirror.Objects()
 	defer o.Close()
-	has := func(id plumbing.Hash) bool { return !p.fresh && o.Has(id) }
+	has := func(id git.Hash) bool { return !p.fresh && o.Has(id) }
 	for _, ref := range wantedRefs(s) {
 		f, why := t.findRef(s, l, ref)
 		if f == nil {
@@ -87,8 +86,8 @@ func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 
 // findRef looks a wanted ref up in a listing; nil and why, if it is not there.
 func (t *tenure) findRef(s Source, l *gitwire.Listing, ref string) (*found, string) {
-	if plumbing.IsHash(ref) {
-		return &found{object: plumbing.NewHash(ref)}, ""
+	if id, ok := git.ParseHash(ref); ok {
+		return &found{object: id}, ""
 	}
 	if strings.HasPrefix(ref, catalog.TagPrefix) || strings.HasPrefix(ref, catalog.DigestPrefix) {
 		return nil, fmt.Sprintf("%s names %q, which is of a registry, and the source is a Git repository. Write a branch, refs/tags/NAME or a commit, or name a source with spec.oci", s.nameUsers(ref), ref)
@@ -124,9 +123,9 @@ func (t *tenure) chooseTag(s Source, l *gitwire.Listing, ref, text string) (*fou
 }
 
 // wantObject notes what has to be fetched for a ref.
-func (p *plan) wantObject(l *gitwire.Listing, ref string, id plumbing.Hash) {
+func (p *plan) wantObject(l *gitwire.Listing, ref string, id git.Hash) {
 	tip, ok := tipOf(l, id)
-	if ok || !plumbing.IsHash(ref) {
+	if ok || !git.IsHash(ref) {
 		p.wants = append(p.wants, tip)
 		return
 	}
@@ -135,7 +134,7 @@ func (p *plan) wantObject(l *gitwire.Listing, ref string, id plumbing.Hash) {
 
 // tipOf is the object to ask for where upstream hands out only refs: the commit itself, or the tag object
 // that stands for it.
-func tipOf(l *gitwire.Listing, id plumbing.Hash) (plumbing.Hash, bool) {
+func tipOf(l *gitwire.Listing, id git.Hash) (git.Hash, bool) {
 	for _, tip := range l.Refs {
 		if tip == id {
 			return id, true

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -22,6 +21,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pause"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -29,19 +29,19 @@ import (
 
 // work is what polls keep for the next ones.
 type work struct {
-	checked bool                              // that the mirror has the objects of its heads
-	pauses  pause.Pauses                      // fetches that are not tried again with every poll
-	trust   *trust                            // nil: nothing has to be signed
-	content *contentTrust                     // the same of charts and artifacts
-	whole   map[plumbing.Hash][]plumbing.Hash // the submodules of commits that have all of them here
-	lacking map[string]bool                   // wanted refs that upstream did not have: their namesakes are asked for, too
-	grown   bool                              // the mirror, since it was last looked after
+	checked bool                    // that the mirror has the objects of its heads
+	pauses  pause.Pauses            // fetches that are not tried again with every poll
+	trust   *trust                  // nil: nothing has to be signed
+	content *contentTrust           // the same of charts and artifacts
+	whole   map[git.Hash][]git.Hash // the submodules of commits that have all of them here
+	lacking map[string]bool         // wanted refs that upstream did not have: their namesakes are asked for, too
+	grown   bool                    // the mirror, since it was last looked after
 
-	charts    *chartrepo.Charts               // the result of the last good poll of a chart repository; nil: there was none
-	artifacts *registry.Artifacts             // the same of a registry
-	bucket    *buckets.List                   // what was fetched last of a bucket; nil: nothing was by this replica
-	fetched   map[plumbing.Hash]plumbing.Hash // the commits that packages of charts became, by what the index said of them
-	unserved  map[plumbing.Hash]silence       // the last requests for packages that had no answer, by the same
+	charts    *chartrepo.Charts     // the result of the last good poll of a chart repository; nil: there was none
+	artifacts *registry.Artifacts   // the same of a registry
+	bucket    *buckets.List         // what was fetched last of a bucket; nil: nothing was by this replica
+	fetched   map[git.Hash]git.Hash // the commits that packages of charts became, by what the index said of them
+	unserved  map[git.Hash]silence  // the last requests for packages that had no answer, by the same
 
 	// depended are folders at trees of commits whose charts have all charts of repositories that they depend on here.
 	depended map[wholeFolder][]depend.Chart
@@ -58,9 +58,9 @@ type work struct {
 
 func newWork() work {
 	return work{
-		pauses: pause.Pauses{}, fetched: map[plumbing.Hash]plumbing.Hash{}, depended: map[wholeFolder][]depend.Chart{},
+		pauses: pause.Pauses{}, fetched: map[git.Hash]git.Hash{}, depended: map[wholeFolder][]depend.Chart{},
 		based: map[wholeFolder][]remotebase.Base{}, indexes: map[string]*chartrepo.Charts{},
-		failed: map[depend.Chart]time.Time{}, unserved: map[plumbing.Hash]silence{}, credentials: map[string]credentials{}, grown: true,
+		failed: map[depend.Chart]time.Time{}, unserved: map[git.Hash]silence{}, credentials: map[string]credentials{}, grown: true,
 	}
 }
 

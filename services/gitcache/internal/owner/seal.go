@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/hubsecret"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -64,7 +63,7 @@ func (t *tenure) sealedText(commit []byte) []byte {
 }
 
 // checkSeal says why a combination counts for nothing where commits have to be signed; nil: it counts.
-func (t *tenure) checkSeal(s Source, id plumbing.Hash) error {
+func (t *tenure) checkSeal(s Source, id git.Hash) error {
 	if !s.Verification.isWanted() {
 		return nil
 	}

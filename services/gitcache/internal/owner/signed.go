@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -19,6 +18,7 @@ import (
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signature"
@@ -232,7 +232,7 @@ func (t *tenure) bindPackage(s Source, p *plan, ref, sum string) {
 		t.keepFirst(s, o, p, ref)
 		return
 	}
-	f.commit, p.wants = plumbing.ZeroHash, append(p.wants, f.object)
+	f.commit, p.wants = git.Hash{}, append(p.wants, f.object)
 }
 
 // contentVerdict verifies what was found, or remembers. A host that is silent is not asked: what it did not answer

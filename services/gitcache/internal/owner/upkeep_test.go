@@ -8,8 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -103,8 +102,8 @@ func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
 		t.Fatal(err)
 	}
 	heads := map[string]mirror.Head{
-		"HEAD":            {Ref: "HEAD", Object: plumbing.Hash{1}, Commit: plumbing.Hash{1}},
-		"refs/heads/gone": {Ref: "refs/heads/gone", Commit: plumbing.Hash{2}},
+		"HEAD":            {Ref: "HEAD", Object: git.Hash{1}, Commit: git.Hash{1}},
+		"refs/heads/gone": {Ref: "refs/heads/gone", Commit: git.Hash{2}},
 	}
 	if err := tn.saveHeads(heads); err != nil {
 		t.Fatal(err)

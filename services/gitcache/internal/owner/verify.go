@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/telemetry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/signature"
 )
@@ -36,7 +36,7 @@ type trust struct {
 
 // subject is what was verified. The name matters for tags: it is part of what is signed.
 type subject struct {
-	object plumbing.Hash
+	object git.Hash
 	name   string // the ref, or the tag that a range chose
 }
 
@@ -143,7 +143,7 @@ func (t *trust) lookAtCommit(o *mirror.Objects, f *found, now time.Time) (verdic
 	if err != nil {
 		return verdict{}, err
 	}
-	raw, err := o.Read(plumbing.CommitObject, commit, maxSignedBytes)
+	raw, err := o.Read(git.Commit, commit, maxSignedBytes)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -157,10 +157,10 @@ func (t *trust) lookAtTag(o *mirror.Objects, s subject, now time.Time) (verdict,
 		return verdict{}, err
 	}
 	name, isTag := strings.CutPrefix(s.name, tagPrefix)
-	if !isTag || kind != plumbing.TagObject {
+	if !isTag || kind != git.Tag {
 		return verdict{what: "what it points to", err: signature.NoTag()}, nil
 	}
-	raw, err := o.Read(plumbing.TagObject, s.object, maxSignedBytes)
+	raw, err := o.Read(git.Tag, s.object, maxSignedBytes)
 	if err != nil {
 		return verdict{}, err
 	}

@@ -8,27 +8,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"fairlead.dev/services/gitcache/internal/fetch/githttp"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // fetched is a mirror with one commit in one pack.
-func fetched(t *testing.T) (*mirror.Mirror, plumbing.Hash) {
+func fetched(t *testing.T) (*mirror.Mirror, git.Hash) {
 	t.Helper()
 	return fetchedFiles(t, gittest.Files{"a": "1"})
 }
 
-func fetchedFiles(t *testing.T, files gittest.Files) (*mirror.Mirror, plumbing.Hash) {
+func fetchedFiles(t *testing.T, files gittest.Files) (*mirror.Mirror, git.Hash) {
 	t.Helper()
 	server := gittest.NewServer(t)
 	repo := server.NewRepo(t, "shop.git")
-	commit := plumbing.NewHash(repo.Commit("one", files))
+	commit := git.HashOf(repo.Commit("one", files))
 	mirrors, err := mirror.Open(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func fetchedFiles(t *testing.T, files gittest.Files) (*mirror.Mirror, plumbing.H
 	}
 	l, err := http.List(t.Context(), upstream.Remote{URL: u}, gitwire.Names{})
 	if err == nil {
-		_, err = http.Fetch(t.Context(), upstream.Remote{URL: u}, l, []plumbing.Hash{commit}, m)
+		_, err = http.Fetch(t.Context(), upstream.Remote{URL: u}, l, []git.Hash{commit}, m)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
@@ -163,4 +162,4 @@ func (t *tenure) commitOf(ref string) string {
 	return fmt.Sprintf("%d of them", len(t.heads))
 }
 
-func shortHash(id plumbing.Hash) string { return id.String()[:8] }
+func shortHash(id git.Hash) string { return id.String()[:8] }

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Cache remembers objects that were read, least recently used ones out first. Safe for many goroutines.
@@ -27,7 +27,7 @@ type cacheKey struct {
 type cached struct {
 	key  cacheKey
 	used time.Time
-	kind plumbing.ObjectType
+	kind git.Kind
 	b    []byte
 }
 
@@ -41,12 +41,12 @@ const (
 // NewCache makes a cache of at most so many bytes.
 func NewCache(most int64) *Cache { return &Cache{most: most, byKey: map[cacheKey]*list.Element{}} }
 
-func (c *Cache) getObject(file uint64, at int64) (plumbing.ObjectType, []byte, bool) {
+func (c *Cache) getObject(file uint64, at int64) (git.Kind, []byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.byKey[cacheKey{file, at}]
 	if !ok {
-		return plumbing.InvalidObject, nil, false
+		return git.UnknownKind, nil, false
 	}
 	c.order.MoveToFront(e)
 	o := e.Value.(*cached) //nolint:forcetypeassert // nothing else is in there
@@ -54,7 +54,7 @@ func (c *Cache) getObject(file uint64, at int64) (plumbing.ObjectType, []byte, b
 	return o.kind, o.b, true
 }
 
-func (c *Cache) putObject(file uint64, at int64, kind plumbing.ObjectType, b []byte) {
+func (c *Cache) putObject(file uint64, at int64, kind git.Kind, b []byte) {
 	size := int64(len(b)) + cachedExtra
 	if size > c.most/cacheShare {
 		return

@@ -14,12 +14,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // object is what the index says of an object, and what it takes to find that out.
 type object struct {
-	id  plumbing.Hash
+	id  git.Hash
 	crc uint32 // of its bytes in the pack
 	at  int64
 	// turn orders objects such that each comes after those that it is made from: 0 are whole ones.
@@ -35,8 +35,8 @@ type Objects struct{ list []object }
 func (o *Objects) Len() int { return len(o.list) }
 
 // Has tells whether an object is one of them.
-func (o *Objects) Has(id plumbing.Hash) bool {
-	_, found := slices.BinarySearchFunc(o.list, id, func(a object, id plumbing.Hash) int { return bytes.Compare(a.id[:], id[:]) })
+func (o *Objects) Has(id git.Hash) bool {
+	_, found := slices.BinarySearchFunc(o.list, id, func(a object, id git.Hash) int { return bytes.Compare(a.id[:], id[:]) })
 	return found
 }
 
@@ -94,8 +94,8 @@ type checker struct {
 	buffer  []byte
 	objects []object // in the order of the pack
 
-	byPlace []placed // OFSDeltas by their base
-	byName  []named  // REFDeltas by their base
+	byPlace []placed // deltas of the kind offsetDelta by their base
+	byName  []named  // deltas of the kind namedDelta by their base
 	turns   int64
 
 	made, most int64 // bytes of all objects, and the bound of it
@@ -122,7 +122,7 @@ type placed struct {
 }
 
 type named struct {
-	base  plumbing.Hash
+	base  git.Hash
 	delta uint32
 }
 
@@ -181,12 +181,12 @@ func (c *checker) scanObject(src *bufio.Reader, counted *counter, z *inflater) e
 		return err
 	}
 	o := object{at: at}
-	if !e.kind.IsDelta() {
+	if !e.isDelta() {
 		if err := c.countMade(e.size); err != nil {
 			return err
 		}
 	}
-	if e.kind.IsDelta() {
+	if e.isDelta() {
 		if err := c.scanDelta(e, &o, z); err != nil {
 			return err
 		}
@@ -230,7 +230,7 @@ func (c *checker) scanDelta(e entry, o *object, z *inflater) error {
 	}
 	o.turn = unresolved
 	i := uint32(len(c.objects))
-	if e.kind == plumbing.OFSDeltaObject {
+	if e.kind == offsetDelta {
 		c.byPlace = append(c.byPlace, placed{e.base, i})
 	} else {
 		c.byName = append(c.byName, named{e.baseID, i})

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // TempPrefix begins the names of temporary files. Temporary files have no name for long; a killed process may leave
@@ -16,7 +16,7 @@ const TempPrefix = "tmp_"
 
 // content is an object: in memory, or in the scratch file.
 type content struct {
-	kind plumbing.ObjectType
+	kind git.Kind
 	size int64
 	mem  []byte
 	file *os.File // nil: it is in mem
@@ -32,7 +32,7 @@ type space struct {
 }
 
 // holdContent keeps what write gives, which must be size bytes.
-func (s *space) holdContent(kind plumbing.ObjectType, size int64, write func(io.Writer) error) (*content, error) {
+func (s *space) holdContent(kind git.Kind, size int64, write func(io.Writer) error) (*content, error) {
 	c := &content{kind: kind, size: size}
 	if size <= s.memory {
 		s.memory -= size

@@ -15,15 +15,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // Makers of packs by hand, however wrong.
 
-func entryHead(kind plumbing.ObjectType, size uint64) []byte {
+// What packs say of objects that are deltas: of one before, or of a name.
+const offsetDelta, namedDelta git.Kind = 6, 7
+
+func entryHead(kind git.Kind, size uint64) []byte {
 	var b []byte
 	c := byte(kind)<<4 | byte(size&15)
 	for size >>= 4; size > 0; size >>= 7 {
@@ -42,17 +44,17 @@ func compressed(content string) []byte {
 
 // whole is a file.
 func whole(content string) []byte {
-	return append(entryHead(plumbing.BlobObject, uint64(len(content))), compressed(content)...)
+	return append(entryHead(git.Blob, uint64(len(content))), compressed(content)...)
 }
 
 // declaring is an object that says it has size bytes and has few.
 func declaring(size uint64) []byte {
-	return append(entryHead(plumbing.BlobObject, size), compressed("few")...)
+	return append(entryHead(git.Blob, size), compressed("few")...)
 }
 
 // byPlace is a delta whose base begins back bytes before it.
 func byPlace(back uint64, d string) []byte {
-	b := entryHead(plumbing.OFSDeltaObject, uint64(len(d)))
+	b := entryHead(offsetDelta, uint64(len(d)))
 	text := []byte{byte(back & 0x7f)}
 	for back >>= 7; back > 0; back >>= 7 {
 		back--
@@ -61,8 +63,8 @@ func byPlace(back uint64, d string) []byte {
 	return append(append(b, text...), compressed(d)...)
 }
 
-func byName(base plumbing.Hash, d string) []byte {
-	b := entryHead(plumbing.REFDeltaObject, uint64(len(d)))
+func byName(base git.Hash, d string) []byte {
+	b := entryHead(namedDelta, uint64(len(d)))
 	return append(append(b, base[:]...), compressed(d)...)
 }
 
@@ -112,7 +114,7 @@ func check(t *testing.T, b []byte) (*pack.Objects, error) {
 func TestCraftedPacksAreRefused(t *testing.T) {
 	t.Parallel()
 	blob := whole("0123456789")
-	x, y := plumbing.Hash{1}, plumbing.Hash{2}
+	x, y := git.Hash{1}, git.Hash{2}
 	for name, b := range map[string][]byte{
 		"nothing":                    {},
 		"not a pack":                 append([]byte("PUCK\x00\x00\x00\x02"), 0, 0, 0, 0),
@@ -121,9 +123,9 @@ func TestCraftedPacksAreRefused(t *testing.T) {
 		"fewer objects than it has":  append([]byte("PACK\x00\x00\x00\x02\x00\x00\x00\x01"), append(bytes.Clone(blob), blob...)...),
 		"type 0":                     crafted(append(entryHead(0, 3), compressed("few")...), blob),
 		"type 5":                     crafted(append(entryHead(5, 3), compressed("few")...), blob),
-		"longer than it says":        crafted(append(entryHead(plumbing.BlobObject, 2), compressed("few")...), blob),
+		"longer than it says":        crafted(append(entryHead(git.Blob, 2), compressed("few")...), blob),
 		"shorter than it says":       crafted(declaring(4), blob),
-		"not zlib":                   crafted(append(entryHead(plumbing.BlobObject, 2), "ABCDEFGHIJKLMN"...), blob),
+		"not zlib":                   crafted(append(entryHead(git.Blob, 2), "ABCDEFGHIJKLMN"...), blob),
 		"a size without end":         crafted(bytes.Repeat([]byte{0xff}, 30)),
 		"a base before the pack":     crafted(blob, byPlace(500, delta(10, 10, copyOf(0, 10)))),
 		"a base that is itself":      crafted(blob, byPlace(0, delta(10, 10, copyOf(0, 10)))),
@@ -163,7 +165,7 @@ func TestALimitIsNamed(t *testing.T) {
 // bomb is a small pack whose deltas each make 512 MiB of a base of 64 KiB.
 func bomb(deltas int) []byte {
 	base := whole(strings.Repeat("b", 64<<10))
-	id := pack.Name(plumbing.BlobObject, []byte(strings.Repeat("b", 64<<10)))
+	id := pack.Name(git.Blob, []byte(strings.Repeat("b", 64<<10)))
 	objects := [][]byte{base}
 	for range deltas {
 		objects = append(objects, byName(id, delta(64<<10, 512<<20, strings.Repeat(copyOf(0, 64<<10), 8192))))
@@ -256,7 +258,7 @@ func TestAnObjectTwiceInAPackIsReadThroughTheFirst(t *testing.T) {
 	t.Parallel()
 	one, two := "0123456789", "9876543210"
 	first := whole(one)
-	nameOne, nameTwo := pack.Name(plumbing.BlobObject, []byte(one)), pack.Name(plumbing.BlobObject, []byte(two))
+	nameOne, nameTwo := pack.Name(git.Blob, []byte(one)), pack.Name(git.Blob, []byte(two))
 	toTwo := byName(nameOne, delta(10, 10, "\x0a"+two))
 	backToOne := byName(nameTwo, delta(10, 10, "\x0a"+one))
 	for _, b := range [][]byte{crafted(first, toTwo, backToOne), crafted(backToOne, toTwo, first)} {
@@ -324,7 +326,7 @@ func TestALargeObjectStreamsThrough(t *testing.T) { //nolint:paralleltest // loo
 	sum := pack.NewSum()
 	w := io.MultiWriter(f, sum)
 	_, _ = w.Write(binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), 1))
-	_, _ = w.Write(entryHead(plumbing.BlobObject, size))
+	_, _ = w.Write(entryHead(git.Blob, size))
 	z, _ := zlib.NewWriterLevel(w, zlib.BestSpeed)
 	zeros := make([]byte, 1<<20)
 	for range size / len(zeros) {
@@ -366,7 +368,7 @@ func TestDeltasUponCopiesOfAnObjectAreFollowedOnce(t *testing.T) {
 	t.Parallel()
 	const many = 2000
 	blob := whole("x")
-	id := pack.Name(plumbing.BlobObject, []byte("x"))
+	id := pack.Name(git.Blob, []byte("x"))
 	same, other := byName(id, delta(1, 1, copyOf(0, 1))), byName(id, delta(1, 3, "\x03abc"))
 	copies, others := slices.Repeat([][]byte{blob}, many), slices.Repeat([][]byte{other}, many)
 	for name, b := range map[string][]byte{

@@ -9,7 +9,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Extensions of the two files.
@@ -79,26 +79,26 @@ func (f *File) Close() error {
 func (f *File) Index() *Index { return f.index }
 
 // Kind returns the type of the object that begins at.
-func (f *File) Kind(at int64) (plumbing.ObjectType, error) {
+func (f *File) Kind(at int64) (git.Kind, error) {
 	for range maxDepth {
 		e, err := f.readEntry(at)
 		if err != nil {
-			return plumbing.InvalidObject, err
+			return git.UnknownKind, err
 		}
-		if !e.kind.IsDelta() {
+		if !e.isDelta() {
 			return e.kind, nil
 		}
 		if at, err = f.findBase(e); err != nil {
-			return plumbing.InvalidObject, err
+			return git.UnknownKind, err
 		}
 	}
-	return plumbing.InvalidObject, damagedf("deltas are more than %d deep", maxDepth)
+	return git.UnknownKind, damagedf("deltas are more than %d deep", maxDepth)
 }
 
 // Size returns the size of the object that begins at.
 func (f *File) Size(at int64) (int64, error) {
 	e, err := f.readEntry(at)
-	if err != nil || !e.kind.IsDelta() {
+	if err != nil || !e.isDelta() {
 		return e.size, err
 	}
 	_, z, err := f.openEntry(at)
@@ -124,7 +124,7 @@ func (f *File) readEntry(at int64) (entry, error) {
 
 // findBase returns the place of a delta's base.
 func (f *File) findBase(e entry) (int64, error) {
-	if e.kind == plumbing.OFSDeltaObject {
+	if e.kind == offsetDelta {
 		return e.base, nil
 	}
 	at, found, err := f.index.Find(e.baseID)

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
@@ -23,7 +22,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte("PACK\x00\x00\x00\x02\xff\xff\xff\xff"))
 	f.Add([]byte(fuzzHeader + "\x01\x7f\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Add(aDelta())
-	f.Add(crafted(whole("x"), byName(pack.Name(plumbing.BlobObject, []byte("x")), delta(1, 3, "\x03abc"))))
+	f.Add(crafted(whole("x"), byName(pack.Name(git.Blob, []byte("x")), delta(1, 3, "\x03abc"))))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = append(bytes.Clone(b), make([]byte, 20)...)
@@ -42,7 +41,7 @@ func FuzzCheck(f *testing.F) {
 func readAll(t *testing.T, b []byte, objects *pack.Objects) {
 	t.Helper()
 	var index bytes.Buffer
-	if err := objects.WriteIndex(&index, plumbing.ZeroHash); err != nil {
+	if err := objects.WriteIndex(&index, git.Hash{}); err != nil {
 		t.Fatal(err)
 	}
 	file := open(t, b, index.Bytes())
@@ -89,7 +88,7 @@ func FuzzOpen(f *testing.F) {
 		f.Fatal(err)
 	}
 	var index bytes.Buffer
-	if err := objects.WriteIndex(&index, plumbing.ZeroHash); err != nil {
+	if err := objects.WriteIndex(&index, git.Hash{}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(index.Bytes())

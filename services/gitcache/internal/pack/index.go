@@ -9,7 +9,7 @@ import (
 	"iter"
 	"sync"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // An index (version 2) is: a mark and the version; how many names begin with a byte of 0, of 0 or 1, and
@@ -22,7 +22,7 @@ const (
 )
 
 // WriteIndex writes the index of a pack with this sum at its end.
-func (o *Objects) WriteIndex(w io.Writer, sum plumbing.Hash) error {
+func (o *Objects) WriteIndex(w io.Writer, sum git.Hash) error {
 	all := sha1.New() //nolint:gosec // as Git's index files have it
 	b := &batch{w: io.MultiWriter(w, all)}
 	b.addBytes([]byte(indexMark)...)
@@ -127,7 +127,7 @@ const pageNames = 128
 var pages = sync.Pool{New: func() any { return new([pageNames * 20]byte) }}
 
 // Find returns the place of an object in the pack.
-func (x *Index) Find(id plumbing.Hash) (at int64, found bool, err error) {
+func (x *Index) Find(id git.Hash) (at int64, found bool, err error) {
 	i, found, err := x.Number(id)
 	if err != nil || !found {
 		return 0, false, err
@@ -137,7 +137,7 @@ func (x *Index) Find(id plumbing.Hash) (at int64, found bool, err error) {
 }
 
 // Number returns which of the names, sorted, an object's is.
-func (x *Index) Number(id plumbing.Hash) (i int64, found bool, err error) {
+func (x *Index) Number(id git.Hash) (i int64, found bool, err error) {
 	var lo int64
 	if id[0] > 0 {
 		lo = int64(x.counts[id[0]-1])
@@ -205,17 +205,17 @@ func (x *Index) crcOf(i int64) (uint32, error) {
 }
 
 // Names yields all names, sorted.
-func (x *Index) Names() iter.Seq2[plumbing.Hash, error] {
-	return func(yield func(plumbing.Hash, error) bool) {
+func (x *Index) Names() iter.Seq2[git.Hash, error] {
+	return func(yield func(git.Hash, error) bool) {
 		var page [pageNames * 20]byte
 		for i := int64(0); i < x.n; i += pageNames {
 			b := page[:min(pageNames, x.n-i)*20]
 			if err := x.readAt(b, indexNames+i*20); err != nil {
-				yield(plumbing.ZeroHash, err)
+				yield(git.Hash{}, err)
 				return
 			}
 			for ; len(b) > 0; b = b[20:] {
-				if !yield(plumbing.Hash(b[:20]), nil) {
+				if !yield(git.Hash(b[:20]), nil) {
 					return
 				}
 			}

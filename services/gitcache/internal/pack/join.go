@@ -14,7 +14,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // MaxJoin objects in the packs that are joined: about 70 bytes of memory each.
@@ -22,7 +22,7 @@ const MaxJoin = 2_000_000
 
 // part is an object that goes into the new pack.
 type part struct {
-	id    plumbing.Hash
+	id    git.Hash
 	file  uint32
 	crc   uint32
 	at, n int64 // in the old pack
@@ -140,17 +140,17 @@ func (j *joiner) addObject(p *part) error {
 		return err
 	}
 	to, back := j.w.n, int64(0)
-	if e.kind.IsDelta() {
+	if e.isDelta() {
 		at, err := f.findBase(e)
 		if err != nil {
 			return err
 		}
 		base := j.findChosen(p.file, at)
 		switch {
-		case base == nil, e.kind == plumbing.OFSDeltaObject && base.to == 0:
+		case base == nil, e.kind == offsetDelta && base.to == 0:
 			p.to = to
 			return j.writeWhole(f, p)
-		case e.kind == plumbing.OFSDeltaObject:
+		case e.kind == offsetDelta:
 			back = to - base.to
 		}
 	}

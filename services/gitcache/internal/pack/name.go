@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	githash "github.com/go-git/go-git/v5/plumbing/hash"
+
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // namer computes the names of objects, one after the other. A namer knows a forged SHA-1 when it sees one.
@@ -18,7 +19,7 @@ type namer struct{ hash.Hash }
 var namers = sync.Pool{New: func() any { n := newNamer(); return &n }}
 
 // Name is the name of an object.
-func Name(kind plumbing.ObjectType, content []byte) plumbing.Hash {
+func Name(kind git.Kind, content []byte) git.Hash {
 	n, _ := namers.Get().(*namer)
 	defer namers.Put(n)
 	n.beginObject(kind, int64(len(content)))
@@ -28,19 +29,19 @@ func Name(kind plumbing.ObjectType, content []byte) plumbing.Hash {
 
 func newNamer() namer { return namer{githash.New(crypto.SHA1)} }
 
-func (n namer) beginObject(kind plumbing.ObjectType, size int64) {
+func (n namer) beginObject(kind git.Kind, size int64) {
 	n.Reset()
-	head := append(kind.Bytes(), ' ')
+	head := append([]byte(kind.String()), ' ')
 	_, _ = n.Write(append(strconv.AppendInt(head, size, 10), 0)) // a hash takes everything
 }
 
-func (n namer) sumName() (id plumbing.Hash) {
+func (n namer) sumName() (id git.Hash) {
 	n.Sum(id[:0])
 	return id
 }
 
 // nameContent names a content that is held.
-func (n namer) nameContent(c *content) (plumbing.Hash, error) {
+func (n namer) nameContent(c *content) (git.Hash, error) {
 	n.beginObject(c.kind, c.size)
 	err := c.copyTo(io.Writer(n), 0, c.size)
 	return n.sumName(), err

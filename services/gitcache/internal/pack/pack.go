@@ -14,7 +14,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // ErrDamaged: the bytes are not what a pack or an index is made of.
@@ -72,14 +72,22 @@ func damagedf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
+// Kinds that only the objects in packs have: a delta is the kind of thing that its base is.
+const (
+	offsetDelta git.Kind = 6 // its base is so many bytes before it
+	namedDelta  git.Kind = 7 // its base has this name
+)
+
 // entry is the header of an object in a pack.
 type entry struct {
-	kind   plumbing.ObjectType // as it is stored, so it may be a delta
-	size   int64               // of what is compressed
-	head   int64               // bytes of the header itself
-	base   int64               // of an OFSDelta: where its base begins
-	baseID plumbing.Hash       // of a REFDelta
+	kind   git.Kind // as it is stored, so it may be a delta
+	size   int64    // of what is compressed
+	head   int64    // bytes of the header itself
+	base   int64    // of an offsetDelta: where its base begins
+	baseID git.Hash // of a namedDelta
 }
+
+func (e entry) isDelta() bool { return e.kind == offsetDelta || e.kind == namedDelta }
 
 // maxEntry bytes has a header: the size, and a distance or a name.
 const maxEntry = 10 + 20
@@ -91,7 +99,7 @@ func parseEntry(b []byte, at int64) (entry, error) {
 		return e, damagedf("the pack ends before its last object")
 	}
 	c := b[0]
-	e.kind = plumbing.ObjectType(c >> 4 & 7)
+	e.kind = git.Kind(c >> 4 & 7)
 	size, i := uint64(c&15), 1
 	for shift := 4; c&0x80 != 0; shift += 7 {
 		if i >= len(b) || shift > 56 {
@@ -113,14 +121,14 @@ func parseEntry(b []byte, at int64) (entry, error) {
 // parseBase reads what a delta's header names its base by.
 func (e *entry) parseBase(b []byte, at int64) (n int, err error) {
 	switch e.kind {
-	case plumbing.CommitObject, plumbing.TreeObject, plumbing.BlobObject, plumbing.TagObject:
+	case git.Commit, git.Tree, git.Blob, git.Tag:
 		return 0, nil
-	case plumbing.REFDeltaObject:
+	case namedDelta:
 		if len(b) < len(e.baseID) {
 			return 0, damagedf("the base of the object at %d", at)
 		}
 		return copy(e.baseID[:], b), nil
-	case plumbing.OFSDeltaObject:
+	case offsetDelta:
 		var back int64
 		for more := true; more; n++ {
 			if n >= len(b) || back > 1<<48 {
@@ -141,7 +149,7 @@ func (e *entry) parseBase(b []byte, at int64) (n int, err error) {
 	}
 }
 
-// appendEntry writes the header of an object. back is the distance to the base of an OFSDelta.
+// appendEntry writes the header of an object. back is the distance to the base of an offsetDelta.
 func appendEntry(b []byte, e entry, back int64) []byte {
 	c, size := byte(e.kind)<<4|byte(e.size&15), e.size>>4
 	for ; size > 0; size >>= 7 {
@@ -149,9 +157,9 @@ func appendEntry(b []byte, e entry, back int64) []byte {
 	}
 	b = append(b, c)
 	switch e.kind {
-	case plumbing.REFDeltaObject:
+	case namedDelta:
 		b = append(b, e.baseID[:]...)
-	case plumbing.OFSDeltaObject:
+	case offsetDelta:
 		var text [10]byte
 		i := len(text) - 1
 		text[i] = byte(back & 0x7f)

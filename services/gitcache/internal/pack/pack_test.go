@@ -13,15 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/longform"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
-// git runs Git's own tools, which are right by definition.
-func git(t testing.TB, dir string, stdin []byte, args ...string) []byte {
+// runGit runs Git's own tools, which are right by definition.
+func runGit(t testing.TB, dir string, stdin []byte, args ...string) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(stdin), os.Stderr
@@ -45,10 +44,10 @@ func store(t testing.TB, b []byte) *pack.File {
 		t.Fatal(err)
 	}
 	var index bytes.Buffer
-	if err := objects.WriteIndex(&index, plumbing.Hash(b[len(b)-20:])); err != nil {
+	if err := objects.WriteIndex(&index, git.Hash(b[len(b)-20:])); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "pack-"+plumbing.Hash(b[len(b)-20:]).String())
+	path := filepath.Join(dir, "pack-"+git.Hash(b[len(b)-20:]).String())
 	for ext, content := range map[string][]byte{pack.PackExt: b, pack.IndexExt: index.Bytes()} {
 		if err := os.WriteFile(path+ext, content, 0o600); err != nil {
 			t.Fatal(err)
@@ -80,14 +79,14 @@ func history(t testing.TB, commits int) *gittest.Repo {
 // same compares all objects with what Git says they are.
 func same(t *testing.T, f *pack.File, repo string) {
 	t.Helper()
-	listed := strings.Fields(string(git(t, repo, nil, "cat-file",
+	listed := strings.Fields(string(runGit(t, repo, nil, "cat-file",
 		"--batch-all-objects", "--batch-check=%(objectname)")))
 	if f.Index().Len() != len(listed) {
 		t.Errorf("%d objects, want %d", f.Index().Len(), len(listed))
 	}
 	cache, dir := pack.NewCache(1<<20), t.TempDir()
 	for _, name := range listed {
-		id := plumbing.NewHash(name)
+		id := git.HashOf(name)
 		at, found, err := f.Index().Find(id)
 		if err != nil || !found {
 			t.Fatalf("%s: found %t, %v", name, found, err)
@@ -107,7 +106,7 @@ func same(t *testing.T, f *pack.File, repo string) {
 			t.Errorf("%s: kind %s, then %s: %v", name, kind, same, err)
 		}
 	}
-	if _, found, err := f.Index().Find(plumbing.Hash{1}); found || err != nil {
+	if _, found, err := f.Index().Find(git.Hash{1}); found || err != nil {
 		t.Errorf("found what is not there: %v", err)
 	}
 }
@@ -122,7 +121,7 @@ func TestEveryObjectIsFoundAndReadAsGitHasIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := git(t, repo, nil, append([]string{"pack-objects", "--all", "--stdout", "-q"}, args...)...)
+			b := runGit(t, repo, nil, append([]string{"pack-objects", "--all", "--stdout", "-q"}, args...)...)
 			same(t, store(t, b), repo)
 		})
 	}
@@ -131,10 +130,10 @@ func TestEveryObjectIsFoundAndReadAsGitHasIt(t *testing.T) {
 // TestTheIndexIsTheOneThatGitMakes to the byte.
 func TestTheIndexIsTheOneThatGitMakes(t *testing.T) {
 	t.Parallel()
-	b := git(t, history(t, 10).URLOnDisk(), nil, "pack-objects", "--all", "--stdout", "-q")
+	b := runGit(t, history(t, 10).URLOnDisk(), nil, "pack-objects", "--all", "--stdout", "-q")
 	dir := t.TempDir()
-	git(t, dir, nil, "init", "-q", "--bare")
-	git(t, dir, b, "index-pack", "--stdin", "-o", filepath.Join(dir, "x.idx"), filepath.Join(dir, "x.pack"))
+	runGit(t, dir, nil, "init", "-q", "--bare")
+	runGit(t, dir, b, "index-pack", "--stdin", "-o", filepath.Join(dir, "x.idx"), filepath.Join(dir, "x.pack"))
 	want, err := os.ReadFile(filepath.Join(dir, "x.idx"))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +143,7 @@ func TestTheIndexIsTheOneThatGitMakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer
-	if err := objects.WriteIndex(&got, plumbing.Hash(b[len(b)-20:])); err != nil || !bytes.Equal(got.Bytes(), want) {
+	if err := objects.WriteIndex(&got, git.Hash(b[len(b)-20:])); err != nil || !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("%d bytes of index, want %d: %v", got.Len(), len(want), err)
 	}
 }
@@ -157,10 +156,10 @@ func TestJoinedPacksHoldEverything(t *testing.T) {
 	dir := repo.URLOnDisk()
 	var files []*pack.File
 	for _, revs := range []string{"main~20\n", "main~10\n^main~22\n", "main\n^main~9\n"} {
-		files = append(files, store(t, git(t, dir, []byte(revs), "pack-objects",
+		files = append(files, store(t, runGit(t, dir, []byte(revs), "pack-objects",
 			"--revs", "--stdout", "-q", "--delta-base-offset")))
 	}
-	files = append(files, store(t, git(t, dir, nil, "pack-objects", "--all", "--stdout", "-q")))
+	files = append(files, store(t, runGit(t, dir, nil, "pack-objects", "--all", "--stdout", "-q")))
 	var joined bytes.Buffer
 	if err := pack.Join(t.Context(), &joined, files, t.TempDir()); err != nil {
 		t.Fatal(err)

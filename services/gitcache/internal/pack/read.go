@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // ErrLarge: the object has more bytes than the caller takes.
@@ -15,7 +15,7 @@ var ErrLarge = errors.New("larger than asked for")
 // Read returns the object that begins at, if it has at most most bytes; its name is for the caller to
 // check. All of it comes into memory; of the objects that it is made from readMemory does, the rest is in
 // a temporary file in dir. The result may be in the cache: it must not be changed.
-func (f *File) Read(at, most int64, cache *Cache, dir string) (plumbing.ObjectType, []byte, error) {
+func (f *File) Read(at, most int64, cache *Cache, dir string) (git.Kind, []byte, error) {
 	if kind, b, ok := cache.getObject(f.number, at); ok {
 		return kind, b, checkSize(int64(len(b)), most)
 	}
@@ -23,9 +23,9 @@ func (f *File) Read(at, most int64, cache *Cache, dir string) (plumbing.ObjectTy
 	defer s.close()
 	kind, b, err := f.readObject(at, most, s, cache)
 	if err != nil {
-		return plumbing.InvalidObject, nil, err
+		return git.UnknownKind, nil, err
 	}
-	if kind != plumbing.BlobObject { // objects that are likely to be asked for again
+	if kind != git.Blob { // objects that are likely to be asked for again
 		cache.putObject(f.number, at, kind, b)
 	}
 	return kind, b, nil
@@ -40,14 +40,14 @@ func checkSize(size, most int64) error {
 
 // readObject makes the object that was asked for. A delta says first how large that is; the rest of it is for
 // when its base is there.
-func (f *File) readObject(at, most int64, s *space, cache *Cache) (plumbing.ObjectType, []byte, error) {
+func (f *File) readObject(at, most int64, s *space, cache *Cache) (git.Kind, []byte, error) {
 	e, z, err := f.openEntry(at)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer z.giveBack()
 	from, size := int64(0), e.size
-	if e.kind.IsDelta() {
+	if e.isDelta() {
 		if from, size, err = deltaSizes(z.out); err != nil {
 			return 0, nil, err
 		}
@@ -55,7 +55,7 @@ func (f *File) readObject(at, most int64, s *space, cache *Cache) (plumbing.Obje
 	if err := checkSize(size, most); err != nil {
 		return 0, nil, err
 	}
-	if !e.kind.IsDelta() {
+	if !e.isDelta() {
 		b, err := fillBuffer(size, func(w io.Writer) error { return copyAll(w, z, make([]byte, min(size+1, 32<<10))) })
 		return e.kind, b, err
 	}
@@ -87,7 +87,7 @@ func (f *File) readContent(at int64, s *space, cache *Cache) (c *content, err er
 		switch {
 		case err != nil:
 			return nil, err
-		case !e.kind.IsDelta():
+		case !e.isDelta():
 			c, err = f.readWhole(at, s)
 		case len(deltas) == maxDepth:
 			err = damagedf("deltas are more than %d deep", maxDepth)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // resolveDeltas makes every delta's object, depth first from each whole object that is a base.
@@ -156,7 +156,7 @@ func (c *checker) makeDelta(o *object, base *content) (f frame, err error) {
 	return f, nil
 }
 
-func (c *checker) noteResolved(o *object, id plumbing.Hash) {
+func (c *checker) noteResolved(o *object, id git.Hash) {
 	c.turns++
 	o.id, o.turn = id, c.turns
 }

@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // twins are the beginnings of the two files of the collision that was published in 2017 (shattered.io): they have the
@@ -36,7 +36,7 @@ func TestForgedTwinsHaveNoNameInCommon(t *testing.T) {
 	t.Parallel()
 	one, other := twins(t)
 	n := newNamer()
-	names := map[plumbing.Hash]bool{sha1.Sum(one): true}
+	names := map[git.Hash]bool{sha1.Sum(one): true}
 	for _, content := range [][]byte{one, other} {
 		n.Reset()
 		_, _ = n.Write(content) // a hash takes everything
@@ -46,7 +46,7 @@ func TestForgedTwinsHaveNoNameInCommon(t *testing.T) {
 			names[id] = true
 		}
 	}
-	if a, b := Name(plumbing.BlobObject, one), Name(plumbing.BlobObject, other); a == b {
+	if a, b := Name(git.Blob, one), Name(git.Blob, other); a == b {
 		t.Errorf("as blobs both are %s", a)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Sum adds up what is written and checks that the last 20 bytes of it are the sum of the rest, as they
@@ -34,11 +34,11 @@ func (s *Sum) Write(p []byte) (int, error) {
 }
 
 // Check returns the sum that the bytes end with.
-func (s *Sum) Check() (plumbing.Hash, error) {
+func (s *Sum) Check() (git.Hash, error) {
 	if len(s.tail) < sumBytes || !bytes.Equal(s.sum.Sum(nil), s.tail) {
-		return plumbing.ZeroHash, damagedf("it is cut short or changed: its checksum does not match")
+		return git.Hash{}, damagedf("it is cut short or changed: its checksum does not match")
 	}
-	return plumbing.Hash(s.tail), nil
+	return git.Hash(s.tail), nil
 }
 
 // Verify reads the pack and the index to their ends. The sums say that both are as they were written,
@@ -55,7 +55,7 @@ func (f *File) Verify(ctx context.Context) error {
 	if _, err := verifySum(ctx, io.NewSectionReader(f.idx, 0, info.Size())); err != nil {
 		return err
 	}
-	var of plumbing.Hash
+	var of git.Hash
 	if _, err := f.idx.ReadAt(of[:], info.Size()-2*sumBytes); err != nil {
 		return err
 	}
@@ -66,18 +66,18 @@ func (f *File) Verify(ctx context.Context) error {
 }
 
 // VerifyPack reads a pack to its end and returns the sum there, if it is right.
-func VerifyPack(ctx context.Context, f *os.File) (plumbing.Hash, error) {
+func VerifyPack(ctx context.Context, f *os.File) (git.Hash, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return plumbing.ZeroHash, err
+		return git.Hash{}, err
 	}
 	return verifySum(ctx, io.NewSectionReader(f, 0, info.Size()))
 }
 
-func verifySum(ctx context.Context, r io.Reader) (plumbing.Hash, error) {
+func verifySum(ctx context.Context, r io.Reader) (git.Hash, error) {
 	s := NewSum()
 	if _, err := io.Copy(s, Until(ctx, r)); err != nil {
-		return plumbing.ZeroHash, err
+		return git.Hash{}, err
 	}
 	return s.Check()
 }

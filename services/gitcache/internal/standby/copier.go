@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -17,6 +16,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -223,7 +223,7 @@ func (c *copier) checkLosses(m *mirror.Mirror, all Manifest, published []mirror.
 	if len(all.Packs) > maxPacks {
 		return fmt.Errorf("it has %d packs, more than the limit of %d", len(all.Packs), maxPacks)
 	}
-	theirs := map[plumbing.Hash]bool{}
+	theirs := map[git.Hash]bool{}
 	for _, h := range all.Heads {
 		theirs[h.Commit] = true
 	}
@@ -309,7 +309,7 @@ func (c *copier) isElsewhere(ctx context.Context, uid, name string) (bool, error
 		return false, err
 	}
 	defer func() { _ = in.Close() }() // the peer has said what it had to
-	theirs := map[plumbing.Hash]bool{}
+	theirs := map[git.Hash]bool{}
 	for _, h := range in.Manifest().Heads {
 		theirs[h.Commit] = true
 	}

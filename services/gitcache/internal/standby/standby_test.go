@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
@@ -21,6 +20,7 @@ import (
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
@@ -87,7 +87,7 @@ func (r *replica) push(t *testing.T, repo *gittest.Repo, content string) mirror.
 	if _, err := m.AddPack(t.Context(), bytes.NewReader(b)); err != nil {
 		t.Fatal(err)
 	}
-	id := plumbing.NewHash(commit)
+	id := git.HashOf(commit)
 	h := mirror.Head{Ref: "HEAD", Object: id, Commit: id, Subject: content}
 	if err := m.SetHeads(map[string]mirror.Head{"HEAD": h}); err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestAnOwnerKeepsWhatItHasBesides(t *testing.T) {
 	if !hasAll(owner.mirror(t), []mirror.Head{mine, head}) {
 		t.Error("something is missing")
 	}
-	for ref, want := range map[string]plumbing.Hash{"HEAD": head.Commit, mine.Ref: mine.Commit} {
+	for ref, want := range map[string]git.Hash{"HEAD": head.Commit, mine.Ref: mine.Commit} {
 		if h, _ := owner.mirror(t).Head(ref); h.Commit != want {
 			t.Errorf("%s is at %s", ref, h.Commit)
 		}
@@ -394,7 +394,7 @@ func TestACopyMayGoOnlyIfTwoOthersHaveIt(t *testing.T) {
 		t.Errorf("the owner and another one have it: %t, %v", enough, err)
 	}
 	newer := head
-	newer.Commit = plumbing.NewHash(strings.Repeat("1", 40))
+	newer.Commit = git.HashOf(strings.Repeat("1", 40))
 	if enough, err := third.copier(t, n, newer).isElsewhere(t.Context(), uid, name); err != nil || enough {
 		t.Errorf("the owner lacks what was published: %t, %v", enough, err)
 	}

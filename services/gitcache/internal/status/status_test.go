@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"go.uber.org/goleak"
 
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/owner"
 	"fairlead.dev/services/gitcache/internal/status"
@@ -105,7 +105,7 @@ func names(sources []*status.Source) (all []string) {
 }
 
 func head(commit string) []mirror.Head {
-	return []mirror.Head{{Ref: "HEAD", Commit: plumbing.NewHash(strings.Repeat(commit, 40))}}
+	return []mirror.Head{{Ref: "HEAD", Commit: git.HashOf(strings.Repeat(commit, 40))}}
 }
 
 func TestAnyReplicaTellsWhatAllOwn(t *testing.T) {

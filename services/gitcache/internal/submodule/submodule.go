@@ -12,11 +12,11 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/config"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/loopback"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -38,7 +38,7 @@ const (
 type Module struct {
 	Path   string
 	URL    *url.URL
-	Commit plumbing.Hash
+	Commit git.Hash
 }
 
 // ErrRefused means that the content itself is at fault. The text after it is for people.
@@ -53,7 +53,7 @@ func Words(err error) string { return strings.TrimPrefix(err.Error(), ErrRefused
 
 // List returns the submodules of a folder's root, in the order of .gitmodules. base is where that
 // repository itself comes from. Errors are ErrRefused, or those of r.
-func List(r tree.Reader, root plumbing.Hash, base *url.URL) ([]Module, error) {
+func List(r tree.Reader, root git.Hash, base *url.URL) ([]Module, error) {
 	content, err := read(r, root)
 	if content == nil || err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ type bounded struct {
 	left int64
 }
 
-func (b *bounded) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+func (b *bounded) Read(kind git.Kind, id git.Hash, most int64) ([]byte, error) {
 	content, err := b.Reader.Read(kind, id, most)
 	if b.left -= int64(len(content)); b.left < 0 {
 		return nil, mirror.ErrTooLarge
@@ -100,7 +100,7 @@ func (b *bounded) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) (
 }
 
 // read returns .gitmodules; nil if there is none.
-func read(r tree.Reader, root plumbing.Hash) ([]byte, error) {
+func read(r tree.Reader, root git.Hash) ([]byte, error) {
 	file, err := lookup(r, root, fileName)
 	if err != nil || file.Kind == tree.Other {
 		return nil, err
@@ -108,7 +108,7 @@ func read(r tree.Reader, root plumbing.Hash) ([]byte, error) {
 	if file.Kind != tree.File && file.Kind != tree.Executable {
 		return nil, refuse("%s is not a plain file", fileName)
 	}
-	content, err := r.Read(plumbing.BlobObject, file.ID, maxBytes)
+	content, err := r.Read(git.Blob, file.ID, maxBytes)
 	if errors.Is(err, mirror.ErrTooLarge) {
 		return nil, refuse("%s is larger than the limit of %d KiB", fileName, maxBytes>>10)
 	}
@@ -116,7 +116,7 @@ func read(r tree.Reader, root plumbing.Hash) ([]byte, error) {
 }
 
 // lookup finds what is at a path; the zero Entry is nothing.
-func lookup(r tree.Reader, root plumbing.Hash, path string) (tree.Entry, error) {
+func lookup(r tree.Reader, root git.Hash, path string) (tree.Entry, error) {
 	folder, name := "", path
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		folder, name = path[:i], path[i+1:]

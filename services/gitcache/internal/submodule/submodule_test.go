@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pack"
@@ -19,7 +18,7 @@ import (
 // repo reads a real repository.
 type repo struct{ *gittest.Repo }
 
-func (r repo) Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+func (r repo) Read(kind git.Kind, id git.Hash, most int64) ([]byte, error) {
 	b := r.Raw(kind.String(), id.String())
 	if int64(len(b)) > most {
 		return nil, mirror.ErrTooLarge
@@ -47,7 +46,7 @@ func listTree(t *testing.T, r repo, root, base string) ([]string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modules, err := submodule.List(r, plumbing.NewHash(root), from)
+	modules, err := submodule.List(r, git.HashOf(root), from)
 	var got []string
 	for _, m := range modules {
 		if m.Commit.String() != commit {
@@ -171,9 +170,9 @@ func TestGitmodulesThatIsALinkIsRefused(t *testing.T) {
 }
 
 // memory is for the fuzzer, which needs no repository.
-type memory map[plumbing.Hash][]byte
+type memory map[git.Hash][]byte
 
-func (m memory) Read(_ plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+func (m memory) Read(_ git.Kind, id git.Hash, most int64) ([]byte, error) {
 	b, ok := m[id]
 	if !ok || int64(len(b)) > most {
 		return nil, mirror.ErrMissing
@@ -185,12 +184,12 @@ func (m memory) Read(_ plumbing.ObjectType, id plumbing.Hash, most int64) ([]byt
 func TestWhatIsReadToFindSubmodulesIsBounded(t *testing.T) {
 	t.Parallel()
 	content := []byte(manySections(100))
-	blob := pack.Name(plumbing.BlobObject, content)
+	blob := pack.Name(git.Blob, content)
 	root := "100644 .gitmodules\x00" + string(blob[:])
 	for i := range 40 {
 		root += fmt.Sprintf("100644 %0100000d\x00%s", i, blob[:])
 	}
-	id := plumbing.NewHash(commit)
+	id := git.HashOf(commit)
 	base, err := giturl.Parse("https://git.example.com/a/shop.git")
 	if err != nil {
 		t.Fatal(err)
@@ -210,8 +209,8 @@ func FuzzGitmodules(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, content string) {
-		blob, root := pack.Name(plumbing.BlobObject, []byte(content)), plumbing.NewHash(commit)
-		entry := func(mode, name string, id plumbing.Hash) string { return mode + " " + name + "\x00" + string(id[:]) }
+		blob, root := pack.Name(git.Blob, []byte(content)), git.HashOf(commit)
+		entry := func(mode, name string, id git.Hash) string { return mode + " " + name + "\x00" + string(id[:]) }
 		m := memory{blob: []byte(content), root: []byte(entry("100644", ".gitmodules", blob) + entry("160000",
 			"y", root))}
 		modules, err := submodule.List(m, root, base)

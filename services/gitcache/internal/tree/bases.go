@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/remotebase"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/kustomization"
 )
 
@@ -62,7 +61,7 @@ func newShared() *shared {
 
 // Bases are the bases of other repositories that the kustomization of a folder refers to, and those that these refer to
 // as far as Options.Bases has them. folder may be reached by links.
-func Bases(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) ([]WantedBase, error) {
+func Bases(ctx context.Context, r Reader, root git.Hash, folder string, o Options) ([]WantedBase, error) {
 	base := "."
 	if folder != "" {
 		to, err := Resolve(ctx, r, root, folder, o.Submodules)
@@ -152,7 +151,7 @@ const outside = "\x00"
 
 // enterBase carries what the kustomization of a base leads to. It can refer to all of its repository, and to nothing
 // else but further bases.
-func (w *walker) enterBase(wanted WantedBase, root plumbing.Hash) error {
+func (w *walker) enterBase(wanted WantedBase, root git.Hash) error {
 	o := w.options
 	o.Submodules = false // they are not fetched
 	in := newWalker(w.ctx, w.r, root, outside, o)

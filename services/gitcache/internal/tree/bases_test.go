@@ -9,16 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/remotebase"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 const far = "https://git.example.com/org/"
 
 // files makes the tree of files by path.
-func (o objects) files(all map[string]string) plumbing.Hash {
+func (o objects) files(all map[string]string) git.Hash {
 	var entries []entry
 	below := map[string]map[string]string{}
 	for name, content := range all {
@@ -47,7 +46,7 @@ func (o objects) files(all map[string]string) plumbing.Hash {
 func based(t *testing.T, own map[string]string, repositories map[string]map[string]string) ([]string, []WantedBase, error) {
 	t.Helper()
 	o := objects{}
-	options := Options{Limits: wideFiles(), Bases: func(b remotebase.Base) (plumbing.Hash, bool) {
+	options := Options{Limits: wideFiles(), Bases: func(b remotebase.Base) (git.Hash, bool) {
 		files, ok := repositories[strings.TrimPrefix(b.Repository, far)]
 		return o.files(files), ok
 	}}
@@ -165,7 +164,7 @@ func TestABaseThatIsNotHereIsAwaited(t *testing.T) {
 func TestAWholeRepositoryHasBases(t *testing.T) {
 	t.Parallel()
 	o := objects{}
-	parts, _, err := Reach(t.Context(), o, o.files(map[string]string{"kustomization.yaml": "resources: [" + far + "a, b]\n", "b/kustomization.yaml": "{}\n"}), "", Options{Limits: wideFiles(), Bases: func(remotebase.Base) (plumbing.Hash, bool) {
+	parts, _, err := Reach(t.Context(), o, o.files(map[string]string{"kustomization.yaml": "resources: [" + far + "a, b]\n", "b/kustomization.yaml": "{}\n"}), "", Options{Limits: wideFiles(), Bases: func(remotebase.Base) (git.Hash, bool) {
 		return o.files(map[string]string{"kustomization.yaml": "{}\n"}), true
 	}})
 	if err != nil || len(parts) != 1 || parts[0].Path != folderOf("a")+"/kustomization.yaml" {

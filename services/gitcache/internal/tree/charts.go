@@ -8,15 +8,14 @@ import (
 	"path"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Charts are the charts of repositories that those of a folder depend on and do not have in their charts/ folders.
 // folder may be reached by links.
-func Charts(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) ([]depend.Wanted, error) {
+func Charts(ctx context.Context, r Reader, root git.Hash, folder string, o Options) ([]depend.Wanted, error) {
 	base := "."
 	if folder != "" {
 		to, err := Resolve(ctx, r, root, folder, o.Submodules)

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // stable is a repository of charts.
@@ -28,12 +27,12 @@ func dependencies(items ...string) string {
 }
 
 // chart is the tree of a chart with these dependencies, and what else it has.
-func (o objects) chart(dependencies string, more ...entry) plumbing.Hash {
+func (o objects) chart(dependencies string, more ...entry) git.Hash {
 	return o.tree(append(more, entry{modeFile, "Chart.yaml", o.blob(dependencies)})...)
 }
 
 // wanted are the charts that those at the root depend on, with their problems.
-func wanted(t *testing.T, o objects, root plumbing.Hash) []string {
+func wanted(t *testing.T, o objects, root git.Hash) []string {
 	t.Helper()
 	all, err := Charts(t.Context(), o, root, "", Options{Limits: wide})
 	if err != nil {
@@ -47,11 +46,11 @@ func wanted(t *testing.T, o objects, root plumbing.Hash) []string {
 }
 
 // carried are the names in charts/ of what is carried, if every chart can be had.
-func carried(t *testing.T, o objects, root plumbing.Hash) ([]string, error) {
+func carried(t *testing.T, o objects, root git.Hash) ([]string, error) {
 	t.Helper()
 	options := Options{Limits: wide}
 	options.Limits.Files = 1000
-	options.Charts = func(c depend.Chart) (plumbing.Hash, bool) {
+	options.Charts = func(c depend.Chart) (git.Hash, bool) {
 		return o.tree(entry{modeFile, "Chart.yaml", o.blob("name: " + c.Name + "\nversion: " + c.Version + "\n")}), true
 	}
 	parts, _, err := Reach(t.Context(), o, root, "", options)
@@ -65,7 +64,7 @@ func carried(t *testing.T, o objects, root plumbing.Hash) ([]string, error) {
 }
 
 // refusesDependency checks that the owner and the builder both refuse a chart, in these words.
-func refusesDependency(t *testing.T, o objects, root plumbing.Hash, words ...string) {
+func refusesDependency(t *testing.T, o objects, root git.Hash, words ...string) {
 	t.Helper()
 	_, err := carried(t, o, root)
 	told := strings.Join(wanted(t, o, root), "\n")

@@ -3,7 +3,7 @@ package tree
 import (
 	"errors"
 
-	"github.com/go-git/go-git/v5/plumbing"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Kind of an entry.
@@ -23,11 +23,11 @@ const (
 type Entry struct {
 	Kind Kind
 	Name string
-	ID   plumbing.Hash
+	ID   git.Hash
 }
 
 // Entries lists one folder in the order of the names. Submodules are entries, not followed.
-func Entries(r Reader, folder plumbing.Hash) ([]Entry, error) {
+func Entries(r Reader, folder git.Hash) ([]Entry, error) {
 	found, err := readTree(r, folder)
 	if err != nil {
 		return nil, err

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // maxNested submodules, one within the other.
@@ -18,7 +17,7 @@ const maxNested = 8
 
 // listFiles returns the files below a folder that the filter lets through, in the order of an artifact: by
 // the bytes of whole paths. (Git sorts a folder as if its name ended with a slash.)
-func listFiles(ctx context.Context, r Reader, folder plumbing.Hash, o Options) ([]entry, error) {
+func listFiles(ctx context.Context, r Reader, folder git.Hash, o Options) ([]entry, error) {
 	l := &lister{r: r, limits: o.Limits, submodules: o.Submodules}
 	rules := o.Rules.Begin()
 	if err := l.walkTree(ctx, place{tree: folder, rules: rules}); err != nil {
@@ -42,7 +41,7 @@ type lister struct {
 // place is a folder on the way.
 type place struct {
 	path   string
-	tree   plumbing.Hash
+	tree   git.Hash
 	depth  int
 	nested int // submodules above
 	rules  *pathrules.Folder

@@ -8,15 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
-func (o objects) commit(tree plumbing.Hash) plumbing.Hash {
-	return o.add(plumbing.CommitObject, fmt.Appendf(nil,
+func (o objects) commit(tree git.Hash) git.Hash {
+	return o.add(git.Commit, fmt.Appendf(nil,
 		"tree %s\nauthor a <a> 0 +0000\ncommitter a <a> 0 +0000\n\nx\n", tree))
 }
 
@@ -30,7 +29,7 @@ func rules(t *testing.T, include, ignore []string) pathrules.Rules {
 }
 
 // refused checks that a folder is refused, in these words.
-func refused(t *testing.T, o objects, root plumbing.Hash, options Options, words ...string) {
+func refused(t *testing.T, o objects, root git.Hash, options Options, words ...string) {
 	t.Helper()
 	options.Limits = wide
 	_, err := packWith(t, o, root, options)
@@ -46,7 +45,7 @@ func refused(t *testing.T, o objects, root plumbing.Hash, options Options, words
 }
 
 // holds checks which files are packed.
-func holds(t *testing.T, o objects, root plumbing.Hash, options Options, want ...string) {
+func holds(t *testing.T, o objects, root git.Hash, options Options, want ...string) {
 	t.Helper()
 	options.Limits = wide
 	files, err := packWith(t, o, root, options)
@@ -81,7 +80,7 @@ func TestOnlyWhatIsLeftCounts(t *testing.T) {
 	o := objects{}
 	var many []entry
 	for i := range 200 {
-		many = append(many, entry{modeFile, fmt.Sprintf("f%03d", i), plumbing.Hash{9}})
+		many = append(many, entry{modeFile, fmt.Sprintf("f%03d", i), git.Hash{9}})
 	}
 	root := o.tree(
 		entry{modeFile, "a", o.blob("x")},
@@ -91,8 +90,8 @@ func TestOnlyWhatIsLeftCounts(t *testing.T) {
 			entry{modeFile, "lfs", o.blob(lfsBegin + "v1\n")},
 			entry{"100", "mode", o.blob("x")},
 			entry{modeFile, "big", o.blob(strings.Repeat("x", 2<<10))},
-			entry{modeSubmodule, "sub", plumbing.Hash{8}},
-			entry{modeFolder, "gone", plumbing.Hash{7}},
+			entry{modeSubmodule, "sub", git.Hash{8}},
+			entry{modeFolder, "gone", git.Hash{7}},
 			entry{modeFolder, "many", o.tree(many...)},
 		)},
 	)
@@ -129,7 +128,7 @@ func TestSubmodules(t *testing.T) {
 	inner := o.commit(o.tree(entry{modeFile, "i", o.blob("inner")}, entry{modeFile, ".fairleadignore", o.blob("j")},
 		entry{modeFile, "j", o.blob("x")}))
 	outer := o.commit(o.tree(entry{modeFile, "o", o.blob("outer")}, entry{modeSubmodule, "nested", inner}))
-	gone := plumbing.NewHash("0123456789012345678901234567890123456789")
+	gone := git.HashOf("0123456789012345678901234567890123456789")
 	root := o.tree(entry{modeFile, "a", o.blob("x")},
 		entry{modeFolder, "v", o.tree(entry{modeSubmodule, "sub", outer}, entry{modeSubmodule, "gone", gone})})
 
@@ -183,7 +182,7 @@ func TestASubmoduleAtWhatIsNoCommitIsRefused(t *testing.T) {
 	o := objects{}
 	for name, b := range map[string]string{"empty": "", "no tree": "author x\n", "short": "tree 1234\n"} {
 		t.Log(name)
-		refused(t, o, o.tree(entry{modeSubmodule, "s", o.add(plumbing.CommitObject, []byte(b))}),
+		refused(t, o, o.tree(entry{modeSubmodule, "s", o.add(git.Commit, []byte(b))}),
 			Options{Submodules: true}, `"s"`, "malformed")
 	}
 }
@@ -194,7 +193,7 @@ func TestASubmoduleAtACombinationIsRefused(t *testing.T) {
 	text := "tree %s\nauthor a <a> 0 +0000\ncommitter %s <> 0 +0000\n\nx\n\n" + mirror.CombinationLine +
 		"combination:1\n"
 	files := o.tree(entry{modeFile, "secret", o.blob("x")})
-	combined := o.add(plumbing.CommitObject, fmt.Appendf(nil, text, files, mirror.CombinedBy))
+	combined := o.add(git.Commit, fmt.Appendf(nil, text, files, mirror.CombinedBy))
 	root := o.tree(entry{modeSubmodule, "s", combined})
 	refused(t, o, root, Options{Submodules: true}, `"s"`, "several sources")
 	if _, err := Find(o, root, "s", true); !errors.Is(err, artifact.ErrRefused) {

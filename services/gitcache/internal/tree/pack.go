@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/pathrules"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -22,14 +21,14 @@ type Options struct {
 	Submodules bool // are followed, else refused
 	// Charts gives the tree of a chart that charts of the folder depend on; false: it is not here. nil: these are left
 	// out.
-	Charts func(depend.Chart) (plumbing.Hash, bool)
+	Charts func(depend.Chart) (git.Hash, bool)
 	// Bases gives the tree of the repository of a base at its revision, which kustomizations of the folder refer to;
 	// false: it is not here. nil: these are left out.
-	Bases func(remotebase.Base) (plumbing.Hash, bool)
+	Bases func(remotebase.Base) (git.Hash, bool)
 }
 
 // Pack writes a folder's files to w. Errors that are the content's own fault are artifact.ErrRefused.
-func Pack(ctx context.Context, r Reader, folder plumbing.Hash, o Options, w *artifact.Writer) error {
+func Pack(ctx context.Context, r Reader, folder git.Hash, o Options, w *artifact.Writer) error {
 	files, err := listFiles(ctx, r, folder, o)
 	if err != nil {
 		return err
@@ -63,11 +62,11 @@ func packFile(r Reader, f entry, l artifact.Limits, w *artifact.Writer) error {
 	return w.File(f.path, f.mode == modeExecutable, int64(len(content)), bytes.NewReader(content))
 }
 
-func readBlob(r Reader, id plumbing.Hash, path string, most int64) ([]byte, error) {
+func readBlob(r Reader, id git.Hash, path string, most int64) ([]byte, error) {
 	if id == emptyBlob {
 		return nil, nil
 	}
-	content, err := r.Read(plumbing.BlobObject, id, most)
+	content, err := r.Read(git.Blob, id, most)
 	if errors.Is(err, mirror.ErrTooLarge) {
 		return nil, refusalError("%q is larger than the limit of %s for one file", path, formatSize(most))
 	}

@@ -10,12 +10,12 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
-	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/artifact/links"
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/depend"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/kustomization"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
@@ -37,13 +37,13 @@ const (
 const passedFile = ".fairlead-folder"
 
 // emptyBlob is the object id of a file without content. No repository has to hold it.
-var emptyBlob = pack.Name(plumbing.BlobObject, nil) //nolint:gochecknoglobals // a constant
+var emptyBlob = pack.Name(git.Blob, nil) //nolint:gochecknoglobals // a constant
 
 // Part is a file or link beyond a folder that the folder refers to.
 type Part struct {
 	Path string // in the repository
 	Mode string
-	ID   plumbing.Hash
+	ID   git.Hash
 }
 
 // ErrNoChart: a chart of a repository that a chart of the folder depends on is not here. The text after it says which,
@@ -60,7 +60,7 @@ var ErrNoChart = errors.New("dependency is not fetched")
 //
 // alone: no reference leads out of the folder, be there anything or not. That follows from the folder's own tree,
 // wherever it is in whatever commit.
-func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o Options) (parts []Part, alone bool, err error) {
+func Reach(ctx context.Context, r Reader, root git.Hash, folder string, o Options) (parts []Part, alone bool, err error) {
 	if folder == "" { // the same tree may be a folder elsewhere, with other things beyond it
 		if o.Charts == nil && o.Bases == nil {
 			return nil, false, nil
@@ -98,9 +98,9 @@ func Reach(ctx context.Context, r Reader, root plumbing.Hash, folder string, o O
 	return w.sortedParts(), false, nil
 }
 
-func newWalker(ctx context.Context, r Reader, root plumbing.Hash, base string, o Options) *walker {
+func newWalker(ctx context.Context, r Reader, root git.Hash, base string, o Options) *walker {
 	return &walker{
-		ctx: ctx, r: r, root: root, base: base, options: o, trees: map[plumbing.Hash][]entry{}, links: map[string]string{},
+		ctx: ctx, r: r, root: root, base: base, options: o, trees: map[git.Hash][]entry{}, links: map[string]string{},
 		parts: map[string]Part{}, passed: map[string]bool{}, seen: map[string]bool{}, shared: newShared(),
 	}
 }
@@ -110,8 +110,8 @@ func (w *walker) sortedParts() []Part {
 }
 
 // Resolve follows the links in a folder's path. An error is fs.ErrNotExist if there is no such folder.
-func Resolve(ctx context.Context, r Reader, root plumbing.Hash, folder string, submodules bool) (string, error) {
-	w := &walker{ctx: ctx, r: r, root: root, options: Options{Submodules: submodules}, trees: map[plumbing.Hash][]entry{}, links: map[string]string{}}
+func Resolve(ctx context.Context, r Reader, root git.Hash, folder string, submodules bool) (string, error) {
+	w := &walker{ctx: ctx, r: r, root: root, options: Options{Submodules: submodules}, trees: map[git.Hash][]entry{}, links: map[string]string{}}
 	to, err := w.findPath(folder)
 	return to.path, err
 }
@@ -120,11 +120,11 @@ func Resolve(ctx context.Context, r Reader, root plumbing.Hash, folder string, s
 type walker struct {
 	ctx     context.Context //nolint:containedctx // of one walk
 	r       Reader
-	root    plumbing.Hash
+	root    git.Hash
 	base    string // the folder
 	options Options
 
-	trees map[plumbing.Hash][]entry
+	trees map[git.Hash][]entry
 	links map[string]string // targets, by path
 	parts map[string]Part
 	// passed are folders beyond the folder that ways to what is carried enter and leave again.
@@ -155,7 +155,7 @@ func (w *walker) isInside(p string) bool {
 }
 
 // readEntries of a tree, read once.
-func (w *walker) readEntries(id plumbing.Hash) ([]entry, error) {
+func (w *walker) readEntries(id git.Hash) ([]entry, error) {
 	if w.ctx.Err() != nil {
 		return nil, context.Cause(w.ctx)
 	}
@@ -261,7 +261,7 @@ func (w *walker) findPath(p string) (destination, error) {
 }
 
 // readLink reads a link. A link that no artifact holds leads nowhere.
-func (w *walker) readLink(p string, id plumbing.Hash) (string, bool) {
+func (w *walker) readLink(p string, id git.Hash) (string, bool) {
 	if known, ok := w.links[p]; ok {
 		return known, known != ""
 	}
@@ -665,7 +665,7 @@ func (w *walker) carryPlugin(folder, file string) error {
 
 // PackWith writes a folder's files to w, and the parts that it refers to beyond itself, at their paths in the
 // repository.
-func PackWith(ctx context.Context, r Reader, folder plumbing.Hash, base string, parts []Part, o Options, w *artifact.Writer) error {
+func PackWith(ctx context.Context, r Reader, folder git.Hash, base string, parts []Part, o Options, w *artifact.Writer) error {
 	files, err := listFiles(ctx, r, folder, o)
 	if err != nil {
 		return err

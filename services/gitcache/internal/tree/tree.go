@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
@@ -30,7 +29,7 @@ var (
 // Reader gives objects that hash to their names, of at most most bytes. mirror.Objects is one; its
 // errors are known here.
 type Reader interface {
-	Read(kind plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error)
+	Read(kind git.Kind, id git.Hash, most int64) ([]byte, error)
 }
 
 // maxTreeBytes of one tree object: about 10^5 entries in one folder.
@@ -50,12 +49,12 @@ const (
 type entry struct {
 	mode string
 	path string
-	id   plumbing.Hash
+	id   git.Hash
 }
 
 // Find returns the tree of a folder, through submodules if they are wanted. The empty path is the root
 // itself.
-func Find(r Reader, root plumbing.Hash, path string, submodules bool) (plumbing.Hash, error) {
+func Find(r Reader, root git.Hash, path string, submodules bool) (git.Hash, error) {
 	id := root
 	if path == "" {
 		return id, nil
@@ -64,28 +63,28 @@ func Find(r Reader, root plumbing.Hash, path string, submodules bool) (plumbing.
 	for name := range strings.SplitSeq(path, "/") {
 		entries, err := readTree(r, id)
 		if errors.Is(err, errDamaged) {
-			return plumbing.ZeroHash, refusalError("folder %q: %v", walked, err)
+			return git.Hash{}, refusalError("folder %q: %v", walked, err)
 		}
 		if err != nil {
-			return plumbing.ZeroHash, fmt.Errorf("read folder %q: %w", walked, err)
+			return git.Hash{}, fmt.Errorf("read folder %q: %w", walked, err)
 		}
 		walked = joinPath(walked, name)
 		i := slices.IndexFunc(entries, func(e entry) bool { return e.path == name })
 		if i < 0 {
-			return plumbing.ZeroHash, fmt.Errorf("%w: %q", ErrNotFound, walked)
+			return git.Hash{}, fmt.Errorf("%w: %q", ErrNotFound, walked)
 		}
 		switch entries[i].mode {
 		case modeFolder:
 			id = entries[i].id
 		case modeSubmodule:
 			if !submodules {
-				return plumbing.ZeroHash, refusalError("%q is a submodule, which is not fetched. %s", walked, askForSubmodules)
+				return git.Hash{}, refusalError("%q is a submodule, which is not fetched. %s", walked, askForSubmodules)
 			}
 			if id, err = submoduleTree(r, walked, entries[i].id); err != nil {
-				return plumbing.ZeroHash, err
+				return git.Hash{}, err
 			}
 		default:
-			return plumbing.ZeroHash, fmt.Errorf("%w: %q is a file", ErrNotFound, walked)
+			return git.Hash{}, fmt.Errorf("%w: %q is a file", ErrNotFound, walked)
 		}
 	}
 	return id, nil
@@ -97,32 +96,33 @@ const askForSubmodules = "Set submodules: true in the source's git, or name the 
 const maxCommitBytes = 4 << 20
 
 // submoduleTree is the tree of the commit that a submodule names.
-func submoduleTree(r Reader, path string, commit plumbing.Hash) (plumbing.Hash, error) {
-	b, err := r.Read(plumbing.CommitObject, commit, maxCommitBytes)
+func submoduleTree(r Reader, path string, commit git.Hash) (git.Hash, error) {
+	b, err := r.Read(git.Commit, commit, maxCommitBytes)
 	switch {
 	case errors.Is(err, mirror.ErrMissing):
 		// The mirror is not damaged: the fetch of the submodule brings the commit.
-		return plumbing.ZeroHash, fmt.Errorf("%w: %q at commit %s", ErrNoSubmodule, path, commit)
+		return git.Hash{}, fmt.Errorf("%w: %q at commit %s", ErrNoSubmodule, path, commit)
 	case errors.Is(err, mirror.ErrTooLarge):
-		return plumbing.ZeroHash, refusalError("submodule %q is at a commit of more than %d MiB", path, maxCommitBytes>>20)
+		return git.Hash{}, refusalError("submodule %q is at a commit of more than %d MiB", path, maxCommitBytes>>20)
 	case errors.Is(err, mirror.ErrKind):
-		return plumbing.ZeroHash, refusalError("submodule %q is at %s, which is no commit", path, commit)
+		return git.Hash{}, refusalError("submodule %q is at %s, which is no commit", path, commit)
 	case err != nil:
-		return plumbing.ZeroHash, fmt.Errorf("read submodule %q: %w", path, err)
+		return git.Hash{}, fmt.Errorf("read submodule %q: %w", path, err)
 	}
 	if mirror.IsCombination(b) { // it has files of other sources
-		return plumbing.ZeroHash, refusalError("submodule %q is at commit %s, which was made of several sources. Name a commit of its repository", path, commit)
+		return git.Hash{}, refusalError("submodule %q is at commit %s, which was made of several sources. Name a commit of its repository", path, commit)
 	}
 	line, _, _ := bytes.Cut(b, []byte{'\n'})
-	id, ok := bytes.CutPrefix(line, []byte("tree "))
-	if !ok || len(id) != 2*len(plumbing.ZeroHash) || !plumbing.IsHash(string(id)) {
-		return plumbing.ZeroHash, refusalError("submodule %q is at a malformed commit, %s", path, commit)
+	text, ok := bytes.CutPrefix(line, []byte("tree "))
+	id, isHash := git.ParseHash(string(text))
+	if !ok || !isHash {
+		return git.Hash{}, refusalError("submodule %q is at a malformed commit, %s", path, commit)
 	}
-	return plumbing.NewHash(string(id)), nil
+	return id, nil
 }
 
-func readTree(r Reader, id plumbing.Hash) ([]entry, error) {
-	b, err := r.Read(plumbing.TreeObject, id, maxTreeBytes)
+func readTree(r Reader, id git.Hash) ([]entry, error) {
+	b, err := r.Read(git.Tree, id, maxTreeBytes)
 	if errors.Is(err, mirror.ErrTooLarge) {
 		return nil, refusalError("it is a folder of more than %d MiB of names", maxTreeBytes>>20)
 	}
@@ -142,10 +142,10 @@ func parseTree(b []byte) ([]entry, error) {
 	for len(b) > 0 {
 		mode, rest, ok := bytes.Cut(b, []byte{' '})
 		name, rest, ok2 := bytes.Cut(rest, []byte{0})
-		if !ok || !ok2 || len(rest) < len(plumbing.ZeroHash) || !isMode(mode) {
+		if !ok || !ok2 || len(rest) < git.HashBytes || !isMode(mode) {
 			return nil, errDamaged
 		}
-		e := entry{mode: string(mode), path: string(name), id: plumbing.Hash(rest[:20])}
+		e := entry{mode: string(mode), path: string(name), id: git.Hash(rest[:git.HashBytes])}
 		// These names would make the path of one file that of another, before anybody can judge it.
 		if e.path == "" || e.path == "." || e.path == ".." || strings.Contains(e.path, "/") {
 			return nil, fmt.Errorf("%w: it holds the name %q", errDamaged, e.path)
@@ -155,7 +155,7 @@ func parseTree(b []byte) ([]entry, error) {
 		}
 		seen[e.path] = true
 		entries = append(entries, e)
-		b = rest[20:]
+		b = rest[git.HashBytes:]
 	}
 	return entries, nil
 }

@@ -9,17 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/pack"
 )
 
 // objects is a Reader of objects in memory.
-type objects map[plumbing.Hash][]byte
+type objects map[git.Hash][]byte
 
-func (o objects) Read(_ plumbing.ObjectType, id plumbing.Hash, most int64) ([]byte, error) {
+func (o objects) Read(_ git.Kind, id git.Hash, most int64) ([]byte, error) {
 	b, ok := o[id]
 	switch {
 	case !ok:
@@ -30,28 +29,28 @@ func (o objects) Read(_ plumbing.ObjectType, id plumbing.Hash, most int64) ([]by
 	return b, nil
 }
 
-func (o objects) add(kind plumbing.ObjectType, b []byte) plumbing.Hash {
+func (o objects) add(kind git.Kind, b []byte) git.Hash {
 	id := pack.Name(kind, b)
 	o[id] = b
 	return id
 }
 
-func (o objects) blob(s string) plumbing.Hash { return o.add(plumbing.BlobObject, []byte(s)) }
+func (o objects) blob(s string) git.Hash { return o.add(git.Blob, []byte(s)) }
 
-func (o objects) tree(entries ...entry) plumbing.Hash {
+func (o objects) tree(entries ...entry) git.Hash {
 	var b bytes.Buffer
 	for _, e := range entries {
 		fmt.Fprintf(&b, "%s %s\x00%s", e.mode, e.path, e.id[:])
 	}
-	return o.add(plumbing.TreeObject, b.Bytes())
+	return o.add(git.Tree, b.Bytes())
 }
 
-func pack1(t *testing.T, o objects, root plumbing.Hash, l artifact.Limits) (map[string]string, error) {
+func pack1(t *testing.T, o objects, root git.Hash, l artifact.Limits) (map[string]string, error) {
 	t.Helper()
 	return packWith(t, o, root, Options{Limits: l})
 }
 
-func packWith(t *testing.T, o objects, root plumbing.Hash, options Options) (map[string]string, error) {
+func packWith(t *testing.T, o objects, root git.Hash, options Options) (map[string]string, error) {
 	t.Helper()
 	l := options.Limits
 	var b bytes.Buffer
@@ -97,7 +96,7 @@ func TestLimitsNameThemselvesAndTheOffender(t *testing.T) {
 	t.Parallel()
 	o := objects{}
 	big := o.blob(strings.Repeat("x", 2<<10))
-	many := func(n int) plumbing.Hash {
+	many := func(n int) git.Hash {
 		var entries []entry
 		for i := range n {
 			entries = append(entries, entry{modeFile, fmt.Sprintf("f%03d", i), o.blob("x")})
@@ -109,7 +108,7 @@ func TestLimitsNameThemselvesAndTheOffender(t *testing.T) {
 		deep = o.tree(entry{modeFolder, "d", deep})
 	}
 	for name, tt := range map[string]struct {
-		root  plumbing.Hash
+		root  git.Hash
 		words []string
 	}{
 		"file size": {o.tree(entry{modeFile, "big.bin", big}), []string{`"big.bin"`, "limit"}},
@@ -138,7 +137,7 @@ func TestLimitsNameThemselvesAndTheOffender(t *testing.T) {
 func TestAMissingObjectIsNotTheContentsFault(t *testing.T) {
 	t.Parallel()
 	o := objects{}
-	root := o.tree(entry{modeFile, "a", plumbing.Hash{1}})
+	root := o.tree(entry{modeFile, "a", git.Hash{1}})
 	_, err := pack1(t, o, root, wide)
 	if !errors.Is(err, mirror.ErrMissing) || errors.Is(err, artifact.ErrRefused) {
 		t.Errorf("got %v", err)
@@ -150,7 +149,7 @@ func TestFind(t *testing.T) {
 	o := objects{}
 	leaf := o.tree(entry{modeFile, "f", o.blob("x")})
 	root := o.tree(entry{modeFolder, "a", o.tree(entry{modeFolder, "b", leaf})},
-		entry{modeSubmodule, "s", plumbing.Hash{1}}, entry{modeFile, "f", o.blob("x")})
+		entry{modeSubmodule, "s", git.Hash{1}}, entry{modeFile, "f", o.blob("x")})
 	if id, err := Find(o, root, "a/b", false); err != nil || id != leaf {
 		t.Errorf("a/b is %s, %v", id, err)
 	}
@@ -169,7 +168,7 @@ func TestFind(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	o := objects{}
-	f.Add(o[o.tree(entry{modeFile, "a", plumbing.Hash{1}}, entry{modeFolder, "b", plumbing.Hash{2}})])
+	f.Add(o[o.tree(entry{modeFile, "a", git.Hash{1}}, entry{modeFolder, "b", git.Hash{2}})])
 	f.Add([]byte("100644 ../x\x00aaaaaaaaaaaaaaaaaaaa"))
 	f.Add([]byte("100644 a"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"io"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/archive"
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Target takes what a fetch brings.
 type Target interface {
 	// Haves are commits whose whole history is there: upstream leaves out what they reach.
-	Haves() ([]plumbing.Hash, error)
+	Haves() ([]git.Hash, error)
 	// AddPack stores a pack. AddPack reads to the end, checks everything, and returns only once the objects are
 	// durable. After an error none of them is there.
 	AddPack(ctx context.Context, pack io.Reader) (bytes int64, err error)

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
@@ -23,6 +22,7 @@ import (
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/bucket"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -48,8 +48,8 @@ type List struct {
 	// Bytes that came for it.
 	Bytes int64
 
-	of    string                       // where it was listed
-	blobs map[objectName]plumbing.Hash // of objects that were downloaded
+	of    string                  // where it was listed
+	blobs map[objectName]git.Hash // of objects that were downloaded
 }
 
 // objectName tells the content of an object from others that were there before or come later.
@@ -68,14 +68,14 @@ func nameOf(o bucket.Object) objectName {
 }
 
 // ID stands for the content: a list that says the same is the same id.
-func (l *List) ID() plumbing.Hash {
+func (l *List) ID() git.Hash {
 	sum := sha256.New()
 	fmt.Fprint(sum, l.of)
 	for _, o := range l.Objects {
 		name := nameOf(o)
 		fmt.Fprintf(sum, "\x00%s\x00%s\x00%s\x00%d\x00%d", name.path, name.etag, name.version, name.size, name.modified.Unix())
 	}
-	return plumbing.Hash(sum.Sum(nil)[:20])
+	return git.Hash(sum.Sum(nil)[:20])
 }
 
 // Modified is when the newest object was written; zero: it is not said.
@@ -95,7 +95,7 @@ type Fetcher interface {
 	// FetchBucket brings the objects of a list, as the commit that it returns, with the list that is the commit's: the
 	// bucket may have changed since. Objects that are as in last, which has is then asked for, are not downloaded; last
 	// may be nil. After an error nothing is there.
-	FetchBucket(ctx context.Context, r upstream.Remote, l, last *List, has func(plumbing.Hash) bool, into upstream.Target) (now *List, commit plumbing.Hash, bytes int64, err error)
+	FetchBucket(ctx context.Context, r upstream.Remote, l, last *List, has func(git.Hash) bool, into upstream.Target) (now *List, commit git.Hash, bytes int64, err error)
 }
 
 // ParseURL reads the URL of a bucket: what the catalog takes, see giturl.ParseBucket.
@@ -125,13 +125,13 @@ func (h *Hosts) ListBucket(ctx context.Context, r upstream.Remote) (*List, error
 }
 
 // FetchBucket brings the objects of a list.
-func (h *Hosts) FetchBucket(ctx context.Context, r upstream.Remote, l, last *List, has func(plumbing.Hash) bool,
+func (h *Hosts) FetchBucket(ctx context.Context, r upstream.Remote, l, last *List, has func(git.Hash) bool,
 	into upstream.Target,
-) (*List, plumbing.Hash, int64, error) {
+) (*List, git.Hash, int64, error) {
 	if err := checkBucket(r); err != nil {
-		return nil, plumbing.ZeroHash, 0, err
+		return nil, git.Hash{}, 0, err
 	}
-	read := &reading{h: h, r: r, blobs: map[objectName]plumbing.Hash{}}
+	read := &reading{h: h, r: r, blobs: map[objectName]git.Hash{}}
 	if last != nil && last.of == l.of {
 		for name, id := range last.blobs {
 			if has(id) {
@@ -262,7 +262,7 @@ func (x *exchange) bucketPage(ctx context.Context, query url.Values) (page bucke
 type reading struct {
 	h     *Hosts
 	r     upstream.Remote
-	blobs map[objectName]plumbing.Hash // of objects that are in the mirror, or were downloaded
+	blobs map[objectName]git.Hash // of objects that are in the mirror, or were downloaded
 	bytes int64
 }
 
@@ -273,10 +273,10 @@ var errChanged = &upstream.Error{Kind: upstream.KindServer, Message: "the bucket
 // bucket at one time.
 func (f *reading) readUntilStable(
 	ctx context.Context, l *List, into upstream.Target, dir string,
-) (*List, plumbing.Hash, error) {
+) (*List, git.Hash, error) {
 	b, err := bucket.Build(dir)
 	if err != nil {
-		return nil, plumbing.ZeroHash, upstream.StorageError(err)
+		return nil, git.Hash{}, upstream.StorageError(err)
 	}
 	for range mostReadings {
 		err := f.readMissing(ctx, l, b.AddBlob)
@@ -290,7 +290,7 @@ func (f *reading) readUntilStable(
 		}
 		if err != nil {
 			b.Close()
-			return nil, plumbing.ZeroHash, err
+			return nil, git.Hash{}, err
 		}
 		f.bytes += again.Bytes
 		if l = again; len(l.Objects) == 0 { // which is for the next poll to tell
@@ -298,11 +298,11 @@ func (f *reading) readUntilStable(
 		}
 	}
 	b.Close()
-	return nil, plumbing.ZeroHash, errChanged
+	return nil, git.Hash{}, errChanged
 }
 
 // readMissing downloads the objects that are not here yet.
-func (f *reading) readMissing(ctx context.Context, l *List, add func([]byte) (plumbing.Hash, error)) error {
+func (f *reading) readMissing(ctx context.Context, l *List, add func([]byte) (git.Hash, error)) error {
 	missing := slices.DeleteFunc(slices.Clone(l.Objects), func(o bucket.Object) bool { _, ok := f.blobs[nameOf(o)]; return ok })
 	if len(missing) == 0 {
 		return nil
@@ -400,8 +400,8 @@ func unlessEnd(err error) error {
 // commitFiles makes a commit of what was read.
 func (f *reading) commitFiles(
 	ctx context.Context, l *List, b *archive.Builder, into upstream.Target,
-) (commit plumbing.Hash, err error) {
-	l.blobs = make(map[objectName]plumbing.Hash, len(l.Objects))
+) (commit git.Hash, err error) {
+	l.blobs = make(map[objectName]git.Hash, len(l.Objects))
 	for _, o := range l.Objects {
 		id := f.blobs[nameOf(o)]
 		if err := b.Put(o.Path, id); err != nil {

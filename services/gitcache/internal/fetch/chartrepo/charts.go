@@ -16,12 +16,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/fetch/registry"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
@@ -47,7 +46,7 @@ type Fetcher interface {
 	// the index is as it was then, and so are the refs, the answer is last's and costs next to nothing.
 	ListCharts(ctx context.Context, r upstream.Remote, refs []string, last *Charts) (*Charts, error)
 	// FetchChart brings the package of a version, as the commit that it returns. After an error nothing of it is there.
-	FetchChart(ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target) (commit plumbing.Hash, bytes int64, err error)
+	FetchChart(ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target) (commit git.Hash, bytes int64, err error)
 }
 
 // ParseURL reads the URL of a chart repository: what the catalog takes, see giturl.ParseFolder and
@@ -172,7 +171,7 @@ func wantedCharts(wants map[string]helm.Want) []helm.Want {
 // FetchChart brings a package.
 func (p *Repositories) FetchChart(
 	ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target,
-) (commit plumbing.Hash, n int64, err error) {
+) (commit git.Hash, n int64, err error) {
 	if r.Registry.Is {
 		return p.registries.FetchPackage(ctx, r, v, into)
 	}
@@ -257,11 +256,11 @@ func packageURL(repository *url.URL, text string) (*url.URL, error) {
 
 // ChartID stands for what an index says of a version: another digest is another id. Without a digest in the index it is
 // the url and the time.
-func ChartID(v helm.Version) plumbing.Hash {
+func ChartID(v helm.Version) git.Hash {
 	of := v.Digest
 	if of == "" {
 		of = v.URL + "\x00" + v.Created.Format(time.RFC3339Nano)
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{v.Chart, v.Version, of}, "\x00")))
-	return plumbing.Hash(sum[:20])
+	return git.Hash(sum[:20])
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -31,11 +29,11 @@ type Binary struct {
 
 // NewBinary makes a fetcher that sends its requests as h does.
 func NewBinary(h *HTTP, dir string) (*Binary, error) {
-	git, err := findGit(dir, h.client.Limits())
+	program, err := findGit(dir, h.client.Limits())
 	if err != nil {
 		return nil, err
 	}
-	return &Binary{http: h, git: git}, nil
+	return &Binary{http: h, git: program}, nil
 }
 
 // List asks where all refs point: git ls-remote knows no prefixes. A list costs a process.
@@ -76,18 +74,15 @@ const sha256Digits = 64
 
 // parseLsRemote reads what git ls-remote prints.
 func parseLsRemote(out io.Reader) (*gitwire.Listing, error) {
-	l := &gitwire.Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, Binary: true}
+	l := &gitwire.Listing{Refs: map[string]git.Hash{}, Peeled: map[string]git.Hash{}, Binary: true}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		text, name, ok := strings.Cut(lines.Text(), "\t")
-		var id plumbing.Hash
 		if len(text) == sha256Digits {
 			return nil, gitwire.ErrSHA256
 		}
-		if !ok || len(text) != gitwire.IDDigits {
-			return nil, errors.New("git prints something else than refs")
-		}
-		if _, err := hex.Decode(id[:], []byte(text)); err != nil {
+		id, isHash := git.ParseHash(text)
+		if !ok || !isHash {
 			return nil, errors.New("git prints something else than refs")
 		}
 		into := l.Refs
@@ -103,13 +98,13 @@ func parseLsRemote(out io.Reader) (*gitwire.Listing, error) {
 
 // Fetch brings wants and all that they reach.
 func (b *Binary) Fetch(
-	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target,
 ) (int64, error) {
 	return withLogin(ctx, b.http, r, func(r upstream.Remote) (int64, error) { return b.fetch(ctx, r, l, wants, into) })
 }
 
 func (b *Binary) fetch(
-	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target,
 ) (n int64, err error) {
 	haves, err := into.Haves()
 	if err != nil {
@@ -152,7 +147,7 @@ func (b *Binary) fetch(
 	return n, nil
 }
 
-func wantLines(wants []plumbing.Hash) io.Reader {
+func wantLines(wants []git.Hash) io.Reader {
 	var b bytes.Buffer
 	for _, id := range wants {
 		b.WriteString(id.String() + "\n")

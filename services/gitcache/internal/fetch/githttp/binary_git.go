@@ -13,10 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/subprocess"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -144,7 +143,7 @@ func (s *scratch) writeFile(name, content string) error {
 }
 
 // borrowObjects lets git read the Target's objects, and tells it which of them are whole histories.
-func (s *scratch) borrowObjects(objects string, haves []plumbing.Hash) error {
+func (s *scratch) borrowObjects(objects string, haves []git.Hash) error {
 	objects, err := filepath.Abs(objects)
 	if err != nil {
 		return markStorage(err)

@@ -12,9 +12,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -224,13 +223,13 @@ func afterRedirect(list, asked *url.URL) *url.URL {
 
 // Fetch brings wants and all that they reach.
 func (h *HTTP) Fetch(
-	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target,
 ) (int64, error) {
 	return withLogin(ctx, h, r, func(r upstream.Remote) (int64, error) { return h.fetch(ctx, r, l, wants, into) })
 }
 
 func (h *HTTP) fetch(
-	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target,
 ) (int64, error) {
 	x := h.newExchange(r, l.Base)
 	leave, err := x.Enter(ctx, upstream.Packs)
@@ -258,7 +257,7 @@ func (h *HTTP) fetch(
 }
 
 func (x *exchange) transferPack(
-	ctx context.Context, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+	ctx context.Context, l *gitwire.Listing, wants []git.Hash, into upstream.Target,
 ) (int64, error) {
 	return gitwire.TransferPack(ctx, x.limits, x.r, l, wants, into, func(ctx context.Context, _ *upstream.Watchdog, ask gitwire.Ask) (io.ReadCloser, error) {
 		return x.askPack(ctx, l, ask)

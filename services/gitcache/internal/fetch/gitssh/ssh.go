@@ -9,9 +9,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -124,7 +123,7 @@ func (s *SSH) listError(ctx context.Context, r upstream.Remote, err error) error
 // Fetch brings wants and all that they reach, in one session. In version 0 the list of refs comes first again, as
 // the protocol has it.
 func (s *SSH) Fetch(
-	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []plumbing.Hash, into upstream.Target,
+	ctx context.Context, r upstream.Remote, l *gitwire.Listing, wants []git.Hash, into upstream.Target,
 ) (int64, error) {
 	leave, err := s.budget.EnterHost(ctx, r.DoorOf(r.URL), upstream.Packs)
 	if err != nil {

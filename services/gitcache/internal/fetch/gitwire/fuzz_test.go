@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -48,7 +48,7 @@ func FuzzDecodeListing(f *testing.F) {
 			return
 		}
 		for name, id := range adv.References {
-			if got, ok := l.Refs[name]; ValidRef(name) && !id.IsZero() && name != refPrefixHead && (!ok || got != id) {
+			if got, ok := l.Refs[name]; ValidRef(name) && !id.IsZero() && name != refPrefixHead && (!ok || got != git.Hash(id)) {
 				t.Errorf("%q is %s, go-git says %s", name, got, id)
 			}
 		}
@@ -108,7 +108,7 @@ func FuzzDecodePack(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		caps := capability.NewList()
 		_ = caps.Set(capability.Sideband64k)
-		ask, err := newAsk(&Listing{Capabilities: caps}, []plumbing.Hash{{1}}, nil)
+		ask, err := newAsk(&Listing{Capabilities: caps}, []git.Hash{{1}}, nil)
 		if err != nil {
 			panic(err)
 		}

@@ -11,8 +11,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // In version 0 the list of refs is most of a poll's work: it is decoded here, in one pass, rather than by go-git, which
@@ -25,8 +26,6 @@ import (
 const (
 	// usualLine is long enough for all lines but those of hosts that want to be awkward.
 	usualLine = 8 << 10
-	// IDDigits of an object's name.
-	IDDigits = 40
 
 	peeled  = "^{}" // an empty repository has a single line, of the ref "capabilities^{}"
 	service = "# service=" + UploadPack
@@ -49,7 +48,7 @@ func DecodeAdvertised(lines Lines, names Names) (l *Listing, err error) {
 	if string(line) == answersVersion2 {
 		return NewListing2(nil, names), lines.capabilities2()
 	}
-	l = &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, Capabilities: capability.NewList()}
+	l = &Listing{Refs: map[string]git.Hash{}, Peeled: map[string]git.Hash{}, Capabilities: capability.NewList()}
 	if line, err = l.takeCapabilities(line); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
@@ -33,7 +34,7 @@ type Ask interface {
 }
 
 // newAsk asks in the version of the protocol that the listing came in.
-func newAsk(l *Listing, wants, haves []plumbing.Hash) (Ask, error) {
+func newAsk(l *Listing, wants, haves []git.Hash) (Ask, error) {
 	if l.Version2 {
 		return ask2{wants, haves}, nil
 	}
@@ -43,11 +44,20 @@ func newAsk(l *Listing, wants, haves []plumbing.Hash) (Ask, error) {
 			return nil, fmt.Errorf("set capability: %w", err)
 		}
 	}
-	ask.Wants, ask.Haves = wants, haves
+	ask.Wants, ask.Haves = plumbingHashes(wants), plumbingHashes(haves)
 	if err := ask.Validate(); err != nil {
 		return nil, fmt.Errorf("ask for a pack: %w", err)
 	}
 	return ask0{ask}, nil
+}
+
+// plumbingHashes are hashes as go-git has them.
+func plumbingHashes(ids []git.Hash) []plumbing.Hash {
+	list := make([]plumbing.Hash, len(ids))
+	for i, id := range ids {
+		list[i] = plumbing.Hash(id)
+	}
+	return list
 }
 
 // ask0 is a fetch in version 0.

@@ -3,8 +3,9 @@ package gitwire
 import (
 	"net/url"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Listing is what upstream said its refs are.
@@ -12,9 +13,9 @@ type Listing struct {
 	// Refs are objects by full ref name; HEAD is among them if it points to anything. A tag may point
 	// to a tag object: see Peeled. Of those that upstream has all that were asked for are there, and maybe
 	// more.
-	Refs map[string]plumbing.Hash
+	Refs map[string]git.Hash
 	// Peeled are the objects that tag objects among Refs stand for.
-	Peeled map[string]plumbing.Hash
+	Peeled map[string]git.Hash
 
 	// Bytes that came for it.
 	Bytes int64
@@ -38,7 +39,7 @@ func (l *Listing) Whole() bool { return !l.Partial }
 func (l *Listing) Empty() bool { return len(l.Refs) == 0 && !l.Others }
 
 // Commit returns what a ref points to, tag objects followed.
-func (l *Listing) Commit(ref string) (plumbing.Hash, bool) {
+func (l *Listing) Commit(ref string) (git.Hash, bool) {
 	if id, ok := l.Peeled[ref]; ok {
 		return id, true
 	}

@@ -8,14 +8,13 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 // TransferPack brings one pack, whatever carries it: send sends what it is given and returns the answer. A noPack is
 // not for callers of the package.
-func TransferPack(ctx context.Context, limits upstream.Limits, r upstream.Remote, l *Listing, wants []plumbing.Hash, into upstream.Target, send func(ctx context.Context, dog *upstream.Watchdog, ask Ask) (io.ReadCloser, error),
+func TransferPack(ctx context.Context, limits upstream.Limits, r upstream.Remote, l *Listing, wants []git.Hash, into upstream.Target, send func(ctx context.Context, dog *upstream.Watchdog, ask Ask) (io.ReadCloser, error),
 ) (int64, error) {
 	haves, err := into.Haves()
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+
+	"fairlead.dev/services/gitcache/internal/git"
 )
 
 // Git's protocol, version 2: the host says what it can do, and then takes commands, each a request and an answer.
@@ -71,7 +72,7 @@ func EncodeListRefs(w io.Writer, names Names) error {
 
 // NewListing2 is a listing in version 2 that has no refs yet.
 func NewListing2(base *url.URL, names Names) *Listing {
-	return &Listing{Refs: map[string]plumbing.Hash{}, Peeled: map[string]plumbing.Hash{}, Base: base, Version2: true, Partial: !names.wantsAll()}
+	return &Listing{Refs: map[string]git.Hash{}, Peeled: map[string]git.Hash{}, Base: base, Version2: true, Partial: !names.wantsAll()}
 }
 
 // capabilities2 reads what a host can do, after the line that says that it speaks version 2.
@@ -152,14 +153,14 @@ func (l *Listing) add2(line []byte, wanted func(string) bool) error {
 }
 
 // objectID cuts the name of an object, and the space behind it, off a line.
-func objectID(line []byte) (id plumbing.Hash, rest []byte, err error) {
-	if len(line) < IDDigits+1 || line[IDDigits] != ' ' {
+func objectID(line []byte) (id git.Hash, rest []byte, err error) {
+	if len(line) < git.HashDigits+1 || line[git.HashDigits] != ' ' {
 		return id, nil, errors.New("a line is no ref")
 	}
-	if _, err := hex.Decode(id[:], line[:IDDigits]); err != nil {
+	if _, err := hex.Decode(id[:], line[:git.HashDigits]); err != nil {
 		return id, nil, errors.New("a line begins with no object's name")
 	}
-	return id, line[IDDigits+1:], nil
+	return id, line[git.HashDigits+1:], nil
 }
 
 // nextSection skips the rest of a section, and reads the first line of the one after it.
@@ -186,7 +187,7 @@ func (l Lines) nextSection() ([]byte, error) {
 
 // ask2 is a fetch in version 2. As in version 0 all is said at once, and nothing is negotiated. Tags that nobody
 // wants are not asked for, nor are differences to objects that the pack does not hold.
-type ask2 struct{ wants, haves []plumbing.Hash }
+type ask2 struct{ wants, haves []git.Hash }
 
 func (a ask2) Encode(w io.Writer) error {
 	arguments := []string{"ofs-delta", "no-progress"}

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/oci"
 	tags "fairlead.dev/services/gitcache/internal/semver"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -32,14 +31,14 @@ type Artifact struct {
 
 // ID stands for the content of an artifact: other layers are another id, another manifest with the same layers under a
 // tag is not.
-func (a Artifact) ID() plumbing.Hash {
+func (a Artifact) ID() git.Hash {
 	var b strings.Builder
 	b.WriteString(cmp.Or(a.Tag, string(a.Manifest))) // the subject names it
 	for _, l := range a.Layers {
 		fmt.Fprintf(&b, "\x00%s\x00%s", l.Digest, l.Title)
 	}
 	sum := sha256.Sum256([]byte(b.String()))
-	return plumbing.Hash(sum[:20])
+	return git.Hash(sum[:20])
 }
 
 // Answer is what a registry has for a ref.
@@ -68,7 +67,7 @@ type Fetcher interface {
 	ListArtifacts(ctx context.Context, r upstream.Remote, refs []string, layerType string, last *Artifacts) (*Artifacts, error)
 	// FetchArtifact brings the layers of an artifact, as the commit that it returns. After an error nothing of it is
 	// there.
-	FetchArtifact(ctx context.Context, r upstream.Remote, a Artifact, into upstream.Target) (commit plumbing.Hash, bytes int64, err error)
+	FetchArtifact(ctx context.Context, r upstream.Remote, a Artifact, into upstream.Target) (commit git.Hash, bytes int64, err error)
 }
 
 // artifactRepository is the name of the repository of a source.
@@ -211,7 +210,7 @@ func (l *looking) findManifest(ctx context.Context, tag string, digest oci.Diges
 // FetchArtifact brings the layers of an artifact.
 func (g *Registries) FetchArtifact(
 	ctx context.Context, r upstream.Remote, a Artifact, into upstream.Target,
-) (commit plumbing.Hash, n int64, err error) {
+) (commit git.Hash, n int64, err error) {
 	if r, err = checkRegistry(r); err != nil {
 		return commit, 0, err
 	}

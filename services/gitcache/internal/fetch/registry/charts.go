@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
-	"github.com/go-git/go-git/v5/plumbing"
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/services/gitcache/internal/archive"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/helm"
 	"fairlead.dev/services/gitcache/internal/oci"
 	"fairlead.dev/services/gitcache/internal/signed"
@@ -109,7 +109,7 @@ func (l *looking) findVersion(ctx context.Context, want helm.Want, version strin
 // FetchPackage brings the package of a version of a chart, as a commit.
 func (g *Registries) FetchPackage(
 	ctx context.Context, r upstream.Remote, v helm.Version, into upstream.Target,
-) (commit plumbing.Hash, n int64, err error) {
+) (commit git.Hash, n int64, err error) {
 	if r, err = checkRegistry(r); err != nil {
 		return commit, 0, err
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/handoff"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/standby"
@@ -50,7 +50,7 @@ func ManifestMessage(m standby.Manifest) (*gitcachev1.MirrorManifest, error) {
 func Manifest(m *gitcachev1.MirrorManifest) (standby.Manifest, error) {
 	all := standby.Manifest{Packs: m.GetPacks(), Copies: m.GetCopies()}
 	for _, name := range all.Packs {
-		if !plumbing.IsHash(name) {
+		if !git.IsHash(name) {
 			return standby.Manifest{}, fmt.Errorf("%.60q is no name of a pack", name)
 		}
 	}
@@ -93,11 +93,12 @@ func TakeRequest(o handoff.Offer) *gitcachev1.TakeSourceRequest {
 // Take reads an offer of a source.
 func Take(m *gitcachev1.TakeSourceRequest) (handoff.Offer, error) {
 	o := handoff.Offer{UID: m.GetUid(), Released: m.GetReleased(), Keep: m.GetKeep()}
-	for _, id := range m.GetCommits() {
-		if !plumbing.IsHash(id) {
-			return handoff.Offer{}, fmt.Errorf("%.60q is no commit", id)
+	for _, text := range m.GetCommits() {
+		id, ok := git.ParseHash(text)
+		if !ok {
+			return handoff.Offer{}, fmt.Errorf("%.60q is no commit", text)
 		}
-		o.Heads = append(o.Heads, mirror.Head{Commit: plumbing.NewHash(id)})
+		o.Heads = append(o.Heads, mirror.Head{Commit: id})
 	}
 	now := time.Now()
 	o.Schedule.Next = now.Add(m.GetUntilNextPoll().AsDuration())

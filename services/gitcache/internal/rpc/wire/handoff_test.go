@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"google.golang.org/protobuf/proto"
 
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/services/gitcache/internal/build"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/handoff"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -23,10 +23,10 @@ func someManifest() standby.Manifest {
 	return standby.Manifest{
 		Packs: []string{aHash},
 		Heads: []mirror.Head{{
-			Ref: "HEAD", Object: plumbing.NewHash(aHash), Commit: plumbing.NewHash(aHash),
+			Ref: "HEAD", Object: git.HashOf(aHash), Commit: git.HashOf(aHash),
 			CommitTime: time.Unix(1, 0).UTC(), Subject: "one",
 			Author: "Ada", FetchTime: time.Unix(2, 0).UTC(), Resolved: "refs/tags/v1", SignedBy: "key", Newer: "v2",
-			Submodules: []plumbing.Hash{plumbing.NewHash(aHash)},
+			Submodules: []git.Hash{git.HashOf(aHash)},
 		}},
 		Built: []build.Record{
 			{SourceID: "id", Tree: aHash, Filter: "f", Digest: "sha256:0", Size: 3, Files: 2},
@@ -103,7 +103,7 @@ func TestAScheduleSurvivesClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	sent := handoff.Offer{
-		UID: "u", Heads: []mirror.Head{{Commit: plumbing.NewHash(aHash)}}, Released: true, Keep: true,
+		UID: "u", Heads: []mirror.Head{{Commit: git.HashOf(aHash)}}, Released: true, Keep: true,
 		Schedule: owner.Schedule{Last: now.Add(-time.Minute), Next: now.Add(2 * time.Minute)},
 	}
 	got, err := Take(TakeRequest(sent))

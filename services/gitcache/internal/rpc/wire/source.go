@@ -4,12 +4,11 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/console"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/status"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -76,7 +75,7 @@ func revisionMessage(c mirror.Commit) *artifactv1.Revision {
 }
 
 func revision(m *artifactv1.Revision) mirror.Commit {
-	return mirror.Commit{ID: plumbing.NewHash(m.GetCommit()), Time: console.Time(m.GetCommitTime()), Subject: m.GetSubject(), Author: m.GetAuthor()}
+	return mirror.Commit{ID: git.HashOf(m.GetCommit()), Time: console.Time(m.GetCommitTime()), Subject: m.GetSubject(), Author: m.GetAuthor()}
 }
 
 // entryMessage shows a name that is no text as well as it can: protobuf takes no other.
@@ -86,7 +85,7 @@ func entryMessage(e browse.Entry) *gitcachev1.TreeEntry {
 }
 
 func entry(m *gitcachev1.TreeEntry) browse.Entry {
-	e := browse.Entry{Entry: tree.Entry{Name: m.GetName(), ID: plumbing.NewHash(m.GetObjectId())}, Size: m.GetSize()}
+	e := browse.Entry{Entry: tree.Entry{Name: m.GetName(), ID: git.HashOf(m.GetObjectId())}, Size: m.GetSize()}
 	for kind, message := range kinds() {
 		if message == m.GetKind() {
 			e.Kind = kind

@@ -5,11 +5,10 @@ package wire
 import (
 	"net/http"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/console"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 )
@@ -117,7 +116,7 @@ func content(m *artifactv1.Result) origin.Answer {
 	r, a := resolved.GetRevision(), resolved.GetArtifact()
 	return origin.Answer{
 		Head: mirror.Head{
-			Commit: plumbing.NewHash(r.GetCommit()), CommitTime: console.Time(r.GetCommitTime()),
+			Commit: git.HashOf(r.GetCommit()), CommitTime: console.Time(r.GetCommitTime()),
 			Subject: r.GetSubject(), Author: r.GetAuthor(), Traceparent: r.GetTraceparent(),
 		},
 		SourceID: resolved.GetSourceId(),

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/services/gitcache/internal/browse"
+	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/origin"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -18,7 +17,7 @@ import (
 	"fairlead.dev/services/gitcache/internal/tree"
 )
 
-func id(digit string) plumbing.Hash { return plumbing.NewHash(strings.Repeat(digit, 40)) }
+func id(digit string) git.Hash { return git.HashOf(strings.Repeat(digit, 40)) }
 
 // full fails the test if a field of v is zero: what is added has to be carried, too.
 func full(t *testing.T, v any, but ...string) {
