@@ -29,14 +29,14 @@ func keyTests() map[string]string {
 		"renderer.time":            limits,
 		"renderer.cpu":             limits,
 		"renderer.memory":          limits,
-		"images.registries":        "services/agent TestImagesOfWhatWasRenderedBeforeAreNarrowed",
+		"images.registries":        "services/agent/acceptance TestImagesOfWhatWasRenderedBeforeAreNarrowed",
 		"impersonation.required":   account,
 		"impersonation.accounts":   account,
 		"tunnel.readOnly":          policy,
 		"tunnel.noImpersonation":   policy,
 		"tunnel.impersonateUsers":  policy,
 		"tunnel.impersonateGroups": policy,
-		"off":                      "services/agent TestFeaturesAreOffAndOnAgain",
+		"off":                      "services/agent/acceptance TestFeaturesAreOffAndOnAgain",
 		"logLevel":                 "services/agent TestLogIsOnlyNarrowed",
 	}
 }
