@@ -66,9 +66,10 @@ func New(cfg Config) (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt := &byScheme{https: newTransport(roots), http: newTransport(roots), upgrade: newTransport(roots)}
-	rt.https.Protocols.SetHTTP1(true)
-	rt.https.Protocols.SetHTTP2(true)
+	secure := newTransport(roots)
+	secure.Protocols.SetHTTP1(true)
+	secure.Protocols.SetHTTP2(true)
+	rt := &byScheme{https: newDialOnce(secure), http: newTransport(roots), upgrade: newTransport(roots)}
 	rt.http.Protocols.SetUnencryptedHTTP2(true)
 	rt.upgrade.Protocols.SetHTTP1(true)
 	return &http.Client{Transport: propagating{rt}}, nil
@@ -135,10 +136,13 @@ func newTransport(roots *x509.CertPool) *http.Transport {
 
 // byScheme exists because a transport that may speak HTTP/1.1 never tries HTTP/2 in clear text, and because only
 // HTTP/1.1 has connections that become something else.
-type byScheme struct{ https, http, upgrade *http.Transport }
+type byScheme struct {
+	https         *dialOnce
+	http, upgrade *http.Transport
+}
 
 func (t *byScheme) RoundTrip(req *http.Request) (*http.Response, error) {
-	transport := t.https
+	var transport http.RoundTripper = t.https
 	switch {
 	case req.Header.Get("Upgrade") != "":
 		transport = t.upgrade
@@ -169,7 +173,7 @@ func refuseRedirect(resp *http.Response) (*http.Response, error) {
 }
 
 func (t *byScheme) CloseIdleConnections() {
-	t.https.CloseIdleConnections()
+	t.https.next.CloseIdleConnections()
 	t.http.CloseIdleConnections()
 	t.upgrade.CloseIdleConnections()
 }
