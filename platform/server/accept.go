@@ -36,12 +36,14 @@ const (
 	// the oldest. The first request of who has one comes with the connection.
 	strangersPerNetwork = 1024
 	// newPerNetwork bounds the connections of one network that are new: from before the handshake until an identity is
-	// shown, for newTime at most. More wait for their handshake. Without that, a crowd that comes at once (10,000
-	// agents behind one address) has more strangers than strangersPerNetwork before their first requests are read, and
-	// those that are cut have requests under way. newTime is as short as it is so that a crowd which shows nothing lets
-	// 256 others in per second.
+	// shown, for newTime at most, and for slowTime while it is this process that is late. More wait for their
+	// handshake. Without that, a crowd that comes at once (10,000 agents behind one address) has more strangers than
+	// strangersPerNetwork before their first requests are read, and those that are cut have requests under way; and a
+	// process that is busy begins more handshakes than it ends, until each takes longer than its caller waits. newTime
+	// is as short as it is so that a crowd which shows nothing lets 256 others in per second.
 	newPerNetwork = 512
 	newTime       = 2 * time.Second
+	slowTime      = 10 * time.Second
 	// A network has half of the door for handshakes, and half for strangers. A door with fewer places than fewPlaces
 	// gives strangers a quarter: one network that takes both shares does not fill it.
 	fewPlaces = 128
@@ -49,6 +51,8 @@ const (
 	noShares = 16
 	// sayFullEvery bounds how often connections that are turned away are mentioned.
 	sayFullEvery = 10 * time.Second
+	// agePause is between two looks at a connection that is new for longer than newTime.
+	agePause = 250 * time.Millisecond
 	// acceptPause is before the next try after accepting failed, for want of descriptors most likely.
 	acceptPause = 50 * time.Millisecond
 )
@@ -264,18 +268,34 @@ type guest struct {
 	gone atomic.Bool
 
 	network string                       // "": it does not count
+	reads   atomic.Bool                  // a goroutine waits for bytes of the caller
+	begun   time.Time                    // when it became new
 	arrival atomic.Pointer[time.Timer]   // ends the time in which it is new; nil: it is not
 	place   atomic.Pointer[shares.Place] // among strangers
 	seat    seat                         // in the share of a caller
 }
 
-// begin counts a connection, for which a turn was taken, as new for so long at most.
+// begin counts a connection, for which a turn was taken, as new for so long at most, or while it waits for this process.
 func (g *guest) begin(newTime time.Duration) {
+	g.begun = time.Now()
 	// The time starts once the timer is stored: settle gives the turn back only if it finds the timer.
-	timer := time.AfterFunc(time.Hour, g.settle)
+	timer := time.AfterFunc(time.Hour, g.age)
 	g.arrival.Store(timer)
 	timer.Reset(newTime)
 }
+
+// age ends the time in which a connection is new, unless its caller waits for this process.
+func (g *guest) age() {
+	timer := g.arrival.Load()
+	if timer != nil && g.isOwed() && time.Since(g.begun) < slowTime {
+		timer.Reset(agePause)
+		return
+	}
+	g.settle()
+}
+
+// isOwed tells whether the caller has sent what is not read yet, or not answered.
+func (g *guest) isOwed() bool { return !g.reads.Load() || socket.HasUnread(g.TCPConn) }
 
 // settle takes a connection out of the count of those that are new.
 func (g *guest) settle() {
@@ -331,10 +351,13 @@ type turning struct {
 }
 
 func (t *turning) Read(p []byte) (int, error) {
-	if t.done {
-		return t.TCPConn.Read(p)
+	if !t.done {
+		return t.readInTurn(p)
 	}
-	return t.readInTurn(p)
+	t.reads.Store(true)
+	n, err := t.TCPConn.Read(p)
+	t.reads.Store(false)
+	return n, err
 }
 
 // readInTurn is Read during the handshake, apart from what stays on the stack of who reads the connection for all its
@@ -347,7 +370,9 @@ func (t *turning) readInTurn(p []byte) (int, error) {
 	if err := t.SetReadDeadline(begin.Add(t.patience)); err != nil {
 		return 0, err
 	}
-	n, err := t.guest.Read(p)
+	t.reads.Store(true)
+	n, err := t.TCPConn.Read(p)
+	t.reads.Store(false)
 	t.patience -= time.Since(begin)
 	if err == nil {
 		err = t.take()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -133,5 +134,42 @@ func TestWhoWaitsInVainIsTold(t *testing.T) {
 	give()
 	if err := secure(t, connectTo(t, d)); err != nil {
 		t.Errorf("after the one that held the place: %v", err)
+	}
+}
+
+// A process that is late with its handshakes begins no more of them: all would take longer than their callers wait. A
+// caller that says nothing has its place for a short time only.
+func TestANewConnectionKeepsItsPlaceWhileItWaitsForThisProcess(t *testing.T) {
+	t.Parallel()
+	d, give, computed := newDoor(t, patience)
+	d.newTime = 10 * time.Millisecond
+	for range cap(d.turns) { // others compute
+		d.turns <- struct{}{}
+	}
+	give()
+	waits := connectTo(t, d)
+	if _, err := waits.Write(firstFlight(t)); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, "the first is new", func() bool { return d.open.Load() == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 4*agePause)
+	defer cancel()
+	network := dialpolicy.Network(waits.LocalAddr().String())
+	if err := d.arrivals.Take(ctx, network); err == nil {
+		t.Error("another one is let in, though the first has no answer yet")
+	}
+	if err := waits.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(d.turns) {
+		<-d.turns
+	}
+	_ = connectTo(t, d) // which says nothing
+	last := connectTo(t, d)
+	if err := secure(t, last); err != nil {
+		t.Errorf("behind one that says nothing: %v", err)
+	}
+	if n := computed.Load(); n != 1 {
+		t.Errorf("%d handshakes are computed, 1 of them for a caller that is there", n)
 	}
 }
