@@ -33,6 +33,8 @@ const (
 	// nudgeTime is how long a distributor may take to hear of a change that another one nudged for. If none does, the
 	// console is away or its database was put back to an earlier state: asking again and again would bring nothing.
 	nudgeTime = time.Minute
+	// openPatience is how long the first Sync waits for the first message of the stream: a proxy may keep it back.
+	openPatience = 10 * time.Second
 	// silence is how long a Watch stream may be still: heartbeats come every 45 s. The next poll tells what was missed
 	// meanwhile.
 	silence = 110 * time.Second
@@ -70,9 +72,11 @@ type PollDeps struct {
 	Config Config
 	// ViewSets are the sets of its view; nil: it keeps none.
 	ViewSets ViewSets
-	Tracer   trace.Tracer
-	Metrics  prometheus.Registerer
-	Log      *slog.Logger
+	// Streams tells whether Watch runs; nil: it does.
+	Streams func() bool
+	Tracer  trace.Tracer
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Config is the agent's configuration, as far as the hub says.
@@ -97,6 +101,8 @@ type Poller struct {
 
 	nudge  chan string               // something changed: sync with `have`; and in which trace, if it is recorded
 	soon   chan struct{}             // something may have been missed: a plain poll
+	opened chan struct{}             // a stream has had its first message
+	ended  chan struct{}             // a stream has ended, or could not be opened
 	nudged atomic.Pointer[lastNudge] // the last nudge, until an answer is as new; nil: none
 	synced atomic.Bool
 	quiet  quiet
@@ -109,6 +115,7 @@ type Poller struct {
 func NewPoller(deps PollDeps) *Poller {
 	p := &Poller{
 		PollDeps: deps, nudge: make(chan string, 1), soon: make(chan struct{}, 1),
+		opened: make(chan struct{}, 1), ended: make(chan struct{}, 1),
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_agent_syncs_total",
 			Help: "Sync calls by result; left_out: not made, since heartbeats say that nothing is new.",
@@ -127,7 +134,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	backoff := retry.Backoff{Floor: retryFloor, Max: retryMax}
 	loaded := p.Loaded
 	p.seen = p.Wanted.Revision()
-	for nudged, within := false, ""; ; {
+	for within, nudged := p.begin(ctx); ; {
 		wait, err := p.sync(ctx, nudged, within)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // told to stop
@@ -170,6 +177,32 @@ func (p *Poller) Run(ctx context.Context) error {
 			timer.Stop()
 			break
 		}
+	}
+}
+
+// begin waits for the first message of the stream, and for this agent's turn if it says so: one Sync is for the start
+// and for the stream, and agents that come all at once ask when the hub has time for them. Without a stream the agent
+// asks by itself.
+func (p *Poller) begin(ctx context.Context) (within string, nudged bool) {
+	if p.Streams != nil && !p.Streams() {
+		return "", false
+	}
+	patience := time.NewTimer(openPatience)
+	defer patience.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+		case <-patience.C:
+		case <-p.ended:
+		case <-p.opened:
+			patience.Stop() // a nudge comes, or soon
+			continue
+		case <-p.soon:
+			within, nudged, _ = p.missed()
+		case within = <-p.nudge:
+			nudged = true
+		}
+		return within, nudged
 	}
 }
 

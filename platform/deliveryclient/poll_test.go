@@ -45,18 +45,28 @@ func (oneService) Have() map[string]string               { return map[string]str
 func (oneService) Take(*deliveryv1.Changes, int64) error { return nil }
 func (oneService) Revision() int64                       { return 0 }
 
-// running runs a poller of one service until the returned function is called.
-func running(t *testing.T, h deliveryv1connect.DeliveryServiceClient, kubernetes func() string) (p *Poller, stop func()) {
-	t.Helper()
-	p = NewPoller(PollDeps{
+// newPoller has one service, and no stream.
+func newPoller(h deliveryv1connect.DeliveryServiceClient, kubernetes func() string) *Poller {
+	return NewPoller(PollDeps{
 		Distributors: &Distributors{list: []Distributor{{URL: "https://hub", RPC: h}}}, Wanted: oneService{},
-		KubernetesVersion: kubernetes, Tracer: noop.NewTracerProvider().Tracer(""),
+		KubernetesVersion: kubernetes, Streams: func() bool { return false }, Tracer: noop.NewTracerProvider().Tracer(""),
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+// running runs a new poller until the returned function is called.
+func running(t *testing.T, h deliveryv1connect.DeliveryServiceClient, kubernetes func() string) (p *Poller, stop func()) {
+	t.Helper()
+	p = newPoller(h, kubernetes)
+	return p, run(t, p)
+}
+
+func run(t *testing.T, p *Poller) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
-	return p, func() {
+	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -124,6 +134,47 @@ func TestANudgeAndAPollAreOneSync(t *testing.T) {
 			stop()
 			if len(h.asked) != 21 || slices.Contains(h.haves[1:], false) {
 				t.Errorf("%s: %d Syncs, with what the cluster has: %v", name, len(h.asked), h.haves)
+			}
+		})
+	}
+}
+
+// The first Sync waits for the first message of the stream, which says when it is this agent's turn.
+func TestTheFirstSyncWaitsForTheStream(t *testing.T) {
+	t.Parallel()
+	later := func(p *Poller) { signal(p.opened, struct{}{}) }
+	for name, c := range map[string]struct {
+		tell   func(p *Poller) // after a second
+		then   func(p *Poller) // after a minute
+		asks   time.Duration
+		nudged bool
+	}{
+		"a heartbeat":          {tell: (*Poller).Soon, asks: time.Second},
+		"a nudge":              {tell: func(p *Poller) { signal(p.nudge, "") }, asks: time.Second, nudged: true},
+		"no stream to be had":  {tell: func(p *Poller) { signal(p.ended, struct{}{}) }, asks: time.Second},
+		"nothing":              {asks: openPatience},
+		"a turn, and a nudge":  {tell: later, then: func(p *Poller) { signal(p.nudge, "") }, asks: time.Minute, nudged: true},
+		"a turn that is over":  {tell: later, then: (*Poller).Soon, asks: time.Minute},
+		"a turn, and a cut":    {tell: later, then: func(p *Poller) { signal(p.ended, struct{}{}) }, asks: time.Minute},
+		"both, the nudge last": {tell: func(p *Poller) { p.Soon(); signal(p.nudge, "") }, asks: time.Second, nudged: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := &busyHub{begin: time.Now()}
+			p := newPoller(h, func() string { return "" })
+			p.Streams = nil
+			stop := run(t, p)
+			<-time.After(time.Second)
+			if c.tell != nil {
+				c.tell(p)
+			}
+			<-time.After(time.Minute - time.Second)
+			if c.then != nil {
+				c.then(p)
+			}
+			<-time.After(time.Second)
+			stop()
+			if len(h.asked) != 1 || h.asked[0] != c.asks || h.haves[0] != c.nudged {
+				t.Errorf("%s: asked after %s, with what the cluster has: %v", name, h.asked, h.haves)
 			}
 		})
 	}

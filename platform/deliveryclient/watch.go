@@ -30,6 +30,7 @@ func (p *Poller) Watch(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // told to stop
 		}
+		signal(p.ended, struct{}{})
 		wait := backoff.After(err)
 		switch {
 		case errors.Is(err, errGoAway):
@@ -45,7 +46,8 @@ func (p *Poller) Watch(ctx context.Context) error {
 	}
 }
 
-// follow reads one stream to its end. With the first message comes a Sync: a nudge may have been missed.
+// follow reads one stream to its end. With the first message comes a Sync, at once or when it is this agent's turn: a
+// nudge may have been missed.
 func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -56,20 +58,29 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		return fmt.Errorf("watch: %w", err)
 	}
 	defer stream.Close()
+	turn := time.AfterFunc(retryMax, p.Soon)
+	defer turn.Stop()
+	turn.Stop()
 	for first := true; stream.Receive(); first = false {
 		still.Reset(silence)
 		if first {
 			opened()
+			signal(p.opened, struct{}{})
 		}
 		switch event := stream.Msg().GetEvent().(type) {
 		case *deliveryv1.WatchResponse_GoAway:
 			return errGoAway
 		case *deliveryv1.WatchResponse_Nudge:
+			turn.Stop()
 			p.nudged.Store(&lastNudge{event.Nudge.GetRevision(), time.Now()})
 			signal(p.nudge, event.Nudge.GetTraceparent())
 			continue
 		case *deliveryv1.WatchResponse_Heartbeat:
 			p.quiet.hear(event.Heartbeat.GetWanted())
+			if within := event.Heartbeat.GetTurnWithin().AsDuration(); first && within > 0 {
+				turn.Reset(min(within, retryMax))
+				continue
+			}
 		}
 		if first {
 			signal(p.soon, struct{}{})

@@ -509,6 +509,7 @@ func (a *Agent) wire() error {
 		View:              a.viewState,
 		ViewLost:          a.pusher.Lost,
 		NoViews:           a.noViews,
+		Streams:           a.streams,
 		Config:            a.config,
 		ViewSets:          sets,
 		HoldProgress:      a.reporter.HoldProgress,

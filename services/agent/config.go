@@ -100,6 +100,12 @@ func (a *Agent) noViews() bool {
 	return settings.NoViews
 }
 
+// streams tells whether hear keeps a stream.
+func (a *Agent) streams() bool {
+	settings, _ := a.config.InForce()
+	return !settings.NoStreams
+}
+
 // openViewSets has the view keep what the hub sent before the agent started; nil: the agent keeps none.
 func (a *Agent) openViewSets() (deliveryclient.ViewSets, error) {
 	if a.cfg.NoViewSets {

@@ -1085,7 +1085,10 @@ func (x *Nudge) GetRevision() int64 {
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in NotModified, now; 0: not known.
-	Wanted        uint64 `protobuf:"fixed64,1,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	Wanted uint64 `protobuf:"fixed64,1,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	// In the first message of a stream: many agents come at once, and this one is nudged when it is its turn. An agent that hears no
+	// nudge asks after this time. Unset: it asks at once.
+	TurnWithin    *durationpb.Duration `protobuf:"bytes,2,opt,name=turn_within,json=turnWithin,proto3" json:"turn_within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1125,6 +1128,13 @@ func (x *Heartbeat) GetWanted() uint64 {
 		return x.Wanted
 	}
 	return 0
+}
+
+func (x *Heartbeat) GetTurnWithin() *durationpb.Duration {
+	if x != nil {
+		return x.TurnWithin
+	}
+	return nil
 }
 
 type GoAway struct {
@@ -1800,9 +1810,11 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\x05event\"E\n" +
 	"\x05Nudge\x12 \n" +
 	"\vtraceparent\x18\x01 \x01(\tR\vtraceparent\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"#\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"_\n" +
 	"\tHeartbeat\x12\x16\n" +
-	"\x06wanted\x18\x01 \x01(\x06R\x06wanted\"\b\n" +
+	"\x06wanted\x18\x01 \x01(\x06R\x06wanted\x12:\n" +
+	"\vturn_within\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"turnWithin\"\b\n" +
 	"\x06GoAway\"[\n" +
 	"\rReportRequest\x12J\n" +
 	"\areports\x18\x01 \x03(\v2#.fairlead.delivery.v1.ServiceReportB\v\xbaH\b\x92\x01\x05\b\x01\x10\xf4\x03R\areports\"[\n" +
@@ -1962,30 +1974,31 @@ var file_fairlead_delivery_v1_delivery_proto_depIdxs = []int32{
 	12, // 24: fairlead.delivery.v1.WatchResponse.nudge:type_name -> fairlead.delivery.v1.Nudge
 	13, // 25: fairlead.delivery.v1.WatchResponse.heartbeat:type_name -> fairlead.delivery.v1.Heartbeat
 	14, // 26: fairlead.delivery.v1.WatchResponse.go_away:type_name -> fairlead.delivery.v1.GoAway
-	18, // 27: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
-	17, // 28: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
-	1,  // 29: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
-	24, // 30: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
-	24, // 31: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
-	20, // 32: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
-	19, // 33: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
-	24, // 34: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
-	20, // 35: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
-	37, // 36: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
-	38, // 37: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
-	24, // 38: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
-	24, // 39: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
-	2,  // 40: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
-	10, // 41: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
-	15, // 42: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
-	5,  // 43: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
-	11, // 44: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
-	16, // 45: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
-	43, // [43:46] is the sub-list for method output_type
-	40, // [40:43] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	25, // 27: fairlead.delivery.v1.Heartbeat.turn_within:type_name -> google.protobuf.Duration
+	18, // 28: fairlead.delivery.v1.ReportRequest.reports:type_name -> fairlead.delivery.v1.ServiceReport
+	17, // 29: fairlead.delivery.v1.ReportResponse.acknowledged:type_name -> fairlead.delivery.v1.Acknowledgement
+	1,  // 30: fairlead.delivery.v1.ServiceReport.phase:type_name -> fairlead.delivery.v1.Phase
+	24, // 31: fairlead.delivery.v1.ServiceReport.applied_time:type_name -> google.protobuf.Timestamp
+	24, // 32: fairlead.delivery.v1.ServiceReport.observed_time:type_name -> google.protobuf.Timestamp
+	20, // 33: fairlead.delivery.v1.ServiceReport.objects:type_name -> fairlead.delivery.v1.ObjectReport
+	19, // 34: fairlead.delivery.v1.ServiceReport.guard:type_name -> fairlead.delivery.v1.Guard
+	24, // 35: fairlead.delivery.v1.ServiceReport.repair_time:type_name -> google.protobuf.Timestamp
+	20, // 36: fairlead.delivery.v1.ServiceReport.repaired:type_name -> fairlead.delivery.v1.ObjectReport
+	37, // 37: fairlead.delivery.v1.ServiceReport.tests:type_name -> fairlead.delivery.v1.TestSummary
+	38, // 38: fairlead.delivery.v1.Guard.sample:type_name -> fairlead.delivery.v1.ManagedObject
+	24, // 39: fairlead.delivery.v1.ObjectReport.next_attempt_time:type_name -> google.protobuf.Timestamp
+	24, // 40: fairlead.delivery.v1.ObjectReport.drift_time:type_name -> google.protobuf.Timestamp
+	2,  // 41: fairlead.delivery.v1.DeliveryService.Sync:input_type -> fairlead.delivery.v1.SyncRequest
+	10, // 42: fairlead.delivery.v1.DeliveryService.Watch:input_type -> fairlead.delivery.v1.WatchRequest
+	15, // 43: fairlead.delivery.v1.DeliveryService.Report:input_type -> fairlead.delivery.v1.ReportRequest
+	5,  // 44: fairlead.delivery.v1.DeliveryService.Sync:output_type -> fairlead.delivery.v1.SyncResponse
+	11, // 45: fairlead.delivery.v1.DeliveryService.Watch:output_type -> fairlead.delivery.v1.WatchResponse
+	16, // 46: fairlead.delivery.v1.DeliveryService.Report:output_type -> fairlead.delivery.v1.ReportResponse
+	44, // [44:47] is the sub-list for method output_type
+	41, // [41:44] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_delivery_v1_delivery_proto_init() }

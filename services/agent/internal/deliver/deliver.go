@@ -35,8 +35,8 @@ type Deps struct {
 	// View and ViewLost are as in deliveryclient.PollDeps.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
-	// NoViews tells that views are off.
-	NoViews func() bool
+	// NoViews tells that views are off, and Streams that the poller's Watch runs.
+	NoViews, Streams func() bool
 	Config  deliveryclient.Config
 	// HoldProgress is told for how long the hub wants progress to be kept back.
 	HoldProgress func(time.Duration)
@@ -52,7 +52,7 @@ func New(deps Deps) *deliveryclient.Poller {
 	return deliveryclient.NewPoller(deliveryclient.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
 		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
-		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress,
+		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress, Streams: deps.Streams,
 		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
 }

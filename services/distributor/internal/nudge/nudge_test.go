@@ -224,3 +224,35 @@ func TestNudgesWaitUntilOthersHaveAsked(t *testing.T) {
 		}
 	})
 }
+
+// Agents that come at once ask in the order in which they came, as those before them have asked.
+func TestAgentsThatComeAtOnceAskOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	h := nudge.New(func() float64 { return 1 }) // all pressure that there can be
+	var began, wait []*nudge.Watcher
+	for n := range 3000 {
+		w := h.Watch(strconv.Itoa(n))
+		if w.Begin() {
+			began = append(began, w)
+		} else {
+			wait = append(wait, w)
+		}
+	}
+	if len(began) == 0 || len(began) > 1100 {
+		t.Fatalf("%d ask at once", len(began))
+	}
+	if told := h.Nudge(map[string]string{strconv.Itoa(len(began)): ""}); told != 0 {
+		t.Error("one that waits for its turn is nudged twice")
+	}
+	for n := range 100 {
+		h.Asked(strconv.Itoa(n))
+		if e, _ := wait[n].Take(); e&nudge.Nudge == 0 {
+			t.Fatalf("the %dth is not nudged when %d have asked", n, n+1)
+		}
+	}
+	for _, w := range wait[100:] {
+		if e, _ := w.Take(); e != 0 {
+			t.Fatal("more are nudged than have asked")
+		}
+	}
+}

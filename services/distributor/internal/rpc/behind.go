@@ -12,7 +12,7 @@ const (
 	// soon is when an agent asks again for which there is more in a moment, or already at another replica.
 	soon = 5 * time.Second
 	// pendingGrows is by how many times that it grows at full pressure, for agents whose content is being built.
-	pendingGrows = 5
+	pendingGrows = 11
 	// believed is how long an agent is believed that there is a newer catalog while the console says that
 	// there is none: well over the time in which a console may not know of what another one wrote.
 	believed = 30 * time.Second

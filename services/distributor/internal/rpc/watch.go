@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/identity"
@@ -20,6 +21,8 @@ const (
 	// A stream lives for a random time from half of maxLife to all of it, so that agents spread over
 	// replicas that come later, and do not redial together. The stream ends at a beat.
 	maxLife = 40*time.Minute - nudge.Beat
+	// turnWithin is when an agent that waits for its turn asks without: its nudge was lost, or others take long.
+	turnWithin = time.Minute
 )
 
 // stream is an open one.
@@ -58,7 +61,7 @@ func (d *Delivery) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *c
 //
 //go:noinline
 func (d *Delivery) open(ctx context.Context, w *nudge.Watcher, cluster string, out *connect.ServerStream[deliveryv1.WatchResponse]) (*stream, error) {
-	m, err := d.first(ctx, cluster)
+	m, err := d.first(ctx, w, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func (d *Delivery) open(ctx context.Context, w *nudge.Watcher, cluster string, o
 }
 
 // first takes a turn to find the first message.
-func (d *Delivery) first(ctx context.Context, cluster string) (*deliveryv1.WatchResponse, error) {
+func (d *Delivery) first(ctx context.Context, w *nudge.Watcher, cluster string) (*deliveryv1.WatchResponse, error) {
 	if err := d.opens.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -82,6 +85,9 @@ func (d *Delivery) first(ctx context.Context, cluster string) (*deliveryv1.Watch
 	changed, revision, err := d.deps.Plan.Changed(cluster)
 	if err != nil {
 		return nil, toConnect(err, cluster)
+	}
+	if !w.Begin() {
+		return waitForTurn(), nil
 	}
 	if time.Since(changed) < 2*d.deps.NextPoll { // the longest that one may have been without
 		return nudgeNow("", revision), nil
@@ -142,6 +148,12 @@ func (d *Delivery) tell(s *stream) (over bool, err error) {
 
 func beat(wanted uint64) *deliveryv1.WatchResponse {
 	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{Wanted: wanted}}}
+}
+
+func waitForTurn() *deliveryv1.WatchResponse {
+	return &deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: &deliveryv1.Heartbeat{
+		TurnWithin: durationpb.New(retry.Spread(turnWithin)),
+	}}}
 }
 
 func nudgeNow(trace string, revision int64) *deliveryv1.WatchResponse {
