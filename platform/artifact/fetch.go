@@ -126,9 +126,15 @@ type counter struct {
 	n int64
 }
 
+// errCut is not io.ErrUnexpectedEOF, which zstd takes for the end of its input if nothing came before.
+var errCut = errors.New("the connection was cut")
+
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errCut
+	}
 	return n, err
 }
 

@@ -375,6 +375,40 @@ func TestFetchTrustsNobody(t *testing.T) {
 	}
 }
 
+// A connection that is cut says nothing about the bytes: they are not called corrupt, wherever the cut is.
+func TestFetchTellsACutFromWrongBytes(t *testing.T) {
+	t.Parallel()
+	body := noise(1, 100_000)
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gz bytes.Buffer
+	gw := gzip.NewWriter(&gz)
+	_, _ = gw.Write(body)
+	_ = gw.Close()
+	for encoding, sent := range map[string][]byte{"": body, "zstd": enc.EncodeAll(body, nil), "gzip": gz.Bytes()} {
+		for _, n := range []int{0, 1, 3, 4, 10, len(sent) / 2, len(sent) - 1} {
+			url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if encoding != "" {
+					w.Header().Set("Content-Encoding", encoding)
+				}
+				_, _ = w.Write(sent[:n])
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}))
+			r, err := artifact.Fetch(t.Context(), http.DefaultClient, url, digestOf(body), 0)
+			if err == nil {
+				_, err = io.Copy(io.Discard, r)
+				_ = r.Close()
+			}
+			if err == nil || errors.Is(err, artifact.ErrCorrupt) {
+				t.Errorf("%q, cut after %d bytes: %v", encoding, n, err)
+			}
+		}
+	}
+}
+
 // A redirect could carry the caller's token to another host.
 func TestFetchDoesNotFollowRedirects(t *testing.T) {
 	t.Parallel()
