@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/event"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -21,8 +21,8 @@ import (
 	"fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/kind"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -295,7 +295,7 @@ func (k *Rules) MayView(ctx context.Context, r store.Resource) error {
 func (k *Rules) Missing(ctx context.Context, ref store.Ref) error {
 	who, ok := platform.FromContext(ctx)
 	if !ok || who.Has(platform.RoleHub) {
-		return refusal.New(refusal.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
+		return refusal.Missing(ref.Kind, ref.Name)
 	}
 	return k.absent(ctx, catalog.By{Identity: who}, ref)
 }
@@ -314,7 +314,7 @@ func (k *Rules) absent(ctx context.Context, by catalog.By, ref store.Ref) error 
 		return err
 	}
 	if decision.Allowed {
-		return refusal.New(refusal.NotFound, "%s %q does not exist", ref.Kind, ref.Name)
+		return refusal.Missing(ref.Kind, ref.Name)
 	}
 	return refusal.New(refusal.NotFound, "%s %q does not exist as far as you may see: %s", ref.Kind, ref.Name, decision.Reason)
 }

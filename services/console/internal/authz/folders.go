@@ -8,8 +8,8 @@ import (
 
 	"fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )

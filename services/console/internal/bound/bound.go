@@ -11,9 +11,9 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/accounts"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/wildcard"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"

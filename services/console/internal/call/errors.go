@@ -12,13 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 	clusterviews "fairlead.dev/services/console/internal/views"
 )
@@ -73,7 +73,7 @@ func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 
 // encodeRefusal returns a refusal of the catalog, with what a program can use of it.
 func encodeRefusal(e *refusal.Error) error {
-	out := connect.NewError(catalogCode(e.Reason), e)
+	out := connect.NewError(e.Reason.Code(), e)
 	var details []proto.Message
 	if len(e.Faults) > 0 {
 		details = append(details, &consolev1.ApplyProblems{Problems: descriptor.Each(e.Faults, Problem)})
@@ -94,29 +94,11 @@ var aboutField = regexp.MustCompile(`^(?:\w+ "[^"]*": )?((?:metadata|spec|data)(
 
 // Problem says which field of which resource a fault is about.
 func Problem(f refusal.Fault) *consolev1.ApplyProblem {
-	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: descriptor.Number(f.Ref.Kind), Name: f.Ref.Name, Message: f.Err.Message}
+	out := &consolev1.ApplyProblem{Index: int32(f.Index), Kind: descriptor.Number(store.Kind(f.Kind)), Name: f.Name, Message: f.Err.Message}
 	if m := aboutField.FindStringSubmatch(f.Err.Message); m != nil {
 		out.Field = m[1]
 	}
 	return out
-}
-
-func catalogCode(r refusal.Reason) connect.Code {
-	switch r {
-	case refusal.Invalid:
-		return connect.CodeInvalidArgument
-	case refusal.NotFound:
-		return connect.CodeNotFound
-	case refusal.Conflict:
-		return connect.CodeAborted
-	case refusal.Precondition:
-		return connect.CodeFailedPrecondition
-	case refusal.Forbidden:
-		return connect.CodePermissionDenied
-	case refusal.Exhausted:
-		return connect.CodeResourceExhausted
-	}
-	return connect.CodeInternal
 }
 
 func identityCode(r identity.Reason) connect.Code {

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -99,8 +99,8 @@ func TestRefusalsHaveWhatAProgramNeeds(t *testing.T) {
 	refused := fail(&refusal.Error{
 		Reason: refusal.Invalid, Message: "two are wrong", Confirmation: "word", Consequences: []string{"deletes web"},
 		Faults: []refusal.Fault{
-			{Index: 1, Ref: store.Ref{Kind: store.KindService, Name: "web"}, Err: &refusal.Error{Message: `service "web": spec.sources[0].path: must be a folder`}},
-			{Index: 2, Ref: store.Ref{Kind: store.KindCluster, Name: "edge"}, Err: &refusal.Error{Message: "no field"}},
+			{Index: 1, Kind: "service", Name: "web", Err: &refusal.Error{Message: `service "web": spec.sources[0].path: must be a folder`}},
+			{Index: 2, Kind: "cluster", Name: "edge", Err: &refusal.Error{Message: "no field"}},
 		},
 	})
 	var got []proto.Message

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"fairlead.dev/platform/plural"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -15,8 +15,8 @@ import (
 	"log/slog"
 	"time"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/confirm"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	platform "fairlead.dev/platform/catalog"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )

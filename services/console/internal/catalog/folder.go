@@ -16,7 +16,7 @@ import (
 
 	platform "fairlead.dev/platform/identity"
 	"fairlead.dev/platform/plural"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"

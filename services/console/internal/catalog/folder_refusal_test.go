@@ -3,7 +3,7 @@ package catalog
 import (
 	"testing"
 
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 )
 
 // What can't be read in a folder is told beside a refusal that is about none of its resources.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/plural"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"

@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/intake"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"

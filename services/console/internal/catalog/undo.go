@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/outage"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )

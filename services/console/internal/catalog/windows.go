@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/window"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"

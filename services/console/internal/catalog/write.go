@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/identity"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -222,7 +223,7 @@ func (w *writing) fault(i int, err error) error {
 	}
 	ref := w.edits[i].ref()
 	w.failed[ref] = true
-	w.faults = append(w.faults, refusal.Fault{Index: i, Ref: ref, Err: refused})
+	w.faults = append(w.faults, refusal.Fault{Index: i, Kind: string(ref.Kind), Name: ref.Name, Err: refused})
 	return nil
 }
 
@@ -694,12 +695,25 @@ func (w *writing) removeOne(ctx context.Context, i int, current store.Resource) 
 	return w.Tx.Delete(ctx, current)
 }
 
+// listed is for a person: `service "a", service "b" and more`.
+func listed(refs []store.Ref, more bool) string {
+	var parts []string
+	for _, r := range refs {
+		parts = append(parts, fmt.Sprintf("%s %q", r.Kind, r.Name))
+	}
+	text := strings.Join(parts, ", ")
+	if more {
+		text += " and more"
+	}
+	return text
+}
+
 // seen lists those of some resources that the caller sees, and says that there are others.
 func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	shown := refs[:min(len(refs), ShownReferrers)]
 	more := len(refs) > len(shown)
 	if w.By.SeesAll() {
-		return refusal.List(shown, more), nil
+		return listed(shown, more), nil
 	}
 	sees, err := w.catalog.guard.Sees(ctx)
 	if err != nil {
@@ -721,9 +735,9 @@ func (w *writing) seen(ctx context.Context, refs []store.Ref) (string, error) {
 	case len(shown) == 0:
 		return "resources that you may not see", nil
 	case hidden > 0:
-		return refusal.List(shown, false) + " and others that you may not see", nil
+		return listed(shown, false) + " and others that you may not see", nil
 	}
-	return refusal.List(shown, more), nil
+	return listed(shown, more), nil
 }
 
 // Drop deletes a resource that nothing names.

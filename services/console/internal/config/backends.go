@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"fairlead.dev/platform/dialpolicy"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/backend"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )

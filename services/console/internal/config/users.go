@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

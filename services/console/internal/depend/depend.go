@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -85,9 +85,9 @@ func (Hook) WroteAll(ctx context.Context, tx *store.Tx, written []catalog.Writte
 	// There was none before, so one that was written is in it.
 	begin := slices.IndexFunc(circle, func(name string) bool { return slices.Contains(from, name) })
 	circle = append(slices.Clone(circle[begin:]), circle[:begin+1]...)
-	ref := store.Ref{Kind: store.KindService, Name: circle[0]}
-	circular := &refusal.Error{Reason: refusal.Precondition, Message: fmt.Sprintf("service %q: spec.sync.dependsOn: it would wait for itself: %s. Take one of these out", ref.Name, strings.Join(circle, " -> "))}
-	return refusal.Together([]refusal.Fault{{Index: slices.Index(from, ref.Name), Ref: ref, Err: circular}})
+	name := circle[0]
+	circular := &refusal.Error{Reason: refusal.Precondition, Message: fmt.Sprintf("service %q: spec.sync.dependsOn: it would wait for itself: %s. Take one of these out", name, strings.Join(circle, " -> "))}
+	return refusal.Together([]refusal.Fault{{Index: slices.Index(from, name), Kind: string(store.KindService), Name: name, Err: circular}})
 }
 
 // waitsOf notes what a service waits for.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/query"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

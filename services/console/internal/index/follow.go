@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/query"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/feed"
 	"fairlead.dev/services/console/internal/query"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -14,11 +14,11 @@ import (
 	"fairlead.dev/platform/access"
 	"fairlead.dev/platform/hubsecret"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/outage"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"time"
 
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

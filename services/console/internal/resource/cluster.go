@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/window"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/state"
 )
 

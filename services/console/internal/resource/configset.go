@@ -3,7 +3,7 @@ package resource
 import (
 	"fmt"
 
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )

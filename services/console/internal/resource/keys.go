@@ -18,7 +18,7 @@ import (
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/keyless"
 	"fairlead.dev/platform/notation"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 )
 

@@ -3,7 +3,7 @@ package resource
 import (
 	"regexp"
 
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 )
 
 var (

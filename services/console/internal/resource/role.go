@@ -2,7 +2,7 @@ package resource
 
 import (
 	"fairlead.dev/platform/access"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"fairlead.dev/platform/cron"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )

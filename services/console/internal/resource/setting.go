@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )

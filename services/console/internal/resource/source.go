@@ -12,7 +12,7 @@ import (
 
 	platform "fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )

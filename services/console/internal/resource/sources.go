@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	platform "fairlead.dev/platform/catalog"
-	"fairlead.dev/services/console/internal/refusal"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 )
 

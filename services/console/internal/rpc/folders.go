@@ -11,10 +11,10 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalogyaml"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"fairlead.dev/deploy"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/version"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/refusal"
 )
 
 // maxReplicas of an agent: one works, another stands by.

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/console/internal/query"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

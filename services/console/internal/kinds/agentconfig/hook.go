@@ -9,8 +9,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	platform "fairlead.dev/platform/agentconfig"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

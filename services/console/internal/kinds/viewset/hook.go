@@ -11,9 +11,9 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/plural"
+	"fairlead.dev/platform/refusal"
 	platform "fairlead.dev/platform/viewset"
 	"fairlead.dev/services/console/internal/catalog"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/store"
 )
 

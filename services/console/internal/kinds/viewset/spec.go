@@ -8,8 +8,8 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/jsonpath"
+	"fairlead.dev/platform/refusal"
 	platform "fairlead.dev/platform/viewset"
-	"fairlead.dev/services/console/internal/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 )

@@ -12,8 +12,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	rules "fairlead.dev/platform/access"
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/descriptor"
-	"fairlead.dev/services/console/internal/refusal"
 )
 
 type access struct{ Deps }

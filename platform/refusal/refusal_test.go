@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"fairlead.dev/services/console/internal/refusal"
-	"fairlead.dev/services/console/internal/store"
+	"connectrpc.com/connect"
+
+	"fairlead.dev/platform/refusal"
 )
 
 func fault(n int, reason refusal.Reason) refusal.Fault {
 	name := fmt.Sprintf("web-%d", n)
 	return refusal.Fault{
-		Index: n, Ref: store.Ref{Kind: store.KindService, Name: name},
+		Index: n, Kind: "service", Name: name,
 		Err: &refusal.Error{Reason: reason, Message: fmt.Sprintf("service %q: no source", name)},
 	}
 }
@@ -59,7 +60,7 @@ func TestTheFirstReasonCounts(t *testing.T) {
 
 func TestAReasonIsFoundBelowOtherErrors(t *testing.T) {
 	t.Parallel()
-	err := fmt.Errorf("apply: %w", refusal.Missing(store.KindCluster, "edge"))
+	err := fmt.Errorf("apply: %w", refusal.Missing("cluster", "edge"))
 	if !refusal.Is(err, refusal.NotFound) || refusal.Is(err, refusal.Forbidden) {
 		t.Errorf("%v", err)
 	}
@@ -71,17 +72,22 @@ func TestAReasonIsFoundBelowOtherErrors(t *testing.T) {
 	}
 }
 
-func TestResourcesAreListedForAPerson(t *testing.T) {
+// Callers act on codes, and versions of both sides differ: a reason never changes its own.
+func TestEachReasonHasItsCode(t *testing.T) {
 	t.Parallel()
-	a, b := store.Ref{Kind: store.KindService, Name: "a"}, store.Ref{Kind: store.KindSource, Name: "b"}
-	for want, got := range map[string]string{
-		"":                                 refusal.List(nil, false),
-		`service "a"`:                      refusal.List([]store.Ref{a}, false),
-		`service "a", source "b"`:          refusal.List([]store.Ref{a, b}, false),
-		`service "a", source "b" and more`: refusal.List([]store.Ref{a, b}, true),
+	for reason, want := range map[refusal.Reason]connect.Code{
+		refusal.Invalid:         connect.CodeInvalidArgument,
+		refusal.NotFound:        connect.CodeNotFound,
+		refusal.Conflict:        connect.CodeAborted,
+		refusal.Precondition:    connect.CodeFailedPrecondition,
+		refusal.Forbidden:       connect.CodePermissionDenied,
+		refusal.Exhausted:       connect.CodeResourceExhausted,
+		refusal.Unauthenticated: connect.CodeUnauthenticated,
+		refusal.Unavailable:     connect.CodeUnavailable,
+		0:                       connect.CodeInternal,
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+		if got := reason.Code(); got != want {
+			t.Errorf("reason %d: %s, want %s", reason, got, want)
 		}
 	}
 }

@@ -1,13 +1,18 @@
-// Package refusal is what the console refuses, in the words that a person reads, with the reason that chooses the
-// code of an answer. An error of another type is a failure of the console.
+// Package refusal is what a service refuses, in the words that a person reads, with the reason that chooses the code of
+// an answer. An error of another type is a failure of the service: a caller reads nothing of it, or no more than that.
+//
+// A package that refuses makes an Error by New, whatever the layer, and only the handlers of a service make a code of
+// it, by Code. Kinds that have values of their own elsewhere are no reasons: labels of metrics, values of messages,
+// positions in a text.
 package refusal
 
 import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
-	"fairlead.dev/services/console/internal/store"
+	"connectrpc.com/connect"
 )
 
 // Reason says what kind of refusal an Error is.
@@ -17,22 +22,51 @@ type Reason int
 const (
 	// Invalid: a field is wrong.
 	Invalid Reason = iota + 1
-	// NotFound: there is no such resource.
+	// NotFound: there is no such thing.
 	NotFound
 	// Conflict: somebody else was first.
 	Conflict
 	// Precondition: something else has to be done before.
 	Precondition
-	// Forbidden: the caller may not.
+	// Forbidden: the caller is known, and may not.
 	Forbidden
 	// Exhausted: a bound is reached.
 	Exhausted
+	// Unauthenticated: the credential is wrong.
+	Unauthenticated
+	// Unavailable: the same may be answered later, or by another replica.
+	Unavailable
 )
+
+// Code is the code of an answer that refuses for a reason.
+func (r Reason) Code() connect.Code {
+	switch r {
+	case Invalid:
+		return connect.CodeInvalidArgument
+	case NotFound:
+		return connect.CodeNotFound
+	case Conflict:
+		return connect.CodeAborted
+	case Precondition:
+		return connect.CodeFailedPrecondition
+	case Forbidden:
+		return connect.CodePermissionDenied
+	case Exhausted:
+		return connect.CodeResourceExhausted
+	case Unauthenticated:
+		return connect.CodeUnauthenticated
+	case Unavailable:
+		return connect.CodeUnavailable
+	}
+	return connect.CodeInternal
+}
 
 // Error is a refusal in a person's words.
 type Error struct {
 	Reason  Reason
 	Message string
+	// RetryAfter is when to come again; 0: that is not known.
+	RetryAfter time.Duration
 	// Faults are set if it is about several resources.
 	Faults []Fault
 	// Confirmation is what the caller has to send back to have it done all the same, and Consequences what would come
@@ -47,8 +81,9 @@ type Error struct {
 type Fault struct {
 	// Index of the edit.
 	Index int
-	Ref   store.Ref
-	Err   *Error
+	// Kind and Name are of the resource.
+	Kind, Name string
+	Err        *Error
 }
 
 // shownFaults is how many refusals the message of one for all repeats.
@@ -87,19 +122,6 @@ func Is(err error, reason Reason) bool {
 }
 
 // Missing is the refusal of a resource that does not exist.
-func Missing(kind store.Kind, name string) error {
+func Missing[Kind ~string](kind Kind, name string) error {
 	return New(NotFound, "%s %q does not exist", kind, name)
-}
-
-// List is for a person: `service "a", service "b" and more`.
-func List(refs []store.Ref, more bool) string {
-	var parts []string
-	for _, r := range refs {
-		parts = append(parts, fmt.Sprintf("%s %q", r.Kind, r.Name))
-	}
-	text := strings.Join(parts, ", ")
-	if more {
-		text += " and more"
-	}
-	return text
 }
