@@ -15,7 +15,6 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/descriptor"
 	"fairlead.dev/services/console/internal/feed"
-	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
@@ -29,18 +28,8 @@ func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 	if err == nil {
 		return nil
 	}
-	if domain, ok := errors.AsType[*refusal.Error](err); ok {
-		return encodeRefusal(domain)
-	}
-	if credential, ok := errors.AsType[*identity.Error](err); ok {
-		out := connect.NewError(identityCode(credential.Reason), credential)
-		if credential.RetryAfter > 0 {
-			out.Meta().Set("Retry-After", strconv.Itoa(int(credential.RetryAfter.Seconds())+1))
-		}
-		return out
-	}
-	if login, ok := errors.AsType[*login.Refusal](err); ok {
-		return connect.NewError(connect.CodeUnauthenticated, login)
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return encodeRefusal(refused)
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -71,9 +60,12 @@ func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 	return connect.NewError(connect.CodeInternal, errors.New("something went wrong in the console: see its log"))
 }
 
-// encodeRefusal returns a refusal of the catalog, with what a program can use of it.
+// encodeRefusal returns a refusal with what a program can use of it.
 func encodeRefusal(e *refusal.Error) error {
 	out := connect.NewError(e.Reason.Code(), e)
+	if e.RetryAfter > 0 {
+		out.Meta().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())+1))
+	}
 	var details []proto.Message
 	if len(e.Faults) > 0 {
 		details = append(details, &consolev1.ApplyProblems{Problems: descriptor.Each(e.Faults, Problem)})
@@ -99,22 +91,4 @@ func Problem(f refusal.Fault) *consolev1.ApplyProblem {
 		out.Field = m[1]
 	}
 	return out
-}
-
-func identityCode(r identity.Reason) connect.Code {
-	switch r {
-	case identity.Unauthenticated:
-		return connect.CodeUnauthenticated
-	case identity.Throttled:
-		return connect.CodeResourceExhausted
-	case identity.Invalid:
-		return connect.CodeInvalidArgument
-	case identity.NotFound:
-		return connect.CodeNotFound
-	case identity.Forbidden:
-		return connect.CodePermissionDenied
-	case identity.Precondition:
-		return connect.CodeFailedPrecondition
-	}
-	return connect.CodeInternal
 }

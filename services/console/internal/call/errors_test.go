@@ -17,7 +17,6 @@ import (
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/feed"
-	"fairlead.dev/services/console/internal/identity"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/login"
 	"fairlead.dev/services/console/internal/outage"
@@ -47,8 +46,8 @@ func TestEachErrorBecomesACodeAndTellsNothingOfTheInside(t *testing.T) {
 		"not allowed":        {err: refusal.New(refusal.Forbidden, "you may not"), want: connect.CodePermissionDenied, words: "you may not"},
 		"a bound":            {err: refusal.New(refusal.Exhausted, "too many"), want: connect.CodeResourceExhausted, words: "too many"},
 		"a refusal within":   {err: fmt.Errorf("%s: %w", inside, refusal.New(refusal.Invalid, "no")), want: connect.CodeInvalidArgument, words: "no"},
-		"a wrong credential": {err: &identity.Error{Reason: identity.Unauthenticated, Message: "unknown token"}, want: connect.CodeUnauthenticated, words: "unknown token"},
-		"a login refused":    {err: &login.Refusal{Message: "not in a group"}, want: connect.CodeUnauthenticated, words: "not in a group"},
+		"a wrong credential": {err: refusal.New(refusal.Unauthenticated, "unknown token"), want: connect.CodeUnauthenticated, words: "unknown token"},
+		"a login refused":    {err: refusal.New(refusal.Unauthenticated, "not in a group"), want: connect.CodeUnauthenticated, words: "not in a group"},
 		"no provider":        {err: fmt.Errorf("%w: %s", login.ErrAway, inside), want: connect.CodeUnavailable, words: login.ErrAway.Error(), logged: true},
 		"no database":        {err: fmt.Errorf("%w: %s", store.ErrUnavailable, inside), want: connect.CodeUnavailable, words: "try again later", logged: true},
 		"a stream that ends": {err: fmt.Errorf("%w: %s", feed.ErrStopped, inside), want: connect.CodeUnavailable, words: feed.ErrStopped.Error()},
@@ -92,7 +91,7 @@ func TestRefusalsHaveWhatAProgramNeeds(t *testing.T) {
 		}
 		return got
 	}
-	throttled := fail(&identity.Error{Reason: identity.Throttled, Message: "too many", RetryAfter: 1500 * time.Millisecond})
+	throttled := fail(&refusal.Error{Reason: refusal.Exhausted, Message: "too many", RetryAfter: 1500 * time.Millisecond})
 	if after := throttled.Meta().Get("Retry-After"); throttled.Code() != connect.CodeResourceExhausted || after != "2" {
 		t.Errorf("%v, to come again after %q s", throttled, after)
 	}

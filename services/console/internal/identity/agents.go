@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -30,7 +31,7 @@ func (a *Authority) VerifyProof(id identity.Identity, token, proof string) error
 func clusterOf(ctx context.Context, v store.View, id identity.Identity) (store.Resource, error) {
 	r, err := v.Get(ctx, store.KindCluster, id.Name)
 	if errors.Is(err, store.ErrNotFound) || err == nil && id.ClusterUID != "" && id.ClusterUID != r.UID {
-		return store.Resource{}, refuse(Unauthenticated, "cluster %q was deleted: its agent's token can't be renewed", id.Name)
+		return store.Resource{}, refusal.New(refusal.Unauthenticated, "cluster %q was deleted: its agent's token can't be renewed", id.Name)
 	}
 	return r, err
 }
@@ -47,14 +48,14 @@ func (a *Authority) keepLine(ctx context.Context, tx *store.Tx, line store.Agent
 // noted for people to see, who end the line.
 func (a *Authority) RenewAgent(ctx context.Context, who audit.Who, id identity.Identity, key string, request []byte) (Token, error) {
 	if id.Key != "" && id.Key != key {
-		return Token{}, refuse(Unauthenticated, "the token is bound to another key than the one that renews it: join again")
+		return Token{}, refusal.New(refusal.Unauthenticated, "the token is bound to another key than the one that renews it: join again")
 	}
 	const least = 16
 	if len(request) < least {
-		return Token{}, refuse(Invalid, "key.request: %d random bytes are needed", least)
+		return Token{}, refusal.New(refusal.Invalid, "key.request: %d random bytes are needed", least)
 	}
 	if wait := a.renewals.wait(id.Subject(), a.now()); wait > 0 {
-		return Token{}, &Error{Reason: Throttled, Message: fmt.Sprintf("too many renewals by agents of cluster %q: try again in %d s", id.Name, int(wait.Seconds())+1), RetryAfter: wait}
+		return Token{}, tooMany(fmt.Sprintf("renewals by agents of cluster %q", id.Name), wait)
 	}
 	a.renewals.failed(id.Subject(), a.now())
 	sum := sha256.Sum256(request)
@@ -82,7 +83,7 @@ func (a *Authority) RenewAgent(ctx context.Context, who audit.Who, id identity.I
 			}
 		case next.repeats(line):
 		default:
-			refused = refuse(Unauthenticated, "this token was renewed before, by another copy of the agent's data folder, or before the folder was restored. "+
+			refused = refusal.New(refusal.Unauthenticated, "this token was renewed before, by another copy of the agent's data folder, or before the folder was restored. "+
 				"Run `fairlead cluster leave %s`, and let the agent join again with a new join token", cluster.Name)
 			return a.noteReuse(ctx, tx, who, cluster,
 				fmt.Sprintf("token %s was to be renewed again, after it had been renewed at %s", id.TokenID, line.RenewTime.UTC().Format(time.RFC3339)))

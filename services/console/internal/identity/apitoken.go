@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -101,7 +102,7 @@ func (a *apiTokens) keep(hash string, id identity.Identity, now time.Time) {
 }
 
 // errUnknownToken is told for whatever is wrong with an API token.
-var errUnknownToken = &Error{Reason: Unauthenticated, Message: "the API token is unknown, expired or revoked: make a new one with `fairlead token create`"}
+var errUnknownToken = &refusal.Error{Reason: refusal.Unauthenticated, Message: "the API token is unknown, expired or revoked: make a new one with `fairlead token create`"}
 
 // CreateAPIToken makes a token for its owner: the caller, or a service account. The token is shown this once.
 func (a *Authority) CreateAPIToken(ctx context.Context, who audit.Who, owner identity.Identity, limits *identity.Limits,
@@ -154,7 +155,7 @@ func hasAccount(ctx context.Context, v store.View, owner identity.Identity) erro
 	}
 	r, err := v.Get(ctx, store.KindServiceAccount, account)
 	if errors.Is(err, store.ErrNotFound) {
-		return refuse(NotFound, "service account %q does not exist: create it first", account)
+		return refusal.New(refusal.NotFound, "service account %q does not exist: create it first", account)
 	} else if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func hasAccount(ctx context.Context, v store.View, owner identity.Identity) erro
 		return fmt.Errorf("decode service account %q: %w", account, err)
 	}
 	if spec.Disabled {
-		return refuse(Invalid, "service account %q is disabled", account)
+		return refusal.New(refusal.Invalid, "service account %q is disabled", account)
 	}
 	return nil
 }
@@ -210,7 +211,7 @@ func (a *Authority) RevokeAPIToken(ctx context.Context, who audit.Who, id, owner
 	err := a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		row, err := tx.APIToken(ctx, id)
 		if errors.Is(err, store.ErrNotFound) || err == nil && owner != "" && row.Subject != owner {
-			return refuse(NotFound, "you have no API token %q: `fairlead token list` shows those that you have", id)
+			return refusal.New(refusal.NotFound, "you have no API token %q: `fairlead token list` shows those that you have", id)
 		} else if err != nil {
 			return err
 		}
@@ -236,7 +237,7 @@ func (a *Authority) Exchange(ctx context.Context, peer, text string) (Token, err
 	}
 	owner, err := a.lookUp(ctx, text)
 	if err != nil {
-		if refused, ok := errors.AsType[*Error](err); ok && refused.Reason == Unauthenticated {
+		if refusal.Is(err, refusal.Unauthenticated) {
 			a.reject(ctx, peer, "API token")
 		}
 		return Token{}, err
@@ -294,7 +295,7 @@ func (a *Authority) lookUp(ctx context.Context, text string) (identity.Identity,
 			return err
 		}
 		err = hasAccount(ctx, v, out)
-		if _, refused := errors.AsType[*Error](err); refused {
+		if _, refused := errors.AsType[*refusal.Error](err); refused {
 			return errUnknownToken // the account is gone or disabled
 		}
 		return err

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/seal"
@@ -41,38 +42,6 @@ const (
 	// KeysPurpose binds the sealed keys to their use.
 	KeysPurpose = "signing-keys"
 )
-
-// Reason says what kind of refusal an Error is.
-type Reason int
-
-// The reasons.
-const (
-	// Unauthenticated: the credential is wrong.
-	Unauthenticated Reason = iota + 1
-	// Throttled: too many wrong ones; see RetryAfter.
-	Throttled
-	// Invalid: a field is wrong.
-	Invalid
-	// NotFound: there is no such thing.
-	NotFound
-	// Forbidden: who is known may not.
-	Forbidden
-	// Precondition: something has to be set up before.
-	Precondition
-)
-
-// Error is a refusal in a person's words.
-type Error struct {
-	Reason     Reason
-	Message    string
-	RetryAfter time.Duration
-}
-
-func (e *Error) Error() string { return e.Message }
-
-func refuse(reason Reason, format string, args ...any) error {
-	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
 
 // Token is a credential that was issued.
 type Token struct {
@@ -353,11 +322,11 @@ func (a *Authority) exchangeHubSecret(ctx context.Context, who audit.Who, peer, 
 	}
 	if !right {
 		a.reject(ctx, peer, "hub secret")
-		return Token{}, refuse(Unauthenticated, "the hub secret is wrong: use the one in the console's --hub-secret-file")
+		return Token{}, refusal.New(refusal.Unauthenticated, "the hub secret is wrong: use the one in the console's --hub-secret-file")
 	}
 	if as.Kind == identity.KindUser {
 		if as, err = identity.Person(as.Name, as.Groups); err != nil {
-			return Token{}, refuse(Invalid, "%v", err)
+			return Token{}, refusal.New(refusal.Invalid, "%v", err)
 		}
 		err = a.store.Write(ctx, as.Subject(), func(ctx context.Context, tx *store.Tx) (err error) {
 			if token, err = logIn(ctx, tx, who, as, "", "login.hub-secret"); err != nil {
@@ -376,8 +345,7 @@ func (a *Authority) exchangeHubSecret(ctx context.Context, who audit.Who, peer, 
 
 func (a *Authority) admit(peer string) error {
 	if wait := a.throttle.wait(peer, a.now()); wait > 0 {
-		return &Error{Reason: Throttled, Message: fmt.Sprintf("too many wrong credentials from here: try again in %d s",
-			int(wait.Seconds())+1), RetryAfter: wait}
+		return tooMany("wrong credentials from here", wait)
 	}
 	return nil
 }
@@ -393,7 +361,7 @@ func (a *Authority) reject(ctx context.Context, peer, what string) {
 // mayMake refuses to make what outlives the caller's token.
 func mayMake(who audit.Who, what identity.Lasting) error {
 	if err := who.Identity.MayMake(what); err != nil {
-		return refuse(Forbidden, "%v", err)
+		return refusal.New(refusal.Forbidden, "%v", err)
 	}
 	return nil
 }
@@ -408,7 +376,7 @@ func (a *Authority) CreateJoinToken(ctx context.Context, who audit.Who, cluster 
 	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		r, err := tx.Get(ctx, store.KindCluster, cluster)
 		if errors.Is(err, store.ErrNotFound) {
-			return refuse(NotFound, "cluster %q does not exist: create it first", cluster)
+			return refusal.New(refusal.NotFound, "cluster %q does not exist: create it first", cluster)
 		} else if err != nil {
 			return err
 		}
@@ -435,7 +403,7 @@ func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinTo
 			return err
 		}
 		if key == "" && !a.Unbound {
-			return refuse(Precondition, "this agent is of a version without keys: upgrade it (or, for one upgrade, start the hub with --unsigned-members=accept); its join token is still good")
+			return refusal.New(refusal.Precondition, "this agent is of a version without keys: upgrade it (or, for one upgrade, start the hub with --unsigned-members=accept); its join token is still good")
 		}
 		// Before the commit: a token that can't be signed must not cost the join token.
 		cluster = r.Name
@@ -452,7 +420,7 @@ func (a *Authority) JoinCluster(ctx context.Context, who audit.Who, peer, joinTo
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		a.reject(ctx, peer, "join token")
-		return Token{}, "", refuse(Unauthenticated,
+		return Token{}, "", refusal.New(refusal.Unauthenticated,
 			"the join token is unknown, used or expired: make a new one for the cluster; it works once, within 15 minutes")
 	}
 	if err != nil {
@@ -470,7 +438,7 @@ func (a *Authority) CreateUserToken(ctx context.Context, who audit.Who, user str
 	actor := who.Identity.Subject()
 	as, err := identity.Person(user, groups)
 	if err != nil {
-		return Token{}, refuse(Invalid, "%v", err)
+		return Token{}, refusal.New(refusal.Invalid, "%v", err)
 	}
 	as.Final, as.Lent = true, true
 	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) (err error) {
@@ -511,7 +479,7 @@ type Loan struct {
 func (a *Authority) Renew(ctx context.Context, id identity.Identity, loan Loan) (Token, error) {
 	if !id.Until.IsZero() {
 		// A page that was tricked must not get hold of a token: scripts can't read the cookie either.
-		return Token{}, refuse(Invalid, "a session in a browser hands no tokens on: run `fairlead login`")
+		return Token{}, refusal.New(refusal.Invalid, "a session in a browser hands no tokens on: run `fairlead login`")
 	}
 	life, err := a.ask(ctx, id)
 	if err != nil {
@@ -521,11 +489,11 @@ func (a *Authority) Renew(ctx context.Context, id identity.Identity, loan Loan) 
 		return a.lend(ctx, id, loan)
 	}
 	if loan.RequestsOutlive {
-		return Token{}, refuse(Invalid, "requests_outlive: it is about a token that is lent: give its lifetime, too")
+		return Token{}, refusal.New(refusal.Invalid, "requests_outlive: it is about a token that is lent: give its lifetime, too")
 	}
 	token, err := issued(a.signer().Renew(id, life))
 	if errors.Is(err, identity.ErrFinal) {
-		return Token{}, refuse(Unauthenticated, "%v", err)
+		return Token{}, refusal.New(refusal.Unauthenticated, "%v", err)
 	}
 	if err == nil {
 		a.uses.note(token.Identity, "", a.now())
@@ -559,7 +527,7 @@ func (a *Authority) covered(ctx context.Context, v store.View, id identity.Ident
 	}
 	for _, r := range revocations {
 		if published(r).Covers(id) {
-			return refuse(Unauthenticated, "token is expired, revoked or not valid: log in or join again")
+			return refusal.New(refusal.Unauthenticated, "token is expired, revoked or not valid: log in or join again")
 		}
 	}
 	return nil
@@ -567,7 +535,7 @@ func (a *Authority) covered(ctx context.Context, v store.View, id identity.Ident
 
 func (a *Authority) lend(ctx context.Context, id identity.Identity, loan Loan) (Token, error) {
 	if id.Kind != identity.KindUser {
-		return Token{}, refuse(Invalid, "lifetime: only people hand tokens on")
+		return Token{}, refusal.New(refusal.Invalid, "lifetime: only people hand tokens on")
 	}
 	ttl := shorter(loan.Lifetime)
 	// A token that was lent with a life of its own, or to somebody else, gives no more than that life.
@@ -635,7 +603,7 @@ const maxRevoked = 300
 func validateRevocation(tokenID, subject string) error {
 	text := tokenID + subject
 	if text == "" || len(text) > maxRevoked || strings.ContainsRune(text, 0) {
-		return refuse(Invalid, "name a token by its id, or a subject such as agent:edge-1")
+		return refusal.New(refusal.Invalid, "name a token by its id, or a subject such as agent:edge-1")
 	}
 	if subject == "" {
 		return nil
@@ -643,7 +611,7 @@ func validateRevocation(tokenID, subject string) error {
 	kind, name, ok := strings.Cut(subject, ":")
 	known := slices.Contains([]identity.Kind{identity.KindUser, identity.KindAgent, identity.KindService}, identity.Kind(kind))
 	if !ok || !known || name == "" {
-		return refuse(Invalid, "subject %q: must be user:<name>, agent:<cluster> or service:<name>", subject)
+		return refusal.New(refusal.Invalid, "subject %q: must be user:<name>, agent:<cluster> or service:<name>", subject)
 	}
 	return nil
 }
@@ -662,7 +630,7 @@ func (a *Authority) RotateSigningKey(ctx context.Context, who audit.Who) (keyID 
 		}
 		var rotated *identity.KeySet
 		if rotated, keyID, err = keys.Rotate(); err != nil {
-			return refuse(Throttled, "%v", err) // too many keys, too soon
+			return refusal.New(refusal.Exhausted, "%v", err) // too many keys, too soon
 		}
 		return errors.Join(a.put(ctx, tx, rotated), tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "key.rotate", Name: keyID})))
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -95,7 +96,7 @@ func (a *Authority) CreateLoginLink(ctx context.Context, who audit.Who, name str
 	}
 	id, err := identity.Person(name, groups)
 	if err != nil {
-		return "", refuse(Invalid, "%v", err)
+		return "", refusal.New(refusal.Invalid, "%v", err)
 	}
 	if lifetime <= 0 || lifetime > linkLifetime {
 		lifetime = linkLifetime
@@ -150,7 +151,7 @@ func (a *Authority) UseLoginLink(ctx context.Context, who audit.Who, client Clie
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		a.reject(ctx, peer, "login link")
-		return Token{}, refuse(Unauthenticated, "the login link is unknown, used or expired: it works once, within 10 minutes. Before anybody has logged in the console prints "+
+		return Token{}, refusal.New(refusal.Unauthenticated, "the login link is unknown, used or expired: it works once, within 10 minutes. Before anybody has logged in the console prints "+
 			"a new one at each start; after that administrators make them with `fairlead admin login-link`")
 	}
 	if err != nil {
@@ -195,7 +196,7 @@ type Foreign struct {
 func (a *Authority) LogIn(ctx context.Context, who audit.Who, client Client, f Foreign) (token Token, err error) {
 	as, err := identity.Person(f.Name, f.Groups)
 	if err != nil {
-		return Token{}, refuse(Unauthenticated, "the identity provider's %v", err)
+		return Token{}, refusal.New(refusal.Unauthenticated, "the identity provider's %v", err)
 	}
 	err = a.store.Write(ctx, f.Issuer, func(ctx context.Context, tx *store.Tx) error {
 		first, err := tx.Exchange(ctx, hashToken(f.Unique), f.Expire)
@@ -203,7 +204,7 @@ func (a *Authority) LogIn(ctx context.Context, who audit.Who, client Client, f F
 			return err
 		}
 		if !first {
-			return refuse(Unauthenticated, "this login was used before: log in again")
+			return refusal.New(refusal.Unauthenticated, "this login was used before: log in again")
 		}
 		token, err = a.logIn(ctx, tx, who, as, f.Issuer, ActionProvider)
 		if err != nil || client == Browser {
@@ -231,7 +232,7 @@ func (a *Authority) BeginCallback(ctx context.Context, peer, state string, expir
 	})
 	if err == nil && !first {
 		a.reject(ctx, peer, "identity provider's answer")
-		return refuse(Unauthenticated, "this login was used before: log in again")
+		return refusal.New(refusal.Unauthenticated, "this login was used before: log in again")
 	}
 	return err
 }
@@ -255,7 +256,7 @@ func lasts(ctx context.Context, v store.View, id identity.Identity, now time.Tim
 	}
 	left := id.BeganAt.Add(loginLifetime).Sub(now)
 	if left < time.Second {
-		return 0, refuse(Unauthenticated, "the login is over: log in again with `fairlead login`")
+		return 0, refusal.New(refusal.Unauthenticated, "the login is over: log in again with `fairlead login`")
 	}
 	return min(life, left), nil
 }
@@ -265,7 +266,7 @@ func (a *Authority) Leave(ctx context.Context, who audit.Who, cluster string) er
 	err := a.store.Write(ctx, who.Identity.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		r, err := tx.Get(ctx, store.KindCluster, cluster)
 		if errors.Is(err, store.ErrNotFound) {
-			return refuse(NotFound, "cluster %q does not exist", cluster)
+			return refusal.Missing(store.KindCluster, cluster)
 		} else if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -200,10 +201,10 @@ func (a *Authority) mayLookAtLogins(ctx context.Context, id identity.Identity) e
 		}
 	}
 	if program {
-		return refuse(Forbidden, "an API token neither sees nor ends logins: log in with `fairlead login`")
+		return refusal.New(refusal.Forbidden, "an API token neither sees nor ends logins: log in with `fairlead login`")
 	}
 	if id.Lent {
-		return refuse(Forbidden, "a token that was handed on neither sees nor ends logins: log in with `fairlead login`")
+		return refusal.New(refusal.Forbidden, "a token that was handed on neither sees nor ends logins: log in with `fairlead login`")
 	}
 	return nil
 }
@@ -268,7 +269,7 @@ func (a *Authority) EndLogin(ctx context.Context, who audit.Who, id string) erro
 	err := a.store.Write(ctx, subject, func(ctx context.Context, tx *store.Tx) error {
 		l, err := tx.Login(ctx, id)
 		if errors.Is(err, store.ErrNotFound) || err == nil && l.Subject != subject {
-			return refuse(NotFound, "you have no login %q: `fairlead get logins` shows those that you have", id)
+			return refusal.New(refusal.NotFound, "you have no login %q: `fairlead get logins` shows those that you have", id)
 		} else if err != nil {
 			return err
 		}

@@ -2,13 +2,13 @@ package identity
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	platform "fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -134,7 +134,7 @@ func TestWhatOthersMayHaveNeitherSeesNorEndsLogins(t *testing.T) {
 			refusals["ends all"] = a.EndAllSessions(t.Context(), who, of)
 		}
 		for what, err := range refusals {
-			if refused, ok := errors.AsType[*Error](err); !ok || refused.Reason != Forbidden {
+			if !refusal.Is(err, refusal.Forbidden) {
 				t.Errorf("%s %s: %v", name, what, err)
 			}
 		}

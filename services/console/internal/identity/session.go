@@ -3,10 +3,10 @@ package identity
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/audit"
 	"fairlead.dev/services/console/internal/store"
 )
@@ -15,14 +15,13 @@ import (
 // action is how the login began, in the trail.
 func (a *Authority) Session(ctx context.Context, who audit.Who, id identity.Identity, action string) (Token, error) {
 	if id.Kind != identity.KindUser {
-		return Token{}, refuse(Invalid, "only people log in with a browser")
+		return Token{}, refusal.New(refusal.Invalid, "only people log in with a browser")
 	}
 	by := "session"
 	if id.Until.IsZero() {
 		by = "login in a browser"
 		if wait := a.logins.wait(id.Subject(), a.now()); wait > 0 {
-			return Token{}, &Error{Reason: Throttled, Message: fmt.Sprintf("too many logins of %s: try again in %d s",
-				id.Subject(), int(wait.Seconds())+1), RetryAfter: wait}
+			return Token{}, tooMany("logins of "+id.Subject(), wait)
 		}
 		a.logins.failed(id.Subject(), a.now())
 	}
@@ -31,7 +30,7 @@ func (a *Authority) Session(ctx context.Context, who audit.Who, id identity.Iden
 	}
 	token, err := issued(a.signer().Session(id))
 	if errors.Is(err, identity.ErrExpired) {
-		return Token{}, refuse(Unauthenticated, "the session is over: log in again")
+		return Token{}, refusal.New(refusal.Unauthenticated, "the session is over: log in again")
 	}
 	if err == nil && id.Until.IsZero() {
 		err = a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error { return addLogin(ctx, tx, who, token.Identity, action) })
@@ -47,7 +46,7 @@ func (a *Authority) Session(ctx context.Context, who audit.Who, id identity.Iden
 // renewed to and lent. API tokens stay.
 func (a *Authority) EndAllSessions(ctx context.Context, who audit.Who, id identity.Identity) error {
 	if id.Until.IsZero() {
-		return refuse(Invalid, "this is no session in a browser: who logs out everywhere sends the session's cookie")
+		return refusal.New(refusal.Invalid, "this is no session in a browser: who logs out everywhere sends the session's cookie")
 	}
 	if err := a.mayLookAtLogins(ctx, id); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (a *Authority) EndAllSessions(ctx context.Context, who audit.Who, id identi
 // EndSession revokes the token of a session, and what it was renewed to, but not the one that it was begun with.
 func (a *Authority) EndSession(ctx context.Context, id identity.Identity) error {
 	if id.Until.IsZero() {
-		return refuse(Invalid, "this is no session in a browser: who logs out sends the session's cookie")
+		return refusal.New(refusal.Invalid, "this is no session in a browser: who logs out sends the session's cookie")
 	}
 	err := a.store.Write(ctx, id.Subject(), func(ctx context.Context, tx *store.Tx) error {
 		// Not for as long as other revocations: no request by the session's tokens runs longer.

@@ -1,12 +1,15 @@
 package identity
 
 import (
+	"fmt"
 	"hash/maphash"
 	"net/netip"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"fairlead.dev/platform/refusal"
 )
 
 const (
@@ -82,6 +85,14 @@ func (t *throttle) wait(peer string, now time.Time) time.Duration {
 		return time.Duration(missing * float64(failureEvery))
 	}
 	return 0
+}
+
+// tooMany is the refusal of who has to wait.
+func tooMany(what string, wait time.Duration) error {
+	return &refusal.Error{
+		Reason: refusal.Exhausted, RetryAfter: wait,
+		Message: fmt.Sprintf("too many %s: try again in %d s", what, int(wait.Seconds())+1),
+	}
 }
 
 // failed counts a wrong credential.

@@ -24,6 +24,7 @@ import (
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/loopback"
+	"fairlead.dev/platform/refusal"
 	id "fairlead.dev/services/console/internal/identity"
 )
 
@@ -38,13 +39,6 @@ const (
 
 // ErrAway says that the provider can't be asked.
 var ErrAway = errors.New("the identity provider does not answer: try again later")
-
-// Refusal is why a login is not accepted, for its person.
-type Refusal struct{ Message string }
-
-func (r *Refusal) Error() string { return r.Message }
-
-func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
 // Config says who the provider is, and how it names people.
 type Config struct {
@@ -201,7 +195,7 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 	}
 	tokens, err := o.Exchange(oidc.ClientContext(ctx, p.http), code, oauth2.VerifierOption(pending.Verifier))
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return id.Foreign{}, refuse("the identity provider refused the login (%s): try again", refused.ErrorCode)
+		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider refused the login (%s): try again", refused.ErrorCode)
 	}
 	if err != nil {
 		return id.Foreign{}, fmt.Errorf("%w (%w)", ErrAway, err)
@@ -212,11 +206,11 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 		return id.Foreign{}, err
 	}
 	if pending.Nonce == "" || token.Nonce != pending.Nonce {
-		return id.Foreign{}, refuse("the identity provider's answer is not about this login: try again")
+		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider's answer is not about this login: try again")
 	}
 	if token.AccessTokenHash != "" {
 		if err := token.VerifyAccessToken(tokens.AccessToken); err != nil {
-			return id.Foreign{}, refuse("the identity provider's answer does not fit together: try again")
+			return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider's answer does not fit together: try again")
 		}
 	}
 	claims := map[string]any{}
@@ -224,7 +218,7 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 	info, err := found.UserInfo(oidc.ClientContext(ctx, p.http), oauth2.StaticTokenSource(tokens))
 	if err == nil && info.Subject == token.Subject {
 		if err := info.Claims(&claims); err != nil {
-			return id.Foreign{}, refuse("the identity provider's answer is not valid")
+			return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider's answer is not valid")
 		}
 	}
 	return p.person(token, raw, claims)
@@ -241,7 +235,7 @@ func (p *Provider) Check(ctx context.Context, raw string) (id.Foreign, error) {
 		return id.Foreign{}, err
 	}
 	if p.now().Sub(token.IssuedAt) > freshFor {
-		return id.Foreign{}, refuse("the ID token is older than %s: log in again", freshFor)
+		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the ID token is older than %s: log in again", freshFor)
 	}
 	return p.person(token, raw, map[string]any{})
 }
@@ -257,28 +251,28 @@ func (p *Provider) verify(ctx context.Context, found *oidc.Provider, raw string,
 	token, err := found.Verifier(&oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: algorithms(), Now: p.now}).Verify(ctx, raw)
 	if err != nil {
 		if _, expired := errors.AsType[*oidc.TokenExpiredError](err); expired {
-			return nil, refuse("the ID token is expired: log in again")
+			return nil, refusal.New(refusal.Unauthenticated, "the ID token is expired: log in again")
 		}
 		if network(err) {
 			return nil, fmt.Errorf("%w (%w)", ErrAway, err)
 		}
-		return nil, refuse("the ID token is not valid")
+		return nil, refusal.New(refusal.Unauthenticated, "the ID token is not valid")
 	}
 	var claims struct {
 		AuthorizedParty string `json:"azp"`
 	}
 	if err := token.Claims(&claims); err != nil {
-		return nil, refuse("the ID token is not valid")
+		return nil, refusal.New(refusal.Unauthenticated, "the ID token is not valid")
 	}
 	forUs := slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(clients, a) })
 	if !forUs || claims.AuthorizedParty != "" && !slices.Contains(clients, claims.AuthorizedParty) || len(token.Audience) > 1 && claims.AuthorizedParty == "" {
-		return nil, refuse("the ID token is for another client")
+		return nil, refusal.New(refusal.Unauthenticated, "the ID token is for another client")
 	}
 	if token.Subject == "" {
-		return nil, refuse("the ID token names nobody: the claim \"sub\" is missing")
+		return nil, refusal.New(refusal.Unauthenticated, "the ID token names nobody: the claim \"sub\" is missing")
 	}
 	if token.IssuedAt.After(p.now().Add(leeway)) {
-		return nil, refuse("the ID token is of the future: compare the clocks")
+		return nil, refusal.New(refusal.Unauthenticated, "the ID token is of the future: compare the clocks")
 	}
 	return token, nil
 }
@@ -293,18 +287,18 @@ func network(err error) bool {
 // themselves come from nowhere else.
 func (p *Provider) person(token *oidc.IDToken, raw string, claims map[string]any) (id.Foreign, error) {
 	if err := token.Claims(&claims); err != nil {
-		return id.Foreign{}, refuse("the ID token is not valid")
+		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the ID token is not valid")
 	}
 	name, _ := claims[p.cfg.UserClaim].(string)
 	if name == "" {
-		return id.Foreign{}, refuse("the identity provider does not say who you are: the claim %q is missing. An administrator can choose another one with --oidc-user-claim", p.cfg.UserClaim)
+		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider does not say who you are: the claim %q is missing. An administrator can choose another one with --oidc-user-claim", p.cfg.UserClaim)
 	}
 	// Silence is no yes: some providers let people write any address.
 	if verified := claims["email_verified"]; p.cfg.UserClaim == "email" && verified != true && verified != "true" {
-		return id.Foreign{}, refuse("the identity provider does not say that your email address %q is verified. An administrator can choose another claim with --oidc-user-claim", name)
+		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider does not say that your email address %q is verified. An administrator can choose another claim with --oidc-user-claim", name)
 	}
 	if p.cfg.UserClaim == "email" && strings.Count(name, "@") != 1 {
-		return id.Foreign{}, refuse("the identity provider names you %q, which is no email address", name)
+		return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider names you %q, which is no email address", name)
 	}
 	sum := sha256.Sum256([]byte(raw[:strings.LastIndexByte(raw, '.')])) // there may be several good signatures of the same
 	return id.Foreign{
