@@ -6,8 +6,8 @@ package browse
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
 )
@@ -15,28 +15,20 @@ import (
 // MaxFileBytes of a file that is shown.
 const MaxFileBytes = 1 << 20
 
-// Kind sorts errors.
-type Kind int
+// noRevisionError is the refusal of a revision that is not here, as far as this replica knows.
+type noRevisionError struct{ error }
 
-// The kinds of errors.
-const (
-	NotFound   Kind = iota + 1
-	NoRevision      // as far as this replica knows
-	Invalid         // a page token that no answer had
-	TooLarge
-	Unavailable // ask again, or another replica
-)
+func (e noRevisionError) Unwrap() error { return e.error }
 
-// Error is why there is nothing to show, in a person's words.
-type Error struct {
-	Kind    Kind
-	Message string
+func noRevision(format string, args ...any) error {
+	return noRevisionError{refusal.New(refusal.NotFound, format, args...)}
 }
 
-func (e *Error) Error() string { return e.Message }
-
-func fail(kind Kind, format string, args ...any) error {
-	return &Error{kind, fmt.Sprintf(format, args...)}
+// IsNoRevision tells the refusal of a revision from that of a file or folder: another replica may have the revision,
+// and a version of a chart can be asked for by itself.
+func IsNoRevision(err error) bool {
+	_, ok := errors.AsType[noRevisionError](err)
+	return ok
 }
 
 // Commits is a page of a history.
@@ -157,7 +149,7 @@ func show[T any](ctx context.Context, b *Browser, p Place, forwarded bool,
 	var none T
 	s, ok := b.deps.Source(p.Source)
 	if !ok {
-		return none, fail(NotFound, "source %q is not in the catalog. Apply it, or correct the name", p.Source)
+		return none, refusal.New(refusal.NotFound, "source %q is not in the catalog. Apply it, or correct the name", p.Source)
 	}
 	if err := checkPath(p.Path); err != nil {
 		return none, err
@@ -181,8 +173,8 @@ func show[T any](ctx context.Context, b *Browser, p Place, forwarded bool,
 
 // mayBeElsewhere tells errors that are about this replica from those that are about the content.
 func mayBeElsewhere(err error) bool {
-	var known *Error
-	return !errors.As(err, &known) || known.Kind == Unavailable || known.Kind == NoRevision
+	known, ok := errors.AsType[*refusal.Error](err)
+	return !ok || known.Reason == refusal.Unavailable || IsNoRevision(err)
 }
 
 // said is an error in words for people.
@@ -194,7 +186,7 @@ func said(p Place, s Source, err error) error {
 	if s.Problem != "" {
 		why = s.Problem
 	}
-	return fail(Unavailable, "revision %q of source %q is not here. %s", shown(p.Revision), p.Source, why)
+	return refusal.New(refusal.Unavailable, "revision %q of source %q is not here. %s", shown(p.Revision), p.Source, why)
 }
 
 // local answers from this replica's mirror.

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
@@ -127,11 +128,10 @@ func at(revision, path string) browse.Place {
 	return browse.Place{Source: "shop", Revision: revision, Path: path}
 }
 
-func wantError(t *testing.T, err error, kind browse.Kind, words ...string) {
+func wantError(t *testing.T, err error, reason refusal.Reason, words ...string) {
 	t.Helper()
-	var known *browse.Error
-	if !errors.As(err, &known) || known.Kind != kind {
-		t.Fatalf("got %v, want kind %d", err, kind)
+	if !refusal.Is(err, reason) {
+		t.Fatalf("got %v, want reason %d", err, reason)
 	}
 	for _, w := range words {
 		if !strings.Contains(err.Error(), w) {
@@ -185,10 +185,10 @@ func TestHistoryComesInPagesAlongFirstParents(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	_, err = r.Commits(t.Context(), at("HEAD", ""), browse.Page{Size: 1, Token: first.Next}, false)
-	wantError(t, err, browse.Invalid, "page_token")
+	wantError(t, err, refusal.Invalid, "page_token")
 	for _, token := range []string{"x", "AAAA", strings.Repeat("A", 43)} {
 		_, err = r.Commits(t.Context(), at("main", ""), browse.Page{Size: 1, Token: token}, false)
-		wantError(t, err, browse.Invalid)
+		wantError(t, err, refusal.Invalid)
 	}
 }
 
@@ -268,12 +268,15 @@ func TestRevisionsAreAsPeopleWriteThem(t *testing.T) {
 	r.owned = true
 	for _, revision := range []string{"v1", "next", old[:6], "refs/tags/v2", "../x", "ffffffff"} {
 		_, err := r.Commits(t.Context(), at(revision, ""), browse.Page{Size: 1}, false)
-		wantError(t, err, browse.NoRevision, fmt.Sprintf("%q", revision), "HEAD, refs/heads/main, refs/tags/v1")
+		wantError(t, err, refusal.NotFound, fmt.Sprintf("%q", revision), "HEAD, refs/heads/main, refs/tags/v1")
+		if !browse.IsNoRevision(err) {
+			t.Errorf("%q is taken for a revision that is here", revision)
+		}
 	}
 	_, err = r.Commits(t.Context(), at(strings.Repeat("f", 40), ""), browse.Page{Size: 1}, false)
-	wantError(t, err, browse.Unavailable, "ffffffff")
+	wantError(t, err, refusal.Unavailable, "ffffffff")
 	_, err = r.Commits(t.Context(), browse.Place{Source: "nope"}, browse.Page{Size: 1}, false)
-	wantError(t, err, browse.NotFound, `source "nope" is not in the catalog`)
+	wantError(t, err, refusal.NotFound, `source "nope" is not in the catalog`)
 }
 
 func TestFoldersShowWhatTheyHold(t *testing.T) {
@@ -317,7 +320,10 @@ func TestFoldersShowWhatTheyHold(t *testing.T) {
 		"a/../b": "dots", "..": "dots", "folder//deep": "slashes",
 	} {
 		_, err := r.Tree(t.Context(), at("", path), browse.Page{Size: 10}, false)
-		wantError(t, err, browse.NotFound, words)
+		wantError(t, err, refusal.NotFound, words)
+		if browse.IsNoRevision(err) {
+			t.Errorf("%v is taken for a revision that is not here", err)
+		}
 	}
 	for path, content := range map[string]string{
 		"file": "hello", "folder/deep": "hello", "link": "../elsewhere",
@@ -334,7 +340,7 @@ func TestFoldersShowWhatTheyHold(t *testing.T) {
 		"file/x": `no folder "file"`,
 	} {
 		_, err := r.File(t.Context(), at("", path), false)
-		wantError(t, err, browse.NotFound, words, commit[:8])
+		wantError(t, err, refusal.NotFound, words, commit[:8])
 	}
 }
 
@@ -381,7 +387,7 @@ func TestFilesAreShownByteByByteUpToALimit(t *testing.T) {
 		}
 	}
 	_, err := r.File(t.Context(), at("", "more"), false)
-	wantError(t, err, browse.TooLarge, "1048577 bytes", `"more"`)
+	wantError(t, err, refusal.Exhausted, "1048577 bytes", `"more"`)
 }
 
 func TestWhatIsNotHereIsAskedOfTheOwnerThenOfOthers(t *testing.T) {
@@ -402,7 +408,7 @@ func TestWhatIsNotHereIsAskedOfTheOwnerThenOfOthers(t *testing.T) {
 	}
 	// The owner's answer about the content is final.
 	_, err := r.File(t.Context(), at("main", "b"), false)
-	wantError(t, err, browse.NotFound, `no file "b"`)
+	wantError(t, err, refusal.NotFound, `no file "b"`)
 	if third.asked != 0 {
 		t.Error("another one was asked")
 	}
@@ -413,7 +419,7 @@ func TestWhatIsNotHereIsAskedOfTheOwnerThenOfOthers(t *testing.T) {
 	}
 	third.away = true
 	_, err = ask()
-	wantError(t, err, browse.Unavailable, `revision "main" of source "shop" is not here`, "does not answer")
+	wantError(t, err, refusal.Unavailable, `revision "main" of source "shop" is not here`, "does not answer")
 	// A published head is known by its commit, and asked for from a copy that is not whole yet.
 	r.source.Heads = []mirror.Head{{Ref: "refs/heads/main", Commit: git.HashOf(repo.Bare("rev-parse", "main"))}}
 	third.away = false
@@ -423,7 +429,7 @@ func TestWhatIsNotHereIsAskedOfTheOwnerThenOfOthers(t *testing.T) {
 	// A replica that is asked by another one asks nobody.
 	asked := owner.asked
 	_, err = r.File(t.Context(), at("main", "a"), true)
-	wantError(t, err, browse.Unavailable)
+	wantError(t, err, refusal.Unavailable)
 	if owner.asked != asked {
 		t.Error("a forwarded question went on")
 	}

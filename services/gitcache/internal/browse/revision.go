@@ -56,9 +56,9 @@ func unknown(owned bool, p Place, heads map[string]mirror.Head) error {
 		list += ", ..."
 	}
 	if list == "" {
-		return fail(NoRevision, "source %q has nothing yet: see `fairlead get source %s`", p.Source, p.Source)
+		return noRevision("source %q has nothing yet: see `fairlead get source %s`", p.Source, p.Source)
 	}
-	return fail(NoRevision, "source %q has no revision %q here. What is fetched is what services name: %s; and every commit below, by its id", p.Source, shown(p.Revision), list)
+	return noRevision("source %q has no revision %q here. What is fetched is what services name: %s; and every commit below, by its id", p.Source, shown(p.Revision), list)
 }
 
 // search finds the commit that an id begins, among the newest of all heads.

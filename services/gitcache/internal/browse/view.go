@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/tree"
@@ -155,22 +156,22 @@ func (v view) file() (File, error) {
 	}
 	i := slices.IndexFunc(entries, func(e tree.Entry) bool { return e.Name == name })
 	if i < 0 {
-		return File{}, v.fail(NotFound, "has no file %q", v.place.Path)
+		return File{}, v.fail(refusal.NotFound, "has no file %q", v.place.Path)
 	}
 	out := File{Commit: v.commit, Entry: Entry{Entry: entries[i]}}
 	switch out.Entry.Kind {
 	case tree.Folder:
-		return File{}, v.fail(NotFound, "has a folder at %q, not a file", v.place.Path)
+		return File{}, v.fail(refusal.NotFound, "has a folder at %q, not a file", v.place.Path)
 	case tree.Submodule:
-		return File{}, v.fail(NotFound, "has a submodule at %q, not a file", v.place.Path)
+		return File{}, v.fail(refusal.NotFound, "has a submodule at %q, not a file", v.place.Path)
 	case tree.Other:
-		return File{}, v.fail(NotFound, "has something of an unknown mode at %q, not a file", v.place.Path)
+		return File{}, v.fail(refusal.NotFound, "has something of an unknown mode at %q, not a file", v.place.Path)
 	}
 	if out.Entry.Size, err = v.o.Size(out.Entry.ID); err != nil {
 		return File{}, err
 	}
 	if out.Entry.Size > MaxFileBytes {
-		return File{}, v.fail(TooLarge, "has a file of %d bytes at %q; at most 1 MiB is shown. Clone the repository to read it", out.Entry.Size, v.place.Path)
+		return File{}, v.fail(refusal.Exhausted, "has a file of %d bytes at %q; at most 1 MiB is shown. Clone the repository to read it", out.Entry.Size, v.place.Path)
 	}
 	out.Content, err = v.o.Read(git.Blob, out.Entry.ID, MaxFileBytes)
 	return out, err
@@ -179,7 +180,7 @@ func (v view) file() (File, error) {
 // entries lists a folder.
 func (v view) entries(folder string) ([]tree.Entry, error) {
 	if v.commit.Combination != "" { // who may look into this source may not look into the others
-		return nil, v.fail(NotFound, "is made of several sources (%s): look into these", v.commit.Subject)
+		return nil, v.fail(refusal.NotFound, "is made of several sources (%s): look into these", v.commit.Subject)
 	}
 	id, err := tree.Find(v.o, v.commit.Tree, folder, v.submodules)
 	var entries []tree.Entry
@@ -188,20 +189,20 @@ func (v view) entries(folder string) ([]tree.Entry, error) {
 	}
 	switch {
 	case errors.Is(err, tree.ErrNotFound):
-		return nil, v.fail(NotFound, "has no folder %q", folder)
+		return nil, v.fail(refusal.NotFound, "has no folder %q", folder)
 	case errors.Is(err, tree.ErrNoSubmodule):
-		return nil, v.fail(NotFound, "has a submodule above %q that is not fetched", v.place.Path)
+		return nil, v.fail(refusal.NotFound, "has a submodule above %q that is not fetched", v.place.Path)
 	case errors.Is(err, artifact.ErrRefused):
 		_, why, _ := strings.Cut(err.Error(), artifact.ErrRefused.Error()+": ")
-		return nil, v.fail(NotFound, "can't show folder %q: %s", folder, why)
+		return nil, v.fail(refusal.NotFound, "can't show folder %q: %s", folder, why)
 	case err != nil && tree.IsDamaged(err):
-		return nil, v.fail(NotFound, "holds a folder %q that no Git would have written: it can't be shown", folder)
+		return nil, v.fail(refusal.NotFound, "holds a folder %q that no Git would have written: it can't be shown", folder)
 	}
 	return entries, err
 }
 
-func (v view) fail(kind Kind, format string, args ...any) error {
-	return fail(kind, "source %q at %s "+format, append([]any{v.place.Source, v.commit.ID.String()[:8]}, args...)...)
+func (v view) fail(reason refusal.Reason, format string, args ...any) error {
+	return refusal.New(reason, "source %q at %s "+format, append([]any{v.place.Source, v.commit.ID.String()[:8]}, args...)...)
 }
 
 // A page token holds the commit and the entry to go on from, and what it is a page of.
@@ -223,7 +224,7 @@ func (p Place) token(commit git.Hash, entry int) string {
 func (p Place) at(token string) (commit git.Hash, entry int, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) != tokenBytes || string(b[:boundBytes]) != string(p.bound()) {
-		return commit, 0, fail(Invalid, "page_token: is not one that an answer to the same question had")
+		return commit, 0, refusal.New(refusal.Invalid, "page_token: is not one that an answer to the same question had")
 	}
 	return git.Hash(b[boundBytes:]), int(binary.BigEndian.Uint32(b[tokenBytes-4:])), nil
 }
@@ -235,7 +236,7 @@ func checkPath(path string) error {
 	}
 	for name := range strings.SplitSeq(path, "/") {
 		if name == "" || name == "." || name == ".." {
-			return fail(NotFound, "path %q: write it without leading, trailing or double slashes and without dots", path)
+			return refusal.New(refusal.NotFound, "path %q: write it without leading, trailing or double slashes and without dots", path)
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/gitcache/internal/archive"
 	"fairlead.dev/services/gitcache/internal/git"
@@ -485,10 +486,10 @@ func (t *tenure) lookForCombination(s Source, ref string) looked {
 	commit := git.HashOf(pin)
 	if pin != "" && t.combinationOf(commit) == combination {
 		if err := t.checkSeal(s, commit); err != nil {
-			return looked{err: &LookError{LookRefused, fmt.Sprintf("source %q: revision %.8s %s", s.Name, pin, err)}}
+			return looked{err: refusal.New(refusal.Precondition, "source %q: revision %.8s %s", s.Name, pin, err)}
 		}
 		return looked{commit: commit}
 	}
-	return looked{err: &LookError{LookMissing, fmt.Sprintf(
-		"source %q: %.8s is no revision of the service's sources: `fairlead history service NAME` lists those that ran", s.Name, pin)}}
+	return looked{err: refusal.New(refusal.NotFound,
+		"source %q: %.8s is no revision of the service's sources: `fairlead history service NAME` lists those that ran", s.Name, pin)}
 }

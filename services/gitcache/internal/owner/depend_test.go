@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/depend"
 	"fairlead.dev/services/gitcache/internal/fetch/chartrepo"
 	"fairlead.dev/services/gitcache/internal/git"
@@ -242,14 +243,14 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 		host   string
 		isHere bool
 		err    error
-		want   LookKind
+		want   refusal.Reason
 		isGood bool
 	}{
 		"here, and its host is not allowed any more": {host: "b.example.com", isHere: true, isGood: true},
-		"its host is not allowed":                    {host: "b.example.com", want: LookRefused},
-		"its host is down":                           {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}, want: LookLater},
-		"its host wants time":                        {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindThrottled, Message: "429"}, want: LookLater},
-		"its host is no repository":                  {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindContent, Message: "welcome"}, want: LookRefused},
+		"its host is not allowed":                    {host: "b.example.com", want: refusal.Precondition},
+		"its host is down":                           {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindUnreachable, Message: "down"}, want: refusal.Unavailable},
+		"its host wants time":                        {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindThrottled, Message: "429"}, want: refusal.Unavailable},
+		"its host is no repository":                  {host: "a.example.com", err: &upstream.Error{Kind: upstream.KindContent, Message: "welcome"}, want: refusal.Precondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -264,8 +265,8 @@ func TestALookIsRefusedForWhatTheFolderLacks(t *testing.T) {
 			}
 			err := tn.lookDependencies(t.Context(),
 				upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}, s, &plan{})
-			known, isLook := errors.AsType[*LookError](err)
-			if isLook == tc.isGood || isLook && known.Kind != tc.want {
+			known, isLook := errors.AsType[*refusal.Error](err)
+			if isLook == tc.isGood || isLook && known.Reason != tc.want {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -3,7 +3,6 @@ package owner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"fairlead.dev/platform/catalog"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/upstream"
@@ -28,24 +28,6 @@ const (
 	lookLife  = 10 * time.Second
 	mostFound = 100
 )
-
-// LookKind sorts the errors of Look.
-type LookKind int
-
-// The kinds of LookError.
-const (
-	LookRefused LookKind = iota // by the source's rules, or the host's
-	LookMissing                 // upstream has no such revision
-	LookLater                   // ask again, maybe another replica
-)
-
-// LookError says, in words for a person, why a revision can't be looked at.
-type LookError struct {
-	Kind    LookKind
-	Message string
-}
-
-func (e *LookError) Error() string { return e.Message }
 
 // look is a question for a revision that no service follows.
 type look struct {
@@ -73,7 +55,7 @@ type looked struct {
 func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (git.Hash, error) {
 	l := o.loopOf(uid)
 	if l == nil || !l.currentState().Owned {
-		return git.Hash{}, &LookError{LookLater, "the source has another owner by now: try again"}
+		return git.Hash{}, refusal.New(refusal.Unavailable, "the source has another owner by now: try again")
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -81,16 +63,14 @@ func (o *Owner) Look(ctx context.Context, uid, ref string, folder Folder) (git.H
 	select {
 	case l.looks <- k:
 	default:
-		return git.Hash{}, &LookError{
-			LookLater,
-			fmt.Sprintf("source %q: %d others have revisions of it fetched right now: try again in a moment", l.currentSource().Name, mostLooks),
-		}
+		return git.Hash{}, refusal.New(refusal.Unavailable,
+			"source %q: %d others have revisions of it fetched right now: try again in a moment", l.currentSource().Name, mostLooks)
 	}
 	select {
 	case found := <-k.answer:
 		return found.commit, found.err
 	case <-ctx.Done():
-		return git.Hash{}, &LookError{LookLater, fmt.Sprintf("source %q: %s is not fetched within %s: try again", l.currentSource().Name, ref, lookTime)}
+		return git.Hash{}, refusal.New(refusal.Unavailable, "source %q: %s is not fetched within %s: try again", l.currentSource().Name, ref, lookTime)
 	}
 }
 
@@ -120,12 +100,12 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	s.Wants, s.only, s.Users = map[string]int{ref: 1}, ref, nil
 	switch {
 	case !t.lease.Valid():
-		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q has no owner right now: try again", s.Name)}}
+		return looked{err: refusal.New(refusal.Unavailable, "source %q has no owner right now: try again", s.Name)}
 	case t.mirror.Doubted(): // a clone of this revision alone would take the place of the mirror
-		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q is being cloned again: try again in a moment", s.Name)}}
+		return looked{err: refusal.New(refusal.Unavailable, "source %q is being cloned again: try again in a moment", s.Name)}
 	case time.Now().Before(t.notBefore):
-		return looked{err: &LookError{LookLater, fmt.Sprintf("source %q: its Git host wants no request before %s",
-			s.Name, t.notBefore.UTC().Format(time.RFC3339))}}
+		return looked{err: refusal.New(refusal.Unavailable, "source %q: its Git host wants no request before %s",
+			s.Name, t.notBefore.UTC().Format(time.RFC3339))}
 	}
 	if _, _, ok := catalog.ParseCombinationRef(ref); ok {
 		return t.lookForCombination(s, ref)
@@ -137,7 +117,7 @@ func (t *tenure) lookAt(ctx context.Context, of lookOf) looked {
 	defer t.setAside()()
 	commit, err := t.lookFor(ctx, s, ref)
 	if err == nil && t.combinationOf(commit) != "" {
-		err = &LookError{LookMissing, fmt.Sprintf("source %q at %s: %s", s.Name, shortHash(commit), errCombined)}
+		err = refusal.New(refusal.NotFound, "source %q at %s: %s", s.Name, shortHash(commit), errCombined)
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "look")
@@ -233,7 +213,7 @@ func (t *tenure) lookDependencies(ctx context.Context, r upstream.Remote, s Sour
 func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit git.Hash, err error) {
 	id, isHash := git.ParseHash(ref)
 	if _, _, ok := catalog.ParseChartRef(ref); !ok && !isHash {
-		return commit, &LookError{LookMissing, fmt.Sprintf("source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)}
+		return commit, refusal.New(refusal.NotFound, "source %q is a repository of charts and has no ref %s. Name chart:NAME@VERSION", s.Name, ref)
 	}
 	if isHash && t.hasObject(id) { // then there is nothing to ask for
 		return id, nil
@@ -270,11 +250,11 @@ func (t *tenure) lookForChart(ctx context.Context, s Source, ref string) (commit
 
 // notFoundError says why a chart or an artifact was not found: upstream does not have it, or refuses it.
 func notFoundError(s Source, is trouble) error {
-	kind := LookRefused
+	reason := refusal.Precondition
 	if is.isMissing {
-		kind = LookMissing
+		reason = refusal.NotFound
 	}
-	return &LookError{kind, fmt.Sprintf("source %q: %s", s.Name, is.text)}
+	return refusal.New(reason, "source %q: %s", s.Name, is.text)
 }
 
 // lookUpstream finds a revision upstream and fetches it.
@@ -291,7 +271,7 @@ func (t *tenure) lookUpstream(ctx context.Context, r upstream.Remote, s Source, 
 	t.loop.o.deps.Metrics.countListing(listing.Bytes)
 	p := t.makePlan(s, listing)
 	if p.fresh {
-		return nil, &LookError{LookLater, fmt.Sprintf("source %q is being cloned again: try again in a moment", s.Name)}
+		return nil, refusal.New(refusal.Unavailable, "source %q is being cloned again: try again in a moment", s.Name)
 	}
 	if len(p.troubles) > 0 {
 		return nil, missingError(s, listing, ref, p.troubles[0])
@@ -308,22 +288,22 @@ func missingError(s Source, l *gitwire.Listing, ref string, is trouble) error {
 	name, isBranch := strings.CutPrefix(ref, branchPrefix)
 	switch other := namesakeOf(ref); {
 	case !is.isMissing || strings.HasPrefix(ref, catalog.SemverPrefix):
-		return &LookError{LookMissing, fmt.Sprintf("source %q: %s", s.Name, is.text)}
+		return refusal.New(refusal.NotFound, "source %q: %s", s.Name, is.text)
 	case !l.Refs[other].IsZero():
-		return &LookError{LookMissing, fmt.Sprintf("source %q has no ref %s, and it has %s: name that", s.Name, ref, other)}
+		return refusal.New(refusal.NotFound, "source %q has no ref %s, and it has %s: name that", s.Name, ref, other)
 	case isBranch:
-		return &LookError{LookMissing, fmt.Sprintf("source %q has no branch %q. Push it; a tag is named as refs/tags/NAME, and a commit with all its letters", s.Name, name)}
+		return refusal.New(refusal.NotFound, "source %q has no branch %q. Push it; a tag is named as refs/tags/NAME, and a commit with all its letters", s.Name, name)
 	}
-	return &LookError{LookMissing, fmt.Sprintf("source %q has no ref %s. Push it, or correct the name", s.Name, ref)}
+	return refusal.New(refusal.NotFound, "source %q has no ref %s. Push it, or correct the name", s.Name, ref)
 }
 
 // refusalError is a look's error for a trouble. What the host kept back may be there in a moment.
 func (is trouble) refusalError(s Source) error {
-	kind := LookRefused
+	reason := refusal.Precondition
 	if isPassing(is.cause) {
-		kind = LookLater
+		reason = refusal.Unavailable
 	}
-	return &LookError{kind, fmt.Sprintf("source %q: %s", s.Name, is.text)}
+	return refusal.New(reason, "source %q: %s", s.Name, is.text)
 }
 
 // isPassing tells errors that go by themselves.
@@ -337,12 +317,12 @@ func (t *tenure) refusalError(s Source, ref string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if known, ok := errors.AsType[*LookError](err); ok {
+	if known, ok := errors.AsType[*refusal.Error](err); ok {
 		return known
 	}
 	known, ok := errors.AsType[*upstream.Error](err)
 	if !ok {
-		return &LookError{LookRefused, fmt.Sprintf("source %q: %s can't be used: %v", s.Name, ref, err)}
+		return refusal.New(refusal.Precondition, "source %q: %s can't be used: %v", s.Name, ref, err)
 	}
 	return trouble{text: known.Message, cause: known}.refusalError(s)
 }

@@ -11,10 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"fairlead.dev/services/gitcache/internal/browse"
-	"fairlead.dev/services/gitcache/internal/owner"
-	"fairlead.dev/services/gitcache/internal/shards"
-	"fairlead.dev/services/gitcache/internal/status"
+	"fairlead.dev/platform/refusal"
 )
 
 // inside is what no caller reads.
@@ -30,17 +27,13 @@ func TestEachErrorAboutASourceBecomesACode(t *testing.T) {
 		words  string // all that the caller reads
 		logged bool   // the log has the inside
 	}{
-		"a wrong filter":            {err: &status.Error{Message: "filter: no"}, want: connect.CodeInvalidArgument, words: "filter: no"},
-		"no such file":              {err: &browse.Error{Kind: browse.NotFound, Message: "no file"}, want: connect.CodeNotFound, words: "no file"},
-		"no such revision":          {err: &browse.Error{Kind: browse.NoRevision, Message: "no revision"}, want: connect.CodeNotFound, words: "no revision"},
-		"a wrong page":              {err: &browse.Error{Kind: browse.Invalid, Message: "page_token: no"}, want: connect.CodeInvalidArgument, words: "page_token: no"},
-		"a file too large":          {err: &browse.Error{Kind: browse.TooLarge, Message: "2 MiB"}, want: connect.CodeResourceExhausted, words: "2 MiB"},
-		"a revision on its way":     {err: &browse.Error{Kind: browse.Unavailable, Message: "later"}, want: connect.CodeUnavailable, words: "later"},
-		"a revision that is barred": {err: &owner.LookError{Kind: owner.LookRefused, Message: "not signed"}, want: connect.CodeFailedPrecondition, words: "not signed"},
-		"a revision nowhere":        {err: &owner.LookError{Kind: owner.LookMissing, Message: "no ref"}, want: connect.CodeNotFound, words: "no ref"},
-		"a host that is down":       {err: &owner.LookError{Kind: owner.LookLater, Message: "try again"}, want: connect.CodeUnavailable, words: "try again"},
+		"a wrong filter":            {err: refusal.New(refusal.Invalid, "filter: no"), want: connect.CodeInvalidArgument, words: "filter: no"},
+		"no such file":              {err: refusal.New(refusal.NotFound, "no file"), want: connect.CodeNotFound, words: "no file"},
+		"a file too large":          {err: refusal.New(refusal.Exhausted, "2 MiB"), want: connect.CodeResourceExhausted, words: "2 MiB"},
+		"a revision on its way":     {err: refusal.New(refusal.Unavailable, "later"), want: connect.CodeUnavailable, words: "later"},
+		"a revision that is barred": {err: refusal.New(refusal.Precondition, "not signed"), want: connect.CodeFailedPrecondition, words: "not signed"},
 		"a refusal within": {
-			err:  fmt.Errorf("%s: %w", inside, &browse.Error{Kind: browse.NotFound, Message: "no file"}),
+			err:  fmt.Errorf("%s: %w", inside, refusal.New(refusal.NotFound, "no file")),
 			want: connect.CodeNotFound, words: "no file",
 		},
 		"anything else": {
@@ -75,9 +68,9 @@ func TestEachErrorAboutAShardBecomesACode(t *testing.T) {
 		want  connect.Code
 		words string
 	}{
-		"no such replica":   {err: &shards.Error{Kind: shards.Unknown, Message: "no replica"}, want: connect.CodeNotFound, words: "no replica"},
-		"another step":      {err: &shards.Error{Kind: shards.Refused, Message: "drains"}, want: connect.CodeFailedPrecondition, words: "drains"},
-		"later":             {err: &shards.Error{Kind: shards.Later, Message: "nobody owns it"}, want: connect.CodeUnavailable, words: "nobody owns it"},
+		"no such replica":   {err: refusal.New(refusal.NotFound, "no replica"), want: connect.CodeNotFound, words: "no replica"},
+		"another step":      {err: refusal.New(refusal.Precondition, "drains"), want: connect.CodeFailedPrecondition, words: "drains"},
+		"later":             {err: refusal.New(refusal.Unavailable, "nobody owns it"), want: connect.CodeUnavailable, words: "nobody owns it"},
 		"another's refusal": {err: connect.NewError(connect.CodeFailedPrecondition, errors.New("theirs")), want: connect.CodeFailedPrecondition, words: "theirs"},
 		"anything else":     {err: errors.New("dial"), want: connect.CodeUnavailable, words: "dial"},
 	} {

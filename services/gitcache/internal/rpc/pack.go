@@ -173,15 +173,3 @@ func packCode(r origin.Reason) connect.Code {
 		return connect.CodeUnavailable
 	}
 }
-
-// lookCode chooses the code for a revision that can't be fetched.
-func lookCode(k owner.LookKind) connect.Code {
-	switch k {
-	case owner.LookMissing:
-		return connect.CodeNotFound
-	case owner.LookLater:
-		return connect.CodeUnavailable
-	default:
-		return connect.CodeFailedPrecondition
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/platform/coordination"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/pulse"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/authz"
 	"fairlead.dev/services/gitcache/internal/console"
 	"fairlead.dev/services/gitcache/internal/shards"
@@ -134,11 +135,8 @@ func (s *Shards) MoveSource(ctx context.Context, req *gitcachev1.MoveSourceReque
 
 // shardError chooses the code; what the replica said that the call was handed on to stays.
 func shardError(err error) error {
-	if known, ok := errors.AsType[*shards.Error](err); ok {
-		codes := map[shards.Kind]connect.Code{
-			shards.Unknown: connect.CodeNotFound, shards.Refused: connect.CodeFailedPrecondition, shards.Later: connect.CodeUnavailable,
-		}
-		return connect.NewError(codes[known.Kind], known)
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return connect.NewError(refused.Reason.Code(), refused)
 	}
 	if theirs, ok := errors.AsType[*connect.Error](err); ok {
 		return connect.NewError(theirs.Code(), errors.New(theirs.Message()))

@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/server"
 	"fairlead.dev/services/gitcache/internal/authz"
 	"fairlead.dev/services/gitcache/internal/browse"
@@ -187,9 +188,8 @@ func (s *Sources) ReadFile(ctx context.Context, req *gitcachev1.ReadFileRequest)
 // isUnpublishedChart tells whether a revision that is not here is a version of a chart, which can be asked for by
 // itself.
 func isUnpublishedChart(p browse.Place, err error) bool {
-	shown, ok := errors.AsType[*browse.Error](err)
 	_, _, isChart := catalog.ParseChartRef(p.Revision)
-	return ok && isChart && shown.Kind == browse.NoRevision
+	return isChart && browse.IsNoRevision(err)
 }
 
 // readUnpublished has the owner of the source fetch a version of a chart that no service names, and reads a file of it.
@@ -253,24 +253,14 @@ func notFound(name string) error {
 
 // toConnect chooses the code of an error.
 func (s *Sources) toConnect(ctx context.Context, err error) error {
-	var query *status.Error
-	var shown *browse.Error
-	var unseen *owner.LookError
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
+	}
+	if ctx.Err() != nil {
 		return ctx.Err()
-	case errors.As(err, &query):
-		return connect.NewError(connect.CodeInvalidArgument, query)
-	case errors.As(err, &shown):
-		codes := map[browse.Kind]connect.Code{
-			browse.NotFound: connect.CodeNotFound, browse.NoRevision: connect.CodeNotFound, browse.Invalid: connect.CodeInvalidArgument,
-			browse.TooLarge: connect.CodeResourceExhausted, browse.Unavailable: connect.CodeUnavailable,
-		}
-		return connect.NewError(codes[shown.Kind], shown)
-	case errors.As(err, &unseen):
-		return connect.NewError(lookCode(unseen.Kind), unseen)
+	}
+	if refused, ok := errors.AsType[*refusal.Error](err); ok {
+		return connect.NewError(refused.Reason.Code(), refused)
 	}
 	s.Log.WarnContext(ctx, "a source can't be shown", "err", err)
 	return connect.NewError(connect.CodeInternal, errors.New("the mirror can't be read. Ask again; what is wrong is in the log of the gitcache"))

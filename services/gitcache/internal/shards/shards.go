@@ -10,34 +10,13 @@ import (
 	"time"
 
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/handoff"
 	"fairlead.dev/services/gitcache/internal/owner"
 )
 
 // moveTime bounds a move: a copy that takes longer goes on, and the move is asked for again.
 const moveTime = time.Minute
-
-// Kind sorts errors.
-type Kind int
-
-// The reasons why something can't be done.
-const (
-	Unknown Kind = iota // no such source or replica
-	Refused             // another step first
-	Later               // try again
-)
-
-// Error is why something can't be done, in a person's words.
-type Error struct {
-	Kind    Kind
-	Message string
-}
-
-func (e *Error) Error() string { return e.Message }
-
-func refuse(kind Kind, format string, args ...any) error {
-	return &Error{kind, fmt.Sprintf(format, args...)}
-}
 
 // Source is what the catalog knows.
 type Source struct {
@@ -122,7 +101,7 @@ func (s *Shards) List(ctx context.Context, size int, after, replica string) (pag
 	}
 	holders, err := s.deps.Holders(ctx, keys)
 	if err != nil {
-		return nil, false, refuse(Later, "who owns what can't be told: %v", err)
+		return nil, false, refusal.New(refusal.Unavailable, "who owns what can't be told: %v", err)
 	}
 	replicas := s.deps.Peers.Replicas()
 	for i, source := range sources {
@@ -177,19 +156,19 @@ func (s *Shards) Drain(ctx context.Context, replica string, draining, forwarded 
 		return s.deps.Peers.SetDraining(ctx, at, draining)
 	}
 	if err := s.deps.Peers.Refresh(ctx); err != nil {
-		return refuse(Later, "who else lives can't be told: %v", err)
+		return refusal.New(refusal.Unavailable, "who else lives can't be told: %v", err)
 	}
 	if draining && s.deps.Peers.Alone() {
-		return refuse(Refused, "replica %q is the last one that does not drain: nobody could take its sources. Start another one, or take one back", replica)
+		return refusal.New(refusal.Precondition, "replica %q is the last one that does not drain: nobody could take its sources. Start another one, or take one back", replica)
 	}
 	if err := s.deps.Peers.Drain(ctx, draining); err != nil {
-		return refuse(Later, "replica %q has taken note, but the others can't be told: %v", replica, err)
+		return refusal.New(refusal.Unavailable, "replica %q has taken note, but the others can't be told: %v", replica, err)
 	}
 	return nil
 }
 
 func noReplica(name string) error {
-	return refuse(Unknown, "there is no replica %q. See `fairlead shards` for those that live", name)
+	return refusal.New(refusal.NotFound, "there is no replica %q. See `fairlead shards` for those that live", name)
 }
 
 // Move hands a source over to a replica. The source stays there until that replica drains or ends.
@@ -197,27 +176,27 @@ func (s *Shards) Move(ctx context.Context, name, to string, forwarded bool) erro
 	sources := s.deps.Sources()
 	i := slices.IndexFunc(sources, func(source Source) bool { return source.Name == name })
 	if i < 0 {
-		return refuse(Unknown, "source %q is not in the catalog. Apply it, or correct the name", name)
+		return refusal.New(refusal.NotFound, "source %q is not in the catalog. Apply it, or correct the name", name)
 	}
 	replicas := s.deps.Peers.Replicas()
 	switch j := slices.IndexFunc(replicas, func(r Replica) bool { return r.Name == to }); {
 	case j < 0:
 		return noReplica(to)
 	case replicas[j].Draining:
-		return refuse(Refused, "replica %q drains. Take it back first, or name another one", to)
+		return refusal.New(refusal.Precondition, "replica %q drains. Take it back first, or name another one", to)
 	case replicas[j].CutOff:
-		return refuse(Refused, "replica %q does not reach the console, so that it can't publish what it fetches. Name another one", to)
+		return refusal.New(refusal.Precondition, "replica %q does not reach the console, so that it can't publish what it fetches. Name another one", to)
 	}
 	holders, err := s.deps.Holders(ctx, []string{owner.LeaseKey(sources[i].UID)})
 	if err != nil {
-		return refuse(Later, "who owns source %q can't be told: %v", name, err)
+		return refusal.New(refusal.Unavailable, "who owns source %q can't be told: %v", name, err)
 	}
 	if holders[0] == s.deps.Replica {
 		return s.move(ctx, sources[i], to)
 	}
 	at, ok := s.deps.Peers.Member(holders[0])
 	if !ok || forwarded {
-		return refuse(Later, "nobody owns source %q right now. Try again in a moment", name)
+		return refusal.New(refusal.Unavailable, "nobody owns source %q right now. Try again in a moment", name)
 	}
 	return s.deps.Peers.MoveSource(ctx, at, name, to)
 }
@@ -230,8 +209,8 @@ func (s *Shards) move(ctx context.Context, source Source, to string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, handoff.ErrCold):
-		return refuse(Later, "replica %q has no copy of source %q yet. It is being made: try again later", to, source.Name)
+		return refusal.New(refusal.Unavailable, "replica %q has no copy of source %q yet. It is being made: try again later", to, source.Name)
 	default:
-		return refuse(Later, "source %q can't be moved to %q now: %v. Try again", source.Name, to, err)
+		return refusal.New(refusal.Unavailable, "source %q can't be moved to %q now: %v. Try again", source.Name, to, err)
 	}
 }

@@ -1,9 +1,10 @@
 package status
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
+
+	"fairlead.dev/platform/refusal"
 )
 
 // Filter lets some sources through. The zero value lets all.
@@ -45,7 +46,7 @@ func ParseFilter(text string) (Filter, error) {
 }
 
 func badTerm(term string) error {
-	return &Error{fmt.Sprintf("filter: %q is no term: write name:PART, host:PART, owner:REPLICA, owner:none, problem:true or problem:false, with spaces between", term)}
+	return refusal.New(refusal.Invalid, "filter: %q is no term: write name:PART, host:PART, owner:REPLICA, owner:none, problem:true or problem:false, with spaces between", term)
 }
 
 // Match tells whether all terms hold.

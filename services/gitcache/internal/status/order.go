@@ -5,10 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/refusal"
 )
 
 // Order sorts sources. Equal ones are in the order of their names, so that pages can go on behind one.
@@ -51,7 +52,7 @@ func ParseOrder(text string) (Order, error) {
 	}
 	o.descending = len(words) == 2 && words[1] == "desc"
 	if _, ok := keys()[o.by]; !ok || len(words) > 2 || len(words) == 2 && words[1] != "desc" && words[1] != "asc" {
-		return Order{}, &Error{fmt.Sprintf("order_by: %q is no order: write name, owner, last_poll_time, next_poll_time, stale_since, mirror_bytes or upstream_requests_last_hour, and desc behind it for the other way round", text)}
+		return Order{}, refusal.New(refusal.Invalid, "order_by: %q is no order: write name, owner, last_poll_time, next_poll_time, stale_since, mirror_bytes or upstream_requests_last_hour, and desc behind it for the other way round", text)
 	}
 	return o, nil
 }
@@ -104,7 +105,7 @@ func (q Query) last() (*key, error) {
 		err = json.Unmarshal(b, &t)
 	}
 	if err != nil || !slices.Equal(t.Bound, q.bound()) {
-		return nil, &Error{"page_token: is not one that an answer with the same filter and order_by had"}
+		return nil, refusal.New(refusal.Invalid, "page_token: is not one that an answer with the same filter and order_by had")
 	}
 	return &t.Last, nil
 }

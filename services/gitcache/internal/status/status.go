@@ -59,8 +59,3 @@ type Query struct {
 	Size                   int
 	Token, Filter, OrderBy string
 }
-
-// Error is a query that can't be answered, in a person's words.
-type Error struct{ Message string }
-
-func (e *Error) Error() string { return e.Message }

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
 	"fairlead.dev/services/gitcache/internal/owner"
@@ -230,8 +231,7 @@ func TestFilters(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"shop", "name:", ":x", "problem:maybe", "url:x", "name:a x"} {
-		var bad *status.Error
-		if _, err := status.ParseFilter(text); !errors.As(err, &bad) || !strings.Contains(err.Error(), "filter: ") {
+		if _, err := status.ParseFilter(text); !refusal.Is(err, refusal.Invalid) || !strings.Contains(err.Error(), "filter: ") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -307,8 +307,7 @@ func TestPagesAreOrderedAndComplete(t *testing.T) {
 		{Size: 1, OrderBy: "name desc desc"},
 		{Size: 1, Filter: "x"},
 	} {
-		var bad *status.Error
-		if _, err := v.List(t.Context(), q); !errors.As(err, &bad) {
+		if _, err := v.List(t.Context(), q); !refusal.Is(err, refusal.Invalid) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
@@ -430,8 +429,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add(list.Next, "name:a host:b owner:none problem:true", "owner desc")
 	f.Fuzz(func(t *testing.T, token, filter, order string) {
 		list, err := v.List(t.Context(), status.Query{Size: 1, Token: token, Filter: filter, OrderBy: order})
-		var bad *status.Error
-		if err != nil && !errors.As(err, &bad) || len(list.Sources) > 1 {
+		if err != nil && !refusal.Is(err, refusal.Invalid) || len(list.Sources) > 1 {
 			t.Errorf("got %+v, %v", list, err)
 		}
 	})

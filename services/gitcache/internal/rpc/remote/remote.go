@@ -14,6 +14,7 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/rpc/wire"
 	"fairlead.dev/services/gitcache/internal/status"
@@ -140,11 +141,9 @@ func verdict(err error) error {
 	}
 	var said *connect.Error
 	if errors.As(err, &said) && connect.IsWireError(err) {
-		for kind, code := range map[browse.Kind]connect.Code{
-			browse.NotFound: connect.CodeNotFound, browse.Invalid: connect.CodeInvalidArgument, browse.TooLarge: connect.CodeResourceExhausted,
-		} {
-			if said.Code() == code {
-				return &browse.Error{Kind: kind, Message: said.Message()}
+		for _, reason := range []refusal.Reason{refusal.NotFound, refusal.Invalid, refusal.Exhausted} {
+			if said.Code() == reason.Code() {
+				return refusal.New(reason, "%s", said.Message())
 			}
 		}
 	}

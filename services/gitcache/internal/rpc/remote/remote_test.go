@@ -13,6 +13,7 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/gitcache/internal/browse"
 	"fairlead.dev/services/gitcache/internal/rpc/remote"
 )
@@ -41,8 +42,8 @@ func (one) HTTP(coordination.Member) *http.Client { return http.DefaultClient }
 // the next one is asked.
 func TestRefusalsOfAnotherReplicaAreAboutTheContentOrAboutIt(t *testing.T) {
 	t.Parallel()
-	answers := map[connect.Code]browse.Kind{
-		connect.CodeNotFound: browse.NotFound, connect.CodeInvalidArgument: browse.Invalid, connect.CodeResourceExhausted: browse.TooLarge,
+	answers := map[connect.Code]refusal.Reason{
+		connect.CodeNotFound: refusal.NotFound, connect.CodeInvalidArgument: refusal.Invalid, connect.CodeResourceExhausted: refusal.Exhausted,
 	}
 	for code := connect.CodeCanceled; code <= connect.CodeUnauthenticated; code++ {
 		path, handler := gitcachev1connect.NewSourceServiceHandler(refuser{code: code})
@@ -52,12 +53,12 @@ func TestRefusalsOfAnotherReplicaAreAboutTheContentOrAboutIt(t *testing.T) {
 		peer, _ := remote.Peers{Members: one{server.URL}}.Owner(t.Context(), "uid")
 		_, err := peer.File(t.Context(), browse.Place{Source: "shop"})
 		server.Close()
-		said, isAnswer := errors.AsType[*browse.Error](err)
-		kind, wanted := answers[code]
+		said, isAnswer := errors.AsType[*refusal.Error](err)
+		reason, wanted := answers[code]
 		switch {
 		case isAnswer != wanted:
 			t.Errorf("%s: %v", code, err)
-		case isAnswer && (said.Kind != kind || err.Error() != "their words"):
+		case isAnswer && (said.Reason != reason || err.Error() != "their words"):
 			t.Errorf("%s: %#v", code, said)
 		case !isAnswer && !strings.HasPrefix(err.Error(), "ask another replica: "):
 			t.Errorf("%s: %v", code, err)
