@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/tunnel/internal/directory"
 	"fairlead.dev/services/tunnel/internal/session"
 )
@@ -89,11 +90,11 @@ func (s *service) serve(ctx context.Context, open func() (mux.Carrier, error)) *
 func codeOf(ctx context.Context, err error) *connect.Error {
 	var protocol *mux.ProtocolError
 	var version *mux.VersionError
-	var busy *session.BusyError
+	var busy *refusal.Error
 	switch {
 	case errors.As(err, &busy):
-		told := connect.NewError(connect.CodeResourceExhausted, err)
-		told.Meta().Set("Retry-After", strconv.Itoa(int(busy.After.Seconds())))
+		told := connect.NewError(busy.Reason.Code(), err)
+		told.Meta().Set("Retry-After", strconv.Itoa(int(busy.RetryAfter.Seconds())))
 		return told
 	case ctx.Err() != nil:
 		return connect.NewError(connect.CodeUnavailable, context.Cause(ctx))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fairlead.dev/platform/mux"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/platform/retry"
 )
 
@@ -38,18 +39,14 @@ const (
 	goAwayAtOnce, goAwayEvery = 100, 40 * time.Millisecond
 )
 
-// BusyError says that an agent should come again later, or go elsewhere.
-type BusyError struct {
-	Text  string
-	After time.Duration
-}
-
-func (e *BusyError) Error() string { return e.Text }
-
 // ErrDraining: this replica is going away.
 var ErrDraining = errors.New("this replica is going away")
 
-var errFull = &BusyError{"this replica can't hold more sessions", fullFor}
+// errFull and errBusy say that an agent should come again later, or go elsewhere.
+var (
+	errFull = &refusal.Error{Reason: refusal.Exhausted, Message: "this replica can't hold more sessions", RetryAfter: fullFor}
+	errBusy = &refusal.Error{Reason: refusal.Exhausted, Message: "too many agents connect at once", RetryAfter: busyFor}
+)
 
 // NotConnectedError says that a cluster has no session here.
 type NotConnectedError struct {
@@ -128,7 +125,7 @@ func unread(memory int64) int64 {
 	return min(maxUnread, memory/unreadShare)
 }
 
-// Serve runs an agent's session until it ends, and says why it did. The error is a *BusyError if there is no room for
+// Serve runs an agent's session until it ends, and says why it did. The error is a refusal if there is no room for
 // it now. The carrier is opened when there is.
 func (r *Registry) Serve(ctx context.Context, cluster string, open func() (mux.Carrier, error)) error {
 	if isClosed(r.draining) {
@@ -140,7 +137,7 @@ func (r *Registry) Serve(ctx context.Context, cluster string, open func() (mux.C
 	select {
 	case r.greeting <- struct{}{}:
 	default:
-		return &BusyError{"too many agents connect at once", busyFor}
+		return errBusy
 	}
 	greeted := sync.OnceFunc(func() { <-r.greeting })
 	defer greeted()

@@ -12,6 +12,7 @@ import (
 
 	"fairlead.dev/platform/mux"
 	"fairlead.dev/platform/mux/muxtest"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/tunnel/internal/session"
 )
 
@@ -221,8 +222,8 @@ func TestHandshakesAreBounded(t *testing.T) {
 	for range 300 {
 		hub, _ := muxtest.Pipe() // nobody greets
 		r.running.Go(func() {
-			var busy *session.BusyError
-			if err := r.Serve(ctx, "edge-1", over(hub)); errors.As(err, &busy) && busy.After > 0 {
+			err := r.Serve(ctx, "edge-1", over(hub))
+			if busy, ok := errors.AsType[*refusal.Error](err); ok && busy.RetryAfter > 0 {
 				refused <- err
 			}
 		})
