@@ -1,9 +1,9 @@
 // Package refusal is what a service refuses, in the words that a person reads, with the reason that chooses the code of
-// an answer. An error of another type is a failure of the service: a caller reads nothing of it, or no more than that.
+// an answer. An error of another type is a failure of the service.
 //
-// A package that refuses makes an Error by New, whatever the layer, and only the handlers of a service make a code of
-// it, by Code. Kinds that have values of their own elsewhere are no reasons: labels of metrics, values of messages,
-// positions in a text.
+// Packages of all layers refuse by New. The handlers of a service find the Error below other errors, by errors.AsType,
+// and make an answer of its words and the code of its reason. Reasons are no labels of metrics and no values of
+// messages: errors that are counted or sent by their kind have types of their own.
 package refusal
 
 import (
