@@ -3,10 +3,12 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"sync/atomic"
 )
 
 // dialOnce is a transport that makes one connection to a host for all requests that come while there is none. net/http
@@ -22,7 +24,17 @@ type dialOnce struct {
 // host is one to which there is a connection, or will be.
 type host struct {
 	tried chan struct{} // closed when the first request has a connection, or can't get one
-	conn  *watchedConn  // nil: not yet
+	conn  *watchedConn  // nil: not yet; guarded by the transport's mu
+}
+
+// isGone tells whether the next request has to make a connection. The transport's mu is held.
+func (h *host) isGone() bool {
+	select {
+	case <-h.tried:
+		return h.conn == nil || h.conn.closed.Load()
+	default:
+		return false
+	}
 }
 
 func newDialOnce(next *http.Transport) *dialOnce {
@@ -43,11 +55,12 @@ func (d *dialOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 	name := req.URL.Host
 	d.mu.Lock()
 	h, ok := d.hosts[name]
-	if !ok {
+	if !ok || h.isGone() {
+		maps.DeleteFunc(d.hosts, func(_ string, h *host) bool { return h.isGone() })
 		h = &host{tried: make(chan struct{})}
 		d.hosts[name] = h
 		d.mu.Unlock()
-		return d.first(req, name, h)
+		return d.first(req, h)
 	}
 	d.mu.Unlock()
 	select {
@@ -62,74 +75,34 @@ func (d *dialOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // first sends the request for which the connection is made.
-func (d *dialOnce) first(req *http.Request, name string, h *host) (*http.Response, error) {
-	var once sync.Once
-	tell := func() { once.Do(func() { close(h.tried) }) }
+func (d *dialOnce) first(req *http.Request, h *host) (*http.Response, error) {
+	tell := sync.OnceFunc(func() { close(h.tried) })
+	defer tell()
 	ctx := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		d.connected(name, h, info.Conn)
+		d.connected(h, info.Conn)
 		tell()
 	}})
-	resp, err := d.next.RoundTrip(req.WithContext(ctx))
-	d.mu.Lock()
-	if h.conn == nil && d.hosts[name] == h {
-		delete(d.hosts, name)
-	}
-	d.mu.Unlock()
-	tell()
-	return resp, err
+	return d.next.RoundTrip(req.WithContext(ctx))
 }
 
-// connected notes the connection to a host, until it is closed.
-func (d *dialOnce) connected(name string, h *host, conn net.Conn) {
+// connected notes the connection to a host.
+func (d *dialOnce) connected(h *host, conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	watched, ok := conn.(*watchedConn)
-	if !ok {
-		return
-	}
 	d.mu.Lock()
-	h.conn = watched
-	d.mu.Unlock()
-	watched.onClose(func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.hosts[name] == h && h.conn == watched {
-			delete(d.hosts, name)
-		}
-	})
+	defer d.mu.Unlock()
+	h.conn, _ = conn.(*watchedConn) // all that are dialled are one
 }
 
-// watchedConn tells when it is closed.
+// watchedConn knows whether it is closed.
 type watchedConn struct {
 	net.Conn
 
-	mu     sync.Mutex // guards what follows
-	closed bool
-	then   func()
-}
-
-// onClose has a function called when the connection is closed, or now.
-func (c *watchedConn) onClose(then func()) {
-	c.mu.Lock()
-	closed := c.closed
-	c.then = then
-	c.mu.Unlock()
-	if closed {
-		then()
-	}
+	closed atomic.Bool
 }
 
 func (c *watchedConn) Close() error {
-	c.mu.Lock()
-	then := c.then
-	if c.closed {
-		then = nil
-	}
-	c.closed = true
-	c.mu.Unlock()
-	if then != nil {
-		then()
-	}
+	c.closed.Store(true)
 	return c.Conn.Close()
 }

@@ -27,10 +27,10 @@ func (p *Poller) Watch(ctx context.Context) error {
 		if err == nil {
 			err = p.follow(ctx, one, backoff.Reset)
 		}
+		signal(p.ended, struct{}{})
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // told to stop
 		}
-		signal(p.ended, struct{}{})
 		wait := backoff.After(err)
 		switch {
 		case errors.Is(err, errGoAway):
@@ -58,7 +58,7 @@ func (p *Poller) follow(ctx context.Context, one Distributor, opened func()) err
 		return fmt.Errorf("watch: %w", err)
 	}
 	defer stream.Close()
-	turn := time.AfterFunc(retryMax, p.Soon)
+	turn := time.AfterFunc(retryMax, p.Soon) // runs only while this agent waits for its turn
 	defer turn.Stop()
 	turn.Stop()
 	for first := true; stream.Receive(); first = false {

@@ -23,7 +23,9 @@ type pacingHub struct {
 	asked  chan time.Time
 }
 
-func (h *pacingHub) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *connect.ServerStream[deliveryv1.WatchResponse]) error {
+func (h *pacingHub) Watch(
+	ctx context.Context, _ *deliveryv1.WatchRequest, out *connect.ServerStream[deliveryv1.WatchResponse],
+) error {
 	turn := &deliveryv1.Heartbeat{TurnWithin: durationpb.New(h.within)}
 	err := out.Send(&deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Heartbeat{Heartbeat: turn}})
 	for err == nil {
@@ -31,7 +33,8 @@ func (h *pacingHub) Watch(ctx context.Context, _ *deliveryv1.WatchRequest, out *
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-h.nudge:
-			err = out.Send(&deliveryv1.WatchResponse{Event: &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}})
+			nudge := &deliveryv1.WatchResponse_Nudge{Nudge: &deliveryv1.Nudge{}}
+			err = out.Send(&deliveryv1.WatchResponse{Event: nudge})
 		}
 	}
 	return err
@@ -88,5 +91,22 @@ func TestAnAgentThatHearsNoNudgeAsksByItself(t *testing.T) {
 	h.begin(t)
 	if at := <-h.asked; at.Sub(begin) < h.within {
 		t.Errorf("asked after %s", at.Sub(begin))
+	}
+}
+
+// Streams may be turned off while an agent waits for its turn.
+func TestAStreamThatIsStoppedHasEnded(t *testing.T) {
+	t.Parallel()
+	p := newPoller(nil, func() string { return "" })
+	p.Distributors = New(http.DefaultClient, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Watch(ctx); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.ended:
+	default:
+		t.Error("the first Sync would wait for a nudge")
 	}
 }

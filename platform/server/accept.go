@@ -275,7 +275,8 @@ type guest struct {
 	seat    seat                         // in the share of a caller
 }
 
-// begin counts a connection, for which a turn was taken, as new for so long at most, or while it waits for this process.
+// begin counts a connection, for which a turn was taken, as new for so long at most, or while it waits for this
+// process.
 func (g *guest) begin(newTime time.Duration) {
 	g.begun = time.Now()
 	// The time starts once the timer is stored: settle gives the turn back only if it finds the timer.
@@ -294,7 +295,7 @@ func (g *guest) age() {
 	g.settle()
 }
 
-// isOwed tells whether the caller has sent what is not read yet, or not answered.
+// isOwed tells whether bytes of the caller are not read yet, or not answered.
 func (g *guest) isOwed() bool { return !g.reads.Load() || socket.HasUnread(g.TCPConn) }
 
 // settle takes a connection out of the count of those that are new.
@@ -329,6 +330,14 @@ func withGuest(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
+// Read implements net.Conn.
+func (g *guest) Read(p []byte) (int, error) {
+	g.reads.Store(true)
+	n, err := g.TCPConn.Read(p)
+	g.reads.Store(false)
+	return n, err
+}
+
 func (g *guest) Close() error {
 	if !g.gone.Swap(true) {
 		g.door.open.Add(-1)
@@ -354,10 +363,7 @@ func (t *turning) Read(p []byte) (int, error) {
 	if !t.done {
 		return t.readInTurn(p)
 	}
-	t.reads.Store(true)
-	n, err := t.TCPConn.Read(p)
-	t.reads.Store(false)
-	return n, err
+	return t.guest.Read(p)
 }
 
 // readInTurn is Read during the handshake, apart from what stays on the stack of who reads the connection for all its
@@ -370,9 +376,7 @@ func (t *turning) readInTurn(p []byte) (int, error) {
 	if err := t.SetReadDeadline(begin.Add(t.patience)); err != nil {
 		return 0, err
 	}
-	t.reads.Store(true)
-	n, err := t.TCPConn.Read(p)
-	t.reads.Store(false)
+	n, err := t.guest.Read(p)
 	t.patience -= time.Since(begin)
 	if err == nil {
 		err = t.take()

@@ -37,7 +37,7 @@ type Deps struct {
 	ViewLost func()
 	// NoViews tells that views are off, and Streams that the poller's Watch runs.
 	NoViews, Streams func() bool
-	Config  deliveryclient.Config
+	Config           deliveryclient.Config
 	// HoldProgress is told for how long the hub wants progress to be kept back.
 	HoldProgress func(time.Duration)
 	// ViewSets are those of the view; nil: the agent keeps none.

@@ -87,7 +87,7 @@ func (t *throttle) wait(peer string, now time.Time) time.Duration {
 	return 0
 }
 
-// tooMany is the refusal of who has to wait.
+// tooMany refuses a caller that has to wait.
 func tooMany(what string, wait time.Duration) error {
 	return &refusal.Error{
 		Reason: refusal.Exhausted, RetryAfter: wait,

@@ -28,8 +28,9 @@ const (
 	// less as there is less: when everything is new, as for a fleet that comes all at once, each agent asks for much at
 	// once instead of for each folder as it is made.
 	longestPause = 30 * time.Second
-	// mostAsking is how many clusters may have been nudged, or have begun, and not have asked yet. The others wait here, the longest
-	// wait first, at the price of an entry in a list: as calls in a line they would be turned away, and come again.
+	// mostAsking is how many clusters may have been nudged, or have begun, and not have asked yet. The others wait here,
+	// the longest wait first, at the price of an entry in a list: as calls in a line they would be turned away, and
+	// come again.
 	mostAsking = 512
 	// asksWithin is how long a nudged cluster counts as one that has not asked yet.
 	asksWithin = 10 * time.Second
@@ -51,7 +52,7 @@ type Nudger struct {
 
 	mu       sync.Mutex
 	late     list.List                        // of *Watcher: these have a nudge to come; guarded by mu
-	asking   map[string]time.Time             // when these clusters were nudged or began, which have not asked since; guarded by mu
+	asking   map[string]time.Time             // when these were nudged or began, and have not asked since; guarded by mu
 	watchers map[string]map[*Watcher]struct{} // by cluster; guarded by mu
 	beats    [groups]map[*Watcher]struct{}    // by when they have their beat; guarded by mu
 	next     int                              // group of the next watcher; guarded by mu
@@ -95,8 +96,8 @@ func (h *Nudger) Watch(cluster string) *Watcher {
 	return w
 }
 
-// Begin says whether the agent of a new watcher may ask at once. If not, its first nudge comes once those before it have
-// asked.
+// Begin says whether the agent of a new watcher may ask at once. If not, its first nudge comes once those before it
+// have asked.
 func (w *Watcher) Begin() bool {
 	h := w.nudger
 	h.mu.Lock()
