@@ -13,8 +13,9 @@ import (
 )
 
 // The collector of garbage is given leave to let the heap grow by a percentage, which follows what is going on: a
-// process with little to do keeps little more than it needs, and one in a storm, or with next to nothing on its heap,
-// does not spend its time collecting.
+// process in a storm, or with next to nothing on its heap, does not spend its time collecting. A calm process collects
+// while it has nothing else to do, and keeps little more than it needs: the work that comes all of a sudden then finds
+// the room of the percentage, instead of a cycle that has it collect before it gets any memory.
 const (
 	collectorLook = 10 * time.Second
 	// busyCycles in one look are too many, and so are cycles that take busyShare of what the process does and busyCores
@@ -24,19 +25,20 @@ const (
 	busyCores  = 0.05
 	// calmCores is what a calm process takes at most. A heap that may grow by much has no cycle in a look of a storm
 	// either.
-	calmCores = 0.1
-	// firstPercent is for the start, which makes garbage once.
-	firstPercent = 50
-	// leastPercent may a heap grow by in a calm, and mostPercent in a storm. Each collection looks at all of a heap,
-	// however little of it has changed, so that what the collector costs in a storm is the garbage divided by this
-	// percentage.
-	leastPercent, mostPercent = 10, 100
+	calmCores = 0.2
+	// leastPercent may a heap grow by in a calm, and at the start, which makes garbage once, and mostPercent in a
+	// storm. Each collection looks at all of a heap, however little of it has changed, so that what the collector costs
+	// in a storm is the garbage divided by this percentage.
+	leastPercent, mostPercent = 50, 100
+	// sparePercent of its heap, and spareBytes in any case, may be of no use to a calm process.
+	sparePercent, spareBytes = 10, 4 << 20
 	// roomBytes may a heap grow by, however small it is: collecting takes much the same time each time.
 	roomBytes = 48 << 20
-	// frugalPercent and frugalBytes are instead of mostPercent and roomBytes for a service that is Frugal.
-	frugalPercent, frugalBytes = 40, 12 << 20
-	// ampleMost and ampleLeast are instead of mostPercent and leastPercent for a service that is Ample.
-	ampleMost, ampleLeast = 200, 30
+	// frugalLeast, frugalMost and frugalBytes are instead of leastPercent, mostPercent and roomBytes for a service that
+	// is Frugal.
+	frugalLeast, frugalMost, frugalBytes = 10, 40, 12 << 20
+	// ampleMost and ampleSpare are instead of mostPercent and sparePercent for a service that is Ample.
+	ampleMost, ampleSpare = 200, 30
 	// memoryShare is the percentage of a container's memory from which on the collector runs more often, whatever the
 	// heap may grow by.
 	memoryShare = 85
@@ -53,16 +55,17 @@ type Ample interface{ Ample() }
 // collector finds the percentage.
 type collector struct {
 	percent, least, most int
+	spare                uint64 // percent
 	room                 uint64 // bytes
 }
 
 func newCollector(service Service) collector {
-	c := collector{percent: firstPercent, least: leastPercent, most: mostPercent, room: roomBytes}
+	c := collector{percent: leastPercent, least: leastPercent, most: mostPercent, spare: sparePercent, room: roomBytes}
 	if _, frugal := service.(Frugal); frugal {
-		c.most, c.room = frugalPercent, frugalBytes
+		c.least, c.most, c.room = frugalLeast, frugalMost, frugalBytes
 	}
 	if _, ample := service.(Ample); ample {
-		c.most, c.least = ampleMost, ampleLeast
+		c.most, c.spare = ampleMost, ampleSpare
 	}
 	return c
 }
@@ -91,11 +94,15 @@ func (l load) busy() bool {
 	return l.cycles >= busyCycles || l.collecting > busyShare*(l.collecting+l.working) && l.collecting > busyCores*l.took.Seconds()
 }
 
-// next takes what the collector did since the last look, and what the percentage is of: what was alive then, and the
-// stacks. next says whether what the process does not need any more should be given back: once, when it has become
-// calm.
-func (c *collector) next(did load, base uint64) (giveBack bool) {
-	before := c.percent
+// heap is what a process has in memory, in bytes.
+type heap struct {
+	base  uint64 // what the percentage is of: what was alive at the last cycle, and the stacks
+	spare uint64 // garbage, and what is free and not given back
+}
+
+// next takes what the collector did since the last look, and what is there. next says whether the process should
+// collect now, and give back what it does not need.
+func (c *collector) next(did load, now heap) (giveBack bool) {
 	switch {
 	case did.busy():
 		c.percent *= 2
@@ -103,8 +110,8 @@ func (c *collector) next(did load, base uint64) (giveBack bool) {
 		c.percent /= 2
 	}
 	c.percent = max(c.percent, c.least)
-	c.keepWithin(base)
-	return c.percent == c.least && before > c.least
+	c.keepWithin(now.base)
+	return did.calm() && now.spare > max(now.base/100*c.spare, spareBytes)
 }
 
 // keepWithin lowers the percentage to what a heap may grow by.
@@ -141,13 +148,13 @@ func (c collector) run(ctx context.Context) {
 		case <-cycled:
 		}
 		before, giveBack := c.percent, false
-		now, base := measure()
+		now, memory := measure()
 		if did := now.since(last, time.Since(at)); looked || did.busy() {
-			giveBack = c.next(did, base)
+			giveBack = c.next(did, memory)
 			look.Reset(collectorLook)
 			last, at = now, time.Now()
 		} else {
-			c.keepWithin(base)
+			c.keepWithin(memory.base)
 		}
 		if c.percent != before {
 			debug.SetGCPercent(c.percent)
@@ -163,8 +170,8 @@ func (l load) since(before load, took time.Duration) load {
 	return load{l.cycles - before.cycles, l.collecting - before.collecting, l.working - before.working, l.used - before.used, took}
 }
 
-// measure returns what the collector did since the process began, and what its percentage is of.
-func measure() (did load, base uint64) {
+// measure returns what the collector did since the process began, and what is in memory.
+func measure() (did load, now heap) {
 	samples := []metrics.Sample{
 		{Name: "/gc/cycles/total:gc-cycles"},
 		{Name: "/gc/heap/live:bytes"},
@@ -172,13 +179,19 @@ func measure() (did load, base uint64) {
 		{Name: "/cpu/classes/gc/total:cpu-seconds"},
 		{Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
 		{Name: "/cpu/classes/user:cpu-seconds"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(samples)
 	did = load{
 		cycles: samples[0].Value.Uint64(), collecting: samples[3].Value.Float64() - samples[4].Value.Float64(),
 		working: samples[5].Value.Float64(), used: usedCPU(),
 	}
-	return did, samples[1].Value.Uint64() + samples[2].Value.Uint64()
+	live, objects := samples[1].Value.Uint64(), samples[6].Value.Uint64()
+	return did, heap{
+		base:  live + samples[2].Value.Uint64(),
+		spare: max(objects, live) - live + samples[7].Value.Uint64(),
+	}
 }
 
 // onCycles tells of each cycle of the collector, until it is stopped: work that begins all of a sudden does not wait

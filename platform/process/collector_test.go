@@ -13,47 +13,69 @@ func TestCollectorFollowsTheWork(t *testing.T) {
 	t.Parallel()
 	const large, middle, small = 160 << 20, 64 << 20, 8 << 20
 	c := newCollector(nil)
-	returned := 0
 	for range 20 {
-		if c.next(calm, large) {
-			returned++
-		}
-	}
-	if c.percent != leastPercent || returned != 1 {
-		t.Errorf("calm: %d %%, memory given back %d times", c.percent, returned)
-	}
-	for range 20 {
-		if c.next(storm, large) {
-			t.Error("memory is given back in a storm")
-		}
+		c.next(storm, heap{base: large})
 	}
 	if c.percent != mostPercent {
 		t.Errorf("busy with a large heap: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(storm, middle)
+		c.next(storm, heap{base: middle})
 	}
 	if c.percent != mostPercent {
 		t.Errorf("busy: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(storm, small)
+		c.next(storm, heap{base: small})
 	}
 	if c.percent != 600 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
 	}
-	if c.next(load{used: 4 * time.Second, took: collectorLook}, small); c.percent != 600 {
+	if c.next(load{used: 4 * time.Second, took: collectorLook}, heap{base: small}); c.percent != 600 {
 		t.Errorf("busy without a cycle: %d %%", c.percent)
 	}
-	if c.next(load{cycles: 1}, middle); c.percent != mostPercent {
+	if c.next(load{cycles: 1}, heap{base: middle}); c.percent != mostPercent {
 		t.Errorf("a heap that has grown keeps %d %%", c.percent)
 	}
-	c.next(storm, small)
+	c.next(storm, heap{base: small})
 	if c.keepWithin(middle); c.percent != mostPercent {
 		t.Errorf("a heap that grows between two looks keeps %d %%", c.percent)
 	}
-	if c.next(load{cycles: 1}, 0); c.percent != mostPercent {
+	if c.next(load{cycles: 1}, heap{}); c.percent != mostPercent {
 		t.Errorf("now and then: %d %%", c.percent)
+	}
+	for range 20 {
+		c.next(calm, heap{base: large})
+	}
+	if c.percent != leastPercent {
+		t.Errorf("calm: %d %%", c.percent)
+	}
+}
+
+func TestCollectorCollectsInACalm(t *testing.T) {
+	t.Parallel()
+	const large, small = 160 << 20, 8 << 20
+	work := load{used: 4 * time.Second, took: collectorLook}
+	for name, tc := range map[string]struct {
+		service Service
+		did     load
+		now     heap
+		want    bool
+	}{
+		"much is spare":               {nil, calm, heap{base: large, spare: large / 8}, true},
+		"little is spare":             {nil, calm, heap{base: large, spare: large / 16}, false},
+		"little of a small heap":      {nil, calm, heap{base: small, spare: small / 4}, false},
+		"much of a small heap":        {nil, calm, heap{base: small, spare: small}, true},
+		"a storm":                     {nil, storm, heap{base: large, spare: large}, false},
+		"work without a cycle":        {nil, work, heap{base: large, spare: large}, false},
+		"as much of an ample process": {ample{}, calm, heap{base: large, spare: large / 8}, false},
+		"more of an ample process":    {ample{}, calm, heap{base: large, spare: large / 2}, true},
+		"as much of a frugal process": {frugal{}, calm, heap{base: large, spare: large / 8}, true},
+	} {
+		c := newCollector(tc.service)
+		if got := c.next(tc.did, tc.now); got != tc.want {
+			t.Errorf("%s: collects %t", name, got)
+		}
 	}
 }
 
@@ -84,13 +106,13 @@ func TestFrugalCollectorKeepsTheHeapSmall(t *testing.T) {
 	const middle, small = 64 << 20, 8 << 20
 	c := newCollector(frugal{})
 	for range 20 {
-		c.next(storm, middle)
+		c.next(storm, heap{base: middle})
 	}
-	if c.percent != frugalPercent {
+	if c.percent != frugalMost {
 		t.Errorf("busy: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(storm, small)
+		c.next(storm, heap{base: small})
 	}
 	if c.percent != 150 {
 		t.Errorf("busy with a small heap: %d %%", c.percent)
@@ -106,15 +128,15 @@ func TestAmpleCollectorCollectsALargeHeapSeldomInAStorm(t *testing.T) {
 	const huge = 512 << 20
 	c := newCollector(ample{})
 	for range 20 {
-		c.next(storm, huge)
+		c.next(storm, heap{base: huge})
 	}
 	if c.percent != ampleMost {
 		t.Errorf("busy with a huge heap: %d %%", c.percent)
 	}
 	for range 20 {
-		c.next(calm, huge)
+		c.next(calm, heap{base: huge})
 	}
-	if c.percent != ampleLeast {
+	if c.percent != leastPercent {
 		t.Errorf("calm: %d %%", c.percent)
 	}
 }
