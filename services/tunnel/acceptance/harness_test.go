@@ -452,9 +452,16 @@ type agent struct {
 // connect opens a session as the agent of a cluster. connect returns once the tunnel has it.
 func (h *hub) connect(cluster string, api http.HandlerFunc) *agent {
 	h.t.Helper()
-	before := len(h.sessions())
+	before := map[string]bool{} // one of them may end meanwhile
+	for _, s := range h.sessions() {
+		before[s.GetId()] = true
+	}
 	a := h.dial(h.url, h.sign(h.t, identity.Identity{Kind: identity.KindAgent, Name: cluster}), api)
-	h.await("session of "+cluster, func() bool { return len(h.sessions()) > before })
+	h.await("session of "+cluster, func() bool {
+		return slices.ContainsFunc(h.sessions(), func(s *tunnelv1.Session) bool {
+			return s.GetCluster() == cluster && s.GetReplica() == h.url && !before[s.GetId()]
+		})
+	})
 	return a
 }
 
