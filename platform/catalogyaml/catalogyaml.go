@@ -111,7 +111,7 @@ func refTo(kind Kind, name string) string {
 func (o *Object) Problem(field, message string) Problem {
 	who := subject(o.Kind(), o.Name())
 	message = strings.TrimPrefix(strings.TrimPrefix(message, who+": "), who+" ") // the subject stands before it anyway
-	return o.problem(o.lineOf(protoPath(field)), "%s", message)
+	return o.problemAt(o.lineOf(protoPath(field)), "%s", message)
 }
 
 // protoPath is the opposite of jsonPath.
@@ -131,8 +131,8 @@ func protoPath(field string) string {
 	return b.String()
 }
 
-// problem says that something about the object is wrong at a line.
-func (o *Object) problem(line int, format string, args ...any) Problem {
+// problemAt says that something about the object is wrong at a line.
+func (o *Object) problemAt(line int, format string, args ...any) Problem {
 	return Problem{File: o.File, Line: line, Subject: subject(o.Kind(), o.Name()), Ref: refTo(o.Kind(), o.Name()), Message: fmt.Sprintf(format, args...)}
 }
 
@@ -209,7 +209,7 @@ func Validate(objects []*Object) error {
 	for _, o := range objects {
 		problems = append(problems, validate(o)...)
 		if first, ok := seen[o.Ref()]; ok {
-			problems = append(problems, o.problem(o.Line, "is described twice: also at %s:%d", first.File, first.Line))
+			problems = append(problems, o.problemAt(o.Line, "is described twice: also at %s:%d", first.File, first.Line))
 			continue
 		}
 		seen[o.Ref()] = o
@@ -227,7 +227,7 @@ func validate(o *Object) Problems {
 	}
 	broken, ok := err.(*protovalidate.ValidationError) //nolint:errorlint // It is never wrapped.
 	if !ok {
-		return Problems{o.problem(o.Line, "%v", err)}
+		return Problems{o.problemAt(o.Line, "%v", err)}
 	}
 	var problems Problems
 	for _, v := range broken.Violations {
@@ -241,7 +241,7 @@ func validate(o *Object) Problems {
 		if path != "" {
 			message = jsonPath(path) + ": " + message
 		}
-		problems = append(problems, o.problem(o.lineOf(path), "%s", message))
+		problems = append(problems, o.problemAt(o.lineOf(path), "%s", message))
 	}
 	return problems
 }

@@ -47,7 +47,7 @@ type Config struct {
 
 // Open is the function Open with all choices.
 func (c Config) Open() (Coordinator, error) {
-	now, err := c.read()
+	now, err := c.readSettings()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (c Config) Open() (Coordinator, error) {
 		}
 		return newMemory(), nil
 	}
-	load := c.read
+	load := c.readSettings
 	if c.File == "" && c.CAFile == "" {
 		load = nil
 	}
@@ -68,8 +68,8 @@ func (c Config) Open() (Coordinator, error) {
 	return newRedis(clients), nil
 }
 
-// read returns what the configuration names now.
-func (c Config) read() (s settings, err error) {
+// readSettings returns what the configuration names now.
+func (c Config) readSettings() (s settings, err error) {
 	s.url = c.URL
 	if c.File != "" {
 		if s.url, err = flags.ReadFile(c.File); err != nil {

@@ -290,7 +290,7 @@ func (r *redisStore) Ping(ctx context.Context) error {
 	if err := r.clients.get().Ping(ctx).Err(); err != nil {
 		return explain(err)
 	}
-	return errors.Join(r.bus.problem(), r.clients.stuck())
+	return errors.Join(r.bus.subscribeError(), r.clients.stuck())
 }
 
 func (r *redisStore) Close() error {

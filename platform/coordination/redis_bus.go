@@ -262,8 +262,8 @@ func (b *redisBus) setProblem(err error) {
 	b.lastErr = err
 }
 
-// problem says why messages don't arrive, or nil.
-func (b *redisBus) problem() error {
+// subscribeError says why messages don't arrive, or nil.
+func (b *redisBus) subscribeError() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lastErr == nil {

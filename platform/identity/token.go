@@ -60,7 +60,7 @@ func (f *TokenFile) Token(context.Context) (string, error) {
 	if f.token != "" {
 		return f.token, nil
 	}
-	token, err := f.read()
+	token, err := f.readToken()
 	if err != nil {
 		return "", err
 	}
@@ -68,8 +68,8 @@ func (f *TokenFile) Token(context.Context) (string, error) {
 	return token, nil
 }
 
-// read takes a file that can't be used for none: who can join or log in again shall do so.
-func (f *TokenFile) read() (string, error) {
+// readToken takes a file that can't be used for none: who can join or log in again shall do so.
+func (f *TokenFile) readToken() (string, error) {
 	file, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read token: %w in %s", ErrNoToken, f.path)

@@ -124,12 +124,12 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 		"let people in through the tunnel whose user or groups begin with system: or kubeadm:, which are Kubernetes' own")
 	fs.StringVar(&c.Tunnel.GroupPrefix, "tunnel-group-prefix", "",
 		"`text` before the groups of people who come through the tunnel, as the cluster's RBAC knows them; not before those of the hub (fairlead:)")
-	fs.Func("tunnel-user", "`user` as whom people come through the tunnel, and nobody else; may be given several times; default: anybody", each(&c.Tunnel.Users))
-	fs.Func("tunnel-group", "`group` of people who come through the tunnel, as the cluster's RBAC knows it (with --tunnel-group-prefix): their other groups are dropped; may be given several times; default: all groups count", each(&c.Tunnel.Groups))
+	fs.Func("tunnel-user", "`user` as whom people come through the tunnel, and nobody else; may be given several times; default: anybody", appendTo(&c.Tunnel.Users))
+	fs.Func("tunnel-group", "`group` of people who come through the tunnel, as the cluster's RBAC knows it (with --tunnel-group-prefix): their other groups are dropped; may be given several times; default: all groups count", appendTo(&c.Tunnel.Groups))
 	fs.BoolVar(&c.Tunnel.NoImpersonation, "tunnel-no-impersonation", false,
 		"let nobody impersonate others through the tunnel (kubectl --as); otherwise the agent asks the API server, with subjectaccessreviews, whether the person may")
-	fs.Func("tunnel-impersonate-user", "`user` whom people may impersonate through the tunnel (kubectl --as), and nobody else; a service account is system:serviceaccount:NAMESPACE:NAME; may be given several times; default: those of --tunnel-user, or anybody", each(&c.Tunnel.ImpersonatedUsers))
-	fs.Func("tunnel-impersonate-group", "`group` that people may impersonate through the tunnel (kubectl --as-group), and no other; may be given several times; default: those of --tunnel-group, or any", each(&c.Tunnel.ImpersonatedGroups))
+	fs.Func("tunnel-impersonate-user", "`user` whom people may impersonate through the tunnel (kubectl --as), and nobody else; a service account is system:serviceaccount:NAMESPACE:NAME; may be given several times; default: those of --tunnel-user, or anybody", appendTo(&c.Tunnel.ImpersonatedUsers))
+	fs.Func("tunnel-impersonate-group", "`group` that people may impersonate through the tunnel (kubectl --as-group), and no other; may be given several times; default: those of --tunnel-group, or any", appendTo(&c.Tunnel.ImpersonatedGroups))
 	fs.BoolVar(&c.Tunnel.ReadOnly, "tunnel-read-only", false,
 		"let people only read through the tunnel: no changes, no exec, no secrets, whatever the hub grants")
 	fs.Func("tunnel-namespaces", "comma-separated `namespaces` that people may look into through the tunnel, and at nothing else; default: everywhere", flags.List(&c.Tunnel.Namespaces))
@@ -149,8 +149,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet) {
 		"`file` with a token for Prometheus, at least 16 characters, which /metrics wants then; it may be replaced at any time")
 }
 
-// each appends what a flag is given to a list: names of groups may have commas.
-func each(to *[]string) func(string) error {
+// appendTo appends what a flag is given to a list: names of groups may have commas.
+func appendTo(to *[]string) func(string) error {
 	return func(name string) error {
 		if name == "" {
 			return errors.New("must not be empty")

@@ -15,7 +15,7 @@ func (v View) backendRow(b *consolev1.Backend) (r row) {
 	case b.GetStatus().GetReadTime() == nil:
 		state = "Pending"
 	}
-	at, secret := whereOf(b.GetSpec())
+	at, secret := describePlace(b.GetSpec())
 	r.cells = []cell{
 		{"NAME", name},
 		{"STATE", state},
@@ -27,8 +27,8 @@ func (v View) backendRow(b *consolev1.Backend) (r row) {
 	return r
 }
 
-// whereOf is for people.
-func whereOf(spec *consolev1.BackendSpec) (at, secret string) {
+// describePlace says in words where a backend is, and which Secret has its credential.
+func describePlace(spec *consolev1.BackendSpec) (at, secret string) {
 	switch of := spec.GetAt().(type) {
 	case *consolev1.BackendSpec_Kubernetes:
 		return strings.TrimSpace("kubernetes " + of.Kubernetes.GetServer()), of.Kubernetes.GetSecret()

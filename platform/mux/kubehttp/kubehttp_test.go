@@ -133,7 +133,7 @@ func TestStripRequest(t *testing.T) {
 	}
 }
 
-func TestInfoOf(t *testing.T) {
+func TestInfoIsWhatAnAPIServerMakesOfARequest(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		method, target string

@@ -151,24 +151,24 @@ func named(pod *unstructured.Unstructured) []object.Key {
 		}
 	}
 	add("ServiceAccount", pod.Object, "spec", "serviceAccountName")
-	for _, volume := range each(pod.Object, "spec", "volumes") {
+	for _, volume := range elementsOf(pod.Object, "spec", "volumes") {
 		add("Secret", volume, "secret", "secretName")
 		add("ConfigMap", volume, "configMap", "name")
 		add("PersistentVolumeClaim", volume, "persistentVolumeClaim", "claimName")
-		for _, source := range each(volume, "projected", "sources") {
+		for _, source := range elementsOf(volume, "projected", "sources") {
 			add("Secret", source, "secret", "name")
 			add("ConfigMap", source, "configMap", "name")
 		}
 	}
-	for _, pull := range each(pod.Object, "spec", "imagePullSecrets") {
+	for _, pull := range elementsOf(pod.Object, "spec", "imagePullSecrets") {
 		add("Secret", pull, "name")
 	}
-	for _, container := range slices.Concat(each(pod.Object, "spec", "initContainers"), each(pod.Object, "spec", "containers")) {
-		for _, variable := range each(container, "env") {
+	for _, container := range slices.Concat(elementsOf(pod.Object, "spec", "initContainers"), elementsOf(pod.Object, "spec", "containers")) {
+		for _, variable := range elementsOf(container, "env") {
 			add("Secret", variable, "valueFrom", "secretKeyRef", "name")
 			add("ConfigMap", variable, "valueFrom", "configMapKeyRef", "name")
 		}
-		for _, source := range each(container, "envFrom") {
+		for _, source := range elementsOf(container, "envFrom") {
 			add("Secret", source, "secretRef", "name")
 			add("ConfigMap", source, "configMapRef", "name")
 		}
@@ -176,8 +176,8 @@ func named(pod *unstructured.Unstructured) []object.Key {
 	return keys
 }
 
-// each returns a list of an object, as far as its elements are objects.
-func each(from map[string]any, fields ...string) []map[string]any {
+// elementsOf returns a list of an object, as far as its elements are objects.
+func elementsOf(from map[string]any, fields ...string) []map[string]any {
 	list, _, _ := unstructured.NestedSlice(from, fields...)
 	var out []map[string]any
 	for _, one := range list {

@@ -234,7 +234,7 @@ func assemble(found map[string]*unstructured.Unstructured) (records map[string]s
 		if name != headName(service) {
 			continue
 		}
-		kept, err := read(service, head, found)
+		kept, err := decodeStored(service, head, found)
 		used[name] = true
 		if err != nil {
 			broken[service] = fmt.Errorf("read inventory (ConfigMap %s/%s): %w. Restore it, or delete it to let the service adopt its objects again",
@@ -255,7 +255,7 @@ func assemble(found map[string]*unstructured.Unstructured) (records map[string]s
 	return records, broken, orphans
 }
 
-func read(service string, head *unstructured.Unstructured, found map[string]*unstructured.Unstructured) (stored, error) {
+func decodeStored(service string, head *unstructured.Unstructured, found map[string]*unstructured.Unstructured) (stored, error) {
 	text, _, _ := unstructured.NestedString(head.Object, "data", stateKey)
 	var account state
 	if err := json.Unmarshal([]byte(text), &account); err != nil {

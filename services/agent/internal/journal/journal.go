@@ -88,7 +88,7 @@ func (j *Journal) Add(service string, repair Repair) error {
 func (j *Journal) Recall(service string, after uint64) ([]Repair, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	repairs, err := j.read(service)
+	repairs, err := j.readRepairs(service)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (j *Journal) Drop(service string, count int, after uint64) error {
 		delete(j.counts, service)
 		return durable.Remove(j.path(service))
 	}
-	repairs, err := j.read(service)
+	repairs, err := j.readRepairs(service)
 	if err != nil {
 		return err
 	}
@@ -145,8 +145,8 @@ func (j *Journal) Forget(service string) error {
 	return durable.Remove(j.path(service))
 }
 
-// read leaves out lines that make no sense: a kill, or a full disk, may have cut one.
-func (j *Journal) read(service string) ([]Repair, error) {
+// readRepairs leaves out lines that make no sense: a kill, or a full disk, may have cut one.
+func (j *Journal) readRepairs(service string) ([]Repair, error) {
 	data, err := os.ReadFile(j.path(service))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read repairs of %s: %w", service, err)

@@ -85,13 +85,13 @@ func (f Facts) annotated(news bool) Verdict {
 func (f Facts) held(news bool, why string, repair bool) Verdict {
 	v := Verdict{Repair: repair, Diff: !repair, Text: why} // drift that stays is to be seen
 	if news {
-		v.Diff, v.Phase, v.Text = true, deliveryv1.Phase_PHASE_HELD, why+" "+f.news()
+		v.Diff, v.Phase, v.Text = true, deliveryv1.Phase_PHASE_HELD, why+" "+f.appliedAndWaiting()
 	}
 	return v
 }
 
-// news says what is applied and what waits.
-func (f Facts) news() string {
+// appliedAndWaiting says what is applied and what waits.
+func (f Facts) appliedAndWaiting() string {
 	waits := "something newer waits"
 	if f.Wanted.Commit != "" && f.Wanted.Commit != f.Applied.Commit {
 		waits = fmt.Sprintf("%.8s waits", f.Wanted.Commit)
@@ -108,7 +108,7 @@ func (f Facts) waits() string {
 	for _, name := range slices.Sorted(maps.Keys(f.Depends)) {
 		parts = append(parts, fmt.Sprintf("service %q, which %s", name, f.Depends[name]))
 	}
-	return "Waits for " + strings.Join(parts, ", and for ") + ". " + f.news()
+	return "Waits for " + strings.Join(parts, ", and for ") + ". " + f.appliedAndWaiting()
 }
 
 func because(reason string) string {

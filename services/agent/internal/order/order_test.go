@@ -126,7 +126,7 @@ func shape(steps []Step) string {
 	return strings.Join(parts, " ")
 }
 
-func TestPlan(t *testing.T) {
+func TestPlanPutsKindsInTheirOrder(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string

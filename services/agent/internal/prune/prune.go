@@ -94,8 +94,8 @@ func (p *Pruner) Remove(ctx context.Context, service string, record inventory.Re
 
 // Release takes a service's mark off objects, which stay. Release returns those that have it still.
 func (p *Pruner) Release(ctx context.Context, service string, entries []inventory.Entry) []Left {
-	return p.each(ctx, entries, func(ctx context.Context, entry inventory.Entry) string {
-		meta, why := p.read(ctx, &entry)
+	return p.inParallel(ctx, entries, func(ctx context.Context, entry inventory.Entry) string {
+		meta, why := p.readMetadata(ctx, &entry)
 		if meta == nil || !ours(meta, service, entry) {
 			return why
 		}
@@ -119,7 +119,7 @@ func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.
 			}
 			continue
 		}
-		out.Left = append(out.Left, p.each(ctx, group, func(ctx context.Context, entry inventory.Entry) string {
+		out.Left = append(out.Left, p.inParallel(ctx, group, func(ctx context.Context, entry inventory.Entry) string {
 			kept, why := p.one(ctx, service, entry, going)
 			if kept != "" {
 				mu.Lock()
@@ -170,9 +170,9 @@ func (p *Pruner) aggregates(ctx context.Context, entry inventory.Entry) bool {
 	return is
 }
 
-// each calls do for entries, as many at a time as the width allows, and returns those of which do says why they are
-// still there.
-func (p *Pruner) each(ctx context.Context, entries []inventory.Entry, do func(context.Context, inventory.Entry) string) []Left {
+// inParallel calls do for entries, as many at a time as the width allows, and returns those of which do says why they
+// are still there.
+func (p *Pruner) inParallel(ctx context.Context, entries []inventory.Entry, do func(context.Context, inventory.Entry) string) []Left {
 	const workers = 8
 	reasons := make([]string, len(entries))
 	work := make(chan int)
@@ -204,9 +204,9 @@ func (p *Pruner) each(ctx context.Context, entries []inventory.Entry, do func(co
 	return left
 }
 
-// read reads an object's metadata, in another version if its own is not served any more. Without metadata it is gone,
-// unless why says that this can't be told.
-func (p *Pruner) read(ctx context.Context, entry *inventory.Entry) (meta *metav1.PartialObjectMetadata, why string) {
+// readMetadata reads an object's metadata, in another version if its own is not served any more. Without metadata it is
+// gone, unless why says that this can't be told.
+func (p *Pruner) readMetadata(ctx context.Context, entry *inventory.Entry) (meta *metav1.PartialObjectMetadata, why string) {
 	meta, err := p.api.Metadata(ctx, entry.Ref)
 	if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok && unknown.Wide {
 		return nil, "" // objects of the kind are in no namespace
@@ -234,7 +234,7 @@ func (p *Pruner) read(ctx context.Context, entry *inventory.Entry) (meta *metav1
 // one removes an object and says why it is still there; "" if it is gone or none of ours, or it was let go of: then
 // kept says what for, unless it asked for that itself.
 func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (kept, why string) {
-	meta, why := p.read(ctx, &entry)
+	meta, why := p.readMetadata(ctx, &entry)
 	switch {
 	case meta == nil || !ours(meta, service, entry):
 		return "", why
@@ -260,7 +260,7 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 	if err := p.api.Delete(ctx, entry.Ref, meta.UID); err != nil && !apierrors.IsNotFound(err) {
 		return "", "can't be deleted: " + reason(err)
 	}
-	after, why := p.read(ctx, &entry)
+	after, why := p.readMetadata(ctx, &entry)
 	switch {
 	case why != "":
 		return "", "is being deleted"

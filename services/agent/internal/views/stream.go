@@ -259,7 +259,7 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 		v.whole(k)
 	}
 	opened := time.Now()
-	brought, err := v.read(ctx, k, k.events(body), beginning, func() {
+	brought, err := v.followEvents(ctx, k, k.events(body), beginning, func() {
 		alarm.Reset(silence)
 		if k.place != "" {
 			leave()
@@ -268,8 +268,8 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 	return heard || brought || !beginning && time.Since(opened) > stood, err
 }
 
-// read takes over the events of a watch.
-func (v *View) read(ctx context.Context, k *kind, next func() (event, error), beginning bool, took func()) (heard bool, err error) {
+// followEvents takes over the events of a watch.
+func (v *View) followEvents(ctx context.Context, k *kind, next func() (event, error), beginning bool, took func()) (heard bool, err error) {
 	for {
 		e, err := next()
 		if broken, ok := errors.AsType[*brokenError](err); ok {

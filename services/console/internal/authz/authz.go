@@ -75,7 +75,7 @@ func (k *Rules) get(ctx context.Context, most time.Duration) (*rules, error) {
 		if err != nil || k.rules != nil && version == k.state {
 			return err
 		}
-		fresh, err := read(ctx, v)
+		fresh, err := readRules(ctx, v)
 		if err == nil {
 			k.rules, k.state = fresh, version
 		}
@@ -88,7 +88,7 @@ func (k *Rules) get(ctx context.Context, most time.Duration) (*rules, error) {
 	return k.rules, nil
 }
 
-func read(ctx context.Context, v store.View) (*rules, error) {
+func readRules(ctx context.Context, v store.View) (*rules, error) {
 	out := &rules{labels: map[string]map[string]string{}}
 	err := all(ctx, v, store.KindGrant, func(r store.Resource) error {
 		var spec resource.GrantSpec

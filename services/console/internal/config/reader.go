@@ -167,7 +167,7 @@ func (r *Reader) pass(ctx context.Context, uid string) error {
 	if err != nil {
 		return err
 	}
-	results, problem := r.read(ctx, t)
+	results, problem := r.readBackend(ctx, t)
 	// The values are noted also when the console stops meanwhile: others wait for claimFor else.
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
 	defer cancel()
@@ -289,8 +289,8 @@ type result struct {
 	err    error
 }
 
-// read asks a backend. problem is why it can't be read, if it can't.
-func (r *Reader) read(ctx context.Context, t *task) (results []result, problem error) {
+// readBackend asks a backend. problem is why it can't be read, if it can't.
+func (r *Reader) readBackend(ctx context.Context, t *task) (results []result, problem error) {
 	results = make([]result, len(t.wanted))
 	at, err := r.connect(t)
 	if err == nil && len(t.wanted) == 0 {

@@ -27,7 +27,7 @@ type Service[T any, M Message] struct {
 
 // Get returns a resource as people see it.
 func (s Service[T, M]) Get(ctx context.Context, req interface{ GetName() string }) (m M, err error) {
-	found, err := catalog.Get(ctx, s.Catalog, s.Kind, req.GetName(), s.read)
+	found, err := catalog.Get(ctx, s.Catalog, s.Kind, req.GetName(), s.loadRows)
 	if err != nil {
 		return m, s.Fail(ctx, err)
 	}
@@ -54,7 +54,7 @@ func PageOf(req ListRequest) catalog.Page {
 
 // List returns a page of resources as people see them, and the token of the next page.
 func (s Service[T, M]) List(ctx context.Context, req ListRequest) ([]M, string, error) {
-	found, next, err := catalog.List(ctx, s.Catalog, s.Kind, PageOf(req), s.read)
+	found, next, err := catalog.List(ctx, s.Catalog, s.Kind, PageOf(req), s.loadRows)
 	if err != nil {
 		return nil, "", s.Fail(ctx, err)
 	}
@@ -76,7 +76,7 @@ func (s Service[T, M]) Update(ctx context.Context, m M, req interface{ GetAllowM
 	if err != nil {
 		return out, outcome, s.Fail(ctx, err)
 	}
-	written, became, err := catalog.PutOne(ctx, s.Catalog, s.By(ctx), e, s.read)
+	written, became, err := catalog.PutOne(ctx, s.Catalog, s.By(ctx), e, s.loadRows)
 	if err != nil {
 		return out, outcome, s.Fail(ctx, err)
 	}
@@ -95,7 +95,7 @@ func (s Service[T, M]) Delete(ctx context.Context, req interface {
 	return nil
 }
 
-func (s Service[T, M]) read(ctx context.Context, v store.View, rows []store.Resource) ([]T, error) {
+func (s Service[T, M]) loadRows(ctx context.Context, v store.View, rows []store.Resource) ([]T, error) {
 	return s.load(ctx, s.Catalog.Loader, v, rows)
 }
 

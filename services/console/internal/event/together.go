@@ -210,7 +210,7 @@ func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func
 		return nil, 0
 	}
 	var some []*consolev1.Event
-	err := t.each(func(one *consolev1.Event) {
+	err := t.eachService(func(one *consolev1.Event) {
 		if looked++; chosen(one) {
 			some = append(some, one)
 		}
@@ -239,14 +239,14 @@ func (t Told) Each(chosen func(*consolev1.Event) bool) (list []*consolev1.Event)
 		keep(t.Event)
 		return list
 	}
-	if err := t.each(keep); err != nil { // as Narrow does
+	if err := t.eachService(keep); err != nil { // as Narrow does
 		return nil
 	}
 	return list
 }
 
-// each calls do with the event of each service.
-func (t Told) each(do func(*consolev1.Event)) error {
+// eachService calls do with the event of each service.
+func (t Told) eachService(do func(*consolev1.Event)) error {
 	unpacked := io.LimitedReader{R: flate.NewReader(bytes.NewReader(t.members)), N: maxMembers}
 	in := bufio.NewReader(&unpacked)
 	for {

@@ -152,7 +152,7 @@ func TestTheIDOfOneServicesEventDoesNotTellOfOthers(t *testing.T) {
 	t.Parallel()
 	whole := told(t, (&Recorder{}).Gather(draftsOf(ServiceHealthy, 4, 3)))[0]
 	ids := map[string]bool{}
-	err := whole.each(func(one *consolev1.Event) {
+	err := whole.eachService(func(one *consolev1.Event) {
 		if strings.HasPrefix(one.GetId(), whole.GetId()) || ids[one.GetId()] {
 			t.Errorf("%s has the id %s in %s", one.GetService(), one.GetId(), whole.GetId())
 		}

@@ -102,7 +102,7 @@ func (b *reporting) look(ctx context.Context, in []ClusterReports, fresh bool) e
 	}
 	return b.intake.store.Read(ctx, func(ctx context.Context, v store.View) error {
 		if len(ask) > 0 {
-			found, err := b.read(ctx, v, ask)
+			found, err := b.lookUp(ctx, v, ask)
 			if err != nil {
 				return err
 			}
@@ -134,8 +134,8 @@ func (b *reporting) meet() {
 	}
 }
 
-// read looks up services in the database. read returns the uids of those that have another digest applied.
-func (b *reporting) read(ctx context.Context, v store.View, in []ClusterReports) (again []string, err error) {
+// lookUp looks up services in the database. lookUp returns the uids of those that have another digest applied.
+func (b *reporting) lookUp(ctx context.Context, v store.View, in []ClusterReports) (again []string, err error) {
 	clusters, services, err := reported(ctx, v, in)
 	if err != nil {
 		return nil, err

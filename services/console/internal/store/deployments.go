@@ -123,7 +123,7 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 		},
 	} {
 		of := slices.DeleteFunc(slices.Clone(list), func(d Deployment) bool { return last[d.Service] < step.from })
-		if err := each(ctx, tx, len(of), step.text, func(i int) []any { return step.args(&of[i]) }); err != nil {
+		if err := execEach(ctx, tx, len(of), step.text, func(i int) []any { return step.args(&of[i]) }); err != nil {
 			return fmt.Errorf("write deployments: %w", err)
 		}
 	}
@@ -138,7 +138,7 @@ func addFirst(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error 
 	const into = "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest) "
 	if !v.dialect.arrays {
 		const row = into + "SELECT $1, 1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1) ON CONFLICT DO NOTHING"
-		return each(ctx, tx, len(list), row, func(i int) []any {
+		return execEach(ctx, tx, len(list), row, func(i int) []any {
 			d := &list[i]
 			return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime), d.content()}
 		})
@@ -212,7 +212,7 @@ func (s *Store) ForgetDeleted(ctx context.Context, before time.Time) error {
 				"DELETE FROM deployments WHERE service_uid = $1",
 				"DELETE FROM deleted_services WHERE uid = $1",
 			} {
-				if err := each(ctx, tx, len(uids), stmt, func(i int) []any { return []any{uids[i]} }); err != nil {
+				if err := execEach(ctx, tx, len(uids), stmt, func(i int) []any { return []any{uids[i]} }); err != nil {
 					return err
 				}
 			}

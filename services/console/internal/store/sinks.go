@@ -190,9 +190,9 @@ func (v View) CommitStatuses(ctx context.Context, sink string, contexts []string
 // putCommitStatuses keeps statuses that a sink has set, and forgets those of the contexts in gone. A sink that is gone
 // keeps none.
 func putCommitStatuses(ctx context.Context, tx *sql.Tx, sink string, set []CommitStatus, gone []string) error {
-	err := each(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
+	err := execEach(ctx, tx, len(gone), "DELETE FROM commit_statuses WHERE sink_uid = $1 AND context = $2", func(i int) []any { return []any{sink, gone[i]} })
 	if err == nil {
-		err = each(ctx, tx, len(set), "INSERT INTO commit_statuses (sink_uid, context, ref, repository, commit_id, digest, state, description)"+
+		err = execEach(ctx, tx, len(set), "INSERT INTO commit_statuses (sink_uid, context, ref, repository, commit_id, digest, state, description)"+
 			" SELECT sink_uid, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS TEXT) FROM sinks WHERE sink_uid = $1"+
 			" ON CONFLICT (sink_uid, context, ref) DO UPDATE SET repository = excluded.repository, commit_id = excluded.commit_id, digest = excluded.digest,"+
 			" state = excluded.state, description = excluded.description", func(i int) []any {

@@ -413,7 +413,7 @@ func (s *Store) eachStatus(ctx context.Context, touched Touched, n int, query st
 		return nil
 	}
 	return s.status(ctx, &touched, nil, func(ctx context.Context, tx *sql.Tx) (map[ReportKey]bool, error) {
-		return nil, each(ctx, tx, n, query, args)
+		return nil, execEach(ctx, tx, n, query, args)
 	})
 }
 
@@ -488,8 +488,8 @@ func (s *Store) writeStatus(ctx context.Context, events []Event,
 	return told, took, err
 }
 
-// each runs one statement for n rows.
-func each(ctx context.Context, tx *sql.Tx, n int, query string, args func(int) []any) error {
+// execEach runs one statement for n rows.
+func execEach(ctx context.Context, tx *sql.Tx, n int, query string, args func(int) []any) error {
 	return prepared(ctx, tx, query, func(stmt *sql.Stmt) error {
 		for i := range n {
 			if _, err := stmt.ExecContext(ctx, args(i)...); err != nil {

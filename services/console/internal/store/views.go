@@ -96,7 +96,7 @@ func (s *Store) ChangeViews(ctx context.Context, clusters []string,
 				}
 			}
 		}
-		return each(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"+
+		return execEach(ctx, tx, len(written), "INSERT INTO views ("+viewColumns+") VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"+
 			" ON CONFLICT (cluster_uid) DO UPDATE SET term = excluded.term, sequence = excluded.sequence, number = excluded.number,"+
 			" receive_time = excluded.receive_time, data = excluded.data, refusal = excluded.refusal, refuse_time = excluded.refuse_time", func(i int) []any {
 			w := written[i]
@@ -147,7 +147,7 @@ func (s *Store) ChangeCurves(ctx context.Context, clusters []string, change func
 		}
 		written := change(current)
 		slices.SortFunc(written, func(a, b ClusterCurve) int { return strings.Compare(a.Cluster, b.Cluster) }) // as every console does
-		return each(ctx, tx, len(written), "INSERT INTO "+curveTable+" (cluster_uid, data) VALUES ($1, $2)"+
+		return execEach(ctx, tx, len(written), "INSERT INTO "+curveTable+" (cluster_uid, data) VALUES ($1, $2)"+
 			" ON CONFLICT (cluster_uid) DO UPDATE SET data = excluded.data", func(i int) []any {
 			return []any{written[i].Cluster, written[i].Data}
 		})

@@ -121,7 +121,7 @@ func (b *Board) Run(ctx context.Context) error {
 	var pruned time.Time
 	failed := false
 	for {
-		err := b.read(ctx)
+		err := b.catchUp(ctx)
 		if err == nil && time.Since(pruned) > pruneEvery {
 			if err = b.prune(ctx); err == nil {
 				pruned = time.Now()
@@ -141,8 +141,8 @@ func (b *Board) Run(ctx context.Context) error {
 	}
 }
 
-// read takes in what was written since the last look.
-func (b *Board) read(ctx context.Context) error {
+// catchUp takes in what was written since the last look.
+func (b *Board) catchUp(ctx context.Context) error {
 	for {
 		b.mu.RLock()
 		after := b.number

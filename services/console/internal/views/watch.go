@@ -38,7 +38,9 @@ func (b *Board) Watch(ctx context.Context, question string, send func(*consolev1
 	}
 	has := map[string]told{}
 	return stream(ctx, send, func() (changed, moved <-chan struct{}) { return b.Moved(), b.Clusters.Moved() },
-		func(first bool) ([]*consolev1.WatchClusterViewsResponse, error) { return b.news(ctx, expr, has, first) })
+		func(first bool) ([]*consolev1.WatchClusterViewsResponse, error) {
+			return b.changesFor(ctx, expr, has, first)
+		})
 }
 
 // stream sends news, again after each change, until ctx ends or something fails. It says that there is nothing when it
@@ -84,8 +86,8 @@ func stream(ctx context.Context, send func(*consolev1.WatchClusterViewsResponse)
 	}
 }
 
-// news is what a watcher does not have. The first message may be empty: the watcher knows then that nothing fits.
-func (b *Board) news(ctx context.Context, expr *query.Expr, has map[string]told, first bool) ([]*consolev1.WatchClusterViewsResponse, error) {
+// changesFor is what a watcher does not have. The first message may be empty: the watcher knows then that nothing fits.
+func (b *Board) changesFor(ctx context.Context, expr *query.Expr, has map[string]told, first bool) ([]*consolev1.WatchClusterViewsResponse, error) {
 	all, _, err := b.look(ctx, false)
 	if err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 	defer g.mu.Unlock()
 	was := g.clusters[cluster]
 	if len(d.Removed) == 0 {
-		g.set(cluster, nil)
+		g.setDoubtful(cluster, nil)
 		return d
 	}
 	now := &doubtful{services: d.Removed, claimed: claimed, before: is.Confirmation}
@@ -90,18 +90,18 @@ func (g *Gate) Pass(cluster string, d plan.Difference, claimed bool) plan.Differ
 		now.claimed, now.before = true, was.before
 	}
 	if !now.held(is) {
-		g.set(cluster, nil)
+		g.setDoubtful(cluster, nil)
 		return d
 	}
-	g.set(cluster, now)
+	g.setDoubtful(cluster, now)
 	// Without a revision the agent keeps the one that it has seen.
 	d.Removed, d.Revision = nil, 0
 	d.None = len(d.Changed) == 0
 	return d
 }
 
-// set is called with mu held.
-func (g *Gate) set(cluster string, now *doubtful) {
+// setDoubtful is called with mu held.
+func (g *Gate) setDoubtful(cluster string, now *doubtful) {
 	var was, is []string
 	if c := g.clusters[cluster]; c != nil {
 		was = c.services
@@ -190,7 +190,7 @@ func (g *Gate) tell(ctx context.Context) error {
 		}
 		err := g.record(ctx, req)
 		if connect.CodeOf(err) == connect.CodeInvalidArgument && len(req.GetClusters()) > 1 {
-			err = g.each(ctx, req) // a cluster that is refused keeps no other from being told
+			err = g.recordEach(ctx, req) // a cluster that is refused keeps no other from being told
 		}
 		if err != nil {
 			g.mu.Lock()
@@ -203,8 +203,8 @@ func (g *Gate) tell(ctx context.Context) error {
 	}
 }
 
-// each tells of one cluster at a time.
-func (g *Gate) each(ctx context.Context, req *consolev1.RecordHeldRequest) error {
+// recordEach tells of one cluster at a time.
+func (g *Gate) recordEach(ctx context.Context, req *consolev1.RecordHeldRequest) error {
 	for _, c := range req.GetClusters() {
 		if err := g.record(ctx, &consolev1.RecordHeldRequest{Clusters: []*consolev1.ClusterHeld{c}}); err != nil {
 			return err

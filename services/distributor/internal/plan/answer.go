@@ -59,8 +59,8 @@ func (u *Update) answer(w *want, a Answer) {
 	u.solve(w, f.words(w.key))
 }
 
-// problem says why the service's newest content can't be delivered, if it can't.
-func (s *service) problem() Problem {
+// whyNoContent says why the service's newest content can't be delivered, if it can't.
+func (s *service) whyNoContent() Problem {
 	f := s.folder
 	switch {
 	case f.line.source.is == nil:

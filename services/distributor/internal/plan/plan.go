@@ -313,7 +313,7 @@ func (p *Plan) Truth(name string) (Truth, bool) {
 	if !ok {
 		return Truth{}, false
 	}
-	t := Truth{UID: s.is.UID, Revision: s.is.Revision, Delivery: p.delivery(s), Ref: s.folder.line.ref, Problem: s.problem()}
+	t := Truth{UID: s.is.UID, Revision: s.is.Revision, Delivery: p.delivery(s), Ref: s.folder.line.ref, Problem: s.whyNoContent()}
 	if source := s.folder.line.source.is; source != nil {
 		t.SourceUID = source.UID
 		t.Follows = t.Delivery != nil && s.own == nil && s.folder.settled()

@@ -67,7 +67,7 @@ func (rl *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		busy(w)
 		return
 	}
-	m, err := read(w, r)
+	m, err := readExport(w, r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -98,7 +98,7 @@ func busy(w http.ResponseWriter) {
 	http.Error(w, "too many spans: these are lost", http.StatusTooManyRequests)
 }
 
-func read(w http.ResponseWriter, r *http.Request) (*coltracepb.ExportTraceServiceRequest, error) {
+func readExport(w http.ResponseWriter, r *http.Request) (*coltracepb.ExportTraceServiceRequest, error) {
 	if r.Header.Get("Content-Type") != contentType || r.Header.Get("Content-Encoding") != "" {
 		return nil, errors.New("want " + contentType + ", not compressed")
 	}

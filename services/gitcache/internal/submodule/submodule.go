@@ -54,7 +54,7 @@ func Words(err error) string { return strings.TrimPrefix(err.Error(), ErrRefused
 // List returns the submodules of a folder's root, in the order of .gitmodules. base is where that
 // repository itself comes from. Errors are ErrRefused, or those of r.
 func List(r tree.Reader, root git.Hash, base *url.URL) ([]Module, error) {
-	content, err := read(r, root)
+	content, err := readGitmodules(r, root)
 	if content == nil || err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (b *bounded) Read(kind git.Kind, id git.Hash, most int64) ([]byte, error) {
 	return content, err
 }
 
-// read returns .gitmodules; nil if there is none.
-func read(r tree.Reader, root git.Hash) ([]byte, error) {
+// readGitmodules returns .gitmodules; nil if there is none.
+func readGitmodules(r tree.Reader, root git.Hash) ([]byte, error) {
 	file, err := lookup(r, root, fileName)
 	if err != nil || file.Kind == tree.Other {
 		return nil, err

@@ -74,11 +74,11 @@ func (h Hook) wroteSet(ctx context.Context, w *catalog.Write, before, after *sto
 	if sees != nil {
 		clusters = slices.DeleteFunc(clusters, func(r store.Resource) bool { return !sees(r) })
 	}
-	was, err := read(before)
+	was, err := decodeViewSet(before)
 	if err != nil {
 		return err
 	}
-	is, err := read(after)
+	is, err := decodeViewSet(after)
 	if err != nil {
 		return err
 	}
@@ -94,15 +94,15 @@ func all(ctx context.Context, w *catalog.Write) ([]*consolev1.ViewSet, error) {
 	}
 	out := make([]*consolev1.ViewSet, len(rows))
 	for i, r := range rows {
-		if out[i], err = read(&r); err != nil {
+		if out[i], err = decodeViewSet(&r); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// read is a set as a message; nil: there is none.
-func read(r *store.Resource) (*consolev1.ViewSet, error) {
+// decodeViewSet is a set as a message; nil: there is none.
+func decodeViewSet(r *store.Resource) (*consolev1.ViewSet, error) {
 	if r == nil {
 		return nil, nil //nolint:nilnil // nil is none
 	}
