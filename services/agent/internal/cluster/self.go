@@ -163,7 +163,8 @@ func named(pod *unstructured.Unstructured) []object.Key {
 	for _, pull := range elementsOf(pod.Object, "spec", "imagePullSecrets") {
 		add("Secret", pull, "name")
 	}
-	for _, container := range slices.Concat(elementsOf(pod.Object, "spec", "initContainers"), elementsOf(pod.Object, "spec", "containers")) {
+	first, main := elementsOf(pod.Object, "spec", "initContainers"), elementsOf(pod.Object, "spec", "containers")
+	for _, container := range slices.Concat(first, main) {
 		for _, variable := range elementsOf(container, "env") {
 			add("Secret", variable, "valueFrom", "secretKeyRef", "name")
 			add("ConfigMap", variable, "valueFrom", "configMapKeyRef", "name")
