@@ -133,7 +133,7 @@ func (b *redisBus) run() {
 		}
 		began := time.Now()
 		err := b.connection()
-		b.setProblem(err)
+		b.setSubscribeError(err)
 		if err == nil || time.Since(began) > busHeartbeat {
 			failures = 0
 		}
@@ -256,7 +256,7 @@ func (b *redisBus) wanted() map[string]struct{} {
 	return topics
 }
 
-func (b *redisBus) setProblem(err error) {
+func (b *redisBus) setSubscribeError(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lastErr = err

@@ -255,7 +255,9 @@ func assemble(found map[string]*unstructured.Unstructured) (records map[string]s
 	return records, broken, orphans
 }
 
-func decodeStored(service string, head *unstructured.Unstructured, found map[string]*unstructured.Unstructured) (stored, error) {
+func decodeStored(
+	service string, head *unstructured.Unstructured, found map[string]*unstructured.Unstructured,
+) (stored, error) {
 	text, _, _ := unstructured.NestedString(head.Object, "data", stateKey)
 	var account state
 	if err := json.Unmarshal([]byte(text), &account); err != nil {

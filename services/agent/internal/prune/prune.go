@@ -172,7 +172,9 @@ func (p *Pruner) aggregates(ctx context.Context, entry inventory.Entry) bool {
 
 // inParallel calls do for entries, as many at a time as the width allows, and returns those of which do says why they
 // are still there.
-func (p *Pruner) inParallel(ctx context.Context, entries []inventory.Entry, do func(context.Context, inventory.Entry) string) []Left {
+func (p *Pruner) inParallel(
+	ctx context.Context, entries []inventory.Entry, do func(context.Context, inventory.Entry) string,
+) []Left {
 	const workers = 8
 	reasons := make([]string, len(entries))
 	work := make(chan int)
@@ -206,7 +208,9 @@ func (p *Pruner) inParallel(ctx context.Context, entries []inventory.Entry, do f
 
 // readMetadata reads an object's metadata, in another version if its own is not served any more. Without metadata it is
 // gone, unless why says that this can't be told.
-func (p *Pruner) readMetadata(ctx context.Context, entry *inventory.Entry) (meta *metav1.PartialObjectMetadata, why string) {
+func (p *Pruner) readMetadata(
+	ctx context.Context, entry *inventory.Entry,
+) (meta *metav1.PartialObjectMetadata, why string) {
 	meta, err := p.api.Metadata(ctx, entry.Ref)
 	if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok && unknown.Wide {
 		return nil, "" // objects of the kind are in no namespace
