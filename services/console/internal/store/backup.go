@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead.dev/services/console/internal/pack"
 )
 
 // A backup is text that gzip has packed, one JSON value per line: what it is, then each table as its name and columns
@@ -152,6 +154,13 @@ func (w *backupWriter) table(ctx context.Context, v View, table string) error {
 			switch value := value.(type) {
 			case []byte:
 				values[i] = bytesValue{value}
+				if columns[i].DatabaseTypeName() == "TEXT" { // SQLite's are packed
+					text, err := pack.Unpack(value)
+					if err != nil {
+						return fmt.Errorf("column %s: %w", columns[i].Name(), err)
+					}
+					values[i] = string(text)
+				}
 			case int64:
 				if columns[i].DatabaseTypeName() == "BOOLEAN" { // SQLite's are numbers
 					values[i] = value != 0

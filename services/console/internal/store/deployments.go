@@ -49,7 +49,7 @@ const deploymentColumns = "service_uid, number, digest, state, deliver_time, app
 
 func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
 	var delivered, applied, healthy, ended int64
-	err = rows.Scan(&d.Service, &d.Number, &d.Digest, &d.State, &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message, &d.Content, &d.Tests)
+	err = rows.Scan(&d.Service, &d.Number, &d.Digest, unpackInto(&d.State), &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message, &d.Content, &d.Tests)
 	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = FromMicros(delivered), FromMicros(applied), FromMicros(healthy), FromMicros(ended)
 	d.Content = cmp.Or(d.Content, d.Digest)
 	return d, err
@@ -101,7 +101,7 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 			1, "UPDATE deployments SET digest = CAST($2 AS TEXT), content_digest = CAST($5 AS TEXT), state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> CAST($2 AS TEXT)" +
 				" AND (content_digest = CAST($3 AS TEXT) OR content_digest = '' AND digest = CAST($3 AS TEXT))",
 			func(d *Deployment) []any {
-				return []any{d.Service, d.Digest, cmp.Or(d.Replaces, d.Content, d.Digest), string(d.State), cmp.Or(d.Content, d.Digest)}
+				return []any{d.Service, d.Digest, cmp.Or(d.Replaces, d.Content, d.Digest), v.dialect.text(d.State), cmp.Or(d.Content, d.Digest)}
 			},
 		},
 		{
@@ -110,7 +110,7 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 				" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
 				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
 			func(d *Deployment) []any {
-				return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime), d.content()}
+				return []any{d.Service, d.Digest, v.dialect.text(d.State), Micros(d.DeliverTime), d.content()}
 			},
 		},
 		{
@@ -140,7 +140,7 @@ func addFirst(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error 
 		const row = into + "SELECT $1, 1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1) ON CONFLICT DO NOTHING"
 		return execEach(ctx, tx, len(list), row, func(i int) []any {
 			d := &list[i]
-			return []any{d.Service, d.Digest, string(d.State), Micros(d.DeliverTime), d.content()}
+			return []any{d.Service, d.Digest, v.dialect.text(d.State), Micros(d.DeliverTime), d.content()}
 		})
 	}
 	var services, digests, states, contents []string

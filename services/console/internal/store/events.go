@@ -102,7 +102,7 @@ func (s *Store) insertEvents(ctx context.Context, tx *sql.Tx, events []Event) er
 	}
 	err = insert(ctx, t, "INSERT INTO events (id, time, type, cluster, service, event, members, weight) VALUES ON CONFLICT (id) DO NOTHING", events, func(e Event) []any {
 		weight += int64(len(e.Members))
-		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, string(e.Event), e.Members, weight}
+		return []any{e.ID, Micros(e.Time), e.Type, e.Cluster, e.Service, s.dialect.text(e.Event), e.Members, weight}
 	})
 	if err != nil {
 		return fmt.Errorf("insert events: %w", err)
@@ -281,7 +281,7 @@ func (v View) events(ctx context.Context, where string, args []any, limit int) (
 	for weight := 0; weight <= maxMembersRead && rows.Next(); {
 		var e Event
 		var at int64
-		if err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, &e.Event, &e.Members); err != nil {
+		if err := rows.Scan(&e.Seq, &e.ID, &at, &e.Type, &e.Cluster, &e.Service, unpackInto(&e.Event), &e.Members); err != nil {
 			return nil, false, fmt.Errorf("read events: %w", err)
 		}
 		e.Time = FromMicros(at)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+
+	"fairlead.dev/services/console/internal/pack"
 )
 
 // HubRef is a ref of a source, by its uid.
@@ -13,7 +15,8 @@ type HubRef struct{ Source, Ref string }
 // Hub returns the hub truths of services, as JSON by uid.
 func (v View) Hub(ctx context.Context, uids []string) (map[string][]byte, error) {
 	return byKey(ctx, v, "SELECT service_uid, state FROM hub WHERE service_uid IN ", uids, func(rows *sql.Rows) (uid string, state []byte, err error) {
-		return uid, state, rows.Scan(&uid, &state)
+		err = rows.Scan(&uid, unpackInto(&state))
+		return uid, state, err
 	})
 }
 
@@ -82,13 +85,13 @@ func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, r
 		return kept, wrote, err
 	}
 	err = prepared(ctx, tx, "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
-		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time WHERE hub.state = $3", func(stmt *sql.Stmt) error {
+		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time WHERE hub.state IN ($3, $4)", func(stmt *sql.Stmt) error {
 		for _, uid := range uids {
-			var was any // NULL: there was none
+			var was, wasPlain any // NULL: there was none
 			if state, known := read[uid]; known {
-				was = string(state)
+				was, wasPlain = pack.Pack(state), string(state) // a database may have either
 			}
-			written, err := hasWritten(stmt.ExecContext(ctx, uid, string(states[uid]), was))
+			written, err := hasWritten(stmt.ExecContext(ctx, uid, s.dialect.text(states[uid]), was, wasPlain))
 			if err != nil {
 				return err
 			}

@@ -225,7 +225,7 @@ func (v View) Revisions(ctx context.Context, uid string, limit int) ([]Revision,
 func scanRevision(rows *sql.Rows) (r Revision, err error) {
 	var us int64
 	var labels string
-	if err := rows.Scan(&r.UID, &r.Revision, &r.Action, &r.Author, &us, &labels, &r.Spec); err != nil {
+	if err := rows.Scan(&r.UID, &r.Revision, &r.Action, &r.Author, &us, &labels, unpackInto(&r.Spec)); err != nil {
 		return r, err
 	}
 	r.Time = FromMicros(us)

@@ -58,6 +58,7 @@ func (s *Store) useSQLite(file string) error {
 		// The driver's work for a statement grows with the square of its values, and with numbers much
 		// faster. There are no round trips to save.
 		insertRows: 1,
+		packed:     sqlitePacked,
 		tables:     "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name",
 		clear:      sqliteClear,
 		numbers: []string{
@@ -71,6 +72,21 @@ func (s *Store) useSQLite(file string) error {
 		check:       func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },
 	}
 	return nil
+}
+
+// packedDatabase is SQLite's user_version of a database whose states are packed from its beginning on. Others stay as they
+// are: whoever upgraded may go back to a console that reads plain JSON only.
+const packedDatabase = 1
+
+func sqlitePacked(ctx context.Context, db *sql.DB, isNew bool) (bool, error) {
+	if isNew {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", packedDatabase)); err != nil {
+			return false, err
+		}
+	}
+	var version int
+	err := db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version == packedDatabase, err
 }
 
 // writerCache is how large the writer's cache may be with so much memory, both in bytes; 0: it is not limited.

@@ -79,7 +79,7 @@ func (v View) Reports(ctx context.Context, services []string) (map[ReportKey]Rep
 	return byKey(ctx, v, "SELECT service_uid, cluster_uid, sequence, receive_time, state FROM reports WHERE service_uid IN ", services,
 		func(rows *sql.Rows) (k ReportKey, r Report, err error) {
 			var us int64
-			err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, &r.State)
+			err = rows.Scan(&r.Service, &r.Cluster, &r.Sequence, &us, unpackInto(&r.State))
 			r.ReceiveTime = FromMicros(us)
 			return ReportKey{r.Service, r.Cluster}, r, err
 		})
@@ -282,7 +282,7 @@ func (s *Store) putReports(ctx context.Context, tx *sql.Tx, reports []Report, no
 			if r.Basis != nil {
 				before = r.Basis.Sequence
 			}
-			written, err := hasWritten(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, string(r.State), before))
+			written, err := hasWritten(stmt.ExecContext(ctx, r.Service, r.Cluster, r.Sequence, now, s.dialect.text(r.State), before))
 			if err != nil {
 				return err
 			}
@@ -367,7 +367,7 @@ func (d *dialect) putReport(rows string) string {
 
 // PutReport keeps a report with what a write did, if its sequence is above the kept one's, and how far deployments are.
 func (t *Tx) PutReport(ctx context.Context, r Report, steps []Step) error {
-	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+t.dialect.now+")"), r.Service, r.Cluster, r.Sequence, Micros(t.now), string(r.State)); err != nil {
+	if _, err := t.tx.ExecContext(ctx, t.dialect.putReport("VALUES ($1, $2, $3, $4, $5, "+t.dialect.now+")"), r.Service, r.Cluster, r.Sequence, Micros(t.now), t.dialect.text(r.State)); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	healthy, err := t.dialect.stepDeployments(ctx, t.tx, steps)

@@ -37,6 +37,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"fairlead.dev/platform/lockfile"
+	"fairlead.dev/services/console/internal/pack"
 )
 
 var (
@@ -148,6 +149,10 @@ type dialect struct {
 	now string
 	// insertRows is how many rows one statement inserts.
 	insertRows int
+	// packs says that the JSON of states is written packed, and packed finds that out of a database, which may have no
+	// tables yet; nil: it never is.
+	packs  bool
+	packed func(ctx context.Context, db *sql.DB, isNew bool) (bool, error)
 	// arrays says that one statement takes the rows of many services: each statement is a round trip.
 	arrays bool
 	// kind is what people call the database, and about reads its version and how many bytes it takes.
@@ -167,6 +172,34 @@ func (d *dialect) lock(ctx context.Context, tx *sql.Tx, statement string) error 
 		return fmt.Errorf("lock: %w", err)
 	}
 	return nil
+}
+
+// text is the JSON of a state as it is written.
+func (d *dialect) text(json []byte) any {
+	if d.packs {
+		return pack.Pack(json)
+	}
+	return string(json)
+}
+
+// unpackInto reads the JSON of a state, packed or not.
+func unpackInto(json *[]byte) unpacking { return unpacking{json} }
+
+type unpacking struct{ json *[]byte }
+
+// Scan implements sql.Scanner.
+func (u unpacking) Scan(value any) (err error) {
+	switch value := value.(type) {
+	case nil:
+		*u.json = nil
+	case string:
+		*u.json = []byte(value)
+	case []byte:
+		*u.json, err = pack.Unpack(value)
+	default:
+		err = fmt.Errorf("read a state: it is a %T", value)
+	}
+	return err
 }
 
 // New prepares a store for a database URL: sqlite:<file> or postgres://... New connects to nothing.
@@ -239,6 +272,15 @@ func (s *Store) Migrate(ctx context.Context) error {
 	files, err := fs.Sub(migrations, "migrations/"+s.dialect.folder)
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
+	}
+	if s.dialect.packed != nil {
+		tables, err := View{s.write, &s.dialect}.tables(ctx)
+		if err == nil {
+			s.dialect.packs, err = s.dialect.packed(ctx, s.write, len(tables) == 0)
+		}
+		if err != nil {
+			return fmt.Errorf("open database: %w", s.classify(err))
+		}
 	}
 	if err := s.migrate(ctx, files); err != nil {
 		return err

@@ -173,7 +173,7 @@ func (t *Tx) refer(ctx context.Context, refs []reference) error {
 // record adds to the history.
 func (t *Tx) record(ctx context.Context, action string, list ...Resource) error {
 	err := insert(ctx, t, "INSERT INTO revisions (uid, revision, kind, name, action, author, time, labels, spec) VALUES ", list, func(r Resource) []any {
-		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.author, Micros(t.now), encodeLabels(r.Labels), string(r.Spec)}
+		return []any{r.UID, r.Revision, r.Kind, r.Name, action, t.author, Micros(t.now), encodeLabels(r.Labels), t.dialect.text(r.Spec)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert revision: %w", err)

@@ -1,0 +1,163 @@
+package store_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"database/sql"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead.dev/services/console/internal/store"
+)
+
+const packedState = `{"source":"one","ref":"refs/heads/main","digest":"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`
+
+// openAt opens the database of a file.
+func openAt(t *testing.T, url string) *store.Store {
+	t.Helper()
+	s, err := store.New(url, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// putState makes a service with a truth of the hub, and returns its uid.
+func putState(t *testing.T, s *store.Store) string {
+	t.Helper()
+	var list []store.Resource
+	err := s.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) (err error) {
+		list, err = tx.Create(ctx, store.Draft{Kind: store.KindService, Name: "web", Spec: []byte(packedState)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := list[0].UID
+	begun := []store.Deployment{{Service: uid, Digest: "d1", State: []byte(packedState), DeliverTime: time.Now()}}
+	stepsOf := func(store.Report) ([]store.Step, error) { return nil, nil }
+	_, err = s.PutHub(t.Context(), map[string][]byte{uid: []byte(packedState)}, nil, nil, begun, stepsOf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uid
+}
+
+func sameStates(t *testing.T, s *store.Store, uid string) {
+	t.Helper()
+	err := s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		hub, err := v.Hub(ctx, []string{uid})
+		if err != nil || string(hub[uid]) != packedState {
+			t.Errorf("the hub's truth is %s, %v", hub[uid], err)
+		}
+		past, err := v.Revisions(ctx, uid, 2)
+		if err != nil || len(past) != 1 || string(past[0].Spec) != packedState {
+			t.Errorf("the history is %v, %v", past, err)
+		}
+		last, err := v.LastDeployments(ctx, []string{uid})
+		if err != nil || string(last[uid].State) != packedState {
+			t.Errorf("the deployment is %v, %v", last, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func typeOf(t *testing.T, db *sql.DB, query string) (kind string) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), "SELECT typeof("+query).Scan(&kind); err != nil {
+		t.Fatal(err)
+	}
+	return kind
+}
+
+// Who upgraded a console may go back to the earlier one, which reads plain JSON only.
+func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "new.db")
+	s := openAt(t, url)
+	uid := putState(t, s)
+	db, _ := s.Pools()
+	for _, column := range []string{"state) FROM hub", "spec) FROM revisions", "state) FROM deployments"} {
+		if got := typeOf(t, db, column); got != "blob" {
+			t.Errorf("%s is a %s", column, got)
+		}
+	}
+	sameStates(t, s, uid)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openAt(t, url)
+	sameStates(t, s, uid)
+	backup := &bytes.Buffer{}
+	if err := s.Backup(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := gzip.NewReader(bytes.NewReader(backup.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(packed)
+	if want := strings.ReplaceAll(packedState, `"`, `\"`); err != nil || strings.Count(string(text), want) != 4 {
+		t.Errorf("a backup has to be plain: %s, %v", text, err)
+	}
+
+	// One that came from elsewhere is not.
+	for name, to := range map[string]string{
+		"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "restored.db"), "postgres": postgres.Database(t),
+	} {
+		restored, err := store.New(to, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = restored.Close() })
+		if err := restored.Restore(t.Context(), restoring(bytes.NewReader(backup.Bytes()))); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sameStates(t, restored, uid)
+		if name == "sqlite" {
+			db, _ := restored.Pools()
+			if got := typeOf(t, db, "state) FROM hub"); got != "text" {
+				t.Errorf("a restored database has a %s", got)
+			}
+		}
+	}
+}
+
+// Plain and packed states stand side by side where a console went back and forth.
+func TestATruthIsReplacedPlainOrPacked(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))
+	uid := putState(t, s)
+	replace := func(read, with string) []string {
+		t.Helper()
+		lost, err := s.PutHub(t.Context(), map[string][]byte{uid: []byte(with)}, map[string][]byte{uid: []byte(read)}, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost
+	}
+	if lost := replace(`{"digest":"other"}`, `{}`); len(lost) != 1 {
+		t.Error("a truth was replaced that nobody had read")
+	}
+	if lost := replace(packedState, packedState); len(lost) != 0 {
+		t.Error("a packed truth was not replaced")
+	}
+	db, _ := s.Pools()
+	if _, err := db.ExecContext(t.Context(), "UPDATE hub SET state = $1", packedState); err != nil {
+		t.Fatal(err)
+	}
+	if lost := replace(packedState, `{}`); len(lost) != 0 {
+		t.Error("a plain truth was not replaced")
+	}
+}
