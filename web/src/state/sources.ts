@@ -1,4 +1,12 @@
-import type { BucketSource, ServiceSpec, SourceSpec } from '../gen/fairlead/console/v1/resources_pb'
+import type { BucketSource, ServiceSpec, Source, SourceSpec } from '../gen/fairlead/console/v1/resources_pb'
+
+// wordOf is the state of a source. Refs that the Git host does not have concern the services that follow them only.
+export function wordOf(source?: Source): 'failing' | 'ready' | 'pending' {
+  const problem = source?.status?.problem
+  if (problem && (problem.refs.length === 0 || problem.refProblems.some((one) => !one.missing)))
+    return 'failing'
+  return source?.status?.heads.length ? 'ready' : 'pending'
+}
 
 // urlOf is where a source is, whatever its kind.
 export function urlOf(spec?: SourceSpec): string {

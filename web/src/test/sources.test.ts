@@ -1,7 +1,9 @@
 import { create } from '@bufbuild/protobuf'
 import { expect, test } from 'vitest'
-import { ServiceSpecSchema, SourceSpecSchema } from '../gen/fairlead/console/v1/resources_pb'
-import { chartOf, followedBy, onlyChart, shownRef, sourceOf, urlOf } from '../state/sources'
+import { ServiceSpecSchema, SourceSchema, SourceSpecSchema } from '../gen/fairlead/console/v1/resources_pb'
+import { Phase, ServiceReportSchema } from '../gen/fairlead/delivery/v1/delivery_pb'
+import { untroubled } from '../pages/service/grouped'
+import { chartOf, followedBy, onlyChart, shownRef, sourceOf, urlOf, wordOf } from '../state/sources'
 
 test('a source is shown by its url, whatever its kind', () => {
   expect(urlOf(create(SourceSpecSchema, { git: { url: 'https://git.example.com/x' } }))).toBe(
@@ -55,4 +57,27 @@ test('the values that are shown are those of the one chart that services name', 
   expect(onlyChart(['chart:redis@^19.1', 'combination:00'])).toEqual({ chart: 'redis', version: '^19.1' })
   expect(onlyChart(['chart:redis@^19.1', 'chart:web@1.0.0'])).toBeUndefined()
   expect(onlyChart([])).toBeUndefined()
+})
+
+test('a ref that a host does not have leaves its source ready', () => {
+  const heads = [{ ref: 'main' }]
+  const missing = { message: 'no ref x', refs: ['x'], refProblems: [{ ref: 'x', missing: true }] }
+  const ofSource = (status: object) => wordOf(create(SourceSchema, { status }))
+  expect(ofSource({ heads, problem: missing })).toBe('ready')
+  expect(ofSource({ heads, problem: { message: 'no answer' } })).toBe('failing')
+  const other = { ref: 'y', missing: false }
+  expect(ofSource({ heads, problem: { ...missing, refProblems: [...missing.refProblems, other] } })).toBe(
+    'failing',
+  )
+  expect(ofSource({ heads })).toBe('ready')
+  expect(ofSource({})).toBe('pending')
+  expect(wordOf(undefined)).toBe('pending')
+})
+
+test('objects are said to be healthy only where their cluster says so', () => {
+  const said = (phase: Phase, objectsTotal: number) =>
+    untroubled(create(ServiceReportSchema, { phase, objectsTotal }))
+  expect(said(Phase.HEALTHY, 3)).toBe('3 objects, healthy and as Git says.')
+  expect(said(Phase.FAILED, 0)).toBe('Nothing of it is applied yet.')
+  expect(said(Phase.FAILED, 3)).not.toContain('healthy')
 })

@@ -18,7 +18,7 @@ import { Failed, Waiting } from '../../ui/Panel'
 import { Said } from '../../ui/Said'
 import { Search } from '../../ui/Search'
 import { amount, plain } from '../../ui/text'
-import { explored, grouped, mostAtOnce, syncedAs } from './grouped'
+import { explored, grouped, mostAtOnce, syncedAs, untroubled } from './grouped'
 import { Branches, OwnedSays, useOwned } from './Tree'
 
 // The objects that are not well, as the report tells of them.
@@ -26,7 +26,7 @@ export function Troubled({ of }: { of: Service }) {
   const report = of.status?.cluster?.report
   const list = report?.objects ?? []
   if (!report) return <p>The cluster has not told anything of this service yet.</p>
-  if (list.length === 0) return <p>{amount(report.objectsTotal, 'object')}, healthy and as Git says.</p>
+  if (list.length === 0) return <p>{untroubled(report)}</p>
   return (
     <>
       <Export

@@ -1,5 +1,7 @@
 import type { ClusterObject } from '../../gen/fairlead/console/v1/object_service_pb'
+import { Phase, type ServiceReport } from '../../gen/fairlead/delivery/v1/delivery_pb'
 import { healthState, type State, worst, worstFirst } from '../../state/states'
+import { amount } from '../../ui/text'
 
 // The hub syncs so many objects by name at once: max_items of RequestSyncRequest.only.
 export const mostAtOnce = 64
@@ -43,4 +45,12 @@ export function grouped(objects: ClusterObject[], by = 'kind'): Group[] {
     .sort(
       (a, b) => rank(a.worst) - rank(b.worst) || a.kind.localeCompare(b.kind, undefined, { numeric: true }),
     )
+}
+
+// untroubled is what a report says that names no object: all is well only where the cluster says so.
+export function untroubled(report: ServiceReport): string {
+  if (report.phase === Phase.HEALTHY)
+    return `${amount(report.objectsTotal, 'object')}, healthy and as Git says.`
+  if (report.objectsTotal === 0) return 'Nothing of it is applied yet.'
+  return `${amount(report.objectsTotal, 'object')}, of which none is said to be unwell.`
 }

@@ -9,7 +9,7 @@ import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
-import { chartOf, shownRef, urlOf } from '../../state/sources'
+import { chartOf, shownRef, urlOf, wordOf } from '../../state/sources'
 import { isState, worstFirst } from '../../state/states'
 import Changes from '../../ui/Changes'
 import { Copied } from '../../ui/Copied'
@@ -43,20 +43,15 @@ export function Source() {
   const shownTabs = of?.spec?.helm ? tabsOfCharts : tabs
   const tab = useTab(shownTabs)
   const problem = of?.status?.problem
-  // Refs that the Git host does not have concern the services that follow them only.
-  const failing = problem && (problem.refs.length === 0 || problem.refProblems.some((one) => !one.missing))
+  const word = wordOf(of)
+  const failing = word === 'failing'
   const heads = of?.status?.heads ?? []
   return (
     <>
       <div className="head">
         <Title tab={`${failing ? '✕ ' : ''}${name}`}>
           {plain(name, 80)}{' '}
-          {of && (
-            <State
-              of={failing ? 'failed' : heads.length ? 'healthy' : 'pending'}
-              word={failing ? 'failing' : heads.length ? 'ready' : 'pending'}
-            />
-          )}
+          {of && <State of={failing ? 'failed' : heads.length ? 'healthy' : 'pending'} word={word} />}
         </Title>
         <span className="quiet mono">{plain(urlOf(of?.spec), 300)}</span>
       </div>
@@ -66,8 +61,11 @@ export function Source() {
       {of && <Stale of={fresh} again={again} />}
       {problem && (
         <div className={failing ? 'notice bad' : 'notice'}>
-          <Said of={sentence(problem.message)} /> Since <Age of={problem.since} />; the last good commits are
-          served from cache.
+          <Said of={sentence(problem.message)} /> Since <Age of={problem.since} />
+          {heads.length > 0
+            ? failing && '; the last good commits are served from cache'
+            : '; nothing of it was fetched yet'}
+          .
         </div>
       )}
       {of && (

@@ -5,7 +5,7 @@ import { quote, toFilter } from '../../hub/filter'
 import { Age } from '../../live/Age'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
-import { shownRef, urlOf } from '../../state/sources'
+import { shownRef, urlOf, wordOf } from '../../state/sources'
 import { Column } from '../../ui/Column'
 import { Export } from '../../ui/Export'
 import { List } from '../../ui/List'
@@ -70,20 +70,20 @@ function Row({ of }: { of: Source }) {
   const name = of.metadata?.name ?? ''
   const problem = of.status?.problem
   const heads = of.status?.heads ?? []
+  const word = wordOf(of)
   return (
     <tr>
       <td className="name">
         <Link to={`/source/${name}`}>{name}</Link>
         {problem && (
           <div className="cause">
-            <Said of={sentence(problem.message)} max={500} /> Last good commits are served since{' '}
-            <Age of={problem.since} />.
+            <Said of={sentence(problem.message)} max={500} /> Since <Age of={problem.since} />
+            {word === 'failing' && heads.length > 0 && '; the last good commits are served'}.
           </div>
         )}
       </td>
       <td>
-        <State of={problem ? 'failed' : heads.length ? 'healthy' : 'pending'} />{' '}
-        {problem ? 'failing' : heads.length ? 'ready' : ''}
+        <State of={shownAs[word]} /> {word === 'pending' ? '' : word}
       </td>
       <td className="mono">{plain(urlOf(of.spec), 300)}</td>
       <td>
@@ -104,11 +104,13 @@ function Row({ of }: { of: Source }) {
   )
 }
 
+const shownAs = { failing: 'failed', ready: 'healthy', pending: 'pending' } as const
+
 const columns = ['name', 'state', 'url', 'owner', 'heads', 'problem', 'since']
 
 const rowOf = (s: Source) => ({
   name: s.metadata?.name ?? '',
-  state: s.status?.problem ? 'failing' : s.status?.heads.length ? 'ready' : 'pending',
+  state: wordOf(s),
   url: urlOf(s.spec),
   owner: s.status?.owner ?? '',
   heads: (s.status?.heads ?? []).map((h) => `${h.ref}=${h.revision?.commit ?? ''}`).join(' '),
