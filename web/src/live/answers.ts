@@ -38,6 +38,9 @@ export type Answer = {
   take: (m: WatchQueriesResponse) => Message | undefined
 }
 
+// Kinds whose status depends on who asks. The stream has the same resource for everybody, without that status.
+const personal = [Kind.ALERT, Kind.VIEW_SET]
+
 // The stream carries lists, single resources, counts, events and views of clusters. Other methods are asked again and again.
 export function answerOf(method: DescMethodUnary, input: Fields): Answer | undefined {
   if (method === LiveService.method.countResources) return counts(input)
@@ -48,7 +51,7 @@ export function answerOf(method: DescMethodUnary, input: Fields): Answer | undef
   if (!verb || !kind || !method.parent.typeName.startsWith('fairlead.console.v1.')) return undefined
   const field = method.output.fields.find((f) => f.message && f.message.typeName !== 'google.protobuf.Any')
   const number = field?.message && kindOf(field.message)
-  if (!field || !number || number === Kind.ALERT) return undefined // its status depends on who asks
+  if (!field || !number || personal.includes(number)) return undefined
   if (verb === 'List' && number === Kind.ROLE) return undefined // the method adds the roles that are always there, which no catalog holds
   if (verb === 'List' && field.fieldKind === 'list')
     return list(method.output, field.localName, number, input)

@@ -2,6 +2,7 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf'
 import { Code, ConnectError } from '@connectrpc/connect'
 import { QueryClient, QueryObserver } from '@tanstack/react-query'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { AlertService } from '../gen/fairlead/console/v1/alert_service_pb'
 import { Kind } from '../gen/fairlead/console/v1/catalog_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import {
@@ -22,6 +23,7 @@ import {
   type ListServicesResponse,
   ServiceService,
 } from '../gen/fairlead/console/v1/service_service_pb'
+import { ViewSetService } from '../gen/fairlead/console/v1/view_set_service_pb'
 import { answerOf } from '../live/answers'
 import { freshness } from '../live/asked'
 import { Stream } from '../live/stream'
@@ -73,6 +75,10 @@ describe('an answer is put together from what the stream tells', () => {
     expect(answerOf(ClusterService.method.listClusters, {})?.query('q').query.value).not.toHaveProperty(
       'readMask.paths',
     )
+  })
+  test('but not of kinds whose status depends on who asks', () => {
+    expect(answerOf(ViewSetService.method.listViewSets, {})).toBeUndefined()
+    expect(answerOf(AlertService.method.listAlerts, {})).toBeUndefined()
   })
   test('of one resource, and of one that is not there', () => {
     const answer = answerOf(ServiceService.method.getService, { name: 'web' })
