@@ -96,7 +96,9 @@ func (s *Service) settle(ctx context.Context, c plan.Change) {
 	}
 	s.nudge(ctx, c.Clusters, s.digests(ctx, c.Delivered))
 	s.resolve.Kick()
-	s.hub.Changed(c.Services, c.Lines)
+	if s.plan.Current() { // else the console may know of newer commits, and would take this for what came of them
+		s.hub.Changed(c.Services, c.Lines)
+	}
 	s.folders.Changed(c.Services)
 }
 

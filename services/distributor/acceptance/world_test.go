@@ -413,6 +413,7 @@ type console struct {
 
 	mu      sync.Mutex // guards what follows
 	all     map[string]*consolev1.Change
+	silent  chan struct{} // Watch says nothing until it is closed; nil: Watch says all at once
 	changed chan struct{} // closed and replaced at every change
 	log     []*consolev1.Change
 	hub     map[string]*consolev1.ServiceHub
@@ -508,6 +509,16 @@ func key(ch *consolev1.Change) string {
 func (c *console) Watch(ctx context.Context, _ *consolev1.WatchRequest,
 	out *connect.ServerStream[consolev1.WatchResponse],
 ) error {
+	c.mu.Lock()
+	silent := c.silent
+	c.mu.Unlock()
+	if silent != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-silent:
+		}
+	}
 	c.mu.Lock()
 	snapshot, at, removals := slices.Collect(maps.Values(c.all)), len(c.log), c.removals
 	c.mu.Unlock()

@@ -2,6 +2,7 @@ package report
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,4 +51,57 @@ func TestProgressIsHeldBack(t *testing.T) {
 	want(deliveryv1.Phase_PHASE_UNSPECIFIED, time.Second)
 	set(deliveryv1.Phase_PHASE_HEALTHY, 3)
 	want(deliveryv1.Phase_PHASE_HEALTHY, 0)
+}
+
+// What is tried again and fails as before has failed all the time: a sync, or a hub that comes back, begins no failure.
+func TestAFailureThatIsTriedAgainKeepsItsBeginning(t *testing.T) {
+	t.Parallel()
+	const applying, healthy = deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_HEALTHY
+	once, twice := []deliveryv1.Phase{applying}, []deliveryv1.Phase{applying, applying}
+	const words = "no such kind."
+	for name, tc := range map[string]struct {
+		known  bool // to the hub
+		phases []deliveryv1.Phase
+		digest string
+		words  string
+		keeps  bool
+	}{
+		"the same":           {known: true, phases: once, digest: "d", words: words, keeps: true},
+		"tried twice":        {known: true, phases: twice, digest: "d", words: words, keeps: true},
+		"with other words":   {known: true, phases: once, digest: "d", words: "denied."},
+		"of another digest":  {known: true, phases: once, digest: "e", words: words},
+		"healthy in between": {known: true, phases: []deliveryv1.Phase{applying, healthy}, digest: "d", words: words},
+		"unknown to the hub": {phases: once, digest: "d", words: words},
+	} {
+		r, err := Open(t.TempDir(), nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Unix(1e9, 0)
+		r.now = func() time.Time { return now }
+		set := func(phase deliveryv1.Phase, digest, message string) {
+			t.Helper()
+			is := &deliveryv1.ServiceReport{Service: "web", Phase: phase, Digest: digest, Message: message}
+			if err := r.Set(is); err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(time.Minute)
+		}
+		began := now
+		set(deliveryv1.Phase_PHASE_FAILED, "d", words)
+		if tc.known {
+			sent, _ := r.pending()
+			err := r.acknowledge(sent, []*deliveryv1.Acknowledgement{{Service: "web", Sequence: sent[0].GetSequence()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, phase := range tc.phases {
+			set(phase, "d", strings.Repeat("again ", i))
+		}
+		set(deliveryv1.Phase_PHASE_FAILED, tc.digest, tc.words)
+		if at := r.Latest("web").GetObservedTime().AsTime(); at.Equal(began) != tc.keeps {
+			t.Errorf("%s: failed since %s, and first at %s", name, at, began)
+		}
+	}
 }

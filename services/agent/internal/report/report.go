@@ -63,6 +63,8 @@ type state struct {
 	acked  bool
 	// from is when it may be sent, and since when a passing state stands that is not sent yet; zero: at once.
 	from time.Time
+	// failure is what the hub knew before the service was tried again; nil: it is not tried again, or had not failed.
+	failure *deliveryv1.ServiceReport
 }
 
 // passes says whether a state is one that another one follows by itself.
@@ -129,13 +131,21 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	}
 	report.Sequence++
 	report.ObservedTime = timestamppb.New(r.now())
-	if before != nil && goesOn(before.report, report) {
+	failure := before.lastFailure()
+	switch {
+	case before != nil && goesOn(before.report, report):
 		report.ObservedTime = before.report.GetObservedTime()
+	case failure != nil && goesOn(failure, report):
+		report.ObservedTime = failure.GetObservedTime()
 	}
 	if err := r.write(report); err != nil {
 		return err
 	}
-	r.states[report.GetService()] = &state{report: report, from: r.sendFrom(before, report)}
+	next := &state{report: report, from: r.sendFrom(before, report)}
+	if report.GetPhase() == deliveryv1.Phase_PHASE_APPLYING {
+		next.failure = failure
+	}
+	r.states[report.GetService()] = next
 	r.kick()
 	return nil
 }
@@ -214,6 +224,20 @@ func (r *Reporter) count(phase deliveryv1.Phase) int {
 // Counts may be others.
 func goesOn(before, now *deliveryv1.ServiceReport) bool {
 	return before.GetPhase() == now.GetPhase() && before.GetDigest() == now.GetDigest() && before.GetMessage() == now.GetMessage()
+}
+
+// lastFailure is the failure that the hub knows: another attempt does not end it. A failure that the hub has not
+// acknowledged may never reach it. nil: there is none.
+func (s *state) lastFailure() *deliveryv1.ServiceReport {
+	switch {
+	case s == nil:
+		return nil
+	case s.report.GetPhase() == deliveryv1.Phase_PHASE_FAILED && s.acked:
+		return s.report
+	case s.report.GetPhase() == deliveryv1.Phase_PHASE_APPLYING:
+		return s.failure
+	}
+	return nil
 }
 
 // same compares two states apart from when they were seen.

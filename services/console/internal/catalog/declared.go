@@ -82,7 +82,7 @@ func (d Declarations) Clear(ctx context.Context, w *Write, r store.Resource) err
 	if w.Declarer == "" && !w.By.Self() {
 		return refusal.New(refusal.Precondition, "service %q has declared %s, of which it has to be said what becomes: `fairlead delete service %s` shows them and asks", r.Name, plural.Of(len(list), "resource"), r.Name)
 	}
-	edits, err := leave(ctx, w.Tx, list, keepsObjects(spec))
+	edits, err := leave(ctx, w.Tx, list, spec.KeepsObjects())
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 		return "", err
 	}
 	fate := "stays, on its own"
-	if !keepsObjects(spec) {
+	if !spec.KeepsObjects() {
 		fate = "is deleted"
 		if list, err = withTaken(ctx, tx.View, list); err != nil {
 			return "", err

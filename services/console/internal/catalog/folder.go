@@ -41,10 +41,7 @@ const (
 	maxReason = 4 << 10
 )
 
-const (
-	adoptNever = "ADOPTION_NEVER"
-	keepObject = "DELETE_POLICY_ORPHAN"
-)
+const adoptNever = "ADOPTION_NEVER"
 
 // Delivered is a folder for the catalog, as a distributor has it.
 type Delivered struct {
@@ -482,7 +479,7 @@ func takenBy(ctx context.Context, v store.View, r store.Resource) ([]store.Resou
 		return made, err
 	}
 	spec, err := catalogSpec(&r)
-	if err != nil || spec == nil || keepsObjects(spec) {
+	if err != nil || spec == nil || spec.KeepsObjects() {
 		return nil, err
 	}
 	return v.Labelled(ctx, DeclaredLabel, r.Name)
@@ -499,9 +496,6 @@ func catalogSpec(r *store.Resource) (*state.ServiceSpec, error) {
 	}
 	return &spec, nil
 }
-
-// keepsObjects says whether what the folder declares stays when the service is deleted.
-func keepsObjects(s *state.ServiceSpec) bool { return s.Wishes().OnDelete == keepObject }
 
 // declarers are the services that a service comes of, the nearest first.
 func declarers(ctx context.Context, v store.View, name string) (above []string, err error) {

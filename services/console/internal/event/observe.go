@@ -126,10 +126,15 @@ func (r *Recorder) HubSaid(s state.Service, before, after state.HubTruth) []stor
 			Type: ServiceDelivered, Severity: info, Digest: after.Digest, Commit: commit, Message: message, TraceId: trace(after.Revision.Traceparent),
 		}, now, after.Digest, stamp(after.ResolveTime)))
 	}
-	if p := after.Problem; p != nil && (before.Problem == nil || before.Problem.Message != p.Message) {
-		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: failing, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
+	last := before.LastProblem()
+	if p := after.Problem; p != nil && (last == nil || last.Message != p.Message) {
+		severity := failing
+		if last != nil && state.SameWords(last.Message, p.Message) {
+			severity = info // it goes on with another commit, which has a status of its own at its Git host
+		}
+		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
 	}
-	if p := before.Problem; p != nil && after.Problem == nil && after.Digest != "" && !delivered {
+	if p := last; p != nil && after.LastProblem() == nil && after.Digest != "" && !delivered {
 		out = append(out, about(s, &consolev1.Event{
 			Type: ServiceRecovered, Severity: info, Digest: after.Digest,
 			Message: "It can be delivered again: its content is the one from before.", Duration: span(p.Since, now),
@@ -190,6 +195,9 @@ func (r *Recorder) ClusterSaid(s state.Service, before *state.Report, after stat
 func phase(was, is state.Report) *consolev1.Event {
 	if was.Phase == is.Phase && (was.Digest == is.Digest || is.Phase != state.PhaseFailed) && (is.Phase != state.PhaseFailed || was.Message == is.Message) {
 		return nil
+	}
+	if is.Phase == state.PhaseFailed && was.Phase == state.PhaseApplying && is.ObservedTime.Before(was.ObservedTime) {
+		return nil // it was tried again, and the failure from before that goes on
 	}
 	switch is.Phase {
 	case state.PhaseHealthy:
@@ -385,8 +393,11 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 	}
 	if after == nil {
 		message := "It was deleted; its objects go from the cluster."
-		if was.Spec.Catalog {
+		switch {
+		case was.Spec.Catalog:
 			message = "It was deleted, with what its folder declared unless that was to stay."
+		case was.Spec.KeepsObjects():
+			message = "It was deleted; its objects stay in the cluster, without its mark."
 		}
 		// The service's labels are gone with it, and the status of a commit that it shares has to be counted again.
 		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: message, GlobalService: before.Labels[catalog.GlobalLabel]})

@@ -1,13 +1,17 @@
 package event
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
+	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // brief are events as type and count.
@@ -74,5 +78,58 @@ func TestARecoveredSourceSaysForHowLongItFailed(t *testing.T) {
 	list := told(t, r.SourceSaid(state.Meta{Name: "shop"}, failing, state.SourceStatus{}))
 	if len(list) != 1 || list[0].GetType() != SourceRecovered || list[0].GetDuration().AsDuration() != 7*time.Minute {
 		t.Errorf("got %v", list)
+	}
+}
+
+// Of a service that is deleted the event says what becomes of its objects.
+func TestADeletedServiceSaysWhatBecomesOfItsObjects(t *testing.T) {
+	t.Parallel()
+	s := storetest.SQLite(t)
+	r := &Recorder{Store: s, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	const goes, stay = "its objects go from the cluster.", "its objects stay in the cluster, without its mark."
+	for name, spec := range map[string]struct{ json, want string }{
+		"unsaid":  {`{"cluster":"edge-1"}`, goes},
+		"removes": {`{"sync":{"onDelete":"DELETE_POLICY_REMOVE"}}`, goes},
+		"keeps":   {`{"sync":{"onDelete":"DELETE_POLICY_ORPHAN"}}`, stay},
+	} {
+		err := s.Write(t.Context(), "ada", func(ctx context.Context, tx *store.Tx) error {
+			before := &store.Resource{Kind: store.KindService, Name: name, Spec: []byte(spec.json)}
+			return r.Wrote(ctx, &catalog.Write{Tx: tx}, before, nil)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+			rows, _, err := v.EventsAfter(ctx, store.EventQuery{}, 0, 100)
+			list := told(t, rows)
+			if len(list) == 0 {
+				t.Fatalf("%s: no event", name)
+			}
+			if e := list[len(list)-1]; e.GetService() != name || e.GetMessage() != "It was deleted; "+spec.want {
+				t.Errorf("%s: %q of %q, want %q", name, e.GetMessage(), e.GetService(), spec.want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is tried again and fails as before is told once: the report has the time at which it failed first.
+func TestAFailureThatIsTriedAgainIsNoNews(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	r := &Recorder{Now: func() time.Time { return now }}
+	service := state.Service{Meta: state.Meta{Name: "web", UID: "uid"}, Spec: state.ServiceSpec{Cluster: "edge-1"}}
+	trying := state.Report{Sequence: 2, Phase: state.PhaseApplying, Digest: "d", ObservedTime: now}
+	for name, tc := range map[string]struct {
+		since time.Time
+		want  int
+	}{"failed before": {now.Add(-time.Hour), 0}, "fails now": {now.Add(time.Second), 1}} {
+		failed := state.Report{Sequence: 3, Phase: state.PhaseFailed, Digest: "d", ObservedTime: tc.since}
+		if got := r.ClusterSaid(service, &trying, failed); len(got) != tc.want {
+			t.Errorf("%s: %d events, want %d", name, len(got), tc.want)
+		}
 	}
 }

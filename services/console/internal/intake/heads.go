@@ -160,7 +160,8 @@ func sameProblem(a, b *state.Problem) bool {
 // sameRefProblem compares what is wrong, not since when.
 func sameRefProblem(a, b state.RefProblem) bool { return a.Ref == b.Ref && a.Message == b.Message }
 
-// since returns the problem with the time at which it began: now, unless it was there before.
+// since returns the problem with the time at which it began: now, unless it was there before. The same problem with
+// another commit was there before.
 func since(before, said *state.Problem, now time.Time) *state.Problem {
 	if said == nil {
 		return nil
@@ -169,7 +170,7 @@ func since(before, said *state.Problem, now time.Time) *state.Problem {
 		return before
 	}
 	p := *said
-	if before != nil && before.Message == p.Message && before.IsWhole() == p.IsWhole() {
+	if before != nil && state.SameWords(before.Message, p.Message) && before.IsWhole() == p.IsWhole() {
 		p.Since = before.Since
 	}
 	if p.Since.IsZero() {
@@ -179,7 +180,9 @@ func since(before, said *state.Problem, now time.Time) *state.Problem {
 	for i := range p.Single {
 		one := &p.Single[i]
 		if before != nil {
-			same := func(was state.RefProblem) bool { return sameRefProblem(was, *one) }
+			same := func(was state.RefProblem) bool {
+				return was.Ref == one.Ref && state.SameWords(was.Message, one.Message)
+			}
 			if at := slices.IndexFunc(before.Single, same); at >= 0 {
 				one.Since = before.Single[at].Since
 			}

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -48,6 +49,26 @@ func TestTheProblemOfARefStandsInNoOther(t *testing.T) {
 	}
 	if !unsigned.Fails() {
 		t.Error("a ref that is refused is no problem of the source")
+	}
+}
+
+// A problem with another commit than before is the same one: it keeps its beginning, and names the commit of now.
+func TestAProblemBeginsOnceOverCommits(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	const format = `folder "web" is not in commit %s of source "shop".`
+	said := func(commit string) *state.Problem {
+		message := fmt.Sprintf(format, commit)
+		return &state.Problem{Message: message, Single: []state.RefProblem{{Ref: "HEAD", Message: message}}}
+	}
+	first := since(nil, said("0a1b2c3d"), now)
+	next := since(first, said("ffffffff11111111ffffffff11111111ffffffff"), now.Add(time.Hour))
+	if !next.Since.Equal(now) || !next.Single[0].Since.Equal(now) || !next.Names("ffffffff11111111") {
+		t.Errorf("with another commit: %+v", next)
+	}
+	other := since(next, said("0a1b2c3d of tag v2"), now.Add(time.Hour))
+	if other.Since.Equal(now) || other.Single[0].Since.Equal(now) {
+		t.Errorf("another problem: %+v", other)
 	}
 }
 

@@ -48,6 +48,7 @@ type merging struct {
 	refs     []state.RefHub            // commits that came with the truths
 	services map[string]store.Resource // by name
 	stored   map[string][]byte         // truths by uid
+	heads    map[string][]state.Head   // by the source's uid, of the sources that were looked at
 	news     []*change
 
 	states map[string][]byte // what is written, by uid, and the same decoded
@@ -74,7 +75,7 @@ func (i *Intake) recordHub(ctx context.Context, in []ServiceHub, refs []state.Re
 		return nil, ctx.Err()
 	}
 	m := &merging{
-		intake: i, refs: refs, states: map[string][]byte{}, values: map[string]any{},
+		intake: i, refs: refs, heads: map[string][]state.Head{}, states: map[string][]byte{}, values: map[string]any{},
 	}
 	err = i.store.Read(ctx, func(ctx context.Context, v store.View) error { return m.prepare(ctx, v, in) })
 	if err != nil {
@@ -88,7 +89,7 @@ func (m *merging) prepare(ctx context.Context, v store.View, in []ServiceHub) er
 	if err := m.load(ctx, v, in); err != nil {
 		return err
 	}
-	if err := m.compare(in); err != nil {
+	if err := m.compare(ctx, v, in); err != nil {
 		return err
 	}
 	became, err := m.draftDeployments(ctx, v)
@@ -125,7 +126,7 @@ func (m *merging) load(ctx context.Context, v store.View, in []ServiceHub) (err 
 }
 
 // compare finds the truths that are other than those that are stored. Services that are gone are passed over.
-func (m *merging) compare(in []ServiceHub) error {
+func (m *merging) compare(ctx context.Context, v store.View, in []ServiceHub) error {
 	m.news = make([]*change, 0, len(in)) // a change takes kilobytes: a list of them holds pointers
 	for _, s := range in {
 		row := m.services[s.Service]
@@ -136,7 +137,13 @@ func (m *merging) compare(in []ServiceHub) error {
 		if err != nil {
 			return err
 		}
-		after, changed := m.intake.mergeHub(before, s.Hub)
+		head := ""
+		if before.LastProblem() != nil {
+			if head, err = m.headOf(ctx, v, s.Hub); err != nil {
+				return err
+			}
+		}
+		after, changed := m.intake.mergeHub(before, s.Hub, head)
 		if known && !changed {
 			continue
 		}
@@ -151,6 +158,30 @@ func (m *merging) compare(in []ServiceHub) error {
 		m.news = append(m.news, c)
 	}
 	return nil
+}
+
+// headOf returns the commit that a truth's ref has in Git; empty: unknown.
+func (m *merging) headOf(ctx context.Context, v store.View, h state.HubTruth) (string, error) {
+	heads, known := m.heads[h.Source]
+	if !known {
+		stored, err := v.Heads(ctx, []string{h.Source})
+		if err != nil {
+			return "", err
+		}
+		if of, has := stored[h.Source]; has {
+			status, err := state.ReadHeads(of)
+			if err != nil {
+				return "", err
+			}
+			heads = status.Heads
+		}
+		m.heads[h.Source] = heads
+	}
+	at := slices.IndexFunc(heads, func(is state.Head) bool { return is.Ref == h.Ref })
+	if at < 0 {
+		return "", nil
+	}
+	return heads[at].Revision.Commit, nil
 }
 
 // draftDeployments notes the deployments that new digests begin, and returns what became of each by the service's uid.
@@ -169,7 +200,7 @@ func (m *merging) draftDeployments(ctx context.Context, v store.View) (became ma
 func (m *merging) loadReports(ctx context.Context, v store.View) (map[string]state.ClusterTruth, error) {
 	var recovered []store.Resource
 	for _, c := range m.news {
-		if c.before.Problem != nil && c.after.Problem == nil {
+		if c.before.LastProblem() != nil && c.after.LastProblem() == nil {
 			recovered = append(recovered, m.services[c.service.Meta.Name])
 		}
 	}
@@ -217,13 +248,22 @@ func (m *merging) write(ctx context.Context) (lost []string, err error) {
 	return m.intake.store.PutHub(ctx, m.states, m.stored, m.values, m.begun, catalog.KeptSteps, m.events...)
 }
 
-// mergeHub returns what is kept of a truth, and whether it tells anything new.
-func (i *Intake) mergeHub(before, now state.HubTruth) (state.HubTruth, bool) {
-	changed := !sameProblem(before.Problem, now.Problem)
-	problem := since(before.Problem, now.Problem, i.now().UTC())
+// mergeHub returns what is kept of a truth, and whether it tells anything new. head is the commit that the ref has in
+// Git; empty: unknown.
+func (i *Intake) mergeHub(before, now state.HubTruth, head string) (state.HubTruth, bool) {
+	last := before.LastProblem()
+	if last != nil && now.Problem == nil && now.IsOpen(before, head) {
+		if last.Names(head) {
+			now.Problem = last // the distributor has just started, and finds the problem again
+		} else {
+			now.Earlier = last
+		}
+	}
+	changed := !sameProblem(before.Problem, now.Problem) || !sameProblem(before.Earlier, now.Earlier)
+	problem := since(last, now.Problem, i.now().UTC())
 	where := before.Source == now.Source && before.Ref == now.Ref
 	if where && before.Digest == now.Digest && before.Revision.Commit == now.Revision.Commit && before.Artifact == now.Artifact {
-		before.Problem = problem
+		before.Problem, before.Earlier = problem, now.Earlier
 		return before, changed
 	}
 	if before.Digest == now.Digest && now.Revision.Commit == "" {

@@ -103,6 +103,8 @@ type HubTruth struct {
 	Artifact    Artifact  `json:"artifact,omitzero"`
 	ResolveTime time.Time `json:"resolveTime,omitzero"`
 	Problem     *Problem  `json:"problem,omitempty"`
+	// Earlier is the problem with a commit before, while the hub has not said whether the newest commit has it, too.
+	Earlier *Problem `json:"earlier,omitempty"`
 	// Alike are digests that were handed out before with the same content, the newest last: a lever was pulled since,
 	// or tests were asked for. The cluster's reports on them count until it reports on Digest.
 	Alike []string `json:"alike,omitempty"`

@@ -1,7 +1,9 @@
 package state
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"fairlead.dev/platform/giturl"
@@ -252,6 +254,16 @@ type RefProblem struct {
 	Since   time.Time `json:"since,omitzero"`
 	// Missing: the Git host does not have the ref.
 	Missing bool `json:"missing,omitempty"`
+}
+
+// Names says whether the message names a commit.
+func (p *Problem) Names(commit string) bool { return strings.Contains(p.Message, Short(commit)) }
+
+var commitName = regexp.MustCompile(`\b[0-9a-f]{8,64}\b`)
+
+// SameWords says whether two messages tell of the same problem, be it with different commits.
+func SameWords(a, b string) bool {
+	return a == b || commitName.ReplaceAllLiteralString(a, "") == commitName.ReplaceAllLiteralString(b, "")
 }
 
 // Fails tells a problem of the source from one of refs that the Git host does not have: those concern the services that

@@ -38,7 +38,12 @@ func judge(s Service, cluster Cluster, now time.Time) (State, string, time.Time)
 	v := verdictOn(&s, &cluster)
 	message := v.message(&s, &cluster, now)
 	if git := s.FollowedTruth(); git.Problem != nil && git.Head != nil {
-		message = join(message, fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", clock(git.Problem.Since), git.Problem.Message))
+		problem := git.Problem.Message
+		if git.Problem.IsWhole() {
+			since := clock(git.Problem.Since)
+			problem = fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", since, problem)
+		}
+		message = join(message, problem)
 	}
 	if p := s.Status.Hub.Problem; p != nil && v.state != Failed {
 		message = join(message, "Hub: "+p.Message)
@@ -75,13 +80,20 @@ func verdictOn(s *Service, cluster *Cluster) verdict {
 	case s.Spec.Catalog:
 		return verdict{Progressing, git.Head.FetchTime, sayBehind}
 	case status.JoinTime.IsZero() && status.LastSeen.IsZero():
-		return verdict{Pending, cluster.Meta.CreateTime, sayNoAgent}
+		return verdict{Pending, later(cluster.Meta.CreateTime, s.Meta.UpdateTime), sayNoAgent}
 	case status.LastSeen.IsZero():
 		return verdict{Pending, status.JoinTime, sayJoined}
 	case hub.Revision.Commit != git.Head.Revision.Commit:
 		return verdict{Progressing, git.Head.FetchTime, sayBehind}
 	}
 	return applied(s)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // applied is the verdict over what a connected cluster says about what the hub hands to it.

@@ -49,7 +49,10 @@ func TestStateOverThreeTruths(t *testing.T) {
 			cluster: connected, report: report(PhaseHealthy, "da", "da", ""), want: Failed,
 			words: []string{`path "x"`, "aaaaaaaa stays applied"}, since: at(8),
 		},
-		"no agent": {git: GitTruth{Head: head}, hub: hub, want: Pending, words: []string{`Cluster "edge" has no agent yet`}, since: at(800)},
+		"no agent": {
+			git: GitTruth{Head: head}, hub: hub, want: Pending,
+			words: []string{`Cluster "edge" has no agent yet`}, since: at(700), // the service is newer than the cluster
+		},
 		"joined, never synced": {
 			git: GitTruth{Head: head}, hub: hub, cluster: ClusterStatus{JoinTime: at(600)}, want: Pending,
 			words: []string{"joined at", "reaches a distributor"}, since: at(600),
@@ -106,6 +109,13 @@ func TestStateOverThreeTruths(t *testing.T) {
 			hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", ""),
 			want: Healthy, words: []string{"since 2026-11-20 11:00:00 UTC", "from the cache", "does not answer"},
 			since: at(5),
+		},
+		"healthy, with its branch gone": {
+			git: GitTruth{Head: head, Problem: &Problem{
+				Message: "branch main is gone upstream.", Refs: []string{"refs/heads/main"}, Since: at(60),
+			}},
+			hub: hub, cluster: connected, report: report(PhaseHealthy, "db", "db", ""),
+			want: Healthy, words: []string{"are healthy. branch main is gone upstream."}, since: at(5),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,6 +45,9 @@ func (s *ServiceSpec) Wishes() (w Wishes) {
 	return w
 }
 
+// KeepsObjects says whether what the service has applied, or what its folder declares, stays when it is deleted.
+func (s *ServiceSpec) KeepsObjects() bool { return s.Wishes().OnDelete == "DELETE_POLICY_ORPHAN" }
+
 // EffectiveRef is what is delivered from: the pin, or else the ref.
 func (s *ServiceSpec) EffectiveRef() string {
 	return platform.PinnedRef(s.Ref, s.Wishes().Pin)

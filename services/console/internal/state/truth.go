@@ -129,5 +129,22 @@ func (h *HubTruth) SameContent(digest, content string) bool {
 	return digest != "" && cmp.Or(h.Content, h.Digest) == cmp.Or(content, digest)
 }
 
+// LastProblem is the problem, or the earlier one while nobody knows whether that is over; nil: there is none.
+func (h *HubTruth) LastProblem() *Problem {
+	if h.Problem != nil {
+		return h.Problem
+	}
+	return h.Earlier
+}
+
+// IsOpen says whether the hub goes on with what it handed out, or with nothing, while the ref has another commit: a
+// truth without a problem does not say then that the problem from before is over. Distributors that have just started,
+// or have just heard of the commit, say so until they have asked for the content.
+func (h *HubTruth) IsOpen(before HubTruth, head string) bool {
+	behind := head != "" && !h.Follows() && h.Revision.Commit != head
+	return behind && h.Source == before.Source && h.Ref == before.Ref &&
+		(h.Digest == "" || h.Revision.Commit == before.Revision.Commit)
+}
+
 // Follows says whether the revision is that of the ref.
 func (h *HubTruth) Follows() bool { return h.Digest != "" && h.Revision.Commit == "" }

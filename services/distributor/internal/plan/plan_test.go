@@ -465,6 +465,18 @@ func TestConsoleThatBeginsAnewIsToldEverythingAgain(t *testing.T) {
 	}
 }
 
+// The console is told nothing while the catalog is only the one of the disk, and all when the console has confirmed it.
+func TestConsoleThatConfirmsTheCatalogIsToldEverything(t *testing.T) {
+	t.Parallel()
+	p := plan.New(plan.Memory{})
+	one(t, p, spec{name: "hello", uid: "1", cluster: "edge-1", source: "shop", path: "apps"}, "1111111")
+	p.Answer(time.Unix(1, 0), plan.Answer{Want: p.Open()[0], Artifact: content(p.Open()[0])})
+	change := p.Update(time.Unix(2, 0), func(u *plan.Update) { u.Current() })
+	if _, told := change.Services["hello"]; !told || len(change.Lines) != 1 || len(change.Clusters) > 0 {
+		t.Errorf("%+v", change)
+	}
+}
+
 func rules(project string) string {
 	return catalog.BoundsOf(&consolev1.Project{
 		Metadata: &consolev1.Metadata{Name: project},

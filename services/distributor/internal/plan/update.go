@@ -55,13 +55,11 @@ func (u *Update) Loaded() {
 	u.plan.last = Memory{}
 }
 
-// Current says that the catalog that is brought in is the console's, and not just what a disk had of it. A console
-// that begins anew may have lost what it was told before, with its database put back to an earlier state: it is
-// told everything again.
+// Current says that the catalog that is brought in is the console's, and not just what a disk had of it: the console
+// is told everything, of which it was told nothing before that. A console that begins anew may have lost what it was
+// told before, with its database put back to an earlier state: it is told everything again.
 func (u *Update) Current() {
-	if u.plan.current {
-		u.tellAgain()
-	}
+	u.tellAgain()
 	u.plan.current = true
 }
 
