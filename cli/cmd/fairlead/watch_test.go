@@ -73,14 +73,18 @@ func TestWatchShowsWhatChanges(t *testing.T) {
 		"apiVersion: fairlead.dev/v1\nkind: Service\nmetadata: {name: web}\nspec: {source: shop, cluster: one}\n",
 		"apply", "-f", "-")
 
+	must("apiVersion: fairlead.dev/v1\nkind: ViewSet\nmetadata: {name: certificates}\n"+
+		"spec: {clusters: {all: true}, of: {group: cert-manager.io, kind: Certificate}}\n", "apply", "-f", "-")
+
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	shown, happened, done := &written{}, &written{}, &written{}
+	shown, happened, done, viewed := &written{}, &written{}, &written{}, &written{}
 	var ended sync.WaitGroup
 	for out, args := range map[*written][]string{
 		shown:    {"get", "clusters", "--watch", "--filter", "labels.env = prod"},
 		happened: {"events", "--watch", "--filter", "service = web"},
 		done:     {"audit", "--follow", "--action", "catalog"},
+		viewed:   {"get", "viewsets", "--watch"},
 	} {
 		ended.Go(func() {
 			if err := run(ctx, "", out, args...); err != nil {
@@ -88,6 +92,7 @@ func TestWatchShowsWhatChanges(t *testing.T) {
 			}
 		})
 	}
+	viewed.until(t, "cert-manager.io  2 ")
 	shown.until(t, "\none ")
 	must(cluster("two", "prod"), "apply", "-f", "-")
 	shown.until(t, "\ntwo ")

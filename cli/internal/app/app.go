@@ -14,6 +14,7 @@ import (
 
 	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/hubclient"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/platform/typo"
 )
 
@@ -81,9 +82,9 @@ func (a *App) Printf(format string, args ...any) error {
 	return err
 }
 
-// Notef writes to stderr what a person may want to know.
+// Notef writes to stderr what a person may want to know: as text, for it may repeat what others wrote.
 func (a *App) Notef(format string, args ...any) {
-	fmt.Fprintf(a.Stderr, format, args...)
+	_, _ = io.WriteString(a.Stderr, table.CleanText(fmt.Sprintf(format, args...)))
 }
 
 // HubCommand returns a function for cobra that runs do with the hub of the context.
@@ -109,15 +110,15 @@ func (a *App) DefaultUser() string {
 // ConnectHub connects to the hub of --server, FAIRLEAD_SERVER or the context, with the token of the environment if
 // there is one.
 func (a *App) ConnectHub(ctx context.Context) (*hubclient.Hub, error) {
-	store, err := a.OpenStore()
-	if err != nil {
-		return nil, err
-	}
 	at, token := a.Server, a.Getenv(hubclient.FromEnvironment)
 	if at == "" && token != "" {
 		at = a.Getenv("FAIRLEAD_SERVER")
 	}
 	at = strings.TrimRight(at, "/")
+	store, err := a.OpenStore()
+	if err != nil && (at == "" || token == "") { // else nothing of the store is needed
+		return nil, err
+	}
 	if at == "" && token == "" {
 		return hubclient.Connect(ctx, store, a.Context)
 	}
@@ -128,7 +129,7 @@ func (a *App) ConnectHub(ctx context.Context) (*hubclient.Hub, error) {
 			return nil, fmt.Errorf("FAIRLEAD_TOKEN is set, and it is not known for which hub: give --server URL, or set FAIRLEAD_SERVER (%w)", err)
 		}
 		at, ca = of.URL, of.CA
-	} else {
+	} else if store != nil {
 		of, found, err := store.At(at)
 		switch {
 		case err != nil:

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/util/jsonpath"
@@ -15,16 +14,6 @@ import (
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 )
-
-// StripControls leaves out what a terminal would take for an order: notes are written by anybody.
-func StripControls(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return r
-	}, text)
-}
 
 // The forms of output. A template follows the last two, behind "=".
 const (

@@ -35,14 +35,19 @@ func (a *App) RepeatText(ctx context.Context, format string, text func(context.C
 	}
 	pause := time.NewTicker(againPause)
 	defer pause.Stop()
+	outage := a.NewOutage()
 	for last := ""; ; {
 		now, err := text(ctx)
+		if err != nil && last != "" && outage.WaitOut(ctx, err) {
+			continue
+		}
 		if ctx.Err() != nil {
 			return nil // interrupted, as it is meant to end
 		}
 		if err != nil {
 			return err
 		}
+		outage.End()
 		screen := IsTerminal(a.Stdout)
 		if plain := ages.ReplaceAllString(now, ""); screen || plain != last {
 			if screen {

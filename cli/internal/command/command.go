@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, io app.IO) error {
 		return err
 	}
 	cmd, err := root.ExecuteContextC(ctx)
-	err = explainFlags(cmd, err)
+	err = cleanError(explainFlags(cmd, err))
 	end(err)
 	return err
 }
@@ -74,7 +74,7 @@ func rootCommand(a *app.App) *cobra.Command {
 		if args := cmd.Flags().Args(); len(args) > 0 && cmd.Name() == "get" && get.IsViewed(args[0]) {
 			return fmt.Errorf("%w: see `%s --help`; `fairlead kubectl CLUSTER -- get %s` takes kubectl's flags", err, cmd.CommandPath(), args[0])
 		}
-		return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
+		return fmt.Errorf("%w: see `%s --help`", explainDuration(err), cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.Context, "context", "", "context to use; default: the current one")
 	root.PersistentFlags().StringVar(&a.Server, "server", "", "`URL` of the hub, in place of a context: with FAIRLEAD_TOKEN, or one that you are logged in to")

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"fairlead.dev/cli/internal/table"
 )
 
 // What cobra says of flags that are missing, or that do not go together.
@@ -37,6 +40,36 @@ func explainFlags(cmd *cobra.Command, err error) error {
 		return err
 	}
 	return errors.New(text + ": see `" + cmd.CommandPath() + " --help`")
+}
+
+// cleanError keeps what a terminal would take for an order out of the text of an error, which may repeat what others
+// wrote.
+func cleanError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := table.CleanText(err.Error()); text != err.Error() {
+		return cleaned{text, err}
+	}
+	return err
+}
+
+// cleaned is an error whose text a terminal shows as text.
+type cleaned struct {
+	text string
+	err  error
+}
+
+func (c cleaned) Error() string { return c.text }
+func (c cleaned) Unwrap() error { return c.err }
+
+// explainDuration says how a duration is written where the value of a flag is none; other errors stay as they are.
+func explainDuration(err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok || wrong.GetFlag().Value.Type() != "duration" {
+		return err
+	}
+	return fmt.Errorf("--%s: %q is no duration: write it like 90s, 30m or 24h", wrong.GetFlag().Name, wrong.GetValue())
 }
 
 // joinFlags lists flags by name: --a, --b and --c.

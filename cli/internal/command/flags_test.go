@@ -34,6 +34,10 @@ func TestFlagsThatAreMissingOrTooManyAreNamed(t *testing.T) {
 			Err: "--username and --password-stdin must be given together: --password-stdin is missing: " +
 				"see `fairlead images mirror --help`",
 		},
+		"no duration": {
+			Line: "hold service shop --reason a --for 1d",
+			Err:  "--for: \"1d\" is no duration: write it like 90s, 30m or 24h: see `fairlead hold --help`",
+		},
 		"one of two is needed": {
 			Line: "cluster bind edge-1",
 			Err:  "--admins or --bind must be given: see `fairlead cluster bind --help`",

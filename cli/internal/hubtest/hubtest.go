@@ -52,29 +52,43 @@ type Answer struct {
 	handler func(asked func(string)) http.Handler
 }
 
-// On answers a procedure.
+// On answers a procedure. With http.ErrAbortHandler the connection breaks.
 func On[Req, Res any](procedure string, do func(*Req) (*Res, error)) Answer {
 	return Answer{procedure, func(asked func(string)) http.Handler {
 		return connect.NewUnaryHandlerSimple(procedure, func(_ context.Context, req *Req) (*Res, error) {
 			asked(describe(procedure, req))
-			return do(req)
+			res, err := do(req)
+			if errors.Is(err, http.ErrAbortHandler) {
+				panic(err) // the connection breaks
+			}
+			return res, err
 		})
 	}}
 }
 
 // OnStream answers a procedure with several messages, and then with an error, if there is one.
 func OnStream[Req, Res any](procedure string, fails error, messages ...*Res) Answer {
+	return OnStreams(procedure, func(*Req) ([]*Res, error) { return messages, fails })
+}
+
+// OnStreams answers a procedure with the messages of a request, and then with an error, if there is one; with
+// http.ErrAbortHandler the connection breaks.
+func OnStreams[Req, Res any](procedure string, do func(*Req) ([]*Res, error)) Answer {
 	return Answer{procedure, func(asked func(string)) http.Handler {
-		do := func(_ context.Context, req *Req, out *connect.ServerStream[Res]) error {
+		stream := func(_ context.Context, req *Req, out *connect.ServerStream[Res]) error {
 			asked(describe(procedure, req))
+			messages, fails := do(req)
 			for _, m := range messages {
 				if err := out.Send(m); err != nil {
 					return err
 				}
 			}
+			if errors.Is(fails, http.ErrAbortHandler) {
+				panic(fails) // the connection breaks
+			}
 			return fails
 		}
-		return connect.NewServerStreamHandlerSimple(procedure, do)
+		return connect.NewServerStreamHandlerSimple(procedure, stream)
 	}}
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/platform/catalogyaml"
 )
@@ -61,10 +63,25 @@ func ReadAll(ctx context.Context, a *app.App, names, folders []string) ([]*catal
 		return nil, nil, err
 	}
 	if len(objects)+len(problems) == 0 {
+		if slices.ContainsFunc(inputs, isList) {
+			return nil, nil, fmt.Errorf("%w in %s", ErrEmptyList, strings.Join(append(names, folders...), ", "))
+		}
 		return nil, nil, fmt.Errorf("no resources in %s", strings.Join(append(names, folders...), ", "))
 	}
 	catalogyaml.Sort(objects)
 	return objects, problems, nil
+}
+
+// ErrEmptyList is of files without a resource, one of which is a List that says so: "fairlead get ... -o json" prints
+// it where there is nothing.
+var ErrEmptyList = errors.New("the list is empty: no resources")
+
+// isList tells a List from a file that has nothing, of files in which no resource was found.
+func isList(in input) bool {
+	var head struct {
+		Kind string `json:"kind"`
+	}
+	return yaml.Unmarshal(in.data, &head) == nil && head.Kind == "List"
 }
 
 // NothingApplied is the error of files that have problems.

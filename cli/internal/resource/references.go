@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/platform/flags"
 )
 
@@ -97,7 +98,7 @@ func TakeReferences(cmd *cobra.Command) {
 			return err
 		}
 		return RunEach(runs, func(args []string) error { return run(cmd, args) }, func(args []string, err error) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", strings.Join(args, "/"), err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", strings.Join(args, "/"), table.CleanText(err.Error()))
 		})
 	}
 }

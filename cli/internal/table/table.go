@@ -137,6 +137,17 @@ func CleanLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
+// CleanText takes out of a text of several lines what a terminal would take for an order, or what would turn letters
+// around: the text may be anybody's. Lines, tabs and spaces stay.
+func CleanText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
 // FormatAge says how long ago a time was, as kubectl does: 12s, 3m, 5h, 2d.
 func FormatAge(now, then time.Time) string {
 	age := max(0, now.Sub(then))

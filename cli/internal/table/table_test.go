@@ -82,6 +82,15 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
+// What a terminal takes for an order goes, and so does what turns letters around; lines, tabs and spaces stay.
+func TestATextOfSeveralLinesKeepsThem(t *testing.T) {
+	t.Parallel()
+	const text, want = "a\x1b[31m\tb\u00a0c\r\n  d \u202ee\u2028f\u200b\u009b\n", "a[31m\tb\u00a0c\n  d ef\n"
+	if got := table.CleanText(text); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestBytes(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{

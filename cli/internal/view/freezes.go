@@ -3,6 +3,7 @@ package view
 import (
 	"time"
 
+	"fairlead.dev/cli/internal/table"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalogyaml"
 )
@@ -23,7 +24,7 @@ func DescribeFreeze(f *deliveryv1.Freeze) string {
 	}
 	words := "frozen"
 	if f.GetAuthor() != "" {
-		words += " by " + f.GetAuthor()
+		words += " by " + table.CleanLine(f.GetAuthor())
 	}
 	words += FormatReason(f.GetReason())
 	if IsSet(f.GetUntilTime()) {
@@ -32,9 +33,9 @@ func DescribeFreeze(f *deliveryv1.Freeze) string {
 	return words
 }
 
-// FormatReason returns a reason behind what it is for.
+// FormatReason returns a reason behind what it is for, in one line: a reason is what somebody typed.
 func FormatReason(reason string) string {
-	if reason == "" {
+	if reason = table.CleanLine(reason); reason == "" {
 		return ""
 	}
 	return " (" + reason + ")"

@@ -28,7 +28,7 @@ func TestTheConsoleIsToldNothingOfACatalogThatIsBehind(t *testing.T) {
 	clear(w.console.refs)
 	w.console.mu.Unlock()
 	w.start().agent("edge-1").awaitCommit("hello", commit("1"))
-	time.Sleep(time.Second) // ten times as long as it takes to tell
+	<-time.After(time.Second) // ten times as long as it takes to tell
 	w.console.mu.Lock()
 	if len(w.console.hub)+len(w.console.refs) > 0 {
 		t.Errorf("told %v and %v", w.console.hub, w.console.refs)

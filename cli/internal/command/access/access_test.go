@@ -24,6 +24,29 @@ const (
 // local is how a moment is written to a person.
 func local(at time.Time) string { return at.Local().Format(time.DateTime) }
 
+// Where there is no browser, a person is told how one elsewhere is logged in.
+func TestAPageWithoutABrowserIsOpenedElsewhere(t *testing.T) {
+	t.Parallel()
+	const options = consolev1connect.LoginServiceGetLoginOptionsProcedure
+	person := hubtest.Returns[consolev1.GetCallerRequest](getCaller, &consolev1.GetCallerResponse{Subject: "user:kim"})
+	const asked = "GetLoginOptions {}\n"
+	hubtest.Run(t, map[string]hubtest.Case{
+		"by a link": {
+			Line: "open", Env: map[string]string{"BROWSER": "false"}, Asked: asked + "GetCaller {}\n",
+			Hub: []hubtest.Answer{person, hubtest.Returns[consolev1.GetLoginOptionsRequest](
+				options, &consolev1.GetLoginOptionsResponse{})},
+			Err: "false opened no browser (exit status 1): open HUB/ yourself. " +
+				"A browser is logged in there by a link, which an administrator makes: `fairlead admin login-link USER`",
+		},
+		"by an identity provider": {
+			Line: "open", Env: map[string]string{"BROWSER": "false"}, Asked: asked,
+			Hub: []hubtest.Answer{hubtest.Returns[consolev1.GetLoginOptionsRequest](
+				options, &consolev1.GetLoginOptionsResponse{Oidc: &consolev1.OIDCOptions{}})},
+			Err: "false opened no browser (exit status 1): open HUB/ yourself",
+		},
+	})
+}
+
 func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 	t.Parallel()
 	until := clitest.Noon().Add(time.Hour)

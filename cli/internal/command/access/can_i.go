@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
 
@@ -47,12 +48,12 @@ write, exec or secrets. Administrators may ask for others with --as.`,
 			return err
 		}
 		if !res.GetAllowed() {
-			if err := a.Printf("no: %s\n", res.GetReason()); err != nil {
+			if err := a.Printf("no: %s\n", table.CleanLine(res.GetReason())); err != nil {
 				return err
 			}
 			return errRefused
 		}
-		return a.Printf("yes, by %s\n", res.GetReason())
+		return a.Printf("yes, by %s\n", table.CleanLine(res.GetReason()))
 	})
 	return cmd
 }

@@ -61,12 +61,21 @@ browser that may not read temporary files needs the address of --print. With --p
 				link = loginLink(ctx, h, pages, path)
 			}
 			if err := openPage(ctx, a, address, link); err != nil {
-				return fmt.Errorf("%w: open %s yourself", err, address)
+				return fmt.Errorf("%w: open %s yourself%s", err, address, loginHint(h, options))
 			}
 			return nil
 		})(cmd, nil)
 	}
 	return cmd
+}
+
+// loginHint says how a browser is logged in at a hub without an identity provider, to which it would be sent.
+func loginHint(h *hubclient.Hub, options *consolev1.GetLoginOptionsResponse) string {
+	if options == nil || options.GetOidc() != nil {
+		return ""
+	}
+	return ". A browser is logged in there by a link, which an administrator makes: `fairlead admin login-link " +
+		cmp.Or(h.Context.User, "USER") + "`"
 }
 
 // openTimeout bounds the wait for a login link: without one the page asks for a login.
@@ -168,8 +177,11 @@ func openBrowser(ctx context.Context, a *app.App, address string) error {
 	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...)
 	cmd.Stdout, cmd.Stderr = a.Stdout, a.Stderr
 	err := cmd.Run()
-	if errors.Is(err, exec.ErrNotFound) {
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
 		return fmt.Errorf("there is no browser here (%s)", program[0])
+	case err != nil:
+		return fmt.Errorf("%s opened no browser (%w)", program[0], err)
 	}
-	return err
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -26,7 +27,7 @@ func whoamiCommand(a *app.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.Printf("%s at %s\n", is.GetSubject(), h.Context.URL); err != nil {
+			if err := a.Printf("%s at %s\n", table.CleanLine(is.GetSubject()), h.Context.URL); err != nil {
 				return err
 			}
 			var grants []string
@@ -42,7 +43,7 @@ func whoamiCommand(a *app.App) *cobra.Command {
 				what = "no grants: ask an administrator for one"
 			}
 			if len(is.GetGroups()) > 0 {
-				if err := a.Printf("groups: %s\n", strings.Join(is.GetGroups(), ", ")); err != nil {
+				if err := a.Printf("groups: %s\n", table.CleanLine(strings.Join(is.GetGroups(), ", "))); err != nil {
 					return err
 				}
 			}

@@ -54,7 +54,7 @@ func TestAdministratorsHandOutAccess(t *testing.T) {
 		},
 		"a lifetime that is none": {
 			Line: "admin token bob --lifetime long",
-			Err: "invalid argument \"long\" for \"--lifetime\" flag: time: invalid duration \"long\": see `fairlead " +
+			Err: "--lifetime: \"long\" is no duration: write it like 90s, 30m or 24h: see `fairlead " +
 				"admin token --help`",
 		},
 		"a token for nobody": {

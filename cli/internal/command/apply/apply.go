@@ -63,7 +63,11 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 			return errors.New("--prune needs --set: only what is of that set is deleted")
 		}
 		objects, problems, err := input.ReadAll(cmd.Context(), a, names, folders)
-		if err != nil {
+		switch {
+		case errors.Is(err, input.ErrEmptyList) && !w.prune: // all of a set would go
+			a.Notef("nothing to apply\n")
+			return nil
+		case err != nil:
 			return err
 		}
 		if len(problems) > 0 {

@@ -129,16 +129,17 @@ func compareService(ctx context.Context, a *app.App, h *hubclient.Hub, name stri
 	}
 	now, why := compareNow(ctx, a, h, service, nil)
 	if why == nil {
-		fmt.Fprintf(a.Stderr, "compared with cluster %s now\n", service.GetSpec().GetCluster())
+		a.Notef("compared with cluster %s now\n", service.GetSpec().GetCluster())
 		return now, nil
 	}
 	last, err := h.Objects.GetServiceDiff(ctx, &consolev1.GetServiceDiffRequest{Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("service %q: the cluster can't be asked now: %w; and the hub has no comparison of before", name, why)
 	}
-	fmt.Fprintf(a.Stderr, "the cluster can't be asked now: %v\nfound out %s ago\n", why, table.FormatAge(a.Now(), last.GetObservedTime().AsTime()))
+	age := table.FormatAge(a.Now(), last.GetObservedTime().AsTime())
+	a.Notef("the cluster can't be asked now: %v\nfound out %s ago\n", why, age)
 	if service.GetStatus().GetHub().GetDigest() != last.GetDigest() {
-		fmt.Fprintln(a.Stderr, "something else is handed out by now: this is about what was before")
+		a.Notef("something else is handed out by now: this is about what was before\n")
 	}
 	return last, nil
 }
@@ -165,7 +166,7 @@ func compareRef(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s of source %s (%.8s), folder %q (%s), with cluster %s now\n", ref,
+	a.Notef("compared %s of source %s (%.8s), folder %q (%s), with cluster %s now\n", ref,
 		view.SourcesOf(spec), what.commit, spec.GetPath(), plural.Of(what.files, "file"), spec.GetCluster())
 	return got, nil
 }
@@ -192,7 +193,7 @@ func compareFrom(ctx context.Context, a *app.App, h *hubclient.Hub, service *con
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(a.Stderr, "compared %s, folder %q (%s), with cluster %s now\n", strings.Join(from, ", "),
+	a.Notef("compared %s, folder %q (%s), with cluster %s now\n", strings.Join(from, ", "),
 		service.GetSpec().GetPath(), plural.Of(summary.Files, "file"), service.GetSpec().GetCluster())
 	return got, nil
 }
@@ -243,6 +244,9 @@ func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 	}
 }
 
+// notConnected is how a tunnel says that no agent of a cluster is there, which takes longer than a moment to change.
+const notConnected = "is not connected"
+
 // askAgent asks once. again: it may answer in a moment.
 func askAgent(ctx context.Context, client *http.Client, url string, folder *io.SectionReader) (detail *deliveryv1.ServiceDetail, again bool, err error) {
 	method, timeout, body := http.MethodGet, hubclient.CallTimeout, io.Reader(http.NoBody)
@@ -276,7 +280,8 @@ func askAgent(ctx context.Context, client *http.Client, url string, folder *io.S
 			Message string `json:"message"`
 		}
 		_ = json.Unmarshal(answer, &status) // an answer that is no Status has no message
-		return nil, resp.StatusCode == http.StatusServiceUnavailable, errors.New(cmp.Or(status.Message, resp.Status))
+		again = resp.StatusCode == http.StatusServiceUnavailable && !strings.Contains(status.Message, notConnected)
+		return nil, again, errors.New(cmp.Or(status.Message, resp.Status))
 	}
 	detail = &deliveryv1.ServiceDetail{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(answer, detail); err != nil || detail.GetDiff() == nil {

@@ -76,6 +76,37 @@ func TestAFolderIsSentNoMoreOftenThanNeeded(t *testing.T) {
 	})
 }
 
+// A cluster without an agent gets none in a moment; an agent that is busy is asked again.
+func TestAClusterThatIsNotConnectedIsAskedOnce(t *testing.T) {
+	t.Parallel()
+	const away = `cluster "edge-1" is not connected: no agent of it has connected since this tunnel replica started.`
+	for _, tc := range []struct {
+		message, fails string
+		asked          int
+	}{
+		{away, away, 1},
+		{`cluster "edge-1": its sessions are busy or ending. Try again in a moment`, "", 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			service := &consolev1.Service{
+				Metadata: &consolev1.Metadata{Name: "web"}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1"},
+			}
+			agent := &answers{codes: []int{503, 200}, bodies: []string{
+				`{"message": "` + strings.ReplaceAll(tc.message, `"`, `\"`) + `"}`, `{"diff": {}}`,
+			}}
+			h := &hubclient.Hub{
+				HTTP: &http.Client{Transport: agent}, Services: oneService{service: service},
+				Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{"https://tunnel.example"}}},
+			}
+			_, err := compareNow(t.Context(), &app.App{IO: app.IO{Now: time.Now}}, h, service, nil)
+			if len(agent.asked) != tc.asked || (err == nil) != (tc.fails == "") ||
+				err != nil && err.Error() != tc.fails {
+				t.Errorf("%s: asked %d times, %v", tc.message, len(agent.asked), err)
+			}
+		})
+	}
+}
+
 func TestWorkingTreesAreOfSourcesThatTheServiceHas(t *testing.T) {
 	t.Parallel()
 	spec := &consolev1.ServiceSpec{

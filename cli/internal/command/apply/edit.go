@@ -48,6 +48,10 @@ What is kept in Git belongs there: the next apply of it undoes an edit.`,
 		if k.ID == catalogyaml.Secret {
 			return errors.New("the values of secrets are never read back, so there is nothing to edit: write all of it with `fairlead apply -f FILE`")
 		}
+		if e.chosenEditor() == "" && !app.IsTerminal(a.Stdin) {
+			return fmt.Errorf("there is no terminal here, and neither VISUAL nor EDITOR names an editor: change what "+
+				"`fairlead get %s %s -o yaml` prints, and give it to `fairlead apply -f FILE`", k.Singular(), args[1])
+		}
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			e.hub = h
 			return e.editResource(ctx, k, args[0])
@@ -92,6 +96,11 @@ func renderEditable(m catalogyaml.Message) ([]byte, error) {
 	return catalogyaml.YAML(m)
 }
 
+// chosenEditor is the command of the editor that the environment names; empty: it names none.
+func (e *editing) chosenEditor() string {
+	return cmp.Or(e.app.Getenv("FAIRLEAD_EDITOR"), e.app.Getenv("VISUAL"), e.app.Getenv("EDITOR"))
+}
+
 // inEditor has a person change a text in a file of its own.
 func (e *editing) inEditor(ctx context.Context, text []byte) (name string, changed []byte, err error) {
 	file, err := os.CreateTemp("", "fairlead-*.yaml")
@@ -102,7 +111,7 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 	if err := errors.Join(err, file.Close()); err != nil {
 		return "", nil, err
 	}
-	words := strings.Fields(cmp.Or(e.app.Getenv("FAIRLEAD_EDITOR"), e.app.Getenv("VISUAL"), e.app.Getenv("EDITOR"), "vi"))
+	words := strings.Fields(cmp.Or(e.chosenEditor(), "vi"))
 	if len(words) == 0 {
 		return "", nil, errors.New("no editor: set EDITOR")
 	}

@@ -158,9 +158,9 @@ func (w *writing) printApplied(r *consolev1.Applied) error {
 		what += " (dry run)"
 	}
 	if r.GetNote() != "" {
-		what += ": " + r.GetNote()
+		what += ": " + table.CleanLine(r.GetNote())
 	}
-	return w.app.Printf("%s\n%s", what, r.GetDiff())
+	return w.app.Printf("%s\n%s", what, table.CleanText(r.GetDiff()))
 }
 
 // kindText is a kind as commands take it.

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -113,20 +112,12 @@ func showAudit(ctx context.Context, a *app.App, h *hubclient.Hub, q auditQuery) 
 	if err := writeEvents(a.Stdout, events, q.format); err != nil || !q.follow {
 		return err
 	}
-	stream, err := h.Audit.WatchAuditEvents(ctx, &consolev1.WatchAuditEventsRequest{Filter: q.filter, ResumeToken: resume})
-	if err != nil {
-		return h.ExplainError(err)
+	req := &consolev1.WatchAuditEventsRequest{Filter: q.filter, ResumeToken: resume}
+	take := func(m *consolev1.WatchAuditEventsResponse) error {
+		req.ResumeToken = m.GetResumeToken()
+		return writeEvents(a.Stdout, m.GetEvents(), q.format)
 	}
-	defer stream.Close()
-	for stream.Receive() {
-		if err := writeEvents(a.Stdout, stream.Msg().GetEvents(), q.format); err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return nil // interrupted, as it is meant to end
-	}
-	return h.ExplainError(errors.Join(stream.Err()))
+	return app.FollowStream(ctx, a, h, h.Audit.WatchAuditEvents, req, take)
 }
 
 // listAudit returns the newest events, the oldest of them first, and where to go on.

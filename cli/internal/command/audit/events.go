@@ -62,18 +62,9 @@ func showEvents(ctx context.Context, a *app.App, h *hubclient.Hub, q event.Query
 	if err := event.PrintHappened(a, list, q.Format); err != nil || !q.Watch {
 		return err
 	}
-	stream, err := h.Events.WatchEvents(ctx, &consolev1.WatchEventsRequest{Filter: q.Filter, ResumeToken: resume})
-	if err != nil {
-		return h.ExplainError(err)
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		if err := event.PrintHappened(a, stream.Msg().GetEvents(), q.Format); err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return nil // interrupted, as it is meant to end
-	}
-	return h.ExplainError(stream.Err())
+	req := &consolev1.WatchEventsRequest{Filter: q.Filter, ResumeToken: resume}
+	return app.FollowStream(ctx, a, h, h.Events.WatchEvents, req, func(m *consolev1.WatchEventsResponse) error {
+		req.ResumeToken = m.GetResumeToken()
+		return event.PrintHappened(a, m.GetEvents(), q.Format)
+	})
 }

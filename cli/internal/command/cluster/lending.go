@@ -13,6 +13,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 )
@@ -154,7 +155,8 @@ func accessVerb(a *app.App, use, short, long string, do func(ctx context.Context
 		if r.GetState() == consolev1.AccessRequestState_ACCESS_REQUEST_STATE_APPROVED {
 			until = " until " + r.GetUntilTime().AsTime().Local().Format(time.RFC3339)
 		}
-		return a.Printf("access/%s %s: role %s at %s for %s%s\n", r.GetId(), accessState(r), r.GetRole(), r.GetCluster(), r.GetSubject(), until)
+		return a.Printf("access/%s %s: role %s at %s for %s%s\n",
+			r.GetId(), accessState(r), r.GetRole(), r.GetCluster(), table.CleanLine(r.GetSubject()), until)
 	})
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/cli/internal/event"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/trail"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -86,7 +87,7 @@ func describeResource(v view.View, k resource.Kind, m catalogyaml.Message) (stri
 	if err != nil {
 		return "", err
 	}
-	b.WriteString("\nSPEC\n" + spec)
+	b.WriteString("\nSPEC\n" + table.CleanText(spec))
 	if k.ID == catalogyaml.Service {
 		return b.String(), nil // its trace says more
 	}

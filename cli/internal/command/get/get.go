@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalogyaml"
@@ -162,7 +163,7 @@ func (g *getting) showNotes(ctx context.Context, h *hubclient.Hub, name string) 
 		}
 		return g.app.ShowPlain(g.format, got)
 	}
-	return g.app.Printf("%s\n", strings.TrimRight(app.StripControls(got.GetText()), "\n"))
+	return g.app.Printf("%s\n", strings.TrimRight(table.CleanText(got.GetText()), "\n"))
 }
 
 // chooseShow returns the function that shows the resources of a kind: of the catalog, or what the hub knows besides.
@@ -218,9 +219,9 @@ func (g *getting) chooseShow(name string, names []string) (func(context.Context,
 		return nil, fmt.Errorf("--filter, --selector and --sort choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
 	case g.watch && g.Sort != "":
 		return nil, errors.New("--watch shows things as they happen: leave --sort out")
-	case g.watch && k.ID == catalogyaml.Alert:
+	case g.watch && (k.ID == catalogyaml.Alert || k.ID == catalogyaml.ViewSet && g.format == app.FormatTable):
 		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
-			return g.watchAlerts(ctx, h, k, names)
+			return g.watchAsCaller(ctx, h, k, names)
 		}, nil
 	case g.watch:
 		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
@@ -233,8 +234,9 @@ func (g *getting) chooseShow(name string, names []string) (func(context.Context,
 	return func(ctx context.Context, h *hubclient.Hub, names []string) error { return g.showOnce(ctx, h, k, names) }, nil
 }
 
-// watchAlerts asks again and again: what an alert finds depends on who asks, and streams of resources leave it out.
-func (g *getting) watchAlerts(ctx context.Context, h *hubclient.Hub, k resource.Kind, names []string) error {
+// watchAsCaller asks again and again: the statuses of alerts and view sets depend on who asks, and streams of resources
+// leave them out.
+func (g *getting) watchAsCaller(ctx context.Context, h *hubclient.Hub, k resource.Kind, names []string) error {
 	return g.app.RepeatText(ctx, g.format, func(ctx context.Context) (string, error) {
 		found, err := readResources(ctx, h, k, g.Question, names)
 		if err != nil {
@@ -301,7 +303,8 @@ func checkFormat(format string, k resource.Kind) error {
 		return err
 	}
 	if k.ID == catalogyaml.Secret && (format == app.FormatJSON || format == app.FormatYAML) {
-		return fmt.Errorf("secrets can't be shown as %s: their values are never read back, and applying the output would erase them", format)
+		return fmt.Errorf("secrets can't be shown as %s, for their values are never read back: "+
+			"`fairlead export secrets` prints them with empty values, and applying that leaves the values as they are", format)
 	}
 	return nil
 }
@@ -362,7 +365,7 @@ func showResources(a *app.App, k resource.Kind, found []catalogyaml.Message, for
 		return fillResources(a, format, found, named)
 	}
 	if len(found) == 0 {
-		a.Notef("no %s yet: %s\n", k.Plural(), firstStep(k))
+		a.Notef("no %s that you may see; %s\n", k.Plural(), firstStep(k))
 		return nil
 	}
 	t, notes := v.BuildTable(k, found)

@@ -36,7 +36,7 @@ func loginTable(a *app.App, v view.View, list []*consolev1.Login) *table.Table {
 		}
 		v.AddRow(t, []string{
 			mark, l.GetId(), clientText(l.GetClient()), v.AgoText(l.GetBeginTime()), v.AgoText(l.GetLastUseTime()),
-			cmp.Or(l.GetLastUseAddress(), l.GetBeginAddress(), "-"), cmp.Or(app.StripControls(l.GetProgram()), "-"),
+			cmp.Or(l.GetLastUseAddress(), l.GetBeginAddress(), "-"), cmp.Or(table.CleanText(l.GetProgram()), "-"),
 		}, cmp.Or(l.GetAction(), "-"), cmp.Or(l.GetBeginAddress(), "-"), a.FormatMoment(l.GetExpireTime()))
 	}
 	return t

@@ -2,6 +2,7 @@ package get
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,6 +41,10 @@ The exit code is 1 if there is none.`,
 			return fmt.Errorf("--limit %d: must be between 1 and %d", limit, mostFound)
 		}
 		req := &consolev1.SearchRequest{Text: strings.Join(args, " "), Limit: limit}
+		if strings.TrimSpace(req.GetText()) == "" {
+			return errors.New("the word to search for is empty: give a name, a label, a place or a commit, " +
+				"or list all by `fairlead get KIND`")
+		}
 		for _, name := range only {
 			k, err := resource.FindKind(name)
 			if err != nil {

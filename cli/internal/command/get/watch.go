@@ -3,7 +3,10 @@ package get
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
@@ -19,33 +22,79 @@ func watchResources(ctx context.Context, a *app.App, h *hubclient.Hub, k resourc
 	if !slices.Contains([]string{app.FormatTable, app.FormatWide, app.FormatName}, format) {
 		return fmt.Errorf("--watch can't be shown as %s: use table, wide or name", format)
 	}
-	stream, err := h.Live.WatchResources(ctx, &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{k.Number()}, Filter: filter})
-	if err != nil {
-		return h.ExplainError(err)
-	}
-	defer stream.Close()
-	var first []catalogyaml.Message // the resources that are there
-	begun := false
-	for stream.Receive() {
-		changes := stream.Msg().GetChanges()
-		found := messagesOf(changes.GetResources())
-		switch {
-		case stream.Msg().GetSnapshotEnd() != nil:
-			err = showResources(a, k, first, format, false, view.View{Now: a.Now(), Wide: format == app.FormatWide})
-			begun, first = true, nil
-		case !begun:
-			first = append(first, found...)
-		default:
-			err = showChanged(a, k, found, changes.GetDeleted(), format)
+	req := &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{k.Number()}, Filter: filter}
+	w := watching{app: a, kind: k, format: format, inSnapshot: true}
+	return app.FollowStream(ctx, a, h, h.Live.WatchResources, req, func(m *consolev1.WatchResourcesResponse) error {
+		req.ResumeToken = m.GetResumeToken() // empty inside a snapshot: one that breaks begins anew
+		return w.takeMessage(m)
+	})
+}
+
+// watching is what a person has seen of the resources of a kind.
+type watching struct {
+	app    *app.App
+	kind   resource.Kind
+	format string
+	// known are the resources as they were shown, by name; nil: nothing was shown.
+	known map[string]catalogyaml.Message
+	// snapshot is what has come of a whole state so far, while it is under way.
+	snapshot   []catalogyaml.Message
+	inSnapshot bool
+}
+
+// takeMessage shows what a message of the stream changes. Of a snapshot after the first, as after a restart of the hub,
+// it is what differs from what was shown.
+func (w *watching) takeMessage(m *consolev1.WatchResourcesResponse) error {
+	found, deleted := messagesOf(m.GetChanges().GetResources()), m.GetChanges().GetDeleted()
+	switch {
+	case m.GetSnapshotBegin() != nil:
+		w.snapshot, w.inSnapshot = nil, true
+		return nil
+	case m.GetSnapshotEnd() != nil:
+		w.inSnapshot = false
+		if w.known == nil {
+			w.keepShown(w.snapshot, nil)
+			look := view.View{Now: w.app.Now(), Wide: w.format == app.FormatWide}
+			return showResources(w.app, w.kind, w.snapshot, w.format, false, look)
 		}
-		if err != nil {
-			return err
+		found, deleted = w.findDifferences()
+	case w.inSnapshot:
+		w.snapshot = append(w.snapshot, found...)
+		return nil
+	}
+	w.keepShown(found, deleted)
+	return showChanged(w.app, w.kind, found, deleted, w.format)
+}
+
+// findDifferences returns what of the snapshot is new or other than it was shown, and what is gone.
+func (w *watching) findDifferences() (changed []catalogyaml.Message, gone []*consolev1.Deleted) {
+	there := map[string]bool{}
+	for _, m := range w.snapshot {
+		name := m.GetMetadata().GetName()
+		there[name] = true
+		if was, ok := w.known[name]; !ok || !proto.Equal(was, m) {
+			changed = append(changed, m)
 		}
 	}
-	if ctx.Err() != nil {
-		return nil // interrupted, as it is meant to end
+	for _, name := range slices.Sorted(maps.Keys(w.known)) {
+		if !there[name] {
+			gone = append(gone, &consolev1.Deleted{Name: name})
+		}
 	}
-	return h.ExplainError(stream.Err())
+	return changed, gone
+}
+
+// keepShown keeps what is shown.
+func (w *watching) keepShown(found []catalogyaml.Message, deleted []*consolev1.Deleted) {
+	if w.known == nil {
+		w.known = map[string]catalogyaml.Message{}
+	}
+	for _, m := range found {
+		w.known[m.GetMetadata().GetName()] = m
+	}
+	for _, d := range deleted {
+		delete(w.known, d.GetName())
+	}
 }
 
 // showChanged prints a line for each.

@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -192,7 +193,9 @@ func showChanges(ctx context.Context, a *app.App, h *hubclient.Hub, name, format
 		return a.ShowPlain(format, got)
 	}
 	for _, r := range got.GetRevisions() {
-		if err := a.Printf("revision %d %s by %s at %s\n%s\n", r.GetRevision(), r.GetAction(), r.GetAuthor(), r.GetTime().AsTime().Format(time.RFC3339), r.GetDiff()); err != nil {
+		author, at := table.CleanLine(r.GetAuthor()), r.GetTime().AsTime().Format(time.RFC3339)
+		if err := a.Printf("revision %d %s by %s at %s\n%s\n", r.GetRevision(), r.GetAction(), author, at,
+			table.CleanText(r.GetDiff())); err != nil {
 			return err
 		}
 	}

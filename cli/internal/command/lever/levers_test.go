@@ -498,3 +498,61 @@ func TestAlertsAreAnswered(t *testing.T) {
 		},
 	})
 }
+
+// What others wrote is shown as text: no terminal takes it for an order, and nothing turns its letters around.
+func TestTextsOfOthersAreNoOrdersToATerminal(t *testing.T) {
+	t.Parallel()
+	const raw, shown = "a\n\x1b[31mred\x1b[0m \u202eb", "a [31mred[0m b"
+	sync := &deliveryv1.SyncSpec{Mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, Reason: raw}
+	hubtest.Run(t, map[string]hubtest.Case{
+		"a service that somebody holds": {
+			Line: "sync service shop-a",
+			Hub: hub(hubtest.Returns[consolev1.RequestSyncRequest](
+				requestSync, &consolev1.RequestSyncResponse{Service: with(sync)})),
+			Asked:  "GetService {\"name\":\"shop-a\"}\nRequestSync {\"name\":\"shop-a\"}\n",
+			Stdout: "service/shop-a follows main, mode hold (" + shown + ")\n",
+		},
+		"a freeze": {
+			Line: "freeze project shop --reason a",
+			Hub: hub(hubtest.Returns[consolev1.FreezeRequest](freeze, &consolev1.FreezeResponse{
+				Freeze: &deliveryv1.Freeze{Author: "user:\x1b[1mkim", Reason: raw},
+			})),
+			Asked:  `Freeze {"kind":"project","name":"shop","reason":"a"}` + "\n",
+			Stdout: "project/shop is frozen by user:[1mkim (" + shown + ")\n",
+		},
+		"an alert": {
+			Line: "acknowledge alert nodes --reason 'a\x1b[31m b'",
+			Hub: hub(hubtest.Returns[consolev1.AcknowledgeAlertRequest](
+				consolev1connect.AlertServiceAcknowledgeAlertProcedure, &consolev1.AcknowledgeAlertResponse{})),
+			Asked:  `AcknowledgeAlert {"name":"nodes","reason":"a\u001b[31m b"}` + "\n",
+			Stdout: "alert/nodes is acknowledged (a[31m b)\n",
+		},
+		"a note": {
+			Line: "confirm removals",
+			Hub: hub(hubtest.Returns[consolev1.GetRemovalsRequest](getRemovals, &consolev1.GetRemovalsResponse{
+				Id: "r1", Clusters: []*consolev1.HeldRemovals{{Cluster: "edge-1", Services: []string{"\x1b[31mshop"}}},
+			})),
+			Asked:  "GetRemovals {}\n",
+			Stderr: "  cluster edge-1: [31mshop\n",
+			Err:    "nothing was done: say --yes to have them removed, with all of their objects",
+		},
+		"what was changed": {
+			Line: "history service shop --changes",
+			Hub: hub(hubtest.Returns[consolev1.ListRevisionsRequest](
+				consolev1connect.RevisionServiceListRevisionsProcedure,
+				&consolev1.ListRevisionsResponse{Revisions: []*consolev1.Revision{{
+					Revision: 2, Action: "held", Author: "user:\x1b[1mkim", Time: clitest.Before(0),
+					Diff: "+ reason: a\n+ b\u202e\x1b[31m",
+				}}})),
+			Asked:  `ListRevisions {"kind":"KIND_SERVICE","name":"shop","pageSize":20}` + "\n",
+			Stdout: "revision 2 held by user:[1mkim at 2026-03-01T12:00:00Z\n+ reason: a\n+ b[31m\n",
+		},
+		"an error of the hub": {
+			Line: "sync service shop-a",
+			Hub: hub(hubtest.Refuses[consolev1.RequestSyncRequest, consolev1.RequestSyncResponse](
+				requestSync, connect.CodeFailedPrecondition, "it is frozen ("+raw+")")),
+			Asked: "GetService {\"name\":\"shop-a\"}\nRequestSync {\"name\":\"shop-a\"}\n",
+			Err:   "it is frozen (a\n[31mred[0m b)",
+		},
+	})
+}

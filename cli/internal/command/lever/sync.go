@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -313,7 +314,7 @@ func changeOne(ctx context.Context, a *app.App, h *hubclient.Hub, wait *waiting,
 		return err
 	}
 	if wait.wait {
-		if service, err = awaitSettled(ctx, h, wait.timeout, before.GetService(), service); err != nil {
+		if service, err = awaitSettled(ctx, a, h, wait.timeout, before.GetService(), service); err != nil {
 			return err
 		}
 	}
@@ -337,9 +338,7 @@ func describeSync(s *consolev1.Service, waited bool) string {
 			words += ", mode " + name
 		}
 	}
-	if sync.GetReason() != "" {
-		words += " (" + sync.GetReason() + ")"
-	}
+	words += view.FormatReason(sync.GetReason())
 	for _, l := range []*consolev1.Lever{s.GetLevers().GetMode(), s.GetLevers().GetPin()} {
 		if view.IsSet(l.GetUntilTime()) {
 			words += " until " + l.GetUntilTime().AsTime().Local().Format(time.RFC3339)
@@ -348,18 +347,21 @@ func describeSync(s *consolev1.Service, waited bool) string {
 	if waited {
 		words += ": " + view.StateName(s.GetStatus().GetState())
 		if m := s.GetStatus().GetStateMessage(); m != "" {
-			words += ". " + m
+			words += ". " + table.CleanLine(m)
 		}
 	}
 	return words
 }
 
 // awaitSettled waits until the cluster has done what was asked for.
-func awaitSettled(ctx context.Context, h *hubclient.Hub, patience time.Duration, before, asked *consolev1.Service) (*consolev1.Service, error) {
+func awaitSettled(
+	ctx context.Context, a *app.App, h *hubclient.Hub, patience time.Duration, before, asked *consolev1.Service,
+) (*consolev1.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pause := time.NewTicker(app.WaitPause)
 	defer pause.Stop()
+	outage := a.NewOutage()
 	for last := asked; ; {
 		if isDone(before, asked, last) {
 			return last, cameAbout(before, asked, last)
@@ -371,11 +373,12 @@ func awaitSettled(ctx context.Context, h *hubclient.Hub, patience time.Duration,
 		}
 		now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: asked.GetMetadata().GetName()})
 		if err != nil {
-			if ctx.Err() != nil {
+			if outage.WaitOut(ctx, err) || ctx.Err() != nil {
 				continue
 			}
 			return nil, err
 		}
+		outage.End()
 		last = now.GetService()
 	}
 }

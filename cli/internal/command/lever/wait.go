@@ -14,6 +14,7 @@ import (
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -78,16 +79,21 @@ The exit code says how it ended:
 
 // waitUntil waits, and says how it ended.
 func (w awaited) waitUntil(ctx context.Context, name string) error {
-	late := time.NewTimer(w.timeout)
-	defer late.Stop()
+	patience, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	outage := w.app.NewOutage()
 	pause := time.NewTicker(app.WaitPause)
 	defer pause.Stop()
 	said := ""
 	for {
 		m, err := resource.ServiceKind().ReadOne(ctx, w.hub, name)
 		if err != nil {
+			if outage.WaitOut(patience, err) {
+				continue
+			}
 			return err
 		}
+		outage.End()
 		last, _ := m.(*consolev1.Service)
 		code, why := w.judgeService(ctx, last)
 		if code == 0 {
@@ -102,9 +108,10 @@ func (w awaited) waitUntil(ctx context.Context, name string) error {
 			return flags.Exit(code)
 		}
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-late.C:
+		case <-patience.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			return w.lateError(last)
 		case <-pause.C:
 		}
@@ -127,7 +134,7 @@ func (w awaited) judgeService(ctx context.Context, s *consolev1.Service) (code i
 	status := s.GetStatus()
 	state := view.StateName(status.GetState())
 	if message := status.GetStateMessage(); message != "" {
-		state += ". " + message
+		state += ". " + table.CleanLine(message)
 	}
 	wanted := w.commit
 	if wanted == "" {

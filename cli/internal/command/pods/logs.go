@@ -273,7 +273,7 @@ func (l *logging) printLine(p object.Pod, container, key, line string) error {
 		who = p.Cluster + " " + who
 	}
 	if app.IsTerminal(l.App.Stdout) {
-		text = app.StripControls(text)
+		text = table.CleanText(text)
 	}
 	if l.App.HasColours() {
 		who = table.Paint(podColour(p.Name), who)

@@ -99,12 +99,13 @@ func showOthers(a *app.App, is *consolev1.GetHubResponse, of *gitcachev1.ListRep
 		if len(is.GetConsoles()) == 0 {
 			which = "Consoles"
 		}
-		if err := a.Printf("\n%s are not listed: %s\n", which, is.GetConsolesMissing()); err != nil {
+		if err := a.Printf("\n%s are not listed: %s\n", which, table.CleanLine(is.GetConsolesMissing())); err != nil {
 			return err
 		}
 	}
 	if of.GetOthersMissing() != "" {
-		if err := a.Printf("\nDistributors and tunnels are not listed: %s\n", of.GetOthersMissing()); err != nil {
+		why := table.CleanLine(of.GetOthersMissing())
+		if err := a.Printf("\nDistributors and tunnels are not listed: %s\n", why); err != nil {
 			return err
 		}
 	}

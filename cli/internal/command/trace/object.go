@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/trail"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -61,7 +62,7 @@ func traceObject(ctx context.Context, a *app.App, h *hubclient.Hub, o tracedObje
 	revision := t.Service.GetStatus().GetGit().GetRevision()
 	err = a.Printf("%s in cluster %s is of service %s, folder %q of source %s, commit %s by %s\n\n", object.Title(obj.GetKind(), obj.GetNamespace(), obj.GetName()),
 		found.GetCluster(), found.GetService(), t.Service.GetSpec().GetPath(), catalog.SourceOf(t.Service.GetSpec()),
-		view.ShortHash(view.RunningCommit(t.Service.GetStatus())), revision.GetAuthor())
+		view.ShortHash(view.RunningCommit(t.Service.GetStatus())), table.CleanLine(revision.GetAuthor()))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,107 @@
+package get_test
+
+import (
+	"errors"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"fairlead.dev/cli/internal/clitest"
+	"fairlead.dev/cli/internal/hubtest"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+)
+
+// Whoever may see nothing is not told that there is nothing.
+func TestAnEmptyListIsOfWhatAPersonMaySee(t *testing.T) {
+	t.Parallel()
+	hubtest.Run(t, map[string]hubtest.Case{
+		"services": {
+			Line: "get services",
+			Hub: []hubtest.Answer{hubtest.Returns[consolev1.ListServicesRequest](
+				consolev1connect.ServiceServiceListServicesProcedure, &consolev1.ListServicesResponse{})},
+			Asked:  `ListServices {"pageSize":500}` + "\n",
+			Stderr: "no services that you may see; describe one with `fairlead apply -f FILE`\n",
+		},
+		"clusters": {
+			Line: "get clusters",
+			Hub: []hubtest.Answer{hubtest.Returns[consolev1.ListClustersRequest](
+				consolev1connect.ClusterServiceListClustersProcedure, &consolev1.ListClustersResponse{})},
+			Asked: `ListClusters {"pageSize":500}` + "\n",
+			Stderr: "no clusters that you may see; describe one with `fairlead apply`, " +
+				"then `fairlead cluster join-token NAME`\n",
+		},
+	})
+}
+
+func TestQuestionsThatTheHubCannotAnswerAreRefusedInWords(t *testing.T) {
+	t.Parallel()
+	hubtest.Run(t, map[string]hubtest.Case{
+		"values of secrets": {
+			Line: "get secrets -o yaml",
+			Err: "secrets can't be shown as yaml, for their values are never read back: `fairlead export secrets` " +
+				"prints them with empty values, and applying that leaves the values as they are",
+		},
+		"a search for nothing": {
+			Line: "search ''",
+			Err: "the word to search for is empty: give a name, a label, a place or a commit, " +
+				"or list all by `fairlead get KIND`",
+		},
+	})
+}
+
+// After a restart of the hub a watch goes on: with what changed since, or with what differs from what was shown.
+func TestAWatchGoesOnAfterARestartOfTheHub(t *testing.T) {
+	t.Parallel()
+	type message = consolev1.WatchResourcesResponse
+	begin := &message{Event: &consolev1.WatchResourcesResponse_SnapshotBegin{SnapshotBegin: &consolev1.SnapshotBegin{}}}
+	end := func(token string) *message {
+		over := &consolev1.WatchResourcesResponse_SnapshotEnd{SnapshotEnd: &consolev1.SnapshotEnd{}}
+		return &message{ResumeToken: token, Event: over}
+	}
+	changes := func(token string, deleted []*consolev1.Deleted, namesAndFilters ...string) *message {
+		list := &consolev1.LiveChanges{Deleted: deleted}
+		for i := 0; i < len(namesAndFilters); i += 2 {
+			sink := &consolev1.Sink{
+				Metadata: clitest.Meta(namesAndFilters[i]), Spec: &consolev1.SinkSpec{Filter: namesAndFilters[i+1]},
+			}
+			list.Resources = append(list.Resources, &consolev1.Resource{Resource: &consolev1.Resource_Sink{Sink: sink}})
+		}
+		return &message{ResumeToken: token, Event: &consolev1.WatchResourcesResponse_Changes{Changes: list}}
+	}
+	stops := connect.NewError(connect.CodeUnavailable, errors.New("the console stops: dial again"))
+	over := connect.NewError(connect.CodeInvalidArgument, errors.New("it is over"))
+	hub := func(again ...*message) []hubtest.Answer {
+		return []hubtest.Answer{hubtest.OnStreams(consolev1connect.LiveServiceWatchResourcesProcedure,
+			func(req *consolev1.WatchResourcesRequest) ([]*message, error) {
+				if req.GetResumeToken() == "" {
+					all := changes("", nil, "a", "one", "b", "one", "c", "one")
+					return []*message{begin, all, end("1"), changes("2", nil, "b", "two")}, stops
+				}
+				return again, over
+			})}
+	}
+	const asked = `WatchResources {"kinds":["KIND_SINK"]}
+WatchResources {"kinds":["KIND_SINK"],"resumeToken":"2"}
+`
+	const note = "the hub is asked again: the console stops: dial again\n"
+	const first = "sink/a\nsink/b\nsink/c\nsink/b\n"
+	hubtest.Run(t, map[string]hubtest.Case{
+		"with what changed": {
+			Line: "get sinks --watch -o name", Asked: asked, Stderr: note, Err: "it is over",
+			Hub:    hub(changes("3", []*consolev1.Deleted{{Name: "a"}}, "c", "two")),
+			Stdout: first + "sink/c\na gone\n",
+		},
+		"with all of it": {
+			Line: "get sinks --watch -o name", Asked: asked, Stderr: note, Err: "it is over",
+			Hub:    hub(begin, changes("", nil, "b", "two", "c", "two", "d", "one"), end("3")),
+			Stdout: first + "sink/c\nsink/d\na gone\n",
+		},
+		"a hub that was never there": {
+			Line: "get sinks --watch -o name", Asked: "WatchResources {\"kinds\":[\"KIND_SINK\"]}\n",
+			Err: "the console stops: dial again",
+			Hub: []hubtest.Answer{hubtest.OnStream[consolev1.WatchResourcesRequest, message](
+				consolev1connect.LiveServiceWatchResourcesProcedure, stops)},
+		},
+	})
+}
