@@ -79,93 +79,110 @@ func (c *Catalog) DraftDeployments(
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
-	var uids []string
-	names := map[string]bool{}
-	for i := range list {
-		uids, names[list[i].Spec.Source] = append(uids, list[i].Service.UID), true
-	}
-	sources, err := v.Named(ctx, store.KindSource, state.TrueKeys(names))
+	known, err := loadDelivered(ctx, v, list, refs)
 	if err != nil {
 		return nil, nil, err
 	}
-	var sourceUIDs []string
-	for _, s := range sources {
-		sourceUIDs = append(sourceUIDs, s.UID)
-	}
-	last, err := v.LastDeployments(ctx, uids)
-	if err != nil {
-		return nil, nil, err
-	}
-	configs, err := v.Configs(ctx, uids)
-	if err != nil {
-		return nil, nil, err
-	}
-	known, err := state.RefsOf(ctx, v, slices.Values(sourceUIDs))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, r := range refs {
-		known[store.HubRef{Source: r.Source, Ref: r.Ref}] = r
-	}
-	heads, err := v.Heads(ctx, sourceUIDs)
-	if err != nil {
-		return nil, nil, err
-	}
-	statuses := make(map[string]state.SourceStatus, len(heads)) // by uid: many services have few sources
-	for uid, h := range heads {
-		if statuses[uid], err = state.ReadHeads(h); err != nil {
+	out, became := make([]store.Deployment, len(list)), make(map[string]Deployed, len(list))
+	for i, d := range list {
+		if out[i], became[d.Service.UID], err = c.draftDeployment(ctx, v, d, known); err != nil {
 			return nil, nil, err
 		}
-	}
-	written, err := v.LastRevisions(ctx, uids)
-	if err != nil {
-		return nil, nil, err
-	}
-	var out []store.Deployment
-	became := make(map[string]Deployed, len(list))
-	for _, d := range list {
-		next := Deployment{SpecRevision: cmp.Or(d.Revision, d.Service.Revision), ConfigRevision: configs[d.Service.UID].Revision, Commit: d.Hub.Revision}
-		status := statuses[sources[d.Spec.Source].UID]
-		if d.Hub.Follows() {
-			next.Commit = followed(d.Hub, status.Heads, known)
-		}
-		for _, h := range status.Heads {
-			if h.Revision.Commit == next.Commit.Commit && h.Revision.Commit != "" {
-				next.Commit, next.FetchTime = h.Revision, h.FetchTime
-			}
-		}
-		commit := next.Commit
-		if next.Content, err = c.contentAt(ctx, v, d, next); err != nil {
-			return nil, nil, err
-		}
-		before, replaces := last[d.Service.UID], ""
-		same := d.Hub.SameContent(before.Digest, before.Content) // tests were asked for, or how they run was changed
-		if was, err := deploymentOf(before); before.State != nil {
-			if err != nil {
-				return nil, nil, err
-			}
-			if same = same || next.Content != "" && was.Content == next.Content; same { // or a lever was pulled
-				replaces = cmp.Or(before.Content, before.Digest)
-				was.SpecRevision, was.Content = next.SpecRevision, next.Content
-				next = was
-			}
-		}
-		became[d.Service.UID] = Deployed{commit, same}
-		if !same {
-			if err := next.explain(d, before, written[d.Service.UID]); err != nil {
-				return nil, nil, err
-			}
-		}
-		text, err := json.Marshal(next)
-		if err != nil {
-			return nil, nil, fmt.Errorf("encode deployment of service %q: %w", d.Service.Name, err)
-		}
-		out = append(out, store.Deployment{
-			Service: d.Service.UID, Digest: d.Hub.Digest, Content: d.Hub.Content,
-			Replaces: replaces, State: text, DeliverTime: c.now(),
-		})
 	}
 	return out, became, nil
+}
+
+// delivered is what is known of services that something new is delivered to, and of their sources.
+type delivered struct {
+	sources  map[string]store.Resource     // by name
+	statuses map[string]state.SourceStatus // by the source's uid: many services have few sources
+	refs     map[store.HubRef]state.RefHub
+	last     map[string]store.Deployment // by the service's uid, as what follows
+	configs  map[string]store.Config
+	written  map[string]store.Revision
+}
+
+func loadDelivered(ctx context.Context, v store.View, list []*Delivery, refs []state.RefHub) (out delivered, err error) {
+	var uids, sources []string
+	names := map[string]bool{}
+	for _, d := range list {
+		uids, names[d.Spec.Source] = append(uids, d.Service.UID), true
+	}
+	if out.sources, err = v.Named(ctx, store.KindSource, state.TrueKeys(names)); err != nil {
+		return out, err
+	}
+	for _, s := range out.sources {
+		sources = append(sources, s.UID)
+	}
+	if out.refs, err = state.RefsOf(ctx, v, slices.Values(sources)); err != nil {
+		return out, err
+	}
+	for _, r := range refs {
+		out.refs[store.HubRef{Source: r.Source, Ref: r.Ref}] = r
+	}
+	heads, err := v.Heads(ctx, sources)
+	if err != nil {
+		return out, err
+	}
+	out.statuses = make(map[string]state.SourceStatus, len(heads))
+	for uid, h := range heads {
+		if out.statuses[uid], err = state.ReadHeads(h); err != nil {
+			return out, err
+		}
+	}
+	if out.last, err = v.LastDeployments(ctx, uids); err != nil {
+		return out, err
+	}
+	if out.configs, err = v.Configs(ctx, uids); err != nil {
+		return out, err
+	}
+	out.written, err = v.LastRevisions(ctx, uids)
+	return out, err
+}
+
+// draftDeployment returns the deployment that a delivery begins. One of the content that the service has takes the place
+// of the service's last one.
+func (c *Catalog) draftDeployment(ctx context.Context, v store.View, d *Delivery, known delivered) (store.Deployment, Deployed, error) {
+	uid := d.Service.UID
+	next := Deployment{SpecRevision: cmp.Or(d.Revision, d.Service.Revision), ConfigRevision: known.configs[uid].Revision, Commit: d.Hub.Revision}
+	heads := known.statuses[known.sources[d.Spec.Source].UID].Heads
+	if d.Hub.Follows() {
+		next.Commit = followed(d.Hub, heads, known.refs)
+	}
+	for _, h := range heads {
+		if h.Revision.Commit == next.Commit.Commit && h.Revision.Commit != "" {
+			next.Commit, next.FetchTime = h.Revision, h.FetchTime
+		}
+	}
+	became := Deployed{Commit: next.Commit}
+	var err error
+	if next.Content, err = c.contentAt(ctx, v, d, next); err != nil {
+		return store.Deployment{}, became, err
+	}
+	before, replaces := known.last[uid], ""
+	became.Again = d.Hub.SameContent(before.Digest, before.Content) // tests were asked for, or how they run was changed
+	if was, err := deploymentOf(before); before.State != nil {
+		if err != nil {
+			return store.Deployment{}, became, err
+		}
+		if became.Again = became.Again || next.Content != "" && was.Content == next.Content; became.Again { // or a lever was pulled
+			replaces = cmp.Or(before.Content, before.Digest)
+			was.SpecRevision, was.Content = next.SpecRevision, next.Content
+			next = was
+		}
+	}
+	if !became.Again {
+		if err := next.explain(d, before, known.written[uid]); err != nil {
+			return store.Deployment{}, became, err
+		}
+	}
+	text, err := json.Marshal(next)
+	if err != nil {
+		return store.Deployment{}, became, fmt.Errorf("encode deployment of service %q: %w", d.Service.Name, err)
+	}
+	return store.Deployment{
+		Service: uid, Digest: d.Hub.Digest, Content: d.Hub.Content, Replaces: replaces, State: text, DeliverTime: c.now(),
+	}, became, nil
 }
 
 // contentAt names the content of a delivery, of the spec that it was made of.
