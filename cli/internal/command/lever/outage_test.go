@@ -50,10 +50,16 @@ func TestAWaitOutlastsARestartOfTheHub(t *testing.T) {
 			Stderr: "the hub is asked again: the console stops: dial again\n",
 		},
 		"the connection breaks": {
-			Line: "wait service shop-a", Hub: []hubtest.Answer{failing(http.ErrAbortHandler, 1)},
-			Asked: get + get, Stdout: well,
-			Stderr: "the hub is asked again: HUB can't be reached: stream error: stream ID 3; INTERNAL_ERROR; " +
+			Line: "sync service shop-a --wait", Hub: []hubtest.Answer{failing(http.ErrAbortHandler, 2), synced},
+			Asked:  get + sync + get + get,
+			Stdout: "service/shop-a follows main: Healthy\n",
+			Stderr: "the hub is asked again: HUB can't be reached: stream error: stream ID 7; INTERNAL_ERROR; " +
 				"received from peer. Is the hub running there (`fairlead up`)?\n",
+		},
+		"there may be no hub": {
+			Line: "wait service shop-a", Hub: []hubtest.Answer{failing(http.ErrAbortHandler, 1)}, Asked: get,
+			Err: "HUB can't be reached: stream error: stream ID 3; INTERNAL_ERROR; " +
+				"received from peer. Is the hub running there (`fairlead up`)?",
 		},
 		"for longer than --timeout": {
 			Line: "wait service shop-a --timeout 300ms", Hub: []hubtest.Answer{failing(errStops, 1)}, Asked: get,

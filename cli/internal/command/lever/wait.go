@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
@@ -85,16 +86,19 @@ func (w awaited) waitUntil(ctx context.Context, name string) error {
 	pause := time.NewTicker(app.WaitPause)
 	defer pause.Stop()
 	said := ""
+	var last *consolev1.Service // nil: the hub has not answered yet
 	for {
 		m, err := resource.ServiceKind().ReadOne(ctx, w.hub, name)
-		if err != nil {
-			if outage.WaitOut(patience, err) {
-				continue
-			}
+		switch {
+		case err != nil && (last != nil || connect.IsWireError(err)) && outage.WaitOut(patience, err):
+			continue // where no hub has ever answered, there may be none
+		case err != nil && last != nil && patience.Err() != nil && ctx.Err() == nil:
+			return w.lateError(last)
+		case err != nil:
 			return err
 		}
 		outage.End()
-		last, _ := m.(*consolev1.Service)
+		last, _ = m.(*consolev1.Service)
 		code, why := w.judgeService(ctx, last)
 		if code == 0 {
 			return w.app.Printf("service/%s: %s\n", name, why)

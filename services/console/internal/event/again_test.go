@@ -17,20 +17,26 @@ import (
 	"fairlead.dev/services/console/internal/seal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
-	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // A problem that the hub finds again raises no alarm and keeps its beginning: after a restart of the distributor, which
 // remembers what was delivered and no problem, and with a commit that changes nothing of it, of which it is told.
 func TestAProblemThatTheHubFindsAgainRaisesNoAlarm(t *testing.T) {
 	t.Parallel()
-	s := storetest.SQLite(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	clock := func() time.Time { return now }
+	s, err := store.New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), store.Options{Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	box, err := seal.Ensure(filepath.Join(t.TempDir(), "master.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now().UTC().Truncate(time.Second)
-	clock := func() time.Time { return now }
 	log := slog.New(slog.DiscardHandler)
 	observer := &Recorder{Store: s, Log: log, Now: clock}
 	c := catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log, Now: clock, Observer: observer})
@@ -68,6 +74,7 @@ func TestAProblemThatTheHubFindsAgainRaisesNoAlarm(t *testing.T) {
 		first  = "aaaaaaaa11111111aaaaaaaa11111111aaaaaaaa"
 		gone   = "bbbbbbbb22222222bbbbbbbb22222222bbbbbbbb"
 		other  = "cccccccc33333333cccccccc33333333cccccccc"
+		more   = "eeeeeeee55555555eeeeeeee55555555eeeeeeee"
 		back   = "dddddddd44444444dddddddd44444444dddddddd"
 		noTree = `service "web": folder "web" is not in commit `
 	)
@@ -120,10 +127,16 @@ func TestAProblemThatTheHubFindsAgainRaisesNoAlarm(t *testing.T) {
 	ok(in.RecordSeen(t.Context(), []intake.ClusterSeen{{Cluster: "edge-1", Time: now}}))
 	push(first)
 	follow(first)
-	_, err = in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: "edge-1", Reports: []state.Report{
-		{Service: "web", Sequence: 1, Digest: "d1", AppliedDigest: "d1", Phase: state.PhaseHealthy},
-	}}})
-	ok(err)
+	report := func(sequence uint64) { // that it was applied again, and is healthy
+		t.Helper()
+		for i, phase := range []state.Phase{state.PhaseApplying, state.PhaseHealthy} {
+			_, err := in.RecordReports(t.Context(), []intake.ClusterReports{{Cluster: "edge-1", Reports: []state.Report{
+				{Service: "web", Sequence: 2*sequence + uint64(i), Digest: "d1", AppliedDigest: "d1", Phase: phase},
+			}}})
+			ok(err)
+		}
+	}
+	report(1)
 	told(ServiceHealthy)
 
 	began := now
@@ -146,13 +159,20 @@ func TestAProblemThatTheHubFindsAgainRaisesNoAlarm(t *testing.T) {
 	told(ServiceHealthy, ServiceFailed, goesOn)
 	is(state.Failed, began)
 
+	now = now.Add(time.Second)
+	report(2) // which ends alerts of the failure
+	push(more)
+	hub(first, noTree+"eeeeeeee")
+	told(ServiceHealthy, ServiceFailed, goesOn, ServiceHealthy, ServiceFailed)
+	is(state.Failed, began)
+
 	hub(first, "it can't be read")
-	told(ServiceHealthy, ServiceFailed, goesOn, ServiceFailed)
+	told(ServiceHealthy, ServiceFailed, goesOn, ServiceHealthy, ServiceFailed, ServiceFailed)
 	is(state.Failed, now)
 
 	push(back)
 	hub(first, "")
 	follow(back)
-	told(ServiceHealthy, ServiceFailed, goesOn, ServiceFailed, ServiceRecovered, ServiceHealthy)
+	told(ServiceHealthy, ServiceFailed, goesOn, ServiceHealthy, ServiceFailed, ServiceFailed, ServiceRecovered, ServiceHealthy)
 	is(state.Healthy, time.Time{})
 }

@@ -129,7 +129,7 @@ func (r *Recorder) HubSaid(s state.Service, before, after state.HubTruth) []stor
 	last := before.LastProblem()
 	if p := after.Problem; p != nil && (last == nil || last.Message != p.Message) {
 		severity := failing
-		if last != nil && state.SameWords(last.Message, p.Message) {
+		if after.GoesOn(before) && !saidHealthy(s, last.Since) {
 			severity = info // it goes on with another commit, which has a status of its own at its Git host
 		}
 		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
@@ -149,6 +149,12 @@ func (r *Recorder) HubSaid(s state.Service, before, after state.HubTruth) []stor
 		}
 	}
 	return out
+}
+
+// saidHealthy says whether the cluster may have called the service healthy since a time, which ends alerts.
+func saidHealthy(s state.Service, since time.Time) bool {
+	is := s.Status.Cluster
+	return is.Report != nil && is.Report.Phase == state.PhaseHealthy && is.ReceiveTime.After(since)
 }
 
 // ClusterSaid implements intake.Observer and catalog.Observer.
@@ -195,9 +201,6 @@ func (r *Recorder) ClusterSaid(s state.Service, before *state.Report, after stat
 func phase(was, is state.Report) *consolev1.Event {
 	if was.Phase == is.Phase && (was.Digest == is.Digest || is.Phase != state.PhaseFailed) && (is.Phase != state.PhaseFailed || was.Message == is.Message) {
 		return nil
-	}
-	if is.Phase == state.PhaseFailed && was.Phase == state.PhaseApplying && is.ObservedTime.Before(was.ObservedTime) {
-		return nil // it was tried again, and the failure from before that goes on
 	}
 	switch is.Phase {
 	case state.PhaseHealthy:

@@ -115,21 +115,3 @@ func TestADeletedServiceSaysWhatBecomesOfItsObjects(t *testing.T) {
 		}
 	}
 }
-
-// What is tried again and fails as before is told once: the report has the time at which it failed first.
-func TestAFailureThatIsTriedAgainIsNoNews(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1e9, 0)
-	r := &Recorder{Now: func() time.Time { return now }}
-	service := state.Service{Meta: state.Meta{Name: "web", UID: "uid"}, Spec: state.ServiceSpec{Cluster: "edge-1"}}
-	trying := state.Report{Sequence: 2, Phase: state.PhaseApplying, Digest: "d", ObservedTime: now}
-	for name, tc := range map[string]struct {
-		since time.Time
-		want  int
-	}{"failed before": {now.Add(-time.Hour), 0}, "fails now": {now.Add(time.Second), 1}} {
-		failed := state.Report{Sequence: 3, Phase: state.PhaseFailed, Digest: "d", ObservedTime: tc.since}
-		if got := r.ClusterSaid(service, &trying, failed); len(got) != tc.want {
-			t.Errorf("%s: %d events, want %d", name, len(got), tc.want)
-		}
-	}
-}

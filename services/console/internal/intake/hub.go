@@ -196,18 +196,19 @@ func (m *merging) draftDeployments(ctx context.Context, v store.View) (became ma
 	return became, err
 }
 
-// loadReports returns what clusters say, by uid, of services where a problem of the hub is over.
+// loadReports returns what clusters say, by uid, of services where a problem of the hub is over, or goes on with another
+// commit.
 func (m *merging) loadReports(ctx context.Context, v store.View) (map[string]state.ClusterTruth, error) {
-	var recovered []store.Resource
+	var asked []store.Resource
 	for _, c := range m.news {
-		if c.before.LastProblem() != nil && c.after.LastProblem() == nil {
-			recovered = append(recovered, m.services[c.service.Meta.Name])
+		if last := c.before.LastProblem(); last != nil && (c.after.LastProblem() == nil || c.after.GoesOn(c.before)) {
+			asked = append(asked, m.services[c.service.Meta.Name])
 		}
 	}
-	if m.intake.observer == nil || len(recovered) == 0 {
+	if m.intake.observer == nil || len(asked) == 0 {
 		return nil, nil
 	}
-	loaded, err := m.intake.catalog.Services(ctx, v, recovered)
+	loaded, err := m.intake.catalog.Services(ctx, v, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +261,9 @@ func (i *Intake) mergeHub(before, now state.HubTruth, head string) (state.HubTru
 		}
 	}
 	changed := !sameProblem(before.Problem, now.Problem) || !sameProblem(before.Earlier, now.Earlier)
+	if !now.GoesOn(before) {
+		last = nil
+	}
 	problem := since(last, now.Problem, i.now().UTC())
 	where := before.Source == now.Source && before.Ref == now.Ref
 	if where && before.Digest == now.Digest && before.Revision.Commit == now.Revision.Commit && before.Artifact == now.Artifact {

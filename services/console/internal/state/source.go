@@ -259,7 +259,7 @@ type RefProblem struct {
 // Names says whether the message names a commit.
 func (p *Problem) Names(commit string) bool { return strings.Contains(p.Message, Short(commit)) }
 
-var commitName = regexp.MustCompile(`\b[0-9a-f]{8,64}\b`)
+var commitName = regexp.MustCompile(`\bcommit [0-9a-f]{8,64}\b`)
 
 // SameWords says whether two messages tell of the same problem, be it with different commits.
 func SameWords(a, b string) bool {

@@ -137,6 +137,20 @@ func (h *HubTruth) LastProblem() *Problem {
 	return h.Earlier
 }
 
+// GoesOn says whether the problem is the last one of the truth before. With other words for a commit it is, unless
+// something was handed out in between, or the service follows something else.
+func (h *HubTruth) GoesOn(before HubTruth) bool {
+	last := before.LastProblem()
+	switch {
+	case h.Problem == nil || last == nil:
+		return false
+	case h.Problem.Message == last.Message:
+		return true
+	}
+	return SameWords(last.Message, h.Problem.Message) && h.Source == before.Source && h.Ref == before.Ref &&
+		h.Revision.Commit == before.Revision.Commit && (h.Digest == before.Digest || h.Repeats(before))
+}
+
 // IsOpen says whether the hub goes on with what it handed out, or with nothing, while the ref has another commit: a
 // truth without a problem does not say then that the problem from before is over. Distributors that have just started,
 // or have just heard of the commit, say so until they have asked for the content.

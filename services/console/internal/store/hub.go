@@ -1,12 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
 	"slices"
-
-	"fairlead.dev/services/console/internal/pack"
 )
 
 // HubRef is a ref of a source, by its uid.
@@ -84,14 +83,19 @@ func (s *Store) putHub(ctx context.Context, tx *sql.Tx, uids []string, states, r
 		}
 		return kept, wrote, err
 	}
+	// Nobody else writes until the commit. The same truth may be stored in several ways, so the database can't compare.
+	stored, err := (View{tx, &s.dialect}).Hub(ctx, slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return read[uid] == nil }))
+	if err != nil {
+		return nil, nil, err
+	}
 	err = prepared(ctx, tx, "INSERT INTO hub (service_uid, state, touch_time) VALUES ($1, $2, "+s.dialect.now+")"+
-		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time WHERE hub.state IN ($3, $4)", func(stmt *sql.Stmt) error {
+		" ON CONFLICT (service_uid) DO UPDATE SET state = excluded.state, touch_time = excluded.touch_time WHERE $3", func(stmt *sql.Stmt) error {
 		for _, uid := range uids {
-			var was, wasPlain any // NULL: there was none
-			if state, known := read[uid]; known {
-				was, wasPlain = pack.Pack(state), string(state) // a database may have either
+			was, known := stored[uid]
+			if known && !bytes.Equal(was, read[uid]) {
+				continue
 			}
-			written, err := hasWritten(stmt.ExecContext(ctx, uid, s.dialect.text(states[uid]), was, wasPlain))
+			written, err := hasWritten(stmt.ExecContext(ctx, uid, s.dialect.text(states[uid]), known))
 			if err != nil {
 				return err
 			}

@@ -42,6 +42,10 @@ func putState(t *testing.T, s *store.Store) string {
 		t.Fatal(err)
 	}
 	uid := list[0].UID
+	event := store.AuditEvent{ID: "one", Time: time.Now(), Actor: "user:ada", Action: "catalog.create", Event: []byte(packedState)}
+	if err := s.AppendAudit(t.Context(), []store.AuditEvent{event}); err != nil {
+		t.Fatal(err)
+	}
 	begun := []store.Deployment{{Service: uid, Digest: "d1", State: []byte(packedState), DeliverTime: time.Now()}}
 	stepsOf := func(store.Report) ([]store.Step, error) { return nil, nil }
 	_, err = s.PutHub(t.Context(), map[string][]byte{uid: []byte(packedState)}, nil, nil, begun, stepsOf)
@@ -73,6 +77,17 @@ func sameStates(t *testing.T, s *store.Store, uid string) {
 	}
 }
 
+// sameVolume checks that the audit trail's volume is that of its rows.
+func sameVolume(t *testing.T, s *store.Store) {
+	t.Helper()
+	db, _ := s.Pools()
+	var counted, is int64
+	err := db.QueryRowContext(t.Context(), "SELECT bytes, (SELECT CAST(SUM(LENGTH(event) + 256) AS BIGINT) FROM audit) FROM audit_volume").Scan(&counted, &is)
+	if err != nil || counted != is {
+		t.Errorf("the audit trail is said to take %d bytes, and takes %d, %v", counted, is, err)
+	}
+}
+
 func typeOf(t *testing.T, db *sql.DB, query string) (kind string) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), "SELECT typeof("+query).Scan(&kind); err != nil {
@@ -99,6 +114,7 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 	}
 	s = openAt(t, url)
 	sameStates(t, s, uid)
+	sameVolume(t, s)
 	backup := &bytes.Buffer{}
 	if err := s.Backup(t.Context(), backup); err != nil {
 		t.Fatal(err)
@@ -108,7 +124,7 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(packed)
-	if want := strings.ReplaceAll(packedState, `"`, `\"`); err != nil || strings.Count(string(text), want) != 4 {
+	if want := strings.ReplaceAll(packedState, `"`, `\"`); err != nil || strings.Count(string(text), want) != 5 {
 		t.Errorf("a backup has to be plain: %s, %v", text, err)
 	}
 
@@ -125,6 +141,7 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		sameStates(t, restored, uid)
+		sameVolume(t, restored)
 		if name == "sqlite" {
 			db, _ := restored.Pools()
 			if got := typeOf(t, db, "state) FROM hub"); got != "text" {
@@ -157,7 +174,15 @@ func TestATruthIsReplacedPlainOrPacked(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "UPDATE hub SET state = $1", packedState); err != nil {
 		t.Fatal(err)
 	}
-	if lost := replace(packedState, `{}`); len(lost) != 0 {
+	if lost := replace(packedState, packedState); len(lost) != 0 {
 		t.Error("a plain truth was not replaced")
+	}
+	// A list with other words packs the same text in another way; this one had none of them.
+	if _, err := db.ExecContext(t.Context(), "UPDATE hub SET state = $1", []byte("\x01"+packedState)); err != nil {
+		t.Fatal(err)
+	}
+	sameStates(t, s, uid)
+	if lost := replace(packedState, `{}`); len(lost) != 0 {
+		t.Error("a truth that another release packed was not replaced")
 	}
 }

@@ -230,7 +230,9 @@ func (s *Store) endRestore(ctx context.Context) error {
 		if err := json.Unmarshal([]byte(text), &left); err != nil {
 			return fmt.Errorf("decode what is left to do: %w", err)
 		}
-		for _, stmt := range append(slices.Clone(s.dialect.numbers), "DROP TABLE "+restoredTable) {
+		// Events that were packed in the database that was backed up are plain here, and the other way round.
+		const volume = "UPDATE audit_volume SET bytes = (SELECT COALESCE(SUM(" + auditSize + "), 0) FROM audit)"
+		for _, stmt := range append(slices.Clone(s.dialect.numbers), volume, "DROP TABLE "+restoredTable) {
 			if _, err := sqlTx.ExecContext(ctx, stmt); err != nil {
 				return fmt.Errorf("end restore: %w", err)
 			}
