@@ -200,11 +200,18 @@ func (c *combining) combineOne(ctx context.Context, ref string, is Combination) 
 	if err == nil && !t.mirror.Doubted() {
 		err = c.renewHead(ctx, ref, old, parts)
 	}
-	if err != nil {
-		c.isLacking = true
+	if err == nil {
+		return
+	}
+	c.isLacking = true
+	if !errors.Is(err, errNotFetched) {
 		c.noteProblem(ref, "%s", err)
 	}
 }
+
+// errNotFetched is of a combination whose sources were not all fetched yet. The error is no problem: what is wrong with
+// a source is told as the problem of that source.
+var errNotFetched = errors.New("nothing was fetched yet")
 
 // findParts are the sources of a combination with their heads. What is wrong with them is told.
 func (c *combining) findParts(ref string, is Combination) (parts []Part, err error) {
@@ -223,7 +230,7 @@ func (c *combining) findParts(ref string, is Combination) (parts []Part, err err
 			c.noteProblem(ref, "source %q of %s: %s", p.Name, c.s.nameUsers(ref), p.Problem)
 		}
 		if p.Head.Commit.IsZero() && err == nil {
-			err = fmt.Errorf("source %q of %s: nothing was fetched at %s of %q yet", p.Name, c.s.nameUsers(ref), shownRef(p.Ref), p.Source)
+			err = errNotFetched
 		}
 	}
 	return parts, err

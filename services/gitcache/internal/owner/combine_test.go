@@ -110,6 +110,26 @@ func (t *tenure) mustStep(tt *testing.T) {
 	}
 }
 
+// A ref that no service has named before is fetched within a second: until then nothing is wrong with services that need
+// it for a combination, unless its source says so.
+func TestACombinationWaitsForItsSourcesWithoutAProblem(t *testing.T) {
+	t.Parallel()
+	tn := newCombining(t, &record{}, func() {})
+	ref := catalog.CombinationPrefix + "1"
+	for problem, want := range map[string]int{"": 0, "there is no such ref": 1} {
+		parts := []Part{
+			{Name: "shop", Source: "shop", UID: "u1", Ref: RefHead},
+			{Name: "values", Source: "values", UID: "u2", Ref: "refs/heads/dev", Problem: problem},
+		}
+		c := &combining{t: tn, s: Source{Name: "shop", UID: "u1"}, heads: map[string]mirror.Head{}}
+		tn.apart = nil
+		c.combineOne(t.Context(), ref, Combination{Parts: parts})
+		if !c.isLacking || len(tn.apart) != want {
+			t.Errorf("with %q the combination lacks something: %v, and the problems are %v", problem, c.isLacking, tn.apart)
+		}
+	}
+}
+
 // What a poll found is not kept back by combinations, which may take a minute.
 func TestAPollIsPublishedBeforeCombinationsAreMade(t *testing.T) {
 	t.Parallel()
