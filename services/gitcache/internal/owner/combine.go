@@ -306,13 +306,6 @@ func (c *combining) storeObjects(ctx context.Context) error {
 	return err
 }
 
-func shownRef(ref string) string {
-	if ref == RefHead {
-		return "the default branch"
-	}
-	return catalog.ShowRef(strings.TrimPrefix(ref, branchPrefix))
-}
-
 // idOf stands for the sources of a combination at their commits, and for whether it is sealed: while it stays nothing
 // is made.
 func idOf(ref string, parts []Part, isSealed bool) git.Hash {
