@@ -37,7 +37,7 @@ func TestTheEnvironmentNeedsNoFolderForTheConfiguration(t *testing.T) {
 	}
 }
 
-// What is watched is shown again after a restart of the hub; another error ends it, and so does a hub that was never
+// A watch shows its text again after a restart of the hub; another error ends it, and so does a hub that was never
 // there.
 func TestAWatchOutlastsARestartOfTheHub(t *testing.T) {
 	t.Parallel()

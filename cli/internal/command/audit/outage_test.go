@@ -13,7 +13,7 @@ import (
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 )
 
-// What is followed goes on behind the last one that was shown, and ends with an error that another try does not mend.
+// A follower goes on behind the last event that was shown, and ends with an error that another try does not mend.
 func TestFollowersGoOnAfterARestartOfTheHub(t *testing.T) {
 	t.Parallel()
 	over := connect.NewError(connect.CodeUnauthenticated, errors.New("the token is revoked"))

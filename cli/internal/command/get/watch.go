@@ -37,7 +37,7 @@ type watching struct {
 	format string
 	// known are the resources as they were shown, by name; nil: nothing was shown.
 	known map[string]catalogyaml.Message
-	// snapshot is what has come of a whole state so far, while it is under way.
+	// snapshot is the part of a whole state that has come so far, while it is under way.
 	snapshot   []catalogyaml.Message
 	inSnapshot bool
 }
@@ -66,7 +66,8 @@ func (w *watching) takeMessage(m *consolev1.WatchResourcesResponse) error {
 	return showChanged(w.app, w.kind, found, deleted, w.format)
 }
 
-// findDifferences returns what of the snapshot is new or other than it was shown, and what is gone.
+// findDifferences returns the resources of the snapshot that are new or other than they were shown, and those that are
+// gone.
 func (w *watching) findDifferences() (changed []catalogyaml.Message, gone []*consolev1.Deleted) {
 	there := map[string]bool{}
 	for _, m := range w.snapshot {
@@ -84,7 +85,7 @@ func (w *watching) findDifferences() (changed []catalogyaml.Message, gone []*con
 	return changed, gone
 }
 
-// keepShown keeps what is shown.
+// keepShown keeps the resources that are shown.
 func (w *watching) keepShown(found []catalogyaml.Message, deleted []*consolev1.Deleted) {
 	if w.known == nil {
 		w.known = map[string]catalogyaml.Message{}
