@@ -2,7 +2,8 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
 import react from '@vitejs/plugin-react'
-import { defineConfig, type Plugin } from 'vite'
+import type { Plugin } from 'vite'
+import { defineConfig } from 'vitest/config'
 
 // The console sends files as they lie here, so that it never compresses one itself.
 function compressed(): Plugin {
@@ -32,6 +33,8 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     target: 'es2022',
   },
+  // A slow machine is no failure: what hangs is ended all the same.
+  test: { testTimeout: 300_000, hookTimeout: 300_000 },
   server: { proxy: { '/v1': proxied(), '/fairlead.': proxied() } },
 })
 

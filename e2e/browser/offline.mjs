@@ -18,7 +18,7 @@ await act(executablePath, folder, async ({ logIn, check, outside }) => {
   await page.goto(hub);
   await page.getByRole("link", { name: source, exact: true }).first().waitFor();
   await page.goto(`${hub}/sources?q=${source}`);
-  await page.getByText("Last good commits are served since").waitFor();
+  await page.getByText(/503.* Since .*; the last good commits are served\./).waitFor();
   await check(page, "offline-sources");
 
   // What was fetched is still shown, still delivered, and repaired.

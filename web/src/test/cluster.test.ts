@@ -230,7 +230,8 @@ test('a log that has nothing new is said to be resumed once', async () => {
   const of = { namespace: 'd', pod: 'p', container: 'c' }
   const logs = new Logs(ask, [of], { since: 0, previous: false }, () => 0)
   logs.begin()
-  await vi.waitFor(() => expect(logs.lines.at(-1)?.text).toBe('the container has ended'))
+  const hasEnded = () => expect(logs.lines.at(-1)?.text).toBe('the container has ended')
+  await vi.waitFor(hasEnded, { timeout: 60_000 })
   logs.end()
   const resumed = 'cut, resumed where it ended'
   expect(logs.lines.map((l) => l.text)).toEqual(['one', resumed, 'two', resumed, 'the container has ended'])

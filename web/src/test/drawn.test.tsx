@@ -144,10 +144,13 @@ test('two clicks send one request, and another one goes once it is answered', as
   drawing().draw(<Holds use={use} />)
   const click = (reason: string) => hold?.pull({ name: 'web', reason })
   const clickUntil = (...reasons: string[]) =>
-    vi.waitFor(() => {
-      if (holds.asked.length < reasons.length) click(reasons.at(-1) ?? '')
-      expect(holds.asked).toEqual(reasons)
-    })
+    vi.waitFor(
+      () => {
+        if (holds.asked.length < reasons.length) click(reasons.at(-1) ?? '')
+        expect(holds.asked).toEqual(reasons)
+      },
+      { timeout: 60_000 },
+    )
   click('first')
   click('first, again')
   await clickUntil('first')

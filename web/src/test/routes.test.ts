@@ -4,7 +4,7 @@ import { keyed, Named } from '../app/Named'
 
 afterAll(() => vi.unstubAllGlobals())
 
-test('each page of a named thing begins anew with another name', { timeout: 60_000 }, async () => {
+test('each page of a named thing begins anew with another name', async () => {
   // Modules of pages look at the address of the page when they are loaded.
   vi.stubGlobal('window', { location: new URL('https://hub.example') })
   vi.stubGlobal('document', { addEventListener: () => {}, visibilityState: 'visible' })
