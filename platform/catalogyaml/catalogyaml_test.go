@@ -122,6 +122,11 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 			head + "kind: Cluster\nmetadata:\n  name: a\n  name: b\n",
 			`shop.yaml:5: cluster "a": metadata.name: is there twice, first in line 4`,
 		},
+		"two alternatives": {
+			source("  git: {url: https://x}\n") + "---\n" + head +
+				"kind: Sink\nmetadata: {name: a}\nspec:\n  slack: {}\n  github: ~\n  email: {}\n",
+			`shop.yaml:13: sink "a": spec.email: excludes spec.slack in line 11: keep one of the two`,
+		},
 		"number for text": {
 			source("  git: {url: https://x}\n---\n" + head +
 				"kind: Service\nmetadata: {name: s}\nspec:\n  ref: 1234567\n"),

@@ -333,6 +333,7 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 		return nil
 	}
 	out := map[string]any{}
+	chosen := map[protoreflect.Name]*yaml.Node{}
 	d.eachKey(n, at, func(key, value *yaml.Node) {
 		if at.yaml == "" && (key.Value == "apiVersion" || key.Value == "kind") {
 			return
@@ -342,7 +343,7 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 			d.report(key.Line, "%s: unknown field%s", join(at.yaml, key.Value), typo.Suggest(key.Value, d.settable(md, at)))
 			return
 		}
-		if OutputOnly(fd) || isNull(value) {
+		if OutputOnly(fd) || isNull(value) || !d.allowsAlternative(chosen, key, fd, at) {
 			return
 		}
 		here := at.field(fd)
@@ -350,6 +351,24 @@ func (d *decoder) message(n *yaml.Node, md protoreflect.MessageDescriptor, at pa
 		out[key.Value] = d.field(value, fd, here, depth+1)
 	})
 	return out
+}
+
+// allowsAlternative notes in chosen which field of a oneof a mapping has, and reports each further field of that oneof.
+func (d *decoder) allowsAlternative(
+	chosen map[protoreflect.Name]*yaml.Node, key *yaml.Node, fd protoreflect.FieldDescriptor, at path,
+) bool {
+	oneof := fd.ContainingOneof()
+	if oneof == nil || oneof.IsSynthetic() {
+		return true
+	}
+	first, ok := chosen[oneof.Name()]
+	if !ok {
+		chosen[oneof.Name()] = key
+		return true
+	}
+	d.report(key.Line, "%s: excludes %s in line %d: keep one of the two",
+		join(at.yaml, key.Value), join(at.yaml, first.Value), first.Line)
+	return false
 }
 
 // settable are the fields that may be there: a global service has no cluster of its own.
