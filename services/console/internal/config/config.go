@@ -232,12 +232,16 @@ func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.R
 
 // next is what is kept of a service from now on.
 func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []Effective, was store.Config, fresh bool) (store.Config, error) {
-	if problem := problemOf(effective); problem != "" {
+	if problem, unread := problemOf(effective); problem != "" {
 		next := was
 		if fresh {
 			next = store.Config{Revision: store.HeldConfig}
 		}
-		if next.Problem = problem; was.Problem == "" {
+		alarmed := event.Alarms(was)
+		if next.Problem = problem; unread && !alarmed {
+			next.Problem = event.FirstRead + problem
+		}
+		if was.Problem == "" || event.Alarms(next) && !alarmed {
 			next.ProblemTime = tx.Now()
 		}
 		return next, nil
@@ -287,17 +291,20 @@ func different(was, is []Value) []string {
 // valuesPurpose binds values to the service that they are for.
 func valuesPurpose(uid string) string { return "config/values/" + uid }
 
-func problemOf(effective []Effective) string {
+// problemOf names the entries without a value; unread: each of them waits for the first read of a place.
+func problemOf(effective []Effective) (problem string, unread bool) {
 	var list []string
+	unread = true
 	for _, e := range effective {
 		if e.Problem != "" {
+			unread = unread && e.Unread
 			list = append(list, fmt.Sprintf("%q (%s): %s", e.Name, e.Origin, e.Problem))
 		}
 	}
 	if more := len(list) - shownProblems; more > 0 {
 		list = append(list[:shownProblems], fmt.Sprintf("and %d more", more))
 	}
-	return strings.Join(list, "; ")
+	return strings.Join(list, "; "), unread
 }
 
 func valuesOf(effective []Effective) []Value {

@@ -105,6 +105,8 @@ func (p place) String() string {
 type content struct {
 	values  map[string]string
 	problem string
+	// unread says that no console has read the place yet; problem says so, too.
+	unread bool
 	// stale is why it can't be read now; the values are those that were read last.
 	stale string
 }
@@ -200,6 +202,9 @@ func (l *loaded) loadSecrets(ctx context.Context, v store.View, names []string) 
 // absent is about a place where nothing is.
 const absent = "does not exist"
 
+// notRead is about a place of a backend until its first read is answered.
+const notRead = "was not read yet: look again in a moment"
+
 // notGranted is about a path that a backend does not give out.
 const notGranted = "is not among spec.paths of the backend, nor below one of them"
 
@@ -229,7 +234,7 @@ func (l *loaded) loadBackend(ctx context.Context, v store.View, name string, row
 			if !known {
 				l.unread = append(l.unread, store.Place{Backend: row.UID, Path: path})
 			}
-			l.places[at] = content{problem: cmp.Or(p.Problem, "was not read yet: look again in a moment")}
+			l.places[at] = content{problem: cmp.Or(p.Problem, notRead), unread: p.Problem == ""}
 		case p.Sealed == nil:
 			l.places[at] = content{problem: absent}
 		default:
@@ -299,7 +304,9 @@ func (l *loaded) imported(origin string, at resource.Import) Layer {
 	out := Layer{Origin: origin, Entries: map[string]Entry{}}
 	if found.problem != "" {
 		// Which entries are missing is not known: the place stands for them.
-		out.Entries[from.String()] = Entry{Type: Text, Secret: true, Place: from.String(), Problem: found.problem}
+		out.Entries[from.String()] = Entry{
+			Type: Text, Secret: true, Place: from.String(), Problem: found.problem, Unread: found.unread,
+		}
 	}
 	for key, value := range found.values {
 		if entryName.MatchString(key) && !resource.IsFact(key) {
@@ -330,7 +337,7 @@ func (l *loaded) entry(s state.Setting, secret string) Entry {
 	value, ok := found.values[s.Ref.Key]
 	switch {
 	case found.problem != "":
-		out.Problem = from.String() + " " + found.problem
+		out.Problem, out.Unread = from.String()+" "+found.problem, found.unread
 	case !ok:
 		out.Problem = fmt.Sprintf("%s has no key %q", from, s.Ref.Key)
 	default:

@@ -47,6 +47,8 @@ type Entry struct {
 	Stale string
 	// Problem is why it has no value.
 	Problem string
+	// Unread says that it has none because its place was not read yet.
+	Unread bool
 }
 
 // Layer is entries of one origin: project/shop, configset/base, cluster/edge-1, service/web.
@@ -68,6 +70,8 @@ type Effective struct {
 	Stale string
 	// Problem is why it has no value; empty: it has one.
 	Problem string
+	// Unread says that it has none because a place was not read yet, its own or that of an entry that it refers to.
+	Unread bool
 
 	chain int // how many entries it refers through
 }
@@ -79,6 +83,7 @@ func Merge(layers []Layer, facts map[string]string) []Effective {
 	origins := map[string][]string{}
 	for _, layer := range layers {
 		for name, entry := range layer.Entries {
+			m.unread = m.unread || entry.Unread && name == entry.Place
 			origin := layer.Origin
 			if entry.Place != "" {
 				origin += " (" + entry.Place + ")"
@@ -111,6 +116,8 @@ type merger struct {
 	facts   map[string]string
 	entries map[string]Entry
 	done    map[string]*Effective
+	// unread says that a place that is imported was not read yet: any name may be among its entries.
+	unread bool
 	// path is of the entries that are being resolved.
 	path []string
 }
@@ -120,7 +127,7 @@ func (m *merger) resolve(name string) *Effective {
 		return e
 	}
 	entry := m.entries[name]
-	out := &Effective{Name: name, Type: entry.Type, Secret: entry.Secret, Stale: entry.Stale, Problem: entry.Problem}
+	out := &Effective{Name: name, Type: entry.Type, Secret: entry.Secret, Stale: entry.Stale, Problem: entry.Problem, Unread: entry.Unread}
 	if out.Problem == "" {
 		m.path = append(m.path, name)
 		if err := m.value(entry, out); err != nil {
@@ -273,6 +280,7 @@ func (m *merger) lookup(name string, out *Effective) (*Effective, error) {
 		return &Effective{Name: name, Type: Text, Value: value}, nil
 	}
 	if _, ok := m.entries[name]; !ok {
+		out.Unread = m.unread
 		return nil, m.unknown(name, out)
 	}
 	if i := slices.Index(m.path, name); i >= 0 {
@@ -283,6 +291,7 @@ func (m *merger) lookup(name string, out *Effective) (*Effective, error) {
 	}
 	of := m.resolve(name)
 	if of.Problem != "" {
+		out.Unread = of.Unread
 		if strings.HasPrefix(of.Problem, "refers ") {
 			return nil, errors.New(of.Problem) // from where it begins
 		}

@@ -12,6 +12,13 @@ import (
 // shownEntries are how many entries of a configuration an event names.
 const shownEntries = 10
 
+// FirstRead begins the problem of a service that only misses values at places that no console has read yet. It is no
+// alarm: the read has an answer within the minute, which is either a value or a problem of its own.
+const FirstRead = "it waits for a first read: "
+
+// Alarms says whether an event has told of the problem of a configuration.
+func Alarms(c store.Config) bool { return c.Problem != "" && !strings.HasPrefix(c.Problem, FirstRead) }
+
 // Configured says what is new in how a service is configured: entries are the names of those that have other values.
 func Configured(of store.Resource, before, after store.Config, entries []string, actor string, now time.Time) ([]store.Event, error) {
 	s, _, err := service(of)
@@ -24,9 +31,13 @@ func Configured(of store.Resource, before, after store.Config, entries []string,
 		out = append(out, stored(e, now))
 	}
 	switch {
-	case after.Problem != "" && before.Problem == "":
-		tell(&consolev1.Event{Type: ConfigFailing, Severity: failing, Message: "It can't be configured, and keeps what it had: " + after.Problem})
-	case after.Problem == "" && before.Problem != "":
+	case Alarms(after) && !Alarms(before):
+		how := "It can't be configured, and keeps what it had: "
+		if after.Revision == "" || after.Revision == store.HeldConfig {
+			how = "It can't be configured: "
+		}
+		tell(&consolev1.Event{Type: ConfigFailing, Severity: failing, Message: how + after.Problem})
+	case after.Problem == "" && Alarms(before):
 		tell(&consolev1.Event{Type: ConfigRecovered, Severity: info, Message: "It can be configured again.", Duration: span(before.ProblemTime, now)})
 	}
 	if len(entries) > 0 {
