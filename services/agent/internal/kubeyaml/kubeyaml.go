@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -103,6 +104,11 @@ func (e *Error) Error() string {
 	}
 	return where + ": " + e.Problem
 }
+
+// MoreError counts mistakes of a list that are not in the list themselves.
+type MoreError int
+
+func (n MoreError) Error() string { return "and " + plural.Of(int(n), "more mistake") }
 
 // Add takes an object, in the order of documents. A *Error is a mistake; any other error ends the reading.
 type Add func(obj *unstructured.Unstructured, at Position) error

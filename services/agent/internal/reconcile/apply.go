@@ -648,7 +648,42 @@ func mistakeOrRetry(err error) *problem {
 	return retriedProblem(err)
 }
 
-func endSentence(err error) string { return strings.TrimRight(err.Error(), ". \n") + "." }
+// mostSentences bounds how many of several mistakes are reported one by one.
+const mostSentences = 5
+
+// endSentence makes a sentence of an error. Joined errors make a line each, and those after mostSentences a count.
+func endSentence(err error) string {
+	var lines []string
+	more := 0
+	for _, one := range splitJoined(err) {
+		count, isCount := errors.AsType[kubeyaml.MoreError](one)
+		switch {
+		case isCount:
+			more += int(count)
+		case len(lines) == mostSentences:
+			more++
+		default:
+			lines = append(lines, strings.TrimRight(one.Error(), ". \n")+".")
+		}
+	}
+	if more > 0 {
+		lines = append(lines, "There "+plural.Are(more)+" "+plural.Of(more, "more mistake")+".")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// splitJoined returns the errors that errors.Join has made one of.
+func splitJoined(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
+		return []error{err}
+	}
+	var all []error
+	for _, one := range joined.Unwrap() {
+		all = append(all, splitJoined(one)...)
+	}
+	return all
+}
 
 func refusedProblem(failures []apply.Failure) *problem {
 	first := failures[0]

@@ -2,7 +2,6 @@ package set
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"fairlead.dev/services/agent/internal/bounds"
@@ -15,7 +14,7 @@ func (b *Builder) checkBounds(ctx context.Context) error {
 	if b.Rules == nil {
 		return nil
 	}
-	var problems []error
+	var problems mistakes
 	for _, item := range b.items {
 		if item.Flags&object.LeftOut != 0 {
 			continue
@@ -28,11 +27,8 @@ func (b *Builder) checkBounds(ctx context.Context) error {
 		if why == "" {
 			continue
 		}
-		problems = append(problems, &kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
+		problems.add(&kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
 			"%s: project %q does not allow %s. Take it out, or have the project allow it", item.Key, b.Rules.GetProject(), why)})
-		if len(problems) == maxMistakes {
-			break
-		}
 	}
-	return errors.Join(problems...)
+	return problems.join()
 }

@@ -1,6 +1,7 @@
 package set_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -124,5 +125,30 @@ func TestBoundsOfAProject(t *testing.T) {
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.name, err, test.want)
 		}
+	}
+}
+
+// A check reports the first mistakes one by one, and counts the others.
+func TestMistakesOfACheckAreBounded(t *testing.T) {
+	t.Parallel()
+	store, _ := openStore(t)
+	b, err := store.Create(set.Target{
+		Service: "shop", ID: id("1"), Namespace: "shop", Scopes: known(),
+		Rules: &deliveryv1.ObjectRules{Namespaces: []string{"bank"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Discard()
+	reader := kubeyaml.NewReader(func(obj *unstructured.Unstructured, at kubeyaml.Position) error {
+		return b.Add(t.Context(), obj, at)
+	}, nil)
+	for i := range 12 {
+		reader.Read("a.yaml", fmt.Appendf(nil, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a-%d}\n", i))
+	}
+	_, err = b.Commit(t.Context())
+	if err == nil || strings.Count(err.Error(), "does not allow") != 5 ||
+		!strings.HasSuffix(err.Error(), "and 7 more mistakes") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -30,7 +30,7 @@ const (
 	MaxContent = 128 << 20
 	// maxObject bounds one object: the API server takes about 1.5 MiB.
 	maxObject = 4 << 20
-	// maxMistakes bounds how many are told at once.
+	// maxMistakes bounds how many mistakes of a check are reported one by one.
 	maxMistakes = 5
 )
 
@@ -82,7 +82,7 @@ type Builder struct {
 	// environment that the objects depend on.
 	environment string
 	// foreign are the images that Registries do not have.
-	foreign []error
+	foreign mistakes
 	// releaseService is what templates of a chart see as .Release.Service.
 	releaseService string
 	warnings       []string
@@ -464,7 +464,7 @@ func (b *Builder) fewWarnings() string {
 func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	defer b.Discard()
 	clear(b.unserved) // a kind may be served by now
-	if err := errors.Join(b.settleNamespaces(ctx), b.checkTwins(), b.checkBounds(ctx), errors.Join(b.foreign...)); err != nil {
+	if err := errors.Join(b.settleNamespaces(ctx), b.checkTwins(), b.checkBounds(ctx), b.foreign.join()); err != nil {
 		return nil, err
 	}
 	b.markScaled()
@@ -511,13 +511,11 @@ func (b *Builder) findSame(end footer) *Set {
 // settleNamespaces writes those objects again whose namespace is another one than was thought, now that all CRDs
 // of the set are known.
 func (b *Builder) settleNamespaces(ctx context.Context) error {
-	var problems []error
+	var problems mistakes
 	for i, item := range b.items {
 		namespaced, err := b.scopeOf(ctx, item.Flags, item.GVK())
 		if err != nil {
-			if problems = append(problems, fmt.Errorf("%s: %w", item, err)); len(problems) == maxMistakes {
-				break
-			}
+			problems.add(fmt.Errorf("%s: %w", item, err))
 			continue
 		}
 		if want := b.namespaceOf(item, namespaced); want != item.Namespace {
@@ -526,7 +524,7 @@ func (b *Builder) settleNamespaces(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.Join(problems...)
+	return problems.join()
 }
 
 func (b *Builder) namespaceOf(item Item, namespaced bool) string {
@@ -556,7 +554,7 @@ func (b *Builder) moveObject(item Item, namespace string) (Item, error) {
 // checkTwins finds objects that are there twice. A hook may have the name of others: it is run before or after them.
 func (b *Builder) checkTwins() error {
 	seen := make(map[object.Key]int, len(b.items))
-	var problems []error
+	var problems mistakes
 	for i, item := range b.items {
 		if item.Hook != 0 {
 			continue
@@ -566,13 +564,10 @@ func (b *Builder) checkTwins() error {
 			seen[item.Key] = i
 			continue
 		}
-		problems = append(problems, &kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
+		problems.add(&kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
 			"%s is there twice, first in %s. Remove one", item.Key, b.items[first].Position)})
-		if len(problems) == maxMistakes {
-			break
-		}
 	}
-	return errors.Join(problems...)
+	return problems.join()
 }
 
 // writeIndex writes what follows the content.

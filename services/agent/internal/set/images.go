@@ -28,8 +28,8 @@ func (b *Builder) noteForeign(obj *unstructured.Unstructured, at kubeyaml.Positi
 		return
 	}
 	eachImage(obj.Object, func(image string) {
-		if len(b.foreign) < maxMistakes && !agentconfig.AllowsImage(b.Registries, image) {
-			b.foreign = append(b.foreign, &ForeignImageError{At: at, Of: object.RefOf(obj).String(), Image: image})
+		if !agentconfig.AllowsImage(b.Registries, image) {
+			b.foreign.add(&ForeignImageError{At: at, Of: object.RefOf(obj).String(), Image: image})
 		}
 	})
 }
