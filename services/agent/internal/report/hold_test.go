@@ -2,6 +2,7 @@ package report
 
 import (
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,60 @@ func TestAFailureThatIsTriedAgainKeepsItsBeginning(t *testing.T) {
 		set(deliveryv1.Phase_PHASE_FAILED, tc.digest, tc.words)
 		if at := r.Latest("web").GetObservedTime().AsTime(); at.Equal(began) != tc.keeps {
 			t.Errorf("%s: failed since %s, and first at %s", name, at, began)
+		}
+	}
+}
+
+// A restart of the agent has the service tried again, too, whether it failed or was being tried at the end.
+func TestAFailureKeepsItsBeginningOverARestart(t *testing.T) {
+	t.Parallel()
+	const applying, failed = deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_FAILED
+	const healthy = deliveryv1.Phase_PHASE_HEALTHY
+	for name, tc := range map[string]struct {
+		before, after []deliveryv1.Phase // the restart
+		keeps         bool
+	}{
+		"while it rests":          {after: []deliveryv1.Phase{applying}, keeps: true},
+		"while it is tried":       {before: []deliveryv1.Phase{applying}, keeps: true},
+		"while it is tried again": {before: []deliveryv1.Phase{applying, failed, applying}, after: []deliveryv1.Phase{applying}, keeps: true},
+		"after it was healthy":    {before: []deliveryv1.Phase{applying, healthy}, after: []deliveryv1.Phase{applying}},
+	} {
+		dir, now := t.TempDir(), time.Unix(1e9, 0)
+		open := func() *Reporter {
+			r, err := Open(dir, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.now = func() time.Time { return now }
+			return r
+		}
+		r := open()
+		set := func(phases ...deliveryv1.Phase) {
+			for _, phase := range phases {
+				if err := r.Set(&deliveryv1.ServiceReport{Service: "web", Phase: phase, Digest: "d"}); err != nil {
+					t.Fatal(err)
+				}
+				sent, _ := r.pending()
+				for _, one := range sent {
+					acks := []*deliveryv1.Acknowledgement{{Service: "web", Sequence: one.GetSequence()}}
+					if err := r.acknowledge(sent, acks); err != nil {
+						t.Fatal(err)
+					}
+				}
+				now = now.Add(time.Minute)
+			}
+		}
+		began := now
+		set(failed)
+		set(tc.before...)
+		r = open()
+		set(tc.after...)
+		set(failed)
+		if at := r.Latest("web").GetObservedTime().AsTime(); at.Equal(began) != tc.keeps {
+			t.Errorf("%s: failed since %s, and first at %s", name, at, began)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*"+failureSuffix)); err != nil || len(left) > 0 {
+			t.Errorf("%s: left on disk: %v, %v", name, left, err)
 		}
 	}
 }

@@ -38,7 +38,8 @@ const (
 	callTimeout = 30 * time.Second
 	// retryFloor and retryMax bound the wait between attempts.
 	retryFloor, retryMax = 200 * time.Millisecond, time.Minute
-	suffix               = ".report"
+	// suffix is of files with the latest report, failureSuffix of files with the failure that is tried again.
+	suffix, failureSuffix = ".report", ".failure"
 )
 
 // Reporter keeps the states and sends them. A Reporter is safe for concurrent use.
@@ -61,6 +62,8 @@ type Reporter struct {
 type state struct {
 	report *deliveryv1.ServiceReport
 	acked  bool
+	// restored: an earlier run left the report, and the hub may have acknowledged it then.
+	restored bool
 	// from is when it may be sent, and since when a passing state stands that is not sent yet; zero: at once.
 	from time.Time
 	// failure is what the hub knew before the service was tried again; nil: it is not tried again, or had not failed.
@@ -98,7 +101,10 @@ func Open(dir string, distributors *deliveryclient.Distributors, metrics prometh
 			}
 			continue
 		}
-		r.states[report.GetService()] = &state{report: &report}
+		r.states[report.GetService()] = &state{report: &report, restored: true}
+	}
+	if err := r.restoreFailures(); err != nil {
+		return nil, err
 	}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_agent_reports_pending", Help: "Services whose latest state the hub has not acknowledged.",
@@ -113,6 +119,29 @@ func Open(dir string, distributors *deliveryclient.Distributors, metrics prometh
 		}, func() float64 { return float64(r.count(deliveryv1.Phase(number))) }))
 	}
 	return r, nil
+}
+
+// restoreFailures reads the failures of services that an earlier run was trying again.
+func (r *Reporter) restoreFailures() error {
+	files, err := filepath.Glob(filepath.Join(r.dir, "*"+failureSuffix))
+	if err != nil {
+		return fmt.Errorf("read failures: %w", err)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read failures: %w", err)
+		}
+		var failure deliveryv1.ServiceReport
+		kept := r.states[strings.TrimSuffix(filepath.Base(path), failureSuffix)]
+		if proto.Unmarshal(data, &failure) == nil && kept != nil &&
+			kept.report.GetPhase() == deliveryv1.Phase_PHASE_APPLYING {
+			kept.failure = &failure
+		} else if err := durable.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Set is told the state of a service. When it returns without an error the state is on disk. A state
@@ -138,15 +167,34 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	case failure != nil && goesOn(failure, report):
 		report.ObservedTime = failure.GetObservedTime()
 	}
-	if err := r.write(report); err != nil {
-		return err
-	}
 	next := &state{report: report, from: r.sendFrom(before, report)}
 	if report.GetPhase() == deliveryv1.Phase_PHASE_APPLYING {
 		next.failure = failure
 	}
+	if err := r.keepFailure(report.GetService(), before, next); err != nil {
+		return err
+	}
+	if err := r.write(report); err != nil {
+		return err
+	}
 	r.states[report.GetService()] = next
 	r.kick()
+	return nil
+}
+
+// keepFailure keeps on disk which failure is tried again, for a run after this one. The caller holds mu.
+func (r *Reporter) keepFailure(service string, before, next *state) error {
+	had := before != nil && before.failure != nil
+	switch {
+	case next.failure != nil && !had:
+		data, err := proto.Marshal(next.failure)
+		if err != nil {
+			return fmt.Errorf("encode failure: %w", err)
+		}
+		return durable.WriteFile(r.failurePath(service), data, 0o600)
+	case next.failure == nil && had:
+		return durable.Remove(r.failurePath(service))
+	}
 	return nil
 }
 
@@ -189,6 +237,9 @@ func (r *Reporter) Drop() error {
 		if err := durable.Remove(r.path(service)); err != nil {
 			return fmt.Errorf("drop reports: %w", err)
 		}
+		if err := durable.Remove(r.failurePath(service)); err != nil {
+			return fmt.Errorf("drop failures: %w", err)
+		}
 		delete(r.states, service)
 	}
 	return nil
@@ -226,13 +277,13 @@ func goesOn(before, now *deliveryv1.ServiceReport) bool {
 	return before.GetPhase() == now.GetPhase() && before.GetDigest() == now.GetDigest() && before.GetMessage() == now.GetMessage()
 }
 
-// lastFailure is the failure that the hub knows: another attempt does not end it. A failure that the hub has not
-// acknowledged may never reach it. nil: there is none.
+// lastFailure is the failure that the hub knows: another attempt does not end it. A failure of this run that the hub
+// has not acknowledged may never reach it. nil: there is none.
 func (s *state) lastFailure() *deliveryv1.ServiceReport {
 	switch {
 	case s == nil:
 		return nil
-	case s.report.GetPhase() == deliveryv1.Phase_PHASE_FAILED && s.acked:
+	case s.report.GetPhase() == deliveryv1.Phase_PHASE_FAILED && (s.acked || s.restored):
 		return s.report
 	case s.report.GetPhase() == deliveryv1.Phase_PHASE_APPLYING:
 		return s.failure
@@ -260,6 +311,8 @@ func (r *Reporter) write(report *deliveryv1.ServiceReport) error {
 }
 
 func (r *Reporter) path(service string) string { return filepath.Join(r.dir, service+suffix) }
+
+func (r *Reporter) failurePath(service string) string { return filepath.Join(r.dir, service+failureSuffix) }
 
 func (r *Reporter) kick() {
 	select {
