@@ -26,6 +26,9 @@ func (t *Trail) deliveryStep() step {
 	if c == nil {
 		s.Mark = markNone
 		s.addLine("nothing is known of cluster %s (%s)", name, t.noCluster)
+		if t.hiddenCluster {
+			s.lackGrant("cluster " + name)
+		}
 		return s
 	}
 	status := c.GetStatus()
@@ -115,10 +118,10 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 	default:
 		s.cause, s.next = cmp.Or(r.GetMessage(), catalogyaml.Short(r.GetPhase())+" still"), t.lookHint()
 		name := t.Service.GetMetadata().GetName()
-		switch {
-		case r.GetPhase() == deliveryv1.Phase_PHASE_HELD, r.GetPhase() == deliveryv1.Phase_PHASE_DIFFERS:
-			s.next = fmt.Sprintf("`fairlead diff service %s` shows what waits, `fairlead resume service %s` ends a hold of the hub", name, name)
-		case r.GetGuard() != nil:
+		if next := t.nextOfHold(r); next != "" {
+			s.next = next
+		}
+		if r.GetGuard() != nil {
 			s.next = fmt.Sprintf("`fairlead confirm prune %s %s`, or put the manifests back and push", name, r.GetGuard().GetId())
 		}
 	}
@@ -196,6 +199,9 @@ func (t *Trail) VerdictText(steps []step) string {
 		case markStale:
 			return runs + "; but " + t.describeStep(s)
 		case markNone:
+			if s.cause != "" {
+				return fmt.Sprintf("%s; but %s. Next: %s.", runs, s.cause, s.next)
+			}
 			return fmt.Sprintf("%s; but nobody answers for %s. Next: run `fairlead check`.", runs, s.Name)
 		}
 	}

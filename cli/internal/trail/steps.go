@@ -74,6 +74,12 @@ func (s *step) markWrong(v view.View, m mark, p *consolev1.Problem, next string)
 	s.addLine("%s", v.SinceText(p.GetMessage(), p.GetSince()))
 }
 
+// lackGrant says of a step that nobody answers for that the person may not ask for it.
+func (s *step) lackGrant(of string) {
+	s.cause = fmt.Sprintf("%s is not shown, since you lack a grant to view %s", s.Name, of)
+	s.next = "an administrator can add a grant: see `fairlead get grants`"
+}
+
 func (t *Trail) gitTruth() *consolev1.GitTruth { return t.Service.GetStatus().GetGit() }
 
 func (t *Trail) fetchedCommit() string { return t.gitTruth().GetRevision().GetCommit() }
@@ -92,6 +98,9 @@ func (t *Trail) sourceStep() step {
 	case l == nil:
 		s.Mark = markNone
 		s.addLine("no gitcache says how it is (%s)", t.noLive)
+		if t.hiddenLive {
+			s.lackGrant("source " + name)
+		}
 		s.addLine("below is what the console heard last%s", t.ageText(t.gitTruth().GetFetchTime()))
 	case l.GetOwner() == "":
 		s.Mark, s.cause, s.next = t.unlessFetched(markWait), "no gitcache fetches it right now", "wait some seconds, or see `fairlead shards`"

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"connectrpc.com/connect"
+
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
@@ -27,6 +29,8 @@ type Trail struct {
 	Live    *gitcachev1.LiveSource // of the source, from the gitcaches
 	// Why there is no answer; empty: there is one.
 	noSource, noCluster, noLive string
+	// The person lacks a grant for the answer.
+	hiddenCluster, hiddenLive bool
 	// The faults of distributors, each with its name; and whether none is ready.
 	distributors   []string
 	noDistributors bool
@@ -52,13 +56,13 @@ func Follow(ctx context.Context, a *app.App, h *hubclient.Hub, name string) (*Tr
 			return
 		}
 		res, err := h.Clusters.GetCluster(ctx, &consolev1.GetClusterRequest{Name: spec.GetCluster()})
-		t.Cluster, t.noCluster = res.GetCluster(), ReasonLine(err)
+		t.Cluster, t.noCluster, t.hiddenCluster = res.GetCluster(), ReasonLine(err), lacksGrant(err)
 	})
 	wg.Go(func() {
 		res, err := app.AskGitcaches(ctx, h, probe.CheckTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.GetSourceResponse, error) {
 			return g.Sources.GetSource(ctx, &gitcachev1.GetSourceRequest{Name: catalog.SourceOf(spec)})
 		})
-		t.Live, t.noLive = res.GetSource(), ReasonLine(err)
+		t.Live, t.noLive, t.hiddenLive = res.GetSource(), ReasonLine(err), lacksGrant(err)
 	})
 	wg.Go(func() { t.distributors, t.noDistributors = sickDistributors(ctx, h) })
 	wg.Wait()
@@ -81,6 +85,14 @@ func sickDistributors(ctx context.Context, h *hubclient.Hub) (texts []string, no
 		}
 	}
 	return texts, none
+}
+
+// lacksGrant tells the refusal of a part of the hub that the person may not ask. The console does not tell whether a
+// resource exists that the person may not view.
+func lacksGrant(err error) bool {
+	code := connect.CodeOf(err)
+	return code == connect.CodePermissionDenied ||
+		code == connect.CodeNotFound && strings.Contains(err.Error(), "may not view")
 }
 
 // ReasonLine is an error in one line.

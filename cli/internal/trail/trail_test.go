@@ -63,6 +63,10 @@ fedcba98 runs in cluster a and is healthy: nothing to do.
 	}
 }
 
+func setMode(t *Trail, mode deliveryv1.SyncMode) {
+	t.Service.Spec.Sync = &deliveryv1.SyncSpec{Mode: mode}
+}
+
 // Every break on the way is found where it is, with its age and the next step.
 func TestTraceSaysWhereItStands(t *testing.T) {
 	t.Parallel()
@@ -156,18 +160,77 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			"it stands at CLUSTER for 3m: the cluster has not taken fedcba98 in yet. Next: wait, or look into the cluster: fairlead kubeconfig a.",
 		},
 		"held": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
+			func(tr *Trail, s *consolev1.ServiceStatus) {
+				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_HOLD)
 				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "Held (incident 7)."
 			},
 			[]string{"CLUSTER   wait"},
-			"it stands at CLUSTER for 3m: Held (incident 7). Next: `fairlead diff service shop-a` shows what waits, `fairlead resume service shop-a` ends a hold of the hub.",
+			"it stands at CLUSTER for 3m: Held (incident 7). Next: `fairlead diff service shop-a` shows what differs, `fairlead resume service shop-a` ends the hold of the hub.",
 		},
 		"a dry run": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
+			func(tr *Trail, s *consolev1.ServiceStatus) {
+				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_DRY_RUN)
 				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_DIFFERS, "Nothing is applied, this is a dry run."
 			},
 			[]string{"CLUSTER   wait   for 3m: differs"},
-			"it stands at CLUSTER for 3m: Nothing is applied, this is a dry run. Next: `fairlead diff service shop-a` shows what waits, `fairlead resume service shop-a` ends a hold of the hub.",
+			"it stands at CLUSTER for 3m: Nothing is applied, this is a dry run. Next: `fairlead diff service shop-a` shows what differs, `fairlead resume service shop-a` ends the hold of the hub.",
+		},
+		"manual mode": {
+			func(tr *Trail, s *consolev1.ServiceStatus) {
+				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_MANUAL)
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "In manual mode."
+			},
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: In manual mode. Next: `fairlead diff service shop-a` shows what differs, `fairlead sync service shop-a` applies it.",
+		},
+		"manual mode in a closed window": {
+			func(tr *Trail, s *consolev1.ServiceStatus) {
+				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_MANUAL)
+				s.Windows = &consolev1.WindowStatus{Closed: true}
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "In manual mode."
+			},
+			[]string{"CLUSTER   wait"},
+			"shows what differs, `fairlead sync service shop-a --override` applies it.",
+		},
+		"a closed window": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Windows = &consolev1.WindowStatus{Closed: true, ChangeTime: clitest.Before(-2 * time.Hour)}
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, `Closed: deny window "nights".`
+			},
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: Closed: deny window \"nights\". Next: `fairlead diff service shop-a` shows what differs, it is applied when the service opens, in 2h, and `fairlead sync service shop-a --override` applies it before.",
+		},
+		"a freeze": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Windows = &consolev1.WindowStatus{Closed: true}
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "Closed: the freeze."
+			},
+			[]string{"CLUSTER   wait"},
+			"shows what differs, it is applied when the service opens, and `fairlead sync service shop-a --override` applies it before.",
+		},
+		"an annotation in the cluster": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_HELD
+				s.Cluster.Report.Message = "Held by the annotation fairlead.dev/hold in the cluster (ada)."
+			},
+			[]string{"CLUSTER   wait"},
+			"shows what differs, `kubectl annotate configmap -n fairlead-system inventory.shop-a fairlead.dev/hold-` ends the hold in the cluster.",
+		},
+		"another service first": {
+			func(tr *Trail, s *consolev1.ServiceStatus) {
+				tr.Service.Spec.Sync = &deliveryv1.SyncSpec{DependsOn: []string{"api", "db"}}
+				s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_WAITING
+				s.Cluster.Report.Message = `Waits for service "db", which failed.`
+			},
+			[]string{"CLUSTER   wait"},
+			"it stands at CLUSTER for 3m: Waits for service \"db\", which failed. Next: it goes on by itself then: see `fairlead trace service db`.",
+		},
+		"a cluster that the person may not view": {
+			func(tr *Trail, _ *consolev1.ServiceStatus) {
+				tr.Cluster, tr.noCluster, tr.hiddenCluster = nil, "kim may not view it", true
+			},
+			[]string{"DELIVERY  ?      nothing is known of cluster a (kim may not view it)"},
+			"fedcba98 runs in cluster a and is healthy; but DELIVERY is not shown, since you lack a grant to view cluster a. Next: an administrator can add a grant: see `fairlead get grants`.",
 		},
 		"a removal to confirm": {
 			func(_ *Trail, s *consolev1.ServiceStatus) {
@@ -202,7 +265,7 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 		tr.Service = proto.CloneOf(tr.Service)
 		tt.change(tr, tr.Service.GetStatus())
 		got := tr.RenderText(tr.ListSteps())
-		for _, want := range append(tt.lines, "\n\n"+tt.verdict+"\n") {
+		for _, want := range append(tt.lines, tt.verdict+"\n") {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, got)
 			}

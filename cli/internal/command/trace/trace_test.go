@@ -280,8 +280,8 @@ GetSource {"name":"shop"}
 				"CLUSTER   ok     for 3m: healthy, 3 of 3 objects are healthy\n" +
 				"                 applied: 01234567 of fedcba98 (3m)\n" +
 				"\n" +
-				"fedcba98 runs in cluster a and is healthy; but nobody answers for DELIVERY. Next: run " +
-				"`fairlead check`.\n",
+				"fedcba98 runs in cluster a and is healthy; but DELIVERY is not shown, since you lack a grant to view " +
+				"cluster a. Next: an administrator can add a grant: see `fairlead get grants`.\n",
 		},
 		"a distributor is away": {
 			Line: "trace service shop-a -o jsonpath={.noAnswer}", Hub: wellHub().list(nil),

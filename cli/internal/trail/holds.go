@@ -1,0 +1,62 @@
+package trail
+
+import (
+	"fmt"
+	"strings"
+
+	"fairlead.dev/cli/internal/view"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// holdAnnotation is how a person holds a service, or one of its objects, in the cluster.
+const holdAnnotation = "fairlead.dev/hold"
+
+// nextOfHold says how what a cluster keeps back is let go on; empty: nothing is kept back.
+func (t *Trail) nextOfHold(r *deliveryv1.ServiceReport) string {
+	switch r.GetPhase() {
+	case deliveryv1.Phase_PHASE_HELD, deliveryv1.Phase_PHASE_DIFFERS:
+		name := t.Service.GetMetadata().GetName()
+		return fmt.Sprintf("`fairlead diff service %s` shows what differs, %s", name, t.endOfHold(name, r.GetMessage()))
+	case deliveryv1.Phase_PHASE_WAITING:
+		return t.nextOfDependencies(r.GetMessage())
+	}
+	return ""
+}
+
+// endOfHold says what ends a hold, in the order in which an agent looks for one.
+func (t *Trail) endOfHold(name, message string) string {
+	windows, mode := t.Service.GetStatus().GetWindows(), t.Service.GetSpec().GetSync().GetMode()
+	sync, closed := fmt.Sprintf("`fairlead sync service %s`", name), windows.GetClosed()
+	if closed {
+		sync = fmt.Sprintf("`fairlead sync service %s --override`", name)
+	}
+	switch {
+	case strings.HasPrefix(message, "Held by the annotation"):
+		return fmt.Sprintf("`kubectl annotate configmap -n fairlead-system inventory.%s %s-` ends the hold in the cluster", name, holdAnnotation)
+	case strings.Contains(message, holdAnnotation):
+		return fmt.Sprintf("`kubectl annotate KIND NAME %s-` ends the hold of an object", holdAnnotation)
+	case mode == deliveryv1.SyncMode_SYNC_MODE_MANUAL:
+		return sync + " applies it"
+	case view.ModeWord(mode) != "":
+		return fmt.Sprintf("`fairlead resume service %s` ends the hold of the hub", name)
+	case closed && view.IsSet(windows.GetChangeTime()):
+		return fmt.Sprintf("it is applied when the service opens, %s, and %s applies it before", t.UntilText(windows.GetChangeTime()), sync)
+	case closed:
+		return fmt.Sprintf("it is applied when the service opens, and %s applies it before", sync)
+	}
+	return t.lookInto()
+}
+
+// nextOfDependencies names the services that a service waits for, of those that it depends on.
+func (t *Trail) nextOfDependencies(message string) string {
+	var traces []string
+	for _, name := range t.Service.GetSpec().GetSync().GetDependsOn() {
+		if strings.Contains(message, fmt.Sprintf("service %q", name)) {
+			traces = append(traces, fmt.Sprintf("`fairlead trace service %s`", name))
+		}
+	}
+	if len(traces) == 0 {
+		return ""
+	}
+	return "it goes on by itself then: see " + strings.Join(traces, " and ")
+}
