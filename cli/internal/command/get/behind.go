@@ -26,10 +26,7 @@ const (
 func findBehind(ctx context.Context, a *app.App, h *hubclient.Hub, found []catalogyaml.Message) map[string]view.Distance {
 	var asked []*consolev1.Service
 	for _, m := range found {
-		s := m.(*consolev1.Service)
-		status := s.GetStatus()
-		running, wanted := view.RunningCommit(status), status.GetGit().GetRevision().GetCommit()
-		if running != "" && wanted != "" && running != wanted && len(asked) < mostCounted {
+		if s := m.(*consolev1.Service); isCountable(s) && len(asked) < mostCounted {
 			asked = append(asked, s)
 		}
 	}
@@ -57,6 +54,14 @@ func findBehind(ctx context.Context, a *app.App, h *hubclient.Hub, found []catal
 		a.Notef("how far some services are behind can't be counted: %v\n", problem)
 	}
 	return out
+}
+
+// isCountable tells whether commits of a source lie between what runs and what the ref points to. The commit of a
+// service with several sources stands for all of these together, and no source has it.
+func isCountable(s *consolev1.Service) bool {
+	status := s.GetStatus()
+	running, wanted := view.RunningCommit(status), status.GetGit().GetRevision().GetCommit()
+	return running != "" && wanted != "" && running != wanted && len(s.GetSpec().GetSources()) == 0
 }
 
 func countBehind(ctx context.Context, h *hubclient.Hub, s *consolev1.Service) (d view.Distance, err error) {

@@ -8,8 +8,11 @@ import (
 
 	"fairlead.dev/cli/internal/clitest"
 	"fairlead.dev/cli/internal/hubtest"
+	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 )
 
 // Whoever may see nothing is not told that there is nothing.
@@ -102,6 +105,41 @@ WatchResources {"kinds":["KIND_SINK"],"resumeToken":"2"}
 			Err: "the console stops: dial again",
 			Hub: []hubtest.Answer{hubtest.OnStream[consolev1.WatchResourcesRequest, message](
 				consolev1connect.LiveServiceWatchResourcesProcedure, stops)},
+		},
+	})
+}
+
+// The commit of a service with several sources is of no source, so that no gitcache can count from it.
+func TestCommitsBehindAreCountedOfOneSource(t *testing.T) {
+	t.Parallel()
+	list := func(sources ...*consolev1.ServiceSource) []hubtest.Answer {
+		service := clitest.WellService()
+		service.Status.Git.Revision = &artifactv1.Revision{Commit: "99999999aa"}
+		if len(sources) > 0 {
+			service.Spec = &consolev1.ServiceSpec{Sources: sources, Cluster: "a"}
+		}
+		return []hubtest.Answer{
+			hubtest.Returns[consolev1.ListServicesRequest](consolev1connect.ServiceServiceListServicesProcedure,
+				&consolev1.ListServicesResponse{Services: []*consolev1.Service{service}}),
+			hubtest.Returns[gitcachev1.ListCommitsRequest](gitcachev1connect.SourceServiceListCommitsProcedure,
+				&gitcachev1.ListCommitsResponse{Commits: []*artifactv1.Revision{{Commit: "99999999aa"}}}),
+		}
+	}
+	hubtest.Run(t, map[string]hubtest.Case{
+		"one": {
+			Line: "get services", Hub: list(),
+			Asked: `ListServices {"pageSize":500}
+ListCommits {"source":"shop","revision":"99999999aa","pageSize":100,"path":"deploy","until":"fedcba9876"}
+`,
+			Stdout: "NAME    CLUSTER  STATE    SYNC          GIT            HUB            APPLIED\n" +
+				"shop-a  a        Healthy  another line  99999999 (4m)  fedcba98 (3m)  fedcba98 (3m)\n",
+		},
+		"two": {
+			Line: "get services", Hub: list(&consolev1.ServiceSource{Name: "web", Source: "shop"},
+				&consolev1.ServiceSource{Name: "values", Source: "shop"}),
+			Asked: `ListServices {"pageSize":500}` + "\n",
+			Stdout: "NAME    CLUSTER  STATE    SYNC    GIT            HUB            APPLIED\n" +
+				"shop-a  a        Healthy  behind  99999999 (4m)  fedcba98 (3m)  fedcba98 (3m)\n",
 		},
 	})
 }
