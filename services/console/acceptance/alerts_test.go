@@ -195,13 +195,31 @@ func TestAnAlertThatCanNotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)
 	admin := r.admin(t)
+	admin.must(t, newViewSet("certs", &consolev1.ClusterSelector{All: true}))
 	for when, want := range map[string]string{
 		"pods.not_ready >": "spec.when", "nonsense.x > 0": "nonsense", "pods.not_ready = many": "spec.when",
+		"pods.not_redy > 0":            `spec.when: there is no figure "pods.not_redy"; did you mean "pods.not_ready"?`,
+		"set-certs.issuers.ours > 0":   `there is no figure "set-certs.issuers.ours"`,
+		"name = a OR used.gigabit > 0": `there is no figure "used.gigabit"; known are: used.nodes, used.cpu, used.memory`,
 	} {
 		_, err := admin.alerts.UpdateAlert(t.Context(), &consolev1.UpdateAlertRequest{
 			AllowMissing: true, Alert: newAlert("a", when),
 		})
 		wantCode(t, err, connect.CodeInvalidArgument, want)
+	}
+}
+
+func TestAnAlertSaysThatItsViewSetIsNotThere(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.must(t, newAlert("a", "set-certs.total > 0"))
+	if got := admin.alert(t, "a").GetProblem(); !strings.Contains(got, `there is no ViewSet "certs"`) {
+		t.Errorf("without the ViewSet it says %q", got)
+	}
+	admin.must(t, newViewSet("certs", &consolev1.ClusterSelector{All: true}))
+	if got := admin.alert(t, "a").GetProblem(); got != "" {
+		t.Errorf("with the ViewSet it says %q", got)
 	}
 }
 

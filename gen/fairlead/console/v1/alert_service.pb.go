@@ -207,7 +207,9 @@ type AlertStatus struct {
 	// Number of clusters whose views do not say now whether it holds. Only for callers who may see all clusters.
 	Unknown int32 `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// When a console evaluated the alert last. Unset: none has.
-	LookTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=look_time,json=lookTime,proto3" json:"look_time,omitempty"`
+	LookTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=look_time,json=lookTime,proto3" json:"look_time,omitempty"`
+	// Why spec.when finds nothing: it asks for a figure that no view has, or for one of a ViewSet that does not exist yet. Empty: it asks for none of these.
+	Problem       string `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -275,6 +277,13 @@ func (x *AlertStatus) GetLookTime() *timestamppb.Timestamp {
 		return x.LookTime
 	}
 	return nil
+}
+
+func (x *AlertStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
 }
 
 // AlertGroup is a group of clusters for which an alert fires.
@@ -1103,13 +1112,14 @@ const file_fairlead_console_v1_alert_service_proto_rawDesc = "" +
 	"\arecover\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\arecover\x12(\n" +
 	"\tmore_than\x18\x06 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\bmoreThan\x12#\n" +
 	"\bgroup_by\x18\a \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\agroupBy\x12C\n" +
-	"\bseverity\x18\b \x01(\x0e2\x1d.fairlead.console.v1.SeverityB\b\xbaH\x05\x82\x01\x02\x10\x01R\bseverity\"\xed\x01\n" +
+	"\bseverity\x18\b \x01(\x0e2\x1d.fairlead.console.v1.SeverityB\b\xbaH\x05\x82\x01\x02\x10\x01R\bseverity\"\x87\x02\n" +
 	"\vAlertStatus\x127\n" +
 	"\x06firing\x18\x01 \x03(\v2\x1f.fairlead.console.v1.AlertGroupR\x06firing\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x128\n" +
 	"\asilence\x18\x03 \x01(\v2\x1e.fairlead.console.v1.AlertNoteR\asilence\x12\x18\n" +
 	"\aunknown\x18\x04 \x01(\x05R\aunknown\x127\n" +
-	"\tlook_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\blookTime\"\xfd\x02\n" +
+	"\tlook_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\blookTime\x12\x18\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\"\xfd\x02\n" +
 	"\n" +
 	"AlertGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x129\n" +

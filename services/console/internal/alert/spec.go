@@ -7,6 +7,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/catalog"
+	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/views"
@@ -34,13 +35,16 @@ type Alert = resource.Of[Spec]
 // most is how many alerts there may be: a round asks each of them about each cluster.
 const most = 200
 
-// Hook bounds the number of alerts.
+// Hook bounds the number of alerts, and refuses figures that their ViewSets don't count.
 type Hook struct{}
 
 // Wrote implements catalog.Hook.
 func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
-	if before != nil || after == nil || after.Kind != store.KindAlert {
+	if after == nil || after.Kind != store.KindAlert {
 		return nil
+	}
+	if err := checkSets(ctx, w.Tx.View, *after); err != nil || before != nil {
+		return err
 	}
 	rows, err := catalog.AllRows(ctx, w.Tx.View, store.KindAlert)
 	if err == nil && len(rows) > most {
@@ -50,14 +54,45 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 	return err
 }
 
+// checkSets refuses a figure that a ViewSet doesn't count. The ViewSet may be written later: the status says so until
+// then.
+func checkSets(ctx context.Context, v store.View, r store.Resource) error {
+	a, err := Kind().Decode(r)
+	if err != nil {
+		return err
+	}
+	question, err := views.ParseQuestion(a.Spec.When)
+	if err != nil {
+		return err // the check of the kind has refused it
+	}
+	rows, err := v.Named(ctx, store.KindViewSet, question.Sets())
+	if err != nil {
+		return err
+	}
+	sets, err := viewset.Messages(rows)
+	if err != nil {
+		return err
+	}
+	return refuseMistake(question, sets)
+}
+
 // Kind is theirs.
 func Kind() resource.Type[Spec] {
 	return resource.Type[Spec]{Kind: store.KindAlert, Check: func(a *Alert) error {
-		if _, err := views.ParseQuestion(a.Spec.When); err != nil {
+		question, err := views.ParseQuestion(a.Spec.When)
+		if err != nil {
 			return refusal.New(refusal.Invalid, "spec.when: %s", err)
 		}
-		return nil
+		return refuseMistake(question, nil)
 	}}
+}
+
+// refuseMistake refuses a question with a figure that no view has, as far as the ViewSets say so.
+func refuseMistake(question *views.Question, sets map[string]*consolev1.ViewSet) error {
+	if mistake := question.Mistake(sets); mistake != "" {
+		return refusal.New(refusal.Invalid, "spec.when: %s", mistake)
+	}
+	return nil
 }
 
 func (s Spec) severity() consolev1.Severity {

@@ -37,6 +37,18 @@ func (c *Catalog) AlertStates(ctx context.Context) (out map[string]store.AlertSt
 	return out, err
 }
 
+// Named are the resources of a kind that have these names, by name, whoever may see them.
+func (c *Catalog) Named(ctx context.Context, kind store.Kind, names []string) (out map[string]store.Resource, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+		out, err = v.Named(ctx, kind, names)
+		return err
+	})
+	return out, err
+}
+
 // Visible are those of the names of a kind that the caller sees; all: the caller sees all that there may be.
 func (c *Catalog) Visible(ctx context.Context, kind store.Kind, names []string) (sees map[string]bool, all bool, err error) {
 	may, err := c.guard.Sees(ctx)

@@ -96,6 +96,7 @@ type Expr struct {
 	needs    map[string]string
 	newest   *since
 	namesAge bool
+	fields   []string
 }
 
 // node answers for one row.
@@ -151,6 +152,14 @@ func (e *Expr) Needs(field string) (string, bool) {
 	}
 	text, ok := e.needs[field]
 	return text, ok
+}
+
+// Fields are the fields that the question names, in its order.
+func (e *Expr) Fields() []string {
+	if e == nil {
+		return nil
+	}
+	return e.fields
 }
 
 // Since is a time before which nothing fits, of a field; zero: there is none.
@@ -380,6 +389,7 @@ func (p *parser) comparison(top bool) (node, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.expr.fields = append(p.expr.fields, name)
 	if err := p.next(); err != nil {
 		return nil, err
 	}

@@ -19,8 +19,8 @@ var figure = regexp.MustCompile(`[a-z][a-z0-9-]*(\.[A-Za-z0-9_-]+)+`)
 // Question is a filter over clusters and their figures that outlives the views of now.
 type Question struct{ expr *query.Expr }
 
-// ParseQuestion reads a question. Any figure of a section that agents push may be in it: which figures there are
-// depends on what goes on.
+// ParseQuestion reads a question. Any figure of a section that agents push may be in it: a later version of the console
+// may have written it. Question.Mistake says which of them no view has.
 func ParseQuestion(text string) (*Question, error) {
 	fields := index.Fields(store.KindCluster)
 	for _, name := range known() {

@@ -2,6 +2,7 @@
 package alert
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	alerts "fairlead.dev/services/console/internal/alert"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
+	"fairlead.dev/services/console/internal/kinds/viewset"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/views"
 )
 
 // Kind describes the kind.
@@ -64,6 +67,10 @@ func show(ctx context.Context, c *catalog.Catalog, list []alerts.Alert) ([]*cons
 		}
 		names = append(names, found[i].Clusters()...)
 	}
+	problems, err := problemsOf(ctx, c, list)
+	if err != nil {
+		return nil, err
+	}
 	slices.Sort(names)
 	sees, all, err := c.Visible(ctx, store.KindCluster, slices.Compact(names))
 	if err != nil {
@@ -72,8 +79,37 @@ func show(ctx context.Context, c *catalog.Catalog, list []alerts.Alert) ([]*cons
 	out := descriptor.Each(list, encode)
 	for i := range list {
 		out[i].Status = encodeStatus(found[i], sees, all, time.Now())
+		out[i].Status.Problem = problems[i]
 		if all {
 			out[i].Status.Unknown = int32(found[i].Unknown)
+		}
+	}
+	return out, nil
+}
+
+// problemsOf says of each alert why it can find nothing: a figure that it asks for is one that no view has.
+func problemsOf(ctx context.Context, c *catalog.Catalog, list []alerts.Alert) ([]string, error) {
+	questions := make([]*views.Question, len(list))
+	var names []string
+	for i, a := range list {
+		question, err := views.ParseQuestion(a.Spec.When)
+		if err != nil {
+			continue // of a later version, which round says, too
+		}
+		questions[i], names = question, append(names, question.Sets()...)
+	}
+	rows, err := c.Named(ctx, store.KindViewSet, names)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := viewset.Messages(rows)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(list))
+	for i, question := range questions {
+		if question != nil {
+			out[i] = cmp.Or(question.Mistake(sets), question.Missing(sets))
 		}
 	}
 	return out, nil

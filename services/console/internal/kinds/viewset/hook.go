@@ -101,6 +101,17 @@ func all(ctx context.Context, w *catalog.Write) ([]*consolev1.ViewSet, error) {
 	return out, nil
 }
 
+// Messages are sets as messages, by name.
+func Messages(rows map[string]store.Resource) (out map[string]*consolev1.ViewSet, err error) {
+	out = make(map[string]*consolev1.ViewSet, len(rows))
+	for name, r := range rows {
+		if out[name], err = decodeViewSet(&r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // decodeViewSet is a set as a message; nil: there is none.
 func decodeViewSet(r *store.Resource) (*consolev1.ViewSet, error) {
 	if r == nil {
