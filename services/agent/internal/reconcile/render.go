@@ -257,13 +257,14 @@ func (s *site) keepSets(record inventory.Record) {
 	}
 }
 
-// emptyProblem is the problem of a folder without manifests. The problem never means "remove everything".
+// emptyProblem is the problem of a folder without manifests. The problem never means "remove everything". The hub does
+// not tell the agent of commits that leave the folder as it is, so the newest commit may be another one.
 func emptyProblem(service desired.Service, renderer deliveryv1.Renderer, record inventory.Record) *problem {
 	folder := path.Join("/", service.Path)
 	if service.Path != "" {
 		folder = service.Path
 	}
-	text := fmt.Sprintf("%s at %.8s %s.", folder, service.Commit, describeNothing(renderer))
+	text := fmt.Sprintf("%s, unchanged since %.8s, %s.", folder, service.Commit, describeNothing(renderer))
 	if count := len(record.Entries); count > 0 {
 		stays := "the object that was applied stays. To remove it delete the service; to keep it"
 		if count > 1 {
