@@ -385,6 +385,9 @@ func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []s
 	if err == nil {
 		err = json.Unmarshal(list, &pods)
 	}
+	if err == nil && len(pods.Items) == 0 {
+		err = fmt.Errorf("there are no pods in namespace %s", namespace)
+	}
 	if err != nil {
 		b.bundle.NoteMissing(folder+"/logs", err)
 		return nil
