@@ -285,6 +285,46 @@ func TestRefusalNamesTheRule(t *testing.T) {
 	})
 }
 
+// What `fairlead get roles -o yaml` says can be applied as it is.
+func TestRolesThatAreAlwaysThereAreAppliedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	own := &consolev1.Role{Metadata: meta("release"), Spec: &consolev1.RoleSpec{
+		Rules: []*consolev1.RoleRule{{Verbs: []string{"deploy"}, Kinds: []string{"Service"}}},
+	}}
+	admin.must(t, own)
+	listed, err := admin.roles.ListRoles(t.Context(), &consolev1.ListRolesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := append([]*consolev1.Role{{Metadata: meta("fresh"), Spec: own.GetSpec()}}, listed.GetRoles()...)
+	var all []*consolev1.Resource
+	for _, role := range roles {
+		all = append(all, anyOf(role)...)
+	}
+	got, err := admin.apply(t, &consolev1.ApplyRequest{Resources: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, role := range roles {
+		want := consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED
+		if i == 0 {
+			want = consolev1.ApplyOutcome_APPLY_OUTCOME_CREATED
+		}
+		is := got[i]
+		if is.GetName() != role.GetMetadata().GetName() || is.GetKind() != consolev1.Kind_KIND_ROLE || is.GetOutcome() != want {
+			t.Errorf("result %d of role %s: %v", i, role.GetMetadata().GetName(), is)
+		}
+	}
+	viewer := roles[1]
+	if _, err := admin.roles.UpdateRole(t.Context(), &consolev1.UpdateRoleRequest{Role: viewer}); err != nil {
+		t.Error(err)
+	}
+	viewer.Spec.Rules[0].Verbs = append(viewer.Spec.Rules[0].Verbs, "edit")
+	_, err = admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(viewer)})
+	wantCode(t, err, connect.CodeInvalidArgument, `role "viewer" is always there and can't be changed: choose another name`)
+}
+
 func TestMovingBetweenProjectsNeedsBoth(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin := r.admin(t)

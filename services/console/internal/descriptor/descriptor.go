@@ -32,6 +32,9 @@ type Of[T any, M Message] struct {
 	Encode func(T) M
 	// Draft checks a resource, and gets it ready to be written.
 	Draft func(*catalog.Catalog, T, catalog.Expectation) (catalog.Edit, error)
+	// Fixed says that a message is a resource that is always there, as it is: to write it changes nothing. nil: no
+	// resource of the kind is always there.
+	Fixed func(M) bool
 	// Read makes a resource of what is stored, without a status.
 	Read func(store.Resource) (T, error)
 	// Load reads resources with the statuses that lists can be filtered by. nil: Read does.
@@ -58,6 +61,8 @@ type Any interface {
 	Stored() store.Kind
 	// Drafted gets a message ready to be written.
 	Drafted(c *catalog.Catalog, m Message) (catalog.Edit, error)
+	// IsFixed says that a message is a resource that is always there, as it is.
+	IsFixed(m Message) bool
 	// Written is what a person writes down of a resource, with secret values masked: those that are not of before say
 	// so.
 	Written(c *catalog.Catalog, before, r *store.Resource) (Message, error)
@@ -134,6 +139,11 @@ func (d Of[T, M]) Drafted(c *catalog.Catalog, m Message) (catalog.Edit, error) {
 		return catalog.Edit{}, err
 	}
 	return d.Draft(c, in, catalog.Expectation{ETag: m.GetMetadata().GetEtag(), AllowMissing: true})
+}
+
+// IsFixed implements Any.
+func (d Of[T, M]) IsFixed(m Message) bool {
+	return d.Fixed != nil && d.Fixed(m.(M)) //nolint:forcetypeassert // the table is asked by the kind of the message
 }
 
 // Plain implements Any.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -25,7 +26,12 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 	a := catalog.Application{
 		Set: req.GetSet(), Prune: req.GetPrune(), Dry: req.GetDryRun(), Confirmation: req.GetConfirmation(),
 	}
+	var fixed []int // which of the resources are always there, as they are
 	for i, r := range req.GetResources() {
+		if s.isFixed(r) {
+			fixed = append(fixed, i)
+			continue
+		}
 		e, err := s.draftAny(r)
 		if err != nil {
 			return nil, s.fail(ctx, fmt.Errorf("resource %d: %w", i, err))
@@ -54,7 +60,26 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 		}
 		out.Results = append(out.Results, result)
 	}
+	for _, i := range fixed {
+		out.Results = slices.Insert(out.GetResults(), i, unchanged(req.GetResources()[i]))
+	}
 	return out, nil
+}
+
+// isFixed says that a resource is always there, as it is: it needs no write.
+func (s *applies) isFixed(r *consolev1.Resource) bool {
+	k, m := kind.Unwrap(r)
+	of := s.Kinds.Stored(store.Kind(k.Singular()))
+	return m != nil && of != nil && of.IsFixed(m)
+}
+
+// unchanged is what became of a resource that is always there.
+func unchanged(r *consolev1.Resource) *consolev1.Applied {
+	k, m := kind.Unwrap(r)
+	return &consolev1.Applied{
+		Kind: descriptor.Number(store.Kind(k.Singular())), Name: m.GetMetadata().GetName(),
+		Outcome: consolev1.ApplyOutcome_APPLY_OUTCOME_UNCHANGED,
+	}
 }
 
 // shownTouched is how many services are named that get another configuration.

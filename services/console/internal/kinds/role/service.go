@@ -85,6 +85,9 @@ func (s *service) ListRoles(ctx context.Context, req *consolev1.ListRolesRequest
 }
 
 func (s *service) UpdateRole(ctx context.Context, req *consolev1.UpdateRoleRequest) (*consolev1.UpdateRoleResponse, error) {
+	if isBuiltin(req.GetRole()) {
+		return &consolev1.UpdateRoleResponse{Role: req.GetRole(), Outcome: consolev1.Outcome_OUTCOME_UNCHANGED}, nil
+	}
 	out, outcome, err := s.Update(ctx, req.GetRole(), req)
 	return &consolev1.UpdateRoleResponse{Role: out, Outcome: outcome}, err
 }
