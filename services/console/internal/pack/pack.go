@@ -46,8 +46,14 @@ const (
 var hexBytes = [...]int{digits32: 32, digits20: 20, digits16: 16, digits8: 8} //nolint:gochecknoglobals // a constant
 
 // Pack returns a text with few bytes, or as it is if that is shorter.
-func Pack(text []byte) []byte {
-	p := packer{text: text, out: make([]byte, 1, len(text)/2+16)}
+func Pack(text []byte) []byte { return (&packer{text: text, words: true}).pack() }
+
+// Short is Pack without the words, whatever these become: the same text is always the same bytes, and may be looked for.
+func Short(text string) []byte { return (&packer{text: []byte(text)}).pack() }
+
+func (p *packer) pack() []byte {
+	text := p.text
+	p.out = make([]byte, 1, len(text)/2+16)
 	p.out[0] = version
 	for p.at < len(text) {
 		p.step()
@@ -59,19 +65,22 @@ func Pack(text []byte) []byte {
 }
 
 type packer struct {
-	text []byte
-	at   int
-	out  []byte
-	runs [][2]int // where digits and moments stand in text
+	text  []byte
+	words bool // whether words are said by their number
+	at    int
+	out   []byte
+	runs  [][2]int // where digits and moments stand in text
 }
 
 // step packs what stands next in the text.
 func (p *packer) step() {
 	rest := p.text[p.at:]
-	if n, word := longestWord(rest); n > 0 {
-		p.at += n
-		p.out = append(p.out, firstWord+word)
-		return
+	if p.words {
+		if n, word := longestWord(rest); n > 0 {
+			p.at += n
+			p.out = append(p.out, firstWord+word)
+			return
+		}
 	}
 	switch c := rest[0]; {
 	case isAlphanumeric(c):

@@ -40,6 +40,9 @@ func FuzzATextIsTheSameWhenItIsUnpacked(f *testing.F) {
 		if got, err := Unpack(packed); err != nil || !bytes.Equal(got, text) {
 			t.Errorf("%q is packed as %q, and unpacked %q, %v", text, packed, got, err)
 		}
+		if got, err := Unpack(Short(string(text))); err != nil || !bytes.Equal(got, text) {
+			t.Errorf("%q is short as %q, and unpacked %q, %v", text, Short(string(text)), got, err)
+		}
 		if _, err := Unpack(append([]byte{version}, text...)); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Errorf("error of any bytes: %v", err)
 		}
@@ -67,6 +70,18 @@ func TestWhatWasPackedIsRead(t *testing.T) {
 		`","observedTime":"2026-11-28T05:15:45.012Z","message":"ü"},{"service":"`
 	if got, err := Unpack([]byte(packed)); err != nil || string(got) != text {
 		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// A console of another version looks for the same bytes, whatever its words are.
+func TestADigestAlwaysHasTheSameBytes(t *testing.T) {
+	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	if got, want := string(Short(digest)), "\x01sha256:\x02"+strings.Repeat("\x0a", 32); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := string(Short("healthy")), "healthy"; got != want {
+		t.Errorf("got %q, want %q: it is a word", got, want)
 	}
 }
 

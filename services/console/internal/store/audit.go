@@ -82,7 +82,7 @@ func (t *Tx) insertAudit(ctx context.Context, events []AuditEvent) error {
 		return fmt.Errorf("read audit: %w", err)
 	}
 	err = insert(ctx, t, "INSERT INTO audit (id, time, actor, cluster, action, event) VALUES ON CONFLICT (id) DO NOTHING", events, func(e AuditEvent) []any {
-		return []any{e.ID, Micros(e.Time), e.Actor, e.Cluster, e.Action, t.dialect.text(e.Event)}
+		return []any{t.dialect.short(e.ID), Micros(e.Time), e.Actor, e.Cluster, e.Action, t.dialect.text(e.Event)}
 	})
 	if err != nil {
 		return fmt.Errorf("insert audit events: %w", err)
@@ -220,7 +220,7 @@ func (v View) audit(ctx context.Context, where []string, args []any, order strin
 	return collect(rows, err, func(rows *sql.Rows) (AuditEvent, error) {
 		var e AuditEvent
 		var at int64
-		err := rows.Scan(&e.Seq, &e.ID, &at, &e.Actor, &e.Cluster, &e.Action, unpackInto(&e.Event))
+		err := rows.Scan(&e.Seq, unpackInto(&e.ID), &at, &e.Actor, &e.Cluster, &e.Action, unpackInto(&e.Event))
 		e.Time = FromMicros(at)
 		return e, err
 	})

@@ -49,7 +49,8 @@ const deploymentColumns = "service_uid, number, digest, state, deliver_time, app
 
 func scanDeployment(rows *sql.Rows) (d Deployment, err error) {
 	var delivered, applied, healthy, ended int64
-	err = rows.Scan(&d.Service, &d.Number, &d.Digest, unpackInto(&d.State), &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message, &d.Content, &d.Tests)
+	err = rows.Scan(&d.Service, &d.Number, unpackInto(&d.Digest), unpackInto(&d.State), &delivered, &applied, &healthy, &ended, &d.Outcome, &d.Message,
+		unpackInto(&d.Content), &d.Tests)
 	d.DeliverTime, d.ApplyTime, d.HealthyTime, d.EndTime = FromMicros(delivered), FromMicros(applied), FromMicros(healthy), FromMicros(ended)
 	d.Content = cmp.Or(d.Content, d.Digest)
 	return d, err
@@ -98,19 +99,20 @@ func addDeployments(ctx context.Context, v View, tx *sql.Tx, list []Deployment) 
 		args func(d *Deployment) []any
 	}{
 		{
-			1, "UPDATE deployments SET digest = CAST($2 AS TEXT), content_digest = CAST($5 AS TEXT), state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> CAST($2 AS TEXT)" +
-				" AND (content_digest = CAST($3 AS TEXT) OR content_digest = '' AND digest = CAST($3 AS TEXT))",
+			1, "UPDATE deployments SET digest = $2, content_digest = $5, state = $4 WHERE service_uid = $1 AND end_time = 0 AND digest <> $2" +
+				" AND (content_digest = $3 OR content_digest = '' AND digest = $3)",
 			func(d *Deployment) []any {
-				return []any{d.Service, d.Digest, cmp.Or(d.Replaces, d.Content, d.Digest), v.dialect.text(d.State), cmp.Or(d.Content, d.Digest)}
+				short := v.dialect.short
+				return []any{d.Service, short(d.Digest), short(cmp.Or(d.Replaces, d.Content, d.Digest)), v.dialect.text(d.State), short(cmp.Or(d.Content, d.Digest))}
 			},
 		},
 		{
 			1, "INSERT INTO deployments (service_uid, number, digest, state, deliver_time, content_digest)" +
-				" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), CAST($2 AS TEXT), $3, CAST($4 AS BIGINT), CAST($5 AS TEXT)" +
+				" SELECT $1, (SELECT COALESCE(MAX(number), 0) + 1 FROM deployments WHERE service_uid = $1), $2, $3, CAST($4 AS BIGINT), $5" +
 				" WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1)" +
-				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = CAST($2 AS TEXT)) ON CONFLICT DO NOTHING",
+				" AND NOT EXISTS (SELECT 1 FROM deployments WHERE service_uid = $1 AND end_time = 0 AND digest = $2) ON CONFLICT DO NOTHING",
 			func(d *Deployment) []any {
-				return []any{d.Service, d.Digest, v.dialect.text(d.State), Micros(d.DeliverTime), d.content()}
+				return []any{d.Service, v.dialect.short(d.Digest), v.dialect.text(d.State), Micros(d.DeliverTime), v.dialect.short(d.content())}
 			},
 		},
 		{
@@ -140,7 +142,7 @@ func addFirst(ctx context.Context, v View, tx *sql.Tx, list []Deployment) error 
 		const row = into + "SELECT $1, 1, $2, $3, $4, $5 WHERE EXISTS (SELECT 1 FROM resources WHERE uid = $1) ON CONFLICT DO NOTHING"
 		return execEach(ctx, tx, len(list), row, func(i int) []any {
 			d := &list[i]
-			return []any{d.Service, d.Digest, v.dialect.text(d.State), Micros(d.DeliverTime), d.content()}
+			return []any{d.Service, v.dialect.short(d.Digest), v.dialect.text(d.State), Micros(d.DeliverTime), v.dialect.short(d.content())}
 		})
 	}
 	var services, digests, states, contents []string
@@ -293,7 +295,7 @@ func (d *dialect) stepDeployments(ctx context.Context, tx *sql.Tx, steps []Step)
 		" AND (apply_time = 0 AND CAST($3 AS BIGINT) <> 0 OR healthy_time = 0 AND CAST($4 AS BIGINT) <> 0 OR outcome <> CAST($5 AS TEXT) OR message <> CAST($6 AS TEXT))",
 		func(stmt *sql.Stmt) error {
 			for _, p := range steps {
-				written, err := hasWritten(stmt.ExecContext(ctx, p.Service, p.Digest, Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message))
+				written, err := hasWritten(stmt.ExecContext(ctx, p.Service, d.short(p.Digest), Micros(p.Apply), Micros(p.Healthy), p.Outcome, p.Message))
 				if err != nil {
 					return fmt.Errorf("write deployment: %w", err)
 				}

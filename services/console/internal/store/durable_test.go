@@ -161,7 +161,8 @@ func newDisk(t *testing.T) *disk {
 		t.Skipf("a file system can't be mounted here (that takes root): %v: %s", err, out)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(syscall.Unmount(d.dir, 0), os.Remove(d.dir)); err != nil {
+		d.unmount(t)
+		if err := os.Remove(d.dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -186,18 +187,24 @@ func (d *disk) fail(t *testing.T) {
 	}
 }
 
-// back mounts the disk again, with what is on it, when those who had it open have ended.
-func (d *disk) back(t *testing.T) {
+// unmount waits until those who had the disk open have ended.
+func (d *disk) unmount(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
 		err := syscall.Unmount(d.dir, 0)
 		if err == nil {
-			break
+			return
 		}
 		if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
 			t.Fatalf("unmount: %v", err)
 		}
 	}
+}
+
+// back mounts the disk again, with what is on it.
+func (d *disk) back(t *testing.T) {
+	t.Helper()
+	d.unmount(t)
 	if out, err := d.mount(); err != nil {
 		t.Fatalf("mount: %v: %s", err, out)
 	}

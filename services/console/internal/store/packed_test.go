@@ -14,7 +14,11 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-const packedState = `{"source":"one","ref":"refs/heads/main","digest":"sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`
+const (
+	packedDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	packedState  = `{"source":"one","ref":"refs/heads/main","digest":"` + packedDigest + `"}`
+	packedID     = "01a220bcc4028e5bc8f423ad96cd6a1d"
+)
 
 // openAt opens the database of a file.
 func openAt(t *testing.T, url string) *store.Store {
@@ -42,17 +46,23 @@ func putState(t *testing.T, s *store.Store) string {
 		t.Fatal(err)
 	}
 	uid := list[0].UID
-	event := store.AuditEvent{ID: "one", Time: time.Now(), Actor: "user:ada", Action: "catalog.create", Event: []byte(packedState)}
+	begin(t, s, uid, nil)
+	return uid
+}
+
+// begin delivers packedDigest to a service whose truth was read, and says so in the audit trail.
+func begin(t *testing.T, s *store.Store, uid string, read map[string][]byte) {
+	t.Helper()
+	event := store.AuditEvent{ID: packedID, Time: time.Now(), Actor: "user:ada", Action: "catalog.create", Event: []byte(packedState)}
 	if err := s.AppendAudit(t.Context(), []store.AuditEvent{event}); err != nil {
 		t.Fatal(err)
 	}
-	begun := []store.Deployment{{Service: uid, Digest: "d1", State: []byte(packedState), DeliverTime: time.Now()}}
+	begun := []store.Deployment{{Service: uid, Digest: packedDigest, State: []byte(packedState), DeliverTime: time.Now()}}
 	stepsOf := func(store.Report) ([]store.Step, error) { return nil, nil }
-	_, err = s.PutHub(t.Context(), map[string][]byte{uid: []byte(packedState)}, nil, nil, begun, stepsOf)
+	_, err := s.PutHub(t.Context(), map[string][]byte{uid: []byte(packedState)}, read, nil, begun, stepsOf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return uid
 }
 
 func sameStates(t *testing.T, s *store.Store, uid string) {
@@ -67,8 +77,12 @@ func sameStates(t *testing.T, s *store.Store, uid string) {
 			t.Errorf("the history is %v, %v", past, err)
 		}
 		last, err := v.LastDeployments(ctx, []string{uid})
-		if err != nil || string(last[uid].State) != packedState {
+		if err != nil || string(last[uid].State) != packedState || last[uid].Digest != packedDigest {
 			t.Errorf("the deployment is %v, %v", last, err)
+		}
+		trail, err := v.AuditAfter(ctx, store.AuditFilter{Action: "catalog.create"}, 0, 2)
+		if err != nil || len(trail) != 1 || trail[0].ID != packedID {
+			t.Errorf("the audit trail is %v, %v", trail, err)
 		}
 		return nil
 	})
@@ -103,7 +117,7 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 	s := openAt(t, url)
 	uid := putState(t, s)
 	db, _ := s.Pools()
-	for _, column := range []string{"state) FROM hub", "spec) FROM revisions", "state) FROM deployments"} {
+	for _, column := range []string{"state) FROM hub", "spec) FROM revisions", "state) FROM deployments", "digest) FROM deployments", "id) FROM audit"} {
 		if got := typeOf(t, db, column); got != "blob" {
 			t.Errorf("%s is a %s", column, got)
 		}
@@ -149,6 +163,39 @@ func TestOnlyADatabaseThatBeginsWithThisReleaseIsPacked(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a cluster has is not delivered to it again, and what the audit trail has is not told again, also where a backup
+// replaced what was packed.
+func TestDigestsAreKnownAgain(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, "sqlite:"+filepath.Join(t.TempDir(), "console.db"))
+	uid := putState(t, s)
+	check := func() {
+		t.Helper()
+		begin(t, s, uid, map[string][]byte{uid: []byte(packedState)})
+		sameStates(t, s, uid)
+		err := s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+			if list, err := v.Deployments(ctx, uid, 0, 2); err != nil || len(list) != 1 {
+				t.Errorf("the deployments are %v, %v", list, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	check()
+	backup := &bytes.Buffer{}
+	if err := s.Backup(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	again := restoring(backup)
+	again.Replace = true
+	if err := s.Restore(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	check()
 }
 
 // Plain and packed states stand side by side where a console went back and forth.

@@ -407,7 +407,7 @@ func sqliteClear(ctx context.Context, tx *sql.Tx, tables []string) error {
 	if err != nil {
 		return err
 	}
-	var stmts []string
+	stmts := []string{"PRAGMA user_version = 0"} // what comes is plain: see packedDatabase
 	for _, t := range triggers {
 		stmts = append(stmts, "DROP TRIGGER "+t[0])
 	}

@@ -182,24 +182,37 @@ func (d *dialect) text(json []byte) any {
 	return string(json)
 }
 
-// unpackInto reads the JSON of a state, packed or not.
-func unpackInto(json *[]byte) unpacking { return unpacking{json} }
+// short is a digest or an id as it is written. One database has all of them packed or none: they are compared there.
+func (d *dialect) short(text string) any {
+	if d.packs && text != "" {
+		return pack.Short(text)
+	}
+	return text
+}
 
-type unpacking struct{ json *[]byte }
+// unpackInto reads the JSON of a state, a digest or an id, packed or not.
+func unpackInto[T string | []byte](text *T) unpacking[T] { return unpacking[T]{text} }
+
+type unpacking[T string | []byte] struct{ text *T }
 
 // Scan implements sql.Scanner.
-func (u unpacking) Scan(value any) (err error) {
+func (u unpacking[T]) Scan(value any) error {
 	switch value := value.(type) {
 	case nil:
-		*u.json = nil
+		var none T
+		*u.text = none
 	case string:
-		*u.json = []byte(value)
+		*u.text = T(value)
 	case []byte:
-		*u.json, err = pack.Unpack(value)
+		text, err := pack.Unpack(value)
+		if err != nil {
+			return err
+		}
+		*u.text = T(text)
 	default:
-		err = fmt.Errorf("read a state: it is a %T", value)
+		return fmt.Errorf("read a packed text: it is a %T", value)
 	}
-	return err
+	return nil
 }
 
 // New prepares a store for a database URL: sqlite:<file> or postgres://... New connects to nothing.

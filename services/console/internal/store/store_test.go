@@ -33,7 +33,6 @@ func TestMain(m *testing.M) {
 }
 
 func opener(t *testing.T, url string) storetest.Open {
-	migrated := false
 	return func(opts store.Options) *store.Store {
 		s, err := store.New(url, opts)
 		if err != nil {
@@ -44,11 +43,8 @@ func opener(t *testing.T, url string) storetest.Open {
 				t.Error(err)
 			}
 		})
-		if !migrated {
-			if err := s.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			migrated = true
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		return s
 	}

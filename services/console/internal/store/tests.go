@@ -63,7 +63,7 @@ func (s *Store) putTestRun(ctx context.Context, tx *sql.Tx, r TestRun) error {
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE deployments SET tests = CAST($3 AS TEXT), tests_time = CAST($4 AS BIGINT) WHERE service_uid = $1 AND tests_time <= CAST($4 AS BIGINT)"+
 		" AND number = (SELECT MAX(number) FROM deployments WHERE service_uid = $1 AND (content_digest = $2 OR content_digest = '' AND digest = $2))",
-		r.Service, r.Digest, string(r.Summary), Micros(r.Start))
+		r.Service, s.dialect.short(r.Digest), string(r.Summary), Micros(r.Start))
 	if err != nil {
 		return fmt.Errorf("write tests of deployment: %w", err)
 	}
