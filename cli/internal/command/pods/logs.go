@@ -48,10 +48,13 @@ type logging struct {
 	// seen is when the last line was written that was printed of a container, and open which ones are being read.
 	seen map[string]string
 	open map[string]bool
+
+	// asked are the pods that were there at the beginning. It is written before any stream begins.
+	asked map[string]bool
 }
 
 func logsCommand(a *app.App) *cobra.Command {
-	l := &logging{Workload: object.Workload{App: a}, seen: map[string]string{}, open: map[string]bool{}}
+	l := &logging{Workload: object.Workload{App: a}, seen: map[string]string{}, open: map[string]bool{}, asked: map[string]bool{}}
 	cmd := &cobra.Command{
 		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
 		Annotations: map[string]string{resource.ReadsReferences: "yes"},
@@ -134,6 +137,9 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 	if err := l.requireContainer(pods); err != nil {
 		return err
 	}
+	for _, p := range pods {
+		l.asked[p.String()] = true
+	}
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	l.startStreams(ctx, &streams, pods, true)
@@ -142,19 +148,32 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 	}
 	tick := time.NewTicker(logsPause)
 	defer tick.Stop()
+	l.followPods(ctx, tick.C, find, func(pods []object.Pod) { l.startStreams(ctx, &streams, pods, false) })
+	return nil
+}
+
+// followPods looks for pods at each tick until the person interrupts it: for those that came, and for those whose
+// stream has ended, as with a restart of the hub. What keeps it from looking is said once.
+func (l *logging) followPods(
+	ctx context.Context, ticks <-chan time.Time, find func() ([]object.Pod, error), start func([]object.Pod),
+) {
+	said := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // interrupted, as it is meant to end
-		case <-tick.C:
+			return
+		case <-ticks:
 		}
-		if pods, err = find(); err != nil {
-			if ctx.Err() == nil {
-				l.App.Notef("%v\n", err) // logs that are being read go on
-			}
+		pods, err := find()
+		if err == nil {
+			clear(said)
+			start(pods)
 			continue
 		}
-		l.startStreams(ctx, &streams, pods, false)
+		if text := err.Error(); ctx.Err() == nil && !said[text] {
+			said[text] = true
+			l.App.Notef("the pods are looked for again: %v\n", err) // logs that are being read go on
+		}
 	}
 }
 
@@ -171,8 +190,8 @@ func (l *logging) requireContainer(pods []object.Pod) error {
 	return fmt.Errorf("no pod has a container %q: they have %s", l.container, strings.Join(slices.Compact(names), ", "))
 }
 
-// startStreams reads the containers that are not being read. first: as the person asked for; what comes later is read
-// from its beginning.
+// startStreams reads the containers that are not being read. first: the pods were there at the beginning, and are read
+// as the person asked for; what comes later is read from its beginning.
 func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []object.Pod, first bool) {
 	for _, p := range pods {
 		for _, container := range p.Containers {
@@ -182,7 +201,7 @@ func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pod
 			}
 			streams.Go(func() {
 				defer l.endStream(key)
-				err := l.readStream(ctx, p, container, key, first)
+				err := l.readStream(ctx, p, container, key, first || l.asked[p.String()])
 				if err != nil && ctx.Err() == nil && first {
 					l.App.Notef("%s: %v\n", key, err)
 				}
@@ -215,20 +234,34 @@ func (l *logging) readStream(ctx context.Context, p object.Pod, container, key s
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewReaderSize(resp.Body, logLine)
 	for {
-		line, _, err := lines.ReadLine()
-		if errors.Is(err, io.EOF) {
-			return nil
+		line, err := readLine(lines)
+		if errors.Is(err, io.EOF) || err != nil && l.follow {
+			return nil // a stream that broke is opened again
 		}
 		if err != nil {
 			return err
 		}
-		if err := l.printLine(p, container, key, string(line)); err != nil {
+		if err := l.printLine(p, container, key, line); err != nil {
 			return err
 		}
 	}
 }
 
-// buildQuery asks for times, by which lines are known that were printed before.
+// readLine reads a line, or as much of a line as logLine allows. What a broken stream has of its last line is left out:
+// the stream that follows has all of the line.
+func readLine(lines *bufio.Reader) (string, error) {
+	part, err := lines.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) || errors.Is(err, io.EOF) && len(part) > 0 {
+		err = nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimRight(string(part), "\r\n"), nil
+}
+
+// buildQuery asks for times, by which lines are known that were printed before. first: the pod was there at the
+// beginning, so that the person's flags are for it until it has written a line.
 func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -245,7 +278,7 @@ func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	case first && l.since > 0:
 		q.Set("sinceSeconds", strconv.FormatInt(max(1, int64(l.since.Seconds())), 10))
 	}
-	if first && l.tail >= 0 {
+	if first && l.tail >= 0 && l.seen[key] == "" {
 		q.Set("tailLines", strconv.FormatInt(l.tail, 10))
 	}
 	return q

@@ -2,10 +2,17 @@ package pods
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
 	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/object"
 )
 
@@ -35,6 +42,10 @@ func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 		},
 		"a stream that ended": {
 			&logging{tail: 20, since: time.Hour, follow: true, seen: map[string]string{key: last}}, false,
+			"container=web&follow=true&sinceTime=2026-01-31T12%3A00%3A00.000000001Z&timestamps=true",
+		},
+		"a stream of the beginning that ended": {
+			&logging{tail: 20, since: time.Hour, follow: true, seen: map[string]string{key: last}}, true,
 			"container=web&follow=true&sinceTime=2026-01-31T12%3A00%3A00.000000001Z&timestamps=true",
 		},
 	} {
@@ -72,6 +83,65 @@ func TestLinesOfLogsAreToldApartAndPrintedOnce(t *testing.T) {
 		if got := out.String(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// A stream that breaks in the middle of a line is opened again from the line before, without an error.
+func TestABrokenStreamOfLogsGoesOnAtTheLastWholeLine(t *testing.T) {
+	t.Parallel()
+	const one, two = "2026-01-31T12:00:00Z one\n", "2026-01-31T12:00:01Z two\n"
+	var asked []string
+	tunnel := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked = append(asked, r.URL.Query().Get("sinceTime")); len(asked) > 1 {
+			_, _ = io.WriteString(w, one+two)
+			return
+		}
+		_, _ = io.WriteString(w, one+two[:len(two)-2])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	defer tunnel.Close()
+	var out bytes.Buffer
+	hub := &hubclient.Hub{HTTP: tunnel.Client()}
+	hub.Context.Endpoints.Tunnels = []string{tunnel.URL}
+	l := &logging{follow: true, tail: -1, seen: map[string]string{}}
+	l.Workload = object.Workload{App: &app.App{IO: app.IO{Stdout: &out, Getenv: func(string) string { return "" }}}, Hub: hub}
+	for range 2 {
+		if err := l.readStream(t.Context(), object.Pod{Cluster: "edge-1", Name: "web-0"}, "web", "key", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "web-0 web | one\nweb-0 web | two\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	if !slices.Equal(asked, []string{"", "2026-01-31T12:00:00Z"}) {
+		t.Errorf("asked since %q", asked)
+	}
+}
+
+// What keeps pods from being looked for is said once, and the look that succeeds starts their streams.
+func TestAnOutageIsSaidOnceWhileLogsAreFollowed(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	ticks := make(chan time.Time, 4)
+	for range cap(ticks) {
+		ticks <- time.Time{}
+	}
+	looks, started := 0, 0
+	find := func() ([]object.Pod, error) {
+		if looks++; looks < cap(ticks) {
+			return nil, errors.New("the hub is away")
+		}
+		return []object.Pod{{Name: "web-0"}}, nil
+	}
+	var said bytes.Buffer
+	l := &logging{Workload: object.Workload{App: &app.App{IO: app.IO{Stderr: &said}}}}
+	l.followPods(ctx, ticks, find, func(pods []object.Pod) {
+		started += len(pods)
+		stop()
+	})
+	if want := "the pods are looked for again: the hub is away\n"; said.String() != want || started != 1 {
+		t.Errorf("said %q, and started %d streams", said.String(), started)
 	}
 }
 
