@@ -309,7 +309,7 @@ func (p *page) joinByKustomize(t *testing.T) {
 // backUpAndRestore makes a backup by the chart's CronJob, loses a resource, and has it back.
 func (p *page) backUpAndRestore(t *testing.T) {
 	t.Helper()
-	text := strings.ReplaceAll(readPage(t, backupPage), "fairlead-20261120T030000Z.backup", "NAME")
+	text := strings.ReplaceAll(readPage(t, backupPage), "fairlead-20261120T030000.000Z.backup", "NAME")
 	p.kubectl(t, `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: fairlead-backups}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, "apply", "--namespace=fairlead", "-f", "-")
 	p.fairlead(t, configSet("kept"), "apply", "-f", "-")
 	p.run(t, regexp.MustCompile("`(kubectl -n fairlead create job [^`]*)`").FindStringSubmatch(text)[1])

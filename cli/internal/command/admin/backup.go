@@ -25,8 +25,15 @@ import (
 const backupStep = 64 << 20
 
 // backupName is the name that a backup gets in a folder, as a layout of time.Format: later ones sort behind earlier
-// ones.
-const backupName = "fairlead-20060102T150405Z.backup"
+// ones. The milliseconds keep apart two backups of one second.
+const backupName = "fairlead-20060102T150405.000Z.backup"
+
+// isBackupName tells names that this release or an earlier one, which left out the milliseconds, has given.
+func isBackupName(name string) bool {
+	const stem, end = "fairlead-20060102T150405", "Z.backup"
+	_, err := time.Parse(stem+end, name) // takes a fraction of the second, too
+	return err == nil
+}
 
 func adminBackup(a *app.App) *cobra.Command {
 	var keep int
@@ -115,7 +122,7 @@ func deleteOldBackups(a *app.App, dir string, keep int) error {
 	}
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
-		if _, err := time.Parse(backupName, entry.Name()); err == nil && entry.Type().IsRegular() {
+		if isBackupName(entry.Name()) && entry.Type().IsRegular() {
 			names = append(names, entry.Name())
 		}
 	}

@@ -87,7 +87,8 @@ func TestABackupIsThereWhenItIsWhole(t *testing.T) {
 
 func TestTheNewestBackupsAreKept(t *testing.T) {
 	t.Parallel()
-	const now = "fairlead-20260301T120000Z.backup" // the time of the tests
+	const now = "fairlead-20260301T120000.000Z.backup" // the time of the tests
+	const second = "fairlead-20260301T120000.001Z.backup"
 	whole := streams(nil, sumOf("one"), "one")
 	days := map[string]string{
 		"fairlead-20260227T120000Z.backup": "a", "fairlead-20260228T120000Z.backup": "b", "notes.txt": "mine",
@@ -109,7 +110,7 @@ func TestTheNewestBackupsAreKept(t *testing.T) {
 		"the first": {
 			Line: "admin backup FOLDER --keep 3", Hub: whole, Left: map[string]string{now: "one"},
 			Asked:  "Backup {}\n",
-			Stdout: "FOLDER/fairlead-20260301T120000Z.backup: 3 bytes\n",
+			Stdout: "FOLDER/fairlead-20260301T120000.000Z.backup: 3 bytes\n",
 		},
 		"the third of two": {
 			Line: "admin backup FOLDER --keep 2", Files: days, Hub: whole,
@@ -117,9 +118,17 @@ func TestTheNewestBackupsAreKept(t *testing.T) {
 				now: "one", "fairlead-20260228T120000Z.backup": "b", "notes.txt": "mine", "fairlead-by-hand.backup": "c",
 			},
 			Asked: "Backup {}\n",
-			Stdout: `FOLDER/fairlead-20260301T120000Z.backup: 3 bytes
+			Stdout: `FOLDER/fairlead-20260301T120000.000Z.backup: 3 bytes
 FOLDER/fairlead-20260227T120000Z.backup: deleted
 `,
+		},
+		"of the same second": {
+			Line:  "admin backup FOLDER --keep 2",
+			Files: map[string]string{"fairlead-20260301T115959.999Z.backup": "a", second: "b"}, Hub: whole,
+			Left:  map[string]string{now: "one", second: "b"},
+			Asked: "Backup {}\n",
+			Stdout: "FOLDER/fairlead-20260301T120000.000Z.backup: 3 bytes\n" +
+				"FOLDER/fairlead-20260301T115959.999Z.backup: deleted\n",
 		},
 		"none is deleted for one that failed": {
 			Line: "admin backup FOLDER --keep 1", Files: days, Hub: streams(nil, "", "one"), Left: days,
@@ -130,7 +139,7 @@ FOLDER/fairlead-20260227T120000Z.backup: deleted
 			Line: "admin backup FOLDER --keep 1", Files: map[string]string{old: "ha", young: "hal"}, Prepare: age, Hub: whole,
 			Left:   map[string]string{now: "one", young: "hal"},
 			Asked:  "Backup {}\n",
-			Stdout: "FOLDER/fairlead-20260301T120000Z.backup: 3 bytes\n",
+			Stdout: "FOLDER/fairlead-20260301T120000.000Z.backup: 3 bytes\n",
 		},
 		"none": {
 			Line: "admin backup FOLDER --keep 0",
