@@ -58,7 +58,7 @@ func newWebService(t *testing.T) *webService {
 		Meta: state.Meta{Name: "shop"},
 		Spec: state.SourceSpec{Git: state.GitSource{URL: "https://git.example.com/shop"}},
 	}))
-	for _, name := range []string{"edge-1"} {
+	for _, name := range []string{"edge-1", "edge-2"} {
 		_, _, err := w.catalog.UpdateCluster(t.Context(), w.by, state.Cluster{Meta: state.Meta{Name: name}}, upsert())
 		w.ok(err)
 		w.ok(w.intake.RecordSeen(t.Context(), []intake.ClusterSeen{{Cluster: name, Time: w.now}}))
@@ -271,4 +271,37 @@ func TestAnotherProblemAlarmsAndTheEndOfBothIsToldOnce(t *testing.T) {
 	w.follow(backCommit)
 	w.told(ServiceRecovered, ServiceHealthy)
 	w.is(state.Healthy, time.Time{})
+}
+
+// The alert of a cluster is not that of another one: a service that goes there while it fails alarms of that, once.
+func TestAServiceThatMovesWhileItFailsAlarmsOfItsNewCluster(t *testing.T) {
+	t.Parallel()
+	w := newWebService(t)
+	began := w.fails()
+	w.now = w.now.Add(time.Second)
+	w.put("edge-2")
+	for range 2 { // two distributors
+		w.hub(firstCommit, noTree+"bbbbbbbb")
+	}
+	told := w.events()
+	if len(told) != 1 || told[0].GetType() != ServiceFailed || told[0].GetCluster() != "edge-2" ||
+		told[0].GetSeverity() != failing {
+		t.Errorf("told %v", told)
+	}
+	w.is(state.Failed, began)
+}
+
+// A distributor that has just started says of the moved service first that it knows no problem.
+func TestAServiceThatMovesAlarmsWhenTheHubFindsTheProblemAgain(t *testing.T) {
+	t.Parallel()
+	w := newWebService(t)
+	w.fails()
+	w.put("edge-2")
+	w.push(otherCommit)
+	w.hub(firstCommit, "")
+	w.told()
+	w.hub(firstCommit, noTree+"cccccccc")
+	if told := w.events(); len(told) != 1 || told[0].GetCluster() != "edge-2" || told[0].GetSeverity() != failing {
+		t.Errorf("told %v", told)
+	}
 }

@@ -126,13 +126,17 @@ func (r *Recorder) HubSaid(s state.Service, before, after state.HubTruth) []stor
 			Type: ServiceDelivered, Severity: info, Digest: after.Digest, Commit: commit, Message: message, TraceId: trace(after.Revision.Traceparent),
 		}, now, after.Digest, stamp(after.ResolveTime)))
 	}
-	last := before.LastProblem()
-	if p := after.Problem; p != nil && (last == nil || last.Message != p.Message) {
+	last, moved := before.LastProblem(), after.Moved(before)
+	if p := after.Problem; p != nil && (last == nil || last.Message != p.Message || moved) {
 		severity := failing
-		if after.GoesOn(before) && !saidHealthy(s, last.Since) {
+		if after.GoesOn(before) && !moved && !saidHealthy(s, last.Since) {
 			severity = info // it goes on with another commit, which has a status of its own at its Git host
 		}
-		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: p.Message}, now, "hub", p.Message, stamp(p.Since)))
+		of := []string{"hub", p.Message, stamp(p.Since)}
+		if moved {
+			of = append(of, s.Spec.Cluster)
+		}
+		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: p.Message}, now, of...))
 	}
 	if p := last; p != nil && after.LastProblem() == nil && after.Digest != "" && !delivered {
 		out = append(out, about(s, &consolev1.Event{

@@ -144,12 +144,16 @@ func (m *merging) compare(ctx context.Context, v store.View, in []ServiceHub) er
 			}
 		}
 		after, changed := m.intake.mergeHub(before, s.Hub, head)
-		if known && !changed {
+		if known && !changed && after.Problem == nil {
 			continue
 		}
 		service, err := state.ReadService(row)
 		if err != nil {
 			return err
+		}
+		noteCluster(before, &after, service.Spec.Cluster)
+		if known && !changed && !after.Moved(before) {
+			continue
 		}
 		c := &change{service: service, before: before, after: after}
 		if after.Digest != "" && after.Digest != before.Digest {
@@ -158,6 +162,18 @@ func (m *merging) compare(ctx context.Context, v store.View, in []ServiceHub) er
 		m.news = append(m.news, c)
 	}
 	return nil
+}
+
+// noteCluster notes for which cluster a problem is told.
+func noteCluster(before state.HubTruth, after *state.HubTruth, cluster string) {
+	switch {
+	case after.Problem != nil:
+		after.ProblemCluster = cluster
+	case after.Earlier != nil:
+		after.ProblemCluster = before.ProblemCluster
+	default:
+		after.ProblemCluster = ""
+	}
 }
 
 // headOf returns the commit that a truth's ref has in Git; empty: unknown.

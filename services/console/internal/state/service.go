@@ -105,6 +105,9 @@ type HubTruth struct {
 	Problem     *Problem  `json:"problem,omitempty"`
 	// Earlier is the problem with a commit before, while the hub has not said whether the newest commit has it, too.
 	Earlier *Problem `json:"earlier,omitempty"`
+	// ProblemCluster is the cluster that the service was for when an event told of its last problem; empty: there is
+	// none, or an earlier console kept it.
+	ProblemCluster string `json:"problemCluster,omitempty"`
 	// Alike are digests that were handed out before with the same content, the newest last: a lever was pulled since,
 	// or tests were asked for. The cluster's reports on them count until it reports on Digest.
 	Alike []string `json:"alike,omitempty"`

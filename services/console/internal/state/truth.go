@@ -151,6 +151,11 @@ func (h *HubTruth) GoesOn(before HubTruth) bool {
 		h.Revision.Commit == before.Revision.Commit && (h.Digest == before.Digest || h.Repeats(before))
 }
 
+// Moved says whether the service has gone to another cluster since an event told of the problem that it has.
+func (h *HubTruth) Moved(before HubTruth) bool {
+	return h.Problem != nil && before.ProblemCluster != "" && h.ProblemCluster != before.ProblemCluster
+}
+
 // IsOpen says whether the hub goes on with what it handed out, or with nothing, while the ref has another commit: a
 // truth without a problem does not say then that the problem from before is over. Distributors that have just started,
 // or have just heard of the commit, say so until they have asked for the content.
