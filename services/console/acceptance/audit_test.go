@@ -69,6 +69,20 @@ func testAudit(t *testing.T, r *running) {
 	if len(rest.GetEvents()) != 1 || rest.GetNextPageToken() != "" || !proto.Equal(rest.GetEvents()[0], first) {
 		t.Fatalf("second page %v, want %v", rest, first)
 	}
+	for _, beginning := range []string{"tunnel.", "tunnel.request.", "tunnel.request"} {
+		found, err := admin.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{
+			Filter: &consolev1.AuditFilter{Action: beginning},
+		})
+		if err != nil || len(found.GetEvents()) != 2 {
+			t.Errorf("of %q it lists %v, %v", beginning, found.GetEvents(), err)
+		}
+	}
+	for _, odd := range []string{"tunnel.*", ".", "tunnel..", "Tunnel"} {
+		_, err := admin.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{
+			Filter: &consolev1.AuditFilter{Action: odd},
+		})
+		wantCode(t, err, connect.CodeInvalidArgument, fmt.Sprintf("filter.action: no action is called %q", odd))
+	}
 	if _, err := admin.audit.ListAuditEvents(t.Context(), &consolev1.ListAuditEventsRequest{
 		PageToken: "nonsense",
 	}); connect.CodeOf(err) != connect.CodeInvalidArgument {

@@ -464,7 +464,7 @@ type AuditFilter struct {
 	// Name of a user, cluster (of an agent) or service; or with its kind before it: user:ada.
 	Actor   string `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
 	Cluster string `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	// An action, or the beginning of one, up to a dot: tunnel.request.
+	// An action, or the beginning of one, up to a dot, with the dot or without: tunnel.request.
 	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
 	// Not before.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`

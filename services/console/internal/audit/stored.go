@@ -164,7 +164,7 @@ func Check(e *consolev1.AuditEvent) error {
 		return errors.New("time: must be given, and between the years 1 and 9999")
 	case e.GetDuration() != nil && !e.GetDuration().IsValid():
 		return errors.New("duration: must be one of less than 10,000 years")
-	case len(e.GetAction()) > 64 || !words(e.GetAction()):
+	case !IsAction(e.GetAction()):
 		return errors.New("action: must be words of a-z and 0-9 with dots between them, at most 64 characters")
 	case len(e.GetCluster()) > 63 || !made(e.GetCluster(), "-"):
 		return errors.New("cluster: must be at most 63 of a-z, 0-9 and -")
@@ -245,6 +245,9 @@ func made(s, others string) bool {
 	}
 	return true
 }
+
+// IsAction says whether an event may have an action.
+func IsAction(s string) bool { return len(s) <= 64 && words(s) }
 
 // words holds for words of a-z and 0-9 with one of ._- between each two.
 func words(s string) bool {

@@ -36,7 +36,11 @@ func (s *audits) RecordAuditEvents(ctx context.Context, req *consolev1.RecordAud
 }
 
 func (s *audits) ListAuditEvents(ctx context.Context, req *consolev1.ListAuditEventsRequest) (*consolev1.ListAuditEventsResponse, error) {
-	page, err := s.Audit.List(ctx, decodeAuditFilter(req.GetFilter()), int(req.GetPageSize()), req.GetPageToken())
+	filter, err := decodeAuditFilter(req.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Audit.List(ctx, filter, int(req.GetPageSize()), req.GetPageToken())
 	if err != nil {
 		return nil, s.failAudit(ctx, err)
 	}
@@ -48,12 +52,16 @@ func (s *audits) ListAuditEvents(ctx context.Context, req *consolev1.ListAuditEv
 }
 
 func (s *audits) WatchAuditEvents(ctx context.Context, req *consolev1.WatchAuditEventsRequest, stream *connect.ServerStream[consolev1.WatchAuditEventsResponse]) error {
+	filter, err := decodeAuditFilter(req.GetFilter())
+	if err != nil {
+		return err
+	}
 	leave, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	err = s.Audit.Follow(ctx, decodeAuditFilter(req.GetFilter()), req.GetResumeToken(), func(list []store.AuditEvent, resume string) error {
+	err = s.Audit.Follow(ctx, filter, req.GetResumeToken(), func(list []store.AuditEvent, resume string) error {
 		events, err := decodeEvents(list)
 		if err != nil {
 			return err
@@ -76,20 +84,28 @@ func (s *audits) failAudit(ctx context.Context, err error) error {
 	return s.Fail(ctx, err)
 }
 
-func decodeAuditFilter(f *consolev1.AuditFilter) store.AuditFilter {
-	out := store.AuditFilter{Cluster: f.GetCluster(), Action: f.GetAction(), Since: descriptor.Moment(f.GetSince())}
+func decodeAuditFilter(f *consolev1.AuditFilter) (store.AuditFilter, error) {
+	// With the dot it is the same beginning of an action: access. and access.
+	out := store.AuditFilter{
+		Cluster: f.GetCluster(), Action: strings.TrimSuffix(f.GetAction(), "."), Since: descriptor.Moment(f.GetSince()),
+	}
+	if out.Action != "" && !audit.IsAction(out.Action) || f.GetAction() == "." {
+		return out, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(
+			"filter.action: no action is called %q: write whole words, such as tunnel, tunnel.request or tunnel.request.end",
+			f.GetAction()))
+	}
 	name := f.GetActor()
 	if name == "" {
-		return out
+		return out, nil
 	}
 	for _, kind := range []platform.Kind{platform.KindUser, platform.KindAgent, platform.KindService} {
 		if strings.HasPrefix(name, string(kind)+":") {
 			out.Actors = []string{name}
-			return out
+			return out, nil
 		}
 		out.Actors = append(out.Actors, platform.Identity{Kind: kind, Name: name}.Subject())
 	}
-	return out
+	return out, nil
 }
 
 func decodeEvents(list []store.AuditEvent) ([]*consolev1.AuditEvent, error) {

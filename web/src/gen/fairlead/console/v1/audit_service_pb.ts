@@ -281,7 +281,7 @@ export type AuditFilter = Message<"fairlead.console.v1.AuditFilter"> & {
   cluster: string;
 
   /**
-   * An action, or the beginning of one, up to a dot: tunnel.request.
+   * An action, or the beginning of one, up to a dot, with the dot or without: tunnel.request.
    *
    * @generated from field: string action = 3;
    */
