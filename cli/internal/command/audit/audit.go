@@ -48,7 +48,7 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 		if q.format != app.FormatTable && q.format != app.FormatJSON {
 			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
 		}
-		q.setTimes(a.Now(), *since)
+		q.settle(a.Now(), *since)
 		return showAudit(ctx, a, h, q)
 	})
 	cmd.AddCommand(auditExport(a))
@@ -59,11 +59,13 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 func (q *auditQuery) addFlags(cmd *cobra.Command) *time.Duration {
 	cmd.Flags().StringVar(&q.filter.Actor, "user", "", "only what this user did; also agent:NAME and service:NAME")
 	cmd.Flags().StringVar(&q.filter.Cluster, "cluster", "", "only what was about this cluster")
-	cmd.Flags().StringVar(&q.filter.Action, "action", "", "only this action, or those that begin so: tunnel.request")
+	cmd.Flags().StringVar(&q.filter.Action, "action", "", "only this action, or those that begin so, up to a dot: tunnel.request, login.*")
 	return cmd.Flags().Duration("since", 0, "only what is not older than this, such as 1h")
 }
 
-func (q *auditQuery) setTimes(now time.Time, since time.Duration) {
+// settle makes the filter what the hub understands: of login.* and login. the hub has login.
+func (q *auditQuery) settle(now time.Time, since time.Duration) {
+	q.filter.Action = strings.TrimSuffix(strings.TrimSuffix(q.filter.GetAction(), "*"), ".")
 	if since > 0 {
 		q.filter.Since = timestamppb.New(now.Add(-since))
 	}
@@ -84,7 +86,7 @@ The file is whole or not there, and only you can read it.`,
 	since := q.addFlags(cmd)
 	cmd.Flags().StringVarP(&file, "output-file", "o", "", "file to write, instead of stdout")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
-		q.setTimes(a.Now(), *since)
+		q.settle(a.Now(), *since)
 		events, _, err := listAudit(ctx, h, q)
 		if err != nil {
 			return err
@@ -107,7 +109,9 @@ func showAudit(ctx context.Context, a *app.App, h *hubclient.Hub, q auditQuery) 
 		return err
 	}
 	if len(events) == 0 && !q.follow {
-		a.Notef("no events\n")
+		if err := noteNoEvents(ctx, a, h, q); err != nil {
+			return err
+		}
 	}
 	if err := writeEvents(a.Stdout, events, q.format); err != nil || !q.follow {
 		return err
@@ -118,6 +122,29 @@ func showAudit(ctx context.Context, a *app.App, h *hubclient.Hub, q auditQuery) 
 		return writeEvents(a.Stdout, m.GetEvents(), q.format)
 	}
 	return app.FollowStream(ctx, a, h, h.Audit.WatchAuditEvents, req, take)
+}
+
+// noteNoEvents says that nothing fits and, of an action that may be mistyped, which actions there are.
+func noteNoEvents(ctx context.Context, a *app.App, h *hubclient.Hub, q auditQuery) error {
+	var newest []*consolev1.AuditEvent
+	if q.filter.GetAction() != "" {
+		var err error
+		newest, _, err = listAudit(ctx, h, auditQuery{filter: &consolev1.AuditFilter{}, limit: resource.PageSize})
+		if err != nil {
+			return err
+		}
+	}
+	if len(newest) == 0 {
+		a.Notef("no events\n")
+		return nil
+	}
+	var actions []string
+	for _, e := range newest {
+		actions = append(actions, e.GetAction())
+	}
+	slices.Sort(actions)
+	a.Notef("no events; the newest %d of all have the actions %s\n", len(newest), strings.Join(slices.Compact(actions), ", "))
+	return nil
 }
 
 // listAudit returns the newest events, the oldest of them first, and where to go on.

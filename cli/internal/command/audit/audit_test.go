@@ -33,6 +33,15 @@ func trail() []hubtest.Answer {
 	return []hubtest.Answer{hubtest.On(listAudit, pages)}
 }
 
+// onlyWithoutAction has events of other actions than the one that is asked for.
+func onlyWithoutAction(req *consolev1.ListAuditEventsRequest) (*consolev1.ListAuditEventsResponse, error) {
+	res := &consolev1.ListAuditEventsResponse{}
+	if req.GetFilter().GetAction() == "" {
+		res.Events = []*consolev1.AuditEvent{{Action: "login.password"}, {Action: "access.lent"}, {Action: "login.password"}}
+	}
+	return res, nil
+}
+
 func TestTheAuditTrailIsShown(t *testing.T) {
 	t.Parallel()
 	none := []hubtest.Answer{hubtest.Returns[consolev1.ListAuditEventsRequest](listAudit,
@@ -68,6 +77,22 @@ ListAuditEvents {"filter":{},"pageSize":500,"pageToken":"2"}
 			Asked: `ListAuditEvents {"filter":{"actor":"bob"},"pageSize":100}
 `,
 			Stderr: "no events\n",
+		},
+		"all of a beginning": {
+			Line: "audit --limit 2 --action tunnel.*", Hub: trail(), Any: true,
+			Asked: `ListAuditEvents {"filter":{"action":"tunnel"},"pageSize":1,"pageToken":"2"}
+ListAuditEvents {"filter":{"action":"tunnel"},"pageSize":2}
+`,
+			Stdout: `2026-03-01 11:00:00.000 agent:edge-1 token.refused: expired[31m
+2026-03-01 11:59:00.000 kim tunnel.request get pods web-0 in shop at edge-1 200 in 12ms, 2.0 KiB
+`,
+		},
+		"a beginning that nothing has": {
+			Line: "audit --action acces.", Hub: []hubtest.Answer{hubtest.On(listAudit, onlyWithoutAction)},
+			Asked: `ListAuditEvents {"filter":{"action":"acces"},"pageSize":100}
+ListAuditEvents {"filter":{},"pageSize":500}
+`,
+			Stderr: "no events; the newest 3 of all have the actions access.lent, login.password\n",
 		},
 		"in an unknown form": {
 			Line: "audit -o yaml",
