@@ -15,6 +15,7 @@ import (
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/input"
+	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -40,6 +41,7 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
 		Example: `  fairlead delete service shop
   fairlead delete service/shop source/shop --yes
   fairlead delete service shop --dry-run
+  fairlead delete globalservice logs --dry-run
   fairlead delete service shop --detach
   fairlead delete -f shop.yaml --yes
   fairlead delete services -l env=test
@@ -47,7 +49,7 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
 	}
 	cmd.Args = d.checkUsage
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "go on without asking")
-	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "of a service: show what would go, and do nothing")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "of a service or global service: show what would go, and do nothing")
 	cmd.Flags().BoolVar(&d.detach, "detach", false, "of a service: leave its objects in the cluster")
 	cmd.Flags().StringArrayVarP(&d.files, "filename", "f", nil, "file, folder, or - for stdin, that names the resources; may be repeated")
 	cmd.Flags().StringVarP(&d.selector, "selector", "l", "", "those with these labels, such as env=test,tier!=db")
@@ -103,11 +105,22 @@ func (d *deletion) listNamed(ctx context.Context, args []string) ([]resource.Ref
 		if err != nil {
 			return nil, err
 		}
-		if (d.dryRun || d.detach) && k.ID != catalogyaml.Service {
-			return nil, errors.New("--dry-run and --detach are for services: the objects of no other kind are in a cluster")
+		if err := d.checkKind(k); err != nil {
+			return nil, err
 		}
 	}
 	return refs, nil
+}
+
+// checkKind refuses flags about what is in clusters for kinds that have nothing there.
+func (d *deletion) checkKind(k resource.Kind) error {
+	switch {
+	case !d.dryRun && !d.detach, k.ID == catalogyaml.Service, k.ID == catalogyaml.Global && d.dryRun:
+		return nil
+	case k.ID == catalogyaml.Global:
+		return errors.New("--detach is for services: with spec.onLeave: detach the services of a global service stay when it is deleted")
+	}
+	return fmt.Errorf("--dry-run and --detach are for services and global services: %s have no objects in clusters", k.Plural())
 }
 
 // deleteAll deletes one resource after the other.
@@ -167,6 +180,9 @@ func (d *deletion) deleteOne(ctx context.Context, k resource.Kind, name string) 
 			return d.unlessMissing(k, name, err)
 		}
 	}
+	if k.ID == catalogyaml.Global && d.dryRun {
+		return d.showGlobal(ctx, name)
+	}
 	if k.ID == catalogyaml.Service {
 		if goOn, err := d.prepareService(ctx, name); err != nil || !goOn {
 			return d.unlessMissing(k, name, err)
@@ -205,7 +221,39 @@ func (d *deletion) prepareService(ctx context.Context, name string) (bool, error
 	if err != nil {
 		return false, err
 	}
-	s := got.GetService()
+	return d.prepareRead(ctx, got.GetService())
+}
+
+// showGlobal shows what would become of the services of a global service.
+func (d *deletion) showGlobal(ctx context.Context, name string) error {
+	m, err := resource.GlobalServiceKind().ReadOne(ctx, d.hub, name)
+	if err != nil {
+		return d.unlessMissing(resource.GlobalServiceKind(), name, err)
+	}
+	services, err := object.ServicesOf(ctx, d.hub, name)
+	if err != nil {
+		return err
+	}
+	if len(services) == 0 {
+		return d.app.Printf("global service %q has no services\n", name)
+	}
+	stays := m.(*consolev1.GlobalService).GetSpec().GetOnLeave() == consolev1.OnLeave_ON_LEAVE_DETACH
+	for _, s := range services {
+		if stays {
+			err = d.app.Printf("service %q stays in cluster %q, on its own\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster())
+		} else {
+			_, err = d.prepareRead(ctx, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareRead is prepareService of a service that was read.
+func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool, error) {
+	name := s.GetMetadata().GetName()
 	if s.GetSpec().GetCatalog() {
 		if d.dryRun || d.detach {
 			return false, fmt.Errorf("the folder of service %q goes to the catalog: without --yes the hub shows what goes with it, and asks; spec.sync.onDelete: orphan leaves it there", name)

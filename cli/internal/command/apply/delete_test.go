@@ -1,0 +1,63 @@
+package apply_test
+
+import (
+	"testing"
+
+	"fairlead.dev/cli/internal/clitest"
+	"fairlead.dev/cli/internal/hubtest"
+	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+)
+
+// logsHub has a global service with two services: one with objects in its cluster, and one that leaves them there.
+func logsHub(onLeave consolev1.OnLeave) []hubtest.Answer {
+	keeps := &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN}
+	services := []*consolev1.Service{
+		{Metadata: clitest.Meta("logs-a"), Spec: &consolev1.ServiceSpec{Cluster: "a"}},
+		{Metadata: clitest.Meta("logs-b"), Spec: &consolev1.ServiceSpec{Cluster: "b", Sync: keeps}},
+	}
+	objects := []*consolev1.ClusterObject{{Object: &deliveryv1.ManagedObject{Version: "v1", Kind: "ConfigMap", Name: "c"}}}
+	return []hubtest.Answer{
+		hubtest.Returns[consolev1.GetGlobalServiceRequest](consolev1connect.GlobalServiceServiceGetGlobalServiceProcedure,
+			&consolev1.GetGlobalServiceResponse{GlobalService: &consolev1.GlobalService{
+				Metadata: clitest.Meta("logs"), Spec: &consolev1.GlobalServiceSpec{OnLeave: onLeave},
+			}}),
+		hubtest.Returns[consolev1.ListServicesRequest](consolev1connect.ServiceServiceListServicesProcedure,
+			&consolev1.ListServicesResponse{Services: services}),
+		hubtest.Returns[consolev1.ListObjectsRequest](consolev1connect.ObjectServiceListObjectsProcedure,
+			&consolev1.ListObjectsResponse{Objects: objects}),
+	}
+}
+
+func TestWhatGoesWithAGlobalServiceIsShown(t *testing.T) {
+	t.Parallel()
+	asked := `GetGlobalService {"name":"logs"}
+ListServices {"pageSize":500,"filter":"labels.fairlead.dev/global = \"logs\""}
+`
+	hubtest.Run(t, map[string]hubtest.Case{
+		"a dry run": {
+			Line: "delete globalservice logs --dry-run", Hub: logsHub(consolev1.OnLeave_ON_LEAVE_DELETE),
+			Asked: asked + `ListObjects {"pageSize":1000,"service":"logs-a"}
+ListObjects {"pageSize":1000,"service":"logs-b"}
+`,
+			Stdout: "with service \"logs-a\" cluster \"a\" loses 1 object:\n  1 ConfigMap\n",
+			Stderr: "cluster \"b\" keeps 1 object of service \"logs-b\" (spec.sync.onDelete)\n",
+		},
+		"a dry run, and its services stay": {
+			Line: "delete globalservice logs --dry-run", Hub: logsHub(consolev1.OnLeave_ON_LEAVE_DETACH),
+			Asked: asked,
+			Stdout: "service \"logs-a\" stays in cluster \"a\", on its own\n" +
+				"service \"logs-b\" stays in cluster \"b\", on its own\n",
+		},
+		"detached": {
+			Line: "delete globalservice logs --detach",
+			Err: "--detach is for services: with spec.onLeave: detach the services of a global service stay " +
+				"when it is deleted",
+		},
+		"a dry run of another kind": {
+			Line: "delete source shop --dry-run",
+			Err:  "--dry-run and --detach are for services and global services: sources have no objects in clusters",
+		},
+	})
+}
