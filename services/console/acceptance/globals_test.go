@@ -2,6 +2,7 @@ package acceptance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,48 @@ func TestDetachLeavesTheService(t *testing.T) {
 		Name: "logs-a",
 	}); err != nil {
 		t.Error(err)
+	}
+}
+
+// The agents of a deleted cluster are let in no more: what a service of it applied stays, and the event says so.
+func TestAServiceThatGoesWithItsClusterLeavesItsObjects(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"))
+	g := newGlobal("logs", prod())
+	g.Spec.OnLeave = consolev1.OnLeave_ON_LEAVE_DETACH
+	admin.putGlobal(t, g)
+	if _, err := admin.clusters.DeleteCluster(t.Context(), &consolev1.DeleteClusterRequest{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	admin.must(t, newCluster("b"))
+	if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "logs-b"}); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, e := range listEvents(t, r.events(t, r.adminToken(t)), "type = service.deleted") {
+		told[e.GetService()] = e.GetMessage()
+	}
+	if want := "It was deleted with its cluster, whose agents are let in no more: its objects stay there."; told["logs-a"] != want {
+		t.Errorf("of the deleted cluster: %q", told["logs-a"])
+	}
+	if want := "It was deleted; its objects go from the cluster."; told["logs-b"] != want {
+		t.Errorf("of the other: %q", told["logs-b"])
+	}
+}
+
+func TestADeletedGlobalServiceSaysWhoseObjectsStay(t *testing.T) {
+	t.Parallel()
+	admin := newHub(t, "").start(t).admin(t)
+	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"))
+	g := newGlobal("logs", prod())
+	g.Spec.Template.Sync = &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN}
+	admin.putGlobal(t, g)
+	_, err := admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs"})
+	const want = `service "logs-a" is deleted, and its objects stay in the cluster, without its mark`
+	if got := detail[*consolev1.ConfirmationWanted](t, err).GetConsequences(); !slices.Equal(got, []string{want}) {
+		t.Errorf("got %q", got)
 	}
 }
 

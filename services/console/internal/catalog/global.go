@@ -420,7 +420,9 @@ func (g Globals) Clear(ctx context.Context, w *Write, r store.Resource) error {
 			edits[i] = Removal(s.Kind, s.Name, "")
 		}
 	}
-	return putSelf(ctx, w, edits)
+	of := *w
+	of.ClusterGoes = r.Kind == store.KindCluster
+	return putSelf(ctx, &of, edits)
 }
 
 // madeFor are the services that a global service made, or that global services made for a cluster, and whether they
@@ -680,12 +682,12 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 		if err != nil {
 			return err
 		}
-		fate := "is deleted, and its objects with it"
-		if global.Spec.Detach {
-			fate = "stays, on its own"
-		}
 		stake, lines := []string{"delete global", name, row.ETag()}, []string(nil)
 		for _, s := range services {
+			fate, err := fateOf(s, global.Spec.Detach)
+			if err != nil {
+				return err
+			}
 			stake, lines = append(stake, s.Name, s.ETag()), append(lines, fmt.Sprintf("service %q %s", s.Name, fate))
 		}
 		if len(services) > 0 {
@@ -700,4 +702,19 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 		c.tell(ctx, by, written)
 	}
 	return err
+}
+
+// fateOf says what becomes of a service whose global service is deleted.
+func fateOf(r store.Resource, detach bool) (string, error) {
+	var spec state.ServiceSpec
+	if err := state.Decode(r, &spec); err != nil {
+		return "", err
+	}
+	switch {
+	case detach:
+		return "stays, on its own", nil
+	case spec.KeepsObjects():
+		return "is deleted, and its objects stay in the cluster, without its mark", nil
+	}
+	return "is deleted, and its objects with it", nil
 }

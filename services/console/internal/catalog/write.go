@@ -57,6 +57,8 @@ type Write struct {
 	Declarer string
 	// Confirmed says that a person has seen what a guard held back, and lets it go.
 	Confirmed bool
+	// ClusterGoes says that services go because their cluster does: no agent removes their objects.
+	ClusterGoes bool
 
 	catalog *Catalog
 	side    *[]Written // of the resource that the hook is called for

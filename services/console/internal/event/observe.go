@@ -399,15 +399,11 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 		w.Tx.Tell(stored(e, w.Tx.Now()))
 	}
 	if after == nil {
-		message := "It was deleted; its objects go from the cluster."
-		switch {
-		case was.Spec.Catalog:
-			message = "It was deleted, with what its folder declared unless that was to stay."
-		case was.Spec.KeepsObjects():
-			message = "It was deleted; its objects stay in the cluster, without its mark."
-		}
 		// The service's labels are gone with it, and the status of a commit that it shares has to be counted again.
-		tell(&consolev1.Event{Type: ServiceDeleted, Severity: info, Message: message, GlobalService: before.Labels[catalog.GlobalLabel]})
+		tell(&consolev1.Event{
+			Type: ServiceDeleted, Severity: info, Message: deleted(was.Spec, w.ClusterGoes),
+			GlobalService: before.Labels[catalog.GlobalLabel],
+		})
 		return nil
 	}
 	will, now, err := service(*after)
@@ -445,6 +441,19 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 		tell(&consolev1.Event{Type: GuardConfirmed, Severity: info, Message: "The removal that the guard held up is confirmed."})
 	}
 	return nil
+}
+
+// deleted says what becomes of what a service had.
+func deleted(was state.ServiceSpec, clusterGoes bool) string {
+	switch {
+	case was.Catalog:
+		return "It was deleted, with what its folder declared unless that was to stay."
+	case clusterGoes:
+		return "It was deleted with its cluster, whose agents are let in no more: its objects stay there."
+	case was.KeepsObjects():
+		return "It was deleted; its objects stay in the cluster, without its mark."
+	}
+	return "It was deleted; its objects go from the cluster."
 }
 
 // wroteFreeze tells of freezes of projects and clusters that begin and end.
