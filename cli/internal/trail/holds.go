@@ -11,7 +11,7 @@ import (
 // holdAnnotation is how a person holds a service, or one of its objects, in the cluster.
 const holdAnnotation = "fairlead.dev/hold"
 
-// nextOfHold says how what a cluster keeps back is let go on; empty: nothing is kept back.
+// nextOfHold returns the step that ends a hold in the cluster; empty: the cluster holds nothing back.
 func (t *Trail) nextOfHold(r *deliveryv1.ServiceReport) string {
 	switch r.GetPhase() {
 	case deliveryv1.Phase_PHASE_HELD, deliveryv1.Phase_PHASE_DIFFERS:
@@ -23,7 +23,7 @@ func (t *Trail) nextOfHold(r *deliveryv1.ServiceReport) string {
 	return ""
 }
 
-// endOfHold says what ends a hold, in the order in which an agent looks for one.
+// endOfHold returns the command or moment that ends a hold, in the order in which an agent looks for one.
 func (t *Trail) endOfHold(name, message string) string {
 	windows, mode := t.Service.GetStatus().GetWindows(), t.Service.GetSpec().GetSync().GetMode()
 	sync, closed := fmt.Sprintf("`fairlead sync service %s`", name), windows.GetClosed()
@@ -32,7 +32,8 @@ func (t *Trail) endOfHold(name, message string) string {
 	}
 	switch {
 	case strings.HasPrefix(message, "Held by the annotation"):
-		return fmt.Sprintf("`kubectl annotate configmap -n fairlead-system inventory.%s %s-` ends the hold in the cluster", name, holdAnnotation)
+		return fmt.Sprintf("`kubectl annotate configmap -n fairlead-system inventory.%s %s-` "+
+			"ends the hold in the cluster", name, holdAnnotation)
 	case strings.Contains(message, holdAnnotation):
 		return fmt.Sprintf("`kubectl annotate KIND NAME %s-` ends the hold of an object", holdAnnotation)
 	case mode == deliveryv1.SyncMode_SYNC_MODE_MANUAL:
@@ -40,7 +41,8 @@ func (t *Trail) endOfHold(name, message string) string {
 	case view.ModeWord(mode) != "":
 		return fmt.Sprintf("`fairlead resume service %s` ends the hold of the hub", name)
 	case closed && view.IsSet(windows.GetChangeTime()):
-		return fmt.Sprintf("it is applied when the service opens, %s, and %s applies it before", t.UntilText(windows.GetChangeTime()), sync)
+		opens := t.UntilText(windows.GetChangeTime())
+		return fmt.Sprintf("it is applied when the service opens, %s, and %s applies it before", opens, sync)
 	case closed:
 		return fmt.Sprintf("it is applied when the service opens, and %s applies it before", sync)
 	}

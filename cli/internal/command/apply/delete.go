@@ -49,7 +49,8 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
 	}
 	cmd.Args = d.checkUsage
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "go on without asking")
-	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false, "of a service or global service: show what would go, and do nothing")
+	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false,
+		"of a service or global service: show what would go, and do nothing")
 	cmd.Flags().BoolVar(&d.detach, "detach", false, "of a service: leave its objects in the cluster")
 	cmd.Flags().StringArrayVarP(&d.files, "filename", "f", nil, "file, folder, or - for stdin, that names the resources; may be repeated")
 	cmd.Flags().StringVarP(&d.selector, "selector", "l", "", "those with these labels, such as env=test,tier!=db")
@@ -118,9 +119,11 @@ func (d *deletion) checkKind(k resource.Kind) error {
 	case !d.dryRun && !d.detach, k.ID == catalogyaml.Service, k.ID == catalogyaml.Global && d.dryRun:
 		return nil
 	case k.ID == catalogyaml.Global:
-		return errors.New("--detach is for services: with spec.onLeave: detach the services of a global service stay when it is deleted")
+		return errors.New("--detach is for services: " +
+			"with spec.onLeave: detach the services of a global service stay when it is deleted")
 	}
-	return fmt.Errorf("--dry-run and --detach are for services and global services: %s have no objects in clusters", k.Plural())
+	return fmt.Errorf("--dry-run and --detach are for services and global services: "+
+		"%s have no objects in clusters", k.Plural())
 }
 
 // deleteAll deletes one resource after the other.
@@ -240,7 +243,8 @@ func (d *deletion) showGlobal(ctx context.Context, name string) error {
 	stays := m.(*consolev1.GlobalService).GetSpec().GetOnLeave() == consolev1.OnLeave_ON_LEAVE_DETACH
 	for _, s := range services {
 		if stays {
-			err = d.app.Printf("service %q stays in cluster %q, on its own\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster())
+			name, cluster := s.GetMetadata().GetName(), s.GetSpec().GetCluster()
+			err = d.app.Printf("service %q stays in cluster %q, on its own\n", name, cluster)
 		} else {
 			_, err = d.prepareRead(ctx, s)
 		}

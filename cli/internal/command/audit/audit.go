@@ -59,7 +59,8 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 func (q *auditQuery) addFlags(cmd *cobra.Command) *time.Duration {
 	cmd.Flags().StringVar(&q.filter.Actor, "user", "", "only what this user did; also agent:NAME and service:NAME")
 	cmd.Flags().StringVar(&q.filter.Cluster, "cluster", "", "only what was about this cluster")
-	cmd.Flags().StringVar(&q.filter.Action, "action", "", "only this action, or those that begin so, up to a dot: tunnel.request, login.*")
+	cmd.Flags().StringVar(&q.filter.Action, "action", "",
+		"only this action, or those that begin so, up to a dot: tunnel.request, login.*")
 	return cmd.Flags().Duration("since", 0, "only what is not older than this, such as 1h")
 }
 
@@ -143,7 +144,8 @@ func noteNoEvents(ctx context.Context, a *app.App, h *hubclient.Hub, q auditQuer
 		actions = append(actions, e.GetAction())
 	}
 	slices.Sort(actions)
-	a.Notef("no events; the newest %d of all have the actions %s\n", len(newest), strings.Join(slices.Compact(actions), ", "))
+	known := strings.Join(slices.Compact(actions), ", ")
+	a.Notef("no events; the newest %d of all have the actions %s\n", len(newest), known)
 	return nil
 }
 

@@ -54,7 +54,10 @@ type logging struct {
 }
 
 func logsCommand(a *app.App) *cobra.Command {
-	l := &logging{Workload: object.Workload{App: a}, seen: map[string]string{}, open: map[string]bool{}, asked: map[string]bool{}}
+	l := &logging{
+		Workload: object.Workload{App: a},
+		seen:     map[string]string{}, open: map[string]bool{}, asked: map[string]bool{},
+	}
 	cmd := &cobra.Command{
 		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
 		Annotations: map[string]string{resource.ReadsReferences: "yes"},
@@ -153,7 +156,7 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 }
 
 // followPods looks for pods at each tick until the person interrupts it: for those that came, and for those whose
-// stream has ended, as with a restart of the hub. What keeps it from looking is said once.
+// stream has ended, as with a restart of the hub. An error of several looks is printed once.
 func (l *logging) followPods(
 	ctx context.Context, ticks <-chan time.Time, find func() ([]object.Pod, error), start func([]object.Pod),
 ) {
@@ -247,8 +250,8 @@ func (l *logging) readStream(ctx context.Context, p object.Pod, container, key s
 	}
 }
 
-// readLine reads a line, or as much of a line as logLine allows. What a broken stream has of its last line is left out:
-// the stream that follows has all of the line.
+// readLine reads a line, or as much of a line as logLine allows. The cut last line of a broken stream is left out: the
+// stream that follows has all of the line.
 func readLine(lines *bufio.Reader) (string, error) {
 	part, err := lines.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) || errors.Is(err, io.EOF) && len(part) > 0 {

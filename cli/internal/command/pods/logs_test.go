@@ -105,9 +105,11 @@ func TestABrokenStreamOfLogsGoesOnAtTheLastWholeLine(t *testing.T) {
 	hub := &hubclient.Hub{HTTP: tunnel.Client()}
 	hub.Context.Endpoints.Tunnels = []string{tunnel.URL}
 	l := &logging{follow: true, tail: -1, seen: map[string]string{}}
-	l.Workload = object.Workload{App: &app.App{IO: app.IO{Stdout: &out, Getenv: func(string) string { return "" }}}, Hub: hub}
+	streams := app.IO{Stdout: &out, Getenv: func(string) string { return "" }}
+	l.Workload = object.Workload{App: &app.App{IO: streams}, Hub: hub}
+	pod := object.Pod{Cluster: "edge-1", Name: "web-0"}
 	for range 2 {
-		if err := l.readStream(t.Context(), object.Pod{Cluster: "edge-1", Name: "web-0"}, "web", "key", true); err != nil {
+		if err := l.readStream(t.Context(), pod, "web", "key", true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +121,7 @@ func TestABrokenStreamOfLogsGoesOnAtTheLastWholeLine(t *testing.T) {
 	}
 }
 
-// What keeps pods from being looked for is said once, and the look that succeeds starts their streams.
+// An error of several looks for pods is printed once, and the look that succeeds starts their streams.
 func TestAnOutageIsSaidOnceWhileLogsAreFollowed(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())

@@ -116,10 +116,12 @@ func TestAFailureKeepsItsBeginningOverARestart(t *testing.T) {
 		before, after []deliveryv1.Phase // the restart
 		keeps         bool
 	}{
-		"while it rests":          {after: []deliveryv1.Phase{applying}, keeps: true},
-		"while it is tried":       {before: []deliveryv1.Phase{applying}, keeps: true},
-		"while it is tried again": {before: []deliveryv1.Phase{applying, failed, applying}, after: []deliveryv1.Phase{applying}, keeps: true},
-		"after it was healthy":    {before: []deliveryv1.Phase{applying, healthy}, after: []deliveryv1.Phase{applying}},
+		"while it rests":    {after: []deliveryv1.Phase{applying}, keeps: true},
+		"while it is tried": {before: []deliveryv1.Phase{applying}, keeps: true},
+		"while it is tried again": {
+			before: []deliveryv1.Phase{applying, failed, applying}, after: []deliveryv1.Phase{applying}, keeps: true,
+		},
+		"after it was healthy": {before: []deliveryv1.Phase{applying, healthy}, after: []deliveryv1.Phase{applying}},
 	} {
 		dir, now := t.TempDir(), time.Unix(1e9, 0)
 		open := func() *Reporter {

@@ -312,7 +312,9 @@ func (r *Reporter) write(report *deliveryv1.ServiceReport) error {
 
 func (r *Reporter) path(service string) string { return filepath.Join(r.dir, service+suffix) }
 
-func (r *Reporter) failurePath(service string) string { return filepath.Join(r.dir, service+failureSuffix) }
+func (r *Reporter) failurePath(service string) string {
+	return filepath.Join(r.dir, service+failureSuffix)
+}
 
 func (r *Reporter) kick() {
 	select {

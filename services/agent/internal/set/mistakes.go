@@ -2,6 +2,7 @@ package set
 
 import (
 	"errors"
+	"slices"
 
 	"fairlead.dev/services/agent/internal/kubeyaml"
 )
@@ -25,5 +26,5 @@ func (m *mistakes) join() error {
 	if m.more == 0 {
 		return errors.Join(m.first...)
 	}
-	return errors.Join(append(m.first[:len(m.first):len(m.first)], kubeyaml.MoreError(m.more))...)
+	return errors.Join(append(slices.Clip(m.first), kubeyaml.MoreError(m.more))...)
 }
