@@ -370,6 +370,35 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 	wantCode(t, err, connect.CodeInvalidArgument, "not-a-commit")
 }
 
+// A gitcache that takes a source over learns what was wrong with it, and since when.
+func TestAClaimTellsTheProblemOfTheSource(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	source := r.admin(t).putSource(t, "shop", "https://git.example.com/shop")
+	gitcache := r.service(t, identity.ServiceGitcache)
+	claim := func() *consolev1.ClaimSourceResponse {
+		t.Helper()
+		resp, err := gitcache.heads.ClaimSource(t.Context(), &consolev1.ClaimSourceRequest{
+			Source: "shop", Uid: source.GetMetadata().GetUid(), Owner: "gitcache-0",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	first := claim()
+	failing := publishRequest(source, first.GetEpoch(), commitA)
+	failing.Problem = &consolev1.Problem{
+		Message: "401 from git.example.com", Since: timestamppb.New(time.Unix(1_700_000_000, 0)),
+	}
+	if _, err := gitcache.heads.PublishHeads(t.Context(), failing); err != nil {
+		t.Fatal(err)
+	}
+	if got := claim().GetProblem(); first.GetProblem() != nil || !proto.Equal(got, failing.GetProblem()) {
+		t.Errorf("claims tell %v, then %v", first.GetProblem(), got)
+	}
+}
+
 // changeSequence is the number of the last change, as a resume token tells it.
 func changeSequence(t *testing.T, r *running) string {
 	t.Helper()

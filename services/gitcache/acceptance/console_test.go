@@ -248,7 +248,8 @@ func (c headService) ClaimSource(_ context.Context,
 	}
 	s.Status.Epoch++
 	s.Status.Owner = r.GetOwner()
-	return &consolev1.ClaimSourceResponse{Epoch: s.GetStatus().GetEpoch(), Heads: s.GetStatus().GetHeads()}, nil
+	is := s.GetStatus()
+	return &consolev1.ClaimSourceResponse{Epoch: is.GetEpoch(), Heads: is.GetHeads(), Problem: is.GetProblem()}, nil
 }
 
 func (c headService) PublishHeads(_ context.Context,

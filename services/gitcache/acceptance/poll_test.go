@@ -116,6 +116,36 @@ func TestTheLiveStateSaysHowUpstreamIs(t *testing.T) {
 	}
 }
 
+// A failure that outlasts the gitcache that met it keeps its beginning.
+func TestAFailureKeepsItsBeginningOverARestart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	first := f.repo.Commit("one", gittest.Files{"a": "1"})
+	dir := t.TempDir()
+	n := f.start(dir, nil)
+	f.published("HEAD", first)
+	f.git.SetFault(gittest.Status(500))
+	n.poll()
+	f.problem("500")
+	began := f.console.status().GetProblem().GetSince().AsTime()
+	n.stop()
+	n = f.start(dir, nil)
+	await.True(t, "it is polled", func() bool { return n.live().GetLastPollTime() != nil })
+	n.poll()
+	if since := n.live().GetStaleSince().AsTime(); !since.Equal(began) {
+		t.Errorf("stale since %s, want %s", since, began)
+	}
+	if since := f.console.status().GetProblem().GetSince().AsTime(); !since.Equal(began) {
+		t.Errorf("the problem began at %s, want %s", since, began)
+	}
+	f.git.SetFault(nil)
+	n.poll()
+	f.problem()
+	if got := n.live().GetStaleSince(); got != nil {
+		t.Errorf("still stale since %s", got.AsTime())
+	}
+}
+
 func TestABranchThatMovesDuringAFetchIsFollowed(t *testing.T) {
 	t.Parallel()
 	for what, rewrite := range map[string]bool{"forward": false, "force-push": true} {

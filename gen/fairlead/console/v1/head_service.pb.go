@@ -88,7 +88,9 @@ type ClaimSourceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Epoch int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// What was published last.
-	Heads         []*Head `protobuf:"bytes,2,rep,name=heads,proto3" json:"heads,omitempty"`
+	Heads []*Head `protobuf:"bytes,2,rep,name=heads,proto3" json:"heads,omitempty"`
+	// What was wrong with the source by then, with the time at which it began. Unset: nothing.
+	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -133,6 +135,13 @@ func (x *ClaimSourceResponse) GetEpoch() int64 {
 func (x *ClaimSourceResponse) GetHeads() []*Head {
 	if x != nil {
 		return x.Heads
+	}
+	return nil
+}
+
+func (x *ClaimSourceResponse) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
 	}
 	return nil
 }
@@ -259,10 +268,11 @@ const file_fairlead_console_v1_head_service_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12\x19\n" +
 	"\x03uid\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x03uid\x12 \n" +
 	"\x05owner\x18\x03 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x05owner\"\\\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xfd\x01R\x05owner\"\x94\x01\n" +
 	"\x13ClaimSourceResponse\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12/\n" +
-	"\x05heads\x18\x02 \x03(\v2\x19.fairlead.console.v1.HeadR\x05heads\"\xe4\x01\n" +
+	"\x05heads\x18\x02 \x03(\v2\x19.fairlead.console.v1.HeadR\x05heads\x126\n" +
+	"\aproblem\x18\x03 \x01(\v2\x1c.fairlead.console.v1.ProblemR\aproblem\"\xe4\x01\n" +
 	"\x13PublishHeadsRequest\x12\x1f\n" +
 	"\x06source\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06source\x12\x19\n" +
 	"\x03uid\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x03uid\x12\x1d\n" +
@@ -298,17 +308,18 @@ var file_fairlead_console_v1_head_service_proto_goTypes = []any{
 }
 var file_fairlead_console_v1_head_service_proto_depIdxs = []int32{
 	4, // 0: fairlead.console.v1.ClaimSourceResponse.heads:type_name -> fairlead.console.v1.Head
-	4, // 1: fairlead.console.v1.PublishHeadsRequest.heads:type_name -> fairlead.console.v1.Head
-	5, // 2: fairlead.console.v1.PublishHeadsRequest.problem:type_name -> fairlead.console.v1.Problem
-	0, // 3: fairlead.console.v1.HeadService.ClaimSource:input_type -> fairlead.console.v1.ClaimSourceRequest
-	2, // 4: fairlead.console.v1.HeadService.PublishHeads:input_type -> fairlead.console.v1.PublishHeadsRequest
-	1, // 5: fairlead.console.v1.HeadService.ClaimSource:output_type -> fairlead.console.v1.ClaimSourceResponse
-	3, // 6: fairlead.console.v1.HeadService.PublishHeads:output_type -> fairlead.console.v1.PublishHeadsResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 1: fairlead.console.v1.ClaimSourceResponse.problem:type_name -> fairlead.console.v1.Problem
+	4, // 2: fairlead.console.v1.PublishHeadsRequest.heads:type_name -> fairlead.console.v1.Head
+	5, // 3: fairlead.console.v1.PublishHeadsRequest.problem:type_name -> fairlead.console.v1.Problem
+	0, // 4: fairlead.console.v1.HeadService.ClaimSource:input_type -> fairlead.console.v1.ClaimSourceRequest
+	2, // 5: fairlead.console.v1.HeadService.PublishHeads:input_type -> fairlead.console.v1.PublishHeadsRequest
+	1, // 6: fairlead.console.v1.HeadService.ClaimSource:output_type -> fairlead.console.v1.ClaimSourceResponse
+	3, // 7: fairlead.console.v1.HeadService.PublishHeads:output_type -> fairlead.console.v1.PublishHeadsResponse
+	6, // [6:8] is the sub-list for method output_type
+	4, // [4:6] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_console_v1_head_service_proto_init() }

@@ -30,7 +30,9 @@ func (s *heads) ClaimSource(ctx context.Context, req *consolev1.ClaimSourceReque
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &consolev1.ClaimSourceResponse{Epoch: status.Epoch, Heads: descriptor.Each(status.Heads, encodeHead)}, nil
+	return &consolev1.ClaimSourceResponse{
+		Epoch: status.Epoch, Heads: descriptor.Each(status.Heads, encodeHead), Problem: encodeProblem(status.Problem),
+	}, nil
 }
 
 func (s *heads) PublishHeads(ctx context.Context, req *consolev1.PublishHeadsRequest) (*consolev1.PublishHeadsResponse, error) {

@@ -48,12 +48,12 @@ func NewConsole(hc *http.Client, url string, opts ...connect.ClientOption) *Cons
 }
 
 // Claim takes the next epoch.
-func (c *Console) Claim(ctx context.Context, name, uid, replica string) (int64, []mirror.Head, error) {
+func (c *Console) Claim(ctx context.Context, name, uid, replica string) (owner.Claimed, error) {
 	resp, err := c.heads.ClaimSource(ctx, &consolev1.ClaimSourceRequest{Source: name, Uid: uid, Owner: replica})
 	if err != nil {
-		return 0, nil, fmt.Errorf("claim source: %w", verdict(err))
+		return owner.Claimed{}, fmt.Errorf("claim source: %w", verdict(err))
 	}
-	return resp.GetEpoch(), Heads(resp.GetHeads()), nil
+	return owner.Claimed{Epoch: resp.GetEpoch(), Heads: Heads(resp.GetHeads()), Problem: Problem(resp.GetProblem())}, nil
 }
 
 // Publish records heads.

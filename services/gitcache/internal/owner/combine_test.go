@@ -29,11 +29,11 @@ type record struct {
 	published []Publication
 }
 
-func (r *record) Claim(context.Context, string, string, string) (int64, []mirror.Head, error) {
+func (r *record) Claim(context.Context, string, string, string) (Claimed, error) {
 	if r.away {
-		return 0, nil, errors.New("away")
+		return Claimed{}, errors.New("away")
 	}
-	return 1, nil, nil
+	return Claimed{Epoch: 1}, nil
 }
 
 func (r *record) Publish(_ context.Context, p Publication) error {

@@ -434,12 +434,12 @@ func (t *tenure) publishHeads(ctx context.Context) error {
 // claimEpoch takes the next epoch. The heads that were published last stand wherever this replica has not seen upstream
 // for itself: a head that upstream has lost meanwhile, or that can't be fetched right now.
 func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
-	epoch, published, err := t.loop.o.deps.Console.Claim(ctx, s.Name, s.UID, t.loop.o.cfg.Replica)
+	claimed, err := t.loop.o.deps.Console.Claim(ctx, s.Name, s.UID, t.loop.o.cfg.Replica)
 	if err != nil {
 		return err
 	}
-	t.epoch, t.claimed = epoch, time.Now()
-	for _, h := range published {
+	t.epoch, t.claimed = claimed.Epoch, time.Now()
+	for _, h := range claimed.Heads {
 		mine, known := t.heads[h.Ref]
 		switch {
 		case known && mine.Commit == h.Commit:
@@ -452,9 +452,28 @@ func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
 			t.heads[h.Ref] = h
 		}
 	}
-	t.loop.changeState(func(st *State) { st.Epoch, st.Heads = epoch, sortHeads(t.heads) })
-	t.loop.o.deps.Log.InfoContext(ctx, "source claimed", "source", s.Name, "epoch", epoch)
+	t.takeOverProblem(claimed.Problem)
+	t.loop.changeState(func(st *State) { st.Epoch, st.Heads = t.epoch, sortHeads(t.heads) })
+	t.loop.o.deps.Log.InfoContext(ctx, "source claimed", "source", s.Name, "epoch", t.epoch)
 	return nil
+}
+
+// takeOverProblem has a fault that was published before keep its beginning: it outlasts the gitcache that found it. The
+// first poll says whether it goes on.
+func (t *tenure) takeOverProblem(published Problem) {
+	if !t.polled {
+		t.problem = published
+	} else {
+		t.problem.keepBeginning(published)
+	}
+	if !published.IsWhole() || t.polled && t.failure == nil {
+		return
+	}
+	t.loop.changeState(func(st *State) {
+		if st.StaleSince.IsZero() || published.Since.Before(st.StaleSince) {
+			st.StaleSince = published.Since
+		}
+	})
 }
 
 func sortHeads(heads map[string]mirror.Head) []mirror.Head {

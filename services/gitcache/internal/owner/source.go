@@ -164,6 +164,26 @@ func (p Problem) IsRefused() bool {
 // IsWhole tells a problem of the whole source from those of single refs.
 func (p Problem) IsWhole() bool { return p.Message != "" && len(p.Refs) == 0 }
 
+// keepBeginning takes the beginnings of the same faults from what was published before.
+func (p *Problem) keepBeginning(before Problem) {
+	earlier := func(since *time.Time, was time.Time) {
+		if !was.IsZero() && was.Before(*since) {
+			*since = was
+		}
+	}
+	if p.Message != "" && p.Message == before.Message && p.IsWhole() == before.IsWhole() {
+		earlier(&p.Since, before.Since)
+	}
+	for i := range p.Single {
+		one := &p.Single[i]
+		for _, was := range before.Single {
+			if was.Ref == one.Ref && was.Message == one.Message {
+				earlier(&one.Since, was.Since)
+			}
+		}
+	}
+}
+
 // Equal compares problems.
 func (p Problem) Equal(o Problem) bool {
 	return p.Message == o.Message && p.Since.Equal(o.Since) && slices.Equal(p.Refs, o.Refs) && slices.EqualFunc(p.Single, o.Single, func(a, b RefProblem) bool {
@@ -171,10 +191,17 @@ func (p Problem) Equal(o Problem) bool {
 	})
 }
 
+// Claimed is what a new owner has of a source: its epoch, and what was published last.
+type Claimed struct {
+	Epoch   int64
+	Heads   []mirror.Head
+	Problem Problem
+}
+
 // Console is the record of who may publish and of what was.
 type Console interface {
 	// Claim gives the next epoch of a source and what was published last. ErrGone: no such source.
-	Claim(ctx context.Context, name, uid, owner string) (epoch int64, heads []mirror.Head, err error)
+	Claim(ctx context.Context, name, uid, owner string) (Claimed, error)
 	// Publish records. ErrStale: the epoch is not the current one. ErrGone: no such source.
 	Publish(ctx context.Context, p Publication) error
 	// Credentials reads a secret. The error is in words for the source's owner.

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file fairlead/console/v1/head_service.proto.
  */
 export const file_fairlead_console_v1_head_service: GenFile = /*@__PURE__*/
-  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2hlYWRfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJAChJDbGFpbVNvdXJjZVJlcXVlc3QSDgoGc291cmNlGAEgASgJEgsKA3VpZBgCIAEoCRINCgVvd25lchgDIAEoCSJOChNDbGFpbVNvdXJjZVJlc3BvbnNlEg0KBWVwb2NoGAEgASgDEigKBWhlYWRzGAIgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkIpoBChNQdWJsaXNoSGVhZHNSZXF1ZXN0Eg4KBnNvdXJjZRgBIAEoCRILCgN1aWQYAiABKAkSDQoFZXBvY2gYAyABKAMSKAoFaGVhZHMYBCADKAsyGS5mYWlybGVhZC5jb25zb2xlLnYxLkhlYWQSLQoHcHJvYmxlbRgFIAEoCzIcLmZhaXJsZWFkLmNvbnNvbGUudjEuUHJvYmxlbSIWChRQdWJsaXNoSGVhZHNSZXNwb25zZTLZAQoLSGVhZFNlcnZpY2USYAoLQ2xhaW1Tb3VyY2USJy5mYWlybGVhZC5jb25zb2xlLnYxLkNsYWltU291cmNlUmVxdWVzdBooLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2xhaW1Tb3VyY2VSZXNwb25zZRJoCgxQdWJsaXNoSGVhZHMSKC5mYWlybGVhZC5jb25zb2xlLnYxLlB1Ymxpc2hIZWFkc1JlcXVlc3QaKS5mYWlybGVhZC5jb25zb2xlLnYxLlB1Ymxpc2hIZWFkc1Jlc3BvbnNlIgOQAgJiBnByb3RvMw", [file_fairlead_console_v1_resources]);
+  fileDesc("CiZmYWlybGVhZC9jb25zb2xlL3YxL2hlYWRfc2VydmljZS5wcm90bxITZmFpcmxlYWQuY29uc29sZS52MSJAChJDbGFpbVNvdXJjZVJlcXVlc3QSDgoGc291cmNlGAEgASgJEgsKA3VpZBgCIAEoCRINCgVvd25lchgDIAEoCSJ9ChNDbGFpbVNvdXJjZVJlc3BvbnNlEg0KBWVwb2NoGAEgASgDEigKBWhlYWRzGAIgAygLMhkuZmFpcmxlYWQuY29uc29sZS52MS5IZWFkEi0KB3Byb2JsZW0YAyABKAsyHC5mYWlybGVhZC5jb25zb2xlLnYxLlByb2JsZW0imgEKE1B1Ymxpc2hIZWFkc1JlcXVlc3QSDgoGc291cmNlGAEgASgJEgsKA3VpZBgCIAEoCRINCgVlcG9jaBgDIAEoAxIoCgVoZWFkcxgEIAMoCzIZLmZhaXJsZWFkLmNvbnNvbGUudjEuSGVhZBItCgdwcm9ibGVtGAUgASgLMhwuZmFpcmxlYWQuY29uc29sZS52MS5Qcm9ibGVtIhYKFFB1Ymxpc2hIZWFkc1Jlc3BvbnNlMtkBCgtIZWFkU2VydmljZRJgCgtDbGFpbVNvdXJjZRInLmZhaXJsZWFkLmNvbnNvbGUudjEuQ2xhaW1Tb3VyY2VSZXF1ZXN0GiguZmFpcmxlYWQuY29uc29sZS52MS5DbGFpbVNvdXJjZVJlc3BvbnNlEmgKDFB1Ymxpc2hIZWFkcxIoLmZhaXJsZWFkLmNvbnNvbGUudjEuUHVibGlzaEhlYWRzUmVxdWVzdBopLmZhaXJsZWFkLmNvbnNvbGUudjEuUHVibGlzaEhlYWRzUmVzcG9uc2UiA5ACAmIGcHJvdG8z", [file_fairlead_console_v1_resources]);
 
 /**
  * @generated from message fairlead.console.v1.ClaimSourceRequest
@@ -60,6 +60,13 @@ export type ClaimSourceResponse = Message<"fairlead.console.v1.ClaimSourceRespon
    * @generated from field: repeated fairlead.console.v1.Head heads = 2;
    */
   heads: Head[];
+
+  /**
+   * What was wrong with the source by then, with the time at which it began. Unset: nothing.
+   *
+   * @generated from field: fairlead.console.v1.Problem problem = 3;
+   */
+  problem?: Problem | undefined;
 };
 
 /**
