@@ -85,11 +85,10 @@ func (s *audits) failAudit(ctx context.Context, err error) error {
 }
 
 func decodeAuditFilter(f *consolev1.AuditFilter) (store.AuditFilter, error) {
-	// With the dot it is the same beginning of an action: access. and access.
-	out := store.AuditFilter{
-		Cluster: f.GetCluster(), Action: strings.TrimSuffix(f.GetAction(), "."), Since: descriptor.Moment(f.GetSince()),
-	}
-	if out.Action != "" && !audit.IsAction(out.Action) || f.GetAction() == "." {
+	// access.* and access. are the same beginning of an action as access.
+	action := strings.TrimSuffix(strings.TrimSuffix(f.GetAction(), "*"), ".")
+	out := store.AuditFilter{Cluster: f.GetCluster(), Action: action, Since: descriptor.Moment(f.GetSince())}
+	if f.GetAction() != "" && !audit.IsAction(action) {
 		return out, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(
 			"filter.action: no action is called %q: write whole words, such as tunnel, tunnel.request or tunnel.request.end",
 			f.GetAction()))
