@@ -403,7 +403,16 @@ func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 						admin.must(t, c)
 					}
 				} else {
-					admin.must(t, without...)
+					done, err := admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(without...)})
+					said := 0
+					for _, r := range done {
+						if strings.Contains(r.GetNote(), `"logs", 1 service is kept until `+"`fairlead confirm global logs`") {
+							said++
+						}
+					}
+					if err != nil || said != clusters-clusters/10 {
+						t.Errorf("%d clusters say that their service stays, %v", said, err)
+					}
 				}
 				got, err := admin.globals.GetGlobalService(t.Context(), &consolev1.GetGlobalServiceRequest{
 					Name: "logs",

@@ -337,6 +337,11 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 		for _, p := range leaving[free:] {
 			held = append(held, p.Before.UID)
 		}
+		if len(held) > 0 {
+			w.Note(fmt.Sprintf("more services leave than may at once: of global service %q, %s %s kept until `%s`",
+				global.Meta.Name, plural.Of(len(held), "service"), plural.Are(len(held)),
+				"fairlead confirm global "+global.Meta.Name))
+		}
 		if err := w.Tx.HoldBack(ctx, held); err != nil {
 			return err
 		}
