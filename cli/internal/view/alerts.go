@@ -16,6 +16,10 @@ func (v View) alertRow(a *consolev1.Alert) (r row) {
 	if s == nil {
 		state = "-" // streams have no status of alerts
 	}
+	if s.GetProblem() != "" {
+		state = "Failing" // it can find nothing, or less than it asks for
+		r.notes = append(r.notes, note{about: name, text: s.GetProblem()})
+	}
 	for _, g := range s.GetFiring() {
 		clusters += int(g.GetTotal())
 		if state != "Firing" && !IsSet(g.GetSinceTime()) {

@@ -373,3 +373,28 @@ func TestWideSourcesShowWhatGitcachesKnow(t *testing.T) {
 		}
 	}
 }
+
+// An alert that can find nothing is not quiet.
+func TestAnAlertWithoutItsFigureSaysSo(t *testing.T) {
+	t.Parallel()
+	const problem = `there is no ViewSet "certs": no cluster has figures of set-certs before it is written`
+	kind, err := resource.FindKind("alert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := render(t, View{Now: clitest.Noon()}, kind, []catalogyaml.Message{
+		&consolev1.Alert{
+			Metadata: clitest.Meta("a"), Spec: &consolev1.AlertSpec{When: "set-certs.total > 0"},
+			Status: &consolev1.AlertStatus{Problem: problem},
+		},
+		&consolev1.Alert{
+			Metadata: clitest.Meta("b"), Spec: &consolev1.AlertSpec{When: "pods.total > 0"},
+			Status: &consolev1.AlertStatus{},
+		},
+	})
+	for _, want := range []string{"a Failing 0", "b Quiet 0", "a: " + problem} {
+		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
+			t.Errorf("want %q in\n%s", want, got)
+		}
+	}
+}
