@@ -95,3 +95,13 @@ func (t *Tx) EndAgentTokens(ctx context.Context, cluster, family string) error {
 	t.touched.Clusters = append(t.touched.Clusters, cluster)
 	return nil
 }
+
+// Leave marks a cluster as left.
+func (t *Tx) Leave(ctx context.Context, cluster string) error {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
+		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, Micros(t.now)); err != nil {
+		return fmt.Errorf("record leave: %w", err)
+	}
+	t.touched.Clusters = append(t.touched.Clusters, cluster)
+	return nil
+}

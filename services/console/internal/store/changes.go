@@ -180,3 +180,18 @@ func (v View) Snapshot(ctx context.Context, kinds ...Kind) ([]Change, Cursor, er
 	}
 	return list, end, nil
 }
+
+// Foreign says whether a place is one that this history never had, or not as it was: the database was put back to an
+// earlier state since, or is another one. Of a place that is not kept any more nobody knows.
+func (v View) Foreign(ctx context.Context, c Cursor) (bool, error) {
+	end, err := v.End(ctx)
+	if err != nil || c.Seq > end.Seq {
+		return err == nil, err
+	}
+	var nonce string
+	err = v.q.QueryRowContext(ctx, "SELECT nonce FROM changes WHERE seq = $1", c.Seq).Scan(&nonce)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && nonce != c.Nonce, err
+}

@@ -32,13 +32,6 @@ func (v View) Configs(ctx context.Context, services []string) (map[string]Config
 		})
 }
 
-// Names of resources, by uid.
-func (v View) Names(ctx context.Context, uids []string) (map[string]string, error) {
-	return byKey(ctx, v, "SELECT uid, name FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid, name string, err error) {
-		return uid, name, rows.Scan(&uid, &name)
-	})
-}
-
 // ServiceConfig is a configuration and whose it is.
 type ServiceConfig struct {
 	Service Resource

@@ -103,9 +103,3 @@ func (t *Tx) UseJoinToken(ctx context.Context, hash string) (Resource, error) {
 	t.touched.Clusters = append(t.touched.Clusters, uid)
 	return cluster, nil
 }
-
-// Author is who this write is recorded for.
-func (t *Tx) Author() string { return t.author }
-
-// Now is the time of this write.
-func (t *Tx) Now() time.Time { return t.now }

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -107,4 +109,39 @@ func (t *Tx) NoteLogins(ctx context.Context, list []Login) error {
 		return fmt.Errorf("note logins: %w", err)
 	}
 	return nil
+}
+
+// LoggedIn notes a login, and gives the person's API tokens the groups that it has now.
+func (t *Tx) LoggedIn(ctx context.Context, name, provider, subject string, groups []string) error {
+	if _, err := t.tx.ExecContext(ctx, "INSERT INTO people (name, provider, login_time) VALUES ($1, $2, $3)"+
+		" ON CONFLICT (name) DO UPDATE SET provider = excluded.provider, login_time = excluded.login_time", name, provider, Micros(t.now)); err != nil {
+		return fmt.Errorf("note login: %w", err)
+	}
+	text, err := json.Marshal(groups)
+	if err != nil {
+		return fmt.Errorf("encode groups: %w", err)
+	}
+	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET member_of = $1 WHERE subject = $2", string(text), subject); err != nil {
+		return fmt.Errorf("note groups: %w", err)
+	}
+	return nil
+}
+
+// AnybodyLoggedIn tells whether any person ever has.
+func (v View) AnybodyLoggedIn(ctx context.Context) (bool, error) {
+	var name string
+	err := v.q.QueryRowContext(ctx, "SELECT name FROM people LIMIT 1").Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Provider is the issuer of a person's last login; empty: there was none, or it was by a link or the hub secret.
+func (v View) Provider(ctx context.Context, name string) (provider string, err error) {
+	err = v.q.QueryRowContext(ctx, "SELECT provider FROM people WHERE name = $1", name).Scan(&provider)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return provider, err
 }

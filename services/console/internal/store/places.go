@@ -120,9 +120,3 @@ func (t *Tx) PutReading(ctx context.Context, r Reading) error {
 	}
 	return nil
 }
-
-// WithUID returns a resource, or ErrNotFound.
-func (v View) WithUID(ctx context.Context, uid string) (Resource, error) {
-	r, err := scanResource(v.q.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE uid = $1", uid))
-	return r, notFound(err)
-}

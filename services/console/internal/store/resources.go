@@ -284,3 +284,16 @@ func collect[T any](rows *sql.Rows, err error, scan func(*sql.Rows) (T, error)) 
 	}
 	return list, rows.Err()
 }
+
+// WithUID returns a resource, or ErrNotFound.
+func (v View) WithUID(ctx context.Context, uid string) (Resource, error) {
+	r, err := scanResource(v.q.QueryRowContext(ctx, "SELECT "+resourceColumns+" FROM resources r WHERE uid = $1", uid))
+	return r, notFound(err)
+}
+
+// Names of resources, by uid.
+func (v View) Names(ctx context.Context, uids []string) (map[string]string, error) {
+	return byKey(ctx, v, "SELECT uid, name FROM resources WHERE uid IN ", uids, func(rows *sql.Rows) (uid, name string, err error) {
+		return uid, name, rows.Scan(&uid, &name)
+	})
+}

@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -132,49 +130,4 @@ func (t *Tx) Exchange(ctx context.Context, hash string, expire time.Time) (first
 	}
 	n, err := res.RowsAffected()
 	return n > 0, err
-}
-
-// LoggedIn notes a login, and gives the person's API tokens the groups that it has now.
-func (t *Tx) LoggedIn(ctx context.Context, name, provider, subject string, groups []string) error {
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO people (name, provider, login_time) VALUES ($1, $2, $3)"+
-		" ON CONFLICT (name) DO UPDATE SET provider = excluded.provider, login_time = excluded.login_time", name, provider, Micros(t.now)); err != nil {
-		return fmt.Errorf("note login: %w", err)
-	}
-	text, err := json.Marshal(groups)
-	if err != nil {
-		return fmt.Errorf("encode groups: %w", err)
-	}
-	if _, err := t.tx.ExecContext(ctx, "UPDATE api_tokens SET member_of = $1 WHERE subject = $2", string(text), subject); err != nil {
-		return fmt.Errorf("note groups: %w", err)
-	}
-	return nil
-}
-
-// AnybodyLoggedIn tells whether any person ever has.
-func (v View) AnybodyLoggedIn(ctx context.Context) (bool, error) {
-	var name string
-	err := v.q.QueryRowContext(ctx, "SELECT name FROM people LIMIT 1").Scan(&name)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Leave marks a cluster as left.
-func (t *Tx) Leave(ctx context.Context, cluster string) error {
-	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
-		" ON CONFLICT (cluster_uid) DO UPDATE SET leave_time = excluded.leave_time, touch_time = excluded.touch_time", cluster, Micros(t.now)); err != nil {
-		return fmt.Errorf("record leave: %w", err)
-	}
-	t.touched.Clusters = append(t.touched.Clusters, cluster)
-	return nil
-}
-
-// Provider is the issuer of a person's last login; empty: there was none, or it was by a link or the hub secret.
-func (v View) Provider(ctx context.Context, name string) (provider string, err error) {
-	err = v.q.QueryRowContext(ctx, "SELECT provider FROM people WHERE name = $1", name).Scan(&provider)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	return provider, err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Create writes new resources. The caller has seen in the same Tx that there is none of their names.
@@ -246,3 +247,9 @@ func (t *Tx) rows(rows, values int) string {
 	}
 	return strings.Join(list, ",")
 }
+
+// Author is who this write is recorded for.
+func (t *Tx) Author() string { return t.author }
+
+// Now is the time of this write.
+func (t *Tx) Now() time.Time { return t.now }
