@@ -50,6 +50,8 @@ func (c *console) ApplyFolder(ctx context.Context,
 type truths struct {
 	mu  sync.Mutex
 	all map[string]plan.Truth // guarded by mu
+	// looked is done once somebody has looked at the plan, which was empty then.
+	looked func()
 }
 
 func (p *truths) set(name string, t plan.Truth) {
@@ -65,6 +67,7 @@ func (p *truths) Catalog() (names []string) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	p.looked()
 	return names
 }
 
@@ -133,12 +136,13 @@ func start(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	running := make(chan struct{})
 	b := &bench{
 		console: &console{
 			answers: make(chan *consolev1.ApplyFolderResponse),
 			asked:   make(chan *consolev1.ApplyFolderRequest, 10),
 		},
-		truths: &truths{all: map[string]plan.Truth{}}, store: store,
+		truths: &truths{all: map[string]plan.Truth{}, looked: sync.OnceFunc(func() { close(running) })}, store: store,
 	}
 	b.folders = folders.New(folders.Deps{
 		Console: b.console, Plan: b.truths, Origin: local{}, Store: store,
@@ -147,6 +151,7 @@ func start(t *testing.T) *bench {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.folders.Run(ctx) }()
+	<-running // or the first look would see a folder before it hears that it changed, and ask for it twice
 	t.Cleanup(func() {
 		cancel()
 		if err := errors.Join(<-done, store.Close()); err != nil {
