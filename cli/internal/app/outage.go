@@ -16,12 +16,13 @@ import (
 // maxOutagePause bounds a pause of an Outage: a person waits.
 const maxOutagePause = 5 * time.Second
 
-// Outage is how a command goes on while the hub gives no answer, as while its console starts anew: it asks again after
-// growing pauses, and a person is told once.
+// Outage is how a command goes on while the hub gives no answer, as while its console restarts: the command asks again
+// after growing pauses, and says so once.
 type Outage struct {
 	app    *App
 	pauses retry.Backoff
-	told   bool
+	// isSaid: the person has read that the hub is asked again.
+	isSaid bool
 }
 
 // NewOutage returns an Outage that has not begun.
@@ -29,14 +30,14 @@ func (a *App) NewOutage() *Outage {
 	return &Outage{app: a, pauses: retry.Backoff{Floor: WaitPause, Max: maxOutagePause}}
 }
 
-// WaitOut pauses after an error, and tells whether to ask again: not after an error that another try does not mend, and
-// not when ctx is over.
+// WaitOut pauses after an error, and reports whether to ask again: not after an error that another try would meet, too,
+// and not when ctx is over.
 func (o *Outage) WaitOut(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || !isOutage(err) {
 		return false
 	}
-	if !o.told {
-		o.told = true
+	if !o.isSaid {
+		o.isSaid = true
 		o.app.Notef("the hub is asked again: %v\n", err)
 	}
 	return retry.Sleep(ctx, o.pauses.After(err))
@@ -44,11 +45,11 @@ func (o *Outage) WaitOut(ctx context.Context, err error) bool {
 
 // End says that the hub has answered.
 func (o *Outage) End() {
-	o.told = false
+	o.isSaid = false
 	o.pauses.Reset()
 }
 
-// isOutage tells the error of a hub that may answer in a moment. What did not come from the hub itself is of the way
+// isOutage reports whether the hub may answer in a moment. An error that the hub itself did not send is of the way
 // there; a certificate or a host name that is wrong stays wrong.
 func isOutage(err error) bool {
 	if _, ok := errors.AsType[*connect.Error](err); !ok {

@@ -36,9 +36,9 @@ func (a *App) RepeatText(ctx context.Context, format string, text func(context.C
 	pause := time.NewTicker(againPause)
 	defer pause.Stop()
 	outage := a.NewOutage()
-	for last := ""; ; {
+	for last, answered := "", false; ; {
 		now, err := text(ctx)
-		if err != nil && last != "" && outage.WaitOut(ctx, err) {
+		if err != nil && answered && outage.WaitOut(ctx, err) {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -48,6 +48,7 @@ func (a *App) RepeatText(ctx context.Context, format string, text func(context.C
 			return err
 		}
 		outage.End()
+		answered = true
 		screen := IsTerminal(a.Stdout)
 		if plain := ages.ReplaceAllString(now, ""); screen || plain != last {
 			if screen {

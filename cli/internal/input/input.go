@@ -76,7 +76,7 @@ func ReadAll(ctx context.Context, a *app.App, names, folders []string) ([]*catal
 // it where there is nothing.
 var ErrEmptyList = errors.New("the list is empty: no resources")
 
-// isList tells a List from a file that has nothing, of files in which no resource was found.
+// isList distinguishes a List from a file that has nothing, of files in which no resource was found.
 func isList(in input) bool {
 	var head struct {
 		Kind string `json:"kind"`

@@ -60,5 +60,5 @@ func (t *Trail) nextOfDependencies(message string) string {
 	if len(traces) == 0 {
 		return ""
 	}
-	return "it goes on by itself then: see " + strings.Join(traces, " and ")
+	return "the service goes on when these are ready: see " + strings.Join(traces, " and ")
 }

@@ -87,8 +87,8 @@ func sickDistributors(ctx context.Context, h *hubclient.Hub) (texts []string, no
 	return texts, none
 }
 
-// lacksGrant tells the refusal of a part of the hub that the person may not ask. The console does not tell whether a
-// resource exists that the person may not view.
+// lacksGrant reports whether a part of the hub refused the person. The console does not say whether a resource exists
+// that the person may not view.
 func lacksGrant(err error) bool {
 	code := connect.CodeOf(err)
 	return code == connect.CodePermissionDenied ||

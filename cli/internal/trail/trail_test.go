@@ -223,7 +223,7 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 				s.Cluster.Report.Message = `Waits for service "db", which failed.`
 			},
 			[]string{"CLUSTER   wait"},
-			"it stands at CLUSTER for 3m: Waits for service \"db\", which failed. Next: it goes on by itself then: see `fairlead trace service db`.",
+			"it stands at CLUSTER for 3m: Waits for service \"db\", which failed. Next: the service goes on when these are ready: see `fairlead trace service db`.",
 		},
 		"a cluster that the person may not view": {
 			func(tr *Trail, _ *consolev1.ServiceStatus) {

@@ -28,7 +28,7 @@ const backupStep = 64 << 20
 // ones. The milliseconds keep apart two backups of one second.
 const backupName = "fairlead-20060102T150405.000Z.backup"
 
-// isBackupName tells names that this release or an earlier one, which left out the milliseconds, has given.
+// isBackupName reports whether this release or an earlier one, which left out the milliseconds, has given a name.
 func isBackupName(name string) bool {
 	const stem, end = "fairlead-20060102T150405", "Z.backup"
 	_, err := time.Parse(stem+end, name) // takes a fraction of the second, too

@@ -49,8 +49,8 @@ What is kept in Git belongs there: the next apply of it undoes an edit.`,
 			return errors.New("the values of secrets are never read back, so there is nothing to edit: write all of it with `fairlead apply -f FILE`")
 		}
 		if e.chosenEditor() == "" && !app.IsTerminal(a.Stdin) {
-			return fmt.Errorf("there is no terminal here, and neither VISUAL nor EDITOR names an editor: change what "+
-				"`fairlead get %s %s -o yaml` prints, and give it to `fairlead apply -f FILE`", k.Singular(), args[1])
+			return fmt.Errorf("there is no terminal here, and none of FAIRLEAD_EDITOR, VISUAL and EDITOR names an editor: "+
+				"change what `fairlead get %s %s -o yaml` prints, and give it to `fairlead apply -f FILE`", k.Singular(), args[1])
 		}
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			e.hub = h

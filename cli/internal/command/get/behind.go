@@ -56,7 +56,7 @@ func findBehind(ctx context.Context, a *app.App, h *hubclient.Hub, found []catal
 	return out
 }
 
-// isCountable tells whether commits of a source lie between what runs and what the ref points to. The commit of a
+// isCountable reports whether commits of a source lie between what runs and what the ref points to. The commit of a
 // service with several sources stands for all of these together, and no source has it.
 func isCountable(s *consolev1.Service) bool {
 	status := s.GetStatus()

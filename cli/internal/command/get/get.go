@@ -219,7 +219,7 @@ func (g *getting) chooseShow(name string, names []string) (func(context.Context,
 		return nil, fmt.Errorf("--filter, --selector and --sort choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
 	case g.watch && g.Sort != "":
 		return nil, errors.New("--watch shows things as they happen: leave --sort out")
-	case g.watch && (k.ID == catalogyaml.Alert || k.ID == catalogyaml.ViewSet && g.format == app.FormatTable):
+	case g.watch && (k.ID == catalogyaml.Alert || k.ID == catalogyaml.ViewSet && (g.format == app.FormatTable || g.format == app.FormatWide)):
 		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
 			return g.watchAsCaller(ctx, h, k, names)
 		}, nil

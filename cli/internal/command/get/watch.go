@@ -51,13 +51,14 @@ func (w *watching) takeMessage(m *consolev1.WatchResourcesResponse) error {
 		w.snapshot, w.inSnapshot = nil, true
 		return nil
 	case m.GetSnapshotEnd() != nil:
-		w.inSnapshot = false
+		whole := w.snapshot
+		w.snapshot, w.inSnapshot = nil, false
 		if w.known == nil {
-			w.keepShown(w.snapshot, nil)
+			w.keepShown(whole, nil)
 			look := view.View{Now: w.app.Now(), Wide: w.format == app.FormatWide}
-			return showResources(w.app, w.kind, w.snapshot, w.format, false, look)
+			return showResources(w.app, w.kind, whole, w.format, false, look)
 		}
-		found, deleted = w.findDifferences()
+		found, deleted = w.findDifferences(whole)
 	case w.inSnapshot:
 		w.snapshot = append(w.snapshot, found...)
 		return nil
@@ -66,11 +67,11 @@ func (w *watching) takeMessage(m *consolev1.WatchResourcesResponse) error {
 	return showChanged(w.app, w.kind, found, deleted, w.format)
 }
 
-// findDifferences returns the resources of the snapshot that are new or other than they were shown, and those that are
+// findDifferences returns the resources of a snapshot that are new or other than they were shown, and those that are
 // gone.
-func (w *watching) findDifferences() (changed []catalogyaml.Message, gone []*consolev1.Deleted) {
+func (w *watching) findDifferences(snapshot []catalogyaml.Message) (changed []catalogyaml.Message, gone []*consolev1.Deleted) {
 	there := map[string]bool{}
-	for _, m := range w.snapshot {
+	for _, m := range snapshot {
 		name := m.GetMetadata().GetName()
 		there[name] = true
 		if was, ok := w.known[name]; !ok || !proto.Equal(was, m) {

@@ -45,9 +45,10 @@ type logging struct {
 	several                      bool // clusters
 
 	mu sync.Mutex // guards what is printed and seen
-	// seen is when the last line was written that was printed of a container, and open which ones are being read.
-	seen map[string]string
-	open map[string]bool
+	// seen is when the last line was written that was printed of a container, open since when a container is being read,
+	// and begun when it was read for the first time, of those whose stream has ended.
+	seen        map[string]string
+	open, begun map[string]time.Time
 
 	// asked are the pods that were there at the beginning. It is written before any stream begins.
 	asked map[string]bool
@@ -56,7 +57,7 @@ type logging struct {
 func logsCommand(a *app.App) *cobra.Command {
 	l := &logging{
 		Workload: object.Workload{App: a},
-		seen:     map[string]string{}, open: map[string]bool{}, asked: map[string]bool{},
+		seen:     map[string]string{}, open: map[string]time.Time{}, begun: map[string]time.Time{}, asked: map[string]bool{},
 	}
 	cmd := &cobra.Command{
 		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
@@ -156,11 +157,11 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 }
 
 // followPods looks for pods at each tick until the person interrupts it: for those that came, and for those whose
-// stream has ended, as with a restart of the hub. An error of several looks is printed once.
+// stream has ended, as with a restart of the hub. Of several looks that fail the error of the first is printed.
 func (l *logging) followPods(
 	ctx context.Context, ticks <-chan time.Time, find func() ([]object.Pod, error), start func([]object.Pod),
 ) {
-	said := map[string]bool{}
+	outageSaid := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -169,12 +170,12 @@ func (l *logging) followPods(
 		}
 		pods, err := find()
 		if err == nil {
-			clear(said)
+			outageSaid = false
 			start(pods)
 			continue
 		}
-		if text := err.Error(); ctx.Err() == nil && !said[text] {
-			said[text] = true
+		if ctx.Err() == nil && !outageSaid {
+			outageSaid = true
 			l.App.Notef("the pods are looked for again: %v\n", err) // logs that are being read go on
 		}
 	}
@@ -216,16 +217,19 @@ func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pod
 func (l *logging) beginStream(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[key] || len(l.open) >= mostLogs {
+	if _, isOpen := l.open[key]; isOpen || len(l.open) >= mostLogs {
 		return false
 	}
-	l.open[key] = true
+	l.open[key] = time.Now()
 	return true
 }
 
 func (l *logging) endStream(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if _, again := l.begun[key]; !again {
+		l.begun[key] = l.open[key]
+	}
 	delete(l.open, key)
 }
 
@@ -264,7 +268,8 @@ func readLine(lines *bufio.Reader) (string, error) {
 }
 
 // buildQuery asks for times, by which lines are known that were printed before. first: the pod was there at the
-// beginning, so that the person's flags are for it until it has written a line.
+// beginning, so that the person's flags are for it. A stream that is opened again goes on after the last line, or where
+// the first one began: the flags are about that moment.
 func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,13 +280,18 @@ func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	if l.previous {
 		q.Set("previous", "true")
 	}
+	begun, again := l.begun[key]
 	switch since := l.seen[key]; {
 	case since != "":
 		q.Set("sinceTime", since)
+		return q
+	case first && again && (l.since > 0 || l.tail >= 0):
+		q.Set("sinceTime", begun.Add(-l.since).UTC().Format(time.RFC3339Nano))
+		return q
 	case first && l.since > 0:
 		q.Set("sinceSeconds", strconv.FormatInt(max(1, int64(l.since.Seconds())), 10))
 	}
-	if first && l.tail >= 0 && l.seen[key] == "" {
+	if first && l.tail >= 0 {
 		q.Set("tailLines", strconv.FormatInt(l.tail, 10))
 	}
 	return q

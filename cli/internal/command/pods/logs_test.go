@@ -3,7 +3,7 @@ package pods
 import (
 	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +21,7 @@ import (
 func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 	t.Parallel()
 	const key, last = "edge-1 shop/web-0 web", "2026-01-31T12:00:00.000000001Z"
+	begun := map[string]time.Time{key: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
 	for name, test := range map[string]struct {
 		logging *logging
 		first   bool
@@ -47,6 +48,17 @@ func TestLogsAreAskedForSinceTheLastLine(t *testing.T) {
 		"a stream of the beginning that ended": {
 			&logging{tail: 20, since: time.Hour, follow: true, seen: map[string]string{key: last}}, true,
 			"container=web&follow=true&sinceTime=2026-01-31T12%3A00%3A00.000000001Z&timestamps=true",
+		},
+		"a stream that ended without a line, of an hour": {
+			&logging{tail: -1, since: time.Hour, follow: true, begun: begun}, true,
+			"container=web&follow=true&sinceTime=2026-01-31T11%3A00%3A00Z&timestamps=true",
+		},
+		"a stream that ended without a line, of what is new": {
+			&logging{follow: true, begun: begun}, true,
+			"container=web&follow=true&sinceTime=2026-01-31T12%3A00%3A00Z&timestamps=true",
+		},
+		"a stream that ended without a line, of all": {
+			&logging{tail: -1, follow: true, begun: begun}, true, "container=web&follow=true&timestamps=true",
 		},
 	} {
 		if got := test.logging.buildQuery("web", key, test.first).Encode(); got != test.want {
@@ -132,7 +144,7 @@ func TestAnOutageIsSaidOnceWhileLogsAreFollowed(t *testing.T) {
 	looks, started := 0, 0
 	find := func() ([]object.Pod, error) {
 		if looks++; looks < cap(ticks) {
-			return nil, errors.New("the hub is away")
+			return nil, fmt.Errorf("the hub is away for %ds", looks)
 		}
 		return []object.Pod{{Name: "web-0"}}, nil
 	}
@@ -142,7 +154,7 @@ func TestAnOutageIsSaidOnceWhileLogsAreFollowed(t *testing.T) {
 		started += len(pods)
 		stop()
 	})
-	if want := "the pods are looked for again: the hub is away\n"; said.String() != want || started != 1 {
+	if want := "the pods are looked for again: the hub is away for 1s\n"; said.String() != want || started != 1 {
 		t.Errorf("said %q, and started %d streams", said.String(), started)
 	}
 }
