@@ -257,8 +257,8 @@ func (s *site) keepSets(record inventory.Record) {
 	}
 }
 
-// emptyProblem is the problem of a folder without manifests. The problem never means "remove everything". The hub does
-// not tell the agent of commits that leave the folder as it is, so the newest commit may be another one.
+// emptyProblem is the problem of a folder without manifests. The problem never means "remove everything". The hub
+// announces no commits to the agent that leave the folder as it is, so the newest commit may be another one.
 func emptyProblem(service desired.Service, renderer deliveryv1.Renderer, record inventory.Record) *problem {
 	folder := path.Join("/", service.Path)
 	if service.Path != "" {

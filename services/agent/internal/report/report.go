@@ -171,11 +171,17 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 	if report.GetPhase() == deliveryv1.Phase_PHASE_APPLYING {
 		next.failure = failure
 	}
-	if err := r.keepFailure(report.GetService(), before, next); err != nil {
+	// A failure without its attempt is dropped at the next start; an attempt without its failure would begin another one.
+	if err := r.keepFailure(before, next); err != nil {
 		return err
 	}
 	if err := r.write(report); err != nil {
 		return err
+	}
+	if before != nil && before.failure != nil && next.failure == nil {
+		if err := durable.Remove(r.failurePath(report.GetService())); err != nil {
+			return err
+		}
 	}
 	r.states[report.GetService()] = next
 	r.kick()
@@ -183,19 +189,15 @@ func (r *Reporter) Set(report *deliveryv1.ServiceReport) error {
 }
 
 // keepFailure keeps on disk which failure is tried again, for a run after this one. The caller holds mu.
-func (r *Reporter) keepFailure(service string, before, next *state) error {
-	had := before != nil && before.failure != nil
-	switch {
-	case next.failure != nil && !had:
-		data, err := proto.Marshal(next.failure)
-		if err != nil {
-			return fmt.Errorf("encode failure: %w", err)
-		}
-		return durable.WriteFile(r.failurePath(service), data, 0o600)
-	case next.failure == nil && had:
-		return durable.Remove(r.failurePath(service))
+func (r *Reporter) keepFailure(before, next *state) error {
+	if next.failure == nil || before != nil && before.failure != nil {
+		return nil
 	}
-	return nil
+	data, err := proto.Marshal(next.failure)
+	if err != nil {
+		return fmt.Errorf("encode failure: %w", err)
+	}
+	return durable.WriteFile(r.failurePath(next.report.GetService()), data, 0o600)
 }
 
 // sendFrom is when a state may be sent: a passing one once it was held back, counted from the first of several in a

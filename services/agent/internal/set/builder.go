@@ -514,9 +514,12 @@ func (b *Builder) settleNamespaces(ctx context.Context) error {
 	var problems mistakes
 	for i, item := range b.items {
 		namespaced, err := b.scopeOf(ctx, item.Flags, item.GVK())
-		if err != nil {
+		if _, isUnknown := errors.AsType[*cluster.UnknownKindError](err); isUnknown {
 			problems.add(fmt.Errorf("%s: %w", item, err))
 			continue
+		}
+		if err != nil { // of the API, which the others would meet, too
+			return errors.Join(problems.join(), fmt.Errorf("%s: %w", item, err))
 		}
 		if want := b.namespaceOf(item, namespaced); want != item.Namespace {
 			if b.items[i], err = b.moveObject(item, want); err != nil {
