@@ -338,7 +338,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 			sink.Hook{Catalog: c},
 			agentconfig.Hook{Sees: rules.Sees},
 			viewset.Hook{Sees: rules.Sees},
-			alert.Hook{},
+			alert.Hook{Sees: rules.Sees},
 			changes.Recorder{Catalog: c},
 			told,
 		}

@@ -223,6 +223,24 @@ func TestAnAlertSaysThatItsViewSetIsNotThere(t *testing.T) {
 	}
 }
 
+// A ViewSet may lose a figure: the alert that asks for it says so, and can be changed but for what it asks.
+func TestAnAlertWhoseFigureIsGoneCanBeChanged(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	const gone = "set-certs.issuers.ours > 0"
+	admin.must(t, newAlert("a", gone), newAlert("b", "pods.total > 0"))
+	admin.must(t, newViewSet("certs", &consolev1.ClusterSelector{All: true}))
+	if got := admin.alert(t, "a").GetProblem(); !strings.Contains(got, `there is no figure "set-certs.issuers.ours"`) {
+		t.Errorf("it says %q", got)
+	}
+	changed := newAlert("a", gone)
+	changed.Spec.Description = "who issues"
+	admin.must(t, changed)
+	_, err := admin.alerts.UpdateAlert(t.Context(), &consolev1.UpdateAlertRequest{Alert: newAlert("b", gone)})
+	wantCode(t, err, connect.CodeInvalidArgument, "set-certs.issuers.ours")
+}
+
 // follows has the agent of a cluster say that it pushes views.
 func (r *running) follows(t *testing.T, clusters ...string) {
 	t.Helper()

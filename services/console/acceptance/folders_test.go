@@ -197,6 +197,34 @@ func TestFolderBecomesWhatTheCatalogHas(t *testing.T) {
 	})
 }
 
+// A folder may have what `fairlead get roles -o yaml` says, and its mistakes are told where they are.
+func TestFolderMayHaveTheRolesThatAreAlwaysThere(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.empower(t, "fleet", "operator", &consolev1.GrantClusters{All: true})
+	p.admin.must(t, declare("fleet", "fleet"))
+	p.push(t, commitA)
+	listed, err := p.admin.roles.ListRoles(t.Context(), &consolev1.ListRolesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roles []catalogyaml.Message
+	for _, role := range listed.GetRoles() {
+		roles = append(roles, role)
+	}
+	text, err := catalogyaml.YAML(roles...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := files{"fleet/1.yaml": string(text), "fleet/2.yaml": yaml("a", "")}
+	p.healthy(t, "fleet", "d0", of)
+	p.expect(t, "fleet/a:")
+	of["fleet/2.yaml"] = strings.Replace(yaml("a", ""), "source: shop", "source: nowhere", 1)
+	if state, message := p.bring(t, "fleet", "d1", of); state != "FAILED" || !strings.Contains(message, "fleet/2.yaml:") {
+		t.Errorf("it is %s: %s", state, message)
+	}
+}
+
 func TestFolderIsAppliedWholeOrNotAtAll(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)

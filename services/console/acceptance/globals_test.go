@@ -382,6 +382,27 @@ func TestGuardSaysSinceWhenItHoldsBack(t *testing.T) {
 	}
 }
 
+// A person who writes a cluster learns of the services that are kept there, but no name of a global service that the
+// person may not see.
+func TestWhoSeesNoGlobalServiceLearnsNoneByItsGuard(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.must(t, newSource("shop"), newCluster("a", "env", "prod"), newCluster("b", "env", "prod"))
+	admin.putGlobal(t, newGlobal("logs", prod()))
+	admin.let(t, "edges", "admin", &consolev1.GrantClusters{Names: []string{"a", "b"}})
+	done, err := r.user(t, "ada", "edges").apply(t, &consolev1.ApplyRequest{
+		Resources: anyOf(newCluster("a"), newCluster("b")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := done[0].GetNote() + done[1].GetNote()
+	if !strings.Contains(notes, "of a global service that you may not see, 1 service is kept") || strings.Contains(notes, "logs") {
+		t.Errorf("told %q", notes)
+	}
+}
+
 func TestGuardHoldsBackAMassDeletion(t *testing.T) {
 	t.Parallel()
 	for name, oneByOne := range map[string]bool{"one by one": true, "at once": false} {

@@ -323,6 +323,15 @@ func TestRolesThatAreAlwaysThereAreAppliedAsTheyAre(t *testing.T) {
 	viewer.Spec.Rules[0].Verbs = append(viewer.Spec.Rules[0].Verbs, "edit")
 	_, err = admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(viewer)})
 	wantCode(t, err, connect.CodeInvalidArgument, `role "viewer" is always there and can't be changed: choose another name`)
+
+	// A fault is told of its own resource, whatever stands before it.
+	_, err = admin.apply(t, &consolev1.ApplyRequest{Resources: anyOf(
+		roles[2], roles[0], roles[3], newService("wrong", "nowhere", "nowhere"),
+	)})
+	told := detail[*consolev1.ApplyProblems](t, err).GetProblems()
+	if len(told) != 2 || told[0].GetIndex() != 3 || told[1].GetIndex() != 3 || told[0].GetName() != "wrong" {
+		t.Errorf("the problems are %v", told)
+	}
 }
 
 func TestMovingBetweenProjectsNeedsBoth(t *testing.T) {

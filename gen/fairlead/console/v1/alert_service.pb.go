@@ -208,7 +208,7 @@ type AlertStatus struct {
 	Unknown int32 `protobuf:"varint,4,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	// When a console evaluated the alert last. Unset: none has.
 	LookTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=look_time,json=lookTime,proto3" json:"look_time,omitempty"`
-	// Why spec.when finds nothing: it asks for a figure that no view has, or for one of a ViewSet that does not exist yet. Empty: it asks for none of these.
+	// Why spec.when finds nothing, or less than it asks for: it asks for a figure that no view has, or for one of a ViewSet that does not exist yet. Empty: it asks for none of these.
 	Problem       string `protobuf:"bytes,6,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -35,15 +36,18 @@ type Alert = resource.Of[Spec]
 // most is how many alerts there may be: a round asks each of them about each cluster.
 const most = 200
 
-// Hook bounds the number of alerts, and refuses figures that their ViewSets don't count.
-type Hook struct{}
+// Hook bounds the number of alerts, and refuses figures that no view has.
+type Hook struct {
+	// Sees says what the caller in ctx sees; nil from it: everything.
+	Sees func(context.Context) (func(store.Resource) bool, error)
+}
 
 // Wrote implements catalog.Hook.
-func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
+func (h Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	if after == nil || after.Kind != store.KindAlert {
 		return nil
 	}
-	if err := checkSets(ctx, w.Tx.View, *after); err != nil || before != nil {
+	if err := h.checkFigures(ctx, w.Tx.View, before, *after); err != nil || before != nil {
 		return err
 	}
 	rows, err := catalog.AllRows(ctx, w.Tx.View, store.KindAlert)
@@ -54,14 +58,21 @@ func (Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Re
 	return err
 }
 
-// checkSets refuses a figure that a ViewSet doesn't count. The ViewSet may be written later: the status says so until
-// then.
-func checkSets(ctx context.Context, v store.View, r store.Resource) error {
-	a, err := Kind().Decode(r)
+// checkFigures refuses a question with a figure that no view has. Of a ViewSet that is not there yet, or that the caller
+// may not see, any figure may come: the status of the alert says what is wrong. A question that was there before stays:
+// a ViewSet may have lost the figure since, and the rest of the alert can be changed all the same.
+func (h Hook) checkFigures(ctx context.Context, v store.View, before *store.Resource, after store.Resource) error {
+	is, err := Kind().Decode(after)
 	if err != nil {
 		return err
 	}
-	question, err := views.ParseQuestion(a.Spec.When)
+	if before != nil {
+		was, err := Kind().Decode(*before)
+		if err != nil || was.Spec.When == is.Spec.When {
+			return err
+		}
+	}
+	question, err := views.ParseQuestion(is.Spec.When)
 	if err != nil {
 		return err // the check of the kind has refused it
 	}
@@ -69,30 +80,29 @@ func checkSets(ctx context.Context, v store.View, r store.Resource) error {
 	if err != nil {
 		return err
 	}
+	sees, err := h.Sees(ctx)
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(rows, func(_ string, r store.Resource) bool { return sees != nil && !sees(r) })
 	sets, err := viewset.Messages(rows)
 	if err != nil {
 		return err
 	}
-	return refuseMistake(question, sets)
+	if mistake := question.Mistake(sets); mistake != "" {
+		return refusal.New(refusal.Invalid, "spec.when: %s", mistake)
+	}
+	return nil
 }
 
 // Kind is theirs.
 func Kind() resource.Type[Spec] {
 	return resource.Type[Spec]{Kind: store.KindAlert, Check: func(a *Alert) error {
-		question, err := views.ParseQuestion(a.Spec.When)
-		if err != nil {
+		if _, err := views.ParseQuestion(a.Spec.When); err != nil {
 			return refusal.New(refusal.Invalid, "spec.when: %s", err)
 		}
-		return refuseMistake(question, nil)
+		return nil
 	}}
-}
-
-// refuseMistake refuses a question with a figure that no view has, as far as the ViewSets say so.
-func refuseMistake(question *views.Question, sets map[string]*consolev1.ViewSet) error {
-	if mistake := question.Mistake(sets); mistake != "" {
-		return refusal.New(refusal.Invalid, "spec.when: %s", mistake)
-	}
-	return nil
 }
 
 func (s Spec) severity() consolev1.Severity {

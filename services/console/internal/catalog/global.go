@@ -337,10 +337,8 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 		for _, p := range leaving[free:] {
 			held = append(held, p.Before.UID)
 		}
-		if len(held) > 0 {
-			w.Note(fmt.Sprintf("more services leave than may at once: of global service %q, %s %s kept until `%s`",
-				global.Meta.Name, plural.Of(len(held), "service"), plural.Are(len(held)),
-				"fairlead confirm global "+global.Meta.Name))
+		if err := g.noteKept(ctx, w, row, len(held)); err != nil {
+			return err
 		}
 		if err := w.Tx.HoldBack(ctx, held); err != nil {
 			return err
@@ -353,6 +351,25 @@ func (g Globals) carryOut(ctx context.Context, w *Write, row store.Resource, glo
 		}
 	}
 	return putSelf(ctx, w, edits)
+}
+
+// noteKept answers who writes that the guard keeps services.
+func (g Globals) noteKept(ctx context.Context, w *Write, global store.Resource, kept int) error {
+	if kept == 0 || w.By.Self() {
+		return nil // no person waits for the note
+	}
+	sees, err := g.Catalog.Sees(ctx)
+	if err != nil {
+		return err
+	}
+	const why = "more services leave than may at once: of "
+	what := plural.Of(kept, "service") + " " + plural.Are(kept) + " kept until "
+	if sees != nil && !sees(global) {
+		w.Note(why + "a global service that you may not see, " + what + "a person who may confirms it")
+		return nil
+	}
+	w.Note(fmt.Sprintf("%sglobal service %q, %s`fairlead confirm global %s`", why, global.Name, what, global.Name))
+	return nil
 }
 
 // tellHeld tells that the guard does not let all go that leave, unless it holds something back already.

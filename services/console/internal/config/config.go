@@ -241,7 +241,7 @@ func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []
 		if next.Problem = problem; unread && !alarmed {
 			next.Problem = event.FirstRead + problem
 		}
-		if was.Problem == "" || event.Alarms(next) && !alarmed {
+		if next.ProblemTime.IsZero() || was.Problem == "" || event.Alarms(next) && !alarmed {
 			next.ProblemTime = tx.Now()
 		}
 		return next, nil

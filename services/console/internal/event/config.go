@@ -16,8 +16,11 @@ const shownEntries = 10
 // alarm: the read has an answer within the minute, which is either a value or a problem of its own.
 const FirstRead = "it waits for a first read: "
 
+// IsFirstRead tells the problem of a configuration that is no alarm.
+func IsFirstRead(problem string) bool { return strings.HasPrefix(problem, FirstRead) }
+
 // Alarms says whether an event has told of the problem of a configuration.
-func Alarms(c store.Config) bool { return c.Problem != "" && !strings.HasPrefix(c.Problem, FirstRead) }
+func Alarms(c store.Config) bool { return c.Problem != "" && !IsFirstRead(c.Problem) }
 
 // Configured says what is new in how a service is configured: entries are the names of those that have other values.
 func Configured(of store.Resource, before, after store.Config, entries []string, actor string, now time.Time) ([]store.Event, error) {

@@ -152,7 +152,7 @@ func (m *merging) compare(ctx context.Context, v store.View, in []ServiceHub) er
 			return err
 		}
 		noteCluster(before, &after, service.Spec.Cluster)
-		if known && !changed && !after.Moved(before) {
+		if known && !changed && after.ProblemCluster == before.ProblemCluster {
 			continue
 		}
 		c := &change{service: service, before: before, after: after}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/kind"
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/call"
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/descriptor"
@@ -40,6 +42,7 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 	}
 	applied, err := s.Catalog.Apply(ctx, call.By(ctx), a)
 	if err != nil {
+		countFixed(err, fixed)
 		return nil, s.fail(ctx, err)
 	}
 	if !a.Dry {
@@ -66,10 +69,25 @@ func (s *applies) Apply(ctx context.Context, req *consolev1.ApplyRequest) (*cons
 	return out, nil
 }
 
+// countFixed has faults name resources by their places in the request, where others are fixed.
+func countFixed(err error, fixed []int) {
+	refused, ok := errors.AsType[*refusal.Error](err)
+	if !ok {
+		return
+	}
+	for i := range refused.Faults {
+		for _, place := range fixed {
+			if place <= refused.Faults[i].Index {
+				refused.Faults[i].Index++
+			}
+		}
+	}
+}
+
 // isFixed says that a resource is always there, as it is: it needs no write.
-func (s *applies) isFixed(r *consolev1.Resource) bool {
+func (d Deps) isFixed(r *consolev1.Resource) bool {
 	k, m := kind.Unwrap(r)
-	of := s.Kinds.Stored(store.Kind(k.Singular()))
+	of := d.Kinds.Stored(store.Kind(k.Singular()))
 	return m != nil && of != nil && of.IsFixed(m)
 }
 

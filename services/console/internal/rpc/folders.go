@@ -53,6 +53,7 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 		return out
 	}
 	readable, all := problems.Without(objects)
+	var written []*catalogyaml.Object
 	for _, o := range readable {
 		o.Message.GetMetadata().Etag = "" // of when it was written to Git
 		r, err := catalogyaml.Resource(o.Message)
@@ -60,18 +61,21 @@ func (s *statuses) content(in *consolev1.FolderContent) (out catalog.Content) {
 			out.Refusal = o.Problem("", err.Error()).String()
 			return out
 		}
+		if s.isFixed(r) {
+			continue
+		}
 		edit, err := s.draftAny(r)
 		if err != nil {
 			out.Refusal = o.Problem("", err.Error()).String()
 			return out
 		}
-		out.Edits = append(out.Edits, edit)
+		written, out.Edits = append(written, o), append(out.Edits, edit)
 	}
 	if len(problems) > 0 {
 		out.Refusal = problems.Error()
 		out.Edits = append(out.Edits, unreadable(problems)...)
 	}
-	out.Locate = func(faults []refusal.Fault) string { return located(readable, len(out.Edits), faults, problems, all) }
+	out.Locate = func(faults []refusal.Fault) string { return located(written, len(out.Edits), faults, problems, all) }
 	return out
 }
 

@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/services/console/internal/catalog"
 	"fairlead.dev/services/console/internal/event"
 	"fairlead.dev/services/console/internal/resource"
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 	"fairlead.dev/services/console/internal/store/storetest"
 )
@@ -385,5 +386,19 @@ func TestAPassCountsNamesOfStatuses(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A value that is being read for the first time fails no commit.
+func TestAFirstReadFailsNoCommit(t *testing.T) {
+	t.Parallel()
+	for problem, want := range map[string]string{
+		"backend vault has no path db": "backend vault has no path db",
+		event.FirstRead + "db":         "",
+	} {
+		s := &state.Service{Status: state.ServiceStatus{ConfigProblem: &state.Problem{Message: problem}}}
+		if got, _, _ := problemOf(s); got != want {
+			t.Errorf("%s: got %q, want %q", problem, got, want)
+		}
 	}
 }

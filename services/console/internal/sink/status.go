@@ -455,7 +455,7 @@ func problemOf(s *state.Service) (problem string, phase state.Phase, said string
 	switch r := s.Reported(); {
 	case s.Status.Hub.Problem != nil:
 		return s.Status.Hub.Problem.Message, "", ""
-	case s.Status.ConfigProblem != nil:
+	case s.Status.ConfigProblem != nil && !event.IsFirstRead(s.Status.ConfigProblem.Message):
 		return s.Status.ConfigProblem.Message, "", ""
 	case r == nil:
 		return "", "", ""

@@ -453,7 +453,7 @@ func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
 		}
 	}
 	t.takeOverProblem(claimed.Problem)
-	t.loop.changeState(func(st *State) { st.Epoch, st.Heads = t.epoch, sortHeads(t.heads) })
+	t.loop.changeState(func(st *State) { st.Epoch, st.Heads, st.Problem = t.epoch, sortHeads(t.heads), t.problem })
 	t.loop.o.deps.Log.InfoContext(ctx, "source claimed", "source", s.Name, "epoch", t.epoch)
 	return nil
 }

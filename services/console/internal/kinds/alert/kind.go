@@ -2,7 +2,6 @@
 package alert
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -102,14 +101,22 @@ func problemsOf(ctx context.Context, c *catalog.Catalog, list []alerts.Alert) ([
 	if err != nil {
 		return nil, err
 	}
+	sees, all, err := c.Visible(ctx, store.KindViewSet, names)
+	if err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(rows, func(name string, _ store.Resource) bool { return !all && !sees[name] })
 	sets, err := viewset.Messages(rows)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]string, len(list))
 	for i, question := range questions {
-		if question != nil {
-			out[i] = cmp.Or(question.Mistake(sets), question.Missing(sets))
+		if question == nil {
+			continue
+		}
+		if out[i] = question.Mistake(sets); out[i] == "" && all { // others learn of no ViewSet that it is not there
+			out[i] = question.Missing(sets)
 		}
 	}
 	return out, nil

@@ -161,7 +161,7 @@ export type AlertStatus = Message<"fairlead.console.v1.AlertStatus"> & {
   lookTime?: Timestamp | undefined;
 
   /**
-   * Why spec.when finds nothing: it asks for a figure that no view has, or for one of a ViewSet that does not exist yet. Empty: it asks for none of these.
+   * Why spec.when finds nothing, or less than it asks for: it asks for a figure that no view has, or for one of a ViewSet that does not exist yet. Empty: it asks for none of these.
    *
    * @generated from field: string problem = 6;
    */
