@@ -8,7 +8,7 @@ import (
 
 // patience bounds what waits for a commit to travel on a machine that runs much else: tests start up to seven clusters
 // at once.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 func TestCommitReachesEveryClusterAndComesBackHealthy(t *testing.T) {
 	t.Parallel()
