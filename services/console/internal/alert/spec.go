@@ -58,9 +58,9 @@ func (h Hook) Wrote(ctx context.Context, w *catalog.Write, before, after *store.
 	return err
 }
 
-// checkFigures refuses a question with a figure that no view has. Of a ViewSet that is not there yet, or that the caller
-// may not see, any figure may come: the status of the alert says what is wrong. A question that was there before stays:
-// a ViewSet may have lost the figure since, and the rest of the alert can be changed all the same.
+// checkFigures refuses a question with a figure that no view has. Of a ViewSet that is not there yet, or that the
+// caller may not see, any figure may come: the status of the alert says what is wrong. A question that was there before
+// stays: a ViewSet may have lost the figure since, and the rest of the alert can be changed all the same.
 func (h Hook) checkFigures(ctx context.Context, v store.View, before *store.Resource, after store.Resource) error {
 	is, err := Kind().Decode(after)
 	if err != nil {

@@ -48,7 +48,8 @@ var hexBytes = [...]int{digits32: 32, digits20: 20, digits16: 16, digits8: 8} //
 // Pack returns a text with few bytes, or as it is if that is shorter.
 func Pack(text []byte) []byte { return (&packer{text: text, words: true}).pack() }
 
-// Short is Pack without the words, whatever these become: the same text is always the same bytes, and may be looked for.
+// Short is Pack without the words, whatever these become: the same text is always the same bytes, and may be looked
+// for.
 func Short(text string) []byte { return (&packer{text: []byte(text)}).pack() }
 
 func (p *packer) pack() []byte {
