@@ -370,7 +370,7 @@ func TestOnlyTheCurrentEpochPublishes(t *testing.T) {
 	wantCode(t, err, connect.CodeInvalidArgument, "not-a-commit")
 }
 
-// A gitcache that takes a source over learns what was wrong with it, and since when.
+// A gitcache that takes a source over learns of its problem, and since when it lasts.
 func TestAClaimTellsTheProblemOfTheSource(t *testing.T) {
 	t.Parallel()
 	r := newHub(t, "").start(t)

@@ -10,7 +10,7 @@ import (
 	"fairlead.dev/cli/internal/clitest"
 )
 
-// A namespace without pods is most likely not the one that was meant, and its logs are missing.
+// A namespace without pods is most likely a wrong one, and its logs are missing.
 func TestABundleWithoutPodsSaysThatLogsAreMissing(t *testing.T) {
 	folder := t.TempDir()
 	program := "#!/bin/sh\ncase \"$*\" in *--output=json*) echo '{\"items\": []}';; esac\n"

@@ -195,7 +195,7 @@ func (l *logging) requireContainer(pods []object.Pod) error {
 }
 
 // startStreams reads the containers that are not being read. first: the pods were there at the beginning, and are read
-// as the person asked for; what comes later is read from its beginning.
+// as the person asked for; pods that come later are read from their beginning.
 func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []object.Pod, first bool) {
 	for _, p := range pods {
 		for _, container := range p.Containers {
