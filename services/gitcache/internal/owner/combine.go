@@ -102,10 +102,11 @@ func (t *tenure) combineNow(ctx context.Context) {
 // combineSources makes the combinations of which a source has moved, and says whether there is a new head. What can't
 // be made is told in apart, and tried again soon.
 func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
-	t.combineAt, t.apart = time.Time{}, nil
+	t.combineAt = time.Time{}
 	if !s.IsCurrent {
-		return false
+		return false // what was wrong with combinations stays until they can be looked at
 	}
+	t.apart = nil
 	until, cancel := context.WithTimeoutCause(ctx, combineTime, errCombineTime)
 	defer cancel()
 	c := &combining{t: t, s: s, heads: maps.Clone(t.heads)}
@@ -121,7 +122,9 @@ func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
 	if ctx.Err() != nil {
 		return false
 	}
-	slices.SortStableFunc(t.apart, func(a, b trouble) int { return cmp.Compare(a.ref, b.ref) }) // the same troubles are the same problem
+	slices.SortFunc(t.apart, func(a, b trouble) int { // the same troubles are the same problem
+		return cmp.Or(cmp.Compare(a.ref, b.ref), cmp.Compare(a.text, b.text))
+	})
 	if t.combines++; !c.isLacking {
 		t.combines = 0
 	} else {
@@ -139,6 +142,16 @@ func (t *tenure) combineSources(ctx context.Context, s Source) (moved bool) {
 		t.found = c.trace
 	}
 	return true
+}
+
+// combinationTroubles are the troubles of combinations in a problem, as combineSources told them.
+func combinationTroubles(s Source, p Problem) (troubles []trouble) {
+	for _, one := range p.Single {
+		if catalog.IsCombination(one.Ref) {
+			troubles = append(troubles, trouble{ref: one.Ref, text: one.textIn(s)})
+		}
+	}
+	return troubles
 }
 
 // inOrder are the refs of combinations, those that have a head first: a new one takes no place from them.
@@ -220,9 +233,9 @@ func (c *combining) findParts(ref string, is Combination) (parts []Part, err err
 		p := &parts[i]
 		if p.UID == c.s.UID {
 			p.Head = c.t.heads[p.Ref]
-			for _, of := range c.t.troubles {
-				if of.ref == p.Ref {
-					c.noteProblem(ref, "%s", of.text)
+			for _, of := range c.t.problem.Single { // also those from before a poll that failed
+				if of.Ref == p.Ref {
+					c.noteProblem(ref, "%s", of.textIn(c.s))
 				}
 			}
 		}

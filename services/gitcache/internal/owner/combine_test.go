@@ -26,6 +26,7 @@ import (
 // record is a console that keeps what is published.
 type record struct {
 	away      bool
+	claimed   Problem // that was published before
 	published []Publication
 }
 
@@ -33,7 +34,7 @@ func (r *record) Claim(context.Context, string, string, string) (Claimed, error)
 	if r.away {
 		return Claimed{}, errors.New("away")
 	}
-	return Claimed{Epoch: 1}, nil
+	return Claimed{Epoch: 1, Problem: r.claimed}, nil
 }
 
 func (r *record) Publish(_ context.Context, p Publication) error {
@@ -180,6 +181,61 @@ func TestCombinationsWaitForAnEpoch(t *testing.T) {
 	tn.mustStep(t)
 	if opened == 0 {
 		t.Error("with an epoch no combination is made")
+	}
+}
+
+// A problem of a combination outlasts the gitcache that found it, also where the next one meets the console only after
+// its first poll.
+func TestAProblemOfACombinationKeepsItsBeginningOverARestart(t *testing.T) {
+	t.Parallel()
+	first := &record{claimed: Problem{Single: []RefProblem{{Ref: RefHead, Message: `source "shop": HEAD is no commit`}}}}
+	newCombining(t, first, func() {}).mustStep(t)
+	before := first.published[len(first.published)-1].Problem
+	if len(before.Single) != 3 { // of the ref, and of the combination because of it and by itself
+		t.Fatalf("published is %+v", before)
+	}
+	began := time.Now().Add(-time.Hour)
+	before.Since = began
+	for i := range before.Single {
+		before.Single[i].Since = began
+	}
+	for _, comesLate := range []bool{false, true} {
+		second := &record{away: comesLate, claimed: before}
+		tn := newCombining(t, second, func() {})
+		tn.mustStep(t)
+		if comesLate {
+			second.away, tn.pollAt, tn.publishAt = false, time.Now().Add(time.Hour), time.Now()
+			tn.mustStep(t)
+		}
+		if len(second.published) == 0 {
+			t.Fatalf("late %t: nothing is published", comesLate)
+		}
+		for i, p := range second.published {
+			if !p.Problem.Equal(before) {
+				t.Errorf("late %t: publication %d tells %+v, want %+v", comesLate, i, p.Problem, before)
+			}
+		}
+	}
+}
+
+// A catalog from the disk says nothing of combinations: what was wrong with them stays until the console confirms it.
+func TestAProblemOfACombinationStaysUntilTheCatalogIsCurrent(t *testing.T) {
+	t.Parallel()
+	ref := catalog.CombinationPrefix + "1"
+	was := RefProblem{Ref: ref, Message: `source "shop": it can't be read`, Since: time.Now().Add(-time.Hour)}
+	console := &record{claimed: Problem{Message: was.Message, Since: was.Since, Refs: []string{ref}, Single: []RefProblem{was}}}
+	tn := newCombining(t, console, func() {})
+	tn.loop.source.IsCurrent = false
+	tn.mustStep(t)
+	last := console.published[len(console.published)-1].Problem
+	if len(last.Single) != 1 || !last.Single[0].Since.Equal(was.Since) {
+		t.Errorf("published is %+v", last)
+	}
+	tn.loop.source.IsCurrent, tn.loop.source.Combinations = true, nil
+	tn.combineAt = time.Now()
+	tn.mustStep(t)
+	if last = console.published[len(console.published)-1].Problem; len(last.Single) != 0 {
+		t.Errorf("of no combination published is %+v", last)
 	}
 }
 

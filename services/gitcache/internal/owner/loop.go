@@ -452,19 +452,21 @@ func (t *tenure) claimEpoch(ctx context.Context, s Source) error {
 			t.heads[h.Ref] = h
 		}
 	}
-	t.takeOverProblem(claimed.Problem)
+	t.takeOverProblem(ctx, s, claimed.Problem)
 	t.loop.changeState(func(st *State) { st.Epoch, st.Heads, st.Problem = t.epoch, sortHeads(t.heads), t.problem })
 	t.loop.o.deps.Log.InfoContext(ctx, "source claimed", "source", s.Name, "epoch", t.epoch)
 	return nil
 }
 
 // takeOverProblem has a fault that was published before keep its beginning: it outlasts the gitcache that found it. The
-// first poll says whether it goes on.
-func (t *tenure) takeOverProblem(published Problem) {
-	if !t.polled {
-		t.problem = published
-	} else {
-		t.problem.keepBeginning(published)
+// first poll says whether it goes on, and of combinations the first run over them.
+func (t *tenure) takeOverProblem(ctx context.Context, s Source, published Problem) {
+	t.apart = combinationTroubles(s, published)
+	own := t.problem
+	t.problem = published
+	if t.polled {
+		t.judgeProblem(ctx, s, false)
+		t.problem.keepBeginning(own)
 	}
 	if !published.IsWhole() || t.polled && t.failure == nil {
 		return

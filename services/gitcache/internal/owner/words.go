@@ -38,7 +38,7 @@ func describeTroubles(s Source, troubles []trouble, before Problem, now time.Tim
 			single = append(single, t.text)
 		}
 		p.Refs = append(p.Refs, t.ref)
-		p.Single = append(p.Single, RefProblem{Ref: t.ref, Message: fmt.Sprintf("source %q: %s", s.Name, t.text), Since: now, Missing: t.isMissing})
+		p.Single = append(p.Single, RefProblem{Ref: t.ref, Message: s.messagePrefix() + t.text, Since: now, Missing: t.isMissing})
 	}
 	slices.SortFunc(p.Single, func(a, b RefProblem) int { return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Message, b.Message)) })
 	for i := range p.Single {
@@ -57,7 +57,7 @@ func describeTroubles(s Source, troubles []trouble, before Problem, now time.Tim
 	if more := len(texts) - maxTold; more > 0 {
 		texts = append(slices.Clip(texts[:maxTold]), fmt.Sprintf("and %d more", more))
 	}
-	p.Message, p.Since = fmt.Sprintf("source %q: %s", s.Name, strings.Join(texts, "; ")), now
+	p.Message, p.Since = s.messagePrefix()+strings.Join(texts, "; "), now
 	if before.Message == p.Message && before.IsWhole() == p.IsWhole() {
 		p.Since = before.Since
 	}
@@ -65,6 +65,12 @@ func describeTroubles(s Source, troubles []trouble, before Problem, now time.Tim
 	p.Refs = slices.Compact(p.Refs)
 	return p
 }
+
+// textIn is the text of the trouble that the problem of a ref was made of.
+func (p RefProblem) textIn(s Source) string { return strings.TrimPrefix(p.Message, s.messagePrefix()) }
+
+// messagePrefix begins what is told of a source.
+func (s Source) messagePrefix() string { return fmt.Sprintf("source %q: ", s.Name) }
 
 // describeUnusable says that what a ref points to is no commit, or can't be read.
 func describeUnusable(s Source, ref string, err error) string {
