@@ -5,6 +5,7 @@ package hubtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -104,12 +105,23 @@ func Refuses[Req, Res any](procedure string, code connect.Code, text string) Ans
 
 // Page answers GET of a path, such as one of a cluster's API behind the tunnel.
 func Page(path string, status int, body string) Answer {
+	return OnPage(path, func(*http.Request) (int, string) { return status, body })
+}
+
+// OnPage answers a path with a status and a body for each request. With the status 0 the connection breaks behind the
+// body.
+func OnPage(path string, do func(*http.Request) (status int, body string)) Answer {
 	return Answer{path, func(asked func(string)) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked(r.Method + " " + r.URL.Path)
+			status, body := do(r)
 			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(status)
+			w.WriteHeader(cmp.Or(status, http.StatusOK))
 			_, _ = io.WriteString(w, body)
+			if status == 0 {
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
 		})
 	}}
 }

@@ -57,7 +57,7 @@ func LiveChildren(ctx context.Context, h *hubclient.Hub, cluster string, objects
 				continue
 			}
 			asked[path] = true
-			if err := found.readList(ctx, h.HTTP, fmt.Sprintf("%s/clusters/%s/%s?limit=%d", h.Context.Endpoints.Tunnels[0], cluster, path, MostChildren)); err != nil {
+			if err := found.readList(ctx, h, fmt.Sprintf("%s/clusters/%s/%s?limit=%d", h.Context.Endpoints.Tunnels[0], cluster, path, MostChildren)); err != nil {
 				return nil, fmt.Errorf("read %s in namespace %s of cluster %s: %w", plural, o.GetObject().GetNamespace(), cluster, err)
 			}
 		}
@@ -103,21 +103,26 @@ func (l *tableList) cellText(row int, name string) string {
 }
 
 // readList takes the objects of a list whose controller is one of those that are shown.
-func (c Children) readList(ctx context.Context, client *http.Client, url string) error {
+func (c Children) readList(ctx context.Context, h *hubclient.Hub, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept", tableOfMetadata)
-	resp, err := client.Do(req)
+	resp, err := h.HTTP.Do(req)
 	if err != nil {
-		return err
+		return h.ExplainTunnel(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, childrenBytes))
+	if err != nil {
+		return h.ExplainTunnel(err)
+	}
 	var list tableList
-	err = json.NewDecoder(io.LimitReader(resp.Body, childrenBytes)).Decode(&list)
+	err = json.Unmarshal(body, &list)
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", resp.Status, cmp.Or(list.Message, "the cluster gives no reason"))
+		why := cmp.Or(list.Message, "the cluster gives no reason")
+		return hubclient.TunnelRefusal(resp.StatusCode, resp.Status+": "+why)
 	}
 	if err != nil {
 		return fmt.Errorf("read its answer: %w", err)

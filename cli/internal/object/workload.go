@@ -186,7 +186,7 @@ func (w Workload) SendRequest(ctx context.Context, method, cluster, path string,
 	}
 	resp, err := w.Hub.HTTP.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, w.Hub.ExplainTunnel(err)
 	}
 	if resp.StatusCode < http.StatusBadRequest {
 		return resp, nil
@@ -197,7 +197,7 @@ func (w Workload) SendRequest(ctx context.Context, method, cluster, path string,
 	if resp.StatusCode == http.StatusNotFound {
 		return nil, fmt.Errorf("cluster %s: %w: %s", cluster, errGone, cmp.Or(status.Message, resp.Status))
 	}
-	return nil, fmt.Errorf("cluster %s: %s", cluster, cmp.Or(status.Message, resp.Status))
+	return nil, hubclient.TunnelRefusal(resp.StatusCode, "cluster "+cluster+": "+cmp.Or(status.Message, resp.Status))
 }
 
 // ListControllers returns the objects of a service that have a template of pods.

@@ -2,6 +2,7 @@ package get_test
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -11,6 +12,7 @@ import (
 	artifactv1 "fairlead.dev/gen/fairlead/artifact/v1"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 )
@@ -105,6 +107,60 @@ WatchResources {"kinds":["KIND_SINK"],"resumeToken":"2"}
 			Err: "the console stops: dial again",
 			Hub: []hubtest.Answer{hubtest.OnStream[consolev1.WatchResourcesRequest, message](
 				consolev1connect.LiveServiceWatchResourcesProcedure, stops)},
+		},
+	})
+}
+
+// A restart of the hub takes its tunnel away, too: the cluster is asked again until its agent is back.
+func TestALiveTreeThatIsWatchedOutlastsARestartOfTheHub(t *testing.T) {
+	t.Parallel()
+	const pods = "/clusters/a/api/v1/namespaces/shop/pods"
+	const look = `GetService {"name":"shop-a"}` + "\n" + `ListObjects {"pageSize":1000,"service":"shop-a"}` + "\n"
+	const tree = "service shop-a on cluster a: Healthy\n└── Job shop/load  Healthy\n"
+	const away = `{"kind":"Status","message":"cluster \"a\" is not connected"}`
+	over := connect.NewError(connect.CodeInvalidArgument, errors.New("it is over"))
+	hub := func(status int, body string) []hubtest.Answer {
+		looks, lists := 0, 0
+		return []hubtest.Answer{
+			hubtest.On(consolev1connect.ServiceServiceGetServiceProcedure,
+				func(*consolev1.GetServiceRequest) (*consolev1.GetServiceResponse, error) {
+					if looks++; looks == 4 {
+						return nil, over
+					}
+					return &consolev1.GetServiceResponse{Service: clitest.WellService()}, nil
+				}),
+			hubtest.Returns[consolev1.ListObjectsRequest](consolev1connect.ObjectServiceListObjectsProcedure,
+				&consolev1.ListObjectsResponse{Objects: []*consolev1.ClusterObject{{
+					Object: &deliveryv1.ManagedObject{Group: "batch", Kind: "Job", Namespace: "shop", Name: "load"},
+					Report: &deliveryv1.ObjectReport{Health: "Healthy"},
+				}}}),
+			hubtest.OnPage(pods, func(*http.Request) (int, string) {
+				if lists++; lists == 1 {
+					return http.StatusOK, `{}`
+				}
+				return status, body
+			}),
+		}
+	}
+	const reading = "read pods in namespace shop of cluster a: "
+	const asked = look + "GET " + pods + "\n"
+	watching := hubtest.Case{
+		Line: "tree service shop-a --live --watch", Stdout: tree, Err: "it is over",
+		Asked: asked + asked + asked + `GetService {"name":"shop-a"}` + "\n",
+	}
+	gone, broken, refused := watching, watching, watching
+	gone.Hub = hub(http.StatusServiceUnavailable, away)
+	gone.Stderr = "the hub is asked again: " + reading + "503 Service Unavailable: cluster \"a\" is not connected\n"
+	broken.Hub = hub(0, `{"rows":[`)
+	broken.Stderr = "the hub is asked again: " + reading + "HUB can't be reached: stream error: stream ID 3; " +
+		"INTERNAL_ERROR; received from peer. Is the hub running there (`fairlead up`)?\n"
+	refused.Hub, refused.Asked = hub(http.StatusForbidden, `{"message":"no pods for you"}`), asked+asked
+	refused.Err = reading + "403 Forbidden: no pods for you"
+	hubtest.Run(t, map[string]hubtest.Case{
+		"its agent is not back": gone, "the connection breaks": broken, "another error": refused,
+		"from the beginning": {
+			Line: "tree service shop-a --live --watch", Hub: hub(0, ""), Tunnels: []string{hubtest.Away}, Asked: look,
+			Err: reading + "AWAY can't be reached: connection refused. Is the hub running there (`fairlead up`)?",
 		},
 	})
 }

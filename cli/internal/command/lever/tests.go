@@ -132,33 +132,30 @@ func (t *testAsking) awaitRun(ctx context.Context, h *hubclient.Hub, name, id st
 	tell := func(about, text string) {
 		if told[about] != text {
 			told[about] = text
-			t.app.Notef("%s\n", strings.TrimSpace(table.CleanLine(about+" "+text)))
+			t.app.Notef("%s\n", table.CleanLine(about+" "+text))
 		}
 	}
 	stands := "the agent has not told of it"
-	for {
-		got, err := h.Tests.GetTestRun(ctx, &consolev1.GetTestRunRequest{Service: name, Id: id})
-		switch code := connect.CodeOf(err); {
-		case err == nil:
-			run := got.GetRun()
-			for _, r := range run.GetResults() {
-				if r.GetOutcome() != deliveryv1.TestOutcome_TEST_OUTCOME_UNSPECIFIED {
-					tell(view.TestTitle(r), testProgress(r))
-				}
-			}
-			if view.IsSet(run.GetEndTime()) {
-				return run, nil
-			}
-			stands = "the tests are running"
-		case ctx.Err() != nil:
-		case code == connect.CodeNotFound:
-			if err := t.stillAsked(ctx, h, name, id); err != nil {
-				return nil, err
-			}
-		case code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded:
-			tell("", err.Error()) // the console may come back
-		default:
+	for outage := t.app.NewOutage(); ; {
+		run, err := readRun(ctx, h, name, id)
+		switch {
+		case err != nil && outage.WaitOut(ctx, err):
+			continue
+		case err != nil && ctx.Err() == nil:
 			return nil, err
+		case err == nil:
+			outage.End()
+		}
+		for _, r := range run.GetResults() {
+			if r.GetOutcome() != deliveryv1.TestOutcome_TEST_OUTCOME_UNSPECIFIED {
+				tell(view.TestTitle(r), testProgress(r))
+			}
+		}
+		if view.IsSet(run.GetEndTime()) {
+			return run, nil
+		}
+		if run != nil {
+			stands = "the tests are running"
 		}
 		select {
 		case <-ctx.Done():
@@ -171,19 +168,21 @@ func (t *testAsking) awaitRun(ctx context.Context, h *hubclient.Hub, name, id st
 	}
 }
 
-// stillAsked is an error if nobody will tell of a run any more.
-func (t *testAsking) stillAsked(ctx context.Context, h *hubclient.Hub, name, id string) error {
+// readRun returns a run, nil if its agent has not told of it yet. It is an error if nobody will tell of it any more.
+func readRun(ctx context.Context, h *hubclient.Hub, name, id string) (*deliveryv1.TestRun, error) {
+	got, err := h.Tests.GetTestRun(ctx, &consolev1.GetTestRunRequest{Service: name, Id: id})
+	if connect.CodeOf(err) != connect.CodeNotFound {
+		return got.GetRun(), err
+	}
 	now, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
-		if ctx.Err() != nil || connect.CodeOf(err) == connect.CodeUnavailable {
-			return nil //nolint:nilerr // it may come back, or the caller says that the time is over
-		}
-		return err
+		return nil, err
 	}
 	if other := now.GetService().GetSpec().GetTestRequest().GetId(); other != id {
-		return fmt.Errorf("service %q: run %s was replaced before its agent heard of it; asked for now is %s", name, id, cmp.Or(other, "none"))
+		return nil, fmt.Errorf("service %q: run %s was replaced before its agent heard of it; asked for now is %s",
+			name, id, cmp.Or(other, "none"))
 	}
-	return nil
+	return nil, nil //nolint:nilnil // neither a run nor an error
 }
 
 // testProgress is how far a test is.
