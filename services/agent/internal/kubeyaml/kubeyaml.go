@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"fairlead.dev/platform/plural"
+	"fairlead.dev/services/agent/internal/mistakes"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -41,8 +41,6 @@ const (
 	maxAliased = 100_000
 	// maxAliasedBytes bounds the text that they repeat.
 	maxAliasedBytes = 4 << 20
-	// maxErrors bounds how many mistakes are told at once.
-	maxErrors = 5
 )
 
 const byteOrderMark = "\xef\xbb\xbf"
@@ -105,11 +103,6 @@ func (e *Error) Error() string {
 	return where + ": " + e.Problem
 }
 
-// MoreError counts mistakes of a list that are not in the list themselves.
-type MoreError int
-
-func (n MoreError) Error() string { return "and " + plural.Of(int(n), "more mistake") }
-
 // Add takes an object, in the order of documents. A *Error is a mistake; any other error ends the reading.
 type Add func(obj *unstructured.Unstructured, at Position) error
 
@@ -126,7 +119,7 @@ type Reader struct {
 	// take is given each document that is not empty.
 	take func(at Position, value any) error
 
-	problems  []error
+	problems  mistakes.List
 	objects   int
 	bytes     int
 	documents int
@@ -151,17 +144,16 @@ func (p *Reader) ReadAs(as Dialect, name string, data []byte) bool {
 		return false
 	}
 	if err := p.file(as, name, data); err != nil {
-		if _, mistake := errors.AsType[*Error](err); !mistake {
-			p.problems, p.exhausted = nil, true
+		if _, isMistake := errors.AsType[*Error](err); !isMistake {
+			p.problems, p.exhausted = mistakes.List{}, true
 		}
-		p.problems = append(p.problems, err)
+		p.problems.Add(err)
 	}
-	p.exhausted = p.exhausted || len(p.problems) == maxErrors
 	return !p.exhausted
 }
 
-// Err joins the mistakes of all files, of each the first.
-func (p *Reader) Err() error { return errors.Join(p.problems...) }
+// Err joins the mistakes of the first files that have some, of each file the first, and counts those of the others.
+func (p *Reader) Err() error { return p.problems.Err() }
 
 func (p *Reader) file(as Dialect, name string, data []byte) error {
 	at := Position{File: name}

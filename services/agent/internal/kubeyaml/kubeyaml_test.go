@@ -225,6 +225,27 @@ func TestParseTellsMistakesOfSeveralFilesAtOnce(t *testing.T) {
 	}
 }
 
+// The mistakes after the fifth are counted, and another error takes the place of all.
+func TestMistakesOfManyFilesAreCounted(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("the disk is full")
+	reader := kubeyaml.NewReader(func(*unstructured.Unstructured, kubeyaml.Position) error { return refused }, nil)
+	for i := range 7 {
+		if !reader.Read(fmt.Sprintf("%d.yaml", i), []byte("kind: A")) {
+			t.Fatalf("it gave up at file %d", i)
+		}
+	}
+	lines := strings.Split(reader.Err().Error(), "\n")
+	if len(lines) != 6 || lines[4] != "4.yaml, document 1, line 1: A: apiVersion is missing" ||
+		lines[5] != "and 2 more mistakes" {
+		t.Errorf("got %q", lines)
+	}
+	const good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	if reader.Read("good.yaml", []byte(good)) || reader.Err().Error() != refused.Error() {
+		t.Errorf("it goes on after %v", reader.Err())
+	}
+}
+
 func TestServerFieldsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	objects, err := parse("a.yaml", `

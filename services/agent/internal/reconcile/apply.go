@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/kubeyaml"
+	"fairlead.dev/services/agent/internal/mistakes"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/set"
@@ -637,52 +638,15 @@ func (p *problem) withState(state string) *problem {
 }
 
 func retriedProblem(err error) *problem {
-	return &problem{text: endSentence(err) + " It is tried again."}
+	return &problem{text: mistakes.EndSentence(err) + " It is tried again."}
 }
 
 // mistakeOrRetry tells manifests that are wrong from a cluster that does not answer.
 func mistakeOrRetry(err error) *problem {
 	if mistake := (*kubeyaml.Error)(nil); errors.As(err, &mistake) {
-		return &problem{text: endSentence(err) + " Fix the manifest and push.", final: true}
+		return &problem{text: mistakes.EndSentence(err) + " Fix the manifest and push.", final: true}
 	}
 	return retriedProblem(err)
-}
-
-// mostSentences bounds how many of several mistakes are reported one by one.
-const mostSentences = 5
-
-// endSentence makes a sentence of an error. Joined errors make a line each, and those after mostSentences a count.
-func endSentence(err error) string {
-	var lines []string
-	more := 0
-	for _, one := range splitJoined(err) {
-		count, isCount := errors.AsType[kubeyaml.MoreError](one)
-		switch {
-		case isCount:
-			more += int(count)
-		case len(lines) == mostSentences:
-			more++
-		default:
-			lines = append(lines, strings.TrimRight(one.Error(), ". \n")+".")
-		}
-	}
-	if more > 0 {
-		lines = append(lines, "There "+plural.Are(more)+" "+plural.Of(more, "more mistake")+".")
-	}
-	return strings.Join(lines, "\n")
-}
-
-// splitJoined returns the errors that errors.Join has made one of.
-func splitJoined(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || errors.Join(joined.Unwrap()...).Error() != err.Error() {
-		return []error{err}
-	}
-	var all []error
-	for _, one := range joined.Unwrap() {
-		all = append(all, splitJoined(one)...)
-	}
-	return all
 }
 
 func refusedProblem(failures []apply.Failure) *problem {

@@ -16,6 +16,7 @@ import (
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/mistakes"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -121,7 +122,7 @@ func (w *worker) tellDamage(report *deliveryv1.ServiceReport, summary memory.Sum
 		case postponed && isFought:
 			text = describeQuarrel(rival)
 		case postponed:
-			text = fmt.Sprintf("%s: it can't be put right: %s", d.Ref.Key, endSentence(errors.New(d.Why)))
+			text = fmt.Sprintf("%s: it can't be put right: %s", d.Ref.Key, mistakes.EndSentence(errors.New(d.Why)))
 		default: // the repair is under way
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/impersonate"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/mistakes"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/repair"
@@ -83,11 +84,11 @@ func (w *worker) takeOut(ctx, patience context.Context) time.Duration {
 	} else if err := w.site.controller.Answers.Forget(ctx, w.site.name); apierrors.IsForbidden(err) { // then there are none, unless the right was taken away
 		w.site.log.Warn("random values of a service that left may stay", "err", err)
 	} else if err != nil {
-		return w.reportFailure(service, record, problem{text: endSentence(err)})
+		return w.reportFailure(service, record, problem{text: mistakes.EndSentence(err)})
 	}
 	w.site.controller.Memory.Forget(w.site.name)
 	if err := w.site.controller.Inventory.Delete(ctx, w.site.name); err != nil {
-		return w.reportFailure(service, record, problem{text: endSentence(err)})
+		return w.reportFailure(service, record, problem{text: mistakes.EndSentence(err)})
 	}
 	if err := w.site.controller.Reports.Set(&deliveryv1.ServiceReport{Service: w.site.name, Phase: deliveryv1.Phase_PHASE_REMOVED, Message: strings.Join(shortenList(kept), " ")}); err != nil {
 		w.site.log.Error("the removal can't be reported", "err", err)

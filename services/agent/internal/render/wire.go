@@ -14,6 +14,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/kubeyaml"
+	"fairlead.dev/services/agent/internal/mistakes"
 )
 
 // Parent and child talk in frames: a byte of kind, four of length (big-endian), and as many of JSON. The
@@ -112,6 +113,8 @@ type RecallAnswer struct {
 type Failure struct {
 	// Mistakes are those of the manifests.
 	Mistakes []*kubeyaml.Error `json:"mistakes,omitempty"`
+	// More counts the mistakes that are not among them.
+	More int `json:"more,omitempty"`
 	// Text is any other error.
 	Text string `json:"text,omitempty"`
 }
@@ -128,20 +131,20 @@ type Done struct {
 	Answers []Answer `json:"answers,omitempty"`
 }
 
-// FailureOf takes an error apart.
+// FailureOf takes an error apart. Beside mistakes, other errors are left out.
 func FailureOf(err error) Failure {
-	mistake, ok := errors.AsType[*kubeyaml.Error](err)
-	if !ok {
+	var all Failure
+	for _, one := range mistakes.Split(err) {
+		if mistake, ok := errors.AsType[*kubeyaml.Error](one); ok {
+			all.Mistakes = append(all.Mistakes, mistake)
+		} else if more, ok := errors.AsType[mistakes.MoreError](one); ok {
+			all.More += int(more)
+		}
+	}
+	if len(all.Mistakes) == 0 {
 		return Failure{Text: err.Error()}
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all Failure
-		for _, err := range joined.Unwrap() {
-			all.Mistakes = append(all.Mistakes, FailureOf(err).Mistakes...)
-		}
-		return all
-	}
-	return Failure{Mistakes: []*kubeyaml.Error{mistake}}
+	return all
 }
 
 // Err puts it together again.
@@ -152,6 +155,9 @@ func (f Failure) Err() error {
 	var all []error
 	for _, mistake := range f.Mistakes {
 		all = append(all, mistake)
+	}
+	if f.More > 0 {
+		all = append(all, mistakes.MoreError(f.More))
 	}
 	return errors.Join(all...)
 }

@@ -6,6 +6,7 @@ import (
 
 	"fairlead.dev/services/agent/internal/bounds"
 	"fairlead.dev/services/agent/internal/kubeyaml"
+	"fairlead.dev/services/agent/internal/mistakes"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -14,7 +15,7 @@ func (b *Builder) checkBounds(ctx context.Context) error {
 	if b.Rules == nil {
 		return nil
 	}
-	var problems mistakes
+	var problems mistakes.List
 	for _, item := range b.items {
 		if item.Flags&object.LeftOut != 0 {
 			continue
@@ -27,8 +28,8 @@ func (b *Builder) checkBounds(ctx context.Context) error {
 		if why == "" {
 			continue
 		}
-		problems.add(&kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
+		problems.Add(&kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
 			"%s: project %q does not allow %s. Take it out, or have the project allow it", item.Key, b.Rules.GetProject(), why)})
 	}
-	return problems.join()
+	return problems.Err()
 }

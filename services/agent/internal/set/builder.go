@@ -22,6 +22,7 @@ import (
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/kubeyaml"
+	"fairlead.dev/services/agent/internal/mistakes"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -30,8 +31,6 @@ const (
 	MaxContent = 128 << 20
 	// maxObject bounds one object: the API server takes about 1.5 MiB.
 	maxObject = 4 << 20
-	// maxMistakes bounds how many mistakes of a check are reported one by one.
-	maxMistakes = 5
 )
 
 // Target is what a set is made for.
@@ -82,7 +81,7 @@ type Builder struct {
 	// environment that the objects depend on.
 	environment string
 	// foreign are the images that Registries do not have.
-	foreign mistakes
+	foreign mistakes.List
 	// releaseService is what templates of a chart see as .Release.Service.
 	releaseService string
 	warnings       []string
@@ -464,7 +463,7 @@ func (b *Builder) fewWarnings() string {
 func (b *Builder) Commit(ctx context.Context) (*Set, error) {
 	defer b.Discard()
 	clear(b.unserved) // a kind may be served by now
-	if err := errors.Join(b.settleNamespaces(ctx), b.checkTwins(), b.checkBounds(ctx), b.foreign.join()); err != nil {
+	if err := errors.Join(b.settleNamespaces(ctx), b.checkTwins(), b.checkBounds(ctx), b.foreign.Err()); err != nil {
 		return nil, err
 	}
 	b.markScaled()
@@ -511,15 +510,15 @@ func (b *Builder) findSame(end footer) *Set {
 // settleNamespaces writes those objects again whose namespace is another one than was thought, now that all CRDs
 // of the set are known.
 func (b *Builder) settleNamespaces(ctx context.Context) error {
-	var problems mistakes
+	var problems mistakes.List
 	for i, item := range b.items {
 		namespaced, err := b.scopeOf(ctx, item.Flags, item.GVK())
 		if _, isUnknown := errors.AsType[*cluster.UnknownKindError](err); isUnknown {
-			problems.add(fmt.Errorf("%s: %w", item, err))
+			problems.Add(fmt.Errorf("%s: %w", item, err))
 			continue
 		}
 		if err != nil { // of the API, which the others would meet, too
-			return errors.Join(problems.join(), fmt.Errorf("%s: %w", item, err))
+			return errors.Join(problems.Err(), fmt.Errorf("%s: %w", item, err))
 		}
 		if want := b.namespaceOf(item, namespaced); want != item.Namespace {
 			if b.items[i], err = b.moveObject(item, want); err != nil {
@@ -527,7 +526,7 @@ func (b *Builder) settleNamespaces(ctx context.Context) error {
 			}
 		}
 	}
-	return problems.join()
+	return problems.Err()
 }
 
 func (b *Builder) namespaceOf(item Item, namespaced bool) string {
@@ -557,7 +556,7 @@ func (b *Builder) moveObject(item Item, namespace string) (Item, error) {
 // checkTwins finds objects that are there twice. A hook may have the name of others: it is run before or after them.
 func (b *Builder) checkTwins() error {
 	seen := make(map[object.Key]int, len(b.items))
-	var problems mistakes
+	var problems mistakes.List
 	for i, item := range b.items {
 		if item.Hook != 0 {
 			continue
@@ -567,10 +566,10 @@ func (b *Builder) checkTwins() error {
 			seen[item.Key] = i
 			continue
 		}
-		problems.add(&kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
+		problems.Add(&kubeyaml.Error{Position: item.Position, Line: item.Position.Line, Problem: fmt.Sprintf(
 			"%s is there twice, first in %s. Remove one", item.Key, b.items[first].Position)})
 	}
-	return problems.join()
+	return problems.Err()
 }
 
 // writeIndex writes what follows the content.

@@ -29,7 +29,7 @@ func (b *Builder) noteForeign(obj *unstructured.Unstructured, at kubeyaml.Positi
 	}
 	eachImage(obj.Object, func(image string) {
 		if !agentconfig.AllowsImage(b.Registries, image) {
-			b.foreign.add(&ForeignImageError{At: at, Of: object.RefOf(obj).String(), Image: image})
+			b.foreign.Add(&ForeignImageError{At: at, Of: object.RefOf(obj).String(), Image: image})
 		}
 	})
 }

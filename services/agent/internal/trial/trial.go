@@ -35,6 +35,7 @@ import (
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/kubeyaml"
+	"fairlead.dev/services/agent/internal/mistakes"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/prune"
 	"fairlead.dev/services/agent/internal/set"
@@ -333,7 +334,7 @@ func (t *Trial) goOn(ctx, patience context.Context, in *Input, s *state) (wait t
 	}
 	_, isMistake := errors.AsType[*kubeyaml.Error](err)
 	if _, isForeign := errors.AsType[*set.ForeignImageError](err); isMistake || isForeign || err != nil && t.runner.Now().After(deadline) {
-		return t.finishRun(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, endSentence("The tests can't be read: "+err.Error()), nil)
+		return t.finishRun(ctx, in, s, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR, "The tests can't be read: "+mistakes.EndSentence(err), nil)
 	}
 	if err != nil {
 		return look, false
@@ -688,7 +689,7 @@ func sumVerdict(tests []test) (deliveryv1.TestOutcome, string) {
 	} {
 		for _, one := range tests {
 			if one.Outcome == outcome {
-				return outcome, endSentence(fmt.Sprintf("%s %s: %s", one.testName(), outcomeWords(outcome), one.Message))
+				return outcome, mistakes.EndText(fmt.Sprintf("%s %s: %s", one.testName(), outcomeWords(outcome), one.Message))
 			}
 		}
 	}
@@ -710,8 +711,6 @@ func outcomeWords(outcome deliveryv1.TestOutcome) string {
 	}
 	return "failed"
 }
-
-func endSentence(text string) string { return strings.TrimRight(text, ". :\n") + "." }
 
 // Abort ends the run of a service, if one goes on, and has all removed that tests made. Abort returns the record as it
 // is then.
