@@ -209,6 +209,52 @@ func TestAServiceThatGoesWithItsClusterLeavesItsObjects(t *testing.T) {
 	}
 }
 
+// Where one write deletes services and their cluster, and where the cluster has left before, nothing deletes objects.
+func TestAServiceDeletedBesideItsClusterOrAfterItLeftLeavesItsObjects(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	set := func(confirmation string, list ...proto.Message) error {
+		_, err := admin.apply(t, &consolev1.ApplyRequest{
+			Set: "fleet", Prune: true, Confirmation: confirmation, Resources: anyOf(list...),
+		})
+		return err
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	shop, b := newSource("shop"), newCluster("b")
+	must(set("", shop, b, newCluster("a", "env", "prod"), newService("web", "shop", "a"), newGlobal("logs", prod())))
+	confirmation := detail[*consolev1.ConfirmationWanted](t, set("", shop, b)).GetConfirmation()
+	must(set(confirmation, shop, b))
+	etl := newService("etl", "shop", "b")
+	etl.Spec.Sync = &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN}
+	admin.must(t, newService("db", "shop", "b"), etl)
+	_, err := admin.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "b"})
+	must(err)
+	for _, name := range []string{"db", "etl"} {
+		_, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name})
+		must(err)
+	}
+	told := map[string]string{}
+	for _, e := range listEvents(t, r.events(t, r.adminToken(t)), "type = service.deleted") {
+		told[e.GetService()] = e.GetMessage()
+	}
+	const beside = "It was deleted with its cluster, whose agents are let in no more: its objects stay there."
+	for service, want := range map[string]string{
+		"web": beside, "logs-a": beside,
+		"db":  "It was deleted after its cluster had left: its objects stay there until an agent joins again.",
+		"etl": "It was deleted after its cluster had left: its objects stay there, with its mark until an agent joins again.",
+	} {
+		if told[service] != want {
+			t.Errorf("of %s: %q", service, told[service])
+		}
+	}
+}
+
 func TestADeletedGlobalServiceSaysWhoseObjectsStay(t *testing.T) {
 	t.Parallel()
 	admin := newHub(t, "").start(t).admin(t)
@@ -219,6 +265,16 @@ func TestADeletedGlobalServiceSaysWhoseObjectsStay(t *testing.T) {
 	_, err := admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs"})
 	const want = `service "logs-a" is deleted, and its objects stay in the cluster, without its mark`
 	if got := detail[*consolev1.ConfirmationWanted](t, err).GetConsequences(); !slices.Equal(got, []string{want}) {
+		t.Errorf("got %q", got)
+	}
+	g.Spec.Template.Sync = nil
+	admin.putGlobal(t, g)
+	if _, err := admin.logins.LeaveCluster(t.Context(), &consolev1.LeaveClusterRequest{Cluster: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs"})
+	const left = `service "logs-a" is deleted, and its objects stay in the cluster, which has left, until an agent joins again`
+	if got := detail[*consolev1.ConfirmationWanted](t, err).GetConsequences(); !slices.Equal(got, []string{left}) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -442,9 +442,7 @@ func (g Globals) Clear(ctx context.Context, w *Write, r store.Resource) error {
 			edits[i] = Removal(s.Kind, s.Name, "")
 		}
 	}
-	of := *w
-	of.ClusterGoes = r.Kind == store.KindCluster
-	return putSelf(ctx, &of, edits)
+	return putSelf(ctx, w, edits)
 }
 
 // madeFor are the services that a global service made, or that global services made for a cluster, and whether they
@@ -705,12 +703,12 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 			return err
 		}
 		stake, lines := []string{"delete global", name, row.ETag()}, []string(nil)
-		for _, s := range services {
-			fate, err := fateOf(s, global.Spec.Detach)
-			if err != nil {
-				return err
-			}
-			stake, lines = append(stake, s.Name, s.ETag()), append(lines, fmt.Sprintf("service %q %s", s.Name, fate))
+		fates, err := fatesOf(ctx, tx.View, services, global.Spec.Detach)
+		if err != nil {
+			return err
+		}
+		for i, s := range services {
+			stake, lines = append(stake, s.Name, s.ETag()), append(lines, fmt.Sprintf("service %q %s", s.Name, fates[i]))
 		}
 		if len(services) > 0 {
 			if err := c.confirm(by, confirmation, stake, lines, "global service %q has %s", name, plural.Of(len(services), "service")); err != nil {
@@ -726,17 +724,46 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 	return err
 }
 
-// fateOf says what becomes of a service whose global service is deleted.
-func fateOf(r store.Resource, detach bool) (string, error) {
-	var spec state.ServiceSpec
-	if err := state.Decode(r, &spec); err != nil {
-		return "", err
+// fatesOf says what becomes of services whose global service is deleted.
+func fatesOf(ctx context.Context, v store.View, services []store.Resource, detach bool) ([]string, error) {
+	specs, clusters := make([]state.ServiceSpec, len(services)), make([]string, len(services))
+	for i, r := range services {
+		if err := state.Decode(r, &specs[i]); err != nil {
+			return nil, err
+		}
+		clusters[i] = specs[i].Cluster
 	}
-	switch {
-	case detach:
-		return "stays, on its own", nil
-	case spec.KeepsObjects():
-		return "is deleted, and its objects stay in the cluster, without its mark", nil
+	left, err := HaveLeft(ctx, v, clusters)
+	fates := make([]string, len(services))
+	for i := range specs {
+		switch {
+		case detach:
+			fates[i] = "stays, on its own"
+		case specs[i].KeepsObjects():
+			fates[i] = "is deleted, and its objects stay in the cluster, without its mark"
+		case left[specs[i].Cluster]:
+			fates[i] = "is deleted, and its objects stay in the cluster, which has left, until an agent joins again"
+		default:
+			fates[i] = "is deleted, and its objects with it"
+		}
 	}
-	return "is deleted, and its objects with it", nil
+	return fates, err
+}
+
+// HaveLeft returns the clusters that have left, of those that are named, and that no agent has joined again since.
+func HaveLeft(ctx context.Context, v store.View, clusters []string) (map[string]bool, error) {
+	found, err := v.Named(ctx, store.KindCluster, clusters)
+	if err != nil {
+		return nil, err
+	}
+	uids := make([]string, 0, len(found))
+	for _, r := range found {
+		uids = append(uids, r.UID)
+	}
+	seen, err := v.Seen(ctx, uids)
+	left := map[string]bool{}
+	for name, r := range found {
+		left[name] = !seen[r.UID].LeaveTime.IsZero()
+	}
+	return left, err
 }

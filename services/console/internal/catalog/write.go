@@ -57,9 +57,8 @@ type Write struct {
 	Declarer string
 	// Confirmed says that a person has seen what a guard held back, and lets it go.
 	Confirmed bool
-	// ClusterGoes says that services go because their cluster does: no agent removes their objects.
-	ClusterGoes bool
-
+	// leaving are the clusters that the write deletes, or the one that it is part of.
+	leaving map[string]bool
 	catalog *Catalog
 	side    *[]Written // of the resource that the hook is called for
 	notes   *[]string  // of the same
@@ -73,6 +72,9 @@ func (w *Write) Put(ctx context.Context, by By, edits []Edit) error {
 	*w.side = append(*w.side, written...)
 	return err
 }
+
+// Deletes says whether a cluster goes in the same write: then no agent removes the objects of a service of it.
+func (w *Write) Deletes(cluster string) bool { return w.leaving[cluster] }
 
 // Note says what comes of the write of the resource that the hook was called for.
 func (w *Write) Note(text string) { *w.notes = append(*w.notes, text) }
@@ -184,6 +186,7 @@ func (c *Catalog) tell(ctx context.Context, by By, written []Written) {
 
 // PutIn is PutAll within a transaction. The results are in the order of the edits.
 func (c *Catalog) PutIn(ctx context.Context, of Write, edits []Edit) ([]Written, error) {
+	of.leaving = clustersDeleted(of.leaving, edits)
 	w := &writing{catalog: c, Write: of, edits: edits, out: make([]Written, len(edits)), failed: map[store.Ref]bool{}}
 	if err := w.once(); err != nil {
 		return nil, err
@@ -199,6 +202,20 @@ func (c *Catalog) PutIn(ctx context.Context, of Write, edits []Edit) ([]Written,
 		}
 	}
 	return w.out, refusal.Together(w.faults)
+}
+
+// clustersDeleted adds the clusters that edits delete to those of the write that these are part of.
+func clustersDeleted(before map[string]bool, edits []Edit) map[string]bool {
+	all := maps.Clone(before)
+	for i := range edits {
+		if e := &edits[i]; e.removal && e.draft.Kind == store.KindCluster {
+			if all == nil {
+				all = map[string]bool{}
+			}
+			all[e.draft.Name] = true
+		}
+	}
+	return all
 }
 
 // writing is a PutIn on its way.

@@ -382,7 +382,7 @@ func (l *levers) mode() string {
 }
 
 // Wrote implements catalog.Hook.
-func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *store.Resource) error {
+func (r *Recorder) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
 	if before != nil && after != nil && (after.Kind == store.KindProject || after.Kind == store.KindCluster) {
 		return wroteFreeze(w.Tx, w.By, before, after)
 	}
@@ -399,9 +399,13 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 		w.Tx.Tell(stored(e, w.Tx.Now()))
 	}
 	if after == nil {
+		left, err := catalog.HaveLeft(ctx, w.Tx.View, []string{was.Spec.Cluster})
+		if err != nil {
+			return err
+		}
 		// The service's labels are gone with it, and the status of a commit that it shares has to be counted again.
 		tell(&consolev1.Event{
-			Type: ServiceDeleted, Severity: info, Message: deleted(was.Spec, w.ClusterGoes),
+			Type: ServiceDeleted, Severity: info, Message: deleted(was.Spec, w.Deletes(was.Spec.Cluster), left[was.Spec.Cluster]),
 			GlobalService: before.Labels[catalog.GlobalLabel],
 		})
 		return nil
@@ -443,13 +447,17 @@ func (r *Recorder) Wrote(_ context.Context, w *catalog.Write, before, after *sto
 	return nil
 }
 
-// deleted says what becomes of what a service had.
-func deleted(was state.ServiceSpec, clusterGoes bool) string {
+// deleted says what becomes of what a service had: its cluster is deleted with it, or has left, or does as it says.
+func deleted(was state.ServiceSpec, clusterGoes, clusterLeft bool) string {
 	switch {
 	case was.Catalog:
 		return "It was deleted, with what its folder declared unless that was to stay."
 	case clusterGoes:
 		return "It was deleted with its cluster, whose agents are let in no more: its objects stay there."
+	case clusterLeft && was.KeepsObjects():
+		return "It was deleted after its cluster had left: its objects stay there, with its mark until an agent joins again."
+	case clusterLeft:
+		return "It was deleted after its cluster had left: its objects stay there until an agent joins again."
 	case was.KeepsObjects():
 		return "It was deleted; its objects stay in the cluster, without its mark."
 	}
