@@ -155,32 +155,16 @@ func (s *applies) applied(w catalog.Written, dry bool) (*consolev1.Applied, erro
 	if w.After != nil {
 		out.Etag = w.After.ETag()
 	}
-	out.Note = strings.Join(append(w.Notes, sideNote(w.Side)...), ", ")
+	side, err := catalog.NoteSide(w.Side)
+	if err != nil {
+		return nil, err
+	}
+	out.Note = strings.Join(append(w.Notes, side...), ", ")
 	if !dry || w.Outcome == catalog.Unchanged {
 		return out, nil
 	}
-	var err error
 	out.Diff, err = s.diff(w.Name, w.Before, w.After)
 	return out, err
-}
-
-// sideNote says what else came of a write, in words.
-func sideNote(side []catalog.Written) []string {
-	counts := map[catalog.Outcome]int{}
-	for _, w := range side {
-		counts[w.Outcome]++
-	}
-	var parts []string
-	for _, o := range []catalog.Outcome{catalog.Created, catalog.Updated, catalog.Removed} {
-		switch n := counts[o]; n {
-		case 0:
-		case 1:
-			parts = append(parts, fmt.Sprintf("1 service %s", o))
-		default:
-			parts = append(parts, fmt.Sprintf("%d services %s", n, o))
-		}
-	}
-	return parts
 }
 
 // diff shows what changes, as people write it down.
