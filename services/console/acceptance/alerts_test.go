@@ -223,6 +223,31 @@ func TestAnAlertSaysThatItsViewSetIsNotThere(t *testing.T) {
 	}
 }
 
+// Neither the refusal of an alert nor its status tells of figures of a ViewSet that the caller may not see, or that such
+// a ViewSet is there.
+func TestAnAlertTellsNothingOfAViewSetThatTheCallerMayNotSee(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.must(t, newViewSet("certs", &consolev1.ClusterSelector{All: true}), &consolev1.Role{
+		Metadata: meta("alerts"),
+		Spec: &consolev1.RoleSpec{
+			Rules: []*consolev1.RoleRule{{Verbs: []string{"view", "edit"}, Kinds: []string{"Alert"}}},
+		},
+	})
+	admin.let(t, "rules", "alerts", &consolev1.GrantClusters{All: true})
+	rolf := r.user(t, "rolf", "rules")
+	for name, when := range map[string]string{"hidden": "set-certs.issuers.ours > 0", "none": "set-later.total > 0"} {
+		rolf.must(t, newAlert(name, when))
+		if got := rolf.alert(t, name).GetProblem(); got != "" {
+			t.Errorf("%s: told is %q", name, got)
+		}
+		if got := admin.alert(t, name).GetProblem(); got == "" {
+			t.Errorf("%s: a person who sees all is told nothing", name)
+		}
+	}
+}
+
 // A ViewSet may lose a figure: the alert that asks for it says so, and can be changed but for what it asks.
 func TestAnAlertWhoseFigureIsGoneCanBeChanged(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package alert
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -84,8 +83,7 @@ func (h Hook) checkFigures(ctx context.Context, v store.View, before *store.Reso
 	if err != nil {
 		return err
 	}
-	maps.DeleteFunc(rows, func(_ string, r store.Resource) bool { return sees != nil && !sees(r) })
-	sets, err := viewset.Messages(rows)
+	sets, err := viewset.Messages(rows, sees)
 	if err != nil {
 		return err
 	}

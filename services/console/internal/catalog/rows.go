@@ -64,7 +64,12 @@ func (c *Catalog) Visible(ctx context.Context, kind store.Kind, names []string) 
 	for name, r := range rows {
 		sees[name] = may == nil || may(r)
 	}
-	return sees, may == nil || may(store.Resource{Kind: kind, Spec: []byte("{}")}), err
+	return sees, SeesAllOf(kind, may), err
+}
+
+// SeesAllOf says whether a caller sees all that there may be of a kind, by what Sees returned.
+func SeesAllOf(kind store.Kind, sees func(store.Resource) bool) bool {
+	return sees == nil || sees(store.Resource{Kind: kind, Spec: []byte("{}")})
 }
 
 // Readings say how backends are read, by uid.

@@ -101,15 +101,15 @@ func problemsOf(ctx context.Context, c *catalog.Catalog, list []alerts.Alert) ([
 	if err != nil {
 		return nil, err
 	}
-	sees, all, err := c.Visible(ctx, store.KindViewSet, names)
+	sees, err := c.Sees(ctx)
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(rows, func(name string, _ store.Resource) bool { return !all && !sees[name] })
-	sets, err := viewset.Messages(rows)
+	sets, err := viewset.Messages(rows, sees)
 	if err != nil {
 		return nil, err
 	}
+	all := catalog.SeesAllOf(store.KindViewSet, sees)
 	out := make([]string, len(list))
 	for i, question := range questions {
 		if question == nil {

@@ -101,13 +101,18 @@ func all(ctx context.Context, w *catalog.Write) ([]*consolev1.ViewSet, error) {
 	return out, nil
 }
 
-// Messages are sets as messages, by name.
-func Messages(rows map[string]store.Resource) (out map[string]*consolev1.ViewSet, err error) {
-	out = make(map[string]*consolev1.ViewSet, len(rows))
+// Messages are the sets of rows that the caller sees, as messages, by name; sees nil: the caller sees all.
+func Messages(rows map[string]store.Resource, sees func(store.Resource) bool) (map[string]*consolev1.ViewSet, error) {
+	out := make(map[string]*consolev1.ViewSet, len(rows))
 	for name, r := range rows {
-		if out[name], err = decodeViewSet(&r); err != nil {
+		if sees != nil && !sees(r) {
+			continue
+		}
+		set, err := decodeViewSet(&r)
+		if err != nil {
 			return nil, err
 		}
+		out[name] = set
 	}
 	return out, nil
 }
