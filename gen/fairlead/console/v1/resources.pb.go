@@ -2923,7 +2923,9 @@ type WindowStatus struct {
 	// When closed changes. Unset: not within a year, or nobody knows.
 	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
 	// Why the cluster does not hold windows or the manual mode as they are meant: its agent is too old, or its clock is off. Empty: it does.
-	Fault         string `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
+	Fault string `protobuf:"bytes,4,opt,name=fault,proto3" json:"fault,omitempty"`
+	// The service is closed, and all that closes it lets a person's sync through (SyncWindow.manual_sync), without an override. A freeze never does.
+	ManualSync    bool `protobuf:"varint,5,opt,name=manual_sync,json=manualSync,proto3" json:"manual_sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2984,6 +2986,13 @@ func (x *WindowStatus) GetFault() string {
 		return x.Fault
 	}
 	return ""
+}
+
+func (x *WindowStatus) GetManualSync() bool {
+	if x != nil {
+		return x.ManualSync
+	}
+	return false
 }
 
 // GitTruth is where the service's ref points upstream, as last fetched; also of a service with a pin.
@@ -3818,13 +3827,15 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\acluster\x18\x06 \x01(\v2!.fairlead.console.v1.ClusterTruthR\acluster\x12'\n" +
 	"\x0fconfig_revision\x18\x1e \x01(\tR\x0econfigRevision\x12C\n" +
 	"\x0econfig_problem\x18\x1f \x01(\v2\x1c.fairlead.console.v1.ProblemR\rconfigProblem\x12;\n" +
-	"\awindows\x18( \x01(\v2!.fairlead.console.v1.WindowStatusR\awindows\"\x93\x01\n" +
+	"\awindows\x18( \x01(\v2!.fairlead.console.v1.WindowStatusR\awindows\"\xb4\x01\n" +
 	"\fWindowStatus\x12\x16\n" +
 	"\x06closed\x18\x01 \x01(\bR\x06closed\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12;\n" +
 	"\vchange_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"changeTime\x12\x14\n" +
-	"\x05fault\x18\x04 \x01(\tR\x05fault\"\xb9\x01\n" +
+	"\x05fault\x18\x04 \x01(\tR\x05fault\x12\x1f\n" +
+	"\vmanual_sync\x18\x05 \x01(\bR\n" +
+	"manualSync\"\xb9\x01\n" +
 	"\bGitTruth\x12:\n" +
 	"\brevision\x18\x01 \x01(\v2\x1e.fairlead.artifact.v1.RevisionR\brevision\x129\n" +
 	"\n" +
