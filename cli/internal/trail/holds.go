@@ -27,7 +27,7 @@ func (t *Trail) nextOfHold(r *deliveryv1.ServiceReport) string {
 func (t *Trail) endOfHold(name, message string) string {
 	windows, mode := t.Service.GetStatus().GetWindows(), t.Service.GetSpec().GetSync().GetMode()
 	sync, closed := fmt.Sprintf("`fairlead sync service %s`", name), windows.GetClosed()
-	if closed {
+	if closed && !windows.GetManualSync() {
 		sync = fmt.Sprintf("`fairlead sync service %s --override`", name)
 	}
 	switch {

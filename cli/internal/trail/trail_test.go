@@ -200,6 +200,16 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			[]string{"CLUSTER   wait"},
 			"it stands at CLUSTER for 3m: Closed: deny window \"nights\". Next: `fairlead diff service shop-a` shows what differs, it is applied when the service opens, in 2h, and `fairlead sync service shop-a --override` applies it before.",
 		},
+		"a closed window that lets a person's sync through": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Windows = &consolev1.WindowStatus{
+					Closed: true, ManualSync: true, ChangeTime: clitest.Before(-2 * time.Hour),
+				}
+				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, `Closed: deny window "nights".`
+			},
+			[]string{"CLUSTER   wait"},
+			"it is applied when the service opens, in 2h, and `fairlead sync service shop-a` applies it before.",
+		},
 		"a freeze": {
 			func(_ *Trail, s *consolev1.ServiceStatus) {
 				s.Windows = &consolev1.WindowStatus{Closed: true}

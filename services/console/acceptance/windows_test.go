@@ -85,7 +85,7 @@ func refusedWith(t *testing.T, err error, code connect.Code, words ...string) {
 func TestAClosedWindowRefusesASyncAndIsOverriddenByRight(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		admin, deployer := inProjectShop(t, r, always())
-		if w := admin.service(t, "web").GetStatus().GetWindows(); !w.GetClosed() ||
+		if w := admin.service(t, "web").GetStatus().GetWindows(); !w.GetClosed() || w.GetManualSync() ||
 			!strings.Contains(w.GetMessage(), `deny window "always" of project "shop" (the sale)`) {
 			t.Errorf("windows: %v", w)
 		}
@@ -120,6 +120,9 @@ func TestAClosedWindowRefusesASyncAndIsOverriddenByRight(t *testing.T) {
 		let := always()
 		let.ManualSync = true
 		projectShop(t, admin, let)
+		if w := admin.service(t, "web").GetStatus().GetWindows(); !w.GetClosed() || !w.GetManualSync() {
+			t.Errorf("windows: %v", w)
+		}
 		if asked, err = askSync(t, deployer, false); err != nil || asked.GetSpec().GetSync().GetRequestOverride() {
 			t.Errorf("a window that lets a sync through: %v, %v", asked.GetSpec().GetSync(), err)
 		}

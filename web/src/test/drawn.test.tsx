@@ -125,6 +125,19 @@ describe('a time', () => {
   })
 })
 
+test('a sync of a closed service asks for an override only where windows want one', async () => {
+  const { Levers } = await import('../pages/service/Levers')
+  const sync = (windows: { closed: boolean; manualSync?: boolean }) => {
+    const of = create(ServiceSchema, { metadata: { name: 'web' }, status: { windows } })
+    return words(drawing().draw(<Levers of={of} changed={() => {}} />)).split(' Hold ')[0]
+  }
+  expect(sync({ closed: true })).toMatch(/Windows or a freeze close this service.*Override them/)
+  const passes = sync({ closed: true, manualSync: true })
+  expect(passes).toContain('Windows close this service, and let a person&#x27;s sync through.')
+  expect(passes).not.toContain('Override')
+  expect(sync({ closed: false })).not.toMatch(/[Ww]indows|Override/)
+})
+
 test('a comparison says when it is of other content than the hub hands out', async () => {
   const { Other } = await import('../pages/service/Diff')
   const of = (digest: string, handedOut: string) =>

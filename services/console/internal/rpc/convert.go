@@ -307,7 +307,10 @@ func encodeWindows(w window.State, fault string) *consolev1.WindowStatus {
 	if !w.Any && fault == "" {
 		return nil
 	}
-	return &consolev1.WindowStatus{Closed: w.Closed, Message: w.Words(), ChangeTime: descriptor.Stamp(w.Change), Fault: fault}
+	return &consolev1.WindowStatus{
+		Closed: w.Closed, ManualSync: w.Closed && w.Manual, Message: w.Words(), ChangeTime: descriptor.Stamp(w.Change),
+		Fault: fault,
+	}
 }
 
 // skew says how far an agent is behind the hub. Builds that are no release are not compared.

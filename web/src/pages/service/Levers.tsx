@@ -125,7 +125,7 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
   const mode = of.spec?.sync?.mode ?? 0
   // Resuming ends a lever; the manual mode of a file is none.
   const held = mode > SyncMode.AUTO && (mode !== SyncMode.MANUAL || of.levers?.mode !== undefined)
-  const closed = of.status?.windows?.closed ?? false
+  const { closed = false, manualSync = false } = of.status?.windows ?? {}
   return (
     <div className="end" data-actions>
       <Ask
@@ -134,11 +134,13 @@ export function Levers({ of, changed }: { of: Service; changed: () => void }) {
         title={`Sync ${name}`}
         words={
           closed
-            ? 'Windows or a freeze close this service.'
+            ? manualSync
+              ? "Windows close this service, and let a person's sync through."
+              : 'Windows or a freeze close this service.'
             : 'The agent renders everything anew and compares it with the cluster. It changes what differs.'
         }
         lever={sync}
-        {...(closed ? { choices: closedWays } : {})}
+        {...(closed && !manualSync ? { choices: closedWays } : {})}
         request={(_, way) => ({ name, override: way === 'override' })}
       >
         {closed && <Said of={`${of.status?.windows?.message ?? ''} `} max={1024} />}
