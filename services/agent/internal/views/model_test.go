@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/clusterview"
 	"fairlead.dev/platform/kubetest"
 	"fairlead.dev/services/agent/internal/cluster"
 )
@@ -706,7 +707,7 @@ func TestWhatMayNotBeReadIsSaid(t *testing.T) { //nolint:paralleltest // see abo
 		if sections, ok := w.view.Sections(); ok {
 			for _, s := range sections {
 				denied := s.GetState() == deliveryv1.SectionState_SECTION_STATE_DENIED
-				absent := denied || s.GetName() == sectionUsed // the cluster has no metrics-server
+				absent := denied || s.GetName() == clusterview.Used // the cluster has no metrics-server
 				if denied != (s.GetName() == "nodes") || absent == (s.GetFigures() != nil) ||
 					denied != strings.Contains(s.GetReason(), "may not list and watch nodes") {
 					t.Errorf("got %v", s)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/clusterview"
 	"fairlead.dev/services/agent/internal/cluster"
 )
 
@@ -86,7 +87,7 @@ func (v *View) lookAtRequested(ctx context.Context) error {
 // deprecatedSection lists the deprecated APIs in use: what Fairlead uses is known always, what others request where the
 // agent may read the metrics of the API server.
 func (v *View) deprecatedSection() *deliveryv1.ViewSection {
-	s := v.section(sectionOld, func(*deliveryv1.ViewSection) {}, kindRequested)
+	s := v.section(clusterview.Deprecated, func(*deliveryv1.ViewSection) {}, kindRequested)
 	found := map[cluster.DeprecatedAPI]string{}
 	if s.GetFigures() != nil {
 		for _, one := range v.requested {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/clusterview"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/services/agent/internal/cluster"
 )
@@ -72,7 +73,7 @@ const usageOfThree = `{"kind":"NodeMetricsList","apiVersion":"metrics.k8s.io/v1b
 
 func TestWhatNodesUseIsTheSumOfTheirMetrics(t *testing.T) {
 	t.Parallel()
-	s := sectionOf(t, polling(t, kindUsage, says(http.StatusOK, "application/json", usageOfThree)), sectionUsed)
+	s := sectionOf(t, polling(t, kindUsage, says(http.StatusOK, "application/json", usageOfThree)), clusterview.Used)
 	if f := s.GetFigures(); f["cpu"] != 1750 || f["memory"] != 2<<30 || f["nodes"] != 2 ||
 		s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE {
 		t.Errorf("got %v", s)
@@ -113,7 +114,7 @@ func TestMetricsOfNodesThatAreCutOffAreNotCounted(t *testing.T) {
 	for _, body := range []string{
 		usageOfThree[:len(usageOfThree)-2], usageOfThree[:200], "", "[]", `{"items":{}}`, `{"items":[{"usage":7}]}`,
 	} {
-		s := sectionOf(t, polling(t, kindUsage, says(http.StatusOK, "application/json", body)), sectionUsed)
+		s := sectionOf(t, polling(t, kindUsage, says(http.StatusOK, "application/json", body)), clusterview.Used)
 		if s.GetFigures() != nil {
 			t.Errorf("of %q: got %v", body, s)
 		}
@@ -130,7 +131,7 @@ func TestWithoutMetricsServerUsageIsAbsent(t *testing.T) {
 	} {
 		s := sectionOf(t, polling(t, kindUsage,
 			says(code, "application/json",
-				fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code))), sectionUsed)
+				fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, code))), clusterview.Used)
 		if s.GetState() != want || s.GetFigures() != nil ||
 			(s.GetReason() == "") != (code == http.StatusServiceUnavailable) {
 			t.Errorf("of %d: got %v", code, s)
@@ -205,7 +206,7 @@ apiserver_requested_deprecated_apis{group="broken
 
 func TestDeprecatedAPIsThatAnybodyRequestsAreListed(t *testing.T) {
 	t.Parallel()
-	s := sectionOf(t, polling(t, kindRequested, says(http.StatusOK, "text/plain", someMetrics)), sectionOld)
+	s := sectionOf(t, polling(t, kindRequested, says(http.StatusOK, "text/plain", someMetrics)), clusterview.Deprecated)
 	if s.GetFigures()["total"] != 2 || s.GetFigures()["applied"] != 0 || len(s.GetRows()) != 2 {
 		t.Fatalf("got %v", s)
 	}
@@ -221,7 +222,7 @@ func TestLongLinesOfTheMetricsAreLeftOut(t *testing.T) {
 	long := deprecatedLine("long", strings.Repeat("x", 1<<20))
 	s := sectionOf(t, polling(t, kindRequested,
 		says(http.StatusOK, "text/plain", long+someMetrics+long+strings.TrimSuffix(deprecatedLine("last", ""), "\n"))),
-		sectionOld)
+		clusterview.Deprecated)
 	if s.GetFigures()["total"] != 3 {
 		t.Errorf("got %v", s)
 	}
@@ -238,7 +239,7 @@ func TestWithoutMetricsOfTheAPIServerRequestsAreUnknown(t *testing.T) {
 	t.Parallel()
 	s := sectionOf(t, polling(t, kindRequested,
 		says(http.StatusNotFound, "application/json",
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)), sectionOld)
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)), clusterview.Deprecated)
 	_, counted := s.GetFigures()["total"]
 	if counted || s.GetState() != deliveryv1.SectionState_SECTION_STATE_WHOLE ||
 		!strings.Contains(s.GetReason(), "has no /metrics") || !strings.Contains(s.GetReason(), "not known") {
@@ -261,7 +262,7 @@ func TestDeprecatedAPIsThatFairleadUsesAreKnown(t *testing.T) {
 		}
 		return resp, nil
 	})
-	s := sectionOf(t, v, sectionOld)
+	s := sectionOf(t, v, clusterview.Deprecated)
 	_, counted := s.GetFigures()["total"]
 	if s.GetState() != deliveryv1.SectionState_SECTION_STATE_DENIED || counted || s.GetFigures()["applied"] != 3 {
 		t.Errorf("got %v", s)
@@ -295,7 +296,7 @@ func TestEndsOfCredentialsAreSaidBeforeTheyCome(t *testing.T) {
 	if err := v.lookAtEnds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := sectionOf(t, v, sectionAgent)
+	s := sectionOf(t, v, clusterview.Agent)
 	if f := s.GetFigures(); f["credentials"] != 6 || f["end_soon"] != 2 || f["ended"] != 1 {
 		t.Errorf("counted %v", f)
 	}
@@ -349,8 +350,8 @@ func TestPodsThatOperatorsMakeAreOfTheService(t *testing.T) {
 			Status:     batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: "Failed", Status: "True"}}},
 		}), false)
 	take(err)
-	sectionOf(t, v, sectionServices) // meets the owners
-	s := sectionOf(t, v, sectionServices)
+	sectionOf(t, v, clusterview.Services) // meets the owners
+	s := sectionOf(t, v, clusterview.Services)
 	if len(s.GetRows()) != 1 || s.GetRows()[0].GetService() != "shop" {
 		t.Fatalf("got %v", s)
 	}
@@ -358,18 +359,18 @@ func TestPodsThatOperatorsMakeAreOfTheService(t *testing.T) {
 		t.Errorf("counted %v", f)
 	}
 	for range 10 {
-		sectionOf(t, v, sectionServices)
+		sectionOf(t, v, clusterview.Services)
 	}
 	if asked != 1 {
 		t.Errorf("asked %d times for the same owners", asked)
 	}
 	now = now.Add(2 * ownersFor)
-	if sectionOf(t, v, sectionServices); asked != 2 {
+	if sectionOf(t, v, clusterview.Services); asked != 2 {
 		t.Errorf("asked %d times; owners may have changed hands", asked)
 	}
 	now = now.Add(2 * ownersKept)
 	for look := range 3 { // owners that are still met keep their answers while the others are forgotten
-		if s := sectionOf(t, v, sectionServices); len(s.GetRows()) != 1 || s.GetRows()[0].GetFigures()["pods"] != 1 {
+		if s := sectionOf(t, v, clusterview.Services); len(s.GetRows()) != 1 || s.GetRows()[0].GetFigures()["pods"] != 1 {
 			t.Fatalf("look %d after %v: got %v", look, 2*ownersKept, s)
 		}
 	}
@@ -381,7 +382,7 @@ func TestPodsThatOperatorsMakeAreOfTheService(t *testing.T) {
 	}
 	for range 3 { // the first one forgets what was met before
 		now = now.Add(2 * ownersKept)
-		sectionOf(t, v, sectionServices)
+		sectionOf(t, v, clusterview.Services)
 	}
 	if n := len(v.owners.services); n != 0 {
 		t.Errorf("%d owners of nothing are remembered", n)
@@ -414,7 +415,7 @@ func TestTheViewBeginsWithoutWhatIsSpare(t *testing.T) {
 		default:
 			t.Error("nothing says that the view has begun")
 		}
-		if s := sectionOf(t, v, sectionUsed); s.GetState() != deliveryv1.SectionState_SECTION_STATE_READING ||
+		if s := sectionOf(t, v, clusterview.Used); s.GetState() != deliveryv1.SectionState_SECTION_STATE_READING ||
 			s.GetFigures() != nil {
 			t.Errorf("got %v", s)
 		}

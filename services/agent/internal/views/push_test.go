@@ -23,6 +23,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/clusterview"
 	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/platform/retry"
 )
@@ -263,11 +264,11 @@ func TestRowsHaveKeysOfTheirOwn(t *testing.T) {
 			}
 			rows[r.GetKey()] = true
 		}
-		if wanted := map[string]int64{sectionPulls: 2, sectionWarnings: 6}[s.GetName()]; wanted != 0 &&
+		if wanted := map[string]int64{clusterview.Pulls: 2, clusterview.Warnings: 6}[s.GetName()]; wanted != 0 &&
 			int64(len(rows)) != wanted {
 			t.Errorf("%s: %d rows, want %d: %v", s.GetName(), len(rows), wanted, rows)
 		}
-		if n := s.GetFigures()["images"]; s.GetName() == sectionPulls && n != 2 {
+		if n := s.GetFigures()["images"]; s.GetName() == clusterview.Pulls && n != 2 {
 			t.Errorf("%d images", n)
 		}
 	}
@@ -336,7 +337,7 @@ func TestALargeClusterHasASmallView(t *testing.T) {
 		size += proto.Size(s)
 	}
 	pods := sections[slices.IndexFunc(sections,
-		func(s *deliveryv1.ViewSection) bool { return s.GetName() == sectionPods })]
+		func(s *deliveryv1.ViewSection) bool { return s.GetName() == clusterview.Pods })]
 	if !ok || size > maxView || len(pods.GetRows()) == 0 || pods.GetWithheld()+int64(len(pods.GetRows())) != 20_000 ||
 		pods.GetFigures()["not_ready"] != 20_000 {
 		t.Errorf("%d bytes, %d rows, %d withheld", size, len(pods.GetRows()), pods.GetWithheld())

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/platform/clusterview"
 )
 
 // message is an object that Kubernetes sends in Protobuf.
@@ -227,7 +229,7 @@ func TestPodsThatEndedTakeNothing(t *testing.T) {
 	}
 	sections, _ := v.Sections()
 	for _, s := range sections {
-		if s.GetName() == sectionRequests && !maps.Equal(s.GetFigures(), want) {
+		if s.GetName() == clusterview.Requests && !maps.Equal(s.GetFigures(), want) {
 			t.Errorf("requests are %v, want %v", s.GetFigures(), want)
 		}
 	}
@@ -250,7 +252,7 @@ func TestAnImageThatCanNotBePulledIsOneRow(t *testing.T) {
 	}
 	sections, _ := v.Sections()
 	for _, s := range sections {
-		if s.GetName() != sectionPulls {
+		if s.GetName() != clusterview.Pulls {
 			continue
 		}
 		var rows []string

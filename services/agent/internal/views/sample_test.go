@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"fairlead.dev/platform/clusterview"
 )
 
 // restarted is a pod whose container restarted so often, the last time now.
@@ -67,11 +69,11 @@ func TestFiguresAreOfTheSampleWhileItIsReadAgain(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	v := sampled(t, &now, 0)
-	total, sample := figure(v, sectionPods, "total"), podSample(t, v)
+	total, sample := figure(v, clusterview.Pods, "total"), podSample(t, v)
 	k := v.kindOf("pods")
 	k.begin()
 	for i := range left {
-		if got := figure(v, sectionPods, "total"); got != total || podSample(t, v) != sample {
+		if got := figure(v, clusterview.Pods, "total"); got != total || podSample(t, v) != sample {
 			t.Fatalf("after %d of %d pods the total is %d, one of %d, and was %d, one of %d", i, left, got,
 				podSample(t, v), total, sample)
 		}
@@ -82,7 +84,7 @@ func TestFiguresAreOfTheSampleWhileItIsReadAgain(t *testing.T) {
 		takes(t, v, podUID(i), 0)
 	}
 	k.complete()
-	if got := figure(v, sectionPods, "total"); got != left || podSample(t, v) != 1 {
+	if got := figure(v, clusterview.Pods, "total"); got != left || podSample(t, v) != 1 {
 		t.Errorf("in the end the total is %d, one of %d", got, podSample(t, v))
 	}
 }
@@ -92,21 +94,21 @@ func TestRestartsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
 	v := sampled(t, &now, 1)
-	hour := figure(v, sectionRestarts, "hour")
+	hour := figure(v, clusterview.Restarts, "hour")
 	k := v.kindOf("pods")
 	k.begin()
 	for i := range left {
 		takes(t, v, podUID(i), 1)
 	}
 	k.complete()
-	if got := figure(v, sectionRestarts, "hour"); got != hour {
+	if got := figure(v, clusterview.Restarts, "hour"); got != hour {
 		t.Errorf("%d restarts, and %d before", got, hour)
 	}
 	for i := range left {
 		takes(t, v, podUID(i), 3)
 	}
 	takes(t, v, "new", 1)
-	if got := figure(v, sectionRestarts, "hour"); got != hour+2*left+1 {
+	if got := figure(v, clusterview.Restarts, "hour"); got != hour+2*left+1 {
 		t.Errorf("%d restarts after %d and %d more", got, hour, 2*left+1)
 	}
 }
@@ -147,13 +149,13 @@ func TestWarningsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
 	if v.events.sample >= sample {
 		t.Fatalf("one of %d, as before", v.events.sample)
 	}
-	hour := figure(v, sectionWarnings, "hour")
+	hour := figure(v, clusterview.Warnings, "hour")
 	for i := range left { // a cut watch brings them again
 		if _, err := v.takeWarning(warningOf(t, i, 5, began, began), false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := figure(v, sectionWarnings, "hour"); got != hour {
+	if got := figure(v, clusterview.Warnings, "hour"); got != hour {
 		t.Errorf("%d warnings, and %d before", got, hour)
 	}
 	now = now.Add(time.Minute)
@@ -164,15 +166,15 @@ func TestWarningsAreCountedOnceWhenASampleBecomesFiner(t *testing.T) {
 		}
 		take(i, 6, began, false)
 	}
-	if more = v.events.times(more); figure(v, sectionWarnings, "hour") != hour+more {
-		t.Errorf("%d warnings after %d and %d more", figure(v, sectionWarnings, "hour"), hour, more)
+	if more = v.events.times(more); figure(v, clusterview.Warnings, "hour") != hour+more {
+		t.Errorf("%d warnings after %d and %d more", figure(v, clusterview.Warnings, "hour"), hour, more)
 	}
 	v.kindOf("events").begin() // reads all Events again, if they are few
 	for i := range left {
 		take(i, 6, began, false)
 	}
 	v.kindOf("events").complete()
-	if got := figure(v, sectionWarnings, "hour"); got != hour+more || v.events.sample != 1 {
+	if got := figure(v, clusterview.Warnings, "hour"); got != hour+more || v.events.sample != 1 {
 		t.Errorf("%d warnings after all were read again, one of %d; %d before", got, v.events.sample, hour+more)
 	}
 }
@@ -218,7 +220,7 @@ func TestPodsKeepTheirServiceBesideManyEmptyReplicaSets(t *testing.T) {
 	}
 	want := func(when string, pods int64) {
 		t.Helper()
-		s := sectionOf(t, v, sectionServices)
+		s := sectionOf(t, v, clusterview.Services)
 		if len(s.GetRows()) != 1 || s.GetRows()[0].GetFigures()["pods"] != pods || s.GetSample() != 1 {
 			t.Errorf("%s: want %d pods, got %v", when, pods, s)
 		}
@@ -256,7 +258,7 @@ func TestServicesSayThatTheirWorkloadsAreASample(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := sectionOf(t, v, sectionServices)
+	s := sectionOf(t, v, clusterview.Services)
 	if s.GetSample() != sets.sample || sets.sample == 1 || len(s.GetRows()) != 1 ||
 		s.GetRows()[0].GetFigures()["workloads_not_well"] != sets.times(int64(len(sets.rows))) {
 		t.Errorf("of one of %d ReplicaSets: got %v", sets.sample, s)

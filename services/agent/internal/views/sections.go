@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/clusterview"
 )
 
 // Bounds of a view: it is a summary, and 10,000 of them stand in the memory of a console.
@@ -20,23 +21,6 @@ const (
 	maxStates = 24
 	// maxView is how large a view is, in bytes: rows beyond are withheld.
 	maxView = 16 << 10
-)
-
-// Names of sections.
-const (
-	sectionNodes     = "nodes"
-	sectionRequests  = "requests"
-	sectionPods      = "pods"
-	sectionRestarts  = "restarts"
-	sectionPulls     = "pulls"
-	sectionWorkloads = "workloads"
-	sectionClaims    = "claims"
-	sectionWarnings  = "warnings"
-	sectionAPIs      = "apis"
-	sectionServices  = "services"
-	sectionUsed      = "used"
-	sectionOld       = "deprecated"
-	sectionAgent     = "agent"
 )
 
 // Sections counts the view. ok is false while nothing is known of a kind: not even that it can't be followed.
@@ -49,21 +33,21 @@ func (v *View) Sections() (sections []*deliveryv1.ViewSection, ok bool) {
 			return nil, false
 		}
 	}
-	workloads := []string{"deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"}
+	workloads := clusterview.WorkloadKinds()
 	sections = []*deliveryv1.ViewSection{
-		v.section(sectionNodes, v.nodeSection, "nodes"),
-		v.section(sectionRequests, v.requestSection, "pods"),
-		v.section(sectionPods, v.podSection, "pods"),
-		v.section(sectionRestarts, v.restartSection, "pods"),
-		v.section(sectionPulls, v.pullSection, "pods"),
-		v.section(sectionWorkloads, v.workloadSection, workloads...),
-		v.section(sectionClaims, v.claimSection, "persistentvolumeclaims"),
-		v.section(sectionWarnings, v.warningSection, "events"),
-		v.section(sectionAPIs, v.apiSection, kindVersions),
-		v.section(sectionServices, v.serviceSection, append(workloads, "pods")...),
-		v.section(sectionUsed, v.usedSection, kindUsage),
+		v.section(clusterview.Nodes, v.nodeSection, "nodes"),
+		v.section(clusterview.Requests, v.requestSection, "pods"),
+		v.section(clusterview.Pods, v.podSection, "pods"),
+		v.section(clusterview.Restarts, v.restartSection, "pods"),
+		v.section(clusterview.Pulls, v.pullSection, "pods"),
+		v.section(clusterview.Workloads, v.workloadSection, workloads...),
+		v.section(clusterview.Claims, v.claimSection, "persistentvolumeclaims"),
+		v.section(clusterview.Warnings, v.warningSection, "events"),
+		v.section(clusterview.APIs, v.apiSection, kindVersions),
+		v.section(clusterview.Services, v.serviceSection, append(workloads, "pods")...),
+		v.section(clusterview.Used, v.usedSection, kindUsage),
 		v.deprecatedSection(),
-		v.section(sectionAgent, v.agentSection, kindEnds),
+		v.section(clusterview.Agent, v.agentSection, kindEnds),
 	}
 	if v.owners.news {
 		v.wake() // the next look asks for their services
@@ -191,17 +175,17 @@ func (v *View) podSection(s *deliveryv1.ViewSection) {
 		}
 	}
 	f := counts{"total": total, "not_ready": notReady}
-	f.zeros("pending", "running", "succeeded", "failed", "unknown")
+	f.zeros(clusterview.Always(clusterview.Pods)...)
 	for phase, n := range phases {
 		f.addPhase(phase, n, "pending", "running", "succeeded", "failed")
 	}
 	names := slices.SortedFunc(maps.Keys(states), func(a, b string) int { return cmp.Or(cmp.Compare(states[b], states[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
 		if i >= maxStates {
-			f.add("state.others", states[name])
+			f.add(clusterview.State+"others", states[name])
 			continue
 		}
-		f.add(string(cut([]byte("state."+name), 128)), states[name])
+		f.add(string(cut([]byte(clusterview.State+name), 128)), states[name])
 	}
 	f.write(s, v.pods.times)
 	for _, p := range list.best {
@@ -245,7 +229,7 @@ func (v *View) restartSection(s *deliveryv1.ViewSection) {
 	s.Sample = v.pods.sample
 	s.Figures["hour"], s.Figures["oom_killed_hour"] = v.restarts.sum(now), v.killed.sum(now)
 	if v.guessed > now-steps*stepSeconds {
-		s.Figures["at_least"] = 1
+		s.Figures[clusterview.AtLeast] = 1
 	}
 }
 
@@ -282,7 +266,7 @@ func (v *View) pullSection(s *deliveryv1.ViewSection) {
 
 func (v *View) workloadSection(s *deliveryv1.ViewSection) {
 	f := counts{}
-	f.zeros("total", "not_well", "ready", "desired", "jobs_failed", "cronjobs_suspended")
+	f.zeros(clusterview.Always(clusterview.Workloads)...)
 	list := newWorst(maxWorkloadRows, func(a, b *workload) int {
 		return cmp.Or(cmp.Compare(a.ready, b.ready), cmp.Compare(a.kind, b.kind), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
@@ -291,7 +275,7 @@ func (v *View) workloadSection(s *deliveryv1.ViewSection) {
 		names := strings.ToLower(kind) + "s"
 		if v.kindOf(names).known {
 			f.add(names, 0)
-			f.add(names+"_not_well", 0)
+			f.add(clusterview.NotWell(names), 0)
 		}
 		for w := range t.all() {
 			if w.hidden {
@@ -310,7 +294,7 @@ func (v *View) workloadSection(s *deliveryv1.ViewSection) {
 			}
 			if !w.well {
 				f.add("not_well", t.times(1))
-				f.add(names+"_not_well", t.times(1))
+				f.add(clusterview.NotWell(names), t.times(1))
 				list.add(w)
 			}
 		}
@@ -328,7 +312,7 @@ func (v *View) workloadSection(s *deliveryv1.ViewSection) {
 func (v *View) claimSection(s *deliveryv1.ViewSection) {
 	s.Sample = v.claims.sample
 	f := counts{}
-	f.zeros("total", "bound", "pending", "lost", "terminating", "bound_bytes")
+	f.zeros(clusterview.Always(clusterview.Claims)...)
 	list := newWorst(maxClaimRows, func(a, b *claim) int {
 		return cmp.Or(cmp.Compare(a.phase, b.phase), cmp.Compare(a.created, b.created), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
@@ -364,7 +348,7 @@ func (v *View) warningSection(s *deliveryv1.ViewSection) {
 			cmp.Compare(a.owner, b.owner), cmp.Compare(a.reason, b.reason), cmp.Compare(a.kind, b.kind))
 	})
 	f := counts{}
-	f.zeros("hour", "groups")
+	f.zeros(clusterview.Always(clusterview.Warnings)...)
 	for of, c := range v.groups {
 		sum := c.sum(now)
 		if sum == 0 {
@@ -372,10 +356,10 @@ func (v *View) warningSection(s *deliveryv1.ViewSection) {
 		}
 		f.add("hour", sum)
 		if c.guessed > now-steps*stepSeconds {
-			f["at_least"] = 1
+			f[clusterview.AtLeast] = 1
 		}
 		if of == others() {
-			f.add("others", sum)
+			f.add(clusterview.Others, sum)
 			continue
 		}
 		f.add("groups", 1)
@@ -492,7 +476,7 @@ func (c counts) add(name string, n int64) { c[name] += n }
 func (c counts) addPhase(phase string, n int64, known ...string) {
 	name := strings.ToLower(phase)
 	if !slices.Contains(known, name) {
-		name = "unknown"
+		name = clusterview.Unknown
 	}
 	c.add(name, n)
 }

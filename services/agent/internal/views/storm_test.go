@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/rest"
 
+	"fairlead.dev/platform/clusterview"
 	"fairlead.dev/platform/longform"
 	"fairlead.dev/services/agent/internal/views/storm"
 )
@@ -60,7 +61,7 @@ func figure(v *View, section, name string) int64 {
 
 func podSample(t *testing.T, v *View) uint32 {
 	t.Helper()
-	return sectionOf(t, v, sectionPods).GetSample()
+	return sectionOf(t, v, clusterview.Pods).GetSample()
 }
 
 func size(v *View) (sum int) {
@@ -91,7 +92,7 @@ func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest //
 	const pods, few, mostMiB = 100_000, 1000, 40
 	before := live()
 	v, api := stormy(t, pods)
-	reach(t, v, "all pods", func() bool { return near(figure(v, sectionPods, "total"), pods, 5) })
+	reach(t, v, "all pods", func() bool { return near(figure(v, clusterview.Pods, "total"), pods, 5) })
 	if used := (live() - before) >> 20; used > mostMiB {
 		t.Errorf("%d pods take %d MiB", pods, used)
 	} else {
@@ -100,7 +101,7 @@ func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest //
 	if n := podSample(t, v); n < 2 {
 		t.Errorf("the view does not say that it is a sample: %d", n)
 	}
-	if n := figure(v, sectionPods, "not_ready"); !near(n, pods/100, 30) {
+	if n := figure(v, clusterview.Pods, "not_ready"); !near(n, pods/100, 30) {
 		t.Errorf("%d pods are not ready, want about %d", n, pods/100)
 	}
 	if n := size(v); n > maxView {
@@ -111,7 +112,7 @@ func TestAHundredThousandPodsAreASample(t *testing.T) { //nolint:paralleltest //
 		api.Remove(t.Context(), i)
 	}
 	reach(t, v, "few pods", func() bool {
-		return figure(v, sectionPods, "total") == few && podSample(t, v) == 1
+		return figure(v, clusterview.Pods, "total") == few && podSample(t, v) == 1
 	})
 }
 
@@ -128,13 +129,13 @@ func TestAStormOfWarningsIsBounded(t *testing.T) { //nolint:paralleltest // as a
 	for i := range events {
 		api.Warn(t.Context(), fmt.Sprint("event-", i), i%objects, 1, now)
 	}
-	reach(t, v, "all warnings", func() bool { return near(figure(v, sectionWarnings, "hour"), events, 20) })
+	reach(t, v, "all warnings", func() bool { return near(figure(v, clusterview.Warnings, "hour"), events, 20) })
 	if used := (live() - before) >> 20; used > mostMiB {
 		t.Errorf("%d warnings take %d MiB", events, used)
 	} else {
 		t.Logf("%d warnings take %d MiB", events, used)
 	}
-	s := sectionOf(t, v, sectionWarnings)
+	s := sectionOf(t, v, clusterview.Warnings)
 	if s.GetSample() < 2 || s.GetFigures()["groups"] > maxGroups || len(s.GetRows()) > maxWarningRows ||
 		s.GetFigures()["others"] == 0 || size(v) > maxView {
 		t.Errorf("%d bytes, sample %d, %d rows, figures %v", size(v), s.GetSample(), len(s.GetRows()), s.GetFigures())

@@ -14,6 +14,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/clusterview"
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/index"
 	"fairlead.dev/services/console/internal/query"
@@ -34,19 +35,19 @@ const (
 var ErrBegins = errors.New("the console has begun a moment ago and still reads the views of clusters: try again in a moment")
 
 // known are the figures that agents of this version count always, so that a filter may name them before an agent does.
-func known() []string {
-	return []string{
-		"nodes.total", "nodes.ready", "nodes.not_ready", "nodes.pressure", "nodes.cordoned", "nodes.skewed", "nodes.cpu_capacity", "nodes.memory_capacity",
-		"nodes.cpu_allocatable", "nodes.memory_allocatable", "nodes.pods_allocatable",
-		"requests.cpu", "requests.memory", "requests.pods", "requests.waiting_cpu", "requests.waiting_memory", "requests.waiting_pods",
-		"pods.total", "pods.pending", "pods.running", "pods.succeeded", "pods.failed", "pods.unknown", "pods.not_ready",
-		"restarts.hour", "restarts.oom_killed_hour", "pulls.pods", "pulls.images",
-		"workloads.total", "workloads.not_well", "workloads.ready", "workloads.desired", "workloads.jobs_failed", "workloads.cronjobs_suspended",
-		"claims.total", "claims.bound", "claims.pending", "claims.lost", "claims.terminating", "claims.bound_bytes",
-		"warnings.hour", "warnings.groups", "apis.groups", "apis.versions", "services.total", "used.nodes", "used.cpu", "used.memory",
-		"deprecated.total", "deprecated.applied", "agent.credentials", "agent.end_soon", "agent.ended",
-		"nodes.sampled", "requests.sampled", "pods.sampled", "restarts.sampled", "pulls.sampled", "workloads.sampled", "claims.sampled", "warnings.sampled",
+func known() (out []string) {
+	for _, section := range clusterview.Sections() {
+		for _, name := range clusterview.Always(section) {
+			out = append(out, section+"."+name)
+		}
 	}
+	for _, section := range []string{
+		clusterview.Nodes, clusterview.Requests, clusterview.Pods, clusterview.Restarts, clusterview.Pulls, clusterview.Workloads,
+		clusterview.Claims, clusterview.Warnings,
+	} {
+		out = append(out, section+"."+sampled)
+	}
+	return out
 }
 
 // seen is a cluster with its view, nil if there is none.

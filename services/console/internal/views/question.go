@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/clusterview"
 	"fairlead.dev/platform/typo"
 	"fairlead.dev/platform/viewset"
 )
@@ -16,15 +17,17 @@ const sampled = "sampled"
 // allFigures are the figures of the sections that each view has. The sections of statePrefix and reasonPrefix have more,
 // which depend on what goes on.
 func allFigures() []string {
-	out := append(known(), "restarts.at_least", "warnings.at_least", "warnings.others", "claims.unknown")
-	for _, kind := range []string{"deployments", "statefulsets", "daemonsets", "replicasets", "jobs", "cronjobs"} {
-		out = append(out, "workloads."+kind, "workloads."+kind+"_not_well")
+	out := known()
+	for _, section := range clusterview.Sections() {
+		for _, name := range clusterview.Sometimes(section) {
+			out = append(out, section+"."+name)
+		}
 	}
 	return out
 }
 
 // statePrefix is before the states of pods.
-const statePrefix = "pods.state."
+const statePrefix = clusterview.Pods + "." + clusterview.State
 
 // Sets are the names of the ViewSets whose figures a question asks for.
 func (q *Question) Sets() (names []string) {
