@@ -23,6 +23,10 @@ const (
 	// report before had just let go of. A container gives at most a share of its memory, and no less than leastCache is
 	// of use.
 	writeCache, leastCache, cacheShare = 128 << 20, 8 << 20, 12
+	// logPages is how long the write-ahead log grows before its pages are copied into the database: 8 MiB, for 4 MiB that
+	// are SQLite's own limit. A page that commit after commit changes (the last one of events, of the audit trail, of an
+	// index) is copied half as often.
+	logPages = 2048
 	// readCache is that of each connection that reads. The cache serves one look at the database: a commit of the
 	// writer empties it.
 	readCache = 4 << 20
@@ -36,7 +40,8 @@ func (s *Store) useSQLite(file string) error {
 		return fmt.Errorf("database URL: sqlite: needs a file, such as sqlite:/var/lib/fairlead/console.db")
 	}
 	writer := sqliteDSN(
-		path, "journal_mode(WAL)", "synchronous(FULL)", cacheSize(writerCache(container.MemoryLimit(os.DirFS("/")))),
+		path, "journal_mode(WAL)", "synchronous(FULL)", fmt.Sprintf("wal_autocheckpoint(%d)", logPages),
+		cacheSize(writerCache(container.MemoryLimit(os.DirFS("/")))),
 	)
 	if s.write, err = sql.Open("sqlite", writer+"&_txlock=immediate"); err != nil {
 		return fmt.Errorf("open SQLite: %w", err)
