@@ -290,6 +290,37 @@ func TestEventsOfConfiguration(t *testing.T) {
 	})
 }
 
+// A service that moves ends the alerts of the cluster that it leaves, and a configuration that goes on failing opens one
+// of its new cluster.
+func TestAServiceThatMovesAlarmsOfItsConfigurationThere(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	base := func(key string) *consolev1.ConfigSet { return newSet("base", settings{"pw": refTo("pw", key)}) }
+	web := func(cluster string) *consolev1.Service {
+		return configured(newService("web", "shop", cluster), []string{"base"}, settings{"own": textOf("x")})
+	}
+	admin.must(t, newSource("shop"), newCluster("edge-1"), newCluster("edge-2"), newSecret("pw", "password", "planted"),
+		base("password"), web("edge-1"))
+	admin.must(t, base("gone"))
+	admin.must(t, web("edge-2"))
+	admin.must(t, base("password"))
+	admin.must(t, web("edge-1"))
+	var got []string
+	for _, e := range listEvents(t, r.events(t, r.adminToken(t)), "type = service.moved OR type : config.") {
+		if e.GetType() != "config.changed" {
+			got = append(got, e.GetType()+" "+e.GetCluster())
+		}
+	}
+	want := []string{
+		"config.failing edge-1", "service.moved edge-1", "config.failing edge-2", "config.recovered edge-2",
+		"service.moved edge-2",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
 func TestRollbackIsAnEvent(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, newHub(t, "").start(t))

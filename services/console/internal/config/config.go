@@ -218,6 +218,9 @@ func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.R
 		if next.Revision != was.Revision && !fresh && was.Revision != store.HeldConfig {
 			entries = different(r.kept(s.UID, was), r.kept(s.UID, next))
 		}
+		if fresh {
+			was.Problem = "" // of the cluster before, whose alarm has ended
+		}
 		events, err := event.Configured(s, was, next, entries, tx.Author(), tx.Now())
 		if err != nil {
 			return err
@@ -237,7 +240,7 @@ func (r *Resolver) next(tx *store.Tx, key []byte, s store.Resource, effective []
 		if fresh {
 			next = store.Config{Revision: store.HeldConfig}
 		}
-		alarmed := event.Alarms(was)
+		alarmed := event.Alarms(was) && !fresh
 		if next.Problem = problem; unread && !alarmed {
 			next.Problem = event.FirstRead + problem
 		}

@@ -87,7 +87,10 @@ func (w *webService) open() {
 	log := slog.New(slog.DiscardHandler)
 	observer := &Recorder{Store: s, Log: log, Now: clock}
 	w.store = s
-	w.catalog = catalog.New(authz.New(s, nil), catalog.Deps{Store: s, Box: box, Log: log, Now: clock, Observer: observer})
+	w.catalog = catalog.New(authz.New(s, nil), catalog.Deps{
+		Store: s, Box: box, Log: log, Now: clock, Observer: observer,
+		Hooks: func(*catalog.Catalog) []catalog.Hook { return []catalog.Hook{observer} },
+	})
 	w.intake = intake.New(intake.Deps{Store: s, Catalog: w.catalog, Log: log, Now: clock, Observer: observer})
 }
 
@@ -185,7 +188,7 @@ func (w *webService) events() (list []*consolev1.Event) {
 		return nil
 	}))
 	return slices.DeleteFunc(list, func(e *consolev1.Event) bool {
-		return !slices.Contains([]string{ServiceFailed, ServiceRecovered, ServiceHealthy}, e.GetType())
+		return !slices.Contains([]string{ServiceFailed, ServiceRecovered, ServiceHealthy, ServiceMoved}, e.GetType())
 	})
 }
 
@@ -273,22 +276,53 @@ func TestAnotherProblemAlarmsAndTheEndOfBothIsToldOnce(t *testing.T) {
 	w.is(state.Healthy, time.Time{})
 }
 
-// The alert of a cluster is not that of another one: a service that goes there while it fails alarms of that, once.
+// toldOf checks the events since the last look, each with its cluster. A failure that is no alarm has the mark still.
+func (w *webService) toldOf(want ...string) {
+	w.Helper()
+	var got []string
+	for _, e := range w.events() {
+		line := e.GetType() + " " + e.GetCluster()
+		if e.GetType() == ServiceFailed && e.GetSeverity() == info {
+			line += ", still"
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		w.Fatalf("told %q, want %q", got, want)
+	}
+}
+
+// The alert of a cluster is not that of another one: a service that goes there while it fails ends the first and alarms
+// of the second, once each time.
 func TestAServiceThatMovesWhileItFailsAlarmsOfItsNewCluster(t *testing.T) {
 	t.Parallel()
 	w := newWebService(t)
 	began := w.fails()
-	w.now = w.now.Add(time.Second)
+	from := "edge-1"
+	for _, to := range []string{"edge-2", "edge-1", "edge-2"} {
+		w.now = w.now.Add(time.Second)
+		w.put(to)
+		w.toldOf(ServiceMoved + " " + from)
+		for range 2 { // two distributors
+			w.hub(firstCommit, noTree+"bbbbbbbb")
+		}
+		w.toldOf(ServiceFailed + " " + to)
+		w.is(state.Failed, began)
+		from = to
+	}
+}
+
+// The hub says nothing of a cluster that a service is for only a moment. The failure goes on at the one from before,
+// whose alert has ended.
+func TestAServiceThatComesBackAtOnceAlarmsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWebService(t)
+	w.fails()
 	w.put("edge-2")
-	for range 2 { // two distributors
-		w.hub(firstCommit, noTree+"bbbbbbbb")
-	}
-	told := w.events()
-	if len(told) != 1 || told[0].GetType() != ServiceFailed || told[0].GetCluster() != "edge-2" ||
-		told[0].GetSeverity() != failing {
-		t.Errorf("told %v", told)
-	}
-	w.is(state.Failed, began)
+	w.put("edge-1")
+	w.toldOf(ServiceMoved+" edge-1", ServiceMoved+" edge-2", ServiceFailed+" edge-1")
+	w.hub(firstCommit, noTree+"bbbbbbbb")
+	w.toldOf()
 }
 
 // A distributor that has just started says of the moved service first that it knows no problem.
@@ -299,9 +333,7 @@ func TestAServiceThatMovesAlarmsWhenTheHubFindsTheProblemAgain(t *testing.T) {
 	w.put("edge-2")
 	w.push(otherCommit)
 	w.hub(firstCommit, "")
-	w.told()
+	w.toldOf(ServiceMoved + " edge-1")
 	w.hub(firstCommit, noTree+"cccccccc")
-	if told := w.events(); len(told) != 1 || told[0].GetCluster() != "edge-2" || told[0].GetSeverity() != failing {
-		t.Errorf("told %v", told)
-	}
+	w.toldOf(ServiceFailed + " edge-2")
 }

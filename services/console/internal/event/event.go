@@ -36,6 +36,7 @@ const (
 	ServiceDriftRepaired = "service.drift_repaired"
 	ServicePruned        = "service.pruned"
 	ServiceDeleted       = "service.deleted"
+	ServiceMoved         = "service.moved"
 	ServiceRolledBack    = "service.rolled_back"
 	ServiceTestsPassed   = "service.tests_passed"
 	ServiceTestsFailed   = "service.tests_failed"
@@ -99,7 +100,7 @@ func Types() []string {
 	return []string{
 		SourceFetched, SourceRefused, SourceFailing, SourceRecovered,
 		ServiceDelivered, ServiceApplied, ServiceHealthy, ServiceDegraded, ServiceFailed, ServiceRecovered, ServiceHeld,
-		ServiceDriftRepaired, ServicePruned, ServiceDeleted,
+		ServiceDriftRepaired, ServicePruned, ServiceDeleted, ServiceMoved,
 		ServiceRolledBack, ServiceTestsPassed, ServiceTestsFailed,
 		ConfigChanged, ConfigFailing, ConfigRecovered,
 		GuardTripped, GuardConfirmed, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,

@@ -126,17 +126,19 @@ func (r *Recorder) HubSaid(s state.Service, before, after state.HubTruth) []stor
 			Type: ServiceDelivered, Severity: info, Digest: after.Digest, Commit: commit, Message: message, TraceId: trace(after.Revision.Traceparent),
 		}, now, after.Digest, stamp(after.ResolveTime)))
 	}
-	last, moved := before.LastProblem(), after.Moved(before)
-	if p := after.Problem; p != nil && (last == nil || last.Message != p.Message || moved) {
+	last := before.LastProblem()
+	switch p := after.Problem; {
+	case p == nil:
+	case after.Moved(before):
+		out = append(out, failedAt(s, p, now))
+	case last == nil || last.Message != p.Message:
 		severity := failing
-		if after.GoesOn(before) && !moved && !saidHealthy(s, last.Since) {
+		if after.GoesOn(before) && !saidHealthy(s, last.Since) {
 			severity = info // it goes on with another commit, which has a status of its own at its Git host
 		}
-		of := []string{"hub", p.Message, stamp(p.Since)}
-		if moved {
-			of = append(of, s.Spec.Cluster)
-		}
-		out = append(out, about(s, &consolev1.Event{Type: ServiceFailed, Severity: severity, Message: p.Message}, now, of...))
+		out = append(out, about(s, &consolev1.Event{
+			Type: ServiceFailed, Severity: severity, Message: p.Message,
+		}, now, "hub", p.Message, stamp(p.Since)))
 	}
 	if p := last; p != nil && after.LastProblem() == nil && after.Digest != "" && !delivered {
 		out = append(out, about(s, &consolev1.Event{
@@ -414,6 +416,12 @@ func (r *Recorder) Wrote(ctx context.Context, w *catalog.Write, before, after *s
 	if err != nil {
 		return err
 	}
+	if was.Spec.Cluster != will.Spec.Cluster {
+		tell(&consolev1.Event{Type: ServiceMoved, Severity: info, Message: "It moved to another cluster."})
+		if err := r.tellReturned(ctx, w.Tx, *after); err != nil {
+			return err
+		}
+	}
 	switch {
 	case now.Pin != "" && now.Pin != old.Pin:
 		lasting := ": what the ref gets later does not count."
@@ -445,6 +453,31 @@ func (r *Recorder) Wrote(ctx context.Context, w *catalog.Write, before, after *s
 		tell(&consolev1.Event{Type: GuardConfirmed, Severity: info, Message: "The removal that the guard held up is confirmed."})
 	}
 	return nil
+}
+
+// tellReturned tells once more of a failure at the hub if the last event of it was about the cluster that the service is
+// for now: the service left that one, which ended its alert, and returned before the hub said anything of another one.
+func (r *Recorder) tellReturned(ctx context.Context, tx *store.Tx, after store.Resource) error {
+	s, err := state.ReadService(after)
+	if err != nil {
+		return err
+	}
+	stored, err := tx.Hub(ctx, []string{after.UID})
+	if err != nil {
+		return err
+	}
+	truth, _, err := state.ReadHub(stored[after.UID])
+	if p := truth.LastProblem(); p != nil && truth.ProblemCluster == s.Spec.Cluster {
+		tx.Tell(failedAt(s, p, tx.Now()))
+	}
+	return err
+}
+
+// failedAt is the event of a failure at the hub that goes on at the cluster that a service moved to. A service may move
+// to the same one again, which is another revision of it.
+func failedAt(s state.Service, p *state.Problem, now time.Time) store.Event {
+	return about(s, &consolev1.Event{Type: ServiceFailed, Severity: failing, Message: p.Message}, now,
+		"hub", p.Message, stamp(p.Since), s.Spec.Cluster, strconv.FormatInt(s.Meta.Revision, 10))
 }
 
 // deleted says what becomes of what a service had: its cluster is deleted with it, or has left, or does as it says.

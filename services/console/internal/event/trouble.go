@@ -47,7 +47,7 @@ func Ended(typ string) []string {
 		return []string{RemovalsHeld}
 	case AlertResolved:
 		return []string{AlertFiring}
-	case ServiceDeleted, ServicePruned:
+	case ServiceDeleted, ServicePruned, ServiceMoved:
 		return []string{ServiceDegraded, ServiceFailed, ServiceTestsFailed, ConfigFailing, GuardTripped}
 	}
 	return nil
