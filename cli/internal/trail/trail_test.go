@@ -63,10 +63,6 @@ fedcba98 runs in cluster a and is healthy: nothing to do.
 	}
 }
 
-func setMode(t *Trail, mode deliveryv1.SyncMode) {
-	t.Service.Spec.Sync = &deliveryv1.SyncSpec{Mode: mode}
-}
-
 // Every break on the way is found where it is, with its age and the next step.
 func TestTraceSaysWhereItStands(t *testing.T) {
 	t.Parallel()
@@ -159,73 +155,6 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			[]string{"CLUSTER   wait"},
 			"it stands at CLUSTER for 3m: the cluster has not taken fedcba98 in yet. Next: wait, or look into the cluster: fairlead kubeconfig a.",
 		},
-		"held": {
-			func(tr *Trail, s *consolev1.ServiceStatus) {
-				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_HOLD)
-				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "Held (incident 7)."
-			},
-			[]string{"CLUSTER   wait"},
-			"it stands at CLUSTER for 3m: Held (incident 7). Next: `fairlead diff service shop-a` shows what differs, `fairlead resume service shop-a` ends the hold of the hub.",
-		},
-		"a dry run": {
-			func(tr *Trail, s *consolev1.ServiceStatus) {
-				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_DRY_RUN)
-				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_DIFFERS, "Nothing is applied, this is a dry run."
-			},
-			[]string{"CLUSTER   wait   for 3m: differs"},
-			"it stands at CLUSTER for 3m: Nothing is applied, this is a dry run. Next: `fairlead diff service shop-a` shows what differs, `fairlead resume service shop-a` ends the hold of the hub.",
-		},
-		"manual mode": {
-			func(tr *Trail, s *consolev1.ServiceStatus) {
-				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_MANUAL)
-				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "In manual mode."
-			},
-			[]string{"CLUSTER   wait"},
-			"it stands at CLUSTER for 3m: In manual mode. Next: `fairlead diff service shop-a` shows what differs, `fairlead sync service shop-a` applies it.",
-		},
-		"manual mode in a closed window": {
-			func(tr *Trail, s *consolev1.ServiceStatus) {
-				setMode(tr, deliveryv1.SyncMode_SYNC_MODE_MANUAL)
-				s.Windows = &consolev1.WindowStatus{Closed: true}
-				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "In manual mode."
-			},
-			[]string{"CLUSTER   wait"},
-			"shows what differs, `fairlead sync service shop-a --override` applies it.",
-		},
-		"a closed window": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
-				s.Windows = &consolev1.WindowStatus{Closed: true, ChangeTime: clitest.Before(-2 * time.Hour)}
-				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, `Closed: deny window "nights".`
-			},
-			[]string{"CLUSTER   wait"},
-			"it stands at CLUSTER for 3m: Closed: deny window \"nights\". Next: `fairlead diff service shop-a` shows what differs, it is applied when the service opens, in 2h, and `fairlead sync service shop-a --override` applies it before.",
-		},
-		"a closed window that lets a person's sync through": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
-				s.Windows = &consolev1.WindowStatus{
-					Closed: true, ManualSync: true, ChangeTime: clitest.Before(-2 * time.Hour),
-				}
-				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, `Closed: deny window "nights".`
-			},
-			[]string{"CLUSTER   wait"},
-			"it is applied when the service opens, in 2h, and `fairlead sync service shop-a` applies it before.",
-		},
-		"a freeze": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
-				s.Windows = &consolev1.WindowStatus{Closed: true}
-				s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_HELD, "Closed: the freeze."
-			},
-			[]string{"CLUSTER   wait"},
-			"shows what differs, it is applied when the service opens, and `fairlead sync service shop-a --override` applies it before.",
-		},
-		"an annotation in the cluster": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
-				s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_HELD
-				s.Cluster.Report.Message = "Held by the annotation fairlead.dev/hold in the cluster (ada)."
-			},
-			[]string{"CLUSTER   wait"},
-			"shows what differs, `kubectl annotate configmap -n fairlead-system inventory.shop-a fairlead.dev/hold-` ends the hold in the cluster.",
-		},
 		"another service first": {
 			func(tr *Trail, s *consolev1.ServiceStatus) {
 				tr.Service.Spec.Sync = &deliveryv1.SyncSpec{DependsOn: []string{"api", "db"}}
@@ -271,17 +200,73 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			`it stands at CLUSTER for 3m: Deployment.apps/web is degraded: no image [31m. Next: put it right in "deploy" of source shop and push, or look into the cluster: fairlead kubeconfig a.`,
 		},
 	} {
-		tr := well()
-		tr.Service = proto.CloneOf(tr.Service)
-		tt.change(tr, tr.Service.GetStatus())
-		got := tr.RenderText(tr.ListSteps())
-		for _, want := range append(tt.lines, tt.verdict+"\n") {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, got)
-			}
+		checkTrail(t, name, tt.change, append(tt.lines, tt.verdict+"\n")...)
+	}
+}
+
+// checkTrail looks for parts of what is told after a change to a service with which nothing is wrong.
+func checkTrail(t *testing.T, name string, change func(*Trail, *consolev1.ServiceStatus), parts ...string) {
+	t.Helper()
+	tr := well()
+	tr.Service = proto.CloneOf(tr.Service)
+	change(tr, tr.Service.GetStatus())
+	got := tr.RenderText(tr.ListSteps())
+	for _, want := range parts {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: no %q in\n%s", name, want, got)
 		}
-		if strings.Contains(got, "s3cret") {
-			t.Errorf("%s: a password is shown:\n%s", name, got)
+	}
+	if strings.Contains(got, "s3cret") {
+		t.Errorf("%s: a password is shown:\n%s", name, got)
+	}
+}
+
+// Of new content that is not applied on purpose the trail says what holds it, and what lets it go on.
+func TestTraceSaysWhatHoldsAServiceAndWhatEndsThat(t *testing.T) {
+	t.Parallel()
+	const (
+		dryRun, manual = deliveryv1.SyncMode_SYNC_MODE_DRY_RUN, deliveryv1.SyncMode_SYNC_MODE_MANUAL
+		resume         = "`fairlead resume service shop-a` ends the hold of the hub."
+		before         = "`fairlead sync service shop-a --override` applies it before."
+		annotated      = "Held by the annotation fairlead.dev/hold in the cluster (ada)."
+	)
+	closed, opens := &consolev1.WindowStatus{Closed: true}, clitest.Before(-2*time.Hour)
+	for name, tt := range map[string]struct {
+		mode    deliveryv1.SyncMode
+		windows *consolev1.WindowStatus
+		message string // of the cluster
+		ends    string
+	}{
+		"held":      {mode: deliveryv1.SyncMode_SYNC_MODE_HOLD, message: "Held (incident 7).", ends: resume},
+		"a dry run": {mode: dryRun, message: "Nothing is applied, this is a dry run.", ends: resume},
+		"manual mode": {
+			mode: manual, message: "In manual mode.", ends: "`fairlead sync service shop-a` applies it.",
+		},
+		"manual mode in a closed window": {
+			mode: manual, windows: closed, message: "In manual mode.",
+			ends: "`fairlead sync service shop-a --override` applies it.",
+		},
+		"a closed window": {
+			windows: &consolev1.WindowStatus{Closed: true, ChangeTime: opens}, message: `Closed: deny window "nights".`,
+			ends: "it is applied when the service opens, in 2h, and " + before,
+		},
+		"a freeze": {
+			windows: closed, message: "Closed: the freeze.", ends: "it is applied when the service opens, and " + before,
+		},
+		"an annotation in the cluster": {
+			message: annotated,
+			ends: "`kubectl annotate configmap -n fairlead-system inventory.shop-a fairlead.dev/hold-` " +
+				"ends the hold in the cluster.",
+		},
+	} {
+		phase, word := deliveryv1.Phase_PHASE_HELD, "held"
+		if tt.mode == dryRun {
+			phase, word = deliveryv1.Phase_PHASE_DIFFERS, "differs"
 		}
+		checkTrail(t, name, func(tr *Trail, s *consolev1.ServiceStatus) {
+			tr.Service.Spec.Sync = &deliveryv1.SyncSpec{Mode: tt.mode}
+			s.Windows, s.Cluster.Report.Phase, s.Cluster.Report.Message = tt.windows, phase, tt.message
+		}, "CLUSTER   wait   for 3m: "+word, "it stands at CLUSTER for 3m: "+tt.message+
+			" Next: `fairlead diff service shop-a` shows what differs, "+tt.ends+"\n")
 	}
 }
