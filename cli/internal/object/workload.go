@@ -24,7 +24,9 @@ import (
 type Pod struct {
 	Cluster, Namespace, Name string
 	Containers               []string
-	Ready                    bool
+	// Usual is the container that clients take where none is named.
+	Usual string
+	Ready bool
 }
 
 func (p Pod) String() string { return p.Cluster + " " + p.Namespace + "/" + p.Name }
@@ -75,7 +77,7 @@ func (w Workload) ListPods(ctx context.Context, services []*consolev1.Service) (
 		}
 		for _, one := range podsAmong(objects, below) {
 			one.Cluster = s.GetSpec().GetCluster()
-			found, err := w.readPod(ctx, one)
+			found, err := w.ReadPod(ctx, one)
 			if errors.Is(err, errGone) {
 				continue // since the list was read
 			}
@@ -116,9 +118,15 @@ func (c Children) podsBelow(owner string) (pods []Pod) {
 // errGone: the cluster does not have it any more.
 var errGone = errors.New("it is gone")
 
-// readPod reads what a pod runs, and whether it is ready.
-func (w Workload) readPod(ctx context.Context, p Pod) (Pod, error) {
+// usualContainer is the annotation by which a pod names its usual container.
+const usualContainer = "kubectl.kubernetes.io/default-container"
+
+// ReadPod reads what a pod runs, and whether it is ready.
+func (w Workload) ReadPod(ctx context.Context, p Pod) (Pod, error) {
 	var got struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
 		Spec struct {
 			Containers []struct {
 				Name string `json:"name"`
@@ -135,6 +143,7 @@ func (w Workload) readPod(ctx context.Context, p Pod) (Pod, error) {
 	for _, c := range got.Spec.Containers {
 		p.Containers = append(p.Containers, c.Name)
 	}
+	p.Usual = got.Metadata.Annotations[usualContainer]
 	for _, c := range got.Status.Conditions {
 		p.Ready = p.Ready || c.Type == "Ready" && c.Status == "True"
 	}

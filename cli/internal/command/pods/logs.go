@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
@@ -43,6 +44,8 @@ type logging struct {
 	tail                         int64
 	container                    string
 	several                      bool // clusters
+	// bare has lines stand without their pod and container, as kubectl prints them.
+	bare bool
 
 	mu sync.Mutex // guards what is printed and seen
 	// seen is when the last line was written that was printed of a container, open since when a container is being read,
@@ -66,7 +69,8 @@ func logsCommand(a *app.App) *cobra.Command {
 		Long: `Show what the pods of a service write: of all its pods and containers, each line with the pod and container before it, and of a global service
 from all clusters. With -f it goes on, also with pods that come later.
 
-With a cluster it is kubectl logs: what stands behind the cluster is kubectl's.`,
+With a cluster it is kubectl logs: what stands behind the cluster is kubectl's. The logs of one pod with -f, and no other flags than -n, -c,
+--since, --tail and --timestamps, outlast a restart of the hub; kubectl ends with the hub.`,
 		Example: `  fairlead logs service/web -f --since 10m
   fairlead logs globalservice/ingress --tail 20
   fairlead logs edge-1 -n shop deployment/web -f`,
@@ -84,6 +88,10 @@ With a cluster it is kubectl logs: what stands behind the cluster is kubectl's.`
 		ref, ok := resource.SplitReference(args[0])
 		if !ok {
 			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
+				if p, ok := l.followedPod(args[0], args[1:]); ok {
+					l.Hub = h
+					return l.followPod(ctx, p)
+				}
 				return kubectl.Run(ctx, a, h, args[0], append(append([]string{"logs"}, changedFlags(cmd)...), args[1:]...))
 			})(cmd, args)
 		}
@@ -233,20 +241,42 @@ func (l *logging) endStream(key string) {
 	delete(l.open, key)
 }
 
+// readStream reads what a container writes until the stream ends. A stream that breaks while it is followed is no error:
+// it is opened again.
 func (l *logging) readStream(ctx context.Context, p object.Pod, container, key string, first bool) error {
-	resp, err := l.SendRequest(ctx, http.MethodGet, p.Cluster, object.PodPath(p)+"/log?"+l.buildQuery(container, key, first).Encode(), nil)
+	stream, err := l.openStream(ctx, p, container, key, first)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }()
-	lines := bufio.NewReaderSize(resp.Body, logLine)
+	err = l.printLines(stream, p, container, key)
+	if l.follow && connect.CodeOf(err) == connect.CodeUnavailable {
+		return nil
+	}
+	return err
+}
+
+func (l *logging) openStream(
+	ctx context.Context, p object.Pod, container, key string, first bool,
+) (io.ReadCloser, error) {
+	query := l.buildQuery(container, key, first).Encode()
+	resp, err := l.SendRequest(ctx, http.MethodGet, p.Cluster, object.PodPath(p)+"/log?"+query, nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// printLines prints the lines of a stream until it ends, and closes it; the error of a stream that breaks is of the code Unavailable.
+func (l *logging) printLines(stream io.ReadCloser, p object.Pod, container, key string) error {
+	defer func() { _ = stream.Close() }()
+	lines := bufio.NewReaderSize(stream, logLine)
 	for {
 		line, err := readLine(lines)
-		if errors.Is(err, io.EOF) || err != nil && l.follow {
-			return nil // a stream that broke is opened again
+		if errors.Is(err, io.EOF) {
+			return nil
 		}
 		if err != nil {
-			return err
+			return l.Hub.ExplainTunnel(err)
 		}
 		if err := l.printLine(p, container, key, line); err != nil {
 			return err
@@ -313,6 +343,9 @@ func (l *logging) printLine(p object.Pod, container, key, line string) error {
 	}
 	if l.timestamps && at != "" {
 		text = at + " " + text
+	}
+	if l.bare {
+		return l.App.Printf("%s\n", text)
 	}
 	who := p.Name + " " + container
 	if l.several {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -156,6 +157,28 @@ func TestAnOutageIsSaidOnceWhileLogsAreFollowed(t *testing.T) {
 	})
 	if want := "the pods are looked for again: the hub is away for 1s\n"; said.String() != want || started != 1 {
 		t.Errorf("said %q, and started %d streams", said.String(), started)
+	}
+}
+
+// A line that fairlead does not know all of is left to kubectl.
+func TestOnlyAPodThatIsFollowedIsNotLeftToKubectl(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"web-0 -f":                             "edge-1 default/web-0",
+		"-f pod/web-0 -n shop":                 "edge-1 shop/web-0",
+		"pods/web-0 --namespace=shop --follow": "edge-1 shop/web-0",
+		"po/web-0 -f --tail 5 --since=10m --timestamps -c web": "edge-1 default/web-0",
+		"web-0": "", "-f": "", "deployment/web -f": "", "-f -l app=web": "", "-f web-0 web": "", "-f web-0 -p": "",
+		"-f -- web-0": "", "-f web-0 --prefix": "", "-f web-0 --since=soon": "", "web-0 --follow=false": "",
+		"-f web-0 --help": "",
+	} {
+		p, ok := (&logging{tail: -1}).followedPod("edge-1", strings.Fields(line))
+		if ok != (want != "") || ok && p.String() != want {
+			t.Errorf("%s: %v, %v", line, p, ok)
+		}
+	}
+	if _, ok := (&logging{follow: true, previous: true}).followedPod("edge-1", []string{"web-0"}); ok {
+		t.Error("with --previous before the cluster")
 	}
 }
 
