@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/cli/internal/input"
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/catalogyaml"
@@ -280,19 +281,30 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 			return false, d.app.Printf("service %q has no objects in cluster %q\n", name, s.GetSpec().GetCluster())
 		}
 		return true, nil
+	case d.yes && !d.dryRun:
+		return true, nil
 	}
-	text := fmt.Sprintf("with service %q cluster %q loses %s:\n%s", name, s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), goingText(objects))
+	text := d.lossText(ctx, s, objects)
 	if d.dryRun {
 		return false, d.app.Printf("%s", text)
-	}
-	if d.yes {
-		return true, nil
 	}
 	d.app.Notef("%s", text)
 	if !d.app.AskAgreement() {
 		return false, errors.New("nothing was done: say --yes to go on, or --detach to leave the objects in the cluster")
 	}
 	return true, nil
+}
+
+// lossText says what a cluster loses with a service, and when: one that has left keeps it until an agent joins again.
+// The text does not say so of a cluster that the person may not view.
+func (d *deletion) lossText(ctx context.Context, s *consolev1.Service, objects []*deliveryv1.ManagedObject) string {
+	cluster, left, again := s.GetSpec().GetCluster(), "", ""
+	m, err := resource.ClusterKind().ReadOne(ctx, d.hub, cluster)
+	if err == nil && view.IsSet(m.(*consolev1.Cluster).GetStatus().GetLeaveTime()) {
+		left, again = ", which has left,", " when an agent joins again"
+	}
+	return fmt.Sprintf("with service %q cluster %q%s loses %s%s:\n%s",
+		s.GetMetadata().GetName(), cluster, left, plural.Of(len(objects), "object"), again, goingText(objects))
 }
 
 // listObjects returns the objects that the cluster reported last.

@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"testing"
+	"time"
 
 	"fairlead.dev/cli/internal/clitest"
 	"fairlead.dev/cli/internal/hubtest"
@@ -10,8 +11,9 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 )
 
-// logsHub has a global service with two services: one with objects in its cluster, and one that leaves them there.
-func logsHub(onLeave consolev1.OnLeave) []hubtest.Answer {
+// logsHub has a global service with two services: one with objects in its cluster, which has the status, and one that
+// leaves them there.
+func logsHub(onLeave consolev1.OnLeave, status *consolev1.ClusterStatus) []hubtest.Answer {
 	keeps := &deliveryv1.SyncSpec{OnDelete: deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN}
 	services := []*consolev1.Service{
 		{Metadata: clitest.Meta("logs-a"), Spec: &consolev1.ServiceSpec{Cluster: "a"}},
@@ -27,6 +29,8 @@ func logsHub(onLeave consolev1.OnLeave) []hubtest.Answer {
 			&consolev1.ListServicesResponse{Services: services}),
 		hubtest.Returns[consolev1.ListObjectsRequest](consolev1connect.ObjectServiceListObjectsProcedure,
 			&consolev1.ListObjectsResponse{Objects: objects}),
+		hubtest.Returns[consolev1.GetClusterRequest](consolev1connect.ClusterServiceGetClusterProcedure,
+			&consolev1.GetClusterResponse{Cluster: &consolev1.Cluster{Metadata: clitest.Meta("a"), Status: status}}),
 	}
 }
 
@@ -37,15 +41,27 @@ ListServices {"pageSize":500,"filter":"labels.fairlead.dev/global = \"logs\""}
 `
 	hubtest.Run(t, map[string]hubtest.Case{
 		"a dry run": {
-			Line: "delete globalservice logs --dry-run", Hub: logsHub(consolev1.OnLeave_ON_LEAVE_DELETE),
+			Line: "delete globalservice logs --dry-run", Hub: logsHub(consolev1.OnLeave_ON_LEAVE_DELETE, nil),
 			Asked: asked + `ListObjects {"pageSize":1000,"service":"logs-a"}
+GetCluster {"name":"a"}
 ListObjects {"pageSize":1000,"service":"logs-b"}
 `,
 			Stdout: "with service \"logs-a\" cluster \"a\" loses 1 object:\n  1 ConfigMap\n",
 			Stderr: "cluster \"b\" keeps 1 object of service \"logs-b\" (spec.sync.onDelete)\n",
 		},
+		"a dry run, and a cluster that has left": {
+			Line: "delete globalservice logs --dry-run",
+			Hub:  logsHub(consolev1.OnLeave_ON_LEAVE_DELETE, &consolev1.ClusterStatus{LeaveTime: clitest.Before(time.Hour)}),
+			Asked: asked + `ListObjects {"pageSize":1000,"service":"logs-a"}
+GetCluster {"name":"a"}
+ListObjects {"pageSize":1000,"service":"logs-b"}
+`,
+			Stdout: "with service \"logs-a\" cluster \"a\", which has left, " +
+				"loses 1 object when an agent joins again:\n  1 ConfigMap\n",
+			Stderr: "cluster \"b\" keeps 1 object of service \"logs-b\" (spec.sync.onDelete)\n",
+		},
 		"a dry run, and its services stay": {
-			Line: "delete globalservice logs --dry-run", Hub: logsHub(consolev1.OnLeave_ON_LEAVE_DETACH),
+			Line: "delete globalservice logs --dry-run", Hub: logsHub(consolev1.OnLeave_ON_LEAVE_DETACH, nil),
 			Asked: asked,
 			Stdout: "service \"logs-a\" stays in cluster \"a\", on its own\n" +
 				"service \"logs-b\" stays in cluster \"b\", on its own\n",
