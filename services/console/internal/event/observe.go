@@ -401,13 +401,16 @@ func (r *Recorder) Wrote(ctx context.Context, w *catalog.Write, before, after *s
 		w.Tx.Tell(stored(e, w.Tx.Now()))
 	}
 	if after == nil {
-		left, err := catalog.HaveLeft(ctx, w.Tx.View, []string{was.Spec.Cluster})
-		if err != nil {
-			return err
+		cluster, goes := was.Spec.Cluster, w.Deletes(was.Spec.Cluster)
+		left := map[string]bool{}
+		if !goes {
+			if left, err = catalog.HaveLeft(ctx, w.Tx.View, []string{cluster}); err != nil {
+				return err
+			}
 		}
 		// The service's labels are gone with it, and the status of a commit that it shares has to be counted again.
 		tell(&consolev1.Event{
-			Type: ServiceDeleted, Severity: info, Message: deleted(was.Spec, w.Deletes(was.Spec.Cluster), left[was.Spec.Cluster]),
+			Type: ServiceDeleted, Severity: info, Message: deleted(was.Spec, goes, left[cluster]),
 			GlobalService: before.Labels[catalog.GlobalLabel],
 		})
 		return nil
