@@ -230,6 +230,28 @@ func TestRollbackGoesBackAndReleasesWhenTheRefMovesOn(t *testing.T) {
 	})
 }
 
+// A commit that was there before a pin was released came by the release, and not by its author.
+func TestWhatAReleaseDeliversIsOfThePersonThatReleased(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.push(t, commitA)
+	p.deliver(t, commitA, "d1", deliveryv1.Phase_PHASE_HEALTHY)
+	pin := func(commit string) {
+		t.Helper()
+		req := &consolev1.PinServiceRequest{Name: "web", Commit: commit}
+		if _, err := p.admin.levers.PinService(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pin(commitA)
+	p.push(t, commitB)
+	pin("")
+	p.deliver(t, commitB, "d2", deliveryv1.Phase_PHASE_HEALTHY)
+	if got := p.list(t); got[0] != "2 d2 spec healthy by user:ada" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // A pin by a person after a rollback stays, though the pin of the rollback would have gone.
 func TestAPinAfterARollbackStays(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {

@@ -230,6 +230,8 @@ func (d *Deployment) explain(of *Delivery, before store.Deployment, last store.R
 		d.Cause = CauseRollback
 	case changed && moved && of.Spec.Wishes().Pin != "":
 		d.Cause = CausePin
+	case changed && moved && last.Action == released && last.Author != releaser:
+		d.Cause = CauseSpec // the commit was there before
 	case moved:
 		d.Cause, d.Author = CauseCommit, d.Commit.Author
 		return nil
