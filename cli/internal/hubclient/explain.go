@@ -153,6 +153,11 @@ func howToStart(at string) string {
 	return " (`fairlead up`)"
 }
 
+// IsAway tells an error of a call that the console could not answer, or not in time, from all others.
+func IsAway(err error) bool {
+	return connect.CodeOf(err) == connect.CodeUnavailable || connect.CodeOf(err) == connect.CodeDeadlineExceeded
+}
+
 // findCause digs out what the system said: "connection refused" of
 // "Post \"https://...\": dial tcp 127.0.0.1:7400: connect: connection refused".
 func findCause(err error) string {

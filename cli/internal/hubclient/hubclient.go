@@ -26,9 +26,6 @@ import (
 	"fairlead.dev/platform/version"
 )
 
-// renewTimeout bounds the renewal that a command does on its way: the old token is still good.
-const renewTimeout = 5 * time.Second
-
 // Hub is a hub that the CLI is logged in to.
 type Hub struct {
 	Context contexts.Context
@@ -102,7 +99,7 @@ func ConnectToken(ctx context.Context, at, ca, token string) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AsideTimeout)
 	defer cancel()
 	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lentFor), RequestsOutlive: true})
 	if code := connect.CodeOf(err); err != nil && code == connect.CodeUnauthenticated {
@@ -259,7 +256,7 @@ func (h *Hub) renewToken(ctx context.Context, now time.Time) (contexts.Context, 
 	if now.Before(c.Issued.Add(c.Expires.Sub(c.Issued)/3)) || now.After(c.Expires) {
 		return c, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	ctx, cancel := context.WithTimeout(ctx, AsideTimeout)
 	defer cancel()
 	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{})
 	if err != nil {

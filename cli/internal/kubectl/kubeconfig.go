@@ -23,7 +23,7 @@ const (
 
 // WriteKubeconfig writes a kubeconfig for a cluster, which kubectl uses through the tunnel.
 func WriteKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster, file string) error {
-	if _, err := resource.ClusterKind().ReadOne(ctx, h, cluster); err != nil {
+	if err := checkCluster(ctx, h, cluster); err != nil {
 		return err
 	}
 	if len(h.Context.Endpoints.Tunnels) == 0 {
@@ -44,6 +44,18 @@ func WriteKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster,
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil
+}
+
+// checkCluster refuses a cluster that the console does not have. While the console is away the tunnel answers for it, if
+// it is known where a tunnel is.
+func checkCluster(ctx context.Context, h *hubclient.Hub, cluster string) error {
+	ctx, cancel := context.WithTimeout(ctx, hubclient.AsideTimeout)
+	defer cancel()
+	_, err := resource.ClusterKind().ReadOne(ctx, h, cluster)
+	if hubclient.IsAway(err) && len(h.Context.Endpoints.Tunnels) > 0 {
+		return nil
+	}
+	return err
 }
 
 type named = map[string]any

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -60,11 +59,11 @@ func kubectlCredential(a *app.App) *cobra.Command {
 // obtainCredential returns a token to hand on, and until when it should be used. Requests that begin with it run until
 // the login ends.
 func obtainCredential(ctx context.Context, a *app.App, h *hubclient.Hub, lifetime time.Duration) (string, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hubclient.AsideTimeout)
 	defer cancel()
 	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lifetime), RequestsOutlive: true})
-	if connect.CodeOf(err) == connect.CodeUnavailable && a.Now().Before(h.Context.Expires) {
-		// Clusters are reached with the console down, too; then with the token that is there.
+	if hubclient.IsAway(err) && a.Now().Before(h.Context.Expires) {
+		// Clusters are reached without the console, too; then with the token that is there.
 		return h.Context.Token, a.Now().Add(credentialMargin), nil
 	}
 	if err != nil {
