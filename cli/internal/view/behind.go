@@ -21,13 +21,15 @@ func (v View) syncText(s *consolev1.Service) string {
 	status := s.GetStatus()
 	report := status.GetCluster().GetReport()
 	running, wanted := RunningCommit(status), status.GetGit().GetRevision().GetCommit()
+	applied, handed := report.GetAppliedDigest(), status.GetHub().GetDigest()
+	differs := applied != "" && handed != "" && applied != handed
 	text := ""
 	switch d, known := v.Behind[s.GetMetadata().GetName()]; {
 	case running == "" || wanted == "":
 		return ""
-	case running == wanted:
+	case running == wanted && !differs:
 		text = "in sync"
-	case !known:
+	case !known || running == wanted:
 		text = "behind"
 	case d.Apart:
 		text = "another line"
@@ -35,6 +37,8 @@ func (v View) syncText(s *consolev1.Service) string {
 		text = fmt.Sprintf("%d+ behind", d.Commits)
 	case d.Commits > 0:
 		text = fmt.Sprintf("%d behind", d.Commits)
+	case differs: // by what is not in the folder, such as a folder that it refers to
+		text = "behind"
 	default:
 		text = "in sync" // no commit since changes the folder
 	}

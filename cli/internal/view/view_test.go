@@ -162,6 +162,24 @@ shop-b: for 60m: 401 from git.example.com
 	}
 }
 
+// A service differs from what the hub hands out for more than commits of its folder: those of folders that it refers to,
+// and a rollback that failed.
+func TestServicesThatRunOtherThanTheHubHandsOutAreNotInSync(t *testing.T) {
+	t.Parallel()
+	base, back := clitest.WellService(), clitest.WellService()
+	base.Status.Cluster.Report.AppliedDigest, base.Status.Cluster.Report.AppliedCommit = "sha256:before", "0123456789"
+	back.Status.Hub.Digest, back.Status.Hub.Revision = "sha256:back", &artifactv1.Revision{Commit: "0123456789"}
+	for name, s := range map[string]*consolev1.Service{"a folder that it refers to": base, "a rollback": back} {
+		v := View{Now: clitest.Noon(), Behind: map[string]Distance{"shop-a": {}}}
+		if got := v.syncText(s); got != "behind" {
+			t.Errorf("%s: the service is %q", name, got)
+		}
+	}
+	if got := (View{Behind: map[string]Distance{"shop-a": {Commits: 2}}}).syncText(base); got != "2 behind" {
+		t.Errorf("with 2 commits of its folder the service is %q", got)
+	}
+}
+
 func TestWideServicesShowWhatCanBeComparedAndHowOldItIs(t *testing.T) {
 	t.Parallel()
 	held, gone := clitest.WellService(), clitest.WellService()

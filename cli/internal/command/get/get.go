@@ -31,8 +31,8 @@ func getCommand(a *app.App) *cobra.Command {
 
 Of a service, three truths stand side by side, each a commit with its age: GIT, the newest at the ref; HUB, what
 is handed out to the cluster; APPLIED, what runs there. SYNC compares them: "in sync", or how many commits that change
-the service's folder are missing in the cluster ("3 behind"; "another line" after a force-push), and how many objects others
-have changed there ("1 drifted"). Below the table stands what is wrong, since when, and what to do.
+the service's folder are missing in the cluster ("3 behind"; "another line" after a force-push;
+"behind" where none is known and APPLIED is not HUB all the same, as when a folder changed that the service's refers to), and how many objects others have changed there ("1 drifted"). Below the table stands what is wrong, since when, and what to do.
 With a name, or with -o wide, the objects that are not healthy are listed, too, and how the latest run of the tests went.
 With -o wide HUB and APPLIED are both "digest of commit", so that they can be compared, HEALTH is what the
 cluster says of the objects and since when, TESTS how the latest run of the tests went, SEEN when its agent was heard of last. What is older than it
