@@ -9,6 +9,7 @@ package state
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -39,11 +40,14 @@ func judge(s Service, cluster Cluster, now time.Time) (State, string, time.Time)
 	message := v.message(&s, &cluster, now)
 	if git := s.FollowedTruth(); git.Problem != nil && git.Head != nil {
 		problem := git.Problem.Message
+		isSaid := strings.Contains(message, strings.TrimPrefix(problem, fmt.Sprintf("source %q: ", s.Spec.Source)))
 		if git.Problem.IsWhole() {
 			since := clock(git.Problem.Since)
 			problem = fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", since, problem)
 		}
-		message = join(message, problem)
+		if !isSaid { // a gitcache gives the problem of its source as the reason
+			message = join(message, problem)
+		}
 	}
 	if p := s.Status.Hub.Problem; p != nil && v.state != Failed {
 		message = join(message, "Hub: "+p.Message)

@@ -139,6 +139,23 @@ func TestStateOverThreeTruths(t *testing.T) {
 	}
 }
 
+// A gitcache gives the problem of the source as the reason why its content can't be had.
+func TestAProblemOfTheSourceIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	const problem = `source "own": rb/kustomization.yaml line 2 at commit bbbbbbbb: base x: no such branch`
+	for _, refs := range [][]string{{"HEAD"}, nil} {
+		s := Service{Meta: Meta{Name: "rb"}, Spec: ServiceSpec{Source: "own"}}
+		s.Status.Git = GitTruth{
+			Head: &Head{Ref: "HEAD", Revision: Revision{Commit: "bbbbbbbb0000"}}, Problem: &Problem{Message: problem, Refs: refs},
+		}
+		s.Status.Hub.Problem = &Problem{Message: "The content can't be had from a gitcache: " + problem + ". It is tried again."}
+		_, got, _ := judge(s, Cluster{Status: ClusterStatus{LastSeen: time.Now(), Connected: true}}, time.Now())
+		if strings.Count(got, problem) != 1 {
+			t.Errorf("the problem is there %d times, want once: %s", strings.Count(got, problem), got)
+		}
+	}
+}
+
 func TestALostRefIsAProblemOfItsServicesOnly(t *testing.T) {
 	t.Parallel()
 	source := Source{Status: SourceStatus{Problem: &Problem{Message: "ref is gone", Refs: []string{"refs/heads/gone"}}}}

@@ -83,7 +83,8 @@ func (t *tenure) bringBases(ctx context.Context, r upstream.Remote, s Source, p 
 			}
 			if err != nil {
 				b.isUnknown = true
-				p.noteLost(ref, fmt.Sprintf("folder %q of %s at commit %s: the bases of its kustomization can't be read: %s", folder.Path, s.nameUsers(ref), shortHash(id), submodule.Words(err)))
+				p.noteLost(ref, fmt.Sprintf("folder %q at commit %s: the bases of its kustomization can't be read: %s",
+					folder.Path, shortHash(id), submodule.Words(err)))
 				continue
 			}
 			for _, w := range wanted {
@@ -209,7 +210,8 @@ func (b *bases) headOf(ref string) (mirror.Head, bool) {
 	return h, ok
 }
 
-// noteProblem notes what is wrong with a base.
+// noteProblem notes what is wrong with a base. The text names the file and no services: those of the ref are mostly ones
+// that do not reach the file.
 func (b *bases) noteProblem(p *plan, ref string, commit git.Hash, w tree.WantedBase) {
 	text, err := w.Problem, b.failed[w.Ref()]
 	if text == "" {
@@ -220,7 +222,7 @@ func (b *bases) noteProblem(p *plan, ref string, commit git.Hash, w tree.WantedB
 	}
 	h, known := b.headOf(w.Ref())
 	isHere := w.Problem == "" && known && b.t.hasObject(h.Commit)
-	text = fmt.Sprintf("%s at commit %s, for %s: %s", w.Where(), shortHash(commit), b.s.nameUsers(ref), text)
+	text = fmt.Sprintf("%s at commit %s: %s", w.Where(), shortHash(commit), text)
 	p.troubles = append(p.troubles, trouble{ref: ref, text: text, cause: err, isHere: isHere})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/gittest"
@@ -112,6 +113,27 @@ func TestABaseOfAHostThatIsNotAllowedAnyMoreIsNeeded(t *testing.T) {
 	if !p.needed[h.Ref] || len(p.troubles) != 1 || !p.troubles[0].isHere ||
 		!strings.Contains(p.troubles[0].text, "deploy/kustomization.yaml line 2") {
 		t.Errorf("needed are %v, told %+v", p.needed, p.troubles)
+	}
+}
+
+// The services of a ref mostly do not reach the file: the text names none, and is recorded once for all its folders.
+func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
+	t.Parallel()
+	tn, s, _ := basedOn(t)
+	s.Allow = nil
+	s.Users = func(string) []string { return []string{"other", "shop"} }
+	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "deploy", Rules: "-*.md\n"})
+	p := &plan{}
+	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {
+		t.Fatal(err)
+	}
+	told := describeTroubles(s, p.troubles, Problem{}, time.Now())
+	if len(told.Single) != 1 || len(p.troubles) != 2 {
+		t.Fatalf("told %d times of %d troubles, want once of 2: %+v", len(told.Single), len(p.troubles), told.Single)
+	}
+	got, want := told.Single[0].Message, "deploy/kustomization.yaml line 2 at commit "
+	if !strings.Contains(got, want) || strings.Contains(got, "for service") {
+		t.Errorf("told %q, want %q and no service", got, want)
 	}
 }
 

@@ -139,7 +139,7 @@ func (t *tenure) fetchDependencies(ctx context.Context, r upstream.Remote, s Sou
 	}
 	for _, n := range needs { // in one order with each poll: the same troubles are the same problem
 		if err := d.bringChart(until, n.chart, needs); err != nil {
-			text := fmt.Sprintf("%s at commit %s, for %s: %s", n.chart.Where(), shortHash(n.commit), s.nameUsers(n.ref), err)
+			text := fmt.Sprintf("%s at commit %s: %s", n.chart.Where(), shortHash(n.commit), err)
 			p.troubles = append(p.troubles, trouble{ref: n.ref, text: text, cause: err, isHere: d.kept[n.chart.Chart]})
 		}
 	}
@@ -199,8 +199,8 @@ func (d *dependencies) findNeeds(ctx context.Context, p *plan) ([]need, error) {
 			}
 			if err != nil {
 				d.isUnknown = true
-				p.noteLost(ref, fmt.Sprintf("folder %q of %s at commit %s: what its charts depend on can't be read: %s",
-					folder.Path, d.s.nameUsers(ref), shortHash(commit), submodule.Words(err)))
+				p.noteLost(ref, fmt.Sprintf("folder %q at commit %s: what its charts depend on can't be read: %s",
+					folder.Path, shortHash(commit), submodule.Words(err)))
 				continue
 			}
 			for _, w := range more {

@@ -38,7 +38,10 @@ func describeTroubles(s Source, troubles []trouble, before Problem, now time.Tim
 			single = append(single, t.text)
 		}
 		p.Refs = append(p.Refs, t.ref)
-		p.Single = append(p.Single, RefProblem{Ref: t.ref, Message: s.messagePrefix() + t.text, Since: now, Missing: t.isMissing})
+		one := RefProblem{Ref: t.ref, Message: s.messagePrefix() + t.text, Since: now, Missing: t.isMissing}
+		if !slices.Contains(p.Single, one) { // a file may be reached by several folders
+			p.Single = append(p.Single, one)
+		}
 	}
 	slices.SortFunc(p.Single, func(a, b RefProblem) int { return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Message, b.Message)) })
 	for i := range p.Single {
