@@ -375,6 +375,28 @@ func TestFetchTrustsNobody(t *testing.T) {
 	}
 }
 
+// A ConfigMap of one letter packs better than a bomb may, and harms nobody.
+func TestFetchTakesASmallFileOfOneLetter(t *testing.T) {
+	t.Parallel()
+	body := bytes.Repeat([]byte("x"), 3<<20)
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "zstd")
+		_, _ = w.Write(enc.EncodeAll(body, nil))
+	}))
+	r, err := artifact.Fetch(context.Background(), http.DefaultClient, url, digestOf(body), 20<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
 // A connection that is cut says nothing about the bytes: they are not called corrupt, wherever the cut is.
 func TestFetchTellsACutFromWrongBytes(t *testing.T) {
 	t.Parallel()

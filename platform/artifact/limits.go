@@ -18,8 +18,9 @@ const (
 	PreviewBytes = 32 << 20
 	// DefaultRatio is high because YAML packs well (20 to 60 is usual); a bomb has thousands.
 	DefaultRatio = 1000
-	// ratioSlack is free of the ratio: a small artifact of zeros is no bomb.
-	ratioSlack = 1 << 20
+	// ratioSlack is free of the ratio: a small artifact of zeros is no bomb, nor is a ConfigMap of one letter, which a
+	// cluster takes up to 1 MiB of.
+	ratioSlack = 4 << 20
 )
 
 // ErrRefused: the content breaks a limit or holds what is never accepted. The message names the
