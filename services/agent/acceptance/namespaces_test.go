@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/await"
@@ -91,6 +92,36 @@ func TestProjectBoundsTheNamespaceThatIsMade(t *testing.T) {
 	})
 	if _, err := w.get("v1", "Namespace", "", space); !apierrors.IsNotFound(err) {
 		t.Errorf("the namespace is there: %v", err)
+	}
+}
+
+// A mistake changes nothing, also where the namespaces and kinds of the objects are among the objects.
+func TestMistakeChangesNothingBesideAnOwnNamespaceAndKind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name, space, made, group := w.service("app"), w.namespace+"-own", w.namespace+"-made", w.namespace+".dev"
+	manifests := func(value, label string) map[string]string {
+		in := strings.NewReplacer("{name: web}", "{name: web, namespace: "+space+"}", "a: b", "a: "+label)
+		return map[string]string{
+			"ns.yaml":   "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + space + "}\n",
+			"a.yaml":    configMap("a", value),
+			"crd.yaml":  crd(group),
+			"raft.yaml": raft(group, "first") + "spec: {v: \"" + value + "\"}\n",
+			"web.yaml":  in.Replace(webDeployment),
+		}
+	}
+	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, made, manifests("1", "b"), creates(nil, false)), healthy)
+	report := w.hub.awaitPhase(t, name, w.hub.push(t, name, made, manifests("3", "c")), failed)
+	if !strings.Contains(report.GetMessage(), "the previous state stays applied") {
+		t.Errorf("got %s", report.GetMessage())
+	}
+	config, err := w.get("v1", "ConfigMap", made, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, _, _ := unstructured.NestedString(config.Object, "data", "x"); v != "1" {
+		t.Errorf("the ConfigMap has %q", v)
 	}
 }
 

@@ -181,13 +181,17 @@ func (a *Applier) adoptFields(ctx context.Context, ref object.Ref) error {
 }
 
 // Rehearse sends the items that need it as a dry run, so that a mistake is found before anything is changed. An object
-// that can't be rehearsed passes: one whose namespace or kind comes with it, one that is made anew, and one that a
-// webhook without dry run intercepts.
+// that can't be rehearsed passes: one whose namespace or kind is missing and comes with it, one whose kind changes with
+// it, one that is made anew, and one that a webhook without dry run intercepts.
 func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.Item) []Failure {
 	if len(needed) < 2 && len(items) == len(needed) {
 		return nil // a single object is applied or not: there is nothing in between to protect
 	}
 	kinds, err := ownKinds(r.Set, items)
+	if err != nil {
+		return []Failure{{Item: items[0], Problem: Problem{Text: err.Error(), Advice: triedAgain}}}
+	}
+	changing, err := ownKinds(r.Set, needed)
 	if err != nil {
 		return []Failure{{Item: items[0], Problem: Problem{Text: err.Error(), Advice: triedAgain}}}
 	}
@@ -197,15 +201,22 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 			namespaces[item.Name] = true
 		}
 	}
+	// brought says whether a dry run failed only for what comes with the set.
+	brought := func(item set.Item, err error) bool {
+		if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok {
+			return kinds[item.GVK().GroupKind()] || !unknown.Wide && item.Flags&object.LateKind != 0
+		}
+		return apierrors.IsNotFound(err) && namespaces[item.Namespace]
+	}
 	return a.forEach(ctx, needed, func(ctx context.Context, item set.Item) *Problem {
-		if namespaces[item.Namespace] || kinds[item.GVK().GroupKind()] {
+		if changing[item.GVK().GroupKind()] {
 			return nil
 		}
 		_, err := a.applyObject(ctx, r, item, true)
-		if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok && !unknown.Wide && item.Flags&object.LateKind != 0 {
+		if err == nil || brought(item, err) || noDryRun(err) {
 			return nil
 		}
-		if err == nil || noDryRun(err) || item.Flags&object.Recreate != 0 && isImmutable(err) && mayRecreate(item) {
+		if item.Flags&object.Recreate != 0 && isImmutable(err) && mayRecreate(item) {
 			return nil
 		}
 		return explainError(item, err)
