@@ -35,6 +35,7 @@ const (
 	ServiceHeld          = "service.held"
 	ServiceDriftRepaired = "service.drift_repaired"
 	ServicePruned        = "service.pruned"
+	ServiceRemovalFailed = "service.removal_failed"
 	ServiceDeleted       = "service.deleted"
 	ServiceMoved         = "service.moved"
 	ServiceRolledBack    = "service.rolled_back"
@@ -100,7 +101,7 @@ func Types() []string {
 	return []string{
 		SourceFetched, SourceRefused, SourceFailing, SourceRecovered,
 		ServiceDelivered, ServiceApplied, ServiceHealthy, ServiceDegraded, ServiceFailed, ServiceRecovered, ServiceHeld,
-		ServiceDriftRepaired, ServicePruned, ServiceDeleted, ServiceMoved,
+		ServiceDriftRepaired, ServicePruned, ServiceRemovalFailed, ServiceDeleted, ServiceMoved,
 		ServiceRolledBack, ServiceTestsPassed, ServiceTestsFailed,
 		ConfigChanged, ConfigFailing, ConfigRecovered,
 		GuardTripped, GuardConfirmed, PinSet, PinReleased, HoldSet, HoldReleased, LeverEnding, FreezeSet, FreezeReleased,

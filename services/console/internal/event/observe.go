@@ -221,10 +221,13 @@ func phase(was, is state.Report) *consolev1.Event {
 	case state.PhaseHeld:
 		return &consolev1.Event{Type: ServiceHeld, Severity: info, Message: cmp.Or(is.Message, "What is new is not applied, on purpose.")}
 	case state.PhaseRemoved:
-		return &consolev1.Event{Type: ServicePruned, Severity: info, Message: cmp.Or(is.Message, "Its objects are removed from the cluster.")}
+		return &consolev1.Event{Type: ServicePruned, Severity: info, Message: cmp.Or(is.Message, allRemoved)}
 	}
 	return nil
 }
+
+// allRemoved is said of a removal that left nothing to say.
+const allRemoved = "Its objects are removed from the cluster."
 
 func allHealthy(objects int32) string {
 	switch objects {

@@ -6,6 +6,8 @@ func Trouble(typ string) string {
 	switch typ {
 	case ServiceDegraded, ServiceFailed:
 		return "ServiceUnhealthy"
+	case ServiceRemovalFailed:
+		return "RemovalFailed"
 	case ServiceTestsFailed:
 		return "ServiceTestsFailed"
 	case ConfigFailing:
@@ -30,7 +32,7 @@ func Trouble(typ string) string {
 func Ended(typ string) []string {
 	switch typ {
 	case ServiceHealthy:
-		return []string{ServiceDegraded, ServiceFailed}
+		return []string{ServiceDegraded, ServiceFailed, ServiceRemovalFailed}
 	case ServiceTestsPassed:
 		return []string{ServiceTestsFailed}
 	case ConfigRecovered:
@@ -48,7 +50,7 @@ func Ended(typ string) []string {
 	case AlertResolved:
 		return []string{AlertFiring}
 	case ServiceDeleted, ServicePruned, ServiceMoved:
-		return []string{ServiceDegraded, ServiceFailed, ServiceTestsFailed, ConfigFailing, GuardTripped}
+		return []string{ServiceDegraded, ServiceFailed, ServiceRemovalFailed, ServiceTestsFailed, ConfigFailing, GuardTripped}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@
 package intake
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -62,6 +63,8 @@ type Observer interface {
 	// ClusterSaid has no before when there was no report. Of the service there are its names, its project and its
 	// cluster, and of before what a heard knows of it.
 	ClusterSaid(service state.Service, before *state.Report, after state.Report) []store.Event
+	// RemovalSaid makes events of what a cluster says of a service that is not, or no longer, meant for it.
+	RemovalSaid(ctx context.Context, v store.View, cluster store.Resource, report state.Report) ([]store.Event, error)
 	// TestsEnded makes events of how a run of a service's tests went.
 	TestsEnded(service state.Service, run TestRun) []store.Event
 }

@@ -21,6 +21,7 @@ type reporting struct {
 	hubs   map[string][]byte // the hub's truth of services that have another digest applied, by uid
 	rows   map[string]*news  // by the names of services
 	events []store.Event
+	left   []store.Event // about services that left the catalog, or the cluster
 }
 
 // news is what is written of a service: the last of its reports, and what all of them say of its deployments.
@@ -157,6 +158,13 @@ func (b *reporting) lookUp(ctx context.Context, v store.View, in []ClusterReport
 			}
 			service, ok := services[r.Service]
 			if !known || !ok || service.Spec.Cluster != cr.Cluster {
+				if known && b.intake.observer != nil {
+					told, err := b.intake.observer.RemovalSaid(ctx, v, cluster, *r)
+					if err != nil {
+						return nil, err
+					}
+					b.left = append(b.left, told...)
+				}
 				continue
 			}
 			h := unheard(state.Unreported{
@@ -252,6 +260,9 @@ func progresses(r *state.Report) bool {
 
 // write makes reports durable. write returns the names of services that are other than was known.
 func (b *reporting) write(ctx context.Context) (lost map[string]bool, err error) {
+	if err := b.intake.store.AddEvents(ctx, b.left...); err != nil { // each is kept once, however often this is tried
+		return nil, err
+	}
 	rows := make([]store.Report, 0, len(b.rows))
 	var steps []store.Step
 	for name, n := range b.rows {

@@ -21,7 +21,7 @@ type ClusterReports struct {
 
 // RecordReports makes reports durable and returns, in the order of the clusters, the highest durable
 // sequence per service. A report about a service that is gone or not meant for the cluster is
-// dropped and acknowledged, else its agent would send it for ever.
+// acknowledged, else its agent would send it for ever, and is kept as an event only, where its removal fails.
 //
 // Many are written in parts, so that a person's write waits for one part only, and what is durable of a call that
 // does not come to its end stays.

@@ -230,6 +230,22 @@ func (v View) EventsBefore(ctx context.Context, q EventQuery, seq int64, limit i
 	return v.eventsOf(ctx, q, "seq < $1", " ORDER BY seq DESC", func(a, b Event) int { return cmp.Compare(b.Seq, a.Seq) }, seq, limit)
 }
 
+// LastEvent returns the newest event about one service in a cluster that has one of some types; nil: there is none.
+func (v View) LastEvent(ctx context.Context, cluster, service string, types ...string) (*Event, error) {
+	args := []any{service, cluster}
+	places := make([]string, len(types))
+	for i, typ := range types {
+		args = append(args, typ)
+		places[i] = fmt.Sprintf("$%d", len(args))
+	}
+	where := "service = $1 AND cluster = $2 AND members IS NULL AND type IN (" + strings.Join(places, ", ") + ")"
+	list, _, err := v.events(ctx, where+" ORDER BY seq DESC", args, 1)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
 // EventsAfter returns up to limit events behind a number, in their order, and whether there may be more.
 func (v View) EventsAfter(ctx context.Context, q EventQuery, seq int64, limit int) (list []Event, more bool, err error) {
 	return v.eventsOf(ctx, q, "seq > $1", " ORDER BY seq", func(a, b Event) int { return cmp.Compare(a.Seq, b.Seq) }, seq, limit)
