@@ -40,51 +40,76 @@ certificates that end within two weeks, and disks that are nearly full.`,
 }
 
 func runChecks(ctx context.Context, a *app.App, h *hubclient.Hub) error {
-	findings := []probe.Finding{probe.OK("client", "%s", version.String()), checkToken(ctx, a, h)}
+	l := checklist{app: a}
+	l.add(probe.OK("client", "%s", version.String()))
+	token, away := checkToken(ctx, a, h)
+	l.add(token)
 	services := probe.CheckServices(ctx, h)
-	findings = append(findings, services...)
-	findings = append(findings, checkVersions(services)...)
-	findings = append(findings, checkCertificates(a, services)...)
-	findings = append(findings, checkCatalog(ctx, a, h)...)
-	findings = append(findings, checkRemovals(ctx, h)...)
-	findings = append(findings, checkHub(ctx, a, h)...)
-	bad := 0
+	l.add(services...)
+	l.add(checkVersions(services)...)
+	l.add(checkCertificates(a, services)...)
+	if away {
+		l.add(probe.Wrong("catalog", "not asked: the console does not answer"))
+	} else if catalog, away := checkCatalog(ctx, a, h); away {
+		l.add(catalog...)
+	} else {
+		l.add(catalog...)
+		l.add(checkRemovals(ctx, h)...)
+		l.add(checkCondition(ctx, a, h)...)
+	}
+	l.add(checkCoordination(ctx, a, h)...)
+	return l.result()
+}
+
+// checklist prints findings as they come.
+type checklist struct {
+	app        *app.App
+	total, bad int
+	failed     error // of a write
+}
+
+func (l *checklist) add(findings ...probe.Finding) {
 	for _, f := range findings {
 		mark := "ok  "
 		switch {
 		case f.Wrong:
 			mark = "FAIL"
-			bad++
+			l.bad++
 		case f.Warns:
 			mark = "warn"
 		}
-		if err := a.Printf("%s  %s: %s\n", mark, f.About, table.CleanLine(f.Text)); err != nil {
-			return err
+		l.total++
+		if l.failed == nil {
+			l.failed = l.app.Printf("%s  %s: %s\n", mark, f.About, table.CleanLine(f.Text))
 		}
 	}
-	if bad > 0 {
-		return fmt.Errorf("%d of %d checks failed", bad, len(findings))
-	}
-	return nil
 }
 
-// checkToken asks the hub, which knows of a token that was revoked, and of one that is in no context.
-func checkToken(ctx context.Context, a *app.App, h *hubclient.Hub) probe.Finding {
+func (l *checklist) result() error {
+	if l.failed == nil && l.bad > 0 {
+		return fmt.Errorf("%d of %d checks failed", l.bad, l.total)
+	}
+	return l.failed
+}
+
+// checkToken asks the hub, which knows of a token that was revoked, and of one that is in no context. away says that
+// the console did not answer.
+func checkToken(ctx context.Context, a *app.App, h *hubclient.Hub) (token probe.Finding, away bool) {
 	ctx, cancel := context.WithTimeout(ctx, probe.CheckTimeout)
 	defer cancel()
 	is, err := h.Access.GetCaller(ctx, &consolev1.GetCallerRequest{})
 	if err != nil {
-		return probe.Wrong("token", "%v", err)
+		return probe.Wrong("token", "%v", err), hubclient.IsAway(err)
 	}
 	about := "token of " + is.GetSubject()
 	if !view.IsSet(is.GetExpireTime()) {
-		return probe.OK(about, "valid without an end")
+		return probe.OK(about, "valid without an end"), false
 	}
 	ends := is.GetExpireTime().AsTime()
 	if ends.Sub(a.Now()) < tokenShort && h.Context.Name != hubclient.FromEnvironment {
-		return probe.OK(about, "valid for %s only, and could not be renewed", table.FormatAge(ends, a.Now()))
+		return probe.OK(about, "valid for %s only, and could not be renewed", table.FormatAge(ends, a.Now())), false
 	}
-	return probe.OK(about, "valid until %s", ends.Local().Format(time.DateTime))
+	return probe.OK(about, "valid until %s", ends.Local().Format(time.DateTime)), false
 }
 
 // checkVersions says which services of the hub are of another version than the first one, and whether this command is.

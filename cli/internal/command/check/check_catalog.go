@@ -27,10 +27,9 @@ const oldHold = 24 * time.Hour
 // trouble is what is wrong with a resource, and what is worth a word; empty: nothing is.
 type trouble func(view.View, catalogyaml.Message) (wrong, warning string)
 
-// checkCatalog looks at what is in the catalog, and at how it is.
-func checkCatalog(ctx context.Context, a *app.App, h *hubclient.Hub) []probe.Finding {
+// checkCatalog looks at what is in the catalog, and at how it is. away says that the console does not answer any more.
+func checkCatalog(ctx context.Context, a *app.App, h *hubclient.Hub) (findings []probe.Finding, away bool) {
 	v := view.View{Now: a.Now()}
-	var findings []probe.Finding
 	for _, part := range []struct {
 		Kind resource.Kind
 		of   trouble
@@ -47,7 +46,7 @@ func checkCatalog(ctx context.Context, a *app.App, h *hubclient.Hub) []probe.Fin
 			continue // not for this person to look at
 		}
 		if err != nil {
-			return append(findings, probe.Wrong(part.Kind.Plural(), "not known: %v", err))
+			return append(findings, probe.Wrong(part.Kind.Plural(), "not known: %v", err)), hubclient.IsAway(err)
 		}
 		well := true
 		for _, m := range all {
@@ -65,7 +64,7 @@ func checkCatalog(ctx context.Context, a *app.App, h *hubclient.Hub) []probe.Fin
 			findings = append(findings, probe.OK(part.Kind.Plural(), "%d, all well", len(all)))
 		}
 	}
-	return findings
+	return findings, false
 }
 
 func clusterTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) {
@@ -141,7 +140,7 @@ func backendTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) 
 
 // checkRemovals says whether removals are held because the database was put back.
 func checkRemovals(ctx context.Context, h *hubclient.Hub) []probe.Finding {
-	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probe.CheckTimeout)
 	defer cancel()
 	is, err := h.Admin.GetRemovals(ctx, &consolev1.GetRemovalsRequest{})
 	if err != nil || is.GetId() == "" {

@@ -15,24 +15,30 @@ import (
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
 )
 
-// checkHub says how the database is, how the gitcaches agree, and which alerts fire. The hub tells it to administrators
-// only; whether its services answer is said of each of them.
-func checkHub(ctx context.Context, a *app.App, h *hubclient.Hub) (findings []probe.Finding) {
-	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
+// checkCondition says how the database is, and which alerts fire. The hub tells it to administrators only; whether its
+// services answer is said of each of them.
+func checkCondition(ctx context.Context, a *app.App, h *hubclient.Hub) (findings []probe.Finding) {
+	ctx, cancel := context.WithTimeout(ctx, probe.CheckTimeout)
 	defer cancel()
-	if is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{Condition: true}); err == nil {
-		if is.GetDatabase() != nil {
-			findings = append(findings, databaseFinding(a, is.GetDatabase()))
-		}
-		findings = append(findings, alertFindings(a, is.GetAlerts())...)
+	is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{Condition: true})
+	if err != nil {
+		return nil
 	}
+	if is.GetDatabase() != nil {
+		findings = append(findings, databaseFinding(a, is.GetDatabase()))
+	}
+	return append(findings, alertFindings(a, is.GetAlerts())...)
+}
+
+// checkCoordination says how the gitcaches agree. They tell it to administrators only.
+func checkCoordination(ctx context.Context, a *app.App, h *hubclient.Hub) []probe.Finding {
 	is, err := app.AskGitcaches(ctx, h, probe.CheckTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.GetCoordinationResponse, error) {
 		return g.Shards.GetCoordination(ctx, &gitcachev1.GetCoordinationRequest{})
 	})
-	if err == nil && view.IsSet(is.GetSince()) {
-		findings = append(findings, coordinationFinding(a, is))
+	if err != nil || !view.IsSet(is.GetSince()) {
+		return nil
 	}
-	return findings
+	return []probe.Finding{coordinationFinding(a, is)}
 }
 
 func databaseFinding(a *app.App, is *consolev1.DatabaseState) probe.Finding {
