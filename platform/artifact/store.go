@@ -159,7 +159,14 @@ func OpenStore(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-func createTemp(dir string) (tempFile, error) { return os.CreateTemp(dir, tempPrefix+"*") }
+// createTemp makes the folder again if it was deleted under a store that is in use.
+func createTemp(dir string) (tempFile, error) {
+	f, err := os.CreateTemp(dir, tempPrefix+"*")
+	if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(dir, 0o700) == nil {
+		return os.CreateTemp(dir, tempPrefix+"*")
+	}
+	return f, err
+}
 
 // scanFolder sweeps temporary files and takes the others in, the oldest as the least recently used.
 func (s *Store) scanFolder() error {

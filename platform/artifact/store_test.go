@@ -57,6 +57,28 @@ func put(t testing.TB, s *artifact.Store, b []byte) artifact.Digest {
 	return d
 }
 
+// A person deletes the folder under a service that runs: what comes next is kept, also what was there before.
+func TestAStoreMakesItsFolderAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "artifacts")
+	s, err := artifact.OpenStore(dir, artifact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := noise(1, 1000)
+	d := put(t, s, b)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(s, d); !errors.Is(err, artifact.ErrNotFound) {
+		t.Errorf("read what was deleted: %v", err)
+	}
+	put(t, s, b)
+	if got, err := read(s, d); err != nil || !bytes.Equal(got, b) {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
 func read(s *artifact.Store, d artifact.Digest) ([]byte, error) {
 	b, err := s.Open(d)
 	if err != nil {

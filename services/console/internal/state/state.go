@@ -43,7 +43,7 @@ func judge(s Service, cluster Cluster, now time.Time) (State, string, time.Time)
 		isSaid := strings.Contains(message, strings.TrimPrefix(problem, fmt.Sprintf("source %q: ", s.Spec.Source)))
 		if git.Problem.IsWhole() {
 			since := clock(git.Problem.Since)
-			problem = fmt.Sprintf("Git can't be asked since %s, so this is from the cache: %s", since, problem)
+			problem = fmt.Sprintf("Nothing new can be fetched since %s, so this is from the cache: %s", since, problem)
 		}
 		if !isSaid { // a gitcache gives the problem of its source as the reason
 			message = join(message, problem)

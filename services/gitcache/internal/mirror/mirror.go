@@ -35,6 +35,8 @@ type Mirror struct {
 	mu    sync.RWMutex // guards what follows
 	heads map[string]Head
 	doubt bool
+	// removed: the mirror has no folder any more, on purpose.
+	removed bool
 	// clones that were made lately, and until when there is no other.
 	clones int
 	until  time.Time
@@ -152,6 +154,38 @@ func (m *Mirror) Doubt(cause error) {
 	if err := durable.WriteFile(filepath.Join(m.dir, doubtName), []byte(time.Now().UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
 		m.log.Warn("write note about a damaged mirror", "err", err)
 	}
+}
+
+// RemakeFolder makes the folder of a mirror again that was deleted while the mirror was in use, and doubts the mirror:
+// the next poll clones it. Otherwise RemakeFolder does nothing.
+func (m *Mirror) RemakeFolder() error {
+	was, err := m.remakeFolder()
+	if err == nil && was != nil {
+		m.Doubt(fmt.Errorf("its folder was deleted: %w", was))
+	}
+	return err
+}
+
+// remakeFolder says how it was seen that the folder was deleted; nil: it is there, or is to be gone.
+func (m *Mirror) remakeFolder() (was, err error) {
+	m.mu.RLock()
+	removed := m.removed
+	m.mu.RUnlock()
+	if removed {
+		return nil, nil
+	}
+	m.change.Lock()
+	defer m.change.Unlock()
+	if _, was = os.Stat(filepath.Join(m.repoPath(), packFolder)); was == nil {
+		return nil, nil
+	}
+	if !errors.Is(was, fs.ErrNotExist) {
+		return nil, was
+	}
+	if err = initBare(m.repoPath()); err == nil {
+		err = m.loadPacks()
+	}
+	return was, err
 }
 
 const (

@@ -180,6 +180,41 @@ func TestADoubtOutlivesTheProcessAndAFreshCloneEndsIt(t *testing.T) {
 	}
 }
 
+// A person deletes the folder of mirrors under a gitcache that runs.
+func TestAFolderThatWasDeletedIsMadeAgainAndCloned(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "mirrors")
+	all := openAll(t, dir)
+	u, m := newUpstream(t, 1), mirrorOf(t, all, "u1")
+	u.fetch(m, 0, 1)
+	if err := m.RemakeFolder(); err != nil || m.Doubted() {
+		t.Fatalf("a folder that is there: doubted is %t, %v", m.Doubted(), err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.RemakeFolder(); err != nil || !m.Doubted() {
+		t.Fatalf("doubted is %t, %v", m.Doubted(), err)
+	}
+	fresh, err := m.Fresh()
+	if err == nil {
+		err = fresh.Use()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.fetch(m, 0, 1)
+	if err := u.everything(m, 1); err != nil {
+		t.Error(err)
+	}
+	if err := all.Remove("u1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.RemakeFolder(); err != nil || all.Exists("u1") {
+		t.Errorf("a mirror that was removed comes back: %v", err)
+	}
+}
+
 // TestWhatIsOfTheWrongKindIsNoDamage: upstream made it so, and would again.
 func TestWhatIsOfTheWrongKindIsNoDamage(t *testing.T) {
 	t.Parallel()

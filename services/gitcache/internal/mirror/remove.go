@@ -116,6 +116,9 @@ func (s *Mirrors) Remove(uid string) error {
 func (s *Mirrors) forgetMirror(uid string) {
 	if m, ok := s.open[uid]; ok {
 		m.replacePacks(nil)
+		m.mu.Lock()
+		m.removed = true
+		m.mu.Unlock()
 		delete(s.open, uid)
 	}
 }

@@ -48,6 +48,9 @@ const recheckTime = 10 * time.Minute
 
 // recheckMirror spares a clone where a doubted mirror turns out to be whole, or what is damaged can be made again.
 func (t *tenure) recheckMirror(ctx context.Context) {
+	if err := t.mirror.RemakeFolder(); err != nil {
+		t.loop.o.deps.Log.WarnContext(ctx, "folder of a mirror can't be used. Check the disk", "source", t.loop.currentSource().Name, "err", err)
+	}
 	if !t.mirror.Doubted() {
 		return
 	}
