@@ -112,7 +112,7 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 		s.Mark = markFail
 		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%s %s healthy",
 			plural.Part(r.GetObjectsHealthy(), r.GetObjectsTotal(), "object"), plural.Are(r.GetObjectsTotal())))
-		s.next = fmt.Sprintf("put it right in %s of source %s and push, or %s", folderPath(t.Service), catalog.SourceOf(t.Service.GetSpec()), t.lookInto())
+		s.next = t.nextOfFailure(r.GetMessage())
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.Mark = markOK
 	default:
@@ -125,6 +125,19 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 			s.next = fmt.Sprintf("`fairlead confirm prune %s %s`, or put the manifests back and push", name, r.GetGuard().GetId())
 		}
 	}
+}
+
+// nextOfFailure returns the step after a failure, which a push mends unless its message says otherwise.
+func (t *Trail) nextOfFailure(message string) string {
+	for _, remedy := range []string{"Allow it to that account", "Change what forbids it", "undo the change", "Remove it from one", "or create it"} {
+		if strings.Contains(message, remedy) {
+			return "do as the message says, or " + t.lookInto()
+		}
+	}
+	if strings.Contains(message, "It is tried again") {
+		return t.lookHint()
+	}
+	return fmt.Sprintf("put it right in %s of source %s and push, or %s", folderPath(t.Service), catalog.SourceOf(t.Service.GetSpec()), t.lookInto())
 }
 
 // testsStep is how the latest run of the tests went. A failure from before something newer came is reported, and stops

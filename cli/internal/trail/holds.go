@@ -23,6 +23,15 @@ func (t *Trail) nextOfHold(r *deliveryv1.ServiceReport) string {
 	return ""
 }
 
+// EndOfClusterHold returns the command that ends the hold of a service by the annotation of its inventory, of the message
+// of its report; empty: no annotation holds the service.
+func EndOfClusterHold(name, message string) string {
+	if !strings.HasPrefix(message, "Held by the annotation") {
+		return ""
+	}
+	return fmt.Sprintf("`kubectl annotate configmap -n fairlead-system inventory.%s %s-` ends the hold in the cluster", name, holdAnnotation)
+}
+
 // endOfHold returns the command or moment that ends a hold, in the order in which an agent looks for one.
 func (t *Trail) endOfHold(name, message string) string {
 	windows, mode := t.Service.GetStatus().GetWindows(), t.Service.GetSpec().GetSync().GetMode()
@@ -30,10 +39,10 @@ func (t *Trail) endOfHold(name, message string) string {
 	if closed && !windows.GetManualSync() {
 		sync = fmt.Sprintf("`fairlead sync service %s --override`", name)
 	}
+	if end := EndOfClusterHold(name, message); end != "" {
+		return end
+	}
 	switch {
-	case strings.HasPrefix(message, "Held by the annotation"):
-		return fmt.Sprintf("`kubectl annotate configmap -n fairlead-system inventory.%s %s-` "+
-			"ends the hold in the cluster", name, holdAnnotation)
 	case strings.Contains(message, holdAnnotation):
 		return fmt.Sprintf("`kubectl annotate KIND NAME %s-` ends the hold of an object", holdAnnotation)
 	case mode == deliveryv1.SyncMode_SYNC_MODE_MANUAL:

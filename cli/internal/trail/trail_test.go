@@ -185,6 +185,24 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			[]string{"CLUSTER   wait", "\n  shop: ConfigMap/prices  Guarded  would be removed"},
 			"it stands at CLUSTER for 3m: would remove 8 of 12 objects. Next: `fairlead confirm prune shop-a 5be1`, or put the manifests back and push.",
 		},
+		"the API server is away": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_FAILED
+				s.Cluster.Report.Message = "the API server can't be reached: EOF. It is tried again; the previous state stays applied."
+			},
+			nil,
+			"it stands at CLUSTER for 3m: the API server can't be reached: EOF. It is tried again; the previous state stays applied. " +
+				"Next: wait, or look into the cluster: fairlead kubeconfig a.",
+		},
+		"an account may not": {
+			func(_ *Trail, s *consolev1.ServiceStatus) {
+				s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_FAILED
+				s.Cluster.Report.Message = "the user may not patch it. Allow it to that account, see the agent's README. It is tried again."
+			},
+			nil,
+			"it stands at CLUSTER for 3m: the user may not patch it. Allow it to that account, see the agent's README. It is tried again. " +
+				"Next: do as the message says, or look into the cluster: fairlead kubeconfig a.",
+		},
 		"an object fails": {
 			func(_ *Trail, s *consolev1.ServiceStatus) {
 				r := s.Cluster.Report
