@@ -49,6 +49,9 @@ func Fail(ctx context.Context, log *slog.Logger, away *outage.Outage, err error)
 		return connect.NewError(connect.CodeUnavailable, clusterviews.ErrBegins)
 	case errors.Is(err, index.ErrBehind):
 		return connect.NewError(connect.CodeUnavailable, index.ErrBehind)
+	case errors.Is(err, store.ErrDiskFull):
+		away.Failed(ctx, log, time.Now(), "writes are refused: the disk of the database is full", err)
+		return connect.NewError(connect.CodeUnavailable, store.ErrDiskFull)
 	case errors.Is(err, store.ErrUnavailable):
 		away.Failed(ctx, log, time.Now(), "requests are refused: the database does not answer", err)
 		return connect.NewError(connect.CodeUnavailable, errors.New("the catalog's database does not answer: try again later"))

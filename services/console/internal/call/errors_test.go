@@ -49,6 +49,7 @@ func TestEachErrorBecomesACodeAndTellsNothingOfTheInside(t *testing.T) {
 		"a wrong credential": {err: refusal.New(refusal.Unauthenticated, "unknown token"), want: connect.CodeUnauthenticated, words: "unknown token"},
 		"a login refused":    {err: refusal.New(refusal.Unauthenticated, "not in a group"), want: connect.CodeUnauthenticated, words: "not in a group"},
 		"no provider":        {err: fmt.Errorf("%w: %s", login.ErrAway, inside), want: connect.CodeUnavailable, words: login.ErrAway.Error(), logged: true},
+		"full disk":          {err: fmt.Errorf("%w: %w: %s", store.ErrUnavailable, store.ErrDiskFull, inside), want: connect.CodeUnavailable, words: "make room", logged: true},
 		"no database":        {err: fmt.Errorf("%w: %s", store.ErrUnavailable, inside), want: connect.CodeUnavailable, words: "try again later", logged: true},
 		"a stream that ends": {err: fmt.Errorf("%w: %s", feed.ErrStopped, inside), want: connect.CodeUnavailable, words: feed.ErrStopped.Error()},
 		"a stale list":       {err: fmt.Errorf("%w: %s", index.ErrBehind, inside), want: connect.CodeUnavailable, words: index.ErrBehind.Error()},

@@ -98,8 +98,11 @@ func encodeDatabase(about store.About, beat pulse.Beat) *consolev1.DatabaseState
 		Kind: about.Kind, Version: about.Version, Bytes: about.Bytes, Since: descriptor.Stamp(beat.Since), AskTime: descriptor.Stamp(beat.Asked), RoundTrip: durationpb.New(beat.Took),
 		WriteTime: descriptor.Stamp(about.LastWrite.Time),
 	}
-	if beat.Problem != nil {
+	switch failed := about.WriteFailed; {
+	case beat.Problem != nil:
 		out.Problem = beat.Problem.Error()
+	case failed.Problem != nil:
+		out.Problem, out.Since = "writes fail: "+failed.Problem.Error(), descriptor.Stamp(failed.Since)
 	}
 	if !about.LastWrite.Time.IsZero() {
 		out.WriteDuration = durationpb.New(about.LastWrite.Took)

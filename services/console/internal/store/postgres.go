@@ -100,6 +100,7 @@ func (s *Store) usePostgres(urls func() []string) error {
 		unhurried:   "SET LOCAL idle_in_transaction_session_timeout = 0",
 		now:         "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000000 AS BIGINT)",
 		unavailable: postgresUnavailable,
+		full:        postgresFull,
 	}
 	return nil
 }
@@ -159,6 +160,11 @@ func listenOnce(ctx context.Context, l *logins, wake func()) error {
 		}
 		wake()
 	}
+}
+
+func postgresFull(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "53100"
 }
 
 func postgresUnavailable(err error) bool {

@@ -74,6 +74,7 @@ func (s *Store) useSQLite(file string) error {
 		makeFile:    func() error { return makeDatabase(path) },
 		now:         "CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)",
 		unavailable: sqliteUnavailable,
+		full:        sqliteFull,
 		check:       func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },
 	}
 	return nil
@@ -118,6 +119,11 @@ func sqliteDSN(path string, pragmas ...string) string {
 	// busy_timeout: a checkpoint or a backup tool may hold the lock for a moment.
 	values := url.Values{"_pragma": append([]string{"busy_timeout(10000)"}, pragmas...)}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: values.Encode()}).String()
+}
+
+func sqliteFull(err error) bool {
+	se, ok := errors.AsType[*sqlite.Error](err)
+	return ok && se.Code()&0xff == sqlite3.SQLITE_FULL
 }
 
 func sqliteUnavailable(err error) bool {

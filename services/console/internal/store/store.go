@@ -45,6 +45,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrUnavailable wraps errors of a database that doesn't answer or can't write now.
 	ErrUnavailable = errors.New("the catalog's database does not answer")
+	// ErrDiskFull is within ErrUnavailable: the database answers, and takes no writes.
+	ErrDiskFull = errors.New("the disk of the catalog's database is full: make room on it")
 )
 
 const (
@@ -96,7 +98,8 @@ type Store struct {
 	lock    *lockfile.Lock                   // nil: there is none, or Use was not called
 	written atomic.Int64                     // number of the last change that was committed here
 
-	lastWrite atomic.Pointer[Written] // nil: there was none
+	lastWrite   atomic.Pointer[Written] // nil: there was none
+	writeFailed atomic.Pointer[Failed]  // nil: the last write did not fail for want of room
 
 	statusRows atomic.Int64 // the result of StatusRows; 0: no status was written yet
 
@@ -161,6 +164,8 @@ type dialect struct {
 	numbered bool
 	// unavailable says whether an error is about the database as a whole.
 	unavailable func(error) bool
+	// full says whether an error is that the disk is.
+	full func(error) bool
 }
 
 // lock runs the statement of a lock that ends with the transaction; empty: none is needed.
@@ -355,6 +360,14 @@ type About struct {
 	Bytes   int64
 	// LastWrite is the last one of this console; zero: there was none.
 	LastWrite Written
+	// WriteFailed says that writes fail with a database that answers reads; Problem is nil: they do not.
+	WriteFailed Failed
+}
+
+// Failed is why writes fail, and since when.
+type Failed struct {
+	Since   time.Time
+	Problem error
 }
 
 // About returns what is known of the database. Kind and LastWrite are known with the database away, too.
@@ -362,6 +375,9 @@ func (s *Store) About(ctx context.Context) (About, error) {
 	out := About{Kind: s.dialect.kind}
 	if last := s.lastWrite.Load(); last != nil {
 		out.LastWrite = *last
+	}
+	if failed := s.writeFailed.Load(); failed != nil {
+		out.WriteFailed = *failed
 	}
 	if err := s.read.QueryRowContext(ctx, s.dialect.about).Scan(&out.Version, &out.Bytes); err != nil {
 		return out, fmt.Errorf("read size of database: %w", s.classify(err))
@@ -484,6 +500,7 @@ func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) 
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", s.classify(ended(ctx, err)))
 	}
+	s.writeFailed.Store(nil)
 	return nil
 }
 
@@ -530,6 +547,10 @@ func (s *Store) enterLane(ctx context.Context) (leave func(), err error) {
 func (s *Store) classify(err error) error {
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotFound) || errors.Is(err, context.Canceled) {
 		return err
+	}
+	if s.dialect.full(err) {
+		s.writeFailed.CompareAndSwap(nil, &Failed{Since: s.clock(), Problem: ErrDiskFull})
+		return fmt.Errorf("%w: %w: %w", ErrUnavailable, ErrDiskFull, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || s.dialect.unavailable(err) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
