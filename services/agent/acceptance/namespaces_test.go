@@ -43,6 +43,24 @@ func TestNamespaceIsMadeBeforeWhatIsInIt(t *testing.T) {
 	}
 }
 
+func TestNamespaceThatSomebodyDeletedIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name, space := w.service("app"), w.namespace+"-again"
+	sync := creates(map[string]string{"team": "shop"}, false)
+	w.hub.awaitPhase(t, name, w.hub.pushSynced(t, name, space, map[string]string{"a.yaml": configMap("a", "1")}, sync), healthy)
+	kubectl(w, "", "delete", "namespace", space)
+	await.True(w.t, "the object is there again", func() bool {
+		_, err := w.get("v1", "ConfigMap", space, "a")
+		return err == nil
+	})
+	made, err := w.get("v1", "Namespace", "", space)
+	if err != nil || made.GetLabels()["team"] != "shop" || object.Owner(made) != "" {
+		t.Errorf("got %v, %v", made, err)
+	}
+}
+
 func TestTwoServicesMayMakeOneNamespace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -60,6 +60,9 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 			isGone = apierrors.IsNotFound(err)
 		}
 		answer, problem := k.site.controller.Applier.One(ctx, request, item, false)
+		if problem != nil && k.site.makeNamespace(ctx, request, item) {
+			answer, problem = k.site.controller.Applier.One(ctx, request, item, false)
+		}
 		if problem != nil {
 			return k.site.maskedError(problem.Text)
 		}
@@ -70,6 +73,16 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 		return nil
 	})
 	return outcome, err
+}
+
+// makeNamespace makes the namespace of an object that can't be applied where that is the one of sync.createNamespace,
+// and says whether it is there.
+func (s *site) makeNamespace(ctx context.Context, request apply.Request, item set.Item) bool {
+	space, found, err := request.Set.Find(object.Key{Kind: "Namespace", Name: item.Namespace})
+	if err != nil || !found || space.Flags&object.MakeOnce == 0 {
+		return false
+	}
+	return len(s.controller.Applier.Make(ctx, request, []set.Item{space})) == 0
 }
 
 // Verify compares an object with the cluster by a dry run of its apply.
