@@ -220,8 +220,17 @@ func summarizeDiff(d *deliveryv1.Diff) string {
 	if countChanges(d) == 0 {
 		return "Nothing would change."
 	}
-	return fmt.Sprintf("Of %d objects %d would be created, %d changed and %d removed.",
-		countChanges(d)+d.GetUnchanged(), d.GetCreated(), d.GetChanged(), d.GetRemoved())
+	refused := slices.DeleteFunc(slices.Clone(d.GetObjects()), func(o *deliveryv1.ObjectDiff) bool {
+		return o.GetChange() != deliveryv1.Change_CHANGE_REFUSED
+	})
+	text := fmt.Sprintf("Of %d objects %d would be created, %d changed and %d removed.",
+		countChanges(d)+d.GetUnchanged(), d.GetCreated(), max(int(d.GetChanged())-len(refused), 0), d.GetRemoved())
+	if len(refused) == 0 {
+		return text
+	}
+	first := refused[0]
+	key := object.Key{Group: first.GetGroup(), Kind: first.GetKind(), Namespace: first.GetNamespace(), Name: first.GetName()}
+	return fmt.Sprintf("%s %d would be refused: %s: %s", text, len(refused), key, first.GetMessage())
 }
 
 // compareWanted tells the hub what applying would change, and says when it is to be told again.
