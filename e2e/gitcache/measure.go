@@ -101,7 +101,7 @@ func (f *Fleet) LostLeases() (map[string]int, error) {
 		}
 		for line := range strings.Lines(log) {
 			_, after, found := strings.Cut(line, " source=")
-			if name, _, _ := strings.Cut(after, " "); found && strings.Contains(line, `msg="lease lost"`) {
+			if name, _, _ := strings.Cut(after, " "); found && strings.Contains(line, `msg="lease lost`) {
 				lost[name]++
 			}
 		}

@@ -146,7 +146,11 @@ func (h LeaseRunner) work(ctx context.Context, l *Lease) {
 	log := h.Log.With("lease", l.Key(), "epoch", l.Epoch())
 	switch {
 	case lost:
-		log.WarnContext(ctx, "lease lost", "err", err)
+		if err != nil {
+			log = log.With("err", err)
+		}
+		log.WarnContext(ctx, "lease lost: its work ends here, and this replica tries for it again",
+			"detail", "it was not renewed in time, or another replica has it, which goes on with the work")
 	case err != nil && ctx.Err() == nil:
 		log.WarnContext(ctx, "work under lease ended", "err", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,15 +125,18 @@ func TestHoldEndsWorkWhenTheStoreIsGone(t *testing.T) {
 		ended := make(chan error, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
+		var log strings.Builder
 		go func() {
-			done <- hold(c, "one", func(ctx context.Context, l *coordination.Lease) error {
+			runner := hold(c, "one", func(ctx context.Context, l *coordination.Lease) error {
 				<-ctx.Done()
 				if l.Valid() {
 					t.Error("work was ended although the lease is valid")
 				}
 				ended <- context.Cause(ctx)
 				return nil
-			}).Run(ctx)
+			})
+			runner.Log = slog.New(slog.NewTextHandler(&log, nil))
+			done <- runner.Run(ctx)
 		}()
 		synctest.Wait()
 		began := time.Now()
@@ -146,6 +150,9 @@ func TestHoldEndsWorkWhenTheStoreIsGone(t *testing.T) {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+		if got := log.String(); !strings.Contains(got, "lease lost: ") || strings.Contains(got, "<nil>") {
+			t.Errorf("logged %s", got)
 		}
 	})
 }
