@@ -10,11 +10,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"fairlead.dev/platform/version"
 )
@@ -83,10 +85,31 @@ func fromEnvironment(fs *flag.FlagSet, getenv func(string) string) error {
 		}
 		if err := fs.Set(f.Name, value); err != nil {
 			// The value may be a secret or hold one: it is not repeated.
-			errs = append(errs, fmt.Errorf("environment variable %s: not a valid value for --%s", EnvName(f.Name), f.Name))
+			errs = append(errs, fmt.Errorf("environment variable %s: not a valid value for --%s%s", EnvName(f.Name), f.Name, describeValid(f)))
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// describeValid says what a flag takes, by its type or by its default; "": its help says so.
+func describeValid(f *flag.Flag) string {
+	getter, ok := f.Value.(flag.Getter)
+	if !ok {
+		return ""
+	}
+	switch getter.Get().(type) {
+	case time.Duration:
+		return ": write a number and its unit, such as 5s, 10m or 2h"
+	case int, int64, uint, uint64:
+		return ": write a whole number, without a unit"
+	case float64:
+		return ": write a number"
+	case bool:
+		return ": write true or false"
+	case *slog.Level:
+		return ": write debug, info, warn or error"
+	}
+	return ""
 }
 
 // maxFileBytes bounds the value of a flag in a file.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +124,28 @@ func TestMistakesAreNamed(t *testing.T) {
 				t.Errorf("printed besides the error: %q", out.String())
 			}
 		})
+	}
+}
+
+// The value may be a secret: the error says what is valid instead.
+func TestABadVariableNamesWhatIsValid(t *testing.T) {
+	t.Parallel()
+	fs := flag.NewFlagSet("x", flag.ContinueOnError)
+	fs.Duration("delay", 0, "")
+	fs.Int64("bytes", 0, "")
+	fs.Bool("plain", false, "")
+	fs.TextVar(new(slog.Level), "level", slog.LevelInfo, "")
+	err := flags.Parse(fs, nil, env("FAIRLEAD_DELAY", "s3cret", "FAIRLEAD_BYTES", "s3cret", "FAIRLEAD_PLAIN", "s3cret", "FAIRLEAD_LEVEL", "s3cret"))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		"--delay: write a number and its unit, such as 5s", "--bytes: write a whole number", "--plain: write true or false",
+		"--level: write debug, info, warn or error",
+	} {
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("error %q does not say %q", err, want)
+		}
 	}
 }
 

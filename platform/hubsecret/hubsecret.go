@@ -16,6 +16,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -50,6 +51,11 @@ const (
 
 // File is a file with hub secrets. A File is safe for concurrent use; the zero value is not.
 type File struct {
+	// Log is told when a changed file can't be used, and when it can again; nil: nothing is logged. Set Log before the
+	// first use.
+	Log *slog.Logger
+
+	path string // "": there is none
 	load func() ([]byte, error)
 
 	mu      sync.Mutex // guards what follows
@@ -57,11 +63,12 @@ type File struct {
 	text    string
 	secrets []string
 	keys    map[string][][]byte // by purpose, in the order of secrets
+	problem error               // why the file's content is not used
 }
 
 // Open names a file. The file is read when a secret is needed.
 func Open(path string) *File {
-	return &File{load: func() ([]byte, error) { return os.ReadFile(path) }}
+	return &File{path: path, load: func() ([]byte, error) { return os.ReadFile(path) }}
 }
 
 // Text is a file that has a text and never changes.
@@ -86,6 +93,16 @@ func (f *File) All() ([]string, error) {
 		return nil, err
 	}
 	return slices.Clone(f.secrets), nil
+}
+
+// Stuck says why the file's content is not used, but what was there before; nil: it is used.
+func (f *File) Stuck() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.refresh(); err != nil || f.problem == nil {
+		return nil // before the first secret nothing is used
+	}
+	return fmt.Errorf("the hub secret can't be read again, and the last good one is used: %w", f.problem)
 }
 
 // Accepts tells whether a secret is one of the file's. Accepts takes as long for a wrong one as for a right one.
@@ -206,9 +223,12 @@ func (f *File) refresh() error {
 	text, err := f.load()
 	var secrets []string
 	if err == nil {
-		secrets, err = parse(string(text))
+		if secrets, err = parse(string(text)); err != nil && f.path != "" {
+			err = fmt.Errorf("%s: %w", f.path, err)
+		}
 	}
 	f.read = time.Now()
+	f.logProblem(err)
 	switch {
 	case err != nil && f.secrets != nil:
 		return nil
@@ -218,6 +238,23 @@ func (f *File) refresh() error {
 		f.text, f.secrets, f.keys = string(text), secrets, map[string][][]byte{}
 	}
 	return nil
+}
+
+// logProblem logs once that the file can't be used any more, and once that it can again. Callers hold mu.
+func (f *File) logProblem(err error) {
+	if f.secrets == nil { // the caller has the error
+		return
+	}
+	was := f.problem
+	f.problem = err
+	switch {
+	case f.Log == nil:
+	case err != nil && (was == nil || was.Error() != err.Error()):
+		f.Log.Warn("hub secret can't be read again; the last good one is used until this process ends. Write the secret "+
+			"that the console has into the file", "file", f.path, "err", err)
+	case err == nil && was != nil:
+		f.Log.Info("hub secret can be read again", "file", f.path)
+	}
 }
 
 // Read reads a file of secrets and refuses one that the console does not accept.

@@ -1,6 +1,7 @@
 package hubsecret
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,6 +92,39 @@ func TestAReplacedFileCountsAndOneThatIsAwayDoesNot(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A person empties the file by mistake: services go on, and say so.
+func TestAFileThatCannotBeReadAgainIsTold(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secret")
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		f := Open(path)
+		f.Log = slog.New(slog.NewTextHandler(&log, nil))
+		for _, step := range []struct {
+			text             string
+			isStuck          bool
+			warnings, repair int
+		}{{older, false, 0, 0}, {"", true, 1, 0}, {"\n", true, 1, 0}, {older, false, 1, 1}} {
+			if err := os.WriteFile(path, []byte(step.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(readEvery)
+			if got, err := f.First(); got != older || err != nil {
+				t.Errorf("%q: got %q, %v", step.text, got, err)
+			}
+			if err := f.Stuck(); (err != nil) != step.isStuck || err != nil && !strings.Contains(err.Error(), path+": it is empty") {
+				t.Errorf("%q: %v", step.text, err)
+			}
+			if w, i := strings.Count(log.String(), "WARN"), strings.Count(log.String(), "INFO"); w != step.warnings || i != step.repair {
+				t.Errorf("%q: %d warnings and %d repairs: %s", step.text, w, i, log.String())
+			}
+		}
+	})
+	if _, err := Open(os.DevNull).First(); err == nil || !strings.Contains(err.Error(), os.DevNull) {
+		t.Errorf("the file is not named: %v", err)
+	}
 }
 
 func TestSecretsThatAreNoneAreRefused(t *testing.T) {

@@ -70,6 +70,7 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 		service: service, cfg: cfg, deps: deps, secret: hubsecret.Open(cfg.HubSecretFile),
 		Coordinator: deps.Coordinator, close: func() error { return nil },
 	}
+	r.secret.Log = deps.Log
 	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile}); err != nil {
 		return nil, err
 	}

@@ -50,6 +50,11 @@ func (s *Server) note() string {
 	if s.noteFunc != nil {
 		texts = append(texts, s.noteFunc())
 	}
+	if s.secret != nil {
+		if err := s.secret.Stuck(); err != nil {
+			texts = append(texts, err.Error())
+		}
+	}
 	if s.dataDir != "" {
 		texts = append(texts, datadir.Shortage(s.dataDir))
 	}

@@ -154,6 +154,7 @@ type Server struct {
 	noteFunc     func() string
 	unsigned     bool
 	dataDir      string
+	secret       *hubsecret.File
 	scrapers     telemetry.Scrapers
 	readMaxBytes int
 	drainDelay   time.Duration
@@ -192,6 +193,7 @@ func New(cfg Config, deps Deps, mounts ...Mount) (*Server, error) {
 		noteFunc:     deps.Note,
 		unsigned:     deps.Unsigned,
 		dataDir:      deps.DataDir,
+		secret:       deps.Secret,
 		readMaxBytes: cfg.ReadMaxBytes,
 		drainDelay:   cfg.DrainDelay,
 		drainLimit:   drainLimit,

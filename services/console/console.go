@@ -206,19 +206,31 @@ func (c *Config) Validate() error {
 	if err := c.validateElsewhere(); err != nil {
 		return err
 	}
-	urls := append([]string{}, c.AdvertiseGitcaches...)
-	urls = append(append(urls, c.AdvertiseDistributors...), c.AdvertiseTunnels...)
-	for _, url := range []string{c.AdvertiseConsole, c.AdvertisePages} {
-		if url != "" {
-			urls = append(urls, url)
-		}
-	}
 	if err := c.OIDC.Validate(); err != nil {
 		return err
 	}
-	for _, text := range urls {
-		if err := flags.CheckURL("--advertise-*", text); err != nil {
-			return err
+	return c.validateAdvertised()
+}
+
+// validateAdvertised says which of the addresses for others is no URL.
+func (c *Config) validateAdvertised() error {
+	for _, of := range []struct {
+		flag string
+		urls []string
+	}{
+		{"--advertise-console", []string{c.AdvertiseConsole}},
+		{"--advertise-pages", []string{c.AdvertisePages}},
+		{"--advertise-gitcaches", c.AdvertiseGitcaches},
+		{"--advertise-distributors", c.AdvertiseDistributors},
+		{"--advertise-tunnels", c.AdvertiseTunnels},
+	} {
+		for _, url := range of.urls {
+			if url == "" {
+				continue
+			}
+			if err := flags.CheckURL(of.flag, url); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -300,6 +312,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	}
 	refusals := &trail.Refusals{Recorder: s.recorder, Log: deps.Log}
 	secret := hubsecret.Open(cfg.HubSecretFile)
+	secret.Log = deps.Log
 	s.authority = identity.New(s.store, box, secret, deps.Log, nil)
 	s.authority.Unbound = cfg.Unsigned.Accepted()
 	if cfg.Unsigned.Accepted() {

@@ -73,8 +73,13 @@ func (c *Config) Validate() error {
 	if u.Scheme != "https" && !loopback.Host(u.Hostname()) {
 		return fmt.Errorf("--oidc-issuer %s: must begin with https://", c.Issuer)
 	}
-	if c.ClientID == "" || c.UserClaim == "" || c.GroupsClaim == "" {
-		return errors.New("--oidc-client-id, --oidc-user-claim and --oidc-groups-claim are needed with --oidc-issuer")
+	switch {
+	case c.ClientID == "":
+		return errors.New("--oidc-client-id is needed with --oidc-issuer")
+	case c.UserClaim == "":
+		return errors.New("--oidc-user-claim can't be empty with --oidc-issuer")
+	case c.GroupsClaim == "":
+		return errors.New("--oidc-groups-claim can't be empty with --oidc-issuer")
 	}
 	return nil
 }
