@@ -23,6 +23,7 @@ import (
 
 	tunnelv1 "fairlead.dev/gen/fairlead/tunnel/v1"
 	"fairlead.dev/gen/fairlead/tunnel/v1/tunnelv1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/mux"
@@ -520,7 +521,9 @@ func TestLostSessionIsDialledAgain(t *testing.T) {
 	if resp, _ := get(t, s, alice, "/", nil); resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	if st := a.States(); len(st) != 1 || !st[0].Connected || st[0].Endpoint != h.url {
+	// A session serves requests a moment before its state says so.
+	await.True(t, "the state says that the session is there", func() bool { return a.States()[0].Connected })
+	if st := a.States(); len(st) != 1 || st[0].Endpoint != h.url {
 		t.Errorf("states %+v", st)
 	}
 }
