@@ -212,7 +212,7 @@ func TestOnlyThoseWhoMayDecideAboutRequests(t *testing.T) {
 	holder := p.as(t, handed.GetToken().GetToken())
 	wantCode(t, approve(holder), connect.CodePermissionDenied, "handed on")
 	_, err = holder.lending.CreateAccessRequest(ctx, asking("operator"))
-	wantCode(t, err, connect.CodePermissionDenied, "handed on")
+	wantCode(t, err, connect.CodePermissionDenied, "a token that was handed on asks for no access")
 
 	if got := p.lea.requests(t,
 		false); !slices.Equal(got, []string{

@@ -72,8 +72,8 @@ type Ask struct {
 
 // Request asks for access.
 func (k *Desk) Request(ctx context.Context, by catalog.By, ask Ask) (r store.AccessRequest, err error) {
-	if err := by.Identity.MayMake(platform.Right); err != nil {
-		return r, refusal.New(refusal.Forbidden, "request access: %s", err)
+	if by.Identity.MayMake(platform.Right) != nil {
+		return r, refusal.New(refusal.Forbidden, "request access: a token that was handed on asks for no access: log in with `fairlead login`")
 	}
 	if ask.For < Shortest || ask.For > Longest {
 		return r, refusal.New(refusal.Invalid, "duration: %s: access is lent for a minute at least and for 7 days at most", ask.For)
