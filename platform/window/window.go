@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -61,6 +62,8 @@ type Closing struct {
 	Windows []*deliveryv1.SyncWindow
 	// Allow: they are allow windows.
 	Allow bool
+	// Again: it is a deny window that opens again before it ends, and again, for longer than is foreseeable.
+	Again bool
 	// Freeze that closes it; nil: windows do.
 	Freeze *deliveryv1.Freeze
 	// Fault is why the window can't be read; nil: it can.
@@ -111,7 +114,11 @@ func (c Closing) Words() string {
 	case c.Allow:
 		return "allow window " + names[0] + of + because(c.Windows[0].GetReason()) + " is not open"
 	}
-	return "deny window " + names[0] + of + because(c.Windows[0].GetReason())
+	text := "deny window " + names[0] + of + because(c.Windows[0].GetReason())
+	if c.Again {
+		text += ", which has no end in sight: it opens again before it ends, each of the next " + strconv.Itoa(mostMerged) + " times"
+	}
+	return text
 }
 
 func by(author string) string {
@@ -290,13 +297,13 @@ func (r *resource) closings(at time.Time) []Closing {
 	allows, allowed := of, false
 	allows.Allow = true
 	for _, t := range r.windows {
-		_, open := t.open(at)
+		end, open := t.open(at)
 		switch {
 		case t.is.GetAction() == deliveryv1.WindowAction_WINDOW_ACTION_ALLOW:
 			allows.Windows, allowed = append(allows.Windows, t.is), allowed || open
 		case open:
 			c := of
-			c.Windows = []*deliveryv1.SyncWindow{t.is}
+			c.Windows, c.Again = []*deliveryv1.SyncWindow{t.is}, end.IsZero()
 			out = append(out, c)
 		}
 	}

@@ -305,6 +305,11 @@ func TestWordsNameTheWindowAndItsEnd(t *testing.T) {
 			of("cluster", allow("0 9 * * *", "", hour), allow("0 8 * * *", "", hour)), "2026-11-20T23:00:00Z",
 			`Closed until 2026-11-21 08:00:00 UTC: none of the allow windows "0 9 * * *", "0 8 * * *" of cluster "x" is open.`,
 		},
+		{
+			of("project", deny("0 14 * * *", "", 72*hour)), "2026-11-20T23:00:00Z",
+			`Closed: deny window "0 14 * * *" of project "x", which has no end in sight: ` +
+				`it opens again before it ends, each of the next 60 times.`,
+		},
 		{frozen(""), "2026-11-20T23:00:00Z", `Closed: the freeze of project "shop" by user:ada (the sale).`},
 	} {
 		if got := window.Judge([]*deliveryv1.WindowSet{test.set}, at(test.now)).Words(); got != test.want {
