@@ -99,6 +99,14 @@ func (a *App) HubCommand(do func(ctx context.Context, h *hubclient.Hub, args []s
 	}
 }
 
+// CheckToken refuses a text that is no token, such as that of a file with a second line. where names its place.
+func CheckToken(where, token string) error {
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("%s holds more than a token: leave nothing else in it", where)
+	}
+	return nil
+}
+
 // DefaultUser is who logs in with the secret of a hub and gives no name.
 func (a *App) DefaultUser() string {
 	if user := a.Getenv("USER"); user != "" {
@@ -148,5 +156,9 @@ func (a *App) ConnectHub(ctx context.Context) (*hubclient.Hub, error) {
 		}
 		ca = string(pem)
 	}
-	return hubclient.ConnectToken(ctx, at, ca, strings.TrimSpace(token))
+	token = strings.TrimSpace(token)
+	if err := CheckToken("FAIRLEAD_TOKEN", token); err != nil {
+		return nil, err
+	}
+	return hubclient.ConnectToken(ctx, at, ca, token)
 }

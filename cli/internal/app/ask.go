@@ -43,14 +43,25 @@ func (a *App) ConfirmAndDo(ctx context.Context, yes bool, do func(ctx context.Co
 	if !ok {
 		return err
 	}
+	if yes { // what the hub refuses all the same has no consequences
+		if err := call(wanted.GetConfirmation()); err != nil {
+			return err
+		}
+		a.noteConsequences(err, wanted)
+		return nil
+	}
+	a.noteConsequences(err, wanted)
+	if !a.AskAgreement() {
+		return errors.New("nothing was done: say --yes to go on")
+	}
+	return call(wanted.GetConfirmation())
+}
+
+func (a *App) noteConsequences(err error, wanted *consolev1.ConfirmationWanted) {
 	a.Notef("%s\n", strings.TrimSuffix(err.Error(), ": confirm it"))
 	for _, line := range wanted.GetConsequences() {
 		a.Notef("  %s\n", line)
 	}
-	if !yes && !a.AskAgreement() {
-		return errors.New("nothing was done: say --yes to go on")
-	}
-	return call(wanted.GetConfirmation())
 }
 
 // AskAgreement asks on a terminal.

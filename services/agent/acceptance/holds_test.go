@@ -28,8 +28,8 @@ func TestObjectThatIsHeldInTheClusterKeepsADigestOpen(t *testing.T) {
 	})
 	report := w.hub.awaitPhase(t, name, second, held)
 	if want := "ConfigMap " + w.namespace +
-		"/a is held by its annotation fairlead.dev/hold in the cluster"; report.GetAppliedDigest() != first ||
-		!strings.Contains(report.GetMessage(), want) {
+		"/a is held by its annotation fairlead.dev/hold in the cluster (ada looks at it), and stays as it was."; report.
+		GetAppliedDigest() != first || !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %v, want %s", report, want)
 	}
 	w.mustData("a", "1")

@@ -598,7 +598,7 @@ test('what goes with a service is counted by kind, and what takes others along s
       {
         says: 'Cluster edge-1 loses 4 objects:',
         each: [
-          'CustomResourceDefinition boats.example.com, with all resources of that kind',
+          'CustomResourceDefinition boats.example.com, unless others have resources of that kind',
           '1 ConfigMap: a',
           '2 Services: b, c',
         ],

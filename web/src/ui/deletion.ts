@@ -12,7 +12,7 @@ export type Loss = {
 // More objects than these are a loss that nobody makes by a slip.
 const few = 10
 
-// What a cluster loses with a service: CRDs and namespaces, which take others along, by name, and of each other kind how many there are and the first of them.
+// What a cluster loses with a service: CRDs and namespaces, which stay while something of others is in them, by name, and of each other kind how many there are and the first of them.
 export function lossOf(objects: Pick<ManagedObject, 'group' | 'kind' | 'name'>[], cluster: string): Loss {
   if (objects.length === 0)
     return { says: [`Cluster ${cluster} has told of no objects of it.`], grave: false }
@@ -20,9 +20,9 @@ export function lossOf(objects: Pick<ManagedObject, 'group' | 'kind' | 'name'>[]
   const others = new Map<string, string[]>()
   for (const o of objects) {
     if (o.kind === 'CustomResourceDefinition' && o.group === 'apiextensions.k8s.io')
-      each.push(`CustomResourceDefinition ${o.name}, with all resources of that kind`)
+      each.push(`CustomResourceDefinition ${o.name}, unless others have resources of that kind`)
     else if (o.kind === 'Namespace' && o.group === '')
-      each.push(`Namespace ${o.name}, with everything that is in it`)
+      each.push(`Namespace ${o.name}, unless something of others is in it`)
     else others.set(o.kind, [...(others.get(o.kind) ?? []), o.name])
   }
   const grave = each.length > 0 || objects.length > few

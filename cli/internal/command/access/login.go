@@ -73,7 +73,9 @@ of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and 
 		var err error
 		switch {
 		case tokenFile != "":
-			l.Token, err = readSecretFile(tokenFile, a.Stdin)
+			if l.Token, err = readSecretFile(tokenFile, a.Stdin); err == nil {
+				err = app.CheckToken(tokenFile, l.Token)
+			}
 		case secretFile != "":
 			l.HubSecret, err = readSecret(a, secretFile)
 		}

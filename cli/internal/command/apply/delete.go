@@ -32,7 +32,7 @@ func deleteCommand(a *app.App) *cobra.Command {
 		Short:       "Delete resources",
 		Long: `Delete resources.
 
-Deleting a service removes its objects from the cluster: it shows what goes, with CRDs and namespaces by name, for everything of them goes along,
+Deleting a service removes its objects from the cluster: it shows what goes, with CRDs and namespaces by name, which stay while something of others is in them,
 and asks first. --dry-run shows it and does nothing; --detach leaves the objects in the cluster, without the service's mark. Deleting
 a cluster ends its agent's access, which asks first if an agent has joined. What another resource still names, and a service that others wait for
 (dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without. "fairlead undo" undoes a deletion for an hour.
@@ -323,17 +323,17 @@ func (d *deletion) listObjects(ctx context.Context, service string) (all []*deli
 	}
 }
 
-// goingText lists objects that go: CRDs and namespaces, which take others along, by name, and the others as a count of
-// each kind.
+// goingText lists objects that go: CRDs and namespaces, which stay while something of others is in them, by name, and
+// the others as a count of each kind.
 func goingText(objects []*deliveryv1.ManagedObject) string {
 	var b strings.Builder
 	counts := map[string]int{}
 	for _, o := range objects {
 		switch {
 		case o.GetKind() == "CustomResourceDefinition" && o.GetGroup() == "apiextensions.k8s.io":
-			fmt.Fprintf(&b, "  CustomResourceDefinition %s, with all resources of that kind\n", o.GetName())
+			fmt.Fprintf(&b, "  CustomResourceDefinition %s, unless others have resources of that kind\n", o.GetName())
 		case o.GetKind() == "Namespace" && o.GetGroup() == "":
-			fmt.Fprintf(&b, "  Namespace %s, with everything that is in it\n", o.GetName())
+			fmt.Fprintf(&b, "  Namespace %s, unless something of others is in it\n", o.GetName())
 		default:
 			counts[o.GetKind()]++
 		}

@@ -556,3 +556,22 @@ func TestTextsOfOthersAreNoOrdersToATerminal(t *testing.T) {
 		},
 	})
 }
+
+// A hold by the annotation in the cluster outlasts what the hub is asked for.
+func TestALeverSaysThatTheClusterHoldsTheService(t *testing.T) {
+	t.Parallel()
+	held := clitest.WellService()
+	held.Status.Cluster.Report.Message = "Held by the annotation fairlead.dev/hold in the cluster. fedcba98 stays applied."
+	hubtest.Run(t, map[string]hubtest.Case{"resumed": {
+		Line: "resume service shop-a", Hub: []hubtest.Answer{
+			hubtest.Returns[consolev1.GetServiceRequest](
+				consolev1connect.ServiceServiceGetServiceProcedure, &consolev1.GetServiceResponse{Service: held}),
+			hubtest.Returns[consolev1.ResumeServiceRequest](
+				resumeService, &consolev1.ResumeServiceResponse{Service: with(nil)}),
+		},
+		Asked:  "GetService {\"name\":\"shop-a\"}\nResumeService {\"name\":\"shop-a\"}\n",
+		Stdout: "service/shop-a follows main\n",
+		Stderr: "the annotation on its inventory still holds service \"shop-a\": `kubectl annotate configmap " +
+			"-n fairlead-system inventory.shop-a fairlead.dev/hold-` ends the hold in the cluster\n",
+	}})
+}

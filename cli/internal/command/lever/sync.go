@@ -17,6 +17,7 @@ import (
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
+	"fairlead.dev/cli/internal/trail"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -312,6 +313,10 @@ func changeOne(ctx context.Context, a *app.App, h *hubclient.Hub, wait *waiting,
 	service, err := do(ctx, h, args)
 	if err != nil {
 		return err
+	}
+	end := trail.EndOfClusterHold(args[0], before.GetService().GetStatus().GetCluster().GetReport().GetMessage())
+	if end != "" {
+		a.Notef("the annotation on its inventory still holds service %q: %s\n", args[0], end)
 	}
 	if wait.wait {
 		if service, err = awaitSettled(ctx, a, h, wait.timeout, before.GetService(), service); err != nil {

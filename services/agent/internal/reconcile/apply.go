@@ -76,18 +76,41 @@ func (w *worker) applySet(ctx, patience context.Context, service desired.Service
 		return nil, failure.withState(fmt.Sprintf("%s %s applied, the others stay as they were", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
 	if w.held = result.Held; len(w.held) > 0 {
-		return nil, heldProblem(w.held)
+		return nil, heldProblem(w.held, w.site.holdReason(ctx, objects, w.held[0]))
 	}
 	return nil, w.finishApply(ctx, service, objects, progress)
 }
 
-// heldProblem is why a digest is not applied yet: people hold objects of it in the cluster.
-func heldProblem(keys []object.Key) *problem {
+// heldProblem is why a digest is not applied yet: people hold objects of it in the cluster. why is the reason that the
+// first of them has.
+func heldProblem(keys []object.Key, why string) *problem {
 	text := fmt.Sprintf("%s is held by its annotation %s in the cluster", keys[0], object.HoldAnnotation)
-	if more := len(keys) - 1; more > 0 {
-		text = fmt.Sprintf("%s and %d more objects are held by their annotation %s in the cluster", keys[0], more, object.HoldAnnotation)
+	if why != "" {
+		text += fmt.Sprintf(" (%s)", why)
 	}
-	return &problem{phase: deliveryv1.Phase_PHASE_HELD, text: text + ", and stays as it was. All else is applied, and what left the manifests goes once the annotation is taken off."}
+	stays := "stays as it was"
+	if more := len(keys) - 1; more > 0 {
+		text += fmt.Sprintf(", %d more %s held likewise", more, plural.Are(more))
+		stays = "they stay as they were"
+	}
+	text += ", and " + stays +
+		". All else is applied, and what left the manifests goes once the annotation is taken off."
+	return &problem{phase: deliveryv1.Phase_PHASE_HELD, text: text}
+}
+
+// holdReason is what the annotation of a held object in the cluster says; "" if it says nothing, or can't be read.
+func (s *site) holdReason(ctx context.Context, objects *set.Set, key object.Key) string {
+	item, found, err := objects.Find(key)
+	if err != nil || !found {
+		return ""
+	}
+	meta, err := s.controller.Metadata(ctx, item.Ref)
+	if err != nil {
+		return ""
+	}
+	const most = 200 // characters
+	why := []rune(strings.Join(strings.Fields(meta.GetAnnotations()[object.HoldAnnotation]), " "))
+	return string(why[:min(len(why), most)])
 }
 
 // checkPlan makes sure that all may be applied and, as far as that can be told, will be; it lists all objects in
