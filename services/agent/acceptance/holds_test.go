@@ -27,9 +27,9 @@ func TestObjectThatIsHeldInTheClusterKeepsADigestOpen(t *testing.T) {
 		"a.yaml": configMap("a", "2"), "b.yaml": configMap("b", "2"),
 	})
 	report := w.hub.awaitPhase(t, name, second, held)
-	if want := "ConfigMap " + w.namespace +
-		"/a is held by its annotation fairlead.dev/hold in the cluster (ada looks at it), and stays as it was."; report.
-		GetAppliedDigest() != first || !strings.Contains(report.GetMessage(), want) {
+	want := "ConfigMap " + w.namespace +
+		"/a is held by its annotation fairlead.dev/hold in the cluster (ada looks at it), and stays as it was."
+	if report.GetAppliedDigest() != first || !strings.Contains(report.GetMessage(), want) {
 		t.Errorf("got %v, want %s", report, want)
 	}
 	w.mustData("a", "1")
