@@ -4,10 +4,8 @@ package event
 // lasts. Names stay the same over releases, as types do.
 func Trouble(typ string) string {
 	switch typ {
-	case ServiceDegraded, ServiceFailed:
+	case ServiceDegraded, ServiceFailed, ServiceRemovalFailed:
 		return "ServiceUnhealthy"
-	case ServiceRemovalFailed:
-		return "RemovalFailed"
 	case ServiceTestsFailed:
 		return "ServiceTestsFailed"
 	case ConfigFailing:
@@ -50,7 +48,9 @@ func Ended(typ string) []string {
 	case AlertResolved:
 		return []string{AlertFiring}
 	case ServiceDeleted, ServicePruned, ServiceMoved:
-		return []string{ServiceDegraded, ServiceFailed, ServiceRemovalFailed, ServiceTestsFailed, ConfigFailing, GuardTripped}
+		return []string{
+			ServiceDegraded, ServiceFailed, ServiceRemovalFailed, ServiceTestsFailed, ConfigFailing, GuardTripped,
+		}
 	}
 	return nil
 }
