@@ -161,7 +161,7 @@ func TestDependencyThatCantBeHadIsTold(t *testing.T) {
 			commit := f.commit(tc.dependencies, tc.lock)
 			f.setFolder("plain", "plain")
 			n := f.one()
-			f.problem(append(tc.says, `service`)...)
+			f.problem(tc.says...)
 			a := n.ask(commit, "deploy")
 			if message := a.GetError().GetMessage(); !strings.Contains(message, "deploy/Chart.yaml line") {
 				t.Errorf("the folder is answered with %v", a)
