@@ -180,8 +180,19 @@ func (a *Applier) adoptFields(ctx context.Context, ref object.Ref) error {
 	}
 }
 
+// namesOfNamespaces are the namespaces among items.
+func namesOfNamespaces(items []set.Item) map[string]bool {
+	names := map[string]bool{}
+	for _, item := range items {
+		if item.GVK().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
+			names[item.Name] = true
+		}
+	}
+	return names
+}
+
 // Rehearse sends the items that need it as a dry run, so that a mistake is found before anything is changed. An object
-// that can't be rehearsed passes: one whose namespace or kind is missing and comes with it, one whose kind changes with
+// that can't be rehearsed passes: one whose namespace or kind is missing and comes with it, one whose kind or namespace changes with
 // it, one that is made anew, and one that a webhook without dry run intercepts.
 func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.Item) []Failure {
 	if len(needed) < 2 && len(items) == len(needed) {
@@ -195,12 +206,7 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 	if err != nil {
 		return []Failure{{Item: items[0], Problem: Problem{Text: err.Error(), Advice: triedAgain}}}
 	}
-	namespaces := map[string]bool{}
-	for _, item := range items {
-		if item.GVK().GroupKind() == (schema.GroupKind{Kind: "Namespace"}) {
-			namespaces[item.Name] = true
-		}
-	}
+	namespaces, relabelled := namesOfNamespaces(items), namesOfNamespaces(needed)
 	// brought says whether a dry run failed only for what comes with the set.
 	brought := func(item set.Item, err error) bool {
 		if unknown, ok := errors.AsType[*cluster.UnknownKindError](err); ok {
@@ -209,7 +215,7 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 		return apierrors.IsNotFound(err) && namespaces[item.Namespace]
 	}
 	return a.forEach(ctx, needed, func(ctx context.Context, item set.Item) *Problem {
-		if changing[item.GVK().GroupKind()] {
+		if changing[item.GVK().GroupKind()] || relabelled[item.Namespace] {
 			return nil
 		}
 		_, err := a.applyObject(ctx, r, item, true)

@@ -210,6 +210,9 @@ func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.R
 		if err != nil {
 			return err
 		}
+		if fresh {
+			was.Problem = "" // of the cluster before, whose alarm has ended
+		}
 		if next.Revision == was.Revision && next.Problem == was.Problem {
 			continue
 		}
@@ -217,9 +220,6 @@ func (r *Resolver) compute(ctx context.Context, tx *store.Tx, services []store.R
 		var entries []string
 		if next.Revision != was.Revision && !fresh && was.Revision != store.HeldConfig {
 			entries = different(r.kept(s.UID, was), r.kept(s.UID, next))
-		}
-		if fresh {
-			was.Problem = "" // of the cluster before, whose alarm has ended
 		}
 		events, err := event.Configured(s, was, next, entries, tx.Author(), tx.Now())
 		if err != nil {
