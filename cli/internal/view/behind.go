@@ -22,7 +22,9 @@ func (v View) syncText(s *consolev1.Service) string {
 	report := status.GetCluster().GetReport()
 	running, wanted := RunningCommit(status), status.GetGit().GetRevision().GetCommit()
 	applied, handed := report.GetAppliedDigest(), status.GetHub().GetDigest()
-	differs := applied != "" && handed != "" && applied != handed
+	// The digest of a service that is healthy differs for a moment after a lever, which changes no content.
+	differs := applied != "" && handed != "" && applied != handed &&
+		status.GetState() != consolev1.ServiceState_SERVICE_STATE_HEALTHY
 	text := ""
 	switch d, known := v.Behind[s.GetMetadata().GetName()]; {
 	case running == "" || wanted == "":

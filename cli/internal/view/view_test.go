@@ -169,6 +169,12 @@ func TestServicesThatRunOtherThanTheHubHandsOutAreNotInSync(t *testing.T) {
 	base, back := clitest.WellService(), clitest.WellService()
 	base.Status.Cluster.Report.AppliedDigest, base.Status.Cluster.Report.AppliedCommit = "sha256:before", "0123456789"
 	back.Status.Hub.Digest, back.Status.Hub.Revision = "sha256:back", &artifactv1.Revision{Commit: "0123456789"}
+	lever := clitest.WellService()
+	lever.Status.Hub.Digest = "sha256:lever"
+	if got := (View{}).syncText(lever); got != "in sync" {
+		t.Errorf("a healthy service after a lever is %q", got)
+	}
+	base.Status.State, back.Status.State = consolev1.ServiceState_SERVICE_STATE_HELD, consolev1.ServiceState_SERVICE_STATE_FAILED
 	for name, s := range map[string]*consolev1.Service{"a folder that it refers to": base, "a rollback": back} {
 		v := View{Now: clitest.Noon(), Behind: map[string]Distance{"shop-a": {}}}
 		if got := v.syncText(s); got != "behind" {
