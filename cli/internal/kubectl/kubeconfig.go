@@ -23,7 +23,7 @@ const (
 
 // WriteKubeconfig writes a kubeconfig for a cluster, which kubectl uses through the tunnel.
 func WriteKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster, file string) error {
-	if err := checkCluster(ctx, h, cluster); err != nil {
+	if err := CheckCluster(ctx, h, cluster); err != nil {
 		return err
 	}
 	if len(h.Context.Endpoints.Tunnels) == 0 {
@@ -46,9 +46,9 @@ func WriteKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster,
 	return nil
 }
 
-// checkCluster refuses a cluster that the console does not have. While the console is away the tunnel answers for it, if
-// it is known where a tunnel is.
-func checkCluster(ctx context.Context, h *hubclient.Hub, cluster string) error {
+// CheckCluster refuses a cluster that the console does not have. While the console is away the tunnel answers for it,
+// if it is known where a tunnel is.
+func CheckCluster(ctx context.Context, h *hubclient.Hub, cluster string) error {
 	ctx, cancel := context.WithTimeout(ctx, hubclient.AsideTimeout)
 	defer cancel()
 	_, err := resource.ClusterKind().ReadOne(ctx, h, cluster)

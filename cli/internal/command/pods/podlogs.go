@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fairlead.dev/cli/internal/kubectl"
 	"fairlead.dev/cli/internal/object"
-	"fairlead.dev/cli/internal/resource"
 )
 
 // followedPod returns the pod that a line of kubectl logs follows. ok is false for lines that are left to kubectl: of
@@ -41,7 +41,7 @@ func (l *logging) followedPod(cluster string, words []string) (p object.Pod, ok 
 // followPod prints what a container of a pod writes, as kubectl logs does, until the container ends. A stream that
 // breaks goes on after its last whole line.
 func (l *logging) followPod(ctx context.Context, p object.Pod) error {
-	if _, err := resource.ClusterKind().ReadOne(ctx, l.Hub, p.Cluster); err != nil {
+	if err := kubectl.CheckCluster(ctx, l.Hub, p.Cluster); err != nil {
 		return err
 	}
 	p, err := l.ReadPod(ctx, p)

@@ -75,12 +75,15 @@ func (c *Controller) Repair(ctx context.Context, name string, key object.Key, te
 	return outcome, err
 }
 
-// makeNamespace makes the namespace of an object that can't be applied where that is the one of sync.createNamespace,
-// and says whether it is there.
+// makeNamespace makes the namespace of an object that can't be applied where that is the one of sync.createNamespace
+// and is missing, and says whether it made it.
 func (s *site) makeNamespace(ctx context.Context, request apply.Request, item set.Item) bool {
 	space, found, err := request.Set.Find(object.Key{Kind: "Namespace", Name: item.Namespace})
 	if err != nil || !found || space.Flags&object.MakeOnce == 0 {
 		return false
+	}
+	if _, err := s.controller.Metadata(ctx, space.Ref); !apierrors.IsNotFound(err) {
+		return false // the object is refused for another reason
 	}
 	return len(s.controller.Applier.Make(ctx, request, []set.Item{space})) == 0
 }

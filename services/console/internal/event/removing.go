@@ -13,8 +13,11 @@ import (
 // RemovalSaid implements intake.Observer. An event that the service was deleted, or moved away from the cluster, shows
 // that the service was the cluster's: without one the cluster says nothing that is told. The events of a removal name
 // that one in their ids, so that a service that comes back and is removed again has events of its own.
-func (r *Recorder) RemovalSaid(ctx context.Context, v store.View, cluster store.Resource, is state.Report) ([]store.Event, error) {
-	if is.Phase != state.PhaseRemoved && (is.Phase != state.PhaseFailed || is.Message == "") || !resource.IsName(is.Service) {
+func (r *Recorder) RemovalSaid(
+	ctx context.Context, v store.View, cluster store.Resource, is state.Report,
+) ([]store.Event, error) {
+	saysFailed := is.Phase == state.PhaseFailed && is.Message != ""
+	if is.Phase != state.PhaseRemoved && !saysFailed || !resource.IsName(is.Service) {
 		return nil, nil
 	}
 	left, err := v.LastEvent(ctx, cluster.Name, is.Service, ServiceDeleted, ServiceMoved)
@@ -26,7 +29,7 @@ func (r *Recorder) RemovalSaid(ctx context.Context, v store.View, cluster store.
 		return nil, err
 	}
 	e := &consolev1.Event{Service: is.Service, Cluster: cluster.Name, Project: was.GetProject()}
-	if is.Phase == state.PhaseFailed {
+	if saysFailed {
 		e.Type, e.Severity, e.Message = ServiceRemovalFailed, failing, is.Message
 		return []store.Event{stored(e, r.Now(), cluster.UID, left.ID, is.Message)}, nil
 	}
