@@ -112,7 +112,7 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 		s.Mark = markFail
 		s.cause = cmp.Or(r.GetMessage(), firstObject(r), fmt.Sprintf("%s %s healthy",
 			plural.Part(r.GetObjectsHealthy(), r.GetObjectsTotal(), "object"), plural.Are(r.GetObjectsTotal())))
-		s.next = t.nextOfFailure(r.GetMessage())
+		s.next = t.nextOfFailure(r)
 	case r.GetPhase() == deliveryv1.Phase_PHASE_HEALTHY && r.GetAppliedDigest() == hub.GetDigest():
 		s.Mark = markOK
 	default:
@@ -127,17 +127,21 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 	}
 }
 
-// nextOfFailure returns the step after a failure, which a push mends unless its message says otherwise.
-func (t *Trail) nextOfFailure(message string) string {
-	for _, remedy := range []string{"Allow it to that account", "Change what forbids it", "undo the change", "Remove it from one", "or create it"} {
-		if strings.Contains(message, remedy) {
-			return "do as the message says, or " + t.lookInto()
-		}
+// nextOfFailure returns the step after a failure. What was applied and is degraded says what is wrong, and a push mends
+// it. What could not be applied ends with an advice: to push, to do something else, or none but that the agent tries
+// it again.
+func (t *Trail) nextOfFailure(r *deliveryv1.ServiceReport) string {
+	message := r.GetMessage()
+	degraded := r.GetPhase() == deliveryv1.Phase_PHASE_DEGRADED
+	if degraded || t.Service.GetSpec().GetCatalog() || message == "" || strings.Contains(message, "and push") {
+		return fmt.Sprintf("put it right in %s of source %s and push, or %s",
+			folderPath(t.Service), catalog.SourceOf(t.Service.GetSpec()), t.lookInto())
 	}
-	if strings.Contains(message, "It is tried again") {
+	before, _, again := strings.Cut(message, "It is tried again")
+	if advised := strings.Contains(strings.TrimSpace(before), ". "); again && !advised {
 		return t.lookHint()
 	}
-	return fmt.Sprintf("put it right in %s of source %s and push, or %s", folderPath(t.Service), catalog.SourceOf(t.Service.GetSpec()), t.lookInto())
+	return "do as the message says, or " + t.lookInto()
 }
 
 // testsStep is how the latest run of the tests went. A failure from before something newer came is reported, and stops

@@ -185,24 +185,6 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 			[]string{"CLUSTER   wait", "\n  shop: ConfigMap/prices  Guarded  would be removed"},
 			"it stands at CLUSTER for 3m: would remove 8 of 12 objects. Next: `fairlead confirm prune shop-a 5be1`, or put the manifests back and push.",
 		},
-		"the API server is away": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
-				s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_FAILED
-				s.Cluster.Report.Message = "the API server can't be reached: EOF. It is tried again; the previous state stays applied."
-			},
-			nil,
-			"it stands at CLUSTER for 3m: the API server can't be reached: EOF. It is tried again; the previous state stays applied. " +
-				"Next: wait, or look into the cluster: fairlead kubeconfig a.",
-		},
-		"an account may not": {
-			func(_ *Trail, s *consolev1.ServiceStatus) {
-				s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_FAILED
-				s.Cluster.Report.Message = "the user may not patch it. Allow it to that account, see the agent's README. It is tried again."
-			},
-			nil,
-			"it stands at CLUSTER for 3m: the user may not patch it. Allow it to that account, see the agent's README. It is tried again. " +
-				"Next: do as the message says, or look into the cluster: fairlead kubeconfig a.",
-		},
 		"an object fails": {
 			func(_ *Trail, s *consolev1.ServiceStatus) {
 				r := s.Cluster.Report
@@ -219,6 +201,46 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 		},
 	} {
 		checkTrail(t, name, tt.change, append(tt.lines, tt.verdict+"\n")...)
+	}
+}
+
+// The step after a failure is the one that the agent advises.
+func TestTraceProposesWhatMendsAFailure(t *testing.T) {
+	t.Parallel()
+	const (
+		push = "put it right in \"deploy\" of source shop and push, or look into the cluster: fairlead kubeconfig a"
+		does = "do as the message says, or look into the cluster: fairlead kubeconfig a"
+		wait = "wait, or look into the cluster: fairlead kubeconfig a"
+		pod  = "Pod p (deploy/p.yaml, document 1): "
+	)
+	for message, next := range map[string]string{
+		"the API server can't be reached: EOF. It is tried again":                                        wait,
+		"ask the API server for the kinds of v1: no such host. It is tried again":                        wait,
+		pod + "the API server did not answer in time. It is tried again":                                 wait,
+		pod + "the API server forbids it. It is tried again":                                             wait,
+		pod + "a.b: no such field. Fix the manifest and push":                                            push,
+		pod + "it is what the agent itself keeps there. Give it another name and push":                   push,
+		"data: a value is not base64. Encode it, or write it as plain text, and push":                    push,
+		"The hook failed. Look at its logs, fix it and push; or ask for a sync":                          push,
+		"apps: deploy holds no manifests. To keep them put the manifests back and push":                  push,
+		pod + "may not patch it. Allow it to that account, see the agent's README":                       does,
+		pod + "x.policy.dev denied it. Change what forbids it, or the manifest. It is tried again":       does,
+		pod + "spec.selector: immutable. It can't be changed: undo the change":                           does,
+		pod + "it belongs to service \"b\". Remove it from one of the two":                               does,
+		pod + "it belongs to Helm. Remove it there first, or take it over":                               does,
+		pod + "it is held by its annotation. Take the annotation off there":                              does,
+		pod + "it must not be taken over. Delete it there, give it another name":                         does,
+		pod + "namespace \"b\" does not exist. Add it to the manifests, or create it. It is tried again": does,
+		pod + "the cluster does not know kind Boat of b.dev/v1. Install its CustomResourceDefinition, " +
+			"or mend apiVersion and kind. It is tried again": does,
+		pod + "the cluster has kind Boat of b.dev/v1 outside of namespaces. Ask for a sync to have " +
+			"the service rendered again. It is tried again": does,
+		"Project \"p\" does not allow the account \"x/y\": set another spec.sync.impersonate": does,
+	} {
+		message += "; the previous state stays applied."
+		checkTrail(t, message, func(_ *Trail, s *consolev1.ServiceStatus) {
+			s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_FAILED, message
+		}, "it stands at CLUSTER for 3m: "+message+" Next: "+next+".\n")
 	}
 }
 
