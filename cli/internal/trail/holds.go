@@ -53,7 +53,8 @@ func (t *Trail) endOfHold(name, message string) string {
 		opens := t.UntilText(windows.GetChangeTime())
 		return fmt.Sprintf("it is applied when the service opens, %s, and %s applies it before", opens, sync)
 	case closed:
-		return fmt.Sprintf("it is applied when the service opens, and %s applies it before", sync)
+		return fmt.Sprintf("no end is in sight until the freeze is ended or the window changed, and %s applies it before",
+			sync)
 	}
 	return t.lookInto()
 }

@@ -291,7 +291,8 @@ func TestTraceSaysWhatHoldsAServiceAndWhatEndsThat(t *testing.T) {
 			ends: "it is applied when the service opens, in 2h, and " + before,
 		},
 		"a freeze": {
-			windows: closed, message: "Closed: the freeze.", ends: "it is applied when the service opens, and " + before,
+			windows: closed, message: "Closed: the freeze.",
+			ends: "no end is in sight until the freeze is ended or the window changed, and " + before,
 		},
 		"an annotation in the cluster": {
 			message: annotated,
