@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -117,20 +118,17 @@ func gathered(of []draft) store.Event {
 	return out
 }
 
-// summary is the event of many, without an id.
+// summary is the event of many, without an id and the names of its services.
 func summary(list []*consolev1.Event) *consolev1.Event {
 	first := list[0]
 	e := &consolev1.Event{Time: first.GetTime(), Type: first.GetType(), Severity: first.GetSeverity(), Project: first.GetProject(), Count: int32(len(list))}
 	e.Cluster, e.Commit, e.Digest, e.TraceId = first.GetCluster(), first.GetCommit(), first.GetDigest(), first.GetTraceId()
 	clusters := map[string]bool{}
-	for i, one := range list {
+	for _, one := range list {
 		e.Cluster, e.Commit = same(e.GetCluster(), one.GetCluster()), same(e.GetCommit(), one.GetCommit())
 		e.Digest, e.TraceId = same(e.GetDigest(), one.GetDigest()), same(e.GetTraceId(), one.GetTraceId())
 		if one.GetCluster() != "" {
 			clusters[one.GetCluster()] = true
-		}
-		if i < shownMembers {
-			e.Members = append(e.Members, &consolev1.EventMember{Service: one.GetService(), Cluster: one.GetCluster()})
 		}
 	}
 	services := fmt.Sprintf("%d services", len(list))
@@ -149,6 +147,14 @@ func summary(list []*consolev1.Event) *consolev1.Event {
 	return e
 }
 
+// names are the first of some services.
+func names(list []*consolev1.Event) (members []*consolev1.EventMember) {
+	for _, one := range list[:min(len(list), shownMembers)] {
+		members = append(members, &consolev1.EventMember{Service: one.GetService(), Cluster: one.GetCluster()})
+	}
+	return members
+}
+
 // same is a text if both are equal, else empty.
 func same(a, b string) string {
 	if a == b {
@@ -162,6 +168,9 @@ var packers = sync.Pool{New: func() any { //nolint:gochecknoglobals // the same 
 	packer, _ := flate.NewWriter(nil, flate.BestSpeed) // the level is a valid one
 	return packer
 }}
+
+// unpackers are readers that have been used: each has tens of kilobytes of tables.
+var unpackers = sync.Pool{New: func() any { return flate.NewReader(nil) }} //nolint:gochecknoglobals // as packers
 
 // pack keeps the events of which one is made, without what is said in that.
 func pack(of *consolev1.Event, list []*consolev1.Event) []byte {
@@ -187,7 +196,7 @@ func other(all, text string) string {
 	return text
 }
 
-// Told is an event as it was recorded.
+// Told is an event as it was recorded. One of many services names these when it is narrowed: they are in its members.
 type Told struct {
 	*consolev1.Event
 	members []byte // as pack made them; nil: it is about one service, or none
@@ -205,15 +214,16 @@ func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func
 	}
 	if fits, sure := whole(t.Event); sure {
 		if fits {
-			return t.Event, 0
+			return t.named(), 0
 		}
 		return nil, 0
 	}
 	var some []*consolev1.Event
-	err := t.eachService(func(one *consolev1.Event) {
+	err := t.eachService(func(one *consolev1.Event) bool {
 		if looked++; chosen(one) {
 			some = append(some, one)
 		}
+		return true
 	})
 	switch {
 	case err != nil, len(some) == 0: // of members that can't be read nobody knows whether the caller may see them
@@ -221,19 +231,37 @@ func (t Told) Narrow(whole func(*consolev1.Event) (fits, sure bool), chosen func
 	case len(some) == 1:
 		return some[0], looked
 	case len(some) == looked:
-		return t.Event, looked
+		e = proto.CloneOf(t.Event)
+	default:
+		e = summary(some)
+		e.Id = t.GetId()
 	}
-	e = summary(some)
-	e.Id = t.GetId()
+	e.Members = names(some)
 	return e, looked
+}
+
+// named is the whole event with the names of the first of its services.
+func (t Told) named() *consolev1.Event {
+	var first []*consolev1.Event
+	err := t.eachService(func(one *consolev1.Event) bool {
+		first = append(first, one)
+		return len(first) < shownMembers
+	})
+	if err != nil { // as it was recorded: without names, its count is right
+		return t.Event
+	}
+	e := proto.CloneOf(t.Event)
+	e.Members = names(first)
+	return e
 }
 
 // Each returns the chosen events of the single services, all of them: the event that Narrow returns names a few.
 func (t Told) Each(chosen func(*consolev1.Event) bool) (list []*consolev1.Event) {
-	keep := func(one *consolev1.Event) {
+	keep := func(one *consolev1.Event) bool {
 		if chosen(one) {
 			list = append(list, one)
 		}
+		return true
 	}
 	if t.members == nil {
 		keep(t.Event)
@@ -245,10 +273,12 @@ func (t Told) Each(chosen func(*consolev1.Event) bool) (list []*consolev1.Event)
 	return list
 }
 
-// eachService calls do with the event of each service.
-func (t Told) eachService(do func(*consolev1.Event)) error {
-	unpacked := io.LimitedReader{R: flate.NewReader(bytes.NewReader(t.members)), N: maxMembers}
-	in := bufio.NewReader(&unpacked)
+// eachService calls do with the event of each service while do returns true.
+func (t Told) eachService(do func(*consolev1.Event) (more bool)) error {
+	unpacker := unpackers.Get().(io.Reader)
+	defer unpackers.Put(unpacker)
+	_ = unpacker.(flate.Resetter).Reset(bytes.NewReader(t.members), nil) // never fails
+	in := bufio.NewReader(&io.LimitedReader{R: unpacker, N: maxMembers})
 	for {
 		one := &consolev1.Event{}
 		err := (protodelim.UnmarshalOptions{MaxSize: maxMembers}).UnmarshalFrom(in, one)
@@ -263,7 +293,9 @@ func (t Told) eachService(do func(*consolev1.Event)) error {
 		one.Digest, one.TraceId = cmp.Or(one.GetDigest(), t.GetDigest()), cmp.Or(one.GetTraceId(), t.GetTraceId())
 		// A number would tell how many others there are to a person who may see this one only.
 		one.Id = store.EventID(t.GetId(), one.GetService(), one.GetDigest())
-		do(one)
+		if !do(one) {
+			return nil
+		}
 	}
 }
 

@@ -1,11 +1,13 @@
 package event
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -51,7 +53,7 @@ func TestWhatHappensToManyServicesAtOnceIsOneEvent(t *testing.T) {
 	e := list[0]
 	if e.GetCount() != 12 || e.GetMessage() != "All objects of 12 services in 4 clusters are healthy." ||
 		e.GetCommit() != "0123456789abcdef" || e.GetDigest() != "" || e.GetService() != "" ||
-		e.GetProject() != "shop" || len(e.GetMembers()) != 12 {
+		e.GetProject() != "shop" || len(e.named().GetMembers()) != 12 {
 		t.Errorf("got %v", e.Event)
 	}
 	if again := r.Gather(draftsOf(ServiceHealthy, 4, 3)); again[0].ID != e.GetId() {
@@ -65,10 +67,19 @@ func TestWhatHappensToManyServicesAtOnceIsOneEvent(t *testing.T) {
 func TestAnEventOfManyNamesTheFirstTwenty(t *testing.T) {
 	t.Parallel()
 	for services, want := range map[int]int{6: 6, 20: 20, 21: 20, 300: 20} {
-		list := told(t, (&Recorder{}).Gather(draftsOf(ServiceApplied, services, 1)))
-		if len(list) != 1 || int(list[0].GetCount()) != services || len(list[0].GetMembers()) != want {
-			t.Errorf("of %d services there are %d events, of %d, of which %d are named", services, len(list),
-				list[0].GetCount(), len(list[0].GetMembers()))
+		rows := (&Recorder{}).Gather(draftsOf(ServiceApplied, services, 1))
+		if bytes.Contains(rows[0].Event, []byte("s0-edge-0")) {
+			t.Errorf("names are kept twice: %s", rows[0].Event)
+		}
+		list := told(t, rows)
+		shown, _ := fitting(list[0], nil, nil, time.Unix(2e9, 0))
+		all, _ := fitting(list[0], nil, func(store.Kind, string, string, string) bool { return true }, time.Unix(2e9, 0))
+		if len(list) != 1 || int(shown.GetCount()) != services || len(shown.GetMembers()) != want || !proto.Equal(shown, all) {
+			t.Errorf("of %d services there are %d events, of %d, of which %d are named, and %d to a person who may see them",
+				services, len(list), shown.GetCount(), len(shown.GetMembers()), len(all.GetMembers()))
+		}
+		if len(list[0].GetMembers()) > 0 {
+			t.Error("an event that all followers share was changed")
 		}
 	}
 }
@@ -152,14 +163,14 @@ func TestTheIDOfOneServicesEventDoesNotTellOfOthers(t *testing.T) {
 	t.Parallel()
 	whole := told(t, (&Recorder{}).Gather(draftsOf(ServiceHealthy, 4, 3)))[0]
 	ids := map[string]bool{}
-	err := whole.eachService(func(one *consolev1.Event) {
+	for _, one := range whole.Each(func(*consolev1.Event) bool { return true }) {
 		if strings.HasPrefix(one.GetId(), whole.GetId()) || ids[one.GetId()] {
 			t.Errorf("%s has the id %s in %s", one.GetService(), one.GetId(), whole.GetId())
 		}
 		ids[one.GetId()] = true
-	})
-	if err != nil || len(ids) != 12 {
-		t.Errorf("%d ids, %v", len(ids), err)
+	}
+	if len(ids) != 12 {
+		t.Errorf("%d ids", len(ids))
 	}
 }
 
