@@ -12,11 +12,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
+
+	"fairlead.dev/platform/lockfile"
 )
 
 const (
 	dirMode  = 0o700
 	fileMode = 0o600
+	// lockName is the file that Take locks.
+	lockName = "lock"
+	// lockPatience is how long Take waits for the process before this one: the lock of one that has ended may still be
+	// held by a child that was just about to start.
+	lockPatience, lockPause = time.Second, 20 * time.Millisecond
 	// byOthers are the rights of users that are neither the owner nor in the group.
 	byOthers = 0o007
 )
@@ -42,6 +50,26 @@ func Ensure(dir string) error {
 		return fmt.Errorf("data folder %s: %w", dir, err)
 	}
 	return nil
+}
+
+// Take makes the folder as Ensure does, and keeps other processes from it until the lock is released, or this process
+// ends: two that write to one folder damage each other's files.
+func Take(dir string) (*lockfile.Lock, error) {
+	if err := Ensure(dir); err != nil {
+		return nil, err
+	}
+	for began := time.Now(); ; <-time.After(lockPause) {
+		lock, err := lockfile.Try(filepath.Join(dir, lockName))
+		switch {
+		case err == nil:
+			return lock, nil
+		case !errors.Is(err, lockfile.ErrHeld):
+			return nil, fmt.Errorf("take data folder: %w", err)
+		case time.Since(began) > lockPatience:
+			return nil, fmt.Errorf("data folder %s: another process works in it. "+
+				"End that process, or give each process a --data-dir of its own", dir)
+		}
+	}
 }
 
 // Protect checks that other users can neither read nor write the named files of the folder, and takes those rights away

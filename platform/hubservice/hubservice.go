@@ -25,6 +25,7 @@ import (
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/loopback"
@@ -63,12 +64,21 @@ type Replica struct {
 	close   func() error // of what is ours
 }
 
-// New opens what is on the disk, and dials nothing. The service is one of the hub's, by its name in
+// New takes the data folder for this process until Run has ended, opens what is in it, and dials nothing. The service is one of the hub's, by its name in
 // package identity; kinds are what it follows of the catalog.
 func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Replica, err error) {
+	lock, err := datadir.Take(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Release())
+		}
+	}()
 	r = &Replica{
 		service: service, cfg: cfg, deps: deps, secret: hubsecret.Open(cfg.HubSecretFile),
-		Coordinator: deps.Coordinator, close: func() error { return nil },
+		Coordinator: deps.Coordinator, close: lock.Release,
 	}
 	r.secret.Log = deps.Log
 	if r.http, err = client.New(client.Config{CAFile: cfg.HubCAFile}); err != nil {
@@ -96,7 +106,8 @@ func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Rep
 		if r.Coordinator, err = cfg.openCoordinator(); err != nil {
 			return nil, err
 		}
-		r.close = r.Coordinator.Close
+		closeOurs := r.Coordinator.Close
+		r.close = func() error { return errors.Join(closeOurs(), lock.Release()) }
 	}
 	if cfg.Unsigned.Accepted() {
 		deps.Log.Warn("older versions are accepted", "detail", identity.AcceptsUnsigned)

@@ -32,6 +32,34 @@ func newReplica(t *testing.T) *hubservice.Replica {
 	return r
 }
 
+// Two processes in one folder damage each other's files.
+func TestADataFolderIsForOneReplica(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func() (*hubservice.Replica, error) {
+		return hubservice.New(identity.ServiceTunnel, hubservice.Config{
+			Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir, ConsoleURL: "http://127.0.0.1:1", HubSecretFile: "/nowhere",
+		}, hubservice.Deps{Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard()})
+	}
+	first, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), dir+": another process works in it. End that process") {
+		t.Errorf("a second replica: %v", err)
+	}
+	if err := first.Serve(nil, first.Ready); err != nil {
+		t.Fatal(err)
+	}
+	ended := errors.New("ended")
+	if err := first.Run(t.Context(), func(context.Context) error { return ended }); !errors.Is(err, ended) {
+		t.Error(err)
+	}
+	if _, err := open(); err != nil {
+		t.Errorf("after the first one: %v", err)
+	}
+}
+
 func TestWhatFailsBehindTheListenerEndsAll(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t)

@@ -10,13 +10,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +30,7 @@ import (
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/identity"
+	"fairlead.dev/platform/lockfile"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/platform/tunnelclient"
@@ -223,7 +222,7 @@ type Agent struct {
 	tunnels      *http.Client
 	people       *tunnelclient.Transport               // to the API server, for people
 	policies     atomic.Pointer[[]tunnelclient.Policy] // of the configuration; nil: none
-	lock         *os.File
+	lock         *lockfile.Lock
 	previews     chan struct{} // Places for folders that people have compared.
 	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
 	begin        chan struct{} // Closed once what is wanted, as the disk has it, may be acted on.
@@ -245,7 +244,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(cfg.DataDir)
+	lock, err := datadir.Take(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -260,48 +259,19 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, lock.Release())
 	}
 	if err := a.open(); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, lock.Release())
 	}
 	if err := a.wire(); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, lock.Release())
 	}
 	return a, nil
 }
 
 // Frugal says that the agent's memory counts: it is in every cluster, beside the work of others.
 func (a *Agent) Frugal() {}
-
-// lockDir makes the data folder and sees to it that no second agent uses it.
-func lockDir(dir string) (*os.File, error) {
-	if err := datadir.Ensure(dir); err != nil {
-		return nil, err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock data folder: %w", err)
-	}
-	if !flock(lock) {
-		return nil, errors.Join(fmt.Errorf("lock data folder %s: another agent uses it. Give each agent a --data-dir of its own", dir), lock.Close())
-	}
-	return lock, nil
-}
-
-// flock waits a moment for the agent before this one: the lock of one that has ended may still be held by
-// a child that it was just about to start.
-func flock(f *os.File) bool {
-	const patience, pause = time.Second, 20 * time.Millisecond
-	for began := time.Now(); ; <-time.After(pause) {
-		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			return true
-		}
-		if time.Since(began) > patience {
-			return false
-		}
-	}
-}
 
 // connect prepares the ways to the hub and to the cluster.
 func (a *Agent) connect() error {
@@ -639,7 +609,7 @@ func (a *Agent) close() {
 	if a.leases != nil {
 		a.leases.Close()
 	}
-	_ = a.lock.Close()
+	_ = a.lock.Release()
 }
 
 // moved is told where the hub is, with each renewal of the token.

@@ -19,7 +19,6 @@ import (
 	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/audit"
-	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/dialpolicy"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/identity"
@@ -80,16 +79,6 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if err := datadir.Ensure(cfg.DataDir); err != nil {
-		return nil, err
-	}
-	if cfg.Replica == "" {
-		name, err := keptName(cfg.DataDir)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Replica = name
-	}
 	s := &Service{cfg: cfg, deps: deps, tracer: deps.Telemetry.Tracer.Tracer("fairlead.dev/services/gitcache")}
 	var err error
 	s.replica, err = hubservice.New(identity.ServiceGitcache, cfg.Config, deps,
@@ -98,7 +87,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.replica.Credential.BeReplica(cfg.Replica)
+	if cfg.Replica == "" {
+		if s.cfg.Replica, err = keptName(cfg.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	s.replica.Credential.BeReplica(s.cfg.Replica)
 	if err := s.openState(); err != nil {
 		return nil, err
 	}

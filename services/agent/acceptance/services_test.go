@@ -647,7 +647,7 @@ func TestJoin(t *testing.T) {
 	stop := w.start()
 	await.True(w.t, "the agent has joined",
 		func() bool { _, err := os.Stat(filepath.Join(w.data, "token")); return err == nil })
-	if err := run(); err == nil || !strings.Contains(err.Error(), "another agent uses it") {
+	if err := run(); err == nil || !strings.Contains(err.Error(), "another process works in it") {
 		t.Errorf("a second agent on the same folder: %v", err)
 	}
 	stop()
