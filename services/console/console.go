@@ -289,8 +289,7 @@ type Service struct {
 	exporter   *export.Exporter // nil: the audit trail goes nowhere
 }
 
-// New puts a console together. New makes the data folder, the master key and the hub secret if they are missing, and
-// touches no database.
+// New puts a console together. New makes the data folder if it is missing, and touches no database.
 func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -315,6 +314,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	secret.Log = deps.Log
 	s.authority = identity.New(s.store, box, secret, deps.Log, nil)
 	s.authority.Unbound = cfg.Unsigned.Accepted()
+	s.authority.OpenKeys = func(begins bool) error { return cfg.openKeys(box, begins) }
 	if cfg.Unsigned.Accepted() {
 		deps.Log.Warn("older versions are accepted", "detail", identities.AcceptsUnsigned)
 	}
@@ -425,7 +425,8 @@ func (s *Service) condition(cfg Config) *condition.Observer {
 	}
 }
 
-// prepare makes what the console keeps on disk, and reads the master key.
+// prepare makes the data folder, and reads the keys. Where one is missing the box is empty until the start, which knows
+// whether the hub has begun.
 func prepare(cfg Config) (*seal.Box, error) {
 	if err := datadir.Ensure(cfg.DataDir); err != nil {
 		return nil, err
@@ -434,17 +435,43 @@ func prepare(cfg Config) (*seal.Box, error) {
 	if err := datadir.Protect(cfg.DataDir, masterKeyFile, hubSecretFile, databaseFile, databaseFile+"-wal", databaseFile+"-shm"); err != nil {
 		return nil, err
 	}
-	box, err := seal.Ensure(cfg.MasterKeyFile)
-	if err != nil {
+	box := new(seal.Box)
+	if err := cfg.readKeys(box); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if _, err := os.Stat(cfg.HubSecretFile); errors.Is(err, os.ErrNotExist) {
-		if err := seal.EnsureSecret(cfg.HubSecretFile); err != nil {
-			return nil, err
+	return box, nil
+}
+
+// openKeys reads the master key into the box, and the hub secret. A hub that begins gets those that are missing; of one
+// that has begun they are elsewhere, and new ones would open nothing.
+func (c *Config) openKeys(box *seal.Box, begins bool) error {
+	for _, key := range []struct{ path, name, flag, lost string }{
+		{c.MasterKeyFile, "master key", "--master-key-file", "nothing else opens the secrets in the database"},
+		{c.HubSecretFile, "hub secret", "--hub-secret-file",
+			"if it is lost make another one with `openssl rand -base64 32`, and give it to all services of the hub"},
+	} {
+		if _, err := os.Stat(key.path); !errors.Is(err, os.ErrNotExist) {
+			continue // readKeys says what else is wrong
+		}
+		if !begins {
+			return fmt.Errorf("there is no %s in %s, and the database is of a hub that has one: correct %s, or put the file there; %s",
+				key.name, key.path, key.flag, key.lost)
+		}
+		if err := seal.EnsureSecret(key.path); err != nil {
+			return err
 		}
 	}
-	_, err = hubsecret.Read(cfg.HubSecretFile)
-	return box, err
+	return c.readKeys(box)
+}
+
+func (c *Config) readKeys(box *seal.Box) error {
+	read, err := seal.Load(c.MasterKeyFile)
+	if err != nil {
+		return err
+	}
+	*box = *read
+	_, err = hubsecret.Read(c.HubSecretFile)
+	return err
 }
 
 // Ample says that the console's time counts: a fleet that comes all at once waits for what it writes.

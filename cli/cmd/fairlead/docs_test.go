@@ -28,6 +28,10 @@ import (
 func startConsole(t *testing.T, change ...func(*console.Config)) (url, secretFile string) {
 	t.Helper()
 	dir := t.TempDir()
+	secretFile = filepath.Join(dir, "hub.secret") // the console makes its own only when it runs
+	if err := os.WriteFile(secretFile, []byte("a hub secret for tests\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir}
 	for _, f := range change {
 		f(&cfg)
@@ -49,7 +53,7 @@ func startConsole(t *testing.T, change ...func(*console.Config)) (url, secretFil
 			t.Error(err)
 		}
 	})
-	return c.URL(), filepath.Join(dir, "hub.secret")
+	return c.URL(), secretFile
 }
 
 // blocks are the YAML of a page.

@@ -2,18 +2,22 @@ package up
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"fairlead.dev/cli/internal/front"
 	"fairlead.dev/platform/coordination"
+	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/server"
@@ -77,6 +81,10 @@ func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, e
 	if err != nil {
 		return nil, err
 	}
+	secretFile := d.joinPath("hub-secret")
+	if err := ensureSecret(secretFile); err != nil {
+		return nil, err
+	}
 	coordinator, err := coordination.Open("memory:")
 	if err != nil {
 		return nil, err
@@ -86,7 +94,7 @@ func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, e
 	h := &hub{
 		urls:       urls{Console: at(p.Console), Gitcache: at(p.Gitcache), Distributor: at(p.Distributor), Tunnel: at(p.Tunnel), Front: at(p.Front)},
 		files:      files,
-		secretFile: d.joinPath("hub-secret"),
+		secretFile: secretFile,
 		close:      []func(context.Context) error{func(context.Context) error { return coordinator.Close() }},
 	}
 	b := &builder{o, d, logs, coordinator, h}
@@ -101,6 +109,18 @@ func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, e
 		h.parts = append(h.parts, made)
 	}
 	return h, nil
+}
+
+// ensureSecret makes the hub secret of a first start. The console makes one, too, but only when it runs, and the other
+// services begin at the same time.
+func ensureSecret(file string) error {
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return durable.Replace(file, 0o600, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, rand.Text())
+		return err
+	})
 }
 
 // findCertificate returns the user's, or else one of our own authority.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/client"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/identity/identitytest"
@@ -427,13 +429,13 @@ func (a api) join(t testing.TB, cluster string) string {
 
 func TestDataFolderIsClosedToOthers(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	cfg := console.Config{Server: server.Config{Listen: "127.0.0.1:0"}, DataDir: dir}
-	if _, err := console.New(cfg, console.Deps{
-		Log: slog.New(slog.DiscardHandler), Telemetry: telemetry.Discard(),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	h := newHub(t, "")
+	dir := filepath.Join(h.dir, "a", "b")
+	h.startWith(t, func(c *console.Config) { c.DataDir, c.DatabaseURL = dir, "" })
+	await.NoError(t, "the console has made its keys", func() error {
+		_, err := os.Stat(filepath.Join(dir, "hub.secret"))
+		return err
+	})
 	for path, want := range map[string]os.FileMode{dir: 0o700, dir + "/master.key": 0o600, dir + "/hub.secret": 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
@@ -458,6 +460,69 @@ func TestBadConfigIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+	}
+}
+
+// A path that is mistyped makes no new key for a hub that has one.
+func TestAMissingKeyOfAHubIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, db := range eitherDatabase(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, db)
+			r := h.start(t)
+			r.adminToken(t) // the console has started
+			r.stop()
+			for flag, mistype := range map[string]func(*console.Config, string){
+				"--master-key-file": func(c *console.Config, path string) { c.MasterKeyFile = path },
+				"--hub-secret-file": func(c *console.Config, path string) { c.HubSecretFile = path },
+			} {
+				path := filepath.Join(h.dir, "mistyped")
+				err := h.listen(t, func(c *console.Config) { mistype(c, path) }).Run(t.Context())
+				if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "correct "+flag) {
+					t.Errorf("%s: got %v", flag, err)
+				}
+				if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s: a file was made: %v", flag, err)
+				}
+			}
+			h.start(t).adminToken(t)
+		})
+	}
+}
+
+// Of consoles that start at the same time on an empty database, with a key of its own each, one begins the hub, and
+// the others make no key.
+func TestOneOfTheConsolesThatStartTogetherMakesTheKey(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, postgres.Database(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const consoles = 3
+	ended := make(chan error, consoles)
+	dirs := make([]string, consoles)
+	for i := range dirs {
+		dirs[i] = filepath.Join(h.dir, strconv.Itoa(i))
+		service := h.listen(t, func(c *console.Config) { c.DataDir = dirs[i] })
+		go func() { ended <- service.Run(ctx) }()
+	}
+	for range consoles - 1 {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "there is no master key") {
+			t.Errorf("a console ended with %v", err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the first console ended with %v", err)
+	}
+	keys := 0
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, "master.key")); err == nil {
+			keys++
+		}
+	}
+	if keys != 1 {
+		t.Errorf("%d keys were made", keys)
 	}
 }
 

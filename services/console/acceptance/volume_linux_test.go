@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/platform/await"
 )
 
 // volume is a folder as a pod gets it: of root, with rights by its group or for all.
@@ -63,11 +64,11 @@ func (h *hub) runAs(t *testing.T, user syscall.Credential) (*running, string) {
 		stop()
 		return nil, said.String()
 	}
-	secret, err := os.ReadFile(filepath.Join(h.dir, "hub.secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.secret = strings.TrimSpace(string(secret))
+	await.NoError(t, "the console has made its hub secret", func() error {
+		secret, err := os.ReadFile(filepath.Join(h.dir, "hub.secret"))
+		h.secret = strings.TrimSpace(string(secret))
+		return err
+	})
 	return &running{hub: h, url: strings.TrimSpace(url), stop: stop}, ""
 }
 

@@ -68,6 +68,10 @@ type Authority struct {
 	ReuseEvent func(cluster, how string, at time.Time) store.Event
 	proofs     identity.Proofs
 	renewals   *throttle // of agents, each of which is written down
+	// OpenKeys reads the master key into the box before anything is sealed or opened, and makes one for a hub that
+	// begins; nil: the box has it. Load calls it under the lock of the catalog: of consoles that start at the same time
+	// one begins the hub.
+	OpenKeys func(begins bool) error
 	// Refused is told of each wrong credential, before anything runs; nil: nobody is.
 	Refused func(ctx context.Context, peer, what string)
 
@@ -99,8 +103,17 @@ func New(s *store.Store, box *seal.Box, hubSecret *hubsecret.File, log *slog.Log
 func (a *Authority) Load(ctx context.Context) error {
 	err := a.store.Write(ctx, "service:console", func(ctx context.Context, tx *store.Tx) error {
 		_, err := tx.SigningKeys(ctx)
-		if !errors.Is(err, store.ErrNotFound) {
+		begins := errors.Is(err, store.ErrNotFound)
+		if err != nil && !begins {
 			return err
+		}
+		if a.OpenKeys != nil {
+			if err := a.OpenKeys(begins); err != nil {
+				return err
+			}
+		}
+		if !begins {
+			return nil
 		}
 		keys, err := identity.NewKeySet()
 		if err != nil {
@@ -110,7 +123,7 @@ func (a *Authority) Load(ctx context.Context) error {
 		return a.put(ctx, tx, keys)
 	})
 	if err != nil {
-		return fmt.Errorf("load signing keys: %w", err)
+		return fmt.Errorf("load keys: %w", err)
 	}
 	return a.Reload(ctx)
 }
