@@ -375,13 +375,17 @@ func (p *apiProxy) count(prefix string) int {
 	return count
 }
 
-// since lists the requests after as many of them, watches left out, and those for what other tests made in the cluster.
+// probe is what agents ask now and then, to see whether the API server answers.
+const probe = "GET /api/v1/namespaces/" + inventory.Namespace + "/configmaps/" + inventory.ClusterMap
+
+// since lists the requests after as many of them, watches and probes left out, and those for what other tests made in
+// the cluster.
 func (p *apiProxy) since(count int) []string {
 	ofOthers := p.ofOthers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	requests := slices.DeleteFunc(slices.Clone(p.requests),
-		func(line string) bool { return strings.HasSuffix(line, "?watch") || ofOthers(line) })
+		func(line string) bool { return strings.HasSuffix(line, "?watch") || line == probe || ofOthers(line) })
 	return requests[min(count, len(requests)):]
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// clusterMap is the ConfigMap that says which of the hub's clusters this is.
-	clusterMap = "cluster"
+	// ClusterMap is the ConfigMap in Namespace that says which of the hub's clusters this is.
+	ClusterMap = "cluster"
 	nameKey    = "name"
 )
 
@@ -25,7 +25,7 @@ var ErrOtherCluster = errors.New("this Kubernetes cluster is another cluster of 
 // that is another: an agent that got the wrong kubeconfig or the wrong join token would remove all services here,
 // because nobody wants them in its own cluster.
 func (s *Store) Belong(ctx context.Context, name string) error {
-	found, err := s.maps.Get(ctx, clusterMap, metav1.GetOptions{})
+	found, err := s.maps.Get(ctx, ClusterMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		found, err = s.noteCluster(ctx, name)
 	}
@@ -38,13 +38,13 @@ func (s *Store) Belong(ctx context.Context, name string) error {
 	}
 	return fmt.Errorf("%w: it is %q, and the agent joined as %q; nothing was touched. Check --kubeconfig, --context and the join token. "+
 		"To make it %q, delete ConfigMap %s in namespace %s: then what %q put there and %q does not want is removed",
-		ErrOtherCluster, noted, name, name, clusterMap, Namespace, noted, name)
+		ErrOtherCluster, noted, name, name, ClusterMap, Namespace, noted, name)
 }
 
 // noteCluster returns what stands there then: another agent may have been first.
 func (s *Store) noteCluster(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	note := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": clusterMap}, "data": map[string]any{nameKey: name},
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": ClusterMap}, "data": map[string]any{nameKey: name},
 	}}
 	options := metav1.CreateOptions{FieldManager: object.FieldManager}
 	made, err := s.maps.Create(ctx, note, options)
@@ -55,7 +55,7 @@ func (s *Store) noteCluster(ctx context.Context, name string) (*unstructured.Uns
 		made, err = s.maps.Create(ctx, note, options)
 	}
 	if apierrors.IsAlreadyExists(err) {
-		return s.maps.Get(ctx, clusterMap, metav1.GetOptions{})
+		return s.maps.Get(ctx, ClusterMap, metav1.GetOptions{})
 	}
 	return made, err
 }

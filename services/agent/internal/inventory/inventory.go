@@ -350,7 +350,7 @@ func Own(key object.Key) bool {
 	if key.Group == "" && key.Kind == "Secret" && key.Namespace == Namespace && strings.HasPrefix(key.Name, ValuesName("")) {
 		return true
 	}
-	return key.Group == "" && key.Kind == "ConfigMap" && key.Namespace == Namespace && (key.Name == clusterMap || strings.HasPrefix(key.Name, headName("")))
+	return key.Group == "" && key.Kind == "ConfigMap" && key.Namespace == Namespace && (key.Name == ClusterMap || strings.HasPrefix(key.Name, headName("")))
 }
 
 // Annotations are what people noted at the inventory of a service, as it was read or written last.

@@ -102,6 +102,8 @@ type Memory struct {
 	failures map[object.Key]failure
 	// unsure are the kinds that can't be watched at the moment, and why.
 	unsure map[schema.GroupVersionKind]string
+	// silent is why nothing is known of any object at the moment; "": the API server answers.
+	silent string
 	// late are the kinds with objects that a stream may have named before they were tracked.
 	late map[schema.GroupVersionKind]bool
 	// marks is the number of the sweep of a kind that is under way.
@@ -492,6 +494,24 @@ func (m *Memory) Unsure(gvk schema.GroupVersionKind, why string) {
 			}
 		}
 	}
+	m.mu.Unlock()
+	for _, service := range tell {
+		m.notify(service)
+	}
+}
+
+// Silent says that the API server does not answer, and since when, or that it does again: why is "".
+func (m *Memory) Silent(why string) {
+	m.mu.Lock()
+	var tell []string
+	if m.silent != why {
+		for sid := range m.sums {
+			if m.sums[sid].first != none {
+				tell = append(tell, m.services.wordOf(uint32(sid)))
+			}
+		}
+	}
+	m.silent = why
 	m.mu.Unlock()
 	for _, service := range tell {
 		m.notify(service)

@@ -59,7 +59,7 @@ func (m *Memory) Summary(service string) Summary {
 	}
 	summary.Counts = m.sums[sid].count
 	isDamaged := summary.Drifted+summary.Missing > 0
-	if summary.Healthy == summary.Total && !isDamaged && len(m.unsure) == 0 && len(m.rivals) == 0 && len(m.ends) == 0 {
+	if summary.Healthy == summary.Total && !isDamaged && m.silent == "" && len(m.unsure) == 0 && len(m.rivals) == 0 && len(m.ends) == 0 {
 		return summary
 	}
 	summary.Healthy = 0
@@ -114,6 +114,8 @@ func (m *Memory) healthOf(id uint32) health.Health {
 	h := health.Health{State: states[r.health], Message: m.messages[id]}
 	if r.stateOf() == Ended {
 		h.State, h.Message = health.Healthy, ""
+	} else if m.silent != "" {
+		h.State, h.Message = health.Unknown, m.silent
 	} else if why, ok := m.unsure[m.kinds.wordOf(r.kind)]; ok {
 		h.State, h.Message = health.Unknown, why
 	} else if r.stateOf() == Gone {

@@ -33,7 +33,7 @@ func (w *worker) giveReasons(ctx context.Context, bad []health.Health) (again ti
 	w.reasons = map[object.Key]reason{}
 	for i := range bad {
 		h := &bad[i]
-		if !apply.HasReasons(h.Ref.GVK().GroupKind()) || h.State == health.Missing || h.Message == health.Leaving {
+		if !apply.HasReasons(h.Ref.GVK().GroupKind()) || h.State == health.Missing || h.State == health.Unknown || h.Message == health.Leaving {
 			continue
 		}
 		if len(w.reasons) == mostReasons {

@@ -39,6 +39,9 @@ const (
 	retryFloor, retryMax = 200 * time.Millisecond, 30 * time.Second
 	// patience is how long a kind may be without a stream before its health counts as unknown.
 	patience = 30 * time.Second
+	// probeEvery is between two questions to the API server that show whether it answers, probeTimeout bounds one. The
+	// stream of a server that hangs stays open for minutes.
+	probeEvery, probeTimeout = 15 * time.Second, 10 * time.Second
 	// askEvery is between two looks at the objects of a kind that the agent may not watch.
 	askEvery = 5 * time.Minute
 )
@@ -107,6 +110,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer running.Wait()
 	running.Go(func() { w.followCRDs(ctx) })
 	running.Go(func() { w.followNotes(ctx) })
+	running.Go(func() { w.probe(ctx) })
 	for {
 		w.follow(ctx, &running)
 		w.startFollowed(ctx, &running)
@@ -116,6 +120,35 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return nil
 		case <-w.memory.KindsChanged():
 		case <-w.follows:
+		}
+	}
+}
+
+// probe asks the API server now and then for an object, and says so if there is no answer for a while.
+func (w *Watcher) probe(ctx context.Context) {
+	defer w.memory.Silent("")
+	noted := object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: inventory.Namespace, Name: inventory.ClusterMap}, Version: "v1"}
+	var since time.Time // of the first question that has no answer
+	for retry.Sleep(ctx, retry.Spread(probeEvery)) {
+		began := time.Now()
+		asking, cancel := context.WithTimeout(ctx, probeTimeout)
+		_, err := w.api.Metadata(asking, noted)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err):
+			if !since.IsZero() {
+				w.memory.Silent("")
+				since = time.Time{}
+			}
+			continue
+		case since.IsZero():
+			since = began
+			w.log.Warn("the API server does not answer", "err", err)
+		}
+		if time.Since(since) > patience {
+			w.memory.Silent("the API server has not answered since " + since.UTC().Format(time.RFC3339))
 		}
 	}
 }

@@ -109,7 +109,9 @@ func (a *api) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObje
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.calls = append(a.calls, "get "+ref.Name)
+	if ref.Name != inventory.ClusterMap { // which is asked for to see whether the server answers
+		a.calls = append(a.calls, "get "+ref.Name)
+	}
 	if a.away != nil {
 		return nil, a.away
 	}
@@ -532,6 +534,42 @@ func TestHealthIsUnknownWithTheServerAway(t *testing.T) {
 		synctest.Wait()
 		if s := m.Summary(service); s.Healthy != 1 {
 			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+// The stream of a server that hangs stays open: nothing is shown as healthy all the same.
+func TestHealthIsUnknownWithAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		a.stream(configMaps).Add(live(configMaps, "a", 3))
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if s := m.Summary(service); s.Healthy != 1 {
+			t.Errorf("with a server that answers: %+v", s)
+		}
+		stall := make(chan struct{})
+		a.mu.Lock()
+		a.stall = stall
+		a.mu.Unlock()
+		from := time.Now()
+		<-time.After(90 * time.Second)
+		synctest.Wait()
+		s := m.Summary(service)
+		since, err := time.Parse("the API server has not answered since "+time.RFC3339, s.Worst.Message)
+		if s.Healthy != 0 || s.Worst.State != health.Unknown || err != nil || since.Before(from) || since.After(from.Add(20*time.Second)) {
+			t.Errorf("with a server that hangs: %v, %+v", err, s)
+		}
+		a.mu.Lock()
+		a.stall = nil
+		a.mu.Unlock()
+		close(stall)
+		<-time.After(20 * time.Second)
+		synctest.Wait()
+		if s := m.Summary(service); s.Healthy != 1 {
+			t.Errorf("with a server that answers again: %+v", s)
 		}
 	})
 }
