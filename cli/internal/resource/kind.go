@@ -152,3 +152,26 @@ func (k Kind) OnePage(ctx context.Context, h *hubclient.Hub, q Question) ([]cata
 	defer cancel()
 	return k.readPage(ctx, h, q)
 }
+
+// Declared is a resource that a folder declares, with its kind.
+type Declared struct {
+	Kind Kind
+	catalogyaml.Message
+}
+
+// ReadDeclared reads what the folder of a service declares, kind by kind: what the person may view of it.
+func ReadDeclared(ctx context.Context, h *hubclient.Hub, service string) (all []Declared, err error) {
+	for _, k := range ListKinds() {
+		if k.ID == catalogyaml.Secret {
+			continue // which no folder declares
+		}
+		list, err := k.ReadMatching(ctx, h, Question{Filter: "labels." + DeclaredLabel + " = " + service})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range list {
+			all = append(all, Declared{k, m})
+		}
+	}
+	return all, nil
+}

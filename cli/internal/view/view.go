@@ -137,6 +137,16 @@ func pairCells(heads, texts []string) []cell {
 	return out
 }
 
+// StateText is the state of a resource as the table of its kind has it; empty: the kind has none.
+func StateText(k resource.Kind, m catalogyaml.Message) string {
+	for _, c := range rowOf(k.ID)(View{}, m).cells {
+		if c.head == "STATE" {
+			return c.text
+		}
+	}
+	return ""
+}
+
 // NewTable has no column for messages: what has to be said stands whole below the table, which so
 // stays readable at 100 columns.
 func (v View) NewTable(head []string, wideHead ...string) *table.Table {

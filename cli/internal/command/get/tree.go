@@ -104,7 +104,7 @@ func treeCommand(a *app.App) *cobra.Command {
 It is what the agent told last, so it can be seen with the cluster away, too. With --live the cluster is asked for what its
 controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of it what you may read at the cluster.
 
-Of a global service it is the tree of each of its services.`,
+Of a global service it is the tree of each of its services, and of a service to the catalog what its folder declares.`,
 		Example: "  fairlead tree service shop\n  fairlead tree service shop --live\n  fairlead tree globalservice logs",
 		Args:    app.WantArgs(2, 2),
 	}
@@ -170,27 +170,37 @@ func treeTextOf(ctx context.Context, h *hubclient.Hub, s *consolev1.Service, liv
 	return treeText(s, found, below), nil
 }
 
-// treeOfCatalog is a service with those that its folder declares.
+// treeOfCatalog is a service with what its folder declares, kind by kind.
 func treeOfCatalog(ctx context.Context, h *hubclient.Hub, s *consolev1.Service) (string, error) {
-	list, err := readResources(ctx, h, resource.ServiceKind(), resource.Question{Filter: "labels." + resource.DeclaredLabel + " = " + s.GetMetadata().GetName()}, nil)
+	declared, err := resource.ReadDeclared(ctx, h, s.GetMetadata().GetName())
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "service %s to the catalog: %s\n", s.GetMetadata().GetName(), view.StateName(s.GetStatus().GetState()))
-	for i, m := range list {
+	for i, d := range declared {
 		branch := "├──"
-		if i == len(list)-1 {
+		if i == len(declared)-1 {
 			branch = "└──"
 		}
-		of := m.(*consolev1.Service)
-		fmt.Fprintf(&b, "%s service %s (%s): %s\n", branch, of.GetMetadata().GetName(),
-			cmp.Or(of.GetSpec().GetCluster(), "catalog"), view.StateName(of.GetStatus().GetState()))
+		fmt.Fprintf(&b, "%s %s\n", branch, declaredText(d))
 	}
-	if len(list) == 0 {
-		b.WriteString("└── declares no services\n")
+	if len(declared) == 0 {
+		b.WriteString("└── nothing that you may view\n")
 	}
 	return b.String(), nil
+}
+
+// declaredText names a resource that a folder declares, with its state if its kind has one.
+func declaredText(d resource.Declared) string {
+	text := d.Kind.Singular() + " " + d.GetMetadata().GetName()
+	if s, ok := d.Message.(*consolev1.Service); ok {
+		text += fmt.Sprintf(" (%s)", cmp.Or(s.GetSpec().GetCluster(), "catalog"))
+	}
+	if state := view.StateText(d.Kind, d.Message); state != "" {
+		text += ": " + state
+	}
+	return text
 }
 
 // treeText is a service with its objects for people.
