@@ -31,8 +31,11 @@ import (
 	"fairlead.dev/services/agent/internal/order"
 )
 
-// finalizerPatience is after what time finalizers are told as a problem.
-const finalizerPatience = 5 * time.Minute
+// Patience is after what time an object that does not go is told as a problem.
+const Patience = 5 * time.Minute
+
+// InTurn is why an object is left that nothing but others keeps.
+const InTurn = "waits for the objects that have to go before it"
 
 // API is what is needed of the cluster; *cluster.Cluster has it.
 type API interface {
@@ -115,7 +118,7 @@ func (p *Pruner) Prune(ctx context.Context, service string, entries []inventory.
 	for _, group := range p.groups(ctx, entries) {
 		if len(out.Left) > 0 {
 			for _, entry := range group {
-				out.Left = append(out.Left, Left{Entry: entry, Why: "waits for the objects that have to go before it"})
+				out.Left = append(out.Left, Left{Entry: entry, Why: InTurn})
 			}
 			continue
 		}
@@ -243,7 +246,7 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 	case meta == nil || !ours(meta, service, entry):
 		return "", why
 	case meta.DeletionTimestamp != nil:
-		return "", p.leaving(meta)
+		return "", p.leaving(ctx, entry, meta)
 	}
 	if _, held := meta.Annotations[object.HoldAnnotation]; held {
 		return "", "is held by its annotation " + object.HoldAnnotation + " in the cluster, and goes once that is taken off"
@@ -271,7 +274,7 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 	case after == nil || after.UID != meta.UID:
 		return "", ""
 	}
-	return "", p.leaving(after)
+	return "", p.leaving(ctx, entry, after)
 }
 
 func (p *Pruner) disown(ctx context.Context, entry inventory.Entry, uid types.UID) string {
@@ -282,17 +285,45 @@ func (p *Pruner) disown(ctx context.Context, entry inventory.Entry, uid types.UI
 }
 
 // leaving says why an object that was deleted is still there.
-func (p *Pruner) leaving(meta metav1.Object) string {
+func (p *Pruner) leaving(ctx context.Context, entry inventory.Entry, meta metav1.Object) string {
 	finalizers := strings.Join(meta.GetFinalizers(), ", ")
-	switch since := p.now().Sub(meta.GetDeletionTimestamp().Time); {
+	isLate := p.now().Sub(meta.GetDeletionTimestamp().Time) > Patience
+	since := meta.GetDeletionTimestamp().UTC().Format(time.RFC3339)
+	switch {
+	case finalizers == "" && isLate:
+		return fmt.Sprintf("is being deleted since %s%s", since, p.contents(ctx, entry))
 	case finalizers == "":
 		return "is being deleted"
-	case since > finalizerPatience:
-		return fmt.Sprintf("waits for its finalizers since %s: %s. See to it that what should take them off runs, or take them off",
-			meta.GetDeletionTimestamp().UTC().Format(time.RFC3339), finalizers)
+	case isLate:
+		return fmt.Sprintf("waits for its finalizers since %s: %s. "+
+			"See to it that what should take them off runs, or take them off", since, finalizers)
 	default:
 		return "waits for its finalizers: " + finalizers
 	}
+}
+
+// contents is what a namespace that is being deleted says of the objects that keep it, such as their finalizers; "" of
+// other objects, and if it can't be read.
+func (p *Pruner) contents(ctx context.Context, entry inventory.Entry) string {
+	if entry.GVK().GroupKind() != (schema.GroupKind{Kind: "Namespace"}) {
+		return ""
+	}
+	namespace, err := p.api.Get(ctx, entry.Ref)
+	if err != nil {
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(namespace.Object, "status", "conditions")
+	var texts []string
+	for _, one := range conditions {
+		condition, _ := one.(map[string]any)
+		if message, _ := condition["message"].(string); condition["status"] == "True" && message != "" {
+			texts = append(texts, strings.TrimRight(message, "."))
+		}
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(texts, "; ")
 }
 
 // ours tells whether the service's mark is still on the object. The UID that was recorded proves an

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -52,11 +53,47 @@ func TestFinalizerPastItsDeadline(t *testing.T) {
 			left[1].Why != "waits for the objects that have to go before it" {
 			t.Errorf("got %v", left)
 		}
-		<-time.After(finalizerPatience + time.Second)
+		<-time.After(Patience + time.Second)
 		left = p.Prune(t.Context(), "shop", entries[:1]).Left
 		if want := "waits for its finalizers since " + begin.UTC().Format(time.RFC3339) +
 			": harbour.dev/hold. See to it that what should take them off runs, or take them off"; len(left) != 1 ||
 			left[0].Why != want {
+			t.Errorf("got %v, want %s", left, want)
+		}
+	})
+}
+
+// full is a cluster with a namespace of ours that is being deleted, and has something in it that does not go.
+type full struct{ stuck }
+
+func (f full) Metadata(ctx context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	meta, err := f.stuck.Metadata(ctx, ref)
+	meta.Finalizers = nil
+	return meta, err
+}
+
+func (f full) Get(context.Context, object.Ref) (*unstructured.Unstructured, error) {
+	return &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{
+		map[string]any{"type": "NamespaceDeletionContentFailure", "status": "False", "message": "All content was deleted"},
+		map[string]any{
+			"type": "NamespaceFinalizersRemaining", "status": "True",
+			"message": "Some content in the namespace has finalizers remaining: harbour.dev/hold in 1 resource instances.",
+		},
+	}}}}, nil
+}
+
+func TestANamespaceThatDoesNotGoSaysWhatIsInIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		p := New(full{stuck{since: begin}}, nil, nil, apply.NewWidth())
+		<-time.After(Patience + time.Second)
+		left := p.Prune(t.Context(), "shop", []inventory.Entry{
+			{Ref: object.Ref{Key: object.Key{Kind: "Namespace", Name: "shop"}, Version: "v1"}, UID: "1"},
+		}).Left
+		want := "is being deleted since " + begin.UTC().Format(time.RFC3339) +
+			": Some content in the namespace has finalizers remaining: harbour.dev/hold in 1 resource instances"
+		if len(left) != 1 || left[0].Why != want {
 			t.Errorf("got %v, want %s", left, want)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/impersonate"
@@ -124,11 +125,45 @@ func (s *site) noteSpared(ctx context.Context, record inventory.Record, kept []s
 	return record
 }
 
-// stillThere reports what a removal waits for, and says when to try again.
+// stillThere reports what a removal waits for, and says when to try again. A removal that hangs is reported as
+// one that fails: there may be nobody to take a finalizer off.
 func (w *worker) stillThere(service desired.Service, record inventory.Record, left []prune.Left) time.Duration {
+	untilHangs := w.headway.note(left, time.Now())
+	if untilHangs <= 0 {
+		return w.reportFailure(service, record, problem{text: describeHanging(left)})
+	}
 	text := fmt.Sprintf("The service is being removed, and %d of its objects are still there: %s %s.", len(left), left[0].Entry.Key, left[0].Why)
 	w.sendReport(service, record, &deliveryv1.ServiceReport{Phase: deliveryv1.Phase_PHASE_PROGRESSING, Message: text, ObjectsTotal: int32(len(left))})
-	return w.backoff.Next()
+	return min(w.backoff.Next(), untilHangs)
+}
+
+// headway is since when the same objects are left of a removal.
+type headway struct {
+	left  int
+	first object.Key
+	since time.Time
+}
+
+// note takes over what is left, and says when the removal hangs if that is the same until then.
+func (h *headway) note(left []prune.Left, now time.Time) time.Duration {
+	if first := left[0].Entry.Key; h.left != len(left) || h.first != first {
+		*h = headway{left: len(left), first: first, since: now}
+	}
+	return h.since.Add(prune.Patience).Sub(now)
+}
+
+// describeHanging says which objects keep a removal from its end, and why they are still there.
+func describeHanging(left []prune.Left) string {
+	const most = 5
+	text := fmt.Sprintf("The removal of the service hangs: %d of its objects %s still there.", len(left), plural.Are(len(left)))
+	told := 0
+	for _, one := range left {
+		if told < most && one.Why != prune.InTurn {
+			text += fmt.Sprintf(" %s %s.", one.Entry.Key, one.Why)
+			told++
+		}
+	}
+	return text
 }
 
 const (

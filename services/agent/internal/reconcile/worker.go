@@ -110,6 +110,8 @@ type attempt struct {
 	rerun time.Time
 	// through are the moments of a removal whose hooks have ended, and what is told of those that failed.
 	through map[set.Hook]string
+	// headway is that of a removal.
+	headway headway
 	// notBefore is when what failed is tried again, whatever is noticed until then.
 	notBefore time.Time
 	// held are the objects that people keep as they are, when nothing else is left to do.
