@@ -363,6 +363,35 @@ func TestRevokedTokenCanNotBeRenewedAtAnotherConsole(t *testing.T) {
 	}
 }
 
+// A mistyped name is told. The revocation holds all the same.
+func TestRevokingWhatTheHubDoesNotKnowIsTold(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putCluster(t, "edge-1")
+		token, err := r.user(t, "bob").tokens.CreateToken(t.Context(), &consolev1.CreateTokenRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for subject, unknown := range map[string]bool{
+			"user:bob": false, "user:bop": true, "agent:edge-1": false, "agent:edge-l": true,
+			"service:gitcache": false, "service:gitcash": true,
+		} {
+			got, err := admin.identity.RevokeTokens(t.Context(),
+				&consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: subject}})
+			if err != nil || got.GetUnknown() != unknown {
+				t.Errorf("%s: got %v, %v", subject, got, err)
+			}
+		}
+		for id, unknown := range map[string]bool{token.GetInfo().GetId(): false, "0a1b": true} {
+			got, err := admin.identity.RevokeTokens(t.Context(),
+				&consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_TokenId{TokenId: id}})
+			if err != nil || got.GetUnknown() != unknown {
+				t.Errorf("token %s: got %v, %v", id, got, err)
+			}
+		}
+	})
+}
+
 func TestRevokedTokenTakesItsRenewalsAlong(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, postgres.Database(t))

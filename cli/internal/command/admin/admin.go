@@ -84,6 +84,9 @@ func adminRevoke(a *app.App) *cobra.Command {
 		Long: `Make all tokens that somebody has invalid everywhere within 30 s, and end what runs with them: of user:NAME, agent:CLUSTER or service:NAME; or one
 token and what it was renewed to, by the id that the audit trail has, as token:ID.
 
+A name of which the hub knows no token is told: it may be mistyped. Tokens that the hub does not know, such as those
+that were issued after the backup that its database was restored from, are revoked all the same.
+
 A person may log in again, unless the identity provider refuses. An agent needs a new join token, see "fairlead cluster join";
 "fairlead token revoke" ends one API token.`,
 		Example: "  fairlead admin revoke user:ada",
@@ -99,8 +102,12 @@ A person may log in again, unless the identity provider refuses. An agent needs 
 			if kind == "token" {
 				req.Which = &consolev1.RevokeTokensRequest_TokenId{TokenId: name}
 			}
-			if _, err := h.Identity.RevokeTokens(ctx, req); err != nil {
+			res, err := h.Identity.RevokeTokens(ctx, req)
+			switch {
+			case err != nil:
 				return err
+			case res.GetUnknown():
+				return a.Printf("the hub knows no token of %s: is the name right? Tokens that it does not know are revoked, too\n", args[0])
 			}
 			return a.Printf("tokens of %s revoked\n", args[0])
 		}),

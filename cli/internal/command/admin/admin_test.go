@@ -135,11 +135,12 @@ func TestAdministratorsEndAccess(t *testing.T) {
 		},
 		"of what is unknown": {
 			Line: "admin revoke agent:edge-9",
-			Hub: []hubtest.Answer{hubtest.Refuses[consolev1.RevokeTokensRequest, consolev1.RevokeTokensResponse](
-				revokeTokens, connect.CodeNotFound, `cluster "edge-9" does not exist`)},
+			Hub: []hubtest.Answer{hubtest.Returns[consolev1.RevokeTokensRequest](
+				revokeTokens, &consolev1.RevokeTokensResponse{Unknown: true})},
 			Asked: `RevokeTokens {"subject":"agent:edge-9"}
 `,
-			Err: "cluster \"edge-9\" does not exist: see `fairlead get clusters`",
+			Stdout: "the hub knows no token of agent:edge-9: is the name right? " +
+				"Tokens that it does not know are revoked, too\n",
 		},
 		"by a new key": {
 			Line: "admin rotate-key", Hub: []hubtest.Answer{rotated},

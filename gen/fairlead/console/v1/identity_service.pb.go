@@ -897,7 +897,10 @@ func (*RevokeTokensRequest_TokenId) isRevokeTokensRequest_Which() {}
 func (*RevokeTokensRequest_Subject) isRevokeTokensRequest_Which() {}
 
 type RevokeTokensResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hub knows of no such token: the name may be mistyped. The revocation holds all the same: a database that was put
+	// back does not know the tokens that were issued since.
+	Unknown       bool `protobuf:"varint,1,opt,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -930,6 +933,13 @@ func (x *RevokeTokensResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeTokensResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokensResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_console_v1_identity_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RevokeTokensResponse) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
 }
 
 type GetTrustBundleRequest struct {
@@ -1270,8 +1280,9 @@ const file_fairlead_console_v1_identity_service_proto_rawDesc = "" +
 	"\x13RevokeTokensRequest\x12\x1b\n" +
 	"\btoken_id\x18\x01 \x01(\tH\x00R\atokenId\x12\x1a\n" +
 	"\asubject\x18\x02 \x01(\tH\x00R\asubjectB\x0e\n" +
-	"\x05which\x12\x05\xbaH\x02\b\x01\"\x16\n" +
-	"\x14RevokeTokensResponse\"\x17\n" +
+	"\x05which\x12\x05\xbaH\x02\b\x01\"0\n" +
+	"\x14RevokeTokensResponse\x12\x18\n" +
+	"\aunknown\x18\x01 \x01(\bR\aunknown\"\x17\n" +
 	"\x15GetTrustBundleRequest\"\xaa\x01\n" +
 	"\x16GetTrustBundleResponse\x12\x12\n" +
 	"\x04keys\x18\x01 \x01(\fR\x04keys\x12A\n" +

@@ -591,23 +591,43 @@ func AgentSubject(cluster string) string {
 	return identity.Identity{Kind: identity.KindAgent, Name: cluster}.Subject()
 }
 
-// Revoke makes tokens invalid: one by its id, or all of a subject until now.
-func (a *Authority) Revoke(ctx context.Context, who audit.Who, tokenID, subject string) error {
+// Revoke makes tokens invalid: one by its id, or all of a subject until now. unknown: the hub knows of none. They are
+// invalid all the same: a database that was put back does not know what was issued since.
+func (a *Authority) Revoke(ctx context.Context, who audit.Who, tokenID, subject string) (unknown bool, err error) {
 	actor := who.Identity.Subject()
 	if err := validateRevocation(tokenID, subject); err != nil {
-		return err
+		return false, err
 	}
-	err := a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
+	err = a.store.Write(ctx, actor, func(ctx context.Context, tx *store.Tx) error {
 		r := Revocation(subject, tx.Now())
 		r.TokenID = identity.Family(tokenID)
-		return errors.Join(tx.Revoke(ctx, r), tx.RevokeAPITokens(ctx, tokenID, subject), endLines(ctx, tx, r),
+		known, err := knows(ctx, tx, r)
+		unknown = !known
+		return errors.Join(err, tx.Revoke(ctx, r), tx.RevokeAPITokens(ctx, tokenID, subject), endLines(ctx, tx, r),
 			tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "token.revoke", Name: tokenID, Reason: cmp.Or(subject, "and what it was renewed to")})))
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	a.log.InfoContext(ctx, "tokens revoked", "actor", actor, "token", tokenID, "subject", subject)
-	return a.Reload(ctx)
+	a.log.InfoContext(ctx, "tokens revoked", "actor", actor, "token", tokenID, "subject", subject, "unknown", unknown)
+	return unknown, a.Reload(ctx)
+}
+
+// knows says whether the hub knows of a token that a revocation is about. Of services no tokens are kept, and of agents
+// of before there were keys neither: their names are known.
+func knows(ctx context.Context, tx *store.Tx, r store.Revocation) (bool, error) {
+	kind, name, _ := strings.Cut(r.Subject, ":")
+	switch identity.Kind(kind) {
+	case identity.KindService:
+		return (&identity.Identity{Kind: identity.KindService, Name: name}).Has(identity.RoleHub), nil
+	case identity.KindAgent:
+		_, err := tx.Get(ctx, store.KindCluster, name)
+		if errors.Is(err, store.ErrNotFound) {
+			return false, nil
+		}
+		return true, err
+	}
+	return tx.HasTokens(ctx, r.TokenID, r.Subject)
 }
 
 // maxRevoked bounds what is revoked by name; no id or subject of ours is longer.

@@ -63,6 +63,17 @@ func (t *Tx) Revoke(ctx context.Context, r Revocation) error {
 	return nil
 }
 
+// HasTokens says whether a login, an API token, or a line of tokens of an agent is kept that has an id or is a subject's.
+func (v View) HasTokens(ctx context.Context, id, subject string) (has bool, err error) {
+	err = v.q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM logins WHERE id = $1 OR subject = $2)"+
+		" OR EXISTS (SELECT 1 FROM api_tokens WHERE id = $1 OR subject = $2)"+
+		" OR EXISTS (SELECT 1 FROM agent_tokens WHERE family = $1)", id, subject).Scan(&has)
+	if err != nil {
+		return false, fmt.Errorf("look for tokens: %w", err)
+	}
+	return has, nil
+}
+
 // AddJoinToken keeps a join token, and forgets those that have expired.
 func (t *Tx) AddJoinToken(ctx context.Context, j JoinToken) error {
 	if _, err := t.tx.ExecContext(ctx, "DELETE FROM join_tokens WHERE expire_time <= $1", Micros(t.now)); err != nil {

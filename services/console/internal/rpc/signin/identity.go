@@ -105,10 +105,11 @@ func (s *identities) CreateJoinToken(ctx context.Context, req *consolev1.CreateJ
 }
 
 func (s *identities) RevokeTokens(ctx context.Context, req *consolev1.RevokeTokensRequest) (*consolev1.RevokeTokensResponse, error) {
-	if err := s.Authority.Revoke(ctx, call.Who(ctx), req.GetTokenId(), req.GetSubject()); err != nil {
+	unknown, err := s.Authority.Revoke(ctx, call.Who(ctx), req.GetTokenId(), req.GetSubject())
+	if err != nil {
 		return nil, s.Fail(ctx, err)
 	}
-	return &consolev1.RevokeTokensResponse{}, nil
+	return &consolev1.RevokeTokensResponse{Unknown: unknown}, nil
 }
 
 func (s *identities) GetTrustBundle(context.Context, *consolev1.GetTrustBundleRequest) (*consolev1.GetTrustBundleResponse, error) {

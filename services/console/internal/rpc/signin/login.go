@@ -72,7 +72,7 @@ func (s *logins) CreateLoginLink(ctx context.Context, req *consolev1.CreateLogin
 
 func (s *logins) Logout(ctx context.Context, _ *consolev1.LogoutRequest) (*consolev1.LogoutResponse, error) {
 	caller, _ := platform.FromContext(ctx) // the policy has seen to it
-	if err := s.Authority.Revoke(ctx, call.Who(ctx), caller.TokenID, ""); err != nil {
+	if _, err := s.Authority.Revoke(ctx, call.Who(ctx), caller.TokenID, ""); err != nil {
 		return nil, s.Fail(ctx, err)
 	}
 	return &consolev1.LogoutResponse{}, nil
