@@ -3,6 +3,7 @@ package acceptance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -245,6 +246,34 @@ func TestObjectOfAnotherServiceIsRefused(t *testing.T) {
 		healthy)
 	w.hub.awaitPhase(t, other, bad, healthy)
 	w.mustData("shared", "other")
+}
+
+// A service that was renamed is another one, which gets the objects of the one before: that is no failure.
+func TestARenamedServiceWaitsForTheOneBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	before, after := w.service("before"), w.service("after")
+	held := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, finalizers: [harbour.dev/hold]}\n"
+	w.hub.awaitPhase(t, before, w.hub.push(t, before, w.namespace, map[string]string{"a.yaml": held}), healthy)
+	w.hub.remove(before)
+	says := func(text string) func(*deliveryv1.ServiceReport) bool {
+		return func(r *deliveryv1.ServiceReport) bool { return strings.Contains(r.GetMessage(), text) }
+	}
+	w.hub.await(t, before, says("waits for its finalizers: harbour.dev/hold"))
+	digest := w.hub.push(t, after, w.namespace, map[string]string{"a.yaml": configMap("held", "after")})
+	w.hub.await(t, after, says(fmt.Sprintf(
+		"Waits until service %q, which is being removed, has let go of ConfigMap %s/held; nothing was applied.", before, w.namespace)))
+	w.release("held")
+	w.hub.awaitPhase(t, after, digest, healthy)
+	w.mustData("held", "after")
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	for _, report := range w.hub.reports[after] {
+		if report.GetPhase() == failed {
+			t.Errorf("it failed: %s", report.GetMessage())
+		}
+	}
 }
 
 func TestObjectOfAnUnknownAgentsServiceIsRefused(t *testing.T) {

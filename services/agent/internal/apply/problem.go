@@ -33,6 +33,8 @@ type Problem struct {
 	Advice string
 	// Mistake: the manifest is at fault. Otherwise time or an operator may mend it.
 	Mistake bool
+	// Owner is the service that has the object, where that is the problem.
+	Owner string
 }
 
 const (
@@ -49,7 +51,7 @@ func Taken(owner string) *Problem {
 	return &Problem{
 		Text:    fmt.Sprintf("it belongs to service %q", owner),
 		Advice:  "Remove it from one of the two, or, if that service is gone, take the label fairlead.dev/service off the object.",
-		Mistake: true,
+		Mistake: true, Owner: owner,
 	}
 }
 

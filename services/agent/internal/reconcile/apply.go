@@ -137,15 +137,15 @@ func (w *worker) checkPlan(ctx context.Context, request apply.Request, service d
 		return failure.withState(before)
 	}
 	all, items = keptItems(all), keptItems(items)
-	others, failure := w.site.claimObjects(items)
-	if failure != nil {
-		return failure.withState(before)
+	others, failures := w.site.claimObjects(items)
+	if len(failures) > 0 {
+		return w.site.takenProblem(failures).withState(before)
 	}
 	all, items = leaveOut(all, others), leaveOut(items, others)
 	left := slices.SortedFunc(maps.Keys(others), object.Compare)
 	adopted, strangers, failures := w.site.controller.Applier.Strangers(ctx, request, items)
 	if len(failures) > 0 {
-		return refusedProblem(failures).withState(before)
+		return w.site.takenProblem(failures).withState(before)
 	}
 	all, items = leaveOut(all, strangers), leaveOut(items, strangers)
 	maps.Copy(others, strangers)
@@ -557,8 +557,7 @@ func mistakenForOwn(items []set.Item) *problem {
 
 // claimObjects makes sure that no other service has one of the objects, or is about to make it. Definitions of kinds
 // that another service has are left to it: left says to which.
-func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, p *problem) {
-	var failures []apply.Failure
+func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, failures []apply.Failure) {
 	keys := make([]object.Key, len(items))
 	for i, item := range items {
 		keys[i] = item.Key
@@ -574,17 +573,29 @@ func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, p *pr
 	}
 	switch {
 	case len(failures) > 0:
-		return nil, refusedProblem(failures)
+		return nil, failures
 	case len(left) == 0:
 		return left, nil
 	}
 	// No object was reserved yet.
-	again, failure := s.claimObjects(leaveOut(items, left))
-	if failure != nil {
-		return nil, failure
+	again, failures := s.claimObjects(leaveOut(items, left))
+	if len(failures) > 0 {
+		return nil, failures
 	}
 	maps.Copy(left, again)
 	return left, nil
+}
+
+// takenProblem is the problem of objects that are not this service's. A service that has them all and is being removed,
+// as after a service was renamed, is waited for.
+func (s *site) takenProblem(failures []apply.Failure) *problem {
+	for _, failure := range failures {
+		if _, what := s.controller.Desired.Get(failure.Problem.Owner); what != desired.Remove {
+			return refusedProblem(failures)
+		}
+	}
+	return &problem{phase: deliveryv1.Phase_PHASE_APPLYING, text: fmt.Sprintf(
+		"Waits until service %q, which is being removed, has let go of %s", failures[0].Problem.Owner, failures[0].Item.Key)}
 }
 
 // uniteInventory lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill

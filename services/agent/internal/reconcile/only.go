@@ -112,8 +112,8 @@ func (s *site) findChosen(ctx context.Context, service desired.Service, record i
 	if missing != "" {
 		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %s of the service (hooks can't be named): see `fairlead tree service %s`", missing, plural.Of(len(all), "object"), s.name)}
 	}
-	if _, failure := s.claimObjects(items); failure != nil {
-		return nil, failure
+	if _, failures := s.claimObjects(items); len(failures) > 0 {
+		return nil, refusedProblem(failures)
 	}
 	adopted, strangers, failures := s.controller.Applier.Strangers(ctx, apply.Request{Service: s.name, Digest: service.RevisionDigest(), Set: objects, Sync: service.Sync, Record: record}, items)
 	switch {

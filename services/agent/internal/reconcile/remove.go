@@ -360,9 +360,9 @@ func (s *site) claimLast(ctx context.Context, request apply.Request, hooks []set
 	if failure := mistakenForOwn(items); failure != nil {
 		return nil, failure.failures
 	}
-	others, failure := s.claimObjects(items)
-	if failure != nil {
-		return nil, failure.failures
+	others, failures := s.claimObjects(items)
+	if len(failures) > 0 {
+		return nil, failures
 	}
 	_, strangers, failures := s.controller.Applier.Strangers(ctx, request, leaveOut(items, others))
 	maps.Copy(others, strangers)
