@@ -117,7 +117,7 @@ func (c *guardedConn) do(carry func() error) error {
 //go:noinline
 func (c *guardedConn) told(err error) error {
 	if cause := c.guard.ended(); cause != nil {
-		return refuse(cause).connect()
+		return refuse(cause, c.RequestHeader()).connect()
 	}
 	return err
 }
@@ -164,13 +164,13 @@ func authenticate(ctx context.Context, v Verifier, role Role, header http.Header
 		if call := callOf(ctx); call != nil && !errors.Is(err, ErrNotReady) && !errors.Is(err, ErrThrottled) {
 			call.rejected = err
 		}
-		return nil, refuse(err)
+		return nil, refuse(err, header)
 	}
 	if err := verifyProof(v, id, token, header); err != nil {
 		if call := callOf(ctx); call != nil {
 			call.rejected = err
 		}
-		return nil, refuse(err)
+		return nil, refuse(err, header)
 	}
 	c := &caller{token: token, id: id}
 	return c, c.mayCall(role)
@@ -216,12 +216,19 @@ func (c *caller) mayCall(role Role) *refusal {
 	return nil
 }
 
-const nextStep = "run `fairlead login` and, for kubectl, `fairlead kubeconfig`; an agent needs a new join token"
+// nextStep says how the sender of a request gets a token. An agent sends a proof beside its own.
+func nextStep(header http.Header) string {
+	if len(header[ProofHeader]) > 0 {
+		return "the agent needs a new join token: run `fairlead cluster join NAME` with the name of its cluster"
+	}
+	return "run `fairlead login` and, for kubectl, `fairlead kubeconfig`"
+}
 
-func refuse(err error) *refusal {
+// refuse says why the token in a header is refused.
+func refuse(err error, header http.Header) *refusal {
 	for _, known := range []error{ErrExpired, ErrRevoked} {
 		if errors.Is(err, known) {
-			return &refusal{connect.CodeUnauthenticated, known.Error() + ": " + nextStep}
+			return &refusal{connect.CodeUnauthenticated, known.Error() + ": " + nextStep(header)}
 		}
 	}
 	if errors.Is(err, ErrAudience) {
@@ -248,7 +255,7 @@ func refuse(err error) *refusal {
 			ErrUnbound.Error() + ": upgrade the agent, and give it a new join token (`fairlead cluster join-token NAME`); for one upgrade the hub accepts it with --unsigned-members=accept",
 		}
 	}
-	return &refusal{connect.CodeUnauthenticated, ErrInvalid.Error() + ": " + nextStep}
+	return &refusal{connect.CodeUnauthenticated, ErrInvalid.Error() + ": " + nextStep(header)}
 }
 
 // TokenOf is the token of a request that was let pass; empty: it has none.
@@ -261,7 +268,7 @@ func TokenOf(header http.Header) string {
 func bearer(header http.Header) (token, problem string) {
 	values := header.Values("Authorization")
 	if len(values) == 0 {
-		return "", "no token: " + nextStep
+		return "", "no token: " + nextStep(header)
 	}
 	scheme, token, ok := strings.Cut(values[0], " ")
 	if len(values) > 1 || !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {

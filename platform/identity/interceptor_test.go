@@ -129,6 +129,8 @@ func TestMiddlewareAnswers(t *testing.T) {
 	a := identitytest.New(t)
 	revoked := a.Agent("edge-2")
 	a.Revoke("agent:edge-2")
+	person := a.User("bob")
+	a.Revoke("user:bob")
 	seen := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, _ := identity.FromContext(r.Context())
 		cluster, isAgent := identity.Cluster(r.Context())
@@ -152,7 +154,11 @@ func TestMiddlewareAnswers(t *testing.T) {
 		"no token": {a, identity.RoleUser, "", 401, "no token: run `fairlead login`"},
 		"revoked": {
 			a, identity.RoleAgent, revoked, 401,
-			"token is revoked: run `fairlead login` and, for kubectl, `fairlead kubeconfig`; an agent needs a new join token",
+			"token is revoked: the agent needs a new join token: run `fairlead cluster join NAME`",
+		},
+		"of a person who is revoked": {
+			a, identity.RoleUser, person, 401,
+			"token is revoked: run `fairlead login` and, for kubectl, `fairlead kubeconfig`",
 		},
 		"bad": {a, identity.RoleUser, "x.y.z", 401, "token is not valid"},
 		"agent tries": {
@@ -171,6 +177,9 @@ func TestMiddlewareAnswers(t *testing.T) {
 				req.Header.Set("Authorization", "bearer "+tt.token)
 			}
 			req.Header.Set("Accept", accept)
+			if tt.role == identity.RoleAgent {
+				req.Header.Set(identity.ProofHeader, "1.x")
+			}
 			resp, err := hc.Do(req)
 			if err != nil {
 				t.Fatal(err)
