@@ -256,12 +256,53 @@ func (d *deletion) showGlobal(ctx context.Context, name string) error {
 	return nil
 }
 
+// showDeclared shows what would become of what the folder of a service declares, and of what comes of that.
+func (d *deletion) showDeclared(ctx context.Context, s *consolev1.Service) error {
+	name := s.GetMetadata().GetName()
+	declared, err := resource.ReadDeclared(ctx, d.hub, name)
+	if err != nil {
+		return err
+	}
+	if len(declared) == 0 {
+		return d.app.Printf("service %q has declared nothing that you may view\n", name)
+	}
+	stays := s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN
+	fate := "is deleted"
+	if stays {
+		fate = "stays, on its own"
+	}
+	for _, of := range declared {
+		if err := d.app.Printf("%s %q %s\n", of.Kind.Singular(), of.GetMetadata().GetName(), fate); err != nil {
+			return err
+		}
+	}
+	if stays {
+		return nil
+	}
+	for _, of := range declared {
+		switch m := of.Message.(type) {
+		case *consolev1.Service:
+			_, err = d.prepareRead(ctx, m)
+		case *consolev1.GlobalService:
+			err = d.showGlobal(ctx, m.GetMetadata().GetName())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // prepareRead is prepareService of a service that was read.
 func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool, error) {
 	name := s.GetMetadata().GetName()
 	if s.GetSpec().GetCatalog() {
-		if d.dryRun || d.detach {
-			return false, fmt.Errorf("the folder of service %q goes to the catalog: without --yes the hub shows what goes with it, and asks; spec.sync.onDelete: orphan leaves it there", name)
+		switch {
+		case d.detach:
+			return false, fmt.Errorf("the folder of service %q goes to the catalog: to leave there what it declares, "+
+				"set spec.sync.onDelete: orphan, and delete the service then", name)
+		case d.dryRun:
+			return false, d.showDeclared(ctx, s)
 		}
 		return true, nil
 	}
