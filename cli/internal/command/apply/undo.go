@@ -27,7 +27,9 @@ func undoCommand(a *app.App) *cobra.Command {
 has taken its name. What it names has to be there: undo its deletion first. Without a KIND and NAME the services are listed that were deleted within the last hour.
 
 The objects of a service are applied anew: what was in them and in no manifest, such as the data of a volume, is not brought back. Secret values
-are not kept: a Secret, or what keeps secret values of its own, has to be written again. A cluster needs a new join token.`,
+are not kept: a Secret, or what keeps secret values of its own, has to be written again. A cluster needs a new join token.
+
+What a folder declared or a global service made comes back with that service: made anew, without levers.`,
 		Example: "  fairlead undo\n  fairlead undo service shop",
 		Args:    app.WantArgs(0, 2),
 	}
@@ -75,7 +77,7 @@ func listDeleted(ctx context.Context, a *app.App, h *hubclient.Hub) error {
 	rows, seen := 0, map[string]bool{}
 	for _, e := range found.GetEvents() {
 		name := e.GetService()
-		if seen[name] {
+		if seen[name] || e.GetGlobalService() != "" { // its global service makes it again
 			continue
 		}
 		seen[name] = true

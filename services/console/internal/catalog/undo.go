@@ -69,8 +69,21 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 	case ref.Kind == store.KindSecret:
 		return store.Resource{}, refusal.New(refusal.Precondition, "secret %q: its values went with it and are kept nowhere: write it again", ref.Name)
 	default:
-		return *last.Before, nil
+		return *last.Before, mayReturn(*last.Before)
 	}
+}
+
+// mayReturn refuses what is made by another resource, which makes it again.
+func mayReturn(was store.Resource) error {
+	of, ends := "comes of the folder of service %q", was.Labels[DeclaredLabel]
+	if ends == "" {
+		of, ends = "comes of global service %q", was.Labels[GlobalLabel]
+	}
+	if ends == "" {
+		return nil
+	}
+	return refusal.New(refusal.Precondition, "%s %q "+of+", which makes it again: undo the deletion of that, or have it "+
+		"name the resource again", was.Kind, was.Name, ends)
 }
 
 // Restore writes a resource again that was deleted, with its freeze, unless that is over. The new resource has a uid of
