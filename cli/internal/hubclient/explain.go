@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -37,9 +38,27 @@ func (e explainer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// The CLI has no streams.
 func (e explainer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		return explainedStream{next(ctx, spec), e}
+	}
+}
+
+// explainedStream is a stream whose errors are for people.
+type explainedStream struct {
+	connect.StreamingClientConn
+	explainer explainer
+}
+
+func (s explainedStream) Send(m any) error { return s.explain(s.StreamingClientConn.Send(m)) }
+
+func (s explainedStream) Receive(m any) error { return s.explain(s.StreamingClientConn.Receive(m)) }
+
+func (s explainedStream) explain(err error) error {
+	if err == nil || errors.Is(err, io.EOF) { // which ends a stream
+		return err
+	}
+	return s.explainer.explainError(err)
 }
 
 func (e explainer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {

@@ -3,12 +3,15 @@ package hubclient
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"fairlead.dev/cli/internal/contexts"
+	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/gen/fairlead/gitcache/v1/gitcachev1connect"
 )
 
 func TestAnErrorOfAnOrderNamesTheFlag(t *testing.T) {
@@ -17,6 +20,30 @@ func TestAnErrorOfAnOrderNamesTheFlag(t *testing.T) {
 	err := newExplainer(contexts.Context{}).explainError(said)
 	if err.Error() != `--sort: there is no field "nope"` || connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnErrorOfAStreamIsForPeople(t *testing.T) {
+	t.Parallel()
+	const said = "the folder has more than 32 MiB: leave files out"
+	server := httptest.NewServer(connect.NewServerStreamHandler(gitcachev1connect.SourceServicePackServiceProcedure,
+		func(context.Context, *connect.Request[gitcachev1.PackServiceRequest],
+			*connect.ServerStream[gitcachev1.PackServiceResponse],
+		) error {
+			return connect.NewError(connect.CodeResourceExhausted, errors.New(said))
+		}))
+	defer server.Close()
+	stream, err := (&Hub{HTTP: server.Client()}).Gitcache(server.URL).Sources.PackService(t.Context(),
+		&gitcachev1.PackServiceRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stream.Receive() || stream.Err() == nil || stream.Err().Error() != said ||
+		connect.CodeOf(stream.Err()) != connect.CodeResourceExhausted {
+		t.Errorf("got %v", stream.Err())
+	}
+	if err := stream.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -223,15 +223,15 @@ func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 		every = previewPause
 	}
 	for deadline := a.Now().Add(comparePatience); ; {
-		detail, again, err := askAgent(ctx, h.HTTP, url, folder)
+		detail, again, why := askAgent(ctx, h.HTTP, url, folder)
 		late := a.Now().After(deadline)
 		switch {
 		// A folder is the same whatever the hub hands out meanwhile, and is sent whole each time: its first comparison
 		// is the one.
-		case err == nil && (folder != nil || detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
+		case why == nil && (folder != nil || detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
 			return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: detail.GetDigest(), ObservedTime: detail.GetObservedTime()}, nil
-		case err != nil && (!again || late):
-			return nil, err
+		case why != nil && (!again || late):
+			return nil, why
 		}
 		if !retry.Sleep(ctx, every) { // from the answer on: one with a folder takes longer
 			return nil, ctx.Err()
@@ -241,7 +241,19 @@ func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 			return nil, err
 		}
 		service = now.GetService()
+		if failure := failureOf(service); folder == nil && why != nil && failure != "" {
+			return nil, fmt.Errorf("%w: %s", why, failure)
+		}
 	}
+}
+
+// failureOf is why the agent could not apply what the hub hands out; empty: it has not said so.
+func failureOf(s *consolev1.Service) string {
+	r := s.GetStatus().GetCluster().GetReport()
+	if r.GetPhase() != deliveryv1.Phase_PHASE_FAILED || r.GetDigest() != s.GetStatus().GetHub().GetDigest() {
+		return ""
+	}
+	return r.GetMessage()
 }
 
 // notConnected is how a tunnel says that no agent of a cluster is there, which takes longer than a moment to change.

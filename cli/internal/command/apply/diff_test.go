@@ -107,6 +107,34 @@ func TestAClusterThatIsNotConnectedIsAskedOnce(t *testing.T) {
 	}
 }
 
+// What can't be rendered will not be rendered in a moment: the report of the agent says why.
+func TestAServiceThatFailsToRenderIsNotAskedForLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		service := &consolev1.Service{
+			Metadata: &consolev1.Metadata{Name: "web"}, Spec: &consolev1.ServiceSpec{Cluster: "edge-1"},
+			Status: &consolev1.ServiceStatus{
+				Hub: &consolev1.HubTruth{Digest: "sha256:new"},
+				Cluster: &consolev1.ClusterTruth{Report: &deliveryv1.ServiceReport{
+					Digest: "sha256:new", Phase: deliveryv1.Phase_PHASE_FAILED, Message: "chart web: no value for port.",
+				}},
+			},
+		}
+		agent := &answers{codes: []int{503, 503}, bodies: []string{
+			`{"message": "service \"web\" can't be compared: it is not rendered yet"}`, "",
+		}}
+		h := &hubclient.Hub{
+			HTTP: &http.Client{Transport: agent}, Services: oneService{service: service},
+			Context: contexts.Context{Endpoints: contexts.Endpoints{Tunnels: []string{"https://tunnel.example"}}},
+		}
+		_, err := compareNow(t.Context(), &app.App{IO: app.IO{Now: time.Now}}, h, service, nil)
+		const want = `service "web" can't be compared: it is not rendered yet: chart web: no value for port.`
+		if err == nil || err.Error() != want || len(agent.asked) != 1 {
+			t.Errorf("asked %d times, got %v", len(agent.asked), err)
+		}
+	})
+}
+
 func TestWorkingTreesAreOfSourcesThatTheServiceHas(t *testing.T) {
 	t.Parallel()
 	spec := &consolev1.ServiceSpec{
