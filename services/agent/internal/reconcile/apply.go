@@ -76,7 +76,7 @@ func (w *worker) applySet(ctx, patience context.Context, service desired.Service
 		return nil, failure.withState(fmt.Sprintf("%s %s applied, the others stay as they were", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
 	}
 	if w.held = result.Held; len(w.held) > 0 {
-		return nil, heldProblem(w.held, w.site.holdReason(ctx, objects, w.held[0]))
+		return nil, heldProblem(w.held, w.site.holdReason(ctx, service, objects, w.held[0]))
 	}
 	return nil, w.finishApply(ctx, service, objects, progress)
 }
@@ -99,7 +99,7 @@ func heldProblem(keys []object.Key, why string) *problem {
 }
 
 // holdReason is what the annotation of a held object in the cluster says; "" if it says nothing, or can't be read.
-func (s *site) holdReason(ctx context.Context, objects *set.Set, key object.Key) string {
+func (s *site) holdReason(ctx context.Context, service desired.Service, objects *set.Set, key object.Key) string {
 	item, found, err := objects.Find(key)
 	if err != nil || !found {
 		return ""
@@ -109,7 +109,9 @@ func (s *site) holdReason(ctx context.Context, objects *set.Set, key object.Key)
 		return ""
 	}
 	const most = 200 // characters
-	why := []rune(strings.Join(strings.Fields(meta.GetAnnotations()[object.HoldAnnotation]), " "))
+	// Masked first: a secret that is cut is not found.
+	masked := s.maskText(service, meta.GetAnnotations()[object.HoldAnnotation])
+	why := []rune(strings.Join(strings.Fields(masked), " "))
 	return string(why[:min(len(why), most)])
 }
 
