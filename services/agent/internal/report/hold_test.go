@@ -107,6 +107,32 @@ func TestAFailureThatIsTriedAgainKeepsItsBeginning(t *testing.T) {
 	}
 }
 
+func TestAHoldKeepsItsBeginning(t *testing.T) {
+	t.Parallel()
+	r, err := Open(t.TempDir(), nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1e9, 0)
+	r.now = func() time.Time { return now }
+	began := now
+	for _, step := range []struct{ digest, message string }{
+		{"d", "Held (incident 7). 11111111 stays applied; 22222222 waits."},
+		{"d", "Held (incident 7). 11111111 stays applied; 22222222 waits. Deployment shop/web: 1 of 2 replicas."},
+		{"e", "Held (incident 7). 11111111 stays applied; 33333333 waits."},
+	} {
+		if err := r.Set(&deliveryv1.ServiceReport{
+			Service: "web", Phase: deliveryv1.Phase_PHASE_HELD, Digest: step.digest, Message: step.message,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if at := r.Latest("web").GetObservedTime().AsTime(); !at.Equal(began) {
+			t.Errorf("%q: held since %s, want %s", step.message, at, began)
+		}
+		now = now.Add(time.Minute)
+	}
+}
+
 // A restart of the agent has the service tried again, too, whether it failed or was being tried at the end.
 func TestAFailureKeepsItsBeginningOverARestart(t *testing.T) {
 	t.Parallel()

@@ -274,8 +274,11 @@ func (r *Reporter) count(phase deliveryv1.Phase) int {
 }
 
 // goesOn tells a state that began with an earlier report: the same phase of the same digest, with the same words.
-// Counts may be others.
+// Counts may be others. A hold goes on whatever else waits behind it, or its words tell.
 func goesOn(before, now *deliveryv1.ServiceReport) bool {
+	if now.GetPhase() == deliveryv1.Phase_PHASE_HELD {
+		return before.GetPhase() == now.GetPhase()
+	}
 	return before.GetPhase() == now.GetPhase() && before.GetDigest() == now.GetDigest() && before.GetMessage() == now.GetMessage()
 }
 
