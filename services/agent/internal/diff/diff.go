@@ -325,7 +325,7 @@ func (d *differ) add(one *deliveryv1.ObjectDiff, ref object.Ref) {
 		fmt.Fprintf(d.sum, "%q %q %q\n", f.GetPointer(), f.GetLive(), f.GetWanted())
 		size += len(f.GetPointer()) + len(f.GetLive()) + len(f.GetWanted()) + len(f.GetManager()) + 16
 	}
-	if len(d.out.GetObjects()) == maxObjects {
+	if len(d.out.GetObjects()) == maxObjects && !d.makeRoom(one) {
 		return
 	}
 	if d.bytes+size > maxBytes {
@@ -335,4 +335,19 @@ func (d *differ) add(one *deliveryv1.ObjectDiff, ref object.Ref) {
 	}
 	d.bytes += size
 	d.out.Objects = append(d.out.Objects, one)
+}
+
+// makeRoom takes an object from a full list for one that is refused: that has to be told, and counted.
+func (d *differ) makeRoom(one *deliveryv1.ObjectDiff) bool {
+	isRefused := func(o *deliveryv1.ObjectDiff) bool { return o.GetChange() == deliveryv1.Change_CHANGE_REFUSED }
+	if !isRefused(one) {
+		return false
+	}
+	for i, o := range slices.Backward(d.out.GetObjects()) {
+		if !isRefused(o) {
+			d.out.Objects = slices.Delete(d.out.Objects, i, i+1)
+			return true
+		}
+	}
+	return false
 }
