@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -196,6 +197,23 @@ func (p *Progress) Done() map[object.Key]inventory.Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.done)
+}
+
+// Applied says how many of the objects are as they should be, for people: hooks are no part of either number.
+func (p *Progress) Applied() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done, all := 0, 0
+	for _, item := range p.items {
+		if item.Hook != 0 {
+			continue
+		}
+		all++
+		if _, ok := p.done[item.Key]; ok {
+			done++
+		}
+	}
+	return plural.Part(done, all, "object") + " " + plural.Are(all) + " applied"
 }
 
 // noteDone takes an object for done.

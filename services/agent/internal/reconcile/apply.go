@@ -60,7 +60,7 @@ func (w *worker) applySet(ctx, patience context.Context, service desired.Service
 	case result.Waits != nil && !result.Waits.Overdue:
 		return result.Waits, nil
 	case result.Waits != nil:
-		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).withState(fmt.Sprintf("%s %s applied, and it goes on when that is mended", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
+		return result.Waits, (&problem{text: result.Waits.Why, failures: result.Waits.Items}).withState(w.progress.Applied() + ", and it goes on when that is mended")
 	}
 	progress := w.progress
 	w.progress = nil
@@ -73,7 +73,7 @@ func (w *worker) applySet(ctx, patience context.Context, service desired.Service
 		if len(done) == 0 {
 			return nil, failure.withState(staysAsItWas(record))
 		}
-		return nil, failure.withState(fmt.Sprintf("%s %s applied, the others stay as they were", plural.Part(len(done), objects.Len(), "object"), plural.Are(objects.Len())))
+		return nil, failure.withState(progress.Applied() + ", the others stay as they were")
 	}
 	if w.held = result.Held; len(w.held) > 0 {
 		return nil, heldProblem(w.held, w.site.holdReason(ctx, service, objects, w.held[0]))

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
-	"fairlead.dev/platform/plural"
 	"fairlead.dev/platform/retry"
 	"fairlead.dev/platform/telemetry"
 	"fairlead.dev/services/agent/internal/apply"
@@ -362,9 +361,7 @@ func (w *worker) tellWait() outcome {
 		w.told = gate.Why
 		w.sendReport(service, record, &deliveryv1.ServiceReport{
 			Phase: deliveryv1.Phase_PHASE_APPLYING, ObjectsTotal: int32(len(record.Entries)),
-			Message: fmt.Sprintf("%s %s applied. %s; what comes after it waits.",
-				plural.Part(len(w.progress.Done()), len(record.Entries), "object"), plural.Are(len(record.Entries)),
-				gate.Why),
+			Message: fmt.Sprintf("%s. %s; what comes after it waits.", w.progress.Applied(), gate.Why),
 		})
 	}
 	return w.restRound(gate.Look)
