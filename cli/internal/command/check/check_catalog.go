@@ -138,13 +138,17 @@ func backendTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) 
 	return wrong, ""
 }
 
-// checkRemovals says whether removals are held because the database was put back.
+// checkRemovals says whether removals are held because the database was put back. The hub tells it to administrators
+// only.
 func checkRemovals(ctx context.Context, h *hubclient.Hub) []probe.Finding {
-	ctx, cancel := context.WithTimeout(ctx, probe.CheckTimeout)
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	is, err := h.Admin.GetRemovals(ctx, &consolev1.GetRemovalsRequest{})
-	if err != nil || is.GetId() == "" {
-		return nil // for administrators only; whether the console answers is said above
+	if err != nil {
+		return unanswered("removals", err)
+	}
+	if is.GetId() == "" {
+		return nil
 	}
 	kept := 0
 	for _, c := range is.GetClusters() {

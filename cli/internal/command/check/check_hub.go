@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
 	"fairlead.dev/cli/internal/probe"
@@ -18,16 +20,25 @@ import (
 // checkCondition says how the database is, and which alerts fire. The hub tells it to administrators only; whether its
 // services answer is said of each of them.
 func checkCondition(ctx context.Context, a *app.App, h *hubclient.Hub) (findings []probe.Finding) {
-	ctx, cancel := context.WithTimeout(ctx, probe.CheckTimeout)
+	// The console gives a database and a Prometheus that hang some seconds each.
+	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	is, err := h.Admin.GetHub(ctx, &consolev1.GetHubRequest{Condition: true})
 	if err != nil {
-		return nil
+		return unanswered("database", err)
 	}
 	if is.GetDatabase() != nil {
 		findings = append(findings, databaseFinding(a, is.GetDatabase()))
 	}
 	return append(findings, alertFindings(a, is.GetAlerts())...)
+}
+
+// unanswered is the finding about what the console did not tell; none if the person may not know it.
+func unanswered(about string, err error) []probe.Finding {
+	if connect.CodeOf(err) == connect.CodePermissionDenied {
+		return nil
+	}
+	return []probe.Finding{probe.Wrong(about, "not known: %v", err)}
 }
 
 // checkCoordination says how the gitcaches agree. They tell it to administrators only.

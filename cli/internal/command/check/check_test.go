@@ -1,6 +1,8 @@
 package check
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -8,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/app"
@@ -16,6 +19,7 @@ import (
 	"fairlead.dev/cli/internal/probe"
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
+	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/datadir"
 	"fairlead.dev/platform/version"
@@ -268,6 +272,37 @@ func TestCheckFindsGlobalServicesWhoseGuardWaits(t *testing.T) {
 		}
 		if wrong, warning := globalTrouble(v, g); wrong != want || warning != "" {
 			t.Errorf("%d held back: %q, %q; want %q", held, wrong, warning, want)
+		}
+	}
+}
+
+// deafAdmin answers nothing of what administrators may know.
+type deafAdmin struct {
+	consolev1connect.AdminServiceClient
+	err error
+}
+
+func (d deafAdmin) GetHub(context.Context, *consolev1.GetHubRequest) (*consolev1.GetHubResponse, error) {
+	return nil, d.err
+}
+
+func (d deafAdmin) GetRemovals(context.Context, *consolev1.GetRemovalsRequest) (*consolev1.GetRemovalsResponse, error) {
+	return nil, d.err
+}
+
+// What the console does not answer is said, but for what the person may not know.
+func TestCheckSaysWhatTheConsoleDidNotAnswer(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[connect.Code]int{connect.CodePermissionDenied: 0, connect.CodeDeadlineExceeded: 2} {
+		h := &hubclient.Hub{Admin: deafAdmin{err: connect.NewError(code, errors.New("no answer"))}}
+		found := append(checkCondition(t.Context(), &app.App{}, h), checkRemovals(t.Context(), h)...)
+		if len(found) != want {
+			t.Errorf("%s: found %+v", code, found)
+		}
+		for _, f := range found {
+			if !f.Wrong || !strings.HasPrefix(f.Text, "not known: ") {
+				t.Errorf("%s: found %+v", code, f)
+			}
 		}
 	}
 }
