@@ -233,17 +233,25 @@ func (v View) EventsBefore(ctx context.Context, q EventQuery, seq int64, limit i
 // LastEvent returns the newest event about one service in a cluster that has one of some types; nil: there is none.
 func (v View) LastEvent(ctx context.Context, cluster, service string, types ...string) (*Event, error) {
 	args := []any{service, cluster}
-	places := make([]string, len(types))
-	for i, typ := range types {
+	for _, typ := range types {
 		args = append(args, typ)
-		places[i] = fmt.Sprintf("$%d", len(args))
 	}
-	where := "service = $1 AND cluster = $2 AND members IS NULL AND type IN (" + strings.Join(places, ", ") + ")"
-	list, _, err := v.events(ctx, where+" ORDER BY seq DESC", args, 1)
+	list, _, err := v.events(ctx, lastEvent(len(types)), args, 1)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 	return &list[0], nil
+}
+
+// lastEvent chooses events of a service, a cluster and some types. No database has reason to read the index of clusters
+// or of types, which have many more: a text that is put together is in no index.
+func lastEvent(types int) string {
+	places := make([]string, types)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", 3+i)
+	}
+	return "service = $1 AND cluster || '' = $2 AND members IS NULL AND type || '' IN (" + strings.Join(places, ", ") + ")" +
+		" ORDER BY seq DESC"
 }
 
 // EventsAfter returns up to limit events behind a number, in their order, and whether there may be more.

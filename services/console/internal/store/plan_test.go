@@ -17,6 +17,11 @@ func TestReleasingReadsItsIndex(t *testing.T) {
 // Each console looks every few seconds for levers whose time has come.
 func TestEndingReadsItsIndex(t *testing.T) { readsIndex(t, "resources_ending", ending) }
 
+// Each report of a service that is gone from its cluster looks for the event of that.
+func TestTheLastEventOfAServiceReadsItsIndex(t *testing.T) {
+	readsIndex(t, "events_service", "SELECT seq FROM events WHERE "+lastEvent(2), "web", "edge-1", "a", "b")
+}
+
 func readsIndex(t *testing.T, index, query string, args ...any) {
 	t.Helper()
 	t.Parallel()
