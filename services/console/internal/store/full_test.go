@@ -55,3 +55,28 @@ func TestAFullDiskIsSaidUntilAWriteSucceeds(t *testing.T) {
 		}
 	}
 }
+
+// A read may need room for what it sorts, and says nothing of writes.
+func TestAFullDiskOfAReadIsNoFailedWrite(t *testing.T) {
+	t.Parallel()
+	s, err := New("sqlite:"+filepath.Join(t.TempDir(), "console.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var is int
+	if err := s.write.QueryRowContext(t.Context(), "PRAGMA max_page_count(1)").Scan(&is); err != nil {
+		t.Fatal(err)
+	}
+	_, full := s.write.ExecContext(t.Context(), "CREATE TABLE large AS SELECT zeroblob(1048576)")
+	err = s.Read(t.Context(), func(context.Context, View) error { return full })
+	if !errors.Is(err, ErrDiskFull) {
+		t.Fatalf("got %v of %v", err, full)
+	}
+	if is, err := s.About(t.Context()); err != nil || is.WriteFailed.Problem != nil {
+		t.Errorf("got %+v, %v", is, err)
+	}
+}

@@ -486,7 +486,12 @@ func (t *Tx) Reconfigure(list ...Reconfigured) { t.reconfigured = append(t.recon
 func (t *Tx) Reconfigured() []Reconfigured { return t.reconfigured }
 
 // transact runs fn in a transaction on the writer.
-func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+func (s *Store) transact(ctx context.Context, fn func(context.Context, *sql.Tx) error) (err error) {
+	defer func() {
+		if errors.Is(err, ErrDiskFull) {
+			s.writeFailed.CompareAndSwap(nil, &Failed{Since: s.clock(), Problem: ErrDiskFull})
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	tx, err := s.write.BeginTx(ctx, nil)
@@ -549,7 +554,6 @@ func (s *Store) classify(err error) error {
 		return err
 	}
 	if s.dialect.full(err) {
-		s.writeFailed.CompareAndSwap(nil, &Failed{Since: s.clock(), Problem: ErrDiskFull})
 		return fmt.Errorf("%w: %w: %w", ErrUnavailable, ErrDiskFull, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || s.dialect.unavailable(err) {
