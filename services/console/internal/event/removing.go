@@ -3,12 +3,16 @@ package event
 import (
 	"cmp"
 	"context"
+	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
+
+// clocksDiffer is by how much the clock of a cluster may be behind that of the hub.
+const clocksDiffer = 5 * time.Minute
 
 // RemovalSaid implements intake.Observer. An event that the service was deleted, or moved away from the cluster, shows
 // that the service was the cluster's: without one the cluster says nothing that is told. The events of a removal name
@@ -23,6 +27,9 @@ func (r *Recorder) RemovalSaid(
 	left, err := v.LastEvent(ctx, cluster.Name, is.Service, ServiceDeleted, ServiceMoved)
 	if err != nil || left == nil {
 		return nil, err
+	}
+	if saysFailed && !is.ObservedTime.IsZero() && is.ObservedTime.Before(left.Time.Add(-clocksDiffer)) {
+		return nil, nil // of an apply, and told late: the agent was away
 	}
 	was, err := Decode(*left)
 	if err != nil {
