@@ -733,7 +733,7 @@ func fatesOf(ctx context.Context, v store.View, services []store.Resource, detac
 		}
 		clusters[i] = specs[i].Cluster
 	}
-	left, err := HaveLeft(ctx, v, clusters)
+	left, err := haveLeft(ctx, v, clusters)
 	fates := make([]string, len(services))
 	for i := range specs {
 		switch {
@@ -750,8 +750,24 @@ func fatesOf(ctx context.Context, v store.View, services []store.Resource, detac
 	return fates, err
 }
 
-// HaveLeft returns the clusters that have left, of those that are named, and that no agent has joined again since.
-func HaveLeft(ctx context.Context, v store.View, clusters []string) (map[string]bool, error) {
+// leftOf returns the clusters of services that have left.
+func leftOf(ctx context.Context, v store.View, services map[string]store.Resource) (map[string]bool, error) {
+	clusters := map[string]bool{}
+	for _, r := range services {
+		if r.Kind != store.KindService {
+			continue
+		}
+		var spec state.ServiceSpec
+		if err := state.Decode(r, &spec); err != nil {
+			return nil, err
+		}
+		clusters[spec.Cluster] = true
+	}
+	return haveLeft(ctx, v, state.TrueKeys(clusters))
+}
+
+// haveLeft returns the clusters that have left, of those that are named, and that no agent has joined again since.
+func haveLeft(ctx context.Context, v store.View, clusters []string) (map[string]bool, error) {
 	found, err := v.Named(ctx, store.KindCluster, clusters)
 	if err != nil {
 		return nil, err

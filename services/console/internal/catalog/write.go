@@ -59,6 +59,8 @@ type Write struct {
 	Confirmed bool
 	// leaving are the clusters that the write deletes, or the one that it is part of.
 	leaving map[string]bool
+	// left are those of the clusters of services that it deletes which have left.
+	left    map[string]bool
 	catalog *Catalog
 	side    *[]Written // of the resource that the hook is called for
 	notes   *[]string  // of the same
@@ -75,6 +77,9 @@ func (w *Write) Put(ctx context.Context, by By, edits []Edit) error {
 
 // Deletes says whether a cluster goes in the same write: then no agent removes the objects of a service of it.
 func (w *Write) Deletes(cluster string) bool { return w.leaving[cluster] }
+
+// HasLeft says whether the cluster of a service that is deleted has left, and no agent has joined it again since.
+func (w *Write) HasLeft(cluster string) bool { return w.left[cluster] }
 
 // Note says what comes of the write of the resource that the hook was called for.
 func (w *Write) Note(text string) { *w.notes = append(*w.notes, text) }
@@ -590,6 +595,9 @@ func (w *writing) remove(ctx context.Context, kind store.Kind) error {
 		return err
 	}
 	if of, err = w.referrersFirst(of, found); err != nil {
+		return err
+	}
+	if w.left, err = leftOf(ctx, w.Tx.View, found); err != nil {
 		return err
 	}
 	for _, i := range of {

@@ -404,16 +404,10 @@ func (r *Recorder) Wrote(ctx context.Context, w *catalog.Write, before, after *s
 		w.Tx.Tell(stored(e, w.Tx.Now()))
 	}
 	if after == nil {
-		cluster, goes := was.Spec.Cluster, w.Deletes(was.Spec.Cluster)
-		left := map[string]bool{}
-		if !goes {
-			if left, err = catalog.HaveLeft(ctx, w.Tx.View, []string{cluster}); err != nil {
-				return err
-			}
-		}
+		cluster := was.Spec.Cluster
 		// The service's labels are gone with it, and the status of a commit that it shares has to be counted again.
 		tell(&consolev1.Event{
-			Type: ServiceDeleted, Severity: info, Message: deleted(was.Spec, goes, left[cluster]),
+			Type: ServiceDeleted, Severity: info, Message: deleted(was.Spec, w.Deletes(cluster), w.HasLeft(cluster)),
 			GlobalService: before.Labels[catalog.GlobalLabel],
 		})
 		return nil
