@@ -115,8 +115,8 @@ func (c Children) podsBelow(owner string) (pods []Pod) {
 	return pods
 }
 
-// errGone: the cluster does not have it any more.
-var errGone = errors.New("it is gone")
+// errGone: the cluster does not have it, or not any more.
+var errGone = errors.New("it is not there")
 
 // usualContainer is the annotation by which a pod names its usual container.
 const usualContainer = "kubectl.kubernetes.io/default-container"
@@ -143,7 +143,9 @@ func (w Workload) ReadPod(ctx context.Context, p Pod) (Pod, error) {
 	for _, c := range got.Spec.Containers {
 		p.Containers = append(p.Containers, c.Name)
 	}
-	p.Usual = got.Metadata.Annotations[usualContainer]
+	if usual := got.Metadata.Annotations[usualContainer]; slices.Contains(p.Containers, usual) {
+		p.Usual = usual
+	}
 	for _, c := range got.Status.Conditions {
 		p.Ready = p.Ready || c.Type == "Ready" && c.Status == "True"
 	}

@@ -29,7 +29,8 @@ import (
 const (
 	// logsPause is how often pods are looked for that came while their logs are followed.
 	logsPause = 2 * time.Second
-	// logLine bounds a line that is kept together, in bytes: of a longer one each part is a line.
+	// logLine bounds what is read at once of a line, in bytes. Where containers are told apart each part of a longer
+	// line has a line of its own.
 	logLine = 64 << 10
 	// mostLogs bounds the streams of one command.
 	mostLogs = 200
@@ -270,31 +271,37 @@ func (l *logging) openStream(
 func (l *logging) printLines(stream io.ReadCloser, p object.Pod, container, key string) error {
 	defer func() { _ = stream.Close() }()
 	lines := bufio.NewReaderSize(stream, logLine)
-	for {
-		line, err := readLine(lines)
+	for first, isNew := true, false; ; {
+		text, last, err := readPart(lines)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return l.Hub.ExplainTunnel(err)
 		}
-		if err := l.printLine(p, container, key, line); err != nil {
-			return err
+		if first {
+			text, isNew = l.takeLine(key, text)
 		}
+		if isNew {
+			if err := l.printPart(p, container, text, last); err != nil {
+				return err
+			}
+		}
+		first = last
 	}
 }
 
-// readLine reads a line, or as much of a line as logLine allows. The cut last line of a broken stream is left out: the
-// stream that follows has all of the line.
-func readLine(lines *bufio.Reader) (string, error) {
+// readPart reads a line, or as much of a line as logLine allows, and whether that is the last part of it. The cut last
+// line of a broken stream is left out: the stream that follows has all of the line.
+func readPart(lines *bufio.Reader) (text string, last bool, err error) {
 	part, err := lines.ReadSlice('\n')
-	if errors.Is(err, bufio.ErrBufferFull) || errors.Is(err, io.EOF) && len(part) > 0 {
-		err = nil
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return string(part), false, nil
+	case err != nil && (!errors.Is(err, io.EOF) || len(part) == 0):
+		return "", false, err
 	}
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimRight(string(part), "\r\n"), nil
+	return strings.TrimRight(string(part), "\r\n"), true, nil
 }
 
 // buildQuery asks for times, by which lines are known that were printed before. first: the pod was there at the
@@ -327,22 +334,30 @@ func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	return q
 }
 
-// printLine prints a line with its pod and container before it, unless it was printed before.
-func (l *logging) printLine(p object.Pod, container, key, line string) error {
+// takeLine takes the time off the beginning of a line, unless the person wants it. isNew: the line was not printed before.
+func (l *logging) takeLine(key, line string) (text string, isNew bool) {
 	at, text, _ := strings.Cut(line, " ")
 	if _, err := time.Parse(time.RFC3339Nano, at); err != nil {
-		at, text = "", line // a part of a long line
+		return line, true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at != "" {
-		if at <= l.seen[key] {
-			return nil
-		}
-		l.seen[key] = at
+	if at <= l.seen[key] {
+		return "", false
 	}
-	if l.timestamps && at != "" {
-		text = at + " " + text
+	l.seen[key] = at
+	if l.timestamps {
+		return line, true
+	}
+	return text, true
+}
+
+// printPart prints a part of a line, with its pod and container before it where several are told apart.
+func (l *logging) printPart(p object.Pod, container, text string, last bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bare && !last {
+		return l.App.Printf("%s", text)
 	}
 	if l.bare {
 		return l.App.Printf("%s\n", text)

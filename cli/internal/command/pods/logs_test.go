@@ -89,7 +89,11 @@ func TestLinesOfLogsAreToldApartAndPrintedOnce(t *testing.T) {
 		l.Workload = object.Workload{App: &app.App{IO: app.IO{Stdout: &out, Getenv: func(string) string { return "" }}}}
 		l.seen = map[string]string{}
 		for _, line := range lines {
-			if err := l.printLine(object.Pod{Cluster: "edge-1", Name: "web-0"}, "web", "key", line); err != nil {
+			text, isNew := l.takeLine("key", line)
+			if !isNew {
+				continue
+			}
+			if err := l.printPart(object.Pod{Cluster: "edge-1", Name: "web-0"}, "web", text, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,6 +135,24 @@ func TestABrokenStreamOfLogsGoesOnAtTheLastWholeLine(t *testing.T) {
 	}
 	if !slices.Equal(asked, []string{"", "2026-01-31T12:00:00Z"}) {
 		t.Errorf("asked since %q", asked)
+	}
+}
+
+// Of a pod that is followed alone a line stays one, however long it is; it is printed once.
+func TestALongLineOfAPodStaysWhole(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 2*logLine) + " 2026-01-31T12:00:09Z"
+	text := "2026-01-31T12:00:00Z " + long + "\n2026-01-31T12:00:01Z two\n"
+	var out bytes.Buffer
+	l := &logging{bare: true, seen: map[string]string{}}
+	l.Workload = object.Workload{App: &app.App{IO: app.IO{Stdout: &out}}}
+	for range 2 {
+		if err := l.printLines(io.NopCloser(strings.NewReader(text)), object.Pod{}, "web", "key"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out.String() != long+"\ntwo\n" {
+		t.Errorf("got %d bytes, want %d", out.Len(), len(long)+len("\ntwo\n"))
 	}
 }
 

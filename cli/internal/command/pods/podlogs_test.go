@@ -2,6 +2,7 @@ package pods_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"fairlead.dev/cli/internal/clitest"
@@ -63,7 +64,7 @@ func TestLogsOfAPodGoOnAfterARestartOfTheHub(t *testing.T) {
 		},
 		"and ends where the pod is gone": {
 			Line: "logs --server HUB edge-1 -n shop web-0 -f", Asked: asked + again, Stdout: "one\n", Stderr: stopped,
-			Err: `cluster edge-1: it is gone: pods "web-0" not found`,
+			Err: `cluster edge-1: it is not there: pods "web-0" not found`,
 			Hub: hub(web, answer{first, one, 0},
 				answer{later, `{"message":"pods \"web-0\" not found"}`, http.StatusNotFound}),
 		},
@@ -79,6 +80,12 @@ func TestLogsOfAPodGoOnAfterARestartOfTheHub(t *testing.T) {
 		"of the one that the pod names": {
 			Line: "logs --server HUB edge-1 -n shop web-0 -f", Asked: asked, Stdout: "one\n",
 			Hub: hub(chosen, answer{first, one, http.StatusOK}),
+		},
+		"of the first where the one that the pod names is not there": {
+			Line: "logs --server HUB edge-1 -n shop web-0 -f", Asked: asked, Stdout: "one\n",
+			Hub: hub(strings.Replace(chosen, `container":"web"`, `container":"wbe"`, 1),
+				answer{"container=proxy&follow=true&timestamps=true", one, http.StatusOK}),
+			Stderr: "Defaulted container \"proxy\" out of: proxy, web\n",
 		},
 		"of a container that does not run yet": {
 			Line: "logs --server HUB edge-1 -n shop web-0 -f", Asked: asked,

@@ -526,7 +526,7 @@ ListObjects {"pageSize":1000,"cluster":"a","object":"web"}
 			Asked: `ListObjects {"pageSize":1000,"cluster":"a","namespace":"shop","object":"web-5f-x"}
 GET /clusters/a/api/v1/namespaces/shop/pods/web-5f-x
 `,
-			Err: `cluster a: it is gone: pods "web-5f-x" not found`,
+			Err: `cluster a: it is not there: pods "web-5f-x" not found`,
 		},
 		"a pod that nobody made": {
 			Line: "trace pod/web-5f-x -n shop -c a",
