@@ -20,7 +20,8 @@ func (m *Mirror) adopting() string { return filepath.Join(m.dir, adoptingName) }
 // AddPart stores a pack of a copy beside the mirror, where nobody sees it before Adopt: a commit that is
 // in the mirror must have all that it needs there. The part outlives the process.
 func (m *Mirror) AddPart(ctx context.Context, r io.Reader) (int64, error) {
-	if err := os.MkdirAll(m.coming(), 0o700); err != nil {
+	// Not MkdirAll: a mirror that was removed meanwhile would get its folder back.
+	if err := os.Mkdir(m.coming(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return 0, fmt.Errorf("make folder of a copy: %w", err)
 	}
 	taken, err := takeIn(ctx, m.coming(), r, m.bounds)

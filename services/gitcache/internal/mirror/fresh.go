@@ -22,6 +22,9 @@ func (m *Mirror) Fresh() (*Fresh, error) {
 	if err := os.RemoveAll(m.freshPath()); err != nil {
 		return nil, fmt.Errorf("remove old clone: %w", err)
 	}
+	if err := os.Mkdir(m.freshPath(), 0o700); err != nil { // initBare would make the folder of a removed mirror again
+		return nil, fmt.Errorf("make clone: %w", err)
+	}
 	if err := initBare(m.freshPath()); err != nil {
 		return nil, err
 	}

@@ -168,15 +168,15 @@ func (m *Mirror) RemakeFolder() error {
 
 // remakeFolder says how it was seen that the folder was deleted; nil: it is there, or is to be gone.
 func (m *Mirror) remakeFolder() (was, err error) {
-	m.mu.RLock()
-	removed := m.removed
-	m.mu.RUnlock()
-	if removed {
-		return nil, nil
-	}
 	m.change.Lock()
 	defer m.change.Unlock()
 	if _, was = os.Stat(filepath.Join(m.repoPath(), packFolder)); was == nil {
+		return nil, nil
+	}
+	m.mu.RLock()
+	removed := m.removed // noted before the folder goes, so looked at after it was missed
+	m.mu.RUnlock()
+	if removed {
 		return nil, nil
 	}
 	if !errors.Is(was, fs.ErrNotExist) {

@@ -213,6 +213,12 @@ func TestAFolderThatWasDeletedIsMadeAgainAndCloned(t *testing.T) {
 	if err := m.RemakeFolder(); err != nil || all.Exists("u1") {
 		t.Errorf("a mirror that was removed comes back: %v", err)
 	}
+	if _, err := m.Fresh(); err == nil || all.Exists("u1") {
+		t.Errorf("a clone of a mirror that was removed: %v", err)
+	}
+	if _, err := m.AddPart(t.Context(), strings.NewReader("")); err == nil || all.Exists("u1") {
+		t.Errorf("a copy of a mirror that was removed: %v", err)
+	}
 }
 
 // TestWhatIsOfTheWrongKindIsNoDamage: upstream made it so, and would again.
