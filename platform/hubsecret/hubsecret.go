@@ -250,8 +250,8 @@ func (f *File) logProblem(err error) {
 	switch {
 	case f.Log == nil:
 	case err != nil && (was == nil || was.Error() != err.Error()):
-		f.Log.Warn("hub secret can't be read again; the last good one is used until this process ends. Write the secret "+
-			"that the console has into the file", "file", f.path, "err", err)
+		f.Log.Warn("hub secret can't be read again; the last good one is used until the file can be read, or this process "+
+			"ends. Write the secret that the console has into the file", "file", f.path, "err", err)
 	case err == nil && was != nil:
 		f.Log.Info("hub secret can be read again", "file", f.path)
 	}
