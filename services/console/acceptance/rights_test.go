@@ -863,8 +863,8 @@ func TestAuditOfEveryWrite(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if held := admin.trail(t, "catalog.update", "web")[0]; strings.Contains(held.GetBefore(), "look at it") ||
-			!strings.Contains(held.GetAfter(), "look at it") {
-			t.Errorf("before %s, after %s", held.GetBefore(), held.GetAfter())
+			!strings.Contains(held.GetAfter(), "look at it") || held.GetVerb() != "held" {
+			t.Errorf("%q, before %s, after %s", held.GetVerb(), held.GetBefore(), held.GetAfter())
 		}
 
 		put := func(data map[string]string) {

@@ -30,6 +30,8 @@ func Console() Who {
 type Act struct {
 	// Action is words with dots between them: catalog.update.
 	Action string
+	// Verb is how, where the action does not say it.
+	Verb string
 	// Resource is a kind as in YAML.
 	Resource, Name, Cluster string
 	Reason                  string
@@ -40,7 +42,8 @@ type Act struct {
 // Event is an entry of the trail for what the console itself saw.
 func Event(who Who, at time.Time, a Act) store.AuditEvent {
 	e := trail.Event{
-		ID: trail.NewID(), Time: at, Actor: trail.Of(who.Identity), Action: a.Action, Cluster: a.Cluster, Resource: a.Resource, Name: a.Name,
+		ID: trail.NewID(), Time: at, Actor: trail.Of(who.Identity), Action: a.Action, Verb: a.Verb,
+		Cluster: a.Cluster, Resource: a.Resource, Name: a.Name,
 		Reason: a.Reason, Remote: who.Remote, TraceID: who.TraceID,
 	}.Proto()
 	e.Recorder, e.Before, e.After = Console().Identity.Subject(), a.Before, a.After

@@ -61,6 +61,7 @@ type Write struct {
 	leaving map[string]bool
 	// left are those of the clusters of services that it deletes which have left.
 	left    map[string]bool
+	action  string // of the resource that the hook is called for
 	catalog *Catalog
 	side    *[]Written // of the resource that the hook is called for
 	notes   *[]string  // of the same
@@ -80,6 +81,10 @@ func (w *Write) Deletes(cluster string) bool { return w.leaving[cluster] }
 
 // HasLeft says whether the cluster of a service that is deleted has left, and no agent has joined it again since.
 func (w *Write) HasLeft(cluster string) bool { return w.left[cluster] }
+
+// Action is how the history names what an operator did to the resource that the hook was called for, such as held;
+// empty: it was written or deleted.
+func (w *Write) Action() string { return w.action }
 
 // Note says what comes of the write of the resource that the hook was called for.
 func (w *Write) Note(text string) { *w.notes = append(*w.notes, text) }
@@ -476,7 +481,8 @@ func (w *writing) hook(ctx context.Context, i int) error {
 // forHooks is the write for the hooks of one of its resources.
 func (w *writing) forHooks(i int) *Write {
 	of := w.Write
-	of.catalog, of.side, of.notes = w.catalog, &w.out[i].Side, &w.out[i].Notes
+	of.action, of.catalog = w.edits[i].draft.Action, w.catalog
+	of.side, of.notes = &w.out[i].Side, &w.out[i].Notes
 	return &of
 }
 

@@ -22,7 +22,7 @@ type Recorder struct{ Catalog *catalog.Catalog }
 
 // Wrote implements catalog.Hook.
 func (r Recorder) Wrote(ctx context.Context, w *catalog.Write, before, after *store.Resource) error {
-	act := audit.Act{Action: "catalog.update"}
+	act := audit.Act{Action: "catalog.update", Verb: w.Action()}
 	switch {
 	case before == nil:
 		act.Action = "catalog.create"
