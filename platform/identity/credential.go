@@ -197,10 +197,13 @@ func (k *ServiceCredential) exchange(ctx context.Context) (string, error) {
 		HubSecret: secret,
 		Subject:   &consolev1.ExchangeHubSecretRequest_Service{Service: k.cfg.Service},
 	})
-	if connect.CodeOf(err) == connect.CodeUnauthenticated {
+	switch code := connect.CodeOf(err); {
+	case err == nil:
+	case code == connect.CodeUnauthenticated:
 		return "", fmt.Errorf("exchange hub secret: %w. Compare this service's hub secret with the console's", err)
-	}
-	if err != nil {
+	case code == connect.CodeUnimplemented: // 404
+		return "", fmt.Errorf("exchange hub secret: %w. --console-url leads to something else than a console: correct it", err)
+	default:
 		return "", fmt.Errorf("exchange hub secret: %w", err)
 	}
 	return answer.GetToken().GetToken(), nil

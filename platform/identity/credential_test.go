@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -309,6 +311,38 @@ func TestServiceCredentialWithTheWrongSecretSaysSo(t *testing.T) {
 		}
 		if strings.Contains(log.String(), wrong) || strings.Count(log.String(), "level=ERROR") != 1 {
 			t.Errorf("log:\n%s", &log)
+		}
+	})
+}
+
+type notFound struct{}
+
+func (notFound) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	http.NotFound(w, r)
+	return w.Result(), nil
+}
+
+func TestServiceCredentialSaysThatTheURLIsOfNoConsole(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := consolev1connect.NewIdentityServiceClient(&http.Client{Transport: notFound{}}, "http://distributor")
+		k, err := identity.NewServiceCredential(identity.ServiceCredentialConfig{
+			Dir: t.TempDir(), Service: identity.ServiceTunnel, Secret: hubsecret.Text("the hub's secret, at least 32 bytes long"),
+		}, client, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- k.Run(ctx) }()
+		<-time.After(time.Minute)
+		if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "--console-url leads to something else") {
+			t.Errorf("ready: %v", err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
