@@ -173,7 +173,7 @@ func (r *Rules) granted(who identity.Identity, verb Verb, at Target, deny func(s
 			less = cmp.Or(less, fmt.Sprintf("grant %q gives role %s, which does not include it", grant, role))
 		}
 	}
-	wanted := "that needs a grant with " + needed(verb, at.Kind)
+	wanted := "that needs a grant with " + needed(verb, at.Kind) + at.scope(verb)
 	switch {
 	case less != "":
 		return deny(wanted + ", and " + less + ". " + Help)
@@ -181,6 +181,17 @@ func (r *Rules) granted(who identity.Identity, verb Verb, at Target, deny func(s
 		return deny(wanted + ", and " + elsewhere + ". " + Help)
 	}
 	return deny(wanted + ", and no grant is for this user or one of its groups. " + Help)
+}
+
+// scope says what a grant has to be for, where String does not.
+func (t Target) scope(verb Verb) string {
+	switch {
+	case t.Cluster != "" || verb == View && t.Project != "":
+		return ""
+	case t.Kind == Service: // one that is not there, or that nobody is told of
+		return " for its project or cluster"
+	}
+	return " at all clusters"
 }
 
 // needed is the least of the roles that are always there which allows it.

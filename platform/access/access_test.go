@@ -125,7 +125,14 @@ func TestRolesTimesScopes(t *testing.T) {
 		},
 		{"sees its cluster", user("bob", "edge"), access.View, cluster, `grant "edge"`},
 		{"edits its cluster", user("bob", "edge"), access.Edit, cluster, "!needs a grant with role admin"},
-		{"what is felt everywhere", user("bob", "edge"), access.Edit, set(""), "!other projects or clusters"},
+		{
+			"what is felt everywhere", user("bob", "edge"), access.Edit, set(""),
+			`!that needs a grant with role deployer at all clusters, and grant "edge" is for other projects or clusters`,
+		},
+		{
+			"a service of which nothing is told", user("bob", "edge"), access.View, of(access.Service),
+			`!that needs a grant with role viewer for its project or cluster, and grant "edge" is for other projects or clusters`,
+		},
 		{"what is felt everywhere, seen", user("bob", "edge"), access.View, set(""), "!other projects or clusters"},
 		{"sources are seen by all", user("bob", "edge"), access.View, of(access.Source), `grant "edge"`},
 		{
