@@ -269,9 +269,20 @@ func (b *Builder) After(last *Set) error {
 	if err != nil {
 		return err
 	}
+	type document struct {
+		file   string
+		number int
+	}
+	// Of a List the other items alone would be taken for the whole.
+	again := map[document]bool{}
+	for _, item := range items {
+		if item.text == 0 {
+			again[document{item.Position.File, item.Position.Document}] = true
+		}
+	}
 	b.last, b.before = last, make(map[object.Sum][]Item, len(items))
 	for _, item := range items {
-		if item.text != 0 {
+		if item.text != 0 && !again[document{item.Position.File, item.Position.Document}] {
 			b.before[item.text] = append(b.before[item.text], item)
 		}
 	}

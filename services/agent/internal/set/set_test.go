@@ -562,3 +562,28 @@ func TestSetKnowsWhatItWasMadeFor(t *testing.T) {
 		}
 	}
 }
+
+// A List of which one item has to be read each time is read as a whole: the others alone would be taken for all of it.
+func TestAListOfWhichAnItemIsReadAgainKeepsAllItems(t *testing.T) {
+	t.Parallel()
+	const text = `apiVersion: v1
+kind: List
+items:
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRoleBinding
+  metadata: {name: own, namespace: dropped}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+`
+	store, _ := openStore(t)
+	var last *set.Set
+	for _, name := range []string{"one", "two", "three"} {
+		s, err := build(t, store, name, text, last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Len() != 2 {
+			t.Errorf("set %s has %d objects", name, s.Len())
+		}
+		last = s
+	}
+}
