@@ -39,6 +39,8 @@ type webService struct {
 	catalog *catalog.Catalog
 	intake  *intake.Intake
 	by      catalog.By
+	// between is called once, when the hub's next word was compared with what is stored, and before it is written.
+	between func()
 
 	source  store.Resource
 	epoch   int64
@@ -91,7 +93,21 @@ func (w *webService) open() {
 		Store: s, Box: box, Log: log, Now: clock, Observer: observer,
 		Hooks: func(*catalog.Catalog) []catalog.Hook { return []catalog.Hook{observer} },
 	})
-	w.intake = intake.New(intake.Deps{Store: s, Catalog: w.catalog, Log: log, Now: clock, Observer: observer})
+	w.intake = intake.New(intake.Deps{Store: s, Catalog: w.catalog, Log: log, Now: clock, Observer: overtaken{observer, w}})
+}
+
+// overtaken is a Recorder that is called while others write.
+type overtaken struct {
+	*Recorder
+	w *webService
+}
+
+func (o overtaken) HubSaid(s state.Service, before, after state.HubTruth) []store.Event {
+	if write := o.w.between; write != nil {
+		o.w.between = nil
+		write()
+	}
+	return o.Recorder.HubSaid(s, before, after)
 }
 
 func (w *webService) ok(err error) {
@@ -336,4 +352,14 @@ func TestAServiceThatMovesAlarmsWhenTheHubFindsTheProblemAgain(t *testing.T) {
 	w.toldOf(ServiceMoved + " edge-1")
 	w.hub(firstCommit, noTree+"cccccccc")
 	w.toldOf(ServiceFailed + " edge-2")
+}
+
+// The service moves while a failure at its old cluster is on the way: that would alarm of the old one for good.
+func TestAServiceThatMovesAsItsFailureIsWrittenAlarmsOfItsNewCluster(t *testing.T) {
+	t.Parallel()
+	w := newWebService(t)
+	w.push(goneCommit)
+	w.between = func() { w.put("edge-2") }
+	w.hub(firstCommit, noTree+"bbbbbbbb")
+	w.toldOf(ServiceMoved+" edge-1", ServiceFailed+" edge-2")
 }

@@ -254,7 +254,7 @@ func (m *merging) note(c *change, of catalog.Deployed, cluster state.ClusterTrut
 	}
 	c.service.Status.Hub, c.service.Status.Cluster = c.after, cluster
 	for _, e := range m.intake.observer.HubSaid(c.service, c.before, c.after) {
-		e.Of = store.ReportKey{Service: uid}
+		e.Of, e.Revision = store.ReportKey{Service: uid}, c.service.Meta.Revision
 		m.events = append(m.events, e)
 	}
 	return nil

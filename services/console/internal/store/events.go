@@ -47,6 +47,9 @@ type Event struct {
 	Draft any
 	// Of is the status that it is about: the event is kept if that status was written with it. Zero: it is kept anyway.
 	Of ReportKey
+	// Revision of the service that a hub truth is about, as the event tells of it: the truth and the event are lost if
+	// the service has another one by then. 0: any.
+	Revision int64
 }
 
 // EventID is the id of what these parts tell from all else.

@@ -29,7 +29,7 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 // PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by
 // what stepsOf makes of reports that are here already, and events about them. A truth is kept in the place of the one
 // that the caller has read, nil for none; lost are the services of which somebody else has written another one
-// meanwhile, without what belongs to them. values are what OnTouch is told of truths.
+// meanwhile, or which events tell of as they were before another write, without what belongs to them. values are what OnTouch is told of truths.
 func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, values map[string]any, begun []Deployment,
 	stepsOf func(Report) ([]Step, error), events ...Event,
 ) (lost []string, err error) {
@@ -46,7 +46,12 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 				return nil, err
 			}
 		}
-		if kept, wrote, err = s.putHub(ctx, tx, uids, states, read); err != nil {
+		changed, err := (View{tx, &s.dialect}).toldAsBefore(ctx, events)
+		if err != nil {
+			return nil, err
+		}
+		same := slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return changed[uid] })
+		if kept, wrote, err = s.putHub(ctx, tx, same, states, read); err != nil {
 			return nil, err
 		}
 		ours := slices.DeleteFunc(slices.Clone(begun), func(d Deployment) bool { return !kept[ReportKey{Service: d.Service}] })
@@ -60,6 +65,27 @@ func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, valu
 		s.tellHealthy(healthy)
 	}
 	return lost, err
+}
+
+// toldAsBefore returns the services that have another revision than events say. No lock is taken for it: a write of
+// the catalog that ends at this very moment may be missed.
+func (v View) toldAsBefore(ctx context.Context, events []Event) (changed map[string]bool, err error) {
+	told := map[string]int64{}
+	for _, e := range events {
+		if e.Revision != 0 {
+			told[e.Of.Service] = e.Revision
+		}
+	}
+	is, err := byKey(ctx, v, "SELECT uid, revision FROM resources WHERE uid IN ", sortedKeys(told),
+		func(rows *sql.Rows) (uid string, revision int64, err error) {
+			err = rows.Scan(&uid, &revision)
+			return uid, revision, err
+		})
+	changed = map[string]bool{}
+	for uid, revision := range told {
+		changed[uid] = is[uid] != revision
+	}
+	return changed, err
 }
 
 // hubsTold is what OnTouch is told after truths were written.

@@ -261,6 +261,24 @@ func testEventsOfStatuses(t *testing.T, open Open) {
 	if lost := hub(other, "d", `"three"`, read, uids[0], uids[1]); !slices.Equal(lost, uids[:1]) {
 		t.Errorf("lost %v", lost)
 	}
+	create(t, s, draft(store.KindService, "moved", "{}"))
+	moved := update(t, s, draft(store.KindService, "moved", `{"cluster":"edge-2"}`))
+	about := func(name string, revision int64) (lost []string) {
+		t.Helper()
+		event := of(name, store.ReportKey{Service: moved.UID})[0]
+		event.Revision = revision
+		lost, err := s.PutHub(t.Context(), map[string][]byte{moved.UID: []byte(`"one"`)}, nil, nil, nil, nil, event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost
+	}
+	if lost := about("before", moved.Revision-1); !slices.Equal(lost, []string{moved.UID}) {
+		t.Errorf("lost %v of a service that is told of as it was before a write", lost)
+	}
+	if lost := about("now", moved.Revision); len(lost) != 0 {
+		t.Errorf("lost %v of a service that is told of as it is", lost)
+	}
 	report := func(at *store.Store, name string, sequence int64, uids ...string) {
 		t.Helper()
 		var reports []store.Report
@@ -283,7 +301,7 @@ func testEventsOfStatuses(t *testing.T, open Open) {
 	for _, e := range eventsAfter(t, s, store.EventQuery{}, 0, 100) {
 		got = append(got, e.ID)
 	}
-	if want := []string{"a0 a1 ", "b2 ", "c0 ", "d1 ", "e0 e1 ", "f2 ", "h0 "}; !slices.Equal(got, want) {
+	if want := []string{"a0 a1 ", "b2 ", "c0 ", "d1 ", "now0 ", "e0 e1 ", "f2 ", "h0 "}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	states := hubOf(t, s, uids)
