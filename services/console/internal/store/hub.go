@@ -29,7 +29,8 @@ func (v View) HubRefs(ctx context.Context, sources []string) (map[HubRef][]byte,
 // PutHub keeps hub truths, by service uid, in one commit with the deployments that they begin, how far these are by
 // what stepsOf makes of reports that are here already, and events about them. A truth is kept in the place of the one
 // that the caller has read, nil for none; lost are the services of which somebody else has written another one
-// meanwhile, or which events tell of as they were before another write, without what belongs to them. values are what OnTouch is told of truths.
+// meanwhile, or which events tell of as they were before another write, without what belongs to them. values are what
+// OnTouch is told of truths.
 func (s *Store) PutHub(ctx context.Context, states, read map[string][]byte, values map[string]any, begun []Deployment,
 	stepsOf func(Report) ([]Step, error), events ...Event,
 ) (lost []string, err error) {
