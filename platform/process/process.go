@@ -56,7 +56,11 @@ func Command(name string, cfg Config, start New) func(context.Context, []string,
 		if check {
 			return healthcheck(ctx, fs, what, stdout)
 		}
-		return run(ctx, name, telemetry.NewLogger(os.Stderr, logs.Level, logs.Format, name), start)
+		log := telemetry.NewLogger(os.Stderr, logs.Level, logs.Format, name)
+		for _, warning := range flags.Mistyped(os.Environ(), flags.Variables(fs)) {
+			log.Warn("a variable of the environment may be mistyped", "err", warning)
+		}
+		return run(ctx, name, log, start)
 	}
 }
 
