@@ -2,10 +2,13 @@ package object
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"fairlead.dev/platform/typo"
 )
 
 // The annotations by which a manifest says how it wants to be treated. The annotations are sent as they are.
@@ -22,7 +25,12 @@ const (
 	HoldAnnotation       = "fairlead.dev/hold"
 	AdoptAnnotation      = "fairlead.dev/adopt"
 	TimeoutAnnotation    = "fairlead.dev/timeout"
+	// TestReportAnnotation of a Job or Pod names the file in which a test leaves its JUnit report.
+	TestReportAnnotation = "fairlead.dev/test-report"
 )
+
+// ownPrefix begins the names of our annotations.
+const ownPrefix = "fairlead.dev/"
 
 // LastApplied is kubectl's note of what it sent: a whole object, with the values of a Secret.
 const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
@@ -142,6 +150,30 @@ func WishesOf(annotations map[string]string) (Wishes, error) {
 		}
 	}
 	return w, nil
+}
+
+// UnreadAnnotation says in a sentence of an annotation that it looks like one of ours and is none, so that its wish is
+// not heeded; empty: there is no such one.
+func UnreadAnnotation(annotations map[string]string) string {
+	known := []string{
+		WaveAnnotation, DependsAnnotation, HookAnnotation, HookDeleteAnnotation, PruneAnnotation, IgnoreAnnotation,
+		RecreateAnnotation, HoldAnnotation, AdoptAnnotation, TimeoutAnnotation, TestReportAnnotation,
+	}
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
+		if !strings.HasPrefix(name, ownPrefix) || slices.Contains(known, name) {
+			continue
+		}
+		words := make([]string, 0, len(known))
+		for _, one := range known {
+			words = append(words, strings.TrimPrefix(one, ownPrefix))
+		}
+		word := strings.TrimPrefix(name, ownPrefix)
+		if near := typo.Nearest(word, words); near != "" {
+			return fmt.Sprintf("its annotation %s means nothing; did you mean %s?", name, ownPrefix+near)
+		}
+		return fmt.Sprintf("its annotation %s means nothing. Known are %s.", name, strings.Join(words, ", "))
+	}
+	return ""
 }
 
 // first is the annotation that counts, of several that mean the same.

@@ -162,3 +162,20 @@ func TestAnnotationsThatMakeNoSenseAreNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAnnotationThatNobodyReadsIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"fairlead.dev/prun":     "its annotation fairlead.dev/prun means nothing; did you mean fairlead.dev/prune?",
+		"fairlead.dev/dependOn": "its annotation fairlead.dev/dependOn means nothing; did you mean fairlead.dev/depends-on?",
+		"fairlead.dev/keep": "its annotation fairlead.dev/keep means nothing. Known are wave, depends-on, hook, " +
+			"hook-delete, prune, ignore, recreate, hold, adopt, timeout, test-report.",
+		PruneAnnotation:      "",
+		TestReportAnnotation: "",
+		"harbour.dev/prun":   "",
+	} {
+		if got := UnreadAnnotation(map[string]string{name: "never", HoldAnnotation: "why"}); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}

@@ -190,6 +190,10 @@ func (b *Builder) addObject(ctx context.Context, obj *unstructured.Unstructured,
 	if !item.bare && obj.GetNamespace() == "" {
 		item.text = 0 // The namespace was dropped, and would be missed should the kind get namespaces.
 	}
+	if unread := object.UnreadAnnotation(obj.GetAnnotations()); unread != "" {
+		item.text = 0 // the warning is told each time
+		b.Warn((&kubeyaml.Error{Position: at, Line: at.Line, Problem: obj.GetKind() + " " + obj.GetName() + ": " + unread}).Error())
+	}
 	if item, err = b.putObject(item, obj); err != nil {
 		return err
 	}

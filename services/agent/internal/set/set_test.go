@@ -587,3 +587,23 @@ items:
 		last = s
 	}
 }
+
+// The warning is told of each revision, also of one that leaves the manifest as it is.
+func TestAnAnnotationThatNobodyReadsIsToldEachTime(t *testing.T) {
+	t.Parallel()
+	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {fairlead.dev/prun: never}}\n"
+	const want = "apps/a.yaml, document 1, line 1: ConfigMap a: its annotation fairlead.dev/prun means nothing; " +
+		"did you mean fairlead.dev/prune?"
+	store, _ := openStore(t)
+	var last *set.Set
+	for _, name := range []string{"one", "two", "three"} {
+		s, err := build(t, store, name, text, last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Warnings(); got != want {
+			t.Errorf("set %s: got %q, want %q", name, got, want)
+		}
+		last = s
+	}
+}

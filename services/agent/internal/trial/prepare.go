@@ -8,10 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/services/agent/internal/object"
 )
-
-// ReportAnnotation of a Job or Pod names the file in which a test leaves its JUnit report.
-const ReportAnnotation = "fairlead.dev/test-report"
 
 // Prepare changes the object of a test as the spec says, and as its annotation does. The error is a mistake in the
 // object.
@@ -33,9 +31,10 @@ func Prepare(obj *unstructured.Unstructured, spec *deliveryv1.TestSpec) error {
 		pod["serviceAccountName"] = account
 		delete(pod, "serviceAccount")
 	}
-	if file, ok := obj.GetAnnotations()[ReportAnnotation]; ok {
+	if file, ok := obj.GetAnnotations()[object.TestReportAnnotation]; ok {
 		if !strings.HasPrefix(file, "/") || strings.HasSuffix(file, "/") {
-			return fmt.Errorf("annotation %s: %q must be the path of a file, such as /reports/junit.xml", ReportAnnotation, file)
+			return fmt.Errorf("annotation %s: %q must be the path of a file, such as /reports/junit.xml",
+				object.TestReportAnnotation, file)
 		}
 		containers, _ := pod["containers"].([]any)
 		for _, one := range containers {
