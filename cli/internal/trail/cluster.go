@@ -86,7 +86,7 @@ func (t *Trail) clusterStep() step {
 	said := fmt.Sprintf("%s, %d of %d %s are healthy", catalogyaml.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
 	s.addLine("%s", t.SinceText(said, r.GetObservedTime()))
 	if r.GetAppliedDigest() != "" {
-		s.addLine("applied: %s", t.TruthText(r.GetAppliedDigest(), view.AppliedCommit(r), r.GetAppliedTime(), "", nil))
+		s.addLine("applied: %s", t.TruthText(r.GetAppliedDigest(), view.RunningCommit(t.Service.GetStatus()), r.GetAppliedTime(), "", nil))
 	}
 	if r.GetMessage() != "" {
 		s.addLine("%s", r.GetMessage())
@@ -206,10 +206,10 @@ func (t *Trail) VerdictText(steps []step) string {
 			}
 		}
 	}
-	runs := fmt.Sprintf("%s runs in cluster %s and is healthy",
-		view.ShortHash(view.AppliedCommit(t.Service.GetStatus().GetCluster().GetReport())), t.Service.GetSpec().GetCluster())
+	commit := view.ShortHash(view.RunningCommit(t.Service.GetStatus()))
+	runs := fmt.Sprintf("%s runs in cluster %s and is healthy", commit, t.Service.GetSpec().GetCluster())
 	if t.Service.GetSpec().GetCatalog() {
-		runs = view.ShortHash(view.AppliedCommit(t.Service.GetStatus().GetCluster().GetReport())) + " is in the catalog"
+		runs = commit + " is in the catalog"
 	}
 	for _, s := range steps {
 		switch s.Mark {

@@ -204,6 +204,16 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 	}
 }
 
+// The hub gives the same digest to commits that change other folders only. The agent hears of none of them, and trace
+// names the commit that `fairlead get` names.
+func TestTraceNamesTheCommitThatGetNames(t *testing.T) {
+	t.Parallel()
+	checkTrail(t, "a failed rollback that was ended", func(_ *Trail, s *consolev1.ServiceStatus) {
+		s.Cluster.Report.AppliedCommit = "0badc0ffee"
+		s.Cluster.Report.Commit = "0badc0ffee"
+	}, "applied: 01234567 of fedcba98 (3m)", "fedcba98 runs in cluster a and is healthy: nothing to do.\n")
+}
+
 // The step after a failure is the one that the agent advises.
 func TestTraceProposesWhatMendsAFailure(t *testing.T) {
 	t.Parallel()
