@@ -253,8 +253,12 @@ func (m *merging) note(c *change, of catalog.Deployed, cluster state.ClusterTrut
 		c.after.Revision = of.Commit
 	}
 	c.service.Status.Hub, c.service.Status.Cluster = c.after, cluster
+	var revision int64
+	if c.after.Problem != nil { // an alarm of what the service was before another write would stay
+		revision = c.service.Meta.Revision
+	}
 	for _, e := range m.intake.observer.HubSaid(c.service, c.before, c.after) {
-		e.Of, e.Revision = store.ReportKey{Service: uid}, c.service.Meta.Revision
+		e.Of, e.Revision = store.ReportKey{Service: uid}, revision
 		m.events = append(m.events, e)
 	}
 	return nil
