@@ -28,5 +28,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	for _, warning := range flags.Mistyped(os.Environ(), variables()) {
 		fmt.Fprintln(os.Stderr, "warning: "+warning)
 	}
-	return command.Run(ctx, args, app.IO{Getenv: getenv, Stdin: os.Stdin, Stdout: stdout, Stderr: os.Stderr, Now: time.Now})
+	return command.Run(ctx, args, app.IO{
+		Getenv: getenv, Stdin: os.Stdin, Stdout: stdout, Stderr: os.Stderr, Now: time.Now,
+	})
 }

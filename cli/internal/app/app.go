@@ -73,7 +73,8 @@ func WantArgs(least, most int) cobra.PositionalArgs {
 
 // UsageError says how a command is used.
 func UsageError(cmd *cobra.Command) error {
-	return fmt.Errorf("use it as `%s`: see `%s --help`", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
+	return fmt.Errorf("use it as `%s`: see `%s --help`", strings.TrimSuffix(cmd.UseLine(), " [flags]"),
+		cmd.CommandPath())
 }
 
 // Printf writes to stdout: a result that can't be written is an error.
@@ -88,7 +89,9 @@ func (a *App) Notef(format string, args ...any) {
 }
 
 // HubCommand returns a function for cobra that runs do with the hub of the context.
-func (a *App) HubCommand(do func(ctx context.Context, h *hubclient.Hub, args []string) error) func(*cobra.Command, []string) error {
+func (a *App) HubCommand(
+	do func(ctx context.Context, h *hubclient.Hub, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		h, err := a.ConnectHub(cmd.Context())
 		if err != nil {

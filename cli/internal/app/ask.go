@@ -32,7 +32,9 @@ func FindDetail[M proto.Message](err error) (found M, ok bool) {
 }
 
 // ConfirmAndDo calls do, and again with a confirmation if it asks for one and a person (or yes) agrees.
-func (a *App) ConfirmAndDo(ctx context.Context, yes bool, do func(ctx context.Context, confirmation string) error) error {
+func (a *App) ConfirmAndDo(
+	ctx context.Context, yes bool, do func(ctx context.Context, confirmation string) error,
+) error {
 	call := func(confirmation string) error {
 		ctx, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
 		defer cancel()

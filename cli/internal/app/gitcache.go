@@ -30,7 +30,8 @@ func AskGitcaches[T any](ctx context.Context, h *hubclient.Hub, timeout time.Dur
 			return answer, nil
 		}
 		errs = append(errs, err)
-		if code := connect.CodeOf(err); ctx.Err() != nil || code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
+		if code := connect.CodeOf(err); ctx.Err() != nil ||
+			code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
 			break
 		}
 	}
@@ -81,7 +82,8 @@ func (a *App) ReadLiveSources(ctx context.Context, h *hubclient.Hub) map[string]
 		return nil
 	}
 	if len(silent) > 0 {
-		a.Notef("no answer from %s: of what they fetch less is shown\n", strings.Join(slices.Sorted(maps.Keys(silent)), ", "))
+		a.Notef("no answer from %s: of what they fetch less is shown\n",
+			strings.Join(slices.Sorted(maps.Keys(silent)), ", "))
 	}
 	live := make(map[string]*gitcachev1.LiveSource, len(all))
 	for _, s := range all {

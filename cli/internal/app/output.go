@@ -38,7 +38,8 @@ func CheckOneOf(format string, known []string) error {
 		return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
 	case slices.Contains(templateFormats(), form) && template == "":
 		return fmt.Errorf("-o %s needs a template, such as %s", form, map[string]string{
-			FormatJSONPath: "-o jsonpath='{.metadata.name}'", FormatColumns: "-o custom-columns=NAME:.metadata.name,STATE:.status.state",
+			FormatJSONPath: "-o jsonpath='{.metadata.name}'",
+			FormatColumns:  "-o custom-columns=NAME:.metadata.name,STATE:.status.state",
 		}[form])
 	case has && !slices.Contains(templateFormats(), form):
 		return fmt.Errorf("-o %s takes no template: leave %q out", form, "="+template)

@@ -162,7 +162,8 @@ func maskLines(text []byte) []byte {
 		value := line[at[6]:at[7]]
 		isQuoted := value[0] == '"' || value[0] == '\''
 		switch isBlock := yamlBlock.Match(value); {
-		case isPlain(line[at[5]:at[6]], line[at[4]:at[5]], bytes.TrimSpace(value)) && !isBlock, yamlQuoted.Match(value), yamlFlow.Match(value):
+		case isPlain(line[at[5]:at[6]], line[at[4]:at[5]], bytes.TrimSpace(value)) && !isBlock, yamlQuoted.Match(value),
+			yamlFlow.Match(value):
 			out = append(out, line...)
 			continue
 		case isBlock, isQuoted:

@@ -23,7 +23,9 @@ func Meta(name string) *consolev1.Metadata { return &consolev1.Metadata{Name: na
 
 // WellRevision is what the service of WellService runs.
 func WellRevision() *artifactv1.Revision {
-	return &artifactv1.Revision{Commit: "fedcba9876", CommitTime: Before(5 * time.Minute), Subject: "Add the shop", Author: "Kim"}
+	return &artifactv1.Revision{
+		Commit: "fedcba9876", CommitTime: Before(5 * time.Minute), Subject: "Add the shop", Author: "Kim",
+	}
 }
 
 // WellService is a service with which nothing is wrong.

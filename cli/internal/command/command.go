@@ -72,12 +72,14 @@ func rootCommand(a *app.App) *cobra.Command {
 			}
 		}
 		if args := cmd.Flags().Args(); len(args) > 0 && cmd.Name() == "get" && get.IsViewed(args[0]) {
-			return fmt.Errorf("%w: see `%s --help`; `fairlead kubectl CLUSTER -- get %s` takes kubectl's flags", err, cmd.CommandPath(), args[0])
+			return fmt.Errorf("%w: see `%s --help`; `fairlead kubectl CLUSTER -- get %s` takes kubectl's flags", err,
+				cmd.CommandPath(), args[0])
 		}
 		return fmt.Errorf("%w: see `%s --help`", explainDuration(err), cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&a.Context, "context", "", "context to use; default: the current one")
-	root.PersistentFlags().StringVar(&a.Server, "server", "", "`URL` of the hub, in place of a context: with FAIRLEAD_TOKEN, or one that you are logged in to")
+	root.PersistentFlags().StringVar(&a.Server, "server", "",
+		"`URL` of the hub, in place of a context: with FAIRLEAD_TOKEN, or one that you are logged in to")
 	root.MarkFlagsMutuallyExclusive("context", "server")
 	for _, commands := range nouns() {
 		root.AddCommand(commands(a)...)
@@ -93,7 +95,9 @@ func rootCommand(a *app.App) *cobra.Command {
 // nouns are the packages below this one, each with its commands.
 func nouns() []func(*app.App) []*cobra.Command {
 	return []func(*app.App) []*cobra.Command{
-		start.Commands, access.Commands, apply.Commands, get.Commands, trace.Commands, lever.Commands, source.Commands, config.Commands, cluster.Commands, pods.Commands, audit.Commands, check.Commands, admin.Commands,
+		start.Commands, access.Commands, apply.Commands, get.Commands, trace.Commands, lever.Commands,
+		source.Commands, config.Commands, cluster.Commands,
+		pods.Commands, audit.Commands, check.Commands, admin.Commands,
 	}
 }
 

@@ -68,7 +68,8 @@ func completeArgument(a *app.App, cmd *cobra.Command, words, args []string, begu
 	if len(words) == 0 {
 		return nil
 	}
-	if kind, name, ok := strings.Cut(begun, "/"); ok && (len(args) == 0 || strings.Contains(args[0], "/")) && resource.TakesReference(words) {
+	if kind, name, ok := strings.Cut(begun, "/"); ok && (len(args) == 0 || strings.Contains(args[0], "/")) &&
+		resource.TakesReference(words) {
 		var found []string
 		for _, name := range completeNames(cmd.Context(), a, kind, name) {
 			found = append(found, kind+"/"+name)

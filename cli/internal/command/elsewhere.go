@@ -88,10 +88,12 @@ func verbsElsewhere() map[string]string {
 func answerOthers(root *cobra.Command) {
 	for words := range verbsElsewhere() {
 		first, second, two := strings.Cut(words, " ")
-		at := slices.IndexFunc(root.Commands(), func(cmd *cobra.Command) bool { return cmd.Name() == first && !cmd.Hidden })
+		at := slices.IndexFunc(root.Commands(),
+			func(cmd *cobra.Command) bool { return cmd.Name() == first && !cmd.Hidden })
 		switch {
 		case two && at >= 0:
-			root.Commands()[at].AddCommand(answerCommand(second, func(args []string) error { return adviceOn(first, append([]string{second}, args...)) }))
+			root.Commands()[at].AddCommand(answerCommand(second,
+				func(args []string) error { return adviceOn(first, append([]string{second}, args...)) }))
 		case !two:
 			root.AddCommand(answerCommand(first, func(args []string) error { return adviceOn(first, args) }))
 		}
@@ -147,7 +149,8 @@ func typedName(args []string) string {
 		kind, name, ok := strings.Cut(arg, "/")
 		_, err := resource.FindKind(kind)
 		switch {
-		case ok && (err == nil || resource.KindElsewhere(kind) != "" && resource.KubernetesKind(kind) == "") && resource.PlainName.MatchString(name):
+		case ok && (err == nil || resource.KindElsewhere(kind) != "" && resource.KubernetesKind(kind) == "") &&
+			resource.PlainName.MatchString(name):
 			return name
 		case !ok && resource.PlainName.MatchString(arg) && err != nil && resource.KindElsewhere(arg) == "":
 			return arg

@@ -15,7 +15,9 @@ import (
 const flushLimit = 2 * time.Second
 
 // startTrace puts a command into a trace of its own, if there is a collector. end sends it.
-func startTrace(ctx context.Context, root *cobra.Command, args []string) (_ context.Context, end func(error), err error) {
+func startTrace(
+	ctx context.Context, root *cobra.Command, args []string,
+) (_ context.Context, end func(error), err error) {
 	cmd, _, err := root.Find(args)
 	if err != nil || cmd.Name() == "up" { // a command that cannot run says so by itself; and a hub is traced by its services
 		return ctx, func(error) {}, nil //nolint:nilerr // as above

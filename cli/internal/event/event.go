@@ -18,7 +18,8 @@ import (
 // EventField is the field of events that names a resource of a kind.
 func EventField(k resource.Kind) (string, bool) {
 	fields := map[catalogyaml.Kind]string{
-		catalogyaml.Service: "service", catalogyaml.Cluster: "cluster", catalogyaml.Source: "source", catalogyaml.Sink: "sink",
+		catalogyaml.Service: "service", catalogyaml.Cluster: "cluster",
+		catalogyaml.Source: "source", catalogyaml.Sink: "sink",
 		catalogyaml.Global: "globalservice", catalogyaml.Project: "project",
 		catalogyaml.Alert: "alert",
 	}
@@ -134,5 +135,6 @@ func HappenedLine(e *consolev1.Event) string {
 		text += " (" + strings.TrimPrefix(e.GetActor(), "user:") + ")"
 	}
 	level := catalogyaml.Short(e.GetSeverity())
-	return fmt.Sprintf("%s %-7s %-22s %s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05"), level, table.CleanLine(e.GetType()), table.CleanLine(text))
+	return fmt.Sprintf("%s %-7s %-22s %s", e.GetTime().AsTime().UTC().Format("2006-01-02 15:04:05"), level,
+		table.CleanLine(e.GetType()), table.CleanLine(text))
 }

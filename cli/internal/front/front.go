@@ -95,7 +95,8 @@ func New(cfg Config, log *slog.Logger) (*Front, error) {
 		Protocols:         protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams:          maxStreams,
-			MaxReceiveBufferPerConnection: connectionWindow, MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait,
+			MaxReceiveBufferPerConnection: connectionWindow,
+			MaxReceiveBufferPerStream:     streamWindow, SendPingTimeout: pingAfter, PingTimeout: pingWait,
 		},
 		BaseContext: func(net.Listener) context.Context { return streams },
 		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug), // errors that strangers at the port cause

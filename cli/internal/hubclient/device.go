@@ -59,7 +59,8 @@ func discoverEndpoint(ctx context.Context, issuer string) (oauth2.Endpoint, erro
 		Device string `json:"device_authorization_endpoint"`
 		Token  string `json:"token_endpoint"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxDiscovery)).Decode(&found); err != nil || resp.StatusCode != http.StatusOK {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxDiscovery)).Decode(&found); err != nil ||
+		resp.StatusCode != http.StatusOK {
 		return oauth2.Endpoint{}, fmt.Errorf("identity provider %s does not say where its endpoints are: %s", issuer, resp.Status)
 	}
 	if found.Issuer != issuer {

@@ -89,9 +89,11 @@ func (e explainer) explainError(err error) error {
 	case code == connect.CodeUnauthenticated && e.loggingIn:
 		text = fmt.Sprintf("%s does not let you in: %s", e.at.URL, said)
 	case code == connect.CodeUnauthenticated && e.at.Name == FromEnvironment:
-		text = fmt.Sprintf("%s does not accept the token in FAIRLEAD_TOKEN (%s). %s", e.at.URL, cutAdvice(said), LogInAgain(e.at))
+		text = fmt.Sprintf("%s does not accept the token in FAIRLEAD_TOKEN (%s). %s", e.at.URL, cutAdvice(said),
+			LogInAgain(e.at))
 	case code == connect.CodeUnauthenticated:
-		text = fmt.Sprintf("%s does not accept the token of context %q (%s). %s", e.at.URL, e.at.Name, cutAdvice(said), LogInAgain(e.at))
+		text = fmt.Sprintf("%s does not accept the token of context %q (%s). %s", e.at.URL, e.at.Name, cutAdvice(said),
+			LogInAgain(e.at))
 	case code == connect.CodePermissionDenied && strings.HasSuffix(said, "it is for "+identity.RoleAdmin.String()):
 		text = fmt.Sprintf("%ss, who are the members of group %s: ask one of them", said, identity.AdminsGroup)
 	case code == connect.CodePermissionDenied && strings.Contains(said, " may not "): // the text names who may not

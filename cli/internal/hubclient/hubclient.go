@@ -114,7 +114,9 @@ func ConnectToken(ctx context.Context, at, ca, token string) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.HTTP.Transport = byHost{base: base, console: console, RoundTripper: client.Authorize(plain.Transport, identity.StaticToken(lent.Token))}
+	h.HTTP.Transport = byHost{
+		base: base, console: console, RoundTripper: client.Authorize(plain.Transport, identity.StaticToken(lent.Token)),
+	}
 	return h, nil
 }
 
@@ -226,7 +228,8 @@ func (t named) CloseIdleConnections() {
 func (h *Hub) Tunnel(baseURL string) tunnelv1connect.TunnelServiceClient {
 	at := h.Context
 	at.URL = baseURL
-	return tunnelv1connect.NewTunnelServiceClient(h.HTTP, baseURL, append(client.Options(), connect.WithInterceptors(newExplainer(at)))...)
+	return tunnelv1connect.NewTunnelServiceClient(h.HTTP, baseURL,
+		append(client.Options(), connect.WithInterceptors(newExplainer(at)))...)
 }
 
 // ExplainError puts an error of a stream into words: the others are so already.
@@ -305,7 +308,8 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 		return l.loginPerson(ctx, c, consolev1connect.NewLoginServiceClient(hc, base, opts...))
 	case l.Token != "":
 		opts = append(opts, client.WithToken(identity.StaticToken(l.Token)))
-		return l.takeToken(ctx, c, consolev1connect.NewIdentityServiceClient(hc, base, opts...), consolev1connect.NewAccessServiceClient(hc, base, opts...))
+		return l.takeToken(ctx, c, consolev1connect.NewIdentityServiceClient(hc, base, opts...),
+			consolev1connect.NewAccessServiceClient(hc, base, opts...))
 	}
 	api := consolev1connect.NewIdentityServiceClient(hc, base, opts...)
 	res, err := api.ExchangeHubSecret(ctx, &consolev1.ExchangeHubSecretRequest{
@@ -319,7 +323,9 @@ func (l Login) Do(ctx context.Context) (contexts.Context, error) {
 }
 
 // loginPerson logs in by a link, or else at the identity provider.
-func (l Login) loginPerson(ctx context.Context, c contexts.Context, api consolev1connect.LoginServiceClient) (contexts.Context, error) {
+func (l Login) loginPerson(
+	ctx context.Context, c contexts.Context, api consolev1connect.LoginServiceClient,
+) (contexts.Context, error) {
 	if l.Link != "" {
 		res, err := api.ExchangeLoginLink(ctx, &consolev1.ExchangeLoginLinkRequest{Link: l.Link})
 		if err != nil {
@@ -367,7 +373,9 @@ func (l Login) takeToken(ctx context.Context, c contexts.Context, api consolev1c
 	return contextOf(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 }
 
-func contextOf(c contexts.Context, token *consolev1.Token, endpoints *consolev1.Endpoints, now time.Time) contexts.Context {
+func contextOf(
+	c contexts.Context, token *consolev1.Token, endpoints *consolev1.Endpoints, now time.Time,
+) contexts.Context {
 	c.Token, c.Issued, c.Expires = token.GetToken(), now.UTC(), token.GetExpireTime().AsTime()
 	c.Endpoints = contexts.Endpoints{
 		Gitcaches: endpoints.GetGitcaches(), Distributors: endpoints.GetDistributors(), Tunnels: endpoints.GetTunnels(),

@@ -71,7 +71,9 @@ func (h *Hub) Delete(ctx context.Context, k kind.Kind, name, confirmation string
 type anyMessage struct{ proto.Message }
 
 // callKind calls the service of a kind with these fields in the request.
-func (h *Hub) callKind(ctx context.Context, k kind.Kind, verb string, fields map[protoreflect.Name]any) (protoreflect.Message, error) {
+func (h *Hub) callKind(
+	ctx context.Context, k kind.Kind, verb string, fields map[protoreflect.Name]any,
+) (protoreflect.Message, error) {
 	method := k.Method(verb)
 	in, err := newMessage(method.Input())
 	if err != nil {

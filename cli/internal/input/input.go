@@ -37,7 +37,9 @@ func ReadObjects(ctx context.Context, a *app.App, names, folders []string) ([]*c
 }
 
 // ReadAll returns what could be read besides what is wrong with the rest.
-func ReadAll(ctx context.Context, a *app.App, names, folders []string) ([]*catalogyaml.Object, catalogyaml.Problems, error) {
+func ReadAll(
+	ctx context.Context, a *app.App, names, folders []string,
+) ([]*catalogyaml.Object, catalogyaml.Problems, error) {
 	inputs, err := openInputs(ctx, a, names, folders)
 	if err != nil {
 		return nil, nil, err

@@ -68,15 +68,19 @@ func requireLocal(folder string, seen map[string]bool) error {
 		return err
 	}
 	var root yaml.Node
-	if yaml.NewDecoder(bytes.NewReader(data)).Decode(&root) != nil || len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+	if yaml.NewDecoder(bytes.NewReader(data)).Decode(&root) != nil || len(root.Content) == 0 ||
+		root.Content[0].Kind != yaml.MappingNode {
 		return nil //nolint:nilerr // Kustomize has the better words
 	}
 	fields := root.Content[0].Content
 	for i := 0; i+1 < len(fields); i += 2 {
 		if strings.HasPrefix(fields[i].Value, "helm") {
-			return fmt.Errorf("%s:%d: %s would fetch a chart, and nothing is fetched", name, fields[i].Line, fields[i].Value)
+			return fmt.Errorf("%s:%d: %s would fetch a chart, and nothing is fetched", name, fields[i].Line,
+				fields[i].Value)
 		}
-		if !slices.Contains([]string{"resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators"}, fields[i].Value) {
+		if !slices.Contains([]string{
+			"resources", "bases", "components", "crds", "configurations", "generators", "transformers", "validators",
+		}, fields[i].Value) {
 			if found := findRemote(fields[i+1]); found != nil {
 				return refuseElsewhere(name, found)
 			}

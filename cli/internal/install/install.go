@@ -121,7 +121,9 @@ func (w *writer) serverOf(folder string, hosts []string) {
 // copyCertificate writes what a server needs into a folder. The key first, as localca does: a pair that does not fit is
 // replaced by the next run. copy returns the authority's certificate.
 func (w *writer) copyCertificate(files localca.Files, folder string) (authority string) {
-	for _, file := range []struct{ from, to string }{{files.KeyFile, "tls.key"}, {files.CertFile, "tls.crt"}, {files.CAFile, "ca.crt"}} {
+	for _, file := range []struct{ from, to string }{
+		{files.KeyFile, "tls.key"}, {files.CertFile, "tls.crt"}, {files.CAFile, "ca.crt"},
+	} {
 		content, err := os.ReadFile(file.from)
 		if err != nil {
 			w.err = errors.Join(w.err, err)

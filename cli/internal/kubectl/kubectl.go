@@ -52,7 +52,8 @@ func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args
 // kubectl proxy leaves out unless it is told.
 func withServerPath(args []string) []string {
 	const flag = "--append-server-path"
-	if len(args) == 0 || args[0] != "proxy" || slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") }) {
+	if len(args) == 0 || args[0] != "proxy" ||
+		slices.ContainsFunc(args, func(arg string) bool { return arg == flag || strings.HasPrefix(arg, flag+"=") }) {
 		return args
 	}
 	return slices.Insert(slices.Clone(args), 1, flag)

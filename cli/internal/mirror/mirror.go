@@ -64,7 +64,8 @@ func Open(address string, o Options) (*Registry, error) {
 	r.auth = &auth.Client{Client: client, Cache: auth.NewCache()}
 	r.auth.SetUserAgent("fairlead")
 	if o.Username != "" {
-		r.auth.Credential = auth.StaticCredential(parsed.Registry, auth.Credential{Username: o.Username, Password: o.Password})
+		r.auth.Credential = auth.StaticCredential(parsed.Registry,
+			auth.Credential{Username: o.Username, Password: o.Password})
 		return r, nil
 	}
 	kept, err := credentials.NewStoreFromDocker(credentials.StoreOptions{DetectDefaultNativeStore: true})

@@ -44,7 +44,9 @@ func childPaths(kind string) []string {
 }
 
 // LiveChildren asks a cluster, through the tunnel, what was made for objects.
-func LiveChildren(ctx context.Context, h *hubclient.Hub, cluster string, objects []*consolev1.ClusterObject) (Children, error) {
+func LiveChildren(
+	ctx context.Context, h *hubclient.Hub, cluster string, objects []*consolev1.ClusterObject,
+) (Children, error) {
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
 	}
@@ -177,7 +179,8 @@ func (c Children) WriteBranches(b *strings.Builder, indent, owner string) {
 		if i == len(below)-1 {
 			branch, next = "└── ", "    "
 		}
-		fmt.Fprintf(b, "%s%s%s  %s\n", indent, branch, Title(one.Kind, one.namespace, one.name), table.CleanLine(one.state))
+		fmt.Fprintf(b, "%s%s%s  %s\n", indent, branch, Title(one.Kind, one.namespace, one.name),
+			table.CleanLine(one.state))
 		c.WriteBranches(b, indent+next, one.uid)
 	}
 }

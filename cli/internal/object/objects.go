@@ -65,10 +65,13 @@ type Flags struct{ Service, Cluster, Namespace, Kind, Health string }
 // AddFlags adds the flags that choose objects.
 func (f *Flags) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.Service, "service", "s", "", "of objects and pods: only those of this service")
-	cmd.Flags().StringVarP(&f.Cluster, "cluster", "c", "", "of objects, nodes, pods and warnings: only those in this cluster")
-	cmd.Flags().StringVarP(&f.Namespace, "namespace", "n", "", "of objects, pods and warnings: only those in this namespace")
+	cmd.Flags().StringVarP(&f.Cluster, "cluster", "c", "",
+		"of objects, nodes, pods and warnings: only those in this cluster")
+	cmd.Flags().StringVarP(&f.Namespace, "namespace", "n", "",
+		"of objects, pods and warnings: only those in this namespace")
 	cmd.Flags().StringVar(&f.Kind, "kind", "", "of objects: only those of this kind, such as Deployment")
-	cmd.Flags().StringVar(&f.Health, "health", "", "of objects: only those that are Healthy, Progressing, Degraded, Missing, Failed or Unknown")
+	cmd.Flags().StringVar(&f.Health, "health", "",
+		"of objects: only those that are Healthy, Progressing, Degraded, Missing, Failed or Unknown")
 }
 
 // RefuseFlags returns an error if something was chosen that is for objects only.
@@ -83,7 +86,8 @@ func (f *Flags) RefuseFlags() error {
 func Find(ctx context.Context, h *hubclient.Hub, f Flags, name string) ([]*consolev1.ClusterObject, error) {
 	const pageSize = 1000
 	req := &consolev1.ListObjectsRequest{
-		PageSize: pageSize, Service: f.Service, Cluster: f.Cluster, Namespace: f.Namespace, Kind: f.Kind, Health: f.Health, Object: name,
+		PageSize: pageSize, Service: f.Service, Cluster: f.Cluster,
+		Namespace: f.Namespace, Kind: f.Kind, Health: f.Health, Object: name,
 	}
 	var out []*consolev1.ClusterObject
 	for {

@@ -214,7 +214,8 @@ func (w Workload) SendRequest(ctx context.Context, method, cluster, path string,
 // ListControllers returns the objects of a service that have a template of pods.
 func ListControllers(objects []*consolev1.ClusterObject) (found []*deliveryv1.ManagedObject) {
 	for _, o := range objects {
-		if obj := o.GetObject(); obj.GetGroup() == "apps" && slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, obj.GetKind()) {
+		if obj := o.GetObject(); obj.GetGroup() == "apps" &&
+			slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, obj.GetKind()) {
 			found = append(found, obj)
 		}
 	}

@@ -40,7 +40,8 @@ func KindElsewhere(name string) string {
 // KubernetesKind is a kind of Kubernetes by what people call it; empty: it is none of those that everybody types.
 func KubernetesKind(name string) string {
 	short := map[string]string{
-		"po": "Pod", "deploy": "Deployment", "rs": "ReplicaSet", "sts": "StatefulSet", "ds": "DaemonSet", "cm": "ConfigMap", "ns": "Namespace",
+		"po": "Pod", "deploy": "Deployment", "rs": "ReplicaSet",
+		"sts": "StatefulSet", "ds": "DaemonSet", "cm": "ConfigMap", "ns": "Namespace",
 		"no": "Node", "ing": "Ingress", "pvc": "PersistentVolumeClaim", "pv": "PersistentVolume",
 		"sa": "ServiceAccount", "svc": "Service", "cj": "CronJob", "crd": "CustomResourceDefinition",
 		"ingress": "Ingress", "ingresses": "Ingress", "hpa": "HorizontalPodAutoscaler", "netpol": "NetworkPolicy",
@@ -51,8 +52,10 @@ func KubernetesKind(name string) string {
 		return kind
 	}
 	for _, kind := range []string{
-		"Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ConfigMap", "Namespace", "Node", "PersistentVolumeClaim", "PersistentVolume",
-		"CronJob", "Job", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "HorizontalPodAutoscaler", "Endpoint",
+		"Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet",
+		"ConfigMap", "Namespace", "Node", "PersistentVolumeClaim", "PersistentVolume",
+		"CronJob", "Job", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+		"CustomResourceDefinition", "HorizontalPodAutoscaler", "Endpoint",
 	} {
 		if name == strings.ToLower(kind) || name == strings.ToLower(kind)+"s" {
 			return kind

@@ -82,7 +82,8 @@ func FindKind(name string) (Kind, error) {
 		}
 		known = append(known, k.Plural())
 	}
-	unknown := fmt.Sprintf("unknown kind %q: known are %s", name, strings.Join(append(known, "sessions", "logins"), ", "))
+	unknown := fmt.Sprintf("unknown kind %q: known are %s", name,
+		strings.Join(append(known, "sessions", "logins"), ", "))
 	if advice := KindElsewhere(name); advice != "" {
 		unknown += "; " + advice
 	}

@@ -112,7 +112,8 @@ func (w writer) defineMessage(md protoreflect.MessageDescriptor) (object, error)
 		definition["description"] = text
 	}
 	if _, ok := kind.Named(string(md.Name())); ok && md.Fields().ByName("metadata") != nil {
-		properties["apiVersion"], properties["kind"] = object{"const": catalogyaml.APIVersion}, object{"const": string(md.Name())}
+		properties["apiVersion"], properties["kind"] = object{"const": catalogyaml.APIVersion},
+			object{"const": string(md.Name())}
 	}
 	var required []string
 	for i := range md.Fields().Len() {
@@ -301,7 +302,9 @@ func (w writer) describeValue(fd protoreflect.FieldDescriptor, rules *validate.F
 	case protoreflect.EnumKind:
 		// The short names come first, for completion; files may have the long ones of the API, too.
 		long := strings.TrimSuffix(string(fd.Enum().Values().Get(0).Name()), "UNSPECIFIED")
-		return object{"anyOf": []object{{"enum": catalogyaml.EnumNames(fd.Enum())}, {"type": "string", "pattern": "^" + long}}}, nil
+		return object{"anyOf": []object{
+			{"enum": catalogyaml.EnumNames(fd.Enum())}, {"type": "string", "pattern": "^" + long},
+		}}, nil
 	case protoreflect.DoubleKind:
 		return object{"type": "number"}, nil
 	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:
@@ -337,7 +340,9 @@ func describeString(of *validate.FieldRules) object {
 
 // copyBounds copies the bounds of a number, of whatever type the number is.
 func copyBounds(property object, rules *validate.FieldRules) {
-	words := map[protoreflect.Name]string{"gte": "minimum", "lte": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
+	words := map[protoreflect.Name]string{
+		"gte": "minimum", "lte": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum",
+	}
 	rules.ProtoReflect().Range(func(_ protoreflect.FieldDescriptor, of protoreflect.Value) bool {
 		message, ok := of.Interface().(protoreflect.Message)
 		if !ok {

@@ -46,7 +46,8 @@ func (t *Trail) deliveryStep() step {
 	}
 	s.addLine("%s", line)
 	if status.GetAgentVersion() != "" {
-		s.addLine("agent %s, Kubernetes %s", status.GetAgentVersion(), cmp.Or(status.GetKubernetesVersion(), "not known"))
+		s.addLine("agent %s, Kubernetes %s", status.GetAgentVersion(),
+			cmp.Or(status.GetKubernetesVersion(), "not known"))
 	}
 	if status.GetSkew() != "" {
 		s.addLine("the agent is %s", status.GetSkew())
@@ -62,7 +63,8 @@ func (t *Trail) deliveryStep() step {
 		return s
 	}
 	if !view.IsSet(status.GetJoinTime()) {
-		s.Mark, s.cause, s.since = markWait, fmt.Sprintf("no agent has joined cluster %s", name), c.GetMetadata().GetCreateTime()
+		s.Mark, s.cause, s.since = markWait, fmt.Sprintf("no agent has joined cluster %s", name),
+			c.GetMetadata().GetCreateTime()
 		s.next = fmt.Sprintf("run `fairlead cluster join-token %s`", name)
 	}
 	return s
@@ -83,7 +85,8 @@ func (t *Trail) clusterStep() step {
 		s.addLine("has not reported on it yet")
 		return s
 	}
-	said := fmt.Sprintf("%s, %d of %d %s are healthy", catalogyaml.Short(r.GetPhase()), r.GetObjectsHealthy(), r.GetObjectsTotal(), things)
+	said := fmt.Sprintf("%s, %d of %d %s are healthy", catalogyaml.Short(r.GetPhase()), r.GetObjectsHealthy(),
+		r.GetObjectsTotal(), things)
 	s.addLine("%s", t.SinceText(said, r.GetObservedTime()))
 	if r.GetAppliedDigest() != "" {
 		s.addLine("applied: %s", t.TruthText(r.GetAppliedDigest(), view.RunningCommit(t.Service.GetStatus()), r.GetAppliedTime(), "", nil))
@@ -122,7 +125,8 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 			s.next = next
 		}
 		if r.GetGuard() != nil {
-			s.next = fmt.Sprintf("`fairlead confirm prune %s %s`, or put the manifests back and push", name, r.GetGuard().GetId())
+			s.next = fmt.Sprintf("`fairlead confirm prune %s %s`, or put the manifests back and push", name,
+				r.GetGuard().GetId())
 		}
 	}
 }

@@ -29,7 +29,8 @@ func EndOfClusterHold(name, message string) string {
 	if !strings.HasPrefix(message, "Held by the annotation") {
 		return ""
 	}
-	return fmt.Sprintf("`kubectl annotate configmap -n fairlead-system inventory.%s %s-` ends the hold in the cluster", name, holdAnnotation)
+	return fmt.Sprintf("`kubectl annotate configmap -n fairlead-system inventory.%s %s-` ends the hold in the cluster",
+		name, holdAnnotation)
 }
 
 // endOfHold returns the command or moment that ends a hold, in the order in which an agent looks for one.

@@ -103,15 +103,18 @@ func (t *Trail) sourceStep() step {
 		}
 		s.addLine("below is what the console heard last%s", t.ageText(t.gitTruth().GetFetchTime()))
 	case l.GetOwner() == "":
-		s.Mark, s.cause, s.next = t.unlessFetched(markWait), "no gitcache fetches it right now", "wait some seconds, or see `fairlead shards`"
+		s.Mark, s.cause, s.next = t.unlessFetched(markWait), "no gitcache fetches it right now",
+			"wait some seconds, or see `fairlead shards`"
 		s.addLine("%s", s.cause)
 	case !view.IsSet(l.GetLastPollTime()):
 		s.addLine("fetched by %s, which has not polled it yet or does not answer", l.GetOwner())
 	default:
-		s.addLine("fetched by %s, polled %s, next %s", l.GetOwner(), t.AgoText(l.GetLastPollTime()), cmp.Or(t.UntilText(l.GetNextPollTime()), "when it is free"))
+		s.addLine("fetched by %s, polled %s, next %s", l.GetOwner(), t.AgoText(l.GetLastPollTime()),
+			cmp.Or(t.UntilText(l.GetNextPollTime()), "when it is free"))
 	}
 	if p := t.sourceProblem(); p.GetMessage() != "" {
-		s.markWrong(t.View, t.unlessFetched(markFail), p, fmt.Sprintf("put that right; `fairlead sources refresh %s` asks at once", name))
+		s.markWrong(t.View, t.unlessFetched(markFail), p,
+			fmt.Sprintf("put that right; `fairlead sources refresh %s` asks at once", name))
 	}
 	return s
 }
@@ -199,10 +202,12 @@ func (t *Trail) sourcesStep() step {
 		s.next = "`fairlead get sources` says which of them lacks something"
 		s.addLine("%s", s.cause)
 	} else {
-		s.addLine("%s: %s, put together%s", view.ShortHash(r.GetCommit()), r.GetSubject(), strings.TrimPrefix(t.ageText(t.gitTruth().GetFetchTime()), ","))
+		s.addLine("%s: %s, put together%s", view.ShortHash(r.GetCommit()), r.GetSubject(),
+			strings.TrimPrefix(t.ageText(t.gitTruth().GetFetchTime()), ","))
 	}
 	for _, of := range spec.GetSources() {
-		s.addLine("%s is source %s at %s", of.GetName(), of.GetSource(), cmp.Or(catalog.ShowRef(catalog.RefOfPart(of)), "the default branch"))
+		s.addLine("%s is source %s at %s", of.GetName(), of.GetSource(),
+			cmp.Or(catalog.ShowRef(catalog.RefOfPart(of)), "the default branch"))
 	}
 	return s
 }
@@ -235,22 +240,26 @@ func (t *Trail) hubStep() step {
 		}
 		s.addLine("%s%s", digest, t.ageText(truth.GetResolveTime()))
 		if a := truth.GetArtifact(); a.GetDigest() != "" {
-			s.addLine("artifact %s, %s in %s", view.ShortHash(view.BareDigest(a.GetDigest())), table.FormatBytes(a.GetSize()), plural.Of(a.GetFiles(), "file"))
+			s.addLine("artifact %s, %s in %s", view.ShortHash(view.BareDigest(a.GetDigest())),
+				table.FormatBytes(a.GetSize()), plural.Of(a.GetFiles(), "file"))
 		}
 	}
 	wait := "wait some seconds; if it stays, `fairlead check` says what is wrong with distributors"
 	switch p := truth.GetProblem(); {
 	case p.GetMessage() != "":
 		words := view.WithoutName("service", t.Service.GetMetadata().GetName(), p.GetMessage())
-		s.markWrong(t.View, markFail, &consolev1.Problem{Message: words, Since: p.GetSince()}, "put that right and push, or change the service")
+		s.markWrong(t.View, markFail, &consolev1.Problem{Message: words, Since: p.GetSince()},
+			"put that right and push, or change the service")
 	case t.wantedCommit() == "" && truth.GetDigest() == "":
 		s.Mark = markWait
 		s.addLine("waits for a commit")
 	case truth.GetDigest() == "":
-		s.Mark, s.cause, s.next = markWait, fmt.Sprintf("no distributor has picked %s up yet", view.ShortHash(t.wantedCommit())), wait
+		s.Mark, s.cause, s.next = markWait,
+			fmt.Sprintf("no distributor has picked %s up yet", view.ShortHash(t.wantedCommit())), wait
 		s.addLine("%s", s.cause)
 	case truth.GetRevision().GetCommit() != t.wantedCommit():
-		s.Mark, s.cause, s.next = markWait, fmt.Sprintf("%s is fetched and not handed out yet", view.ShortHash(t.wantedCommit())), wait
+		s.Mark, s.cause, s.next = markWait,
+			fmt.Sprintf("%s is fetched and not handed out yet", view.ShortHash(t.wantedCommit())), wait
 		s.addLine("%s", s.cause)
 	}
 	for _, text := range t.distributors {

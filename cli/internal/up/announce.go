@@ -61,7 +61,8 @@ func (u *up) summaryText(clusters []cluster, previous string) string {
 		fmt.Fprintf(&b, "  %-12s %s\n", p.name, p.url)
 	}
 	fmt.Fprintf(&b, "  %-12s %s\n", "git", u.git.URL(sampleName))
-	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once, within 10 minutes; later: fairlead open)\n", "pages", u.link)
+	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once, within 10 minutes; later: fairlead open)\n",
+		"pages", u.link)
 	for _, c := range clusters {
 		where := c.Kubeconfig
 		if c.Context != "" {
@@ -79,7 +80,8 @@ func (u *up) summaryText(clusters []cluster, previous string) string {
 	if len(clusters) > 0 && !clusters[0].local && !u.options.BindAdmins {
 		b.WriteString("\nNobody may do anything in your clusters through the tunnel until their RBAC says so: bind group\nfairlead:admins, or start with --bind-admins.\n")
 	}
-	fmt.Fprintf(&b, "\nTry in another terminal:\n\n%s\nCtrl-C ends everything; the data stays.\n", u.firstSteps(clusters))
+	fmt.Fprintf(&b, "\nTry in another terminal:\n\n%s\nCtrl-C ends everything; the data stays.\n",
+		u.firstSteps(clusters))
 	return b.String()
 }
 
@@ -92,7 +94,8 @@ func (u *up) firstSteps(clusters []cluster) string {
 	}
 	fmt.Fprintf(&b, "  %s get services\n", fairlead)
 	fmt.Fprintf(&b, "  git clone %s   # change %s, commit, push\n", u.git.URL(sampleName), samplePath)
-	fmt.Fprintf(&b, "  git push %s HEAD   # of a repository of yours: the first push makes it here\n", u.git.URL("NAME"))
+	fmt.Fprintf(&b, "  git push %s HEAD   # of a repository of yours: the first push makes it here\n",
+		u.git.URL("NAME"))
 	if len(clusters) == 0 {
 		fmt.Fprintf(&b, "  %s cluster join-token NAME   # after describing the cluster with `fairlead apply`\n", fairlead)
 		return b.String()
@@ -102,7 +105,8 @@ func (u *up) firstSteps(clusters []cluster) string {
 		fmt.Fprintf(&b, "  %s logs %s -n default deployment/hello --follow\n", fairlead, cluster)
 		fmt.Fprintf(&b, "  %s exec %s -n default deployment/hello -- /hello say\n", fairlead, cluster)
 	}
-	fmt.Fprintf(&b, "  %s kubeconfig %s --output-file %s.kubeconfig && %s --kubeconfig %s.kubeconfig get pods\n", fairlead, cluster, cluster, kubectl, cluster)
+	fmt.Fprintf(&b, "  %s kubeconfig %s --output-file %s.kubeconfig && %s --kubeconfig %s.kubeconfig get pods\n",
+		fairlead, cluster, cluster, kubectl, cluster)
 	return b.String()
 }
 

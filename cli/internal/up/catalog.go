@@ -46,7 +46,8 @@ func (u *up) loginLocal(ctx context.Context) (contexts.Context, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	return hubapi.Login{
-		Context: contextName, URL: u.hub.urls.Console, CA: string(ca), HubSecret: strings.TrimSpace(string(secret)), User: u.options.User,
+		Context: contextName, URL: u.hub.urls.Console, CA: string(ca),
+		HubSecret: strings.TrimSpace(string(secret)), User: u.options.User,
 	}.Do(ctx)
 }
 
@@ -102,7 +103,8 @@ func (u *up) seedSource(ctx context.Context, api *hubapi.Hub) error {
 		source = &consolev1.Source{Metadata: &consolev1.Metadata{Name: sampleName}, Spec: &consolev1.SourceSpec{Git: &consolev1.GitSource{Url: url}}}
 	case err != nil:
 		return err
-	case source.GetSpec().GetGit().GetUrl() == url || !strings.HasPrefix(source.GetSpec().GetGit().GetUrl(), "http://"+loopback+":"):
+	case source.GetSpec().GetGit().GetUrl() == url ||
+		!strings.HasPrefix(source.GetSpec().GetGit().GetUrl(), "http://"+loopback+":"):
 		u.data.state.Seeded[key] = true
 		return nil
 	default:
@@ -133,7 +135,8 @@ func (u *up) seedService(ctx context.Context, api *hubapi.Hub, c cluster) error 
 		return nil
 	}
 	spec := &consolev1.ServiceSpec{
-		Source: sampleName, Path: samplePath, Cluster: c.Name, Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE},
+		Source: sampleName, Path: samplePath, Cluster: c.Name,
+		Render: &deliveryv1.RenderSpec{Renderer: deliveryv1.Renderer_RENDERER_TEMPLATE},
 	}
 	if c.local {
 		spec.Config = map[string]*consolev1.ConfigSetting{"image": {Value: &consolev1.ConfigSetting_Text{Text: helloImage}}}
@@ -203,7 +206,8 @@ func awaitConnected(ctx context.Context, api *hubapi.Hub, clusters []cluster, si
 			if err != nil {
 				return err
 			}
-			if status := res.GetCluster().GetStatus(); !status.GetConnected() || status.GetLastSeenTime().AsTime().Before(since) {
+			if status := res.GetCluster().GetStatus(); !status.GetConnected() ||
+				status.GetLastSeenTime().AsTime().Before(since) {
 				return errors.New("it has not reported yet")
 			}
 			return nil

@@ -177,7 +177,8 @@ func (u *up) bindAdmins(ctx context.Context, c cluster) error {
 	if c.Context != "" {
 		args = append(args, "--context", c.Context)
 	}
-	cmd := exec.CommandContext(ctx, kubectl, append(args, "apply", "--server-side", "--field-manager=fairlead-up", "-f", "-")...)
+	cmd := exec.CommandContext(ctx, kubectl,
+		append(args, "apply", "--server-side", "--field-manager=fairlead-up", "-f", "-")...)
 	cmd.Env = childEnvironment(os.Environ())
 	cmd.Stdin = strings.NewReader(adminsBinding)
 	if out, err := cmd.CombinedOutput(); err != nil {

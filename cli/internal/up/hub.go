@@ -132,7 +132,9 @@ func (o Options) findCertificate(d *dataDir) (localca.Files, error) {
 }
 
 func (b *builder) listenerConfig(port int) server.Config {
-	cfg := server.Config{Listen: hostPort(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile}
+	cfg := server.Config{
+		Listen: hostPort(b.options.ListenHost, port), CertFile: b.hub.files.CertFile, KeyFile: b.hub.files.KeyFile,
+	}
 	// The front dials from this machine and says who called it. Where nobody else can call, there is nobody to tell
 	// apart.
 	if !net.ParseIP(b.options.ListenHost).IsLoopback() {
@@ -185,7 +187,8 @@ func (b *builder) buildConsole(ctx context.Context) (part, error) {
 	}
 	u := b.hub.urls
 	s, err := console.New(console.Config{
-		Server: b.listenerConfig(b.data.state.Ports.Console), DataDir: b.data.joinPath("console"), HubSecretFile: b.hub.secretFile,
+		Server:  b.listenerConfig(b.data.state.Ports.Console),
+		DataDir: b.data.joinPath("console"), HubSecretFile: b.hub.secretFile,
 		AdvertiseConsole: u.Console, AdvertisePages: u.Front, AdvertiseGitcaches: []string{u.Gitcache},
 		AdvertiseDistributors: []string{u.Distributor}, AdvertiseTunnels: []string{u.Tunnel},
 		AllowAddresses: b.allowedAddresses(),
@@ -238,7 +241,8 @@ func (b *builder) buildTunnel(ctx context.Context) (part, error) {
 func (b *builder) buildFront(context.Context) (part, error) {
 	u, files := b.hub.urls, b.hub.files
 	f, err := front.New(front.Config{ //nolint:contextcheck // streams end with its Run
-		Listen: hostPort(b.options.ListenHost, b.data.state.Ports.Front), CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile,
+		Listen:   hostPort(b.options.ListenHost, b.data.state.Ports.Front),
+		CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile,
 		Console: u.Console, Gitcache: u.Gitcache, Tunnel: u.Tunnel,
 	}, telemetry.NewLogger(b.logs, b.options.LogLevel, telemetry.FormatText, "front"))
 	return part{"front", u.Front, f}, err

@@ -80,7 +80,8 @@ func (p ports) checkFree(ctx context.Context, host string) error {
 		}
 	}
 	if len(taken) > 0 {
-		return fmt.Errorf("another program uses port %s: end it, or give another --port-base (0 for any free ports)", strings.Join(taken, ", "))
+		return fmt.Errorf("another program uses port %s: end it, or give another --port-base (0 for any free ports)",
+			strings.Join(taken, ", "))
 	}
 	return nil
 }

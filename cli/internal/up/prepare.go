@@ -50,9 +50,11 @@ func (u *up) earlyText(clusters []cluster, previous string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nThe hub, its Git server and this command are ready after %.1f s; clusters join by themselves when they are built.\n\n", time.Since(u.began).Seconds())
 	fmt.Fprintf(&b, "  %-12s %s\n", "git", u.git.URL(sampleName))
-	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once, within 10 minutes; later: fairlead open)\n", "pages", u.link)
+	fmt.Fprintf(&b, "  %-12s %s (in a browser; this link logs you in, once, within 10 minutes; later: fairlead open)\n",
+		"pages", u.link)
 	for _, c := range clusters {
-		fmt.Fprintf(&b, "  %-12s %s, once it is there: `%s get clusters -o wide` shows how far it is\n", "cluster", c.Name, selfPath())
+		fmt.Fprintf(&b, "  %-12s %s, once it is there: `%s get clusters -o wide` shows how far it is\n", "cluster",
+			c.Name, selfPath())
 	}
 	if previous != "" && previous != contextName {
 		fmt.Fprintf(&b, "\nContext %q is the current one until this ends; then it is %q again.\n", contextName, previous)
@@ -118,7 +120,8 @@ func (u *up) describeClusters(ctx context.Context, api *hubapi.Hub, clusters []c
 // local clusters that this run is without.
 func (u *up) undescribeClusters(ctx context.Context, api *hubapi.Hub) {
 	for _, name := range localNames() {
-		if err := describeCluster(ctx, api, name, ""); err != nil && connect.CodeOf(err) != connect.CodeNotFound && ctx.Err() == nil {
+		if err := describeCluster(ctx, api, name, ""); err != nil && connect.CodeOf(err) != connect.CodeNotFound &&
+			ctx.Err() == nil {
 			u.sayf("describe cluster %s: %v", name, err)
 		}
 	}

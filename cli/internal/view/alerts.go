@@ -35,8 +35,10 @@ func (v View) alertRow(a *consolev1.Alert) (r row) {
 	}
 	if silence := s.GetSilence(); silence != nil {
 		state += ", silent"
-		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf("silent until %s, by %s%s: `fairlead unsilence alert %s` ends it",
-			silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(), FormatReason(silence.GetReason()), name)})
+		r.notes = append(r.notes, note{about: name,
+			text: fmt.Sprintf("silent until %s, by %s%s: `fairlead unsilence alert %s` ends it",
+				silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(),
+				FormatReason(silence.GetReason()), name)})
 	}
 	r.cells = []cell{
 		{"NAME", name},
@@ -67,7 +69,8 @@ func (v View) describeGroup(g *consolev1.AlertGroup) string {
 		text += "; the alert begins and ends again and again there: its next event comes once it has not done so for 10m"
 	}
 	if n := g.GetUnknown(); n > 0 {
-		text += fmt.Sprintf("; %d of them give no answer, the first since %s ago", n, table.FormatAge(v.Now, g.GetUnknownSinceTime().AsTime()))
+		text += fmt.Sprintf("; %d of them give no answer, the first since %s ago", n,
+			table.FormatAge(v.Now, g.GetUnknownSinceTime().AsTime()))
 	}
 	if ack := g.GetAcknowledged(); ack != nil {
 		text += fmt.Sprintf(" (acknowledged by %s%s)", ack.GetAuthor(), FormatReason(ack.GetReason()))

@@ -60,8 +60,10 @@ func FigureCells(f map[string]int64) []string {
 		nodes = about("nodes.total") + fmt.Sprintf("%d/%d", f["nodes.ready"], f["nodes.total"])
 	}
 	return []string{
-		nodes, share("requests.cpu", "nodes.cpu_allocatable", FormatCores), share("requests.memory", "nodes.memory_allocatable", table.FormatBytes),
-		count("pods.total"), count("pods.not_ready"), count("restarts.hour"), count("pulls.pods"), count("warnings.hour"),
+		nodes, share("requests.cpu", "nodes.cpu_allocatable", FormatCores),
+		share("requests.memory", "nodes.memory_allocatable", table.FormatBytes),
+		count("pods.total"), count("pods.not_ready"),
+		count("restarts.hour"), count("pulls.pods"), count("warnings.hour"),
 	}
 }
 

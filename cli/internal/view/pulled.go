@@ -29,7 +29,9 @@ func ListPulled(s *consolev1.Service) (out []pulled) {
 	name, sync, levers := s.GetMetadata().GetName(), s.GetSpec().GetSync(), s.GetLevers()
 	resume := fmt.Sprintf("`fairlead resume service %s`", name)
 	if word := ModeWord(sync.GetMode()); word != "" {
-		p := pulled{Word: word, What: strings.Replace(word, "dry-run", "in dry run", 1), Why: sync.GetReason(), End: resume}
+		p := pulled{
+			Word: word, What: strings.Replace(word, "dry-run", "in dry run", 1), Why: sync.GetReason(), End: resume,
+		}
 		if l := levers.GetMode(); l != nil && l.GetMode() == sync.GetMode() {
 			p.Lever, p.Why = l, cmp.Or(l.GetReason(), sync.GetReason())
 		}
@@ -52,7 +54,8 @@ func ListPulled(s *consolev1.Service) (out []pulled) {
 			p.Why = sync.GetReason()
 		}
 		if s.GetSpec().GetUnpinAfter() != "" {
-			p.until = fmt.Sprintf("until %s moves on from %s", FollowedRef(s.GetSpec()), ShortHash(s.GetSpec().GetUnpinAfter()))
+			p.until = fmt.Sprintf("until %s moves on from %s", FollowedRef(s.GetSpec()),
+				ShortHash(s.GetSpec().GetUnpinAfter()))
 		}
 		out = append(out, p)
 	} else if l := levers.GetPin(); l != nil {

@@ -79,7 +79,8 @@ func refsOf(spec *consolev1.ServiceSpec) string {
 // refOf is what a service follows, and the pin that keeps it from that.
 func refOf(spec *consolev1.ServiceSpec) string {
 	if pin := spec.GetSync().GetPin(); pin != "" {
-		return strings.TrimSpace(cmp.Or(refsOf(spec), catalog.ShowRef(catalog.RefOf(spec))) + " pinned to " + ShortHash(pin))
+		return strings.TrimSpace(cmp.Or(refsOf(spec),
+			catalog.ShowRef(catalog.RefOf(spec))) + " pinned to " + ShortHash(pin))
 	}
 	if len(spec.GetSources()) > 0 {
 		return refsOf(spec)
@@ -280,7 +281,8 @@ func (v View) ListUnhealthy(found []catalogyaml.Message) string {
 		if len(report.GetObjects()) == 0 && message == "" {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), catalogyaml.Short(report.GetPhase()))
+		fmt.Fprintf(&b, "\n%s in cluster %s, %s", s.GetMetadata().GetName(), s.GetSpec().GetCluster(),
+			catalogyaml.Short(report.GetPhase()))
 		if at := v.AgoText(report.GetObservedTime()); at != "" {
 			fmt.Fprintf(&b, " for %s", strings.TrimSuffix(at, " ago"))
 		}

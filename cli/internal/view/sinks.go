@@ -32,7 +32,9 @@ func (v View) sinkRow(s *consolev1.Sink) (r row) {
 		{"SENT", v.AgoText(status.GetSendTime())},
 		{"WAITING", waiting},
 	}
-	r.more = []cell{{"EVENTS", fmt.Sprint(status.GetSent())}, {"GIVEN-UP", fmt.Sprint(status.GetDropped())}, {"INTERVAL", interval}}
+	r.more = []cell{
+		{"EVENTS", fmt.Sprint(status.GetSent())}, {"GIVEN-UP", fmt.Sprint(status.GetDropped())}, {"INTERVAL", interval},
+	}
 	return r
 }
 

@@ -38,7 +38,8 @@ func (v View) TestRun(run *deliveryv1.TestRun, logs bool) string {
 	}
 	t := table.New("TEST", "OUTCOME", "TOOK", "ATTEMPTS", "CASES", "MESSAGE")
 	for _, r := range run.GetResults() {
-		t.AddRow(TestTitle(r), TestOutcome(r.GetOutcome()), FormatDuration(r.GetStartTime(), r.GetEndTime()), fmt.Sprint(r.GetAttempts()), caseCount(r), r.GetMessage())
+		t.AddRow(TestTitle(r), TestOutcome(r.GetOutcome()), FormatDuration(r.GetStartTime(), r.GetEndTime()),
+			fmt.Sprint(r.GetAttempts()), caseCount(r), r.GetMessage())
 	}
 	b.WriteByte('\n')
 	_ = t.Write(&b) // A strings.Builder takes everything.

@@ -94,7 +94,9 @@ func rowsOf[M catalogyaml.Message](of func(View, M) row) func(View, catalogyaml.
 
 // plainRow is of a kind that has no columns of its own.
 func (v View) plainRow(m catalogyaml.Message) row {
-	return row{cells: []cell{{"NAME", m.GetMetadata().GetName()}, {"CHANGED", v.AgoText(m.GetMetadata().GetUpdateTime())}}}
+	return row{cells: []cell{
+		{"NAME", m.GetMetadata().GetName()}, {"CHANGED", v.AgoText(m.GetMetadata().GetUpdateTime())},
+	}}
 }
 
 // BuildTable makes the table of resources of a kind, and the notes that go below it.
@@ -272,7 +274,8 @@ func (v View) liveCells(s *consolev1.Source) []cell {
 	}
 	requests, mirror := "", ""
 	if l.GetEpoch() > 0 || IsSet(l.GetLastPollTime()) { // its owner has answered
-		epoch, requests, mirror = l.GetEpoch(), fmt.Sprint(l.GetUpstreamRequestsLastHour()), table.FormatBytes(l.GetMirrorBytes())
+		epoch, requests, mirror = l.GetEpoch(), fmt.Sprint(l.GetUpstreamRequestsLastHour()),
+			table.FormatBytes(l.GetMirrorBytes())
 	}
 	return []cell{
 		{"HEADS", fmt.Sprint(len(s.GetStatus().GetHeads()))},
@@ -304,7 +307,8 @@ func SourceFails(p *consolev1.Problem) bool {
 	if p.GetMessage() == "" {
 		return false
 	}
-	isRefused := slices.ContainsFunc(p.GetRefProblems(), func(one *consolev1.RefProblem) bool { return !one.GetMissing() })
+	isRefused := slices.ContainsFunc(p.GetRefProblems(),
+		func(one *consolev1.RefProblem) bool { return !one.GetMissing() })
 	return isRefused || len(p.GetRefProblems()) == 0 || len(p.GetRefs()) == 0
 }
 
@@ -350,7 +354,9 @@ func (v View) clusterRow(c *consolev1.Cluster) (r row) {
 		r.notes = append(r.notes, note{about: name, text: "its figures are of before: " + of.GetUnfollowed()})
 	}
 	if words := DescribeFreeze(c.GetFreeze()); words != "" {
-		r.notes = append(r.notes, note{about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it"})
+		r.notes = append(r.notes, note{
+			about: name, text: "its services are " + words + ": `fairlead unfreeze cluster " + name + "` ends it",
+		})
 	}
 	r.cells = []cell{
 		{"NAME", name},
@@ -359,7 +365,8 @@ func (v View) clusterRow(c *consolev1.Cluster) (r row) {
 		{"AGENT", s.GetAgentVersion()},
 		{"KUBERNETES", s.GetKubernetesVersion()},
 	}
-	r.more = slices.Concat([]cell{{"JOINED", v.AgoText(s.GetJoinTime())}}, pairCells(FigureHead(), FigureCells(v.Figures[name].GetFigures())),
+	r.more = slices.Concat([]cell{{"JOINED", v.AgoText(s.GetJoinTime())}},
+		pairCells(FigureHead(), FigureCells(v.Figures[name].GetFigures())),
 		[]cell{{"DESCRIPTION", c.GetSpec().GetDescription()}})
 	return r
 }

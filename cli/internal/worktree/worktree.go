@@ -121,7 +121,8 @@ func (l *lister) walkFolder(at string, rules *pathrules.Folder) error {
 	}
 	for _, entry := range entries {
 		name := path.Join(at, entry.Name())
-		if entry.Name() == ".git" || l.except != "" && name == l.except || entry.Name() == pathrules.FileName && l.except == "" {
+		if entry.Name() == ".git" || l.except != "" && name == l.except ||
+			entry.Name() == pathrules.FileName && l.except == "" {
 			continue
 		}
 		verdict, err := rules.Judge(entry.Name(), entry.IsDir())
@@ -177,7 +178,8 @@ func (l *lister) addEntry(name string, entry fs.DirEntry) error {
 		return fmt.Errorf("%s is neither a file, a link nor a folder, as in no repository. Remove it, or leave it out by an ignore rule", name)
 	}
 	if l.files = append(l.files, one); len(l.files) > limits.Files {
-		return fmt.Errorf("there are more than %d files. Leave some out with spec.ignore, or a %s", limits.Files, pathrules.FileName)
+		return fmt.Errorf("there are more than %d files. Leave some out with spec.ignore, or a %s", limits.Files,
+			pathrules.FileName)
 	}
 	return nil
 }

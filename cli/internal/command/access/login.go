@@ -48,8 +48,10 @@ of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and 
 	}
 	cmd.Flags().StringVar(&secretFile, "hub-secret-file", "", "file with the hub's secret, or - for stdin")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "file with a token that an administrator made, or - for stdin")
-	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM file with the CA certificate of the hub, if it is not of a public authority")
-	cmd.Flags().StringVar(&l.User, "user", "", "with --hub-secret-file: name that the audit trail shall show; default: $USER, or admin. With --token-file: who the token has to be of")
+	cmd.Flags().StringVar(&caFile, "ca-file", "",
+		"PEM file with the CA certificate of the hub, if it is not of a public authority")
+	cmd.Flags().StringVar(&l.User, "user", "",
+		"with --hub-secret-file: name that the audit trail shall show; default: $USER, or admin. With --token-file: who the token has to be of")
 	cmd.Flags().BoolVar(&l.Program, "program", false,
 		"with --hub-secret-file: a program logs in, such as a test of the installation, and no person: the link for the first login stays good")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -112,7 +114,8 @@ func doLogin(ctx context.Context, a *app.App, l hubclient.Login) error {
 	if err := saveContext(a, store, c); err != nil {
 		return err
 	}
-	return a.Printf("logged in to %s as %s until %s; context %q is the current one\n", c.URL, c.User, c.Expires.Local().Format(time.DateTime), c.Name)
+	return a.Printf("logged in to %s as %s until %s; context %q is the current one\n", c.URL, c.User,
+		c.Expires.Local().Format(time.DateTime), c.Name)
 }
 
 // saveContext puts the token into the keyring, or else into the file. A person who names a file wants all of it there.

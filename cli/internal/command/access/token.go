@@ -69,7 +69,8 @@ It goes to stdout, this once. The console takes it as it is ("Authorization: Bea
 		if err != nil {
 			return err
 		}
-		a.Notef("token %s, good until %s\n", res.GetInfo().GetId(), res.GetInfo().GetExpireTime().AsTime().Local().Format(time.DateTime))
+		a.Notef("token %s, good until %s\n", res.GetInfo().GetId(),
+			res.GetInfo().GetExpireTime().AsTime().Local().Format(time.DateTime))
 		return a.Printf("%s\n", res.GetToken())
 	})
 	return cmd
@@ -92,7 +93,8 @@ func tokenList(a *app.App) *cobra.Command {
 				return err
 			}
 			for _, info := range res.GetTokens() {
-				t.AddRow(info.GetId(), info.GetSubject(), limitsText(info.GetLimits()), a.FormatMoment(info.GetExpireTime()),
+				t.AddRow(info.GetId(), info.GetSubject(), limitsText(info.GetLimits()),
+					a.FormatMoment(info.GetExpireTime()),
 					a.FormatMoment(info.GetLastUseTime()), info.GetDescription())
 			}
 			listed += len(res.GetTokens())

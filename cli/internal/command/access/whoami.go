@@ -89,7 +89,8 @@ the shells and streams that run by them. API tokens stay: "fairlead token revoke
 			ctx, cancel := context.WithTimeout(cmd.Context(), hubclient.CallTimeout)
 			defer cancel()
 			if _, err := h.Logins.Logout(ctx, &consolev1.LogoutRequest{}); err != nil {
-				a.Notef("the token could not be revoked, and ends by itself at %s: %v\n", h.Context.Expires.Local().Format(time.DateTime), err)
+				a.Notef("the token could not be revoked, and ends by itself at %s: %v\n",
+					h.Context.Expires.Local().Format(time.DateTime), err)
 			}
 			if err := store.Remove(h.Context.Name); err != nil {
 				return err

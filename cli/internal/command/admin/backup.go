@@ -182,10 +182,12 @@ you confirm it, is told in docs/operate/backup.md.`,
   FAIRLEAD_DATABASE_URL=postgres://... fairlead admin restore fairlead-2026-11-20.backup --master-key-file master.key`,
 		Args: app.WantArgs(1, 1),
 	}
-	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", "", "the console's data folder: console.db and master.key are there")
+	cmd.Flags().StringVar(&cfg.DataDir, "data-dir", "",
+		"the console's data folder: console.db and master.key are there")
 	cmd.Flags().StringVar(&cfg.DatabaseURL, "database-url", a.Getenv("FAIRLEAD_DATABASE_URL"),
 		"sqlite:<file> or postgres://...; default: console.db in --data-dir")
-	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "", "file with the key that seals secrets; default: master.key in --data-dir")
+	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "",
+		"file with the key that seals secrets; default: master.key in --data-dir")
 	cmd.Flags().BoolVar(&opts.Replace, "replace", false, "lose what is in the database")
 	cmd.Flags().Lookup("database-url").DefValue = ""
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -55,7 +55,8 @@ by its template, to where its events go. Whoever may change the sink may test it
 			if !res.GetAccepted() {
 				return fmt.Errorf("sink %q does not take it: %s", args[0], table.CleanLine(res.GetAnswer()))
 			}
-			return a.Printf("sink %q took it within %s: %s\n", args[0], res.GetDuration().AsDuration().Round(time.Millisecond), table.CleanLine(res.GetAnswer()))
+			return a.Printf("sink %q took it within %s: %s\n", args[0],
+				res.GetDuration().AsDuration().Round(time.Millisecond), table.CleanLine(res.GetAnswer()))
 		}),
 	}
 }

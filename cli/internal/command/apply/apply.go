@@ -84,7 +84,9 @@ set, it has to be confirmed: on a terminal, or by --yes.`,
 // addKindProblems adds to the problems of some resources what the hub finds wrong with the others, so that all is told
 // at once. The hub is asked for a dry run; without a login, or if it does not answer, the problems are those that the
 // files have by themselves.
-func addKindProblems(a *app.App, cmd *cobra.Command, objects []*catalogyaml.Object, problems catalogyaml.Problems) catalogyaml.Problems {
+func addKindProblems(
+	a *app.App, cmd *cobra.Command, objects []*catalogyaml.Object, problems catalogyaml.Problems,
+) catalogyaml.Problems {
 	good, all := problems.Without(objects)
 	if len(good) == 0 || partOf(good) < len(good) {
 		return problems

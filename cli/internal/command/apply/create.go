@@ -48,7 +48,8 @@ changes it. -o yaml prints what would be written, for a file in Git, and writes 
 			}
 			k, err := resource.FindKind(args[0])
 			if err != nil && len(files) > 0 { // as a shell expands -f *.yaml
-				return fmt.Errorf("each file needs its own -f: fairlead create -f %s", strings.Join(slices.Concat(files, args), " -f "))
+				return fmt.Errorf("each file needs its own -f: fairlead create -f %s",
+					strings.Join(slices.Concat(files, args), " -f "))
 			}
 			if err != nil {
 				return err
@@ -81,7 +82,9 @@ func (c *creation) addFlags(cmd *cobra.Command) {
 }
 
 // kindCommand is a command that makes one resource of a kind.
-func (c *creation) kindCommand(use, short, example string, build func(head *consolev1.Metadata) (catalogyaml.Message, error)) *cobra.Command {
+func (c *creation) kindCommand(
+	use, short, example string, build func(head *consolev1.Metadata) (catalogyaml.Message, error),
+) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Example: example, Args: app.WantArgs(1, 1)}
 	if k, err := resource.FindKind(cmd.Name()); err == nil { // its plural is a kind's name, too
 		cmd.Aliases = []string{k.Plural()}
@@ -116,7 +119,8 @@ func (c *creation) kindCommand(use, short, example string, build func(head *cons
 func (c *creation) sourceCommand() *cobra.Command {
 	git := &consolev1.GitSource{}
 	var interval time.Duration
-	cmd := c.kindCommand("source NAME --url URL", "Make a source: a Git repository that the hub fetches", "  fairlead create source shop --url https://git.example.com/shop.git --secret shop-git",
+	cmd := c.kindCommand("source NAME --url URL", "Make a source: a Git repository that the hub fetches",
+		"  fairlead create source shop --url https://git.example.com/shop.git --secret shop-git",
 		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			if interval != 0 {
 				git.Interval = durationpb.New(interval)
@@ -132,7 +136,8 @@ func (c *creation) sourceCommand() *cobra.Command {
 
 func (c *creation) clusterCommand() *cobra.Command {
 	spec := &consolev1.ClusterSpec{}
-	cmd := c.kindCommand("cluster NAME", "Make a cluster, for an agent to join as", "  fairlead create cluster edge-1 --label env=prod",
+	cmd := c.kindCommand("cluster NAME", "Make a cluster, for an agent to join as",
+		"  fairlead create cluster edge-1 --label env=prod",
 		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			return &consolev1.Cluster{Metadata: head, Spec: spec}, nil
 		})
@@ -143,7 +148,8 @@ func (c *creation) clusterCommand() *cobra.Command {
 func (c *creation) serviceCommand() *cobra.Command {
 	spec := &consolev1.ServiceSpec{}
 	var createNamespace bool
-	cmd := c.kindCommand("service NAME --source SOURCE --cluster CLUSTER", "Make a service: a folder of a source that a cluster runs",
+	cmd := c.kindCommand("service NAME --source SOURCE --cluster CLUSTER",
+		"Make a service: a folder of a source that a cluster runs",
 		"  fairlead create service web --source shop --path apps/web --cluster edge-1 --namespace web --create-namespace",
 		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			if createNamespace {
@@ -155,9 +161,11 @@ func (c *creation) serviceCommand() *cobra.Command {
 	cmd.Flags().StringVar(&spec.Cluster, "cluster", "", "`name` of the cluster")
 	cmd.Flags().StringVar(&spec.Ref, "ref", "", "branch, tag, commit or semver:RANGE; default: the default branch")
 	cmd.Flags().StringVar(&spec.Path, "path", "", "`folder` in the repository; default: all of it")
-	cmd.Flags().StringVarP(&spec.Namespace, "namespace", "n", "", "namespace of objects that name none; default: default")
+	cmd.Flags().StringVarP(&spec.Namespace, "namespace", "n", "",
+		"namespace of objects that name none; default: default")
 	cmd.Flags().StringVar(&spec.Project, "project", "", "`name` of the project that bounds it")
-	cmd.Flags().BoolVar(&createNamespace, "create-namespace", false, "have the agent make the namespace where it is not there")
+	cmd.Flags().BoolVar(&createNamespace, "create-namespace", false,
+		"have the agent make the namespace where it is not there")
 	_, _ = cmd.MarkFlagRequired("source"), cmd.MarkFlagRequired("cluster") // there are such flags
 	return cmd
 }
@@ -165,7 +173,8 @@ func (c *creation) serviceCommand() *cobra.Command {
 func (c *creation) projectCommand() *cobra.Command {
 	spec := &consolev1.ProjectSpec{}
 	var clusters []string
-	cmd := c.kindCommand("project NAME", "Make a project, which bounds its services", "  fairlead create project shop --source 'shop-*' --cluster edge-1 --namespace shop",
+	cmd := c.kindCommand("project NAME", "Make a project, which bounds its services",
+		"  fairlead create project shop --source 'shop-*' --cluster edge-1 --namespace shop",
 		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			if len(clusters) > 0 {
 				spec.Clusters = &consolev1.ClusterSelector{Names: clusters}
@@ -173,15 +182,19 @@ func (c *creation) projectCommand() *cobra.Command {
 			return &consolev1.Project{Metadata: head, Spec: spec}, nil
 		})
 	cmd.Flags().StringVar(&spec.Description, "description", "", "what it is, for people")
-	cmd.Flags().StringArrayVar(&spec.Sources, "source", nil, "`name` of a source that its services may use, * stands for any text; may be repeated")
-	cmd.Flags().StringArrayVar(&clusters, "cluster", nil, "`name` of a cluster that its services may go to; may be repeated")
-	cmd.Flags().StringArrayVar(&spec.Namespaces, "namespace", nil, "namespace that its objects may be in; may be repeated")
+	cmd.Flags().StringArrayVar(&spec.Sources, "source", nil,
+		"`name` of a source that its services may use, * stands for any text; may be repeated")
+	cmd.Flags().StringArrayVar(&clusters, "cluster", nil,
+		"`name` of a cluster that its services may go to; may be repeated")
+	cmd.Flags().StringArrayVar(&spec.Namespaces, "namespace", nil,
+		"namespace that its objects may be in; may be repeated")
 	return cmd
 }
 
 func (c *creation) secretCommand() *cobra.Command {
 	var literals, files []string
-	cmd := c.kindCommand("secret NAME", "Make a Secret of the hub, such as a repository's credentials", "  fairlead create secret shop-git --from-literal username=git --from-file password=token.txt",
+	cmd := c.kindCommand("secret NAME", "Make a Secret of the hub, such as a repository's credentials",
+		"  fairlead create secret shop-git --from-literal username=git --from-file password=token.txt",
 		func(head *consolev1.Metadata) (catalogyaml.Message, error) {
 			data, err := parsePairs("from-literal", literals)
 			if err != nil {
@@ -200,7 +213,8 @@ func (c *creation) secretCommand() *cobra.Command {
 			}
 			return &consolev1.Secret{Metadata: head, Data: data}, nil
 		})
-	cmd.Flags().StringArrayVar(&literals, "from-literal", nil, "value, as `KEY=VALUE`: other people of this machine may see it in the list of processes")
+	cmd.Flags().StringArrayVar(&literals, "from-literal", nil,
+		"value, as `KEY=VALUE`: other people of this machine may see it in the list of processes")
 	cmd.Flags().StringArrayVar(&files, "from-file", nil, "value in a file, as `KEY=FILE`")
 	return cmd
 }

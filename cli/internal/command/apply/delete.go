@@ -53,7 +53,8 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
 	cmd.Flags().BoolVar(&d.dryRun, "dry-run", false,
 		"of a service or global service: show what would go, and do nothing")
 	cmd.Flags().BoolVar(&d.detach, "detach", false, "of a service: leave its objects in the cluster")
-	cmd.Flags().StringArrayVarP(&d.files, "filename", "f", nil, "file, folder, or - for stdin, that names the resources; may be repeated")
+	cmd.Flags().StringArrayVarP(&d.files, "filename", "f", nil,
+		"file, folder, or - for stdin, that names the resources; may be repeated")
 	cmd.Flags().StringVarP(&d.selector, "selector", "l", "", "those with these labels, such as env=test,tier!=db")
 	cmd.Flags().BoolVar(&d.ignoreMissing, "ignore-not-found", false, "what is not there is no error")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "detach")
@@ -311,7 +312,8 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 		return false, err
 	}
 	if s.GetSpec().GetSync().GetOnDelete() == deliveryv1.DeletePolicy_DELETE_POLICY_ORPHAN {
-		d.app.Notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(), plural.Of(len(objects), "object"), name)
+		d.app.Notef("cluster %q keeps %s of service %q (spec.sync.onDelete)\n", s.GetSpec().GetCluster(),
+			plural.Of(len(objects), "object"), name)
 		return !d.dryRun, nil
 	}
 	switch {
@@ -418,7 +420,8 @@ func (d *deletion) awaitReport(ctx context.Context, before, asked *consolev1.Ser
 		now, err := d.hub.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: asked.GetMetadata().GetName()})
 		if err == nil {
 			handed := now.GetService().GetStatus().GetHub().GetDigest()
-			if handed != before.GetStatus().GetHub().GetDigest() && now.GetService().GetStatus().GetCluster().GetReport().GetDigest() == handed {
+			if handed != before.GetStatus().GetHub().GetDigest() &&
+				now.GetService().GetStatus().GetCluster().GetReport().GetDigest() == handed {
 				return nil
 			}
 		} else if ctx.Err() == nil {

@@ -69,7 +69,8 @@ else follows it. It needs the same rights as --from.`,
 	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable, "form of the output: table, json or yaml")
 	cmd.Flags().StringArrayVar(&other.from, "from", nil,
 		"compare the service's folder in this working tree: `DIR` is the root of its repository, or NAME=DIR of one of several sources")
-	cmd.Flags().StringVar(&other.ref, "ref", "", "compare what the service would get from this `REF` of its source: a branch, a tag, a range or a commit")
+	cmd.Flags().StringVar(&other.ref, "ref", "",
+		"compare what the service would get from this `REF` of its source: a branch, a tag, a range or a commit")
 	cmd.MarkFlagsMutuallyExclusive("from", "ref")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service {
@@ -112,7 +113,9 @@ type content struct {
 }
 
 // compareService returns what a sync would change, or would with other content.
-func compareService(ctx context.Context, a *app.App, h *hubclient.Hub, name string, other content) (*consolev1.GetServiceDiffResponse, error) {
+func compareService(
+	ctx context.Context, a *app.App, h *hubclient.Hub, name string, other content,
+) (*consolev1.GetServiceDiffResponse, error) {
 	got, err := h.Services.GetService(ctx, &consolev1.GetServiceRequest{Name: name})
 	if err != nil {
 		return nil, err
@@ -145,7 +148,9 @@ func compareService(ctx context.Context, a *app.App, h *hubclient.Hub, name stri
 }
 
 // compareRef has the agent compare what the service would get from another revision of its source.
-func compareRef(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, ref string) (*consolev1.GetServiceDiffResponse, error) {
+func compareRef(
+	ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, ref string,
+) (*consolev1.GetServiceDiffResponse, error) {
 	file, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
 		return nil, fmt.Errorf("keep the folder at %s: %w", ref, err)
@@ -173,7 +178,9 @@ func compareRef(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 
 // compareFrom has the agent compare the service's folder of a working tree, or with the working trees of some of its
 // sources.
-func compareFrom(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, from []string) (_ *consolev1.GetServiceDiffResponse, err error) {
+func compareFrom(
+	ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, from []string,
+) (_ *consolev1.GetServiceDiffResponse, err error) {
 	packed, err := os.CreateTemp("", "fairlead-diff-*.tar")
 	if err != nil {
 		return nil, fmt.Errorf("pack the folder: %w", err)
@@ -212,7 +219,9 @@ const (
 
 // compareNow has the agent of a service compare it with the cluster; folder takes the place of what the hub has, unless
 // it is nil.
-func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, folder *io.SectionReader) (*consolev1.GetServiceDiffResponse, error) {
+func compareNow(
+	ctx context.Context, a *app.App, h *hubclient.Hub, service *consolev1.Service, folder *io.SectionReader,
+) (*consolev1.GetServiceDiffResponse, error) {
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return nil, errors.New("the hub did not say where its tunnels are")
 	}
@@ -229,7 +238,9 @@ func compareNow(ctx context.Context, a *app.App, h *hubclient.Hub, service *cons
 		// A folder is the same whatever the hub hands out meanwhile, and is sent whole each time: its first comparison
 		// is the one.
 		case why == nil && (folder != nil || detail.GetDigest() == service.GetStatus().GetHub().GetDigest() || late):
-			return &consolev1.GetServiceDiffResponse{Diff: detail.GetDiff(), Digest: detail.GetDigest(), ObservedTime: detail.GetObservedTime()}, nil
+			return &consolev1.GetServiceDiffResponse{
+				Diff: detail.GetDiff(), Digest: detail.GetDigest(), ObservedTime: detail.GetObservedTime(),
+			}, nil
 		case why != nil && (!again || late):
 			return nil, why
 		}
@@ -260,7 +271,9 @@ func failureOf(s *consolev1.Service) string {
 const notConnected = "is not connected"
 
 // askAgent asks once. again: it may answer in a moment.
-func askAgent(ctx context.Context, client *http.Client, url string, folder *io.SectionReader) (detail *deliveryv1.ServiceDetail, again bool, err error) {
+func askAgent(
+	ctx context.Context, client *http.Client, url string, folder *io.SectionReader,
+) (detail *deliveryv1.ServiceDetail, again bool, err error) {
 	method, timeout, body := http.MethodGet, hubclient.CallTimeout, io.Reader(http.NoBody)
 	if folder != nil {
 		method, timeout, body = http.MethodPost, previewTimeout, io.NewSectionReader(folder, 0, folder.Size())
@@ -296,7 +309,8 @@ func askAgent(ctx context.Context, client *http.Client, url string, folder *io.S
 		return nil, again, errors.New(cmp.Or(status.Message, resp.Status))
 	}
 	detail = &deliveryv1.ServiceDetail{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(answer, detail); err != nil || detail.GetDiff() == nil {
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(answer, detail); err != nil ||
+		detail.GetDiff() == nil {
 		return nil, false, errors.New("its agent is of an earlier version")
 	}
 	return detail, false, nil
@@ -305,7 +319,8 @@ func askAgent(ctx context.Context, client *http.Client, url string, folder *io.S
 // diffText is a diff for people.
 func diffText(d *deliveryv1.Diff) string {
 	signs := map[deliveryv1.Change]string{
-		deliveryv1.Change_CHANGE_CREATE: "+", deliveryv1.Change_CHANGE_UPDATE: "~", deliveryv1.Change_CHANGE_REMOVE: "-",
+		deliveryv1.Change_CHANGE_CREATE: "+",
+		deliveryv1.Change_CHANGE_UPDATE: "~", deliveryv1.Change_CHANGE_REMOVE: "-",
 		deliveryv1.Change_CHANGE_RECREATE: "-/+", deliveryv1.Change_CHANGE_REFUSED: "!",
 	}
 	var b strings.Builder
@@ -323,7 +338,8 @@ func diffText(d *deliveryv1.Diff) string {
 			b.WriteString("\n")
 		}
 	}
-	fmt.Fprintf(&b, "%d created, %d changed, %d removed, %d unchanged\n", d.GetCreated(), d.GetChanged(), d.GetRemoved(), d.GetUnchanged())
+	fmt.Fprintf(&b, "%d created, %d changed, %d removed, %d unchanged\n", d.GetCreated(), d.GetChanged(),
+		d.GetRemoved(), d.GetUnchanged())
 	return b.String()
 }
 

@@ -17,7 +17,9 @@ import (
 
 // packFrom writes what a service would get from working trees: one for all of it, or one for each of the sources that
 // are named.
-func packFrom(ctx context.Context, h *hubclient.Hub, service *consolev1.Service, from []string, into io.Writer) (artifact.Summary, error) {
+func packFrom(
+	ctx context.Context, h *hubclient.Hub, service *consolev1.Service, from []string, into io.Writer,
+) (artifact.Summary, error) {
 	spec := service.GetSpec()
 	if parts := catalog.PartsOf(spec); len(parts) > 0 {
 		return packParts(ctx, h, service, parts, from, into)
@@ -26,7 +28,8 @@ func packFrom(ctx context.Context, h *hubclient.Hub, service *consolev1.Service,
 		return artifact.Summary{}, fmt.Errorf("service %q has one source: name one working tree", service.GetMetadata().GetName())
 	}
 	return worktree.Folder{
-		Dir: from[0], Path: spec.GetPath(), Include: spec.GetInclude(), Ignore: spec.GetIgnore(), Beyond: namesBeyond(spec),
+		Dir: from[0], Path: spec.GetPath(), Include: spec.GetInclude(),
+		Ignore: spec.GetIgnore(), Beyond: namesBeyond(spec),
 	}.PackFolder(into)
 }
 
@@ -84,7 +87,8 @@ func partsFrom(service *consolev1.Service, all []catalog.Part, from []string) (p
 		part := worktree.Part{Name: p.Name}
 		for _, folder := range p.Folders() {
 			part.Folders = append(part.Folders, worktree.Folder{
-				Dir: dir, Path: folder.Path, Include: folder.Include.Lines(), Ignore: folder.Ignore.Lines(), Beyond: i == 0 && namesBeyond(spec),
+				Dir: dir, Path: folder.Path, Include: folder.Include.Lines(),
+				Ignore: folder.Ignore.Lines(), Beyond: i == 0 && namesBeyond(spec),
 			})
 		}
 		parts = append(parts, part)

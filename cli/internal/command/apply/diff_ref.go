@@ -42,7 +42,8 @@ func downloadRevision(ctx context.Context, h *hubclient.Hub, service, revision s
 		sum, digest := sha256.New(), ""
 		for from.Receive() {
 			if first := from.Msg().GetService(); first != nil {
-				p.commit, p.files, digest = first.GetRevision().GetCommit(), int(first.GetArtifact().GetFiles()), first.GetArtifact().GetDigest()
+				p.commit, p.files, digest = first.GetRevision().GetCommit(), int(first.GetArtifact().GetFiles()),
+					first.GetArtifact().GetDigest()
 			}
 			if err := p.addPiece(from.Msg().GetData(), into, sum); err != nil {
 				return p, err

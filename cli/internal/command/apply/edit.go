@@ -50,7 +50,8 @@ What is kept in Git belongs there: the next apply of it undoes an edit.`,
 		}
 		if e.chosenEditor() == "" && !app.IsTerminal(a.Stdin) {
 			return fmt.Errorf("there is no terminal here, and none of FAIRLEAD_EDITOR, VISUAL and EDITOR names an editor: "+
-				"change what `fairlead get %s %s -o yaml` prints, and give it to `fairlead apply -f FILE`", k.Singular(), args[1])
+				"change what `fairlead get %s %s -o yaml` prints, and give it to `fairlead apply -f FILE`",
+				k.Singular(), args[1])
 		}
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			e.hub = h
@@ -125,7 +126,9 @@ func (e *editing) inEditor(ctx context.Context, text []byte) (name string, chang
 }
 
 // writeEdit shows what an edit would change, asks, and writes it. false: it was a dry run only.
-func (e *editing) writeEdit(ctx context.Context, k resource.Kind, name, file string, text []byte) (written bool, err error) {
+func (e *editing) writeEdit(
+	ctx context.Context, k resource.Kind, name, file string, text []byte,
+) (written bool, err error) {
 	objects, err := catalogyaml.Decode(file, text)
 	if err == nil {
 		err = catalogyaml.Validate(objects)

@@ -59,7 +59,8 @@ hub, write them in.`,
 					if m.GetMetadata().GetUid() == "" {
 						continue // a role that is always there
 					}
-					if labels := m.GetMetadata().GetLabels(); labels[resource.GlobalLabel] != "" || labels[resource.DeclaredLabel] != "" {
+					if labels := m.GetMetadata().GetLabels(); labels[resource.GlobalLabel] != "" ||
+						labels[resource.DeclaredLabel] != "" {
 						continue // a global service makes it again, or a folder: apply takes it from nobody else
 					}
 					if set == "" || m.GetMetadata().GetLabels()[resource.SetLabel] == set {

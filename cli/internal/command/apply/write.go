@@ -42,7 +42,8 @@ func (w *writing) writeObjects(ctx context.Context, objects []*catalogyaml.Objec
 		}
 		if err := w.writePart(ctx, objects[:n]); err != nil {
 			if done > 0 {
-				return fmt.Errorf("%w\n%s %s applied, as printed above; of the rest, nothing", err, plural.Part(done, total, "resource"), plural.Are(total))
+				return fmt.Errorf("%w\n%s %s applied, as printed above; of the rest, nothing", err,
+					plural.Part(done, total, "resource"), plural.Are(total))
 			}
 			return err
 		}
@@ -129,7 +130,8 @@ func (w *writing) reportTouched(res *consolev1.ApplyResponse) {
 	if more := total - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	w.app.Notef("%s %s another configuration: %s\n", plural.Of(total, "service"), verb, table.CleanLine(strings.Join(names, "; ")))
+	w.app.Notef("%s %s another configuration: %s\n", plural.Of(total, "service"), verb,
+		table.CleanLine(strings.Join(names, "; ")))
 }
 
 // locateProblems puts what the hub says of resources where they are written.

@@ -43,7 +43,8 @@ they begin (tunnel.request.begin) and when they end (tunnel.request.end), with t
 	since := q.addFlags(cmd)
 	cmd.Flags().IntVar(&q.limit, "limit", 100, "at most so many of the newest; 0: all")
 	cmd.Flags().BoolVarP(&q.follow, "follow", "f", false, "go on with what happens, until interrupted")
-	cmd.Flags().StringVarP(&q.format, "output", "o", app.FormatTable, "form of the output: table, or json with one event per line")
+	cmd.Flags().StringVarP(&q.format, "output", "o", app.FormatTable,
+		"form of the output: table, or json with one event per line")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 		if q.format != app.FormatTable && q.format != app.FormatJSON {
 			return fmt.Errorf("unknown form of output %q: known are table, json", q.format)
@@ -150,7 +151,9 @@ func noteNoEvents(ctx context.Context, a *app.App, h *hubclient.Hub, q auditQuer
 }
 
 // listAudit returns the newest events, the oldest of them first, and where to go on.
-func listAudit(ctx context.Context, h *hubclient.Hub, q auditQuery) (events []*consolev1.AuditEvent, resume string, err error) {
+func listAudit(
+	ctx context.Context, h *hubclient.Hub, q auditQuery,
+) (events []*consolev1.AuditEvent, resume string, err error) {
 	for token := ""; ; {
 		size := resource.PageSize
 		if q.limit > 0 {
@@ -205,7 +208,8 @@ func eventLine(e *consolev1.AuditEvent, format string) (string, error) {
 		outcome = fmt.Sprintf(" %d", e.GetCode())
 	}
 	if d := e.GetDuration().AsDuration(); d > 0 {
-		outcome += fmt.Sprintf(" in %s, %s", d.Round(time.Millisecond), table.FormatBytes(e.GetBytesSent()+e.GetBytesReceived()))
+		outcome += fmt.Sprintf(" in %s, %s", d.Round(time.Millisecond),
+			table.FormatBytes(e.GetBytesSent()+e.GetBytesReceived()))
 	}
 	if e.GetReason() != "" {
 		outcome += ": " + e.GetReason()

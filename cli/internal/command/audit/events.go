@@ -27,11 +27,13 @@ With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
 		Example: "  fairlead events service/shop --watch\n  fairlead events --filter 'service = shop' --since 1h\n  fairlead events --filter 'severity >= WARNING AND cluster = edge-1' --watch",
 		Args:    app.WantArgs(0, app.Unlimited),
 	}
-	cmd.Flags().StringVar(&q.Filter, "filter", "", "only those that fit, such as 'type : service AND severity >= WARNING'")
+	cmd.Flags().StringVar(&q.Filter, "filter", "",
+		"only those that fit, such as 'type : service AND severity >= WARNING'")
 	cmd.Flags().DurationVar(&since, "since", 0, "only what is not older than this, such as 1h")
 	cmd.Flags().IntVar(&q.Limit, "limit", 100, "at most so many of the newest; 0: all")
 	cmd.Flags().BoolVarP(&q.Watch, "watch", "w", false, "go on with what happens, until interrupted")
-	cmd.Flags().StringVarP(&q.Format, "output", "o", app.FormatTable, "form of the output: table, or json with one event per line")
+	cmd.Flags().StringVarP(&q.Format, "output", "o", app.FormatTable,
+		"form of the output: table, or json with one event per line")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		if err := q.AddResources(args); err != nil {
 			return err

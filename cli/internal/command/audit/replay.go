@@ -50,8 +50,10 @@ what was typed. What a program in a pod printed is played as it was, with the co
 	cmd.Flags().IntVar(&p.limit, "limit", 50, "list so many of the newest at most")
 	cmd.Flags().StringVarP(&p.format, "output", "o", app.FormatTable, "form of the list: table, wide, json, yaml")
 	cmd.Flags().Float64Var(&p.speed, "speed", 1, "play so many times as fast")
-	cmd.Flags().DurationVar(&p.idle, "idle-limit", 0, "play pauses that are longer as long as this, such as 2s; 0: as they were")
-	cmd.Flags().StringVar(&p.output, "output-file", "", "`file` (.cast) to write the recording into, instead of playing it")
+	cmd.Flags().DurationVar(&p.idle, "idle-limit", 0,
+		"play pauses that are longer as long as this, such as 2s; 0: as they were")
+	cmd.Flags().StringVar(&p.output, "output-file", "",
+		"`file` (.cast) to write the recording into, instead of playing it")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		switch {
 		case p.speed <= 0:
@@ -75,7 +77,8 @@ func listRecordings(ctx context.Context, a *app.App, h *hubclient.Hub, p replay)
 	list := &consolev1.ListRecordingsResponse{}
 	for token := ""; len(list.GetRecordings()) < p.limit; {
 		res, err := h.Recordings.ListRecordings(ctx, &consolev1.ListRecordingsRequest{
-			PageSize: int32(min(p.limit-len(list.GetRecordings()), resource.PageSize)), PageToken: token, Cluster: p.cluster, Subject: p.subject,
+			PageSize:  int32(min(p.limit-len(list.GetRecordings()), resource.PageSize)),
+			PageToken: token, Cluster: p.cluster, Subject: p.subject,
 		})
 		if err != nil {
 			return err
@@ -97,7 +100,8 @@ func listRecordings(ctx context.Context, a *app.App, h *hubclient.Hub, p replay)
 		return nil
 	}
 	v := view.View{Now: a.Now(), Wide: p.format == app.FormatWide}
-	t := v.NewTable([]string{"ID", "SUBJECT", "CLUSTER", "NAMESPACE", "POD", "BEGAN", "LASTED", "SIZE"}, "CONTAINER", "VERB", "INCOMPLETE")
+	t := v.NewTable([]string{"ID", "SUBJECT", "CLUSTER", "NAMESPACE", "POD", "BEGAN", "LASTED", "SIZE"}, "CONTAINER",
+		"VERB", "INCOMPLETE")
 	for _, r := range list.GetRecordings() {
 		lasted := r.GetUpdateTime().AsTime().Sub(r.GetBeginTime().AsTime()).Round(time.Second).String()
 		if !view.IsSet(r.GetEndTime()) {
@@ -110,7 +114,9 @@ func listRecordings(ctx context.Context, a *app.App, h *hubclient.Hub, p replay)
 }
 
 // readRecording calls take with each part of a recording.
-func readRecording(ctx context.Context, h *hubclient.Hub, id string, take func([]byte) error) (*consolev1.Recording, error) {
+func readRecording(
+	ctx context.Context, h *hubclient.Hub, id string, take func([]byte) error,
+) (*consolev1.Recording, error) {
 	for after := int64(0); ; {
 		call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		res, err := h.Recordings.ReadRecording(call, &consolev1.ReadRecordingRequest{Id: id, After: after})

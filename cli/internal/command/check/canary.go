@@ -61,7 +61,8 @@ It is what "helm test" of the hub's chart runs. It ends with exit code 1 if some
 	f.StringVar(&c.source, "source", "", "with --cluster: the source that has the folder")
 	f.StringVar(&c.ref, "ref", "", "with --cluster: branch, tag or commit of the source; default: that of the source")
 	f.StringVar(&c.path, "path", "canary", "with --cluster: the folder")
-	f.StringVar(&c.namespace, "namespace", "default", "with --cluster: namespace of objects that name none; it has to be there")
+	f.StringVar(&c.namespace, "namespace", "default",
+		"with --cluster: namespace of objects that name none; it has to be there")
 	f.DurationVar(&c.timeout, "timeout", canaryTimeout, "how long all of it may take")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (c.cluster == "") != (c.source == "") {
@@ -106,7 +107,9 @@ func (c *canary) deliverService(ctx context.Context, h *hubclient.Hub) error {
 	began := c.app.Now()
 	_, err := h.Services.UpdateService(ctx, &consolev1.UpdateServiceRequest{AllowMissing: true, Service: &consolev1.Service{
 		Metadata: &consolev1.Metadata{Name: c.name},
-		Spec:     &consolev1.ServiceSpec{Source: c.source, Ref: c.ref, Path: c.path, Cluster: c.cluster, Namespace: c.namespace},
+		Spec: &consolev1.ServiceSpec{
+			Source: c.source, Ref: c.ref, Path: c.path, Cluster: c.cluster, Namespace: c.namespace,
+		},
 	}})
 	if err != nil {
 		return err
@@ -175,7 +178,8 @@ func (c *canary) readBack(ctx context.Context, h *hubclient.Hub, objects []*cons
 			return fmt.Errorf("read %s through the tunnel: %s", path, hubclient.ExplainUnreachable(base, err))
 		}
 		if status != want {
-			return fmt.Errorf("read %s through the tunnel: %d, want %d: %s", path, status, want, strings.TrimSpace(text))
+			return fmt.Errorf("read %s through the tunnel: %d, want %d: %s", path, status, want,
+				strings.TrimSpace(text))
 		}
 	}
 	return nil

@@ -99,7 +99,8 @@ func serviceTrouble(v view.View, m catalogyaml.Message) (wrong, warning string) 
 			plural.Part(guard.GetRemoving(), guard.GetObjectsTotal(), "object"), name, name, guard.GetId()), since)
 	case state == consolev1.ServiceState_SERVICE_STATE_FAILED, state == consolev1.ServiceState_SERVICE_STATE_DEGRADED,
 		state == consolev1.ServiceState_SERVICE_STATE_UNKNOWN,
-		long && (state == consolev1.ServiceState_SERVICE_STATE_PROGRESSING || state == consolev1.ServiceState_SERVICE_STATE_WAITING):
+		long && (state == consolev1.ServiceState_SERVICE_STATE_PROGRESSING ||
+			state == consolev1.ServiceState_SERVICE_STATE_WAITING):
 		var parts []string
 		for _, n := range view.ServiceNotes(s) {
 			parts = append(parts, v.NoteText(n))
@@ -154,7 +155,8 @@ func checkRemovals(ctx context.Context, h *hubclient.Hub) []probe.Finding {
 	for _, c := range is.GetClusters() {
 		kept += len(c.GetServices())
 	}
-	return []probe.Finding{probe.Wrong("removals", "nothing is removed from clusters (%s): %s %s kept that the catalog does not have. See `fairlead confirm removals`", is.GetReason(), plural.Of(kept, "service"), plural.Are(kept))}
+	return []probe.Finding{probe.Wrong("removals",
+		"nothing is removed from clusters (%s): %s %s kept that the catalog does not have. See `fairlead confirm removals`", is.GetReason(), plural.Of(kept, "service"), plural.Are(kept))}
 }
 
 // leverTrouble is what a check says of a service's levers: pins, and holds that are older than a day.

@@ -71,7 +71,8 @@ func databaseFinding(a *app.App, is *consolev1.DatabaseState) probe.Finding {
 func coordinationFinding(a *app.App, is *gitcachev1.GetCoordinationResponse) probe.Finding {
 	if is.GetProblem() != "" {
 		v := view.View{Now: a.Now()}
-		return probe.Wrong("coordination", "%s, at %s: %s", is.GetKind(), is.GetReplica(), v.SinceText(is.GetProblem(), is.GetSince()))
+		return probe.Wrong("coordination", "%s, at %s: %s", is.GetKind(), is.GetReplica(),
+			v.SinceText(is.GetProblem(), is.GetSince()))
 	}
 	if is.GetKind() == "memory" {
 		return probe.OK("coordination", "in memory: the hub is one process")

@@ -79,11 +79,15 @@ Logs and profiles are for administrators. What could not be gathered is named in
 	}
 	f := cmd.Flags()
 	f.StringVarP(&b.out, "output-file", "o", "", "the archive; default: fairlead-debug-TIME.tar.gz in this folder")
-	f.StringVar(&b.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster that the hub runs in; default with --kube-context: as kubectl finds it")
-	f.StringVar(&b.kubeContext, "kube-context", "", "context of that kubeconfig; default with --kubeconfig: its current one")
+	f.StringVar(&b.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster that the hub runs in; default with --kube-context: as kubectl finds it")
+	f.StringVar(&b.kubeContext, "kube-context", "",
+		"context of that kubeconfig; default with --kubeconfig: its current one")
 	f.StringVarP(&b.namespace, "namespace", "n", "fairlead", "namespace of the hub in that cluster")
-	f.StringArrayVar(&b.clusters, "cluster", nil, fmt.Sprintf("look into this cluster through the tunnel; may be repeated; default: the first %d that are connected", bundleClusters))
-	f.StringArrayVar(&b.logs, "log", nil, "add this log file, such as that of an agent outside of Kubernetes; may be repeated")
+	f.StringArrayVar(&b.clusters, "cluster", nil,
+		fmt.Sprintf("look into this cluster through the tunnel; may be repeated; default: the first %d that are connected", bundleClusters))
+	f.StringArrayVar(&b.logs, "log", nil,
+		"add this log file, such as that of an agent outside of Kubernetes; may be repeated")
 	f.DurationVar(&b.cpu, "cpu", 3*time.Second, "profile each service's processor for so long; 0: not at all")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error { return b.run(ctx, h) })
 	return cmd
@@ -115,7 +119,9 @@ func (b *bundling) run(ctx context.Context, h *hubclient.Hub) error {
 
 // gatherAll returns errors of writing and of ctx only: what can't be had is noted as missing.
 func (b *bundling) gatherAll(ctx context.Context, h *hubclient.Hub) error {
-	for _, step := range []func(context.Context, *hubclient.Hub) error{b.addVersions, b.addResources, b.addEvents, b.addServices, b.addInstallation, b.addAgents, b.addFiles} {
+	for _, step := range []func(context.Context, *hubclient.Hub) error{
+		b.addVersions, b.addResources, b.addEvents, b.addServices, b.addInstallation, b.addAgents, b.addFiles,
+	} {
 		if err := errors.Join(step(ctx, h), ctx.Err()); err != nil {
 			return err
 		}
@@ -229,7 +235,9 @@ func (b *bundling) profiles() []part {
 		{"mutex.pb.gz", "/debug/pprof/mutex", true, 0},
 	}
 	if b.cpu >= time.Second {
-		list = append(list, part{"cpu.pb.gz", fmt.Sprintf("/debug/pprof/cpu?seconds=%.0f", b.cpu.Seconds()), true, b.cpu})
+		list = append(list, part{
+			"cpu.pb.gz", fmt.Sprintf("/debug/pprof/cpu?seconds=%.0f", b.cpu.Seconds()), true, b.cpu,
+		})
 	}
 	return list
 }
@@ -274,7 +282,9 @@ func (b *bundling) readURL(ctx context.Context, h *hubclient.Hub, url string, li
 	}
 }
 
-func readAll(ctx context.Context, hc *http.Client, url string, limit time.Duration) (status int, content []byte, err error) {
+func readAll(
+	ctx context.Context, hc *http.Client, url string, limit time.Duration,
+) (status int, content []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -420,7 +430,9 @@ func (b *bundling) addPods(ctx context.Context, folder, namespace string, at []s
 }
 
 // addAgent adds metrics and profiles of an agent, which the agent's own program asks for in its container.
-func (b *bundling) addAgent(folder, pod, container string, args []string, kubectl func(...string) ([]byte, error)) error {
+func (b *bundling) addAgent(
+	folder, pod, container string, args []string, kubectl func(...string) ([]byte, error),
+) error {
 	at := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--data-dir=") })
 	if container != "agent" || at < 0 {
 		return nil

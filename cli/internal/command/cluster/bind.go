@@ -37,9 +37,12 @@ rbac.bindAdmins and rbac.bind, there.`,
 		Args:    app.WantArgs(1, 1),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&j.values.bindAdmins, "admins", false, "let the hub's administrators (group fairlead:admins) do everything in the cluster")
-	f.StringArrayVar(&j.values.bind, "bind", nil, "let a group do what a ClusterRole of the cluster says, as `GROUP=ROLE` such as developers=view; may be repeated")
-	f.StringVar(&j.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default with --context: as kubectl finds it")
+	f.BoolVar(&j.values.bindAdmins, "admins", false,
+		"let the hub's administrators (group fairlead:admins) do everything in the cluster")
+	f.StringArrayVar(&j.values.bind, "bind", nil,
+		"let a group do what a ClusterRole of the cluster says, as `GROUP=ROLE` such as developers=view; may be repeated")
+	f.StringVar(&j.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster; default with --context: as kubectl finds it")
 	f.StringVar(&j.context, "context", "", "context of the kubeconfig; default with --kubeconfig: its current one")
 	cmd.MarkFlagsOneRequired("admins", "bind")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
@@ -85,7 +88,9 @@ func (j *joining) requireCluster(ctx context.Context, h *hubclient.Hub) error {
 // renderBindings renders the documents of the agent's chart that bind people's groups.
 func (v *agentValues) renderBindings() ([]byte, error) {
 	// The chart wants to know where the hub is, and how the agent joins; nothing of that is in the bindings.
-	values := map[string]any{"hub": map[string]any{"url": "https://hub"}, "join": map[string]any{"tokens": []any{"none"}}}
+	values := map[string]any{
+		"hub": map[string]any{"url": "https://hub"}, "join": map[string]any{"tokens": []any{"none"}},
+	}
 	if err := v.bindTo(values); err != nil {
 		return nil, err
 	}

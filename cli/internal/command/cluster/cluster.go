@@ -24,7 +24,8 @@ func clusterCommand(a *app.App) *cobra.Command {
 		Args:    app.OnlyBelow,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(clusterJoin(a), clusterBind(a), clusterManifest(a), makeJoinToken(a), clusterLeave(a), clusterAccess(a))
+	cmd.AddCommand(clusterJoin(a), clusterBind(a), clusterManifest(a), makeJoinToken(a), clusterLeave(a),
+		clusterAccess(a))
 	return cmd
 }
 

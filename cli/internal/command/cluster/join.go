@@ -47,8 +47,10 @@ type agentValues struct {
 }
 
 func (v *agentValues) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&v.image, "image", "", "image of the agent, such as registry.example.com/fairlead/agent:v1.0.0; default: fairlead/agent in the version of the console")
-	cmd.Flags().StringVarP(&v.file, "values", "f", "", "YAML file with values of the agent's Helm chart (deploy/charts/agent/values.yaml)")
+	cmd.Flags().StringVar(&v.image, "image", "",
+		"image of the agent, such as registry.example.com/fairlead/agent:v1.0.0; default: fairlead/agent in the version of the console")
+	cmd.Flags().StringVarP(&v.file, "values", "f", "",
+		"YAML file with values of the agent's Helm chart (deploy/charts/agent/values.yaml)")
 	cmd.Flags().BoolVar(&v.bindAdmins, "bind-admins", false,
 		"let the hub's administrators (group fairlead:admins) do everything in the cluster, through the tunnel (value rbac.bindAdmins)")
 	cmd.Flags().StringArrayVar(&v.bind, "bind", nil,
@@ -120,7 +122,9 @@ func splitImage(text string) (repository, tag, digest string) {
 	return repository, tag, digest
 }
 
-func (v *agentValues) renderManifest(ctx context.Context, h *hubclient.Hub, cluster string) (*consolev1.RenderAgentManifestResponse, error) {
+func (v *agentValues) renderManifest(
+	ctx context.Context, h *hubclient.Hub, cluster string,
+) (*consolev1.RenderAgentManifestResponse, error) {
 	values, err := v.readValues()
 	if err != nil {
 		return nil, err
@@ -199,9 +203,11 @@ them takes that binding back.`,
 	}
 	f := cmd.Flags()
 	j.values.addFlags(cmd)
-	f.StringVar(&j.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default with --context: as kubectl finds it")
+	f.StringVar(&j.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster; default with --context: as kubectl finds it")
 	f.StringVar(&j.context, "context", "", "context of the kubeconfig; default with --kubeconfig: its current one")
-	f.StringVarP(&j.write, "output-file", "o", "", "file for the manifest, without --kubeconfig and --context; default: fairlead-agent-NAME.yaml")
+	f.StringVarP(&j.write, "output-file", "o", "",
+		"file for the manifest, without --kubeconfig and --context; default: fairlead-agent-NAME.yaml")
 	f.DurationVar(&j.timeout, "timeout", joinTimeout, "how long to wait for the agent")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if j.write != "" && j.appliesManifest() {

@@ -53,7 +53,9 @@ func (j *joining) readStatus(ctx context.Context, h *hubclient.Hub) (*consolev1.
 }
 
 // markCluster writes the cluster with this join's id.
-func (j *joining) markCluster(ctx context.Context, h *hubclient.Hub, cluster *consolev1.Cluster) (*consolev1.ClusterStatus, error) {
+func (j *joining) markCluster(
+	ctx context.Context, h *hubclient.Hub, cluster *consolev1.Cluster,
+) (*consolev1.ClusterStatus, error) {
 	labels := maps.Clone(cluster.GetMetadata().GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
@@ -236,10 +238,12 @@ func agentManifest(manifest []byte) ([]agentObject, error) {
 func takenBack(objects []agentObject, there []string) []string {
 	return slices.DeleteFunc(slices.Clone(there), func(full string) bool {
 		_, name, _ := strings.Cut(full, "/")
-		if !slices.Contains([]string{"fairlead-admins", agentBinding, leastBinding}, name) && !strings.HasPrefix(name, "fairlead-bind-") {
+		if !slices.Contains([]string{"fairlead-admins", agentBinding, leastBinding}, name) &&
+			!strings.HasPrefix(name, "fairlead-bind-") {
 			return true
 		}
-		return slices.ContainsFunc(objects, func(o agentObject) bool { return o.Kind == "ClusterRoleBinding" && o.Metadata.Name == name })
+		return slices.ContainsFunc(objects,
+			func(o agentObject) bool { return o.Kind == "ClusterRoleBinding" && o.Metadata.Name == name })
 	})
 }
 

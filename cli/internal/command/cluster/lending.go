@@ -71,7 +71,8 @@ Roles are viewer, deployer, operator, admin and those of "fairlead get roles"; v
 		}
 		r := res.GetRequest()
 		a.Notef("It waits for somebody who may approve it: fairlead cluster access approve %s\n", r.GetId())
-		return a.Printf("access/%s requested: role %s at %s for %s\n", r.GetId(), r.GetRole(), r.GetCluster(), r.GetDuration().AsDuration())
+		return a.Printf("access/%s requested: role %s at %s for %s\n", r.GetId(), r.GetRole(), r.GetCluster(),
+			r.GetDuration().AsDuration())
 	})
 	return cmd
 }
@@ -141,7 +142,8 @@ func accessVerb(a *app.App, use, short, long string, do func(ctx context.Context
 	var reason string
 	cmd := &cobra.Command{
 		Use: use + " ID", Short: short, Long: long,
-		Example: fmt.Sprintf("  fairlead cluster access %s 019a8b2f4c11d0e6a1b2c3d4e5f60718", use), Args: app.WantArgs(1, 1),
+		Example: fmt.Sprintf("  fairlead cluster access %s 019a8b2f4c11d0e6a1b2c3d4e5f60718", use),
+		Args:    app.WantArgs(1, 1),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody who sees the request and for the audit trail")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
@@ -162,7 +164,8 @@ func accessVerb(a *app.App, use, short, long string, do func(ctx context.Context
 }
 
 func approveAccess(a *app.App) *cobra.Command {
-	return accessVerb(a, "approve", "Lend what a request asks for", `Lend what a request asks for. The time begins now. Nobody approves a request of their own.`,
+	return accessVerb(a, "approve", "Lend what a request asks for",
+		`Lend what a request asks for. The time begins now. Nobody approves a request of their own.`,
 		func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error) {
 			res, err := h.Lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: id, Reason: reason})
 			return res.GetRequest(), err

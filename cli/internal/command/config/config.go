@@ -36,7 +36,8 @@ backend: OVER is the layer that a service gets the entry from instead.`,
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with a service, or - for stdin")
 	cmd.Flags().StringVar(&from, "from", "", "list the services that get values from `KIND/NAME`")
-	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable, "form of the output: table, wide, json, yaml or name")
+	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable,
+		"form of the output: table, wide, json, yaml or name")
 	cmd.MarkFlagsMutuallyExclusive("filename", "from")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from != "" {
@@ -127,7 +128,8 @@ func printConfig(a *app.App, res *consolev1.PreviewConfigResponse, format string
 		if missing == 1 {
 			have = "has no value: until it has"
 		}
-		return fmt.Errorf("%s %s one, the service keeps the configuration that it has, or is held back", plural.Part(missing, len(res.GetEntries()), "entry"), have)
+		return fmt.Errorf("%s %s one, the service keeps the configuration that it has, or is held back",
+			plural.Part(missing, len(res.GetEntries()), "entry"), have)
 	}
 	return nil
 }

@@ -42,7 +42,9 @@ func configUsers(a *app.App, cmd *cobra.Command, from, entry, format string) err
 	})(cmd, nil)
 }
 
-func pageOfUsers(ctx context.Context, h *hubclient.Hub, req *consolev1.ListConfigUsersRequest) (*consolev1.ListConfigUsersResponse, error) {
+func pageOfUsers(
+	ctx context.Context, h *hubclient.Hub, req *consolev1.ListConfigUsersRequest,
+) (*consolev1.ListConfigUsersResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 	defer cancel()
 	return h.Configs.ListConfigUsers(ctx, req)

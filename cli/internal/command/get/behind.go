@@ -23,7 +23,9 @@ const (
 
 // findBehind counts, for services that are not in sync, the commits between what runs and what the ref points to. A
 // service whose source can't be asked is left out.
-func findBehind(ctx context.Context, a *app.App, h *hubclient.Hub, found []catalogyaml.Message) map[string]view.Distance {
+func findBehind(
+	ctx context.Context, a *app.App, h *hubclient.Hub, found []catalogyaml.Message,
+) map[string]view.Distance {
 	var asked []*consolev1.Service
 	for _, m := range found {
 		if s := m.(*consolev1.Service); isCountable(s) && len(asked) < mostCounted {
@@ -66,7 +68,8 @@ func isCountable(s *consolev1.Service) bool {
 
 func countBehind(ctx context.Context, h *hubclient.Hub, s *consolev1.Service) (d view.Distance, err error) {
 	request := &gitcachev1.ListCommitsRequest{
-		Source: catalog.SourceOf(s.GetSpec()), Revision: s.GetStatus().GetGit().GetRevision().GetCommit(), Path: s.GetSpec().GetPath(),
+		Source:   catalog.SourceOf(s.GetSpec()),
+		Revision: s.GetStatus().GetGit().GetRevision().GetCommit(), Path: s.GetSpec().GetPath(),
 		Until: view.RunningCommit(s.GetStatus()), PageSize: mostBehind,
 	}
 	for range mostPages {

@@ -81,7 +81,8 @@ func describeResource(v view.View, k resource.Kind, m catalogyaml.Message) (stri
 		fmt.Fprintf(&b, "label    %s=%s\n", key, head.GetLabels()[key])
 	}
 	if view.IsSet(head.GetCreateTime()) {
-		fmt.Fprintf(&b, "created  %s\nchanged  %s, revision %d\n", v.AgoText(head.GetCreateTime()), v.AgoText(head.GetUpdateTime()), head.GetRevision())
+		fmt.Fprintf(&b, "created  %s\nchanged  %s, revision %d\n", v.AgoText(head.GetCreateTime()),
+			v.AgoText(head.GetUpdateTime()), head.GetRevision())
 	}
 	spec, err := specText(m)
 	if err != nil {

@@ -79,9 +79,11 @@ cluster sees none of its rows. "fairlead top" has the figures, which -o wide sho
 		"form of the output: table, wide, json, yaml, name, jsonpath=TEMPLATE or custom-columns=HEAD:PATH,...")
 	cmd.Flags().StringVarP(&g.selector, "selector", "l", "", "only those with these labels, such as env=prod,tier!=db")
 	cmd.Flags().BoolVar(&a.NoHeaders, "no-headers", false, "print tables without their heads")
-	cmd.Flags().StringVar(&g.Filter, "filter", "", "only those that fit, such as 'labels.env = prod AND NOT state = healthy'")
+	cmd.Flags().StringVar(&g.Filter, "filter", "",
+		"only those that fit, such as 'labels.env = prod AND NOT state = healthy'")
 	cmd.Flags().StringVar(&g.Sort, "sort", "", "in this order, such as 'update_time desc, name'; default: by name")
-	cmd.Flags().BoolVar(&g.notes, "notes", false, "show the notes of a service's chart (NOTES.txt) instead, without secrets")
+	cmd.Flags().BoolVar(&g.notes, "notes", false,
+		"show the notes of a service's chart (NOTES.txt) instead, without secrets")
 	cmd.Flags().BoolVarP(&g.watch, "watch", "w", false, "go on with what changes, until interrupted")
 	g.chosen.AddFlags(cmd)
 	g.of.addFlags(cmd)
@@ -167,7 +169,9 @@ func (g *getting) showNotes(ctx context.Context, h *hubclient.Hub, name string) 
 }
 
 // chooseShow returns the function that shows the resources of a kind: of the catalog, or what the hub knows besides.
-func (g *getting) chooseShow(name string, names []string) (func(context.Context, *hubclient.Hub, []string) error, error) {
+func (g *getting) chooseShow(
+	name string, names []string,
+) (func(context.Context, *hubclient.Hub, []string) error, error) {
 	asked := g.Question != resource.Question{} || g.watch
 	sessions := strings.EqualFold(name, "session") || strings.EqualFold(name, "sessions")
 	logins := strings.EqualFold(name, "login") || strings.EqualFold(name, "logins")
@@ -219,7 +223,8 @@ func (g *getting) chooseShow(name string, names []string) (func(context.Context,
 		return nil, fmt.Errorf("--filter, --selector and --sort choose by themselves: leave the names out, or write --filter 'name = %s'", names[0])
 	case g.watch && g.Sort != "":
 		return nil, errors.New("--watch shows things as they happen: leave --sort out")
-	case g.watch && (k.ID == catalogyaml.Alert || k.ID == catalogyaml.ViewSet && (g.format == app.FormatTable || g.format == app.FormatWide)):
+	case g.watch && (k.ID == catalogyaml.Alert ||
+		k.ID == catalogyaml.ViewSet && (g.format == app.FormatTable || g.format == app.FormatWide)):
 		return func(ctx context.Context, h *hubclient.Hub, names []string) error {
 			return g.watchAsCaller(ctx, h, k, names)
 		}, nil
@@ -272,7 +277,9 @@ func (g *getting) showOnce(ctx context.Context, h *hubclient.Hub, k resource.Kin
 }
 
 // showFound shows resources with what the hub knows besides; named says that they were asked for by name.
-func (g *getting) showFound(ctx context.Context, h *hubclient.Hub, k resource.Kind, found []catalogyaml.Message, named bool) (err error) {
+func (g *getting) showFound(
+	ctx context.Context, h *hubclient.Hub, k resource.Kind, found []catalogyaml.Message, named bool,
+) (err error) {
 	if len(found) == 0 && g.Filter != "" && (g.format == app.FormatTable || g.format == app.FormatWide) {
 		g.app.Notef("no %s fit the filter\n", k.Plural())
 		return nil
@@ -311,7 +318,9 @@ func checkFormat(format string, k resource.Kind) error {
 
 // readResources returns the resources of these names, or without any those that are asked for. The resources that are
 // there come with the error of those that are not.
-func readResources(ctx context.Context, h *hubclient.Hub, k resource.Kind, q resource.Question, names []string) ([]catalogyaml.Message, error) {
+func readResources(
+	ctx context.Context, h *hubclient.Hub, k resource.Kind, q resource.Question, names []string,
+) ([]catalogyaml.Message, error) {
 	if len(names) == 0 {
 		return k.ReadMatching(ctx, h, q)
 	}
@@ -332,7 +341,9 @@ func readResources(ctx context.Context, h *hubclient.Hub, k resource.Kind, q res
 }
 
 // showResources prints resources; named says that they were asked for by name.
-func showResources(a *app.App, k resource.Kind, found []catalogyaml.Message, format string, named bool, v view.View) error {
+func showResources(
+	a *app.App, k resource.Kind, found []catalogyaml.Message, format string, named bool, v view.View,
+) error {
 	if format == app.FormatYAML || format == app.FormatJSON || app.IsTemplate(format) {
 		for _, m := range found {
 			if s, ok := m.(*consolev1.Service); ok {
@@ -415,7 +426,9 @@ func firstStep(k resource.Kind) string {
 const fewClusters = 20
 
 // readSeenTimes returns when each of the clusters of services was heard of last, by name.
-func readSeenTimes(ctx context.Context, a *app.App, h *hubclient.Hub, services []catalogyaml.Message) map[string]*timestamppb.Timestamp {
+func readSeenTimes(
+	ctx context.Context, a *app.App, h *hubclient.Hub, services []catalogyaml.Message,
+) map[string]*timestamppb.Timestamp {
 	names := map[string]bool{}
 	for _, m := range services {
 		if cluster := m.(*consolev1.Service).GetSpec().GetCluster(); cluster != "" {

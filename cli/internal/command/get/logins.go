@@ -21,7 +21,8 @@ func showLogins(ctx context.Context, a *app.App, h *hubclient.Hub, ids []string,
 	}
 	list = slices.DeleteFunc(list, func(l *consolev1.Login) bool { return len(ids) > 0 && !slices.Contains(ids, l.GetId()) })
 	return a.ShowListing(format, app.Listing{
-		Whole: &consolev1.ListLoginsResponse{Logins: list}, Names: app.PrefixNames("login/", list, (*consolev1.Login).GetId),
+		Whole: &consolev1.ListLoginsResponse{Logins: list},
+		Names: app.PrefixNames("login/", list, (*consolev1.Login).GetId),
 		None:  "no such login\n",
 		Table: func(v view.View) *table.Table { return loginTable(a, v, list) },
 	})

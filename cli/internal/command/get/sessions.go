@@ -22,10 +22,12 @@ func showSessions(ctx context.Context, a *app.App, h *hubclient.Hub, clusters []
 	}
 	list = slices.DeleteFunc(list, func(s *tunnelv1.Session) bool { return len(clusters) > 0 && !slices.Contains(clusters, s.GetCluster()) })
 	slices.SortFunc(list, func(a, b *tunnelv1.Session) int {
-		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), cmp.Compare(a.GetReplica(), b.GetReplica()), cmp.Compare(a.GetId(), b.GetId()))
+		return cmp.Or(cmp.Compare(a.GetCluster(), b.GetCluster()), cmp.Compare(a.GetReplica(), b.GetReplica()),
+			cmp.Compare(a.GetId(), b.GetId()))
 	})
 	return a.ShowListing(format, app.Listing{
-		Whole: &tunnelv1.ListSessionsResponse{Sessions: list}, Names: app.PrefixNames("session/", list, (*tunnelv1.Session).GetId),
+		Whole: &tunnelv1.ListSessionsResponse{Sessions: list},
+		Names: app.PrefixNames("session/", list, (*tunnelv1.Session).GetId),
 		None:  "no sessions: `fairlead get clusters` says which agents are connected\n",
 		Table: func(v view.View) *table.Table { return sessionTable(v, list) },
 	})

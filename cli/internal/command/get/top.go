@@ -57,9 +57,12 @@ warnings an hour, and what pods request of what nodes can give. The highest of a
 		Args: app.WantArgs(1, 2),
 	}
 	cmd.Flags().StringVarP(&o.format, "output", "o", app.FormatTable, "form of the output: table, json, yaml")
-	cmd.Flags().StringVar(&o.Filter, "filter", "", "only clusters that fit, such as 'labels.env = prod AND nodes.not_ready > 0'")
-	cmd.Flags().StringVar(&o.Sort, "sort", "", "of clusters: in this order, such as 'warnings.hour desc, name'; default: the most pods that are not ready first")
-	cmd.Flags().StringVar(&o.by, "group-by", "", "of the fleet: a line for each value of these `labels`, with commas between them")
+	cmd.Flags().StringVar(&o.Filter, "filter", "",
+		"only clusters that fit, such as 'labels.env = prod AND nodes.not_ready > 0'")
+	cmd.Flags().StringVar(&o.Sort, "sort", "",
+		"of clusters: in this order, such as 'warnings.hour desc, name'; default: the most pods that are not ready first")
+	cmd.Flags().StringVar(&o.by, "group-by", "",
+		"of the fleet: a line for each value of these `labels`, with commas between them")
 	cmd.Flags().BoolVar(&o.curve, "curve", false, "of the fleet or one cluster: the last 24 hours")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on with what changes, until interrupted")
 	cmd.Flags().BoolVar(&a.NoHeaders, "no-headers", false, "print tables without their heads")
@@ -144,7 +147,8 @@ func (o *topping) showFleet(ctx context.Context, h *hubclient.Hub, to io.Writer)
 		return noViews(err)
 	}
 	if o.format != app.FormatTable {
-		return o.app.ShowPlain(o.format, &consolev1.ListClusterViewsResponse{Sums: got.GetSums(), TotalSize: got.GetTotalSize()})
+		return o.app.ShowPlain(o.format,
+			&consolev1.ListClusterViewsResponse{Sums: got.GetSums(), TotalSize: got.GetTotalSize()})
 	}
 	var head []string
 	for _, key := range by {
@@ -152,7 +156,8 @@ func (o *topping) showFleet(ctx context.Context, h *hubclient.Hub, to io.Writer)
 	}
 	t := table.New(append(append(head, "CLUSTERS", "AWAY", "NO-VIEW"), view.FigureHead()...)...)
 	for _, s := range got.GetSums() {
-		cells := append(slices.Clone(s.GetValues()), fmt.Sprint(s.GetClusters()), fmt.Sprint(s.GetAway()), fmt.Sprint(s.GetClusters()-s.GetViewed()))
+		cells := append(slices.Clone(s.GetValues()), fmt.Sprint(s.GetClusters()), fmt.Sprint(s.GetAway()),
+			fmt.Sprint(s.GetClusters()-s.GetViewed()))
 		t.AddRow(append(cells, view.FigureCells(view.FairShares(s.GetFigures()))...)...)
 	}
 	return o.writeTable(t, to)
@@ -183,7 +188,8 @@ func (o *topping) showClusters(ctx context.Context, h *hubclient.Hub, to io.Writ
 		return err
 	}
 	if o.format != app.FormatTable {
-		return o.app.ShowPlain(o.format, &consolev1.ListClusterViewsResponse{Views: views, TotalSize: int32(len(views))})
+		return o.app.ShowPlain(o.format,
+			&consolev1.ListClusterViewsResponse{Views: views, TotalSize: int32(len(views))})
 	}
 	look := view.View{Now: o.app.Now()}
 	t := table.New(append(append([]string{"CLUSTER"}, view.FigureHead()...), "VIEW")...)
@@ -220,7 +226,8 @@ func (o *topping) showCluster(ctx context.Context, h *hubclient.Hub, to io.Write
 	if state == "" {
 		state = "current, last change " + look.AgoText(v.GetUpdateTime())
 	}
-	if _, err := fmt.Fprintf(to, "Cluster %s: %s\n", v.GetCluster(), table.CleanLine(state)); err != nil || v.GetMissing() != "" {
+	if _, err := fmt.Fprintf(to, "Cluster %s: %s\n", v.GetCluster(), table.CleanLine(state)); err != nil ||
+		v.GetMissing() != "" {
 		return err
 	}
 	t := table.New("SECTION", "FIGURES", "TRUST")
@@ -310,7 +317,8 @@ func (o *topping) showServices(ctx context.Context, h *hubclient.Hub, to io.Writ
 	t := table.New("SERVICE", "CLUSTER", "PODS", "READY", "NOT-READY", "RESTARTS", "VIEW")
 	for _, r := range rows {
 		f := r.GetRow().GetFigures()
-		t.AddRow(r.GetRow().GetName(), r.GetCluster(), fmt.Sprint(f["pods"]), fmt.Sprint(f["ready"]), fmt.Sprint(f["not_ready"]), fmt.Sprint(f["restarts"]), look.RowState(r))
+		t.AddRow(r.GetRow().GetName(), r.GetCluster(), fmt.Sprint(f["pods"]), fmt.Sprint(f["ready"]),
+			fmt.Sprint(f["not_ready"]), fmt.Sprint(f["restarts"]), look.RowState(r))
 	}
 	return o.writeTable(t, to)
 }

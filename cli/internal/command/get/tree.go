@@ -24,7 +24,9 @@ func isObjects(arg string) bool {
 }
 
 // showManagedObjects prints the objects of services.
-func showManagedObjects(ctx context.Context, a *app.App, h *hubclient.Hub, f object.Flags, names []string, format string) error {
+func showManagedObjects(
+	ctx context.Context, a *app.App, h *hubclient.Hub, f object.Flags, names []string, format string,
+) error {
 	if len(names) > 1 {
 		return errors.New("name one object, or none")
 	}
@@ -59,18 +61,22 @@ func showManagedObjects(ctx context.Context, a *app.App, h *hubclient.Hub, f obj
 	}
 	head := []string{"CLUSTER", "SERVICE", "KIND", "NAMESPACE", "NAME", "HEALTH", "MESSAGE"}
 	if format == app.FormatWide {
-		head = []string{"CLUSTER", "SERVICE", "GROUP", "KIND", "NAMESPACE", "NAME", "WAVE", "UID", "HEALTH", "SEEN", "MESSAGE"}
+		head = []string{
+			"CLUSTER", "SERVICE", "GROUP", "KIND", "NAMESPACE", "NAME", "WAVE", "UID", "HEALTH", "SEEN", "MESSAGE",
+		}
 	}
 	t := table.New(head...)
 	v := view.View{Now: a.Now()}
 	for _, o := range found {
 		obj, report := o.GetObject(), o.GetReport()
 		if format == app.FormatWide {
-			t.AddRow(o.GetCluster(), o.GetService(), obj.GetGroup(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), fmt.Sprint(obj.GetWave()),
+			t.AddRow(o.GetCluster(), o.GetService(), obj.GetGroup(), obj.GetKind(), obj.GetNamespace(), obj.GetName(),
+				fmt.Sprint(obj.GetWave()),
 				obj.GetUid(), report.GetHealth(), v.AgoText(o.GetObservedTime()), report.GetMessage())
 			continue
 		}
-		t.AddRow(o.GetCluster(), o.GetService(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), report.GetHealth(), report.GetMessage())
+		t.AddRow(o.GetCluster(), o.GetService(), obj.GetKind(), obj.GetNamespace(), obj.GetName(), report.GetHealth(),
+			report.GetMessage())
 	}
 	return a.WriteTable(t)
 }
@@ -108,14 +114,16 @@ Of a global service it is the tree of each of its services, and of a service to 
 		Example: "  fairlead tree service shop\n  fairlead tree service shop --live\n  fairlead tree globalservice logs",
 		Args:    app.WantArgs(2, 2),
 	}
-	cmd.Flags().BoolVar(&live, "live", false, "show what controllers made of the objects, too: the cluster is asked through the tunnel")
+	cmd.Flags().BoolVar(&live, "live", false,
+		"show what controllers made of the objects, too: the cluster is asked through the tunnel")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "of a service: go on with what changes, until interrupted")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		k, err := resource.FindKind(args[0])
 		switch {
 		case err == nil && k.ID == catalogyaml.Global:
 			return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
-				return object.OfGlobal(ctx, a, h, args[0], func(s *consolev1.Service) error { return treeOf(ctx, a, h, s, live) })
+				return object.OfGlobal(ctx, a, h, args[0],
+					func(s *consolev1.Service) error { return treeOf(ctx, a, h, s, live) })
 			})(cmd, args[1:])
 		case err != nil || k.ID != catalogyaml.Service:
 			return app.UsageError(cmd)
@@ -177,7 +185,8 @@ func treeOfCatalog(ctx context.Context, h *hubclient.Hub, s *consolev1.Service) 
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "service %s to the catalog: %s\n", s.GetMetadata().GetName(), view.StateName(s.GetStatus().GetState()))
+	fmt.Fprintf(&b, "service %s to the catalog: %s\n", s.GetMetadata().GetName(),
+		view.StateName(s.GetStatus().GetState()))
 	for i, d := range declared {
 		branch := "├──"
 		if i == len(declared)-1 {
@@ -206,7 +215,8 @@ func declaredText(d resource.Declared) string {
 // treeText is a service with its objects for people.
 func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject, below object.Children) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "service %s on cluster %s: %s\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster(), view.StateName(s.GetStatus().GetState()))
+	fmt.Fprintf(&b, "service %s on cluster %s: %s\n", s.GetMetadata().GetName(), s.GetSpec().GetCluster(),
+		view.StateName(s.GetStatus().GetState()))
 	if len(objects) == 0 {
 		b.WriteString("└── no objects are known yet\n")
 		return b.String()
@@ -232,7 +242,8 @@ func treeText(s *consolev1.Service, objects []*consolev1.ClusterObject, below ob
 		below.WriteBranches(&b, indent, o.GetObject().GetUid())
 	}
 	for _, kind := range below[object.Unlisted] {
-		fmt.Fprintf(&b, "There are more than %d objects of kind %s in a namespace: not all are shown.\n", object.MostChildren, kind.Kind)
+		fmt.Fprintf(&b, "There are more than %d objects of kind %s in a namespace: not all are shown.\n",
+			object.MostChildren, kind.Kind)
 	}
 	return b.String()
 }

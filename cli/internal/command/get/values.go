@@ -29,9 +29,12 @@ type chartFlags struct {
 
 func (f *chartFlags) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.values, "values", false, "show the default values of a chart of a source instead, as the chart has them")
-	flags.StringVar(&f.chart, "chart", "", "with --values: the name of the chart; default: the only one that services name")
-	flags.StringVar(&f.version, "chart-version", "", "with --values: its version, or a range; default: the one that services name")
+	flags.BoolVar(&f.values, "values", false,
+		"show the default values of a chart of a source instead, as the chart has them")
+	flags.StringVar(&f.chart, "chart", "",
+		"with --values: the name of the chart; default: the only one that services name")
+	flags.StringVar(&f.version, "chart-version", "",
+		"with --values: its version, or a range; default: the one that services name")
 }
 
 // shower shows resources of one kind, by their names.

@@ -63,7 +63,10 @@ func (v viewed) checkQuestion(names []string) error {
 	case v.getting.watch && v.getting.format != app.FormatTable:
 		return fmt.Errorf("--watch can't be shown as %s: leave out -o", v.getting.format)
 	}
-	return app.CheckOneOf(v.getting.format, []string{app.FormatTable, app.FormatWide, app.FormatJSON, app.FormatYAML, app.FormatJSONPath, app.FormatColumns})
+	return app.CheckOneOf(v.getting.format,
+		[]string{
+			app.FormatTable, app.FormatWide, app.FormatJSON, app.FormatYAML, app.FormatJSONPath, app.FormatColumns,
+		})
 }
 
 // run shows rows once, or again and again.
@@ -142,7 +145,9 @@ func (v viewed) plainRows(rows []*consolev1.ClusterViewRow, gaps []*consolev1.Ro
 }
 
 // findRows reads all pages.
-func (v viewed) findRows(ctx context.Context, h *hubclient.Hub) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
+func (v viewed) findRows(
+	ctx context.Context, h *hubclient.Hub,
+) (rows []*consolev1.ClusterViewRow, gaps []*consolev1.RowsGap, err error) {
 	filter := v.getting.Filter
 	if v.getting.chosen.Cluster != "" {
 		filter = resource.JoinFilters(fmt.Sprintf("name = %q", v.getting.chosen.Cluster), filter)
@@ -206,7 +211,8 @@ func (v viewed) buildTable(rows []*consolev1.ClusterViewRow) *table.Table {
 			n := r.GetRow()
 			look.AddRow(t, []string{
 				r.GetCluster(), n.GetName(), n.GetReason(), n.GetVersion(),
-				view.FormatCores(n.GetFigures()["cpu_allocatable"]), table.FormatBytes(n.GetFigures()["memory_allocatable"]), ages(r),
+				view.FormatCores(n.GetFigures()["cpu_allocatable"]),
+				table.FormatBytes(n.GetFigures()["memory_allocatable"]), ages(r),
 			})
 		}
 		return t
@@ -235,7 +241,9 @@ func (v viewed) buildTable(rows []*consolev1.ClusterViewRow) *table.Table {
 }
 
 // setTable has the columns of a ViewSet behind what every row has.
-func (v viewed) setTable(look view.View, rows []*consolev1.ClusterViewRow, ages func(*consolev1.ClusterViewRow) string) *table.Table {
+func (v viewed) setTable(
+	look view.View, rows []*consolev1.ClusterViewRow, ages func(*consolev1.ClusterViewRow) string,
+) *table.Table {
 	heads := []string{"CLUSTER", "NAMESPACE", "NAME", "REASON", "SINCE"}
 	most := len(v.columns)
 	for _, r := range rows {

@@ -69,7 +69,9 @@ func (w *watching) takeMessage(m *consolev1.WatchResourcesResponse) error {
 
 // findDifferences returns the resources of a snapshot that are new or other than they were shown, and those that are
 // gone.
-func (w *watching) findDifferences(snapshot []catalogyaml.Message) (changed []catalogyaml.Message, gone []*consolev1.Deleted) {
+func (w *watching) findDifferences(
+	snapshot []catalogyaml.Message,
+) (changed []catalogyaml.Message, gone []*consolev1.Deleted) {
 	there := map[string]bool{}
 	for _, m := range snapshot {
 		name := m.GetMetadata().GetName()
@@ -100,7 +102,9 @@ func (w *watching) keepShown(found []catalogyaml.Message, deleted []*consolev1.D
 }
 
 // showChanged prints a line for each.
-func showChanged(a *app.App, k resource.Kind, found []catalogyaml.Message, deleted []*consolev1.Deleted, format string) error {
+func showChanged(
+	a *app.App, k resource.Kind, found []catalogyaml.Message, deleted []*consolev1.Deleted, format string,
+) error {
 	if len(found) > 0 {
 		if format == app.FormatName {
 			if err := showResources(a, k, found, format, false, view.View{}); err != nil {

@@ -16,7 +16,9 @@ import (
 )
 
 // aboutAlert is a command about one alert.
-func aboutAlert(a *app.App, cmd *cobra.Command, do func(ctx context.Context, h *hubclient.Hub, name string) (string, error)) *cobra.Command {
+func aboutAlert(
+	a *app.App, cmd *cobra.Command, do func(ctx context.Context, h *hubclient.Hub, name string) (string, error),
+) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Alert {
 			return app.UsageError(cmd)
@@ -45,7 +47,8 @@ an event as before: "fairlead silence" has it make none for a while. This takes 
 		Args: app.WantArgs(2, 2),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")
-	cmd.Flags().StringVar(&group, "group", "", "value of the label by which the alert groups clusters; default: all groups")
+	cmd.Flags().StringVar(&group, "group", "",
+		"value of the label by which the alert groups clusters; default: all groups")
 	return aboutAlert(a, cmd, func(ctx context.Context, h *hubclient.Hub, name string) (string, error) {
 		if reason == "" {
 			return "", errors.New("--reason is missing: say to others what you do about it")

@@ -56,7 +56,9 @@ with --yes, deletes them.`,
 		if !yes && !a.AskAgreement() {
 			return errors.New("nothing was done: say --yes to go on")
 		}
-		if _, err := h.Globals.ConfirmGlobalService(ctx, &consolev1.ConfirmGlobalServiceRequest{Name: name, Confirmation: preview.GetConfirmation()}); err != nil {
+		if _, err := h.Globals.ConfirmGlobalService(ctx, &consolev1.ConfirmGlobalServiceRequest{
+			Name: name, Confirmation: preview.GetConfirmation(),
+		}); err != nil {
 			return err
 		}
 		return a.Printf("globalservice/%s confirmed\n", name)

@@ -38,7 +38,8 @@ stay: it is not held any more.`,
 			return errors.New("no removals are held")
 		}
 		if is.GetHoldTime() != nil {
-			a.Notef("since %s nothing is removed from clusters: %s\n", is.GetHoldTime().AsTime().Local().Format("2006-01-02 15:04:05"), is.GetReason())
+			a.Notef("since %s nothing is removed from clusters: %s\n",
+				is.GetHoldTime().AsTime().Local().Format("2006-01-02 15:04:05"), is.GetReason())
 		}
 		for _, c := range is.GetClusters() {
 			a.Notef("  cluster %s: %s\n", c.GetCluster(), strings.Join(c.GetServices(), ", "))

@@ -79,9 +79,12 @@ type frozenMany struct {
 
 // freezeMany is a command about one project or cluster, or about those of a filter. skip leaves those out of which
 // there is nothing to do.
-func freezeMany(a *app.App, cmd *cobra.Command, verb string, skip func(catalogyaml.Message) bool, do freezing) *cobra.Command {
+func freezeMany(
+	a *app.App, cmd *cobra.Command, verb string, skip func(catalogyaml.Message) bool, do freezing,
+) *cobra.Command {
 	m := &frozenMany{app: a}
-	cmd.Flags().StringVar(&m.filter, "filter", "", "all projects or clusters that fit, such as 'labels.env = prod'; see docs/catalog.md")
+	cmd.Flags().StringVar(&m.filter, "filter", "",
+		"all projects or clusters that fit, such as 'labels.env = prod'; see docs/catalog.md")
 	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "with --filter: go on without asking")
 	cmd.Flags().BoolVar(&m.dryRun, "dry-run", false, "with --filter: only show which ones")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {

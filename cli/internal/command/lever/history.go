@@ -84,7 +84,9 @@ func showDeployments(ctx context.Context, a *app.App, h *hubclient.Hub, name, fo
 		return err
 	}
 	v := view.View{Now: a.Now()}
-	t := v.NewTable([]string{"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY", "TESTS"})
+	t := v.NewTable([]string{
+		"NUMBER", "COMMIT", "BY", "OUTCOME", "WHEN", "FETCHED", "DELIVERED", "APPLIED", "HEALTHY", "TESTS",
+	})
 	for _, d := range got.GetDeployments() {
 		for len(pulled) > 0 && pulled[0].GetTime().AsTime().After(d.GetDeliverTime().AsTime()) {
 			v.AddRow(t, leverCells(v, pulled[0]))
@@ -99,8 +101,10 @@ func showDeployments(ctx context.Context, a *app.App, h *hubclient.Hub, name, fo
 			why += ", " + author
 		}
 		v.AddRow(t, []string{
-			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()), why, catalogyaml.Short(d.GetOutcome()), v.AgoText(d.GetDeliverTime()),
-			formatStep(committed, fetched), formatStep(fetched, d.GetDeliverTime()), formatStep(d.GetDeliverTime(), d.GetApplyTime()),
+			strconv.FormatInt(d.GetNumber(), 10), revisionOf(now.GetService(), d.GetCommit()),
+			why, catalogyaml.Short(d.GetOutcome()), v.AgoText(d.GetDeliverTime()),
+			formatStep(committed, fetched), formatStep(fetched, d.GetDeliverTime()),
+			formatStep(d.GetDeliverTime(), d.GetApplyTime()),
 			formatStep(d.GetApplyTime(), d.GetHealthyTime()), view.SummarizeTests(d.GetTests()),
 		})
 	}
@@ -122,9 +126,13 @@ func revisionOf(s *consolev1.Service, r *artifactv1.Revision) string {
 }
 
 // leversBetween are what operators pulled since the oldest of the deployments, the newest first.
-func leversBetween(ctx context.Context, h *hubclient.Hub, name string, of *consolev1.ListDeploymentsResponse) (pulled []*consolev1.Revision, err error) {
+func leversBetween(
+	ctx context.Context, h *hubclient.Hub, name string, of *consolev1.ListDeploymentsResponse,
+) (pulled []*consolev1.Revision, err error) {
 	oldest := of.GetDeployments()[len(of.GetDeployments())-1].GetDeliverTime().AsTime()
-	for req := (&consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: leverPage}); ; {
+	for req := (&consolev1.ListRevisionsRequest{
+		Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: leverPage,
+	}); ; {
 		page, err := h.History.ListRevisions(ctx, req)
 		if err != nil {
 			return nil, err
@@ -134,7 +142,8 @@ func leversBetween(ctx context.Context, h *hubclient.Hub, name string, of *conso
 				return pulled, nil
 			}
 			switch r.GetAction() {
-			case "held", "resumed", "pinned", "released", "rolled back", "sync asked", "sync asked over closed windows", "confirmed", "deleted", "undeleted":
+			case "held", "resumed", "pinned", "released", "rolled back", "sync asked", "sync asked over closed windows",
+				"confirmed", "deleted", "undeleted":
 				pulled = append(pulled, r)
 			}
 		}
@@ -245,7 +254,8 @@ ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only sh
 		if sync := before.GetService().GetSpec().GetSync(); sync.GetMode() == deliveryv1.SyncMode_SYNC_MODE_HOLD {
 			a.Notef("it was held%s: the rollback takes the place of the hold, and stays until `fairlead pin service %s --release`\n", view.FormatReason(sync.GetReason()), args[0])
 		}
-		a.Notef("back to deployment %d, %s\n", out.GetDeployment().GetNumber(), view.ShortHash(out.GetDeployment().GetCommit().GetCommit()))
+		a.Notef("back to deployment %d, %s\n", out.GetDeployment().GetNumber(),
+			view.ShortHash(out.GetDeployment().GetCommit().GetCommit()))
 		return out.GetService(), nil
 	})
 }

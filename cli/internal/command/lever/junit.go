@@ -84,7 +84,9 @@ func junitSuiteOf(r *deliveryv1.TestResult) junitSuite {
 	}
 	failing := false
 	for _, c := range r.GetCases() {
-		one := junitCase{Class: c.GetClass(), Name: c.GetName(), Time: fmt.Sprintf("%.3f", c.GetDuration().AsDuration().Seconds())}
+		one := junitCase{
+			Class: c.GetClass(), Name: c.GetName(), Time: fmt.Sprintf("%.3f", c.GetDuration().AsDuration().Seconds()),
+		}
 		one.setOutcome(c.GetOutcome(), c.GetMessage())
 		failing = failing || view.WentWrong(c.GetOutcome())
 		suite.addCase(one)
@@ -117,7 +119,8 @@ func (c *junitCase) setOutcome(o deliveryv1.TestOutcome, message string) {
 	case deliveryv1.TestOutcome_TEST_OUTCOME_PASSED:
 	case deliveryv1.TestOutcome_TEST_OUTCOME_FAILED:
 		c.Failure = said
-	case deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED, deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
+	case deliveryv1.TestOutcome_TEST_OUTCOME_TIMED_OUT, deliveryv1.TestOutcome_TEST_OUTCOME_ABORTED,
+		deliveryv1.TestOutcome_TEST_OUTCOME_ERROR:
 		c.Error = said
 	default:
 		c.Skipped = &struct{}{}

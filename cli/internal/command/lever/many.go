@@ -29,7 +29,8 @@ type many struct {
 // manyFlags are those of a lever that several services can have.
 func manyFlags(a *app.App, cmd *cobra.Command) *many {
 	m := &many{app: a}
-	cmd.Flags().StringVar(&m.filter, "filter", "", "of all services that fit, such as 'labels.env = prod'; see docs/catalog.md")
+	cmd.Flags().StringVar(&m.filter, "filter", "",
+		"of all services that fit, such as 'labels.env = prod'; see docs/catalog.md")
 	cmd.Flags().StringVar(&m.cluster, "cluster", "", "of all services of this `cluster`")
 	cmd.Flags().StringVar(&m.global, "global", "", "of all services that come of this `globalservice`")
 	cmd.Flags().BoolVarP(&m.yes, "yes", "y", false, "of several services: go on without asking")
@@ -75,7 +76,9 @@ func (m *many) buildFilter() string {
 
 // pullLevers shows which services a lever is about, asks, and pulls it of each. A service that fails does not keep the
 // others from it.
-func (m *many) pullLevers(ctx context.Context, h *hubclient.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller) error {
+func (m *many) pullLevers(
+	ctx context.Context, h *hubclient.Hub, verb string, skip func(*consolev1.Service) bool, wait *waiting, do puller,
+) error {
 	found, err := resource.ServiceKind().ReadMatching(ctx, h, resource.Question{Filter: m.buildFilter()})
 	if err != nil {
 		return err

@@ -29,15 +29,18 @@ import (
 // Commands are the verbs that change how a service is synced, and nothing else, and wait.
 func Commands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
-		holdCommand(a), resumeCommand(a), pinCommand(a), syncCommand(a), freezeCommand(a), unfreezeCommand(a), acknowledgeCommand(a),
-		silenceCommand(a), unsilenceCommand(a), testCommand(a), confirmCommand(a), historyCommand(a), rollbackCommand(a), waitCommand(a),
+		holdCommand(a), resumeCommand(a), pinCommand(a), syncCommand(a),
+		freezeCommand(a), unfreezeCommand(a), acknowledgeCommand(a),
+		silenceCommand(a), unsilenceCommand(a), testCommand(a),
+		confirmCommand(a), historyCommand(a), rollbackCommand(a), waitCommand(a),
 	}
 }
 
 // syncModes are those that hold takes, by name.
 func syncModes() map[string]deliveryv1.SyncMode {
 	return map[string]deliveryv1.SyncMode{
-		"hold": deliveryv1.SyncMode_SYNC_MODE_HOLD, "suspend": deliveryv1.SyncMode_SYNC_MODE_SUSPEND, "dry-run": deliveryv1.SyncMode_SYNC_MODE_DRY_RUN,
+		"hold":    deliveryv1.SyncMode_SYNC_MODE_HOLD,
+		"suspend": deliveryv1.SyncMode_SYNC_MODE_SUSPEND, "dry-run": deliveryv1.SyncMode_SYNC_MODE_DRY_RUN,
 		"manual": deliveryv1.SyncMode_SYNC_MODE_MANUAL,
 	}
 }
@@ -149,7 +152,10 @@ func fullCommit(ctx context.Context, h *hubclient.Hub, service, name string) (st
 		return "", err
 	}
 	found, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
-		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: catalog.SourceOf(now.GetService().GetSpec()), Revision: name, PageSize: 1})
+		return g.Sources.ListCommits(ctx,
+			&gitcachev1.ListCommitsRequest{
+				Source: catalog.SourceOf(now.GetService().GetSpec()), Revision: name, PageSize: 1,
+			})
 	})
 	if err != nil {
 		return "", err
@@ -176,7 +182,8 @@ agent does not find is told as the sync's problem (--wait fails by it), and the 
   fairlead sync service shop --only Deployment/web --only ConfigMap/web
   fairlead sync services --cluster edge-1`, app.WantArgs(1, 2))
 	cmd.Flags().BoolVar(&override, "override", false, "also while windows or a freeze close the service")
-	cmd.Flags().StringArrayVar(&only, "only", nil, "apply only this object, as `KIND/NAME` or KIND/NAMESPACE/NAME; may be repeated")
+	cmd.Flags().StringArrayVar(&only, "only", nil,
+		"apply only this object, as `KIND/NAME` or KIND/NAMESPACE/NAME; may be repeated")
 	return pullMany(a, cmd, "sync", nil, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.RequestSync(ctx, &consolev1.RequestSyncRequest{Name: args[0], Override: override, Only: only})
 		return out.GetService(), err
@@ -275,10 +282,13 @@ func pullCommand(a *app.App, cmd *cobra.Command, do puller) *cobra.Command {
 }
 
 // pullMany is a command that may be about several services. skip leaves those out of which there is nothing to pull.
-func pullMany(a *app.App, cmd *cobra.Command, verb string, skip func(*consolev1.Service) bool, do puller) *cobra.Command {
+func pullMany(
+	a *app.App, cmd *cobra.Command, verb string, skip func(*consolev1.Service) bool, do puller,
+) *cobra.Command {
 	wait, several := waitFlags(cmd), manyFlags(a, cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service && k.ID != catalogyaml.Global {
+		if k, err := resource.FindKind(args[0]); err != nil ||
+			k.ID != catalogyaml.Service && k.ID != catalogyaml.Global {
 			return app.UsageError(cmd)
 		}
 		all, err := several.isAsked(args)
@@ -407,7 +417,8 @@ func cameAbout(before, asked, now *consolev1.Service) error {
 	if !failed {
 		return nil
 	}
-	return fmt.Errorf("service %q: %s: %s", now.GetMetadata().GetName(), view.StateName(status.GetState()), status.GetStateMessage())
+	return fmt.Errorf("service %q: %s: %s", now.GetMetadata().GetName(), view.StateName(status.GetState()),
+		status.GetStateMessage())
 }
 
 // standsStill tells whether a service is asked to apply nothing new: held, or in manual mode and not to be synced.
@@ -430,7 +441,8 @@ func isDone(before, asked, now *consolev1.Service) bool {
 		return false
 	case is.GetPin() != "" && hub.GetRevision().GetCommit() != is.GetPin():
 		return false
-	case is.GetPin() == "" && was.GetPin() != "" && hub.GetRevision().GetCommit() != now.GetStatus().GetGit().GetRevision().GetCommit():
+	case is.GetPin() == "" && was.GetPin() != "" &&
+		hub.GetRevision().GetCommit() != now.GetStatus().GetGit().GetRevision().GetCommit():
 		return false
 	case is.GetPin() == was.GetPin() && before.GetMetadata().GetRevision() != asked.GetMetadata().GetRevision() &&
 		hub.GetDigest() == before.GetStatus().GetHub().GetDigest():
@@ -439,7 +451,8 @@ func isDone(before, asked, now *consolev1.Service) bool {
 	switch report.GetPhase() {
 	case deliveryv1.Phase_PHASE_WAITING:
 		return report.GetGuard() != nil || standsStill(before, asked) // else other services end it
-	case deliveryv1.Phase_PHASE_UNSPECIFIED, deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_PROGRESSING, deliveryv1.Phase_PHASE_REMOVED:
+	case deliveryv1.Phase_PHASE_UNSPECIFIED, deliveryv1.Phase_PHASE_APPLYING, deliveryv1.Phase_PHASE_PROGRESSING,
+		deliveryv1.Phase_PHASE_REMOVED:
 		return false
 	}
 	return true

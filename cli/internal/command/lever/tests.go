@@ -77,7 +77,9 @@ write JUnit reports. The hub keeps the last 20 runs of a service. -o junit is fo
 		if k, err := resource.FindKind(args[0]); err != nil || k.ID != catalogyaml.Service {
 			return app.UsageError(cmd)
 		}
-		if known := []string{app.FormatTable, app.FormatJSON, app.FormatYAML, app.FormatJUnit}; !slices.Contains(known, format) {
+		if known := []string{
+			app.FormatTable, app.FormatJSON, app.FormatYAML, app.FormatJUnit,
+		}; !slices.Contains(known, format) {
 			return fmt.Errorf("unknown form of output %q: known are %s", format, strings.Join(known, ", "))
 		}
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {

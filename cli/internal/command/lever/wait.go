@@ -155,7 +155,8 @@ func (w awaited) judgeService(ctx context.Context, s *consolev1.Service) (code i
 		return 0, state
 	case !applied && needsPerson(s):
 		return waitsPerson, state
-	case handed && report.GetDigest() == hub.GetDigest() && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED:
+	case handed && report.GetDigest() == hub.GetDigest() &&
+		status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED:
 		return waitFailed, state
 	case !handed && status.GetState() == consolev1.ServiceState_SERVICE_STATE_FAILED &&
 		w.hasCommit(ctx, s, status.GetGit().GetRevision().GetCommit(), wanted) && wanted != "":
@@ -201,7 +202,8 @@ func (w awaited) hasCommit(ctx context.Context, s *consolev1.Service, commit, wa
 	}
 	const most = 200 // commits, of a ref that moves on while a pipeline waits
 	found, err := app.AskGitcaches(ctx, w.hub, probe.CheckTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
-		return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: catalog.SourceOf(s.GetSpec()), Revision: commit, PageSize: most})
+		return g.Sources.ListCommits(ctx,
+			&gitcachev1.ListCommitsRequest{Source: catalog.SourceOf(s.GetSpec()), Revision: commit, PageSize: most})
 	})
 	if err != nil {
 		return false

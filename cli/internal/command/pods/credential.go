@@ -47,7 +47,9 @@ func kubectlCredential(a *app.App) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(execCredential{kubectl.CredentialVersion, "ExecCredential", credentialStatus{until.UTC().Format(time.RFC3339), token}})
+		text, err := json.Marshal(execCredential{
+			kubectl.CredentialVersion, "ExecCredential", credentialStatus{until.UTC().Format(time.RFC3339), token},
+		})
 		if err != nil {
 			return err
 		}
@@ -58,7 +60,9 @@ func kubectlCredential(a *app.App) *cobra.Command {
 
 // obtainCredential returns a token to hand on, and until when it should be used. Requests that begin with it run until
 // the login ends.
-func obtainCredential(ctx context.Context, a *app.App, h *hubclient.Hub, lifetime time.Duration) (string, time.Time, error) {
+func obtainCredential(
+	ctx context.Context, a *app.App, h *hubclient.Hub, lifetime time.Duration,
+) (string, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubclient.AsideTimeout)
 	defer cancel()
 	res, err := h.Identity.RenewToken(ctx, &consolev1.RenewTokenRequest{Lifetime: durationpb.New(lifetime), RequestsOutlive: true})

@@ -61,7 +61,8 @@ type logging struct {
 func logsCommand(a *app.App) *cobra.Command {
 	l := &logging{
 		Workload: object.Workload{App: a},
-		seen:     map[string]string{}, open: map[string]time.Time{}, begun: map[string]time.Time{}, asked: map[string]bool{},
+		seen:     map[string]string{}, open: map[string]time.Time{},
+		begun: map[string]time.Time{}, asked: map[string]bool{},
 	}
 	cmd := &cobra.Command{
 		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
@@ -93,7 +94,8 @@ With a cluster it is kubectl logs: what stands behind the cluster is kubectl's. 
 					l.Hub = h
 					return l.followPod(ctx, p)
 				}
-				return kubectl.Run(ctx, a, h, args[0], append(append([]string{"logs"}, changedFlags(cmd)...), args[1:]...))
+				return kubectl.Run(ctx, a, h, args[0],
+					append(append([]string{"logs"}, changedFlags(cmd)...), args[1:]...))
 			})(cmd, args)
 		}
 		if done, err := parseRest(cmd, args[1:]); done || err != nil {
@@ -145,7 +147,8 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 	case err != nil:
 		return err
 	case len(pods) == 0 && !l.follow:
-		return fmt.Errorf("%s %q has no pods now: `fairlead tree %s %s` shows what it has", ref.Kind, ref.Name, ref.Kind, ref.Name)
+		return fmt.Errorf("%s %q has no pods now: `fairlead tree %s %s` shows what it has", ref.Kind, ref.Name,
+			ref.Kind, ref.Name)
 	}
 	if err := l.requireContainer(pods); err != nil {
 		return err
@@ -377,7 +380,9 @@ func (l *logging) printPart(p object.Pod, container, text string, last bool) err
 
 // podColour is one of a few, the same for a pod each time.
 func podColour(name string) table.Colour {
-	all := []table.Colour{"\x1b[36m", "\x1b[35m", "\x1b[34m", table.Green, table.Yellow, "\x1b[96m", "\x1b[95m", "\x1b[94m"}
+	all := []table.Colour{
+		"\x1b[36m", "\x1b[35m", "\x1b[34m", table.Green, table.Yellow, "\x1b[96m", "\x1b[95m", "\x1b[94m",
+	}
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(name)) // a hash never fails
 	return all[sum.Sum32()%uint32(len(all))]

@@ -40,7 +40,8 @@ service or the cluster is kubectl's.`,
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			ref, ok := resource.SplitReference(args[0])
 			if !ok {
-				return kubectl.Run(ctx, a, h, args[0], append(append([]string{"exec"}, changedFlags(cmd)...), args[1:]...))
+				return kubectl.Run(ctx, a, h, args[0],
+					append(append([]string{"exec"}, changedFlags(cmd)...), args[1:]...))
 			}
 			at := slices.Index(args, "--")
 			if at < 0 || at == len(args)-1 {
@@ -178,7 +179,9 @@ several Services --to says which one.`,
 
 // forwardTarget returns what ports are forwarded to: what the person named, the only Service of Kubernetes, or else a
 // pod.
-func forwardTarget(ctx context.Context, w object.Workload, s *consolev1.Service, to string) (namespace, target string, err error) {
+func forwardTarget(
+	ctx context.Context, w object.Workload, s *consolev1.Service, to string,
+) (namespace, target string, err error) {
 	name := s.GetMetadata().GetName()
 	objects, err := object.Find(ctx, w.Hub, object.Flags{Service: name}, "")
 	if err != nil {
@@ -188,13 +191,15 @@ func forwardTarget(ctx context.Context, w object.Workload, s *consolev1.Service,
 	var titles []string
 	for _, o := range objects {
 		title := o.GetObject().GetKind() + "/" + o.GetObject().GetName()
-		if to == "" && o.GetObject().GetKind() == "Service" && o.GetObject().GetGroup() == "" || to != "" && strings.EqualFold(title, to) {
+		if to == "" && o.GetObject().GetKind() == "Service" && o.GetObject().GetGroup() == "" ||
+			to != "" && strings.EqualFold(title, to) {
 			fit, titles = append(fit, o), append(titles, title)
 		}
 	}
 	switch {
 	case len(fit) == 1:
-		return fit[0].GetObject().GetNamespace(), strings.ToLower(titles[0][:strings.Index(titles[0], "/")]) + "/" + fit[0].GetObject().GetName(), nil
+		return fit[0].GetObject().GetNamespace(),
+			strings.ToLower(titles[0][:strings.Index(titles[0], "/")]) + "/" + fit[0].GetObject().GetName(), nil
 	case len(fit) > 1:
 		return "", "", fmt.Errorf("service %q has several Services: choose one by --to: %s", name, strings.Join(titles, ", "))
 	case to != "":

@@ -56,7 +56,8 @@ func showShards(ctx context.Context, a *app.App, h *hubclient.Hub, replica, form
 	}
 	shards, err := app.ReadPages(0, func(size int, token string) ([]*gitcachev1.Shard, string, error) {
 		page, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListShardsResponse, error) {
-			return g.Shards.ListShards(ctx, &gitcachev1.ListShardsRequest{PageSize: int32(size), PageToken: token, Replica: replica})
+			return g.Shards.ListShards(ctx,
+				&gitcachev1.ListShardsRequest{PageSize: int32(size), PageToken: token, Replica: replica})
 		})
 		return page.GetShards(), page.GetNextPageToken(), err
 	})
@@ -117,7 +118,8 @@ func showOthers(a *app.App, is *consolev1.GetHubResponse, of *gitcachev1.ListRep
 		t.AddRow("console", c.GetName(), consoleState(c.GetAnswers()), c.GetVersion(), formatAge(a, c.GetStartTime()), "")
 	}
 	for _, r := range of.GetOthers() {
-		t.AddRow(r.GetService(), r.GetName(), replicaState(r.GetDraining()), r.GetVersion(), formatAge(a, r.GetStartTime()), r.GetUrl())
+		t.AddRow(r.GetService(), r.GetName(), replicaState(r.GetDraining()), r.GetVersion(),
+			formatAge(a, r.GetStartTime()), r.GetUrl())
 	}
 	if err := a.Printf("\n"); err != nil {
 		return err
@@ -150,7 +152,8 @@ func formatAge(a *app.App, at *timestamppb.Timestamp) string {
 func replicaTable(a *app.App, replicas []*gitcachev1.Replica) *table.Table {
 	t := table.New("REPLICA", "STATE", "OWNED", "PREFERRED", "COPIES", "VERSION", "AGE", "URL")
 	for _, r := range replicas {
-		t.AddRow(r.GetName(), replicaState(r.GetDraining()), fmt.Sprint(r.GetOwned()), fmt.Sprint(r.GetPreferred()), fmt.Sprint(r.GetCopies()), r.GetVersion(), formatAge(a, r.GetStartTime()), r.GetUrl())
+		t.AddRow(r.GetName(), replicaState(r.GetDraining()), fmt.Sprint(r.GetOwned()), fmt.Sprint(r.GetPreferred()),
+			fmt.Sprint(r.GetCopies()), r.GetVersion(), formatAge(a, r.GetStartTime()), r.GetUrl())
 	}
 	return t
 }

@@ -90,7 +90,10 @@ The repository itself is not asked: it works with the Git host down.`,
 		return a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			commits, err := app.ReadPages(limit, func(size int, token string) ([]*artifactv1.Revision, string, error) {
 				page, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ListCommitsResponse, error) {
-					return g.Sources.ListCommits(ctx, &gitcachev1.ListCommitsRequest{Source: args[0], Revision: ref, PageSize: int32(size), PageToken: token})
+					return g.Sources.ListCommits(ctx,
+						&gitcachev1.ListCommitsRequest{
+							Source: args[0], Revision: ref, PageSize: int32(size), PageToken: token,
+						})
 				})
 				return page.GetCommits(), page.GetNextPageToken(), err
 			})
@@ -191,7 +194,8 @@ asked.`,
 	cmd.Flags().StringVar(&ref, "ref", "", aboutRef)
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 		file, err := app.AskGitcaches(ctx, h, hubclient.CallTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.ReadFileResponse, error) {
-			return g.Sources.ReadFile(ctx, &gitcachev1.ReadFileRequest{Source: args[0], Revision: ref, Path: cleanPath(args[1])})
+			return g.Sources.ReadFile(ctx,
+				&gitcachev1.ReadFileRequest{Source: args[0], Revision: ref, Path: cleanPath(args[1])})
 		})
 		if err != nil {
 			return err

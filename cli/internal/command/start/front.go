@@ -45,7 +45,8 @@ func (c *frontConfig) RegisterFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.Listen, "listen", "127.0.0.1:7406", "address to listen at, `host:port`")
 	fs.StringVar(&c.CertFile, "tls-cert", "", "PEM `file` with the TLS certificate")
 	fs.StringVar(&c.KeyFile, "tls-key", "", "PEM `file` with the key of the TLS certificate")
-	fs.StringVar(&c.CAFile, "hub-ca-file", "", "PEM `file` with the authorities that the certificates of the services are of; default: those of the system")
+	fs.StringVar(&c.CAFile, "hub-ca-file", "",
+		"PEM `file` with the authorities that the certificates of the services are of; default: those of the system")
 	fs.StringVar(&c.Console, "console-url", "", "`URL` of the console")
 	fs.StringVar(&c.Gitcache, "gitcache-url", "", "`URL` of a gitcache, or of what stands in front of them")
 	fs.StringVar(&c.Tunnel, "tunnel-url", "", "`URL` of a tunnel, or of what stands in front of them")

@@ -40,14 +40,16 @@ certificate (less than 30 days are left), for another host or another URL.
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "folder for the files")
 	cmd.Flags().StringSliceVar(&o.Hosts, "host", nil,
 		"name or address at which the hub is reached; may be repeated, and *.example.com stands for all names of one part more")
-	cmd.Flags().StringVar(&o.RedisURL, "redis-url", "redis://:{password}@redis:6379/0", "URL of Redis, with {password} where it belongs")
+	cmd.Flags().StringVar(&o.RedisURL, "redis-url", "redis://:{password}@redis:6379/0",
+		"URL of Redis, with {password} where it belongs")
 	cmd.Flags().StringVar(&o.DatabaseURL, "database-url", "postgres://fairlead:{password}@postgres:5432/fairlead",
 		"URL of PostgreSQL, with {password} where it belongs")
 	cmd.Flags().StringSliceVar(&o.RedisHosts, "redis-host", nil,
 		"name of a Redis that is run along with the hub; makes redis/{tls.crt,tls.key,ca.crt}; may be repeated")
 	cmd.Flags().StringSliceVar(&o.DatabaseHosts, "database-host", nil,
 		"name of a PostgreSQL that is run along with the hub; makes postgres/{tls.crt,tls.key,ca.crt}; may be repeated")
-	cmd.Flags().BoolVar(&o.Git, "git", false, "also git/{password,secret.yaml}: the account of docker-compose.yml's Git server, and the secret with which sources use it")
+	cmd.Flags().BoolVar(&o.Git, "git", false,
+		"also git/{password,secret.yaml}: the account of docker-compose.yml's Git server, and the secret with which sources use it")
 	for _, name := range []string{"dir", "host"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // the flag is made above

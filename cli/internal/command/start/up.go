@@ -32,28 +32,39 @@ one while it runs.`,
 		Args: app.WantArgs(0, 0),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.DataDir, "data-dir", "", "folder for everything that is kept; default: fairlead in $XDG_DATA_HOME or ~/.local/share")
+	f.StringVar(&o.DataDir, "data-dir", "",
+		"folder for everything that is kept; default: fairlead in $XDG_DATA_HOME or ~/.local/share")
 	f.BoolVar(&o.Empty, "empty", false, "start clean: remove what the data folder holds from before")
-	f.IntVar(&o.PortBase, "port-base", 7400, "port of the console; the gitcache, distributor, tunnel and pages have the next four, the Git server the 80th after it; 0: any free ports")
+	f.IntVar(&o.PortBase, "port-base", 7400,
+		"port of the console; the gitcache, distributor, tunnel and pages have the next four, the Git server the 80th after it; 0: any free ports")
 	f.StringVar(&o.Kubelocal, "kubelocal", a.Getenv("KUBELOCAL"),
 		"path of kubelocal, which runs the local clusters; default: $KUBELOCAL, or found beside this program or in PATH")
-	f.StringVar(&o.Prepare, "prepare", "", "program that builds the agent and kubelocal, and prints the path of kubelocal: it runs while the hub is up already, and the clusters join when it is done")
-	f.StringVar(&o.Nodelocal, "nodelocal", "", "path of nodelocal, which gives the first local cluster a real node, whose pods run, where this machine allows it (root, Linux); default: pods are pretended")
+	f.StringVar(&o.Prepare, "prepare", "",
+		"program that builds the agent and kubelocal, and prints the path of kubelocal: it runs while the hub is up already, and the clusters join when it is done")
+	f.StringVar(&o.Nodelocal, "nodelocal", "",
+		"path of nodelocal, which gives the first local cluster a real node, whose pods run, where this machine allows it (root, Linux); default: pods are pretended")
 	f.StringVar(&o.Agent, "agent", "", "path of the agent; default: found beside this program or in PATH")
 	f.BoolVar(&o.NoClusters, "no-clusters", false, "run the hub and the Git server only, without clusters and agents")
-	f.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig of clusters of yours; default with --context: $KUBECONFIG or ~/.kube/config")
-	f.StringArrayVar(&o.Contexts, "context", nil, "context of the kubeconfig that gets an agent; may be repeated; default with --kubeconfig: the current one")
-	f.BoolVar(&o.BindAdmins, "bind-admins", false, "let the hub's administrators do everything in your clusters, through the tunnel")
+	f.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"kubeconfig of clusters of yours; default with --context: $KUBECONFIG or ~/.kube/config")
+	f.StringArrayVar(&o.Contexts, "context", nil,
+		"context of the kubeconfig that gets an agent; may be repeated; default with --kubeconfig: the current one")
+	f.BoolVar(&o.BindAdmins, "bind-admins", false,
+		"let the hub's administrators do everything in your clusters, through the tunnel")
 	f.BoolVar(&o.Exec, "exec", false, "let kubectl exec and cp into pretended pods of the local clusters run commands on this machine, as you: nothing else runs in those pods")
-	f.StringVar(&o.ListenHost, "listen-host", "127.0.0.1", "address of the hub's listeners; others than loopback need --tls-cert and --tls-key")
+	f.StringVar(&o.ListenHost, "listen-host", "127.0.0.1",
+		"address of the hub's listeners; others than loopback need --tls-cert and --tls-key")
 	f.StringVar(&o.AdvertiseHost, "advertise-host", "", "host name in the hub's URLs; default: --listen-host")
-	f.StringVar(&o.CertFile, "tls-cert", "", "PEM file with a certificate for --advertise-host; default: one of the hub's own authority")
+	f.StringVar(&o.CertFile, "tls-cert", "",
+		"PEM file with a certificate for --advertise-host; default: one of the hub's own authority")
 	f.StringVar(&o.KeyFile, "tls-key", "", "PEM file with the key of the certificate")
-	f.StringVar(&o.CAFile, "tls-ca", "", "PEM file with the authority of the certificate; default: one that this system trusts")
+	f.StringVar(&o.CAFile, "tls-ca", "",
+		"PEM file with the authority of the certificate; default: one that this system trusts")
 	f.StringSliceVar(&o.AllowAddresses, "allow-addresses", nil,
 		"ranges such as 10.0.0.0/8 that Git hosts, sinks and backends may be in, besides public addresses and this machine; default: none")
 	f.StringVar(&o.ReadyFile, "ready-file", "", "file that gets, as JSON, where everything is once it is up")
-	f.TextVar(&o.LogLevel, "log-level", o.LogLevel, "least level that goes to the hub's log file: debug, info, warn or error")
+	f.TextVar(&o.LogLevel, "log-level", o.LogLevel,
+		"least level that goes to the hub's log file: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := completeUp(a, &o); err != nil {
 			return err

@@ -60,7 +60,8 @@ func traceObject(ctx context.Context, a *app.App, h *hubclient.Hub, o tracedObje
 	}
 	obj := found.GetObject()
 	revision := t.Service.GetStatus().GetGit().GetRevision()
-	err = a.Printf("%s in cluster %s is of service %s, folder %q of source %s, commit %s by %s\n\n", object.Title(obj.GetKind(), obj.GetNamespace(), obj.GetName()),
+	err = a.Printf("%s in cluster %s is of service %s, folder %q of source %s, commit %s by %s\n\n",
+		object.Title(obj.GetKind(), obj.GetNamespace(), obj.GetName()),
 		found.GetCluster(), found.GetService(), t.Service.GetSpec().GetPath(), catalog.SourceOf(t.Service.GetSpec()),
 		view.ShortHash(view.RunningCommit(t.Service.GetStatus())), table.CleanLine(revision.GetAuthor()))
 	if err != nil {
@@ -96,7 +97,8 @@ func (o tracedObject) findReported(ctx context.Context, h *hubclient.Hub) (*cons
 	var places []string
 	for _, one := range listed {
 		kind := one.GetObject().GetKind()
-		if strings.EqualFold(kind, o.kind) || strings.EqualFold(kind+"s", o.kind) || kind == resource.KubernetesKind(o.kind) {
+		if strings.EqualFold(kind, o.kind) || strings.EqualFold(kind+"s", o.kind) ||
+			kind == resource.KubernetesKind(o.kind) {
 			fit = append(fit, one)
 			places = append(places, fmt.Sprintf("-n %s --cluster %s", one.GetObject().GetNamespace(), one.GetCluster()))
 		}
