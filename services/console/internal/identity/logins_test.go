@@ -202,13 +202,16 @@ func TestARevokedLoginIsNotListed(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(a *Authority, of Token) error{
 		"by its id": func(a *Authority, of Token) error {
-			return a.Revoke(t.Context(), audit.Console(), of.Identity.TokenID, "")
+			_, err := a.Revoke(t.Context(), audit.Console(), of.Identity.TokenID, "")
+			return err
 		},
 		"by its owner": func(a *Authority, of Token) error {
-			return a.Revoke(t.Context(), audit.Console(), "", of.Identity.Subject())
+			_, err := a.Revoke(t.Context(), audit.Console(), "", of.Identity.Subject())
+			return err
 		},
 		"by its parent": func(a *Authority, of Token) error {
-			return a.Revoke(t.Context(), audit.Console(), of.Identity.Parent, "")
+			_, err := a.Revoke(t.Context(), audit.Console(), of.Identity.Parent, "")
+			return err
 		},
 	} {
 		a, _ := newAuthority(t)
