@@ -202,7 +202,8 @@ func (k *ServiceCredential) exchange(ctx context.Context) (string, error) {
 	case code == connect.CodeUnauthenticated:
 		return "", fmt.Errorf("exchange hub secret: %w. Compare this service's hub secret with the console's", err)
 	case code == connect.CodeUnimplemented: // 404
-		return "", fmt.Errorf("exchange hub secret: %w. --console-url leads to something else than a console: correct it", err)
+		return "", fmt.Errorf("exchange hub secret: %w. --console-url leads to something else than a console: correct it",
+			err)
 	default:
 		return "", fmt.Errorf("exchange hub secret: %w", err)
 	}

@@ -328,7 +328,7 @@ func TestServiceCredentialSaysThatTheURLIsOfNoConsole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := consolev1connect.NewIdentityServiceClient(&http.Client{Transport: notFound{}}, "http://distributor")
 		k, err := identity.NewServiceCredential(identity.ServiceCredentialConfig{
-			Dir: t.TempDir(), Service: identity.ServiceTunnel, Secret: hubsecret.Text("the hub's secret, at least 32 bytes long"),
+			Dir: t.TempDir(), Service: identity.ServiceTunnel, Secret: secret(),
 		}, client, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)

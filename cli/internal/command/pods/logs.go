@@ -337,7 +337,8 @@ func (l *logging) buildQuery(container, key string, first bool) url.Values {
 	return q
 }
 
-// takeLine takes the time off the beginning of a line, unless the person wants it. isNew: the line was not printed before.
+// takeLine takes the time off the beginning of a line, unless the person wants it. isNew: the line was not printed
+// before.
 func (l *logging) takeLine(key, line string) (text string, isNew bool) {
 	at, text, _ := strings.Cut(line, " ")
 	if _, err := time.Parse(time.RFC3339Nano, at); err != nil {

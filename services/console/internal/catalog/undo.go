@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"fairlead.dev/platform/refusal"
@@ -75,15 +76,16 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 
 // mayReturn refuses what is made by another resource, which makes it again.
 func mayReturn(was store.Resource) error {
-	of, ends := "comes of the folder of service %q", was.Labels[DeclaredLabel]
-	if ends == "" {
-		of, ends = "comes of global service %q", was.Labels[GlobalLabel]
-	}
-	if ends == "" {
+	maker := ""
+	if of := was.Labels[DeclaredLabel]; of != "" {
+		maker = fmt.Sprintf("the folder of service %q", of)
+	} else if of := was.Labels[GlobalLabel]; of != "" {
+		maker = fmt.Sprintf("global service %q", of)
+	} else {
 		return nil
 	}
-	return refusal.New(refusal.Precondition, "%s %q "+of+", which makes it again: undo the deletion of that, or have it "+
-		"name the resource again", was.Kind, was.Name, ends)
+	return refusal.New(refusal.Precondition, "%s %q comes of %s, which makes it again: undo the deletion of that, "+
+		"or have it name the resource again", was.Kind, was.Name, maker)
 }
 
 // Restore writes a resource again that was deleted, with its freeze, unless that is over. The new resource has a uid of
