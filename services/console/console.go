@@ -447,8 +447,10 @@ func prepare(cfg Config) (*seal.Box, error) {
 func (c *Config) openKeys(box *seal.Box, begins bool) error {
 	for _, key := range []struct{ path, name, flag, lost string }{
 		{c.MasterKeyFile, "master key", "--master-key-file", "nothing else opens the secrets in the database"},
-		{c.HubSecretFile, "hub secret", "--hub-secret-file",
-			"if it is lost make another one with `openssl rand -base64 32`, and give it to all services of the hub"},
+		{
+			c.HubSecretFile, "hub secret", "--hub-secret-file",
+			"if it is lost make another one with `openssl rand -base64 32`, and give it to all services of the hub",
+		},
 	} {
 		if _, err := os.Stat(key.path); !errors.Is(err, os.ErrNotExist) {
 			continue // readKeys says what else is wrong
