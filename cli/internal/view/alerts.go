@@ -35,10 +35,10 @@ func (v View) alertRow(a *consolev1.Alert) (r row) {
 	}
 	if silence := s.GetSilence(); silence != nil {
 		state += ", silent"
-		r.notes = append(r.notes, note{about: name,
-			text: fmt.Sprintf("silent until %s, by %s%s: `fairlead unsilence alert %s` ends it",
-				silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(),
-				FormatReason(silence.GetReason()), name)})
+		r.notes = append(r.notes, note{about: name, text: fmt.Sprintf(
+			"silent until %s, by %s%s: `fairlead unsilence alert %s` ends it",
+			silence.GetUntilTime().AsTime().Local().Format(time.RFC3339), silence.GetAuthor(),
+			FormatReason(silence.GetReason()), name)})
 	}
 	r.cells = []cell{
 		{"NAME", name},

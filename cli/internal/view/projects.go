@@ -25,7 +25,8 @@ func (v View) projectRow(p *consolev1.Project) row {
 	s := p.GetSpec()
 	return row{
 		cells: []cell{
-			{"NAME", p.GetMetadata().GetName()}, {"SERVICES", strconv.Itoa(int(p.GetStatus().GetServices()))},
+			{"NAME", p.GetMetadata().GetName()},
+			{"SERVICES", strconv.Itoa(int(p.GetStatus().GetServices()))},
 			{"CLUSTERS", describeSelector(s.GetClusters())},
 		},
 		more: []cell{

@@ -155,15 +155,16 @@ func (h *headway) note(left []prune.Left, now time.Time) time.Duration {
 // describeHanging says which objects keep a removal from its end, and why they are still there.
 func describeHanging(left []prune.Left) string {
 	const most = 5
-	text := fmt.Sprintf("The removal of the service hangs: %d of its objects %s still there.", len(left), plural.Are(len(left)))
+	var text strings.Builder
+	fmt.Fprintf(&text, "The removal of the service hangs: %d of its objects %s still there.", len(left), plural.Are(len(left)))
 	told := 0
 	for _, one := range left {
 		if told < most && one.Why != prune.InTurn {
-			text += fmt.Sprintf(" %s %s.", one.Entry.Key, one.Why)
+			fmt.Fprintf(&text, " %s %s.", one.Entry.Key, one.Why)
 			told++
 		}
 	}
-	return text
+	return text.String()
 }
 
 const (
