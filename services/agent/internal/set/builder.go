@@ -277,17 +277,20 @@ func (b *Builder) After(last *Set) error {
 		file   string
 		number int
 	}
+	of := func(item Item) document { return document{item.Position.File, item.Position.Document} }
 	// Of a List the other items alone would be taken for the whole.
 	again := map[document]bool{}
 	for _, item := range items {
 		if item.text == 0 {
-			again[document{item.Position.File, item.Position.Document}] = true
+			again[of(item)] = true
 		}
 	}
 	b.last, b.before = last, make(map[object.Sum][]Item, len(items))
 	for _, item := range items {
-		if item.text != 0 && !again[document{item.Position.File, item.Position.Document}] {
-			b.before[item.text] = append(b.before[item.text], item)
+		same := b.before[item.text]
+		// Another document of the same text gave the same, and is copied on its own.
+		if item.text != 0 && !again[of(item)] && (len(same) == 0 || of(same[0]) == of(item)) {
+			b.before[item.text] = append(same, item)
 		}
 	}
 	return nil

@@ -607,3 +607,24 @@ func TestAnAnnotationThatNobodyReadsIsToldEachTime(t *testing.T) {
 		last = s
 	}
 }
+
+// The same hook in two documents is run twice, however often the set is made of the one before.
+func TestTwoDocumentsOfTheSameTextStayTwo(t *testing.T) {
+	t.Parallel()
+	const hook = `apiVersion: batch/v1
+kind: Job
+metadata: {name: warm, annotations: {fairlead.dev/hook: pre-sync}}
+`
+	store, _ := openStore(t)
+	var last *set.Set
+	for _, name := range []string{"one", "two", "three"} {
+		s, err := build(t, store, name, hook+"---\n"+hook, last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Len() != 2 {
+			t.Errorf("set %s has %d hooks", name, s.Len())
+		}
+		last = s
+	}
+}
