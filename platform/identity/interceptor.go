@@ -216,9 +216,10 @@ func (c *caller) mayCall(role Role) *refusal {
 	return nil
 }
 
-// nextStep says how the sender of a request gets a token. An agent sends a proof beside its own.
+// nextStep says how the sender of a request gets a token. An agent sends a proof beside its own, or one that names it.
 func nextStep(header http.Header) string {
-	if len(header[ProofHeader]) > 0 {
+	_, token, _ := strings.Cut(header.Get("Authorization"), " ")
+	if len(header[ProofHeader]) > 0 || strings.HasPrefix(saidBy(token).Subject, string(KindAgent)+":") {
 		return "the agent needs a new join token: run `fairlead cluster join NAME` with the name of its cluster"
 	}
 	return "run `fairlead login` and, for kubectl, `fairlead kubeconfig`"

@@ -134,15 +134,20 @@ func Lifetime(token string) (issued time.Time, life time.Duration, err error) {
 
 // BoundTo is the key that the caller's own token is bound to, as in Identity.Key; empty: none. No trust rests on it.
 func BoundTo(token string) string {
-	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
-	if err != nil {
-		return ""
-	}
-	var c claims
-	if err := parsed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Confirmation == nil {
+	c := saidBy(token)
+	if c.Confirmation == nil {
 		return ""
 	}
 	return c.Confirmation.Ed25519
+}
+
+// saidBy is what a token says of itself, whoever signed it.
+func saidBy(token string) (c claims) {
+	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.EdDSA})
+	if err != nil || parsed.UnsafeClaimsWithoutVerification(&c) != nil {
+		return claims{}
+	}
+	return c
 }
 
 // authorized returns a context whose calls carry the token, and what more, if that is not nil, sends beside it.
