@@ -170,7 +170,9 @@ func TestABackupThatIsNotWholeIsNotRestored(t *testing.T) {
 		}
 	}
 	other := newHub(t, "")
-	other.start(t).stop()
+	started := other.start(t)
+	started.adminToken(t) // it has made its keys
+	started.stop()
 	err := console.Restore(t.Context(),
 		console.Config{DataDir: other.dir, DatabaseURL: "sqlite:" + filepath.Join(other.dir, "new.db")},
 		bytes.NewReader(packed), console.RestoreOptions{})
