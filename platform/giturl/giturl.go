@@ -134,11 +134,15 @@ func ParseEndpoint(text string) error {
 	return nil
 }
 
-// bucketName is what hosts allow, old ones included. A name is a part of a path.
-var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]$`)
+// bucketName is what hosts allow, old ones included, but for its length: a bound in the expression takes each program
+// that has this package milliseconds of its start. A name is a part of a path.
+var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]$`)
 
 // IsBucketName knows the names of buckets.
-func IsBucketName(text string) bool { return bucketName.MatchString(text) }
+func IsBucketName(text string) bool {
+	const shortest, longest = 3, 255
+	return len(text) >= shortest && len(text) <= longest && bucketName.MatchString(text)
+}
 
 // OfBucket is the URL of a bucket, with its prefix.
 func OfBucket(endpoint, name, prefix string, insecure bool) string {

@@ -222,12 +222,12 @@ func TestBucketsHaveURLs(t *testing.T) {
 			t.Errorf("%q is taken", endpoint)
 		}
 	}
-	for _, name := range []string{"shop", "Old_Shop", "a.b-c", "123"} {
+	for _, name := range []string{"shop", "Old_Shop", "a.b-c", "123", strings.Repeat("a", 255)} {
 		if !giturl.IsBucketName(name) {
 			t.Errorf("%q is refused", name)
 		}
 	}
-	for _, name := range []string{"", "..", "a/b", "a?b", "a%2fb", ".a", "a b"} {
+	for _, name := range []string{"", "..", "a/b", "a?b", "a%2fb", ".a", "a b", "ab", strings.Repeat("a", 256)} {
 		if giturl.IsBucketName(name) {
 			t.Errorf("%q is taken", name)
 		}
