@@ -220,7 +220,7 @@ func (c *caller) mayCall(role Role) *refusal {
 func nextStep(header http.Header) string {
 	_, token, _ := strings.Cut(header.Get("Authorization"), " ")
 	if len(header[ProofHeader]) > 0 || strings.HasPrefix(saidBy(token).Subject, string(KindAgent)+":") {
-		return "the agent needs a new join token: run `fairlead cluster join NAME` with the name of its cluster"
+		return "the agent needs a new join token: run `fairlead cluster join-token NAME` with the name of its cluster"
 	}
 	return "run `fairlead login` and, for kubectl, `fairlead kubeconfig`"
 }
