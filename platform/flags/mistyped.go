@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"fairlead.dev/platform/typo"
 )
 
 // Variables returns the environment variables that stand for the flags of fs.
@@ -14,14 +16,14 @@ func Variables(fs *flag.FlagSet) (names []string) {
 	return names
 }
 
-// mostTypos is how many letters of a mistyped name are wrong.
+// mostTypos is how many letters of a mistyped name are wrong, at most.
 const mostTypos = 2
 
 // serviceLink fits variables that Kubernetes sets for a Service, such as FAIRLEAD_CONSOLE_PORT_7400_TCP_ADDR.
 var serviceLink = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT$|_PORT_[0-9]+_(TCP|UDP|SCTP)(_|$)`)
 
-// Mistyped says of each variable of an environment (NAME=VALUE) that is none of the known ones, and nearly has the name
-// of one that is not set, which that is. Other variables are of somebody else.
+// Mistyped names each variable of an environment (NAME=VALUE) that is none of the known ones, and the known one that is
+// not set and has nearly the same name. Other variables are of somebody else.
 func Mistyped(environ, known []string) (warnings []string) {
 	set := map[string]bool{}
 	for _, variable := range environ {
@@ -35,7 +37,7 @@ func Mistyped(environ, known []string) (warnings []string) {
 		}
 		nearest, least := "", mostTypos+1
 		for _, k := range known {
-			if typos := countTypos(name, k); typos < least && !set[k] {
+			if typos := typo.Distance(name, k); typos < least && !set[k] {
 				nearest, least = k, typos
 			}
 		}
@@ -45,25 +47,4 @@ func Mistyped(environ, known []string) (warnings []string) {
 		}
 	}
 	return warnings
-}
-
-// countTypos returns how many letters have to be added, left out or changed to make one name of the other.
-func countTypos(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := before
-			if a[i] != b[j] {
-				changed++
-			}
-			before = row[j+1]
-			row[j+1] = min(changed, row[j]+1, before+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -64,8 +64,8 @@ type Replica struct {
 	close   func() error // of what is ours
 }
 
-// New takes the data folder for this process until Run has ended, opens what is in it, and dials nothing. The service is one of the hub's, by its name in
-// package identity; kinds are what it follows of the catalog.
+// New takes the data folder for this process until Run has ended, opens what is in it, and dials nothing. The service
+// is one of the hub's, by its name in package identity; kinds are what it follows of the catalog.
 func New(service string, cfg Config, deps Deps, kinds ...consolev1.Kind) (r *Replica, err error) {
 	lock, err := datadir.Take(cfg.DataDir)
 	if err != nil {

@@ -29,7 +29,7 @@ func Nearest(got string, known []string) string {
 	}
 	best, bestDistance := "", 0
 	for _, name := range known {
-		distance := editDistance(fold(got), fold(name))
+		distance := Distance(fold(got), fold(name))
 		if distance <= max(1, len(name)/3) && (best == "" || distance < bestDistance) {
 			best, bestDistance = name, distance
 		}
@@ -42,8 +42,8 @@ func fold(name string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of neighbours.
-func editDistance(a, b string) int {
+// Distance counts insertions, deletions, replacements and swaps of neighbours.
+func Distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
