@@ -10,15 +10,17 @@ const (
 	// of its manifest. No branch can be meant: Git forbids colons in names.
 	TagPrefix    = "tag:"
 	DigestPrefix = "sha256:"
+
+	longestTag = 128
 )
 
 var (
-	registryTag    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	registryTag    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 	registryDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
 // IsRegistryTag knows the names of tags of registries.
-func IsRegistryTag(text string) bool { return registryTag.MatchString(text) }
+func IsRegistryTag(text string) bool { return len(text) <= longestTag && registryTag.MatchString(text) }
 
 // IsRegistryDigest knows digests of registries: sha256:<hex>.
 func IsRegistryDigest(text string) bool { return registryDigest.MatchString(text) }

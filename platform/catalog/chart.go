@@ -11,10 +11,14 @@ import (
 // can be meant: Git forbids colons in names.
 const ChartPrefix = "chart:"
 
-var chartName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
+const longestChartName = 100
+
+var chartName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // IsChartName knows the names of charts.
-func IsChartName(text string) bool { return chartName.MatchString(text) }
+func IsChartName(text string) bool {
+	return len(text) <= longestChartName && chartName.MatchString(text)
+}
 
 // ChartRef is the ref of a chart. version is exact or a range; empty: the highest one that is no pre-release.
 func ChartRef(chart, version string) string { return ChartPrefix + chart + "@" + version }

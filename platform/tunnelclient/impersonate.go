@@ -11,12 +11,12 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/platform/mux/kubehttp"
 	"fairlead.dev/platform/mux/muxhttp"
 )
@@ -42,8 +42,12 @@ const (
 	allAuthenticated = "system:authenticated"
 )
 
-// account matches the name that a service account has as a user, as the API server reads it.
-var account = regexp.MustCompile(`^system:serviceaccount:([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?):([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)$`)
+// accountOf takes the name that a service account has as a user apart, as the API server does.
+func accountOf(user string) (namespace, name string, ok bool) {
+	rest, isAccount := strings.CutPrefix(user, accountPrefix)
+	namespace, name, _ = strings.Cut(rest, ":")
+	return namespace, name, isAccount && kubename.IsLabel(namespace) && kubename.IsObject(name)
+}
 
 // attributes is one name that somebody wants to pass off as, as the API server asks its authorizers about it.
 type attributes struct {
@@ -60,8 +64,8 @@ type attributes struct {
 func asked(as *muxhttp.Impersonated) []attributes {
 	const verb, authentication = "impersonate", "authentication.k8s.io"
 	var all []attributes
-	if m := account.FindStringSubmatch(as.User); m != nil {
-		all = append(all, attributes{Verb: verb, Version: "v1", Resource: "serviceaccounts", Namespace: m[1], Name: m[3]})
+	if namespace, name, ok := accountOf(as.User); ok {
+		all = append(all, attributes{Verb: verb, Version: "v1", Resource: "serviceaccounts", Namespace: namespace, Name: name})
 	} else {
 		all = append(all, attributes{Verb: verb, Version: "v1", Resource: "users", Name: as.User})
 	}
@@ -130,7 +134,7 @@ func (p Policy) checkImpersonatedName(name string) error {
 	}
 	switch {
 	case strings.HasPrefix(name, accountPrefix):
-		if !account.MatchString(name) {
+		if _, _, ok := accountOf(name); !ok {
 			return fmt.Errorf("user %q is no service account: must be %sNAMESPACE:NAME", name, accountPrefix)
 		}
 		return nil

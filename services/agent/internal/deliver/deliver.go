@@ -17,6 +17,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/deliveryclient"
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/services/agent/internal/desired"
 )
 
@@ -31,7 +32,9 @@ type Deps struct {
 	Loaded <-chan struct{}
 	// KubernetesVersion of the cluster; "" while unknown.
 	KubernetesVersion func() string
-	AgentVersion      string
+	// ClusterProblem is as in deliveryclient.PollDeps.
+	ClusterProblem func() string
+	AgentVersion   string
 	// View and ViewLost are as in deliveryclient.PollDeps.
 	View     func() *deliveryv1.ViewState
 	ViewLost func()
@@ -51,7 +54,7 @@ type Deps struct {
 func New(deps Deps) *deliveryclient.Poller {
 	return deliveryclient.NewPoller(deliveryclient.PollDeps{
 		Distributors: deps.Distributors, Wanted: &wanted{deps}, Loaded: deps.Loaded, KubernetesVersion: deps.KubernetesVersion,
-		AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
+		ClusterProblem: deps.ClusterProblem, AgentVersion: deps.AgentVersion, Capabilities: deps.capabilities, View: deps.View, ViewLost: deps.ViewLost,
 		Config: deps.Config, ViewSets: deps.ViewSets, HoldProgress: deps.HoldProgress, Streams: deps.Streams,
 		Tracer: deps.Tracer, Metrics: deps.Metrics, Log: deps.Log,
 	})
@@ -99,7 +102,7 @@ func (w *wanted) Take(changes *deliveryv1.Changes, revision int64) error {
 		w.Log.Info("the hub wants a service applied", "service", service.Name, "revision", service.Commit, "digest", service.Digest)
 		services = append(services, service)
 	}
-	removed := slices.DeleteFunc(slices.Clone(changes.GetRemoved()), func(name string) bool { return !label().MatchString(name) })
+	removed := slices.DeleteFunc(slices.Clone(changes.GetRemoved()), func(name string) bool { return !kubename.IsLabel(name) })
 	for _, name := range removed {
 		w.Log.Info("the hub wants a service removed", "service", name)
 	}
@@ -108,9 +111,6 @@ func (w *wanted) Take(changes *deliveryv1.Changes, revision int64) error {
 
 // Revision is of the catalog that what is wanted is from.
 func (w *wanted) Revision() int64 { return w.Desired.Revision() }
-
-// label is a DNS label: service names become file names and label values, namespaces parts of URLs.
-func label() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`) }
 
 // request is the id of a test request, which becomes a part of a file name.
 func request() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,62}[a-z0-9])?$`) }
@@ -125,9 +125,9 @@ func service(sent *deliveryv1.ServiceDelivery) (desired.Service, error) {
 		namespace = "default"
 	}
 	switch {
-	case !label().MatchString(sent.GetName()):
+	case !kubename.IsLabel(sent.GetName()):
 		return desired.Service{}, errors.New("its name is no DNS label")
-	case !label().MatchString(namespace):
+	case !kubename.IsLabel(namespace):
 		return desired.Service{}, fmt.Errorf("namespace %q is no DNS label", namespace)
 	case sent.GetDigest() == "":
 		return desired.Service{}, errors.New("it has no digest")

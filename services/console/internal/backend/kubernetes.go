@@ -11,20 +11,17 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"fairlead.dev/platform/dialpolicy"
+	"fairlead.dev/platform/kubename"
 )
 
 // serviceAccount is where Kubernetes puts the credentials of a pod.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-// kubernetesName is a name of a namespace, Secret or ConfigMap.
-var kubernetesName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
 // Kubernetes says where Secrets and ConfigMaps are. With an empty Server it is that of Credentials' kubeconfig, or the
 // cluster that the console runs in. Credentials are token and ca.crt, or kubeconfig.
@@ -156,7 +153,7 @@ func (k *kubernetes) useKubeconfig(at Kubernetes) error {
 // Read implements Backend.
 func (k *kubernetes) Read(ctx context.Context, path string) (Values, error) {
 	parts := strings.Split(path, "/")
-	if len(parts) != 3 || parts[0] != "secret" && parts[0] != "configmap" || !kubernetesName.MatchString(parts[1]) || !kubernetesName.MatchString(parts[2]) {
+	if len(parts) != 3 || parts[0] != "secret" && parts[0] != "configmap" || !kubename.IsObject(parts[1]) || !kubename.IsObject(parts[2]) {
 		return nil, badPath("secret/<namespace>/<name> or configmap/<namespace>/<name>")
 	}
 	if len(k.namespaces) > 0 && !slices.Contains(k.namespaces, parts[1]) {

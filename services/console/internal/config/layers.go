@@ -295,8 +295,11 @@ func (l *loaded) of(ref store.Ref) ([]Layer, error) {
 	return layers, nil
 }
 
-// entryName is what keys of imports must be to become entries.
-var entryName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,252}$`)
+// entryName is what keys of imports must be to become entries, and longestEntryName their longest: a bound in the
+// expression would take each program milliseconds when it starts.
+var entryName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+
+const longestEntryName = 253
 
 func (l *loaded) imported(origin string, at resource.Import) Layer {
 	from := place{at.Backend, at.Path}
@@ -309,7 +312,7 @@ func (l *loaded) imported(origin string, at resource.Import) Layer {
 		}
 	}
 	for key, value := range found.values {
-		if entryName.MatchString(key) && !resource.IsFact(key) {
+		if len(key) <= longestEntryName && entryName.MatchString(key) && !resource.IsFact(key) {
 			out.Entries[key] = Entry{Type: Text, Value: value, Literal: true, Secret: !at.Plain, Place: from.String(), Stale: found.stale}
 		}
 	}

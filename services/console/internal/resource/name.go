@@ -3,22 +3,20 @@ package resource
 import (
 	"regexp"
 
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/platform/refusal"
 )
 
+const longestMediaType = 255
+
 var (
-	dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	// dnsSubdomain is the name of an object in Kubernetes.
-	dnsSubdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
-	mediaType    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}/[A-Za-z0-9][A-Za-z0-9.+_-]{0,126}$`)
-	// accountName is namespace/name of a Kubernetes service account.
-	accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+	mediaType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_-]*/[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
 	// kindPattern is a kind, and a group if it is not the core one.
 	kindPattern = regexp.MustCompile(`^[A-Za-z*][A-Za-z0-9*]*(\.[a-z0-9*]([-a-z0-9*.]*[a-z0-9*])?)?$`)
 )
 
 // IsName tells whether a resource can have a name.
-func IsName(name string) bool { return dnsLabel.MatchString(name) }
+func IsName(name string) bool { return kubename.IsLabel(name) }
 
 // wantSecretName does not repeat what is there instead: it may be the secret itself.
 const wantSecretName = "must be the name of a Secret: the values go there, and its name here"

@@ -3,6 +3,7 @@ package resource
 import (
 	"strings"
 
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -57,7 +58,7 @@ func Projects() Type[ProjectSpec] {
 			return err
 		}
 		for i, pattern := range p.Spec.Accounts {
-			if !accountName.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
+			if !kubename.IsAccount(strings.ReplaceAll(pattern, "*", "x")) {
 				return refusal.New(refusal.Invalid, "spec.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"fairlead.dev/platform/cron"
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -180,7 +181,7 @@ func checkTests(s *state.ServiceSpec) error {
 		return err
 	case tests.Path != "" && path == "":
 		return refusal.New(refusal.Invalid, "spec.tests.path %q: is the whole folder of the service: name one below it, such as tests", tests.Path)
-	case tests.ServiceAccount != "" && !dnsSubdomain.MatchString(tests.ServiceAccount):
+	case tests.ServiceAccount != "" && !kubename.IsObject(tests.ServiceAccount):
 		return refusal.New(refusal.Invalid, "spec.tests.serviceAccount %q: is not a name of a service account in Kubernetes", tests.ServiceAccount)
 	case tests.TimeZone != "" && tests.Schedule == "":
 		return refusal.New(refusal.Invalid, "spec.tests.timeZone: goes with spec.tests.schedule, which is empty")

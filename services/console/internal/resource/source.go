@@ -78,7 +78,7 @@ func checkOCI(s state.SourceSpec) error {
 		return refusal.New(refusal.Invalid, "spec.oci.url: %s", err)
 	case u.Path == "":
 		return refusal.New(refusal.Invalid, "spec.oci.url: names no repository. Write it as oci://host/path")
-	case s.OCI.LayerType != "" && !mediaType.MatchString(s.OCI.LayerType):
+	case s.OCI.LayerType != "" && (len(s.OCI.LayerType) > longestMediaType || !mediaType.MatchString(s.OCI.LayerType)):
 		return refusal.New(refusal.Invalid, "spec.oci.layerSelector.mediaType: is no media type; write it like application/vnd.cncf.flux.content.v1.tar+gzip")
 	}
 	if err := checkVerify(s.OCI.Verify, "spec.oci.verify", state.VerifyCosign, state.VerifyNotation); err != nil {

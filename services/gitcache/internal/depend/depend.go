@@ -8,18 +8,15 @@ package depend
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
 
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/services/gitcache/internal/kustomization"
 )
-
-// sourceName is what the catalog takes as a name.
-var sourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // RefPrefix begins the refs of charts that others depend on. Git forbids colons in names.
 const RefPrefix = "dependency:"
@@ -134,7 +131,7 @@ func checkRepository(text string) string {
 		}
 		return ""
 	case strings.HasPrefix(text, "@"):
-		if !sourceName.MatchString(text[1:]) {
+		if !kubename.IsLabel(text[1:]) {
 			return "its repository is a name that no source can have. Write its https:// or oci:// URL"
 		}
 		return ""

@@ -4,11 +4,11 @@ package agentconfig
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"time"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/kubename"
 	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/resource"
 	"fairlead.dev/services/console/internal/store"
@@ -21,9 +21,6 @@ const (
 	// counts as away.
 	longestPoll = 4*time.Minute + 30*time.Second
 )
-
-// accountName is namespace/name of a Kubernetes service account.
-var accountName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 
 // Spec is what is stored.
 type Spec struct {
@@ -55,7 +52,7 @@ func check(s *deliveryv1.AgentSettings) error {
 			poll.GetInterval().AsDuration(), max(poll.GetJitter(), usualJitter), longest, longestPoll)
 	}
 	for i, pattern := range s.GetImpersonation().GetAccounts() {
-		if !accountName.MatchString(strings.ReplaceAll(pattern, "*", "x")) {
+		if !kubename.IsAccount(strings.ReplaceAll(pattern, "*", "x")) {
 			return refuse("spec.settings.impersonation.accounts[%d] %q: must be namespace/name of a Kubernetes service account, in which * stands for any text", i, pattern)
 		}
 	}
