@@ -1,8 +1,10 @@
 package index
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
@@ -46,6 +48,42 @@ func TestASnapshotJudgesWhatItReads(t *testing.T) {
 	}
 	if len(items) != 1 {
 		t.Errorf("%d are shown", len(items))
+	}
+}
+
+// A standing question reads its resources after it has looked at the board, too.
+func TestAStandingQuestionJudgesWhatItReads(t *testing.T) {
+	t.Parallel()
+	s := storetest.SQLite(t)
+	err := s.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Create(ctx,
+			store.Draft{Kind: store.KindService, Name: "stays", Spec: []byte(`{"project": "mine", "cluster": "a"}`)},
+			store.Draft{Kind: store.KindService, Name: "moves", Spec: []byte(`{"project": "theirs", "cluster": "a"}`)})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := New(Deps{Store: s, Kinds: testKinds(), Loader: state.NewLoader(nil), Log: slog.New(slog.DiscardHandler)})
+	var rows []*row
+	err = s.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		list, err := v.List(ctx, store.KindService, "", 10)
+		for _, r := range list {
+			r.Spec = []byte(`{"project": "mine", "cluster": "a"}`) // as the board has seen it
+			rows = append(rows, structure(r))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := func(_ store.Kind, _, project, _ string) bool { return project == "mine" }
+	for _, sees := range []Sees{nil, mine} { // what the first one reads is shared
+		_, names, err := b.itemsOf(t.Context(), store.KindService, rows, sees)
+		if want := map[bool]string{true: "moves stays", false: "stays"}[sees == nil]; err != nil ||
+			strings.Join(names, " ") != want {
+			t.Errorf("shown are %q, %v, want %q", names, err, want)
+		}
 	}
 }
 

@@ -178,7 +178,7 @@ func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err er
 		return answer, true, nil
 	}
 	s.find(sees, now)
-	answer.Items, answer.Names, err = s.board.itemsOf(ctx, s.Kind, s.page.found.Rows)
+	answer.Items, answer.Names, err = s.board.itemsOf(ctx, s.Kind, s.page.found.Rows, sees)
 	answer.Next, answer.Total = s.nextToken(), s.page.total
 	if err != nil {
 		s.asked = time.Time{}
@@ -346,8 +346,11 @@ func personal(kind store.Kind) bool {
 	return kind == store.KindProject || kind == store.KindGlobalService || kind == store.KindConfigSet
 }
 
-// itemsOf reads the resources of rows, but for those that were read for another question already.
-func (b *Index) itemsOf(ctx context.Context, kind store.Kind, rows []*row) (items []*Item, names []string, err error) {
+// itemsOf reads the resources of rows, but for those that were read for another question already. A resource that is
+// read may have moved since its row was looked at: to where the caller sees nothing.
+func (b *Index) itemsOf(
+	ctx context.Context, kind store.Kind, rows []*row, sees Sees,
+) (items []*Item, names []string, err error) {
 	known := map[string]*Item{}
 	var wanted []string
 	b.answers.mu.Lock()
@@ -359,8 +362,9 @@ func (b *Index) itemsOf(ctx context.Context, kind store.Kind, rows []*row) (item
 		}
 	}
 	b.answers.mu.Unlock()
+	fresh := map[string]loadedItem{}
 	if len(wanted) > 0 {
-		if err := b.readItems(ctx, kind, wanted, known); err != nil {
+		if err := b.readItems(ctx, kind, wanted, fresh); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -371,18 +375,21 @@ func (b *Index) itemsOf(ctx context.Context, kind store.Kind, rows []*row) (item
 	}
 	for _, r := range rows {
 		item := known[r.uid]
-		if item == nil {
-			continue // the resource went meanwhile
+		if l := fresh[r.uid]; l.item != nil && l.row.seenBy(sees) {
+			item = l.item
+			if !personal(kind) && l.row.project == r.project && l.row.cluster == r.cluster {
+				b.answers.items[r.uid] = loadedItem{r, item}
+			}
 		}
-		items, names = append(items, item), append(names, r.name)
-		if !personal(kind) {
-			b.answers.items[r.uid] = loadedItem{r, item}
+		if item != nil { // else the resource went meanwhile, or moved
+			items, names = append(items, item), append(names, r.name)
 		}
 	}
 	return items, names, nil
 }
 
-func (b *Index) readItems(ctx context.Context, kind store.Kind, names []string, into map[string]*Item) error {
+// readItems reads resources by name, with what their own text says as a row.
+func (b *Index) readItems(ctx context.Context, kind store.Kind, names []string, into map[string]loadedItem) error {
 	return b.Store.Read(ctx, func(ctx context.Context, v store.View) error {
 		found, err := v.Named(ctx, kind, names)
 		if err != nil {
@@ -399,7 +406,7 @@ func (b *Index) readItems(ctx context.Context, kind store.Kind, names []string, 
 			return err
 		}
 		for i, value := range values {
-			into[resources[i].UID] = &Item{Kind: kind, Value: value}
+			into[resources[i].UID] = loadedItem{structure(resources[i]), &Item{Kind: kind, Value: value}}
 		}
 		return nil
 	})
