@@ -104,7 +104,7 @@ func structure(r store.Resource) *row {
 	}
 	_ = json.Unmarshal(r.Spec, &spec) // a spec of another form has none of these
 	if r.Kind == store.KindGlobalService {
-		spec.Source = spec.Template.Source
+		spec.Project, spec.Source = spec.Template.Project, spec.Template.Source
 	}
 	out.project, out.cluster, out.source = unique.Make(spec.Project), unique.Make(spec.Cluster), unique.Make(spec.Source)
 	out.ref, out.path, out.namespace = unique.Make(spec.Ref), unique.Make(spec.Path), unique.Make(spec.Namespace)

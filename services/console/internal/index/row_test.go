@@ -26,6 +26,20 @@ func TestSourcesOfAnyKindAreFoundByTheirURL(t *testing.T) {
 	}
 }
 
+// A filter by project finds global services, and so does a caller who sees that project only.
+func TestAGlobalServiceIsOfTheProjectOfItsTemplate(t *testing.T) {
+	t.Parallel()
+	r := structure(store.Resource{Kind: store.KindGlobalService, Spec: []byte(`{"template":{"project":"shop","source":"logs"}}`)})
+	for field, want := range map[string]string{"project": "shop", "source": "logs"} {
+		if got, _ := r.Field(field); got.Text != want {
+			t.Errorf("%s is %q", field, got.Text)
+		}
+	}
+	if !r.seenBy(func(_ store.Kind, _, project, _ string) bool { return project == "shop" }) {
+		t.Error("not seen by who sees its project")
+	}
+}
+
 // docs/catalog.md lists the fields of each kind, and the states in their order.
 func TestDocumentsNameAllFieldsOfLists(t *testing.T) {
 	t.Parallel()
