@@ -52,6 +52,7 @@ func (t *tenure) cloneAgain(ctx context.Context, r upstream.Remote, l *gitwire.L
 		return &upstream.Error{Kind: upstream.KindStorage, Message: "use the fresh mirror: " + err.Error()}
 	}
 	clear(t.whole) // submodules were in the old one
+	t.checked = false
 	t.loop.o.deps.Log.InfoContext(ctx, "mirror was cloned again", "source", t.loop.currentSource().Name)
 	return t.fetchCommits(ctx, r, l, p)
 }

@@ -65,6 +65,9 @@ func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 	}
 	o := t.mirror.Objects()
 	defer o.Close()
+	if !t.checked {
+		t.forgetObjects(o)
+	}
 	has := func(id git.Hash) bool { return !p.fresh && o.Has(id) }
 	for _, ref := range wantedRefs(s) {
 		f, why := t.findRef(s, l, ref)
@@ -82,6 +85,17 @@ func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 	}
 	t.checked = true
 	return p
+}
+
+// forgetObjects has heads whose commits are not here fetched as if they were only published, as soon as upstream can
+// give them: a fresh clone lacks what upstream did not have just then.
+func (t *tenure) forgetObjects(o *mirror.Objects) {
+	for ref, h := range t.heads {
+		if !o.Has(h.Commit) {
+			h.Object = git.Hash{}
+			t.heads[ref] = h
+		}
+	}
 }
 
 // findRef looks a wanted ref up in a listing; nil and why, if it is not there.

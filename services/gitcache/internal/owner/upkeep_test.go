@@ -2,14 +2,18 @@ package owner
 
 import (
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/mirror"
+	"fairlead.dev/services/gitcache/internal/upstream"
 )
 
 func nap(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
@@ -118,5 +122,39 @@ func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
 	}
 	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
 		t.Errorf("written again: %v", err)
+	}
+}
+
+// TestWhatAFreshCloneLacksIsFetchedOnceItCanBe: a branch that is made again where it was, and a commit that could not be
+// fetched when a damaged mirror was cloned again.
+func TestWhatAFreshCloneLacksIsFetchedOnceItCanBe(t *testing.T) {
+	t.Parallel()
+	const branch = "refs/heads/gone"
+	gone, pinned := git.Hash{1}, git.Hash{2}
+	m, commit := fetched(t)
+	s := Source{Name: "shop", Wants: map[string]int{branch: 1, pinned.String(): 1}}
+	tn := newTenure(s)
+	tn.loop.o.deps.Log = slog.New(slog.DiscardHandler)
+	tn.mirror, tn.checked, tn.heads = m, true, map[string]mirror.Head{}
+	for ref, id := range map[string]git.Hash{RefHead: commit, branch: gone, pinned.String(): pinned} {
+		tn.heads[ref] = mirror.Head{Ref: ref, Object: id, Commit: id}
+	}
+	l := &gitwire.Listing{Refs: map[string]git.Hash{RefHead: commit}}
+	m.Doubt(mirror.ErrMissing)
+	p := tn.makePlan(s, l)
+	p.wants, p.commits = nil, nil // this test has no upstream
+	r := upstream.Remote{URL: &url.URL{Scheme: "https", Host: "git.example.com"}}
+	if err := tn.cloneAgain(t.Context(), r, l, p); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p = tn.makePlan(s, l)
+		if !slices.Equal(p.wants, []git.Hash{commit}) || !slices.Equal(p.commits, []git.Hash{pinned}) {
+			t.Errorf("wanted are %s and the commits %s", p.wants, p.commits)
+		}
+	}
+	l.Refs[branch] = gone
+	if p = tn.makePlan(s, l); !slices.Contains(p.wants, gone) {
+		t.Errorf("wanted are %s, without the branch that is there again", p.wants)
 	}
 }
