@@ -148,6 +148,15 @@ func (b *Builder) beginBuild() bool {
 // Resolve answers what a place holds, building it if it never was. An artifact that the store has no
 // more is not built before somebody wants its bytes: Open does.
 func (b *Builder) Resolve(ctx context.Context, p Place) (Built, error) {
+	built, err := b.resolveOnce(ctx, p)
+	if errors.Is(err, errOtherContent) { // a chart or base is another one than when the place was looked up
+		b.places.forgetPlace(p)
+		built, err = b.resolveOnce(ctx, p)
+	}
+	return built, err
+}
+
+func (b *Builder) resolveOnce(ctx context.Context, p Place) (Built, error) {
 	c, id, err := b.findContent(ctx, p)
 	if err != nil {
 		return Built{}, err

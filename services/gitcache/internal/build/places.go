@@ -34,11 +34,22 @@ func (s *places) getPlace(p Place) (found, bool) {
 		}
 	}
 	if !f.until.IsZero() && !s.now().Before(f.until) {
-		delete(s.present, p)
-		delete(s.past, p)
+		s.dropPlace(p)
 		return found{}, false
 	}
 	return f, ok
+}
+
+func (s *places) forgetPlace(p Place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropPlace(p)
+}
+
+// dropPlace is forgetPlace. mu is held.
+func (s *places) dropPlace(p Place) {
+	delete(s.present, p)
+	delete(s.past, p)
 }
 
 func (s *places) putPlace(p Place, f found) {

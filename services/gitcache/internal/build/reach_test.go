@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"fairlead.dev/platform/artifact"
+	"fairlead.dev/platform/remotebase"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/gittest"
+	"fairlead.dev/services/gitcache/internal/mirror"
 )
 
 // names of the files of an artifact.
@@ -90,6 +92,36 @@ func TestAnOverlayCarriesWhatItRefersTo(t *testing.T) {
 	slices.Sort(want)
 	if got := w.names(b); !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestABaseThatIsAnotherOneStopsNoFolder: the head of a base that no folder needed was dropped, and its revision stands
+// for another commit by now.
+func TestABaseThatIsAnotherOneStopsNoFolder(t *testing.T) {
+	t.Parallel()
+	const at = "https://git.example.com/team/base?ref=v1"
+	w := newWorld(t, 0)
+	base, _, err := remotebase.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := func(content string) {
+		t.Helper()
+		commit := w.commit(gittest.Files{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": content})
+		heads := map[string]mirror.Head{base.Ref(): {Ref: base.Ref(), Object: commit, Commit: commit}}
+		if err := w.mirror.SetHeads(heads); err != nil {
+			t.Fatal(err)
+		}
+	}
+	use("old")
+	p := place(w.commit(gittest.Files{"deploy/kustomization.yaml": "resources: ['" + at + "']\n"}), "deploy")
+	p.Dependencies = true
+	first := w.resolve(p)
+	use("new")
+	w.builder.memo.forgetRecord(first.SourceID)
+	second := w.resolve(p)
+	if !slices.Contains(slices.Collect(maps.Values(w.files(second.Artifact.Digest))), "new") {
+		t.Errorf("got %q, without the base that is there now", w.names(second))
 	}
 }
 
