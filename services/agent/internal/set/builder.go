@@ -568,6 +568,9 @@ func (b *Builder) moveObject(item Item, namespace string) (Item, error) {
 		return Item{}, err
 	}
 	obj.SetNamespace(namespace)
+	if namespace == "" && !item.bare {
+		item.text = 0 // as in addObject
+	}
 	return b.putObject(item, obj)
 }
 

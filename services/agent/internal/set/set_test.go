@@ -628,3 +628,16 @@ metadata: {name: warm, annotations: {fairlead.dev/hook: pre-sync}}
 		last = s
 	}
 }
+
+// A namespace that was dropped only when the definition came is not lost once the kind has namespaces.
+func TestANamespaceThatWasDroppedLateIsReadAgain(t *testing.T) {
+	t.Parallel()
+	store, _ := openStore(t)
+	const boat = "apiVersion: x.dev/v1\nkind: Boat\nmetadata: {name: b, namespace: harbour}\n"
+	wide := must(t, store, "two", boat+"---\n"+crd, must(t, store, "one", crd, nil)) // with what it was read from
+	s := must(t, store, "three", strings.Replace(crd, "scope: Cluster", "scope: Namespaced", 1)+boat, wide)
+	_, found, err := s.Find(object.Key{Group: "x.dev", Kind: "Boat", Namespace: "harbour", Name: "b"})
+	if err != nil || !found {
+		t.Errorf("got %v, %v", texts(t, s), err)
+	}
+}
