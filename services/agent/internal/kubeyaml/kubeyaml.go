@@ -198,7 +198,10 @@ func (p *Reader) object(at Position, content map[string]any, depth int) error {
 		return err
 	}
 	if isList(apiVersion, kind, content) {
-		items, _ := content["items"].([]any)
+		items, ok := content["items"].([]any)
+		if !ok && content["items"] != nil { // to take it for an empty one would remove what it holds
+			return &Error{Position: at, Line: at.Line, Problem: kind + ": items: expected list, got " + typeName(content["items"])}
+		}
 		return p.list(at, apiVersion, kind, items, depth)
 	}
 	if p.objects++; p.objects > MaxDocuments {

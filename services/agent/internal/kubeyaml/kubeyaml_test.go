@@ -168,6 +168,10 @@ func TestParseTellsMistakes(t *testing.T) {
 		"not a number": {
 			"a.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: .nan\n", "line 4: infinity and NaN",
 		},
+		"List of no list": {
+			"a.yaml", "apiVersion: v1\nkind: List\nitems: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n",
+			"apps/hello/a.yaml, document 1, line 1: List: items: expected list, got map",
+		},
 		"nested Lists": {
 			"a.json", strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 9) + strings.Repeat(`]}`, 9),
 			"Lists are nested too deeply",
