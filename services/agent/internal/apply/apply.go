@@ -416,8 +416,12 @@ func (a *Applier) applyObject(ctx context.Context, r Request, item set.Item, dry
 		return nil, err
 	}
 	if pointers := Ignored(r.Sync, item, obj); len(pointers) > 0 {
+		mark := obj.GetLabels()[object.ServiceLabel]
 		if err := a.spareFields(ctx, item, obj, pointers); err != nil {
 			return nil, err
+		}
+		if mark != "" { // the mark is left to nobody, also where all labels are
+			obj.SetLabels(withLabel(obj.GetLabels(), object.ServiceLabel, mark))
 		}
 	}
 	answer, err := a.api.Apply(ctx, obj, dryRun)
@@ -428,6 +432,14 @@ func (a *Applier) applyObject(ctx context.Context, r Request, item set.Item, dry
 		}
 	}
 	return answer, err
+}
+
+func withLabel(labels map[string]string, name, value string) map[string]string {
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[name] = value
+	return labels
 }
 
 // Make makes those of the items that the cluster lacks. The made objects are nobody's then, and are not looked at
