@@ -201,12 +201,13 @@ func describeInvalid(secret bool, answer metav1.Status) *Problem {
 }
 
 func isUnchangeable(detail string) bool {
-	for _, words := range []string{"immutable", "may not change", "may not be changed", "updates to statefulset spec for fields other than"} {
+	for _, words := range []string{"immutable", "may not change", "may not be changed", "cannot change roleRef"} {
 		if strings.Contains(detail, words) {
 			return true
 		}
 	}
-	return false
+	_, updates, found := strings.Cut(detail, "updates to ")
+	return found && strings.Contains(updates, " are forbidden") // of a StatefulSet's claim templates, of a StorageClass
 }
 
 // withoutValue cuts the quoted value off `Invalid value: "x": detail`. ok is false if it can't be told

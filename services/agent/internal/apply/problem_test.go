@@ -113,16 +113,30 @@ func TestProblemsInWords(t *testing.T) {
 	}
 }
 
-// The API server's message about claim templates that change has no word of immutable in it.
-func TestChangedClaimTemplatesAreImmutable(t *testing.T) {
+// Not every message of the API server about a field that can't be changed has the word immutable in it.
+func TestFieldsThatCannotBeChangedAreKnownByTheirMessages(t *testing.T) {
 	t.Parallel()
-	err := status(metav1.StatusReasonInvalid, "StatefulSet.apps \"db\" is invalid", metav1.StatusCause{
-		Type:    metav1.CauseType("FieldValueForbidden"),
-		Message: "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template' and 'minReadySeconds' are forbidden",
-		Field:   "spec",
-	})
-	if !isImmutable(err) {
-		t.Errorf("%+v", describeError(false, err))
+	for kind, cause := range map[string]metav1.StatusCause{
+		"StatefulSet": {
+			Type:    metav1.CauseType("FieldValueForbidden"),
+			Message: "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template' and 'minReadySeconds' are forbidden",
+			Field:   "spec",
+		},
+		"StorageClass": {
+			Type: metav1.CauseType("FieldValueForbidden"), Message: "Forbidden: updates to parameters are forbidden.", Field: "parameters",
+		},
+		"RoleBinding": {
+			Type: metav1.CauseTypeFieldValueInvalid, Field: "roleRef",
+			Message: `Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"b"}: cannot change roleRef`,
+		},
+	} {
+		if err := status(metav1.StatusReasonInvalid, kind+" \"x\" is invalid", cause); !isImmutable(err) {
+			t.Errorf("%s: %+v", kind, describeError(false, err))
+		}
+	}
+	forbidden := metav1.StatusCause{Type: metav1.CauseType("FieldValueForbidden"), Message: "Forbidden: may not be set", Field: "spec.x"}
+	if err := status(metav1.StatusReasonInvalid, "x is invalid", forbidden); isImmutable(err) {
+		t.Error("any forbidden field is taken for one that can't be changed")
 	}
 }
 
