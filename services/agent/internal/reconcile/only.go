@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/memory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -112,6 +113,9 @@ func (s *site) findChosen(ctx context.Context, service desired.Service, record i
 	if missing != "" {
 		return nil, &problem{final: true, text: fmt.Sprintf("The sync names %s, which is not among the %s of the service (hooks can't be named): see `fairlead tree service %s`", missing, plural.Of(len(all), "object"), s.name)}
 	}
+	if failure := s.refuseHeld(items); failure != nil {
+		return nil, failure
+	}
 	if _, failures := s.claimObjects(items); len(failures) > 0 {
 		return nil, refusedProblem(failures)
 	}
@@ -123,6 +127,25 @@ func (s *site) findChosen(ctx context.Context, service desired.Service, record i
 		return nil, &problem{final: true, text: "The sync names an object that is in the cluster already and was not made by the service: sync all of the service to take it over"}
 	}
 	return items, nil
+}
+
+// refuseHeld refuses objects that are neither applied nor repaired. An object that a lookup of the chart found is one of
+// them: the set has no content of it, and to send that would empty the object.
+func (s *site) refuseHeld(items []set.Item) *problem {
+	for _, item := range items {
+		known, _ := s.controller.Memory.Get(item.Key)
+		switch {
+		case item.Flags&object.Hold != 0:
+			return &problem{final: true, text: fmt.Sprintf(
+				"The sync names %s, which stays as it is: its manifest has the annotation %s, or the chart looks it up and leaves it out",
+				item.Key, object.HoldAnnotation)}
+		case known.State == memory.Held:
+			return &problem{final: true, text: fmt.Sprintf(
+				"The sync names %s, which is held by its annotation %s in the cluster: take that off, and ask for the sync again",
+				item.Key, object.HoldAnnotation)}
+		}
+	}
+	return nil
 }
 
 // chooseItems finds the items that are named, as KIND/NAME or KIND/NAMESPACE/NAME; missing is a name that fits none.

@@ -5,17 +5,24 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/health"
 	"fairlead.dev/services/agent/internal/inventory"
+	"fairlead.dev/services/agent/internal/kubeyaml"
 	"fairlead.dev/services/agent/internal/memory"
+	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/reconcile/machine"
+	"fairlead.dev/services/agent/internal/set"
 	"fairlead.dev/services/agent/internal/watch"
 )
 
@@ -97,5 +104,60 @@ func TestAKeeperDoesNotLookAgainForARetryThatIsNotMade(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// inNamespaces is a cluster in which every kind has namespaces.
+type inNamespaces struct{}
+
+func (inNamespaces) Namespaced(context.Context, schema.GroupVersionKind) (bool, error) {
+	return true, nil
+}
+
+// What is held is neither applied nor repaired, whoever asks. Of an object that a lookup of the chart found the set has
+// no content: a sync that names it would take out all that the service has of it, such as a password.
+func TestASyncOfSingleObjectsLeavesThoseThatAreHeld(t *testing.T) {
+	t.Parallel()
+	store, err := set.OpenStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	building, err := store.Create(set.Target{Service: "web", ID: set.IDOf("d1", ""), Namespace: "shop", Scopes: inNamespaces{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer building.Discard()
+	refOf := func(kind, name string) object.Ref {
+		return object.Ref{Key: object.Key{Kind: kind, Namespace: "shop", Name: name}, Version: "v1"}
+	}
+	live := &unstructured.Unstructured{Object: map[string]any{}}
+	live.SetGroupVersionKind(refOf("ConfigMap", "b").GVK())
+	live.SetName("b")
+	if err := building.Add(t.Context(), live.DeepCopy(), kubeyaml.Position{File: "b.yaml"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := building.Hold(t.Context(), refOf("Secret", "password"), kubeyaml.Position{}); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := building.Commit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = objects.Close() }()
+	known := memory.New(func(string) {})
+	known.Track("web", []inventory.Entry{{Ref: refOf("ConfigMap", "b"), UID: "1", Sum: 1}})
+	live.SetNamespace("shop")
+	live.SetAnnotations(map[string]string{object.HoldAnnotation: "until Monday"})
+	known.Saw(live.GroupVersionKind(), live, 0, health.Health{})
+	s := &site{name: "web", controller: &Controller{Deps: Deps{Memory: known, Inventory: inventory.New(nil, nil)}}}
+	for name, want := range map[string]string{
+		"Secret/password": "Secret shop/password, which stays as it is",
+		"ConfigMap/b":     "ConfigMap shop/b, which is held by its annotation fairlead.dev/hold in the cluster",
+	} {
+		service := desired.Service{Name: "web", Sync: &deliveryv1.SyncSpec{RequestOnly: []string{name}}}
+		_, failure := s.findChosen(t.Context(), service, inventory.Record{Service: "web"}, objects)
+		if failure == nil || !failure.final || !strings.Contains(failure.text, want) {
+			t.Errorf("%s: got %+v, want %q", name, failure, want)
+		}
 	}
 }
