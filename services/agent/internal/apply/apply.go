@@ -400,7 +400,7 @@ func (a *Applier) sendOne(ctx context.Context, r Request, p *Progress, item set.
 		a.memory.Doubt(item.Key) // the request may have arrived
 	case errors.As(err, &unknown) && !unknown.Wide && (p.own[item.GVK().GroupKind()] || item.Flags&object.LateKind != 0) && a.now().Sub(p.since) < kindPatience:
 		return nil, "waits until its kind is served", nil
-	case item.Flags&object.Recreate != 0 && isImmutable(err) && mayRecreate(item):
+	case Recreates(item, err):
 		wait, err = a.recreateObject(ctx, item)
 	}
 	if err != nil {
@@ -517,6 +517,11 @@ func (a *Applier) recreateObject(ctx context.Context, item set.Item) (wait strin
 		return "", err
 	}
 	return again, nil
+}
+
+// Recreates says whether an object whose apply was refused is deleted and made anew.
+func Recreates(item set.Item, err error) bool {
+	return item.Flags&object.Recreate != 0 && isImmutable(err) && mayRecreate(item)
 }
 
 // mayRecreate: what takes data or other objects along is never deleted for a change.

@@ -219,10 +219,7 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 			return nil
 		}
 		_, err := a.applyObject(ctx, r, item, true)
-		if err == nil || brought(item, err) || noDryRun(err) {
-			return nil
-		}
-		if item.Flags&object.Recreate != 0 && isImmutable(err) && mayRecreate(item) {
+		if err == nil || brought(item, err) || noDryRun(err) || Recreates(item, err) {
 			return nil
 		}
 		return explainError(item, err)

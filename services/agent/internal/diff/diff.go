@@ -57,6 +57,8 @@ type Deps struct {
 	API API
 	// Explain puts a refusal of the API server into words that quote no value of a Secret.
 	Explain func(ref object.Ref, err error) string
+	// Recreates says whether a sync deletes the object and makes it anew after this refusal.
+	Recreates func(item set.Item, err error) bool
 	// Mask takes secrets out of texts; nil: there are none. MaskLive does so with values that are in the cluster; nil:
 	// Mask.
 	Mask, MaskLive func(string) string
@@ -179,7 +181,7 @@ func (d *differ) item(ctx context.Context, objects Objects, item set.Item) error
 	case live == nil && d.brought(item, err):
 		d.out.Created++
 		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_CREATE}, item.Ref)
-	case err != nil && live != nil && item.Flags&object.Recreate != 0 && apierrors.IsInvalid(err):
+	case err != nil && live != nil && d.Recreates(item, err):
 		d.out.Changed++
 		d.add(&deliveryv1.ObjectDiff{Change: deliveryv1.Change_CHANGE_RECREATE, Message: d.Explain(item.Ref, err)}, item.Ref)
 	case err != nil:

@@ -17,6 +17,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/kubetest"
+	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/diff"
 	"fairlead.dev/services/agent/internal/inventory"
@@ -87,7 +88,7 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) deps() diff.Deps {
-	return diff.Deps{API: w.cluster, Explain: func(ref object.Ref, err error) string {
+	return diff.Deps{API: w.cluster, Recreates: apply.Recreates, Explain: func(ref object.Ref, err error) string {
 		if status := apierrors.APIStatus(nil); errors.As(err, &status) && ref.Kind != "Secret" {
 			return status.Status().Message
 		}

@@ -98,7 +98,7 @@ func takeTurn(ctx context.Context, place chan struct{}) (release func(), err err
 func (s *site) compareAs(ctx context.Context, person impersonate.Person, service desired.Service, record inventory.Record, objects diff.Objects, mask, maskLive func(string) string) (*deliveryv1.Diff, error) {
 	reader := &readAs{API: s.controller.Compare, person: person}
 	out, err := diff.Of(ctx, diff.Deps{
-		API: reader, Explain: apply.Explain, Mask: mask, MaskLive: maskLive,
+		API: reader, Explain: apply.Explain, Recreates: apply.Recreates, Mask: mask, MaskLive: maskLive,
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},

@@ -254,7 +254,8 @@ func (w *worker) compareWanted(ctx, patience context.Context, service desired.Se
 	}
 	defer func() { _ = objects.Close() }()
 	out, err := diff.Of(patience, diff.Deps{
-		API: w.site.controller.Compare, Explain: apply.Explain, Mask: w.site.secretMask(service), Sent: w.unchangedItems(record),
+		API: w.site.controller.Compare, Explain: apply.Explain, Recreates: apply.Recreates,
+		Mask: w.site.secretMask(service), Sent: w.unchangedItems(record),
 		Ignored: func(item set.Item, obj *unstructured.Unstructured) []string {
 			return apply.Ignored(service.Sync, item, obj)
 		},
