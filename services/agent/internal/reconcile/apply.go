@@ -303,10 +303,7 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 	if err != nil {
 		return retriedProblem(err).withState("all objects are applied")
 	}
-	stays := make(map[object.Key]bool, len(items))
-	for _, item := range items {
-		stays[item.Key] = item.Hook == 0 || item.Flags&object.Hold != 0
-	}
+	stays := staysUnapplied(items)
 	released := map[object.Key]bool{} // definitions that the service had, and is not to have any more
 	for _, item := range notKept(items, object.NotKept) {
 		released[item.Key] = true
@@ -375,6 +372,16 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 		}
 	}
 	return nil
+}
+
+// staysUnapplied are the objects that stay though they were not applied: people hold them. An ordinary object may share
+// its name with a hook.
+func staysUnapplied(items []set.Item) map[object.Key]bool {
+	stays := make(map[object.Key]bool, len(items))
+	for _, item := range items {
+		stays[item.Key] = stays[item.Key] || item.Hook == 0 || item.Flags&object.Hold != 0
+	}
+	return stays
 }
 
 // restingHooks tells the hooks' objects that stay while hooks of other moments run. Data is among them even where it
