@@ -141,13 +141,13 @@ func (w *worker) checkPlan(ctx context.Context, request apply.Request, service d
 	all, items = keptItems(all), keptItems(items)
 	others, failures := w.site.claimObjects(items)
 	if len(failures) > 0 {
-		return w.site.takenProblem(failures).withState(before)
+		return w.takenProblem(failures).withState(before)
 	}
 	all, items = leaveOut(all, others), leaveOut(items, others)
 	left := slices.SortedFunc(maps.Keys(others), object.Compare)
 	adopted, strangers, failures := w.site.controller.Applier.Strangers(ctx, request, items)
 	if len(failures) > 0 {
-		return w.site.takenProblem(failures).withState(before)
+		return w.takenProblem(failures).withState(before)
 	}
 	all, items = leaveOut(all, strangers), leaveOut(items, strangers)
 	maps.Copy(others, strangers)
@@ -595,16 +595,32 @@ func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, failu
 	return left, nil
 }
 
+// ownerPatience is how long a service waits for another one, which is wanted, to let go of its objects. The hub tells of
+// a service that was renamed, or of an object that moved, in any order.
+const ownerPatience = 10 * time.Second
+
 // takenProblem is the problem of objects that are not this service's. A service that has them all and is being removed,
-// as after a service was renamed, is waited for.
-func (s *site) takenProblem(failures []apply.Failure) *problem {
+// as after a service was renamed, is waited for; one that is wanted for a moment, since it may be about to leave.
+func (w *worker) takenProblem(failures []apply.Failure) *problem {
+	first, text := failures[0], "Waits until service %q, which is being removed, has let go of %s"
 	for _, failure := range failures {
-		if _, what := s.controller.Desired.Get(failure.Problem.Owner); what != desired.Remove {
+		switch _, what := w.site.controller.Desired.Get(failure.Problem.Owner); what {
+		case desired.Remove:
+			continue
+		case desired.Apply:
+			text = "Waits for a moment, in case service %q is about to let go of %s"
+		case desired.Nothing:
 			return refusedProblem(failures)
 		}
+		if w.taken.IsZero() {
+			w.taken = time.Now()
+		}
+		if time.Since(w.taken) > ownerPatience {
+			return refusedProblem(failures)
+		}
+		first = failure
 	}
-	return &problem{phase: deliveryv1.Phase_PHASE_APPLYING, text: fmt.Sprintf(
-		"Waits until service %q, which is being removed, has let go of %s", failures[0].Problem.Owner, failures[0].Item.Key)}
+	return &problem{phase: deliveryv1.Phase_PHASE_APPLYING, text: fmt.Sprintf(text, first.Problem.Owner, first.Item.Key)}
 }
 
 // uniteInventory lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill

@@ -113,6 +113,8 @@ type attempt struct {
 	headway headway
 	// notBefore is when what failed is tried again, whatever is noticed until then.
 	notBefore time.Time
+	// taken is since when another service, which is wanted, has objects of this one; zero: none has.
+	taken time.Time
 	// held are the objects that people keep as they are, when nothing else is left to do.
 	held  []object.Key
 	looks looks
