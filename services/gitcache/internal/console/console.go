@@ -184,7 +184,7 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	if catalog.HasDependencies(s.GetSpec()) {
 		plan.HasDependencies, plan.Allow, plan.ChartSources, plan.Folders = true, repo.GetAllow(), c.chartSources(repo), c.foldersOf(name)
 	}
-	plan.Users = func(ref string) []string { return c.users(name, ref) }
+	plan.Users = func() func(string) []string { return c.users(name) }
 	return plan
 }
 
@@ -240,15 +240,17 @@ func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
 	return folders
 }
 
-// users are the services that want a ref of a source, in the order of names.
-func (c *Catalog) users(source, ref string) []string {
-	var names []string
-	for _, s := range c.catalog.ServicesOf(source) {
-		if s.Follows(source, ref) {
-			names = append(names, s.Name)
+// users looks at the services of a source, and then gives those that want a ref, in the order of names.
+func (c *Catalog) users(source string) func(ref string) []string {
+	services := c.catalog.ServicesOf(source)
+	return func(ref string) (names []string) {
+		for _, s := range services {
+			if s.Follows(source, ref) {
+				names = append(names, s.Name)
+			}
 		}
+		return names
 	}
-	return names
 }
 
 func verification(v *consolev1.Verification) owner.Verification {

@@ -124,10 +124,10 @@ func TestWhatServicesWantIsCountedOnce(t *testing.T) {
 	if w := all[1].Wants; len(w) != 1 || w["refs/heads/v1"] != 500 {
 		t.Errorf("wants of %s: %v", all[1].Name, w)
 	}
-	if users := all[0].Users("HEAD"); len(users) != 500 || !slices.IsSorted(users) || users[1] != "service-000002" {
+	if users := all[0].Users()("HEAD"); len(users) != 500 || !slices.IsSorted(users) || users[1] != "service-000002" {
 		t.Errorf("users: %v", users)
 	}
-	if users := all[0].Users("refs/heads/v1"); len(users) != 0 {
+	if users := all[0].Users()("refs/heads/v1"); len(users) != 0 {
 		t.Errorf("users of nothing: %v", users)
 	}
 }

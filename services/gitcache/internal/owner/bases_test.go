@@ -121,7 +121,7 @@ func TestAProblemOfABaseNamesTheFileOnceAndNoService(t *testing.T) {
 	t.Parallel()
 	tn, s, _ := basedOn(t)
 	s.Allow = nil
-	s.Users = func(string) []string { return []string{"other", "shop"} }
+	s.Users = func() func(string) []string { return func(string) []string { return []string{"other", "shop"} } }
 	s.Folders[RefHead] = append(s.Folders[RefHead], Folder{Path: "deploy", Rules: "-*.md\n"})
 	p := &plan{}
 	if err := tn.bringDependencies(t.Context(), gitRemote(), s, p); err != nil {

@@ -97,10 +97,15 @@ func signalOnce(c chan struct{}) {
 	}
 }
 
+// currentSource is the source as it is now. However many refs a poll has troubles with, it looks at the services once.
 func (l *loop) currentSource() Source {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.source
+	s := l.source
+	if s.Users != nil {
+		s.Users = sync.OnceValue(s.Users)
+	}
+	return s
 }
 
 func (l *loop) currentState() State {

@@ -56,8 +56,8 @@ type Source struct {
 	SubmoduleRepositories []string
 	// Wants are canonical refs, and how many services want them. HEAD is wanted always.
 	Wants map[string]int
-	// Users are the names of the services that want a ref, for messages: it takes a look at all services.
-	Users func(ref string) []string
+	// Users looks at all services, and then gives the names of those that want a ref, for messages.
+	Users func() func(ref string) []string
 
 	// Allow are the hosts of chart repositories that charts in Folders may depend on, and of bases that kustomizations
 	// there may have. Folders are those that services want, by canonical ref; there are none if HasDependencies is not

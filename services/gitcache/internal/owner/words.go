@@ -148,7 +148,7 @@ func (s Source) nameUsers(ref string) string {
 	}
 	var services []string
 	if s.Users != nil {
-		services = s.Users(ref)
+		services = s.Users()(ref)
 	}
 	if len(services) == 0 { // not any more
 		return "a service"

@@ -1,0 +1,34 @@
+package owner
+
+import (
+	"strings"
+	"testing"
+
+	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
+	"fairlead.dev/services/gitcache/internal/git"
+	"fairlead.dev/services/gitcache/internal/mirror"
+)
+
+// TestAPollLooksAtTheServicesOnce, however many refs are gone: a source may have hundreds of thousands of services.
+func TestAPollLooksAtTheServicesOnce(t *testing.T) {
+	t.Parallel()
+	looks := 0
+	tn := newTenure(Source{
+		Name: "shop", Wants: map[string]int{"refs/heads/a": 1, "refs/heads/b": 1},
+		Users: func() func(string) []string {
+			looks++
+			return func(ref string) []string { return []string{"of-" + strings.TrimPrefix(ref, branchPrefix)} }
+		},
+	})
+	m, commit := fetched(t)
+	tn.mirror, tn.heads = m, map[string]mirror.Head{}
+	for polls := range 2 {
+		p := tn.makePlan(tn.loop.currentSource(), &gitwire.Listing{Refs: map[string]git.Hash{RefHead: commit}})
+		if len(p.troubles) != 2 || !strings.Contains(p.troubles[1].text, `service "of-b"`) {
+			t.Errorf("told %+v", p.troubles)
+		}
+		if looks != polls+1 {
+			t.Errorf("looked %d times at the services in %d polls", looks, polls+1)
+		}
+	}
+}
