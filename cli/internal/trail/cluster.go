@@ -131,12 +131,16 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 	}
 }
 
-// nextOfFailure returns the step after a failure. What was applied and is degraded says what is wrong, and a push mends
-// it. What could not be applied ends with an advice: to push, to do something else, or none but that the agent tries
-// it again.
+// nextOfFailure returns the step after a failure. The report of a degraded service says what is wrong, and a push fixes
+// it. The report of a failed apply ends with an advice: to push, to do something else, or none but that the agent tries
+// it again. A folder whose service account lacks a right needs a grant and no push.
 func (t *Trail) nextOfFailure(r *deliveryv1.ServiceReport) string {
 	message := r.GetMessage()
 	degraded := r.GetPhase() == deliveryv1.Phase_PHASE_DEGRADED
+	if grant := lackedGrant(message); grant != "" && t.Service.GetSpec().GetCatalog() {
+		return fmt.Sprintf("an administrator can add %s for service account %s with `fairlead apply`, and the folder "+
+			"is tried again by itself, or %s", grant, t.Service.GetSpec().GetServiceAccount(), t.lookInto())
+	}
 	if degraded || t.Service.GetSpec().GetCatalog() || message == "" || strings.Contains(message, "and push") {
 		return fmt.Sprintf("put it right in %s of source %s and push, or %s",
 			folderPath(t.Service), catalog.SourceOf(t.Service.GetSpec()), t.lookInto())
@@ -146,6 +150,17 @@ func (t *Trail) nextOfFailure(r *deliveryv1.ServiceReport) string {
 		return t.lookHint()
 	}
 	return "do as the message says, or " + t.lookInto()
+}
+
+// lackedGrant returns the grant that a refusal of rights names, such as "a grant with role deployer"; empty: the message
+// is about something else. Package access writes it.
+func lackedGrant(message string) string {
+	_, role, found := strings.Cut(message, ": that needs a grant with ")
+	if !found {
+		return ""
+	}
+	role, _, _ = strings.Cut(role, ", and ")
+	return "a grant with " + role
 }
 
 // testsStep is how the latest run of the tests went. A failure from before something newer came is reported, and stops

@@ -13,6 +13,8 @@ import (
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	gitcachev1 "fairlead.dev/gen/fairlead/gitcache/v1"
+	"fairlead.dev/platform/access"
+	"fairlead.dev/platform/identity"
 )
 
 // well is the trail of a service with which nothing is wrong.
@@ -252,6 +254,19 @@ func TestTraceProposesWhatMendsAFailure(t *testing.T) {
 			s.Cluster.Report.Phase, s.Cluster.Report.Message = deliveryv1.Phase_PHASE_FAILED, message
 		}, "it stands at CLUSTER for 3m: "+message+" Next: "+next+".\n")
 	}
+}
+
+// A push gives no rights: of a folder whose service account lacks a grant the trail names the grant.
+func TestTraceNamesTheGrantThatAFolderLacks(t *testing.T) {
+	t.Parallel()
+	refused := (&access.Rules{}).May(identity.ServiceAccount("fleet"), access.Edit,
+		access.Target{Kind: access.Service, Name: "web", Project: "shop", Cluster: "a"}).Reason
+	checkTrail(t, "no grant", func(tr *Trail, s *consolev1.ServiceStatus) {
+		tr.Service.Spec.Catalog, tr.Service.Spec.ServiceAccount = true, "fleet"
+		s.Cluster.Report.Phase = deliveryv1.Phase_PHASE_FAILED
+		s.Cluster.Report.Message = "Nothing of it was applied: " + refused + "."
+	}, "Next: an administrator can add a grant with role deployer for service account fleet with `fairlead apply`, "+
+		"and the folder is tried again by itself, or look at what happened: fairlead history service shop-a.\n")
 }
 
 // checkTrail looks for parts of what is told after a change to a service with which nothing is wrong.
