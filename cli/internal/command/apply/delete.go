@@ -338,8 +338,8 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 	return true, nil
 }
 
-// lossText says what a cluster loses with a service, and when: one that has left keeps it until an agent joins again.
-// The text does not say so of a cluster that the person may not view.
+// lossText says what a cluster loses with a service, and when: a cluster that has left keeps the objects until an agent
+// joins again. The text does not say so of a cluster that the person may not view.
 func (d *deletion) lossText(ctx context.Context, s *consolev1.Service, objects []*deliveryv1.ManagedObject) string {
 	cluster, left, again := s.GetSpec().GetCluster(), "", ""
 	m, err := resource.ClusterKind().ReadOne(ctx, d.hub, cluster)
