@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/hubclient"
+	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/platform/typo"
 )
@@ -67,15 +69,25 @@ func WantArgs(least, most int) cobra.PositionalArgs {
 		if len(args) >= least && (len(args) <= most || most == Unlimited) {
 			return nil
 		}
-		return UsageError(cmd)
+		return UsageErrorOf(cmd, args)
 	}
 }
 
-// UsageError says how a command is used.
-func UsageError(cmd *cobra.Command) error {
-	return fmt.Errorf("use it as `%s`: see `%s --help`", strings.TrimSuffix(cmd.UseLine(), " [flags]"),
-		cmd.CommandPath())
+// UsageError says how the command is used.
+func UsageError(cmd *cobra.Command) error { return UsageErrorOf(cmd, nil) }
+
+// UsageErrorOf says how the command is used. Where only the kind is missing before the name of a service, it proposes
+// the whole command.
+func UsageErrorOf(cmd *cobra.Command, args []string) error {
+	line := strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	if len(args) == 1 && takesService.MatchString(cmd.Use) && resource.IsOnlyName(args[0]) {
+		line = cmd.CommandPath() + " service " + args[0]
+	}
+	return fmt.Errorf("use it as `%s`: see `%s --help`", line, cmd.CommandPath())
 }
+
+// takesService is the use line of commands that need a service and nothing else.
+var takesService = regexp.MustCompile(`^\S+ service[a-z|]* NAME( \[|$)`)
 
 // Printf writes to stdout: a result that can't be written is an error.
 func (a *App) Printf(format string, args ...any) error {

@@ -152,7 +152,7 @@ func typedName(args []string) string {
 		case ok && (err == nil || resource.KindElsewhere(kind) != "" && resource.KubernetesKind(kind) == "") &&
 			resource.PlainName.MatchString(name):
 			return name
-		case !ok && resource.PlainName.MatchString(arg) && err != nil && resource.KindElsewhere(arg) == "":
+		case !ok && resource.IsOnlyName(arg):
 			return arg
 		case ok || resource.KubernetesKind(arg) != "" && err != nil:
 			return ""

@@ -201,6 +201,12 @@ func RunEach(runs [][]string, run func([]string) error, failed func([]string, er
 // PlainName is what a resource may be called.
 var PlainName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
+// IsOnlyName tells a word that may be the name of a resource, and is no kind here or in another tool.
+func IsOnlyName(word string) bool {
+	_, err := FindKind(word)
+	return err != nil && KindElsewhere(word) == "" && PlainName.MatchString(word)
+}
+
 // SplitReference reads KIND/NAME of what is about the pods of a service. false: it is something else, such as the name
 // of a cluster.
 func SplitReference(arg string) (Reference, bool) {

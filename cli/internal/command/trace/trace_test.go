@@ -304,6 +304,10 @@ GetSource {"name":"shop"}
 			Line: "trace service",
 			Err:  "use it as `fairlead trace service|globalservice NAME`: see `fairlead trace --help`",
 		},
+		"without a kind": {
+			Line: "trace shop-a",
+			Err:  "use it as `fairlead trace service shop-a`: see `fairlead trace --help`",
+		},
 		"without anything": {
 			Line: "trace",
 			Err:  "use it as `fairlead trace service|globalservice NAME`: see `fairlead trace --help`",
