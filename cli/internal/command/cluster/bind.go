@@ -66,13 +66,24 @@ func (j *joining) applyBindings(ctx context.Context, h *hubclient.Hub) error {
 	// A cluster without an agent is another one than the person means: the context is named wrongly more often than the
 	// cluster.
 	if _, err := j.runKubectl(ctx, nil, kubectl.Timeout, "get", "serviceaccount", "fairlead-agent", "--namespace", deploy.Namespace, "-o", "name"); err != nil {
-		return fmt.Errorf("look for the agent of cluster %s: %w", j.cluster, err)
+		return j.explainNoAgent(err)
 	}
 	out, err := j.runKubectl(ctx, manifest, kubectl.Timeout, "apply", "--server-side", "--field-manager=fairlead-join", "--force-conflicts", "-f", "-")
 	if err != nil {
 		return fmt.Errorf("apply the bindings: %w", err)
 	}
 	return j.app.Printf("%s", out)
+}
+
+// explainNoAgent says of a cluster in which no agent runs what it may be.
+func (j *joining) explainNoAgent(err error) error {
+	err = fmt.Errorf("look for the agent of cluster %s: %w", j.cluster, err)
+	if !strings.Contains(err.Error(), "(NotFound)") {
+		return err
+	}
+	return fmt.Errorf("%w. Either this is another cluster: give its own --context or --kubeconfig. Or its agent runs "+
+		"outside of it: leave out --context and --kubeconfig, and the manifest is printed for "+
+		"`kubectl apply --server-side -f -`", err)
 }
 
 // requireCluster refuses a cluster that the hub doesn't have.
