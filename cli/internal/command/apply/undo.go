@@ -2,7 +2,9 @@ package apply
 
 import (
 	"context"
+	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/app"
@@ -81,13 +83,14 @@ func listDeleted(ctx context.Context, a *app.App, h *hubclient.Hub) error {
 			continue
 		}
 		seen[name] = true
-		there, err := resource.ServiceKind().ReadMatching(ctx, h, resource.Question{Filter: "name = " + name})
+		gone, err := isUndoable(ctx, h, name)
 		if err != nil {
 			return err
 		}
-		if len(there) == 0 {
+		if gone {
 			rows++
-			v.AddRow(t, []string{name, e.GetCluster(), v.AgoText(e.GetTime()), e.GetActor()})
+			by := strings.TrimPrefix(e.GetActor(), "user:")
+			v.AddRow(t, []string{name, e.GetCluster(), v.AgoText(e.GetTime()), by})
 		}
 	}
 	if rows == 0 {
@@ -95,4 +98,20 @@ func listDeleted(ctx context.Context, a *app.App, h *hubclient.Hub) error {
 		return nil
 	}
 	return a.WriteTable(t)
+}
+
+// isUndoable tells whether the last change of a service is its deletion, and no folder makes the service again.
+func isUndoable(ctx context.Context, h *hubclient.Hub, name string) (bool, error) {
+	got, err := h.History.ListRevisions(ctx, &consolev1.ListRevisionsRequest{
+		Kind: consolev1.Kind_KIND_SERVICE, Name: name, PageSize: 2,
+	})
+	if connect.CodeOf(err) == connect.CodeNotFound { // the person may not see the service that took its place
+		return false, nil
+	}
+	past := got.GetRevisions()
+	if err != nil || len(past) < 2 || past[0].GetResource() != nil {
+		return false, err
+	}
+	before := past[1].GetResource().GetService()
+	return before.GetMetadata().GetLabels()[resource.DeclaredLabel] == "", nil
 }
