@@ -476,6 +476,10 @@ func (c *Config) readKeys(box *seal.Box) error {
 	return err
 }
 
+// EnsureHubSecret makes the hub secret of a first start, for a program that starts services which read the secret
+// together with the console. A file that is already there stays as it is.
+func EnsureHubSecret(path string) error { return seal.EnsureSecret(path) }
+
 // Ample says that the console's time counts: a fleet that comes all at once waits for what it writes.
 func (s *Service) Ample() {}
 

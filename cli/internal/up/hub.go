@@ -2,22 +2,18 @@ package up
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"fairlead.dev/cli/internal/front"
 	"fairlead.dev/platform/coordination"
-	"fairlead.dev/platform/durable"
 	"fairlead.dev/platform/hubservice"
 	"fairlead.dev/platform/localca"
 	"fairlead.dev/platform/server"
@@ -82,7 +78,8 @@ func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, e
 		return nil, err
 	}
 	secretFile := d.joinPath("hub-secret")
-	if err := ensureSecret(secretFile); err != nil {
+	// The other services begin together with the console, and read the secret, too.
+	if err := console.EnsureHubSecret(secretFile); err != nil {
 		return nil, err
 	}
 	coordinator, err := coordination.Open("memory:")
@@ -109,18 +106,6 @@ func newHub(ctx context.Context, o Options, d *dataDir, logs io.Writer) (*hub, e
 		h.parts = append(h.parts, made)
 	}
 	return h, nil
-}
-
-// ensureSecret makes the hub secret of a first start. The console makes one, too, but only when it runs, and the other
-// services begin at the same time.
-func ensureSecret(file string) error {
-	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return durable.Replace(file, 0o600, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, rand.Text())
-		return err
-	})
 }
 
 // findCertificate returns the user's, or else one of our own authority.
