@@ -132,6 +132,18 @@ func (p *past) expect(t *testing.T, want string) {
 	}
 }
 
+// A folder goes to the catalog as a whole, so no part of it can be synced.
+func TestNoPartOfAFolderIsSynced(t *testing.T) {
+	t.Parallel()
+	p := newPast(t, newHub(t, "").start(t))
+	p.empower(t, "fleet", "operator", everywhere())
+	p.admin.must(t, declare("fleet", "fleet"))
+	_, err := p.admin.levers.RequestSync(t.Context(), &consolev1.RequestSyncRequest{
+		Name: "fleet", Only: []string{"Deployment/web"},
+	})
+	refusedWith(t, err, connect.CodeFailedPrecondition, `service "fleet" has no objects in a cluster`)
+}
+
 func TestFolderBecomesWhatTheCatalogHas(t *testing.T) {
 	overBoth(t, func(t *testing.T, r *running) {
 		p := newPast(t, r)

@@ -241,6 +241,8 @@ func TestAServiceIsSynced(t *testing.T) {
 	t.Parallel()
 	synced := hubtest.Returns[consolev1.RequestSyncRequest](requestSync,
 		&consolev1.RequestSyncResponse{Service: with(nil)})
+	bare := with(nil)
+	bare.Status = nil
 	confirmed := hubtest.Returns[consolev1.ConfirmPruneRequest](confirmPrune,
 		&consolev1.ConfirmPruneResponse{Service: with(nil)})
 	other := proto.CloneOf(clitest.WellService())
@@ -263,6 +265,16 @@ RequestSync {"name":"shop-a"}
 RequestSync {"name":"shop-a","override":true,"only":["Deployment/web","ConfigMap/shop/web"]}
 `,
 			Stdout: "service/shop-a follows main\n",
+		},
+		"nothing is handed out yet": {
+			Line: "sync service shop-a --only Deployment/web", Hub: hub(hubtest.Returns[consolev1.RequestSyncRequest](
+				requestSync, &consolev1.RequestSyncResponse{Service: bare})),
+			Asked: `GetService {"name":"shop-a"}
+RequestSync {"name":"shop-a","only":["Deployment/web"]}
+`,
+			Stdout: "service/shop-a follows main\n",
+			Stderr: "nothing is handed out of service \"shop-a\" yet, so nothing is synced: " +
+				"`fairlead trace service shop-a` says why\n",
 		},
 		"several, unasked": {
 			Line: "sync services --cluster a", Hub: hub(synced, listed),

@@ -186,6 +186,10 @@ agent does not find is told as the sync's problem (--wait fails by it), and the 
 		"apply only this object, as `KIND/NAME` or KIND/NAMESPACE/NAME; may be repeated")
 	return pullMany(a, cmd, "sync", nil, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.RequestSync(ctx, &consolev1.RequestSyncRequest{Name: args[0], Override: override, Only: only})
+		if err == nil && out.GetService().GetStatus().GetHub().GetDigest() == "" {
+			a.Notef("nothing is handed out of service %q yet, so nothing is synced: "+
+				"`fairlead trace service %s` says why\n", args[0], args[0])
+		}
 		return out.GetService(), err
 	})
 }

@@ -122,6 +122,11 @@ type SyncRequest struct {
 func (r SyncRequest) admit(s *state.Service) (overrides []string, err error) {
 	w := s.Status.Windows
 	mode := s.Spec.Wishes().Mode
+	if len(r.Only) > 0 && s.Spec.Catalog {
+		return nil, refusal.New(refusal.Precondition,
+			"service %q has no objects in a cluster: its folder goes to the catalog, all of it or nothing. "+
+				"Leave out which objects are to be synced", s.Meta.Name)
+	}
 	if len(r.Only) > 0 && (mode == state.ModeHold || mode == state.ModeSuspend || mode == state.ModeDryRun) {
 		return nil, refusal.New(refusal.Precondition, "service %q applies nothing, in whichever part (spec.sync.mode): `fairlead resume service %s` first, or hold it with --mode manual", s.Meta.Name, s.Meta.Name)
 	}
