@@ -2,9 +2,6 @@ package acceptance
 
 import (
 	"testing"
-	"time"
-
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
@@ -89,9 +86,8 @@ func TestARemovalThatFailsIsAnEvent(t *testing.T) {
 	const failed, removed = deliveryv1.Phase_PHASE_FAILED, deliveryv1.Phase_PHASE_REMOVED
 	const why = "The service is not removed, since a hook for pre-delete failed."
 	remove()
-	hub.report(t, "edge-1", &deliveryv1.ServiceReport{ // the last apply failed, and the agent was away since
-		Service: "web", Sequence: 1, Phase: failed, Message: "The folder has no objects.",
-		ObservedTime: timestamppb.New(time.Now().Add(-time.Hour)),
+	hub.report(t, "edge-1", &deliveryv1.ServiceReport{ // the last apply failed, just before
+		Service: "web", Sequence: 1, Phase: failed, Message: "The folder has no objects.", Digest: "d1",
 	})
 	said("edge-1", "web", 1, failed, why)
 	said("edge-1", "web", 2, failed, why)

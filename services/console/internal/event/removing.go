@@ -3,7 +3,6 @@ package event
 import (
 	"cmp"
 	"context"
-	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/resource"
@@ -11,25 +10,32 @@ import (
 	"fairlead.dev/services/console/internal/store"
 )
 
-// clocksDiffer is by how much the clock of a cluster may be behind that of the hub.
-const clocksDiffer = 5 * time.Minute
-
 // RemovalSaid implements intake.Observer. An event that the service was deleted, or moved away from the cluster, shows
 // that the service was the cluster's: without one the cluster says nothing that is told. The events of a removal name
-// that one in their ids, so that a service that comes back and is removed again has events of its own.
+// that one in their ids, so that a service that comes back and is removed again has events of its own. The end of a
+// removal that failed is told when that event was trimmed, too. A report with a digest is about an apply: of a service
+// that leaves, the agent knows no content.
 func (r *Recorder) RemovalSaid(
 	ctx context.Context, v store.View, cluster store.Resource, is state.Report,
 ) ([]store.Event, error) {
-	saysFailed := is.Phase == state.PhaseFailed && is.Message != ""
+	saysFailed := is.Phase == state.PhaseFailed && is.Message != "" && is.Digest == ""
 	if is.Phase != state.PhaseRemoved && !saysFailed || !resource.IsName(is.Service) {
 		return nil, nil
 	}
 	left, err := v.LastEvent(ctx, cluster.Name, is.Service, ServiceDeleted, ServiceMoved)
-	if err != nil || left == nil {
+	if err != nil || left == nil && saysFailed {
 		return nil, err
 	}
-	if saysFailed && !is.ObservedTime.IsZero() && is.ObservedTime.Before(left.Time.Add(-clocksDiffer)) {
-		return nil, nil // of an apply, and told late: the agent was away
+	failed, err := v.LastEvent(ctx, cluster.Name, is.Service, ServiceRemovalFailed, ServicePruned)
+	if err != nil {
+		return nil, err
+	}
+	wasFailing := failed != nil && failed.Type == ServiceRemovalFailed && (left == nil || failed.Seq > left.Seq)
+	if left == nil {
+		if !wasFailing {
+			return nil, nil
+		}
+		left = failed
 	}
 	was, err := Decode(*left)
 	if err != nil {
@@ -40,9 +46,8 @@ func (r *Recorder) RemovalSaid(
 		e.Type, e.Severity, e.Message = ServiceRemovalFailed, failing, is.Message
 		return []store.Event{stored(e, r.Now(), cluster.UID, left.ID, is.Message)}, nil
 	}
-	failed, err := v.LastEvent(ctx, cluster.Name, is.Service, ServiceRemovalFailed)
-	if err != nil || is.Message == "" && (failed == nil || failed.Seq < left.Seq) {
-		return nil, err // it went as the event of the deletion says
+	if is.Message == "" && !wasFailing {
+		return nil, nil // it went as the event of the deletion says
 	}
 	e.Type, e.Severity, e.Message = ServicePruned, info, cmp.Or(is.Message, allRemoved)
 	return []store.Event{stored(e, r.Now(), cluster.UID, left.ID)}, nil
