@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/gen/fairlead/console/v1/consolev1connect"
@@ -129,6 +130,51 @@ func TestLeavingEndsTheAlarmAndTheCopies(t *testing.T) {
 	if s := admin.edge(t); s.GetTokenReuseTime() != nil {
 		t.Errorf("status %v", s)
 	}
+}
+
+// An agent whose tokens are revoked is refused everywhere, so its cluster is not connected, until an agent joins again.
+func TestAClusterWhoseTokensAreRevokedHasLeft(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	admin := r.admin(t)
+	admin.putCluster(t, "edge-1")
+	distributor := r.service(t, identity.ServiceDistributor)
+	revoke := func(req *consolev1.RevokeTokensRequest) {
+		t.Helper()
+		if _, err := admin.identity.RevokeTokens(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(connected bool) {
+		t.Helper()
+		if s := admin.edge(t); s.GetConnected() != connected || (s.GetLeaveTime() == nil) != connected {
+			t.Errorf("connected should be %v: %v", connected, s)
+		}
+	}
+	join := func() *consolev1.Token {
+		t.Helper()
+		token := admin.join(t, "edge-1")
+		next, err := r.renewal(t, token, identitytest.AgentKey(), rand.Text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := distributor.status.RecordSeen(t.Context(), &consolev1.RecordSeenRequest{
+			Clusters: []*consolev1.ClusterSeen{{Cluster: "edge-1", Time: timestamppb.Now()}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		is(true)
+		return next
+	}
+	join()
+	revoke(&consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_Subject{Subject: "agent:edge-1"}})
+	is(false)
+	first, second := join(), join()
+	revoke(&consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_TokenId{TokenId: first.GetId()}})
+	is(true) // by the other one
+	revoke(&consolev1.RevokeTokensRequest{Which: &consolev1.RevokeTokensRequest_TokenId{TokenId: second.GetId()}})
+	is(false)
+	join()
 }
 
 func TestCopiedTokenWithoutItsKeyRenewsNothing(t *testing.T) {

@@ -213,7 +213,8 @@ func (a *Authority) noteReuse(ctx context.Context, tx *store.Tx, who audit.Who, 
 	return tx.Audit(ctx, audit.Event(who, tx.Now(), audit.Act{Action: "token.reuse", Cluster: cluster.Name, Name: cluster.Name, Reason: how}))
 }
 
-// endLines forgets the lines of tokens that a revocation is about.
+// endLines forgets the lines of tokens that a revocation is about. A cluster whose agents have no token any more has
+// left: its agents are refused everywhere.
 func endLines(ctx context.Context, tx *store.Tx, r store.Revocation) error {
 	if r.TokenID != "" {
 		line, err := tx.AgentToken(ctx, r.TokenID)
@@ -223,7 +224,13 @@ func endLines(ctx context.Context, tx *store.Tx, r store.Revocation) error {
 		if err != nil {
 			return err
 		}
-		return tx.EndAgentTokens(ctx, line.Cluster, line.Family)
+		if err := tx.EndAgentTokens(ctx, line.Cluster, line.Family); err != nil {
+			return err
+		}
+		if others, err := tx.HasAgentTokens(ctx, line.Cluster); err != nil || others {
+			return err
+		}
+		return tx.Leave(ctx, line.Cluster)
 	}
 	name, ok := strings.CutPrefix(r.Subject, AgentSubject(""))
 	if !ok {
@@ -236,5 +243,5 @@ func endLines(ctx context.Context, tx *store.Tx, r store.Revocation) error {
 	if err != nil {
 		return err
 	}
-	return tx.EndAgentTokens(ctx, cluster.UID, "")
+	return errors.Join(tx.EndAgentTokens(ctx, cluster.UID, ""), tx.Leave(ctx, cluster.UID))
 }

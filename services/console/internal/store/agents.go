@@ -96,6 +96,15 @@ func (t *Tx) EndAgentTokens(ctx context.Context, cluster, family string) error {
 	return nil
 }
 
+// HasAgentTokens tells whether agents of a cluster have a line of tokens.
+func (v View) HasAgentTokens(ctx context.Context, cluster string) (has bool, err error) {
+	const query = "SELECT EXISTS (SELECT 1 FROM agent_tokens WHERE cluster_uid = $1)"
+	if err := v.q.QueryRowContext(ctx, query, cluster).Scan(&has); err != nil {
+		return false, fmt.Errorf("look for tokens of agents: %w", err)
+	}
+	return has, nil
+}
+
 // Leave marks a cluster as left.
 func (t *Tx) Leave(ctx context.Context, cluster string) error {
 	if _, err := t.tx.ExecContext(ctx, "INSERT INTO seen (cluster_uid, join_time, seen_time, state, leave_time, touch_time) VALUES ($1, 0, 0, '{}', $2, "+t.dialect.now+")"+ //nolint:gosec // one of two constants
