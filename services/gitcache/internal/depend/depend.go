@@ -12,6 +12,7 @@ import (
 
 	"github.com/Masterminds/semver/v3"
 
+	"fairlead.dev/platform/artifact"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/giturl"
 	"fairlead.dev/platform/kubename"
@@ -41,8 +42,8 @@ type Wanted struct {
 	Problem string
 }
 
-// Where is the place at which a dependency is written.
-func (w Wanted) Where() string { return fmt.Sprintf("%s line %d", w.File, w.Line) }
+// Where is the place at which a dependency is written, as messages show it.
+func (w Wanted) Where() string { return fmt.Sprintf("%s line %d", artifact.Printable(w.File), w.Line) }
 
 // Read gives the charts of repositories in the dependencies of a file, in its order. lock is the content of Chart.lock,
 // or requirements.lock, which is named lockName; nil: there is none.

@@ -29,6 +29,16 @@ func TestVersionsAreThoseOfTheLock(t *testing.T) {
 	}
 }
 
+// Git holds names of any bytes. A message that is no UTF-8 can't be published, and with it no head of the source.
+func TestAFolderOfAnyBytesIsToldInUTF8(t *testing.T) {
+	t.Parallel()
+	content := "dependencies:\n- {name: db, version: 1.2.3, repository: " + repository + "}\n"
+	wanted := depend.Read("caf\xe9/Chart.yaml", []byte(content), "Chart.lock", nil)
+	if want := `caf\xe9/Chart.yaml line 2`; len(wanted) != 1 || wanted[0].Where() != want {
+		t.Errorf("got %+v, want one at %q", wanted, want)
+	}
+}
+
 func TestWhatMeansNoChartHasAProblem(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ item, lock, says string }{
