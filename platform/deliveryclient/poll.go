@@ -58,7 +58,9 @@ type PollDeps struct {
 	Loaded <-chan struct{}
 	// KubernetesVersion of the cluster; "" while unknown.
 	KubernetesVersion func() string
-	AgentVersion      string
+	// ClusterProblem is why nothing can be done in the cluster, in words, "" if something can; nil: it is not told.
+	ClusterProblem func() string
+	AgentVersion   string
 	// Capabilities are what the agent can do now.
 	Capabilities func() []deliveryv1.AgentCapability
 	// HoldProgress is told for how long the hub wants progress to be kept back before it is reported; 0: it wants
@@ -378,6 +380,9 @@ func (p *Poller) request(sendHave bool, last *lastNudge) *deliveryv1.SyncRequest
 		},
 		Revision: p.seen,
 		Nudged:   last.claim(),
+	}
+	if p.ClusterProblem != nil {
+		request.Agent.ClusterProblem = p.ClusterProblem()
 	}
 	if p.View != nil {
 		request.View = p.View()

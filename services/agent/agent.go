@@ -225,6 +225,7 @@ type Agent struct {
 	lock         *lockfile.Lock
 	previews     chan struct{} // Places for folders that people have compared.
 	belongs      chan struct{} // Closed once the cluster is known to be the one that was joined as.
+	made         time.Time     // When New made it.
 	begin        chan struct{} // Closed once what is wanted, as the disk has it, may be acted on.
 	// elector is nil for an agent that is the only one; leases is its way to the cluster, which no fence stands in.
 	elector *lead.Elector
@@ -255,7 +256,7 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, renderer: deps.Renderer, log: log, level: level, telemetry: deps.Telemetry,
 		scrapers: scrapers, lock: lock, previews: make(chan struct{}, previewsAtOnce), belongs: make(chan struct{}),
-		begin: make(chan struct{}), width: apply.NewWidth(),
+		made: time.Now(), begin: make(chan struct{}), width: apply.NewWidth(),
 	}
 	a.memory = memory.New(a.notice)
 	if err := a.connect(); err != nil {
@@ -416,6 +417,7 @@ func (a *Agent) wire() error {
 	a.memory.Register(a.telemetry.Registry)
 	a.inventory.Follow(a.memory.Track)
 	a.watcher = watch.New(a.cluster, a.memory, a.notice, a.log, a.telemetry.Registry)
+	a.watcher.Silence = func() { a.poller.Soon() }
 	self := a.self()
 	stays := func(service string) bool {
 		_, wanted := a.desired.Get(service)
@@ -475,6 +477,7 @@ func (a *Agent) wire() error {
 		Orphans:           a.inventory.Services,
 		Loaded:            a.controller.Loaded(),
 		KubernetesVersion: a.kubernetesVersion,
+		ClusterProblem:    a.clusterProblem,
 		AgentVersion:      version.String(),
 		View:              a.viewState,
 		ViewLost:          a.pusher.Lost,

@@ -33,6 +33,20 @@ func (a *Agent) Ready() error {
 	return nil
 }
 
+// clusterProblem says why nothing can be done in the cluster, "" if something can.
+func (a *Agent) clusterProblem() string {
+	const patience = 30 * time.Second // as the watcher has it
+	select {
+	case <-a.controller.Loaded():
+		return a.memory.Silence()
+	default:
+	}
+	if time.Since(a.made) < patience {
+		return ""
+	}
+	return "the API server has not let the agent read its inventories since the start at " + a.made.UTC().Format(time.RFC3339)
+}
+
 // reachesHub says what of the hub this agent does not reach, or nil. reachesHub is no probe: an agent goes on without
 // the hub. The chart's test asks for it.
 func (a *Agent) reachesHub() error {

@@ -55,6 +55,14 @@ func (t *Trail) deliveryStep() step {
 	if message == "" {
 		return s
 	}
+	if status.GetConnected() {
+		s.addLine("%s", message)
+		if problem := status.GetClusterProblem(); problem != "" {
+			s.Mark, s.cause = markFail, fmt.Sprintf("the agent can do nothing in cluster %s (%s)", name, problem)
+			s.next = "see how its API server is, and what the agent's log says"
+		}
+		return s
+	}
 	s.Mark, s.cause, s.since = markFail, fmt.Sprintf("cluster %s is not connected", name), status.GetLastSeenTime()
 	s.next = "see that its agent runs and reaches the hub: its log says why it does not"
 	if left := status.GetLeaveTime(); view.IsSet(left) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"fairlead.dev/cli/internal/clitest"
 	"fairlead.dev/cli/internal/view"
@@ -151,6 +152,21 @@ func TestTraceSaysWhereItStands(t *testing.T) {
 				"said 3m ago; not connected since, so nobody knows",
 			},
 			"it stands at DELIVERY for 10m: cluster a is not connected. Next: see that its agent runs and reaches the hub: its log says why it does not.",
+		},
+		"an API server that hangs": {
+			func(tr *Trail, _ *consolev1.ServiceStatus) {
+				tr.Cluster.Status.ClusterProblem = "the API server has not answered since noon"
+			},
+			[]string{"DELIVERY  FAIL   cluster a, connected", "its agent can do nothing in it: the API server has not answered since noon"},
+			"it stands at DELIVERY: the agent can do nothing in cluster a (the API server has not answered since noon). " +
+				"Next: see how its API server is, and what the agent's log says.",
+		},
+		"a clock that is off": {
+			func(tr *Trail, _ *consolev1.ServiceStatus) {
+				tr.Cluster.Status.ClockSkew = durationpb.New(2 * time.Minute)
+			},
+			[]string{"DELIVERY  ok     cluster a, connected", "its clock is 2m behind the hub's"},
+			"fedcba98 runs in cluster a and is healthy: nothing to do.",
 		},
 		"being applied": {
 			func(_ *Trail, s *consolev1.ServiceStatus) { s.Cluster.Report.Digest = "sha256:older" },

@@ -192,6 +192,14 @@ func TestCheckFindsClustersThatAreAwayOrDiffer(t *testing.T) {
 			},
 			"its clock is 2m behind the hub's, and windows and freezes open and close by it: have its nodes set their clocks (NTP)", "",
 		},
+		"API server that hangs": {
+			&consolev1.ClusterStatus{
+				Connected: true, JoinTime: clitest.Before(time.Hour),
+				ClusterProblem: "the API server has not answered since 2026-03-01T12:00:00Z",
+			},
+			"its agent can do nothing in it: the API server has not answered since 2026-03-01T12:00:00Z. " +
+				"See how its API server is, and what the agent's log says", "",
+		},
 		"left": {
 			&consolev1.ClusterStatus{JoinTime: clitest.Before(time.Hour), LeaveTime: clitest.Before(time.Minute)}, "",
 			"left 60s ago, and keeps what it has applied: `fairlead cluster join-token edge` lets an agent join again, `fairlead delete cluster edge` forgets it",

@@ -1940,9 +1940,11 @@ type ClusterStatus struct {
 	// The agent holds windows, freezes and the manual mode.
 	HoldsWindows bool `protobuf:"varint,41,opt,name=holds_windows,json=holdsWindows,proto3" json:"holds_windows,omitempty"`
 	// How the agent is configured; unset: no AgentConfig chooses the cluster, and none is in force.
-	AgentConfig   *ClusterAgentConfig `protobuf:"bytes,50,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AgentConfig *ClusterAgentConfig `protobuf:"bytes,50,opt,name=agent_config,json=agentConfig,proto3" json:"agent_config,omitempty"`
+	// Why the agent can't do anything in its cluster, in words, as it said last; empty: it can.
+	ClusterProblem string `protobuf:"bytes,51,opt,name=cluster_problem,json=clusterProblem,proto3" json:"cluster_problem,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ClusterStatus) Reset() {
@@ -2071,6 +2073,13 @@ func (x *ClusterStatus) GetAgentConfig() *ClusterAgentConfig {
 		return x.AgentConfig
 	}
 	return nil
+}
+
+func (x *ClusterStatus) GetClusterProblem() string {
+	if x != nil {
+		return x.ClusterProblem
+	}
+	return ""
 }
 
 // ClusterAgentConfig is what the agent of a cluster is configured with.
@@ -3713,7 +3722,7 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\awindows\x18( \x03(\v2 .fairlead.delivery.v1.SyncWindowB\b\xbaH\x05\x92\x01\x02\x10 R\awindows\x1a]\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x128\n" +
-	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xc4\x05\n" +
+	"\x05value\x18\x02 \x01(\v2\".fairlead.console.v1.ConfigSettingR\x05value:\x028\x01\"\xed\x05\n" +
 	"\rClusterStatus\x127\n" +
 	"\tjoin_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\x12@\n" +
 	"\x0elast_seen_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\x12#\n" +
@@ -3731,7 +3740,8 @@ const file_fairlead_console_v1_resources_proto_rawDesc = "" +
 	"\n" +
 	"clock_skew\x18( \x01(\v2\x19.google.protobuf.DurationR\tclockSkew\x12#\n" +
 	"\rholds_windows\x18) \x01(\bR\fholdsWindows\x12J\n" +
-	"\fagent_config\x182 \x01(\v2'.fairlead.console.v1.ClusterAgentConfigR\vagentConfig\"\x80\x02\n" +
+	"\fagent_config\x182 \x01(\v2'.fairlead.console.v1.ClusterAgentConfigR\vagentConfig\x12'\n" +
+	"\x0fcluster_problem\x183 \x01(\tR\x0eclusterProblem\"\x80\x02\n" +
 	"\x12ClusterAgentConfig\x12\x16\n" +
 	"\x06wanted\x18\x01 \x03(\tR\x06wanted\x12;\n" +
 	"\x05phase\x18\x02 \x01(\x0e2%.fairlead.console.v1.AgentConfigPhaseR\x05phase\x12\x18\n" +

@@ -340,9 +340,11 @@ type AgentInfo struct {
 	// What the agent can do beside what the first release could. A hub ignores values that it does not know.
 	Capabilities []AgentCapability `protobuf:"varint,3,rep,packed,name=capabilities,proto3,enum=fairlead.delivery.v1.AgentCapability" json:"capabilities,omitempty"`
 	// The agent's clock when it asked: windows are judged by it. A distributor tells the console only how far it is off.
-	Time          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=time,proto3" json:"time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Time *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=time,proto3" json:"time,omitempty"`
+	// Why the agent can't do anything in its cluster, in words, such as an API server that does not answer; empty: it can.
+	ClusterProblem string `protobuf:"bytes,11,opt,name=cluster_problem,json=clusterProblem,proto3" json:"cluster_problem,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AgentInfo) Reset() {
@@ -401,6 +403,13 @@ func (x *AgentInfo) GetTime() *timestamppb.Timestamp {
 		return x.Time
 	}
 	return nil
+}
+
+func (x *AgentInfo) GetClusterProblem() string {
+	if x != nil {
+		return x.ClusterProblem
+	}
+	return ""
 }
 
 type SyncResponse struct {
@@ -1751,13 +1760,14 @@ const file_fairlead_delivery_v1_delivery_proto_rawDesc = "" +
 	"\tview_sets\x18\x1f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\bviewSets\"U\n" +
 	"\rServiceDigest\x12#\n" +
 	"\aservice\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18?R\aservice\x12\x1f\n" +
-	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"\xeb\x01\n" +
+	"\x06digest\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18PR\x06digest\"\x9e\x02\n" +
 	"\tAgentInfo\x12!\n" +
 	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\aversion\x126\n" +
 	"\x12kubernetes_version\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\x11kubernetesVersion\x12S\n" +
 	"\fcapabilities\x18\x03 \x03(\x0e2%.fairlead.delivery.v1.AgentCapabilityB\b\xbaH\x05\x92\x01\x02\x10@R\fcapabilities\x12.\n" +
 	"\x04time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xa7\x04\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x121\n" +
+	"\x0fcluster_problem\x18\v \x01(\tB\b\xbaH\x05r\x03\x18\x80\x04R\x0eclusterProblem\"\xa7\x04\n" +
 	"\fSyncResponse\x12F\n" +
 	"\fnot_modified\x18\x01 \x01(\v2!.fairlead.delivery.v1.NotModifiedH\x00R\vnotModified\x12C\n" +
 	"\vhave_wanted\x18\x02 \x01(\v2 .fairlead.delivery.v1.HaveWantedH\x00R\n" +

@@ -518,6 +518,13 @@ func (m *Memory) Silent(why string) {
 	}
 }
 
+// Silence is why the API server does not answer, as Silent said it last; empty: it answers.
+func (m *Memory) Silence() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.silent
+}
+
 // Fought notes who keeps changing fields of an object, and until when it is not repaired again. Without fields it is
 // deleted again and again.
 func (m *Memory) Fought(key object.Key, manager string, fields []string, until time.Time) {

@@ -58,6 +58,10 @@ type API interface {
 
 // Watcher keeps the memory up to date. A Watcher is safe for concurrent use.
 type Watcher struct {
+	// Silence is told that the API server does not answer any more, or that it does again; nil: nobody is. Silence must
+	// not block.
+	Silence func()
+
 	api     API
 	memory  *memory.Memory
 	noted   func(service string)
@@ -127,6 +131,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 // probe asks the API server now and then for an object, and says so if there is no answer for a while.
 func (w *Watcher) probe(ctx context.Context) {
 	defer w.memory.Silent("")
+	silent := func(why string) {
+		if w.memory.Silence() == why {
+			return
+		}
+		w.memory.Silent(why)
+		if w.Silence != nil {
+			w.Silence()
+		}
+	}
 	noted := object.Ref{Key: object.Key{Kind: "ConfigMap", Namespace: inventory.Namespace, Name: inventory.ClusterMap}, Version: "v1"}
 	var since time.Time // of the first question that has no answer
 	for retry.Sleep(ctx, retry.Spread(probeEvery)) {
@@ -139,7 +152,7 @@ func (w *Watcher) probe(ctx context.Context) {
 			return
 		case err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsTooManyRequests(err):
 			if !since.IsZero() {
-				w.memory.Silent("")
+				silent("")
 				since = time.Time{}
 			}
 			continue
@@ -148,7 +161,7 @@ func (w *Watcher) probe(ctx context.Context) {
 			w.log.Warn("the API server does not answer", "err", err)
 		}
 		if time.Since(since) > patience {
-			w.memory.Silent("the API server has not answered since " + since.UTC().Format(time.RFC3339))
+			silent("the API server has not answered since " + since.UTC().Format(time.RFC3339))
 		}
 	}
 }

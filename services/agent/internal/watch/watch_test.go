@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,6 +49,8 @@ type api struct {
 	refreshed []string
 	away      error         // of reads of one object
 	stall     chan struct{} // reads of one object wait until it is closed; nil: they don't
+
+	silences atomic.Int32 // how often it went silent, or answered again
 }
 
 func newAPI(kinds ...schema.GroupVersionKind) *api {
@@ -201,6 +204,7 @@ func run(t *testing.T, a *api, list []inventory.Entry, do func(t *testing.T, m *
 		m := memory.New(func(string) {})
 		m.Track(service, list)
 		w := watch.New(a, m, func(string) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		w.Silence = func() { a.silences.Add(1) }
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -562,6 +566,9 @@ func TestHealthIsUnknownWithAServerThatHangs(t *testing.T) {
 		if s.Healthy != 0 || s.Worst.State != health.Unknown || err != nil || since.Before(from) || since.After(from.Add(20*time.Second)) {
 			t.Errorf("with a server that hangs: %v, %+v", err, s)
 		}
+		if told := a.silences.Load(); told != 1 || m.Silence() != s.Worst.Message {
+			t.Errorf("with a server that hangs it was told %d times, %q", told, m.Silence())
+		}
 		a.mu.Lock()
 		a.stall = nil
 		a.mu.Unlock()
@@ -570,6 +577,9 @@ func TestHealthIsUnknownWithAServerThatHangs(t *testing.T) {
 		synctest.Wait()
 		if s := m.Summary(service); s.Healthy != 1 {
 			t.Errorf("with a server that answers again: %+v", s)
+		}
+		if told := a.silences.Load(); told != 2 || m.Silence() != "" {
+			t.Errorf("with a server that answers again it was told %d times, %q", told, m.Silence())
 		}
 	})
 }

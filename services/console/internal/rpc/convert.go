@@ -290,6 +290,7 @@ func encodeCluster(c state.Cluster) *consolev1.Cluster {
 			TokenReuseTime: descriptor.Stamp(c.Status.ReuseTime), TokenReuse: c.Status.Reuse, TokenUnbound: c.Status.Agent.Unbound,
 
 			ClockSkew: encodeSkew(c.Status.Agent.ClockSkew), HoldsWindows: c.Status.Agent.Windows,
+			ClusterProblem: c.Status.Agent.ClusterProblem,
 		},
 	}
 }

@@ -83,6 +83,7 @@ func (s *statuses) RecordHub(ctx context.Context, req *consolev1.RecordHubReques
 func (s *statuses) RecordSeen(ctx context.Context, req *consolev1.RecordSeenRequest) (*consolev1.RecordSeenResponse, error) {
 	err := s.Intake.RecordSeen(ctx, descriptor.Each(req.GetClusters(), func(c *consolev1.ClusterSeen) intake.ClusterSeen {
 		agent := state.AgentInfo{Version: c.GetAgent().GetVersion(), KubernetesVersion: c.GetAgent().GetKubernetesVersion()}
+		agent.ClusterProblem = c.GetAgent().GetClusterProblem()
 		agent.Tests = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_TESTS)
 		agent.Windows = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_WINDOWS)
 		agent.Views = slices.Contains(c.GetAgent().GetCapabilities(), deliveryv1.AgentCapability_AGENT_CAPABILITY_VIEWS)

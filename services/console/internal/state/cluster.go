@@ -41,6 +41,8 @@ type ClusterStatus struct {
 type AgentInfo struct {
 	Version           string `json:"version,omitempty"`
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// ClusterProblem is why it can't do anything in its cluster, in words; empty: it can.
+	ClusterProblem string `json:"clusterProblem,omitempty"`
 	// Tests: it runs the tests of services.
 	Tests bool `json:"tests,omitempty"`
 	// Windows: it holds windows, freezes and the manual mode.

@@ -116,6 +116,14 @@ export function Cluster() {
                   </>
                 )}
               </dd>
+              {status?.connected && status.clusterProblem && (
+                <>
+                  <dt>Problem</dt>
+                  <dd>
+                    the agent can do nothing in the cluster: <Said of={status.clusterProblem} max={600} />
+                  </dd>
+                </>
+              )}
               <dt>Last seen</dt>
               <dd>
                 <Age of={status?.lastSeenTime} />

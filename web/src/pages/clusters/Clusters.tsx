@@ -94,6 +94,9 @@ function Listed() {
             <tr key={c.metadata?.name}>
               <td className="name">
                 <Link to={`/cluster/${c.metadata?.name}`}>{c.metadata?.name}</Link>
+                {c.status?.connected && c.status.clusterProblem && (
+                  <div className="cause">{plain(c.status.clusterProblem)}</div>
+                )}
                 {c.status?.skew && <div className="cause">{plain(c.status.skew)}</div>}
               </td>
               <td>
