@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func (a *App) ConfirmAndDo(
 		return nil
 	}
 	a.noteConsequences(err, wanted)
-	if !a.AskAgreement() {
+	if !a.AskAgreement(ctx) {
 		return errors.New("nothing was done: say --yes to go on")
 	}
 	return call(wanted.GetConfirmation())
@@ -66,17 +67,32 @@ func (a *App) noteConsequences(err error, wanted *consolev1.ConfirmationWanted) 
 	}
 }
 
-// AskAgreement asks on a terminal.
-func (a *App) AskAgreement() bool {
+// AskAgreement asks on a terminal. An interrupt is no agreement.
+func (a *App) AskAgreement(ctx context.Context) bool {
 	if !IsTerminal(a.Stdin) {
 		return false
 	}
 	a.Notef("Go on? [y/N] ")
-	var answer string
-	if _, err := fmt.Fscanln(a.Stdin, &answer); err != nil {
-		return false
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(readAnswer(ctx, a.Stdin)))
+}
+
+// readAnswer reads the one word of a line; empty: there is none, or ctx ends before. Nothing ends a read of a terminal:
+// the goroutine ends with the program then.
+func readAnswer(ctx context.Context, from io.Reader) string {
+	answered := make(chan string, 1)
+	go func() {
+		answer := ""
+		if _, err := fmt.Fscanln(from, &answer); err != nil {
+			answer = ""
+		}
+		answered <- answer
+	}()
+	select {
+	case answer := <-answered:
+		return answer
+	case <-ctx.Done():
+		return ""
 	}
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(answer))
 }
 
 // IsTerminal says whether a person reads or writes there.

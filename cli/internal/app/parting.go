@@ -46,7 +46,7 @@ func (a *App) AskToPart(ctx context.Context, h *hubclient.Hub, name string, p Pa
 		return true, nil
 	}
 	a.Notef("%s", text)
-	if !a.AskAgreement() {
+	if !a.AskAgreement(ctx) {
 		return false, errors.New("nothing was done: say --yes to go on")
 	}
 	return true, nil

@@ -172,7 +172,7 @@ func (d *deletion) listChosen(ctx context.Context, of string) ([]resource.Refere
 		refs = append(refs, resource.Reference{Kind: k.Singular(), Name: m.GetMetadata().GetName()})
 		d.app.Notef("%s/%s\n", k.Singular(), m.GetMetadata().GetName())
 	}
-	if !d.yes && !d.dryRun && !d.app.AskAgreement() {
+	if !d.yes && !d.dryRun && !d.app.AskAgreement(ctx) {
 		return nil, errors.New("nothing was done: say --yes to go on")
 	}
 	return refs, nil
@@ -332,7 +332,7 @@ func (d *deletion) prepareRead(ctx context.Context, s *consolev1.Service) (bool,
 		return false, d.app.Printf("%s", text)
 	}
 	d.app.Notef("%s", text)
-	if !d.app.AskAgreement() {
+	if !d.app.AskAgreement(ctx) {
 		return false, errors.New("nothing was done: say --yes to go on, or --detach to leave the objects in the cluster")
 	}
 	return true, nil

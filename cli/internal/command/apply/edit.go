@@ -149,7 +149,7 @@ func (e *editing) writeEdit(
 		return true, nil // the hub finds no difference
 	case e.dryRun:
 		return false, nil
-	case !e.yes && !e.app.AskAgreement():
+	case !e.yes && !e.app.AskAgreement(ctx):
 		return false, errors.New("nothing was changed: say --yes to go on")
 	}
 	w.dryRun = false

@@ -30,14 +30,14 @@ with --yes, deletes them.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
-		ctx, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
+		reading, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
 		defer cancel()
 		name := args[0]
-		current, err := h.Globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})
+		current, err := h.Globals.GetGlobalService(reading, &consolev1.GetGlobalServiceRequest{Name: name})
 		if err != nil {
 			return resource.GlobalServiceKind().ExplainMissing(name, err)
 		}
-		preview, err := h.Globals.PreviewGlobalService(ctx, &consolev1.PreviewGlobalServiceRequest{GlobalService: current.GetGlobalService()})
+		preview, err := h.Globals.PreviewGlobalService(reading, &consolev1.PreviewGlobalServiceRequest{GlobalService: current.GetGlobalService()})
 		if err != nil {
 			return err
 		}
@@ -53,10 +53,12 @@ with --yes, deletes them.`,
 		if since := held.GetHeldBackSince(); view.IsSet(since) {
 			a.Notef("the guard holds back the first of them since %s\n", a.FormatMoment(since))
 		}
-		if !yes && !a.AskAgreement() {
+		if !yes && !a.AskAgreement(ctx) {
 			return errors.New("nothing was done: say --yes to go on")
 		}
-		if _, err := h.Globals.ConfirmGlobalService(ctx, &consolev1.ConfirmGlobalServiceRequest{
+		writing, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout) // a person may have thought for long
+		defer cancel()
+		if _, err := h.Globals.ConfirmGlobalService(writing, &consolev1.ConfirmGlobalServiceRequest{
 			Name: name, Confirmation: preview.GetConfirmation(),
 		}); err != nil {
 			return err

@@ -28,9 +28,9 @@ stay: it is not held any more.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "go on without asking")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
-		ctx, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout)
+		reading, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
 		defer cancel()
-		is, err := h.Admin.GetRemovals(ctx, &consolev1.GetRemovalsRequest{})
+		is, err := h.Admin.GetRemovals(reading, &consolev1.GetRemovalsRequest{})
 		if err != nil {
 			return err
 		}
@@ -47,10 +47,12 @@ stay: it is not held any more.`,
 		if len(is.GetClusters()) == 0 {
 			a.Notef("  no agent has asked so far that has a service which the catalog lacks\n")
 		}
-		if !yes && !a.AskAgreement() {
+		if !yes && !a.AskAgreement(ctx) {
 			return errors.New("nothing was done: say --yes to have them removed, with all of their objects")
 		}
-		if _, err := h.Admin.ConfirmRemovals(ctx, &consolev1.ConfirmRemovalsRequest{Id: is.GetId()}); err != nil {
+		writing, cancel := context.WithTimeout(ctx, hubclient.WriteTimeout) // a person may have thought for long
+		defer cancel()
+		if _, err := h.Admin.ConfirmRemovals(writing, &consolev1.ConfirmRemovalsRequest{Id: is.GetId()}); err != nil {
 			return err
 		}
 		return a.Printf("removals confirmed\n")

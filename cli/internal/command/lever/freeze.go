@@ -138,7 +138,7 @@ func (m *frozenMany) freezeAll(ctx context.Context, h *hubclient.Hub, k resource
 		if err := t.Write(m.app.Stderr); err != nil {
 			return err
 		}
-		if !m.app.AskAgreement() {
+		if !m.app.AskAgreement(ctx) {
 			return errors.New("nothing was done: say --yes to go on")
 		}
 	}

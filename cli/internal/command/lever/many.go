@@ -101,7 +101,7 @@ func (m *many) pullLevers(
 		if err := t.Write(m.app.Stderr); err != nil {
 			return err
 		}
-		if !m.app.AskAgreement() {
+		if !m.app.AskAgreement(ctx) {
 			return errors.New("nothing was done: say --yes to go on")
 		}
 	}
