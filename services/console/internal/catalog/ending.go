@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"fairlead.dev/platform/refusal"
 	"fairlead.dev/services/console/internal/outage"
 	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
@@ -71,14 +72,18 @@ func (c *Catalog) EndLevers(ctx context.Context) error {
 			if err := state.Decode(row, &s.Spec); err != nil {
 				return err
 			}
+			over := false // of one or both
 			for _, l := range leversIn(s.Spec.Levers) {
 				switch {
 				case l.Until.IsZero():
 				case !l.Until.After(now):
-					due = append(due, s)
+					over = true
 				case announces(l.Since, l.Until, now) && c.observer != nil:
 					soon = append(soon, c.observer.LeverEnding(s, *l)...)
 				}
+			}
+			if over {
+				due = append(due, s)
 			}
 		}
 		return nil
@@ -124,7 +129,11 @@ func (c *Catalog) endLevers(ctx context.Context, s state.Service) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.PutAll(ctx, Self(clockAuthor), []Edit{edit}, false); err != nil {
+	_, err = c.PutAll(ctx, Self(clockAuthor), []Edit{edit}, false)
+	if refusal.Is(err, refusal.Conflict) {
+		return nil // another console ended them, or somebody changed the service: it is looked at again in seconds
+	}
+	if err != nil {
 		return fmt.Errorf("end levers of service %q: %w", s.Meta.Name, err)
 	}
 	return nil
