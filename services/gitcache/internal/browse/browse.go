@@ -203,6 +203,10 @@ func local[T any](ctx context.Context, b *Browser, s Source, p Place, here func(
 		return none, err
 	}
 	commit, err := o.Commit(id)
+	if errors.Is(err, mirror.ErrKind) {
+		return none, refusal.New(refusal.NotFound,
+			"source %q: revision %q is the id of a tag, file or folder. Name a commit, or the tag by its name", p.Source, shown(p.Revision))
+	}
 	if err == nil {
 		var out T
 		if out, err = here(ctx, view{o: o, place: p, commit: commit, submodules: s.Submodules}); err == nil {

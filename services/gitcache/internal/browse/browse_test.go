@@ -279,6 +279,25 @@ func TestRevisionsAreAsPeopleWriteThem(t *testing.T) {
 	wantError(t, err, refusal.NotFound, `source "nope" is not in the catalog`)
 }
 
+// The id of what is no commit is a mistake of who asks, and no fault of the mirror: nobody else is asked.
+func TestARevisionThatIsNoCommitIsRefused(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewServer(t).NewRepo(t, "x.git")
+	file := repo.Object("blob", []byte("hello"))
+	folder := repo.Tree(gittest.TreeEntry{Mode: "100644", Name: "file", ID: file})
+	repo.SetMain(folder)
+	r, other := newReplica(t), newReplica(t)
+	r.fetch(t, repo)
+	r.owner, r.others = other, []*replica{other}
+	for _, id := range []string{file, folder} {
+		_, err := r.Tree(t.Context(), at(id, ""), browse.Page{Size: 1}, false)
+		wantError(t, err, refusal.NotFound, "Name a commit")
+	}
+	if other.asked != 0 {
+		t.Errorf("others were asked %d times", other.asked)
+	}
+}
+
 func TestFoldersShowWhatTheyHold(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewServer(t).NewRepo(t, "x.git")
