@@ -44,7 +44,8 @@ const replicas = "/spec/replicas"
 
 // spareFields takes fields that are left to others out of what is sent for an object that is there. A field that
 // somebody else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only
-// for such a one the content of the object is read.
+// for such a one the content of the object is read. Of a map, and of a list whose elements are told apart, somebody else
+// may have a part: then that part is left out.
 func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	if notThere(err) {
@@ -62,7 +63,7 @@ func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstru
 		for _, found := range ways {
 			way := found.tokens
 			if found.others || pointer == replicas && item.Flags&object.Scaled != 0 && !ownsScale(meta) {
-				removeField(wanted.Object, way)
+				removePart(wanted.Object, found)
 				continue
 			}
 			if live == nil {
@@ -76,7 +77,7 @@ func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstru
 			if value, ok := findCounterpart(wanted.Object, live.Object, trees, way); ok {
 				putField(wanted.Object, way, value)
 			} else {
-				removeField(wanted.Object, way)
+				removePart(wanted.Object, found)
 			}
 		}
 	}
@@ -144,6 +145,8 @@ func (a *Applier) releaseScale(ctx context.Context, item set.Item, answer *unstr
 // way leads to a field.
 type way struct {
 	tokens []string
+	// meant is how many of the tokens lead to what the pointer means; the others lead on to a part of it.
+	meant int
 	// others: a manager other than us has the field.
 	others bool
 }
@@ -152,7 +155,7 @@ type way struct {
 // value.
 func expandWays(value any, trees object.Trees, tokens, before []string, ways *[]way) {
 	if len(tokens) == 0 {
-		*ways = append(*ways, way{tokens: slices.Clone(before), others: len(trees) > 0})
+		splitWays(value, trees, before, len(before), ways)
 		return
 	}
 	token := strings.ReplaceAll(strings.ReplaceAll(tokens[0], "~1", "/"), "~0", "~")
@@ -166,11 +169,37 @@ func expandWays(value any, trees object.Trees, tokens, before []string, ways *[]
 	case []any:
 		below := trees.Elements(v)
 		for i := range v {
-			if index := strconv.Itoa(i); token == "*" || token == index {
+			switch index := strconv.Itoa(i); {
+			case token != "*" && token != index:
+			case len(tokens) == 1:
+				*ways = append(*ways, wholeWay(below[i], append(before, index), len(before)+1))
+			default:
 				expandWays(v[i], below[i], tokens[1:], append(before, index), ways)
 			}
 		}
 	}
+}
+
+// splitWays finds the ways to the parts of a value of which others have some and not all; else the way to the value.
+// Elements of lists are not split: they are told apart by fields of theirs.
+func splitWays(value any, trees object.Trees, before []string, meant int, ways *[]way) {
+	isWhole := func(tree map[string]any) bool { return len(tree) == 0 }
+	fields, _ := value.(map[string]any)
+	elements, _ := value.([]any)
+	if len(trees) == 0 || slices.ContainsFunc(trees, isWhole) || len(fields)+len(elements) == 0 {
+		*ways = append(*ways, wholeWay(trees, before, meant))
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		splitWays(fields[key], trees.Field(key), append(before, key), meant, ways)
+	}
+	for i, below := range trees.Elements(elements) {
+		*ways = append(*ways, wholeWay(below, append(before, strconv.Itoa(i)), meant))
+	}
+}
+
+func wholeWay(trees object.Trees, tokens []string, meant int) way {
+	return way{tokens: slices.Clone(tokens), meant: meant, others: len(trees) > 0}
 }
 
 // othersFields returns the fields that managers other than us have.
@@ -209,6 +238,30 @@ func findCounterpart(wanted, live any, trees object.Trees, way []string) (any, b
 		}
 	}
 	return live, true
+}
+
+// removePart takes out a field that a pointer means, or a part of one. A map or list that nothing is left of goes, too:
+// who sends an empty one owns it, and loses it to the first who adds to it.
+func removePart(value any, part way) {
+	removeField(value, part.tokens)
+	for at := len(part.tokens) - 1; at >= part.meant && isEmptyAt(value, part.tokens[:at]); at-- {
+		removeField(value, part.tokens[:at])
+	}
+}
+
+func isEmptyAt(value any, way []string) bool {
+	for _, token := range way {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[token]
+		case []any:
+			i, _ := strconv.Atoi(token)
+			value = v[i]
+		}
+	}
+	fields, isMap := value.(map[string]any)
+	elements, isList := value.([]any)
+	return isMap && len(fields) == 0 || isList && len(elements) == 0
 }
 
 // removeField takes a field out. An element of a list that is named by the way itself goes, too.
