@@ -276,6 +276,30 @@ func TestARenamedServiceWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
+// The agent may hear of the new name before the removal of the old one.
+func TestARenamedServiceThatComesFirstWaitsForTheOneBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	before, after := w.service("before"), w.service("after")
+	files := map[string]string{"a.yaml": configMap("moved", "1")}
+	w.hub.awaitPhase(t, before, w.hub.push(t, before, w.namespace, files), healthy)
+	digest := w.hub.push(t, after, w.namespace, files)
+	w.hub.await(t, after, func(r *deliveryv1.ServiceReport) bool {
+		return strings.Contains(r.GetMessage(), fmt.Sprintf("in case service %q is about to let go", before))
+	})
+	w.hub.remove(before)
+	w.hub.awaitPhase(t, after, digest, healthy)
+	w.mustData("moved", "1")
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	for _, report := range w.hub.reports[after] {
+		if report.GetPhase() == failed {
+			t.Errorf("it failed: %s", report.GetMessage())
+		}
+	}
+}
+
 func TestObjectOfAnUnknownAgentsServiceIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
