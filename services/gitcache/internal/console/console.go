@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -181,11 +182,40 @@ func (c *Catalog) plan(s *consolev1.Source) owner.Source {
 	plan := c.upstream(s)
 	plan.Wants = c.catalog.RefsOf(name)
 	plan.Combinations, plan.IsCurrent = c.combinations(s, plan.Wants), c.catalog.Current()
+	plan.LeftOut = boundRefs(plan.Wants, s.GetStatus().GetHeads(), maxRefs)
 	if catalog.HasDependencies(s.GetSpec()) {
 		plan.HasDependencies, plan.Allow, plan.ChartSources, plan.Folders = true, repo.GetAllow(), c.chartSources(repo), c.foldersOf(name)
 	}
 	plan.Users = func() func(string) []string { return c.users(name) }
 	return plan
+}
+
+// maxRefs of a source are followed: the console takes 10,000 heads in a publication, and some are of what charts and
+// kustomizations need.
+const maxRefs = 9000
+
+// boundRefs takes out what is beyond a limit, and tells how many refs that are. What was published stays.
+func boundRefs(refs map[string]int, published []*consolev1.Head, most int) (leftOut int) {
+	if len(refs) <= most {
+		return 0
+	}
+	known := make(map[string]bool, len(published))
+	for _, h := range published {
+		known[h.GetRef()] = true
+	}
+	all := slices.SortedFunc(maps.Keys(refs), func(a, b string) int {
+		switch {
+		case known[a] == known[b]:
+			return cmp.Compare(a, b)
+		case known[a]:
+			return -1
+		}
+		return 1
+	})
+	for _, ref := range all[most:] {
+		delete(refs, ref)
+	}
+	return len(all) - most
 }
 
 // upstream is what a source says of where it is, whoever wants something of it.

@@ -56,6 +56,8 @@ type Source struct {
 	SubmoduleRepositories []string
 	// Wants are canonical refs, and how many services want them. HEAD is wanted always.
 	Wants map[string]int
+	// LeftOut is how many refs services want besides that are beyond the limit.
+	LeftOut int
 	// Users looks at all services, and then gives the names of those that want a ref, for messages.
 	Users func() func(ref string) []string
 
@@ -105,7 +107,7 @@ func (s Source) equalTo(o Source) bool {
 		s.Secret == o.Secret && s.SecretRevision == o.SecretRevision &&
 		s.Proxy == o.Proxy && s.Submodules == o.Submodules &&
 		slices.Equal(s.SubmoduleRepositories, o.SubmoduleRepositories) && s.Verification.equalTo(o.Verification) &&
-		s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) &&
+		s.Verify.Equal(o.Verify) && maps.EqualFunc(s.Wants, o.Wants, same) && s.LeftOut == o.LeftOut &&
 		s.HasDependencies == o.HasDependencies && slices.Equal(s.Allow, o.Allow) && slices.EqualFunc(s.ChartSources,
 		o.ChartSources, Source.equalTo) && maps.EqualFunc(s.Folders, o.Folders, slices.Equal)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
 	"fairlead.dev/services/gitcache/internal/semver"
@@ -29,6 +30,10 @@ type trouble struct {
 // describeTroubles puts troubles into words. A problem that was there before, too, keeps its beginning.
 func describeTroubles(s Source, troubles []trouble, before Problem, now time.Time) (p Problem) {
 	var whole, single []string
+	if s.LeftOut > 0 {
+		whole = append(whole, fmt.Sprintf("services follow %s beyond the limit of %d for a source, which are not fetched. "+
+			"Add another source with the same url for a part of the services", plural.Of(s.LeftOut, "ref"), len(s.Wants)))
+	}
 	for _, t := range troubles {
 		if t.ref == "" {
 			whole = append(whole, t.text)

@@ -3,6 +3,7 @@ package owner
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead.dev/services/gitcache/internal/fetch/gitwire"
 	"fairlead.dev/services/gitcache/internal/git"
@@ -30,5 +31,19 @@ func TestAPollLooksAtTheServicesOnce(t *testing.T) {
 		if looks != polls+1 {
 			t.Errorf("looked %d times at the services in %d polls", looks, polls+1)
 		}
+	}
+}
+
+// TestRefsBeyondTheLimitAreTold: nothing else says why they are not fetched.
+func TestRefsBeyondTheLimitAreTold(t *testing.T) {
+	t.Parallel()
+	s := Source{Name: "shop", Wants: map[string]int{"refs/heads/a": 1, "refs/heads/b": 1}, LeftOut: 3}
+	p := describeTroubles(s, nil, Problem{}, time.Now())
+	if !p.IsWhole() || !strings.Contains(p.Message, "follow 3 refs beyond the limit of 2 for a source") {
+		t.Errorf("told %+v", p)
+	}
+	s.LeftOut = 0
+	if p = describeTroubles(s, nil, p, time.Now()); p.Message != "" {
+		t.Errorf("told %+v of a source with few refs", p)
 	}
 }
