@@ -17,9 +17,8 @@ const (
 	// EventsKeep is how long events are kept, and maxEvents how many at most.
 	EventsKeep = 7 * 24 * time.Hour
 	maxEvents  = 250_000
-	// maxMembersKept bounds what events of many services take with what is said of each, in bytes: one is up to 40 KiB.
-	// The oldest events go.
-	maxMembersKept = 256 << 20
+	// defaultMembersBytes is for Options.MembersBytes: one event of many services is up to 40 KiB.
+	defaultMembersBytes = 256 << 20
 	// maxMembersRead is how much of that one read returns, in bytes.
 	maxMembersRead = 8 << 20
 	// eventTrim is how many that are older go with each batch that comes, and eventsOver how many of those that are too
@@ -128,12 +127,13 @@ func (t *Tx) membersWeight(ctx context.Context) (bytes int64, err error) {
 
 // trimMembers removes the oldest events while those of many services take too much, up to eventsOver of them.
 func (t *Tx) trimMembers(ctx context.Context, weight int64) error {
-	if weight <= maxMembersKept {
+	if weight <= t.store.membersBytes {
 		return nil
 	}
 	// By the index of weights, which grow with the numbers: the greatest number would be looked for in every row.
 	var gone int64
-	err := t.tx.QueryRowContext(ctx, "SELECT seq FROM events WHERE members IS NOT NULL AND weight <= $1 ORDER BY weight DESC LIMIT 1", weight-maxMembersKept).Scan(&gone)
+	err := t.tx.QueryRowContext(ctx, "SELECT seq FROM events WHERE members IS NOT NULL AND weight <= $1 "+
+		"ORDER BY weight DESC LIMIT 1", weight-t.store.membersBytes).Scan(&gone)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

@@ -70,6 +70,9 @@ var migrations embed.FS
 type Options struct {
 	// LogLimit is the number of changes that are kept; 0: 100,000.
 	LogLimit int64
+	// MembersBytes is how many bytes events of many services may take with what is said of each: the oldest events go;
+	// 0: 256 MiB.
+	MembersBytes int64
 	// AuditBytes is about how many bytes the audit trail may take; 0: no bound. AuditTrimmed makes the event which says
 	// that so many of the oldest went therefore.
 	AuditBytes   int64
@@ -88,6 +91,7 @@ type Store struct {
 	now      func() time.Time
 	logLimit int64
 
+	membersBytes int64
 	auditBytes   int64
 	auditTrimmed func(time.Time, int64) AuditEvent
 
@@ -240,9 +244,15 @@ func Open(path string, opts Options) (*Store, error) {
 }
 
 func open(urls func() []string, opts Options) (*Store, error) {
-	s := &Store{now: opts.Now, logLimit: opts.LogLimit, auditBytes: opts.AuditBytes, auditTrimmed: opts.AuditTrimmed}
+	s := &Store{
+		now: opts.Now, logLimit: opts.LogLimit, membersBytes: opts.MembersBytes,
+		auditBytes: opts.AuditBytes, auditTrimmed: opts.AuditTrimmed,
+	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.membersBytes == 0 {
+		s.membersBytes = defaultMembersBytes
 	}
 	if s.logLimit == 0 {
 		s.logLimit = defaultLogLimit

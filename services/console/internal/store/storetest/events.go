@@ -317,8 +317,8 @@ func hubOf(t *testing.T, s *store.Store, uids []string) map[string][]byte {
 
 // The members of events of many services are bounded in bytes: in what one read returns, and in what is kept.
 func testHeavyEvents(t *testing.T, open Open) {
-	s := open(store.Options{})
-	const each, most = 1 << 20, 256 << 20
+	const each, most = 1 << 20, 40 << 20
+	s := open(store.Options{MembersBytes: most})
 	put := func(from, to int) {
 		t.Helper()
 		for i := from; i < to; i += 8 {
@@ -365,7 +365,7 @@ func testHeavyEvents(t *testing.T, open Open) {
 			t.Errorf("%+v: %d events in %d reads", q, len(seen), reads)
 		}
 	}
-	put(32, most/each+64)
+	put(32, most/each+24)
 	list, kept := eventsAfter(t, s, store.EventQuery{}, 0, 1), 0
 	for at := int64(0); len(list) > 0; list = eventsAfter(t, s, store.EventQuery{}, at, 500) {
 		for _, e := range list {
