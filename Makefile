@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help up build-agent vuln test test-fairlead test-kubernetes test-running test-beside race e2e smoke checklist states chaos replicas skew faults nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
+.PHONY: help up build-agent vuln test test-fairlead test-kubernetes test-running test-beside race e2e smoke checklist states chaos replicas skew faults stacks signatures nodes soak fleet attack bench figures screenshots gen manifests fmt lint check build images release release-twice kubelocal nodelocal install tidy clean
 
 MODULES  := gen platform deploy web services/agent services/console services/distributor services/gitcache services/tunnel cli e2e
 PACKAGES := $(foreach m,$(MODULES),fairlead.dev/$(m)/...)
@@ -17,11 +17,11 @@ GOBUILD  := go build -ldflags "-s -w -X fairlead.dev/platform/version.Version=$(
 DOWNLOAD := GOMAXPROCS=16 go list -deps
 # Whether ARGS ask for the short form of the tests.
 SHORT    := $(filter -short -short=true --short,$(ARGS))
-# Two packages at a time, because each starts whole clusters; never from the cache, which doesn't know bin/. `make test` and
-# `make lint` vet them. The short form is the root package alone: one product whose clusters all its tests share.
+# Two packages at a time, because each starts whole clusters; never from the cache, which doesn't know bin/. `make
+# lint` vets them. The short form is the root package alone: one product whose clusters all its tests share.
 E2E       = go test -count=1 -vet=off -p 2 -timeout 60m $(ARGS) fairlead.dev/e2e$(if $(SHORT),,/...)
 # What the short form leaves out, in words.
-LEFT_OUT := what the modules' tests need other servers or more than some seconds for, the other packages across services (e2e/...), the local Kubernetes, real nodes, the pages and what people do in a browser, vet, images and manifests
+LEFT_OUT := what the modules' tests need other servers or more than some seconds for, the other packages across services (e2e/...), the local Kubernetes, real nodes, the pages and what people do in a browser, images and manifests
 # Tells how long a part of `make test` took.
 STEP     := tools/step.sh
 PROGRAMS := console gitcache distributor tunnel agent
@@ -118,12 +118,10 @@ test-beside:
 	@$(STEP) "build docker compose" nice tools/docker/build.sh
 	@$(STEP) "test the pages" nice tools/web.sh --test
 	@$(STEP) "look at what modules link" nice tools/checks.sh
-	@$(STEP) vet nice go vet $(PACKAGES)
 	@export GOWORK=off; \
-	$(STEP) "test figures" nice go -C tools test ./figures; \
-	$(STEP) "test images" nice go -C tools/images test -timeout 60m .; \
-	$(STEP) "test manifests" nice go -C tools/manifests test -timeout 40m ./...; \
-	$(STEP) "test signatures" nice go -C tools/signatures test -vet=off -timeout 40m ./...
+	$(STEP) "test figures" nice go -C tools test -vet=off ./figures; \
+	$(STEP) "test images" nice go -C tools/images test -vet=off -timeout 60m .; \
+	$(STEP) "test manifests" nice go -C tools/manifests test -vet=off -timeout 40m ./...
 
 race: install build ## Run the tests under the race detector
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) && VAULTLOCAL=$$(tools/vaultlocal/build.sh) && REGISTRYLOCAL=$$(tools/registrylocal/build.sh) && S3LOCAL=$$(tools/s3local/build.sh) && export KUBELOCAL VAULTLOCAL REGISTRYLOCAL S3LOCAL; \
@@ -155,6 +153,12 @@ skew: install build ## Each order of an upgrade from two earlier commits, there 
 
 faults: install build ## Links that lose one direction, between all pairs; few descriptors (some 15 minutes, as root; ARGS="-only 'redis to'")
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 90m fairlead.dev/e2e/faults -args -long $(ARGS)
+
+stacks: install build ## The compose stack with two of each: one of everything dies, then the others, while agents ask (some 8 minutes, as root)
+	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 60m -run '^TestStacks$$' fairlead.dev/e2e/compose -args -long $(ARGS)
+
+signatures: install ## What Sigstore's and Notation's own libraries say of the same signatures (some minutes: both are compiled)
+	@GOWORK=off go -C tools/signatures test -count=1 -timeout 40m ./... $(ARGS)
 
 nodes: install build ## Charts, docs and faults on real nodes: install.md word by word, any user, upgrades, pulls with a password, streams through an ingress and a Gateway, autoscaling by metrics-server, 1,000 simulated clusters within the charts' limits, power and networks cut (some 75 minutes, and builds of Traefik and metrics-server the first time, as root; ARGS="-rounds 40 -copy-mib 5120 -stream-for 1h -halfway-for 1h")
 	@KUBELOCAL=$$(tools/kubelocal/build.sh) go test -count=1 -v -timeout 600m -parallel 1 -skip '^Test(ChartsShipToRealPodsAndSurviveAPowerCut|UpRunsTheSampleOnARealNode)$$' fairlead.dev/e2e/nodes -args -long $(ARGS)

@@ -3,18 +3,23 @@ package compose
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 )
 
+var long = flag.Bool("long", false, "also the stack with two of each, as `make stacks` does")
+
 // TestStacks brings up one stack after the other in one engine.
 func TestStacks(t *testing.T) { //nolint:tparallel // the stacks have the same names
 	t.Parallel()
 	e := newEngine(t)
 	t.Run("default", func(t *testing.T) { defaultStack(t, e) })
-	t.Run("high availability", func(t *testing.T) { highAvailability(t, e) })
+	if *long {
+		t.Run("high availability", func(t *testing.T) { highAvailability(t, e) })
+	}
 }
 
 // defaultStack is what `docker compose up` gives, from the first commit to nothing left.
