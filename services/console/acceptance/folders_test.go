@@ -132,6 +132,27 @@ func (p *past) expect(t *testing.T, want string) {
 	}
 }
 
+// A folder that a caller may not see is none to the caller, whatever it has declared.
+func TestAFolderThatMayNotBeSeenLooksLikeNone(t *testing.T) {
+	t.Parallel()
+	r := newHub(t, "").start(t)
+	p := newPast(t, r)
+	p.empower(t, "fleet", "operator", everywhere())
+	p.admin.must(t, declare("fleet", "fleet"))
+	p.push(t, commitA)
+	p.healthy(t, "fleet", "d1", files{"fleet/a.yaml": yaml("a", "  path: a\n")})
+	bob := r.user(t, "bob", "nobody")
+	var said [2]string
+	for i, name := range []string{"fleet", "nowhere"} {
+		_, err := bob.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: name})
+		wantCode(t, err, connect.CodeNotFound)
+		said[i] = strings.ReplaceAll(err.Error(), name, "NAME")
+	}
+	if said[0] != said[1] {
+		t.Errorf("a folder that is hidden: %s\none that is not there: %s", said[0], said[1])
+	}
+}
+
 // A folder goes to the catalog as a whole, so no part of it can be synced.
 func TestNoPartOfAFolderIsSynced(t *testing.T) {
 	t.Parallel()

@@ -186,6 +186,9 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 		if err := admin.tryService(t, serviceOf("hidden", "hidden", "bank")); err != nil {
 			t.Fatal(err)
 		}
+		global := newGlobal("hidden", prod())
+		global.Spec.Template.Project = "bank"
+		admin.putGlobal(t, global)
 		if _, err := admin.secrets.UpdateSecret(t.Context(), &consolev1.UpdateSecretRequest{
 			AllowMissing: true,
 			Secret:       &consolev1.Secret{Metadata: meta("hidden"), Data: map[string]string{"token": "x"}},
@@ -222,6 +225,14 @@ func TestWhatMayNotBeSeenLooksLikeWhatIsNotThere(t *testing.T) {
 				say("delete service", err)
 				_, err = bob.services.DeleteService(ctx, &consolev1.DeleteServiceRequest{Name: name, Etag: "x-1"})
 				say("delete one revision", err)
+				_, err = bob.globals.GetGlobalService(ctx, &consolev1.GetGlobalServiceRequest{Name: name})
+				say("get global service", err)
+				_, err = bob.globals.DeleteGlobalService(ctx, &consolev1.DeleteGlobalServiceRequest{Name: name})
+				say("delete global service", err)
+				_, err = bob.globals.ConfirmGlobalService(ctx, &consolev1.ConfirmGlobalServiceRequest{
+					Name: name, Confirmation: "x",
+				})
+				say("confirm global service", err)
 				_, err = bob.clusters.DeleteCluster(ctx, &consolev1.DeleteClusterRequest{Name: name})
 				say("delete cluster", err)
 				_, err = bob.secrets.DeleteSecret(ctx, &consolev1.DeleteSecretRequest{Name: name})

@@ -381,7 +381,7 @@ func TestNobodyIsToldWhatWouldGoButWhoMayDeleteIt(t *testing.T) {
 			_, err := user.apply(t, &consolev1.ApplyRequest{Set: "fleet", Prune: true})
 			wantCode(t, err, connect.CodePermissionDenied, "you may not see")
 			_, err = user.globals.DeleteGlobalService(t.Context(), &consolev1.DeleteGlobalServiceRequest{Name: "logs"})
-			wantCode(t, err, connect.CodePermissionDenied, "may not delete global service")
+			wantCode(t, err, connect.CodeNotFound, "does not exist as far as you may see")
 		}
 	})
 }

@@ -151,6 +151,9 @@ func (c *Catalog) askDeclared(ctx context.Context, tx *store.Tx, by By, name, co
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil // which is told by deleting it
 	}
+	if err == nil {
+		err = c.guard.MayTouch(ctx, by, store.Ref{Kind: store.KindService, Name: name}, &row)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -642,7 +642,7 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 		return refusal.Missing(store.KindGlobalService, name)
 	}
 	return c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
-		row, err := globalRow(ctx, tx, name)
+		row, err := c.globalRow(ctx, tx, by, name)
 		if err != nil {
 			return err
 		}
@@ -671,12 +671,24 @@ func (c *Catalog) ConfirmGlobal(ctx context.Context, by By, name, confirmation s
 	})
 }
 
-func globalRow(ctx context.Context, tx *store.Tx, name string) (store.Resource, error) {
+// globalRow returns a global service. A global service that the caller may neither see nor write is told of in the same
+// words as one that is not there.
+func (c *Catalog) globalRow(ctx context.Context, tx *store.Tx, by By, name string) (store.Resource, error) {
+	var found *store.Resource
 	row, err := tx.Get(ctx, store.KindGlobalService, name)
-	if errors.Is(err, store.ErrNotFound) {
+	switch {
+	case err == nil:
+		found = &row
+	case !errors.Is(err, store.ErrNotFound):
+		return row, err
+	}
+	if err := c.guard.MayTouch(ctx, by, store.Ref{Kind: store.KindGlobalService, Name: name}, found); err != nil {
+		return row, err
+	}
+	if found == nil {
 		return row, refusal.Missing(store.KindGlobalService, name)
 	}
-	return row, err
+	return row, nil
 }
 
 // DeleteGlobal deletes a global service. Its services go with it, or stay on their own: the caller has to have
@@ -687,7 +699,7 @@ func (c *Catalog) DeleteGlobal(ctx context.Context, by By, name, etag, confirmat
 	}
 	var written []Written
 	err := c.store.Write(ctx, by.Subject, func(ctx context.Context, tx *store.Tx) error {
-		row, err := globalRow(ctx, tx, name)
+		row, err := c.globalRow(ctx, tx, by, name)
 		if err != nil {
 			return err
 		}
