@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"fairlead.dev/platform/typo"
 )
@@ -220,7 +221,8 @@ type parser struct {
 }
 
 func (p *parser) fail(format string, args ...any) error {
-	return fmt.Errorf("character %d: "+format, append([]any{p.token.at + 1}, args...)...)
+	at := utf8.RuneCountInString(p.text[:p.token.at]) + 1
+	return fmt.Errorf("character %d: "+format, append([]any{at}, args...)...)
 }
 
 const operators = "=!<>:"

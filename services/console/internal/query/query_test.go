@@ -78,6 +78,7 @@ func TestFilterSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for question, want := range map[string]string{
 		"nme = x":                     `character 1: there is no field "nme": there are kind, labels.<key>, name, severity, size, time`,
+		`name = "köln" AND nme = x`:   `character 19: there is no field "nme"`,
 		"name":                        "after \"name\" there must be one of = != < <= > >= :",
 		"name =":                      "after = there must be a value",
 		"name = a b = c":              "put AND or OR before it",
