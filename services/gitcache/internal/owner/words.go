@@ -13,8 +13,9 @@ import (
 	"fairlead.dev/services/gitcache/internal/semver"
 )
 
-// maxTold is how many troubles a message has the texts of. A source may have one for each of thousands of refs.
-const maxTold = 10
+// maxTold is how many troubles a message has the texts of, and maxSingle how many refs have one of their own. A source
+// may have one for each of thousands of refs, and the console takes 4 MiB with all heads.
+const maxTold, maxSingle = 10, 1000
 
 // trouble is what a poll could not do.
 type trouble struct {
@@ -30,6 +31,7 @@ type trouble struct {
 // describeTroubles puts troubles into words. A problem that was there before, too, keeps its beginning.
 func describeTroubles(s Source, troubles []trouble, before Problem, now time.Time) (p Problem) {
 	var whole, single []string
+	told, listed := map[string]bool{}, map[RefProblem]bool{}
 	if s.LeftOut > 0 {
 		whole = append(whole, fmt.Sprintf("services follow %s beyond the limit of %d for a source, which are not fetched. "+
 			"Add another source with the same url for a part of the services", plural.Of(s.LeftOut, "ref"), len(s.Wants)))
@@ -39,16 +41,19 @@ func describeTroubles(s Source, troubles []trouble, before Problem, now time.Tim
 			whole = append(whole, t.text)
 			continue
 		}
-		if !slices.Contains(single, t.text) { // of a ref and of a combination with it
+		if !told[t.text] { // of a ref and of a combination with it
+			told[t.text] = true
 			single = append(single, t.text)
 		}
 		p.Refs = append(p.Refs, t.ref)
 		one := RefProblem{Ref: t.ref, Message: s.messagePrefix() + t.text, Since: now, Missing: t.isMissing}
-		if !slices.Contains(p.Single, one) { // a file may be reached by several folders
+		if !listed[one] { // a file may be reached by several folders
+			listed[one] = true
 			p.Single = append(p.Single, one)
 		}
 	}
 	slices.SortFunc(p.Single, func(a, b RefProblem) int { return cmp.Or(cmp.Compare(a.Ref, b.Ref), cmp.Compare(a.Message, b.Message)) })
+	p.Single = p.Single[:min(len(p.Single), maxSingle)]
 	for i := range p.Single {
 		one := &p.Single[i]
 		if at := slices.IndexFunc(before.Single, func(was RefProblem) bool { return was.Ref == one.Ref && was.Message == one.Message }); at >= 0 {

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -45,5 +46,28 @@ func TestRefsBeyondTheLimitAreTold(t *testing.T) {
 	s.LeftOut = 0
 	if p = describeTroubles(s, nil, p, time.Now()); p.Message != "" {
 		t.Errorf("told %+v of a source with few refs", p)
+	}
+}
+
+// TestTroublesOfManyRefsFitIntoAPublication: the console takes 4 MiB in one, and the heads are in it, too.
+func TestTroublesOfManyRefsFitIntoAPublication(t *testing.T) {
+	t.Parallel()
+	var troubles []trouble
+	for i := range 9000 {
+		ref := fmt.Sprintf("refs/heads/review/%05d", i)
+		troubles = append(troubles, trouble{ref: ref, text: ref + strings.Repeat(" is gone upstream", 20), isMissing: true})
+	}
+	s := Source{Name: "shop"}
+	first := describeTroubles(s, troubles, Problem{}, time.Unix(1, 0))
+	p := describeTroubles(s, troubles, first, time.Unix(2, 0))
+	bytes := len(p.Message)
+	for _, ref := range p.Refs {
+		bytes += len(ref)
+	}
+	for _, one := range p.Single {
+		bytes += len(one.Ref) + len(one.Message)
+	}
+	if bytes > 1<<20 || len(p.Refs) != len(troubles) || !p.Equal(first) {
+		t.Errorf("the problem of %d refs has %d bytes, and began at %v", len(p.Refs), bytes, p.Since)
 	}
 }
