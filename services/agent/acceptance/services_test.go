@@ -282,15 +282,24 @@ func TestARenamedServiceThatComesFirstWaitsForTheOneBefore(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	before, after := w.service("before"), w.service("after")
-	files := map[string]string{"a.yaml": configMap("moved", "1")}
-	w.hub.awaitPhase(t, before, w.hub.push(t, before, w.namespace, files), healthy)
+	files := map[string]string{
+		"a.yaml": configMap("moved", "1"),
+		"b.yaml": "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\n" +
+			"spec: {accessModes: [ReadWriteOnce], storageClassName: none, resources: {requests: {storage: 1Mi}}}\n",
+	}
+	w.hub.await(t, before, progressed(w.hub.push(t, before, w.namespace, files)))
+	data := w.found("v1", "PersistentVolumeClaim", "data").GetUID()
 	digest := w.hub.push(t, after, w.namespace, files)
 	w.hub.await(t, after, func(r *deliveryv1.ServiceReport) bool {
 		return strings.Contains(r.GetMessage(), fmt.Sprintf("in case service %q is about to let go", before))
 	})
 	w.hub.remove(before)
-	w.hub.awaitPhase(t, after, digest, healthy)
+	w.hub.await(t, after, progressed(digest))
 	w.mustData("moved", "1")
+	claim := w.found("v1", "PersistentVolumeClaim", "data")
+	if claim.GetUID() != data || claim.GetDeletionTimestamp() != nil || object.Owner(claim) != after {
+		t.Errorf("the claim was made anew, or is of %q", object.Owner(claim))
+	}
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	for _, report := range w.hub.reports[after] {

@@ -202,6 +202,8 @@ type Store struct {
 	owners owners
 	// claimed are the objects of a service that are in owners and not in its record.
 	claimed map[string][]object.Key
+	// wanted are the objects of others that a service waits for.
+	wanted map[string][]object.Key
 	// seals are of services whose records have none yet.
 	seals map[string]string
 	// track is told what a service has, whenever that changes.
@@ -236,7 +238,7 @@ func (s stored) now() Record {
 func New(maps dynamic.ResourceInterface, namespaces Namespaces) *Store {
 	return &Store{
 		maps: maps, namespaces: namespaces, records: map[string]stored{}, owners: newOwners(),
-		claimed: map[string][]object.Key{}, seals: map[string]string{},
+		claimed: map[string][]object.Key{}, wanted: map[string][]object.Key{}, seals: map[string]string{},
 		track: func(string, []Entry) {}, offer: func(string) {},
 	}
 }
@@ -410,6 +412,7 @@ func (s *Store) Claim(service string, keys []object.Key) map[object.Key]string {
 	if len(taken) > 0 {
 		return taken
 	}
+	delete(s.wanted, service)
 	for _, key := range keys {
 		if s.owners.of(key) != service {
 			s.owners.set(key, service)
@@ -456,14 +459,31 @@ func (s *Store) Inherits(record Record) bool {
 	return slices.ContainsFunc(record.Left, func(key object.Key) bool { return s.owners.of(key) == "" })
 }
 
-// Heir names a service that left this object to another one; "": there is none for which may is true.
+// Want notes which objects of others a service waits for, until a Claim of it gets all that it asks for.
+func (s *Store) Want(service string, keys []object.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted[service] = keys
+}
+
+// Heir names a service that left this object to another one, or waits for it; "": there is none for which may is true.
 func (s *Store) Heir(key object.Key, may func(service string) bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, service := range slices.Sorted(maps.Keys(s.records)) {
-		if slices.Contains(s.records[service].record.Left, key) && may(service) {
-			return service
+	var heirs []string
+	for service, kept := range s.records {
+		if slices.Contains(kept.record.Left, key) {
+			heirs = append(heirs, service)
 		}
+	}
+	for service, keys := range s.wanted {
+		if slices.Contains(keys, key) {
+			heirs = append(heirs, service)
+		}
+	}
+	slices.Sort(heirs)
+	if at := slices.IndexFunc(heirs, may); at >= 0 {
+		return heirs[at]
 	}
 	return ""
 }
@@ -625,6 +645,7 @@ func (s *Store) write(ctx context.Context, before stored, record Record) (stored
 func (s *Store) Delete(ctx context.Context, service string) error {
 	s.mu.Lock()
 	before := s.records[service]
+	delete(s.wanted, service)
 	s.mu.Unlock()
 	err := s.deleteHead(ctx, service, before)
 	if apierrors.IsConflict(err) && s.reload(ctx, service) == nil {

@@ -55,7 +55,7 @@ type API interface {
 type Inventories interface {
 	// Holds names an object that matches, and its service; "": there is none.
 	Holds(ctx context.Context, match func(object.Key) bool) (held, unreadable string)
-	// Heir names a service that has the object in its manifests, too, and left it to its owner.
+	// Heir names a service that has the object in its manifests, too, and left it to its owner, or waits for it.
 	Heir(key object.Key, may func(service string) bool) string
 }
 
@@ -334,7 +334,7 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 }
 
 // used tells why something is never deleted: the cluster's own namespaces, definitions of kinds that another service
-// left to this one, and namespaces and definitions with an object in them that is not going, too, whoever made it. Such
+// left to this one, data that another service waits for, as after this one was renamed, and namespaces and definitions with an object in them that is not going, too, whoever made it. Such
 // an object loses the mark, so that somebody else may have it. why: it can't be told now.
 func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (used, why string) {
 	var inside func(object.Key) bool
@@ -342,7 +342,16 @@ func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry
 	skip := func(meta metav1.Object) bool {
 		return object.Owner(meta) == service && meta.GetDeletionTimestamp() != nil
 	}
+	heirs := func() string {
+		heir := p.inventories.Heir(entry.Key, func(name string) bool { return name != service && p.stays(name) })
+		if heir == "" {
+			return ""
+		}
+		return fmt.Sprintf("service %q has it in its manifests, too, and takes it over", heir)
+	}
 	switch entry.GVK().GroupKind() {
+	case schema.GroupKind{Kind: "PersistentVolumeClaim"}, schema.GroupKind{Kind: "PersistentVolume"}:
+		return heirs(), ""
 	case schema.GroupKind{Kind: "Namespace"}:
 		if entry.Name == "default" || entry.Name == inventory.Namespace || strings.HasPrefix(entry.Name, "kube-") {
 			return "it is the cluster's own", ""
@@ -357,8 +366,8 @@ func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry
 		if err != nil {
 			return "", "can't be read: " + reason(err)
 		}
-		if heir := p.inventories.Heir(entry.Key, func(name string) bool { return name != service && p.stays(name) }); heir != "" {
-			return fmt.Sprintf("service %q has it in its manifests, too, and takes it over", heir), ""
+		if used := heirs(); used != "" {
+			return used, ""
 		}
 		resource, kind := cluster.ReadDefinition(definition)
 		inside = func(key object.Key) bool { return key.Group == resource.Group && key.Kind == kind }

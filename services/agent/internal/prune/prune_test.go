@@ -163,3 +163,59 @@ func TestObjectsOfAKindThatIsNotServedStayOnTheList(t *testing.T) {
 		}
 	}
 }
+
+// kept is a cluster with objects of ours. It notes what becomes of them.
+type kept struct {
+	API
+
+	said []string
+}
+
+func (k *kept) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
+	if len(k.said) > 0 {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, ref.Name)
+	}
+	return &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: "1", Labels: map[string]string{object.ServiceLabel: "before"}},
+	}, nil
+}
+
+func (k *kept) Delete(context.Context, object.Ref, types.UID) error {
+	k.said = append(k.said, "deleted")
+	return nil
+}
+
+func (k *kept) Disown(context.Context, object.Ref, types.UID) error {
+	k.said = append(k.said, "let go of")
+	return nil
+}
+
+// A service that was renamed is another one: its data must not go with the old name.
+func TestDataThatAnotherServiceWaitsForIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	claim := object.Key{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}
+	settings := object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
+	for name, test := range map[string]struct {
+		key      object.Key
+		wanted   []object.Key
+		stays    bool
+		become   string
+		sentence string
+	}{
+		"data":                       {claim, []object.Key{settings, claim}, true, "let go of", `PersistentVolumeClaim shop/data stays, without the service's mark: service "after" has it in its manifests, too, and takes it over.`},
+		"data of nobody":             {claim, []object.Key{settings}, true, "deleted", ""},
+		"one that is removed, too":   {claim, []object.Key{claim}, false, "deleted", ""},
+		"what can be made once more": {settings, []object.Key{settings}, true, "deleted", ""},
+	} {
+		api, inventories := &kept{}, inventory.New(nil, nil)
+		inventories.Want("after", test.wanted)
+		p := New(api, inventories, func(string) bool { return test.stays }, apply.NewWidth())
+		out := p.Prune(t.Context(), "before", []inventory.Entry{{Ref: object.Ref{Key: test.key, Version: "v1"}, UID: "1"}})
+		if strings.Join(api.said, ", ") != test.become || strings.Join(out.Kept, " ") != test.sentence || len(out.Left) > 0 {
+			t.Errorf("%s: it was %v, kept %q, left %v", name, api.said, out.Kept, out.Left)
+		}
+		if inventories.Claim("after", nil); test.become == "let go of" && inventories.Heir(claim, func(string) bool { return true }) != "" {
+			t.Errorf("%s: a service that has all that it asks for waits for it", name)
+		}
+	}
+}

@@ -602,6 +602,13 @@ const ownerPatience = 10 * time.Second
 // takenProblem is the problem of objects that are not this service's. A service that has them all and is being removed,
 // as after a service was renamed, is waited for; one that is wanted for a moment, since it may be about to leave.
 func (w *worker) takenProblem(failures []apply.Failure) *problem {
+	var wanted []object.Key
+	for _, failure := range failures {
+		if failure.Problem.Owner != "" {
+			wanted = append(wanted, failure.Item.Key)
+		}
+	}
+	w.site.controller.Inventory.Want(w.site.name, wanted)
 	first, text := failures[0], "Waits until service %q, which is being removed, has let go of %s"
 	for _, failure := range failures {
 		switch _, what := w.site.controller.Desired.Get(failure.Problem.Owner); what {

@@ -9,6 +9,7 @@ import (
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/services/agent/internal/apply"
 	"fairlead.dev/services/agent/internal/desired"
+	"fairlead.dev/services/agent/internal/inventory"
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
@@ -43,7 +44,7 @@ func TestAServiceWaitsForAnotherOneToLetGoOfItsObjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorker(&site{name: "web", controller: &Controller{Deps: Deps{Desired: store}}}, nil)
+			w := newWorker(&site{name: "web", controller: &Controller{Deps: Deps{Desired: store, Inventory: inventory.New(nil, nil)}}}, nil)
 			if test.since > 0 {
 				w.taken = time.Now().Add(-test.since)
 			}
