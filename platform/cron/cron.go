@@ -143,7 +143,8 @@ func (s *Schedule) find(border time.Time, direction int) time.Time {
 			continue
 		}
 		begin, end := noon.Add(-12*time.Hour), noon.Add(12*time.Hour)
-		if from, to := noon.ZoneBounds(); !from.IsZero() && from.After(begin) || !to.IsZero() && to.Before(end) {
+		// The new time of a day with two midnights begins at the second one.
+		if from, to := noon.ZoneBounds(); !from.IsZero() && !from.Before(begin) || !to.IsZero() && to.Before(end) {
 			if best := s.findShifted(noon, border, direction); !best.IsZero() {
 				return best
 			}

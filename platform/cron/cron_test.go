@@ -37,6 +37,7 @@ func TestWhenAScheduleIsDue(t *testing.T) {
 		{"30 2 * * *", "Europe/Berlin", "2026-03-29T00:00:00Z", "2026-03-30T00:30:00Z", "2026-03-28T01:30:00Z"},
 		// twice, and counted once
 		{"30 2 25 10 *", "Europe/Berlin", "2026-10-25T01:30:00Z", "2027-10-25T00:30:00Z", "2026-10-25T01:30:00Z"},
+		{"0 0 25 10 *", "Atlantic/Azores", "2026-10-25T00:30:00Z", "2027-10-25T00:00:00Z", "2026-10-25T00:00:00Z"},
 		{"59 23 31 12 *", "Pacific/Kiritimati", "2026-12-31T09:58:00Z", "2026-12-31T09:59:00Z", "2025-12-31T09:59:00Z"},
 	} {
 		s, err := cron.Parse(test.schedule, test.zone)
@@ -102,6 +103,7 @@ func TestEveryDueTimeIsFoundInItsOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 1))
 	for _, zone := range []string{
 		"", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns",
+		"Atlantic/Azores", "America/Havana", "Africa/Cairo", "Asia/Beirut", "America/Santiago", "America/Asuncion",
 	} {
 		location, err := time.LoadLocation(zone)
 		if err != nil {

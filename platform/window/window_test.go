@@ -187,6 +187,12 @@ func TestWhatWindowsSay(t *testing.T) {
 			sets{of("project", deny("0 0 * * *", "Europe/Berlin", day))},
 			"2026-10-25T22:30:00Z", true, "",
 		},
+		// On that day the clock of the Azores goes from 1:00 to midnight, at 01:00Z: midnight comes twice.
+		{
+			"nor has one over the day with two midnights",
+			sets{of("project", deny("0 0 * * *", "Atlantic/Azores", day))},
+			"2026-10-25T00:30:00Z", true, "",
+		},
 		{
 			"and ends by the clock on the wall",
 			sets{of("project", deny("0 22 24 10 *", "Europe/Berlin", 8*hour))},
