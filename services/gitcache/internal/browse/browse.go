@@ -205,7 +205,8 @@ func local[T any](ctx context.Context, b *Browser, s Source, p Place, here func(
 	commit, err := o.Commit(id)
 	if errors.Is(err, mirror.ErrKind) {
 		return none, refusal.New(refusal.NotFound,
-			"source %q: revision %q is the id of a tag, file or folder. Name a commit, or the tag by its name", p.Source, shown(p.Revision))
+			"source %q: revision %q is the id of a tag, file or folder. Name a commit, or the tag by its name",
+			p.Source, shown(p.Revision))
 	}
 	if err == nil {
 		var out T

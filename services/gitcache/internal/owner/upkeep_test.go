@@ -125,8 +125,8 @@ func TestAHeadThatIsOnlyPublishedIsNotWrittenWithEveryPoll(t *testing.T) {
 	}
 }
 
-// TestWhatAFreshCloneLacksIsFetchedOnceItCanBe: a branch that is made again where it was, and a commit that could not be
-// fetched when a damaged mirror was cloned again.
+// TestWhatAFreshCloneLacksIsFetchedOnceItCanBe: a branch that is made again where it was, and a commit that could not
+// be fetched when a damaged mirror was cloned again.
 func TestWhatAFreshCloneLacksIsFetchedOnceItCanBe(t *testing.T) {
 	t.Parallel()
 	const branch = "refs/heads/gone"
