@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ type Veil struct {
 	// looked are the placeholders of values that templates look up, which they may do twice.
 	looked map[lookedValue]string
 	// revealed are the objects that values were put into, with the leaves that came out of the render as they are, as
-	// JSON, by their pointers.
+	// JSON, by their pointers. Of objects of one name in several namespaces, those that came out of all of them.
 	revealed map[veiled]map[string]string
 }
 
@@ -202,7 +203,12 @@ func (v *Veil) RevealValues(obj *unstructured.Unstructured) (isRevealed bool) {
 		isRevealed = isRevealed || changed
 	}
 	if isRevealed {
-		v.revealed[veiled{ref.Group, ref.Kind, ref.Name}] = same
+		name := veiled{ref.Group, ref.Kind, ref.Name}
+		if others, ok := v.revealed[name]; ok {
+			// Of another namespace: what is a leaf in one of them may be a guess at the value in the other.
+			maps.DeleteFunc(same, func(pointer, leaf string) bool { return others[pointer] != leaf })
+		}
+		v.revealed[name] = same
 	}
 	return isRevealed
 }

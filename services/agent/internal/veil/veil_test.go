@@ -150,6 +150,37 @@ func TestValuesTakeThePlaceOfWholePlaceholders(t *testing.T) {
 	}
 }
 
+// A person who wrote a guess beside a value, into an object of the same name in another namespace, is told nothing of
+// whether it is right.
+func TestAGuessInAnotherNamespaceIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	for name, guessIsLast := range map[string]bool{"the guess comes last": true, "the guess comes first": false} {
+		v, placeholder := covered(t)
+		configMap := func(namespace, password, other string) *unstructured.Unstructured {
+			return &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": namespace, "name": "db"},
+				"data": map[string]any{"password": password, "other": other, "size": "1"},
+			}}
+		}
+		objects := []*unstructured.Unstructured{configMap("a", placeholder, "x"), configMap("b", hidden, placeholder)}
+		if !guessIsLast {
+			objects[0], objects[1] = objects[1], objects[0]
+		}
+		for _, o := range objects {
+			v.RevealValues(o)
+		}
+		shown := &deliveryv1.Diff{Objects: []*deliveryv1.ObjectDiff{{
+			Kind: "ConfigMap", Namespace: "a", Name: "db", Fields: []*deliveryv1.FieldDiff{
+				{Pointer: "/data/password", Wanted: `"` + hidden + `"`}, {Pointer: "/data/size", Wanted: `"1"`},
+			},
+		}}}
+		v.ConcealDiff(shown)
+		if fields := shown.GetObjects()[0].GetFields(); fields[0].GetWanted() != "" || fields[1].GetWanted() != `"1"` {
+			t.Errorf("%s: the comparison shows %v", name, fields)
+		}
+	}
+}
+
 func TestAnObjectWithoutAPlaceholderStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	v, placeholder := covered(t)
