@@ -159,16 +159,29 @@ func (g *Registry) find(ctx context.Context, held plan.Held, reference string) (
 			fmt.Sprintf("no tag %.128q: the service has %q, which is delivered now, and %q", reference, held.Commit, latest),
 		}
 	}
+	_, m, err := g.search(ctx, held, func(m *manifest) bool { return m.digest == d })
+	if m == nil && err == nil {
+		err = &failure{http.StatusNotFound, codeNoManifest, "no manifest of this digest: " + untilWhen}
+	}
+	return m, err
+}
+
+// search finds the artifact of a service whose manifest fits; nil: it has none. An artifact that can't be had now is in
+// no other's way.
+func (g *Registry) search(
+	ctx context.Context, held plan.Held, fits func(*manifest) bool,
+) (artifact.Digest, *manifest, error) {
+	var away error
 	for _, a := range held.All() {
 		m, err := g.manifestOf(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		if m.digest == d {
-			return m, nil
+		switch {
+		case err != nil:
+			away = err
+		case fits(m):
+			return a, m, nil
 		}
 	}
-	return nil, &failure{http.StatusNotFound, codeNoManifest, "no manifest of this digest: " + untilWhen}
+	return "", nil, away
 }
 
 func (g *Registry) blob(w http.ResponseWriter, r *http.Request, service string, held plan.Held, digest string) error {
@@ -181,16 +194,14 @@ func (g *Registry) blob(w http.ResponseWriter, r *http.Request, service string, 
 		writeJSON(w, r, "application/octet-stream", []byte(config))
 		return nil
 	}
-	for _, a := range held.All() {
-		m, err := g.manifestOf(r.Context(), a)
-		if err != nil {
-			return err
-		}
-		if m.layer == d {
-			return g.layer(w, r, service, a, d)
-		}
+	a, m, err := g.search(r.Context(), held, func(m *manifest) bool { return m.layer == d })
+	switch {
+	case err != nil:
+		return err
+	case m == nil:
+		return &failure{http.StatusNotFound, "BLOB_UNKNOWN", "no blob of this digest: " + untilWhen}
 	}
-	return &failure{http.StatusNotFound, "BLOB_UNKNOWN", "no blob of this digest: " + untilWhen}
+	return g.layer(w, r, service, a, d)
 }
 
 // layer sends an artifact as a layer.

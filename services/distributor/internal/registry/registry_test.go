@@ -75,6 +75,32 @@ func TestOneCallerHasABoundedNumberOfRequests(t *testing.T) {
 	open.Wait()
 }
 
+// What was delivered before can be pulled by its digests while what is delivered now can't be had.
+func TestAnArtifactThatIsAwayIsInNoOthersWay(t *testing.T) {
+	t.Parallel()
+	now, before := digestOf([]byte("now")), digestOf([]byte("before"))
+	var asked []artifact.Digest
+	g := New(Deps{Open: func(_ context.Context, d artifact.Digest) (*artifact.Blob, error) {
+		asked = append(asked, d)
+		return nil, errors.New("away")
+	}})
+	m := newManifest(artifact.Layer{Digest: digestOf([]byte("layer")), Size: 1})
+	g.known.keep(before, m)
+	held := plan.Held{Artifact: now, Before: []artifact.Digest{before}}
+	if got, err := g.find(t.Context(), held, string(m.digest)); got != m || err != nil {
+		t.Errorf("the manifest of before: %v", err)
+	}
+	if _, err := g.find(t.Context(), held, string(digestOf([]byte("other")))); !errors.Is(err, errAway) {
+		t.Errorf("a manifest that may be the one of now: %v", err)
+	}
+	asked = nil
+	r := httptest.NewRequest(http.MethodGet, "/v2/services/x/blobs/y", http.NoBody)
+	_ = g.blob(httptest.NewRecorder(), r, "x", held, string(m.layer))
+	if len(asked) != 2 || asked[1] != before {
+		t.Errorf("opened were %s for the layer of before", asked)
+	}
+}
+
 // One caller leaves places for the layers of others.
 func TestOneCallerHasABoundedNumberOfLayers(t *testing.T) {
 	t.Parallel()
