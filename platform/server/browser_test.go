@@ -1,7 +1,9 @@
 package server
 
 import (
+	"flag"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,5 +38,23 @@ func TestWhosePagesMayUseCookies(t *testing.T) {
 		if got := resp.StatusCode == http.StatusOK; got != tt.may {
 			t.Errorf("%s for %s: %d %s", tt.allowed, tt.origin, resp.StatusCode, body)
 		}
+	}
+}
+
+func TestOriginsAndProxiesAreListsAsInAllFlags(t *testing.T) {
+	t.Parallel()
+	var cfg Config
+	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
+	cfg.RegisterFlags(fs, "127.0.0.1:0")
+	if err := fs.Parse([]string{
+		"--allowed-origins", "https://a.example.com, https://b.example.com", "--trusted-proxies", "10.0.0.0/8, 192.0.2.1,",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"https://a.example.com", "https://b.example.com"}; !slices.Equal(cfg.AllowedOrigins, want) {
+		t.Errorf("origins: %q", cfg.AllowedOrigins)
+	}
+	if want := []string{"10.0.0.0/8", "192.0.2.1"}; !slices.Equal(cfg.TrustedProxies, want) {
+		t.Errorf("proxies: %q", cfg.TrustedProxies)
 	}
 }

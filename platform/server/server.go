@@ -29,6 +29,7 @@ import (
 	"connectrpc.com/validate"
 	"github.com/rs/cors"
 
+	"fairlead.dev/platform/flags"
 	"fairlead.dev/platform/hubsecret"
 	"fairlead.dev/platform/identity"
 	"fairlead.dev/platform/loopback"
@@ -112,14 +113,8 @@ func (c *Config) RegisterFlags(fs *flag.FlagSet, listen string) {
 	fs.StringVar(&c.CertFile, "tls-cert", "", "PEM `file` with the TLS certificate")
 	fs.StringVar(&c.KeyFile, "tls-key", "", "PEM `file` with the key of the TLS certificate")
 	fs.BoolVar(&c.Plaintext, "plaintext", false, "listen without TLS beyond this machine, because a proxy in front ends TLS")
-	fs.Func("allowed-origins", "comma-separated `origins` whose pages may use the API from a browser", func(s string) error {
-		c.AllowedOrigins = strings.Split(s, ",")
-		return nil
-	})
-	fs.Func("trusted-proxies", "comma-separated `networks` of proxies in front, such as 10.0.0.0/8, whose X-Forwarded-For tells who calls; default: none is believed", func(s string) error {
-		c.TrustedProxies = strings.Split(s, ",")
-		return nil
-	})
+	fs.Func("allowed-origins", "comma-separated `origins` whose pages may use the API from a browser", flags.List(&c.AllowedOrigins))
+	fs.Func("trusted-proxies", "comma-separated `networks` of proxies in front, such as 10.0.0.0/8, whose X-Forwarded-For tells who calls; default: none is believed", flags.List(&c.TrustedProxies))
 	fs.DurationVar(&c.DrainDelay, "drain-delay", 0, "how long to serve on as not ready before stopping, so that load balancers notice")
 	fs.StringVar(&c.MetricsTokenFile, "metrics-token-file", "",
 		"`file` with a token for Prometheus, at least 16 characters, which opens /metrics and what /readyz says, and nothing else; it may be replaced at any time")
