@@ -27,10 +27,16 @@ const (
 
 // slot is a place for one session.
 type slot struct {
-	reach    *Client
+	place
+
+	reach *Client
+	http  *http.Client // dials the session that is there
+}
+
+// place is where a slot is.
+type place struct {
 	endpoint string
-	http     *http.Client // dials the session that is there
-	second   bool         // is for another replica than those of the other slots, and empty if there is none
+	second   bool // is for another replica than those of the other slots, and empty if there is none
 }
 
 var (

@@ -147,7 +147,7 @@ func (r *Client) States() []State {
 func (r *Client) Run(ctx context.Context) error {
 	defer r.cfg.HTTPClient.CloseIdleConnections()
 	defer r.running.Wait()
-	kept := make(map[string]context.CancelFunc)
+	kept := make(map[place]context.CancelFunc)
 	defer func() {
 		for _, stop := range kept {
 			stop()
@@ -157,22 +157,19 @@ func (r *Client) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		wanted := r.cfg.Endpoints()
-		for endpoint, stop := range kept {
-			if !slices.Contains(wanted, endpoint) {
+		for at, stop := range kept {
+			if !slices.Contains(wanted, at.endpoint) {
 				stop()
-				delete(kept, endpoint)
+				delete(kept, at)
 			}
 		}
-		for _, endpoint := range wanted {
-			if kept[endpoint] != nil {
+		for _, at := range r.places(wanted) {
+			if kept[at] != nil {
 				continue
 			}
 			keepCtx, stop := context.WithCancel(ctx)
-			kept[endpoint] = stop
-			r.running.Go(func() { r.keep(keepCtx, &slot{reach: r, endpoint: endpoint}) })
-			if len(wanted) < sessions && r.cfg.Another != nil {
-				r.running.Go(func() { r.keep(keepCtx, &slot{reach: r, endpoint: endpoint, second: true}) })
-			}
+			kept[at] = stop
+			r.running.Go(func() { r.keep(keepCtx, &slot{reach: r, place: at}) })
 		}
 		select {
 		case <-ctx.Done():
@@ -180,6 +177,18 @@ func (r *Client) Run(ctx context.Context) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// places are those that endpoints need. A place that is not needed any more, because there are more endpoints, is kept
+// while it has its endpoint.
+func (r *Client) places(endpoints []string) (all []place) {
+	for _, endpoint := range endpoints {
+		all = append(all, place{endpoint: endpoint})
+		if len(endpoints) < sessions && r.cfg.Another != nil {
+			all = append(all, place{endpoint: endpoint, second: true})
+		}
+	}
+	return all
 }
 
 // drain lets requests that run finish, when the agent stops; new ones go elsewhere.
