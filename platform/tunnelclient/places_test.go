@@ -52,9 +52,9 @@ func TestAnEndpointThatIsLeftAloneGetsASecondSlot(t *testing.T) {
 		c.held["one"] = 1 // a session, so that all slots look for another replica
 		go func() { _ = c.Run(t.Context()) }()
 		perHour := func() int64 {
-			time.Sleep(time.Minute) // all have begun
+			time.Sleep(time.Minute) //nolint:forbidigo // fake time, in which all begin
 			before := looks.Load()
-			time.Sleep(time.Hour)
+			time.Sleep(time.Hour) //nolint:forbidigo // fake time
 			return looks.Load() - before
 		}
 		if n := perHour(); n < 120 || n > 240 {
