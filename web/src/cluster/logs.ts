@@ -1,5 +1,5 @@
 import { ConnectError } from '@connectrpc/connect'
-import { type Ask, linesOf } from './request'
+import { type Ask, linesOf, Refused } from './request'
 
 // A container whose log is read.
 export type Container = { namespace: string; pod: string; container: string }
@@ -98,7 +98,7 @@ export class Logs {
       } catch (e) {
         if (signal.aborted) break
         const failed = ConnectError.from(e)
-        const refused = 'status' in failed && typeof failed.status === 'number' && failed.status < 500
+        const refused = e instanceof Refused && e.status < 500 && !isEarly(e)
         if (tries === 0 || refused) this.note(from, failed.rawMessage)
         if (refused) break
       }
@@ -155,6 +155,10 @@ export class Logs {
     for (const l of this.listeners) l()
   }
 }
+
+// A container that is not started yet is refused with 400, and a request too many with 429: both have a log later.
+const isEarly = (e: Refused) =>
+  e.status === 429 || (e.status === 400 && e.rawMessage.includes('is waiting to start'))
 
 // Lines begin with a time of RFC 3339, whose fractions have as many digits as they need.
 export function parsed(raw: string, from: string): LogLine {

@@ -5,7 +5,7 @@ import { kindsOf, pathOf, sectioned } from '../cluster/kinds'
 import { type LogLine, Logs, merge, parsed } from '../cluster/logs'
 import { listsFor, owners, readOwned } from '../cluster/owned'
 import { diffLines, patchOf } from '../cluster/patch'
-import { type Ask, askOf, json, linesOf, read, refusal } from '../cluster/request'
+import { type Ask, askOf, json, linesOf, Refused, read, refusal } from '../cluster/request'
 import { Watched } from '../cluster/table'
 
 const body = (...chunks: string[]) =>
@@ -217,6 +217,22 @@ test('a log that is cut goes on without a line twice', async () => {
   logs.end()
   expect(logs.lines.filter((l) => !l.note).map((l) => l.text)).toEqual(['one', 'two', 'two again', 'three'])
   expect(asked[2]).toContain('sinceTime=2026-01-01T00%3A00%3A00.200000000Z')
+})
+
+test('the log of a container that is not started yet comes once it is', async () => {
+  let asked = 0
+  const waits = 'container "c" in pod "p" is waiting to start: ContainerCreating'
+  const ask: Ask = async (path) => {
+    if (!path.includes('/log')) return Response.json({ status: { phase: 'Succeeded' } })
+    if (++asked < 3) throw new Refused(waits, Code.InvalidArgument, 400)
+    return new Response(body('2026-01-01T00:00:00Z one\n'))
+  }
+  const of = { namespace: 'd', pod: 'p', container: 'c' }
+  const logs = new Logs(ask, [of], { since: 0, previous: false }, () => 0)
+  logs.begin()
+  const all = [waits, 'one', 'the container has ended']
+  await vi.waitFor(() => expect(logs.lines.map((l) => l.text)).toEqual(all), { timeout: 60_000 })
+  logs.end()
 })
 
 test('a log that has nothing new is said to be resumed once', async () => {
