@@ -22,7 +22,7 @@ import {
 } from '../gen/fairlead/console/v1/live_service_pb'
 import { quote } from '../hub/filter'
 
-// A page of events grows by what happens. Beyond, it is asked for anew.
+// A page of events grows by what happens. Beyond, it is asked for anew, by the next stream.
 const mostEvents = 1000
 
 type Fields = Record<string, unknown>
@@ -36,6 +36,8 @@ export type Answer = {
   query: (name: string) => Query
   // Takes a message in. The answer of the method, if there is one now.
   take: (m: WatchQueriesResponse) => Message | undefined
+  // Whether the answer has grown beyond its bound: the next stream asks for it anew.
+  full?: () => boolean
 }
 
 // Kinds whose status depends on who asks. The stream has the same resource for everybody, without that status.
@@ -180,13 +182,15 @@ function events(input: Fields): Answer {
   let list: Event[] = []
   let next = ''
   let resume = ''
+  const full = () => list.length > mostEvents
   return {
     query: (name) =>
       create(QuerySchema, {
         name,
         query: { case: 'events', value: create(ListEventsRequestSchema, input) },
-        resumeToken: list.length > mostEvents ? '' : resume,
+        resumeToken: full() ? '' : resume,
       }),
+    full,
     take: (m) => {
       if (m.event.case !== 'events') return undefined
       const { whole, events, nextPageToken, resumeToken } = m.event.value

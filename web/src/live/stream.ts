@@ -163,5 +163,6 @@ export class Stream {
     const data = wanted.answer.take(m)
     if (data) wanted.tell(data)
     else if (m.event.case === 'list') wanted.stands = false // There is no such thing: the method words it.
+    if (wanted.answer.full?.()) this.#later(settle)
   }
 }

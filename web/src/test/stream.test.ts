@@ -297,6 +297,30 @@ describe('the stream of a tab', () => {
     await vi.advanceTimersByTimeAsync(10_000)
     expect(last().queries.map((q) => q.name)).toEqual(['a', 'view'])
   })
+  test('asks anew for events that are more than a page holds, while it stands', async () => {
+    const shown: number[] = []
+    const events = () => answerOf(EventService.method.listEvents, { pageSize: 100 }) ?? expect.fail()
+    stream.want('events', events, (data) => shown.push((data as ListEventsResponse).events.length))
+    await vi.advanceTimersByTimeAsync(100)
+    const value = (of: number, whole: boolean) => ({
+      whole,
+      events: Array.from({ length: of }, (_, i) => ({ id: `${i}` })),
+      resumeToken: '7',
+    })
+    await last().tell({ name: 'events', event: { case: 'events', value: value(100, true) } })
+    await last().tell(heartbeat)
+    await last().tell({ name: 'events', event: { case: 'events', value: value(900, false) } })
+    await vi.advanceTimersByTimeAsync(1000)
+    expect(opened.length).toBe(1)
+    await last().tell({ name: 'events', event: { case: 'events', value: value(1, false) } })
+    await vi.advanceTimersByTimeAsync(1000)
+    expect(opened.length).toBe(2)
+    expect(last().queries[0]).toMatchObject({ name: 'events', resumeToken: '' })
+    await last().tell({ name: 'events', event: { case: 'events', value: value(100, true) } })
+    await last().tell(heartbeat)
+    expect(shown).toEqual([100, 1000, 1001, 100])
+    expect(opened[0]?.aborted).toBe(true)
+  })
   test('asks at most 16 questions; the others are polled', async () => {
     for (let i = 0; i < 20; i++) stream.want(`q${i}`, make, () => {})
     await vi.advanceTimersByTimeAsync(100)
