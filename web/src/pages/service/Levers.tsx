@@ -88,6 +88,7 @@ export function Guard({ of, changed }: { of: Service; changed: () => void }) {
         {guard.removing > guard.sample.length && <li>and {guard.removing - guard.sample.length} more</li>}
       </ul>
       <Ask
+        key={guard.id}
         verb={`Remove ${amount(guard.removing, 'object')}`}
         title={`Remove ${amount(guard.removing, 'object')} of ${name}`}
         words="Exactly these are removed from the cluster, with the data that they hold. If the removal becomes another one, it has to be confirmed anew."
