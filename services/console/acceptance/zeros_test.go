@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -16,6 +17,29 @@ func TestAPITokenWithAZeroInItsIDIsNotFound(t *testing.T) {
 		for _, id := range []string{"\x00", "a\x00b", "tok_\x00"} {
 			_, err := r.admin(t).tokens.RevokeToken(t.Context(), &consolev1.RevokeTokenRequest{Id: id})
 			wantCode(t, err, connect.CodeNotFound, "fairlead token list")
+		}
+	})
+}
+
+// What a caller asks for may have any characters: of a NUL, which PostgreSQL does not take, nothing is found.
+func TestQuestionsWithAZeroFindNothing(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		ctx, admin, odd := t.Context(), r.admin(t), "a\x00b"
+		_, history := r.histories(t, r.adminToken(t)).ListRevisions(ctx, &consolev1.ListRevisionsRequest{
+			Kind: consolev1.Kind_KIND_SERVICE, Name: odd,
+		})
+		wantCode(t, history, connect.CodeNotFound)
+		_, requests := admin.lending.ListAccessRequests(ctx, &consolev1.ListAccessRequestsRequest{PageToken: odd})
+		_, tokens := admin.tokens.ListTokens(ctx, &consolev1.ListTokensRequest{
+			PageToken: base64.RawURLEncoding.EncodeToString([]byte("a\x00\xff")),
+		})
+		_, events := r.events(t, r.adminToken(t)).ListEvents(ctx, &consolev1.ListEventsRequest{
+			Filter: `cluster = "` + odd + `"`,
+		})
+		for what, err := range map[string]error{"access requests": requests, "tokens": tokens, "events": events} {
+			if code := connect.CodeOf(err); err != nil && code != connect.CodeInvalidArgument {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	})
 }

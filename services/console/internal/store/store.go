@@ -29,10 +29,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pressly/goose/v3"
 
@@ -460,7 +462,34 @@ func (s *Store) readFor(ctx context.Context, limit time.Duration, fn func(contex
 		return fmt.Errorf("begin read: %w", s.classify(err))
 	}
 	defer func() { _ = tx.Rollback() }() // nothing to keep; also ends what a panic left open
-	return s.classify(ended(ctx, fn(ctx, View{tx, &s.dialect})))
+	return s.classify(ended(ctx, fn(ctx, View{reading{tx}, &s.dialect})))
+}
+
+// reading is a transaction that reads, by what callers ask for. PostgreSQL takes no text with a NUL, or that is no
+// UTF-8, which no row has: with other characters in their place nothing is found, as in SQLite.
+type reading struct{ tx *sql.Tx }
+
+// QueryContext implements querier.
+func (r reading) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return r.tx.QueryContext(ctx, query, readable(args)...)
+}
+
+// QueryRowContext implements querier.
+func (r reading) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return r.tx.QueryRowContext(ctx, query, readable(args)...)
+}
+
+// readable returns the arguments of a query with texts that any database takes.
+func readable(args []any) []any {
+	for i, arg := range args {
+		text, ok := arg.(string)
+		if !ok || utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 {
+			continue
+		}
+		args = slices.Clone(args)
+		args[i] = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
+	}
+	return args
 }
 
 // Tx is a write to the catalog: nobody else writes to it until it ends.
