@@ -140,6 +140,18 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 			head + "kind: Cluster\nmetadata: {name: a, labels: {1: x}}\n",
 			`shop.yaml:3: cluster "a": metadata.labels.1: a key must be text: write it in quotes`,
 		},
+		"text that is called a flag": {
+			head + "kind: Service\nmetadata: {name: s}\nspec:\n  source: a\n  cluster: c\n  sync: {requestOverride: !!bool yes}\n",
+			`shop.yaml:7: service "s": spec.sync.requestOverride: must be true or false`,
+		},
+		"a number that is too large": {
+			head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {prune: {maxPercent: 99999999999}}\n",
+			`shop.yaml:5: service "s": spec.sync.prune.maxPercent: must be a whole number between -2147483648 and 2147483647`,
+		},
+		"a number that YAML reads as octal": {
+			head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {prune: {maxPercent: 010}}\n",
+			`shop.yaml:5: service "s": spec.sync.prune.maxPercent: must be a whole number, in digits alone`,
+		},
 		"list for text": {
 			source("  git: {url: [a]}\n"), `shop.yaml:5: source "shop": spec.git.url: must be a single value`,
 		},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -477,10 +478,11 @@ func scalarValue(n *yaml.Node, fd protoreflect.FieldDescriptor) (value any, wron
 		}
 		return n.Value, ""
 	case protoreflect.BoolKind:
-		if n.ShortTag() != "!!bool" {
+		isTrue := strings.EqualFold(n.Value, "true")
+		if n.ShortTag() != "!!bool" || !isTrue && !strings.EqualFold(n.Value, "false") { // a tag makes any text a bool
 			return nil, "must be true or false"
 		}
-		return strings.EqualFold(n.Value, "true"), ""
+		return isTrue, ""
 	case protoreflect.EnumKind:
 		name := long(fd.Enum(), n.Value)
 		if name == "" {
@@ -490,10 +492,7 @@ func scalarValue(n *yaml.Node, fd protoreflect.FieldDescriptor) (value any, wron
 	case protoreflect.MessageKind:
 		return wellKnown(n, fd.Message().FullName())
 	case protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.Uint32Kind, protoreflect.Uint64Kind:
-		if _, err := strconv.ParseInt(n.Value, 10, 64); err != nil {
-			return nil, "must be a whole number"
-		}
-		return n.Value, ""
+		return wholeNumber(n.Value, fd.Kind())
 	case protoreflect.DoubleKind:
 		number, err := strconv.ParseFloat(n.Value, 64)
 		if err != nil || n.ShortTag() != "!!int" && n.ShortTag() != "!!float" {
@@ -503,6 +502,24 @@ func scalarValue(n *yaml.Node, fd protoreflect.FieldDescriptor) (value any, wron
 	default:
 		return nil, "can't be set"
 	}
+}
+
+// wholeNumber checks the text of a number.
+func wholeNumber(text string, kind protoreflect.Kind) (value any, wrong string) {
+	least, most, bits := int64(math.MinInt64), int64(math.MaxInt64), 64
+	if kind == protoreflect.Int32Kind {
+		least, most, bits = math.MinInt32, math.MaxInt32, 32
+	}
+	number, err := strconv.ParseInt(text, 10, bits)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return nil, fmt.Sprintf("must be a whole number between %d and %d", least, most)
+	case err != nil:
+		return nil, "must be a whole number"
+	case strconv.FormatInt(number, 10) != text: // YAML has other meanings for some of these
+		return nil, "must be a whole number, in digits alone: without + or zeros before it"
+	}
+	return text, ""
 }
 
 // wellKnown decodes google.protobuf.Duration, also as people write it (2m30s), and Timestamp.
