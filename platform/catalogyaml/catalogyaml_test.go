@@ -152,6 +152,10 @@ func TestMistakesNameLineResourceAndField(t *testing.T) {
 			head + "kind: Service\nmetadata: {name: s}\nspec:\n  sync: {prune: {maxPercent: 010}}\n",
 			`shop.yaml:5: service "s": spec.sync.prune.maxPercent: must be a whole number, in digits alone`,
 		},
+		"a merge": {
+			head + "kind: Cluster\nmetadata: {name: a, labels: {<<: {a: b}}}\n",
+			`shop.yaml:3: cluster "a": metadata.labels.<<: fields of another place are not merged: write them out`,
+		},
 		"list for text": {
 			source("  git: {url: [a]}\n"), `shop.yaml:5: source "shop": spec.git.url: must be a single value`,
 		},

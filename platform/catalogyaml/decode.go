@@ -386,6 +386,10 @@ func (d *decoder) eachKey(n *yaml.Node, at path, f func(key, value *yaml.Node)) 
 	seen := make(map[string]int, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content) && !d.reader.stopped; i += 2 {
 		key, value := resolve(n.Content[i]), n.Content[i+1]
+		if key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" {
+			d.report(key.Line, "%s: fields of another place are not merged: write them out", join(at.yaml, key.Value))
+			continue
+		}
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
 			d.report(key.Line, "%s: a key must be text: write it in quotes", join(at.yaml, key.Value))
 			continue
