@@ -7,6 +7,13 @@
 {{- define "hub.ports" -}}
 {"console": 7400, "gitcache": 7401, "distributor": 7402, "tunnel": 7403}
 {{- end }}
+{{- /* Network policies count the port of the pod behind a Service: the pods of OpenShift's DNS listen at 5353. */}}
+{{- define "hub.dnsPorts" -}}
+- {port: 53, protocol: UDP}
+- {port: 53, protocol: TCP}
+- {port: 5353, protocol: UDP}
+- {port: 5353, protocol: TCP}
+{{- end }}
 {{- /* The URL of a service within the cluster. */}}
 {{- define "hub.internal" -}}
 https://fairlead-{{ .name }}.{{ .root.Release.Namespace }}.svc:{{ get (include "hub.ports" . | fromJson) .name }}
