@@ -44,7 +44,8 @@ func (a *Agent) clusterProblem() string {
 	if time.Since(a.made) < patience {
 		return ""
 	}
-	return "the API server has not let the agent read its inventories since the start at " + a.made.UTC().Format(time.RFC3339)
+	return "the API server has not let the agent read its inventories since the start at " +
+		a.made.UTC().Format(time.RFC3339)
 }
 
 // reachesHub says what of the hub this agent does not reach, or nil. reachesHub is no probe: an agent goes on without

@@ -385,7 +385,8 @@ func (v View) ClusterState(c *consolev1.Cluster) (state, message string) {
 	case s.GetConnected() && s.GetTokenUnbound():
 		return "Connected", "its agent's token is bound to no key, so a copy of it can't be told from it: upgrade the agent before the hub stops to accept it (--unsigned-members)"
 	case s.GetConnected() && s.GetClusterProblem() != "":
-		return "Connected", fmt.Sprintf("its agent can do nothing in it: %s. See how its API server is, and what the agent's log says", s.GetClusterProblem())
+		return "Connected", "its agent can do nothing in it: " + s.GetClusterProblem() +
+			". See how its API server is, and what the agent's log says"
 	case s.GetConnected() && s.GetClockSkew() != nil:
 		return "Connected", clockTrouble(s.GetClockSkew().AsDuration())
 	case s.GetConnected():

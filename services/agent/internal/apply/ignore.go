@@ -44,8 +44,8 @@ const replicas = "/spec/replicas"
 
 // spareFields takes fields that are left to others out of what is sent for an object that is there. A field that
 // somebody else has is left out; one that only we have is sent as it is, since to leave it out would remove it. Only
-// for such a one the content of the object is read. Of a map, and of a list whose elements are told apart, somebody else
-// may have a part: then that part is left out.
+// for such a one the content of the object is read. Of a map, and of a list whose elements are told apart, somebody
+// else may have a part: then that part is left out.
 func (a *Applier) spareFields(ctx context.Context, item set.Item, wanted *unstructured.Unstructured, pointers []string) error {
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	if notThere(err) {

@@ -82,7 +82,8 @@ func (c *touched) apply(t *testing.T, manifest, pointer string) map[string]any {
 	}
 	a := New(c, NewWidth(), memory.New(func(string) {}), nil)
 	spec := &deliveryv1.SyncSpec{Ignore: []*deliveryv1.IgnoreRule{{Pointers: []string{pointer}}}}
-	if _, err := a.applyObject(t.Context(), Request{Service: "web", Set: objects, Sync: spec}, items[0], true); err != nil {
+	request := Request{Service: "web", Set: objects, Sync: spec}
+	if _, err := a.applyObject(t.Context(), request, items[0], true); err != nil {
 		t.Fatal(err)
 	}
 	return c.sent.Object

@@ -57,7 +57,8 @@ func TestOnlyWhatASyncMakesAnewIsSaidToBeMadeAnew(t *testing.T) {
 		"a mistake":   {"Job", "must be positive", object.Recreate, deliveryv1.Change_CHANGE_REFUSED},
 		"data":        {"PersistentVolumeClaim", "spec is immutable", object.Recreate, deliveryv1.Change_CHANGE_REFUSED},
 	} {
-		item := set.Item{Ref: object.Ref{Key: object.Key{Kind: test.kind, Namespace: "shop", Name: "a"}}, Flags: test.flags}
+		key := object.Key{Kind: test.kind, Namespace: "shop", Name: "a"}
+		item := set.Item{Ref: object.Ref{Key: key}, Flags: test.flags}
 		deps := Deps{API: refusing{why: test.why}, Explain: apply.Explain, Recreates: apply.Recreates}
 		out, err := Of(t.Context(), deps, single(item), inventory.Record{Service: "web"})
 		if err != nil || len(out.GetObjects()) != 1 || out.GetObjects()[0].GetChange() != test.want {

@@ -200,7 +200,8 @@ func (p *Reader) object(at Position, content map[string]any, depth int) error {
 	if isList(apiVersion, kind, content) {
 		items, ok := content["items"].([]any)
 		if !ok && content["items"] != nil { // to take it for an empty one would remove what it holds
-			return &Error{Position: at, Line: at.Line, Problem: kind + ": items: expected list, got " + typeName(content["items"])}
+			problem := kind + ": items: expected list, got " + typeName(content["items"])
+			return &Error{Position: at, Line: at.Line, Problem: problem}
 		}
 		return p.list(at, apiVersion, kind, items, depth)
 	}

@@ -334,8 +334,9 @@ func ours(meta *metav1.PartialObjectMetadata, service string, entry inventory.En
 }
 
 // used tells why something is never deleted: the cluster's own namespaces, definitions of kinds that another service
-// left to this one, data that another service waits for, as after this one was renamed, and namespaces and definitions with an object in them that is not going, too, whoever made it. Such
-// an object loses the mark, so that somebody else may have it. why: it can't be told now.
+// left to this one, data that another service waits for, as after this one was renamed, and namespaces and definitions
+// with an object in them that is not going, too, whoever made it. Such an object loses the mark, so that somebody else
+// may have it. why: it can't be told now.
 func (p *Pruner) used(ctx context.Context, service string, entry inventory.Entry, going map[object.Key]bool) (used, why string) {
 	var inside func(object.Key) bool
 	var stranger func() (string, error)

@@ -195,6 +195,8 @@ func TestDataThatAnotherServiceWaitsForIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	claim := object.Key{Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "data"}
 	settings := object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
+	const sentence = "PersistentVolumeClaim shop/data stays, without the service's mark: " +
+		"service \"after\" has it in its manifests, too, and takes it over."
 	for name, test := range map[string]struct {
 		key      object.Key
 		wanted   []object.Key
@@ -202,7 +204,7 @@ func TestDataThatAnotherServiceWaitsForIsLeftToIt(t *testing.T) {
 		become   string
 		sentence string
 	}{
-		"data":                       {claim, []object.Key{settings, claim}, true, "let go of", `PersistentVolumeClaim shop/data stays, without the service's mark: service "after" has it in its manifests, too, and takes it over.`},
+		"data":                       {claim, []object.Key{settings, claim}, true, "let go of", sentence},
 		"data of nobody":             {claim, []object.Key{settings}, true, "deleted", ""},
 		"one that is removed, too":   {claim, []object.Key{claim}, false, "deleted", ""},
 		"what can be made once more": {settings, []object.Key{settings}, true, "deleted", ""},
@@ -210,11 +212,14 @@ func TestDataThatAnotherServiceWaitsForIsLeftToIt(t *testing.T) {
 		api, inventories := &kept{}, inventory.New(nil, nil)
 		inventories.Want("after", test.wanted)
 		p := New(api, inventories, func(string) bool { return test.stays }, apply.NewWidth())
-		out := p.Prune(t.Context(), "before", []inventory.Entry{{Ref: object.Ref{Key: test.key, Version: "v1"}, UID: "1"}})
-		if strings.Join(api.said, ", ") != test.become || strings.Join(out.Kept, " ") != test.sentence || len(out.Left) > 0 {
+		entry := inventory.Entry{Ref: object.Ref{Key: test.key, Version: "v1"}, UID: "1"}
+		out := p.Prune(t.Context(), "before", []inventory.Entry{entry})
+		if strings.Join(api.said, ", ") != test.become || strings.Join(out.Kept, " ") != test.sentence ||
+			len(out.Left) > 0 {
 			t.Errorf("%s: it was %v, kept %q, left %v", name, api.said, out.Kept, out.Left)
 		}
-		if inventories.Claim("after", nil); test.become == "let go of" && inventories.Heir(claim, func(string) bool { return true }) != "" {
+		inventories.Claim("after", nil)
+		if heir := inventories.Heir(test.key, func(string) bool { return true }); heir != "" {
 			t.Errorf("%s: a service that has all that it asks for waits for it", name)
 		}
 	}

@@ -595,8 +595,8 @@ func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, failu
 	return left, nil
 }
 
-// ownerPatience is how long a service waits for another one, which is wanted, to let go of its objects. The hub tells of
-// a service that was renamed, or of an object that moved, in any order.
+// ownerPatience is how long a service waits for another one, which is wanted, to let go of its objects. The hub tells
+// of a service that was renamed, or of an object that moved, in any order.
 const ownerPatience = 10 * time.Second
 
 // takenProblem is the problem of objects that are not this service's. A service that has them all and is being removed,
@@ -627,7 +627,8 @@ func (w *worker) takenProblem(failures []apply.Failure) *problem {
 		}
 		first = failure
 	}
-	return &problem{phase: deliveryv1.Phase_PHASE_APPLYING, text: fmt.Sprintf(text, first.Problem.Owner, first.Item.Key)}
+	text = fmt.Sprintf(text, first.Problem.Owner, first.Item.Key)
+	return &problem{phase: deliveryv1.Phase_PHASE_APPLYING, text: text}
 }
 
 // uniteInventory lists what is there and what is to come. An object that is to be sent has no sum until it was: a kill

@@ -44,14 +44,16 @@ func TestAServiceWaitsForAnotherOneToLetGoOfItsObjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorker(&site{name: "web", controller: &Controller{Deps: Deps{Desired: store, Inventory: inventory.New(nil, nil)}}}, nil)
+			deps := Deps{Desired: store, Inventory: inventory.New(nil, nil)}
+			w := newWorker(&site{name: "web", controller: &Controller{Deps: deps}}, nil)
 			if test.since > 0 {
 				w.taken = time.Now().Add(-test.since)
 			}
 			var failures []apply.Failure
 			for i, owner := range test.owners {
 				key := object.Key{Kind: "ConfigMap", Namespace: "shop", Name: string(rune('a' + i))}
-				failures = append(failures, apply.Failure{Item: set.Item{Ref: object.Ref{Key: key}}, Problem: *apply.Taken(owner)})
+				item := set.Item{Ref: object.Ref{Key: key}}
+				failures = append(failures, apply.Failure{Item: item, Problem: *apply.Taken(owner)})
 			}
 			if got := w.takenProblem(failures); got.phase != test.phase || !strings.Contains(got.text, test.text) {
 				t.Errorf("got phase %s, %q", got.phase, got.text)

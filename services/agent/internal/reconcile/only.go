@@ -129,19 +129,21 @@ func (s *site) findChosen(ctx context.Context, service desired.Service, record i
 	return items, nil
 }
 
-// refuseHeld refuses objects that are neither applied nor repaired. An object that a lookup of the chart found is one of
-// them: the set has no content of it, and to send that would empty the object.
+// refuseHeld refuses objects that are neither applied nor repaired. An object that a lookup of the chart found is one
+// of them: the set has no content of it, and to send that would empty the object.
 func (s *site) refuseHeld(items []set.Item) *problem {
 	for _, item := range items {
 		known, _ := s.controller.Memory.Get(item.Key)
 		switch {
 		case item.Flags&object.Hold != 0:
 			return &problem{final: true, text: fmt.Sprintf(
-				"The sync names %s, which stays as it is: its manifest has the annotation %s, or the chart looks it up and leaves it out",
+				"The sync names %s, which stays as it is: its manifest has the annotation %s, "+
+					"or the chart looks it up and leaves it out",
 				item.Key, object.HoldAnnotation)}
 		case known.State == memory.Held:
 			return &problem{final: true, text: fmt.Sprintf(
-				"The sync names %s, which is held by its annotation %s in the cluster: take that off, and ask for the sync again",
+				"The sync names %s, which is held by its annotation %s in the cluster: "+
+					"take that off, and ask for the sync again",
 				item.Key, object.HoldAnnotation)}
 		}
 	}

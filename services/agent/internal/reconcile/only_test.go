@@ -122,7 +122,9 @@ func TestASyncOfSingleObjectsLeavesThoseThatAreHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	building, err := store.Create(set.Target{Service: "web", ID: set.IDOf("d1", ""), Namespace: "shop", Scopes: inNamespaces{}})
+	building, err := store.Create(set.Target{
+		Service: "web", ID: set.IDOf("d1", ""), Namespace: "shop", Scopes: inNamespaces{},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
