@@ -19,6 +19,7 @@ import (
 
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/gen/fairlead/delivery/v1/deliveryv1connect"
+	"fairlead.dev/platform/await"
 	"fairlead.dev/platform/deliveryclient"
 	"fairlead.dev/services/agent/internal/report"
 )
@@ -293,5 +294,26 @@ func TestRemovedServiceIsForgottenOnceTheHubKnows(t *testing.T) {
 	receiver.await(t, "a", "gone")
 	// The service comes back: the hub still remembers the old counter.
 	set(t, r, "a", "back")
+	receiver.await(t, "a", "back")
+}
+
+// The hub knows the number of the report that said that the service left: what is said of it when it is back has another.
+func TestReportsOfAServiceThatIsBackAreNotTakenForThoseBefore(t *testing.T) {
+	t.Parallel()
+	receiver, distributors := newReceiver(t)
+	r := open(t, t.TempDir(), distributors)
+	say := func(phase deliveryv1.Phase, message string) {
+		t.Helper()
+		if err := r.Set(&deliveryv1.ServiceReport{Service: "a", Phase: phase, Message: message}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, r)
+	say(deliveryv1.Phase_PHASE_HEALTHY, "1")
+	receiver.await(t, "a", "1")
+	say(deliveryv1.Phase_PHASE_REMOVED, "gone")
+	await.True(t, "the removal to be forgotten", func() bool { return r.Latest("a") == nil })
+	say(deliveryv1.Phase_PHASE_APPLYING, "is made") // kept back, and overtaken
+	say(deliveryv1.Phase_PHASE_HEALTHY, "back")
 	receiver.await(t, "a", "back")
 }
