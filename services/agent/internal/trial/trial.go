@@ -198,6 +198,7 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 			return look, false
 		}
 		if next == nil {
+			t.Close() // a run that could not be written down, and is not due any more, has a slot
 			if s.Schedule != schedule || !s.Through.Equal(through) && s.Schedule != "" {
 				t.saveState(ctx, &in, s)
 			}
