@@ -50,8 +50,8 @@ func (p proxies) handler(next http.Handler) http.Handler {
 func (p proxies) caller(forwarded []string) (caller netip.Addr, ok bool) {
 	hops := strings.Split(strings.Join(forwarded, ","), ",")
 	for _, hop := range slices.Backward(hops) {
-		addr, err := netip.ParseAddr(strings.TrimSpace(hop))
-		if err != nil {
+		addr, read := parseHop(strings.TrimSpace(hop))
+		if !read {
 			break
 		}
 		caller, ok = addr.Unmap().WithZone(""), true
@@ -60,4 +60,13 @@ func (p proxies) caller(forwarded []string) (caller netip.Addr, ok bool) {
 		}
 	}
 	return caller, ok
+}
+
+// parseHop reads an address as a proxy writes it; some add the port.
+func parseHop(text string) (netip.Addr, bool) {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return addr, true
+	}
+	at, err := netip.ParseAddrPort(text)
+	return at.Addr(), err == nil
 }

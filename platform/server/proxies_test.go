@@ -29,6 +29,8 @@ func TestCallersBehindTrustedProxiesAreToldApart(t *testing.T) {
 		"nonsense":                        {"10.1.2.3:1", []string{"198.51.100.1, <script>"}, "10.1.2.3:1"},
 		"nonsense before a proxy":         {"10.1.2.3:1", []string{"<script>, 10.4.4.4"}, "10.4.4.4:0"},
 		"IPv6":                            {"[2001:db8::1]:1", []string{"2a00::1"}, "[2a00::1]:0"},
+		"a proxy that tells ports":        {"10.1.2.3:1", []string{"198.51.100.1:4711, 10.4.4.4:5"}, "198.51.100.1:0"},
+		"ports of IPv6":                   {"10.1.2.3:1", []string{"[2a00::1]:4711"}, "[2a00::1]:0"},
 		"a zone can't make it a stranger": {"10.1.2.3:1", []string{"198.51.100.1, 2001:db8::5%x"}, "198.51.100.1:0"},
 	} {
 		got := ""
