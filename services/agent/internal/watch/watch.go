@@ -331,25 +331,31 @@ func (f *follower) without(ctx context.Context, err error) time.Duration {
 		return retry.Spread(retryMax)
 	case apierrors.IsForbidden(err):
 		f.tell(err)
+		why := ""
 		for _, key := range f.watcher.memory.Named(f.gvk) {
-			f.ask(ctx, key, true)
+			if err := f.ask(ctx, key, true); err != nil {
+				why = unsaid(err)
+			}
 		}
+		f.watcher.memory.Unsure(f.gvk, why)
 		return retry.Spread(askEvery)
 	}
 	f.tell(err)
 	if f.down.IsZero() {
 		f.down = time.Now()
 	} else if time.Since(f.down) > patience {
-		f.watcher.memory.Unsure(f.gvk, "the API server does not say: "+reason(err))
+		f.watcher.memory.Unsure(f.gvk, unsaid(err))
 	}
 	return max(f.backoff.Next(), retryAfter(err))
 }
 
-func reason(err error) string {
-	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
-		return string(reason)
+// unsaid is why objects are not known.
+func unsaid(err error) string {
+	reason := "it can't be reached"
+	if known := apierrors.ReasonForError(err); known != metav1.StatusReasonUnknown {
+		reason = string(known)
 	}
-	return "it can't be reached"
+	return "the API server does not say: " + reason
 }
 
 // tell logs a problem once.
@@ -388,7 +394,7 @@ func (f *follower) once(ctx context.Context) (heard bool, err error) {
 		complete: func() {
 			for _, key := range f.watcher.memory.Unnamed(f.gvk) {
 				if known, _ := f.watcher.memory.Get(key); known.UID != "" || known.Manifest != 0 { // else it is about to be made, and the answer to that tells
-					f.ask(ctx, key, false)
+					_ = f.ask(ctx, key, false) // it is asked for again
 				}
 			}
 			f.watcher.memory.Unsure(f.gvk, "")
@@ -467,16 +473,17 @@ func (f *follower) askAll(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			f.ask(ctx, key, false)
+			_ = f.ask(ctx, key, false) // it is asked for again
 		}
 	}
 }
 
-// ask reads the metadata of one object. With judge its health is taken from that; else it stays.
-func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
+// ask reads the metadata of one object. With judge its health is taken from that; else it stays. The error says that
+// nothing is known of the object now.
+func (f *follower) ask(ctx context.Context, key object.Key, judge bool) error {
 	known, ok := f.watcher.memory.Get(key)
 	if !ok {
-		return
+		return nil
 	}
 	meta, err := f.watcher.api.Metadata(ctx, object.Ref{Key: key, Version: f.gvk.Version})
 	unknown := (*cluster.UnknownKindError)(nil)
@@ -494,11 +501,13 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) {
 			}
 			time.AfterFunc(retry.Spread(wait), f.stop)
 		}
+		return err
 	case judge:
 		f.watcher.memory.Saw(f.gvk, meta, 0, health.OfMeta(meta))
 	default:
 		f.watcher.memory.Saw(f.gvk, meta, 0, health.Health{})
 	}
+	return nil
 }
 
 // failedUnseen tells a Job that failed, and went, before this process saw it: the events about it say so for as long as

@@ -505,6 +505,36 @@ func TestForbiddenKindsAreAskedFor(t *testing.T) {
 	})
 }
 
+// An agent that loses its rights to a kind does not know how its objects are, until it may ask for them.
+func TestHealthIsUnknownWithoutRights(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
+	run(t, a, entries(configMaps, "a"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		a.objects["a"] = live(configMaps, "a", 3)
+		a.stream(configMaps).Add(live(configMaps, "a", 3))
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
+		synctest.Wait()
+		a.mu.Lock()
+		a.refuse, a.away = func(schema.GroupVersionKind, metav1.ListOptions) error { return forbidden }, forbidden
+		a.mu.Unlock()
+		a.stream(configMaps).Stop()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if s := m.Summary(service); s.Healthy != 0 || !strings.Contains(s.Worst.Message, "Forbidden") {
+			t.Errorf("without rights: %+v", s)
+		}
+		a.mu.Lock()
+		a.away = nil
+		a.mu.Unlock()
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if s := m.Summary(service); s.Healthy != 1 {
+			t.Errorf("with the right to get: %+v", s)
+		}
+	})
+}
+
 // With the API server away nothing is shown as healthy, and nobody knocks all the time.
 func TestHealthIsUnknownWithTheServerAway(t *testing.T) {
 	t.Parallel()
