@@ -95,19 +95,28 @@ func (f *Refusals) Login(ctx context.Context, remote, what string) {
 
 // stranger records what somebody tried whom nobody knows.
 func (f *Refusals) stranger(e Event) {
-	now := time.Now()
-	untold, tell := f.count("remote:"+e.Remote, now)
+	untold, tell := f.countStranger(e.Remote, time.Now())
 	if !tell {
 		return
+	}
+	e.Reason = withUntold(e.Reason, untold)
+	f.Recorder.Record(e)
+}
+
+// countStranger counts a refusal for its address, and for all strangers.
+func (f *Refusals) countStranger(remote string, now time.Time) (untold int, tell bool) {
+	untold, tell = f.count("remote:"+remote, now)
+	if !tell {
+		return 0, false
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	more, tell := f.all.count(strangersPerMinute, now)
-	f.mu.Unlock()
 	if !tell {
-		return
+		f.all.untold += untold
+		return 0, false
 	}
-	e.Reason = withUntold(e.Reason, untold+more)
-	f.Recorder.Record(e)
+	return untold + more, true
 }
 
 func withUntold(reason string, untold int) string {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -63,5 +64,31 @@ func TestRefusalsOfStrangersAreBounded(t *testing.T) {
 	untold, tell := all.count(strangersPerMinute, now.Add(time.Minute))
 	if told != strangersPerMinute || !tell || untold != 5000-strangersPerMinute {
 		t.Errorf("told %d times; a minute later: %d, %t", told, untold, tell)
+	}
+}
+
+func TestRefusalsThatNobodyWasToldOfAreAllCounted(t *testing.T) {
+	t.Parallel()
+	var f Refusals
+	now := time.Unix(600, 0)
+	refused, told := 0, 0
+	refuse := func(remote string) {
+		refused++
+		if untold, tell := f.countStranger(remote, now); tell {
+			told += 1 + untold
+		}
+	}
+	for range 100 {
+		refuse("192.0.2.1")
+	}
+	now = now.Add(time.Minute)
+	for i := range strangersPerMinute {
+		refuse(fmt.Sprintf("198.51.100.%d", i))
+	}
+	refuse("192.0.2.1")
+	now = now.Add(time.Minute)
+	refuse("203.0.113.1")
+	if told != refused {
+		t.Errorf("%d were refused, and %d are told of", refused, told)
 	}
 }
