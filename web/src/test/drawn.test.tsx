@@ -24,6 +24,7 @@ import { AccessRequestState, LendingService } from '../gen/fairlead/console/v1/l
 import { LiveService } from '../gen/fairlead/console/v1/live_service_pb'
 import { ServiceSchema } from '../gen/fairlead/console/v1/resources_pb'
 import { DeploymentOutcome, RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
+import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import { SyncService } from '../gen/fairlead/console/v1/sync_service_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
 import { SectionState } from '../gen/fairlead/delivery/v1/views_pb'
@@ -104,6 +105,42 @@ describe('a later page that has no rows any more says so, and leads back', () =>
     const web = create(ServiceSchema, { metadata: { name: 'web' } })
     expect(page.draw(<History of={web} changed={() => {}} />)).toMatch(/no rows any more.*Back<\/button>/)
   })
+})
+
+test('a service that was deleted is told of for an hour, also by a page that stays open', async () => {
+  const { default: Gone } = await import('../pages/services/Gone')
+  const page = drawing()
+  const filter = 'type = service.deleted AND time > 1h'
+  const ago = (service: string, minutes: number) => ({
+    service,
+    time: timestampFromMs(Date.now() - minutes * 60_000),
+  })
+  page.answer(
+    EventService.method.listEvents,
+    { filter, pageSize: 100 },
+    { events: [ago('web', 50), ago('shop', 70)] },
+  )
+  for (const names of ['name = web', 'name = shop OR name = web'])
+    page.answer(
+      ServiceService.method.listServices,
+      { filter: names, pageSize: 20, readMask: { paths: ['metadata.name'] } },
+      {},
+    )
+  const drawn = page.draw(<Gone />)
+  expect(drawn).toContain('/service/web')
+  expect(drawn).not.toContain('/service/shop')
+})
+
+test('the fleet tells of the newest changes of an hour, however many the stream brings', async () => {
+  const { Changed } = await import('../pages/fleet/Fleet')
+  const page = drawing()
+  const time = (minutes: number) => timestampFromMs(Date.now() - minutes * 60_000)
+  const events = Array.from({ length: 12 }, (_, i) => ({ id: `${i}`, service: `web-${i}`, time: time(i) }))
+  const of = { filter: 'time > 1h AND type : service', pageSize: 10 }
+  page.answer(EventService.method.listEvents, of, { events })
+  expect(page.draw(<Changed />).match(/\/service\/web-\d+"/g)?.length).toBe(10)
+  page.answer(EventService.method.listEvents, of, { events: [{ id: 'old', service: 'web', time: time(61) }] })
+  expect(words(page.draw(<Changed />))).toContain('Nothing did.')
 })
 
 describe('a time', () => {

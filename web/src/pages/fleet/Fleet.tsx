@@ -10,6 +10,7 @@ import { SourceService } from '../../gen/fairlead/console/v1/source_service_pb'
 import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { useFreshness } from '../../live/asked'
+import { useLastHour } from '../../live/lastHour'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { stateOf, worstFirst } from '../../state/states'
@@ -221,18 +222,22 @@ function Clusters({ cells, group }: { cells: Cell[]; group: string }) {
   )
 }
 
-function Changed() {
+// The newest changes, so many of them: the stream adds to the page that was asked for.
+const mostChanges = 10
+
+export function Changed() {
   const list = useLive(EventService.method.listEvents, {
     filter: 'time > 1h AND type : service',
-    pageSize: 10,
+    pageSize: mostChanges,
   })
+  const recent = useLastHour(list.data?.events)
   return (
     <section className="panel">
       <h2>Changed in the last hour</h2>
       <Told of={list} what="events" />
-      {list.data?.events.length === 0 && <p>Nothing did.</p>}
+      {list.data && recent.length === 0 && <p>Nothing did.</p>}
       <ul className="lines">
-        {list.data?.events.map((e) => (
+        {recent.slice(0, mostChanges).map((e) => (
           <li key={e.id}>
             <Age of={e.time} /> {e.service ? <Link to={`/service/${e.service}`}>{e.service}</Link> : null}{' '}
             <span className="quiet">{e.cluster}</span> <Said of={e.message} max={200} />

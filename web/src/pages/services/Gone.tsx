@@ -3,6 +3,7 @@ import { EventService } from '../../gen/fairlead/console/v1/event_service_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
 import { quote } from '../../hub/filter'
 import { Age } from '../../live/Age'
+import { useLastHour } from '../../live/lastHour'
 import { useLive } from '../../live/live'
 import { plain } from '../../ui/text'
 
@@ -14,7 +15,8 @@ export default function Gone() {
     filter: 'type = service.deleted AND time > 1h',
     pageSize: 100,
   })
-  const of = new Map((events.data?.events ?? []).toReversed().map((e) => [e.service, e]))
+  const recent = useLastHour(events.data?.events)
+  const of = new Map(recent.toReversed().map((e) => [e.service, e]))
   const names = [...of.keys()].slice(-most)
   const there = useLive(
     ServiceService.method.listServices,
