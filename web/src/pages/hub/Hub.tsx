@@ -76,6 +76,7 @@ function Removals() {
             ))}
           </ul>
           <Ask
+            key={id}
             verb="Remove these from their clusters"
             title={`Remove ${amount(
               clusters.reduce((n, c) => n + c.services.length, 0),
