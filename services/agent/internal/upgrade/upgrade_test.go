@@ -2,12 +2,17 @@ package upgrade
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
+	"fairlead.dev/services/agent/internal/cluster"
 	"fairlead.dev/services/agent/internal/object"
 )
 
@@ -75,5 +80,36 @@ func TestReadyMeansAllPodsOfTheTemplate(t *testing.T) {
 		if have := ready(live); have != want {
 			t.Errorf("%s: ready %t, want %t", status, have, want)
 		}
+	}
+}
+
+// A release may be replaced because it crashes: its pods are no reason to go back to it.
+func TestPodsOfTheReleaseOfBeforeDoNotCount(t *testing.T) {
+	t.Parallel()
+	const pod = `{"metadata": {"name": "fairlead-agent-%d", "namespace": "fairlead-system", "creationTimestamp": "2026-11-28T%s:00Z"},
+"status": {"containerStatuses": [{"name": "agent", "restartCount": %d, "state": {"waiting": {"reason": "%s"}}}]}}`
+	pods := fmt.Sprintf(pod, 0, "10:00", 9, "CrashLoopBackOff") + "," + fmt.Sprintf(pod, 1, "12:01", 1, "ContainerCreating")
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api/v1":
+			_, _ = fmt.Fprint(w, `{"kind": "APIResourceList", "resources": [{"name": "pods", "namespaced": true, "kind": "Pod"}]}`)
+		case "/api/v1/namespaces/fairlead-system/pods":
+			_, _ = fmt.Fprint(w, `{"apiVersion": "v1", "kind": "PodList", "items": [`+pods+`]}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer api.Close()
+	c, err := cluster.New(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	live := statefulSet(t, running)
+	watcher := Watcher{Cluster: c, Workload: object.RefOf(live)}
+	text, restarts, err := watcher.lookAtPods(t.Context(), live, time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))
+	if err != nil || restarts != 1 || !strings.HasPrefix(text, "pod fairlead-agent-1,") {
+		t.Errorf("started again %d times: %s (%v)", restarts, text, err)
 	}
 }

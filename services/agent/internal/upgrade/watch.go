@@ -106,6 +106,12 @@ func (w *Watcher) judge(ctx context.Context, before map[string]any) (why string,
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	last := "its pods were not seen"
+	var made time.Time // of the Job, which was before the template was sent; zero: not known
+	if job, err := w.Cluster.Get(ctx, w.Job); err != nil {
+		w.Log.Warn("the watcher's Job can't be read; pods of the release of before count, too", "err", err)
+	} else {
+		made = job.GetCreationTimestamp().Time
+	}
 	for {
 		live, err := w.Cluster.Get(ctx, w.Workload)
 		switch {
@@ -134,7 +140,7 @@ func (w *Watcher) judge(ctx context.Context, before map[string]any) (why string,
 				break
 			}
 			steady = time.Time{}
-			text, restarts, err := w.lookAtPods(ctx, live)
+			text, restarts, err := w.lookAtPods(ctx, live, made)
 			if err != nil {
 				w.Log.Warn("the agent's pods can't be read; trying again", "err", err)
 				break
@@ -178,14 +184,15 @@ func (w *Watcher) pods(ctx context.Context, live *unstructured.Unstructured) ([]
 		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels})})
 }
 
-// lookAtPods says what keeps one of the pods from being ready, and how often its container was started again.
-func (w *Watcher) lookAtPods(ctx context.Context, live *unstructured.Unstructured) (text string, restarts int64, err error) {
+// lookAtPods says what keeps one of the pods from being ready, and how often its container was started again. Pods from
+// before since are of the release that is replaced, which may be so because it crashes.
+func (w *Watcher) lookAtPods(ctx context.Context, live *unstructured.Unstructured, since time.Time) (text string, restarts int64, err error) {
 	pods, err := w.pods(ctx, live)
 	if err != nil {
 		return "", 0, err
 	}
 	for _, pod := range pods {
-		if podReady(pod) || pod.GetDeletionTimestamp() != nil {
+		if podReady(pod) || pod.GetDeletionTimestamp() != nil || pod.GetCreationTimestamp().Time.Before(since) {
 			continue
 		}
 		statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
