@@ -3,6 +3,7 @@ import { useSearchParams } from 'react-router'
 import { moment } from '../live/ages'
 import { put, useChange } from '../ui/address'
 import { save } from '../ui/exported'
+import { Search } from '../ui/Search'
 import { plain } from '../ui/text'
 import { type Container, type LogLine, Logs, mostContainers } from './logs'
 import type { Ask } from './request'
@@ -39,6 +40,11 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
   }, [logs])
   const version = useSyncExternalStore(logs.subscribe, logs.snapshot)
   const [frozen, setFrozen] = useState<{ lines: LogLine[]; total: number }>()
+  // A pause is of the log that it was made in.
+  const choose = (key: string, value: string) => {
+    setFrozen(undefined)
+    set(key, value)
+  }
   const total = logs.dropped + logs.lines.length
   const matcher = useMemo(() => matcherOf(grep), [grep])
   // biome-ignore lint/correctness/useExhaustiveDependencies: the lines are changed in place, and version says when
@@ -55,8 +61,11 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
   return (
     <section className="panel logs" aria-label="Log">
       <div className="actions">
-        <select aria-label="Container" value={only} onChange={(e) => set('pod', e.target.value)}>
+        <select aria-label="Container" value={only} onChange={(e) => choose('pod', e.target.value)}>
           <option value="">all {containers.length} containers</option>
+          {only !== '' && chosen.length === 0 && (
+            <option value={only}>{plain(only, 200)}, which is gone</option>
+          )}
           {containers.map((c) => (
             <option key={`${c.pod}/${c.container}`} value={`${c.pod}/${c.container}`}>
               {plain(`${c.pod}/${c.container}`, 200)}
@@ -66,7 +75,7 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
         <select
           aria-label="Since"
           value={String(since)}
-          onChange={(e) => set('since', e.target.value === '0' ? '' : e.target.value)}
+          onChange={(e) => choose('since', e.target.value === '0' ? '' : e.target.value)}
         >
           {sinceChoices.map(([value, words]) => (
             <option key={value} value={value}>
@@ -78,25 +87,18 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
           <input
             type="checkbox"
             checked={previous}
-            onChange={(e) => set('prev', e.target.checked ? '1' : '')}
+            onChange={(e) => choose('prev', e.target.checked ? '1' : '')}
           />{' '}
           before the restart
         </label>
-        <input
-          type="search"
-          data-search
-          aria-label="Find in the log"
-          placeholder="words, or /expression/"
-          value={grep}
-          onChange={(e) => set('grep', e.target.value)}
-        />
+        <Search name="grep" label="Find in the log" hint="words, or /expression/" />
         <button
           type="button"
           aria-pressed={frozen !== undefined}
           data-waiting={frozen ? '' : undefined}
           onClick={() => setFrozen(frozen ? undefined : { lines: [...logs.lines], total })}
         >
-          {frozen ? `Paused, ${(total - frozen.total).toLocaleString()} new` : 'Pause'}
+          {frozen ? `Paused, ${Math.max(0, total - frozen.total).toLocaleString()} new` : 'Pause'}
         </button>
         <label>
           <input type="checkbox" checked={wrap} onChange={(e) => set('wrap', e.target.checked ? '1' : '')} />{' '}
