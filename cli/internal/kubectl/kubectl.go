@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,11 +32,10 @@ func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(filepath.Dir(store.Path()), "kubeconfigs")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	file := keptKubeconfig(store.Path(), h.Context.Name, cluster)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
-	file := filepath.Join(dir, filepath.Base(h.Context.Name)+"."+filepath.Base(cluster))
 	if err := WriteKubeconfig(ctx, a, h, cluster, file); err != nil {
 		return err
 	}
@@ -46,6 +46,12 @@ func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args
 	h.HTTP.CloseIdleConnections()
 	err = syscall.Exec(program, append([]string{program, "--kubeconfig", file}, args...), os.Environ())
 	return fmt.Errorf("run %s: %w", program, err)
+}
+
+// keptKubeconfig is the file that kubectl reads for a cluster of a context: no other cluster of any context has the same
+// one, as it may be written between the start of a kubectl and its look at the file.
+func keptKubeconfig(store, context, cluster string) string {
+	return filepath.Join(filepath.Dir(store), "kubeconfigs", filepath.Base(store), url.PathEscape(context)+"."+url.PathEscape(cluster))
 }
 
 // withServerPath has kubectl proxy lead to the cluster: its path at the hub is a part of the server's URL, which

@@ -1,6 +1,7 @@
 package kubectl
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -16,5 +17,23 @@ func TestProxyGetsTheServersPath(t *testing.T) {
 		if got := withServerPath(tt.args); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: got %q", tt.args, got)
 		}
+	}
+}
+
+func TestKubeconfigsOfTwoClustersAreTwoFiles(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, of := range [][3]string{
+		{"/home/kim/config.yaml", "east/prod", "edge-1"},
+		{"/home/kim/config.yaml", "west/prod", "edge-1"},
+		{"/home/kim/config.yaml", "..", "edge-1"},
+		{"/home/kim/config.yaml", "prod", "edge-1"},
+		{"/home/kim/test.yaml", "prod", "edge-1"},
+	} {
+		file := keptKubeconfig(of[0], of[1], of[2])
+		if folder := filepath.Dir(file); seen[file] || folder != "/home/kim/kubeconfigs/"+filepath.Base(of[0]) {
+			t.Errorf("%v: %s", of, file)
+		}
+		seen[file] = true
 	}
 }
