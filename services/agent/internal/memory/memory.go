@@ -441,6 +441,28 @@ func (m *Memory) noteGone(id uint32, r *record, version uint64) {
 	delete(m.messages, id)
 }
 
+// IsOlder tells that an object is of an earlier version than what was known before it was asked for.
+func IsOlder(meta metav1.Object, known Known) bool {
+	version := versionOf(meta.GetResourceVersion())
+	return version != 0 && version < known.Version
+}
+
+// SetBack notes that the cluster counts the versions of a kind from before what is known: what is seen next is the
+// latest.
+func (m *Memory) SetBack(gvk schema.GroupVersionKind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	kind, ok := m.kinds.idOf(gvk)
+	if !ok {
+		return
+	}
+	for id := range m.usedIDs() {
+		if r := m.recordAt(id); r.kind == kind {
+			r.version = 0
+		}
+	}
+}
+
 // Sweep begins a new look at all objects of a kind: what Saw does not name until Unnamed is in question.
 func (m *Memory) Sweep(gvk schema.GroupVersionKind) {
 	m.mu.Lock()

@@ -64,7 +64,7 @@ func (s *stream) run(ctx context.Context) (heard bool, err error) {
 			s.watcher.paged.Store(true)
 			return s.run(ctx)
 		}
-		return heard, s.lost(ctx, err)
+		return heard, s.lost(ctx, heard, err)
 	}
 	defer events.Stop()
 	s.watcher.begun.WithLabelValues(from).Inc()
@@ -74,14 +74,14 @@ func (s *stream) run(ctx context.Context) (heard bool, err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return heard, s.lost(ctx, context.Cause(ctx))
+			return heard, s.lost(ctx, heard, context.Cause(ctx))
 		case event, ok := <-events.ResultChan():
 			if !ok {
-				return heard, s.lost(ctx, context.Cause(ctx))
+				return heard, s.lost(ctx, heard, context.Cause(ctx))
 			}
 			alarm.Reset(silence)
 			if event.Type == watch.Error {
-				return heard, s.lost(ctx, apierrors.FromObject(event.Object))
+				return heard, s.lost(ctx, heard, apierrors.FromObject(event.Object))
 			}
 			heard = true
 			beginning = s.take(event, beginning)
@@ -114,8 +114,10 @@ func (s *stream) take(event watch.Event, beginning bool) bool {
 }
 
 // lost looks at why a stream ended: where the place is not known any more the next one begins anew.
-func (s *stream) lost(ctx context.Context, err error) error {
-	if expired(err) || apierrors.IsTimeout(err) || apierrors.IsInvalid(err) {
+func (s *stream) lost(ctx context.Context, heard bool, err error) error {
+	// A server whose data were set back to a backup says nothing until it has come to the place again.
+	mute := !heard && errors.Is(context.Cause(ctx), errSilent)
+	if expired(err) || apierrors.IsTimeout(err) || apierrors.IsInvalid(err) || mute {
 		s.place = ""
 	}
 	if cause := context.Cause(ctx); cause != nil && err == nil {

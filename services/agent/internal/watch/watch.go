@@ -502,6 +502,9 @@ func (f *follower) ask(ctx context.Context, key object.Key, judge bool) error {
 			time.AfterFunc(retry.Spread(wait), f.stop)
 		}
 		return err
+	case memory.IsOlder(meta, known): // the cluster was set back to a backup: all versions of before mean nothing
+		f.watcher.memory.SetBack(f.gvk)
+		f.again()
 	case judge:
 		f.watcher.memory.Saw(f.gvk, meta, 0, health.OfMeta(meta))
 	default:

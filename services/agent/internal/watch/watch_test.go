@@ -161,6 +161,13 @@ func (a *api) stream(gvk schema.GroupVersionKind) *apiwatch.RaceFreeFakeWatcher 
 	return a.streams[gvk]
 }
 
+// beginsAnew tells whether the last stream of a kind began with all objects.
+func (a *api) beginsAnew(gvk schema.GroupVersionKind) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.options[gvk].ResourceVersion == ""
+}
+
 func live(gvk schema.GroupVersionKind, name string, version int) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{Kind: gvk.Kind},
@@ -319,7 +326,7 @@ func TestStrippedLabelIsNoDelete(t *testing.T) {
 }
 
 // An hour in which nothing changes: one stream and no request, thanks to bookmarks. Without them the stream
-// is taken for dead every ten minutes, and no more often.
+// is taken for dead every ten minutes, and no more often; one that said nothing at all is begun anew.
 func TestBookmarksKeepAQuietWatchFresh(t *testing.T) {
 	t.Parallel()
 	for name, every := range map[string]time.Duration{"with bookmarks": time.Minute, "silent": 2 * time.Hour} {
@@ -331,10 +338,15 @@ func TestBookmarksKeepAQuietWatchFresh(t *testing.T) {
 				a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(7, true))
 				synctest.Wait()
 				a.called("")
-				version := 7
+				version, last := 7, a.stream(configMaps)
 				for range time.Hour / time.Minute {
 					<-time.After(time.Minute)
 					synctest.Wait()
+					if now := a.stream(configMaps); now != last && a.beginsAnew(configMaps) {
+						now.Add(live(configMaps, "a", 3))
+						now.Action(apiwatch.Bookmark, bookmark(7, true))
+					}
+					last = a.stream(configMaps)
 					if every == time.Minute {
 						version++
 						a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(version, false))
@@ -501,6 +513,44 @@ func TestForbiddenKindsAreAskedFor(t *testing.T) {
 		synctest.Wait()
 		if gets := a.called("get"); len(gets) < 10 || len(gets) > 30 { // b is asked for once
 			t.Errorf("%d requests in an hour", len(gets))
+		}
+	})
+}
+
+// A server whose data were set back to a backup says nothing to a stream from a later place, and counts anew from an
+// earlier one. Its objects are as they are, all the same.
+func TestClusterThatWasSetBackIsReadAnew(t *testing.T) {
+	t.Parallel()
+	a := newAPI()
+	run(t, a, entries(configMaps, "a", "b"), func(t *testing.T, m *memory.Memory, _ *watch.Watcher) {
+		a.stream(configMaps).Add(live(configMaps, "a", 30))
+		a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(40, true)) // without b, which is gone
+		mustState(t, m, key(configMaps, "b"), memory.Gone)
+		a.mu.Lock()
+		a.objects["a"], a.objects["b"] = live(configMaps, "a", 20), live(configMaps, "b", 19)
+		a.mu.Unlock()
+		a.called("")
+		a.stream(configMaps).Stop() // as the server is started anew
+		<-time.After(11 * time.Minute)
+		synctest.Wait()
+		if calls := a.called("watch"); !slices.Equal(calls, []string{`watch ConfigMap "40" metadata=true`, `watch ConfigMap "" metadata=true`}) {
+			t.Fatalf("calls: %v", calls)
+		}
+		all := func() {
+			a.stream(configMaps).Add(live(configMaps, "a", 20))
+			a.stream(configMaps).Add(live(configMaps, "b", 19))
+			a.stream(configMaps).Action(apiwatch.Bookmark, bookmark(25, true))
+			synctest.Wait()
+		}
+		all()
+		if calls := a.called("watch"); !slices.Equal(calls, []string{`watch ConfigMap "" metadata=true`}) {
+			t.Fatalf("calls: %v", calls)
+		}
+		all()
+		for name, version := range map[string]uint64{"a": 20, "b": 19} {
+			if known, _ := m.Get(key(configMaps, name)); known.State != memory.Present || known.Version != version {
+				t.Errorf("%s: %+v", name, known)
+			}
 		}
 	})
 }
