@@ -224,7 +224,7 @@ func (s *Schedule) findShifted(date, border time.Time, direction int) (best time
 				if !s.throughGaps {
 					continue
 				}
-				at = gapEnd(at, hour*60+minute)
+				at = gapEnd(at, date, hour, minute)
 			}
 			if direction > 0 && at.After(border) && (best.IsZero() || at.Before(best)) || direction < 0 && !at.After(border) && at.After(best) {
 				best = at
@@ -234,11 +234,13 @@ func (s *Schedule) findShifted(date, border time.Time, direction int) (best time
 	return best
 }
 
-// gapEnd is when the clock is put forward over a minute of the day. at is what package time makes of that minute: a
-// time before or after it.
-func gapEnd(at time.Time, minute int) time.Time {
+// gapEnd is when the clock is put forward over a minute of a day. at is what package time makes of that minute: a time
+// before or after it, which may be on the day before or after.
+func gapEnd(at, date time.Time, hour, minute int) time.Time {
+	wanted := time.Date(date.Year(), date.Month(), date.Day(), hour, minute, 0, 0, time.UTC)
+	wall := time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
 	from, to := at.ZoneBounds()
-	if at.Hour()*60+at.Minute() > minute {
+	if wall.After(wanted) {
 		return from
 	}
 	return to

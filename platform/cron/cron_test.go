@@ -178,19 +178,27 @@ func reference(minutes, hours []int, from time.Time, gaps bool) (next, last time
 
 func TestAScheduleThroughGapsIsDueWhenTheClockIsPutForward(t *testing.T) {
 	t.Parallel()
-	s, err := cron.Parse("30 2 * * *", "Europe/Berlin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s = s.ThroughGaps()
-	for from, want := range map[string]string{
-		"2026-03-28T12:00:00Z": "2026-03-29T01:00:00Z", "2026-03-29T01:00:00Z": "2026-03-30T00:30:00Z",
+	for _, c := range []struct{ schedule, zone, before, due, next string }{
+		{"30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"},
+		// Midnight is left out: package time makes a time of the day before of it, or one of the same day.
+		{"30 0 * * *", "America/Havana", "2026-03-07T12:00:00Z", "2026-03-08T05:00:00Z", "2026-03-09T04:30:00Z"},
+		{"30 0 * * *", "America/Santiago", "2026-09-05T12:00:00Z", "2026-09-06T04:00:00Z", "2026-09-07T03:30:00Z"},
+		{"30 0 * * *", "Africa/Cairo", "2026-04-23T12:00:00Z", "2026-04-23T22:00:00Z", "2026-04-24T21:30:00Z"},
+		// So is the last hour of a day.
+		{"30 23 * * *", "America/Nuuk", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"},
 	} {
-		if got := s.Next(at(t, from)); !got.Equal(at(t, want)) {
-			t.Errorf("after %s: %s, want %s", from, got.UTC(), want)
+		s, err := cron.Parse(c.schedule, c.zone)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if got := s.Last(at(t, "2026-03-29T20:00:00Z")); !got.Equal(at(t, "2026-03-29T01:00:00Z")) {
-		t.Errorf("last %s", got.UTC())
+		s = s.ThroughGaps()
+		for from, want := range map[string]string{c.before: c.due, c.due: c.next} {
+			if got := s.Next(at(t, from)); !got.Equal(at(t, want)) {
+				t.Errorf("%s in %s after %s: %s, want %s", c.schedule, c.zone, from, got.UTC(), want)
+			}
+		}
+		if got := s.Last(at(t, c.due).Add(20 * time.Hour)); !got.Equal(at(t, c.due)) {
+			t.Errorf("%s in %s: last %s, want %s", c.schedule, c.zone, got.UTC(), c.due)
+		}
 	}
 }

@@ -187,7 +187,14 @@ func TestWhatWindowsSay(t *testing.T) {
 			sets{of("project", deny("0 0 * * *", "Europe/Berlin", day))},
 			"2026-10-25T22:30:00Z", true, "",
 		},
-		// On that day the clock of the Azores goes from 1:00 to midnight, at 01:00Z: midnight comes twice.
+		// On 29 March the clock of the Azores goes from midnight to 1:00, at 01:00Z.
+		{
+			"a deny window of an hour after midnight that is left out opens at its end, too",
+			sets{of("project", deny("30 0 * * *", "Atlantic/Azores", hour))},
+			"2026-03-29T01:30:00Z", true,
+			"2026-03-29T02:00:00Z",
+		},
+		// On 25 October the clock of the Azores goes from 1:00 to midnight, at 01:00Z: midnight comes twice.
 		{
 			"nor has one over the day with two midnights",
 			sets{of("project", deny("0 0 * * *", "Atlantic/Azores", day))},
