@@ -8,6 +8,7 @@ import { SearchResultSchema } from '../gen/fairlead/console/v1/live_service_pb'
 import { SyncMode } from '../gen/fairlead/delivery/v1/options_pb'
 import { marks } from '../heavy/diff'
 import { completeAt, fieldsAt, pathOf, read } from '../pages/apply/documents'
+import { Drafts } from '../ui/draft'
 
 const service = (spec: string) =>
   `apiVersion: fairlead.dev/v1\nkind: Service\nmetadata:\n  name: web\nspec:\n${spec}`
@@ -132,4 +133,14 @@ test('lines of a difference are marked by their signs, and the names of files ar
   const doc = Text.of(lines)
   marks(doc).between(0, doc.length, (from) => void at.push(doc.lineAt(from).number))
   expect(at).toEqual([3, 5, 6, 7])
+})
+
+test('a draft is of the version that it began with, until it is written', () => {
+  const drafts = new Drafts()
+  expect(drafts.get('Service web', 'now', 'e1')).toEqual({ text: 'now', of: 'e1' })
+  drafts.set('Service web', 'typed', 'e1')
+  drafts.set('Service web', 'typed more', 'e2')
+  expect(drafts.get('Service web', 'of others', 'e2')).toEqual({ text: 'typed more', of: 'e1' })
+  drafts.end('Service web')
+  expect(drafts.get('Service web', 'of others', 'e2')).toEqual({ text: 'of others', of: 'e2' })
 })

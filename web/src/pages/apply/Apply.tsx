@@ -81,6 +81,7 @@ function Existing({ of, name }: { of: ResourceKind; name: string }) {
       text={manifest(of, resource)}
       etag={resource.metadata?.etag ?? ''}
       draft={`${of.name} ${name}`}
+      written={() => void got.refetch()}
     />
   )
 }
@@ -89,14 +90,17 @@ function Editor({
   title,
   text: first,
   etag,
-  draft,
+  draft: key,
+  written,
 }: {
   title: string
   text: string
   etag: string
   draft: string
+  written?: () => void
 }) {
-  const [text, setText] = useDraft(draft, first)
+  const draft = useDraft(key, first, etag)
+  const { text } = draft
   const [problems, setProblems] = useState<Problem[]>([])
   const [shown, setShown] = useState('') // the text that the last dry run was of
   const [sent, setSent] = useState<Resource[]>([]) // what stood in it
@@ -106,7 +110,7 @@ function Editor({
   const [confirmation, setConfirmation] = useState<{ text: string; consequences: string[]; of: string }>()
 
   const send = (dryRun: boolean, confirmed = '') => {
-    const found = read(text, etag)
+    const found = read(text, draft.of)
     setProblems(found.problems)
     setConfirmation(undefined)
     if (found.problems.length > 0) {
@@ -120,6 +124,9 @@ function Editor({
           onSuccess: () => {
             setShown(text)
             setSent(found.resources)
+            if (dryRun) return
+            draft.end()
+            written?.()
           },
           onError: (e) => {
             const error = ConnectError.from(e)
@@ -158,6 +165,15 @@ function Editor({
           </button>
         </span>
       </div>
+      {draft.of !== etag && (
+        <div className="notice" role="status">
+          This is what you typed before. It was changed since you began, and the hub refuses to write over
+          that.{' '}
+          <button type="button" onClick={() => draft.begin(first)}>
+            Begin anew
+          </button>
+        </div>
+      )}
       {problems.length > 0 && (
         <div className="panel" role="alert" aria-label="Problems">
           <ul className="lines">
@@ -196,7 +212,7 @@ function Editor({
       {apply.isSuccess && shown === text && <Results of={apply.data} sent={sent} dry={dry ?? false} />}
       <Yaml
         text={text}
-        changed={setText}
+        changed={draft.type}
         problems={problems}
         complete={completeAt}
         editor={(of) => {

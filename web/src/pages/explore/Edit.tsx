@@ -33,10 +33,11 @@ export function Edit({
   const { namespace = '', name = '' } = of.metadata
   const [base, setBase] = useState(of) // what the person began with
   const begun = toYaml(editable(base))
-  const [text, setText] = useDraft(
+  const draft = useDraft(
     `${cluster} ${kind.group}/${kind.plural} ${namespace}/${name} ${of.metadata.uid}`,
     begun,
   )
+  const { text } = draft
   const [tried, setTried] = useState<Tried>()
   const right = useRight(cluster, ask, {
     verb: 'patch',
@@ -72,7 +73,7 @@ export function Edit({
     mutationFn: (patch: Operation[]) => send(patch, false),
     onSuccess: (after) => {
       setBase(after)
-      setText(toYaml(editable(after)))
+      draft.begin(toYaml(editable(after)))
       setTried(undefined)
       changed()
     },
@@ -109,7 +110,7 @@ export function Edit({
           type="button"
           onClick={() => {
             setBase(of)
-            setText(toYaml(editable(of)))
+            draft.begin(toYaml(editable(of)))
             setTried(undefined)
           }}
         >
@@ -126,7 +127,7 @@ export function Edit({
           <Difference text={lines.map((l) => `${l.sign} ${l.text}`).join('\n')} />
         </section>
       )}
-      <Yaml text={text} changed={setText} />
+      <Yaml text={text} changed={draft.type} />
     </>
   )
 }
