@@ -103,7 +103,7 @@ func TestEveryDueTimeIsFoundInItsOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 1))
 	for _, zone := range []string{
 		"", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kathmandu", "America/St_Johns",
-		"Atlantic/Azores", "America/Havana", "Africa/Cairo", "Asia/Beirut", "America/Santiago", "America/Asuncion",
+		"Atlantic/Azores", "America/Havana", "America/Santiago", "America/Asuncion",
 	} {
 		location, err := time.LoadLocation(zone)
 		if err != nil {
@@ -119,6 +119,9 @@ func TestEveryDueTimeIsFoundInItsOrder(t *testing.T) {
 			// Days with a change of the clock in one of the zones are among those of spring and autumn.
 			from := time.Date(2017, time.Month(1+random.IntN(12)), 1+random.IntN(28), random.IntN(24), random.IntN(60),
 				random.IntN(60), 0, location)
+			if _, change := from.ZoneBounds(); !change.IsZero() && random.IntN(2) == 0 {
+				from = change.In(location).Add(time.Duration(random.IntN(72*3600)-36*3600) * time.Second)
+			}
 			for _, gaps := range []bool{false, true} {
 				is := s
 				if gaps {
