@@ -29,6 +29,8 @@ const (
 	absentEvery = 30 * time.Second
 	// silence is how long a watch may say nothing: the API server sends a bookmark about every minute.
 	silence = 10 * time.Minute
+	// pause is how long a watch may say nothing while it begins: the others wait for their turn.
+	pause = time.Minute
 	// stood is how long a watch has to stand to count as one that worked, although it brought nothing: a quiet kind has
 	// a bookmark a minute alone.
 	stood = 5 * time.Second
@@ -244,7 +246,13 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 		params.Set("resourceVersion", k.place)
 	}
 	// The call has no bound in time of its own; a server that takes a request and says nothing is silent, too.
-	alarm := time.AfterFunc(silence, func() { cancel(errSilent) })
+	quiet := func() time.Duration {
+		if k.place == "" {
+			return pause
+		}
+		return silence
+	}
+	alarm := time.AfterFunc(quiet(), func() { cancel(errSilent) })
 	defer alarm.Stop()
 	body, err := v.Cluster.RawWatch(ctx, cmp.Or(k.form, cluster.Protobuf), k.path, params)
 	if err != nil {
@@ -260,11 +268,14 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 	}
 	opened := time.Now()
 	brought, err := v.followEvents(ctx, k, k.events(body), beginning, func() {
-		alarm.Reset(silence)
+		alarm.Reset(quiet())
 		if k.place != "" {
 			leave()
 		}
 	})
+	if !brought && errors.Is(err, errSilent) {
+		k.place = "" // as of a server whose data were set back to a backup: it says nothing until it has come to the place
+	}
 	return heard || brought || !beginning && time.Since(opened) > stood, err
 }
 

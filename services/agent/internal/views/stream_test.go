@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,65 @@ func TestAQuietWatchThatIsCutBeginsAgainSoon(t *testing.T) {
 			if gap := at.Sub(opened[i]) - stands; gap > 2*time.Second {
 				t.Errorf("watch %d began %v after the one before it was cut", i+1, gap)
 			}
+		}
+	})
+}
+
+// silentBody says nothing until its request ends.
+func silentBody(r *http.Request) io.ReadCloser {
+	body, write := io.Pipe()
+	context.AfterFunc(r.Context(), func() { _ = write.CloseWithError(r.Context().Err()) })
+	return body
+}
+
+// A server whose data were set back to a backup says nothing to a watch from a later place.
+func TestAWatchThatSaysNothingAtAllBeginsAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var places []string
+		v := viewOf(t, func(r *http.Request) (*http.Response, error) {
+			places = append(places, r.URL.Query().Get("resourceVersion"))
+			return answerOf(r, http.StatusOK, "application/vnd.kubernetes.protobuf;stream=watch", silentBody(r)), nil
+		})
+		k := v.kindOf("nodes")
+		k.place = "7"
+		var running sync.WaitGroup
+		running.Go(func() { v.follow(ctx, k, make(chan struct{}, 1)) })
+		time.Sleep(silence + 30*time.Second) //nolint:forbidigo // of the bubble's clock
+		cancel()
+		running.Wait()
+		if !slices.Equal(places, []string{"7", ""}) {
+			t.Errorf("watches from %q", places)
+		}
+	})
+}
+
+// A kind whose server hangs, such as an aggregated one, does not keep the others from beginning.
+func TestAWatchThatHangsInItsBeginningLeavesItsTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var mu sync.Mutex // guards opened
+		opened := map[string]int{}
+		v := viewOf(t, func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			opened[r.URL.Path]++
+			return answerOf(r, http.StatusOK, "application/vnd.kubernetes.protobuf;stream=watch", silentBody(r)), nil
+		})
+		var running sync.WaitGroup
+		turn := make(chan struct{}, 1)
+		running.Go(func() { v.follow(ctx, v.kindOf("nodes"), turn) })
+		synctest.Wait()
+		running.Go(func() { v.follow(ctx, v.kindOf("pods"), turn) })
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // of the bubble's clock
+		cancel()
+		running.Wait()
+		if opened["/api/v1/pods"] == 0 {
+			t.Errorf("watches: %v", opened)
 		}
 	})
 }
