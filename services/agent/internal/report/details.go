@@ -40,6 +40,8 @@ type Details struct {
 	log          *slog.Logger
 	now          func() time.Time
 	wake         chan struct{}
+	// failed is the file that could not be sent last: the others come before it. Only Run uses it.
+	failed string
 
 	mu sync.Mutex // guards what follows, and the files
 	// pending counts the states of each file that waits: a newer one may come while one is sent.
@@ -266,8 +268,13 @@ func (d *Details) flush(ctx context.Context) error {
 		if len(files) == 0 {
 			return nil
 		}
-		for _, file := range files {
+		next, found := slices.BinarySearch(files, d.failed)
+		if found {
+			next++
+		}
+		for _, file := range slices.Concat(files[next:], files[:next]) {
 			if err := d.send(ctx, file); err != nil {
+				d.failed = file
 				return err
 			}
 		}

@@ -28,6 +28,7 @@ type taker struct {
 
 	mu      sync.Mutex // guards what follows
 	refuse  error
+	refuses string // the service whose lists are refused; "": those of all
 	got     []*deliveryv1.ServiceDetail
 	called  int
 	changed chan struct{}
@@ -45,7 +46,7 @@ func (r *taker) ReportDetails(_ context.Context,
 		default:
 		}
 	}()
-	if r.refuse != nil {
+	if r.refuse != nil && (r.refuses == "" || r.refuses == request.GetDetail().GetService()) {
 		return nil, r.refuse
 	}
 	r.got = append(r.got, request.GetDetail())
@@ -285,4 +286,24 @@ func TestTheHubIsToldOfTheLastRunsOfAService(t *testing.T) {
 		!d.Waits("web", "run-24") || !d.Waits("other", "one") {
 		t.Errorf("%d wait: %v %v", len(files), files, err)
 	}
+}
+
+// A list that the hub can't keep, for whatever reason, does not keep it from the others.
+func TestOneListThatFailsDoesNotHoldBackOthers(t *testing.T) {
+	t.Parallel()
+	hub, distributors := newTaker(t)
+	hub.refuse, hub.refuses = connect.NewError(connect.CodeUnavailable, errors.New("the details are not durable yet")), "a"
+	d, _ := sendDetails(t, t.TempDir(), distributors)
+	for _, service := range []string{"a", "b", "c"} {
+		if err := d.Set(objects(service, "x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hub.await(t, "the lists of others", func() bool {
+		services := map[string]bool{}
+		for _, one := range hub.got {
+			services[one.GetService()] = true
+		}
+		return services["b"] && services["c"]
+	})
 }
