@@ -292,7 +292,7 @@ func TestTheHubIsToldOfTheLastRunsOfAService(t *testing.T) {
 func TestOneListThatFailsDoesNotHoldBackOthers(t *testing.T) {
 	t.Parallel()
 	hub, distributors := newTaker(t)
-	hub.refuse, hub.refuses = connect.NewError(connect.CodeUnavailable, errors.New("the details are not durable yet")), "a"
+	hub.refuse, hub.refuses = connect.NewError(connect.CodeUnavailable, errors.New("not durable yet")), "a"
 	d, _ := sendDetails(t, t.TempDir(), distributors)
 	for _, service := range []string{"a", "b", "c"} {
 		if err := d.Set(objects(service, "x")); err != nil {

@@ -473,7 +473,7 @@ func (r *Reporter) settled(kept *state) error {
 		return nil
 	}
 	delete(r.states, kept.report.GetService())
-	r.from = max(r.from, kept.report.GetSequence()) // else the service, once it is back, may say anew what has its number
+	r.from = max(r.from, kept.report.GetSequence()) // else a report of the service, once it is back, may have its number
 	return durable.Remove(r.path(kept.report.GetService()))
 }
 

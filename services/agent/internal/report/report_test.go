@@ -297,7 +297,7 @@ func TestRemovedServiceIsForgottenOnceTheHubKnows(t *testing.T) {
 	receiver.await(t, "a", "back")
 }
 
-// The hub knows the number of the report that said that the service left: what is said of it when it is back has another.
+// The hub knows the number of the report that said that the service left: no report has it once the service is back.
 func TestReportsOfAServiceThatIsBackAreNotTakenForThoseBefore(t *testing.T) {
 	t.Parallel()
 	receiver, distributors := newReceiver(t)

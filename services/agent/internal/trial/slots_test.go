@@ -23,7 +23,8 @@ func (awayInventories) Save(context.Context, inventory.Record) error { return er
 func TestRunThatIsNotBegunHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	runner := New(Deps{
-		Inventories: awayInventories{}, Dir: t.TempDir(), Now: time.Now, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Inventories: awayInventories{}, Dir: t.TempDir(), Now: time.Now, Metrics: prometheus.NewRegistry(),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	trial := runner.Of("shop")
 	defer trial.Close()

@@ -86,14 +86,17 @@ func TestReadyMeansAllPodsOfTheTemplate(t *testing.T) {
 // A release may be replaced because it crashes: its pods are no reason to go back to it.
 func TestPodsOfTheReleaseOfBeforeDoNotCount(t *testing.T) {
 	t.Parallel()
-	const pod = `{"metadata": {"name": "fairlead-agent-%d", "namespace": "fairlead-system", "creationTimestamp": "2026-11-28T%s:00Z"},
+	const pod = `{"metadata": {"name": "fairlead-agent-%d", "namespace": "fairlead-system",
+"creationTimestamp": "2026-11-28T%s:00Z"},
 "status": {"containerStatuses": [{"name": "agent", "restartCount": %d, "state": {"waiting": {"reason": "%s"}}}]}}`
-	pods := fmt.Sprintf(pod, 0, "10:00", 9, "CrashLoopBackOff") + "," + fmt.Sprintf(pod, 1, "12:01", 1, "ContainerCreating")
+	pods := fmt.Sprintf(pod, 0, "10:00", 9, "CrashLoopBackOff") + "," +
+		fmt.Sprintf(pod, 1, "12:01", 1, "ContainerCreating")
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
 		case "/api/v1":
-			_, _ = fmt.Fprint(w, `{"kind": "APIResourceList", "resources": [{"name": "pods", "namespaced": true, "kind": "Pod"}]}`)
+			_, _ = fmt.Fprint(w, `{"kind": "APIResourceList",
+"resources": [{"name": "pods", "namespaced": true, "kind": "Pod"}]}`)
 		case "/api/v1/namespaces/fairlead-system/pods":
 			_, _ = fmt.Fprint(w, `{"apiVersion": "v1", "kind": "PodList", "items": [`+pods+`]}`)
 		default:

@@ -186,7 +186,9 @@ func (w *Watcher) pods(ctx context.Context, live *unstructured.Unstructured) ([]
 
 // lookAtPods says what keeps one of the pods from being ready, and how often its container was started again. Pods from
 // before since are of the release that is replaced, which may be so because it crashes.
-func (w *Watcher) lookAtPods(ctx context.Context, live *unstructured.Unstructured, since time.Time) (text string, restarts int64, err error) {
+func (w *Watcher) lookAtPods(ctx context.Context, live *unstructured.Unstructured, since time.Time) (
+	text string, restarts int64, err error,
+) {
 	pods, err := w.pods(ctx, live)
 	if err != nil {
 		return "", 0, err

@@ -274,7 +274,7 @@ func (v *View) stream(ctx context.Context, k *kind, turn chan struct{}) (heard b
 		}
 	})
 	if !brought && errors.Is(err, errSilent) {
-		k.place = "" // as of a server whose data were set back to a backup: it says nothing until it has come to the place
+		k.place = "" // a server whose data were set back to a backup says nothing until it has come to the place
 	}
 	return heard || brought || !beginning && time.Since(opened) > stood, err
 }

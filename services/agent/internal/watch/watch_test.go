@@ -533,7 +533,9 @@ func TestClusterThatWasSetBackIsReadAnew(t *testing.T) {
 		a.stream(configMaps).Stop() // as the server is started anew
 		<-time.After(11 * time.Minute)
 		synctest.Wait()
-		if calls := a.called("watch"); !slices.Equal(calls, []string{`watch ConfigMap "40" metadata=true`, `watch ConfigMap "" metadata=true`}) {
+		if calls := a.called("watch"); !slices.Equal(calls, []string{
+			`watch ConfigMap "40" metadata=true`, `watch ConfigMap "" metadata=true`,
+		}) {
 			t.Fatalf("calls: %v", calls)
 		}
 		all := func() {
