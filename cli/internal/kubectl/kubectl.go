@@ -48,10 +48,11 @@ func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args
 	return fmt.Errorf("run %s: %w", program, err)
 }
 
-// keptKubeconfig is the file that kubectl reads for a cluster of a context: no other cluster of any context has the same
-// one, as it may be written between the start of a kubectl and its look at the file.
+// keptKubeconfig is the file that kubectl reads for a cluster of a context: no other cluster of any context has the
+// same one, as it may be written between the start of a kubectl and its look at the file.
 func keptKubeconfig(store, context, cluster string) string {
-	return filepath.Join(filepath.Dir(store), "kubeconfigs", filepath.Base(store), url.PathEscape(context)+"."+url.PathEscape(cluster))
+	name := url.PathEscape(context) + "." + url.PathEscape(cluster)
+	return filepath.Join(filepath.Dir(store), "kubeconfigs", filepath.Base(store), name)
 }
 
 // withServerPath has kubectl proxy lead to the cluster: its path at the hub is a part of the server's URL, which

@@ -241,7 +241,7 @@ func findCounterpart(wanted, live any, trees object.Trees, way []string) (any, b
 }
 
 // removePart takes out a field that a pointer means, or a part of one. A map or list that nothing is left of goes, too:
-// who sends an empty one owns it, and loses it to the first who adds to it.
+// the sender of an empty one owns it, and loses it to the first manager that adds to it.
 func removePart(value any, part way) {
 	removeField(value, part.tokens)
 	for at := len(part.tokens) - 1; at >= part.meant && isEmptyAt(value, part.tokens[:at]); at-- {

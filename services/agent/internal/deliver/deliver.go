@@ -102,7 +102,8 @@ func (w *wanted) Take(changes *deliveryv1.Changes, revision int64) error {
 		w.Log.Info("the hub wants a service applied", "service", service.Name, "revision", service.Commit, "digest", service.Digest)
 		services = append(services, service)
 	}
-	removed := slices.DeleteFunc(slices.Clone(changes.GetRemoved()), func(name string) bool { return !kubename.IsLabel(name) })
+	removed := slices.DeleteFunc(slices.Clone(changes.GetRemoved()),
+		func(name string) bool { return !kubename.IsLabel(name) })
 	for _, name := range removed {
 		w.Log.Info("the hub wants a service removed", "service", name)
 	}

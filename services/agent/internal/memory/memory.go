@@ -447,8 +447,8 @@ func IsOlder(meta metav1.Object, known Known) bool {
 	return version != 0 && version < known.Version
 }
 
-// SetBack notes that the cluster counts the versions of a kind from before what is known: what is seen next is the
-// latest.
+// SetBack notes that the cluster counts the versions of a kind from before what is known: the next answer is
+// the latest.
 func (m *Memory) SetBack(gvk schema.GroupVersionKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

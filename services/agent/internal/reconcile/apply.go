@@ -600,7 +600,8 @@ func (s *site) claimObjects(items []set.Item) (left map[object.Key]string, failu
 const ownerPatience = 10 * time.Second
 
 // takenProblem is the problem of objects that are not this service's. A service that has them all and is being removed,
-// as after a service was renamed, is waited for; one that is wanted for a moment, since it may be about to leave.
+// as after a service was renamed, is waited for; a wanted one for a moment only, since it may
+// be about to leave.
 func (w *worker) takenProblem(failures []apply.Failure) *problem {
 	var wanted []object.Key
 	for _, failure := range failures {

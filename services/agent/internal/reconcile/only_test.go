@@ -114,7 +114,7 @@ func (inNamespaces) Namespaced(context.Context, schema.GroupVersionKind) (bool, 
 	return true, nil
 }
 
-// What is held is neither applied nor repaired, whoever asks. Of an object that a lookup of the chart found the set has
+// A held object is neither applied nor repaired, whoever asks. Of an object that a lookup of the chart found the set has
 // no content: a sync that names it would take out all that the service has of it, such as a password.
 func TestASyncOfSingleObjectsLeavesThoseThatAreHeld(t *testing.T) {
 	t.Parallel()
