@@ -69,16 +69,13 @@ func WantArgs(least, most int) cobra.PositionalArgs {
 		if len(args) >= least && (len(args) <= most || most == Unlimited) {
 			return nil
 		}
-		return UsageErrorOf(cmd, args)
+		return UsageError(cmd, args...)
 	}
 }
 
-// UsageError says how the command is used.
-func UsageError(cmd *cobra.Command) error { return UsageErrorOf(cmd, nil) }
-
-// UsageErrorOf says how the command is used. Where only the kind is missing before the name of a service, it proposes
-// the whole command.
-func UsageErrorOf(cmd *cobra.Command, args []string) error {
+// UsageError says how the command is used. Where only the kind is missing before the name of a service, it proposes the
+// whole command.
+func UsageError(cmd *cobra.Command, args ...string) error {
 	line := strings.TrimSuffix(cmd.UseLine(), " [flags]")
 	if len(args) == 1 && takesService.MatchString(cmd.Use) && resource.IsOnlyName(args[0]) {
 		line = cmd.CommandPath() + " service " + args[0]

@@ -57,7 +57,7 @@ is followed to what made it, through the tunnel. --cluster and --namespace say w
 			})(cmd, nil)
 		}
 		if len(args) < 2 {
-			return app.UsageErrorOf(cmd, args)
+			return app.UsageError(cmd, args...)
 		}
 		k, err := resource.FindKind(args[0])
 		if err != nil || k.ID != catalogyaml.Service && k.ID != catalogyaml.Global {
