@@ -37,9 +37,10 @@ func loginCommand(a *app.App) *cobra.Command {
 browser on any device; with a login link, which works once; as an administrator with the hub's secret; or with a token
 of "fairlead admin token" or "fairlead token create".
 
-The token is good for 12 hours and is renewed by use. It is kept in the keyring of your desktop; where there is none, in
-the file of contexts: fairlead/config.yaml in $XDG_CONFIG_HOME or ~/.config, or $FAIRLEAD_CONFIG, which is always
-used if it is set. Only you can read it. "fairlead whoami" says who you are, and "fairlead logout" ends it.
+The token is good for 12 hours and is renewed by use; a login at an identity provider ends after 12 hours all the same.
+The token is kept in the keyring of your desktop; where there is none, in the file of contexts: fairlead/config.yaml in
+$XDG_CONFIG_HOME or ~/.config, or $FAIRLEAD_CONFIG, which is always used if it is set. Only you can read it.
+"fairlead whoami" says who you are, and "fairlead logout" ends the login.
 
 In CI no login is needed: with a token in $FAIRLEAD_TOKEN and the hub's URL in --server or $FAIRLEAD_SERVER (and, for a hub with a certificate
 of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and nothing is kept.`,
@@ -51,7 +52,7 @@ of its own, the CA in the file $FAIRLEAD_CA_FILE) every command uses these, and 
 	cmd.Flags().StringVar(&caFile, "ca-file", "",
 		"PEM file with the CA certificate of the hub, if it is not of a public authority")
 	cmd.Flags().StringVar(&l.User, "user", "",
-		"with --hub-secret-file: name that the audit trail shall show; default: $USER, or admin. With --token-file: who the token has to be of")
+		"with --hub-secret-file: name that the audit trail shall show; default: $USER, or admin. With --token-file: the owner that the token must have")
 	cmd.Flags().BoolVar(&l.Program, "program", false,
 		"with --hub-secret-file: a program logs in, such as a test of the installation, and no person: the link for the first login stays good")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
