@@ -1,5 +1,5 @@
-// Package health says how objects are: by their status, as kstatus reads it, or by the rules of their service. The
-// package is given the objects; it asks nobody and keeps nothing.
+// Package health says how objects are: by their status, as kstatus reads it but for a few kinds, or by the rules of
+// their service. The package is given the objects; it asks nobody and keeps nothing.
 package health
 
 import (
@@ -44,7 +44,7 @@ func Of(obj *unstructured.Unstructured, rule *Rule) Health {
 		h.State, h.Message = rule.of(obj)
 		return h
 	}
-	result, err := status.Compute(obj)
+	result, err := status.Compute(withoutUpdated(obj))
 	if err != nil {
 		// kstatus can't read the status, as with a condition of an odd type. Not a word about health then.
 		h.State, h.Message = Progressing, fmt.Sprintf("its status can't be read: %v", err)
@@ -52,7 +52,7 @@ func Of(obj *unstructured.Unstructured, rule *Rule) Health {
 	}
 	switch result.Status {
 	case status.CurrentStatus:
-		h.State = Healthy
+		h.State, h.Message = judgeCurrent(obj)
 	case status.FailedStatus:
 		h.State, h.Message = Degraded, orElse(result.Message, "it has failed")
 	default: // InProgress, Unknown
@@ -64,20 +64,75 @@ func Of(obj *unstructured.Unstructured, rule *Rule) Health {
 	return h
 }
 
+// judgeCurrent is the state of an object that kstatus takes for healthy. kstatus does so of a Job that runs, of a Pod
+// that failed, of a StatefulSet whose pods people delete themselves (OnDelete), however few are ready, and of an
+// APIService whose server does not answer.
+func judgeCurrent(obj *unstructured.Unstructured) (State, string) {
+	switch obj.GroupVersionKind().GroupKind() {
+	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+		if _, isComplete := conditionOf(obj, "Complete"); !isComplete {
+			return Progressing, "it has not ended yet"
+		}
+	case schema.GroupKind{Kind: "Pod"}:
+		if phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase"); phase == "Failed" {
+			message, _, _ := unstructured.NestedString(obj.Object, "status", "message")
+			return Degraded, orElse(message, "it has failed")
+		}
+	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
+		replicas, isSet, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas")
+		if !isSet {
+			replicas = 1
+		}
+		if ready, _, _ := unstructured.NestedInt64(obj.Object, "status", "readyReplicas"); ready < replicas {
+			return Progressing, fmt.Sprintf("Ready: %d/%d", ready, replicas)
+		}
+	case schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
+		if why, isAvailable := conditionOf(obj, "Available"); !isAvailable {
+			return Progressing, orElse(why, "it is not available yet")
+		}
+	}
+	return Healthy, ""
+}
+
+// withoutUpdated is the object without a count of updated pods that is too low, where people delete the pods of a
+// DaemonSet themselves (OnDelete): kstatus waits for them for as long as nobody does.
+func withoutUpdated(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "DaemonSet"}) {
+		return obj
+	}
+	strategy, _, _ := unstructured.NestedString(obj.Object, "spec", "updateStrategy", "type")
+	scheduled, isScheduled, _ := unstructured.NestedInt64(obj.Object, "status", "desiredNumberScheduled")
+	if strategy != "OnDelete" || !isScheduled {
+		return obj
+	}
+	obj = obj.DeepCopy()
+	_ = unstructured.SetNestedField(obj.Object, scheduled, "status", "updatedNumberScheduled") // its status is a map
+	return obj
+}
+
 // replicaFailure is why the pods of a Deployment can't be made, such as a quota: kstatus counts them only, until the
 // deadline is over.
 func replicaFailure(obj *unstructured.Unstructured) string {
 	if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
 		return ""
 	}
+	why, isTrue := conditionOf(obj, "ReplicaFailure")
+	if !isTrue {
+		return ""
+	}
+	return why
+}
+
+// conditionOf is the message of a condition, and whether it is true.
+func conditionOf(obj *unstructured.Unstructured, name string) (message string, isTrue bool) {
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	for _, one := range conditions {
-		if condition, _ := one.(map[string]any); condition["type"] == "ReplicaFailure" && condition["status"] == "True" {
-			message, _ := condition["message"].(string)
-			return message
+		if condition, _ := one.(map[string]any); condition["type"] == name {
+			message, _ = condition["message"].(string)
+			return message, condition["status"] == "True"
 		}
 	}
-	return ""
+	return "", false
 }
 
 // Leaving is said of an object that was deleted and is still there.

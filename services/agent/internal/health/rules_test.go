@@ -107,6 +107,12 @@ func TestHealthByStatus(t *testing.T) {
 		return read(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","generation":2},"spec":`+
 			spec+`,"status":`+status+`}`)
 	}
+	const daemons = `{"observedGeneration":1,"desiredNumberScheduled":2,"currentNumberScheduled":2,` +
+		`"updatedNumberScheduled":1,"numberAvailable":2`
+	of := func(version, kind, status string) *unstructured.Unstructured {
+		return read(t, `{"apiVersion":"`+version+`","kind":"`+kind+`","metadata":{"name":"a","generation":1},`+
+			`"spec":{"updateStrategy":{"type":"OnDelete"}},"status":`+status+`}`)
+	}
 	tests := []struct {
 		name  string
 		obj   *unstructured.Unstructured
@@ -131,6 +137,42 @@ func TestHealthByStatus(t *testing.T) {
 			health.Progressing,
 		},
 		{"no status", read(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`), health.Healthy},
+		{"a Job that runs", of("batch/v1", "Job", `{"startTime":"2026-01-01T00:00:00Z","active":1}`), health.Progressing},
+		{
+			"a Job that is complete",
+			of("batch/v1", "Job", `{"startTime":"2026-01-01T00:00:00Z","conditions":[{"type":"Complete","status":"True"}]}`),
+			health.Healthy,
+		},
+		{"a Pod that failed", of("v1", "Pod", `{"phase":"Failed"}`), health.Degraded},
+		{"a Pod that succeeded", of("v1", "Pod", `{"phase":"Succeeded"}`), health.Healthy},
+		{
+			"a StatefulSet whose pods people delete, not ready", of("apps/v1", "StatefulSet", `{"replicas":1}`),
+			health.Progressing,
+		},
+		{
+			"a StatefulSet whose pods people delete, ready",
+			of("apps/v1", "StatefulSet", `{"replicas":1,"readyReplicas":1}`), health.Healthy,
+		},
+		{
+			"a DaemonSet whose pods people delete, with one of an earlier revision",
+			of("apps/v1", "DaemonSet", daemons+`,"numberReady":2}`),
+			health.Healthy,
+		},
+		{
+			"a DaemonSet whose pods people delete, not ready",
+			of("apps/v1", "DaemonSet", daemons+`,"numberReady":1}`),
+			health.Progressing,
+		},
+		{
+			"an API whose server is away",
+			of("apiregistration.k8s.io/v1", "APIService", `{"conditions":[{"type":"Available","status":"False"}]}`),
+			health.Progressing,
+		},
+		{
+			"an API whose server is there",
+			of("apiregistration.k8s.io/v1", "APIService", `{"conditions":[{"type":"Available","status":"True"}]}`),
+			health.Healthy,
+		},
 	}
 	stuck := health.Of(deployment(`{"replicas":2}`,
 		`{"observedGeneration":2,"replicas":0,"conditions":[{"type":"Available","status":"False"},{"type":"ReplicaFailure","status":"True","message":"exceeded quota"}]}`), nil)
