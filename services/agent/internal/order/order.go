@@ -364,18 +364,27 @@ func (p *planner) cycle(items []set.Item) error {
 	}
 }
 
-// Removal is the reverse order: what is to go first comes first.
+// Removal is the reverse order: what is to go first comes first. Objects of kinds that are defined by the same entries
+// go before the others of their wave, so that an operator among these still runs and takes off its finalizers.
 func Removal(entries []inventory.Entry) [][]inventory.Entry {
-	sorted := slices.Clone(entries)
+	sorted, own := slices.Clone(entries), map[string]bool{} // own are the groups of those kinds
+	for _, entry := range entries {
+		if entry.Group == "apiextensions.k8s.io" && entry.Kind == "CustomResourceDefinition" {
+			_, group, _ := strings.Cut(entry.Name, ".") // the name is that of the resource and the group
+			own[group] = group != ""
+		}
+	}
 	type place struct {
 		foundation bool
 		wave       int32
 		rank       rank
 	}
 	of := func(entry inventory.Entry) place {
-		switch rank := rankOf(entry.GVK().GroupKind()); rank {
-		case foundation:
+		switch rank := rankOf(entry.GVK().GroupKind()); {
+		case rank == foundation:
 			return place{foundation: true}
+		case own[entry.Group]:
+			return place{wave: entry.Wave, rank: ownKind}
 		default:
 			return place{wave: entry.Wave, rank: rank}
 		}

@@ -235,8 +235,8 @@ func TestRemovalIsTheReverse(t *testing.T) {
 	for _, group := range Removal([]inventory.Entry{
 		entry("Namespace", "space", 0), entry("ConfigMap", "config", 0), entry("Deployment", "web", 0),
 		entry("Deployment", "late", 3),
-		entry("ValidatingWebhookConfiguration", "hook", 0), entry("CustomResourceDefinition", "crd", 0),
-		entry("Secret", "secret", 0),
+		entry("ValidatingWebhookConfiguration", "hook", 0), entry("CustomResourceDefinition", "boats.harbour.dev", 0),
+		entry("Secret", "secret", 0), entry("Boat", "boat", 0),
 	}) {
 		var names []string
 		for _, entry := range group {
@@ -245,7 +245,7 @@ func TestRemovalIsTheReverse(t *testing.T) {
 		slices.Sort(names)
 		got = append(got, fmt.Sprint(names))
 	}
-	if want := "[late] [hook] [web] [config secret] [crd space]"; strings.Join(got, " ") != want {
+	if want := "[late] [hook] [boat] [web] [config secret] [boats.harbour.dev space]"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }
