@@ -28,6 +28,7 @@ func TestAlteredNamesWhatSurelyDiffers(t *testing.T) {
 		},
 		{"a number for a quantity", `"spec":{"cpu":2}`, `"spec":{"cpu":"2"}`, nil, ""},
 		{"another quantity", `"spec":{"cpu":"0.5"}`, `"spec":{"cpu":"1"}`, []string{"/spec/cpu"}, ""},
+		{"a quantity of very many digits", `"spec":{"a":"1e999999999"}`, `"spec":{"a":"1"}`, []string{"/spec/a"}, ""},
 		{"a duration in other words", `"spec":{"every":"60m"}`, `"spec":{"every":"1h0m0s"}`, nil, ""},
 		{"an empty value that is left out", `"spec":{"host":false,"list":[]}`, `"spec":{}`, nil, ""},
 		{
