@@ -303,9 +303,13 @@ func (r *Repair) sweep(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, h := range r.histories {
-		if h.busy || !h.since.IsZero() || now.Before(h.until.Add(fightWindow)) {
+		if h.busy || now.Before(h.until.Add(fightWindow)) {
 			continue
 		}
+		if known, _ := r.memory.Get(key); known.State == memory.Drifted || known.State == memory.Gone {
+			continue
+		}
+		h.since = time.Time{} // of damage that an apply, or the other, has put right
 		if len(h.last) > 0 && now.Sub(h.last[len(h.last)-1].at) <= fightWindow {
 			continue
 		}

@@ -228,6 +228,29 @@ func TestFightBacksOffAndEnds(t *testing.T) {
 	})
 }
 
+// A new revision, or the rival itself, may put an object right whose next repair is not due: there is peace then, too.
+func TestAFightEndsWithoutARepair(t *testing.T) {
+	t.Parallel()
+	run(t, 1, func(t *testing.T, w *world) {
+		w.outcome = repair.Outcome{Rival: "hpa", Fields: []string{"/spec/replicas"}}
+		w.after = func(name string) { time.AfterFunc(time.Second, func() { w.edit(name) }) }
+		w.edit("o0")
+		<-time.After(50 * time.Second)
+		synctest.Wait()
+		if summary := w.memory.Summary(service); len(summary.Rivals) != 1 || summary.Drifted != 1 {
+			t.Fatalf("at first: %+v", summary)
+		}
+		w.mu.Lock()
+		w.wrote("o0")
+		w.mu.Unlock()
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if summary := w.memory.Summary(service); len(summary.Rivals) != 0 {
+			t.Errorf("an hour later: %+v", summary)
+		}
+	})
+}
+
 func TestDeletingAgainAndAgainIsAFight(t *testing.T) {
 	t.Parallel()
 	run(t, 1, func(t *testing.T, w *world) {
