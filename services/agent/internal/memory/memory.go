@@ -268,6 +268,7 @@ func (m *Memory) dropRecord(id uint32) (lastOfKind bool) {
 	delete(m.uids, id)
 	delete(m.rivals, id)
 	delete(m.ends, id)
+	delete(m.failures, m.keyOf(id))
 	lastOfKind = m.kinds.giveWord(r.kind)
 	m.namespaces.giveWord(r.namespace)
 	m.services.giveWord(r.service)

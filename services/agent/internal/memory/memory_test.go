@@ -305,6 +305,12 @@ func TestBackoffGrowsAndIsForgotten(t *testing.T) {
 	if !m.Backoff(keyOf("a")).IsZero() {
 		t.Error("a success is not believed")
 	}
+	m.Track(service, []inventory.Entry{entryOf("a", 7, 0)})
+	m.Failed(keyOf("a"), now, "forbidden")
+	m.Forget(service)
+	if !m.Backoff(keyOf("a")).IsZero() {
+		t.Error("the failure of an object that left is kept")
+	}
 }
 
 func TestRecordsTakeAtMost250Bytes(t *testing.T) { //nolint:paralleltest // It measures the heap.
