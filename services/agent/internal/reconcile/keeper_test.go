@@ -2,8 +2,11 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -72,4 +75,49 @@ func TestAKeeperAnswersFromItsFirstLookToItsEnd(t *testing.T) {
 		t.Error("a keeper that has ended answers")
 	}
 	k.postLetter(letter{lacking: true})
+}
+
+// readOnly is an inventory that can't be written. It notes whose it should have been.
+type readOnly struct{ services []string }
+
+func (a *readOnly) Save(_ context.Context, record inventory.Record) error {
+	a.services = append(a.services, record.Service)
+	return errors.New("away")
+}
+
+// A service that fails while its tests run may do so for long: the tests of others don't wait for it.
+func TestAServiceThatFailsHoldsNoSlotOfTests(t *testing.T) {
+	t.Parallel()
+	const slots = 8
+	quiet, written := slog.New(slog.DiscardHandler), &readOnly{}
+	trials := trial.New(trial.Deps{Inventories: written, Now: time.Now, Metrics: prometheus.NewRegistry(), Log: quiet})
+	begin := func(service string, one *trial.Trial) {
+		one.Step(t.Context(), t.Context(), trial.Input{
+			Service: desired.Service{Name: service, TestRequest: &deliveryv1.TestRequest{Id: "1"}},
+			Record:  inventory.Record{Service: service},
+		})
+	}
+	store, err := desired.Open(t.TempDir(), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Controller{Deps: Deps{
+		Desired: store, Reports: make(heard, 1), Inventory: inventory.New(nil, nil),
+		Memory: memory.New(func(string) {}), Log: quiet,
+	}}
+	w := newWorker(&site{name: "web", controller: c, log: quiet}, trials.Of("web"))
+	begin("web", w.trial)
+	for range slots - 1 {
+		begin("shop", trials.Of("shop"))
+	}
+	begin("late", trials.Of("late"))
+	if slices.Contains(written.services, "late") {
+		t.Fatalf("more than %d services run tests", slots)
+	}
+	w.order.ctx, w.order.patience, w.problem = t.Context(), t.Context(), &problem{text: "It is at fault."}
+	w.tellFailure()
+	begin("late", trials.Of("late"))
+	if !slices.Contains(written.services, "late") {
+		t.Error("a service that failed keeps others from their tests")
+	}
 }

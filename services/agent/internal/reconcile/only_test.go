@@ -23,6 +23,7 @@ import (
 	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/reconcile/machine"
 	"fairlead.dev/services/agent/internal/set"
+	"fairlead.dev/services/agent/internal/trial"
 	"fairlead.dev/services/agent/internal/watch"
 )
 
@@ -75,7 +76,7 @@ func TestAKeeperDoesNotLookAgainForARetryThatIsNotMade(t *testing.T) {
 				Watcher: watch.New(nil, known, func(string) {}, slog.New(slog.DiscardHandler),
 					prometheus.NewRegistry()),
 			}, turns: newTurns()}
-			w := newWorker(&site{controller: c, name: "web", log: slog.New(slog.DiscardHandler)}, nil)
+			w := newWorker(&site{controller: c, name: "web", log: slog.New(slog.DiscardHandler)}, &trial.Trial{})
 			service := desired.Service{
 				Name: "web", Digest: "d1", Path: "a", Manual: true,
 				Sync: &deliveryv1.SyncSpec{

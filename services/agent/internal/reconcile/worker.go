@@ -353,6 +353,7 @@ func (w *worker) endApply(gate *apply.Gate, failure *problem) outcome {
 // tellWait reports what a wave waits for.
 func (w *worker) tellWait() outcome {
 	defer w.endSpan()
+	w.trial.Close() // a run goes on after the wait, which may last: others run their tests meanwhile
 	ctx, service, gate := w.traced, w.order.service, w.gate
 	record, err := w.site.controller.Inventory.Get(ctx, w.site.name)
 	if err != nil {
@@ -371,6 +372,7 @@ func (w *worker) tellWait() outcome {
 
 // tellFailure reports a problem.
 func (w *worker) tellFailure() outcome {
+	w.trial.Close() // a run goes on after the failure is mended: others run their tests meanwhile
 	if w.span != nil {
 		return w.tellFailedApply()
 	}

@@ -217,6 +217,7 @@ func (t *Trial) Step(ctx, patience context.Context, in Input) (wait time.Duratio
 		t.tellRun(*s.Run)
 	}
 	if in.Why != "" {
+		t.Close() // others run their tests meanwhile
 		return look, isNews
 	}
 	if !t.holdSlot() {
