@@ -247,18 +247,26 @@ func (l *Log) begin(ctx context.Context, resume string) (at int64, err error) {
 		}
 	}
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		end, err := v.EventsEnd(ctx)
-		if resume == "" || err != nil {
-			at = end
+		if resume != "" {
+			_, err := endBehind(ctx, v, at)
 			return err
 		}
-		gone, err := v.EventsGone(ctx)
-		if err == nil && (at < gone || at > end) { // behind the end: another database was put in the place of this one
-			err = ErrGone
-		}
+		at, err = v.EventsEnd(ctx)
 		return err
 	})
 	return at, err
+}
+
+// endBehind is the number of the last event, unless events behind a place are not kept any more.
+func endBehind(ctx context.Context, v store.View, at int64) (end int64, err error) {
+	if end, err = v.EventsEnd(ctx); err != nil {
+		return 0, err
+	}
+	gone, err := v.EventsGone(ctx)
+	if err == nil && (at < gone || at > end) { // behind the end: another database was put in the place of this one
+		err = ErrGone
+	}
+	return end, err
 }
 
 // after reads what is behind a number, and says up to where that is everything, and whether there may be more.
@@ -269,11 +277,7 @@ func (l *Log) after(ctx context.Context, expr *query.Expr, at int64) (events []*
 	}
 	var rows []store.Event
 	err = l.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		end, err := v.EventsEnd(ctx)
-		if err == nil && end < at {
-			err = ErrGone
-		}
-		if next = end; err != nil || end == at {
+		if next, err = endBehind(ctx, v, at); err != nil || next == at {
 			return err
 		}
 		rows, more, err = v.EventsAfter(ctx, eventQuery(expr, l.now()), at, readRows)

@@ -240,6 +240,33 @@ func TestFollowersAreToldThatWhatTheyMissedIsGone(t *testing.T) {
 	})
 }
 
+// A follower that reads more slowly than events are dropped is told of the gap.
+func TestFollowersAreToldThatEventsWereDroppedAheadOfThem(t *testing.T) {
+	t.Parallel()
+	overBoth(t, func(t *testing.T, url string) {
+		l, s := openLog(t, url)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		tellMany(t, s, readRows+100)
+		later := time.Now().Add(store.EventsKeep + time.Hour)
+		week, err := store.New(url, store.Options{Now: func() time.Time { return later }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer week.Close()
+		heard := 0
+		err = l.Follow(ctx, "", "0", func(events []*consolev1.Event, _ string) error {
+			if heard += len(events); heard != readRows {
+				return errEnough
+			}
+			return week.AddEvents(ctx, stored(&consolev1.Event{Type: ClusterLost, Severity: info}, later))
+		})
+		if !errors.Is(err, ErrGone) || heard != readRows {
+			t.Errorf("ended with %v after %d events", err, heard)
+		}
+	})
+}
+
 // An event that another console records over the same database is heard of, too.
 func TestFollowersHearOfOtherConsoles(t *testing.T) {
 	t.Parallel()

@@ -78,11 +78,12 @@ func (t *tail) read(ctx context.Context) bool {
 	var end int64
 	var more bool
 	err := t.store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
-		if end, err = v.EventsEnd(ctx); err != nil || !stands || end == at {
+		if !stands {
+			end, err = v.EventsEnd(ctx)
 			return err
 		}
-		if end < at {
-			return ErrGone
+		if end, err = endBehind(ctx, v, at); err != nil || end == at {
+			return err
 		}
 		rows, more, err = v.EventsAfter(ctx, store.EventQuery{}, at, readRows)
 		return err
