@@ -169,6 +169,8 @@ func (v *vault) login(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case unwell(status):
+		return v.api.refused(status, "log in")
 	case status != http.StatusOK || of.Auth.ClientToken == "":
 		return fmt.Errorf("%s does not let the role of its Secret log in (%d): make a new secretID", v.api.base.Host, status)
 	}
@@ -186,10 +188,16 @@ func (v *vault) renew(ctx context.Context) error {
 		return err
 	case status == http.StatusOK && of.Auth.Renewable && of.Auth.LeaseDuration > 0:
 		v.lasts(of.Auth.LeaseDuration)
+	case unwell(status): // the token still lives, and the next read has it renewed
 	case v.Credentials["token"] == "":
 		return v.login(ctx)
 	default:
 		v.renewAt = time.Time{} // as long as it lasts
 	}
 	return nil
+}
+
+// unwell says that an answer is about Vault, which restarts or has too much to do, and not about what it was asked.
+func unwell(status int) bool {
+	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }

@@ -273,6 +273,52 @@ func TestVaultTokensAreRenewedAndReplaced(t *testing.T) {
 	step(2, 1)
 }
 
+// A Vault that restarts says nothing of a token: the token is renewed once it can be, and a role keeps its secretID.
+func TestATokenIsRenewedWhenVaultIsBack(t *testing.T) {
+	t.Parallel()
+	var renewals, away atomic.Int64
+	vault := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"data": {"data": {"a": "1"}}}`
+		switch r.URL.Path {
+		case "/v1/auth/token/lookup-self":
+			answer = `{"data": {"ttl": 3600, "renewable": true}}`
+		case "/v1/auth/token/renew-self":
+			renewals.Add(1)
+			answer = `{"auth": {"lease_duration": 3600, "renewable": true}}`
+			fallthrough
+		case "/v1/auth/approle/login":
+			if away.Load() > 0 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(vault.Close)
+	clock := &clock{}
+	open := func(credentials map[string]string) backend.Backend {
+		at := backend.Vault{Addresses: thisMachine(), Address: vault.URL, Credentials: credentials}
+		b, err := backend.NewVault(at, clock.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	b := open(map[string]string{"token": "x"})
+	for i, step := range []struct{ minutes, away, renewals int64 }{{0, 0, 0}, {31, 1, 1}, {32, 0, 2}, {33, 0, 2}} {
+		clock.offset.Store(step.minutes * int64(time.Minute))
+		away.Store(step.away)
+		if got, err := b.Read(t.Context(), "a"); err != nil || got["a"] != "1" || renewals.Load() != step.renewals {
+			t.Errorf("step %d: got %v, %v after %d renewals, want %d", i, got, err, renewals.Load(), step.renewals)
+		}
+	}
+	away.Store(1)
+	_, err := open(map[string]string{"roleID": "x", "secretID": "y"}).Read(t.Context(), "a")
+	if err == nil || !strings.Contains(err.Error(), "answers 503") {
+		t.Errorf("a login while Vault restarts: %v", err)
+	}
+}
+
 func TestVaultSaysWhatItMayNot(t *testing.T) {
 	t.Parallel()
 	s := vaultServer(t)
