@@ -352,6 +352,10 @@ func (r *Reader) note(ctx context.Context, t *task, results []result, problem er
 		if was = is; !ok || is.Reader != r.ID {
 			return nil // the backend is gone, or another console took us for gone
 		}
+		if errors.Is(problem, context.Canceled) { // the console stops, which says nothing of the backend
+			is.Next = tx.Now() // another console reads it now
+			return tx.PutReading(ctx, is)
+		}
 		if is.Next.Equal(t.claimed) { // else something new is wanted
 			is.Next = tx.Now().Add(r.pause(t.of.Spec, problem))
 		}
@@ -387,6 +391,7 @@ func (r *Reader) pause(spec resource.BackendSpec, problem error) time.Duration {
 // tell logs when a backend goes away and comes back.
 func (r *Reader) tell(ctx context.Context, t *task, was string, problem error) {
 	switch {
+	case errors.Is(problem, context.Canceled):
 	case problem != nil && was == "": // the text of the problem may differ from time to time
 		r.Log.WarnContext(ctx, "a backend can't be read: services keep what they have", "backend", t.of.Meta.Name, "err", problem)
 	case problem == nil && was != "":

@@ -127,6 +127,41 @@ func TestANewPathOfABackendIsNoAlarm(t *testing.T) {
 	}
 }
 
+// hung is a backend that never answers. It is closed when it is asked.
+type hung chan struct{}
+
+func (hung) Check(context.Context) error { return nil }
+
+func (h hung) Read(ctx context.Context, _ string) (backend.Values, error) {
+	close(h)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A console that stops in the middle of a read knows nothing of the backend: another console reads it at once.
+func TestAReadThatAStopCutsShortIsNoAlarm(t *testing.T) {
+	t.Parallel()
+	asked := make(hung)
+	n := newNewcomer(t, asked)
+	n.names(t, "a")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ok(t, n.reader.look(ctx))
+	<-asked
+	stop()
+	n.reader.passes.Wait()
+	if types, messages := n.told(t); len(types) != 0 {
+		t.Errorf("told %q: %q", types, messages)
+	}
+	ok(t, n.resolver.store.Read(t.Context(), func(ctx context.Context, v store.View) error {
+		due, err := v.DueReadings(ctx, time.Now())
+		if err == nil && (len(due) != 1 || due[0].Problem != "") {
+			t.Errorf("due are %+v", due)
+		}
+		return err
+	}))
+}
+
 // The alarm is told when the first read has no value, and ends when another path has one, which is read first, too.
 func TestAPathWithoutAValueAlarmsWhenItWasRead(t *testing.T) {
 	t.Parallel()
