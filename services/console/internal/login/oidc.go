@@ -221,12 +221,23 @@ func (p *Provider) Finish(ctx context.Context, redirect, code string, pending Pe
 	claims := map[string]any{}
 	// Some providers tell names and groups at this endpoint only.
 	info, err := found.UserInfo(oidc.ClientContext(ctx, p.http), oauth2.StaticTokenSource(tokens))
-	if err == nil && info.Subject == token.Subject {
+	switch {
+	case err == nil && info.Subject == token.Subject:
 		if err := info.Claims(&claims); err != nil {
 			return id.Foreign{}, refusal.New(refusal.Unauthenticated, "the identity provider's answer is not valid")
 		}
+	case err != nil && network(err) && !p.isWhole(token):
+		// A login without the groups would last for hours.
+		return id.Foreign{}, fmt.Errorf("%w (%w)", ErrAway, err)
 	}
 	return p.person(token, raw, claims)
+}
+
+// isWhole tells whether an ID token says by itself what its person is called and is in.
+func (p *Provider) isWhole(token *oidc.IDToken) bool {
+	claims := map[string]any{}
+	err := token.Claims(&claims)
+	return err == nil && claims[p.cfg.UserClaim] != nil && claims[p.cfg.GroupsClaim] != nil
 }
 
 // Check turns an ID token that the command line got by the device flow into a person.

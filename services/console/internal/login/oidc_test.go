@@ -2,13 +2,19 @@ package login
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // A caller that waits for a provider that hangs waits for as long as it wants to, and all callers for the same answer.
@@ -52,6 +58,69 @@ func TestAProviderThatHangsIsAskedOnceAndHoldsNobody(t *testing.T) {
 	waiting.Wait()
 	if n := calls.Load(); n != 1 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// A provider whose endpoint for names and groups can't be reached says nothing of a person's groups, unless the ID token
+// does: nobody is logged in without theirs for that.
+func TestALoginNeedsTheGroupsFromSomewhere(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{
+		Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "one"},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := httptest.NewServer(nil)
+	away.Close()
+	for name, groups := range map[string][]string{"in the ID token": {"dev"}, "at the endpoint": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answers := map[string]any{"/keys": jose.JSONWebKeySet{
+				Keys: []jose.JSONWebKey{{Key: public, KeyID: "one", Algorithm: "EdDSA", Use: "sig"}},
+			}}
+			provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(answers[r.URL.Path])
+			}))
+			t.Cleanup(provider.Close)
+			claims := map[string]any{
+				"iss": provider.URL, "aud": "web", "sub": "1", "nonce": "n", "name": "kim",
+				"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+			}
+			if groups != nil {
+				claims["groups"] = groups
+			}
+			text, err := json.Marshal(claims)
+			if err != nil {
+				t.Fatal(err)
+			}
+			signed, err := signer.Sign(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			token, err := signed.CompactSerialize()
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers["/token"] = map[string]string{"access_token": "x", "token_type": "Bearer", "id_token": token}
+			answers["/.well-known/openid-configuration"] = map[string]any{
+				"issuer": provider.URL, "jwks_uri": provider.URL + "/keys", "token_endpoint": provider.URL + "/token",
+				"userinfo_endpoint": away.URL, "id_token_signing_alg_values_supported": []string{"EdDSA"},
+			}
+			p := New(Config{Issuer: provider.URL, ClientID: "web", UserClaim: "name", GroupsClaim: "groups"})
+			kim, err := p.Finish(t.Context(), provider.URL, "code", Pending{Nonce: "n", Verifier: "v"})
+			switch {
+			case groups == nil && !errors.Is(err, ErrAway):
+				t.Errorf("logged in: %+v, %v", kim, err)
+			case groups != nil && (err != nil || !slices.Equal(kim.Groups, groups)):
+				t.Errorf("got %+v, %v", kim, err)
+			}
+		})
 	}
 }
 
