@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/services/console/internal/authz"
@@ -84,6 +85,62 @@ func TestAStandingQuestionJudgesWhatItReads(t *testing.T) {
 			strings.Join(names, " ") != want {
 			t.Errorf("shown are %q, %v, want %q", names, err, want)
 		}
+	}
+}
+
+type seesAll struct{}
+
+func (seesAll) Viewer(context.Context, bool) (Sees, error) { return nil, nil }
+
+// What is counted beside a project, a configuration set or a global service follows services and clusters, though none
+// of its own rows changes.
+func TestAStandingQuestionFollowsWhatIsCounted(t *testing.T) {
+	t.Parallel()
+	at := func(kind store.Kind, revision int64) *row {
+		return &row{kind: kind, name: "a", uid: "a", revision: revision}
+	}
+	service, cluster, source := store.KindService, store.KindCluster, store.KindSource
+	for name, c := range map[string]struct {
+		kind  store.Kind
+		step  step
+		again bool
+	}{
+		"a service comes":             {store.KindProject, step{nil, at(service, 1)}, true},
+		"a service goes":              {store.KindGlobalService, step{at(service, 1), nil}, true},
+		"a service is written":        {store.KindConfigSet, step{at(service, 1), at(service, 2)}, true},
+		"a service has another state": {store.KindProject, step{at(service, 1), at(service, 1)}, false},
+		"a cluster has other labels":  {store.KindGlobalService, step{at(cluster, 1), at(cluster, 2)}, true},
+		"a cluster is of no project":  {store.KindProject, step{at(cluster, 1), at(cluster, 2)}, false},
+		"a source counts no service":  {source, step{nil, at(service, 1)}, false},
+		"a source is counted nowhere": {store.KindProject, step{nil, at(source, 1)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Now()
+			b := New(Deps{
+				Store: storetest.SQLite(t), Kinds: testKinds(), Viewer: seesAll{}, Now: func() time.Time { return now },
+				Log: slog.New(slog.DiscardHandler),
+			})
+			b.ready = true
+			s, err := b.Stand(Question{Kind: c.kind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			asks := func(want bool) {
+				t.Helper()
+				_, same, err := s.Answer(t.Context())
+				if err != nil || same == want {
+					t.Errorf("answered again: %v, want %v: %v", !same, want, err)
+				}
+			}
+			asks(true)
+			b.step(c.step.before, c.step.after)
+			asks(false) // soon, and not at each step
+			now = now.Add(2 * wholeEvery)
+			asks(c.again)
+			now = now.Add(2 * wholeEvery)
+			asks(false)
+		})
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	// all rows.
 	stepsSize = 4096
 	// wholeEvery is how often a standing question is answered from all rows though no step concerns it: its filter may
-	// name an age, and what its caller sees may end at a time.
+	// name an age, what its caller sees may end at a time, and what is counted beside its rows changes with others.
 	wholeEvery = 30 * time.Second
 	// sharedFor is how long a page that one question found serves others while nothing changes, and sharedBehind how
 	// long while something does: of a hundred streams that show the same page, a few look for it.
@@ -114,6 +114,8 @@ type Standing struct {
 	page   page
 	uids   map[string]bool // on the page
 	groups groups
+	// recounted: what is counted beside the rows of the page may have become something else since it was found.
+	recounted bool
 }
 
 // Moved returns a channel that is closed when answers may have become others.
@@ -169,7 +171,8 @@ func (s *Standing) Answer(ctx context.Context) (answer Answer, same bool, err er
 	}
 	now := s.board.Now()
 	mayPass := sees != nil || s.expr.NamesAge()
-	whole := !known || mayPass && now.Sub(s.asked) > wholeEvery || sees != nil && otherRights
+	s.recounted = s.recounted || !s.Count && slices.ContainsFunc(steps, func(st step) bool { return recounts(s.Kind, st) })
+	whole := !known || (mayPass || s.recounted) && now.Sub(s.asked) > wholeEvery || sees != nil && otherRights
 	if s.Count {
 		return s.answerCount(steps, sees, now, whole)
 	}
@@ -255,6 +258,7 @@ func (s *Standing) find(sees Sees, now time.Time) {
 		}
 	}
 	s.page, s.asked, s.nonce, s.at = p, p.time, p.nonce, p.at
+	s.recounted = false
 	s.uids = make(map[string]bool, len(p.found.Rows))
 	for _, r := range p.found.Rows {
 		s.uids[r.uid] = true
@@ -344,6 +348,22 @@ func (s *Standing) countSteps(steps []step, sees Sees, now time.Time) error {
 // personal says whether what is shown of a kind depends on who looks: it counts services that the caller sees.
 func personal(kind store.Kind) bool {
 	return kind == store.KindProject || kind == store.KindGlobalService || kind == store.KindConfigSet
+}
+
+// recounts says whether a step may change what is shown of other rows, of a kind that counts services: these came, went
+// or were written, or other clusters are chosen, so that services of a global service wait for their removal.
+func recounts(kind store.Kind, st step) bool {
+	if !personal(kind) {
+		return false
+	}
+	written := st.before == nil || st.after == nil || st.before.revision != st.after.revision
+	switch cmp.Or(st.after, st.before).kind {
+	case store.KindService:
+		return written
+	case store.KindCluster:
+		return written && kind == store.KindGlobalService
+	}
+	return false
 }
 
 // itemsOf reads the resources of rows, but for those that were read for another question already. A resource that is
