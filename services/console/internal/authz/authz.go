@@ -248,11 +248,7 @@ func (k *Rules) decide(ctx context.Context, who platform.Identity, verb access.V
 		if err != nil {
 			return out, err
 		}
-		at := at
-		if at.ClusterLabels == nil {
-			at.ClusterLabels = rules.labels[at.Cluster]
-		}
-		if out = rules.May(who, verb, at); out.Allowed {
+		if out = (Judge{rules}).May(who, verb, at); out.Allowed {
 			break
 		}
 	}
@@ -400,13 +396,28 @@ func (k *Rules) Named(ctx context.Context) (map[string]bool, error) {
 	return out, nil
 }
 
-// MayLend says whether somebody may decide about a request for a role at a cluster, by the rules of now.
-func (k *Rules) MayLend(ctx context.Context, who platform.Identity, role, cluster string) (access.Decision, error) {
+// Judge decides by the rules of one moment: a list asks the database once, not for each of its rows.
+type Judge struct{ rules *rules }
+
+// Judge returns the rules of now.
+func (k *Rules) Judge(ctx context.Context) (Judge, error) {
 	rules, err := k.get(ctx, 0)
-	if err != nil {
-		return access.Decision{}, err
+	return Judge{rules}, err
+}
+
+// May says whether a person may do something with a resource, and by which rule. The labels of its cluster need not be
+// given.
+func (j Judge) May(who platform.Identity, verb access.Verb, at access.Target) access.Decision {
+	if at.ClusterLabels == nil {
+		at.ClusterLabels = j.rules.labels[at.Cluster]
 	}
-	return rules.MayLend(who, role, &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: cluster, Labels: rules.labels[cluster]}}), nil
+	return j.rules.May(who, verb, at)
+}
+
+// MayLend says whether a person may decide about a request for a role at a cluster.
+func (j Judge) MayLend(who platform.Identity, role, cluster string) access.Decision {
+	at := &consolev1.Cluster{Metadata: &consolev1.Metadata{Name: cluster, Labels: j.rules.labels[cluster]}}
+	return j.rules.MayLend(who, role, at)
 }
 
 // AtCluster says whether somebody may do something at the Kubernetes API of a cluster.

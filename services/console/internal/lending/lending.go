@@ -224,35 +224,32 @@ func (k *Desk) mayDecide(ctx context.Context, by catalog.By, r store.AccessReque
 	if strings.HasPrefix(r.Subject, platform.ServiceAccount("").Subject()) && !slices.Contains(by.Identity.Groups, platform.AdminsGroup) {
 		return refusal.New(refusal.Forbidden, "access request %s is of a service account: a member of %s has to decide about it", r.ID, platform.AdminsGroup)
 	}
-	decision, err := k.Rights.MayLend(ctx, by.Identity, r.Role, r.Cluster)
-	if err == nil && !decision.Allowed {
-		err = refusal.New(refusal.Forbidden, "access request %s: %s", r.ID, decision.Reason)
+	judge, err := k.Rights.Judge(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	if decision := judge.MayLend(by.Identity, r.Role, r.Cluster); !decision.Allowed {
+		return refusal.New(refusal.Forbidden, "access request %s: %s", r.ID, decision.Reason)
+	}
+	return nil
 }
 
 // sees tells whether the caller sees a request: their own, or one that they could decide about.
-func (k *Desk) sees(ctx context.Context, who platform.Identity, r store.AccessRequest) (bool, error) {
-	if who.Subject() == r.Subject {
-		return true, nil
-	}
-	decision, err := k.Rights.MayLend(ctx, who, r.Role, r.Cluster)
-	return decision.Allowed, err
+func sees(judge authz.Judge, who platform.Identity, r store.AccessRequest) bool {
+	return who.Subject() == r.Subject || judge.MayLend(who, r.Role, r.Cluster).Allowed
 }
 
 // find returns a request that the caller sees.
 func (k *Desk) find(ctx context.Context, by catalog.By, id string) (r store.AccessRequest, err error) {
+	judge, err := k.Rights.Judge(ctx)
+	if err != nil {
+		return r, err
+	}
 	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		r, err = v.AccessRequest(ctx, id)
 		return err
 	})
-	sees := err == nil
-	if sees {
-		if sees, err = k.sees(ctx, by.Identity, r); err != nil {
-			return r, err
-		}
-	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && !sees {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !sees(judge, by.Identity, r) {
 		return store.AccessRequest{}, refusal.New(refusal.NotFound,
 			"access request %q does not exist, or is none that you may see: `fairlead cluster access list --all` shows those", id)
 	}
@@ -316,6 +313,10 @@ func (k *Desk) put(ctx context.Context, tx *store.Tx, by catalog.By, r store.Acc
 // List returns a page of the requests that the caller sees, the newest first, and the token of the next one.
 func (k *Desk) List(ctx context.Context, by catalog.By, all bool, size int, before string) (out []store.AccessRequest, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
+	judge, err := k.Rights.Judge(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	for range maxLooks {
 		var rows []store.AccessRequest
 		err := k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
@@ -326,14 +327,11 @@ func (k *Desk) List(ctx context.Context, by catalog.By, all bool, size int, befo
 			return nil, "", err
 		}
 		for _, r := range rows {
-			sees, err := k.sees(ctx, by.Identity, r)
-			if err != nil {
-				return nil, "", err
-			}
-			if sees && len(out) == size {
+			shown := sees(judge, by.Identity, r)
+			if shown && len(out) == size {
 				return out, before, nil
 			}
-			if before = r.ID; sees {
+			if before = r.ID; shown {
 				out = append(out, r)
 			}
 		}

@@ -120,3 +120,32 @@ func TestAccessEndsByItsOwnTime(t *testing.T) {
 		t.Errorf("a request that lapsed is approved: %v", err)
 	}
 }
+
+// Rights to see each of thousands of requests are judged by rules that are asked for once.
+func TestAListAsksForTheRulesOnce(t *testing.T) {
+	t.Parallel()
+	s := storetest.SQLite(t)
+	asked := 0
+	rules := authz.New(s, func() time.Time { asked++; return time.Now() })
+	k := &lending.Desk{Store: s, Rights: rules, Now: time.Now}
+	err := s.Write(t.Context(), "test", func(ctx context.Context, tx *store.Tx) error {
+		for _, id := range []string{"a", "b", "c"} {
+			r := store.AccessRequest{ID: id, Subject: "user:bob", Cluster: "edge-1", State: store.RequestWaiting, Due: tx.Now()}
+			if err := tx.PutAccessRequest(ctx, r, time.Time{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"bob": 3, "eve": 0} {
+		id := identity.Identity{Kind: identity.KindUser, Name: name}
+		asked = 0
+		list, _, err := k.List(t.Context(), catalog.By{Identity: id, Subject: id.Subject()}, true, 0, "")
+		if err != nil || len(list) != want || asked != 1 {
+			t.Errorf("%s sees %d requests, want %d; the rules were asked for %d times: %v", name, len(list), want, asked, err)
+		}
+	}
+}

@@ -168,9 +168,8 @@ func (k *Archive) refusal(id, subject string, err error) error {
 }
 
 // sees tells whether the caller may view a recording. To be the recorded person gives no right to view it.
-func (k *Archive) sees(ctx context.Context, who platform.Identity, r store.Recording) (bool, error) {
-	decision, err := k.Rights.Decide(ctx, who, access.View, access.Target{Kind: access.Recording, Name: r.ID, Cluster: r.Cluster})
-	return decision.Allowed, err
+func sees(judge authz.Judge, who platform.Identity, r store.Recording) bool {
+	return judge.May(who, access.View, access.Target{Kind: access.Recording, Name: r.ID, Cluster: r.Cluster}).Allowed
 }
 
 // List returns a page of the recordings that the caller may view, the newest first, and the token of the next one.
@@ -178,6 +177,10 @@ func (k *Archive) List(ctx context.Context, who platform.Identity, cluster, subj
 	before string,
 ) (out []store.Recording, next string, err error) {
 	size = min(cmp.Or(size, defaultPageSize), maxPageSize)
+	judge, err := k.Rights.Judge(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	for range maxLooks {
 		var rows []store.Recording
 		err := k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
@@ -188,14 +191,11 @@ func (k *Archive) List(ctx context.Context, who platform.Identity, cluster, subj
 			return nil, "", err
 		}
 		for _, r := range rows {
-			sees, err := k.sees(ctx, who, r)
-			if err != nil {
-				return nil, "", err
-			}
-			if sees && len(out) == size {
+			shown := sees(judge, who, r)
+			if shown && len(out) == size {
 				return out, before, nil
 			}
-			if before = r.ID; sees {
+			if before = r.ID; shown {
 				out = append(out, k.withCut(r))
 			}
 		}
@@ -208,6 +208,10 @@ func (k *Archive) List(ctx context.Context, who platform.Identity, cluster, subj
 
 // Read returns a part of a recording behind a sequence, and the sequence of its last piece; 0: there is nothing more.
 func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int64) (r store.Recording, data []byte, next int64, err error) {
+	judge, err := k.Rights.Judge(ctx)
+	if err != nil {
+		return r, nil, 0, err
+	}
 	var pieces []store.Piece
 	err = k.Store.Read(ctx, func(ctx context.Context, v store.View) (err error) {
 		if r, err = v.Recording(ctx, id); err != nil {
@@ -216,11 +220,7 @@ func (k *Archive) Read(ctx context.Context, by catalog.By, id string, after int6
 		pieces, err = v.Pieces(ctx, id, after, partPieces)
 		return err
 	})
-	sees := err == nil
-	if sees {
-		sees, err = k.sees(ctx, by.Identity, r)
-	}
-	if errors.Is(err, store.ErrNotFound) || err == nil && !sees {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !sees(judge, by.Identity, r) {
 		return store.Recording{}, nil, 0, refusal.New(refusal.NotFound,
 			"recording %q does not exist, or is none that you may view: that needs a role that names Recording. %s", id, access.Help)
 	}

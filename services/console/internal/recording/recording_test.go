@@ -5,8 +5,12 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"fairlead.dev/platform/identity"
+	"fairlead.dev/services/console/internal/authz"
 	"fairlead.dev/services/console/internal/store"
+	"fairlead.dev/services/console/internal/store/storetest"
 )
 
 // A call that finds no room while another one makes it gets that room, or ends with its context. The archive has no
@@ -52,5 +56,30 @@ func TestACallWaitsWhileAnotherMakesRoom(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Rights to view each of thousands of recordings are judged by rules that are asked for once.
+func TestAListAsksForTheRulesOnce(t *testing.T) {
+	t.Parallel()
+	s := storetest.SQLite(t)
+	asked := 0
+	rules := authz.New(s, func() time.Time { asked++; return time.Now() })
+	k := New(Deps{Store: s, Rights: rules, Days: 1, Bytes: MaxBytes})
+	for _, id := range []string{"a", "b", "c"} {
+		if err := k.Begin(t.Context(), store.Recording{ID: id, Cluster: "edge-1", Subject: "user:bob"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, who := range map[int]identity.Identity{
+		0: {Kind: identity.KindUser, Name: "bob"},
+		3: {Kind: identity.KindUser, Name: "ada", Groups: []string{identity.AdminsGroup}},
+	} {
+		asked = 0
+		list, _, err := k.List(t.Context(), who, "", "", 0, "")
+		if err != nil || len(list) != want || asked != 1 {
+			t.Errorf("%s sees %d recordings, want %d; the rules were asked for %d times: %v",
+				who.Name, len(list), want, asked, err)
+		}
 	}
 }
