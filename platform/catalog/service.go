@@ -93,14 +93,22 @@ func (s *Service) FolderID() FolderID { return s.folder }
 
 // Follows says whether the service is made of a ref of a source, or would be without its pin. The ref is a canonical
 // one.
-func (s *Service) Follows(source, ref string) bool {
-	if s.pinned != nil && s.Folder().Source == source && CanonicalRef(s.pinned.ref) == ref {
-		return true
+func (s *Service) Follows(source, ref string) bool { return slices.Contains(s.RefsOf(source), ref) }
+
+// RefsOf returns the canonical refs of a source that the service is made of, or would be without its pin: each once.
+func (s *Service) RefsOf(source string) (refs []string) {
+	add := func(f Folder, ref string) {
+		if ref = CanonicalRef(ref); f.Source == source && !slices.Contains(refs, ref) {
+			refs = append(refs, ref)
+		}
 	}
-	return slices.ContainsFunc(s.folders(), func(id FolderID) bool {
-		f := id.Value()
-		return f.Source == source && CanonicalRef(f.Ref) == ref
-	})
+	if s.pinned != nil {
+		add(s.Folder(), s.pinned.ref)
+	}
+	for _, id := range s.folders() {
+		add(id.Value(), id.Value().Ref)
+	}
+	return refs
 }
 
 // message is the service as a stream would bring it.

@@ -270,17 +270,15 @@ func (c *Catalog) foldersOf(source string) map[string][]owner.Folder {
 	return folders
 }
 
-// users looks at the services of a source, and then gives those that want a ref, in the order of names.
+// users looks at the services of a source once, and then gives those that want a ref, in the order of names.
 func (c *Catalog) users(source string) func(ref string) []string {
-	services := c.catalog.ServicesOf(source)
-	return func(ref string) (names []string) {
-		for _, s := range services {
-			if s.Follows(source, ref) {
-				names = append(names, s.Name)
-			}
+	names := map[string][]string{} // by ref
+	for _, s := range c.catalog.ServicesOf(source) {
+		for _, ref := range s.RefsOf(source) {
+			names[ref] = append(names[ref], s.Name)
 		}
-		return names
 	}
+	return func(ref string) []string { return names[ref] }
 }
 
 func verification(v *consolev1.Verification) owner.Verification {
