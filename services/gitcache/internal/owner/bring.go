@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,6 +74,12 @@ func (g *gatherer) listNames(ctx context.Context, u *url.URL, names gitwire.Name
 	g.t.loop.o.deps.Metrics.countListing(l.Bytes)
 	g.listings[u.String()] = l
 	return l, nil
+}
+
+// tipOf is the object to ask for to get a commit where upstream hands out only refs; false: no ref stands for it.
+func tipOf(l *gitwire.Listing, commit git.Hash) (git.Hash, bool) {
+	tip, listed := tipsOf(l, slices.Values([]git.Hash{commit}))[commit]
+	return cmp.Or(tip, commit), listed
 }
 
 // wasRefused tells whether a commit was asked for by itself before, in vain.

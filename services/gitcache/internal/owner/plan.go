@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -69,6 +70,7 @@ func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 		t.forgetObjects(o)
 	}
 	has := func(id git.Hash) bool { return !p.fresh && o.Has(id) }
+	lacking := map[string]git.Hash{} // by ref
 	for _, ref := range wantedRefs(s) {
 		f, why := t.findRef(s, l, ref)
 		if f == nil {
@@ -79,10 +81,11 @@ func (t *tenure) makePlan(s Source, l *gitwire.Listing) *plan {
 		case t.checked && !p.fresh && t.heads[ref].Object == f.object: // the usual case costs nothing
 		case has(f.object):
 		default:
-			p.wantObject(l, ref, f.object)
+			lacking[ref] = f.object
 		}
 		p.found[ref] = f
 	}
+	p.wantObjects(l, lacking)
 	t.checked = true
 	return p
 }
@@ -136,30 +139,44 @@ func (t *tenure) chooseTag(s Source, l *gitwire.Listing, ref, text string) (*fou
 	return &found{object: l.Refs[choice.Tag], resolved: choice.Tag, newer: choice.Newer()}, ""
 }
 
-// wantObject notes what has to be fetched for a ref.
-func (p *plan) wantObject(l *gitwire.Listing, ref string, id git.Hash) {
-	tip, ok := tipOf(l, id)
-	if ok || !git.IsHash(ref) {
-		p.wants = append(p.wants, tip)
-		return
+// wantObjects notes what has to be fetched for refs: of those, the objects that are not here.
+func (p *plan) wantObjects(l *gitwire.Listing, lacking map[string]git.Hash) {
+	tips := tipsOf(l, maps.Values(lacking))
+	for _, ref := range slices.Sorted(maps.Keys(lacking)) {
+		id := lacking[ref]
+		switch tip, listed := tips[id]; {
+		case listed:
+			p.wants = append(p.wants, tip)
+		case git.IsHash(ref):
+			p.commits = append(p.commits, id)
+		default:
+			p.wants = append(p.wants, id)
+		}
 	}
-	p.commits = append(p.commits, id)
 }
 
-// tipOf is the object to ask for where upstream hands out only refs: the commit itself, or the tag object
-// that stands for it.
-func tipOf(l *gitwire.Listing, id git.Hash) (git.Hash, bool) {
-	for _, tip := range l.Refs {
-		if tip == id {
-			return id, true
-		}
+// tipsOf are the objects to ask for where upstream hands out only refs, by what is wanted: the commit itself, or the tag
+// object that stands for it. A listing may have a million refs: however many objects are wanted, it is read once.
+func tipsOf(l *gitwire.Listing, wanted iter.Seq[git.Hash]) map[git.Hash]git.Hash {
+	tips := map[git.Hash]git.Hash{} // the zero hash: no ref has it so far
+	for id := range wanted {
+		tips[id] = git.Hash{}
+	}
+	if len(tips) == 0 {
+		return tips
 	}
 	for tag, commit := range l.Peeled {
-		if commit == id {
-			return l.Refs[tag], true
+		if _, ok := tips[commit]; ok {
+			tips[commit] = l.Refs[tag]
 		}
 	}
-	return id, false
+	for _, tip := range l.Refs {
+		if _, ok := tips[tip]; ok {
+			tips[tip] = tip
+		}
+	}
+	maps.DeleteFunc(tips, func(_, tip git.Hash) bool { return tip.IsZero() })
+	return tips
 }
 
 // noteMissing notes that upstream does not have a ref.
