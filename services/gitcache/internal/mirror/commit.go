@@ -35,10 +35,13 @@ const (
 )
 
 const (
-	maxCommitBytes  = 4 << 20 // a message and its headers; signatures and merge tags are in there, too
-	maxSubjectBytes = 512
+	maxCommitBytes = 4 << 20 // a message and its headers; signatures and merge tags are in there, too
+	// The heads of a source, up to 10,000, are one publication with its problem, and the console takes 4 MiB in one.
+	maxSubjectBytes = 200
 	maxAuthorBytes  = 256
-	maxTagDepth     = 8 // tags of tags
+	// maxCombinedBytes of the subject of a combination, which names the commits of its sources, and of its ref.
+	maxCombinedBytes = 512
+	maxTagDepth      = 8 // tags of tags
 )
 
 // Commit reads a commit.
@@ -127,7 +130,8 @@ func parseCommit(b []byte) (Commit, error) {
 	if by == CombinedBy {
 		_, rest, _ := strings.Cut(string(message), "\n"+CombinationLine)
 		rest, _, _ = strings.Cut(rest, "\n")
-		c.Combination = cmp.Or(line(rest, maxSubjectBytes), CombinationLine)
+		c.Combination = cmp.Or(line(rest, maxCombinedBytes), CombinationLine)
+		c.Subject = line(subject, maxCombinedBytes)
 	}
 	return c, nil
 }
@@ -163,10 +167,12 @@ func person(s string) (name string, when time.Time) {
 	return name, when
 }
 
-// line makes text from a repository fit to be shown: one line of valid, printable characters.
+// line makes text from a repository fit to be shown: one line of valid, printable characters. What is cut ends with an
+// ellipsis, and no character is cut through.
 func line(s string, most int) string {
+	const ellipsis = "…"
 	if len(s) > most {
-		s = s[:most]
+		s = s[:most-len(ellipsis)] + ellipsis
 	}
 	// A copy: it must not keep all of a long message, or of a signed header, in memory.
 	return strings.Clone(strings.TrimSpace(strings.Map(func(c rune) rune {

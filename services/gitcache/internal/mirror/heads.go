@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/durable"
 	"fairlead.dev/services/gitcache/internal/git"
 )
@@ -60,6 +61,9 @@ func (m *Mirror) loadHeads() error {
 		return err
 	}
 	for _, h := range heads {
+		if !catalog.IsCombination(h.Ref) {
+			h.Subject = line(h.Subject, maxSubjectBytes) // an older release cut it later
+		}
 		m.heads[h.Ref] = h
 	}
 	return nil
