@@ -47,6 +47,30 @@ func TestNamespaceThatIsStillUsedStays(t *testing.T) {
 	}
 }
 
+// An Event has the names of two groups, as an Ingress had: by the other name it is the same object.
+func TestAnObjectOfAnotherGroupIsNotPruned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	name := w.service("app")
+	about := "{apiVersion: v1, kind: Pod, namespace: " + w.namespace + ", name: web}"
+	const more = "\nmetadata: {name: e}\nreason: Sails\naction: Sail\ntype: Normal\nreportingInstance: a\n" +
+		"eventTime: \"2026-01-01T00:00:00.000000Z\"\n"
+	push := func(event string) {
+		files := map[string]string{"event.yaml": event + more, "a.yaml": configMap("a", "1")}
+		w.hub.awaitPhase(t, name, w.hub.push(t, name, w.namespace, files), healthy)
+	}
+	push("apiVersion: v1\nkind: Event\nmessage: m\nreportingComponent: fairlead.dev/test\ninvolvedObject: " + about)
+	before := w.found("v1", "Event", "e")
+	push("apiVersion: events.k8s.io/v1\nkind: Event\nnote: m\nreportingController: fairlead.dev/test\nregarding: " + about)
+	if after := w.found("v1", "Event", "e"); after.GetUID() != before.GetUID() {
+		t.Error("it was deleted, and made again")
+	}
+	if record := w.record(name); len(record.Entries) != 2 {
+		t.Errorf("the inventory has %v", record.Entries)
+	}
+}
+
 // A delete of an agent is of this very object: another one of the same name, that came meanwhile, stays.
 func TestEveryDeleteNamesTheObjectsUID(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
 	"fairlead.dev/platform/plural"
 	"fairlead.dev/services/agent/internal/apply"
@@ -295,9 +297,10 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 	if err != nil {
 		return retriedProblem(err).withState("all objects are applied")
 	}
-	entries := make([]inventory.Entry, 0, len(done))
+	entries, made := make([]inventory.Entry, 0, len(done)), make(map[types.UID]bool, len(done))
 	for _, entry := range done {
 		entries = append(entries, entry)
+		made[entry.UID] = entry.UID != ""
 	}
 	items, err := objects.Items()
 	if err != nil {
@@ -314,6 +317,7 @@ func (w *worker) finishApply(ctx context.Context, service desired.Service, objec
 		_, applied := done[entry.Key]
 		switch {
 		case applied:
+		case made[entry.UID]: // the same object, by the name of another group, as an Ingress or Event may have
 		case released[entry.Key]:
 			releasing = append(releasing, entry)
 		case entry.Hook && progress.Dropped(entry.Key):
