@@ -401,12 +401,10 @@ func (a *Applier) sendOne(ctx context.Context, r Request, p *Progress, item set.
 	case errors.As(err, &unknown) && !unknown.Wide && (p.own[item.GVK().GroupKind()] || item.Flags&object.LateKind != 0) && a.now().Sub(p.since) < kindPatience:
 		return nil, "waits until its kind is served", nil
 	case Recreates(item, err):
-		wait, err = a.recreateObject(ctx, item)
+		wait, problem = a.recreateObject(ctx, item)
+		return nil, wait, problem
 	}
-	if err != nil {
-		return nil, "", explainError(item, err)
-	}
-	return nil, wait, nil
+	return nil, "", explainError(item, err)
 }
 
 // applyObject sends an object as it stands in the set, less the fields that are left to others.
@@ -497,26 +495,59 @@ func (a *Applier) noteWritten(p *Progress, item set.Item, answer *unstructured.U
 
 // recreateObject deletes an object that can't be changed to what is wanted, and nobody else's: it is made when it is
 // gone.
-func (a *Applier) recreateObject(ctx context.Context, item set.Item) (wait string, err error) {
+func (a *Applier) recreateObject(ctx context.Context, item set.Item) (wait string, problem *Problem) {
 	const again = "is being deleted, to be made anew"
 	meta, err := a.api.Metadata(ctx, item.Ref)
 	switch {
 	case notThere(err):
 		return again, nil
 	case err != nil:
-		return "", err
+		return "", explainError(item, err)
 	case meta.DeletionTimestamp != nil:
 		return again, nil
 	case isHeld(meta): // the watch is about to tell
 		return "is held by its annotation " + object.HoldAnnotation + " in the cluster", nil
 	case object.Owner(meta) == "":
-		return "", errors.New("it can't be changed to what is wanted, and was not made by a service: only those are deleted to be made anew. Delete it, or change what is wanted")
+		return "", &Problem{
+			Text: "it can't be changed to what is wanted, and was not made by a service: " +
+				"only those are deleted to be made anew",
+			Advice: "Delete it, or change what is wanted.",
+		}
+	}
+	if takes, err := a.takesClaims(ctx, item); err != nil {
+		return "", explainError(item, err)
+	} else if takes {
+		return "", claimsGo()
 	}
 	a.memory.Doubt(item.Key) // the object must not be made as it was
 	if err := a.api.Replace(ctx, item.Ref, meta.UID, meta.ResourceVersion); err != nil && !notThere(err) && !apierrors.IsConflict(err) {
-		return "", err
+		return "", explainError(item, err)
 	}
 	return again, nil
+}
+
+// takesClaims tells a StatefulSet in the cluster whose claims are deleted when it is.
+func (a *Applier) takesClaims(ctx context.Context, item set.Item) (bool, error) {
+	if item.GVK().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "StatefulSet"}) {
+		return false, nil
+	}
+	live, err := a.api.Get(ctx, item.Ref)
+	if notThere(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	policy, _, _ := unstructured.NestedString(live.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenDeleted")
+	return policy == "Delete", nil
+}
+
+func claimsGo() *Problem {
+	return &Problem{
+		Text: "it can't be changed to what is wanted, and is not deleted to be made anew, since its claims, " +
+			"and the data in them, would go with it (persistentVolumeClaimRetentionPolicy.whenDeleted: Delete)",
+		Advice: "Undo the change, or set whenDeleted to Retain first, in a revision of its own.", Mistake: true,
+	}
 }
 
 // Recreates says whether an object whose apply was refused is deleted and made anew.

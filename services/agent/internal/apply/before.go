@@ -219,7 +219,17 @@ func (a *Applier) Rehearse(ctx context.Context, r Request, items, needed []set.I
 			return nil
 		}
 		_, err := a.applyObject(ctx, r, item, true)
-		if err == nil || brought(item, err) || noDryRun(err) || Recreates(item, err) {
+		if Recreates(item, err) {
+			takes, err := a.takesClaims(ctx, item)
+			switch {
+			case err != nil:
+				return explainError(item, err)
+			case takes:
+				return claimsGo()
+			}
+			return nil
+		}
+		if err == nil || brought(item, err) || noDryRun(err) {
 			return nil
 		}
 		return explainError(item, err)
