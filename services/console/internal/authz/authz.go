@@ -350,17 +350,24 @@ func (k *Rules) Sees(ctx context.Context) (func(store.Resource) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]bool{}
-	for _, g := range rules.Of(who) {
-		own[g.GetMetadata().GetName()] = true
-	}
+	mine, own := rules.of(who)
 	return func(r store.Resource) bool {
 		if r.Kind == store.KindGrant && own[r.Name] {
 			return true
 		}
 		at, err := rules.target(r)
-		return err == nil && rules.May(who, access.View, at).Allowed
+		return err == nil && mine.May(who, access.View, at).Allowed
 	}, nil
+}
+
+// of returns the rules with nothing but somebody's own grants, which judge that person in the same way, and the names
+// of these: a list judges each of its rows, and an installation may have far more grants than a person.
+func (r *rules) of(who platform.Identity) (mine *access.Rules, own map[string]bool) {
+	mine, own = &access.Rules{Grants: r.Of(who), Roles: r.Roles, Now: r.Now}, map[string]bool{}
+	for _, g := range mine.Grants {
+		own[g.GetMetadata().GetName()] = true
+	}
+	return mine, own
 }
 
 // Grants are those that are for somebody.

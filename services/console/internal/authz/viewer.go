@@ -43,10 +43,7 @@ func (k *Rules) Viewer(ctx context.Context, fresh bool) (func(kind store.Kind, n
 	if err != nil {
 		return nil, err
 	}
-	own := map[string]bool{}
-	for _, g := range rules.Of(who) {
-		own[g.GetMetadata().GetName()] = true
-	}
+	mine, own := rules.of(who)
 	return func(kind store.Kind, name, project, cluster string) bool {
 		at := access.Target{Kind: named(kind), Name: name, Project: project, Cluster: cluster}
 		switch kind {
@@ -60,6 +57,6 @@ func (k *Rules) Viewer(ctx context.Context, fresh bool) (func(kind store.Kind, n
 			at.Project = name
 		}
 		at.ClusterLabels = rules.labels[at.Cluster]
-		return rules.May(who, access.View, at).Allowed
+		return mine.May(who, access.View, at).Allowed
 	}, nil
 }
