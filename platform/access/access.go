@@ -127,6 +127,20 @@ const adminsRule = "group " + identity.AdminsGroup
 // Help ends refusals: who lacks a grant reads how to get one.
 const Help = "An administrator can add one with `fairlead apply`: see `fairlead get grants`"
 
+// needsGrant stands in a refusal before the role that is missing, and andHeld before what is held instead.
+const needsGrant, andHeld = "that needs a grant with ", ", and "
+
+// LackedGrant returns the grant that the reason of a refusal names, such as "a grant with role deployer"; empty: it names
+// none. Reports hold reasons as text, with what else is wrong around them.
+func LackedGrant(reason string) string {
+	_, role, found := strings.Cut(reason, ": "+needsGrant)
+	if !found {
+		return ""
+	}
+	role, _, _ = strings.Cut(role, andHeld)
+	return "a grant with " + role
+}
+
 // May tells whether somebody may do something with a resource. May is for users and service accounts.
 func (r *Rules) May(who identity.Identity, verb Verb, at Target) Decision {
 	deny := func(why string) Decision {
@@ -173,14 +187,14 @@ func (r *Rules) granted(who identity.Identity, verb Verb, at Target, deny func(s
 			less = cmp.Or(less, fmt.Sprintf("grant %q gives role %s, which does not include it", grant, role))
 		}
 	}
-	wanted := "that needs a grant with " + needed(verb, at.Kind) + at.scope(verb)
+	wanted := needsGrant + needed(verb, at.Kind) + at.scope(verb)
 	switch {
 	case less != "":
-		return deny(wanted + ", and " + less + ". " + Help)
+		return deny(wanted + andHeld + less + ". " + Help)
 	case elsewhere != "":
-		return deny(wanted + ", and " + elsewhere + ". " + Help)
+		return deny(wanted + andHeld + elsewhere + ". " + Help)
 	}
-	return deny(wanted + ", and no grant is for this user or one of its groups. " + Help)
+	return deny(wanted + andHeld + "no grant is for this user or one of its groups. " + Help)
 }
 
 // scope says what a grant has to be for, where String does not.
@@ -359,7 +373,7 @@ func (r *Rules) AtCluster(who identity.Identity, class kubehttp.Class, cluster *
 	if has >= 0 {
 		held = fmt.Sprintf("grant %q gives no more than role %s", by, builtin[has].name)
 	}
-	return deny(fmt.Sprintf("that needs a grant with role %s, and %s. %s", builtin[min(int(class), len(builtin)-1)].name, held, Help))
+	return deny(fmt.Sprintf(needsGrant+"role %s"+andHeld+"%s. %s", builtin[min(int(class), len(builtin)-1)].name, held, Help))
 }
 
 func (r *Rules) beyondAt(limits *identity.Limits, class kubehttp.Class, cluster *consolev1.Cluster) string {

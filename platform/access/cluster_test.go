@@ -51,3 +51,29 @@ func TestGrantsAllowNoMoreThanTheySayAtACluster(t *testing.T) {
 		}
 	}
 }
+
+// The command finds the missing grant in the report of a folder, which holds refusals as text.
+func TestTheMissingGrantIsFoundInARefusal(t *testing.T) {
+	t.Parallel()
+	rules := &access.Rules{}
+	kim, account := user("kim"), identity.ServiceAccount("fleet")
+	web := access.Target{Kind: access.Service, Name: "web", Project: "shop", Cluster: "edge-1"}
+	held := &access.Rules{Grants: []*consolev1.Grant{{
+		Metadata: &consolev1.Metadata{Name: "looks"}, Spec: &consolev1.GrantSpec{
+			Role: "viewer", Clusters: &consolev1.GrantClusters{All: true},
+			Subjects: []*consolev1.GrantSubject{{Subject: &consolev1.GrantSubject_ServiceAccount{ServiceAccount: "fleet"}}},
+		},
+	}}}
+	for reason, want := range map[string]string{
+		"fleet.yaml:3: " + rules.May(account, access.Edit, web).Reason + "\nfleet.yaml:9: more": "a grant with role deployer",
+		held.May(account, access.Edit, web).Reason:                                              "a grant with role deployer",
+		held.May(account, access.Edit, access.Target{Kind: access.Source}).Reason:               "a grant with a role that names Source at all clusters",
+		rules.AtCluster(kim, kubehttp.Exec, &consolev1.Cluster{}).Reason:                        "a grant with role operator",
+		rules.May(kim, access.Edit, access.Target{Kind: access.Grant}).Reason:                   "",
+		"it needs a grant with role deployer":                                                   "",
+	} {
+		if got := access.LackedGrant(reason); got != want {
+			t.Errorf("%q lacks %q, want %q", reason, got, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"fairlead.dev/cli/internal/view"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	deliveryv1 "fairlead.dev/gen/fairlead/delivery/v1"
+	"fairlead.dev/platform/access"
 	"fairlead.dev/platform/catalog"
 	"fairlead.dev/platform/catalogyaml"
 	"fairlead.dev/platform/plural"
@@ -145,7 +146,7 @@ func (t *Trail) judgeReport(s *step, hub *consolev1.HubTruth, r *deliveryv1.Serv
 func (t *Trail) nextOfFailure(r *deliveryv1.ServiceReport) string {
 	message := r.GetMessage()
 	degraded := r.GetPhase() == deliveryv1.Phase_PHASE_DEGRADED
-	if grant := lackedGrant(message); grant != "" && t.Service.GetSpec().GetCatalog() {
+	if grant := access.LackedGrant(message); grant != "" && t.Service.GetSpec().GetCatalog() {
 		return fmt.Sprintf("an administrator can add %s for service account %s with `fairlead apply`, and the folder "+
 			"is tried again by itself, or %s", grant, t.Service.GetSpec().GetServiceAccount(), t.lookInto())
 	}
@@ -158,17 +159,6 @@ func (t *Trail) nextOfFailure(r *deliveryv1.ServiceReport) string {
 		return t.lookHint()
 	}
 	return "do as the message says, or " + t.lookInto()
-}
-
-// lackedGrant returns the grant that a refusal of rights names, such as "a grant with role deployer"; empty: the message
-// is about something else. Package access writes it.
-func lackedGrant(message string) string {
-	_, role, found := strings.Cut(message, ": that needs a grant with ")
-	if !found {
-		return ""
-	}
-	role, _, _ = strings.Cut(role, ", and ")
-	return "a grant with " + role
 }
 
 // testsStep is how the latest run of the tests went. A failure from before something newer came is reported, and stops
