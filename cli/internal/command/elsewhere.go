@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fairlead.dev/cli/internal/resource"
+	"fairlead.dev/platform/kubename"
 )
 
 // verbsElsewhere are verbs of other tools, with the words that do here what they do there. NAME stands for what was
@@ -150,7 +151,7 @@ func typedName(args []string) string {
 		_, err := resource.FindKind(kind)
 		switch {
 		case ok && (err == nil || resource.KindElsewhere(kind) != "" && resource.KubernetesKind(kind) == "") &&
-			resource.PlainName.MatchString(name):
+			kubename.IsLabel(name):
 			return name
 		case !ok && resource.IsOnlyName(arg):
 			return arg

@@ -31,6 +31,11 @@ func TestVerbsOfOtherToolsAreAnsweredWithTheNameThatWasTyped(t *testing.T) {
 			[]string{"kustomization", "shop"},
 			"there is no `fairlead suspend`: `fairlead hold service shop --mode suspend --reason TEXT` keeps all hands off; without --mode what others change is still undone",
 		},
+		{
+			"rollout",
+			[]string{"undo", "service/no.name"},
+			"there is no `fairlead rollout undo`: `fairlead rollback service NAME`",
+		},
 		{"cp", []string{"a", "b"}, "there is no `fairlead cp`: `fairlead kubectl CLUSTER -- cp ...`"},
 	} {
 		if err := adviceOn(test.verb, test.args); err.Error() != test.want {

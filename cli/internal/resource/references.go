@@ -12,6 +12,7 @@ import (
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/platform/flags"
 )
+	"fairlead.dev/platform/kubename"
 
 // ListPlaceholders returns the words behind the verb, up to the first flag or other way to write it.
 func ListPlaceholders(use string) []string {
@@ -198,13 +199,10 @@ func RunEach(runs [][]string, run func([]string) error, failed func([]string, er
 	return last
 }
 
-// PlainName is what a resource may be called.
-var PlainName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
-
 // IsOnlyName tells a word that may be the name of a resource, and is no kind here or in another tool.
 func IsOnlyName(word string) bool {
 	_, err := FindKind(word)
-	return err != nil && KindElsewhere(word) == "" && PlainName.MatchString(word)
+	return err != nil && KindElsewhere(word) == "" && kubename.IsLabel(word)
 }
 
 // SplitReference reads KIND/NAME of what is about the pods of a service. false: it is something else, such as the name
