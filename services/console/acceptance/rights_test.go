@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -997,6 +998,73 @@ func TestWhoNamesAResourceIsToldToWhoSeesThem(t *testing.T) {
 			_, err := user.sources.DeleteSource(t.Context(), &consolev1.DeleteSourceRequest{Name: "shop"})
 			if connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+	})
+}
+
+func TestCountsAreOfTheServicesThatTheCallerSees(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		base := newSet("base", nil)
+		base.Spec.Project = "bank"
+		admin.putProject(t, "bank")
+		admin.must(t, newSource("shop"), newCluster("edge-1"), newCluster("edge-2"), base)
+		for i, at := range []string{"edge-1", "edge-2", "edge-2"} {
+			s := inProject("bank", newService("s"+strconv.Itoa(i), "shop", at))
+			admin.must(t, configured(s, []string{"base"}, nil))
+		}
+		admin.let(t, "all", "viewer", &consolev1.GrantClusters{All: true})
+		admin.let(t, "bankers", "viewer", &consolev1.GrantClusters{All: true}, "bank")
+		admin.let(t, "one", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}}, "bank")
+		admin.let(t, "two", "viewer", &consolev1.GrantClusters{Names: []string{"edge-2"}}, "bank")
+		for want, user := range map[int32]map[string]api{
+			3: {"admin": admin, "all": r.user(t, "bob", "all"), "bankers": r.user(t, "bob", "bankers")},
+			2: {"two": r.user(t, "bob", "two")},
+			1: {"one": r.user(t, "bob", "one")},
+		} {
+			for name, user := range user {
+				project, err := user.projects.GetProject(t.Context(), &consolev1.GetProjectRequest{Name: "bank"})
+				if got := project.GetProject().GetStatus().GetServices(); err != nil || got != want {
+					t.Errorf("%s: the project has %d services, want %d: %v", name, got, want, err)
+				}
+				sets, err := user.sets.ListConfigSets(t.Context(), &consolev1.ListConfigSetsRequest{})
+				if err != nil || len(sets.GetConfigSets()) != 1 || sets.GetConfigSets()[0].GetStatus().GetServices() != want {
+					t.Errorf("%s: configuration sets %v, want %d services: %v", name, sets.GetConfigSets(), want, err)
+				}
+			}
+		}
+	})
+}
+
+// A change is encoded once for all streams, but for what depends on the reader.
+func TestStreamsCountTheServicesThatTheirReaderSees(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.putProject(t, "bank")
+		admin.must(t, newSource("shop"), newCluster("edge-1"), newCluster("edge-2"),
+			inProject("bank", newService("a", "shop", "edge-1")), inProject("bank", newService("b", "shop", "edge-2")))
+		admin.let(t, "one", "viewer", &consolev1.GrantClusters{Names: []string{"edge-1"}}, "bank")
+		req := &consolev1.WatchResourcesRequest{Kinds: []consolev1.Kind{consolev1.Kind_KIND_PROJECT}}
+		one := r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: []string{"one"}})
+		streams := map[int32]*lookOn{2: r.look(t, r.adminToken(t), req), 1: r.look(t, one, req)}
+		for _, l := range streams {
+			l.until("end")
+		}
+		admin.must(t, &consolev1.Project{Metadata: meta("bank"), Spec: &consolev1.ProjectSpec{
+			Description: "changed", Sources: []string{"*"}, Clusters: &consolev1.ClusterSelector{All: true},
+		}})
+		for want, l := range streams {
+			got := int32(-1)
+			for got < 0 && l.stream.Receive() {
+				for _, of := range l.stream.Msg().GetChanges().GetResources() {
+					if of.GetProject().GetSpec().GetDescription() == "changed" {
+						got = of.GetProject().GetStatus().GetServices()
+					}
+				}
+			}
+			if got != want {
+				t.Errorf("a reader of %d services is told of %d: %v", want, got, l.stream.Err())
 			}
 		}
 	})

@@ -2,7 +2,10 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
+	"fairlead.dev/services/console/internal/state"
 	"fairlead.dev/services/console/internal/store"
 )
 
@@ -81,13 +84,38 @@ func (c *Catalog) Readings(ctx context.Context, uids []string) (out map[string]s
 	return out, err
 }
 
-// CountServices says how many services name each of these resources.
+// CountServices says how many services that the caller in ctx sees name each of these resources.
 func (c *Catalog) CountServices(ctx context.Context, kind store.Kind, names []string) (counts map[string]int, err error) {
+	sees, err := c.guard.Sees(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if SeesAllOf(store.KindService, sees) {
+		err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
+			counts, err = v.CountReferrers(ctx, store.KindService, kind, names)
+			return err
+		})
+		return counts, err
+	}
+	var shares []store.Share
 	err = c.store.Read(ctx, func(ctx context.Context, v store.View) error {
-		counts, err = v.CountReferrers(ctx, store.KindService, kind, names)
+		shares, err = v.Shares(ctx, kind, names)
 		return err
 	})
-	return counts, err
+	if err != nil {
+		return nil, err
+	}
+	counts = map[string]int{}
+	for _, s := range shares {
+		spec, err := json.Marshal(state.ServiceSpec{Project: s.Project, Cluster: s.Cluster})
+		if err != nil {
+			return nil, fmt.Errorf("encode a service of project %q: %w", s.Project, err)
+		}
+		if sees(store.Resource{Kind: store.KindService, Spec: spec}) {
+			counts[s.Name] += s.Services
+		}
+	}
+	return counts, nil
 }
 
 // Sendings say how events are sent to sinks, by uid.

@@ -201,7 +201,7 @@ func (l *look) pass(ctx context.Context, deltas []delta) (err error) {
 			was, is := l.fits(first[uid], now), l.fits(d.after, now)
 			switch {
 			case is:
-				m.Items = append(m.Items, d.item)
+				m.Items = append(m.Items, ownOf(d.item))
 			case was:
 				m.Deleted = append(m.Deleted, Deleted{Kind: first[uid].kind, Name: first[uid].name, UID: uid})
 			}
@@ -214,6 +214,15 @@ func (l *look) pass(ctx context.Context, deltas []delta) (err error) {
 	}
 	l.at = deltas[len(deltas)-1].number
 	return flush()
+}
+
+// ownOf is an item for one follower: what is shown of some kinds depends on the caller, so that nobody is to get what was
+// encoded for another one.
+func ownOf(item *Item) *Item {
+	if !personal(item.Kind) {
+		return item
+	}
+	return &Item{Kind: item.Kind, Value: item.Value}
 }
 
 func (d *delta) uid() string {

@@ -215,6 +215,31 @@ func (v View) CountReferrers(ctx context.Context, of, kind Kind, names []string)
 	return counts, nil
 }
 
+// Share is how many services of a project at a cluster name a resource; empty: of none.
+type Share struct {
+	Name, Project, Cluster string
+	Services               int
+}
+
+// Shares counts the services that name each of these resources, by what rights to see services depend on.
+func (v View) Shares(ctx context.Context, kind Kind, names []string) (shares []Share, err error) {
+	for chunk := range slices.Chunk(names, chunkSize) {
+		rows, err := v.q.QueryContext(ctx, "SELECT f.name, COALESCE(p.name, ''), COALESCE(c.name, ''), COUNT(*)"+
+			" FROM refs f JOIN resources r ON r.uid = f.uid"+
+			" LEFT JOIN refs p ON p.uid = f.uid AND p.kind = $1 LEFT JOIN refs c ON c.uid = f.uid AND c.kind = $2"+
+			" WHERE r.kind = $3 AND f.kind = $4 AND f.name IN "+v.dialect.placeholders(5, len(chunk))+
+			" GROUP BY f.name, p.name, c.name", anys(chunk, KindProject, KindCluster, KindService, kind)...)
+		some, err := collect(rows, err, func(rows *sql.Rows) (s Share, err error) {
+			return s, rows.Scan(&s.Name, &s.Project, &s.Cluster, &s.Services)
+		})
+		if err != nil {
+			return nil, err
+		}
+		shares = append(shares, some...)
+	}
+	return shares, nil
+}
+
 // Revisions returns up to limit entries of a resource's history, the newest first.
 func (v View) Revisions(ctx context.Context, uid string, limit int) ([]Revision, error) {
 	rows, err := v.q.QueryContext(ctx, "SELECT uid, revision, action, author, time, labels, spec FROM revisions"+
