@@ -1069,3 +1069,53 @@ func TestStreamsCountTheServicesThatTheirReaderSees(t *testing.T) {
 		}
 	})
 }
+
+// The specs that a resource had in another project are for the readers of that project.
+func TestHistoryShowsNothingOfAForeignProject(t *testing.T) {
+	overBoth(t, func(t *testing.T, r *running) {
+		admin := r.admin(t)
+		admin.must(t, newSource("shop"), newSource("vault"), newCluster("edge-1"))
+		admin.putProject(t, "bank")
+		admin.putProject(t, "shop")
+		all := &consolev1.GrantClusters{All: true}
+		admin.let(t, "bankers", "viewer", all, "bank")
+		admin.let(t, "shoppers", "viewer", all, "shop")
+		for _, s := range []*consolev1.Service{
+			inProject("bank", newService("web", "vault", "edge-1")), inProject("shop", newService("web", "shop", "edge-1")),
+		} {
+			admin.must(t, s)
+		}
+		ask := &consolev1.ListRevisionsRequest{Kind: consolev1.Kind_KIND_SERVICE, Name: "web"}
+		history := func(groups ...string) string {
+			t.Helper()
+			token := r.sign(t, identity.Identity{Kind: identity.KindUser, Name: "bob", Groups: groups})
+			got, err := r.histories(t, token).ListRevisions(t.Context(), ask)
+			if err != nil {
+				return connect.CodeOf(err).String()
+			}
+			var lines []string
+			for _, v := range got.GetRevisions() {
+				line := fmt.Sprint(v.GetRevision(), " ", v.GetResource().GetService().GetSpec().GetProject())
+				if strings.Contains(v.GetDiff(), "vault") {
+					line += " vault"
+				}
+				lines = append(lines, line)
+			}
+			return strings.Join(lines, ", ")
+		}
+		both := "2 shop vault, 1 bank vault"
+		for want, groups := range map[string][]string{
+			"2 shop": {"shoppers"}, "not_found": {"bankers"}, both: {"bankers", "shoppers"},
+		} {
+			if got := history(groups...); got != want {
+				t.Errorf("%v: %q, want %q", groups, got, want)
+			}
+		}
+		if _, err := admin.services.DeleteService(t.Context(), &consolev1.DeleteServiceRequest{Name: "web"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := history("shoppers"); got != "3 , 2 shop" {
+			t.Errorf("of a deleted service: %q", got)
+		}
+	})
+}

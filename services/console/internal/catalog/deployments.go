@@ -376,6 +376,10 @@ func (c *Catalog) History(ctx context.Context, ref store.Ref, page Page) (out []
 	if err := c.shown(ctx, ref, last, err); err != nil {
 		return nil, "", err
 	}
+	sees, err := c.guard.Sees(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	for i, r := range rows {
 		if i == page.Limit() {
 			return out, strconv.FormatInt(rows[i-1].Revision, 10), nil
@@ -384,9 +388,27 @@ func (c *Catalog) History(ctx context.Context, ref store.Ref, page Page) (out []
 		if i+1 < len(rows) {
 			past.Before = resourceOf(ref, rows[i+1])
 		}
-		out = append(out, past)
+		if past.isSeenBy(sees) {
+			out = append(out, past)
+		}
 	}
 	return out, "", nil
+}
+
+// isSeenBy tells whether a reader may see a write, by where the resource was then, and takes out what it was before if
+// that was elsewhere: a move shows a project's readers nothing of the project that the resource came from.
+func (p *Past) isSeenBy(sees func(store.Resource) bool) bool {
+	if sees == nil {
+		return true
+	}
+	hidden := p.Before != nil && !sees(*p.Before)
+	if p.After == nil {
+		return !hidden
+	}
+	if hidden {
+		p.Before = nil
+	}
+	return sees(*p.After)
 }
 
 // Rollback is where a service goes back to, and how it stays there.

@@ -58,6 +58,9 @@ func (c *Catalog) Deleted(ctx context.Context, ref store.Ref) (store.Resource, e
 	if err != nil {
 		return store.Resource{}, err
 	}
+	if len(list) == 0 { // the caller has lost the right to see it a moment ago
+		return store.Resource{}, c.guard.Missing(ctx, ref)
+	}
 	switch last := list[0]; {
 	case last.After != nil:
 		return store.Resource{}, refusal.New(refusal.Precondition, "%s %q is there: it was not deleted, or another one took its place", ref.Kind, ref.Name)
