@@ -43,7 +43,8 @@ const (
 	cantChange     = "It can't be changed on an existing object: undo the change, or delete the object so that it is made anew."
 	cantChangeHere = "It can't be changed on an existing object: undo the change, delete the object so that it is made anew, or allow that by its annotation " +
 		object.RecreateAnnotation + ": allowed."
-	allowTheUser = "Allow it to that account, see the agent's README."
+	recreatesByAll = "It can't be changed on an existing object: a sync of all of the service deletes it, and makes it anew."
+	allowTheUser   = "Allow it to that account, see the agent's README."
 )
 
 // Taken is the problem of an object that another service has.
@@ -62,6 +63,9 @@ func explainError(item set.Item, err error) *Problem {
 	problem.Text = shortenText(problem.Text)
 	if problem.Advice == cantChange && mayRecreate(item) {
 		problem.Advice = cantChangeHere
+		if Recreates(item, err) && item.Hook == 0 { // the object was named alone
+			problem.Advice = recreatesByAll
+		}
 	}
 	return problem
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"fairlead.dev/services/agent/internal/object"
 	"fairlead.dev/services/agent/internal/set"
 )
 
@@ -160,6 +161,19 @@ func TestNamespacesClaimsVolumesAndDefinitionsAreNeverMadeAnew(t *testing.T) {
 		if named := strings.Contains(explainError(item, refused).Advice, "fairlead.dev/recreate"); named != want {
 			t.Errorf("%s: %q", kind, explainError(item, refused).Advice)
 		}
+	}
+}
+
+// A sync that names single objects deletes none: it does not advise to allow what is allowed.
+func TestAnObjectThatMayBeMadeAnewIsSyncedWithAll(t *testing.T) {
+	t.Parallel()
+	refused := status(metav1.StatusReasonInvalid, "", metav1.StatusCause{Message: "field is immutable", Field: "spec"})
+	item := set.Item{Flags: object.Recreate}
+	if got := explainError(item, refused).Advice; got != recreatesByAll {
+		t.Errorf("got %q", got)
+	}
+	if item.Hook = object.PreSync; explainError(item, refused).Advice == recreatesByAll {
+		t.Error("a sync does not delete a hook's object for it")
 	}
 }
 
