@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,8 +12,8 @@ import (
 
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/platform/flags"
-)
 	"fairlead.dev/platform/kubename"
+)
 
 // ListPlaceholders returns the words behind the verb, up to the first flag or other way to write it.
 func ListPlaceholders(use string) []string {
@@ -182,10 +183,13 @@ func RunEach(runs [][]string, run func([]string) error, failed func([]string, er
 	}
 	var last error
 	count := 0
-	for _, args := range runs {
+	for i, args := range runs {
 		err := run(args)
 		if err == nil {
 			continue
+		}
+		if errors.Is(err, context.Canceled) { // by Ctrl-C: the others would only repeat it
+			return fmt.Errorf("interrupted at %s, number %d of %d", strings.Join(args, "/"), i+1, len(runs))
 		}
 		last = err
 		if _, silent := errors.AsType[flags.Exit](err); !silent {

@@ -143,8 +143,11 @@ func (m *frozenMany) freezeAll(ctx context.Context, h *hubclient.Hub, k resource
 		}
 	}
 	failed := 0
-	for _, f := range found {
+	for i, f := range found {
 		name := f.GetMetadata().GetName()
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted before %s/%s, number %d of %d", k.Singular(), name, i+1, len(found))
+		}
 		if err := m.freezeOne(ctx, h, k, name, do); err != nil {
 			m.app.Notef("%s/%s: %v\n", k.Singular(), name, err)
 			failed++

@@ -106,8 +106,11 @@ func (m *many) pullLevers(
 		}
 	}
 	failed := 0
-	for _, f := range found {
+	for i, f := range found {
 		name := f.GetMetadata().GetName()
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted before service/%s, number %d of %d", name, i+1, len(found))
+		}
 		if err := changeOne(ctx, m.app, h, wait, do, []string{name}); err != nil {
 			m.app.Notef("service/%s: %v\n", name, err)
 			failed++

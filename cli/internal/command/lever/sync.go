@@ -376,6 +376,7 @@ func describeSync(s *consolev1.Service, waited bool) string {
 func awaitSettled(
 	ctx context.Context, a *app.App, h *hubclient.Hub, patience time.Duration, before, asked *consolev1.Service,
 ) (*consolev1.Service, error) {
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pause := time.NewTicker(app.WaitPause)
@@ -387,6 +388,9 @@ func awaitSettled(
 		}
 		select {
 		case <-ctx.Done():
+			if err := caller.Err(); err != nil {
+				return nil, fmt.Errorf("service %q goes on without this command: %w", last.GetMetadata().GetName(), err)
+			}
 			return nil, fmt.Errorf("service %q is not there yet, after %s: %s", last.GetMetadata().GetName(), patience, last.GetStatus().GetStateMessage())
 		case <-pause.C:
 		}
