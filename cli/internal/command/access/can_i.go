@@ -24,8 +24,8 @@ func canI(a *app.App) *cobra.Command {
 		Short: "Say whether you may do something, and by which rule",
 		Long: `Say whether you may do something, and by which rule. The exit code is 1 if not.
 
-With a kind the verb is view, deploy, edit or delete. Without one it is about the Kubernetes API of --cluster: read,
-write, exec or secrets. Administrators may ask for others with --as.`,
+With a KIND the verb is view, deploy, edit or delete. Without a KIND the verb is one at the Kubernetes API of --cluster:
+read, write, exec or secrets. Administrators may ask for others with --as.`,
 		Example: "  fairlead can-i edit Service/web\n  fairlead can-i edit Service --project shop --cluster edge-1\n  fairlead can-i exec --cluster edge-1 --as user:bob --group dev",
 		Args:    app.WantArgs(1, 2),
 	}

@@ -24,7 +24,7 @@ func tokenCommand(a *app.App) *cobra.Command {
 	}
 	cmd.AddCommand(tokenCreate(a), tokenList(a), &cobra.Command{
 		Use:   "revoke ID",
-		Short: "Make a token, and what it was exchanged for, invalid everywhere within 30 s",
+		Short: "Make a token, and those that it was exchanged for, invalid everywhere within 30 s",
 		Args:  app.WantArgs(1, 1),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
@@ -46,9 +46,10 @@ func tokenCreate(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a token for yourself, or for a service account",
-		Long: `Make a token for yourself, or for a service account. It may do what its owner may, within the limits given here.
+		Long: `Make a token for yourself, or for a service account. The token may do what its owner may, within the limits given here.
 
-It goes to stdout, this once. The console takes it as it is ("Authorization: Bearer ..."); "fairlead login URL --token-file FILE" takes it, too.`,
+The token is printed to stdout, and never shown again. The console takes it as it is ("Authorization: Bearer ..."), and so
+does "fairlead login URL --token-file FILE".`,
 		Example: "  fairlead token create --service-account ci --role deployer --project shop > ci.token",
 		Args:    app.WantArgs(0, 0),
 	}

@@ -18,7 +18,7 @@ import (
 func whoamiCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Say who the hub says that you are, and what you may",
+		Short: "Show your name at the hub, your groups and your rights",
 		Args:  app.WantArgs(0, 0),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
@@ -60,11 +60,11 @@ func logoutCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [ID... | --others]",
 		Short: "End your login at a hub, and forget its context; or end other logins of yours",
-		Long: `End your login at the hub of the context: the token becomes invalid everywhere within 30 s, and the context is forgotten. Where the hub can't be
-reached, the context is forgotten all the same, and the token ends by itself.
+		Long: `End your login at the hub of the context: the token becomes invalid everywhere within 30 s, and the context is forgotten. If
+the hub can't be reached, the context is forgotten all the same, and the token ends at its own time.
 
-With IDs of "fairlead get logins" those logins of yours end instead, and with --others all but the one that is used here: in browsers and of commands, with
-the shells and streams that run by them. API tokens stay: "fairlead token revoke" ends them.`,
+With IDs of "fairlead get logins" those logins of yours end instead, and with --others all but the one in use here: in
+browsers and of commands, with the shells and streams that run by them. API tokens stay: "fairlead token revoke" ends them.`,
 		Example: "  fairlead logout\n  fairlead get logins\n  fairlead logout 7YCZWJ3CYZ2OZ4QPAMUVTGCIZV\n  fairlead logout --others",
 		Args:    app.WantArgs(0, app.Unlimited),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,6 +98,6 @@ the shells and streams that run by them. API tokens stay: "fairlead token revoke
 			return a.Printf("logged out of %s; context %q is gone\n", h.Context.URL, h.Context.Name)
 		},
 	}
-	cmd.Flags().BoolVar(&others, "others", false, "end all of your logins but the one that is used here")
+	cmd.Flags().BoolVar(&others, "others", false, "end all of your logins but the one in use here")
 	return cmd
 }

@@ -33,7 +33,7 @@ func adminLoginLink(a *app.App) *cobra.Command {
 		Short: "Make a link with which a person logs in, once, within 10 minutes",
 		Long: `Make a link with which a person logs in, once, within 10 minutes: in a browser, or with "fairlead login LINK".
 
-What the person may do, grants decide: see "fairlead get grants".`,
+Grants decide what the person may do: see "fairlead get grants".`,
 		Example: "  fairlead admin login-link ada --group fairlead:admins",
 		Args:    app.WantArgs(1, 1),
 	}
@@ -58,7 +58,7 @@ func adminToken(a *app.App) *cobra.Command {
 		Short: "Make a token for a user, to hand to that person",
 		Long: `Make a token for a user, to hand to that person: "fairlead login URL --token-file FILE" takes it.
 
-It can't be renewed. What it is good for at clusters, grants decide: see "fairlead get grants".`,
+The token can't be renewed. Grants decide what the user may do: see "fairlead get grants".`,
 		Example: "  fairlead admin token bob --group dev > bob.token",
 		Args:    app.WantArgs(1, 1),
 	}
@@ -81,11 +81,11 @@ func adminRevoke(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke SUBJECT",
 		Short: "Make all tokens that somebody has invalid everywhere within 30 s",
-		Long: `Make all tokens that somebody has invalid everywhere within 30 s, and end what runs with them: of user:NAME, agent:CLUSTER or service:NAME; or one
-token and what it was renewed to, by the id that the audit trail has, as token:ID.
+		Long: `Make all tokens of user:NAME, agent:CLUSTER or service:NAME invalid everywhere within 30 s, and end the streams that run
+with them. With token:ID only that token and those that it was renewed to; the audit trail has the ID.
 
-A name of which the hub knows no token is told: it may be mistyped. Tokens that the hub does not know, such as those
-that were issued after the backup that its database was restored from, are revoked all the same.
+If the hub knows no token of the name, the command says so: the name may be mistyped. Tokens that the hub does not know,
+such as those that are newer than the backup from which its database was restored, are revoked all the same.
 
 A person may log in again, unless the identity provider refuses. An agent needs a new join token, see "fairlead cluster join";
 "fairlead token revoke" ends one API token.`,
@@ -118,8 +118,8 @@ func adminRotateKey(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate-key",
 		Short: "Make a new key that signs tokens, from 30 s later on",
-		Long: `Make a new key that signs tokens, from 30 s later on. The one before is trusted until the last token that it could have signed
-has expired, seven days later.`,
+		Long: `Make a new key for signing tokens, in use after 30 s. The key before is trusted until the last token that it could have
+signed has expired, seven days later.`,
 		Args: app.WantArgs(0, 0),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error {
 			ctx, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)

@@ -16,8 +16,8 @@ func checkBackend(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-backend BACKEND [PATH]",
 		Short: "Read from a backend of configuration now, and say how that went",
-		Long: `Read from a backend of configuration now, and say how that went: whether it lets the hub in, or with a path, which
-keys are there. Values are not shown.`,
+		Long: `Read a backend of configuration now, and report the result: whether the backend lets the hub in; with a PATH, which keys
+are there. Values are not shown.`,
 		Example: "  fairlead admin check-backend vault\n  fairlead admin check-backend vault shop/db",
 		Args:    app.WantArgs(1, 2),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {

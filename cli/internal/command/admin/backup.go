@@ -43,7 +43,7 @@ func adminBackup(a *app.App) *cobra.Command {
 		Long: `Back up the console's database while it runs, as of one moment.
 
 The file is the same for SQLite and PostgreSQL, and "fairlead admin restore" brings it into either. Secrets in it are
-sealed: keep the master key, which is not in it, apart from it. A file is there when it is whole, and only then.
+sealed: keep the master key, which is not in it, apart from it. The file appears only when it is complete.
 
 With --keep the backup goes into a folder, under a name with the time in UTC. Once it is complete, the oldest backups of
 such names are deleted, so that N remain. One process at a time may back up into a folder.`,
@@ -175,9 +175,9 @@ func adminRestore(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore the console's database from a backup",
-		Long: `Restore the console's database from a backup: into SQLite or PostgreSQL, whichever it was made of. All of it is there in
-the end, or nothing has changed. All consoles must be stopped. What follows, and why nothing is removed from clusters until
-you confirm it, is told in docs/operate/backup.md.`,
+		Long: `Restore the console's database from a backup: into SQLite or PostgreSQL, whichever the backup was made of. The restore is
+complete or changes nothing. Stop all consoles first. docs/operate/backup.md says what follows, and why nothing is removed
+from clusters until you confirm it.`,
 		Example: `  fairlead admin restore fairlead-2026-11-20.backup --data-dir /var/lib/fairlead/console
   FAIRLEAD_DATABASE_URL=postgres://... fairlead admin restore fairlead-2026-11-20.backup --master-key-file master.key`,
 		Args: app.WantArgs(1, 1),

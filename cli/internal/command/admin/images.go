@@ -40,9 +40,10 @@ func imagesMirror(a *app.App) *cobra.Command {
 		Use:   "mirror BUNDLE REGISTRY",
 		Short: "Push the images and charts of a release's bundle to a registry",
 		Long: `Push the images and charts of a release's bundle to a registry, with the list of modules of each image. Only the bundle is read, so that this
-works where nothing but the registry is reached. What the registry has already is left alone: repeat a push that was cut off.
+works where nothing but the registry is reached. Images that the registry has already are not pushed again: repeat a push
+that was cut off.
 
-The account is that which "docker login" or "helm registry login" has kept, or --username with --password-stdin. A tag that has other content is
+The account is that of "docker login" or "helm registry login", or --username with --password-stdin. A tag that has other content is
 refused, since a version does not change; --replace overwrites it.
 
 Verify the bundle before: docs/operate/release.md has the commands.`,

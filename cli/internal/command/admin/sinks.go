@@ -21,7 +21,7 @@ const testTimeout = 30 * time.Second
 func sinkCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sink",
-		Short: "Try where events are sent to",
+		Short: "Test the receivers of events",
 		Args:  app.OnlyBelow,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -41,8 +41,8 @@ func testSink(a *app.App, verb string) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " SINK",
 		Short: "Send a test event to a sink now, and say what the other side answers",
-		Long: `Send a test event to a sink now, and say what the other side answers. It is sent once, whatever else waits for the sink,
-by its template, to where its events go. Whoever may change the sink may test it.`,
+		Long: `Send a test event to a sink now, and show the receiver's answer. The event is sent once, whatever else waits for the sink,
+with the sink's template. This takes the right to change the sink.`,
 		Example: "  fairlead sink test chat",
 		Args:    app.WantArgs(1, 1),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {

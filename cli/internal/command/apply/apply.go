@@ -28,20 +28,20 @@ func applyCommand(a *app.App) *cobra.Command {
 		Short: "Create or change any resources, all or nothing",
 		Long: `Create or change the resources that YAML documents describe.
 
-All of it is written or nothing; what is wrong is told with file, line and field. Resources are
-written in the order in which they depend on each other, and repeating it changes nothing.
-Only of more than 3 MiB or 10,000 resources, one part is written after the other.
+All resources are written or none; each error is shown with file, line and field. Resources are
+written in the order in which they depend on each other, and repeating the command changes nothing.
+More than 3 MiB or 10,000 resources are written in parts, one after the other.
 
-A folder stands for its files *.yaml, *.yml and *.json, without subfolders. With -k it is built by "kubectl
-kustomize", as it is on the disk: nothing is fetched, and no plugins are run. What the hub fills in
-(status; in metadata uid, revision, createTime, updateTime) is ignored, so that the output of
-"fairlead get ... -o yaml" can be edited and applied. Its metadata.etag is not: what somebody else
-has changed since is not written over. Leave it out of what you keep, as "fairlead export" does.
+A folder stands for its files *.yaml, *.yml and *.json, without subfolders. With -k the folder is built by "kubectl
+kustomize": nothing is fetched, and no plugins are run. Fields that the hub fills in
+(status; in metadata uid, revision, createTime, updateTime) are ignored, so that the output of
+"fairlead get ... -o yaml" can be edited and applied. With metadata.etag the resource is refused if
+somebody else has changed it since. Leave the etag out of files that you keep, as "fairlead export" does.
 
-With --dry-run the hub checks all of it, shows what would change, and writes nothing; the exit code
+With --dry-run the hub checks all resources, shows what would change, and writes nothing; the exit code
 is 2 if something would. With --set every resource gets the label fairlead.dev/set, and with --prune
-what else has it is deleted. If that is more than one resource and more than ten or a tenth of the
-set, it has to be confirmed: on a terminal, or by --yes.`,
+all other resources with that label are deleted. A deletion of more than one resource and more than ten
+or a tenth of the set has to be confirmed: on a terminal, or by --yes.`,
 		Example: `  fairlead apply -f shop.yaml
   fairlead apply -k fleet/prod
   fairlead apply -f fleet/ --set fleet --prune --dry-run

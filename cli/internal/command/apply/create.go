@@ -35,8 +35,8 @@ func createCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create -f FILE|DIR|-",
 		Short: "Make resources that are not there yet",
-		Long: `Make resources that are not there yet, from files or from flags. What is there already is an error, and nothing is written then: "fairlead apply"
-changes it. -o yaml prints what would be written, for a file in Git, and writes nothing.`,
+		Long: `Make new resources, from files or from flags. A resource that is there already is an error, and then nothing is written:
+"fairlead apply" changes it. -o yaml prints the resources for a file in Git, and writes nothing.`,
 		Example: `  fairlead create -f shop.yaml
   fairlead create source shop --url https://git.example.com/shop.git
   fairlead create cluster edge-1

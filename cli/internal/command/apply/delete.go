@@ -32,13 +32,15 @@ func deleteCommand(a *app.App) *cobra.Command {
 		Short:       "Delete resources",
 		Long: `Delete resources.
 
-Deleting a service removes its objects from the cluster: it shows what goes, with CRDs and namespaces by name, which stay while something of others is in them,
-and asks first. --dry-run shows it and does nothing; --detach leaves the objects in the cluster, without the service's mark. Deleting
-a cluster ends its agent's access, which asks first if an agent has joined. What another resource still names, and a service that others wait for
-(dependsOn), can't be deleted. What is dangerous shows its consequences and asks first; --yes goes on without. "fairlead undo" undoes a deletion for an hour.
+Deleting a service removes its objects from the cluster. The command shows the objects, with CRDs and namespaces by name,
+and asks first; a CRD or namespace with objects of others in it stays. --dry-run shows them and does nothing; --detach
+leaves the objects in the cluster, without the service's mark. Deleting a cluster ends its agent's access; if an agent has
+joined, the command asks first. A resource that another one names, and a service that others wait for (dependsOn), can't be
+deleted. --yes goes on without asking. "fairlead undo" undoes a deletion for an hour.
 
-With -f the resources go that the files describe, those first that name others; only kind and name count. With --selector those
-of a kind go that have these labels: which ones is shown, and asked. One that can't be deleted does not keep the others from it.`,
+With -f the resources in the files are deleted, those first that name others; only kind and name count. With --selector the
+resources of a kind with these labels are deleted: the command shows them and asks. If one can't be deleted, the command
+goes on with the others.`,
 		Example: `  fairlead delete service shop
   fairlead delete service/shop source/shop --yes
   fairlead delete service shop --dry-run
@@ -56,7 +58,7 @@ of a kind go that have these labels: which ones is shown, and asked. One that ca
 	cmd.Flags().StringArrayVarP(&d.files, "filename", "f", nil,
 		"file, folder, or - for stdin, that names the resources; may be repeated")
 	cmd.Flags().StringVarP(&d.selector, "selector", "l", "", "those with these labels, such as env=test,tier!=db")
-	cmd.Flags().BoolVar(&d.ignoreMissing, "ignore-not-found", false, "what is not there is no error")
+	cmd.Flags().BoolVar(&d.ignoreMissing, "ignore-not-found", false, "a resource that is not there is no error")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "detach")
 	cmd.MarkFlagsMutuallyExclusive("filename", "selector")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

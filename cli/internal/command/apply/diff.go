@@ -43,9 +43,9 @@ func diffCommand(a *app.App) *cobra.Command {
 		Short: "Show what a sync of a service would change in its cluster",
 		Long: `Show what a sync of a service would change in its cluster.
 
-The agent finds out now, by dry runs of the API server, whatever the mode of the service is: what waits, and what others
-have changed. It reads objects with the rights that you have in the cluster. Where the cluster can't be asked, or you may not
-read there, the comparison that the agent made last is shown, with its age. Values of Secrets are left out, and so are the
+The agent compares now, by dry runs of the API server, whatever the mode of the service is: what waits, and what others
+have changed. It reads objects with the rights that you have in the cluster. If the cluster can't be asked, or you may not
+read there, the command shows the last comparison of the agent, with its age. Values of Secrets are left out, and so are the
 names of Secrets that you may not read. + is made, ~ is changed, - is removed, -/+ is deleted and made anew, ! is refused by the API
 server. The exit code is 0 if there is no difference, 2 if there is one, and 1 after an error.
 

@@ -31,10 +31,11 @@ func editCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit KIND NAME",
 		Short: "Change a resource in an editor",
-		Long: `Change a resource in an editor: $FAIRLEAD_EDITOR, $VISUAL, $EDITOR, or vi. What would change is shown, and asked, before it is written. What somebody
-else has changed since is not written over. What is wrong stays in a file, whose name is said.
+		Long: `Change a resource in an editor: $FAIRLEAD_EDITOR, $VISUAL, $EDITOR, or vi. The command shows the difference and asks before
+it writes. If somebody else has changed the resource since, nothing is written. A text with a mistake stays in a file, whose
+name the command prints.
 
-What is kept in Git belongs there: the next apply of it undoes an edit.`,
+Change a resource that is kept in Git there: the next apply of its file undoes an edit.`,
 		Example: "  fairlead edit service shop\n  EDITOR=\"code --wait\" fairlead edit service/shop --dry-run",
 		Args:    app.WantArgs(2, 2),
 	}

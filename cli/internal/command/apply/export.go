@@ -18,7 +18,7 @@ func exportCommand(a *app.App) *cobra.Command {
 		Use:   "export [KIND...]",
 		Short: "Print resources as apply takes them",
 		Long: `Print resources as YAML that "fairlead apply -f" takes: without what the hub fills in, in the order in
-which they depend on each other. Applied to the same hub it changes nothing. Services of a global
+which they depend on each other. Applied to the same hub the output changes nothing. Services of a global
 service, and what a folder declares, are left out: they come of these.
 
 Values of secrets are never read back: they are empty, which leaves them as they are. For another

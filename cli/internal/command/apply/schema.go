@@ -14,8 +14,8 @@ func schemaCommand(a *app.App) *cobra.Command {
 		Use:   "schema [KIND...]",
 		Short: "Print a JSON Schema of the files that apply takes, for editors",
 		Long: `Print a JSON Schema of the YAML that "fairlead apply -f" takes: an editor completes fields with it, shows
-what they mean, and marks what is wrong. It is made of what this version of the command knows; nothing is
-asked of a hub.`,
+what they mean, and marks mistakes. The schema is that of this version of the command; no hub is
+asked.`,
 		Example: `  fairlead schema > fairlead.schema.json
   # and in the first line of a file, for editors with the YAML language server:
   # yaml-language-server: $schema=fairlead.schema.json`,

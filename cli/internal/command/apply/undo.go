@@ -26,12 +26,13 @@ func undoCommand(a *app.App) *cobra.Command {
 		Use:   "undo [KIND NAME]",
 		Short: "Undo a deletion of the last hour",
 		Long: `Undo a deletion of the last hour: the resource is there again as it was, with its labels and, of a service, its levers, unless another one
-has taken its name. What it names has to be there: undo its deletion first. Without a KIND and NAME the services are listed that were deleted within the last hour.
+has taken its name. Resources that it names have to be there: undo their deletion first. Without a KIND and NAME the command
+lists the services that were deleted within the last hour.
 
-The objects of a service are applied anew: what was in them and in no manifest, such as the data of a volume, is not brought back. Secret values
-are not kept: a Secret, or what keeps secret values of its own, has to be written again. A cluster needs a new join token.
+The objects of a service are applied anew: data that was in no manifest, such as that of a volume, does not come back. Secret
+values are not kept: write a Secret, or a resource with secret values of its own, again. A cluster needs a new join token.
 
-What a folder declared or a global service made comes back with that service: made anew, without levers.`,
+Resources that a folder declared or a global service made are made anew with that service, without levers.`,
 		Example: "  fairlead undo\n  fairlead undo service shop",
 		Args:    app.WantArgs(0, 2),
 	}

@@ -35,8 +35,8 @@ func auditCommand(a *app.App) *cobra.Command {
 		Short: "Show who did what",
 		Long: `Show who did what, the newest last. The trail is for administrators.
 
-Of requests to clusters, tunnel.request is one that was read and has ended, whole in one line; others are told when
-they begin (tunnel.request.begin) and when they end (tunnel.request.end), with the same request id.`,
+A read at a cluster that has ended is one line, tunnel.request; other requests to clusters have a line when they begin
+(tunnel.request.begin) and one when they end (tunnel.request.end), with the same request id.`,
 		Example: "  fairlead audit --user bob --since 1h\n  fairlead audit --cluster edge-1 --action tunnel.request --follow -o json",
 		Args:    app.WantArgs(0, 0),
 	}
@@ -81,7 +81,7 @@ func auditExport(a *app.App) *cobra.Command {
 		Short: "Write the audit trail as JSON, one event per line, the oldest first",
 		Long: `Write the audit trail as JSON, one event per line, the oldest first.
 
-The file is whole or not there, and only you can read it.`,
+The file appears only when it is complete, and only you can read it.`,
 		Example: "  fairlead audit export --since 720h -o october.jsonl\n  fairlead audit export | jq .actor",
 		Args:    app.WantArgs(0, 0),
 	}

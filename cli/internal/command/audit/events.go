@@ -23,7 +23,7 @@ func eventsCommand(a *app.App) *cobra.Command {
 		Short:       "Show what happened",
 		Long: `Show what happened, the newest last: commits fetched, delivered and applied, services that fail and recover, drift
 repaired, roll backs, other configuration, guards that trip, clusters joined, lost and back. docs/events.md lists the types and the fields of the filter.
-With names, as KIND NAME... or KIND/NAME..., it is what happened to these.`,
+With names, as KIND NAME... or KIND/NAME..., only events of these resources.`,
 		Example: "  fairlead events service/shop --watch\n  fairlead events --filter 'service = shop' --since 1h\n  fairlead events --filter 'severity >= WARNING AND cluster = edge-1' --watch",
 		Args:    app.WantArgs(0, app.Unlimited),
 	}

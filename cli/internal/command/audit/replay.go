@@ -37,16 +37,16 @@ func replayCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay [ID]",
 		Short: "List and play recordings of shells in pods",
-		Long: `List and play recordings of shells in pods (exec, attach). Projects have them recorded by spec.recording.
+		Long: `List and play recordings of shells in pods (exec, attach). spec.recording of a project turns them on.
 
 Without an ID it lists recordings, the newest first; with one it plays the recording in this terminal, or writes it into a file that asciinema plays, too.
-It takes a role that may view the kind Recording, or an administrator; who reads a recording is in the audit trail. Recordings hold what was shown, and not
-what was typed. What a program in a pod printed is played as it was, with the codes that it had for the terminal.`,
+This takes a role that may view the kind Recording, or an administrator; the audit trail has each reader. Recordings hold the
+output, and not the input. The output is played as it was, with its codes for the terminal.`,
 		Example: "  fairlead replay --cluster edge-1 --user ada\n  fairlead replay 019a8b2f4c11d0e6a1b2c3d4e5f60718 --speed 4 --idle-limit 1s\n  fairlead replay 019a8b2f4c11d0e6a1b2c3d4e5f60718 --output-file session.cast",
 		Args:    app.WantArgs(0, 1),
 	}
 	cmd.Flags().StringVar(&p.cluster, "cluster", "", "list those of this cluster only")
-	cmd.Flags().StringVar(&p.subject, "user", "", "list those of this one only: a user's name, or serviceaccount:NAME")
+	cmd.Flags().StringVar(&p.subject, "user", "", "list those of this user only; also serviceaccount:NAME")
 	cmd.Flags().IntVar(&p.limit, "limit", 50, "list so many of the newest at most")
 	cmd.Flags().StringVarP(&p.format, "output", "o", app.FormatTable, "form of the list: table, wide, json, yaml")
 	cmd.Flags().Float64Var(&p.speed, "speed", 1, "play so many times as fast")

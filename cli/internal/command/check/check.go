@@ -28,11 +28,12 @@ func checkCommand(a *app.App) *cobra.Command {
 		Use:   "check",
 		Short: "Check that the hub is reachable and well, and what is wrong otherwise",
 		Long: `Check that every service of the hub is reachable and ready, that your token is good, that clusters are
-connected, that sources can be fetched, sinks take events and backends can be read, and that services are what Git says: those that failed, wait
-for a person, or are on their way for more than 15 minutes are wrong. Administrators see besides how database and Redis answer, and which alerts fire where the
-console knows a Prometheus (--prometheus-url): critical ones are wrong. Ends with exit code 1 if something is wrong.
+connected, that sources can be fetched, sinks take events and backends can be read, and that services are as Git says. A
+service is wrong that failed, waits for a person, or is on its way for more than 15 minutes. Administrators also see how
+database and Redis answer, and, if the console has a Prometheus (--prometheus-url), which alerts fire: a critical alert is
+wrong. The exit code is 1 if something is wrong.
 
-What is no fault is a warning: pins and rollbacks, holds that are older than a day, services of the hub, agents and this command in other versions,
+Warnings are no fault: pins and rollbacks, holds that are older than a day, services of the hub, agents and this command in other versions,
 certificates that end within two weeks, and disks that are nearly full.`,
 		Args: app.WantArgs(0, 0),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, _ []string) error { return runChecks(ctx, a, h) }),

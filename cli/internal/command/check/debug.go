@@ -42,7 +42,7 @@ const (
 )
 
 func debugCommand(a *app.App) *cobra.Command {
-	cmd := &cobra.Command{Use: "debug", Short: "Gather what is needed to find out what is wrong"}
+	cmd := &cobra.Command{Use: "debug", Short: "Gather what helps to find a fault"}
 	cmd.AddCommand(debugBundle(a))
 	return cmd
 }
@@ -64,14 +64,14 @@ func debugBundle(a *app.App) *cobra.Command {
 		Short: "Write an archive with versions, states, logs, metrics and profiles of all parts",
 		Long: `Write an archive that another person can look into without access to the installation: what "fairlead check" finds, the
 resources with their states, events, and of each service of the hub its version, readiness, the end of its log, metrics and profiles.
-Of connected clusters the agent's pods, logs, metrics and profiles are read through the tunnel, the latter two by kubectl exec. With --kubeconfig or --kube-context, also the pods, events and logs
+Of connected clusters the agent's pods, logs, metrics and profiles are read through the tunnel, the last two by kubectl exec. With --kubeconfig or --kube-context, also the pods, events and logs
 of all replicas of the hub, as kubectl sees them.
 
 Secrets are masked: the tokens of this command, values by the name that they have (password, token, ...), and what is known by its form,
 such as private keys, passwords in URLs, and tokens of Fairlead, Git hosts and Vault. Kubernetes Secrets are not read. Look into the archive
 before you hand it on: names of clusters, repositories and people are in it.
 
-Logs and profiles are for administrators. What could not be gathered is named in missing.txt, and nothing of it ends the command.`,
+Logs and profiles are for administrators. The file missing.txt names what could not be gathered; the command goes on without it.`,
 		Example: `  fairlead debug bundle
   fairlead debug bundle --kube-context hub --namespace fairlead --cluster edge-1
   fairlead debug bundle --log ~/.local/share/fairlead/logs/agent-local-a.log`,

@@ -25,14 +25,14 @@ func clusterBind(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bind CLUSTER",
 		Short: "Give groups of people rights in a cluster, such as the first administrator's",
-		Long: `Give groups of people rights in a cluster. Through the tunnel they may do what the cluster's RBAC gives their groups, and nothing before it
-gives them something: not even the hub's administrators (group fairlead:admins).
+		Long: `Give groups of people rights in a cluster. Through the tunnel people may do what the cluster's RBAC gives their groups, and
+nothing else: not even the hub's administrators (group fairlead:admins) may do more.
 
 kubectl applies the bindings with the rights of your kubeconfig (--context or --kubeconfig): they go past the hub, so nobody gives rights to themselves through it.
-Without these flags the manifest is printed, for somebody who may apply it.
+Without these flags the command prints the manifest, for somebody who may apply it.
 
-A later "fairlead cluster join" or "helm upgrade" takes back what it is not given again: use the same --bind-admins and --bind, or the values
-rbac.bindAdmins and rbac.bind, there.`,
+A later "fairlead cluster join" or "helm upgrade" deletes bindings that are not given to it again: use the same
+--bind-admins and --bind, or the values rbac.bindAdmins and rbac.bind, there.`,
 		Example: "  fairlead cluster bind edge-1 --admins --context edge-1\n  fairlead cluster bind edge-1 --bind developers=view | kubectl --context edge-1 apply --server-side -f -",
 		Args:    app.WantArgs(1, 1),
 	}

@@ -35,8 +35,8 @@ func clusterLeave(a *app.App) *cobra.Command {
 		Use:   "leave CLUSTER",
 		Short: "Take a cluster's credentials away; nothing is deleted, there or here",
 		Long: `Take the credentials of a cluster's agents away, everywhere within 30 s, and mark the cluster as left. Nothing is deleted,
-there or here: what is applied stays. It joins again with a new join token. If an agent has joined, it shows what that means and asks first; scripts say
---yes, and --dry-run only shows it.`,
+there or here: applied objects stay. The cluster joins again with a new join token. If an agent has joined, the command
+shows the consequences and asks first; scripts say --yes, and --dry-run only shows them.`,
 		Example: "  fairlead cluster leave edge-1",
 		Args:    app.WantArgs(1, 1),
 	}
@@ -63,7 +63,7 @@ func makeJoinToken(a *app.App) *cobra.Command {
 		Short: "Make a token with which one agent can join as this cluster",
 		Long: `Make a token with which one agent can join as this cluster. It works once, within 15 minutes.
 
-The token goes to stdout, and how to use it to stderr; or it goes to a file that only you can read.`,
+The token goes to stdout, and a hint how to use it to stderr; or the token goes to a file that only you can read.`,
 		Example: "  fairlead cluster join-token edge-1 > join-token",
 		Args:    app.WantArgs(1, 1),
 	}

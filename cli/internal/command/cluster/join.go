@@ -145,7 +145,7 @@ func clusterManifest(a *app.App) *cobra.Command {
 		Short: "Print what brings an agent into a cluster, for kubectl apply",
 		Long: `Print the manifest of a cluster's agent, with a fresh join token: a secret until the agent has joined, for 15 minutes.
 
-It is the agent's Helm chart (deploy/charts/agent), filled in by the console with its URL, your authority of the hub, and the
+The console makes it of the agent's Helm chart (deploy/charts/agent), with the hub's URL, its certificate authority and the
 tokens. "fairlead cluster join NAME" does the same, and waits for the agent.`,
 		Example: "  fairlead cluster manifest edge-1 | kubectl --context edge-1 apply --server-side -f -",
 		Args:    app.WantArgs(1, 1),
@@ -187,17 +187,19 @@ func clusterJoin(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join CLUSTER",
 		Short: "Bring an agent into a cluster, and wait until it works",
-		Long: `Bring an agent into a cluster, and wait until it has reached the hub, people reach the cluster through the tunnel, and it
-has asked for the first time what to apply. A cluster that the catalog does not have is made.
+		Long: `Bring an agent into a cluster, and wait until the agent has reached the hub, people reach the cluster through the tunnel,
+and the first sync is done. A cluster that the catalog does not have is made.
 
-With --kubeconfig or --context (of the kubeconfig, not of this command) kubectl applies the agent's manifest. Without them it goes
-to a file, and the line that applies it is printed: run that where the cluster can be reached, while this command waits.
+With --kubeconfig or --context (of the kubeconfig, not of this command) kubectl applies the agent's manifest. Without them
+the manifest goes to a file, and the command prints the line that applies it: run that line where the cluster can be
+reached, while this command waits.
 
-A join that fails before the agent has reached the hub leaves nothing: what was applied is deleted, unless the cluster had an agent before, and so is the
-cluster's entry in the catalog if this command made it. What another join of the cluster has taken over meanwhile stays. Ctrl-C ends the wait only.
+A join that fails before the agent has reached the hub leaves nothing: the applied objects are deleted, unless the cluster
+had an agent before, and so is the cluster's entry in the catalog if this command made it. Objects that another join of the
+cluster has taken over meanwhile stay. Ctrl-C ends the wait only.
 
-People have the rights in the cluster that its RBAC gives their groups: --bind-admins and --bind give the first ones. A later join without one of
-them takes that binding back.`,
+People have the rights in the cluster that its RBAC gives their groups: --bind-admins and --bind give the first ones. A
+later join without one of them deletes that binding.`,
 		Example: "  fairlead cluster join edge-1 --context edge-1 --bind-admins --bind developers=view\n  fairlead cluster join edge-1",
 		Args:    app.WantArgs(1, 1),
 	}

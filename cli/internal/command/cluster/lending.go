@@ -25,9 +25,10 @@ func clusterAccess(a *app.App) *cobra.Command {
 		Short: "Ask for access to a cluster for a while, and lend it",
 		Long: `Ask for access to a cluster for a while, and lend it.
 
-A request names a role and a time; another person approves it, who may edit the cluster and has at least that role there for good, or is an
-administrator. What is lent ends by itself, streams that run included, and is a grant meanwhile: "fairlead get grants" shows it. At the cluster people
-have the group fairlead:lent:ROLE besides, for its RBAC to bind ("fairlead cluster join NAME --bind fairlead:lent:operator=edit").
+A request names a role and a time. An administrator approves it, or another person who may edit the cluster and has at
+least that role there by a grant without an end. Meanwhile the lent access is a grant ("fairlead get grants" shows it), and
+it ends by itself, with the streams that run by it. At the cluster people also have the group fairlead:lent:ROLE, for its
+RBAC to bind ("fairlead cluster join NAME --bind fairlead:lent:operator=edit").
 Requests and decisions are in the audit trail, and events that sinks tell about: --filter 'type : access.'.`,
 		Args: app.OnlyBelow,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -165,7 +166,7 @@ func accessVerb(a *app.App, use, short, long string, do func(ctx context.Context
 
 func approveAccess(a *app.App) *cobra.Command {
 	return accessVerb(a, "approve", "Lend what a request asks for",
-		`Lend what a request asks for. The time begins now. Nobody approves a request of their own.`,
+		`Approve a request: the access is lent from now on. Nobody approves a request of their own.`,
 		func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error) {
 			res, err := h.Lending.ApproveAccessRequest(ctx, &consolev1.ApproveAccessRequestRequest{Id: id, Reason: reason})
 			return res.GetRequest(), err
@@ -173,7 +174,7 @@ func approveAccess(a *app.App) *cobra.Command {
 }
 
 func denyAccess(a *app.App) *cobra.Command {
-	return accessVerb(a, "deny", "Refuse what a request asks for", `Refuse what a request asks for.`,
+	return accessVerb(a, "deny", "Refuse what a request asks for", `Deny a request: the access is not lent.`,
 		func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error) {
 			res, err := h.Lending.DenyAccessRequest(ctx, &consolev1.DenyAccessRequestRequest{Id: id, Reason: reason})
 			return res.GetRequest(), err
@@ -182,7 +183,8 @@ func denyAccess(a *app.App) *cobra.Command {
 
 func revokeAccess(a *app.App) *cobra.Command {
 	return accessVerb(a, "revoke", "End what is lent before its time, or take a request back",
-		`End what is lent before its time, streams that run by it within 30 s, or take back a request that waits. Who asked may, and who could approve it.`,
+		`End lent access before its time, with the streams that run by it within 30 s, or take back a request that waits. The
+requester may do so, and everybody who could approve the request.`,
 		func(ctx context.Context, h *hubclient.Hub, id, reason string) (*consolev1.AccessRequest, error) {
 			res, err := h.Lending.RevokeAccessRequest(ctx, &consolev1.RevokeAccessRequestRequest{Id: id, Reason: reason})
 			return res.GetRequest(), err

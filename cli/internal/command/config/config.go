@@ -22,15 +22,15 @@ func configCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config SERVICE | config -f FILE | config --from KIND/NAME [ENTRY]",
 		Short: "Show what a service is configured with, and where each value comes from",
-		Long: `Show what a service is configured with: the entries of its project, its configuration sets, its cluster and itself,
-of which a later one wins, with references resolved. Secrets are shown as ***.
-What comes of a backend that can't be read now is as it was read last, which is said below.
+		Long: `Show the configuration of a service: the entries of its project, its configuration sets, its cluster and itself, of which a
+later one wins, with references resolved. Secrets are shown as ***. Values of a backend that can't be read now are those
+that were read last; a note below says so.
 
-With -f it is shown for a service as a file describes it, without writing anything. You need the right to write it.
+With -f the configuration is that of a service in a file; nothing is written. You need the right to write that service.
 The exit code is 1 if an entry has no value: the service is held back then, or keeps what it has.
 
-With --from the services are listed that get values, or the value of one entry, from a configuration set, a project, a cluster, a Secret or a
-backend: OVER is the layer that a service gets the entry from instead.`,
+With --from the command lists the services that get values, or the value of one ENTRY, from a configuration set, a project,
+a cluster, a Secret or a backend; OVER is the later layer from which a service gets the entry instead.`,
 		Example: "  fairlead config web\n  fairlead config web -o wide\n  fairlead config -f web.yaml\n  fairlead config --from configset/base LOG_LEVEL\n  fairlead config --from secret/shop-db",
 		Args:    app.WantArgs(0, 1),
 	}

@@ -28,8 +28,8 @@ func describeCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Show all that is known of a resource: spec, state, objects, events",
-		Long: `Show all that is known of a resource: its labels, its spec as files say it, how it is, and the newest events about it. Of a service also
-where its commit stands, and its objects in the cluster.`,
+		Long: `Show all that is known of a resource: its labels, its spec as files say it, its state, and the newest events about it; of a
+service also where its commit stands, and its objects in the cluster.`,
 		Example: "  fairlead describe service shop\n  fairlead describe cluster/edge-1",
 		Args:    app.WantArgs(2, 2),
 	}

@@ -27,38 +27,40 @@ func getCommand(a *app.App) *cobra.Command {
 		Use:         "get sources|clusters|services|secrets|grants|projects|configsets|backends|sinks|agentconfigs|viewsets|alerts|globalservices|roles|serviceaccounts|sessions|logins|objects|nodes|pods|warnings|rows [NAME...]",
 		Annotations: map[string]string{resource.ReadsReferences: "yes"},
 		Short:       "Show resources and how they are",
-		Long: `Show resources and how they are.
+		Long: `Show resources and their state.
 
 Of a service, three truths stand side by side, each a commit with its age: GIT, the newest at the ref; HUB, what
 is handed out to the cluster; APPLIED, what runs there. SYNC compares them: "in sync", or how many commits that change
-the service's folder are missing in the cluster ("3 behind"; "another line" after a force-push;
-"behind" where none is known and APPLIED is not HUB all the same, as when a folder changed that the service's refers to), and how many objects others have changed there ("1 drifted"). Below the table stands what is wrong, since when, and what to do.
+the service's folder are missing in the cluster ("3 behind"; "another line" after a force-push; "behind" without a number
+if a folder changed that the service's folder refers to), and how many objects others have changed there ("1 drifted").
+Below the table stands what is wrong, since when, and what to do.
 With a name, or with -o wide, the objects that are not healthy are listed, too, and how the latest run of the tests went.
 With -o wide HUB and APPLIED are both "digest of commit", so that they can be compared, HEALTH is what the
-cluster says of the objects and since when, TESTS how the latest run of the tests went, SEEN when its agent was heard of last. What is older than it
-should be says so: "stale 5m" (Git can't be asked since), "held up 5m" (the newest commit can't be handed
-out since), "unknown, was ..." (the cluster is not connected). "fairlead trace service NAME" says all of one.
+cluster says of the objects and since when, TESTS how the latest run of the tests went, SEEN when its agent was heard of
+last. Old states are marked: "stale 5m" (Git can't be asked since), "held up 5m" (the newest commit can't be handed
+out since), "unknown, was ..." (the cluster is not connected). "fairlead trace service NAME" says all of one service.
 
 Of sources, -o wide shows besides what the gitcaches know right now: which of them fetches (OWNER), when it
 asked last and asks next, since when the repository has not answered as it should (STALE), how often it was
 asked in the last hour, what is on the disk (MIRROR), and which other gitcaches have a copy (STANDBYS).
 
---values prints the values.yaml of a chart: of the version that services name, or of any other one of the repository, which the hub
-fetches for it. Nothing is published by that.
+--values prints the values.yaml of a chart: of the version that services name, or of another version of the repository, which
+the hub fetches for this and publishes nowhere.
 
 --filter and --sort are answered by the hub: docs/catalog.md has the fields and the language; --selector chooses by labels as
-kubectl does. --watch shows what is there, and then each resource that comes, changes or gets another status, until interrupted.
+kubectl does. --watch shows the list, and then each resource that comes, changes or gets another status, until interrupted.
 
 -o jsonpath='{...}' and -o custom-columns=HEAD:PATH,... print fields as they are called in -o json. Cells are cut and coloured on a
 terminal only, and without colours where NO_COLOR is set.
 
-Sessions are the connections of agents, over which people reach clusters; NAME is that of a cluster then.
+Sessions are the connections of agents, over which people reach clusters; their NAME is that of the cluster.
 Logins are your own: sessions in browsers, tokens of this command, and tokens that an administrator made for you. "fairlead logout" ends them.
-Objects are what services have in their clusters, as agents told it: with the cluster away, too.
+Objects are those of services in their clusters, as agents reported them last: also while a cluster is away.
 
-Nodes, pods and warnings are those of clusters, as their agents see them: no cluster is asked. Of pods those are listed that are not well, of
-warnings those of the last hour, by reason and object; what is counted and not listed is said. Rows are those of the ViewSet NAME. Whoever may not read the Kubernetes API of a
-cluster sees none of its rows. "fairlead top" has the figures, which -o wide shows of clusters, too.`,
+Nodes, pods and warnings are those of clusters, as their agents see them: no cluster is asked. The lists have pods that are
+not well, and warnings of the last hour by reason and object; a note says how many more are counted. Rows are those of the
+ViewSet NAME. Without a right to read the Kubernetes API of a cluster you see none of its rows. "fairlead top" has the
+figures; -o wide shows those of clusters, too.`,
 		Example: `  fairlead get services
   fairlead get service shop -o yaml
   fairlead get service shop --notes

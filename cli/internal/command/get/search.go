@@ -27,9 +27,10 @@ func searchCommand(a *app.App) *cobra.Command {
 		Use:   "search WORD...",
 		Short: "Find resources of all kinds by name, label, place or commit",
 		Long: `Find resources of all kinds that you may see: by name, label, project, cluster, namespace or source, and services by the commit that the hub
-hands out (at least 7 characters of it). Of several words each has to fit. What is called so comes first; among equals what is worse off.
+hands out (at least 7 characters of it). Of several words each has to fit. Resources with the word as their name come first;
+among equals those in the worse state.
 
-The exit code is 1 if there is none.`,
+The exit code is 1 if nothing is found.`,
 		Example: "  fairlead search web\n  fairlead search web edge-1\n  fairlead search env=prod --kind service -o name\n  fairlead search 9a1b2c3",
 		Args:    app.WantArgs(1, 20),
 	}

@@ -38,8 +38,8 @@ func topCommand(a *app.App) *cobra.Command {
 		Long: `Show figures of clusters, as their agents count them: nodes, what pods request of what nodes can give, pods that are not ready, restarts and
 warnings of the last hour, images that can't be pulled.
 
-The hub has the figures: no cluster is asked, and a cluster that is away shows its last ones, with their age. What is unknown is "-": an
-agent that may not read a kind says so, see "top cluster NAME".
+The hub has the figures: no cluster is asked, and a cluster that is away shows its last ones, with their age. An unknown
+figure is "-"; if an agent may not read a kind, "top cluster NAME" says so.
 
 "top fleet" adds clusters up, by the values of labels with --group-by; "top cluster" has a line for each, the worst first, and with a
 NAME all that the view of the cluster says; "top service" shows the pods of services.

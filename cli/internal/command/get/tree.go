@@ -107,10 +107,10 @@ func treeCommand(a *app.App) *cobra.Command {
 		Short: "Show the objects of a service, in the order in which they are applied",
 		Long: `Show the objects of a service, wave by wave in the order in which they are applied, with what is wrong with each.
 
-It is what the agent told last, so it can be seen with the cluster away, too. With --live the cluster is asked for what its
-controllers made of them (ReplicaSets, Jobs, Pods) and how that is; you see of it what you may read at the cluster.
+The tree is the agent's last report, so it is shown with the cluster away, too. With --live the cluster is asked for the
+ReplicaSets, Jobs and Pods that its controllers made of them; you see those that you may read at the cluster.
 
-Of a global service it is the tree of each of its services, and of a service to the catalog what its folder declares.`,
+Of a global service the tree of each of its services is shown, and of a service with catalog: true what its folder declares.`,
 		Example: "  fairlead tree service shop\n  fairlead tree service shop --live\n  fairlead tree globalservice logs",
 		Args:    app.WantArgs(2, 2),
 	}

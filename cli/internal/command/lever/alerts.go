@@ -38,10 +38,11 @@ func acknowledgeCommand(a *app.App) *cobra.Command {
 	var reason, group string
 	cmd := &cobra.Command{
 		Use: "acknowledge alert NAME --reason TEXT", Short: "Say that you work on what an alert has found",
-		Long: `Say that you work on what an alert has found, until that is over.
+		Long: `Say that you work on the findings of an alert, until they end.
 
-Your name and reason are shown with the alert, and an event (alert.acknowledged) goes to the sinks that want it. What the alert finds next makes
-an event as before: "fairlead silence" has it make none for a while. This takes the role deployer at all clusters.`,
+Your name and reason are shown with the alert, and an event (alert.acknowledged) goes to the sinks that want it. The next
+finding of the alert makes an event as before: "fairlead silence" keeps events back for a while. This takes the role
+deployer at all clusters.`,
 		Example: `  fairlead acknowledge alert nodes --reason "the rack moves"
   fairlead acknowledge alert nodes --group eu-1 --reason "incident 7"`,
 		Args: app.WantArgs(2, 2),
@@ -62,8 +63,8 @@ func silenceCommand(a *app.App) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "silence alert NAME --for TIME --reason TEXT", Short: "Have an alert make no events for a while",
-		Long: `Have an alert make no events about what begins, for a while: --for or --until. What began meanwhile and still holds at the end makes its event
-then. The end of what began before makes its event at once.
+		Long: `Let an alert make no event when it begins to fire, for a while: --for or --until. If it began meanwhile and still fires at
+the end, it makes its event then. The end of what fired before makes its event at once.
 
 This takes the role deployer at all clusters. "fairlead unsilence alert NAME" ends a silence.`,
 		Example: `  fairlead silence alert nodes --for 2h --reason "the rack moves"
@@ -90,7 +91,7 @@ This takes the role deployer at all clusters. "fairlead unsilence alert NAME" en
 func unsilenceCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "unsilence alert NAME", Short: "End the silence of an alert",
-		Long:    "End the silence of an alert. What it found meanwhile, and still holds, makes its event now.",
+		Long:    "End the silence of an alert. Groups that began to fire meanwhile, and still fire, make their events now.",
 		Example: "  fairlead unsilence alert nodes", Args: app.WantArgs(2, 2),
 	}
 	return aboutAlert(a, cmd, func(ctx context.Context, h *hubclient.Hub, name string) (string, error) {

@@ -20,7 +20,7 @@ func confirmGlobal(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "global GLOBALSERVICE",
 		Short: "Let services of a global service go that the guard held back",
-		Long: `Let services of a global service go that the guard held back.
+		Long: `Confirm the deletion of services of a global service that the guard held back.
 
 Within ten minutes no more services of a global service go than spec.maxDeletions says (a tenth, if it says
 nothing), so that a wrong label does not empty a fleet. This shows the others and, on a terminal or

@@ -17,12 +17,11 @@ func confirmRemovals(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "removals",
 		Short: "Let services go that the catalog does not have since its database was put back",
-		Long: `Let services go that the catalog does not have since its database was put back.
+		Long: `Confirm the removal of services that the catalog lacks since its database was restored.
 
-After a restore the catalog may lack what was made since the backup. Nothing is removed from any cluster then, whoever
-deletes it, until an administrator confirms it. This shows which services clusters keep that the catalog does not have, as
-far as their agents have asked since, and, on a terminal or with --yes, lets them go. Make again before what is to
-stay: it is not held any more.`,
+After a restore the catalog may lack services that were made since the backup. Clusters keep them until an administrator
+confirms the removal. This command shows the services that clusters keep and the catalog does not have, as far as their
+agents have asked since, and, on a terminal or with --yes, removes them. Apply the services that are to stay before that.`,
 		Example: "  fairlead confirm removals",
 		Args:    app.WantArgs(0, 0),
 	}

@@ -21,14 +21,15 @@ import (
 func freezeCommand(a *app.App) *cobra.Command {
 	var reason string
 	var leave bool
-	cmd := leverCommand("freeze project|cluster NAME --reason TEXT", "Keep what all services of a project or cluster have applied", `Keep what all services of a project or cluster have applied, whatever is pushed.
+	cmd := leverCommand("freeze project|cluster NAME --reason TEXT", "Keep what all services of a project or cluster have applied", `Let no service of a project or cluster apply anything new, whatever is pushed.
 
-What others change is still undone, but for --leave-drift. It lasts until "fairlead unfreeze", or ends by itself with --for or --until: agents
-judge that by their own clock, also with the hub away. No file and no "fairlead apply" ends it. It takes the right to edit the project or the
-cluster, and so does "fairlead sync service NAME --override", which lets one service through once. Services stand still by "fairlead hold".
+Changes of others in the cluster are still undone, unless --leave-drift is given. A freeze lasts until "fairlead unfreeze",
+or until its end (--for, --until): agents judge that by their own clock, also with the hub away. No file and no "fairlead
+apply" ends it. To freeze takes the right to edit the project or the cluster, and so does "fairlead sync service NAME
+--override", which lets one service through once. "fairlead hold" does the same for single services.
 
-Several projects or clusters are frozen at once by --filter: which ones is shown, and asked on a terminal; scripts say --yes, and --dry-run
-only shows it.`,
+With --filter several projects or clusters are frozen at once: the command shows them, and asks on a terminal; scripts say
+--yes, and --dry-run only shows them.`,
 		`  fairlead freeze project shop --reason "the sale" --for 48h
   fairlead freeze cluster edge-1 --reason "moves to another rack" --until 2026-11-30T06:00:00Z --leave-drift
   fairlead freeze clusters --filter 'labels.env = prod' --reason "the sale" --for 48h`, app.WantArgs(1, 2))

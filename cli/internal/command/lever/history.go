@@ -33,11 +33,12 @@ func historyCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history service NAME",
 		Short: "Show what was delivered of a service, and how long each step took",
-		Long: `Show what was delivered of a service, the newest first: what made each deployment, what came of it, when it was delivered, and how long
-each step took after the one before: from the commit until it was fetched, delivered, applied and healthy; and how the last run of its tests went.
-Levers stand between them, on lines without a number, as do a deletion and its undoing, and those that stand now below. "fairlead rollback service NAME NUMBER" goes back to one.
+		Long: `Show the deployments of a service, the newest first: the cause of each, its result, when it was delivered, how long each
+step took after the one before (commit, fetched, delivered, applied, healthy), and how the last run of its tests went.
+Levers stand between them, on lines without a number, as do a deletion and its undoing; the levers of now stand below.
+"fairlead rollback service NAME NUMBER" goes back to a deployment.
 
-With --changes: who changed the service itself in the catalog when, with what. That works for one that is deleted, too.`,
+With --changes: the changes of the service in the catalog, with author and time, also of a deleted service.`,
 		Example: `  fairlead history service shop
   fairlead history service shop --changes`,
 		Args: app.WantArgs(2, 2),
@@ -214,15 +215,15 @@ func showChanges(ctx context.Context, a *app.App, h *hubclient.Hub, name, format
 func rollbackCommand(a *app.App) *cobra.Command {
 	var reason string
 	var keep bool
-	cmd := leverCommand("rollback service NAME [NUMBER]", "Go back to what was delivered of a service before", `Go back to a deployment of "fairlead history service NAME": the one with the number, or else the last one before the
-current one that was healthy and of another content. The service gets its spec of then, at the commit of then; its configuration stays as it is.
-What is applied to the service in the catalog meanwhile waits. When its ref
-points to another commit than now, the service follows it again by itself: push the repair, and it is delivered. With --keep it stays
-where it is until "fairlead pin service NAME --release"; with --for or --until also until that time. On a held service the rollback takes
-the place of the hold, and is kept.
+	cmd := leverCommand("rollback service NAME [NUMBER]", "Go back to what was delivered of a service before", `Go back to a deployment of "fairlead history service NAME": the one with the NUMBER, or else the last healthy one before the
+current one with another content. The service gets the spec and the commit of that deployment; its configuration stays as it
+is. Changes of the service in the catalog wait meanwhile. When its ref points to another commit than now, the service follows
+the ref again by itself: push the repair, and it is delivered. With --keep the rollback stays until "fairlead pin service
+NAME --release"; with --for or --until also until that time. On a held service the rollback takes the place of the hold, and
+is kept.
 
-Several services go back at once, each to the last one of its own, by --filter, --cluster or --global, or by the name of their global service: which
-ones is shown, and asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
+With --filter, --cluster or --global, or the name of a global service, several services go back at once, each to its own last
+one: the command shows them, and asks on a terminal; scripts say --yes, and --dry-run only shows them.`, `  fairlead rollback service shop --reason "2.0 loses orders" --wait
   fairlead rollback service shop 7 --keep
   fairlead rollback globalservice logs --reason "2.0 loses lines"`, app.WantArgs(1, 3))
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for everybody to see")

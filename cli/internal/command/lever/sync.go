@@ -47,16 +47,16 @@ func syncModes() map[string]deliveryv1.SyncMode {
 
 func holdCommand(a *app.App) *cobra.Command {
 	var mode, reason string
-	cmd := leverCommand("hold service NAME --reason TEXT", "Keep what a service has applied, whatever is pushed", `Keep what a service has applied, whatever is pushed.
+	cmd := leverCommand("hold service NAME --reason TEXT", "Keep what a service has applied, whatever is pushed", `Let a service apply nothing new, whatever is pushed.
 
-What others change of it is still undone. With --mode suspend nothing is touched at all; with --mode dry-run nothing
-is applied, and the agent tells what would be: see "fairlead diff service NAME"; with --mode manual "fairlead sync service NAME" applies what
-waits by then. The reason is shown to everybody
-who wonders why nothing happens. "fairlead resume service NAME" ends it; with --for or --until it also ends by itself. What is applied
-by "fairlead apply" does not end it, unless the file says something new of the mode.
+Changes of others in the cluster are still undone. With --mode suspend the agent touches nothing at all; with --mode dry-run
+it applies nothing and reports what would change: see "fairlead diff service NAME"; with --mode manual "fairlead sync
+service NAME" applies what waits. The reason is shown to everybody who wonders why nothing happens. "fairlead resume service
+NAME" ends a hold; with --for or --until it also ends by itself. "fairlead apply" does not end it, unless the file says
+something new of the mode.
 
-Several services are held at once by --filter, --cluster or --global, or by the name of their global service: which ones is shown, and
-asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairlead hold service shop --reason "incident 7"
+With --filter, --cluster or --global, or the name of a global service, several services are held at once: the command shows
+them, and asks on a terminal; scripts say --yes, and --dry-run only shows them.`, `  fairlead hold service shop --reason "incident 7"
   fairlead hold service shop --reason "the sale" --for 2h
   fairlead hold service shop --mode dry-run --reason "before the migration"
   fairlead hold services --filter 'labels.env = prod' --reason "freeze" --until 2026-01-07T06:00:00Z
@@ -84,7 +84,7 @@ asked on a terminal; scripts say --yes, and --dry-run only shows it.`, `  fairle
 func resumeCommand(a *app.App) *cobra.Command {
 	cmd := leverCommand("resume service NAME", "End a hold: apply what is pushed", `End a hold: apply what is pushed. A pin stays.
 
-Several services are resumed at once by --filter, --cluster or --global, or by the name of their global service: those of them that are held.`,
+With --filter, --cluster or --global, or the name of a global service, all of these services that are held are resumed.`,
 		`  fairlead resume service shop --wait
   fairlead resume services --filter 'labels.env = prod'
   fairlead resume globalservice logs`, app.WantArgs(1, 2))
@@ -98,10 +98,10 @@ Several services are resumed at once by --filter, --cluster or --global, or by t
 func pinCommand(a *app.App) *cobra.Command {
 	var release, untilNext bool
 	var reason string
-	cmd := leverCommand("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: the one that is named (by 7 letters of its id or more, a branch or
-refs/tags/TAG; a branch that moves later moves no pin), or else the one that is applied now. It stays until "fairlead pin service NAME --release";
-with --until-next only until the ref points to another commit than now, which is delivered then; with --for or --until until that time. --release
-also ends a rollback.`, `  fairlead pin service shop --reason "2.0 is broken"
+	cmd := leverCommand("pin service NAME [COMMIT]", "Deliver one commit, wherever the ref points", `Deliver one commit, wherever the ref points: COMMIT (7 letters of its id or more, a branch or refs/tags/TAG; a branch that
+moves later moves no pin), or else the commit that is applied now. The pin stays until "fairlead pin service NAME
+--release"; with --until-next only until the ref points to another commit than now, which is then delivered; with --for or
+--until until that time. --release also ends a rollback.`, `  fairlead pin service shop --reason "2.0 is broken"
   fairlead pin service shop --until-next
   fairlead pin service shop 3f1c0d2e9b7a4c5d6e8f9012a3b4c5d6e7f80912 --wait
   fairlead pin service shop --release`, app.WantArgs(2, 3))
@@ -169,14 +169,15 @@ func fullCommit(ctx context.Context, h *hubclient.Hub, service, name string) (st
 func syncCommand(a *app.App) *cobra.Command {
 	var override bool
 	var only []string
-	cmd := leverCommand("sync service NAME", "Render and compare a service anew, and apply it in manual mode", `Render a service anew and compare all of it with the cluster, whatever the agent remembers.
-Nothing of the kind is needed in daily life: what is pushed is applied, and what others change is undone, by itself. A service in manual mode
-is applied as the hub has it when the agent hears of the sync; what is pushed later waits for the next one.
+	cmd := leverCommand("sync service NAME", "Render and compare a service anew, and apply it in manual mode", `Render a service again and compare all of it with the cluster, whatever the agent remembers.
+Daily work needs no sync: the agent applies what is pushed and undoes what others change, by itself. For a service in manual
+mode the agent applies the content that the hub has when the agent hears of the sync; later content waits for the next one.
 
-While windows or a freeze close the service, a sync waits, too. With --override it does not, with the right to edit what closes it, or where its
-windows name you: once, for what the hub has then, over what closes the service then, and for an hour at most. With --only the objects that are
-named are applied and no others: nothing is removed, and no hook runs. A name that the service is known not to have is refused; one that its
-agent does not find is told as the sync's problem (--wait fails by it), and the service stays as healthy as it was.`,
+While windows or a freeze close the service, a sync is refused, unless all of these windows have manualSync. --override lets
+it through, once, for the content that the hub has at that moment, and for an hour at most; it takes the right to edit what
+closes the service, or your name among the overriders of its windows. With --only the named objects are applied and no
+others: nothing is removed, and no hook runs. A name that the service is known not to have is refused; a name that its agent
+does not find is a problem of the sync (--wait fails), and the service stays as healthy as it was.`,
 		`  fairlead sync service shop --wait
   fairlead sync service shop --override
   fairlead sync service shop --only Deployment/web --only ConfigMap/web
@@ -198,11 +199,11 @@ func confirmCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "confirm prune SERVICE GUARD",
 		Short: "Let a removal go on that looked like an accident",
-		Long: `Let a removal go on that looked like an accident.
+		Long: `Confirm a removal that looked like an accident.
 
 A push that would remove more than half of a service's objects (spec.sync.prune.maxPercent) waits for a person. The
-service's message names the guard, which stands for exactly these objects; after another push it is another one. The first
-20 of the objects are listed by trace.`,
+service's message names the guard, which stands for exactly these objects; another push has another guard. "fairlead trace"
+lists the first 20 of the objects.`,
 		Example: `  fairlead trace service shop
   fairlead confirm prune shop 5be1f0c2a9d34417`,
 		Args: app.WantArgs(3, 3),

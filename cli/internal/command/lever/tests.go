@@ -34,11 +34,13 @@ func testCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test service NAME",
 		Short: "Have a service's cluster run its integration tests",
-		Long: `Have a service's cluster run its integration tests: the Jobs and Pods that are marked as tests, and those of the folder spec.tests.path. The
-agent runs them as soon as it hears of it and no other run of the service is going on. A newer revision ends them. docs/testing.md says how tests are written.
+		Long: `Run the integration tests of a service in its cluster: the Jobs and Pods that are marked as tests, and those of the folder
+spec.tests.path. The agent begins as soon as it hears of the request and no other run of the service is going on. A newer
+revision ends the run. docs/testing.md says how tests are written.
 
-With --wait, what happens is told on standard error, and the result on standard output. The exit code is 0 if all tests passed, 2 if one did not, and 1 if they could
-not be asked for, there are none, or nothing is known of their end within --timeout; then they go on.`,
+With --wait, progress goes to standard error, and the result to standard output. The exit code is 0 if all tests passed, 2 if
+one did not, and 1 if the run could not be asked for, the service has no tests, or their end is not known within --timeout;
+then the run goes on.`,
 		Example: `  fairlead test service shop --wait
   fairlead test service shop --wait --timeout 30m --logs
   fairlead test results service shop -o junit > report.xml`,

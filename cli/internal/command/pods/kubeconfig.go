@@ -17,9 +17,9 @@ func kubeconfigCommand(a *app.App) *cobra.Command {
 		Short: "Print a kubeconfig that reaches a cluster through the tunnel",
 		Long: `Print a kubeconfig that reaches a cluster through the tunnel.
 
-It holds no token: kubectl and others run this command for one that is good for ten minutes, and again when
-that is over. It works as long as you are logged in. Grants at the hub decide what you may do at the cluster
-("fairlead get grants"), and besides the RBAC of the cluster, by your user and groups.`,
+The file holds no token: kubectl and other clients run this command for a token of ten minutes, and again when
+it has expired. The file works as long as you are logged in. Grants at the hub ("fairlead get grants") and the RBAC
+of the cluster, by your user and groups, decide what you may do at the cluster.`,
 		Example: "  fairlead kubeconfig edge-1 --output-file edge-1.kubeconfig\n  kubectl --kubeconfig edge-1.kubeconfig get namespaces",
 		Args:    app.WantArgs(1, 1),
 	}

@@ -68,11 +68,11 @@ func logsCommand(a *app.App) *cobra.Command {
 		Use:         "logs CLUSTER [FLAGS OF KUBECTL] POD | logs service/NAME",
 		Annotations: map[string]string{resource.ReadsReferences: "yes"},
 		Short:       "Show what the pods of a service write, or a pod of a cluster",
-		Long: `Show what the pods of a service write: of all its pods and containers, each line with the pod and container before it, and of a global service
-from all clusters. With -f it goes on, also with pods that come later.
+		Long: `Show the logs of a service: of all its pods and containers, each line with the pod and container before it; of a global
+service from all clusters. With -f the output goes on, also with pods that come later.
 
-With a cluster it is kubectl logs: what stands behind the cluster is kubectl's. The logs of one pod with -f, and no other flags than -n, -c,
---since, --tail and --timestamps, outlast a restart of the hub; kubectl ends with the hub.`,
+With a cluster it is kubectl logs: all arguments behind the cluster are kubectl's. The logs of one pod with -f, and no other
+flags than -n, -c, --since, --tail and --timestamps, go on after a restart of the hub; kubectl ends with the hub.`,
 		Example: `  fairlead logs service/web -f --since 10m
   fairlead logs globalservice/ingress --tail 20
   fairlead logs edge-1 -n shop deployment/web -f`,

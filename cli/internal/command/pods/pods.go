@@ -27,8 +27,8 @@ func execCommand(a *app.App) *cobra.Command {
 		Use:         "exec CLUSTER [FLAGS OF KUBECTL] POD -- COMMAND... | exec service/NAME -- COMMAND...",
 		Annotations: map[string]string{resource.ReadsReferences: "yes"},
 		Short:       "Run a command in a pod of a service, or of a cluster",
-		Long: `Run a command in a pod, as kubectl exec does: in one of a service that is ready, or with a cluster in the one that is named. What stands behind the
-service or the cluster is kubectl's.`,
+		Long: `Run a command in a pod, as kubectl exec does: with a service in one of its ready pods, with a cluster in the named pod. All
+arguments behind the service or the cluster are kubectl's.`,
 		Example: "  fairlead exec -it service/web -- sh\n  fairlead exec edge-1 -n shop -it web-0 -- sh",
 		Args:    app.WantArgs(1, app.Unlimited),
 	}
@@ -96,7 +96,7 @@ func restartCommand(a *app.App) *cobra.Command {
 		Use:   "restart service|globalservice NAME",
 		Short: "Start the pods of a service anew, some after the other",
 		Long: `Start the pods of a service anew, as kubectl rollout restart does: each Deployment, StatefulSet and DaemonSet of the service replaces its pods as its strategy
-says. What is in Git stays as it is. "fairlead wait service NAME --healthy" waits for the new pods.`,
+says. Git is not changed. "fairlead wait service NAME --healthy" waits for the new pods.`,
 		Example: "  fairlead restart service/web\n  fairlead restart service web && fairlead wait service web --healthy",
 		Args:    app.WantArgs(2, 2),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
@@ -147,8 +147,8 @@ func portForward(a *app.App) *cobra.Command {
 		Use:         "port-forward service/NAME [LOCAL:]PORT...",
 		Annotations: map[string]string{resource.ReadsReferences: "yes"},
 		Short:       "Reach a port of a service from this machine",
-		Long: `Reach a port of a service from this machine, as kubectl port-forward does: that of its Service of Kubernetes, if it has one, or else of a pod. With
-several Services --to says which one.`,
+		Long: `Reach a port of a service from this machine, as kubectl port-forward does: a port of its Kubernetes Service, if there is
+one, or else of a pod. If there are several Services, --to chooses one.`,
 		Example: "  fairlead port-forward service/web 8080:80\n  fairlead port-forward service/shop 5432 --to Service/db",
 		Args:    app.WantArgs(2, app.Unlimited),
 	}

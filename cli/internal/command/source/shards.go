@@ -28,8 +28,8 @@ func shardsCommand(a *app.App) *cobra.Command {
 		Long: `Show the gitcaches, the other replicas of the hub with their versions, and for each source which
 gitcache fetches it and which should.
 
-The sources are shared among the gitcaches by their names. When gitcaches come or go they are handed
-over, one after the other, each to one that has copied it before.`,
+The sources are shared among the gitcaches by their names. When gitcaches come or go, sources are handed
+over one after the other, each to a gitcache that has copied it before.`,
 		Args: app.WantArgs(0, 0),
 	}
 	cmd.Flags().StringVarP(&format, "output", "o", app.FormatTable, "form of the output: table, json or yaml")
@@ -200,8 +200,8 @@ func moveCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "move SOURCE REPLICA",
 		Short: "Hand a source over to another gitcache",
-		Long: `Hand a source over to another gitcache. It returns when that has a copy and fetches from now on. There it
-stays until that gitcache drains or ends.`,
+		Long: `Hand a source over to another gitcache. The command returns when that gitcache has a copy and fetches the source. The source
+stays there until that gitcache drains or ends.`,
 		Args: app.WantArgs(2, 2),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			_, err := app.AskGitcaches(ctx, h, moveTimeout, func(ctx context.Context, g hubclient.Gitcache) (*gitcachev1.MoveSourceResponse, error) {

@@ -22,7 +22,7 @@ func sourcesCommand(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "sources",
 		Aliases: []string{"source"},
-		Short:   "Look into sources, and ask for news",
+		Short:   "Look into sources, and poll them now",
 		Args:    app.OnlyBelow,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -36,7 +36,7 @@ func sourcesRefresh(a *app.App) *cobra.Command {
 		Short: "Ask the repository now whether something is new, instead of at the next interval",
 		Long: `Ask the repository now whether something is new, instead of at the next interval.
 
-It returns at once. What the repository answers is in "fairlead get source SOURCE" a moment later.`,
+The command returns at once. A moment later "fairlead get source SOURCE" has the answer of the repository.`,
 		Args: app.WantArgs(1, 1),
 		RunE: a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
 			return refreshSources(ctx, a, h, args)
@@ -70,9 +70,9 @@ func sourcesLog(a *app.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log SOURCE",
 		Short: "Show the history of a source",
-		Long: `Show the history of a source as the hub has fetched it, newest first. Of merges, what was merged in is left out.
+		Long: `Show the history of a source as the hub has fetched it, newest first. Of a merge only the merge commit is shown.
 
-The repository itself is not asked: it works with the Git host down.`,
+The repository itself is not asked: the command works with the Git host down.`,
 		Example: `  fairlead sources log shop
   fairlead sources log shop --ref refs/tags/v1.4.0 -n 5`,
 		Args: app.WantArgs(1, 1),

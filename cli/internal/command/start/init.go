@@ -14,7 +14,7 @@ func newInstallation(a *app.App) *cobra.Command {
 		Short: "Make the certificates, keys and passwords of a new installation",
 		Long: `Make what an installation needs once, each in a file that only its owner can read: a certificate authority and
 a certificate for the hosts, the hub's secret, the console's master key, a token for Prometheus, and passwords for
-Redis and PostgreSQL with the URLs that hold them. What is there is kept, so it may be repeated: to renew the
+Redis and PostgreSQL with the URLs that hold them. Files that are there are kept, so repeat the command to renew the
 certificate (less than 30 days are left), for another host or another URL.
 
   ca/                         the authority with its key: keep it apart, no service needs it

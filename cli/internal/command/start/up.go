@@ -20,12 +20,12 @@ server with a sample repository, two local Kubernetes clusters, and an agent for
 --nodelocal the first cluster has a real node, and pods run there; else pods are pretended. With
 --kubeconfig or --context it uses clusters of yours instead.
 
-It listens on this machine only and with TLS; its own certificate authority is in the data folder.
+The hub listens on this machine only and with TLS; its own certificate authority is in the data folder.
 The Git server lets everybody on this machine push, and nobody else.
 
-It stays until Ctrl-C, which ends all that it started; the data stays, and the next start finds it
-again. A second Ctrl-C ends everything at once. The context "local" of this command is the current
-one while it runs.`,
+The command runs until Ctrl-C, which ends everything that it started; the data stays, and the next start
+finds it again. A second Ctrl-C ends everything at once. The context "local" is the current one of the
+command "fairlead" meanwhile.`,
 		Example: `  fairlead up
   fairlead up --empty
   fairlead up --kubeconfig ~/.kube/config --context kind-a --context kind-b --bind-admins`,
@@ -34,7 +34,7 @@ one while it runs.`,
 	f := cmd.Flags()
 	f.StringVar(&o.DataDir, "data-dir", "",
 		"folder for everything that is kept; default: fairlead in $XDG_DATA_HOME or ~/.local/share")
-	f.BoolVar(&o.Empty, "empty", false, "start clean: remove what the data folder holds from before")
+	f.BoolVar(&o.Empty, "empty", false, "begin with no data: delete what the data folder holds from earlier runs")
 	f.IntVar(&o.PortBase, "port-base", 7400,
 		"port of the console; the gitcache, distributor, tunnel and pages have the next four, the Git server the 80th after it; 0: any free ports")
 	f.StringVar(&o.Kubelocal, "kubelocal", a.Getenv("KUBELOCAL"),

@@ -24,18 +24,19 @@ func traceCommand(a *app.App) *cobra.Command {
 		Short: "Follow a service from its commit in Git to its objects in the cluster",
 		Long: `Follow a service from its commit in Git to its objects in the cluster.
 
-Each step says how it is (ok, wait, stale, held, FAIL, or ? where nobody knows) and how old that is: SOURCE, who polls the
-repository and when; COMMIT, what the ref points to (CHART, which version was chosen; ARTIFACT, what a registry has; CONTENT, of a bucket); LEVERS, where there are any: who holds, pins or rolled back, why, since when and until
-when; HUB, what is handed out; DELIVERY, whether the cluster's
-agent asks; CLUSTER, what it applied and how the objects are; TESTS, how their latest run went, if there was one. The last line says where the service stands, and
-what to do next.
+Each step has a state (ok, wait, stale, held, FAIL, or ? if unknown) and its age: SOURCE, which gitcache polls the repository
+and when; COMMIT, what the ref points to (CHART, the chosen version; ARTIFACT, of a registry; CONTENT, of a bucket); LEVERS,
+if there are any: holds, pins and rollbacks with author, reason, begin and end; HUB, what is handed out; DELIVERY, whether
+the cluster's agent asks; CLUSTER, what it applied and how healthy the objects are; TESTS, how their latest run went, if
+there was one. The last line says where the service stands, and what to do next.
 
-It works with parts of the hub down, and says which did not answer. Only the console must be there.
+The command works with parts of the hub down, and says which did not answer. Only the console must be there.
 
-Of a global service it says where each of its services stands, and what to do next.
+Of a global service the command says where each of its services stands, and what to do next.
 
-With a kind of Kubernetes it goes the other way: from an object in a cluster back to its service, the commit and its author. A Pod, ReplicaSet or Job
-is followed to what made it, through the tunnel. --cluster and --namespace say which object, where several have the name.`,
+With a kind of Kubernetes the command goes the other way: from an object in a cluster back to its service, the commit and its
+author. A Pod, ReplicaSet or Job is followed to the object that made it, through the tunnel. --cluster and --namespace choose
+one of several objects with the name.`,
 		Example: `  fairlead trace service shop
   fairlead trace deployment/web -n shop --cluster edge-1
   fairlead trace service shop --watch
