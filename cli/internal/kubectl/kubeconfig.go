@@ -1,11 +1,14 @@
 package kubectl
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -29,7 +32,12 @@ func WriteKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster,
 	if len(h.Context.Endpoints.Tunnels) == 0 {
 		return errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
 	}
-	text, err := kubeconfigFor(a, h.Context, cluster)
+	return a.Printf("%s", text)
+}
+
+// AddToKubeconfig brings the kubeconfig for a cluster into a file of the person. What else is in the file stays.
+func AddToKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster, file string) error {
+	text, err := makeKubeconfig(ctx, a, h, cluster)
 	if err != nil {
 		return err
 	}

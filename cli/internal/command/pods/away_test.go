@@ -42,7 +42,7 @@ func TestClustersAreReachedWithoutTheConsole(t *testing.T) {
 			if test.goOn != (err == nil && token == "mine" && until.After(a.Now())) {
 				t.Errorf("the token is %q until %s: %v", token, until, err)
 			}
-			err = kubectl.WriteKubeconfig(t.Context(), a, h, "edge-1", "")
+			err = kubectl.PrintKubeconfig(t.Context(), a, h, "edge-1")
 			if test.goOn != (err == nil && strings.Contains(out.String(), "https://tunnel.test/clusters/edge-1")) {
 				t.Errorf("the kubeconfig is %q: %v", out, err)
 			}

@@ -25,7 +25,10 @@ of the cluster, by your user and groups, decide what you may do at the cluster.`
 	}
 	cmd.Flags().StringVar(&file, "output-file", "", "write to this file, which only you can read, instead of to stdout")
 	cmd.RunE = a.HubCommand(func(ctx context.Context, h *hubclient.Hub, args []string) error {
-		return kubectl.WriteKubeconfig(ctx, a, h, args[0], file)
+		if file == "" {
+			return kubectl.PrintKubeconfig(ctx, a, h, args[0])
+		}
+		return kubectl.AddToKubeconfig(ctx, a, h, args[0], file)
 	})
 	return cmd
 }
