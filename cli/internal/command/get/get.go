@@ -419,9 +419,9 @@ func jsonOf(found []catalogyaml.Message, named bool) ([]byte, error) {
 // firstStep says how to get the first resource of a kind.
 func firstStep(k resource.Kind) string {
 	if k.ID == catalogyaml.Cluster {
-		return "describe one with `fairlead apply`, then `fairlead cluster join-token NAME`"
+		return "`fairlead cluster join NAME` brings one in"
 	}
-	return "describe one with `fairlead apply -f FILE`"
+	return "make one with `fairlead apply -f FILE`"
 }
 
 // fewClusters are read one by one; of more all are.

@@ -26,15 +26,14 @@ func TestAnEmptyListIsOfWhatAPersonMaySee(t *testing.T) {
 			Hub: []hubtest.Answer{hubtest.Returns[consolev1.ListServicesRequest](
 				consolev1connect.ServiceServiceListServicesProcedure, &consolev1.ListServicesResponse{})},
 			Asked:  `ListServices {"pageSize":500}` + "\n",
-			Stderr: "no services that you may see; describe one with `fairlead apply -f FILE`\n",
+			Stderr: "no services that you may see; make one with `fairlead apply -f FILE`\n",
 		},
 		"clusters": {
 			Line: "get clusters",
 			Hub: []hubtest.Answer{hubtest.Returns[consolev1.ListClustersRequest](
 				consolev1connect.ClusterServiceListClustersProcedure, &consolev1.ListClustersResponse{})},
-			Asked: `ListClusters {"pageSize":500}` + "\n",
-			Stderr: "no clusters that you may see; describe one with `fairlead apply`, " +
-				"then `fairlead cluster join-token NAME`\n",
+			Asked:  `ListClusters {"pageSize":500}` + "\n",
+			Stderr: "no clusters that you may see; `fairlead cluster join NAME` brings one in\n",
 		},
 	})
 }
