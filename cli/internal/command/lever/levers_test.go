@@ -124,6 +124,16 @@ HoldService {"name":"shop-a","mode":"SYNC_MODE_SUSPEND","reason":"the sale"}
 			Line: "hold service --reason a",
 			Err:  "name a service, or choose several by --filter, --cluster or --global",
 		},
+		"resumed with a pin": {
+			Line: "resume service shop-a",
+			Hub: hub(hubtest.Returns[consolev1.ResumeServiceRequest](resumeService,
+				&consolev1.ResumeServiceResponse{Service: with(&deliveryv1.SyncSpec{Pin: "3f1c0d2e9b7a4c5d6e8f9012a3b4c5d6e7f80912"})})),
+			Asked: `GetService {"name":"shop-a"}
+ResumeService {"name":"shop-a"}
+`,
+			Stdout: "service/shop-a is pinned to 3f1c0d2e\n",
+			Stderr: "the pin of service \"shop-a\" stays: `fairlead pin service shop-a --release` ends it\n",
+		},
 		"resumed": {
 			Line: "resume service shop-a", Hub: resumed,
 			Asked: `GetService {"name":"shop-a"}

@@ -91,6 +91,13 @@ With --filter, --cluster or --global, or the name of a global service, all of th
 	running := func(s *consolev1.Service) bool { return view.ModeWord(s.GetSpec().GetSync().GetMode()) == "" }
 	return pullMany(a, cmd, "resume", running, func(ctx context.Context, h *hubclient.Hub, args []string) (*consolev1.Service, error) {
 		out, err := h.Levers.ResumeService(ctx, &consolev1.ResumeServiceRequest{Name: args[0]})
+		if s := out.GetService(); s.GetSpec().GetSync().GetPin() != "" {
+			stays := "pin"
+			if s.GetLevers().GetPin().GetDeployment() > 0 {
+				stays = "rollback"
+			}
+			a.Notef("the %s of service %q stays: `fairlead pin service %s --release` ends it\n", stays, args[0], args[0])
+		}
 		return out.GetService(), err
 	})
 }
