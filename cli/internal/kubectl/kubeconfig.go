@@ -24,13 +24,20 @@ const (
 	CredentialVersion = "client.authentication.k8s.io/v1"
 )
 
-// WriteKubeconfig writes a kubeconfig for a cluster, which kubectl uses through the tunnel.
+// WriteKubeconfig replaces a file by a kubeconfig for a cluster, which kubectl uses through the tunnel.
 func WriteKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster, file string) error {
-	if err := CheckCluster(ctx, h, cluster); err != nil {
+	text, err := makeKubeconfig(ctx, a, h, cluster)
+	if err != nil {
 		return err
 	}
-	if len(h.Context.Endpoints.Tunnels) == 0 {
-		return errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
+	return writeFile(file, text)
+}
+
+// PrintKubeconfig prints a kubeconfig for a cluster.
+func PrintKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string) error {
+	text, err := makeKubeconfig(ctx, a, h, cluster)
+	if err != nil {
+		return err
 	}
 	return a.Printf("%s", text)
 }
@@ -41,9 +48,24 @@ func AddToKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster,
 	if err != nil {
 		return err
 	}
-	if file == "" {
-		return a.Printf("%s", text)
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real // a link stays one
 	}
+	before, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(before)) == 0 {
+		return writeFile(file, text)
+	}
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	merged, err := mergeKubeconfigs(before, text)
+	if err != nil {
+		return fmt.Errorf("%s %w, and stays as it is: name another file", file, err)
+	}
+	return writeFile(file, merged)
+}
+
+func writeFile(file string, text []byte) error {
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return err
@@ -52,6 +74,51 @@ func AddToKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster,
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return nil
+}
+
+// makeKubeconfig returns a kubeconfig for a cluster that there is.
+func makeKubeconfig(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string) ([]byte, error) {
+	if err := CheckCluster(ctx, h, cluster); err != nil {
+		return nil, err
+	}
+	if len(h.Context.Endpoints.Tunnels) == 0 {
+		return nil, errors.New("the hub did not say where its tunnels are: set --advertise-tunnels at the console, then run `fairlead login` again")
+	}
+	return kubeconfigFor(a, h.Context, cluster)
+}
+
+// errNoKubeconfig is of a file that holds something else. A parser's words may repeat what stands in the file: secrets.
+var errNoKubeconfig = errors.New("is no kubeconfig")
+
+// mergeKubeconfigs adds the entries of a kubeconfig to another one, in place of those with the same names, and makes its
+// context the current one.
+func mergeKubeconfigs(into, added []byte) ([]byte, error) {
+	var all, more named
+	if yaml.Unmarshal(into, &all) != nil || all["kind"] != "Config" {
+		return nil, errNoKubeconfig
+	}
+	if err := yaml.Unmarshal(added, &more); err != nil {
+		return nil, err
+	}
+	for _, list := range []string{"clusters", "users", "contexts"} {
+		entries, isList := all[list].([]any)
+		if !isList && all[list] != nil {
+			return nil, errNoKubeconfig
+		}
+		ours, _ := more[list].([]any) // of a kubeconfig of this command
+		for _, entry := range ours {
+			entries = append(slices.DeleteFunc(entries, func(old any) bool { return nameOf(old) == nameOf(entry) }), entry)
+		}
+		all[list] = entries
+	}
+	all["current-context"] = more["current-context"]
+	return yaml.Marshal(all)
+}
+
+// nameOf is the name of an entry of a kubeconfig.
+func nameOf(entry any) any {
+	of, _ := entry.(named)
+	return of["name"]
 }
 
 // CheckCluster refuses a cluster that the console does not have. While the console is away the tunnel answers for it,
@@ -68,10 +135,15 @@ func CheckCluster(ctx context.Context, h *hubclient.Hub, cluster string) error {
 
 type named = map[string]any
 
-// credentialPlugin is what clients run for a token.
-func credentialPlugin(self, config, context string) named {
+// credentialPlugin is what clients run for a token. Where FAIRLEAD_TOKEN takes the place of a context the clients have it
+// in their environment, too.
+func credentialPlugin(self, config string, of contexts.Context) named {
+	args := []string{CredentialVerb, "--context", of.Name}
+	if of.Name == hubclient.FromEnvironment {
+		args = []string{CredentialVerb, "--server", of.URL}
+	}
 	return named{
-		"apiVersion": CredentialVersion, "command": self, "args": []string{CredentialVerb, "--context", context},
+		"apiVersion": CredentialVersion, "command": self, "args": args,
 		"env":             []named{{"name": "FAIRLEAD_CONFIG", "value": config}},
 		"interactiveMode": "Never", "provideClusterInfo": false,
 		"installHint": "the fairlead command is needed: see `fairlead kubeconfig --help`",
@@ -98,7 +170,7 @@ func kubeconfigFor(a *app.App, c contexts.Context, cluster string) ([]byte, erro
 		"kind":            "Config",
 		"current-context": name,
 		"clusters":        []named{{"name": name, "cluster": server}},
-		"users":           []named{{"name": name, "user": named{"exec": credentialPlugin(self, store.Path(), c.Name)}}},
+		"users":           []named{{"name": name, "user": named{"exec": credentialPlugin(self, store.Path(), c)}}},
 		"contexts":        []named{{"name": name, "context": named{"cluster": name, "user": name}}},
 	})
 	if err != nil {
