@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fairlead.dev/cli/internal/app"
+	"fairlead.dev/cli/internal/contexts"
 	"fairlead.dev/cli/internal/hubclient"
 )
 
@@ -32,7 +33,7 @@ func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args
 	if err != nil {
 		return err
 	}
-	file := keptKubeconfig(store.Path(), h.Context.Name, cluster)
+	file := keptKubeconfig(store.Path(), h.Context, cluster)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
@@ -49,8 +50,13 @@ func Run(ctx context.Context, a *app.App, h *hubclient.Hub, cluster string, args
 }
 
 // keptKubeconfig is the file that kubectl reads for a cluster of a context: no other cluster of any context has the
-// same one, as it may be written between the start of a kubectl and its look at the file.
-func keptKubeconfig(store, context, cluster string) string {
+// same one, as it may be written between the start of a kubectl and its look at the file. Tokens in the environment may be
+// for several hubs.
+func keptKubeconfig(store string, of contexts.Context, cluster string) string {
+	context := of.Name
+	if context == hubclient.FromEnvironment {
+		context = of.URL
+	}
 	name := url.PathEscape(context) + "." + url.PathEscape(cluster)
 	return filepath.Join(filepath.Dir(store), "kubeconfigs", filepath.Base(store), name)
 }
