@@ -149,15 +149,24 @@ func plain(m proto.Message) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber() // Numbers stay what they are.
-	tree := map[string]any{}
-	if err := dec.Decode(&tree); err != nil {
+	data, err := ParseJSON(text)
+	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", m.ProtoReflect().Descriptor().Name(), err)
 	}
-	numbers(tree)
+	tree, _ := data.(map[string]any) // as a message is
 	shorten(tree, m.ProtoReflect().Descriptor())
 	return tree, nil
+}
+
+// ParseJSON reads JSON as plain data, in which whole numbers stay whole.
+func ParseJSON(text []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var data any
+	if err := dec.Decode(&data); err != nil {
+		return nil, err
+	}
+	return numbers(data), nil
 }
 
 // numbers makes numbers of what encoding/json left as text, for YAML to write them as such. 64-bit ones are text in

@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"fairlead.dev/cli/internal/table"
 	"fairlead.dev/cli/internal/view"
+	"fairlead.dev/platform/catalogyaml"
 )
 
 // The forms of output. A template follows the last two, behind "=".
@@ -105,8 +105,8 @@ func (a *App) fillColumns(template string, rows [][]byte) error {
 
 // findText returns what a path finds in JSON. A field that is missing is nothing, as resources leave out what is empty.
 func findText(path *jsonpath.JSONPath, raw []byte) (string, error) {
-	var tree any
-	if err := json.Unmarshal(raw, &tree); err != nil {
+	tree, err := catalogyaml.ParseJSON(raw) // as a float 12345678 would be written 1.2345678e+07
+	if err != nil {
 		return "", fmt.Errorf("read resources: %w", err)
 	}
 	var b bytes.Buffer

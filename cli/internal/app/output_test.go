@@ -9,14 +9,16 @@ import (
 
 func TestTemplatesAreFilled(t *testing.T) {
 	t.Parallel()
-	const whole = `{"kind":"List","items":[{"metadata":{"name":"web"},"status":{"count":2}},{"metadata":{"name":"db"}}]}`
-	rows := [][]byte{[]byte(`{"metadata":{"name":"web"},"status":{"count":2}}`), []byte(`{"metadata":{"name":"db"}}`)}
+	const whole = `{"kind":"List","items":[{"metadata":{"name":"web"},"status":{"count":12345678,"share":0.25}},{"metadata":{"name":"db"}}]}`
+	rows := [][]byte{[]byte(`{"metadata":{"name":"web"},"status":{"count":12345678}}`), []byte(`{"metadata":{"name":"db"}}`)}
 	for format, want := range map[string]string{
 		"jsonpath={.items[*].metadata.name}":                   "web db",
 		"jsonpath=kind":                                        "List",
-		`jsonpath={.items[?(@.metadata.name=="web")].status}`:  `{"count":2}`,
+		`jsonpath={.items[?(@.metadata.name=="web")].status}`:  `{"count":12345678,"share":0.25}`,
+		"jsonpath={.items[0].status['count','share']}":         "12345678 0.25",
+		"jsonpath={.items[?(@.status.count>7)].metadata.name}": "web",
 		"jsonpath={.nothing}":                                  "",
-		"custom-columns=NAME:.metadata.name,N:{.status.count}": "NAME  N\nweb   2\ndb    <none>\n",
+		"custom-columns=NAME:.metadata.name,N:{.status.count}": "NAME  N\nweb   12345678\ndb    <none>\n",
 		`custom-columns=NAME:metadata.name`:                    "NAME\nweb\ndb\n",
 	} {
 		var out bytes.Buffer
