@@ -275,12 +275,12 @@ func (g *getting) showOnce(ctx context.Context, h *hubclient.Hub, k resource.Kin
 	if missing != nil && (len(found) == 0 || !resource.IsMissing(missing)) {
 		return missing
 	}
-	return errors.Join(g.showFound(ctx, h, k, found, len(names) > 0), missing)
+	return errors.Join(g.showFound(ctx, h, k, found, len(names)), missing)
 }
 
-// showFound shows resources with what the hub knows besides; named says that they were asked for by name.
+// showFound shows resources with what the hub knows besides; named is how many were asked for by name.
 func (g *getting) showFound(
-	ctx context.Context, h *hubclient.Hub, k resource.Kind, found []catalogyaml.Message, named bool,
+	ctx context.Context, h *hubclient.Hub, k resource.Kind, found []catalogyaml.Message, named int,
 ) (err error) {
 	if len(found) == 0 && g.Filter != "" && (g.format == app.FormatTable || g.format == app.FormatWide) {
 		g.app.Notef("no %s fit the filter\n", k.Plural())
@@ -342,9 +342,10 @@ func readResources(
 	return found, errors.Join(missing...)
 }
 
-// showResources prints resources; named says that they were asked for by name.
+// showResources prints resources; named is how many were asked for by name. Of one that was asked for by name JSON has no
+// list around it.
 func showResources(
-	a *app.App, k resource.Kind, found []catalogyaml.Message, format string, named bool, v view.View,
+	a *app.App, k resource.Kind, found []catalogyaml.Message, format string, named int, v view.View,
 ) error {
 	if format == app.FormatYAML || format == app.FormatJSON || app.IsTemplate(format) {
 		for _, m := range found {
@@ -386,16 +387,16 @@ func showResources(
 		return err
 	}
 	text := v.NotesText(notes)
-	if k.ID == catalogyaml.Service && (named || v.Wide) {
+	if k.ID == catalogyaml.Service && (named > 0 || v.Wide) {
 		text += v.ListUnhealthy(found)
 	}
-	if k.ID == catalogyaml.Service && named && !v.Wide {
+	if k.ID == catalogyaml.Service && named > 0 && !v.Wide {
 		text += v.ListTests(found)
 	}
 	return a.Printf("%s", text)
 }
 
-func fillResources(a *app.App, format string, found []catalogyaml.Message, named bool) error {
+func fillResources(a *app.App, format string, found []catalogyaml.Message, named int) error {
 	whole, err := jsonOf(found, named)
 	if err != nil {
 		return err
@@ -409,8 +410,8 @@ func fillResources(a *app.App, format string, found []catalogyaml.Message, named
 	return a.FillTemplate(format, whole, rows)
 }
 
-func jsonOf(found []catalogyaml.Message, named bool) ([]byte, error) {
-	if named && len(found) == 1 {
+func jsonOf(found []catalogyaml.Message, named int) ([]byte, error) {
+	if named == 1 && len(found) == 1 {
 		return catalogyaml.JSON(found[0])
 	}
 	return catalogyaml.JSONList(found...)

@@ -38,6 +38,32 @@ func TestAnEmptyListIsOfWhatAPersonMaySee(t *testing.T) {
 	})
 }
 
+// A script that asks for several resources reads a list, also where only one of them is there.
+func TestSeveralNamesAreAListInJSON(t *testing.T) {
+	t.Parallel()
+	sinks := []hubtest.Answer{hubtest.On(consolev1connect.SinkServiceGetSinkProcedure,
+		func(req *consolev1.GetSinkRequest) (*consolev1.GetSinkResponse, error) {
+			if req.GetName() == "gone" {
+				return nil, connect.NewError(connect.CodeNotFound, errors.New(`sink "gone" does not exist`))
+			}
+			return &consolev1.GetSinkResponse{Sink: &consolev1.Sink{Metadata: clitest.Meta(req.GetName())}}, nil
+		})}
+	const none = "no sink \"gone\": see `fairlead get sinks`"
+	hubtest.Run(t, map[string]hubtest.Case{
+		"one": {
+			Line: "get sink a -o jsonpath={.metadata.name}", Hub: sinks, Asked: "GetSink {\"name\":\"a\"}\n", Stdout: "a",
+		},
+		"two": {
+			Line: "get sinks a b -o jsonpath={.items[*].metadata.name}", Hub: sinks, Stdout: "a b",
+			Asked: "GetSink {\"name\":\"a\"}\nGetSink {\"name\":\"b\"}\n",
+		},
+		"two of which one is there": {
+			Line: "get sinks a gone -o jsonpath={.items[*].metadata.name}", Hub: sinks, Stdout: "a", Err: none,
+			Asked: "GetSink {\"name\":\"a\"}\nGetSink {\"name\":\"gone\"}\n",
+		},
+	})
+}
+
 func TestQuestionsThatTheHubCannotAnswerAreRefusedInWords(t *testing.T) {
 	t.Parallel()
 	hubtest.Run(t, map[string]hubtest.Case{

@@ -56,7 +56,7 @@ func (w *watching) takeMessage(m *consolev1.WatchResourcesResponse) error {
 		if w.known == nil {
 			w.keepShown(whole, nil)
 			look := view.View{Now: w.app.Now(), Wide: w.format == app.FormatWide}
-			return showResources(w.app, w.kind, whole, w.format, false, look)
+			return showResources(w.app, w.kind, whole, w.format, 0, look)
 		}
 		found, deleted = w.findDifferences(whole)
 	case w.inSnapshot:
@@ -107,7 +107,7 @@ func showChanged(
 ) error {
 	if len(found) > 0 {
 		if format == app.FormatName {
-			if err := showResources(a, k, found, format, false, view.View{}); err != nil {
+			if err := showResources(a, k, found, format, 0, view.View{}); err != nil {
 				return err
 			}
 		} else {
