@@ -49,7 +49,7 @@ func (a *App) RepeatText(ctx context.Context, format string, text func(context.C
 		}
 		outage.End()
 		answered = true
-		screen := IsTerminal(a.Stdout)
+		screen := IsTerminal(a.Stdout) && a.Getenv("TERM") != "dumb"
 		if plain := ages.ReplaceAllString(now, ""); screen || plain != last {
 			if screen {
 				now = clearScreen + now

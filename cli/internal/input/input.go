@@ -100,7 +100,7 @@ func openInputs(ctx context.Context, a *app.App, names, folders []string) ([]inp
 			return nil, err
 		}
 		for _, file := range files {
-			data, err := readFile(a, file)
+			data, err := readFile(ctx, a, file)
 			if err != nil {
 				return nil, err
 			}
@@ -153,7 +153,7 @@ func filesOf(name string) ([]string, error) {
 	return files, nil
 }
 
-func readFile(a *app.App, name string) ([]byte, error) {
+func readFile(ctx context.Context, a *app.App, name string) ([]byte, error) {
 	in := a.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
@@ -163,9 +163,27 @@ func readFile(a *app.App, name string) ([]byte, error) {
 		defer f.Close()
 		in = f
 	}
-	data, err := io.ReadAll(io.LimitReader(in, catalogyaml.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
+	data, err := readUntil(ctx, io.LimitReader(in, catalogyaml.MaxFileBytes+1)) // One more, for Decode to see that it is too large.
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", DisplayName(name), err)
 	}
 	return data, nil
+}
+
+// readUntil reads all, or until ctx ends: a person who has begun to type may think better of it. Nothing ends a read of
+// a terminal: the goroutine ends with the program then.
+func readUntil(ctx context.Context, in io.Reader) (data []byte, err error) {
+	read := make(chan struct{})
+	var all []byte
+	var failed error
+	go func() {
+		defer close(read)
+		all, failed = io.ReadAll(in)
+	}()
+	select {
+	case <-read:
+		return all, failed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -1,6 +1,9 @@
 package input
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,5 +111,18 @@ func TestAKustomizationFetchesNothing(t *testing.T) {
 		if _, err := buildKustomization(t.Context(), folder); err == nil || !strings.Contains(err.Error(), "must be a folder") {
 			t.Errorf("-k %s: %v", folder, err)
 		}
+	}
+}
+
+// The first Ctrl-C ends the context: a command that reads what a person types must not wait for the end of it then.
+func TestAnInterruptEndsTheReadingOfStdin(t *testing.T) {
+	t.Parallel()
+	terminal, person := io.Pipe()
+	defer person.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	_, err := ReadObjects(ctx, &app.App{IO: app.IO{Stdin: terminal}}, []string{"-"}, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupt ends the reading by %v", err)
 	}
 }
