@@ -102,6 +102,9 @@ func doLogin(ctx context.Context, a *app.App, l hubclient.Login) error {
 	if err != nil {
 		return err
 	}
+	if _, _, err := store.List(); err != nil { // a link works once: there has to be a place for its token
+		return err
+	}
 	limit := hubclient.CallTimeout
 	if l.Link == "" && l.Token == "" && l.HubSecret == "" {
 		limit = loginTimeout
