@@ -8,6 +8,7 @@ import (
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
+	"fairlead.dev/cli/internal/resource"
 	consolev1 "fairlead.dev/gen/fairlead/console/v1"
 	"fairlead.dev/platform/plural"
 )
@@ -24,18 +25,17 @@ func endLogins(a *app.App, ids []string) func(*cobra.Command, []string) error {
 			}
 			return a.Printf("%s ended\n", plural.Of(int(res.GetEnded()), "other login"))
 		}
-		for _, id := range ids {
-			id = strings.TrimPrefix(id, "login/")
-			call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
-			_, err := h.Logins.EndLogin(call, &consolev1.EndLoginRequest{Id: id})
-			cancel()
-			if err != nil {
-				return err
-			}
-			if err := a.Printf("login/%s ended\n", id); err != nil {
-				return err
-			}
+		runs := make([][]string, len(ids))
+		for i, id := range ids {
+			runs[i] = []string{"login", strings.TrimPrefix(id, "login/")}
 		}
-		return nil
+		return resource.RunEach(runs, func(args []string) error { // a login that is over keeps none of the others open
+			call, cancel := context.WithTimeout(ctx, hubclient.CallTimeout)
+			defer cancel()
+			if _, err := h.Logins.EndLogin(call, &consolev1.EndLoginRequest{Id: args[1]}); err != nil {
+				return err
+			}
+			return a.Printf("login/%s ended\n", args[1])
+		}, func(args []string, err error) { a.Notef("%s: %v\n", strings.Join(args, "/"), err) })
 	})
 }
