@@ -24,7 +24,9 @@ func deviceFlow(ctx context.Context, at *consolev1.OIDCOptions, tell func(url, c
 		return "", err
 	}
 	o := oauth2.Config{ClientID: at.GetClientId(), Endpoint: endpoint, Scopes: at.GetScopes()}
-	begun, err := o.DeviceAuth(ctx)
+	beginning, cancel := context.WithTimeout(ctx, CallTimeout) // the rest waits for a person
+	defer cancel()
+	begun, err := o.DeviceAuth(beginning)
 	if err != nil {
 		return "", fmt.Errorf("begin the login at %s: %w. Does the provider allow the device flow to client %q?", at.GetIssuer(), err, at.GetClientId())
 	}
@@ -45,6 +47,8 @@ func deviceFlow(ctx context.Context, at *consolev1.OIDCOptions, tell func(url, c
 }
 
 func discoverEndpoint(ctx context.Context, issuer string) (oauth2.Endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration", nil)
 	if err != nil {
 		return oauth2.Endpoint{}, fmt.Errorf("identity provider: %w", err)

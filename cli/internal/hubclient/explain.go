@@ -19,8 +19,8 @@ import (
 	"fairlead.dev/platform/kind"
 )
 
-// explainer is the interceptor that turns the errors of calls into ones for people. The error that it returns still has
-// its Connect code (connect.CodeOf), and prints without it.
+// explainer is the interceptor that bounds calls that have no bound of their own, and turns the errors of calls into ones
+// for people. The error that it returns still has its Connect code (connect.CodeOf), and prints without it.
 type explainer struct {
 	at        contexts.Context
 	loggingIn bool
@@ -30,6 +30,11 @@ func newExplainer(at contexts.Context) explainer { return explainer{at: at} }
 
 func (e explainer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		if _, bounded := ctx.Deadline(); !bounded { // a hub that takes a call and never answers would hold the command for ever
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, WriteTimeout)
+			defer cancel()
+		}
 		res, err := next(ctx, req)
 		if err != nil {
 			return nil, e.explainError(err)

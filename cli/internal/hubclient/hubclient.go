@@ -334,7 +334,9 @@ func (l Login) loginPerson(
 		c.User = res.GetUser()
 		return contextOf(c, res.GetToken(), res.GetEndpoints(), time.Now()), nil
 	}
-	options, err := api.GetLoginOptions(ctx, &consolev1.GetLoginOptionsRequest{})
+	asking, cancel := context.WithTimeout(ctx, CallTimeout) // ctx waits for a person
+	defer cancel()
+	options, err := api.GetLoginOptions(asking, &consolev1.GetLoginOptionsRequest{})
 	if err != nil {
 		return c, err
 	}

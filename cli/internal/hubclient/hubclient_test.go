@@ -87,3 +87,27 @@ func TestASecretIsSentInClearTextToThisMachineOnly(t *testing.T) {
 		}
 	}
 }
+
+// A hub that takes a call and never answers holds no command for ever: each call has a bound, its own or that of writes.
+func TestEachCallIsBounded(t *testing.T) {
+	t.Parallel()
+	own, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for name, test := range map[string]struct {
+		ctx  context.Context
+		most time.Duration
+	}{"no bound": {t.Context(), WriteTimeout}, "its own": {own, time.Hour}} {
+		var until time.Time
+		call := newExplainer(contexts.Context{}).WrapUnary(
+			func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
+				until, _ = ctx.Deadline()
+				return nil, nil //nolint:nilnil // nobody looks at the answer
+			})
+		if _, err := call(test.ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(until); left > test.most || left < test.most-time.Minute/2 {
+			t.Errorf("%s: the call may take %s, want %s", name, left, test.most)
+		}
+	}
+}
