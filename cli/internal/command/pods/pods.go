@@ -105,10 +105,19 @@ says. Git is not changed. "fairlead wait service NAME --healthy" waits for the n
 			if err != nil {
 				return err
 			}
+			failed := 0
 			for _, s := range services {
-				if err := restartPods(ctx, w, s); err != nil {
+				err := restartPods(ctx, w, s)
+				if err != nil && (len(services) == 1 || ctx.Err() != nil) {
 					return err
 				}
+				if err != nil { // its cluster may be away: the others go on
+					a.Notef("service/%s: %v\n", s.GetMetadata().GetName(), err)
+					failed++
+				}
+			}
+			if failed > 0 {
+				return fmt.Errorf("%s failed, as said above", plural.Part(failed, len(services), "service"))
 			}
 			return nil
 		}),
