@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"fairlead.dev/cli/internal/app"
 	"fairlead.dev/cli/internal/hubclient"
@@ -24,6 +26,7 @@ import (
 	"fairlead.dev/cli/internal/object"
 	"fairlead.dev/cli/internal/resource"
 	"fairlead.dev/cli/internal/table"
+	"fairlead.dev/platform/plural"
 )
 
 const (
@@ -156,12 +159,12 @@ func (l *logging) showLogs(ctx context.Context, ref resource.Reference) error {
 	for _, p := range pods {
 		l.asked[p.String()] = true
 	}
+	if !l.follow {
+		return l.readAll(ctx, pods)
+	}
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	l.startStreams(ctx, &streams, pods, true)
-	if !l.follow {
-		return nil
-	}
 	tick := time.NewTicker(logsPause)
 	defer tick.Stop()
 	l.followPods(ctx, tick.C, find, func(pods []object.Pod) { l.startStreams(ctx, &streams, pods, false) })
@@ -209,21 +212,67 @@ func (l *logging) requireContainer(pods []object.Pod) error {
 // startStreams reads the containers that are not being read. first: the pods were there at the beginning, and are read
 // as the person asked for; pods that come later are read from their beginning.
 func (l *logging) startStreams(ctx context.Context, streams *sync.WaitGroup, pods []object.Pod, first bool) {
-	for _, p := range pods {
-		for _, container := range p.Containers {
-			key := p.String() + " " + container
-			if l.container != "" && l.container != container || !l.beginStream(key) {
-				continue
+	total := 0
+	for p, container := range l.wantedContainers(pods) {
+		total++
+		key := p.String() + " " + container
+		if !l.beginStream(key) {
+			continue
+		}
+		streams.Go(func() {
+			defer l.endStream(key)
+			err := l.readStream(ctx, p, container, key, first || l.asked[p.String()])
+			if err != nil && ctx.Err() == nil && first {
+				l.App.Notef("%s: %v\n", key, err)
 			}
-			streams.Go(func() {
-				defer l.endStream(key)
-				err := l.readStream(ctx, p, container, key, first || l.asked[p.String()])
-				if err != nil && ctx.Err() == nil && first {
-					l.App.Notef("%s: %v\n", key, err)
+		})
+	}
+	if first && total > mostLogs {
+		l.App.Notef("of %d containers, %d are followed at once, and the others when one of these ends: --container chooses\n",
+			total, mostLogs)
+	}
+}
+
+// wantedContainers are the containers of pods whose logs the person wants.
+func (l *logging) wantedContainers(pods []object.Pod) iter.Seq2[object.Pod, string] {
+	return func(yield func(object.Pod, string) bool) {
+		for _, p := range pods {
+			for _, container := range p.Containers {
+				if (l.container == "" || l.container == container) && !yield(p, container) {
+					return
 				}
-			})
+			}
 		}
 	}
+}
+
+// readAll reads the containers to what they wrote last, mostLogs of them at a time. A container that can't be read does
+// not keep the others from it, and is an error behind them; of containers that ran before only if none can: most were
+// never started again.
+func (l *logging) readAll(ctx context.Context, pods []object.Pod) error {
+	var streams errgroup.Group
+	streams.SetLimit(mostLogs)
+	total, failed := 0, 0 // failed is guarded by l.mu
+	for p, container := range l.wantedContainers(pods) {
+		total++
+		streams.Go(func() error {
+			key := p.String() + " " + container
+			l.beginStream(key)
+			defer l.endStream(key)
+			if err := l.readStream(ctx, p, container, key, true); err != nil && ctx.Err() == nil {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				failed++
+				l.App.Notef("%s: %v\n", key, err)
+			}
+			return nil
+		})
+	}
+	_ = streams.Wait() // no function has an error
+	if failed > 0 && (failed == total || !l.previous) {
+		return fmt.Errorf("the logs of %s can't be read, as said above", plural.Part(failed, total, "container"))
+	}
+	return ctx.Err()
 }
 
 func (l *logging) beginStream(key string) bool {

@@ -218,3 +218,54 @@ func TestAPodKeepsItsColour(t *testing.T) {
 		t.Errorf("all pods have the colour %v", seen)
 	}
 }
+
+// A script has to see that a log is not whole: of a container that can't be read, and of more containers than are read
+// at once. Of containers that ran before most were never started again.
+func TestLogsThatCantBeReadAreAnError(t *testing.T) {
+	t.Parallel()
+	var many []string
+	for i := range mostLogs + 50 {
+		many = append(many, fmt.Sprintf("web-%d", i))
+	}
+	tunnel := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("container") == "bad" {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"message": "the container is waiting to start"}`)
+			return
+		}
+		_, _ = io.WriteString(w, "2026-01-31T12:00:00Z one\n")
+	}))
+	defer tunnel.Close()
+	for name, test := range map[string]struct {
+		containers []string
+		previous   bool
+		lines      int
+		fails      string
+	}{
+		"all are read":          {many, false, len(many), ""},
+		"one is not":            {[]string{"web", "bad"}, false, 1, "the logs of 1 of 2 containers can't be read, as said above"},
+		"one was never started": {[]string{"web", "bad"}, true, 1, ""},
+		"none was":              {[]string{"bad"}, true, 0, "the logs of 1 of 1 container can't be read, as said above"},
+	} {
+		var out, said bytes.Buffer
+		hub := &hubclient.Hub{HTTP: tunnel.Client()}
+		hub.Context.Endpoints.Tunnels = []string{tunnel.URL}
+		l := &logging{
+			previous: test.previous, tail: -1, seen: map[string]string{}, open: map[string]time.Time{},
+			begun: map[string]time.Time{},
+		}
+		l.Workload = object.Workload{Hub: hub, App: &app.App{IO: app.IO{
+			Stdout: &out, Stderr: &said, Getenv: func(string) string { return "" },
+		}}}
+		err := l.readAll(t.Context(), []object.Pod{{Cluster: "edge-1", Name: "web-0", Containers: test.containers}})
+		if got := strings.Count(out.String(), "| one\n"); got != test.lines {
+			t.Errorf("%s: %d lines, want %d", name, got, test.lines)
+		}
+		if (err == nil) != (test.fails == "") || err != nil && err.Error() != test.fails {
+			t.Errorf("%s: %v, want %q", name, err, test.fails)
+		}
+		if waits := strings.Contains(said.String(), "is waiting to start"); waits != slices.Contains(test.containers, "bad") {
+			t.Errorf("%s: said %q", name, said.String())
+		}
+	}
+}
