@@ -152,6 +152,13 @@ func WishesOf(annotations map[string]string) (Wishes, error) {
 	return w, nil
 }
 
+// StaysPruned tells whether the annotations of an object in the cluster keep it when it is to be removed. An object of
+// which that can't be told stays: others may have written what makes no sense.
+func StaysPruned(annotations map[string]string) bool {
+	var w Wishes
+	return w.words(annotations) != nil || w.Flags&PruneNever != 0
+}
+
 // UnreadAnnotation says in a sentence of an annotation that it looks like one of ours and is none, so that its wish is
 // not heeded; empty: there is no such one.
 func UnreadAnnotation(annotations map[string]string) string {

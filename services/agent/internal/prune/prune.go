@@ -251,7 +251,7 @@ func (p *Pruner) one(ctx context.Context, service string, entry inventory.Entry,
 	if _, held := meta.Annotations[object.HoldAnnotation]; held {
 		return "", "is held by its annotation " + object.HoldAnnotation + " in the cluster, and goes once that is taken off"
 	}
-	if wishes, err := object.WishesOf(meta.Annotations); err == nil && wishes.Flags&object.PruneNever != 0 {
+	if object.StaysPruned(meta.Annotations) {
 		return "", p.disown(ctx, entry, meta.UID)
 	}
 	kept, why = p.used(ctx, service, entry, going)

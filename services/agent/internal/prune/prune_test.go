@@ -168,7 +168,8 @@ func TestObjectsOfAKindThatIsNotServedStayOnTheList(t *testing.T) {
 type kept struct {
 	API
 
-	said []string
+	annotations map[string]string
+	said        []string
 }
 
 func (k *kept) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObjectMetadata, error) {
@@ -176,7 +177,9 @@ func (k *kept) Metadata(_ context.Context, ref object.Ref) (*metav1.PartialObjec
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, ref.Name)
 	}
 	return &metav1.PartialObjectMetadata{
-		ObjectMeta: metav1.ObjectMeta{UID: "1", Labels: map[string]string{object.ServiceLabel: "before"}},
+		ObjectMeta: metav1.ObjectMeta{
+			UID: "1", Labels: map[string]string{object.ServiceLabel: "before"}, Annotations: k.annotations,
+		},
 	}, nil
 }
 
@@ -188,6 +191,28 @@ func (k *kept) Delete(context.Context, object.Ref, types.UID) error {
 func (k *kept) Disown(context.Context, object.Ref, types.UID) error {
 	k.said = append(k.said, "let go of")
 	return nil
+}
+
+// Another annotation of the object in the cluster, which anybody may have set, does not undo that it stays.
+func TestAnObjectStaysWhateverElseItsAnnotationsSay(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		become      string
+	}{
+		"stays":              {map[string]string{object.PruneAnnotation: "never"}, "let go of"},
+		"in an odd wave":     {map[string]string{object.PruneAnnotation: "never", object.WaveAnnotation: "odd"}, "let go of"},
+		"goes":               {map[string]string{object.WaveAnnotation: "odd"}, "deleted"},
+		"a word of no sense": {map[string]string{object.PruneAnnotation: "newer"}, "let go of"},
+	} {
+		api := &kept{annotations: test.annotations}
+		key := object.Key{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
+		New(api, inventory.New(nil, nil), nil, apply.NewWidth()).Prune(t.Context(), "before",
+			[]inventory.Entry{{Ref: object.Ref{Key: key, Version: "v1"}, UID: "1"}})
+		if got := strings.Join(api.said, ", "); got != test.become {
+			t.Errorf("%s: it was %s, want %s", name, got, test.become)
+		}
+	}
 }
 
 // A service that was renamed is another one: its data must not go with the old name.
