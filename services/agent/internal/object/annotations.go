@@ -358,9 +358,12 @@ func (w *Wishes) words(annotations map[string]string) error {
 	if strings.EqualFold(strings.TrimSpace(annotations["helm.sh/resource-policy"]), "keep") { // as Helm reads it when it uninstalls
 		w.Flags |= PruneNever
 	}
+	if strings.EqualFold(annotations["kustomize.toolkit.fluxcd.io/prune"], "disabled") {
+		w.Flags |= PruneNever
+	}
 	for _, option := range list(annotations["argocd.argoproj.io/sync-options"]) {
 		switch option {
-		case "Prune=false", "Delete=false":
+		case "Prune=false", "Delete=false", "Prune=confirm", "Delete=confirm": // nobody is asked to confirm it here
 			w.Flags |= PruneNever
 		case "Replace=true":
 			w.Flags |= Recreate

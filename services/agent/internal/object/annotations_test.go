@@ -106,6 +106,16 @@ func TestWishes(t *testing.T) {
 		},
 		{"CRD of Helm 2", map[string]string{"helm.sh/hook": "crd-install"}, Wishes{Hook: Never, Flags: InTurn}},
 		{"stays", map[string]string{PruneAnnotation: "never"}, Wishes{Flags: PruneNever}},
+		{
+			"stays for Flux",
+			map[string]string{"kustomize.toolkit.fluxcd.io/prune": "disabled"},
+			Wishes{Flags: PruneNever},
+		},
+		{
+			"goes for Argo CD when somebody confirms it",
+			map[string]string{"argocd.argoproj.io/sync-options": "Prune=confirm"},
+			Wishes{Flags: PruneNever},
+		},
 		{"stays for Helm", map[string]string{"helm.sh/resource-policy": "keep"}, Wishes{Flags: PruneNever}},
 		{
 			"options of Argo CD",
