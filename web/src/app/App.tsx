@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useLayoutEffect, useRef } from 'react'
 import { Routes } from 'react-router'
 import { failureOf } from '../hub/errors'
-import { getSession, renewAfter, renewSession, SignedOut } from '../hub/session'
+import { getSession, renewAfter, renewSession, type Session, SignedOut, turnOf } from '../hub/session'
 import { holdStream, stream } from '../live/live'
 import { Failed, Waiting } from '../ui/Panel'
 import { Part } from '../ui/Part'
@@ -32,18 +32,24 @@ export function App() {
     return () => clearTimeout(timer)
   }, [data, renewal, refetch])
 
-  // What one person may see is not shown to the next.
-  const owner = useRef('')
-  const user = data ? `${data.user} ${data.groups.join(' ')}` : ''
+  // What one person may see is not shown to the next, nor followed, nor what the first one typed: the next one begins with a page of their own.
+  const owner = useRef<Session>(undefined)
+  const turn = data && turnOf(owner.current, data)
   useLayoutEffect(() => {
-    if (user === '' || user === owner.current) return
-    if (owner.current !== '') queries.removeQueries({ predicate: (q) => q.queryKey[0] !== 'session' })
-    owner.current = user
-  }, [user, queries])
+    if (!data) return
+    if (turn === 'person') {
+      window.location.reload()
+      return
+    }
+    owner.current = data
+    if (turn !== 'rights') return
+    void queries.resetQueries({ predicate: (q) => q.queryKey[0] !== 'session' })
+    stream.forget()
+  }, [data, turn, queries])
 
   // The stream is a session's, too.
   const over = error instanceof SignedOut
-  const inside = user !== '' && !over
+  const inside = data !== undefined && !over
   useEffect(() => (inside ? holdStream() : undefined), [inside])
 
   useEffect(() => {
@@ -64,6 +70,7 @@ export function App() {
       </div>
     )
   }
+  if (turn === 'person') return <div className="login" />
   return (
     <Shell session={data} away={error && !over ? failureOf(error).message : ''}>
       {over && <LoginAgain user={data.user} done={() => refetch().then(() => stream.retry())} />}

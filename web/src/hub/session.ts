@@ -32,6 +32,13 @@ export async function useLoginLink(typed: string): Promise<void> {
   if (!answer.ok) throw new Error((await answer.text()).trim())
 }
 
+// What is another one in a session of this browser: its person, or what the same person may do. Another tab may have logged in.
+export function turnOf(before: Session | undefined, now: Session): 'person' | 'rights' | undefined {
+  if (!before) return undefined
+  if (before.user !== now.user) return 'person'
+  return before.groups.join(' ') === now.groups.join(' ') ? undefined : 'rights'
+}
+
 // A session is renewed when half of what is left of it is over, and never more often than once a minute.
 export function renewAfter(session: Session, now: number): number {
   return Math.max(60_000, (Date.parse(session.expireTime) - now) / 2)

@@ -18,7 +18,13 @@ export type Open = (
   signal: AbortSignal,
 ) => AsyncIterable<WatchQueriesResponse>
 
-type Wanted = { answer: Answer; tell: (data: Message) => void; users: number; stands: boolean }
+type Wanted = {
+  make: () => Answer
+  answer: Answer
+  tell: (data: Message) => void
+  users: number
+  stands: boolean
+}
 
 // Status is what people see of the stream. asOf: everything that it carries is as of then.
 export type Status = { live: boolean; asOf: number; nextTry: number; failure?: Failure }
@@ -58,7 +64,7 @@ export class Stream {
       known.users++
       known.tell = tell
     } else {
-      this.#wanted.set(key, { answer: make(), tell, users: 1, stands: false })
+      this.#wanted.set(key, { make, answer: make(), tell, users: 1, stands: false })
       this.#later(settle)
     }
     return () => {
@@ -79,6 +85,13 @@ export class Stream {
     this.#paused = paused
     if (paused) this.#drop()
     else this.#later(0)
+  }
+
+  // The next stream is of other rights: it begins with nothing of what this one told.
+  forget() {
+    this.#drop()
+    for (const wanted of this.#wanted.values()) wanted.answer = wanted.make()
+    this.retry()
   }
 
   // Tries again now.

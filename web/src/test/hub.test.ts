@@ -5,7 +5,7 @@ import { Refused } from '../cluster/request'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import { failureOf } from '../hub/errors'
 import { quote, toFilter } from '../hub/filter'
-import { renewAfter } from '../hub/session'
+import { renewAfter, turnOf } from '../hub/session'
 import { hubFails } from '../live/asked'
 import { eventFilter } from '../pages/activity/filter'
 
@@ -68,4 +68,12 @@ test('a session is renewed in time, and not in a loop', () => {
   const session = { user: 'ada', groups: [], endTime: '', expireTime: '2026-11-21T12:00:00Z' }
   expect(renewAfter(session, Date.parse('2026-11-21T11:00:00Z'))).toBe(30 * 60_000)
   expect(renewAfter(session, Date.parse('2026-11-21T13:00:00Z'))).toBe(60_000)
+})
+
+test('another person in the session of this browser is told apart from other rights of the same one', () => {
+  const session = (user: string, ...groups: string[]) => ({ user, groups, expireTime: '', endTime: '' })
+  expect(turnOf(undefined, session('ada', 'shop'))).toBeUndefined()
+  expect(turnOf(session('ada', 'shop'), session('ada', 'shop'))).toBeUndefined()
+  expect(turnOf(session('ada', 'shop'), session('ada', 'shop', 'admins'))).toBe('rights')
+  expect(turnOf(session('ada', 'shop'), session('bob', 'shop'))).toBe('person')
 })

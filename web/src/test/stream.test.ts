@@ -257,6 +257,23 @@ describe('the stream of a tab', () => {
     await vi.advanceTimersByTimeAsync(100)
     expect(opened.length).toBe(2)
   })
+  test('of other rights begins with nothing of what the one before told', async () => {
+    const shown: number[] = []
+    const events = () => answerOf(EventService.method.listEvents, { pageSize: 100 }) ?? expect.fail()
+    stream.want('events', events, (data) => shown.push((data as ListEventsResponse).events.length))
+    await vi.advanceTimersByTimeAsync(100)
+    const value = { whole: true, events: [{ id: '1' }], resumeToken: '7' }
+    await last().tell({ name: 'events', event: { case: 'events', value } })
+    await last().tell(heartbeat)
+    stream.forget()
+    expect(opened[0]?.aborted).toBe(true)
+    expect(stream.carries('events')).toBe(false)
+    await vi.advanceTimersByTimeAsync(100)
+    expect(opened.length).toBe(2)
+    expect(last().queries[0]).toMatchObject({ name: 'events', resumeToken: '' })
+    await last().tell({ name: 'events', event: { case: 'events', value: { events: [{ id: '2' }] } } })
+    expect(shown).toEqual([1, 1])
+  })
   test('leaves out what an older console refuses', async () => {
     const view = answerOf(ClusterViewService.method.getClusterView, { cluster: 'edge-1' })
     stream.want('a', make, () => {})
