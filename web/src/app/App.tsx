@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { useEffect, useLayoutEffect, useRef } from 'react'
 import { Routes } from 'react-router'
 import { failureOf } from '../hub/errors'
-import { getSession, renewAfter, renewSession, type Session, SignedOut, turnOf } from '../hub/session'
+import { getSession, keepRenewed, type Session, SignedOut, turnOf } from '../hub/session'
 import { holdStream, stream } from '../live/live'
 import { Failed, Waiting } from '../ui/Panel'
 import { Part } from '../ui/Part'
@@ -18,19 +18,7 @@ export function App() {
   // A session that ended elsewhere is over here within 30 s, also on a page that asks nothing else.
   const session = useQuery({ queryKey: ['session'], queryFn: getSession, refetchInterval: 10_000 })
   const { data, error, refetch } = session
-  const renewal = data?.expireTime
-  useEffect(() => {
-    if (!data || !renewal) return
-    const timer = setTimeout(
-      () =>
-        void renewSession().then(
-          () => refetch(),
-          () => refetch(),
-        ),
-      renewAfter(data, Date.now()),
-    )
-    return () => clearTimeout(timer)
-  }, [data, renewal, refetch])
+  useEffect(() => (data ? keepRenewed(data, () => void refetch()) : undefined), [data, refetch])
 
   // What one person may see is not shown to the next, nor followed, nor what the first one typed: the next one begins with a page of their own.
   const owner = useRef<Session>(undefined)

@@ -1,3 +1,5 @@
+import { type Clock, clock, within } from './clock'
+
 // A session is a cookie that no script can read; the hub tells whose it is and how long it lasts.
 export type Session = { user: string; groups: string[]; expireTime: string; endTime: string }
 
@@ -6,14 +8,25 @@ const marked = { 'Fairlead-Csrf': '1' }
 
 export class SignedOut extends Error {}
 
+// Behind a network that is cut no answer comes, and no error: the page says so, and asks again.
+const mostWait = 20_000
+
+const ask = (init: RequestInit = {}) =>
+  within(
+    mostWait,
+    undefined,
+    (signal) => fetch(path, { ...init, signal }),
+    `No answer of the hub came within ${mostWait / 1000} s.`,
+  )
+
 async function sessionOf(answer: Response): Promise<Session> {
   if (answer.status === 401) throw new SignedOut()
   if (!answer.ok) throw new Error((await answer.text()).trim())
   return answer.json()
 }
 
-export const getSession = () => fetch(path).then(sessionOf)
-export const renewSession = () => fetch(path, { method: 'POST', headers: marked }).then(sessionOf)
+export const getSession = () => ask().then(sessionOf)
+export const renewSession = () => ask({ method: 'POST', headers: marked }).then(sessionOf)
 
 // everywhere: all logins of the person end, in other browsers and of the command, too.
 export async function endSession(everywhere = false): Promise<void> {
@@ -42,4 +55,25 @@ export function turnOf(before: Session | undefined, now: Session): 'person' | 'r
 // A session is renewed when half of what is left of it is over, and never more often than once a minute.
 export function renewAfter(session: Session, now: number): number {
   return Math.max(60_000, (Date.parse(session.expireTime) - now) / 2)
+}
+
+// Renews a session in time as long as nobody stops it, and once more later where that fails, unless it is over. changed is called after each time.
+export function keepRenewed(
+  session: Session,
+  changed: () => void,
+  renew: () => Promise<unknown> = renewSession,
+  at: Clock = clock,
+): () => void {
+  const ends = new AbortController()
+  void (async () => {
+    for (let over = false; !over; changed()) {
+      await at.wait(renewAfter(session, at.now()), ends.signal)
+      if (ends.signal.aborted) return
+      over = await renew().then(
+        () => false,
+        (e) => e instanceof SignedOut,
+      )
+    }
+  })()
+  return () => ends.abort()
 }

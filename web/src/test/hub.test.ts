@@ -1,11 +1,11 @@
 import { Code, ConnectError, createClient } from '@connectrpc/connect'
 import { createConnectTransport } from '@connectrpc/connect-web'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { Refused } from '../cluster/request'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import { failureOf } from '../hub/errors'
 import { quote, toFilter } from '../hub/filter'
-import { renewAfter, turnOf } from '../hub/session'
+import { keepRenewed, renewAfter, SignedOut, turnOf } from '../hub/session'
 import { hubFails } from '../live/asked'
 import { eventFilter } from '../pages/activity/filter'
 
@@ -68,6 +68,29 @@ test('a session is renewed in time, and not in a loop', () => {
   const session = { user: 'ada', groups: [], endTime: '', expireTime: '2026-11-21T12:00:00Z' }
   expect(renewAfter(session, Date.parse('2026-11-21T11:00:00Z'))).toBe(30 * 60_000)
   expect(renewAfter(session, Date.parse('2026-11-21T13:00:00Z'))).toBe(60_000)
+})
+
+test('a session whose renewal fails is renewed later, and one that is over no more', async () => {
+  const session = { user: 'ada', groups: [], endTime: '', expireTime: '1970-01-01T01:00:00Z' }
+  let now = 0
+  const at = {
+    now: () => now,
+    wait: async (ms: number) => {
+      now += ms
+    },
+  }
+  const times: number[] = []
+  const answers = [new TypeError('Failed to fetch'), undefined, new SignedOut()]
+  const renew = async () => {
+    times.push(now / 60_000)
+    const answer = answers.shift()
+    if (answer) throw answer
+  }
+  const changed = vi.fn()
+  keepRenewed(session, changed, renew, at)
+  await vi.waitFor(() => expect(changed).toHaveBeenCalledTimes(3), { timeout: 60_000 })
+  expect(times).toEqual([30, 45, 52.5])
+  expect(answers).toEqual([])
 })
 
 test('another person in the session of this browser is told apart from other rights of the same one', () => {
