@@ -1,4 +1,5 @@
 import { ConnectError } from '@connectrpc/connect'
+import { nextSession } from '../hub/session'
 import { type Ask, linesOf, Refused } from './request'
 
 // A container whose log is read.
@@ -36,6 +37,7 @@ export class Logs {
     private readonly options: Options,
     private readonly pause = (tries: number) =>
       Math.min(10_000, 500 * 2 ** tries) * (0.5 + Math.random() / 2),
+    private readonly loggedIn = nextSession,
   ) {}
 
   begin() {
@@ -99,7 +101,13 @@ export class Logs {
         if (signal.aborted) break
         const failed = ConnectError.from(e)
         const refused = e instanceof Refused && e.status < 500 && !isEarly(e)
-        if (tries === 0 || refused) this.note(from, failed.rawMessage)
+        // A session that is over may be renewed: the page asks for a login, and stays as it is.
+        const out = refused && e.status === 401
+        if (tries === 0 || (refused && !out)) this.note(from, failed.rawMessage)
+        if (out) {
+          await this.loggedIn(signal)
+          continue
+        }
         if (refused) break
       }
       await new Promise((done) => setTimeout(done, this.pause(tries)))

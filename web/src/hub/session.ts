@@ -25,7 +25,27 @@ async function sessionOf(answer: Response): Promise<Session> {
   return answer.json()
 }
 
-export const getSession = () => ask().then(sessionOf)
+const waiting = new Set<() => void>()
+
+// A page looks after its session every 10 s while it is seen.
+export async function getSession(): Promise<Session> {
+  const session = await ask().then(sessionOf)
+  for (const tell of waiting) tell()
+  waiting.clear()
+  return session
+}
+
+// Waits until the hub tells of a session again, or nobody waits any more.
+export function nextSession(signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    waiting.add(done)
+    signal.addEventListener('abort', () => {
+      waiting.delete(done)
+      done()
+    })
+  })
+}
+
 export const renewSession = () => ask({ method: 'POST', headers: marked }).then(sessionOf)
 
 // everywhere: all logins of the person end, in other browsers and of the command, too.

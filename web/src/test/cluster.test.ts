@@ -235,6 +235,32 @@ test('the log of a container that is not started yet comes once it is', async ()
   logs.end()
 })
 
+test('a log whose session is over goes on once the person has logged in again', async () => {
+  const first = '2026-01-01T00:00:00Z one\n'
+  let session = true
+  let ended = false
+  const ask: Ask = async (path) => {
+    if (!session) throw new Refused('log in', Code.Unauthenticated, 401)
+    if (!path.includes('/log')) return Response.json({ status: { phase: ended ? 'Failed' : 'Running' } })
+    if (!path.includes('sinceTime')) {
+      session = false
+      return new Response(body(first))
+    }
+    ended = true
+    return new Response(body(`${first}2026-01-01T00:00:01Z two\n`))
+  }
+  const waits = vi.fn(async () => {
+    session = true
+  })
+  const of = { namespace: 'd', pod: 'p', container: 'c' }
+  const logs = new Logs(ask, [of], { since: 0, previous: false }, () => 0, waits)
+  logs.begin()
+  const all = ['one', 'cut, resumed where it ended', 'two', 'the container has ended']
+  await vi.waitFor(() => expect(logs.lines.map((l) => l.text)).toEqual(all), { timeout: 60_000 })
+  expect(waits).toHaveBeenCalledTimes(1)
+  logs.end()
+})
+
 test('a log that has nothing new is said to be resumed once', async () => {
   const first = '2026-01-01T00:00:00Z one\n'
   let asked = 0

@@ -5,7 +5,7 @@ import { Refused } from '../cluster/request'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import { failureOf } from '../hub/errors'
 import { quote, toFilter } from '../hub/filter'
-import { keepRenewed, renewAfter, SignedOut, turnOf } from '../hub/session'
+import { getSession, keepRenewed, nextSession, renewAfter, SignedOut, turnOf } from '../hub/session'
 import { hubFails } from '../live/asked'
 import { eventFilter } from '../pages/activity/filter'
 
@@ -99,4 +99,19 @@ test('another person in the session of this browser is told apart from other rig
   expect(turnOf(session('ada', 'shop'), session('ada', 'shop'))).toBeUndefined()
   expect(turnOf(session('ada', 'shop'), session('ada', 'shop', 'admins'))).toBe('rights')
   expect(turnOf(session('ada', 'shop'), session('bob', 'shop'))).toBe('person')
+})
+
+test('what waits for a session goes on when the hub tells of one, or when nobody waits any more', async () => {
+  const answers = [401, 200].map((status) => Response.json({ user: 'ada' }, { status }))
+  vi.stubGlobal('fetch', async () => answers.shift())
+  const gone: string[] = []
+  const leaves = new AbortController()
+  void nextSession(new AbortController().signal).then(() => gone.push('in'))
+  void nextSession(leaves.signal).then(() => gone.push('left'))
+  await getSession().catch(() => undefined)
+  expect(gone).toEqual([])
+  leaves.abort()
+  await getSession()
+  expect(gone).toEqual(['left', 'in'])
+  vi.unstubAllGlobals()
 })
