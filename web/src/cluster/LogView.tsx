@@ -19,7 +19,18 @@ const sinceChoices: [string, string][] = [
 
 // The merged log of containers. Which of them, since when, what is searched and how lines are drawn stand in the address. A pause is of the tab: no other
 // has its lines.
-export function LogView({ ask, name, containers }: { ask: Ask; name: string; containers: Container[] }) {
+export function LogView({
+  ask,
+  name,
+  containers,
+  none,
+}: {
+  ask: Ask
+  name: string
+  containers: Container[]
+  // What is said where there never was a container.
+  none: string
+}) {
   const [params] = useSearchParams()
   const change = useChange()
   const since = Number(params.get('since') ?? 0)
@@ -33,11 +44,10 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
     () => containers.filter((c) => only === '' || `${c.pod}/${c.container}` === only),
     [containers, only],
   )
-  const logs = useMemo(() => new Logs(ask, chosen, { since, previous }), [ask, chosen, since, previous])
-  useEffect(() => {
-    logs.begin()
-    return () => logs.end()
-  }, [logs])
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what a person chooses is another log, pods that come and go are of the same one
+  const logs = useMemo(() => new Logs(ask, { since, previous }), [ask, only, since, previous])
+  useEffect(() => logs.follow(chosen), [logs, chosen])
+  useEffect(() => () => logs.end(), [logs])
   const version = useSyncExternalStore(logs.subscribe, logs.snapshot)
   const [frozen, setFrozen] = useState<{ lines: LogLine[]; total: number }>()
   // A pause is of the log that it was made in.
@@ -47,17 +57,17 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
   }
   const total = logs.dropped + logs.lines.length
   const matcher = useMemo(() => matcherOf(grep), [grep])
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the lines are changed in place, and version says when
-  const lines = useMemo(() => {
-    const all = frozen?.lines ?? logs.lines
-    return matcher ? all.filter((l) => l.note || matcher(l.text)) : [...all]
-  }, [logs, version, frozen, matcher])
-  const several = chosen.length > 1
+  const fits = useMemo(() => matcher && ((l: LogLine) => l.note || matcher(l.text)), [matcher])
+  useEffect(() => logs.find(fits), [logs, fits])
+  const still = useMemo(() => (fits ? frozen?.lines.filter(fits) : frozen?.lines), [frozen, fits])
+  const lines = still ?? logs.found
+  const { several } = logs
   const line = (l: LogLine, time: (text: string) => string) =>
     `${l.time && times ? `${time(l.time)} ` : ''}${several ? `${l.from} ` : ''}${l.text}`
   // A file may be read elsewhere: its times are in UTC. On the page they are the person's.
   const text = (l: LogLine) => line(l, moment)
   const filed = (l: LogLine) => line(l, (time) => `${time.slice(0, 23)}Z`)
+  if (containers.length === 0 && total === 0) return <p>{none}</p>
   return (
     <section className="panel logs" aria-label="Log">
       <div className="actions">
@@ -129,7 +139,7 @@ export function LogView({ ask, name, containers }: { ask: Ask; name: string; con
           `; ${mostContainers} of ${chosen.length} containers are read: choose one`}
         {matcher === undefined && grep !== '' && '; the expression is not complete'}
       </p>
-      <Lines lines={lines} text={text} wrap={wrap} follow={frozen === undefined} />
+      <Lines lines={lines} version={version} text={text} wrap={wrap} follow={frozen === undefined} />
     </section>
   )
 }
@@ -156,11 +166,13 @@ const mostWrapped = 2000
 // Draws the lines that are seen, and stays at the end while the person is there.
 function Lines({
   lines,
+  version,
   text,
   wrap,
   follow,
 }: {
   lines: LogLine[]
+  version: number // of the lines, which are changed in place
   text: (l: LogLine) => string
   wrap: boolean
   follow: boolean
@@ -180,7 +192,7 @@ function Lines({
   useEffect(() => {
     const at = box.current
     if (at && follow && atEnd.current) at.scrollTop = at.scrollHeight
-  }, [lines, follow, wrap])
+  }, [lines, version, follow, wrap])
   const first = wrap ? Math.max(0, lines.length - mostWrapped) : Math.max(0, Math.floor(top / rowHeight) - 20)
   const last = wrap ? lines.length : Math.min(lines.length, first + Math.ceil(height / rowHeight) + 40)
   return (

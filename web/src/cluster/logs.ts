@@ -20,33 +20,57 @@ export const mergeDelay = 500
 export const mostContainers = 64
 
 // The log of containers, merged by time. A stream that is cut is taken up where it ended, without a line twice.
+// Containers come and go while it is read, as in a rollout: what was read of them stays.
 export class Logs {
   lines: LogLine[] = []
+  found = this.lines // those that fit what is looked for
+  several = false // whether it is of more than one container
   dropped = 0 // lines that made room for later ones
   running = 0
   version = 0
   private characters = 0
   private waiting: LogLine[] = []
-  private readonly ending = new AbortController()
+  private fits: ((line: LogLine) => boolean) | undefined
+  private readonly reading = new Map<string, AbortController>()
   private readonly listeners = new Set<() => void>()
   private timer: ReturnType<typeof setTimeout> | undefined
 
   constructor(
     private readonly ask: Ask,
-    private readonly containers: Container[],
     private readonly options: Options,
     private readonly pause = (tries: number) =>
       Math.min(10_000, 500 * 2 ** tries) * (0.5 + Math.random() / 2),
     private readonly loggedIn = nextSession,
   ) {}
 
-  begin() {
-    for (const c of this.containers.slice(0, mostContainers)) void this.read(c)
+  // Reads these containers, and no others any more.
+  follow(containers: Container[]) {
+    const wanted = new Map(containers.slice(0, mostContainers).map((c) => [nameOf(c), c]))
+    for (const [name, ends] of this.reading)
+      if (!wanted.has(name)) {
+        ends.abort()
+        this.reading.delete(name)
+      }
+    for (const [name, c] of wanted) {
+      if (this.reading.has(name)) continue
+      const ends = new AbortController()
+      this.several ||= this.reading.size > 0 || this.lines.length > 0
+      this.reading.set(name, ends)
+      void this.read(c, ends.signal)
+    }
+  }
+
+  // Keeps what fits in found, each line as it comes: all of them are looked through once.
+  find(fits: ((line: LogLine) => boolean) | undefined) {
+    this.fits = fits
+    this.found = fits ? this.lines.filter(fits) : this.lines
+    this.draw()
   }
 
   end() {
-    this.ending.abort()
+    this.follow([])
     clearTimeout(this.timer)
+    this.timer = undefined
   }
 
   subscribe = (listener: () => void) => {
@@ -56,9 +80,8 @@ export class Logs {
 
   snapshot = () => this.version
 
-  private async read(of: Container) {
-    const { signal } = this.ending
-    const from = this.containers.length > 1 ? `${of.pod}/${of.container}` : of.container
+  private async read(of: Container, signal: AbortSignal) {
+    const from = `${of.pod}/${of.container}`
     let last = '' // time of the last line
     let atLast = 0 // lines that had this time
     let said = false // that it was resumed, with nothing new since
@@ -93,7 +116,7 @@ export class Logs {
             said = false
             this.add(line)
           }
-        if (this.options.previous || (await this.isOver(of))) {
+        if (this.options.previous || (await this.isOver(of, signal))) {
           this.note(from, 'the container has ended')
           break
         }
@@ -117,11 +140,11 @@ export class Logs {
   }
 
   // Tells a container that ended for good from a stream that was cut.
-  private async isOver(of: Container): Promise<boolean> {
+  private async isOver(of: Container, signal: AbortSignal): Promise<boolean> {
     try {
       const answer = await this.ask(
         `/api/v1/namespaces/${encodeURIComponent(of.namespace)}/pods/${encodeURIComponent(of.pod)}`,
-        { signal: this.ending.signal },
+        { signal },
       )
       const { status } = (await answer.json()) as {
         status?: { phase?: string; containerStatuses?: { name: string; state?: { terminated?: unknown } }[] }
@@ -138,22 +161,28 @@ export class Logs {
 
   private add(line: LogLine) {
     this.waiting.push(line)
-    this.timer ??= setTimeout(() => this.flush(), this.containers.length > 1 ? mergeDelay : 100)
+    this.timer ??= setTimeout(() => this.flush(), this.several ? mergeDelay : 100)
   }
 
   // Moves what has waited to its place by time.
   private flush() {
     this.timer = undefined
-    merge(this.lines, this.waiting)
+    const moved = merge(this.lines, this.waiting)
+    const changed = moved.length + this.waiting.length
     for (const l of this.waiting) this.characters += l.text.length
     this.waiting = []
+    if (this.fits) {
+      this.found.length -= moved.filter(this.fits).length
+      for (const l of this.lines.slice(this.lines.length - changed)) if (this.fits(l)) this.found.push(l)
+    }
     let drop = Math.max(0, this.lines.length - mostLines)
     let freed = 0
     for (let i = 0; i < drop; i++) freed += this.lines[i]?.text.length ?? 0
     while (this.characters - freed > mostCharacters && drop < this.lines.length)
       freed += this.lines[drop++]?.text.length ?? 0
     this.characters -= freed
-    this.lines.splice(0, drop)
+    const gone = this.lines.splice(0, drop)
+    if (this.fits) this.found.splice(0, gone.filter(this.fits).length)
     this.dropped += drop
     this.draw()
   }
@@ -163,6 +192,8 @@ export class Logs {
     for (const l of this.listeners) l()
   }
 }
+
+const nameOf = (of: Container) => `${of.namespace}/${of.pod}/${of.container}`
 
 // A container that is not started yet is refused with 400, and a request too many with 429: both have a log later.
 const isEarly = (e: Refused) =>
@@ -187,8 +218,8 @@ export const withoutColours = (text: string) =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: it is what colours begin with
   text.includes('\u001b') ? text.replace(/\u001b\[[0-9;:]*m/g, '') : text
 
-// Puts lines in among sorted ones. Most belong at the end; one without a time stays behind what it came after.
-export function merge(into: LogLine[], lines: LogLine[]) {
+// Puts lines in among sorted ones, and returns those that may have made room. Most belong at the end; one without a time stays behind what it came after.
+export function merge(into: LogLine[], lines: LogLine[]): LogLine[] {
   const sorted = lines.map((line, i) => ({ line, i, time: line.time }))
   for (let i = 1, last = new Map<string, string>(); i <= sorted.length; i++) {
     const one = sorted[i - 1]
@@ -207,4 +238,5 @@ export function merge(into: LogLine[], lines: LogLine[]) {
     into.push(s.line)
   }
   for (; k < late.length; k++) into.push(late[k] as LogLine)
+  return late
 }

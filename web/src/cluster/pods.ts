@@ -1,3 +1,4 @@
+import { Code, ConnectError } from '@connectrpc/connect'
 import { type Kind, pathOf } from './kinds'
 import type { Container } from './logs'
 import { type Ask, json } from './request'
@@ -140,4 +141,10 @@ export async function podsOfObject(ask: Ask, of: Named): Promise<Pod[]> {
   const thing = await json<Selecting>(ask(pathOf(kind, of.namespace, of.name)))
   const pods = podsOf(kind, thing)
   return pods ? readPods(ask, of.namespace, pods) : []
+}
+
+// An object that is gone has no pods; that the person may not see them is said.
+export function noPods(e: unknown): Pod[] {
+  if (ConnectError.from(e).code === Code.NotFound) return []
+  throw e
 }

@@ -1,5 +1,5 @@
-import { Code, ConnectError } from '@connectrpc/connect'
-import { type ContainerStatus, type Pod, podsOfObject, workloadOf } from './pods'
+import { ConnectError } from '@connectrpc/connect'
+import { type ContainerStatus, noPods, type Pod, podsOfObject, workloadOf } from './pods'
 import { type Ask, json, read } from './request'
 
 // What a cluster says about objects that are not well: the worst pod, its container, its events and its last words.
@@ -58,12 +58,6 @@ export async function findingOf(ask: Ask, of: Troubled[]): Promise<Finding | und
     eventsOf(ask, named),
   ])
   return { ...named, container, words: wordsOf(pod, status), restarts, previous, ...log, events }
-}
-
-// An object that is gone has no pods; that the person may not see them is said.
-function noPods(e: unknown): Pod[] {
-  if (ConnectError.from(e).code === Code.NotFound) return []
-  throw e
 }
 
 const statusesOf = (p: Pod) => [

@@ -201,18 +201,13 @@ test('a log that is cut goes on without a line twice', async () => {
       return Response.json({ status: { phase: asked.length > 3 ? 'Succeeded' : 'Running' } })
     return new Response(body(path.includes('sinceTime') ? `${first}2026-01-01T00:00:01Z three\n` : first))
   }
-  const logs = new Logs(
-    ask,
-    [{ namespace: 'd', pod: 'p', container: 'c' }],
-    { since: 0, previous: false },
-    () => 0,
-  )
+  const logs = new Logs(ask, { since: 0, previous: false }, () => 0)
   const done = new Promise<void>((ok) =>
     logs.subscribe(
       () => logs.running === 0 && logs.lines.some((l) => l.note && l.text.includes('ended')) && ok(),
     ),
   )
-  logs.begin()
+  logs.follow([{ namespace: 'd', pod: 'p', container: 'c' }])
   await done
   logs.end()
   expect(logs.lines.filter((l) => !l.note).map((l) => l.text)).toEqual(['one', 'two', 'two again', 'three'])
@@ -228,8 +223,8 @@ test('the log of a container that is not started yet comes once it is', async ()
     return new Response(body('2026-01-01T00:00:00Z one\n'))
   }
   const of = { namespace: 'd', pod: 'p', container: 'c' }
-  const logs = new Logs(ask, [of], { since: 0, previous: false }, () => 0)
-  logs.begin()
+  const logs = new Logs(ask, { since: 0, previous: false }, () => 0)
+  logs.follow([of])
   const all = [waits, 'one', 'the container has ended']
   await vi.waitFor(() => expect(logs.lines.map((l) => l.text)).toEqual(all), { timeout: 60_000 })
   logs.end()
@@ -253,11 +248,77 @@ test('a log whose session is over goes on once the person has logged in again', 
     session = true
   })
   const of = { namespace: 'd', pod: 'p', container: 'c' }
-  const logs = new Logs(ask, [of], { since: 0, previous: false }, () => 0, waits)
-  logs.begin()
+  const logs = new Logs(ask, { since: 0, previous: false }, () => 0, waits)
+  logs.follow([of])
   const all = ['one', 'cut, resumed where it ended', 'two', 'the container has ended']
   await vi.waitFor(() => expect(logs.lines.map((l) => l.text)).toEqual(all), { timeout: 60_000 })
   expect(waits).toHaveBeenCalledTimes(1)
+  logs.end()
+})
+
+test('a rollout takes nothing of a log away: what was read stays, and pods that come are read besides', async () => {
+  const asked: string[] = []
+  const of = (pod: string) => ({ namespace: 'd', pod, container: 'c' })
+  const ask: Ask = async (path, init) => {
+    const pod = /pods\/(\w+)\/log/.exec(path)?.[1] ?? ''
+    asked.push(pod)
+    const stream = new ReadableStream<Uint8Array>({
+      start(c) {
+        const second = { old: 1, new: 2, newer: 0 }[pod]
+        c.enqueue(new TextEncoder().encode(`2026-01-01T00:00:0${second}Z of ${pod}\n`))
+        init?.signal?.addEventListener('abort', () => c.error(init.signal?.reason))
+      },
+    })
+    return new Response(stream)
+  }
+  const logs = new Logs(ask, { since: 0, previous: false }, () => 0)
+  const has = (...lines: string[]) =>
+    vi.waitFor(() => expect(logs.found.map((l) => l.text)).toEqual(lines), { timeout: 60_000 })
+  logs.follow([of('old')])
+  await has('of old')
+  expect(logs.several).toBe(false)
+  logs.follow([of('old'), of('new')])
+  await has('of old', 'of new')
+  expect([logs.several, logs.running]).toEqual([true, 2])
+  // What is looked for is kept apart: a line that comes is put in there, too, and the others are not looked through.
+  const looked: string[] = []
+  logs.find((l) => looked.push(l.text) > 0 && l.text !== 'of old')
+  await has('of new')
+  looked.length = 0
+  logs.follow([of('new'), of('newer')])
+  await has('of newer', 'of new')
+  await vi.waitFor(() => expect(logs.running).toBe(2), { timeout: 60_000 })
+  expect(logs.lines.map((l) => l.text)).toEqual(['of newer', 'of old', 'of new'])
+  logs.follow([of('new')])
+  logs.find(undefined)
+  await has('of newer', 'of old', 'of new')
+  expect(asked).toEqual(['old', 'new', 'newer'])
+  logs.end()
+})
+
+test('a line that comes looks through no more of a long log than what it moves', async () => {
+  let send = (_: string) => {}
+  const ask: Ask = async () =>
+    new Response(
+      new ReadableStream<Uint8Array>({
+        start(c) {
+          send = (text) => c.enqueue(new TextEncoder().encode(text))
+        },
+      }),
+    )
+  const line = (i: number) => `2026-01-01T00:00:00.${String(i).padStart(6, '0')}Z ${i}\n`
+  const logs = new Logs(ask, { since: 0, previous: false }, () => 0)
+  logs.follow([{ namespace: 'd', pod: 'p', container: 'c' }])
+  await settled()
+  send(Array.from({ length: 10_000 }, (_, i) => line(i)).join(''))
+  await vi.waitFor(() => expect(logs.lines.length).toBe(10_000), { timeout: 60_000 })
+  const looked = vi.fn((l: LogLine) => l.text.endsWith('0'))
+  logs.find(looked)
+  expect(logs.found.length).toBe(1000)
+  looked.mockClear()
+  send(line(10_000))
+  await vi.waitFor(() => expect(logs.found.length).toBe(1001), { timeout: 60_000 })
+  expect(looked.mock.calls.length).toBeLessThan(3)
   logs.end()
 })
 
@@ -270,8 +331,8 @@ test('a log that has nothing new is said to be resumed once', async () => {
     return new Response(body(asked > 5 ? `${first}2026-01-01T00:00:01Z two\n` : first))
   }
   const of = { namespace: 'd', pod: 'p', container: 'c' }
-  const logs = new Logs(ask, [of], { since: 0, previous: false }, () => 0)
-  logs.begin()
+  const logs = new Logs(ask, { since: 0, previous: false }, () => 0)
+  logs.follow([of])
   const hasEnded = () => expect(logs.lines.at(-1)?.text).toBe('the container has ended')
   await vi.waitFor(hasEnded, { timeout: 60_000 })
   logs.end()

@@ -30,6 +30,7 @@ export function PodLogs({
   if (found.error && !found.data)
     return <Failed failure={failureOf(found.error)} again={() => void found.refetch()} />
   if (!found.data) return <Waiting what="pods" />
-  if (containers.length === 0) return <p>There is no pod whose log could be read.</p>
-  return <LogView ask={ask} name={of} containers={containers} />
+  return (
+    <LogView ask={ask} name={of} containers={containers} none="There is no pod whose log could be read." />
+  )
 }

@@ -1,9 +1,9 @@
 import { useQuery as useMethod } from '@connectrpc/connect-query'
-import { useQuery } from '@tanstack/react-query'
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { useMemo } from 'react'
 import { LogView } from '../../cluster/LogView'
 import type { Container } from '../../cluster/logs'
-import { containersOf, podsOfObject, workloadOf } from '../../cluster/pods'
+import { containersOf, noPods, podsOfObject, workloadOf } from '../../cluster/pods'
 import { askOf } from '../../cluster/request'
 import { ObjectService } from '../../gen/fairlead/console/v1/object_service_pb'
 import { failureOf } from '../../hub/errors'
@@ -28,8 +28,9 @@ export default function Logs({ service, cluster }: { service: string; cluster: s
     queryKey: ['logs of', service, cluster, of.map((o) => `${o.kind}/${o.namespace}/${o.name}`)],
     enabled: of.length > 0,
     refetchInterval: 10_000,
+    placeholderData: keepPreviousData, // a rollout may bring objects: the log goes on
     queryFn: async () => {
-      const all = await Promise.all(of.slice(0, most).map((o) => podsOfObject(ask, o)))
+      const all = await Promise.all(of.slice(0, most).map((o) => podsOfObject(ask, o).catch(noPods)))
       return containersOf(all.flat())
     },
   })
@@ -47,7 +48,6 @@ export default function Logs({ service, cluster }: { service: string; cluster: s
         Asking {plain(cluster, 80)} for pods…
       </p>
     )
-  if (containers.length === 0) return <p>None of its workloads has a pod.</p>
   return (
     <>
       {of.length > most && (
@@ -56,7 +56,7 @@ export default function Logs({ service, cluster }: { service: string; cluster: s
           of the cluster.
         </p>
       )}
-      <LogView ask={ask} name={service} containers={containers} />
+      <LogView ask={ask} name={service} containers={containers} none="None of its workloads has a pod." />
     </>
   )
 }
