@@ -24,8 +24,30 @@ export function patchOf(before: Value, after: Value, path = ''): Operation[] {
     else out.push(...patchOf(before[key], after[key], at))
   }
   for (const key of Object.keys(after))
-    if (!(key in before)) out.push({ op: 'add', path: `${path}/${escaped(key)}`, value: after[key] })
+    if (!(key in before)) {
+      const at = `${path}/${escaped(key)}`
+      // For an API server a field that is not there is null.
+      out.push({ op: 'test', path: at, value: null }, { op: 'add', path: at, value: after[key] })
+    }
   return out
+}
+
+// A field that a person changed, and that somebody else has changed since the person saw it.
+export type Conflict = { path: string; was: Value; now: Value }
+
+// What would refuse a patch of an object, as it is now: an API server does not say which field it was.
+export const conflictsOf = (patch: Operation[], now: Value): Conflict[] =>
+  patch.flatMap(({ op, path, value }) => {
+    const found = op === 'test' ? valueAt(now, path) : undefined
+    return op !== 'test' || same(found ?? null, value ?? null) ? [] : [{ path, was: value, now: found }]
+  })
+
+function valueAt(of: Value, path: string): Value {
+  for (const part of path.split('/').slice(1)) {
+    const key = part.replaceAll('~1', '/').replaceAll('~0', '~')
+    of = isMap(of) && Object.hasOwn(of, key) ? of[key] : undefined
+  }
+  return of
 }
 
 export function same(a: Value, b: Value): boolean {

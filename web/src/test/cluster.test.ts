@@ -4,7 +4,7 @@ import { Exec } from '../cluster/exec'
 import { kindsOf, pathOf, sectioned } from '../cluster/kinds'
 import { type LogLine, Logs, merge, parsed } from '../cluster/logs'
 import { listsFor, owners, readOwned } from '../cluster/owned'
-import { diffLines, patchOf } from '../cluster/patch'
+import { conflictsOf, diffLines, patchOf } from '../cluster/patch'
 import { type Ask, askOf, json, linesOf, Refused, read, refusal } from '../cluster/request'
 import { Watched } from '../cluster/table'
 
@@ -150,11 +150,28 @@ test('an edit sends the fields that a person changed, with what they were', () =
     { op: 'replace', path: '/metadata/labels/a~1b', value: '3' },
     { op: 'test', path: '/metadata/labels/c', value: '2' },
     { op: 'remove', path: '/metadata/labels/c' },
+    { op: 'test', path: '/metadata/labels/d', value: null },
     { op: 'add', path: '/metadata/labels/d', value: '~' },
     { op: 'test', path: '/spec/list', value: [1, 2] },
     { op: 'replace', path: '/spec/list', value: [1, 3] },
   ])
   expect(patchOf(before, structuredClone(before))).toEqual([])
+})
+
+test('a field that a person and somebody else changed is a conflict, others are none', () => {
+  const begun = { metadata: { labels: { 'a/b': '1' } }, spec: { replicas: 1, paused: true, list: [1] } }
+  const typed = { metadata: { labels: { 'a/b': '2', c: 'mine' } }, spec: { replicas: 3, list: [2] } }
+  const patch = patchOf(begun, typed)
+  expect(conflictsOf(patch, begun)).toEqual([])
+  const other = { ...begun, metadata: { labels: { 'a/b': '1', d: 'theirs' } }, status: { ready: 1 } }
+  expect(conflictsOf(patch, other)).toEqual([])
+  const same = { metadata: { labels: { 'a/b': '9', c: 'theirs' } }, spec: { replicas: 5, list: [1] } }
+  expect(conflictsOf(patch, same)).toEqual([
+    { path: '/metadata/labels/a~1b', was: '1', now: '9' },
+    { path: '/metadata/labels/c', was: null, now: 'theirs' },
+    { path: '/spec/replicas', was: 1, now: 5 },
+    { path: '/spec/paused', was: true, now: undefined },
+  ])
 })
 
 test('a diff shows what changed with its surroundings, and counts the rest', () => {

@@ -1,20 +1,17 @@
 import { useState } from 'react'
 
-type Draft = {
-  text: string
-  // The version of what is edited that it began with.
-  of: string
-}
+// of: the version of what is edited that it began with.
+type Draft<T> = { text: string; of: T }
 
 // What is typed and not sent yet: it lives as long as the tab, whatever page is shown meanwhile, and never in the browser's storage.
 export class Drafts {
-  #all = new Map<string, Draft>()
+  #all = new Map<string, Draft<unknown>>()
 
-  get(key: string, first: string, of: string): Draft {
-    return this.#all.get(key) ?? { text: first, of }
+  get<T>(key: string, first: string, of: T): Draft<T> {
+    return (this.#all.get(key) as Draft<T> | undefined) ?? { text: first, of }
   }
 
-  set(key: string, text: string, of: string) {
+  set<T>(key: string, text: string, of: T) {
     this.#all.set(key, { text, of: this.#all.get(key)?.of ?? of })
   }
 
@@ -25,8 +22,11 @@ export class Drafts {
 
 const drafts = new Drafts()
 
+// What a draft began with; without one, what is there now.
+export const begunWith = <T>(key: string, now: T): T => drafts.get(key, '', now).of
+
 // of: the version of what is edited now.
-export function useDraft(key: string, first: string, of = '') {
+export function useDraft<T>(key: string, first: string, of: T) {
   const [text, setText] = useState(() => drafts.get(key, first, of).text)
   return {
     text,
