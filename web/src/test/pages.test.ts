@@ -13,6 +13,7 @@ import { findingOf } from '../cluster/why'
 import { RoleService } from '../gen/fairlead/console/v1/access_service_pb'
 import { ClusterService } from '../gen/fairlead/console/v1/cluster_service_pb'
 import { ConfigSetSchema, ConfigUserSchema } from '../gen/fairlead/console/v1/config_set_service_pb'
+import { PlannedAction, PlannedServiceSchema } from '../gen/fairlead/console/v1/global_service_service_pb'
 import { GrantService } from '../gen/fairlead/console/v1/grant_service_pb'
 import { ObjectService } from '../gen/fairlead/console/v1/object_service_pb'
 import { ProjectSchema } from '../gen/fairlead/console/v1/project_service_pb'
@@ -28,7 +29,7 @@ import { pull, verbs } from '../pages/services/verbs'
 import { textOf } from '../pages/source/content'
 import { connectionOf } from '../state/states'
 import { undoAll, undoOf } from '../state/undo'
-import { lossOf } from '../ui/deletion'
+import { lossOf, lossOfPlan } from '../ui/deletion'
 import { lossOfService } from '../ui/losses'
 import { kindNamed, kinds, manifest, type ResourceKind } from '../ui/resources'
 import { bytesOf, ofKind } from '../ui/text'
@@ -627,4 +628,32 @@ test('several objects of a kind have its plural, and no more than the first are 
 test('each kind is deleted by its own method', () => {
   expect(kinds.map((k) => k.remove.name)).toEqual(kinds.map((k) => `Delete${k.name}`))
   for (const k of kinds) expect(k.remove.parent).toBe(k.get.parent)
+})
+
+test('what a global service deletes is named with its clusters, and many want the name typed', () => {
+  const plan = (listed: number, deleted: number) =>
+    lossOfPlan({
+      services: [
+        ...Array.from({ length: listed }, (_, i) =>
+          planned(`web-edge-${i}`, `edge-${i}`, PlannedAction.DELETE),
+        ),
+        planned('web-hub', 'hub', PlannedAction.KEEP),
+      ],
+      deleted,
+    })
+  const planned = (name: string, cluster: string, action: PlannedAction) =>
+    create(PlannedServiceSchema, { name, cluster, action })
+  expect(plan(1, 1)).toEqual({
+    says: [
+      {
+        says: '1 cluster loses the service, with its objects unless its spec.sync.onDelete is orphan:',
+        each: ['web-edge-0 at edge-0'],
+      },
+    ],
+    grave: false,
+  })
+  const [many] = plan(1000, 1200).says
+  expect(many).toMatchObject({ says: expect.stringContaining('clusters lose the service, with') })
+  expect((many as { each: string[] }).each.at(-1)).toBe('200 services more, which the hub does not list')
+  expect([plan(10, 10).grave, plan(11, 11).grave]).toEqual([false, true])
 })

@@ -178,7 +178,7 @@ export function Ask<I extends DescMessage>({
 }
 
 // A button that goes while it has the focus, or its dialog has, leaves it to the heading of the page, and not to nothing.
-function handOnFocus(opener: HTMLElement | null, dialog: HTMLElement | null) {
+export function handOnFocus(opener: HTMLElement | null, dialog: HTMLElement | null) {
   const at = document.activeElement
   if (at && (at === opener || dialog?.contains(at)))
     document.querySelector('h1')?.focus({ preventScroll: true })

@@ -1,6 +1,8 @@
+import type { DescMessage, MessageInitShape } from '@bufbuild/protobuf'
 import { useMutation } from '@tanstack/react-query'
-import { useEffect, useRef, useState } from 'react'
+import { useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { failureOf } from '../hub/errors'
+import { handOnFocus, type Pulled } from './Ask'
 import { Consequences } from './Consequences'
 import type { Loss } from './deletion'
 import { Failed } from './Panel'
@@ -15,6 +17,18 @@ export type Sent = {
   done?: boolean
   reset: () => void
 }
+
+// What a lever of the hub does, as a dialog sends it.
+export const sentBy = <I extends DescMessage>(
+  lever: Pulled<I>,
+  request: () => MessageInitShape<I>,
+): Sent => ({
+  send: () => lever.pull(request()),
+  error: lever.error,
+  isPending: lever.pending,
+  done: lever.done,
+  reset: lever.reset,
+})
 
 // A button whose deed takes something away, after a look at what goes with it. A grave loss wants the name typed.
 export function Lose({
@@ -38,6 +52,7 @@ export function Lose({
   sent: Sent
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
+  const opener = useRef<HTMLButtonElement>(null)
   const [typed, setTyped] = useState('')
   const [kept, setKept] = useState(false)
   const asked = useMutation({ mutationFn: async () => (await loss?.()) ?? none })
@@ -45,12 +60,16 @@ export function Lose({
   useEffect(() => {
     if (done) dialog.current?.close()
   }, [done])
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what the hub took in before this button came says nothing of what it would do now
+  useEffect(() => sent.reset(), [])
+  useLayoutEffect(() => () => handOnFocus(opener.current, dialog.current), [])
   const keep = kept ? asked.data?.keep : undefined
   const grave = (asked.data?.grave ?? false) && !keep
   const words = says ?? (keep ? [keep.says] : (asked.data?.says ?? []))
   return (
     <>
       <button
+        ref={opener}
         type="button"
         className="apart"
         onClick={() => {
@@ -63,6 +82,11 @@ export function Lose({
       >
         {verb}
       </button>
+      {done && (
+        <span className="quiet" role="status">
+          The hub has taken it in.
+        </span>
+      )}
       <dialog ref={dialog} aria-label={plain(title, 320)}>
         <h2>{plain(title, 320)}</h2>
         {asked.isPending && <p role="status">Asking what goes with it…</p>}
@@ -110,7 +134,13 @@ export function Lose({
             </button>
           </div>
         </form>
-        <Closes dialog={dialog} when={sent.reset} />
+        <Closes
+          dialog={dialog}
+          when={() => {
+            if (!done) sent.reset()
+            asked.reset() // so that the focus is on Cancel again when it is opened
+          }}
+        />
       </dialog>
     </>
   )

@@ -1,3 +1,7 @@
+import {
+  PlannedAction,
+  type PreviewGlobalServiceResponse,
+} from '../gen/fairlead/console/v1/global_service_service_pb'
 import type { ManagedObject } from '../gen/fairlead/delivery/v1/detail_pb'
 import type { Consequence } from './Consequences'
 import { amount, ofKind } from './text'
@@ -28,4 +32,18 @@ export function lossOf(objects: Pick<ManagedObject, 'group' | 'kind' | 'name'>[]
   const grave = each.length > 0 || objects.length > few
   for (const kind of [...others.keys()].sort()) each.push(ofKind(kind, (others.get(kind) ?? []).sort()))
   return { says: [{ says: `Cluster ${cluster} loses ${amount(objects.length, 'object')}:`, each }], grave }
+}
+
+// What clusters lose with the services of a global service that they do not fit any more.
+export function lossOfPlan({
+  services,
+  deleted,
+}: Pick<PreviewGlobalServiceResponse, 'services' | 'deleted'>): Loss {
+  const each = services
+    .filter((s) => s.action === PlannedAction.DELETE)
+    .map((s) => `${s.name} at ${s.cluster}`)
+  const unnamed = deleted - each.length
+  if (unnamed > 0) each.push(`${amount(unnamed, 'service')} more, which the hub does not list`)
+  const says = `${amount(deleted, 'cluster')} ${deleted === 1 ? 'loses' : 'lose'} the service, with its objects unless its spec.sync.onDelete is orphan:`
+  return { says: [{ says, each }], grave: deleted > few }
 }

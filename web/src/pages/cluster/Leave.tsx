@@ -1,6 +1,6 @@
 import { LoginService } from '../../gen/fairlead/console/v1/login_service_pb'
 import { useLever } from '../../ui/Ask'
-import { Lose } from '../../ui/Lose'
+import { Lose, sentBy } from '../../ui/Lose'
 import { lossOfCluster } from '../../ui/losses'
 
 // Takes the credentials of a cluster's agents away. The cluster stays in the catalog, and what is applied there stays.
@@ -14,13 +14,7 @@ export function Leave({ name, changed }: { name: string; changed: () => void }) 
       loss={() => lossOfCluster(name)}
       note="Nothing is deleted, there or here. It ends everywhere within 30 seconds."
       sure="Take its credentials away"
-      sent={{
-        send: () => leave.pull({ cluster: name }),
-        error: leave.error,
-        isPending: leave.pending,
-        done: leave.done,
-        reset: leave.reset,
-      }}
+      sent={sentBy(leave, () => ({ cluster: name }))}
     />
   )
 }

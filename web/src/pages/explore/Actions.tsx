@@ -185,7 +185,8 @@ export function Act({
         {verb}
         {!right.allowed && <span className="hidden">: {plain(right.reason, 400)}</span>}
       </button>
-      <dialog ref={dialog} aria-label={plain(title, 320)}>
+      {/* What was asked before is asked again, with the focus on Cancel. */}
+      <dialog ref={dialog} aria-label={plain(title, 320)} onClose={() => asked.reset()}>
         <h2>{plain(title, 320)}</h2>
         {words && <p>{words}</p>}
         {asked.isPending && <p role="status">Asking the cluster what goes with it…</p>}

@@ -9,10 +9,12 @@ import { failureOf, isMissing } from '../../hub/errors'
 import { clock } from '../../live/ages'
 import { useFreshness } from '../../live/asked'
 import { useLive } from '../../live/live'
-import { Ask, useLever } from '../../ui/Ask'
+import { useLever } from '../../ui/Ask'
 import Changes from '../../ui/Changes'
 import { Delete } from '../../ui/Delete'
 import Deleted from '../../ui/Deleted'
+import { lossOfPlan } from '../../ui/deletion'
+import { Lose, sentBy } from '../../ui/Lose'
 import { Failed, Stale, Title, Waiting } from '../../ui/Panel'
 import { Planned } from '../../ui/Planned'
 import { kindNamed, manifest, type ResourceKind } from '../../ui/resources'
@@ -56,9 +58,6 @@ export function Global() {
   )
 }
 
-// In the dialog of a confirmation so many are named.
-const mostNamed = 20
-
 function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
   const preview = useQuery(
     GlobalServiceService.method.previewGlobalService,
@@ -75,7 +74,7 @@ function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
   const plan = preview.data
   if (preview.error && !plan) return <Failed failure={failureOf(preview.error)} again={again} />
   if (!plan) return <Waiting what="what it would do now" />
-  const gone = plan.services.filter((s) => s.action === PlannedAction.DELETE)
+  const gone = plan.services.filter((s) => s.action === PlannedAction.DELETE).map((s) => s.name)
   return (
     <section className="panel" aria-label="What it would do now">
       <div className="head">
@@ -83,24 +82,17 @@ function Plan({ of, changed }: { of: GlobalService; changed: () => void }) {
         <span className="quiet">asked {clock(preview.dataUpdatedAt)}</span>
         {plan.heldBack && plan.confirmation && (
           <span className="end">
-            <Ask
+            <Lose
+              // The question is one of these services, and goes with them.
+              key={`${plan.deleted} ${gone.join(' ')}`}
               verb={`Delete ${amount(plan.deleted, 'service')}`}
               title={`Delete ${amount(plan.deleted, 'service')} of ${name}`}
-              words="Their objects are removed from the clusters. Exactly these are confirmed; if they become others, they have to be confirmed anew."
-              lever={confirm}
-              request={() => ({ name, confirmation: plan.confirmation })}
-            >
-              <ul className="lines">
-                {gone.slice(0, mostNamed).map((s) => (
-                  <li key={s.name}>
-                    {plain(s.name, 253)} <span className="quiet">{plain(s.cluster, 63)}</span>
-                  </li>
-                ))}
-                {plan.deleted > Math.min(gone.length, mostNamed) && (
-                  <li>and {(plan.deleted - Math.min(gone.length, mostNamed)).toLocaleString()} more</li>
-                )}
-              </ul>
-            </Ask>
+              name={name}
+              loss={async () => lossOfPlan(plan)}
+              note="Exactly these are confirmed; if they become others, they have to be confirmed anew."
+              sure={`Delete ${amount(plan.deleted, 'service')}`}
+              sent={sentBy(confirm, () => ({ name, confirmation: plan.confirmation }))}
+            />
           </span>
         )}
       </div>

@@ -9,7 +9,8 @@ import { failureOf } from '../../hub/errors'
 import { Age } from '../../live/Age'
 import { State } from '../../state/State'
 import { AlertSays } from '../../ui/AlertSays'
-import { Ask, useLever } from '../../ui/Ask'
+import { useLever } from '../../ui/Ask'
+import { Lose, sentBy } from '../../ui/Lose'
 import { Failed, Title, Waiting } from '../../ui/Panel'
 import { Resources } from '../../ui/Resources'
 import { kindAt, type ResourceKind } from '../../ui/resources'
@@ -75,16 +76,18 @@ function Removals() {
               </li>
             ))}
           </ul>
-          <Ask
+          <Lose
             key={id}
             verb="Remove these from their clusters"
             title={`Remove ${amount(
               clusters.reduce((n, c) => n + c.services.length, 0),
               'service',
             )} from ${amount(clusters.length, 'cluster')}`}
-            words="Their objects are deleted in the clusters, with the data that they hold. Exactly those that are listed are confirmed."
-            lever={confirm}
-            request={() => ({ id })}
+            name=""
+            says={clusters.map((c) => `${c.cluster}: ${c.services.join(', ')}`)}
+            note="Their objects are deleted in the clusters, with the data that they hold. Exactly those that are listed are confirmed."
+            sure="Remove these from their clusters"
+            sent={sentBy(confirm, () => ({ id }))}
           />
         </>
       )}

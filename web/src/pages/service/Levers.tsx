@@ -8,6 +8,7 @@ import { Age } from '../../live/Age'
 import { At } from '../../live/At'
 import { undoOf } from '../../state/undo'
 import { Ask, useLever } from '../../ui/Ask'
+import { Lose, sentBy } from '../../ui/Lose'
 import { Said } from '../../ui/Said'
 import { amount, plain, shortCommit } from '../../ui/text'
 
@@ -73,6 +74,10 @@ export function Guard({ of, changed }: { of: Service; changed: () => void }) {
   const guard = of.status?.cluster?.report?.guard
   if (!guard) return null
   const name = of.metadata?.name ?? ''
+  const going = guard.sample.map((o) =>
+    plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300),
+  )
+  if (guard.removing > going.length) going.push(`and ${guard.removing - going.length} more`)
   return (
     <section className="notice bad" aria-label="Waits for a person">
       <p>
@@ -80,20 +85,19 @@ export function Guard({ of, changed }: { of: Service; changed: () => void }) {
         looks like an accident. Nothing is removed until a person confirms it.
       </p>
       <ul>
-        {guard.sample.map((o) => (
-          <li key={`${o.group}/${o.kind}/${o.namespace}/${o.name}`}>
-            {plain(`${o.kind} ${o.namespace ? `${o.namespace}/` : ''}${o.name}`, 300)}
-          </li>
+        {going.map((o) => (
+          <li key={o}>{o}</li>
         ))}
-        {guard.removing > guard.sample.length && <li>and {guard.removing - guard.sample.length} more</li>}
       </ul>
-      <Ask
+      <Lose
         key={guard.id}
         verb={`Remove ${amount(guard.removing, 'object')}`}
         title={`Remove ${amount(guard.removing, 'object')} of ${name}`}
-        words="Exactly these are removed from the cluster, with the data that they hold. If the removal becomes another one, it has to be confirmed anew."
-        lever={confirm}
-        request={() => ({ name, guard: guard.id })}
+        name={name}
+        says={going}
+        note="Exactly these are removed from the cluster, with the data that they hold. If the removal becomes another one, it has to be confirmed anew."
+        sure={`Remove ${amount(guard.removing, 'object')}`}
+        sent={sentBy(confirm, () => ({ name, guard: guard.id }))}
       />
     </section>
   )
