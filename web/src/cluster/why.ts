@@ -4,6 +4,7 @@ import { type Ask, json, read } from './request'
 
 // What a cluster says about objects that are not well: the worst pod, its container, its events and its last words.
 export type Finding = {
+  group: string
   kind: string
   namespace: string
   name: string

@@ -66,6 +66,8 @@ function drawing(address = '/') {
         create(schema.output, answer),
       )
     },
+    // What a cluster answered.
+    know: (queryKey: unknown[], answer: unknown) => queries.setQueryData(queryKey, answer),
     draw: (what: React.ReactNode) =>
       renderToStaticMarkup(
         <TransportProvider transport={transport}>
@@ -257,6 +259,30 @@ describe('the view of a cluster', () => {
     expect(drawn).toMatch(/class="columns away"/)
     expect(drawn).toContain('the hub refuses its views')
   })
+})
+
+test('what a cluster says of a workload leads to that workload, whatever else is not well', async () => {
+  const { default: Why } = await import('../pages/service/Why')
+  const page = drawing()
+  const objects = [
+    { group: '', kind: 'Service', namespace: 'shop', name: 'web' },
+    { group: 'apps', kind: 'Deployment', namespace: 'shop', name: 'web' },
+  ]
+  const found = {
+    ...objects[1],
+    container: '',
+    words: 'it has no pod that is not well',
+    lines: [],
+    events: [],
+  }
+  page.know(['why', 'edge-1', objects], found)
+  const of = create(ServiceSchema, {
+    spec: { cluster: 'edge-1' },
+    status: { cluster: { report: { objects } } },
+  })
+  expect(page.draw(<Why of={of} />)).toContain(
+    '/cluster/edge-1/explore?kind=Deployment.apps&amp;obj=shop%2Fweb"',
+  )
 })
 
 test('what a global service does on each cluster is counted, and can be saved', async () => {

@@ -8,6 +8,7 @@ import { failureOf } from '../../hub/errors'
 import { clock } from '../../live/ages'
 import { Failed } from '../../ui/Panel'
 import { amount, plain } from '../../ui/text'
+import { explored } from './grouped'
 
 // What the cluster itself says of the objects that are not well: asked of its API server as the person, and dated.
 export default function Why({ of }: { of: Service }) {
@@ -36,10 +37,7 @@ export default function Why({ of }: { of: Service }) {
     )
   const found = got.data
   if (!found) return null
-  const at = `/cluster/${cluster}/explore?${new URLSearchParams({
-    kind: found.kind === 'Pod' ? 'Pod.' : `${found.kind}.${objects[0]?.group ?? ''}`,
-    obj: found.namespace ? `${found.namespace}/${found.name}` : found.name,
-  })}`
+  const at = explored(cluster, found)
   return (
     <div className={got.error ? 'stale' : ''}>
       <p>
