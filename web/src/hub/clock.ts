@@ -5,6 +5,19 @@ export type Clock = { now: () => number; wait: (ms: number, signal: AbortSignal)
 
 export const clock: Clock = { now: Date.now, wait: sleep }
 
+// How far the hub's clock is ahead of the browser's. What is less than an answer takes says nothing.
+const leastOff = 5_000
+let ahead = 0
+
+// Takes in a time that the hub said, if it is one.
+export function hearClock(said: string | null, now = Date.now()) {
+  const off = Date.parse(said ?? '') - now
+  if (!Number.isNaN(off)) ahead = Math.abs(off) < leastOff ? 0 : off
+}
+
+// Times of the hub and of clusters are as old as the hub's clock says: a browser's may be an hour off.
+export const hubNow = (now = Date.now()) => now + ahead
+
 // Ends early, and without an error, when nobody waits any more.
 function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {

@@ -1,4 +1,4 @@
-import { type Clock, clock, within } from './clock'
+import { type Clock, clock, hearClock, hubNow, within } from './clock'
 
 // A session is a cookie that no script can read; the hub tells whose it is and how long it lasts.
 export type Session = { user: string; groups: string[]; expireTime: string; endTime: string }
@@ -22,6 +22,7 @@ const ask = (init: RequestInit = {}) =>
 async function sessionOf(answer: Response): Promise<Session> {
   if (answer.status === 401) throw new SignedOut()
   if (!answer.ok) throw new Error((await answer.text()).trim())
+  hearClock(answer.headers.get('Date'))
   return answer.json()
 }
 
@@ -87,7 +88,7 @@ export function keepRenewed(
   const ends = new AbortController()
   void (async () => {
     for (let over = false; !over; changed()) {
-      await at.wait(renewAfter(session, at.now()), ends.signal)
+      await at.wait(renewAfter(session, hubNow(at.now())), ends.signal)
       if (ends.signal.aborted) return
       over = await renew().then(
         () => false,

@@ -1,9 +1,9 @@
 import { age } from './ages'
-import { useNow } from './asked'
+import { useHubNow } from './asked'
 
 // How long ago something was, by a time as Kubernetes writes it.
 export function Since({ of }: { of: string | undefined }) {
-  const now = useNow()
+  const now = useHubNow()
   const time = Date.parse(of ?? '')
   if (Number.isNaN(time)) return <span className="quiet">never</span>
   const date = new Date(time)

@@ -1,10 +1,10 @@
 import { type Timestamp, timestampDate } from '@bufbuild/protobuf/wkt'
 import { age, isTime } from './ages'
-import { useNow } from './asked'
+import { useHubNow } from './asked'
 
 // In how long something is; the exact time comes with the pointer.
 export function Until({ of, over, none }: { of: Timestamp | undefined; over: string; none: string }) {
-  const now = useNow()
+  const now = useHubNow()
   if (!of) return <span className="quiet">{none}</span>
   const date = timestampDate(of)
   if (!isTime(date)) return <span className="quiet">unknown</span>

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'react'
+import { hubNow } from '../hub/clock'
 import { type Failure, failureOf } from '../hub/errors'
 
 // Pages ask again this often while they are seen.
@@ -52,6 +53,9 @@ export function useNow(): number {
   useTick(() => setNow(Date.now()))
   return now
 }
+
+// The same, by the hub's clock.
+export const useHubNow = () => hubNow(useNow())
 
 function useTick(tick: () => void) {
   const latest = useRef(tick)

@@ -3,6 +3,7 @@ import { createConnectTransport } from '@connectrpc/connect-web'
 import { describe, expect, test, vi } from 'vitest'
 import { Refused } from '../cluster/request'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
+import { hearClock, hubNow } from '../hub/clock'
 import { failureOf } from '../hub/errors'
 import { quote, toFilter } from '../hub/filter'
 import { getSession, keepRenewed, nextSession, renewAfter, SignedOut, turnOf } from '../hub/session'
@@ -114,4 +115,15 @@ test('what waits for a session goes on when the hub tells of one, or when nobody
   await getSession()
   expect(gone).toEqual(['left', 'in'])
   vi.unstubAllGlobals()
+})
+
+test('times of the hub are as old as its clock says, where that of the browser is off', () => {
+  const now = Date.parse('2026-11-21T13:00:00Z')
+  const hears = (said: string | null) => {
+    hearClock(said, now)
+    return (hubNow(now) - now) / 1000
+  }
+  expect(hears('Sat, 21 Nov 2026 12:00:00 GMT')).toBe(-3600)
+  expect([hears(null), hears('soon')]).toEqual([-3600, -3600])
+  expect(hears('Sat, 21 Nov 2026 12:59:58 GMT')).toBe(0)
 })

@@ -3,6 +3,7 @@ import { type Timestamp, timestampFromMs } from '@bufbuild/protobuf/wkt'
 import { useMutation } from '@connectrpc/connect-query'
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'react'
 import { useLocation } from 'react-router'
+import { hubNow } from '../hub/clock'
 import { failureOf } from '../hub/errors'
 import { useOnce } from './once'
 import { Failed } from './Panel'
@@ -127,7 +128,7 @@ export function Ask<I extends DescMessage>({
               request(
                 reason,
                 choice ?? choices?.[0]?.[1] ?? '',
-                until > 0 ? { untilTime: timestampFromMs(Date.now() + until * 3_600_000) } : {},
+                until > 0 ? { untilTime: timestampFromMs(hubNow() + until * 3_600_000) } : {},
               ),
               undo && (() => tray.add(title, undo)),
             )

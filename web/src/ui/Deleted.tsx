@@ -3,7 +3,7 @@ import { useQuery } from '@connectrpc/connect-query'
 import { RevisionService } from '../gen/fairlead/console/v1/revision_service_pb'
 import { failureOf } from '../hub/errors'
 import { Age } from '../live/Age'
-import { useNow } from '../live/asked'
+import { useHubNow } from '../live/asked'
 import { useLever } from './Ask'
 import Changes from './Changes'
 import { orphanSays } from './detach'
@@ -16,7 +16,7 @@ const undoable = 3_600_000
 
 // Where there is no such resource: who deleted it, a way to bring it back, and what was changed of it before.
 export default function Deleted({ of, name, back }: { of: ResourceKind; name: string; back: () => void }) {
-  const now = useNow()
+  const now = useHubNow()
   const list = useQuery(
     RevisionService.method.listRevisions,
     // The one of the deletion has no resource: what comes back is what the one before it wrote.

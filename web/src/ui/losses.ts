@@ -8,6 +8,7 @@ import type { Service } from '../gen/fairlead/console/v1/resources_pb'
 import { ServiceService } from '../gen/fairlead/console/v1/service_service_pb'
 import type { ManagedObject } from '../gen/fairlead/delivery/v1/detail_pb'
 import { DeletePolicy } from '../gen/fairlead/delivery/v1/options_pb'
+import { hubNow } from '../hub/clock'
 import { quote } from '../hub/filter'
 import { transport } from '../hub/transport'
 import { age } from '../live/ages'
@@ -16,7 +17,11 @@ import { detach } from './detach'
 import { amount } from './text'
 
 // What goes with a service, as `fairlead delete service` shows it: what its cluster told last, how old that is, and whether the cluster hears of it now.
-export async function lossOfService(of: Service, at: Transport = transport, now = Date.now): Promise<Loss> {
+export async function lossOfService(
+  of: Service,
+  at: Transport = transport,
+  now: () => number = hubNow,
+): Promise<Loss> {
   const cluster = of.spec?.cluster ?? ''
   if (of.spec?.catalog) return { says: ['The hub says next what of the catalog goes with it.'], grave: false }
   const name = of.metadata?.name ?? ''

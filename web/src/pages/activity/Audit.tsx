@@ -3,6 +3,7 @@ import { useQuery } from '@connectrpc/connect-query'
 import { keepPreviousData } from '@tanstack/react-query'
 import { useSearchParams } from 'react-router'
 import { AuditService } from '../../gen/fairlead/console/v1/audit_service_pb'
+import { hubNow } from '../../hub/clock'
 import { failureOf } from '../../hub/errors'
 import { useFreshness } from '../../live/asked'
 import { When } from '../../live/When'
@@ -26,7 +27,7 @@ export function Audit() {
   // The minute keeps the question the same while the page is open.
   const since =
     hours > 0
-      ? { since: timestampFromDate(new Date(Math.floor(Date.now() / 60_000 - hours * 60) * 60_000)) }
+      ? { since: timestampFromDate(new Date(Math.floor(hubNow() / 60_000 - hours * 60) * 60_000)) }
       : {}
   const pages = usePages(`${actor}\n${action}\n${cluster}\n${hours}`)
   const list = useQuery(

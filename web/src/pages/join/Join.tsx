@@ -4,10 +4,11 @@ import { startTransition, useEffect, useOptimistic, useRef, useState } from 'rea
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router'
 import { ClusterService } from '../../gen/fairlead/console/v1/cluster_service_pb'
 import { ServiceService } from '../../gen/fairlead/console/v1/service_service_pb'
+import { hubNow } from '../../hub/clock'
 import { failureOf } from '../../hub/errors'
 import { quote } from '../../hub/filter'
 import { age } from '../../live/ages'
-import { useNow } from '../../live/asked'
+import { useHubNow } from '../../live/asked'
 import { useLive } from '../../live/live'
 import { State } from '../../state/State'
 import { stateOf } from '../../state/states'
@@ -63,8 +64,8 @@ function Name() {
 }
 
 function Walk({ name }: { name: string }) {
-  const now = useNow()
-  const [began] = useState(Date.now)
+  const now = useHubNow()
+  const [began] = useState(() => hubNow())
   const cluster = useLive(ClusterService.method.getCluster, { name })
   const first = useLive(ServiceService.method.listServices, {
     filter: `cluster = ${quote(name)}`,
