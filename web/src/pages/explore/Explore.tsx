@@ -6,7 +6,7 @@ import { type Ask, askOf, json } from '../../cluster/request'
 import { pageSize, type Row, Watched } from '../../cluster/table'
 import { failureOf } from '../../hub/errors'
 import { clock } from '../../live/ages'
-import { staleAfter, useNow } from '../../live/asked'
+import { useFreshness } from '../../live/asked'
 import { Since } from '../../live/Since'
 import { put, useChange } from '../../ui/address'
 import { Export } from '../../ui/Export'
@@ -148,7 +148,10 @@ function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind 
     document.addEventListener('visibilitychange', look)
     return () => document.removeEventListener('visibilitychange', look)
   }, [list])
-  const now = useNow()
+  // A list that is followed is of now.
+  const fresh = useFreshness([
+    { dataUpdatedAt: shown.live ? Number.POSITIVE_INFINITY : shown.asOf, error: shown.failure },
+  ])
   const words = selector ? [] : q.toLowerCase().split(/\s+/).filter(Boolean)
   const rows = shown.rows.filter((r) => {
     const text = `${r.metadata.namespace ?? ''} ${r.cells.join(' ')}`.toLowerCase()
@@ -156,8 +159,7 @@ function Things({ cluster, ask, kind }: { cluster: string; ask: Ask; kind: Kind 
   })
   const columns = shown.columns.map((c, i) => ({ ...c, i })).filter((c) => c.priority === 0)
   const spaced = kind.namespaced && ns === ''
-  const stale =
-    shown.asOf > 0 && (shown.failure !== undefined || (!shown.live && now - shown.asOf > staleAfter))
+  const stale = fresh.stale || fresh.failure !== undefined
   const open = (r: Row) => {
     const next = new URLSearchParams(params)
     next.set(
