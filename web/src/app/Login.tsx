@@ -21,7 +21,13 @@ export function LoginAgain({ user, done }: { user: string; done: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null)
   useEffect(() => dialog.current?.showModal(), [])
   return (
-    <dialog ref={dialog} aria-label="Log in again" onCancel={(e) => e.preventDefault()}>
+    // A browser lets a second Escape close what refuses the first one.
+    <dialog
+      ref={dialog}
+      aria-label="Log in again"
+      onCancel={(e) => e.preventDefault()}
+      onClose={() => dialog.current?.showModal()}
+    >
       <h2>Your session is over</h2>
       <p>
         Log in again as {plain(user)}: this page stays as it is, with what you typed. It shows what was before
