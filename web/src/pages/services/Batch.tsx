@@ -46,6 +46,8 @@ export function Batch({
       }
     })
     setOutcomes(came)
+    // A person who closed it meanwhile learns what was refused.
+    if (came.some((o) => o.error) && !dialog.current?.open) dialog.current?.showModal()
     const undos = came.flatMap((o): [string, Undo][] => (o.undo ? [[o.name, o.undo]] : []))
     if (undos.length > 0) tray.add(`${verb.name} ${amount(undos.length, 'service')}`, undoAll(undos))
     changed()
@@ -107,6 +109,7 @@ export function Batch({
                     <State of="failed" word="refused" /> {o.name}: {plain(o.error, 400)}
                   </li>
                 ))}
+                {refused.length > 50 && <li>and {refused.length - 50} more</li>}
               </ul>
             </>
           )}
